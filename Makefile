@@ -1,0 +1,78 @@
+# Every target of the house; `make help` lists them.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+CACHE := $(or $(MUSTER_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/muster)
+VENV = $(shell tools/venv.sh --path-only)
+PY = PYTHONPATH=operator:tools $(VENV)/bin/python
+TOOL = PYTHONPATH=tools python3 -m
+export PYTHONDONTWRITEBYTECODE := 1
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: venv print-venv lock
+venv:
+	@tools/venv.sh >/dev/null
+
+print-venv: venv
+	@echo $(VENV)
+
+lock: venv ## Lock the dependencies: requirements/*.in -> requirements/*.txt
+	@PATH="$(VENV)/bin:$$PATH" tools/lock.sh
+
+##@ What a user runs first
+.PHONY: demo test
+demo: venv cluster-up ## The main job: train, lose a process, a pod and a node, finish with the right weights (KEEP=1 keeps it)
+	@$(PY) -m demo
+
+test: lint verify test-unit test-integration test-e2e ## All tests that CI runs
+
+##@ Tests
+.PHONY: lint verify test-unit test-integration test-e2e test-long
+lint: venv ## ruff, mypy, import-linter, yamllint
+	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/ruff format --check .
+	@MYPYPATH=operator:tools $(VENV)/bin/mypy
+	@PYTHONPATH=operator $(VENV)/bin/lint-imports --no-logo
+	@test ! -e operator/__init__.py || { echo "operator/__init__.py shadows the standard library: remove it"; exit 1; }
+	@$(VENV)/bin/yamllint --strict manifests examples crds
+
+generate: venv ## Render crds/ and the generated reference from the models
+	@$(PY) -m muster.api.render
+
+verify: venv ## Regenerate, then the tree must be what it was
+	@tools/verify.sh
+
+test-unit: venv ## Pure functions and single processes
+	@$(PY) -m pytest tests/unit -q
+
+test-integration: venv ## Against a real API server
+	@$(TOOL) localcluster build
+	@$(PY) -m pytest tests/integration -q -m "not long"
+
+test-e2e: venv cluster-up ## Real nodes, real containers, real faults
+	@$(PY) -m pytest tests/e2e -q -m "not long"
+
+test-long: venv cluster-up ## Random moments and soak; not run by CI
+	@$(PY) -m pytest tests -q -m long
+
+##@ The pieces
+.PHONY: generate images cluster-up cluster-down clean clean-cache
+images: venv ## Build the container images (cached by content)
+	@$(TOOL) imagebuild
+
+cluster-up: images ## A real Kubernetes of four nodes on this machine, images loaded
+	@$(TOOL) localcluster up
+	@$(TOOL) localcluster load --from build/images/images.json
+
+cluster-down: ## Take the local cluster down and leave nothing behind
+	@$(TOOL) localcluster down
+
+clean: cluster-down ## Take everything down and remove build/
+	@rm -rf build
+
+clean-cache: ## Remove everything that was cached under the user's cache folder
+	@rm -rf "$(CACHE)"
