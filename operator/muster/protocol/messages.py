@@ -1,0 +1,243 @@
+"""The wire format: one Report goes up, one Directive comes back.
+
+Versioned JSON, additive: unknown fields are ignored, missing ones have a default, an unknown kind of directive means
+"keep doing what you do". A pod that an older release rendered therefore works under a newer coordinator and the other
+way round. Times are monotonic ages in seconds, never clock readings: the two ends do not share a clock, and the
+coordinator stamps each report on receipt.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from typing import Any, Dict, List, Mapping, Optional, Tuple, Type, TypeVar, Union, get_type_hints
+
+PROTOCOL_VERSION = 1
+REPORT_PATH = "/v1/report"
+TOKEN_AUDIENCE = "muster.dev/coordinator"  # noqa: S105 - the name of an audience, not a secret
+MAX_REPORT_BYTES = 256 * 1024
+MAX_TAIL_CHARS = 2048
+
+# What a launcher is doing (Report.state).
+IDLE = "Idle"  # no rank process of any attempt is alive
+RUNNING = "Running"  # at least one rank of `attempt` is alive
+EXITED = "Exited"  # every rank of `attempt` has ended by itself
+RECLAIMING = "Reclaiming"  # ending ranks; some are still alive
+LEAVING = "Leaving"  # told to terminate: no rank is alive, the launcher is about to exit
+
+# What a launcher shall do (Directive.kind).
+WAIT = "Wait"  # have no rank running, be ready for attempt `attempt`
+RUN = "Run"  # run the ranks of attempt `attempt`
+EXIT = "Exit"  # have no rank running and exit with `exit_code`
+
+
+class ProtocolError(ValueError):
+    """A message that cannot be understood; says which field and why."""
+
+
+@dataclasses.dataclass(frozen=True)
+class RankReport:
+    """One rank process on this worker."""
+
+    rank: int
+    local_rank: int
+    alive: bool
+    exit_code: Optional[int] = None  # None while alive or when ended by a signal
+    signal: Optional[int] = None  # the signal that ended it, None otherwise
+    ended_by_launcher: bool = False  # the launcher itself sent the signal (reclaim, fence)
+    exited_age_seconds: Optional[float] = None
+    tail: str = ""  # its last output, at most MAX_TAIL_CHARS; only once it has failed
+
+
+@dataclasses.dataclass(frozen=True)
+class CheckpointReport:
+    """One complete checkpoint as this worker sees it."""
+
+    step: int
+    path: str
+
+
+@dataclasses.dataclass(frozen=True)
+class PeerReport:
+    """For how long a neighbour has not answered this worker's pings."""
+
+    index: int
+    silent_seconds: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """A launcher's whole state. Each report replaces the one before; `sequence` grows within one launcher process."""
+
+    sequence: int
+    state: str
+    attempt: int = 0  # the attempt that `state` speaks of; for IDLE the one whose Wait it has converged to, 0 = none yet
+    ranks: Tuple[RankReport, ...] = ()
+    step: Optional[int] = None  # the newest finished step of this attempt, lowest over the local ranks that report one
+    step_age_seconds: Optional[float] = None  # since that step was finished
+    started_age_seconds: Optional[float] = None  # since the ranks of this attempt were started
+    step_seconds: Optional[float] = None  # median time of a step in this attempt
+    fence_seconds: float = 15.0  # cut off from everybody and without a step, ranks are dead after this long
+    fenced: bool = False  # the ranks of `attempt` were ended by the fence
+    peer_port: int = 0  # UDP port on which this launcher answers its neighbours' pings
+    peers: Tuple[PeerReport, ...] = ()
+    checkpoints: Tuple[CheckpointReport, ...] = ()  # complete ones, newest first, at most 8
+    checkpoints_scanned_for_attempt: int = 0  # a scan that began when no rank was alive, for this attempt; 0 = none
+    checkpoint_error: str = ""  # why the scan failed, "" if it did not
+    address: str = ""  # this pod's IP as the launcher knows it (downward API)
+    launcher_version: str = ""
+    directive_seen: str = ""  # digest of the directive last received; the answer is held while it stays the same
+    hold_seconds: float = 0.0  # how long the answer may be held
+    protocol: int = PROTOCOL_VERSION
+
+
+@dataclasses.dataclass(frozen=True)
+class Peer:
+    """A neighbour to ping."""
+
+    index: int
+    address: str
+    port: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Directive:
+    """What a launcher shall converge to: declared state, sent again on every poll."""
+
+    kind: str
+    attempt: int = 0
+    node_rank: int = 0
+    node_count: int = 0
+    processes_per_node: int = 1
+    master_address: str = ""
+    master_port: int = 0
+    resume_path: str = ""  # "" = from scratch
+    resume_step: Optional[int] = None
+    peers: Tuple[Peer, ...] = ()
+    exit_code: int = 0
+    reason: str = ""  # for people: why this directive
+    poll_seconds: float = 1.0  # when to report again although nothing happened and nothing is held
+    hold_seconds: float = 5.0  # what to ask for as hold_seconds from now on
+    protocol: int = PROTOCOL_VERSION
+
+
+def digest(directive: Directive) -> str:
+    """A short fingerprint, equal for equal directives, that a launcher returns as `directive_seen`."""
+    return hashlib.sha256(encode(directive)).hexdigest()[:16]
+
+
+def encode(message: Union[Report, Directive]) -> bytes:
+    """The JSON of a message, keys sorted, None left out."""
+    return json.dumps(_to_json(message), sort_keys=True, separators=(",", ":")).encode()
+
+
+def decode_report(data: bytes) -> Report:
+    """Parse a report.
+
+    Raises:
+        ProtocolError: not JSON, not an object, or a field of the wrong type (named).
+    """
+    return _from_json(Report, _load(data), "report")
+
+
+def decode_directive(data: bytes) -> Directive:
+    """Parse a directive.
+
+    Raises:
+        ProtocolError: not JSON, not an object, or a field of the wrong type (named).
+    """
+    return _from_json(Directive, _load(data), "directive")
+
+
+T = TypeVar("T")
+
+
+def _load(data: bytes) -> Any:
+    try:
+        return json.loads(data)
+    except ValueError as error:
+        raise ProtocolError("not JSON: %s" % error) from error
+
+
+def _to_json(value: Any) -> Any:
+    if dataclasses.is_dataclass(value):
+        pairs = ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
+        return {_camel(name): _to_json(item) for name, item in pairs if item is not None}
+    if isinstance(value, tuple):
+        return [_to_json(item) for item in value]
+    return value
+
+
+def _from_json(kind: Type[T], data: Any, where: str) -> T:
+    if not isinstance(data, Mapping):
+        raise ProtocolError("%s: an object is expected, not %s" % (where, type(data).__name__))
+    hints = _hints(kind)
+    values = {}
+    for field in dataclasses.fields(kind):  # type: ignore[arg-type]
+        key = _camel(field.name)
+        if data.get(key) is None:
+            if field.default is dataclasses.MISSING:
+                raise ProtocolError("%s.%s is missing" % (where, key))
+            continue
+        values[field.name] = _convert(hints[field.name], data[key], "%s.%s" % (where, key))
+    return kind(**values)
+
+
+def _convert(hint: Any, value: Any, where: str) -> Any:
+    origin, arguments = getattr(hint, "__origin__", None), getattr(hint, "__args__", ())
+    if origin is Union:  # Optional[X]; None was dealt with before
+        return _convert(arguments[0], value, where)
+    if origin in (tuple, Tuple):
+        if not isinstance(value, list):
+            raise ProtocolError("%s: a list is expected" % where)
+        return tuple(_convert(arguments[0], item, "%s[%d]" % (where, i)) for i, item in enumerate(value))
+    if dataclasses.is_dataclass(hint):
+        return _from_json(hint, value, where)  # type: ignore[arg-type]
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
+        raise ProtocolError("%s: %s is expected, not %s" % (where, hint.__name__, type(value).__name__))
+    return value
+
+
+_HINTS: Dict[Any, Dict[str, Any]] = {}
+
+
+def _hints(kind: Any) -> Dict[str, Any]:
+    if kind not in _HINTS:
+        _HINTS[kind] = get_type_hints(kind)
+    return _HINTS[kind]
+
+
+def _camel(name: str) -> str:
+    head, *rest = name.split("_")
+    return head + "".join(part.capitalize() for part in rest)
+
+
+__all__: List[str] = [
+    "EXIT",
+    "EXITED",
+    "IDLE",
+    "LEAVING",
+    "MAX_REPORT_BYTES",
+    "MAX_TAIL_CHARS",
+    "PROTOCOL_VERSION",
+    "RECLAIMING",
+    "REPORT_PATH",
+    "RUN",
+    "RUNNING",
+    "TOKEN_AUDIENCE",
+    "WAIT",
+    "CheckpointReport",
+    "Directive",
+    "Peer",
+    "PeerReport",
+    "ProtocolError",
+    "RankReport",
+    "Report",
+    "decode_directive",
+    "decode_report",
+    "digest",
+    "encode",
+]
