@@ -1,0 +1,120 @@
+"""Gang: the commit record of a job's attempt. Written by the operator alone, one resourceVersion-guarded update at a time.
+
+An attempt is one start of the gang. Its number, its members and its cause change together, in ONE update; only after
+that update has succeeded are directives served or pods touched. `go` is added by a second guarded update once every
+member is idle: it fixes what the ranks are started with (addresses, resume checkpoint), so that a new leader serves
+the same answer. See docs/decisions/0002.
+"""
+
+from enum import StrEnum
+
+from pydantic import Field
+
+from muster.api.base import ApiModel, ObjectMeta, Time
+
+
+class Level(StrEnum):
+    """How an attempt came to be: the levels of recovery, shortest first, and the starts that are none."""
+
+    START = "Start"
+    IN_PLACE = "R0"
+    POD = "R0b"
+    REPLACE = "R2"
+    REBUILD = "R4"
+
+
+class FaultClass(StrEnum):
+    """What kind of failure an incident was; decides which budget pays."""
+
+    APPLICATION = "Application"
+    HARDWARE = "Hardware"
+    INFRASTRUCTURE = "Infrastructure"
+    PLANNED = "Planned"
+    UNKNOWN = "Unknown"
+
+
+class Member(ApiModel):
+    """One worker of the attempt; its place in the list is its index and its node rank."""
+
+    node: str = Field("", description="Node it is placed on; empty while no node is free for it.")
+    incarnation: int = Field(1, ge=1, description="Grows each time the worker gets a new pod.")
+    pod_uid: str = Field("", description="Uid of its pod, once Muster has seen it created.")
+
+
+class Resume(ApiModel):
+    """The checkpoint that the ranks resume from."""
+
+    step: int
+    path: str = Field(max_length=1024)
+
+
+class Go(ApiModel):
+    """What the ranks of this attempt are started with."""
+
+    time: Time
+    master_address: str
+    master_port: int
+    resume: Resume | None = Field(None, description="Absent: from scratch.")
+
+
+class Ghost(ApiModel):
+    """A pod of an earlier attempt whose ranks are not yet proved dead. No rank may start before it is proved or fenced."""
+
+    pod: str
+    pod_uid: str = ""
+    node: str = ""
+    fenced_time: Time = Field(description="From now on its launcher has ended its ranks by itself, even if cut off.")
+
+
+class Leave(ApiModel):
+    """A planned leave under way: wait for a new complete checkpoint, then stop."""
+
+    reason: str = Field(max_length=64)
+    nodes: list[str] = Field([], max_length=4096, description="Nodes to leave; empty: all (suspend).")
+    since: Time
+    deadline: Time
+    after_step: int | None = Field(None, description="A complete checkpoint beyond this step ends the wait.")
+
+
+class GangIncident(ApiModel):
+    """One failure, as budgets count it."""
+
+    attempt: int = Field(description="The attempt that ended by it.")
+    time: Time
+    level: Level
+    fault_class: FaultClass
+    reason: str = Field(max_length=64)
+    node: str = ""
+    index: int | None = None
+    rank: int | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    step: int | None = Field(None, description="Newest step known to be finished when it happened.")
+    resumed_step: int | None = Field(None, description="Step that the following attempt resumed from.")
+    message: str = Field("", max_length=2048)
+    settled: bool = Field(False, description="Class and blame are final.")
+
+
+class GangSpec(ApiModel):
+    """The record."""
+
+    job_uid: str
+    attempt: int = Field(ge=1)
+    time: Time = Field(description="When this attempt was committed.")
+    level: Level
+    reason: str = Field(max_length=64)
+    members: list[Member] = Field([], max_length=4096, description="By index; empty while suspended or waiting for nodes.")
+    go: Go | None = None
+    ghosts: list[Ghost] = Field([], max_length=4096)
+    leave: Leave | None = None
+    incidents: list[GangIncident] = Field([], max_length=64)
+    excluded_nodes: dict[str, Time] = Field({}, description="Nodes that this job avoids, until when.")
+    hold_until: Time | None = Field(None, description="Do not start this attempt before (back-off).")
+    checkpoint: Resume | None = Field(None, description="Newest complete checkpoint seen so far.")
+
+
+class Gang(ApiModel):
+    """The commit record of one TrainingJob; same name and namespace, owned by it."""
+
+    metadata: ObjectMeta
+    spec: GangSpec
