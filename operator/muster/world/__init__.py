@@ -1,0 +1,1 @@
+"""Immutable views of everything a decision may look at. Pure: no clock, no network, no randomness."""

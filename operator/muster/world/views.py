@@ -1,0 +1,123 @@
+"""What decisions know of pods and nodes: the few fields that matter, flat and frozen, cheap enough for thousands."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+# Labels that Muster puts on every worker pod; informers select by the first.
+JOB_UID_LABEL = "muster.dev/job-uid"
+JOB_NAME_LABEL = "muster.dev/job"
+INDEX_LABEL = "muster.dev/index"
+INCARNATION_LABEL = "muster.dev/incarnation"
+
+TERMINAL_PHASES = frozenset({"Succeeded", "Failed"})
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerView:
+    """One container's state. Exactly one of the three groups is filled: waiting, running, terminated."""
+
+    name: str
+    init: bool = False
+    running: bool = False
+    waiting_reason: str = ""
+    waiting_message: str = ""
+    terminated: bool = False
+    exit_code: int | None = None
+    terminated_reason: str = ""
+    terminated_message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PodView:
+    """A pod: ours (job_uid set) or anybody's that holds accelerators on a node."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: int
+    owner_uid: str = ""  # uid of the controlling owner
+    job_uid: str = ""
+    index: int = -1
+    incarnation: int = 0
+    node: str = ""
+    phase: str = ""
+    reason: str = ""  # status.reason, e.g. OutOfnvidia.com/gpu, NodeAffinity, Evicted
+    message: str = ""
+    pod_ip: str = ""
+    deleting: bool = False
+    grace_seconds: int | None = None  # metadata.deletionGracePeriodSeconds
+    created: datetime | None = None
+    deletion_time: datetime | None = None  # metadata.deletionTimestamp: when the grace period ends
+    accelerators: Mapping[str, int] = field(default_factory=dict)  # extended resources requested, by name
+    containers: tuple[ContainerView, ...] = ()
+    unschedulable_message: str = ""  # of PodScheduled=False
+
+    @property
+    def terminal(self) -> bool:
+        """Whether the kubelet (or the pod garbage collector) has declared it over."""
+        return self.phase in TERMINAL_PHASES
+
+    @property
+    def containers_dead(self) -> bool:
+        """Whether the kubelet reports every container as ended: the proof that no process of it is alive."""
+        return self.terminal and all(c.terminated for c in self.containers) and bool(self.containers)
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """A taint of a node."""
+
+    key: str
+    value: str = ""
+    effect: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """A node."""
+
+    name: str
+    uid: str
+    resource_version: int
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+    ready: bool = False
+    ready_reason: str = ""
+    boot_id: str = ""
+    allocatable: Mapping[str, int] = field(default_factory=dict)  # extended resources only, by name
+
+
+@dataclass(frozen=True, slots=True)
+class LauncherView:
+    """What a worker's launcher last said, as of now. Ages in seconds, from the coordinator's monotonic clock."""
+
+    heard_age_seconds: float
+    attempt: int
+    state: str
+    ranks: tuple["RankView", ...] = ()
+    step: int | None = None
+    step_age_seconds: float | None = None
+    started_age_seconds: float | None = None
+    fence_seconds: float = 15.0
+    fenced: bool = False
+    peer_port: int = 0
+    address: str = ""
+    silent_peers: Mapping[int, float] = field(default_factory=dict)  # index -> seconds without an answer
+    checkpoints: tuple[tuple[int, str], ...] = ()  # (step, path), complete, newest first
+    scanned_for_attempt: int = 0
+    checkpoint_error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RankView:
+    """One rank process."""
+
+    rank: int
+    alive: bool
+    exit_code: int | None = None
+    signal: int | None = None
+    ended_by_launcher: bool = False
+    exited_age_seconds: float | None = None
+    tail: str = ""
