@@ -3,12 +3,24 @@
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, PlainSerializer
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer
 from pydantic.alias_generators import to_camel
+from pydantic.config import JsonDict
 
 GROUP = "muster.dev"
 VERSION = "v1alpha1"
 API_VERSION = f"{GROUP}/{VERSION}"
+
+
+def rule(cel: str, message: str, *, at: str | None = None) -> JsonDict:
+    """A check that the API server makes: CEL, and what to do when it fails. `at`: the field to blame, e.g. `.nodes`."""
+    place: JsonDict = {} if at is None else {"fieldPath": at}
+    return {"rule": cel, "message": message, **place}
+
+
+def checks(*rules: JsonDict) -> JsonDict:
+    """The part of a field's or model's schema that holds its rules."""
+    return {"x-kubernetes-validations": list(rules)}
 
 
 class ApiModel(BaseModel):
@@ -31,6 +43,14 @@ def _aware(moment: datetime) -> datetime:
         raise ValueError("a time needs a zone: write it as RFC 3339, e.g. 2026-01-31T12:00:00Z")
     return moment
 
+
+NAME_LENGTH = 253
+"""Longest name of an object."""
+
+UID_LENGTH = 64
+"""Longest uid; the API server's own have 36 characters."""
+
+NodeName = Annotated[str, Field(max_length=NAME_LENGTH)]
 
 Time = Annotated[datetime, AfterValidator(_aware), PlainSerializer(rfc3339, return_type=str, when_used="json")]
 

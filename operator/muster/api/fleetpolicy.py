@@ -1,8 +1,8 @@
 """FleetPolicy: what the platform team says about the fleet. None is needed; without one the defaults below hold."""
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
-from muster.api.base import ApiModel, ObjectMeta
+from muster.api.base import ApiModel, ObjectMeta, checks, rule
 
 MAX_LEVELS = 16
 
@@ -10,8 +10,28 @@ MAX_LEVELS = 16
 class TopologyLevel(ApiModel):
     """One level of the network's tree."""
 
-    name: str = Field(min_length=1, max_length=63, description="Short name that jobs use, e.g. rack.")
-    label: str = Field(min_length=1, max_length=317, description="Node label whose value names the domain.")
+    name: str = Field(
+        min_length=1,
+        max_length=63,
+        description="Short name that jobs use, e.g. rack.",
+        json_schema_extra=checks(
+            rule(
+                "self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",
+                "write a short name of lower-case letters, digits and '-', e.g. rack",
+            )
+        ),
+    )
+    label: str = Field(
+        min_length=1,
+        max_length=317,
+        description="Node label whose value names the domain.",
+        json_schema_extra=checks(
+            rule(
+                "!format.qualifiedName().validate(self).hasValue()",
+                "write the key of a node label, e.g. topology.muster.dev/rack",
+            )
+        ),
+    )
 
 
 class Topology(ApiModel):
@@ -23,6 +43,17 @@ class Topology(ApiModel):
             TopologyLevel(name="rack", label="topology.muster.dev/rack"),
         ],
         max_length=MAX_LEVELS,
+        description="Levels, outermost first. Empty: no topology, every node is as near as any other.",
+        json_schema_extra=checks(
+            rule(
+                "self.all(a, self.exists_one(b, b.name == a.name))",
+                "two levels have the same name: give each level a name of its own",
+            ),
+            rule(
+                "self.all(a, self.exists_one(b, b.label == a.label))",
+                "two levels have the same label: give each level a label of its own",
+            ),
+        ),
     )
 
 
@@ -31,12 +62,30 @@ class FleetPolicySpec(ApiModel):
 
     topology: Topology = Topology()
     accelerator_resource: str = Field(
-        "nvidia.com/gpu", min_length=3, max_length=317, description="Extended resource that gpusPerNode counts."
+        "nvidia.com/gpu",
+        min_length=3,
+        max_length=317,
+        description="Extended resource that gpusPerNode counts.",
+        json_schema_extra=checks(
+            rule(
+                "self.contains('/') && !format.qualifiedName().validate(self).hasValue()",
+                "write the name of an extended resource with its domain, e.g. nvidia.com/gpu",
+            )
+        ),
     )
 
 
 class FleetPolicy(ApiModel):
     """The policy of the fleet; the one named `default` is used."""
+
+    model_config = ConfigDict(
+        json_schema_extra=checks(
+            rule(
+                "self.metadata.name == 'default'",
+                "the fleet has one policy and it is called default: set metadata.name to default",
+            )
+        )
+    )
 
     metadata: ObjectMeta
     spec: FleetPolicySpec = FleetPolicySpec()

@@ -1,4 +1,4 @@
-"""Gang: the commit record of a job's attempt. Written by the operator alone, one resourceVersion-guarded update at a time.
+"""Gang: the commit record of a job's attempt. Written by the operator alone, one guarded update at a time.
 
 An attempt is one start of the gang. Its number, its members and its cause change together, in ONE update; only after
 that update has succeeded are directives served or pods touched. `go` is added by a second guarded update once every
@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from pydantic import Field
 
-from muster.api.base import ApiModel, ObjectMeta, Time
+from muster.api.base import NAME_LENGTH, UID_LENGTH, ApiModel, NodeName, ObjectMeta, Time, checks, rule
 
 
 class Level(StrEnum):
@@ -36,15 +36,15 @@ class FaultClass(StrEnum):
 class Member(ApiModel):
     """One worker of the attempt; its place in the list is its index and its node rank."""
 
-    node: str = Field("", description="Node it is placed on; empty while no node is free for it.")
+    node: NodeName = Field("", description="Node it is placed on; empty while no node is free for it.")
     incarnation: int = Field(1, ge=1, description="Grows each time the worker gets a new pod.")
-    pod_uid: str = Field("", description="Uid of its pod, once Muster has seen it created.")
+    pod_uid: str = Field("", max_length=UID_LENGTH, description="Uid of its pod, once Muster has seen it created.")
 
 
 class Resume(ApiModel):
     """The checkpoint that the ranks resume from."""
 
-    step: int
+    step: int = Field(ge=0)
     path: str = Field(max_length=1024)
 
 
@@ -52,17 +52,20 @@ class Go(ApiModel):
     """What the ranks of this attempt are started with."""
 
     time: Time
-    master_address: str
-    master_port: int
+    master_address: str = Field(max_length=NAME_LENGTH)
+    master_port: int = Field(ge=1, le=65535)
     resume: Resume | None = Field(None, description="Absent: from scratch.")
 
 
 class Ghost(ApiModel):
-    """A pod of an earlier attempt whose ranks are not yet proved dead. No rank may start before it is proved or fenced."""
+    """A pod of an earlier attempt whose ranks are not yet proved dead.
 
-    pod: str
-    pod_uid: str = ""
-    node: str = ""
+    No rank may start before it is proved or fenced.
+    """
+
+    pod: str = Field(max_length=NAME_LENGTH)
+    pod_uid: str = Field("", max_length=UID_LENGTH)
+    node: NodeName = ""
     fenced_time: Time = Field(description="From now on its launcher has ended its ranks by itself, even if cut off.")
 
 
@@ -70,7 +73,7 @@ class Leave(ApiModel):
     """A planned leave under way: wait for a new complete checkpoint, then stop."""
 
     reason: str = Field(max_length=64)
-    nodes: list[str] = Field([], max_length=4096, description="Nodes to leave; empty: all (suspend).")
+    nodes: list[NodeName] = Field([], max_length=4096, description="Nodes to leave; empty: all (suspend).")
     since: Time
     deadline: Time
     after_step: int | None = Field(None, description="A complete checkpoint beyond this step ends the wait.")
@@ -84,7 +87,7 @@ class GangIncident(ApiModel):
     level: Level
     fault_class: FaultClass
     reason: str = Field(max_length=64)
-    node: str = ""
+    node: NodeName = ""
     index: int | None = None
     rank: int | None = None
     exit_code: int | None = None
@@ -98,17 +101,29 @@ class GangIncident(ApiModel):
 class GangSpec(ApiModel):
     """The record."""
 
-    job_uid: str
-    attempt: int = Field(ge=1)
+    job_uid: str = Field(
+        max_length=UID_LENGTH,
+        json_schema_extra=checks(
+            rule("self == oldSelf", "a Gang belongs to one job for ever: delete and re-create it")
+        ),
+    )
+    attempt: int = Field(
+        ge=1,
+        json_schema_extra=checks(
+            rule("self >= oldSelf", "a committed attempt is never taken back: commit a later one")
+        ),
+    )
     time: Time = Field(description="When this attempt was committed.")
     level: Level
     reason: str = Field(max_length=64)
-    members: list[Member] = Field([], max_length=4096, description="By index; empty while suspended or waiting for nodes.")
+    members: list[Member] = Field(
+        [], max_length=4096, description="By index; empty while suspended or waiting for nodes."
+    )
     go: Go | None = None
     ghosts: list[Ghost] = Field([], max_length=4096)
     leave: Leave | None = None
     incidents: list[GangIncident] = Field([], max_length=64)
-    excluded_nodes: dict[str, Time] = Field({}, description="Nodes that this job avoids, until when.")
+    excluded_nodes: dict[str, Time] = Field({}, max_length=4096, description="Nodes that this job avoids, until when.")
     hold_until: Time | None = Field(None, description="Do not start this attempt before (back-off).")
     checkpoint: Resume | None = Field(None, description="Newest complete checkpoint seen so far.")
 

@@ -1,11 +1,101 @@
 """TrainingJob: what a user asks for, and what they are told about it."""
 
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
+from pydantic.config import JsonDict
 
-from muster.api.base import ApiModel, ObjectMeta, Time
+from muster.api.base import ApiModel, NodeName, ObjectMeta, Time, checks, rule
+
+MAX_NAME_LENGTH = 40
+"""Longest name of a job: its pods are called `<job>-<hash>-<index>-<incarnation>`, and that has to be a host name."""
+
+_RECREATE = "cannot change while the job exists: delete and re-create the job"
+_IMMUTABLE = rule("self == oldSelf", _RECREATE)
+_NODE_NAME = rule(
+    "!format.dns1123Subdomain().validate(self).hasValue()", "write the name of a node as `kubectl get nodes` shows it"
+)
+_LEVEL_NAME = rule(
+    "self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",
+    "write the short name of a topology level, by default block or rack",
+)
+
+
+def _keeps(field: str) -> JsonDict:
+    """An optional field that is immutable in an object of which other fields may change."""
+    kept = f"has(self.{field}) == has(oldSelf.{field}) && (!has(self.{field}) || self.{field} == oldSelf.{field})"
+    return rule(kept, _RECREATE, at=f".{field}")
+
+
+def _managed_only(parent: str, field: str) -> JsonDict:
+    """An optional field that needs Muster's launcher in the worker."""
+    return rule(
+        f"self.launch.mode == 'Managed' || !has(self.{parent}.{field})",
+        f"{field} needs Muster's launcher, which mode Plain does not use: leave it out, or set launch.mode to Managed",
+        at=f".{parent}.{field}",
+    )
+
+
+_TEXT_LIST: JsonDict = {"type": "array", "maxItems": 4096, "items": {"type": "string", "maxLength": 131072}}
+
+_TEMPLATE: JsonDict = {
+    # Only what Muster itself reads is spelled out: the rest is the pod's own business and is checked by the API
+    # server when Muster tries out the pod.
+    "type": "object",
+    "x-kubernetes-preserve-unknown-fields": True,
+    "required": ["spec"],
+    "properties": {
+        "metadata": {
+            "type": "object",
+            "x-kubernetes-preserve-unknown-fields": True,
+            "description": "Labels and annotations of the workers.",
+        },
+        "spec": {
+            "type": "object",
+            "x-kubernetes-preserve-unknown-fields": True,
+            "required": ["containers"],
+            "description": "PodSpec of a worker.",
+            "properties": {
+                "restartPolicy": {
+                    "type": "string",
+                    "enum": ["Never"],
+                    "description": "Muster restarts workers itself: leave it out.",
+                },
+                "containers": {
+                    "type": "array",
+                    "minItems": 1,
+                    "maxItems": 32,
+                    "x-kubernetes-list-type": "map",
+                    "x-kubernetes-list-map-keys": ["name"],
+                    "description": "Containers of a worker.",
+                    "items": {
+                        "type": "object",
+                        "x-kubernetes-preserve-unknown-fields": True,
+                        "required": ["name", "image"],
+                        "properties": {
+                            "name": {
+                                "type": "string",
+                                "minLength": 1,
+                                "maxLength": 63,
+                                "description": "Name of the container.",
+                            },
+                            "image": {
+                                "type": "string",
+                                "minLength": 1,
+                                "maxLength": 4096,
+                                "description": "Image of the container.",
+                            },
+                            "command": {**_TEXT_LIST, "description": "Program and its arguments."},
+                            "args": {**_TEXT_LIST, "description": "More arguments."},
+                        },
+                    },
+                },
+            },
+        },
+    },
+    **checks(_IMMUTABLE),
+}
 
 
 class LaunchMode(StrEnum):
@@ -18,27 +108,61 @@ class LaunchMode(StrEnum):
 class Launch(ApiModel):
     """How the ranks are started."""
 
+    model_config = ConfigDict(
+        json_schema_extra=checks(
+            rule(
+                "self.mode == 'Managed' || self.processesPerNode == 1",
+                "mode Plain starts the command once on each node: leave processesPerNode out, or set mode to Managed",
+                at=".processesPerNode",
+            )
+        )
+    )
+
     mode: LaunchMode = Field(
         LaunchMode.MANAGED,
-        description="Managed: Muster's launcher wraps the command, restarts ranks in place and resumes from checkpoints. "
-        "Plain: the container runs as it is with NODE_RANK, NNODES and MASTER_ADDR set; any failure rebuilds the gang.",
+        description="Managed: Muster's launcher wraps the command, restarts ranks in place and resumes from "
+        "checkpoints. Plain: the container runs as it is with NODE_RANK, NNODES and MASTER_ADDR set; any failure "
+        "rebuilds the gang.",
     )
     processes_per_node: int = Field(
-        1, ge=1, le=64, description="Ranks that the launcher starts on each node (Managed only). Leave 1 when the command is torchrun."
+        1,
+        ge=1,
+        le=64,
+        description="Ranks that the launcher starts on each node (Managed only). Leave 1 when the command is torchrun.",
     )
     worker_container: str | None = Field(
-        None, min_length=1, max_length=63, description="The container that trains. Default: the first one in the template."
+        None,
+        min_length=1,
+        max_length=63,
+        description="The container that trains. Default: the first one in the template.",
     )
 
 
 class Placement(ApiModel):
     """Where the gang may run. Levels are the names in FleetPolicy, by default `block` and `rack`."""
 
-    required: str | None = Field(None, min_length=1, max_length=63, description="All workers inside one domain of this level, or wait.")
-    preferred: str | None = Field(
-        None, min_length=1, max_length=63, description="All workers inside one domain of this level where possible."
+    model_config = ConfigDict(json_schema_extra=checks(_keeps("required"), _keeps("preferred")))
+
+    required: str | None = Field(
+        None,
+        min_length=1,
+        max_length=63,
+        description="All workers inside one domain of this level, or wait.",
+        json_schema_extra=checks(_LEVEL_NAME),
     )
-    avoid_nodes: list[str] = Field([], max_length=256, description="Names of nodes that this job must not use.")
+    preferred: str | None = Field(
+        None,
+        min_length=1,
+        max_length=63,
+        description="All workers inside one domain of this level where possible.",
+        json_schema_extra=checks(_LEVEL_NAME),
+    )
+    avoid_nodes: list[Annotated[NodeName, Field(json_schema_extra=checks(_NODE_NAME))]] = Field(
+        [],
+        max_length=256,
+        description="Names of nodes that this job must not use. May change while the job exists.",
+        json_schema_extra={"x-kubernetes-list-type": "set"},
+    )
 
 
 class Checkpoint(ApiModel):
@@ -50,9 +174,13 @@ class Checkpoint(ApiModel):
         max_length=1024,
         description="Absolute path in the worker container, visible to every worker, that holds the checkpoints. "
         "Without it a restart begins from scratch.",
+        json_schema_extra=checks(rule("self.startsWith('/')", "write an absolute path, e.g. /checkpoints")),
     )
     save_timeout_seconds: int = Field(
-        300, ge=0, le=86400, description="How long a planned leave waits for a new complete checkpoint before it stops the ranks."
+        300,
+        ge=0,
+        le=86400,
+        description="How long a planned leave waits for a new complete checkpoint before it stops the ranks.",
     )
 
 
@@ -65,12 +193,21 @@ class Progress(ApiModel):
         max_length=256,
         description="Python regular expression with one group that finds the step number in a line of output. "
         "Not needed when the trainer writes to the file in MUSTER_PROGRESS.",
+        json_schema_extra=checks(
+            rule("self.contains('(')", "put the step number into a group, e.g. step=([0-9]+)"),
+        ),
     )
     step_timeout_seconds: int | None = Field(
-        None, ge=1, le=86400, description="No finished step for this long, after the first one, is a hang: the ranks are restarted."
+        None,
+        ge=1,
+        le=86400,
+        description="No finished step for this long, after the first one, is a hang: the ranks are restarted.",
     )
     start_timeout_seconds: int | None = Field(
-        None, ge=1, le=86400, description="No first step this long after the ranks were started is a hang: the ranks are restarted."
+        None,
+        ge=1,
+        le=86400,
+        description="No first step this long after the ranks were started is a hang: the ranks are restarted.",
     )
 
 
@@ -81,13 +218,22 @@ class Recovery(ApiModel):
         3,
         ge=0,
         le=1000,
-        description="Restarts within 24 hours after failures of the job's own making. A complete checkpoint beyond the failing step refills it.",
+        description="Restarts within 24 hours after failures of the job's own making. A complete checkpoint beyond the "
+        "failing step refills it. May change while the job exists.",
     )
     hardware_restarts_per_day: int = Field(
-        50, ge=0, le=10000, description="Restarts within 24 hours after failures of nodes and infrastructure."
+        50,
+        ge=0,
+        le=10000,
+        description="Restarts within 24 hours after failures of nodes and infrastructure. May change while the job "
+        "exists.",
     )
     unreachable_timeout_seconds: int = Field(
-        20, ge=5, le=3600, description="A worker that two witnesses agree is silent for this long has lost its node."
+        20,
+        ge=5,
+        le=3600,
+        description="A worker that two witnesses agree is silent for this long has lost its node.",
+        json_schema_extra=checks(_IMMUTABLE),
     )
 
 
@@ -95,25 +241,58 @@ class Completion(ApiModel):
     """What happens at the end."""
 
     ttl_seconds_after_finished: int | None = Field(
-        None, ge=0, le=31536000, description="Delete the finished job, with its pods, after this long. Default: keep it."
+        None,
+        ge=0,
+        le=31536000,
+        description="Delete the finished job, with its pods, after this long. Default: keep it. May change while the "
+        "job exists.",
     )
 
 
 class TrainingJobSpec(ApiModel):
     """What a user asks for."""
 
-    nodes: int = Field(ge=1, le=4096, description="Size of the gang: one worker pod on each node.")
-    gpus_per_node: int = Field(
-        8, ge=0, le=64, description="Accelerators that a worker asks for. A worker has its node to itself. 0: a job without accelerators."
+    model_config = ConfigDict(
+        json_schema_extra=checks(
+            rule(
+                "!has(self.launch.workerContainer) || "
+                "self.template.spec.containers.exists(c, c.name == self.launch.workerContainer)",
+                "no container of the template has this name: write the name of one of spec.template.spec.containers, "
+                "or leave workerContainer out and the first one trains",
+                at=".launch.workerContainer",
+            ),
+            _managed_only("checkpoint", "directory"),
+            _managed_only("progress", "stepPattern"),
+            _managed_only("progress", "stepTimeoutSeconds"),
+            _managed_only("progress", "startTimeoutSeconds"),
+        )
     )
-    template: dict[str, Any] = Field(description="PodTemplateSpec of a worker.")
-    launch: Launch = Launch()
+
+    nodes: int = Field(
+        ge=1,
+        le=4096,
+        description="Size of the gang: one worker pod on each node.",
+        json_schema_extra=checks(_IMMUTABLE),
+    )
+    gpus_per_node: int = Field(
+        8,
+        ge=0,
+        le=64,
+        description="Accelerators that a worker asks for. A worker has its node to itself. 0: a job without "
+        "accelerators.",
+        json_schema_extra=checks(_IMMUTABLE),
+    )
+    template: dict[str, Any] = Field(description="PodTemplateSpec of a worker.", json_schema_extra=_TEMPLATE)
+    launch: Launch = Field(Launch(), json_schema_extra=checks(_IMMUTABLE))
     placement: Placement = Placement()
-    checkpoint: Checkpoint = Checkpoint()
-    progress: Progress = Progress()
+    checkpoint: Checkpoint = Field(Checkpoint(), json_schema_extra=checks(_IMMUTABLE))
+    progress: Progress = Field(Progress(), json_schema_extra=checks(_IMMUTABLE))
     recovery: Recovery = Recovery()
     completion: Completion = Completion()
-    suspend: bool = Field(False, description="Wait for a new complete checkpoint, stop, and release the nodes.")
+    suspend: bool = Field(
+        False,
+        description="Wait for a new complete checkpoint, stop, and release the nodes. May change while the job exists.",
+    )
 
 
 class ConditionStatus(StrEnum):
@@ -127,11 +306,11 @@ class ConditionStatus(StrEnum):
 class Condition(ApiModel):
     """metav1.Condition."""
 
-    type: str
+    type: str = Field(min_length=1, max_length=64)
     status: ConditionStatus
-    reason: str
+    reason: str = Field(min_length=1, max_length=64)
     message: str = Field("", max_length=1024)
-    observed_generation: int = 0
+    observed_generation: int = Field(0, ge=0)
     last_transition_time: Time
 
 
@@ -149,13 +328,13 @@ class CompletionRecord(ApiModel):
     reason: str = Field(max_length=64)
     message: str = Field("", max_length=4096)
     time: Time
-    attempt: int
+    attempt: int = Field(ge=0)
 
 
 class CheckpointStatus(ApiModel):
     """The newest complete checkpoint."""
 
-    step: int
+    step: int = Field(ge=0)
     path: str = Field(max_length=1024)
     time: Time
 
@@ -163,12 +342,14 @@ class CheckpointStatus(ApiModel):
 class Incident(ApiModel):
     """One failure or planned leave, for people."""
 
-    attempt: int
+    attempt: int = Field(ge=0)
     time: Time
-    level: str
-    fault_class: str
-    reason: str
-    node: str = ""
+    level: str = Field(
+        max_length=16, description="How it was repaired: R0 in place, R0b new pod, R2 new node, R4 new gang."
+    )
+    fault_class: str = Field(max_length=32, description="What kind of failure it was; decides which budget pays.")
+    reason: str = Field(max_length=64)
+    node: NodeName = ""
     message: str = Field("", max_length=1024)
     lost_steps: int | None = None
 
@@ -176,22 +357,50 @@ class Incident(ApiModel):
 class TrainingJobStatus(ApiModel):
     """A projection of the Gang for people and for GitOps tools; never an input to decisions, except `completion`."""
 
-    observed_generation: int = 0
+    model_config = ConfigDict(
+        json_schema_extra=checks(
+            rule(
+                "!has(oldSelf.completion) || (has(self.completion) && self.completion == oldSelf.completion)",
+                "the end of a job is written once and stays: create a new job instead",
+                at=".completion",
+            )
+        )
+    )
+
+    observed_generation: int = Field(0, ge=0, description="The generation of the job that this status speaks of.")
     state: str = Field("", max_length=64, description="One word for `kubectl get`.")
     reason: str = Field("", max_length=64, description="Why it is in that state.")
-    attempt: int = 0
+    attempt: int = Field(0, ge=0, description="Starts of the gang so far.")
     nodes_ready: str = Field("", max_length=32, description="Workers ready of workers wanted, e.g. 3/3.")
-    nodes: list[str] = Field([], max_length=4096, description="Node of each worker, by index.")
-    step: int | None = None
+    nodes: list[NodeName] = Field([], max_length=4096, description="Node of each worker, by index.")
+    step: int | None = Field(None, ge=0, description="Newest finished step.")
     checkpoint: CheckpointStatus | None = None
-    restarts: int = 0
-    incidents: list[Incident] = Field([], max_length=16)
-    conditions: list[Condition] = Field([], max_length=16)
+    restarts: int = Field(0, ge=0, description="Recoveries so far.")
+    incidents: list[Incident] = Field([], max_length=16, description="The newest failures and planned leaves.")
+    conditions: list[Condition] = Field(
+        [],
+        max_length=16,
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
+    )
     completion: CompletionRecord | None = None
 
 
 class TrainingJob(ApiModel):
     """A training job."""
+
+    model_config = ConfigDict(
+        json_schema_extra=checks(
+            rule(
+                f"size(self.metadata.name) <= {MAX_NAME_LENGTH}",
+                f"metadata.name is longer than {MAX_NAME_LENGTH} characters, and the names of its pods would not be "
+                "valid: choose a shorter one",
+            ),
+            rule(
+                "!format.dns1035Label().validate(self.metadata.name).hasValue()",
+                "metadata.name becomes part of host names: use lower-case letters, digits and '-', begin with a letter",
+            ),
+        )
+    )
 
     metadata: ObjectMeta
     spec: TrainingJobSpec
