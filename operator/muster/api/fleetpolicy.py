@@ -82,7 +82,8 @@ class FleetPolicy(ApiModel):
         json_schema_extra=checks(
             rule(
                 "self.metadata.name == 'default'",
-                "the fleet has one policy and it is called default: set metadata.name to default",
+                "the fleet has one policy, and it is called default: use this name",
+                at=".metadata.name",
             )
         )
     )

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 import yaml
 
-from muster.api.base import GROUP, VERSION, ApiModel
+from muster.api.base import GROUP, NAME_LENGTH, VERSION, ApiModel
 from muster.api.fleetpolicy import FleetPolicy
 from muster.api.gang import Gang
 from muster.api.trainingjob import TrainingJob
@@ -236,7 +236,8 @@ def object_schema(resource: Resource) -> Schema:
     schema["properties"] = {
         "apiVersion": {"type": "string"},
         "kind": {"type": "string"},
-        "metadata": {"type": "object"},
+        # Spelled out, because rules blame it.
+        "metadata": {"type": "object", "properties": {"name": {"type": "string", "maxLength": NAME_LENGTH}}},
         **parts,
     }
     return schema
@@ -354,8 +355,8 @@ def _rows(schema: Schema, path: str) -> Iterator[str]:
 
 def _checks(schema: Schema, path: str) -> Iterator[str]:
     for check in schema.get(_RULES, []):
-        place = f"{path}{check.get('fieldPath', '')}" or "the object"
-        yield f"- `{place}`: {check['message']}." if path else f"- {check['message']}."
+        place = f"{path}{check.get('fieldPath', '')}".removeprefix(".")
+        yield f"- `{place}`: {check['message']}."
     for name, part in schema.get("properties", {}).items():
         yield from _checks(part, f"{path}.{name}" if path else name)
     if "items" in schema:

@@ -94,6 +94,8 @@ _TEMPLATE: JsonDict = {
             },
         },
     },
+    # The API server's == knows a key that is not spelled out only by its value: an update that swaps one such key for
+    # another one of the same object passes. Harmless: pods that exist are never compared with the template.
     **checks(_IMMUTABLE),
 }
 
@@ -392,12 +394,14 @@ class TrainingJob(ApiModel):
         json_schema_extra=checks(
             rule(
                 f"size(self.metadata.name) <= {MAX_NAME_LENGTH}",
-                f"metadata.name is longer than {MAX_NAME_LENGTH} characters, and the names of its pods would not be "
-                "valid: choose a shorter one",
+                f"longer than {MAX_NAME_LENGTH} characters, and the names of the pods would not be valid: choose a "
+                "shorter one",
+                at=".metadata.name",
             ),
             rule(
-                "!format.dns1035Label().validate(self.metadata.name).hasValue()",
-                "metadata.name becomes part of host names: use lower-case letters, digits and '-', begin with a letter",
+                "self.metadata.name.matches('^[a-z][-a-z0-9]*$')",
+                "becomes part of host names: use lower-case letters, digits and '-', and begin with a letter",
+                at=".metadata.name",
             ),
         )
     )
