@@ -1,0 +1,153 @@
+"""What the launchers last said, in memory only: a new leader starts empty and hears everybody within a poll.
+
+Reports carry ages, not times; receipt is stamped here with one monotonic clock, and every age grows from there.
+"""
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from prometheus_client import Gauge
+
+from muster.coordinator.auth import Caller
+from muster.protocol import messages
+from muster.protocol.messages import Report
+from muster.world.views import LauncherView, RankView
+
+MAX_LAUNCHERS = 16384
+STEP_NEWS_SECONDS = 5.0
+
+_launchers = Gauge("muster_launchers", "Launchers that this process has heard and not forgotten.")
+
+Subscriber = Callable[[Caller, Report], None]
+
+
+@dataclass(slots=True)
+class _Entry:
+    caller: Caller
+    report: Report
+    heard_at: float
+    step_news_at: float
+
+
+class Hub:
+    """Reports by pod uid. Only the event loop's thread may touch it."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic, max_launchers: int = MAX_LAUNCHERS) -> None:
+        self._clock = clock
+        self._max_launchers = max_launchers
+        self._entries: OrderedDict[str, _Entry] = OrderedDict()  # the one heard longest ago comes first
+        self._subscribers: list[Subscriber] = []
+        self._serving_since: float | None = None
+
+    def start_serving(self) -> None:
+        """From now on launchers can reach us (this process has become the leader)."""
+        self._serving_since = self._clock()
+
+    def serving_age_seconds(self) -> float:
+        """Since `start_serving`; 0 before it. Silence means nothing until this is long enough."""
+        return 0.0 if self._serving_since is None else self._clock() - self._serving_since
+
+    def subscribe(self, callback: Subscriber) -> None:
+        """Call back on news worth a decision: state, attempt, ranks, checkpoints, peers, a step now and then."""
+        self._subscribers.append(callback)
+
+    def record(self, caller: Caller, report: Report) -> bool:
+        """Take in a report; False when it is older than one already heard (it then proves nothing)."""
+        now = self._clock()
+        entry = self._entries.get(caller.pod_uid)
+        if entry is None:
+            self._entries[caller.pod_uid] = _Entry(caller, report, now, now)
+            while len(self._entries) > self._max_launchers:
+                self._entries.popitem(last=False)
+            _launchers.set(len(self._entries))
+            news = True
+        elif report.sequence <= entry.report.sequence:
+            return False
+        else:
+            news = _is_news(entry.report, report) or (
+                report.step != entry.report.step and now - entry.step_news_at >= STEP_NEWS_SECONDS
+            )
+            entry.caller, entry.report, entry.heard_at = caller, report, now
+            if news:
+                entry.step_news_at = now
+            self._entries.move_to_end(caller.pod_uid)
+        if news:
+            for callback in self._subscribers:
+                callback(caller, report)
+        return True
+
+    def forget(self, pod_uid: str) -> None:
+        """Its pod is gone for good."""
+        self._entries.pop(pod_uid, None)
+        _launchers.set(len(self._entries))
+
+    def view(self, pod_uid: str) -> LauncherView | None:
+        """What this launcher last said, aged to now; None when this process has never heard it."""
+        entry = self._entries.get(pod_uid)
+        return _view(entry, self._clock()) if entry else None
+
+    def views_of(self, pod_uids: Iterable[str]) -> dict[str, LauncherView]:
+        """The views of those that have been heard, by pod uid, all as of one moment."""
+        now = self._clock()
+        return {uid: _view(entry, now) for uid in pod_uids if (entry := self._entries.get(uid))}
+
+    def proved_dead(self, pod_uid: str) -> bool:
+        """Whether its last words were that it leaves with no rank alive: nothing of it can write any more."""
+        entry = self._entries.get(pod_uid)
+        return entry is not None and _has_left(entry.report)
+
+    def silence(self, timeout_seconds: float) -> tuple[int, int]:
+        """How many launchers have said nothing for this long, of how many that have not said goodbye."""
+        now = self._clock()
+        present = [entry for entry in self._entries.values() if not _has_left(entry.report)]
+        return sum(now - entry.heard_at > timeout_seconds for entry in present), len(present)
+
+
+def _has_left(report: Report) -> bool:
+    return report.state == messages.LEAVING and not any(rank.alive for rank in report.ranks)
+
+
+def _is_news(old: Report, new: Report) -> bool:
+    return (
+        old.state != new.state
+        or old.attempt != new.attempt
+        or old.fenced != new.fenced
+        or (old.step is None) != (new.step is None)
+        or old.checkpoints != new.checkpoints
+        or old.checkpoints_scanned_for_attempt != new.checkpoints_scanned_for_attempt
+        or old.checkpoint_error != new.checkpoint_error
+        or (old.address, old.peer_port) != (new.address, new.peer_port)
+        or {peer.index for peer in old.peers} != {peer.index for peer in new.peers}
+        or [(r.rank, r.alive) for r in old.ranks] != [(r.rank, r.alive) for r in new.ranks]
+    )
+
+
+def _view(entry: _Entry, now: float) -> LauncherView:
+    report, since = entry.report, now - entry.heard_at
+
+    def aged(age_seconds: float | None) -> float | None:
+        return None if age_seconds is None else age_seconds + since
+
+    return LauncherView(
+        heard_age_seconds=since,
+        attempt=report.attempt,
+        state=report.state,
+        ranks=tuple(
+            RankView(r.rank, r.alive, r.exit_code, r.signal, r.ended_by_launcher, aged(r.exited_age_seconds), r.tail)
+            for r in report.ranks
+        ),
+        step=report.step,
+        step_age_seconds=aged(report.step_age_seconds),
+        started_age_seconds=aged(report.started_age_seconds),
+        fence_seconds=report.fence_seconds,
+        fenced=report.fenced,
+        peer_port=report.peer_port,
+        address=report.address,
+        # Not aged: since the report was sent nobody has looked.
+        silent_peers={peer.index: peer.silent_seconds for peer in report.peers},
+        checkpoints=tuple((c.step, c.path) for c in report.checkpoints),
+        scanned_for_attempt=report.checkpoints_scanned_for_attempt,
+        checkpoint_error=report.checkpoint_error,
+    )

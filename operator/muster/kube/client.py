@@ -1,0 +1,310 @@
+"""Raw bytes to and from the API server, with deadlines, typed errors and the leader's permission to write.
+
+`kubernetes.aio` brings configuration, credentials, TLS and the HTTP transport; its typed models are never touched
+(decoding lean structs straight from bytes is two orders of magnitude cheaper). Reads are retried here; writes are
+not, except where the server said 429 and therefore did nothing: whether to write again is the reconciler's decision.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import urlencode
+
+import aiohttp
+import tenacity
+from kubernetes.aio import config as kubernetes_config
+from kubernetes.aio.client import Configuration
+from kubernetes.aio.client.rest import RESTClientObject
+from prometheus_client import Counter, Histogram
+
+from muster.kube import paths
+from muster.kube.errors import ApiError, ServerError, TooManyRequests, Unauthorized, Unreachable, from_status
+
+DEFAULT_DEADLINE_SECONDS = 10.0
+LIST_DEADLINE_SECONDS = 60.0
+MERGE_PATCH = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
+
+_MAX_ATTEMPTS = 4
+_MAX_RETRY_AFTER_SECONDS = 5.0
+_IN_CLUSTER_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
+
+Query = Mapping[str, str | int]
+Moment = Literal["before", "after"]
+
+_requests = Counter("muster_api_requests_total", "Requests to the API server.", ["verb", "resource", "code"])
+_seconds = Histogram(
+    "muster_api_request_seconds",
+    "Time until an answer of the API server was complete; watches are not counted.",
+    ["verb", "resource"],
+    buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
+)
+
+
+class Client:
+    """The connection to one API server. Make it with `await Client.connect()`; close it with `await close()`.
+
+    Attributes:
+        before_write: called before each guarded write. It raises LeadershipLost when this process must not write, and
+            may return how many seconds it may still write for: no write is left pending for longer.
+        on_write: for tests that stop the operator at each write: called with verb, path and before or after.
+    """
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        refresh_credentials: Callable[[], Awaitable[None]] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.before_write: Callable[[], float | None] | None = None
+        self.on_write: Callable[[str, str, Moment], Awaitable[None] | None] | None = None
+        self._configuration = configuration
+        self._refresh_credentials = refresh_credentials
+        self._host = str(configuration.host).rstrip("/")
+        self._transport: Any = RESTClientObject(configuration)
+        self._clock = clock
+
+    @classmethod
+    async def connect(cls, kubeconfig: str | None = None, context: str | None = None) -> "Client":
+        """Connect with the given kubeconfig, else the one in KUBECONFIG, else in-cluster, else ~/.kube/config."""
+        configuration = Configuration()
+        configuration.retries = False  # deadlines and retries are decided here
+        files = kubeconfig or _kubeconfig_files()
+        loading: Any = kubernetes_config  # it has no types
+        if not files:
+            loading.load_incluster_config(configuration)
+            return cls(configuration)
+        loader = await loading.load_kube_config(
+            config_file=files,
+            context=context,
+            client_configuration=configuration,
+            persist_config=False,
+        )
+
+        async def refresh() -> None:
+            await loader.load_and_set(configuration)
+
+        return cls(configuration, refresh)
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._transport.close()
+
+    async def get(self, path: str, query: Query | None = None, *, deadline_seconds: float | None = None) -> bytes:
+        """Read an object, or list (deadline: 60 s when the query asks for a page or a selector, else 10 s).
+
+        Raises:
+            ApiError: after retries of what may pass.
+        """
+        listing = bool(query and not query.keys().isdisjoint(("limit", "labelSelector", "fieldSelector", "continue")))
+        deadline = deadline_seconds or (LIST_DEADLINE_SECONDS if listing else DEFAULT_DEADLINE_SECONDS)
+        until = self._clock() + deadline
+        retrying = tenacity.AsyncRetrying(
+            retry=tenacity.retry_if_exception_type((Unreachable, ServerError, TooManyRequests)),
+            stop=tenacity.stop_any(tenacity.stop_after_attempt(_MAX_ATTEMPTS), tenacity.stop_before_delay(deadline)),
+            wait=_wait,
+            reraise=True,
+        )
+        async for attempt in retrying:
+            with attempt:
+                return await self._request("GET", path, query, None, "", max(until - self._clock(), 0.1))
+        raise AssertionError("unreachable: the last attempt returns or raises")
+
+    async def post(
+        self,
+        path: str,
+        body: Mapping[str, Any],
+        query: Query | None = None,
+        *,
+        guarded: bool = True,
+        deadline_seconds: float = DEFAULT_DEADLINE_SECONDS,
+    ) -> bytes:
+        """Create an object.
+
+        Raises:
+            LeadershipLost: this process must not write any more (not when guarded is False: the Lease itself).
+            ApiError: refused, or its outcome is unknown (ServerError, Unreachable).
+        """
+        return await self._write("POST", path, body, "application/json", query, guarded, deadline_seconds)
+
+    async def put(
+        self,
+        path: str,
+        body: Mapping[str, Any],
+        query: Query | None = None,
+        *,
+        guarded: bool = True,
+        deadline_seconds: float = DEFAULT_DEADLINE_SECONDS,
+    ) -> bytes:
+        """Replace an object; with metadata.resourceVersion only if it has not changed since. Raises as `post`."""
+        return await self._write("PUT", path, body, "application/json", query, guarded, deadline_seconds)
+
+    async def patch(
+        self,
+        path: str,
+        body: Any,
+        content_type: str = MERGE_PATCH,
+        query: Query | None = None,
+        *,
+        guarded: bool = True,
+        deadline_seconds: float = DEFAULT_DEADLINE_SECONDS,
+    ) -> bytes:
+        """Patch an object; `APPLY_PATCH` needs the query `fieldManager`. Raises as `post`."""
+        return await self._write("PATCH", path, body, content_type, query, guarded, deadline_seconds)
+
+    async def delete(
+        self,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        query: Query | None = None,
+        *,
+        guarded: bool = True,
+        deadline_seconds: float = DEFAULT_DEADLINE_SECONDS,
+    ) -> bytes:
+        """Delete an object; `body` is DeleteOptions (preconditions!). Raises as `post`."""
+        return await self._write("DELETE", path, body, "application/json", query, guarded, deadline_seconds)
+
+    async def watch(
+        self, path: str, query: Query, *, read_timeout_seconds: float = 75.0
+    ) -> AsyncGenerator[bytes, None]:
+        """The lines of one watch, until the server ends it. Use inside `contextlib.aclosing`.
+
+        Raises:
+            ApiError: it could not be opened, or nothing came for read_timeout_seconds (Unreachable).
+        """
+        timeout = aiohttp.ClientTimeout(
+            total=None, sock_connect=DEFAULT_DEADLINE_SECONDS, sock_read=read_timeout_seconds
+        )
+        try:
+            response = await self._open("GET", path, {**query, "watch": 1}, None, "", timeout, "WATCH")
+        except (TimeoutError, aiohttp.ClientError, OSError) as error:
+            raise self._unreachable("WATCH", path, error) from error
+        try:
+            rest = b""
+            async for chunk in response.content.iter_any():
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in lines:
+                    if line:
+                        yield line
+        except (TimeoutError, aiohttp.ClientError, OSError) as error:
+            raise self._unreachable("WATCH", path, error) from error
+        finally:
+            response.close()
+
+    async def _write(
+        self,
+        verb: str,
+        path: str,
+        body: Any,
+        content_type: str,
+        query: Query | None,
+        guarded: bool,
+        deadline_seconds: float,
+    ) -> bytes:
+        for attempt in range(1, _MAX_ATTEMPTS + 1):
+            deadline = deadline_seconds
+            if guarded:
+                await self._tell(verb, path, "before")
+                if self.before_write is not None:
+                    left = self.before_write()
+                    deadline = deadline if left is None else min(deadline, left)
+            try:
+                answer = await self._request(verb, path, query, body, content_type, deadline)
+            except TooManyRequests as error:
+                # A refused eviction is a 429 too; it carries a cause and is the caller's to judge.
+                if error.retry_after_seconds is None or error.details.get("causes") or attempt == _MAX_ATTEMPTS:
+                    raise
+                await asyncio.sleep(min(error.retry_after_seconds, _MAX_RETRY_AFTER_SECONDS))
+                continue
+            if guarded:
+                await self._tell(verb, path, "after")
+            return answer
+        raise AssertionError("unreachable: the last attempt returns or raises")
+
+    async def _tell(self, verb: str, path: str, moment: Moment) -> None:
+        if self.on_write is not None:
+            awaitable = self.on_write(verb, path, moment)
+            if awaitable is not None:
+                await awaitable
+
+    async def _request(
+        self, verb: str, path: str, query: Query | None, body: Any, content_type: str, deadline_seconds: float
+    ) -> bytes:
+        started = self._clock()
+        try:
+            response = await self._open(
+                verb, path, query, body, content_type, aiohttp.ClientTimeout(total=deadline_seconds), verb
+            )
+            async with response:
+                return await response.read()
+        except (TimeoutError, aiohttp.ClientError, OSError) as error:
+            raise self._unreachable(verb, path, error) from error
+        finally:
+            _seconds.labels(verb, paths.resource_of(path)).observe(self._clock() - started)
+
+    async def _open(
+        self,
+        verb: str,
+        path: str,
+        query: Query | None,
+        body: Any,
+        content_type: str,
+        timeout: aiohttp.ClientTimeout,
+        label: str,
+    ) -> aiohttp.ClientResponse:
+        """Send a request; the answer's body is still to be read. An answer that is no success is raised."""
+        url = f"{self._host}{path}?{urlencode(query)}" if query else f"{self._host}{path}"
+        for last in (False, True):
+            headers = {"Accept": "application/json", "User-Agent": "muster", **await self._credentials()}
+            if content_type:
+                headers["Content-Type"] = content_type
+            answer = await self._transport.request(verb, url, headers=headers, body=body, _request_timeout=timeout)
+            response: aiohttp.ClientResponse = answer.response
+            _requests.labels(label, paths.resource_of(path), response.status).inc()
+            if response.status < 400:
+                return response
+            async with response:
+                error = from_status(response.status, await response.read(), _retry_after(response))
+            # Not authenticated means not executed: new credentials, one more time.
+            if isinstance(error, Unauthorized) and self._refresh_credentials is not None and not last:
+                await self._refresh_credentials()
+                continue
+            raise error
+        raise AssertionError("unreachable: the last attempt returns or raises")
+
+    async def _credentials(self) -> dict[str, str]:
+        settings = await self._configuration.auth_settings()
+        token = settings.get("BearerToken")
+        return {"Authorization": str(token["value"])} if token else {}
+
+    def _unreachable(self, verb: str, path: str, error: BaseException) -> Unreachable:
+        _requests.labels(verb, paths.resource_of(path), "0").inc()
+        what = str(error) or type(error).__name__
+        return Unreachable(0, "Unreachable", f"no answer to {verb} {path} from the API server at {self._host}: {what}")
+
+
+def _kubeconfig_files() -> str:
+    """The kubeconfig to use, "" for the credentials that a pod has."""
+    files = os.environ.get("KUBECONFIG", "")
+    if files or _IN_CLUSTER_TOKEN.exists():
+        return files
+    return str(Path.home() / ".kube" / "config")
+
+
+def _retry_after(response: aiohttp.ClientResponse) -> float | None:
+    value = response.headers.get("Retry-After", "")
+    return float(value) if value.isdigit() else None
+
+
+_backoff = tenacity.wait_random_exponential(multiplier=0.1, max=2.0)
+
+
+def _wait(state: tenacity.RetryCallState) -> float:
+    error = state.outcome.exception() if state.outcome else None
+    if isinstance(error, ApiError) and error.retry_after_seconds is not None:
+        return min(error.retry_after_seconds, _MAX_RETRY_AFTER_SECONDS)
+    return _backoff(state)

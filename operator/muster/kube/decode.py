@@ -1,0 +1,435 @@
+"""From the API server's bytes straight to what decisions read, field by field, without a typed client in between.
+
+Pods and nodes come in thousands: msgspec skips every field that no decision reads. Muster's own kinds are few: pydantic
+checks them, and one that does not validate becomes an Undecodable value instead of breaking the stream for the others.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal, InvalidOperation
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import msgspec
+import pydantic
+
+from muster.api.base import ApiModel
+from muster.world.views import (
+    INCARNATION_LABEL,
+    INDEX_LABEL,
+    JOB_UID_LABEL,
+    ContainerView,
+    NodeView,
+    PodView,
+    Taint,
+)
+
+Raw = bytes | msgspec.Raw
+Key = tuple[str, str]  # namespace ("" for cluster-scoped kinds), name
+
+
+class NodeLease(NamedTuple):
+    """The heartbeat of one node's kubelet. The time is the kubelet's own clock: compare it for change only."""
+
+    node: str
+    renew_time: str
+    resource_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Undecodable:
+    """An object that does not fit its model, e.g. written past an older CRD; `error` is for its author."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: int
+    generation: int
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Meta:
+    """What a store needs to know of any object."""
+
+    key: Key
+    uid: str
+    resource_version: int
+
+
+class _ObjectMeta(msgspec.Struct, rename="camel"):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = "0"
+    generation: int = 0
+    creation_timestamp: datetime | None = None
+    deletion_timestamp: datetime | None = None
+    deletion_grace_period_seconds: int | None = None
+    labels: dict[str, str] | None = None
+    owner_references: list["_OwnerReference"] | None = None
+
+
+class _OwnerReference(msgspec.Struct):
+    uid: str = ""
+    controller: bool | None = None
+
+
+class _Resources(msgspec.Struct):
+    requests: dict[str, str] | None = None
+    limits: dict[str, str] | None = None
+
+
+class _Container(msgspec.Struct, rename="camel"):
+    resources: _Resources | None = None
+    restart_policy: str | None = None
+
+
+class _PodSpec(msgspec.Struct, rename="camel"):
+    node_name: str | None = None
+    containers: list[_Container] | None = None
+    init_containers: list[_Container] | None = None
+
+
+class _Waiting(msgspec.Struct):
+    reason: str | None = None
+    message: str | None = None
+
+
+class _Terminated(msgspec.Struct, rename="camel"):
+    exit_code: int = 0
+    reason: str | None = None
+    message: str | None = None
+
+
+class _State(msgspec.Struct):
+    waiting: _Waiting | None = None
+    running: dict[str, Any] | None = None
+    terminated: _Terminated | None = None
+
+
+class _ContainerStatus(msgspec.Struct):
+    name: str = ""
+    state: _State | None = None
+
+
+class _Condition(msgspec.Struct):
+    type: str = ""
+    status: str = ""
+    reason: str | None = None
+    message: str | None = None
+
+
+class _PodStatus(msgspec.Struct, rename="camel"):
+    phase: str = ""
+    reason: str | None = None
+    message: str | None = None
+    pod_ip: str | None = msgspec.field(default=None, name="podIP")
+    conditions: list[_Condition] | None = None
+    container_statuses: list[_ContainerStatus] | None = None
+    init_container_statuses: list[_ContainerStatus] | None = None
+
+
+class _Pod(msgspec.Struct):
+    metadata: _ObjectMeta
+    spec: _PodSpec
+    status: _PodStatus | None = None
+
+
+class _Taint(msgspec.Struct):
+    key: str = ""
+    value: str | None = None
+    effect: str = ""
+
+
+class _NodeSpec(msgspec.Struct):
+    taints: list[_Taint] | None = None
+    unschedulable: bool | None = None
+
+
+class _NodeInfo(msgspec.Struct, rename={"boot_id": "bootID"}):
+    boot_id: str = ""
+
+
+class _NodeStatus(msgspec.Struct, rename="camel"):
+    conditions: list[_Condition] | None = None
+    allocatable: dict[str, str] | None = None
+    node_info: _NodeInfo | None = None
+
+
+class _Node(msgspec.Struct):
+    metadata: _ObjectMeta
+    spec: _NodeSpec | None = None
+    status: _NodeStatus | None = None
+
+
+class _LeaseSpec(msgspec.Struct, rename="camel"):
+    renew_time: str | None = None
+
+
+class _Lease(msgspec.Struct):
+    metadata: _ObjectMeta
+    spec: _LeaseSpec | None = None
+
+
+class _OnlyMeta(msgspec.Struct):
+    metadata: _ObjectMeta
+
+
+class WatchEvent(msgspec.Struct):
+    """One line of a watch: type ADDED, MODIFIED, DELETED, BOOKMARK or ERROR."""
+
+    type: str
+    object: msgspec.Raw
+
+
+class _ListMeta(msgspec.Struct, rename={"resource_version": "resourceVersion", "continue_": "continue"}):
+    resource_version: str = "0"
+    continue_: str | None = None
+
+
+class ListPage(msgspec.Struct):
+    """One page of a list, items still raw."""
+
+    metadata: _ListMeta
+    items: list[msgspec.Raw] | None = None
+
+
+_pods = msgspec.json.Decoder(_Pod)
+_nodes = msgspec.json.Decoder(_Node)
+_leases = msgspec.json.Decoder(_Lease)
+_metas = msgspec.json.Decoder(_OnlyMeta)
+_events = msgspec.json.Decoder(WatchEvent)
+_pages = msgspec.json.Decoder(ListPage)
+
+
+def watch_event(line: bytes) -> WatchEvent:
+    """One line of a watch."""
+    return _events.decode(line)
+
+
+def list_page(data: bytes) -> ListPage:
+    """One page of a list."""
+    return _pages.decode(data)
+
+
+def resource_version(data: Raw) -> int:
+    """Only metadata.resourceVersion, e.g. of a bookmark or of the answer to a write."""
+    return int(_metas.decode(data).metadata.resource_version)
+
+
+def pod(data: Raw) -> PodView:
+    """A pod."""
+    parsed = _pods.decode(data)
+    meta, spec, status = parsed.metadata, parsed.spec, parsed.status or _PodStatus()
+    labels = meta.labels or {}
+    return PodView(
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        resource_version=int(meta.resource_version),
+        owner_uid=next((o.uid for o in meta.owner_references or () if o.controller), ""),
+        job_uid=labels.get(JOB_UID_LABEL, ""),
+        index=_label_number(labels.get(INDEX_LABEL), -1),
+        incarnation=_label_number(labels.get(INCARNATION_LABEL), 0),
+        node=spec.node_name or "",
+        phase=status.phase,
+        reason=status.reason or "",
+        message=status.message or "",
+        pod_ip=status.pod_ip or "",
+        deleting=meta.deletion_timestamp is not None,
+        grace_seconds=meta.deletion_grace_period_seconds,
+        created=meta.creation_timestamp,
+        deletion_time=meta.deletion_timestamp,
+        accelerators=_requested(spec),
+        containers=(
+            *(_container(c, init=True) for c in status.init_container_statuses or ()),
+            *(_container(c, init=False) for c in status.container_statuses or ()),
+        ),
+        unschedulable_message=next(
+            (c.message or "" for c in status.conditions or () if c.type == "PodScheduled" and c.status == "False"), ""
+        ),
+    )
+
+
+def node(data: Raw) -> NodeView:
+    """A node."""
+    parsed = _nodes.decode(data)
+    meta, spec, status = parsed.metadata, parsed.spec or _NodeSpec(), parsed.status or _NodeStatus()
+    ready = next((c for c in status.conditions or () if c.type == "Ready"), _Condition())
+    return NodeView(
+        name=meta.name,
+        uid=meta.uid,
+        resource_version=int(meta.resource_version),
+        labels=meta.labels or {},
+        taints=tuple(Taint(t.key, t.value or "", t.effect) for t in spec.taints or ()),
+        unschedulable=bool(spec.unschedulable),
+        ready=ready.status == "True",
+        ready_reason=ready.reason or "",
+        boot_id=status.node_info.boot_id if status.node_info else "",
+        allocatable=_extended(status.allocatable),
+    )
+
+
+def node_lease(data: Raw) -> NodeLease:
+    """A lease in kube-node-lease."""
+    parsed = _leases.decode(data)
+    renew_time = parsed.spec.renew_time if parsed.spec else None
+    return NodeLease(parsed.metadata.name, renew_time or "", int(parsed.metadata.resource_version))
+
+
+Model = TypeVar("Model", bound=ApiModel)
+
+
+def custom(model: type[Model]) -> Callable[[Raw], Model | Undecodable]:
+    """A decoder for one of Muster's own kinds."""
+
+    def decode(data: Raw) -> Model | Undecodable:
+        try:
+            return model.model_validate_json(bytes(data))
+        except pydantic.ValidationError as error:
+            meta = _metas.decode(data).metadata
+            return Undecodable(
+                meta.namespace, meta.name, meta.uid, int(meta.resource_version), meta.generation, _explain(error)
+            )
+
+    return decode
+
+
+class _Flat(Protocol):
+    """A namespaced value that carries its own metadata."""
+
+    @property
+    def namespace(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def uid(self) -> str: ...
+    @property
+    def resource_version(self) -> int: ...
+
+
+def flat_meta(value: _Flat) -> Meta:
+    """The metadata of a PodView or an Undecodable."""
+    return Meta((value.namespace, value.name), value.uid, value.resource_version)
+
+
+def node_meta(value: NodeView) -> Meta:
+    """The metadata of a node."""
+    return Meta(("", value.name), value.uid, value.resource_version)
+
+
+def lease_meta(value: NodeLease) -> Meta:
+    """The metadata of a node's lease. Its uid is not read: a lease that is made anew is still the same node's."""
+    return Meta(("kube-node-lease", value.node), value.node, value.resource_version)
+
+
+def custom_meta(value: Any) -> Meta:
+    """The metadata of one of Muster's own kinds, decoded or not."""
+    if isinstance(value, Undecodable):
+        return flat_meta(value)
+    meta = value.metadata
+    return Meta((meta.namespace, meta.name), meta.uid, int(meta.resource_version or 0))
+
+
+def whole_number(quantity: str) -> int:
+    """A Kubernetes quantity as a whole number, rounded up, e.g. 8, 8k, 1Ki, 500m.
+
+    Raises:
+        ValueError: not a quantity.
+    """
+    if quantity.isdigit():
+        return int(quantity)
+    for suffix, factor in _SUFFIXES.items():
+        if quantity.endswith(suffix):
+            number, scale = quantity.removesuffix(suffix), factor
+            break
+    else:
+        number, scale = quantity, Decimal(1)
+    try:
+        value = Decimal(number) * scale
+    except InvalidOperation as error:
+        raise ValueError(f"{quantity!r} is not a quantity") from error
+    return int(value.to_integral_value(rounding="ROUND_CEILING"))
+
+
+_SUFFIXES = {
+    **{unit + "i": Decimal(1024) ** (i + 1) for i, unit in enumerate("KMGTPE")},
+    **{unit: Decimal(1000) ** (i + 1) for i, unit in enumerate("kMGTPE")},
+    "m": Decimal("0.001"),
+    "u": Decimal("0.000001"),
+    "n": Decimal("0.000000001"),
+}
+
+
+def _label_number(value: str | None, default: int) -> int:
+    return int(value) if value is not None and value.isdigit() else default
+
+
+def _container(status: _ContainerStatus, *, init: bool) -> ContainerView:
+    state = status.state or _State()
+    if state.terminated is not None:
+        ended = state.terminated
+        return ContainerView(
+            status.name,
+            init,
+            terminated=True,
+            exit_code=ended.exit_code,
+            terminated_reason=ended.reason or "",
+            terminated_message=ended.message or "",
+        )
+    if state.running is not None:
+        return ContainerView(status.name, init, running=True)
+    waiting = state.waiting or _Waiting()
+    return ContainerView(status.name, init, waiting_reason=waiting.reason or "", waiting_message=waiting.message or "")
+
+
+def _is_extended(name: str) -> bool:
+    """Whether a resource is an extended one: it has a domain that is not Kubernetes' own, and is no huge page."""
+    domain, slash, _ = name.partition("/")
+    return bool(slash) and domain != "kubernetes.io" and not domain.endswith(".kubernetes.io")
+
+
+def _extended(resources: Mapping[str, str] | None) -> dict[str, int]:
+    return {name: whole_number(amount) for name, amount in (resources or {}).items() if _is_extended(name)}
+
+
+def _requested(spec: _PodSpec) -> dict[str, int]:
+    """Extended resources that the scheduler holds for a pod.
+
+    As the scheduler counts: containers and sidecars add up; an init container needs its own on top of the sidecars
+    that were started before it, for itself only.
+    """
+    total: dict[str, int] = {}
+    for container in spec.containers or ():
+        _add(total, _of(container))
+    sidecars: dict[str, int] = {}
+    peak: dict[str, int] = {}
+    for container in spec.init_containers or ():
+        needs = _of(container)
+        if container.restart_policy == "Always":
+            _add(total, needs)
+            _add(sidecars, needs)
+            needs = {}
+        for name, amount in needs.items():
+            peak[name] = max(peak.get(name, 0), amount + sidecars.get(name, 0))
+    for name, amount in peak.items():
+        total[name] = max(total.get(name, 0), amount)
+    return {name: amount for name, amount in total.items() if amount}
+
+
+def _of(container: _Container) -> dict[str, int]:
+    resources = container.resources
+    if resources is None or (resources.requests is None and resources.limits is None):
+        return {}
+    return {**_extended(resources.limits), **_extended(resources.requests)}
+
+
+def _add(total: dict[str, int], more: Mapping[str, int]) -> None:
+    for name, amount in more.items():
+        total[name] = total.get(name, 0) + amount
+
+
+def _explain(error: pydantic.ValidationError) -> str:
+    problems = [f"{'.'.join(str(part) for part in e['loc'])}: {e['msg']}" for e in error.errors(include_url=False)[:8]]
+    return "; ".join(problems)

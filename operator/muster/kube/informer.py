@@ -1,0 +1,344 @@
+"""A live copy of one kind: listed in pages, then watched, with our own writes laid over what the watch has shown.
+
+Every resourceVersion of a kind comes from one counter, so three numbers decide what is newer: the object's own, the one
+in the store, and the position of the stream. What is older than the store never replaces it; what is older than the
+stream never comes back (it has been deleted or replaced since). A list shorter than the store deletes what is gone.
+"""
+
+import asyncio
+import contextlib
+import random
+import time
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+import msgspec
+import structlog
+from prometheus_client import Counter, Gauge
+
+from muster.api.fleetpolicy import FleetPolicy
+from muster.api.gang import Gang
+from muster.api.trainingjob import TrainingJob
+from muster.kube import decode, paths
+from muster.kube.client import Client
+from muster.kube.decode import Key, Meta, Raw, Undecodable
+from muster.kube.errors import ApiError, Gone, Unreachable, from_status
+from muster.world.views import JOB_UID_LABEL, NodeView, PodView
+
+T = TypeVar("T")
+
+PAGE_SIZE = 500
+SERVER_TIMEOUT_SECONDS = 300
+READ_TIMEOUT_SECONDS = 75.0  # bookmarks come about once a minute: a stream silent for longer is dead
+MAX_BACKOFF_SECONDS = 10.0
+RESUMES_BEFORE_LIST = 3
+
+log = structlog.get_logger()
+_lists = Counter("muster_informer_lists_total", "Full lists that an informer has made.", ["informer"])
+_objects = Gauge("muster_informer_objects", "Objects that an informer holds.", ["informer"])
+
+
+@dataclass(frozen=True)
+class Kind(Generic[T]):
+    """What to list and watch, and how to read it."""
+
+    name: str
+    path: str
+    decode: Callable[[Raw], T]
+    meta: Callable[[T], Meta]
+    query: Mapping[str, str] = field(default_factory=dict)
+    keep: Callable[[T], bool] = lambda _: True  # what decode gives but nobody needs is dropped at once
+    index: Callable[[T], Hashable] = lambda _: None
+
+
+Subscriber = Callable[[T | None, T | None], None]
+
+
+class Store(Generic[T]):
+    """Objects of one kind by (namespace, name). Only the event loop's thread may touch it.
+
+    Attributes:
+        version: grows with each change.
+    """
+
+    def __init__(self, kind: Kind[T]) -> None:
+        self.version = 0
+        self._kind = kind
+        self._objects: dict[Key, tuple[Meta, T]] = {}
+        self._index: dict[Hashable, dict[Key, T]] = {}
+        self._subscribers: list[Subscriber[T]] = []
+        self._position = 0  # the stream has shown everything up to this resourceVersion
+        self._deleted: dict[str, int] = {}  # uid that we know is gone, with the last resourceVersion it was seen at
+
+    def get(self, key: Key) -> T | None:
+        """The object, or None."""
+        entry = self._objects.get(key)
+        return entry[1] if entry else None
+
+    def values(self) -> list[T]:
+        """Every object, in no order."""
+        return [value for _, value in self._objects.values()]
+
+    def by_index(self, value: Hashable) -> list[T]:
+        """The objects whose index function gives this value, in no order."""
+        return list(self._index.get(value, {}).values())
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def subscribe(self, callback: Subscriber[T]) -> None:
+        """Call back with (old, new) on each change, in order; it must not raise, and must not write to the store."""
+        self._subscribers.append(callback)
+
+    def assume(self, value: T) -> None:
+        """Lay the answer to our own write over the store: it holds until the stream shows something newer."""
+        meta = self._kind.meta(value)
+        if meta.resource_version > self._position:  # otherwise the stream is already past it
+            self._put(meta, value)
+
+    def assume_deleted(self, key: Key, uid: str) -> None:
+        """Take an object out that the API server has just told us is gone (not one that is only Terminating)."""
+        entry = self._objects.get(key)
+        if entry is not None and entry[0].uid == uid:  # otherwise the stream has shown it already
+            self._deleted[uid] = entry[0].resource_version
+            self._remove(key)
+
+    def apply(self, event_type: str, value: T) -> None:
+        """Take in one event of the stream: ADDED, MODIFIED or DELETED."""
+        meta = self._kind.meta(value)
+        if event_type == "DELETED":
+            self._deleted.pop(meta.uid, None)
+            self._remove_older(meta)
+        else:
+            self._put(meta, value)
+        self.advance(meta.resource_version)
+
+    def advance(self, resource_version: int) -> None:
+        """The stream has shown everything up to here (an event or a bookmark)."""
+        self._position = max(self._position, resource_version)
+
+    def replace(self, values: Iterable[T], resource_version: int) -> None:
+        """Take in a full list as of resource_version: what it lacks is gone, except what is newer than the list."""
+        if resource_version < self._position:  # the server's history went back (etcd restored): believe the server
+            self._deleted.clear()
+            floor = None
+        else:
+            floor = resource_version
+        listed: set[Key] = set()
+        uids: set[str] = set()
+        for value in values:
+            meta = self._kind.meta(value)
+            listed.add(meta.key)
+            uids.add(meta.uid)
+            self._put(meta, value, force=floor is None)
+        for key, (meta, _) in list(self._objects.items()):
+            if key not in listed and (floor is None or meta.resource_version <= floor):
+                self._remove(key)
+        for uid, seen in list(self._deleted.items()):
+            if uid not in uids and seen <= resource_version:
+                del self._deleted[uid]
+        self._position = resource_version
+
+    def _put(self, meta: Meta, value: T, *, force: bool = False) -> None:
+        if meta.uid in self._deleted:
+            return
+        if not self._kind.keep(value):
+            self._remove_older(meta)
+            return
+        entry = self._objects.get(meta.key)
+        if entry is not None and not force and meta.resource_version <= entry[0].resource_version:
+            return
+        old = entry[1] if entry else None
+        if entry is not None:
+            self._unindex(meta.key, entry[1])
+        self._objects[meta.key] = (meta, value)
+        at = self._kind.index(value)
+        if at is not None:
+            self._index.setdefault(at, {})[meta.key] = value
+        self._changed(old, value)
+
+    def _remove_older(self, meta: Meta) -> None:
+        entry = self._objects.get(meta.key)
+        if entry is not None and entry[0].resource_version <= meta.resource_version:
+            self._remove(meta.key)
+
+    def _remove(self, key: Key) -> None:
+        _, old = self._objects.pop(key)
+        self._unindex(key, old)
+        self._changed(old, None)
+
+    def _unindex(self, key: Key, value: T) -> None:
+        at = self._kind.index(value)
+        bucket = self._index.get(at)
+        if bucket is not None:
+            bucket.pop(key, None)
+            if not bucket:
+                del self._index[at]
+
+    def _changed(self, old: T | None, new: T | None) -> None:
+        self.version += 1
+        for callback in self._subscribers:
+            callback(old, new)
+
+
+class Informer(Generic[T]):
+    """Keeps a Store like the API server. Start `run()` as a task; decide nothing before `synced` is set."""
+
+    def __init__(self, client: Client, kind: Kind[T], clock: Callable[[], float] = time.monotonic) -> None:
+        self.kind = kind
+        self.store: Store[T] = Store(kind)
+        self.synced = asyncio.Event()
+        self._client = client
+        self._clock = clock
+        self._last_contact = clock()
+        self._position: str | None = None  # resourceVersion to resume from; None: list first
+        self._failures = 0
+
+    def last_contact_age_seconds(self) -> float:
+        """Since the API server last said anything here; a healthy stream carries a bookmark each minute."""
+        return self._clock() - self._last_contact
+
+    async def run(self) -> None:
+        """List and watch until cancelled. Trouble is logged and tried again, with a growing and jittered pause."""
+        while True:
+            started = self._clock()
+            try:
+                if self._position is None:
+                    await self._list()
+                await self._watch()
+                error: Exception | None = None
+            except Gone as gone:
+                error, self._position = gone, None
+            except ApiError as refused:
+                error = refused
+                # A stream that broke is resumed; one that cannot be opened or resumed is listed anew.
+                if not isinstance(refused, Unreachable) or self._failures >= RESUMES_BEFORE_LIST:
+                    self._position = None
+            except (msgspec.MsgspecError, ValueError) as unreadable:
+                # Skipping what cannot be read would hide an occupant: stay visibly stale instead.
+                error, self._position = unreadable, None
+            if error is None and self._clock() - started > 1.0:
+                self._failures = 0
+                continue
+            self._failures += 1
+            pause = random.uniform(0.5, 1.0) * min(0.1 * 2**self._failures, MAX_BACKOFF_SECONDS)
+            if error is not None:
+                log.warning(
+                    "informer interrupted", informer=self.kind.name, error=str(error), retry_seconds=round(pause, 1)
+                )
+            await asyncio.sleep(pause)
+
+    async def _list(self) -> None:
+        values: list[T] = []
+        query: dict[str, str | int] = {**self.kind.query, "limit": PAGE_SIZE}
+        while True:
+            page = decode.list_page(await self._client.get(self.kind.path, query))
+            self._last_contact = self._clock()
+            values.extend(value for value in map(self.kind.decode, page.items or ()) if self.kind.keep(value))
+            if not page.metadata.continue_:
+                break
+            query["continue"] = page.metadata.continue_
+        self.store.replace(values, int(page.metadata.resource_version))
+        self._position = page.metadata.resource_version
+        _lists.labels(self.kind.name).inc()
+        _objects.labels(self.kind.name).set(len(self.store))
+        self.synced.set()
+
+    async def _watch(self) -> None:
+        query: dict[str, str | int] = {
+            **self.kind.query,
+            "resourceVersion": self._position or "",
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": int(SERVER_TIMEOUT_SECONDS * random.uniform(0.9, 1.1)),
+        }
+        lines = self._client.watch(self.kind.path, query, read_timeout_seconds=READ_TIMEOUT_SECONDS)
+        async with contextlib.aclosing(lines):
+            async for line in lines:
+                self._last_contact = self._clock()
+                self._take(line)
+                self._failures = 0
+
+    def _take(self, line: bytes) -> None:
+        event = decode.watch_event(line)
+        if event.type == "ERROR":
+            raise from_status(0, bytes(event.object))
+        if event.type == "BOOKMARK":
+            version = decode.resource_version(event.object)
+            self.store.advance(version)
+        else:
+            value = self.kind.decode(event.object)
+            version = self.kind.meta(value).resource_version
+            self.store.apply(event.type, value)
+            _objects.labels(self.kind.name).set(len(self.store))
+        self._position = str(version)
+
+
+def worker_pods(client: Client) -> Informer[PodView]:
+    """Our own pods, by job uid, the finished ones included."""
+    return Informer(
+        client,
+        Kind(
+            "worker_pods",
+            paths.core("pods"),
+            decode.pod,
+            decode.flat_meta,
+            query={"labelSelector": JOB_UID_LABEL},
+            index=lambda pod: pod.job_uid,
+        ),
+    )
+
+
+def occupant_pods(client: Client) -> Informer[PodView]:
+    """Everybody's pods that hold accelerators, by node, Terminating ones included, finished ones not.
+
+    The server sends every pod that is not finished (no selector knows resources); those without accelerators are
+    decoded and dropped. A pod that finishes leaves the selector, which the watch reports as DELETED.
+    """
+    return Informer(
+        client,
+        Kind(
+            "occupant_pods",
+            paths.core("pods"),
+            decode.pod,
+            decode.flat_meta,
+            query={"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"},
+            keep=lambda pod: bool(pod.accelerators),
+            index=lambda pod: pod.node,
+        ),
+    )
+
+
+def nodes(client: Client) -> Informer[NodeView]:
+    """Every node; its key is ("", name)."""
+    return Informer(client, Kind("nodes", paths.core("nodes"), decode.node, decode.node_meta))
+
+
+def node_leases(client: Client) -> Informer[decode.NodeLease]:
+    """The kubelets' heartbeats; the key is ("kube-node-lease", node)."""
+    return Informer(client, Kind("node_leases", paths.leases("kube-node-lease"), decode.node_lease, decode.lease_meta))
+
+
+def training_jobs(client: Client) -> Informer[TrainingJob | Undecodable]:
+    """Every TrainingJob, by uid."""
+    return _custom(client, "trainingjobs", TrainingJob, _uid)
+
+
+def gangs(client: Client) -> Informer[Gang | Undecodable]:
+    """Every Gang, by the uid of its job."""
+    return _custom(client, "gangs", Gang, lambda gang: "" if isinstance(gang, Undecodable) else gang.spec.job_uid)
+
+
+def fleet_policies(client: Client) -> Informer[FleetPolicy | Undecodable]:
+    """Every FleetPolicy; the one that counts has the key ("", "default")."""
+    return _custom(client, "fleetpolicies", FleetPolicy, _uid)
+
+
+def _uid(value: Any) -> Hashable:
+    return decode.custom_meta(value).uid
+
+
+def _custom(client: Client, resource: str, model: Any, index: Callable[[Any], Hashable]) -> Informer[Any]:
+    return Informer(
+        client, Kind(resource, paths.muster(resource), decode.custom(model), decode.custom_meta, index=index)
+    )

@@ -1,0 +1,234 @@
+"""Leadership by a Lease: at most one replica writes, and one that may have lost it stops before another can begin.
+
+Clocks of different machines are never compared. A candidate waits until it has itself seen the lease unchanged for its
+whole duration; a leader counts from the moment it SENT its last successful renewal, which is before anybody could have
+seen it. So the leader's time is over first, by lease duration less renew deadline.
+"""
+
+import asyncio
+import math
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import structlog
+from prometheus_client import Gauge
+
+from muster.api.base import rfc3339
+from muster.kube import paths
+from muster.kube.client import Client
+from muster.kube.errors import AlreadyExists, ApiError, Conflict, LeadershipLost, NotFound
+
+log = structlog.get_logger()
+_is_leader = Gauge("muster_is_leader", "Whether this process is the leader.")
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """A state of the lease and when, on our clock, we first saw it."""
+
+    resource_version: str
+    holder: str
+    duration_seconds: float
+    since: float
+
+
+class LeaderLease:
+    """One candidate. `await acquire()`, then keep `hold()` running as a task, `release()` at a graceful end.
+
+    Args:
+        identity: of this process, never used by another one: not the pod's name alone (a container can restart).
+        on_lost: called once when the lease is lost; it ends the process.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        namespace: str,
+        name: str,
+        identity: str,
+        *,
+        lease_duration: float = 15.0,
+        renew_deadline: float = 10.0,
+        retry: float = 2.0,
+        on_lost: Callable[[], None] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        if not retry < renew_deadline < lease_duration:
+            raise ValueError("a lease needs retry < renew_deadline < lease_duration")
+        self._client = client
+        self._namespace = namespace
+        self._name = name
+        self._identity = identity
+        self._lease_duration = lease_duration
+        self._renew_deadline = renew_deadline
+        self._retry = retry
+        self._on_lost = on_lost
+        self._clock = clock
+        self._seen: _Seen | None = None
+        self._object: dict[str, Any] = {}
+        self._renewed_at: float | None = None  # when the last successful renewal was sent
+
+    @property
+    def leading(self) -> bool:
+        """Whether this process may write now."""
+        return self._renewed_at is not None and self._left() > self._margin
+
+    @property
+    def holder(self) -> str:
+        """Identity of the holder last seen, "" when none: for logs and for `/readyz`."""
+        return self._seen.holder if self._seen else ""
+
+    def time_left(self) -> float:
+        """Seconds for which no other replica can take over; 0 when this process does not lead."""
+        return max(self._left(), 0.0) if self._renewed_at is not None else 0.0
+
+    def check(self) -> float:
+        """Seconds for which a write may stay pending.
+
+        Raises:
+            LeadershipLost: too little time is left (or none was ever had) to begin a write.
+        """
+        left = self.time_left()
+        if left <= self._margin:
+            raise LeadershipLost(
+                f"{self._identity} does not hold the lease {self._namespace}/{self._name}: exit, do not write"
+            )
+        return left
+
+    async def acquire(self) -> None:
+        """Return once this process leads; wait as long as it takes."""
+        while True:
+            try:
+                if await self._try_acquire():
+                    _is_leader.set(1)
+                    log.info("leading", lease=self._name, identity=self._identity)
+                    return
+            except (Conflict, AlreadyExists):
+                pass  # somebody was faster: look again
+            except ApiError as error:
+                log.warning("cannot reach the lease", lease=self._name, error=str(error))
+            await asyncio.sleep(self._retry * random.uniform(0.5, 1.0))
+
+    async def hold(self) -> None:
+        """Renew until cancelled; return after `on_lost` when the lease is lost."""
+        while True:
+            await asyncio.sleep(min(self._retry, max(self.time_left() - self._margin, 0.0)))
+            if not self.leading:
+                break
+            try:
+                if not await self._renew():
+                    break
+            except ApiError as error:
+                log.warning("cannot renew the lease", lease=self._name, error=str(error), left_seconds=self.time_left())
+        self._renewed_at = None
+        _is_leader.set(0)
+        log.error("leadership lost", lease=self._name, identity=self._identity, holder=self.holder)
+        if self._on_lost is not None:
+            self._on_lost()
+
+    async def release(self) -> None:
+        """Hand the lease over at a graceful end, after the last write; cancel `hold()` first."""
+        if self._renewed_at is None:
+            return
+        self._renewed_at = None
+        _is_leader.set(0)
+        try:
+            await self._put({"holderIdentity": "", "leaseDurationSeconds": 1})
+        except ApiError as error:  # then the successor waits it out
+            log.warning("cannot release the lease", lease=self._name, error=str(error))
+
+    @property
+    def _margin(self) -> float:
+        return self._lease_duration - self._renew_deadline
+
+    def _left(self) -> float:
+        assert self._renewed_at is not None
+        return self._renewed_at + self._lease_duration - self._clock()
+
+    async def _try_acquire(self) -> bool:
+        try:
+            await self._read()
+        except NotFound:
+            sent = self._clock()
+            body = {
+                "apiVersion": "coordination.k8s.io/v1",
+                "kind": "Lease",
+                "metadata": {"name": self._name, "namespace": self._namespace},
+                "spec": self._spec(0),
+            }
+            self._adopt(await self._client.post(paths.leases(self._namespace), body, guarded=False))
+            self._renewed_at = sent
+            return True
+        seen = self._seen
+        assert seen is not None
+        waited = self._clock() - seen.since
+        duration = max(seen.duration_seconds, self._lease_duration)
+        # Our own name in it: a write of ours whose answer was lost.
+        if seen.holder not in ("", self._identity) and waited < duration:
+            return False
+        return await self._take(transitions=int(self._object.get("spec", {}).get("leaseTransitions") or 0) + 1)
+
+    async def _take(self, transitions: int) -> bool:
+        sent = self._clock()
+        await self._put(self._spec(transitions))
+        self._renewed_at = sent
+        return True
+
+    async def _renew(self) -> bool:
+        """Renew once; False when somebody else holds it."""
+        transitions = int(self._object.get("spec", {}).get("leaseTransitions") or 0)
+        try:
+            return await self._take(transitions)
+        except (Conflict, NotFound):
+            # Either another holder, or an earlier renewal of ours arrived although its answer was lost.
+            try:
+                await self._read()
+            except NotFound:
+                return False  # deleted by hand: another replica may have created it already
+            if self.holder != self._identity:
+                return False
+            return await self._take(transitions)
+
+    def _spec(self, transitions: int) -> dict[str, Any]:
+        now = rfc3339(datetime.now(UTC))  # for people; nobody decides by it
+        acquired = self._object.get("spec", {}).get("acquireTime") if self._renewed_at is not None else None
+        return {
+            "holderIdentity": self._identity,
+            "leaseDurationSeconds": math.ceil(self._lease_duration),
+            "acquireTime": acquired or now,
+            "renewTime": now,
+            "leaseTransitions": transitions,
+        }
+
+    async def _read(self) -> None:
+        self._adopt(await self._client.get(self._path, deadline_seconds=self._call_seconds))
+
+    async def _put(self, spec: dict[str, Any]) -> None:
+        merged = {**self._object, "spec": {**self._object.get("spec", {}), **spec}}
+        self._adopt(await self._client.put(self._path, merged, guarded=False, deadline_seconds=self._call_seconds))
+
+    @property
+    def _path(self) -> str:
+        return paths.leases(self._namespace, self._name)
+
+    @property
+    def _call_seconds(self) -> float:
+        """Deadline of one call: short, so that a dead connection leaves time for another one."""
+        return self._renew_deadline / 3
+
+    def _adopt(self, data: bytes) -> None:
+        self._object = msgspec.json.decode(data)
+        spec = self._object.get("spec") or {}
+        version = self._object["metadata"]["resourceVersion"]
+        if self._seen is None or self._seen.resource_version != version:
+            self._seen = _Seen(
+                version,
+                spec.get("holderIdentity") or "",
+                float(spec.get("leaseDurationSeconds") or 0),
+                self._clock(),
+            )

@@ -1,0 +1,34 @@
+"""Refuses API servers that are too old, before anything is done to them."""
+
+import msgspec
+
+from muster.kube.client import Client
+
+MINIMUM = (1, 33)  # since then projected tokens name the node they run on
+
+
+class UnsupportedServerError(Exception):
+    """The API server cannot carry Muster; the message says which version can."""
+
+
+async def check_server_version(client: Client) -> str:
+    """The API server's version, e.g. v1.36.3.
+
+    Raises:
+        UnsupportedServerError: older than MINIMUM.
+        ApiError: it cannot be asked.
+    """
+    answer = msgspec.json.decode(await client.get("/version"))
+    return require(str(answer.get("gitVersion", "")), str(answer.get("major", "")), str(answer.get("minor", "")))
+
+
+def require(git_version: str, major: str, minor: str) -> str:
+    """git_version, if the version is new enough; providers append a "+" and more to minor."""
+    digits = "".join(character for character in minor if character.isdigit())
+    found = (int(major or 0), int(digits or 0))
+    if found < MINIMUM:
+        raise UnsupportedServerError(
+            f"Muster needs Kubernetes {MINIMUM[0]}.{MINIMUM[1]} or later, this API server is {git_version or 'unknown'}: "
+            "upgrade the cluster, then start Muster again"
+        )
+    return git_version
