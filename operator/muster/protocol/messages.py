@@ -72,7 +72,9 @@ class Report:
 
     sequence: int
     state: str
-    attempt: int = 0  # the attempt that `state` speaks of; for IDLE the one whose Wait it has converged to, 0 = none yet
+    attempt: int = (
+        0  # the attempt that `state` speaks of; for IDLE the one whose Wait it has converged to, 0 = none yet
+    )
     ranks: Tuple[RankReport, ...] = ()
     step: Optional[int] = None  # the newest finished step of this attempt, lowest over the local ranks that report one
     step_age_seconds: Optional[float] = None  # since that step was finished
@@ -80,6 +82,10 @@ class Report:
     step_seconds: Optional[float] = None  # median time of a step in this attempt
     fence_seconds: float = 15.0  # cut off from everybody and without a step, ranks are dead after this long
     fenced: bool = False  # the ranks of `attempt` were ended by the fence
+    previous_attempt: int = 0  # the attempt that ran here before `attempt`; 0 = none
+    previous_ranks: Tuple[
+        RankReport, ...
+    ] = ()  # how its ranks ended: reclaim may be faster than the report of a failure
     peer_port: int = 0  # UDP port on which this launcher answers its neighbours' pings
     peers: Tuple[PeerReport, ...] = ()
     checkpoints: Tuple[CheckpointReport, ...] = ()  # complete ones, newest first, at most 8
@@ -185,7 +191,7 @@ def _from_json(kind: Type[T], data: Any, where: str) -> T:
 
 
 def _convert(hint: Any, value: Any, where: str) -> Any:
-    origin, arguments = getattr(hint, "__origin__", None), getattr(hint, "__args__", ())
+    origin, arguments = getattr(hint, "__origin__", None), list(getattr(hint, "__args__", ()))
     if origin is Union:  # Optional[X]; None was dealt with before
         return _convert(arguments[0], value, where)
     if origin in (tuple, Tuple):

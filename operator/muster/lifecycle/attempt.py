@@ -1,0 +1,362 @@
+"""Writes the next Gang record: every way in which an attempt begins, leaves or gets its go. Pure.
+
+Each function returns a whole new spec, to be committed by one guarded update. Members never change within an attempt:
+whatever changes them also takes the next number.
+"""
+
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
+
+from muster.api.gang import FaultClass, GangIncident, GangSpec, Ghost, Go, Leave, Level, Member, Resume
+from muster.api.trainingjob import LaunchMode
+from muster.lifecycle.template import requirements
+from muster.lifecycle.worker_pod import PLAIN_MASTER_PORT
+from muster.placement.eligibility import refusal
+from muster.placement.solve import NotPlaced, Placed, Request, solve
+from muster.protocol.messages import IDLE
+from muster.recovery import blame, budgets
+from muster.recovery.failures import Failure, Kind
+from muster.world.job import JobWorld
+
+MAX_INCIDENTS = 64
+EXCLUSION = timedelta(minutes=10)
+# Beyond the launcher's own limit: what its clock and ours may differ by within one fence.
+FENCE_MARGIN_SECONDS = 2.0
+DEFAULT_FENCE_SECONDS = 15.0
+MASTER_PORTS = range(20000, 30000)
+# A report older than this says too little about now to start ranks on it.
+FRESH_SECONDS = 15.0
+
+_ORDER = [Level.START, Level.IN_PLACE, Level.POD, Level.REPLACE, Level.REBUILD]
+
+
+def placed_anew(world: JobWorld, reason: str) -> GangSpec | NotPlaced:
+    """The record of an attempt on entirely new nodes: the first one, or the first after a suspension."""
+    record = world.gang.spec if world.gang else None
+    answer = solve(world.fleet, _request(world, record, world.job.spec.nodes, ()))
+    if isinstance(answer, NotPlaced):
+        return answer
+    incarnation = 1 + max((pod.incarnation for pod in world.pods.values()), default=0)
+    members = [Member(node=node, incarnation=incarnation) for node in answer.nodes]
+    if record is None:
+        attempt = 1 + world.job.status.attempt
+        return GangSpec(
+            job_uid=world.uid, attempt=attempt, time=world.now, level=Level.START, reason=reason, members=members
+        )
+    return _next(record, world.now, Level.START, reason, members)
+
+
+def recovered(world: JobWorld, record: GangSpec, failures: Sequence[Failure]) -> GangSpec:
+    """The record after failures: the shortest way back that mends all of them at once."""
+    cause = blame.culprit(failures)
+    plain = world.job.spec.launch.mode is LaunchMode.PLAIN
+    level = Level.REBUILD if plain else max((failure.level for failure in failures), key=_ORDER.index)
+    fault_class = blame.fault_class(cause)
+    excluded = {node: until for node, until in record.excluded_nodes.items() if until > world.now}
+    for failure in failures:
+        if failure.kind in (Kind.NODE_UNREACHABLE, Kind.POD_REJECTED, Kind.POD_STUCK):
+            excluded[failure.node] = world.now + EXCLUSION
+    incidents = blame.upgrade(record.incidents, _first_open(record), fault_class, cause.kind, cause.node)
+    record = record.model_copy(update={"incidents": incidents, "excluded_nodes": excluded})
+    lost = {failure.index for failure in failures if failure.level is Level.POD}
+    moved = {failure.index for failure in failures if failure.level is Level.REPLACE}
+    level, members = _remade(world, record, level, lost, moved)
+    incident = _incident(world, record, level, cause, fault_class, len(failures))
+    ghosts = _ghosts(world, record, members)
+    spec = _next(record, world.now, level, cause.kind, members, incident, ghosts)
+    pause = budgets.back_off_seconds(spec.incidents)
+    return spec.model_copy(update={"hold_until": world.now + timedelta(seconds=pause)}) if pause else spec
+
+
+def filled(world: JobWorld, record: GangSpec) -> GangSpec | NotPlaced:
+    """The record with nodes for the members that have none, once there are some."""
+    open_places = {index for index, member in enumerate(record.members) if not member.node}
+    level, members = _remade(world, record, Level.REPLACE, set(), open_places)
+    if not all(member.node for member in members):
+        anchors = tuple(member.node for member in record.members if member.node)
+        answer = solve(world.fleet, _request(world, record, len(open_places), anchors))
+        return answer if isinstance(answer, NotPlaced) else NotPlaced("InsufficientNodes", "no node is free")
+    return _next(record, world.now, level, record.reason, members, ghosts=_ghosts(world, record, members))
+
+
+def leaving(world: JobWorld, record: GangSpec, reason: str, nodes: Sequence[str]) -> GangSpec:
+    """The record with a planned leave begun; the attempt goes on until a new checkpoint is complete."""
+    deadline = world.now + timedelta(seconds=world.job.spec.checkpoint.save_timeout_seconds)
+    newest = newest_checkpoint(world, record)
+    leave = Leave(
+        reason=reason,
+        nodes=sorted(nodes),
+        since=world.now,
+        deadline=deadline,
+        after_step=newest.step if newest else None,
+    )
+    return record.model_copy(update={"leave": leave, "checkpoint": newest})
+
+
+def replacement_exists(world: JobWorld, record: GangSpec, nodes: Collection[str]) -> bool:
+    """Whether the members on these nodes could move elsewhere now."""
+    moved = {index for index, member in enumerate(record.members) if member.node in nodes}
+    _, members = _remade(world, record, Level.REPLACE, set(), moved)
+    return all(member.node for member in members)
+
+
+def left(world: JobWorld, record: GangSpec, leave: Leave) -> GangSpec:
+    """The record after a planned leave of some nodes: their members elsewhere, the others in place."""
+    moved = {index for index, member in enumerate(record.members) if member.node in leave.nodes}
+    level, members = _remade(world, record, Level.REPLACE, set(), moved)
+    incident = GangIncident(
+        attempt=record.attempt,
+        time=world.now,
+        level=level,
+        fault_class=FaultClass.PLANNED,
+        reason=leave.reason,
+        node=leave.nodes[0],
+        step=newest_step(world, record),
+        message=f"left {', '.join(leave.nodes)}"[:2048],
+        settled=True,
+    )
+    return _next(record, world.now, level, leave.reason, members, incident, _ghosts(world, record, members))
+
+
+def released(world: JobWorld, record: GangSpec) -> GangSpec:
+    """The record without members: the nodes are free (suspended)."""
+    return _next(record, world.now, Level.START, "Suspended", [], ghosts=_ghosts(world, record, []))
+
+
+def settled(world: JobWorld, record: GangSpec) -> GangSpec | None:
+    """The record with the class of recent incidents made final, when their time has come."""
+    due = [
+        i for i in record.incidents if not i.settled and world.now - i.time >= timedelta(seconds=blame.SETTLE_SECONDS)
+    ]
+    if not due:
+        return None
+    incidents = [
+        incident.model_copy(update={"settled": True}) if incident in due else incident for incident in record.incidents
+    ]
+    return record.model_copy(update={"incidents": incidents})
+
+
+def started(world: JobWorld, record: GangSpec) -> GangSpec | str:
+    """The record with its go, once every member is idle and no rank of before can be alive; else what is missing."""
+    alive = [ghost for ghost in record.ghosts if not _laid(world, ghost)]
+    if alive:
+        return f"waiting for proof that the ranks of pod {alive[0].pod} have ended"
+    members, addresses = [], []
+    for index, member in enumerate(record.members):
+        pod, launcher = world.pod(index, member), world.launcher(index, member)
+        if pod is None or pod.phase == "Pending":
+            return f"waiting for the pod of worker {index}"
+        if launcher is None or launcher.heard_age_seconds > FRESH_SECONDS:
+            return f"waiting for the launcher of worker {index} to report"
+        if launcher.attempt != record.attempt or launcher.state != IDLE:
+            return f"waiting for worker {index} to end its old ranks"
+        if world.job.spec.checkpoint.directory and launcher.scanned_for_attempt != record.attempt:
+            why = f": {launcher.checkpoint_error}" if launcher.checkpoint_error else ""
+            return f"waiting for worker {index} to list the checkpoints{why}"
+        members.append(member.model_copy(update={"pod_uid": pod.uid}))
+        addresses.append(launcher.address or pod.pod_ip)
+    resume = _common_checkpoint(world, record)
+    port = MASTER_PORTS[record.attempt % len(MASTER_PORTS)]
+    go = Go(time=world.now, master_address=addresses[0], master_port=port, resume=resume)
+    incidents = list(record.incidents)
+    if incidents and incidents[-1].resumed_step is None:
+        incidents[-1] = incidents[-1].model_copy(update={"resumed_step": resume.step if resume else 0})
+    return record.model_copy(
+        update={
+            "members": members,
+            "go": go,
+            "ghosts": [],
+            "hold_until": None,
+            "incidents": incidents,
+            "checkpoint": resume or record.checkpoint,
+        }
+    )
+
+
+def plain_started(world: JobWorld, record: GangSpec) -> GangSpec:
+    """The record with its go in Plain mode: the pods have started their ranks themselves."""
+    pods = [world.pod(index, member) for index, member in enumerate(record.members)]
+    members = [
+        member.model_copy(update={"pod_uid": pod.uid}) if pod else member
+        for member, pod in zip(record.members, pods, strict=True)
+    ]
+    first = pods[0].pod_ip if pods[0] else ""
+    go = Go(time=world.now, master_address=first, master_port=PLAIN_MASTER_PORT)
+    return record.model_copy(update={"members": members, "go": go, "hold_until": None})
+
+
+def newest_step(world: JobWorld, record: GangSpec) -> int | None:
+    """The newest step that any worker has finished in this attempt."""
+    views = (world.launcher(index, member) for index, member in enumerate(record.members))
+    return max((v.step for v in views if v and v.attempt == record.attempt and v.step is not None), default=None)
+
+
+def newest_checkpoint(world: JobWorld, record: GangSpec) -> Resume | None:
+    """The newest complete checkpoint that any worker sees, or that the record knows."""
+    seen = [
+        Resume(step=step, path=path)
+        for index, member in enumerate(record.members)
+        if (view := world.launcher(index, member))
+        for step, path in view.checkpoints[:1]
+    ]
+    known = [record.checkpoint] if record.checkpoint else []
+    return max(known + seen, key=lambda checkpoint: checkpoint.step, default=None)
+
+
+def _common_checkpoint(world: JobWorld, record: GangSpec) -> Resume | None:
+    """The newest checkpoint that is complete in the eyes of every worker: each of them will have to read it."""
+    if not world.job.spec.checkpoint.directory:
+        return None
+    listings = [
+        {Resume(step=step, path=path) for step, path in view.checkpoints}
+        for index, member in enumerate(record.members)
+        if (view := world.launcher(index, member))
+    ]
+    return max(set.intersection(*listings), key=lambda c: (c.step, c.path), default=None)
+
+
+def _request(world: JobWorld, record: GangSpec | None, count: int, anchors: tuple[str, ...]) -> Request:
+    placement = world.job.spec.placement
+    return Request(
+        count=count,
+        needs=requirements(world, record),
+        job_uid=world.uid,
+        required=placement.required,
+        preferred=placement.preferred,
+        anchors=anchors,
+    )
+
+
+def _remade(
+    world: JobWorld, record: GangSpec, level: Level, lost: set[int], moved: set[int]
+) -> tuple[Level, list[Member]]:
+    """Members after losing some pods and some nodes. A lost pod moves, too, where its node takes no new one."""
+    needs = requirements(world, record)
+    for index in lost:
+        place = world.fleet.nodes.get(record.members[index].node)
+        if place is None or refusal(place, needs, world.fleet, world.uid):
+            moved = moved | {index}
+    if level is Level.REBUILD:
+        return _rebuilt(world, record) or (level, _without_nodes(world, record, set(range(len(record.members)))))
+    if moved:
+        level = Level.REPLACE
+    kept = tuple(m.node for i, m in enumerate(record.members) if m.node and i not in moved)
+    members = _without_nodes(world, record, moved)
+    for index in lost - moved:
+        members[index] = Member(node=record.members[index].node, incarnation=_next_incarnation(world, record, index))
+    if not moved:
+        return level, members
+    answer = solve(world.fleet, _request(world, record, len(moved), kept))
+    if isinstance(answer, Placed):
+        for index, node in zip(sorted(moved), answer.nodes, strict=True):
+            members[index] = members[index].model_copy(update={"node": node})
+        return level, members
+    elsewhere = _rebuilt(world, record) if answer.reason == "TopologyUnsatisfied" else None
+    return elsewhere or (level, members)
+
+
+def _rebuilt(world: JobWorld, record: GangSpec) -> tuple[Level, list[Member]] | None:
+    """The whole gang placed anew, or None where there is no room."""
+    answer = solve(world.fleet, _request(world, record, world.job.spec.nodes, ()))
+    if isinstance(answer, NotPlaced):
+        return None
+    incarnation = max(_next_incarnation(world, record, index) for index in range(len(record.members)))
+    return Level.REBUILD, [Member(node=node, incarnation=incarnation) for node in answer.nodes]
+
+
+def _without_nodes(world: JobWorld, record: GangSpec, moved: set[int]) -> list[Member]:
+    return [
+        Member(node="", incarnation=_next_incarnation(world, record, index))
+        if index in moved and member.node
+        else member
+        for index, member in enumerate(record.members)
+    ]
+
+
+def _next_incarnation(world: JobWorld, record: GangSpec, index: int) -> int:
+    used = [pod.incarnation for pod in world.pods.values() if pod.index == index]
+    return 1 + max([record.members[index].incarnation, *used])
+
+
+def _ghosts(world: JobWorld, record: GangSpec, members: Sequence[Member]) -> list[Ghost]:
+    """Pods that the new record drops and whose ranks may be alive: the next start has to outwait them."""
+    if world.job.spec.launch.mode is LaunchMode.PLAIN:
+        return []
+    ghosts = [ghost for ghost in record.ghosts if not _laid(world, ghost)]
+    for index, old in enumerate(record.members):
+        kept = index < len(members) and members[index].incarnation == old.incarnation
+        if kept or not old.pod_uid or old.pod_uid in world.proved_dead:
+            continue
+        view = world.launchers.get(old.pod_uid)
+        if record.go is None and view and view.state == IDLE and view.attempt == record.attempt:
+            continue
+        limit = (view.fence_seconds if view else DEFAULT_FENCE_SECONDS) + FENCE_MARGIN_SECONDS
+        heard = view.heard_age_seconds if view else 0.0
+        fenced = world.now + timedelta(seconds=limit - heard)
+        ghosts.append(Ghost(pod=world.pod_name(index, old), pod_uid=old.pod_uid, node=old.node, fenced_time=fenced))
+    return ghosts
+
+
+def _laid(world: JobWorld, ghost: Ghost) -> bool:
+    """Whether no rank of this pod can be alive any more."""
+    view = world.launchers.get(ghost.pod_uid)
+    quiet = view is None or view.heard_age_seconds > DEFAULT_FENCE_SECONDS or not any(rank.alive for rank in view.ranks)
+    return ghost.pod_uid in world.proved_dead or (world.now >= ghost.fenced_time and quiet)
+
+
+def _first_open(record: GangSpec) -> int:
+    """Lowest attempt whose failure no start of the ranks has followed: this one, and those before it without a go."""
+    if record.go is not None:
+        return record.attempt
+    first = record.attempt
+    for incident in reversed(record.incidents):
+        if incident.resumed_step is not None:
+            break
+        first = incident.attempt
+    return first
+
+
+def _incident(
+    world: JobWorld, record: GangSpec, level: Level, cause: Failure, fault_class: FaultClass, count: int
+) -> GangIncident:
+    others = f" (and {count - 1} more workers)" if count > 1 else ""
+    return GangIncident(
+        attempt=record.attempt,
+        time=world.now,
+        level=level,
+        fault_class=fault_class,
+        reason=cause.kind,
+        node=cause.node,
+        index=cause.index,
+        rank=cause.rank,
+        exit_code=cause.exit_code,
+        signal=cause.signal,
+        step=newest_step(world, record),
+        message=(cause.message + others)[:2048],
+    )
+
+
+def _next(
+    record: GangSpec,
+    now: datetime,
+    level: Level,
+    reason: str,
+    members: Sequence[Member],
+    incident: GangIncident | None = None,
+    ghosts: Sequence[Ghost] | None = None,
+) -> GangSpec:
+    incidents = [*record.incidents, *([incident] if incident else [])][-MAX_INCIDENTS:]
+    return record.model_copy(
+        update={
+            "attempt": record.attempt + 1,
+            "time": now,
+            "level": level,
+            "reason": reason,
+            "members": list(members),
+            "go": None,
+            "leave": None,
+            "hold_until": None,
+            "incidents": incidents,
+            "ghosts": list(record.ghosts if ghosts is None else ghosts),
+        }
+    )

@@ -1,0 +1,77 @@
+"""What a launcher shall do, from the committed record alone. Pure; asked on every poll."""
+
+from collections.abc import Callable
+
+from muster.api.gang import Gang
+from muster.api.trainingjob import CompletionResult, TrainingJob
+from muster.protocol.messages import EXIT, RUN, WAIT, Directive, Peer
+from muster.world.names import pod_name
+from muster.world.views import LauncherView
+
+# A worker pings its two neighbours on either side of the ring of ranks.
+PEER_DISTANCES = (-2, -1, 1, 2)
+SMALL_GANG = 256
+
+
+def directive_for(
+    job: TrainingJob | None,
+    gang: Gang | None,
+    pod: str,
+    pod_uid: str,
+    launcher_of: Callable[[int], LauncherView | None],
+) -> Directive:
+    """The directive for one pod.
+
+    Args:
+        job: the pod's job, None if there is none any more.
+        launcher_of: what the launcher of the member with this index last said.
+    """
+    if job is None or job.metadata.deletion_timestamp is not None:
+        return Directive(EXIT, exit_code=1, reason="the job is gone")
+    completion = job.status.completion
+    if completion is not None:
+        failed = completion.result is CompletionResult.FAILED
+        return Directive(
+            EXIT, attempt=completion.attempt, exit_code=int(failed), reason=f"the job has ended: {completion.reason}"
+        )
+    index = _index(job, gang, pod, pod_uid)
+    if gang is None or index is None:
+        return Directive(EXIT, reason="this pod is no longer a member of its gang")
+    record, spec = gang.spec, job.spec
+    pace = 1.0 if len(record.members) <= SMALL_GANG else 2.0
+    if record.go is None:
+        return Directive(WAIT, attempt=record.attempt, poll_seconds=pace, hold_seconds=pace, reason=record.reason)
+    resume = record.go.resume
+    return Directive(
+        RUN,
+        attempt=record.attempt,
+        node_rank=index,
+        node_count=len(record.members),
+        processes_per_node=spec.launch.processes_per_node,
+        master_address=record.go.master_address,
+        master_port=record.go.master_port,
+        resume_path=resume.path if resume else "",
+        resume_step=resume.step if resume else None,
+        peers=_peers(index, len(record.members), launcher_of),
+        poll_seconds=pace,
+        hold_seconds=pace,
+    )
+
+
+def _index(job: TrainingJob, gang: Gang | None, pod: str, pod_uid: str) -> int | None:
+    """The member's index; the pod's name carries it, the record has to agree."""
+    parts = pod.rsplit("-", 2)
+    if gang is None or len(parts) != 3 or not parts[1].isdigit():
+        return None
+    index, members = int(parts[1]), gang.spec.members
+    if index >= len(members):
+        return None
+    member = members[index]
+    named = pod_name(job.metadata.name, job.metadata.uid, index, member.incarnation) == pod
+    return index if named and member.pod_uid in ("", pod_uid) else None
+
+
+def _peers(index: int, count: int, launcher_of: Callable[[int], LauncherView | None]) -> tuple[Peer, ...]:
+    neighbours = sorted({(index + distance) % count for distance in PEER_DISTANCES} - {index})
+    views = ((neighbour, launcher_of(neighbour)) for neighbour in neighbours)
+    return tuple(Peer(n, view.address, view.peer_port) for n, view in views if view and view.address and view.peer_port)

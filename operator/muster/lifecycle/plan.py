@@ -1,0 +1,87 @@
+"""What a decision may ask for. Every action carries what it expects, so that doing it twice or too late is harmless."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from muster.api.gang import GangSpec
+from muster.api.trainingjob import TrainingJobStatus
+
+
+@dataclass(frozen=True, slots=True)
+class CommitGang:
+    """Create the Gang (`resource_version` empty) or replace its spec if it still has that resourceVersion."""
+
+    spec: GangSpec
+    resource_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckTemplate:
+    """Ask the API server, by a dry run of worker 0, whether it accepts the template."""
+
+    pod: dict[str, Any]
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class ApplySupport:
+    """Create or update an object that all workers share (certificates, disruption budget, service)."""
+
+    manifest: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePod:
+    """Create a worker's pod; that it exists already is fine."""
+
+    manifest: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePod:
+    """Delete exactly this pod (by uid)."""
+
+    name: str
+    uid: str
+    grace_seconds: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteJob:
+    """Delete the finished job; everything it owns follows."""
+
+
+Action = CommitGang | CheckTemplate | ApplySupport | CreatePod | DeletePod | DeleteJob
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """An Event about the job: `reason` is stable CamelCase, `note` is for people."""
+
+    reason: str
+    note: str
+    warning: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The outcome of one decision.
+
+    Attributes:
+        actions: performed in order; a failing one ends the pass.
+        status: what the job's status shall be, or None to leave it.
+        announcements: Events, emitted only after actions and status have succeeded.
+        wake_in_seconds: decide again after this long even if nothing is seen to change.
+        waits_for_nodes: decide again when any node becomes free.
+    """
+
+    actions: tuple[Action, ...] = ()
+    status: TrainingJobStatus | None = None
+    announcements: tuple[Announcement, ...] = ()
+    wake_in_seconds: float | None = None
+    waits_for_nodes: bool = False
+
+    @property
+    def places(self) -> bool:
+        """Whether a Gang is committed: such plans are made and performed one at a time, fleet-wide."""
+        return any(isinstance(action, CommitGang) for action in self.actions)

@@ -1,0 +1,211 @@
+"""What people are told: the job's status, projected from the record and from what is seen. Never read back by decisions."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from muster.api.gang import Gang, GangSpec, Level
+from muster.api.trainingjob import (
+    CheckpointStatus,
+    CompletionRecord,
+    CompletionResult,
+    Condition,
+    ConditionStatus,
+    Incident,
+    TrainingJobStatus,
+)
+from muster.lifecycle import attempt
+from muster.lifecycle.plan import Announcement
+from muster.world.job import JobWorld
+
+MAX_INCIDENTS = 16
+MAX_NODES_IN_NOTE = 8
+
+WHAT_LEVELS_DO: Mapping[Level, str] = {
+    Level.START: "the whole gang starts",
+    Level.IN_PLACE: "ranks restart in place",
+    Level.POD: "a new pod on the same node",
+    Level.REPLACE: "a new node takes the lost one's place",
+    Level.REBUILD: "the gang is rebuilt",
+}
+
+# Reasons of waiting that are a normal part of every start and need no Event.
+_QUIET = frozenset({"Assembling", "Training", "Settling"})
+
+_Facts = dict[str, tuple[bool | None, str, str]]
+
+
+def pending(world: JobWorld, reason: str, message: str) -> TrainingJobStatus:
+    """Waiting for nodes."""
+    facts: _Facts = {
+        "TemplateAccepted": (True, "Accepted", ""),
+        "Placed": (False, reason, message),
+        "Running": (False, reason, message),
+        "Reconciling": (True, reason, message),
+    }
+    return _build(world, "Pending", reason, facts)
+
+
+def stalled(world: JobWorld, reason: str, message: str, *, template_refused: bool = False) -> TrainingJobStatus:
+    """It cannot go on as it is; somebody has to change something."""
+    facts: _Facts = {"Stalled": (True, reason, message), "Running": (False, reason, message)}
+    if template_refused:
+        facts["TemplateAccepted"] = (False, reason, message)
+    return _build(world, "Stalled", reason, facts)
+
+
+def suspended(world: JobWorld) -> TrainingJobStatus:
+    """Stopped on the user's wish, nodes released."""
+    message = "set spec.suspend to false to continue from the newest complete checkpoint"
+    return _build(
+        world,
+        "Suspended",
+        "Suspended",
+        {"Suspended": (True, "Suspended", message), "Running": (False, "Suspended", message)},
+    )
+
+
+def recovering(world: JobWorld, gang: Gang, reason: str, message: str) -> TrainingJobStatus:
+    """On nodes, ranks not yet started in this attempt."""
+    state = "Starting" if gang.spec.level is Level.START else "Recovering"
+    shown = gang.spec.reason if reason == "Assembling" and state == "Recovering" else reason
+    facts: _Facts = {
+        "TemplateAccepted": (True, "Accepted", ""),
+        "Placed": (all(member.node for member in gang.spec.members), "Placed", on_nodes(gang.spec)),
+        "Running": (False, reason, message),
+        "Reconciling": (True, reason, message),
+    }
+    return _build(world, state, shown, facts)
+
+
+def training(world: JobWorld, gang: Gang) -> TrainingJobStatus:
+    """Ranks have their go."""
+    leave = gang.spec.leave
+    state, reason = ("Saving", leave.reason) if leave else ("Running", "Training")
+    message = f"attempt {gang.spec.attempt} {on_nodes(gang.spec)}"
+    if leave:
+        message = f"waiting for a new complete checkpoint until {leave.deadline:%H:%M:%S} UTC before leaving {', '.join(leave.nodes) or 'all nodes'}"
+    facts: _Facts = {
+        "TemplateAccepted": (True, "Accepted", ""),
+        "Placed": (True, "Placed", on_nodes(gang.spec)),
+        "Running": (True, reason, message),
+    }
+    return _build(world, state, reason, facts)
+
+
+def completed(world: JobWorld, completion: CompletionRecord) -> TrainingJobStatus:
+    """The end."""
+    good = completion.result is CompletionResult.SUCCEEDED
+    facts: _Facts = {
+        "Succeeded": (good, completion.reason, completion.message),
+        "Running": (False, completion.reason, "the job has ended"),
+    }
+    if not good:
+        facts["Stalled"] = (True, completion.reason, completion.message)
+    return _build(world, completion.result.value, completion.reason, facts, completion)
+
+
+def changes(world: JobWorld, now: TrainingJobStatus) -> tuple[Announcement, ...]:
+    """An Event when the reason for waiting or stalling is new."""
+    before = world.job.status
+    if (
+        (before.state, before.reason) == (now.state, now.reason)
+        or now.reason in _QUIET
+        or now.state in ("Running", "Suspended", "Saving")
+    ):
+        return ()
+    message = next((c.message for c in now.conditions if c.reason == now.reason and c.message), "")
+    if now.state == "Recovering" and world.gang and now.reason == world.gang.spec.reason:
+        return ()
+    return (Announcement(now.reason, message, warning=now.state == "Stalled" or now.state != "Pending"),)
+
+
+def on_nodes(spec: GangSpec) -> str:
+    """Where the gang is, short enough for an Event."""
+    names = [member.node or "(no node yet)" for member in spec.members]
+    shown = ", ".join(names[:MAX_NODES_IN_NOTE])
+    rest = len(names) - MAX_NODES_IN_NOTE
+    return f"on {shown}" + (f" and {rest} more" if rest > 0 else "")
+
+
+def _build(
+    world: JobWorld, state: str, reason: str, facts: _Facts, completion: CompletionRecord | None = None
+) -> TrainingJobStatus:
+    before = world.job.status
+    record = world.gang.spec if world.gang else None
+    generation = world.job.metadata.generation
+    defaults: _Facts = {
+        "Succeeded": (None, "NotFinished", ""),
+        "Stalled": (False, "NotStalled", ""),
+        "Reconciling": (False, "Settled", ""),
+        "Suspended": (False, "NotSuspended", ""),
+    }
+    wanted = {**defaults, **facts}
+    known = {condition.type: condition for condition in before.conditions}
+    conditions = [_condition(world, kind, *fact, known.get(kind), generation) for kind, fact in wanted.items()]
+    conditions += [condition for kind, condition in known.items() if kind not in wanted and kind == "TemplateAccepted"]
+    step = attempt.newest_step(world, record) if record else None
+    return TrainingJobStatus(
+        observed_generation=generation,
+        state=state,
+        reason=reason,
+        attempt=record.attempt if record else before.attempt,
+        nodes_ready=_ready(world, record),
+        nodes=[member.node for member in record.members] if record else [],
+        step=step if step is not None else before.step,
+        checkpoint=_checkpoint(world, record),
+        restarts=len(record.incidents) if record else before.restarts,
+        incidents=_incidents(record) if record else before.incidents,
+        conditions=sorted(conditions, key=lambda condition: condition.type),
+        completion=completion or before.completion,
+    )
+
+
+def _condition(
+    world: JobWorld, kind: str, value: bool | None, reason: str, message: str, before: Condition | None, generation: int
+) -> Condition:
+    status = {True: ConditionStatus.TRUE, False: ConditionStatus.FALSE, None: ConditionStatus.UNKNOWN}[value]
+    same = before is not None and before.status is status
+    return Condition(
+        type=kind,
+        status=status,
+        reason=reason,
+        message=message[:1024],
+        observed_generation=generation,
+        last_transition_time=before.last_transition_time if same and before else world.now,
+    )
+
+
+def _ready(world: JobWorld, record: GangSpec | None) -> str:
+    members = record.members if record else []
+    running = sum(
+        1 for index, member in enumerate(members) if (pod := world.pod(index, member)) and pod.phase == "Running"
+    )
+    return f"{running}/{world.job.spec.nodes}"
+
+
+def _checkpoint(world: JobWorld, record: GangSpec | None) -> CheckpointStatus | None:
+    before = world.job.status.checkpoint
+    newest = attempt.newest_checkpoint(world, record) if record else None
+    if newest is None:
+        return before
+    if before and (before.step, before.path) == (newest.step, newest.path):
+        return before
+    return CheckpointStatus(step=newest.step, path=newest.path, time=world.now)
+
+
+def _incidents(record: GangSpec) -> Sequence[Any]:
+    return [
+        Incident(
+            attempt=incident.attempt,
+            time=incident.time,
+            level=incident.level.value,
+            fault_class=incident.fault_class.value,
+            reason=incident.reason,
+            node=incident.node,
+            message=incident.message[:1024],
+            lost_steps=None
+            if incident.step is None or incident.resumed_step is None
+            else max(0, incident.step - incident.resumed_step),
+        )
+        for incident in record.incidents[-MAX_INCIDENTS:]
+    ]

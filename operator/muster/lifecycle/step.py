@@ -1,0 +1,359 @@
+"""The one step of a job's life: look at the world, return a plan. Pure, so that operator, simulator and tests share it.
+
+The phases below are tried in order; the first that has something to say ends the step. A step either commits the Gang
+(one guarded update, nothing else) or brings pods into line with what is committed, never both: whatever a crash
+interrupts, the next step finds in a state that some step before has left on purpose.
+"""
+
+from collections.abc import Iterator
+
+from muster.api.gang import Gang, GangSpec, Member
+from muster.api.trainingjob import CompletionRecord, CompletionResult, LaunchMode
+from muster.lifecycle import attempt, status
+from muster.lifecycle.plan import (
+    Action,
+    Announcement,
+    ApplySupport,
+    CheckTemplate,
+    CommitGang,
+    CreatePod,
+    DeleteJob,
+    DeletePod,
+    Plan,
+)
+from muster.lifecycle.template import problem
+from muster.lifecycle.worker_pod import WorkerSettings, support_manifests, worker_manifest
+from muster.placement.solve import NotPlaced
+from muster.protocol.messages import EXITED
+from muster.recovery import blame, budgets, failures
+from muster.recovery.failures import Kind
+from muster.world.job import CreateError, JobWorld, VerdictKind
+from muster.world.views import PodView
+
+# A finished job's workers exit when told so; those that cannot be told are deleted after this long.
+EXIT_GRACE_SECONDS = 30.0
+TEMPLATE_RETRY_SECONDS = 30.0
+CREATE_RETRY_SECONDS = 10.0
+# While something is under way that no watch announces (ages, deadlines), look again this often.
+TICK_SECONDS = 1.0
+
+
+def decide(world: JobWorld, settings: WorkerSettings) -> Plan:
+    """What to do next for one job."""
+    if world.job.metadata.deletion_timestamp is not None:
+        return Plan()
+    if world.job.status.completion is not None:
+        return _finished(world, world.job.status.completion)
+    record = world.gang.spec if world.gang else None
+    if record is None or not record.members:
+        return _without_nodes(world, record, settings)
+    assert world.gang is not None
+    plan = _ended(world, world.gang) or _recovering(world, world.gang) or _leaving(world, world.gang)
+    return plan or _assembling(world, world.gang, settings) or _training(world, world.gang)
+
+
+# Without nodes: checks, suspension, placement.
+
+
+def _without_nodes(world: JobWorld, record: GangSpec | None, settings: WorkerSettings) -> Plan:
+    stale = tuple(_leftovers(world, []))
+    if world.job.spec.suspend:
+        now = status.suspended(world)
+        return Plan(stale, now, status.changes(world, now))
+    blocked = problem(world.job, world.fleet)
+    if blocked:
+        now = status.stalled(world, *blocked)
+        return Plan(stale, now, status.changes(world, now), waits_for_nodes=True)
+    verdict = world.template_verdict
+    if verdict is None or verdict.generation != world.job.metadata.generation:
+        trial = worker_manifest(world.job, 0, Member(), settings)
+        return Plan((CheckTemplate(trial, world.job.metadata.generation),))
+    if verdict.kind is VerdictKind.REFUSED:
+        now = status.stalled(world, verdict.reason, verdict.message, template_refused=True)
+        return Plan(stale, now, status.changes(world, now), wake_in_seconds=TEMPLATE_RETRY_SECONDS)
+    spec = attempt.placed_anew(world, "Resumed" if record else "Started")
+    if isinstance(spec, NotPlaced):
+        now = status.pending(world, spec.reason, spec.message)
+        return Plan(stale, now, status.changes(world, now), waits_for_nodes=True)
+    return _commit(world, spec, Announcement("Placed", f"attempt {spec.attempt}: {status.on_nodes(spec)}"))
+
+
+# The end.
+
+
+def _ended(world: JobWorld, gang: Gang) -> Plan | None:
+    """Records the end of the job, before anything is cleaned."""
+    completion = _success(world, gang) or _defeat(world, gang)
+    if completion is None:
+        return None
+    now = status.completed(world, completion)
+    warning = completion.result is CompletionResult.FAILED
+    return Plan((), now, (Announcement(completion.reason, completion.message, warning),), wake_in_seconds=0.0)
+
+
+def _success(world: JobWorld, gang: Gang) -> CompletionRecord | None:
+    record = gang.spec
+    if world.job.spec.launch.mode is LaunchMode.PLAIN:
+        pods = [world.pod(index, member) for index, member in enumerate(record.members)]
+        done = all(pod is not None and pod.phase == "Succeeded" for pod in pods)
+    else:
+        views = [world.launcher(index, member) for index, member in enumerate(record.members)]
+        done = record.go is not None and all(
+            view is not None
+            and view.attempt == record.attempt
+            and view.state == EXITED
+            and not view.fenced
+            and all(not rank.alive and rank.exit_code == 0 for rank in view.ranks)
+            for view in views
+        )
+    if not done:
+        return None
+    step = attempt.newest_step(world, record)
+    message = f"every rank exited with code 0 in attempt {record.attempt}" + (
+        f" after step {step}" if step is not None else ""
+    )
+    return _completion(world, record, CompletionResult.SUCCEEDED, "Completed", message)
+
+
+def _defeat(world: JobWorld, gang: Gang) -> CompletionRecord | None:
+    """Whether the job is lost: a budget is overdrawn and the blame is final, or it can never start."""
+    record = gang.spec
+    last = record.incidents[-1] if record.incidents else None
+    if record.go is not None or last is None:
+        return None
+    if last.reason == Kind.START_FAILED:
+        hint = "the image needs python3 (3.8 or later) on its PATH for the launcher; add it, or set spec.launch.mode to Plain"
+        return _completion(
+            world, record, CompletionResult.FAILED, Kind.START_FAILED, f"{last.message}. Remedy: {hint}."
+        )
+    reason = budgets.exhausted(record, world.job.spec.recovery, world.now)
+    if not reason or not last.settled:
+        return None
+    used = budgets.application_restarts(record, world.now) or budgets.hardware_restarts(record, world.now)
+    where = f"worker {last.index} on {last.node}"
+    message = f"{used} failures within 24 hours and no checkpoint beyond them. Last: attempt {last.attempt}, {where}: {last.message}"
+    return _completion(world, record, CompletionResult.FAILED, reason, message)
+
+
+def _completion(
+    world: JobWorld, record: GangSpec, result: CompletionResult, reason: str, message: str
+) -> CompletionRecord:
+    return CompletionRecord(
+        result=result, reason=reason, message=message[:4096], time=world.now, attempt=record.attempt
+    )
+
+
+def _finished(world: JobWorld, completion: CompletionRecord) -> Plan:
+    """Workers are told to exit by their directive; here is what is left to tidy, and the end of the end."""
+    age = (world.now - completion.time).total_seconds()
+    alive = [pod for pod in world.pods.values() if not pod.terminal]
+    overdue = tuple(DeletePod(pod.name, pod.uid) for pod in alive if not pod.deleting and age >= EXIT_GRACE_SECONDS)
+    if world.job.spec.launch.mode is LaunchMode.PLAIN:
+        overdue = tuple(DeletePod(pod.name, pod.uid) for pod in alive if not pod.deleting)
+    wakes = [EXIT_GRACE_SECONDS - age] if alive and age < EXIT_GRACE_SECONDS else []
+    ttl = world.job.spec.completion.ttl_seconds_after_finished
+    if ttl is not None and not alive:
+        if age >= ttl:
+            return Plan((DeleteJob(),))
+        wakes.append(ttl - age)
+    return Plan(overdue, status.completed(world, completion), wake_in_seconds=min(wakes, default=None))
+
+
+# Failures.
+
+
+def _recovering(world: JobWorld, gang: Gang) -> Plan | None:
+    """A new attempt, when the current one is broken."""
+    found = failures.find(world)
+    if not found:
+        settled = attempt.settled(world, gang.spec)
+        return _commit(world, settled) if settled else None
+    pause = blame.gathering_seconds(found)
+    if pause > 0 and gang.spec.go is not None:
+        return Plan(wake_in_seconds=pause)
+    spec = attempt.recovered(world, gang.spec, found)
+    cause = blame.culprit(found)
+    note = f"attempt {gang.spec.attempt}: {cause.message}; attempt {spec.attempt} follows ({spec.level.value}: {status.WHAT_LEVELS_DO[spec.level]})"
+    return _commit(world, spec, Announcement(cause.kind, note, warning=True))
+
+
+# Planned leaves.
+
+
+def _leaving(world: JobWorld, gang: Gang) -> Plan | None:
+    """Suspension, and members on cordoned nodes: wait for a new checkpoint, then go."""
+    record = gang.spec
+    nodes = [] if world.job.spec.suspend else _cordoned(world, record)
+    reason = "Suspended" if world.job.spec.suspend else "NodeCordoned"
+    if not world.job.spec.suspend and not nodes:
+        if record.leave is None:
+            return None
+        return _commit(
+            world,
+            record.model_copy(update={"leave": None}),
+            Announcement("LeaveCancelled", "no node is to be left any more"),
+        )
+    if record.go is None:
+        return _commit(world, attempt.released(world, record)) if world.job.spec.suspend else None
+    if nodes and not attempt.replacement_exists(world, record, nodes):
+        return _commit(world, record.model_copy(update={"leave": None})) if record.leave else None
+    leave = record.leave
+    if leave is None or (leave.reason, leave.nodes) != (reason, nodes):
+        what = "the job is suspended" if world.job.spec.suspend else f"{', '.join(nodes)} is cordoned"
+        note = f"{what}: stopping at the next complete checkpoint, at the latest in {world.job.spec.checkpoint.save_timeout_seconds} s"
+        return _commit(world, attempt.leaving(world, record, reason, nodes), Announcement("LeavePlanned", note))
+    newest = attempt.newest_checkpoint(world, record)
+    saved = newest is not None and newest.step > (-1 if leave.after_step is None else leave.after_step)
+    saved = saved or not world.job.spec.checkpoint.directory
+    if not saved and world.now < leave.deadline:
+        return None
+    if world.job.spec.suspend:
+        spec = attempt.released(world, record)
+        what = (
+            f"after checkpoint {newest.step}"
+            if saved and newest
+            else "without a new checkpoint: the time to save was over"
+        )
+        return _commit(world, spec, Announcement("Suspended", f"stopped {what}; its nodes are free", warning=not saved))
+    spec = attempt.left(world, record, leave)
+    note = f"attempt {spec.attempt} leaves {', '.join(nodes)}: {status.on_nodes(spec)}"
+    return _commit(world, spec, Announcement("NodeLeft", note, warning=not saved))
+
+
+def _cordoned(world: JobWorld, record: GangSpec) -> list[str]:
+    nodes = (world.node(member) for member in record.members)
+    return sorted(node.name for node in nodes if node is not None and node.unschedulable)
+
+
+# Getting the pods in line, and the ranks on their way.
+
+
+def _assembling(world: JobWorld, gang: Gang, settings: WorkerSettings) -> Plan | None:
+    """Until the go: pods, the barrier, the go itself."""
+    record = gang.spec
+    if record.go is not None:
+        return None
+    if not all(member.node for member in record.members):
+        spec = attempt.filled(world, record)
+        if not isinstance(spec, NotPlaced):
+            return _commit(world, spec, Announcement("Placed", f"attempt {spec.attempt}: {status.on_nodes(spec)}"))
+        now = status.recovering(world, gang, spec.reason, spec.message)
+        return Plan(
+            tuple(_leftovers(world, record.members)),
+            now,
+            status.changes(world, now),
+            TICK_SECONDS,
+            waits_for_nodes=True,
+        )
+    pods = _pods_in_line(world, record, settings)
+    if pods:
+        now = status.recovering(world, gang, *_start_trouble(world, gang, "creating pods"))
+        wait = CREATE_RETRY_SECONDS if world.create_error else TICK_SECONDS
+        return Plan(pods, now, status.changes(world, now), wait)
+    if world.job.spec.launch.mode is LaunchMode.PLAIN:
+        return _plain_started(world, gang)
+    if budgets.exhausted(record, world.job.spec.recovery, world.now):
+        now = status.recovering(world, gang, "Settling", "the restart budget is used up; waiting for late evidence")
+        return Plan((), now, status.changes(world, now), TICK_SECONDS)
+    if record.hold_until and world.now < record.hold_until:
+        pause = (record.hold_until - world.now).total_seconds()
+        now = status.recovering(
+            world,
+            gang,
+            "CrashLoopBackOff",
+            f"failed {budgets.CRASH_LOOP} times or more at one step; next start at {record.hold_until:%H:%M:%S} UTC",
+        )
+        return Plan((), now, status.changes(world, now), pause)
+    started = attempt.started(world, record)
+    if isinstance(started, str):
+        now = status.recovering(world, gang, *_start_trouble(world, gang, started))
+        return Plan((), now, status.changes(world, now), TICK_SECONDS)
+    resume = started.go.resume if started.go else None
+    where = f"from checkpoint {resume.step} ({resume.path})" if resume else "from scratch"
+    lost = record.checkpoint is not None and resume is None
+    text = f"attempt {record.attempt} starts {where}" + (
+        f"; checkpoint {record.checkpoint.step} is no longer complete for every worker"
+        if lost and record.checkpoint
+        else ""
+    )
+    return _commit(world, started, Announcement("Started", text, warning=lost))
+
+
+def _plain_started(world: JobWorld, gang: Gang) -> Plan | None:
+    """Plain mode has no barrier: once all pods run, the attempt has begun."""
+    record = gang.spec
+    pods = [world.pod(index, member) for index, member in enumerate(record.members)]
+    if not all(pod is not None and pod.phase in ("Running", "Succeeded") for pod in pods):
+        now = status.recovering(world, gang, *_start_trouble(world, gang, "waiting for the pods to run"))
+        return Plan((), now, status.changes(world, now), TICK_SECONDS)
+    return _commit(
+        world, attempt.plain_started(world, record), Announcement("Started", f"attempt {record.attempt} runs")
+    )
+
+
+def _pods_in_line(world: JobWorld, record: GangSpec, settings: WorkerSettings) -> tuple[Action, ...]:
+    """Deletions of pods that the record no longer names, creations of those that it names and that are missing."""
+    actions: list[Action] = list(_leftovers(world, record.members))
+    missing = [
+        index
+        for index, member in enumerate(record.members)
+        if world.pod(index, member) is None and not _predecessor_alive(world, index, member)
+    ]
+    if missing:
+        actions += [ApplySupport(manifest) for manifest in support_manifests(world.job, settings)]
+        actions += [CreatePod(worker_manifest(world.job, index, record.members[index], settings)) for index in missing]
+    return tuple(actions)
+
+
+def _leftovers(world: JobWorld, members: list[Member]) -> Iterator[DeletePod]:
+    """This job's pods that are no member's, not yet being deleted."""
+    named = {world.pod_name(index, member) for index, member in enumerate(members)}
+    for pod in sorted(world.pods.values(), key=lambda pod: pod.name):
+        if pod.name not in named and not pod.deleting:
+            yield DeletePod(pod.name, pod.uid)
+
+
+def _predecessor_alive(world: JobWorld, index: int, member: Member) -> bool:
+    """Whether an older pod may still hold the node or, in Plain mode, still train: its successor has to wait."""
+    plain = world.job.spec.launch.mode is LaunchMode.PLAIN
+    for pod in world.pods.values():
+        older = pod.incarnation < member.incarnation and not pod.terminal and pod.uid not in world.proved_dead
+        node = world.fleet.nodes.get(pod.node)
+        if older and plain and node is not None and node.ready:
+            return True
+        if older and pod.index == index and pod.node == member.node:
+            return True
+    return False
+
+
+def _start_trouble(world: JobWorld, gang: Gang, otherwise: str) -> tuple[str, str]:
+    """The most telling reason why the gang is not yet complete, as (reason, message)."""
+    if world.create_error:
+        return world.create_error.reason, world.create_error.message
+    for index, member in enumerate(gang.spec.members):
+        pod = world.pod(index, member)
+        trouble = _pod_trouble(pod) if pod else None
+        if trouble:
+            return trouble.reason, f"worker {index} on {member.node}: {trouble.message}"
+    return "Assembling", otherwise
+
+
+def _pod_trouble(pod: PodView) -> CreateError | None:
+    for container in pod.containers:
+        if container.waiting_reason and container.waiting_reason not in ("ContainerCreating", "PodInitializing"):
+            return CreateError(container.waiting_reason, f"container {container.name}: {container.waiting_message}")
+    if pod.unschedulable_message:
+        return CreateError("Unschedulable", pod.unschedulable_message)
+    return None
+
+
+def _training(world: JobWorld, gang: Gang) -> Plan:
+    """Nothing is wrong: tell how it goes."""
+    now = status.training(world, gang)
+    return Plan(tuple(_leftovers(world, gang.spec.members)), now, status.changes(world, now), TICK_SECONDS)
+
+
+def _commit(world: JobWorld, spec: GangSpec, *announcements: Announcement) -> Plan:
+    """Commit the record; the status follows in the next step, when it is a fact."""
+    version = world.gang.metadata.resource_version if world.gang else ""
+    return Plan((CommitGang(spec, version),), None, announcements, wake_in_seconds=0.0)

@@ -1,0 +1,76 @@
+"""What only the operator can know about a job's spec: checks that the CRD's schema cannot make."""
+
+import re
+
+from muster.api.gang import GangSpec
+from muster.api.trainingjob import LaunchMode, TrainingJob
+from muster.lifecycle.worker_pod import worker_container
+from muster.placement.eligibility import Requirements
+from muster.placement.solve import unknown_level
+from muster.world.fleet import FleetView
+from muster.world.job import JobWorld
+
+
+def problem(job: TrainingJob, fleet: FleetView) -> tuple[str, str] | None:
+    """Why this job can never start as it stands, as (reason, what to do); None if nothing is known against it."""
+    container = worker_container(job)
+    if container is None:
+        wanted = job.spec.launch.worker_container
+        return (
+            "UnknownContainer",
+            f"spec.launch.workerContainer: the template has no container named {wanted!r}; name one of its containers.",
+        )
+    if job.spec.launch.mode is LaunchMode.MANAGED and not container.get("command"):
+        return (
+            "CommandMissing",
+            f"spec.template.spec.containers[{container.get('name')}].command: Managed mode starts the ranks itself and needs to "
+            f"know the command; write the image's entry point there, or set spec.launch.mode to Plain.",
+        )
+    level = unknown_level(fleet, job.spec.placement.required, job.spec.placement.preferred)
+    if level:
+        known = ", ".join(level.name for level in fleet.policy.topology.levels) or "none"
+        return (
+            "UnknownTopologyLevel",
+            f"spec.placement: {level!r} is no level of this fleet; known levels: {known} (FleetPolicy default).",
+        )
+    return _pattern_problem(job.spec.progress.step_pattern) or _accelerator_problem(job, container, fleet)
+
+
+def requirements(world: JobWorld, record: GangSpec | None) -> Requirements:
+    """What a node must offer to a worker of this job."""
+    avoid = dict.fromkeys(world.job.spec.placement.avoid_nodes, "in spec.placement.avoidNodes")
+    for node, until in (record.excluded_nodes if record else {}).items():
+        if until > world.now:
+            avoid[node] = "avoided after a failure there"
+    return Requirements(world.job.spec.gpus_per_node, world.job.spec.template.get("spec") or {}, avoid)
+
+
+def _pattern_problem(pattern: str | None) -> tuple[str, str] | None:
+    if pattern is None:
+        return None
+    try:
+        groups = re.compile(pattern).groups
+    except re.error as error:
+        return (
+            "InvalidStepPattern",
+            f"spec.progress.stepPattern: not a regular expression that Python understands: {error}.",
+        )
+    if groups != 1:
+        return (
+            "InvalidStepPattern",
+            f"spec.progress.stepPattern: needs exactly one group that holds the step number, it has {groups}.",
+        )
+    return None
+
+
+def _accelerator_problem(job: TrainingJob, container: dict[str, object], fleet: FleetView) -> tuple[str, str] | None:
+    resource, resources = fleet.policy.accelerator_resource, container.get("resources")
+    limits = (resources.get("limits") if isinstance(resources, dict) else None) or {}
+    asked = limits.get(resource) if isinstance(limits, dict) else None
+    if asked is not None and str(asked) != str(job.spec.gpus_per_node):
+        return (
+            "AcceleratorMismatch",
+            f"spec.gpusPerNode is {job.spec.gpus_per_node}, but the template's container asks for {resource}: {asked}; leave the "
+            f"limit out of the template (Muster sets it) or make both equal.",
+        )
+    return None

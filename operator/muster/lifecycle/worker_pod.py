@@ -1,0 +1,222 @@
+"""Builds a worker's pod and the objects that all workers of a job share. Pure: from records to manifests.
+
+Pod specs are never compared afterwards: an upgrade of Muster changes only pods that are made later.
+"""
+
+import copy
+from dataclasses import dataclass
+from typing import Any
+
+from muster.api.base import API_VERSION
+from muster.api.gang import Member
+from muster.api.trainingjob import LaunchMode, TrainingJob
+from muster.placement.eligibility import UNREACHABLE_TAINTS
+from muster.protocol.messages import TOKEN_AUDIENCE
+from muster.world.names import gang_name, pod_name
+from muster.world.views import INCARNATION_LABEL, INDEX_LABEL, JOB_NAME_LABEL, JOB_UID_LABEL
+
+MUSTER_DIRECTORY = "/muster"
+IDENTITY_DIRECTORY = "/muster/identity"
+LAUNCHER_PATH = f"{MUSTER_DIRECTORY}/run.pyz"
+TOKEN_EXPIRATION_SECONDS = 3600
+PLAIN_MASTER_PORT = 29500
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """What the installation adds to every worker.
+
+    Attributes:
+        launcher_image: image whose entry point copies the launcher into a volume.
+        coordinator_url: https address under which launchers find the leader.
+        coordinator_name: name in the coordinator's certificate.
+        ca_bundle: PEM of the authorities to trust, old and new together.
+        accelerator_resource: extended resource that `gpusPerNode` counts.
+    """
+
+    launcher_image: str
+    coordinator_url: str
+    coordinator_name: str
+    ca_bundle: str
+    accelerator_resource: str
+
+
+def owner_reference(job: TrainingJob) -> dict[str, Any]:
+    """The reference by which everything of a job goes when the job goes."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "TrainingJob",
+        "name": job.metadata.name,
+        "uid": job.metadata.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def worker_container(job: TrainingJob) -> dict[str, Any] | None:
+    """The container of the template that trains; None if the template has none of that name."""
+    containers = (job.spec.template.get("spec") or {}).get("containers") or []
+    wanted = job.spec.launch.worker_container
+    if wanted is None:
+        return containers[0] if containers else None
+    return next((container for container in containers if container.get("name") == wanted), None)
+
+
+def support_manifests(job: TrainingJob, settings: WorkerSettings) -> list[dict[str, Any]]:
+    """What a job's workers share: trusted authorities, a disruption budget, and for Plain a headless service."""
+    metadata = {
+        "name": gang_name(job.metadata.name, job.metadata.uid),
+        "namespace": job.metadata.namespace,
+        "labels": {JOB_NAME_LABEL: job.metadata.name, JOB_UID_LABEL: job.metadata.uid},
+        "ownerReferences": [owner_reference(job)],
+    }
+    selector = {JOB_UID_LABEL: job.metadata.uid}
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": metadata,
+        "spec": {"minAvailable": job.spec.nodes, "selector": {"matchLabels": selector}},
+    }
+    if job.spec.launch.mode is LaunchMode.PLAIN:
+        service = {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": metadata,
+            "spec": {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": selector},
+        }
+        return [budget, service]
+    trust = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"ca.crt": settings.ca_bundle}}
+    return [budget, trust]
+
+
+def worker_manifest(job: TrainingJob, index: int, member: Member, settings: WorkerSettings) -> dict[str, Any]:
+    """The pod of one member: the user's template, pinned to the member's node, with the launcher put in front."""
+    template = copy.deepcopy(job.spec.template)
+    spec: dict[str, Any] = template.setdefault("spec", {})
+    template_metadata = template.get("metadata") or {}
+    metadata = {
+        "name": pod_name(job.metadata.name, job.metadata.uid, index, member.incarnation),
+        "namespace": job.metadata.namespace,
+        "labels": {
+            **(template_metadata.get("labels") or {}),
+            JOB_NAME_LABEL: job.metadata.name,
+            JOB_UID_LABEL: job.metadata.uid,
+            INDEX_LABEL: str(index),
+            INCARNATION_LABEL: str(member.incarnation),
+        },
+        "annotations": {
+            **(template_metadata.get("annotations") or {}),
+            "karpenter.sh/do-not-disrupt": "true",
+            "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+        },
+        "ownerReferences": [owner_reference(job)],
+    }
+    spec["restartPolicy"] = "Never"
+    for taint in UNREACHABLE_TAINTS:
+        spec.setdefault("tolerations", []).append({"key": taint, "operator": "Exists", "effect": "NoExecute"})
+    if member.node:
+        _pin(spec, member.node)
+    container = worker_container(job)
+    name = container["name"] if container else ""
+    worker = next((c for c in spec.get("containers") or [] if c.get("name") == name), None)
+    if worker is not None:
+        _ask_for_accelerators(worker, settings.accelerator_resource, job.spec.gpus_per_node)
+        if job.spec.launch.mode is LaunchMode.MANAGED:
+            _wrap(spec, worker, job, index, settings)
+        else:
+            _plain(spec, worker, job, index, member)
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def _pin(spec: dict[str, Any], node: str) -> None:
+    """Required node affinity on the node's name, in every term (terms are alternatives), the way DaemonSets are placed."""
+    affinity = spec.setdefault("affinity", {}).setdefault("nodeAffinity", {})
+    required = affinity.setdefault("requiredDuringSchedulingIgnoredDuringExecution", {})
+    field = {"key": "metadata.name", "operator": "In", "values": [node]}
+    terms = required.get("nodeSelectorTerms") or [{}]
+    required["nodeSelectorTerms"] = [
+        {**term, "matchFields": [*(term.get("matchFields") or []), field]} for term in terms
+    ]
+
+
+def _ask_for_accelerators(worker: dict[str, Any], resource: str, count: int) -> None:
+    if count:
+        resources = worker.setdefault("resources", {})
+        resources["limits"] = {**(resources.get("limits") or {}), resource: str(count)}
+        if "requests" in resources:
+            resources["requests"] = {**(resources["requests"] or {}), resource: str(count)}
+
+
+def _wrap(spec: dict[str, Any], worker: dict[str, Any], job: TrainingJob, index: int, settings: WorkerSettings) -> None:
+    command = [*(worker.get("command") or []), *(worker.get("args") or [])]
+    worker["command"] = ["python3", "-I", LAUNCHER_PATH, "--", *command]
+    worker.pop("args", None)
+    environment = {
+        "MUSTER_COORDINATOR": settings.coordinator_url,
+        "MUSTER_COORDINATOR_NAME": settings.coordinator_name,
+        "MUSTER_TOKEN_FILE": f"{IDENTITY_DIRECTORY}/token",
+        "MUSTER_CA_FILE": f"{IDENTITY_DIRECTORY}/ca.crt",
+        "MUSTER_DIRECTORY": MUSTER_DIRECTORY,
+        "MUSTER_WORKER_INDEX": str(index),
+        "MUSTER_CHECKPOINT_DIRECTORY": job.spec.checkpoint.directory,
+        "MUSTER_STEP_PATTERN": job.spec.progress.step_pattern,
+    }
+    ours: list[dict[str, Any]] = [{"name": key, "value": value} for key, value in environment.items() if value]
+    ours.append({"name": "MUSTER_POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}})
+    worker["env"] = [*(worker.get("env") or []), *ours]
+    mount = {"name": "muster", "mountPath": MUSTER_DIRECTORY}
+    identity = {"name": "muster-identity", "mountPath": IDENTITY_DIRECTORY, "readOnly": True}
+    worker["volumeMounts"] = [*(worker.get("volumeMounts") or []), mount, identity]
+    spec["initContainers"] = [_installer(settings, mount, spec), *(spec.get("initContainers") or [])]
+    token: dict[str, Any] = {
+        "serviceAccountToken": {
+            "path": "token",
+            "audience": TOKEN_AUDIENCE,
+            "expirationSeconds": TOKEN_EXPIRATION_SECONDS,
+        }
+    }
+    trust = {
+        "configMap": {
+            "name": gang_name(job.metadata.name, job.metadata.uid),
+            "items": [{"key": "ca.crt", "path": "ca.crt"}],
+        }
+    }
+    spec["volumes"] = [
+        *(spec.get("volumes") or []),
+        {"name": "muster", "emptyDir": {}},
+        {"name": "muster-identity", "projected": {"sources": [token, trust]}},
+    ]
+
+
+def _installer(settings: WorkerSettings, mount: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
+    """The init container that puts the launcher into the shared volume; fits Pod Security `restricted`."""
+    user = (spec.get("securityContext") or {}).get("runAsUser")
+    return {
+        "name": "muster-launcher",
+        "image": settings.launcher_image,
+        "args": ["--install", LAUNCHER_PATH],
+        "volumeMounts": [mount],
+        "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "64Mi"}},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+            "runAsNonRoot": user != 0,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+    }
+
+
+def _plain(spec: dict[str, Any], worker: dict[str, Any], job: TrainingJob, index: int, member: Member) -> None:
+    """NODE_RANK, NNODES and a name for the first worker; the rest is the user's."""
+    service = gang_name(job.metadata.name, job.metadata.uid)
+    first = pod_name(job.metadata.name, job.metadata.uid, 0, member.incarnation)
+    spec["hostname"] = pod_name(job.metadata.name, job.metadata.uid, index, member.incarnation)
+    spec["subdomain"] = service
+    environment = {
+        "NODE_RANK": str(index),
+        "NNODES": str(job.spec.nodes),
+        "MASTER_ADDR": f"{first}.{service}.{job.metadata.namespace}.svc",
+        "MASTER_PORT": str(PLAIN_MASTER_PORT),
+    }
+    worker["env"] = [*(worker.get("env") or []), *({"name": k, "value": v} for k, v in environment.items())]

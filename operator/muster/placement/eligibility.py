@@ -1,0 +1,116 @@
+"""Which nodes may take a worker at all, and why the others may not.
+
+The rules are the scheduler's (taints, selectors, required node affinity), because the pods go through it later: a node
+that it would refuse must not be chosen. Source: Kubernetes documentation, "Assigning Pods to Nodes" and "Taints and
+Tolerations".
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from muster.world.fleet import FleetView
+from muster.world.views import NodeView, Taint
+
+# Muster decides about unreachable nodes itself, so its pods tolerate these; a node that has them takes no new worker.
+UNREACHABLE_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+
+
+@dataclass(frozen=True, slots=True)
+class Requirements:
+    """What one worker needs of its node.
+
+    Attributes:
+        accelerators: whole count of `accelerator_resource` on a node to itself; 0 asks for none.
+        template_spec: the pod spec whose selectors, affinity and tolerations count.
+        avoid: node names not to use -> why.
+    """
+
+    accelerators: int
+    template_spec: Mapping[str, Any]
+    avoid: Mapping[str, str]
+
+
+def refusal(node: NodeView, needs: Requirements, fleet: FleetView, job_uid: str) -> str:
+    """Why the node cannot take a worker, in a few words that group well; "" if it can."""
+    if node.name in needs.avoid:
+        return needs.avoid[node.name]
+    if not node.ready:
+        return "not ready"
+    if node.unschedulable:
+        return "cordoned"
+    taint = _untolerated(node.taints, needs.template_spec.get("tolerations") or ())
+    if taint:
+        return f"taint {taint.key}"
+    if not _selected(node, needs.template_spec):
+        return "excluded by the template's node selector or affinity"
+    resource = fleet.policy.accelerator_resource
+    if needs.accelerators and node.allocatable.get(resource, 0) < needs.accelerators:
+        return f"fewer than {needs.accelerators} {resource}"
+    if fleet.held_by_others(node.name, job_uid):
+        return "in use"
+    return ""
+
+
+def _untolerated(taints: Sequence[Taint], tolerations: Sequence[Mapping[str, Any]]) -> Taint | None:
+    for taint in taints:
+        if taint.effect == "PreferNoSchedule":
+            continue
+        if not any(_tolerates(toleration, taint) for toleration in tolerations):
+            return taint
+    return None
+
+
+def _tolerates(toleration: Mapping[str, Any], taint: Taint) -> bool:
+    if toleration.get("effect") and toleration["effect"] != taint.effect:
+        return False
+    key, operator = toleration.get("key") or "", toleration.get("operator") or "Equal"
+    if key and key != taint.key:
+        return False
+    if operator == "Exists":
+        return True
+    return bool(key) and (toleration.get("value") or "") == taint.value
+
+
+def _selected(node: NodeView, spec: Mapping[str, Any]) -> bool:
+    selector = spec.get("nodeSelector") or {}
+    if any(node.labels.get(key) != value for key, value in selector.items()):
+        return False
+    affinity = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    if not affinity:
+        return True
+    return any(_term_matches(node, term) for term in affinity.get("nodeSelectorTerms") or ())
+
+
+def _term_matches(node: NodeView, term: Mapping[str, Any]) -> bool:
+    labels, fields = term.get("matchExpressions") or (), term.get("matchFields") or ()
+    if not labels and not fields:
+        return False  # an empty term matches nothing
+    return all(_expression_matches(node.labels, expression) for expression in labels) and all(
+        _expression_matches({"metadata.name": node.name}, expression) for expression in fields
+    )
+
+
+def _expression_matches(values: Mapping[str, str], expression: Mapping[str, Any]) -> bool:
+    value, wanted = values.get(expression["key"]), expression.get("values") or []
+    match = _OPERATORS.get(expression["operator"])
+    return match is not None and match(value, wanted)
+
+
+def _compare(value: str | None, wanted: Sequence[str], test: Callable[[int, int], bool]) -> bool:
+    try:
+        return value is not None and len(wanted) == 1 and test(int(value), int(wanted[0]))
+    except ValueError:
+        return False
+
+
+_OPERATORS: Mapping[str, Callable[[str | None, Sequence[str]], bool]] = {
+    "In": lambda value, wanted: value is not None and value in wanted,
+    "NotIn": lambda value, wanted: value is None or value not in wanted,
+    "Exists": lambda value, _: value is not None,
+    "DoesNotExist": lambda value, _: value is None,
+    "Gt": lambda value, wanted: _compare(value, wanted, int.__gt__),
+    "Lt": lambda value, wanted: _compare(value, wanted, int.__lt__),
+}

@@ -1,0 +1,94 @@
+"""Who caused it: the class of a set of failures, the culprit among them, and what late evidence changes."""
+
+from collections.abc import Sequence
+
+from muster.api.gang import FaultClass, GangIncident
+from muster.recovery.failures import Failure, Kind
+
+# Exits closer together than this have no order: reports carry ages, not a common clock.
+ORDER_ERROR_SECONDS = 0.2
+# For so long a victim's exit waits for its culprit to be seen.
+GATHER_SECONDS = 1.0
+SETTLE_SECONDS = 5.0
+
+SIGKILL = 9
+
+_CLASS = {
+    Kind.HANG: FaultClass.UNKNOWN,
+    Kind.START_HANG: FaultClass.UNKNOWN,
+    Kind.FENCED: FaultClass.INFRASTRUCTURE,
+    Kind.RECLAIM_SLOW: FaultClass.UNKNOWN,
+    Kind.POD_DELETED: FaultClass.INFRASTRUCTURE,
+    Kind.POD_GONE: FaultClass.INFRASTRUCTURE,
+    Kind.POD_ENDED: FaultClass.UNKNOWN,
+    Kind.OUT_OF_MEMORY: FaultClass.APPLICATION,
+    Kind.EVICTED: FaultClass.INFRASTRUCTURE,
+    Kind.START_FAILED: FaultClass.APPLICATION,
+    Kind.POD_REJECTED: FaultClass.INFRASTRUCTURE,
+    Kind.POD_STUCK: FaultClass.INFRASTRUCTURE,
+    Kind.NODE_GONE: FaultClass.INFRASTRUCTURE,
+    Kind.NODE_UNREACHABLE: FaultClass.INFRASTRUCTURE,
+}
+# The stronger evidence first.
+_RANKING = [
+    Kind.NODE_GONE,
+    Kind.NODE_UNREACHABLE,
+    Kind.POD_REJECTED,
+    Kind.POD_STUCK,
+    Kind.START_FAILED,
+    Kind.OUT_OF_MEMORY,
+    Kind.EVICTED,
+    Kind.POD_DELETED,
+    Kind.POD_GONE,
+    Kind.POD_ENDED,
+    Kind.FENCED,
+    Kind.RANK_FAILED,
+    Kind.RECLAIM_SLOW,
+    Kind.HANG,
+    Kind.START_HANG,
+]
+
+
+def culprit(failures: Sequence[Failure]) -> Failure:
+    """The failure that the others most likely follow from; ties within the error bound go to the lowest index."""
+    best = min(_RANKING.index(failure.kind) for failure in failures)
+    strongest = [failure for failure in failures if _RANKING.index(failure.kind) == best]
+    causes = [failure for failure in strongest if not failure.victim] or strongest
+    oldest = max(failure.age_seconds for failure in causes)
+    return min((f for f in causes if oldest - f.age_seconds <= ORDER_ERROR_SECONDS), key=lambda f: f.index)
+
+
+def gathering_seconds(failures: Sequence[Failure]) -> float:
+    """How much longer to wait for the culprit, when only victims have been seen so far; 0 = decide now."""
+    if not all(failure.victim for failure in failures):
+        return 0.0
+    return max(0.0, GATHER_SECONDS - max(failure.age_seconds for failure in failures))
+
+
+def fault_class(failure: Failure) -> FaultClass:
+    """The provisional class of a failure by itself."""
+    if failure.kind is not Kind.RANK_FAILED:
+        return _CLASS[failure.kind]
+    if failure.victim or failure.signal == SIGKILL:
+        return FaultClass.UNKNOWN
+    return FaultClass.APPLICATION
+
+
+def upgrade(
+    incidents: Sequence[GangIncident], first_open: int, cause: FaultClass, reason: str, node: str
+) -> list[GangIncident]:
+    """Late evidence: failures that no restart has come between are the same story, so the job is not charged for them.
+
+    Args:
+        first_open: lowest attempt whose failure has not been followed by a start of the ranks.
+    """
+    if cause not in (FaultClass.HARDWARE, FaultClass.INFRASTRUCTURE):
+        return list(incidents)
+    return [
+        incident.model_copy(
+            update={"fault_class": cause, "message": f"{incident.message} (follows from {reason} on {node})"[:2048]}
+        )
+        if incident.attempt >= first_open and incident.fault_class in (FaultClass.APPLICATION, FaultClass.UNKNOWN)
+        else incident
+        for incident in incidents
+    ]

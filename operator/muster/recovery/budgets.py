@@ -1,0 +1,59 @@
+"""How many restarts a job has left, and how long to wait before the next one. Derived from the record alone."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from itertools import takewhile
+
+from muster.api.gang import FaultClass, GangIncident, GangSpec
+from muster.api.trainingjob import Recovery
+
+WINDOW = timedelta(hours=24)
+# From this many failures in a row at the same step it is a crash loop.
+CRASH_LOOP = 3
+BACK_OFF_FIRST_SECONDS = 10.0
+BACK_OFF_LIMIT_SECONDS = 300.0
+
+OWN_DOING = (FaultClass.APPLICATION, FaultClass.UNKNOWN)
+NOT_OWN_DOING = (FaultClass.HARDWARE, FaultClass.INFRASTRUCTURE)
+
+
+def application_restarts(gang: GangSpec, now: datetime) -> int:
+    """Failures of the job's own making that count; a complete checkpoint beyond the failing step has refilled the budget."""
+    return sum(
+        1
+        for incident in gang.incidents
+        if incident.fault_class in OWN_DOING and _recent(incident, now) and not _refunded(incident, gang)
+    )
+
+
+def hardware_restarts(gang: GangSpec, now: datetime) -> int:
+    """Failures of nodes and infrastructure that count."""
+    return sum(1 for incident in gang.incidents if incident.fault_class in NOT_OWN_DOING and _recent(incident, now))
+
+
+def exhausted(gang: GangSpec, recovery: Recovery, now: datetime) -> str:
+    """Which budget is overdrawn, as a reason; "" if none is."""
+    if application_restarts(gang, now) > recovery.application_restarts_per_day:
+        return "ApplicationRestartsExhausted"
+    if hardware_restarts(gang, now) > recovery.hardware_restarts_per_day:
+        return "HardwareRestartsExhausted"
+    return ""
+
+
+def back_off_seconds(incidents: Sequence[GangIncident]) -> float:
+    """How long a crash loop waits before its next start: 0 below three failures in a row at one step, then doubling."""
+    if not incidents or incidents[-1].fault_class not in OWN_DOING:
+        return 0.0
+    last = incidents[-1]
+    row = sum(1 for _ in takewhile(lambda i: i.fault_class in OWN_DOING and i.step == last.step, reversed(incidents)))
+    if row < CRASH_LOOP:
+        return 0.0
+    return float(min(BACK_OFF_FIRST_SECONDS * 2 ** (row - CRASH_LOOP), BACK_OFF_LIMIT_SECONDS))
+
+
+def _recent(incident: GangIncident, now: datetime) -> bool:
+    return now - incident.time < WINDOW
+
+
+def _refunded(incident: GangIncident, gang: GangSpec) -> bool:
+    return gang.checkpoint is not None and gang.checkpoint.step > (incident.step or 0)

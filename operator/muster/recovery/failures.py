@@ -1,0 +1,292 @@
+"""Finds what is wrong with the current attempt, member by member. Says what is seen; blames nobody yet."""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from muster.api.gang import Gang, Level, Member
+from muster.api.trainingjob import LaunchMode
+from muster.protocol.messages import IDLE
+from muster.world.job import JobWorld
+from muster.world.views import ContainerView, LauncherView, PodView, RankView
+
+RECLAIM_DEADLINE_SECONDS = 30.0
+POD_STUCK_SECONDS = 30.0
+# Another witness than the launcher's own silence must agree; a peer's word counts once it has missed this share.
+PEER_SHARE_OF_TIMEOUT = 0.5
+
+KUBELET_REJECTIONS = re.compile(
+    r"^(OutOf.*|NodeAffinity|UnexpectedAdmissionError|NodeShutdown|Terminated|TopologyAffinityError)$"
+)
+# What the runtime says when the command is not in the image: no other node would do better.
+COMMAND_NOT_FOUND = re.compile(r"executable file not found|no such file or directory|permission denied", re.IGNORECASE)
+
+# What a rank prints when ANOTHER one has died: gloo's and NCCL's words for a lost peer.
+VICTIM = re.compile(
+    r"Connection (closed by peer|reset by peer|refused)|Broken pipe|Socket Timeout|remote process exited"
+    r"|ncclRemoteError|Watchdog caught collective operation timeout|DistBackendError|failed to recv",
+    re.IGNORECASE,
+)
+
+
+class Kind(StrEnum):
+    """What was seen; the values are reasons of Events and incidents."""
+
+    RANK_FAILED = "RankFailed"
+    HANG = "StepTimeout"
+    START_HANG = "StartTimeout"
+    FENCED = "Fenced"
+    RECLAIM_SLOW = "ReclaimSlow"
+    POD_DELETED = "PodDeleted"
+    POD_GONE = "PodGone"
+    POD_ENDED = "PodEnded"
+    OUT_OF_MEMORY = "OutOfMemory"
+    EVICTED = "Evicted"
+    START_FAILED = "ContainerCannotStart"
+    POD_REJECTED = "RejectedByKubelet"
+    POD_STUCK = "PodStuckTerminating"
+    NODE_GONE = "NodeGone"
+    NODE_UNREACHABLE = "NodeUnreachable"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One thing that is wrong with one member.
+
+    Attributes:
+        level: the least level of recovery that mends it.
+        age_seconds: since it happened, as far as is known.
+        victim: its own words say that another rank was lost first.
+    """
+
+    kind: Kind
+    level: Level
+    index: int
+    node: str
+    message: str
+    rank: int | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    age_seconds: float = 0.0
+    victim: bool = False
+
+
+def find(world: JobWorld) -> list[Failure]:
+    """All failures of the current attempt's members, at most one for each member."""
+    gang = world.gang
+    if gang is None:
+        return []
+    found = []
+    for index, member in enumerate(gang.spec.members):
+        failure = _member_failure(world, gang, index, member) if member.node else None
+        if failure:
+            found.append(failure)
+    return found or _hang(world, gang)
+
+
+def _member_failure(world: JobWorld, gang: Gang, index: int, member: Member) -> Failure | None:
+    if world.node(member) is None:
+        return Failure(
+            Kind.NODE_GONE, Level.REPLACE, index, member.node, f"node {member.node} is gone from the cluster"
+        )
+    pod = world.pod(index, member)
+    if pod is None:
+        if member.pod_uid:
+            return Failure(Kind.POD_GONE, Level.POD, index, member.node, f"pod {world.pod_name(index, member)} is gone")
+        return _stuck_predecessor(world, index, member)
+    plain = world.job.spec.launch.mode is LaunchMode.PLAIN
+    if pod.terminal:
+        return None if plain and pod.phase == "Succeeded" else _ended(pod, index, member)
+    unreachable = _unreachable(world, gang, index, member, pod)
+    if unreachable:
+        return unreachable
+    if pod.deleting:
+        return Failure(Kind.POD_DELETED, Level.POD, index, member.node, f"pod {pod.name} is being deleted")
+    launcher = world.launchers.get(pod.uid)
+    if launcher is None:
+        return None
+    return _launcher_failure(world, gang, index, member, launcher)
+
+
+def _launcher_failure(
+    world: JobWorld, gang: Gang, index: int, member: Member, launcher: LauncherView
+) -> Failure | None:
+    attempt = gang.spec.attempt
+    if gang.spec.go is None:
+        waited = (world.now - gang.spec.time).total_seconds()
+        if waited > RECLAIM_DEADLINE_SECONDS and not (launcher.state == IDLE and launcher.attempt == attempt):
+            heard = launcher.heard_age_seconds < RECLAIM_DEADLINE_SECONDS / 2
+            if heard and launcher.attempt <= attempt:
+                message = f"worker {index} has not ended its old ranks within {RECLAIM_DEADLINE_SECONDS:.0f} s"
+                return Failure(Kind.RECLAIM_SLOW, Level.POD, index, member.node, message)
+        return None
+    if launcher.attempt != attempt:
+        return None
+    if launcher.fenced:
+        message = f"worker {index} was cut off from everybody and ended its ranks"
+        return Failure(Kind.FENCED, Level.IN_PLACE, index, member.node, message)
+    failed = [rank for rank in launcher.ranks if _failed(rank)]
+    if not failed:
+        return None
+    first = max(failed, key=lambda rank: (not VICTIM.search(rank.tail), rank.exited_age_seconds or 0.0))
+    return Failure(
+        Kind.RANK_FAILED,
+        Level.IN_PLACE,
+        index,
+        member.node,
+        f"rank {first.rank} {_how_it_ended(first)}" + (f": {_last_line(first.tail)}" if first.tail else ""),
+        rank=first.rank,
+        exit_code=first.exit_code,
+        signal=first.signal,
+        age_seconds=(first.exited_age_seconds or 0.0) + launcher.heard_age_seconds,
+        victim=bool(VICTIM.search(first.tail)),
+    )
+
+
+def _failed(rank: RankView) -> bool:
+    return (
+        not rank.alive and not rank.ended_by_launcher and (rank.signal is not None or rank.exit_code not in (0, None))
+    )
+
+
+def _how_it_ended(rank: RankView) -> str:
+    return f"was ended by signal {rank.signal}" if rank.signal is not None else f"exited with code {rank.exit_code}"
+
+
+def _last_line(tail: str) -> str:
+    lines = [line.strip() for line in tail.splitlines() if line.strip()]
+    return lines[-1][:300] if lines else ""
+
+
+def _ended(pod: PodView, index: int, member: Member) -> Failure:
+    if KUBELET_REJECTIONS.match(pod.reason):
+        message = f"the kubelet of {member.node} rejected pod {pod.name}: {pod.reason}: {pod.message}"
+        return Failure(Kind.POD_REJECTED, Level.REPLACE, index, member.node, message)
+    if pod.reason in ("Evicted", "Preempting", "PreemptionByScheduler"):
+        return Failure(Kind.EVICTED, Level.POD, index, member.node, f"pod {pod.name}: {pod.reason}: {pod.message}")
+    container = _culprit(pod)
+    if container is None:
+        return Failure(
+            Kind.POD_ENDED, Level.POD, index, member.node, f"pod {pod.name} ended: {pod.reason} {pod.message}".strip()
+        )
+    if container.terminated_reason in ("StartError", "ContainerCannotRun") and COMMAND_NOT_FOUND.search(
+        container.terminated_message
+    ):
+        message = f"container {container.name} of pod {pod.name} cannot start: {container.terminated_message}"
+        return Failure(Kind.START_FAILED, Level.POD, index, member.node, message, exit_code=container.exit_code)
+    kind = Kind.OUT_OF_MEMORY if container.terminated_reason == "OOMKilled" else Kind.POD_ENDED
+    message = f"container {container.name} of pod {pod.name} ended with code {container.exit_code} ({container.terminated_reason})"
+    return Failure(kind, Level.POD, index, member.node, message, exit_code=container.exit_code)
+
+
+def _culprit(pod: PodView) -> ContainerView | None:
+    ended = [container for container in pod.containers if container.terminated]
+    return next((c for c in ended if c.exit_code), ended[-1] if ended else None)
+
+
+def _stuck_predecessor(world: JobWorld, index: int, member: Member) -> Failure | None:
+    for pod in world.pods.values():
+        same_place = pod.index == index and pod.incarnation < member.incarnation and pod.node == member.node
+        if not same_place or pod.terminal or pod.deletion_time is None:
+            continue
+        if (world.now - pod.deletion_time).total_seconds() > POD_STUCK_SECONDS:
+            message = f"pod {pod.name} on {member.node} should have ended {POD_STUCK_SECONDS:.0f} s ago"
+            return Failure(Kind.POD_STUCK, Level.REPLACE, index, member.node, message)
+    return None
+
+
+def _unreachable(world: JobWorld, gang: Gang, index: int, member: Member, pod: PodView) -> Failure | None:
+    """Two witnesses agree that the worker is silent, and no step has been finished since."""
+    timeout = float(world.job.spec.recovery.unreachable_timeout_seconds)
+    if world.job.spec.launch.mode is LaunchMode.PLAIN:
+        return _plain_unreachable(world, index, member, timeout)
+    launcher = world.launchers.get(pod.uid)
+    if launcher is not None:
+        silent = min(launcher.heard_age_seconds, _newest_step_age(world, gang)) >= timeout
+    else:
+        ran = pod.phase == "Running" or bool(member.pod_uid)
+        silent = ran and world.leader_age_seconds >= 2 * timeout and _newest_step_age(world, gang) >= timeout
+    if not silent or world.silence.widespread:
+        return None
+    witnesses = _witnesses(world, gang, index, member, timeout)
+    if not witnesses:
+        return None
+    message = f"worker {index} has been silent for {timeout:.0f} s, and {' and '.join(witnesses)}"
+    return Failure(Kind.NODE_UNREACHABLE, Level.REPLACE, index, member.node, message)
+
+
+def _plain_unreachable(world: JobWorld, index: int, member: Member, timeout: float) -> Failure | None:
+    """Without a launcher the node's heartbeat and its Ready condition are the two witnesses."""
+    node, age = world.node(member), world.fleet.lease_age_seconds.get(member.node, 0.0)
+    if node is None or node.ready or age < timeout:
+        return None
+    message = f"node {member.node} has sent no heartbeat for {timeout:.0f} s and is not ready ({node.ready_reason})"
+    return Failure(Kind.NODE_UNREACHABLE, Level.REPLACE, index, member.node, message)
+
+
+def _newest_step_age(world: JobWorld, gang: Gang) -> float:
+    """Seconds since the newest step of this attempt: a step proves that every rank was alive when it was finished."""
+    if gang.spec.go is None:
+        return float("inf")
+    ages = [
+        view.step_age_seconds + view.heard_age_seconds
+        for view in _views(world, gang)
+        if view.attempt == gang.spec.attempt and view.step_age_seconds is not None
+    ]
+    return min(ages, default=float("inf"))
+
+
+def _witnesses(world: JobWorld, gang: Gang, index: int, member: Member, timeout: float) -> list[str]:
+    node, witnesses = world.node(member), []
+    if world.fleet.lease_age_seconds.get(member.node, 0.0) >= timeout:
+        witnesses.append("its kubelet sends no heartbeat")
+    if node is not None and not node.ready:
+        witnesses.append(f"its node is not ready ({node.ready_reason})")
+    peers = [
+        view
+        for view in _views(world, gang)
+        if view.heard_age_seconds < timeout / 2 and view.silent_peers.get(index, 0.0) >= timeout * PEER_SHARE_OF_TIMEOUT
+    ]
+    if peers:
+        witnesses.append(f"{len(peers)} of its neighbours get no answer")
+    return witnesses
+
+
+def _views(world: JobWorld, gang: Gang) -> list[LauncherView]:
+    views = (world.launcher(index, member) for index, member in enumerate(gang.spec.members))
+    return [view for view in views if view is not None]
+
+
+def _hang(world: JobWorld, gang: Gang) -> list[Failure]:
+    """Nobody has finished a step for longer than the user allows."""
+    progress, go = world.job.spec.progress, gang.spec.go
+    if go is None:
+        return []
+    views = {
+        index: view
+        for index, member in enumerate(gang.spec.members)
+        if (view := world.launcher(index, member))
+        and view.attempt == gang.spec.attempt
+        and any(r.alive for r in view.ranks)
+    }
+    if len(views) < len(gang.spec.members):
+        return []
+    if any(view.step is not None for view in views.values()):
+        limit, age, kind = progress.step_timeout_seconds, _newest_step_age(world, gang), Kind.HANG
+    else:
+        limit, kind = progress.start_timeout_seconds, Kind.START_HANG
+        age = min((v.started_age_seconds or 0.0) + v.heard_age_seconds for v in views.values())
+    if limit is None or age < limit:
+        return []
+    lowest = min(view.step if view.step is not None else -1 for view in views.values())
+    behind = [index for index, view in views.items() if (view.step if view.step is not None else -1) == lowest]
+    suspects = behind if len(behind) < len(views) else list(views)
+    level = Level.POD if _hung_before(gang, lowest) else Level.IN_PLACE
+    message = f"no step finished for {age:.0f} s (limit {limit} s); newest step of the slowest worker: {lowest if lowest >= 0 else 'none'}"
+    return [Failure(kind, level, index, gang.spec.members[index].node, message, age_seconds=age) for index in suspects]
+
+
+def _hung_before(gang: Gang, step: int) -> bool:
+    """Whether the attempt before this one ended in a hang, too, with no step won since."""
+    last = gang.spec.incidents[-1] if gang.spec.incidents else None
+    return last is not None and last.reason in (Kind.HANG, Kind.START_HANG) and step <= (last.step or -1)

@@ -1,0 +1,92 @@
+"""Everything one decision about one job may look at."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from muster.api.gang import Gang, Member
+from muster.api.trainingjob import TrainingJob
+from muster.world.fleet import FleetView, Silence
+from muster.world.names import gang_name, pod_name
+from muster.world.views import LauncherView, NodeView, PodView
+
+
+class VerdictKind(StrEnum):
+    """What the API server said of worker 0 in a dry run."""
+
+    ACCEPTED = "Accepted"
+    REFUSED = "Refused"
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateVerdict:
+    """Answer of a server-side dry run of worker 0 for one generation of the job."""
+
+    kind: VerdictKind
+    generation: int
+    reason: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CreateError:
+    """The API server refused to create something for this job (quota, admission); retried with back-off."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobWorld:
+    """One job and its surroundings at one moment.
+
+    Attributes:
+        now: wall clock, aware; for records and deadlines that must outlive this process.
+        pods: this job's pods by name, of every incarnation.
+        launchers: what launchers last said, by pod uid.
+        proved_dead: uids of pods of which no process is alive, for certain.
+        leader_age_seconds: for how long this process has been the leader.
+    """
+
+    now: datetime
+    job: TrainingJob
+    gang: Gang | None = None
+    pods: Mapping[str, PodView] = field(default_factory=dict)
+    launchers: Mapping[str, LauncherView] = field(default_factory=dict)
+    proved_dead: frozenset[str] = frozenset()
+    fleet: FleetView = FleetView()
+    silence: Silence = Silence()
+    leader_age_seconds: float = 0.0
+    template_verdict: TemplateVerdict | None = None
+    create_error: CreateError | None = None
+
+    @property
+    def uid(self) -> str:
+        """Uid of the job."""
+        return self.job.metadata.uid
+
+    @property
+    def gang_name(self) -> str:
+        """Name of the job's Gang."""
+        return gang_name(self.job.metadata.name, self.uid)
+
+    def pod_name(self, index: int, member: Member) -> str:
+        """Name of a member's pod."""
+        return pod_name(self.job.metadata.name, self.uid, index, member.incarnation)
+
+    def pod(self, index: int, member: Member) -> PodView | None:
+        """The member's pod, if it exists, is ours and is the one that the record names."""
+        pod = self.pods.get(self.pod_name(index, member))
+        if pod is None or pod.owner_uid != self.uid or (member.pod_uid and member.pod_uid != pod.uid):
+            return None
+        return pod
+
+    def launcher(self, index: int, member: Member) -> LauncherView | None:
+        """What the member's launcher last said."""
+        pod = self.pod(index, member)
+        return self.launchers.get(pod.uid) if pod else None
+
+    def node(self, member: Member) -> NodeView | None:
+        """The member's node."""
+        return self.fleet.nodes.get(member.node)

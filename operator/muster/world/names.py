@@ -1,0 +1,18 @@
+"""Deterministic names: creating twice is harmless, and a job re-created under its old name adopts nothing."""
+
+import hashlib
+
+
+def job_digest(job_uid: str) -> str:
+    """Five hexadecimal digits that tell jobs of one name apart."""
+    return hashlib.sha256(job_uid.encode()).hexdigest()[:5]
+
+
+def gang_name(job: str, job_uid: str) -> str:
+    """Name of a job's Gang, and of the objects that all its workers share."""
+    return f"{job}-{job_digest(job_uid)}"
+
+
+def pod_name(job: str, job_uid: str, index: int, incarnation: int) -> str:
+    """Name of one worker's pod; each incarnation has its own."""
+    return f"{gang_name(job, job_uid)}-{index}-{incarnation}"
