@@ -1,0 +1,72 @@
+"""The rules: which directories may be checkpoints, in which order, and which of them are complete. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Iterable, List, Mapping, Optional
+
+from muster.checkpoint.dcp import METADATA_NAME
+from muster.checkpoint.listing import Listing
+from muster.checkpoint.manifest import MANIFEST_NAME, Manifest
+
+# Where frameworks assemble a checkpoint before they rename it: complete today, gone tomorrow.
+_UNFINISHED = re.compile(r"\A\.|(?:\A|[._-])(?:tmp|temp|unfinished)(?:[._-]|\d*\Z)", re.IGNORECASE)
+_INTEGER = re.compile(r"\d+")
+_MAX_STEP_DIGITS = 18
+
+
+@dataclasses.dataclass(frozen=True)
+class Checkpoint:
+    """A complete checkpoint."""
+
+    step: int
+    path: str
+
+
+def step_in_name(name: str) -> Optional[int]:
+    """The last whole number in a directory's name."""
+    numbers = _INTEGER.findall(name)
+    return int(numbers[-1]) if numbers and len(numbers[-1]) <= _MAX_STEP_DIGITS else None
+
+
+def order_candidates(names: Iterable[str]) -> List[str]:
+    """Names that may hold a finished checkpoint, those without a step first, then from the highest step down."""
+    kept = [name for name in names if not _UNFINISHED.search(name)]
+    return sorted(kept, key=lambda name: (step_in_name(name) is not None, -(step_in_name(name) or 0), name))
+
+
+def manifest_problem(listing: Listing, manifest: Manifest) -> str:
+    """Why a checkpoint with this manifest is not complete; "" = it is."""
+    for path, size_bytes in manifest.sizes.items():
+        file = listing.files.get(path)
+        if file is None:
+            return "%s names %s, which does not exist" % (MANIFEST_NAME, path)
+        if file.size_bytes != size_bytes:
+            return "%s has %d bytes, not %d" % (path, file.size_bytes, size_bytes)
+    return ""
+
+
+def dcp_problem(listing: Listing, sizes: Mapping[str, int]) -> str:
+    """Why a DCP checkpoint whose `.metadata` needs these shards is not complete; "" = it is.
+
+    A shard newer than `.metadata` is being written over while the old metadata still stands.
+    """
+    metadata = listing.files.get(METADATA_NAME)
+    if metadata is None:
+        return "%s does not exist" % METADATA_NAME
+    for path, size_bytes in sizes.items():
+        shard = listing.files.get(path)
+        if shard is None:
+            return "%s names %s, which does not exist" % (METADATA_NAME, path)
+        if shard.size_bytes < size_bytes:
+            return "%s has %d bytes, %d are needed" % (path, shard.size_bytes, size_bytes)
+    for path, file in listing.files.items():
+        if path.endswith(".distcp") and file.modified_ns > metadata.modified_ns:
+            return "%s is newer than %s" % (path, METADATA_NAME)
+    return ""
+
+
+def newest_first(checkpoints: Iterable[Checkpoint], limit: int) -> List[Checkpoint]:
+    """The `limit` checkpoints of the highest steps."""
+    return sorted(checkpoints, key=lambda checkpoint: (-checkpoint.step, checkpoint.path))[:limit]

@@ -1,0 +1,149 @@
+"""What the pod tells the launcher, and what the launcher tells the ranks. Pure functions of environments."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import Dict, Mapping
+from urllib.parse import urlsplit
+
+from muster.protocol.messages import Directive
+
+
+class SettingsError(ValueError):
+    """The environment of the launcher lacks something; says what and who sets it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """The launcher's own configuration, set by the operator in the pod."""
+
+    host: str
+    port: int
+    server_name: str  # the name in the coordinator's certificate
+    token_file: str
+    ca_file: str
+    pod_ip: str
+    worker_index: int
+    directory: str  # writable, for files of the launcher and its ranks
+    checkpoint_directory: str = ""
+    step_pattern: str = ""
+    scan_seconds: float = 5.0
+    scan_deadline_seconds: float = 10.0
+    fence_seconds: float = 15.0
+
+
+def settings_from(environment: Mapping[str, str], default_directory: str) -> Settings:
+    """Read the settings.
+
+    Raises:
+        SettingsError: a variable is missing or malformed.
+    """
+    url = urlsplit(_required(environment, "MUSTER_COORDINATOR"))
+    if url.scheme != "https" or not url.hostname:
+        raise SettingsError("MUSTER_COORDINATOR must look like https://host:port")
+    return Settings(
+        host=url.hostname,
+        port=url.port or 443,
+        server_name=environment.get("MUSTER_COORDINATOR_NAME") or url.hostname,
+        token_file=_required(environment, "MUSTER_TOKEN_FILE"),
+        ca_file=_required(environment, "MUSTER_CA_FILE"),
+        pod_ip=environment.get("MUSTER_POD_IP", ""),
+        worker_index=int(_number(environment, "MUSTER_WORKER_INDEX", 0)),
+        directory=environment.get("MUSTER_DIRECTORY") or default_directory,
+        checkpoint_directory=environment.get("MUSTER_CHECKPOINT_DIRECTORY", ""),
+        step_pattern=environment.get("MUSTER_STEP_PATTERN", ""),
+        scan_seconds=_number(environment, "MUSTER_SCAN_SECONDS", Settings.scan_seconds),
+        scan_deadline_seconds=_number(environment, "MUSTER_SCAN_DEADLINE_SECONDS", Settings.scan_deadline_seconds),
+        fence_seconds=_number(environment, "MUSTER_FENCE_SECONDS", Settings.fence_seconds),
+    )
+
+
+def _required(environment: Mapping[str, str], name: str) -> str:
+    value = environment.get(name, "")
+    if not value:
+        raise SettingsError("%s is not set: the operator sets it in the pods of a TrainingJob" % name)
+    return value
+
+
+def _number(environment: Mapping[str, str], name: str, default: float) -> float:
+    text = environment.get(name, "")
+    if not text:
+        return default
+    try:
+        return float(text)
+    except ValueError:
+        raise SettingsError("%s: a number is expected, not %r" % (name, text)) from None
+
+
+@dataclasses.dataclass(frozen=True)
+class RankFiles:
+    """The files of one rank in one attempt."""
+
+    progress: str
+    error: str
+    flight_recorder_prefix: str
+
+    @classmethod
+    def within(cls, attempt_directory: str, local_rank: int) -> "RankFiles":
+        """Their places in the directory of an attempt."""
+        return cls(
+            progress=os.path.join(attempt_directory, "progress-%d.jsonl" % local_rank),
+            error=os.path.join(attempt_directory, "error-%d.json" % local_rank),
+            flight_recorder_prefix=os.path.join(attempt_directory, "nccl-trace-rank-"),
+        )
+
+
+def rank_environment(
+    inherited: Mapping[str, str], directive: Directive, local_rank: int, files: RankFiles
+) -> Dict[str, str]:
+    """The environment of one rank: what the container has, torchrun's and JAX's variables, and the trainer contract."""
+    per_node = directive.processes_per_node
+    rank = directive.node_rank * per_node + local_rank
+    world_size = directive.node_count * per_node
+    address, port = directive.master_address, str(directive.master_port)
+    environment = dict(inherited)
+    environment.update(
+        RANK=str(rank),
+        LOCAL_RANK=str(local_rank),
+        WORLD_SIZE=str(world_size),
+        LOCAL_WORLD_SIZE=str(per_node),
+        GROUP_RANK=str(directive.node_rank),
+        NODE_RANK=str(directive.node_rank),
+        NNODES=str(directive.node_count),
+        MASTER_ADDR=address,
+        MASTER_PORT=port,
+        PET_NNODES=str(directive.node_count),
+        PET_NODE_RANK=str(directive.node_rank),
+        PET_MASTER_ADDR=address,
+        PET_MASTER_PORT=port,
+        PET_NPROC_PER_NODE=str(per_node),
+        JAX_COORDINATOR_ADDRESS="[%s]:%s" % (address, port) if ":" in address else "%s:%s" % (address, port),
+        JAX_PROCESS_ID=str(rank),
+        JAX_NUM_PROCESSES=str(world_size),
+        PYTHONUNBUFFERED="1",
+        PYTHONFAULTHANDLER="1",
+        TORCHELASTIC_ERROR_FILE=files.error,
+        MUSTER_ATTEMPT=str(directive.attempt),
+        MUSTER_PROGRESS=files.progress,
+    )
+    for name, value in _unless_set(per_node, files).items():
+        environment.setdefault(name, value)
+    for name in ("MUSTER_RESUME_PATH", "MUSTER_RESUME_STEP"):
+        environment.pop(name, None)
+    if directive.resume_path:
+        environment["MUSTER_RESUME_PATH"] = directive.resume_path
+        if directive.resume_step is not None:
+            environment["MUSTER_RESUME_STEP"] = str(directive.resume_step)
+    return environment
+
+
+def _unless_set(per_node: int, files: RankFiles) -> Dict[str, str]:
+    defaults = {
+        "TORCH_NCCL_TRACE_BUFFER_SIZE": "2000",
+        "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
+        "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": files.flight_recorder_prefix,
+    }
+    if per_node > 1:
+        defaults["OMP_NUM_THREADS"] = "1"
+    return defaults

@@ -1,0 +1,29 @@
+"""When to end one's own ranks because nobody can be asked any more. Pure.
+
+A worker that is cut off may be declared lost and its rank started elsewhere. Its old rank must not publish a checkpoint
+then. So: no answer from the coordinator, a neighbour silent, and no step, each for the length of the fence. A
+coordinator that is merely away fences nobody. One silent neighbour is enough, because steps need every rank: the gang
+stands still then, and two workers that are cut off together would otherwise keep each other alive.
+"""
+
+from __future__ import annotations
+
+from typing import Optional, Sequence
+
+STEPS = 3
+
+
+def fence_seconds(base_seconds: float, step_seconds: Optional[float]) -> float:
+    """The length of the fence: the base, or three usual steps when these take longer."""
+    return max(base_seconds, STEPS * (step_seconds or 0.0))
+
+
+def is_cut_off(
+    limit_seconds: float, coordinator_seconds: float, peer_seconds: Sequence[float], step_seconds: float
+) -> bool:
+    """Whether to end the ranks, from the ages of the last answer, of each neighbour's last answer, of the last step."""
+    return (
+        coordinator_seconds >= limit_seconds
+        and step_seconds >= limit_seconds
+        and any(seconds >= limit_seconds for seconds in peer_seconds)
+    )

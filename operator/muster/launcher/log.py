@@ -1,0 +1,55 @@
+"""The launcher's own few lines for the researcher, on stderr among the ranks' output.
+
+Writing may block for as long as nobody reads the container's log, and supervision must not; so a thread writes, and a
+full queue drops lines.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import select
+import threading
+from typing import Dict
+
+_LOCKS: Dict[int, threading.Lock] = {1: threading.Lock(), 2: threading.Lock()}
+_MAX_QUEUED_LINES = 1000
+
+
+def write_whole(descriptor: int, data: bytes) -> None:
+    """Write all of it, not interleaved with what other threads of the launcher write; give up when nobody can read."""
+    with _LOCKS[descriptor]:
+        while data:
+            try:
+                data = data[os.write(descriptor, data) :]
+            except BlockingIOError:
+                select.select([], [descriptor], [])
+            except OSError:  # closed: keep going, ranks must be drained all the same
+                return
+
+
+class Log:
+    """Prefixes lines with `muster: ` and writes them from a thread."""
+
+    def __init__(self) -> None:
+        self._lines: "queue.Queue[str]" = queue.Queue(_MAX_QUEUED_LINES)
+        threading.Thread(target=self._write, name="log", daemon=True).start()
+
+    def __call__(self, message: str) -> None:
+        """Queue one line."""
+        try:
+            self._lines.put_nowait(message)
+        except queue.Full:
+            return
+
+    def flush(self, timeout_seconds: float) -> None:
+        """Wait until the queued lines are written, at most for so long."""
+        waiter = threading.Thread(target=self._lines.join, daemon=True)
+        waiter.start()
+        waiter.join(timeout_seconds)
+
+    def _write(self) -> None:
+        while True:
+            line = self._lines.get()
+            write_whole(2, ("muster: %s\n" % line).encode("utf-8", "replace"))
+            self._lines.task_done()

@@ -1,0 +1,115 @@
+"""Which step each rank has reached and how long a step takes, from the MUSTER_PROGRESS file or from the output."""
+
+from __future__ import annotations
+
+import collections
+import json
+import os
+import re
+import statistics
+from typing import Deque, List, Optional, Pattern
+
+_READ_BYTES = 256 * 1024
+_MAX_LINE_BYTES = 64 * 1024
+_MAX_MATCHED_CHARS = 4096
+_WINDOW = 64
+
+
+class StepClock:
+    """The newest step of one rank, when it was seen, and the usual time of a step."""
+
+    def __init__(self) -> None:
+        self.step: Optional[int] = None
+        self.finished_at: Optional[float] = None
+        self._intervals: Deque[float] = collections.deque(maxlen=_WINDOW)
+
+    def note(self, step: int, now: float) -> None:
+        """A step was finished. Only a higher one is progress."""
+        if self.step is not None and step <= self.step:
+            return
+        if self.step is not None and self.finished_at is not None:
+            self._intervals.append((now - self.finished_at) / (step - self.step))
+        self.step, self.finished_at = step, now
+
+    def step_seconds(self) -> Optional[float]:
+        """Median over the last steps."""
+        return statistics.median(self._intervals) if self._intervals else None
+
+
+class ProgressFile:
+    """Reads what a rank appends to its progress file, a bounded piece at a time."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._offset = 0
+        self._partial = b""
+        self._skipping = False  # inside a line that is too long
+        self.ignored_lines = 0
+
+    def read(self) -> Optional[int]:
+        """The highest step in the complete lines that came since the last call, None if there is none."""
+        try:
+            with open(self._path, "rb") as stream:
+                if os.fstat(stream.fileno()).st_size < self._offset:  # the trainer truncated it
+                    self._offset, self._partial, self._skipping = 0, b"", False
+                stream.seek(self._offset)
+                data = stream.read(_READ_BYTES)
+        except OSError:
+            return None
+        self._offset += len(data)
+        *lines, self._partial = (self._partial + data).split(b"\n")
+        steps = [step for step in map(self._step, lines) if step is not None]
+        if len(self._partial) > _MAX_LINE_BYTES:
+            self._partial, self._skipping = b"", True
+        return max(steps) if steps else None
+
+    def _step(self, line: bytes) -> Optional[int]:
+        if self._skipping:  # the end of it
+            self._skipping = False
+            self.ignored_lines += 1
+            return None
+        if not line.strip():
+            return None
+        try:
+            document = json.loads(line)
+        except (ValueError, RecursionError):
+            document = None
+        step = document.get("step") if isinstance(document, dict) else None
+        if not isinstance(step, int) or isinstance(step, bool) or step < 0:
+            self.ignored_lines += 1
+            return None
+        return step
+
+
+def compile_pattern(pattern: str) -> Optional[Pattern[str]]:
+    """The step pattern; None if there is none.
+
+    Raises:
+        ValueError: not a regular expression, or without a group.
+    """
+    if not pattern:
+        return None
+    try:
+        compiled = re.compile(pattern)
+    except re.error as error:
+        raise ValueError("not a regular expression: %s" % error) from error
+    if compiled.groups < 1:
+        raise ValueError("it needs a group that matches the step")
+    return compiled
+
+
+def step_in_line(pattern: Pattern[str], line: bytes) -> Optional[int]:
+    """The step that a line of output tells, None if it tells none."""
+    match = pattern.search(line[:_MAX_MATCHED_CHARS].decode("utf-8", "replace"))
+    if match is None:
+        return None
+    try:
+        return int(match.group(1))
+    except (TypeError, ValueError):
+        return None
+
+
+def lowest(clocks: List[StepClock]) -> Optional[StepClock]:
+    """The clock of the rank that is furthest behind, among those that report; of equals the one that came last."""
+    reporting = [clock for clock in clocks if clock.step is not None]
+    return min(reporting, key=lambda clock: (clock.step or 0, -(clock.finished_at or 0.0))) if reporting else None

@@ -1,0 +1,242 @@
+"""The rank processes of one attempt: start, output, progress, end."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import threading
+from typing import Callable, List, Mapping, Optional, Pattern, Sequence
+
+from muster.launcher.environment import RankFiles, rank_environment
+from muster.launcher.log import write_whole
+from muster.launcher.progress import ProgressFile, StepClock, step_in_line
+from muster.launcher.snapshot import RankView
+from muster.protocol.messages import MAX_TAIL_CHARS, Directive
+
+_CHUNK_BYTES = 64 * 1024
+_MAX_LINE_BYTES = 64 * 1024  # of a line that is matched
+_IDLE_FLUSH_SECONDS = 0.2
+_DRAIN_SECONDS = 0.2  # how long the end of a rank waits for the rest of its output
+_NOT_FOUND, _NOT_EXECUTABLE = 127, 126  # as a shell reports them
+
+
+class Output:
+    """Passes one stream of a rank through, whole lines at a time, and keeps the rank's tail and step.
+
+    It reads only as fast as it can write: when nobody reads the container's log the rank blocks, as it would without a
+    launcher, and no memory is used.
+    """
+
+    def __init__(self, source: int, target: int, rank: "Rank") -> None:
+        self._source = source
+        self._target = target
+        self._rank = rank
+        self._line = b""  # the beginning of the line that is still being written
+        self._thread = threading.Thread(target=self._pump, name="output", daemon=True)
+        self._thread.start()
+
+    def is_drained(self) -> bool:
+        """Whether the stream has ended and everything is written."""
+        return not self._thread.is_alive()
+
+    def join(self, timeout_seconds: float) -> None:
+        """Wait for the end of the stream."""
+        self._thread.join(max(0.0, timeout_seconds))
+
+    def _pump(self) -> None:
+        pending = b""
+        try:
+            while True:
+                if pending and not _readable(self._source, _IDLE_FLUSH_SECONDS):
+                    pending = self._pass_on(pending)  # a progress bar or a prompt without a line end
+                data = os.read(self._source, _CHUNK_BYTES)
+                if not data:
+                    break
+                pending += data
+                end = max(pending.rfind(b"\n"), pending.rfind(b"\r")) + 1
+                if len(pending) - end > _CHUNK_BYTES:
+                    end = len(pending)
+                if end:
+                    self._pass_on(pending[:end])
+                    pending = pending[end:]
+        finally:
+            self._pass_on(pending)
+            os.close(self._source)
+
+    def _pass_on(self, data: bytes) -> bytes:
+        if data:
+            *lines, self._line = (self._line + data).replace(b"\r", b"\n").split(b"\n")
+            self._line = self._line[-_MAX_LINE_BYTES:]
+            self._rank.note_output(data, lines)
+            write_whole(self._target, data)
+        return b""
+
+
+def _readable(descriptor: int, timeout_seconds: float) -> bool:
+    poller = select.poll()
+    poller.register(descriptor, select.POLLIN)
+    return bool(poller.poll(timeout_seconds * 1000))
+
+
+class Rank:
+    """One rank process."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        local_rank: int,
+        progress_path: str,
+        pattern: Optional[Pattern[str]],
+        clock: Callable[[], float],
+        problem: Optional[OSError] = None,  # why it cannot even be tried
+    ) -> None:
+        self.rank = int(environment["RANK"])
+        self.local_rank = local_rank
+        self.clock = StepClock()
+        self._now = clock
+        self._pattern = pattern
+        self._progress = ProgressFile(progress_path)
+        self._lock = threading.Lock()
+        self._tail = b""
+        self._printed_step: Optional[int] = None
+        self._exit_code: Optional[int] = None
+        self._signal: Optional[int] = None
+        self._ended_at: Optional[float] = None
+        self._ended_by_launcher = False
+        self._outputs: List[Output] = []
+        self.pid = 0
+        if problem is None:
+            self._start(command, environment)
+        else:
+            self._cannot_start(command, problem)
+
+    def _start(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        out_read, out_write = os.pipe()
+        err_read, err_write = os.pipe()
+        try:
+            process = subprocess.Popen(
+                list(command),
+                env=dict(environment),
+                stdin=subprocess.DEVNULL,
+                stdout=out_write,
+                stderr=err_write,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            os.close(out_read)
+            os.close(err_read)
+            self._cannot_start(command, error)
+        else:
+            self.pid = process.pid
+            process.returncode = 0  # this launcher reaps by itself; Popen must never wait for the pid
+            self._outputs = [Output(out_read, 1, self), Output(err_read, 2, self)]
+        finally:
+            os.close(out_write)
+            os.close(err_write)
+
+    def _cannot_start(self, command: Sequence[str], error: Exception) -> None:
+        self._exit_code = _NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE
+        self._ended_at = self._now()
+        self._tail = ("muster: cannot start %r: %s" % (command[0], error)).encode("utf-8", "replace")
+
+    def note_output(self, data: bytes, lines: Sequence[bytes]) -> None:
+        """Called by the output threads: what was printed, and the lines that this completed."""
+        with self._lock:
+            self._tail = (self._tail + data[-2 * MAX_TAIL_CHARS :])[-2 * MAX_TAIL_CHARS :]
+            if self._pattern is not None:
+                for line in lines:
+                    step = step_in_line(self._pattern, line)
+                    if step is not None:
+                        self._printed_step = step
+
+    def note_exit(self, status: int, by_launcher: bool) -> None:
+        """The process was reaped with this wait status."""
+        self._ended_at = self._now()
+        if os.WIFSIGNALED(status):
+            self._signal = os.WTERMSIG(status)
+            self._ended_by_launcher = by_launcher and self._signal == signal.SIGKILL
+        else:
+            self._exit_code = os.WEXITSTATUS(status)
+
+    def update_progress(self) -> None:
+        """Read the progress file and what the output told."""
+        with self._lock:
+            printed, self._printed_step = self._printed_step, None
+        for step in (printed, self._progress.read()):
+            if step is not None:
+                self.clock.note(step, self._now())
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process was reaped and its last output had time to arrive."""
+        if self._ended_at is None:
+            return False
+        return all(output.is_drained() for output in self._outputs) or self._now() - self._ended_at > _DRAIN_SECONDS
+
+    def drain(self, until: float) -> None:
+        """Wait for the rest of the output, at most until this moment."""
+        for output in self._outputs:
+            output.join(until - self._now())
+
+    @property
+    def is_reaped(self) -> bool:
+        """Whether the process is gone, its output perhaps not yet read."""
+        return self._ended_at is not None
+
+    def view(self) -> RankView:
+        """What to report of a rank that may be alive."""
+        return self._view(alive=not self.has_ended)
+
+    def last_view(self) -> RankView:
+        """What to report of a rank that was reclaimed."""
+        return self._view(alive=not self.is_reaped)
+
+    def _view(self, *, alive: bool) -> RankView:
+        failed = not alive and (self._exit_code != 0 or self._signal is not None)
+        with self._lock:
+            tail = _readable_tail(self._tail) if failed else ""
+        return RankView(
+            rank=self.rank,
+            local_rank=self.local_rank,
+            alive=alive,
+            exit_code=None if alive else self._exit_code,
+            signal=None if alive else self._signal,
+            ended_by_launcher=self._ended_by_launcher and not alive,
+            exited_at=None if alive else self._ended_at,
+            tail=tail,
+        )
+
+
+def _readable_tail(data: bytes) -> str:
+    text = data.decode("utf-8", "replace")
+    return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)[-MAX_TAIL_CHARS:]
+
+
+def start_ranks(
+    command: Sequence[str],
+    inherited: Mapping[str, str],
+    directive: Directive,
+    attempt_directory: str,
+    pattern: Optional[Pattern[str]],
+    clock: Callable[[], float],
+) -> List[Rank]:
+    """Start the local ranks of an attempt; one that cannot be started counts as ended."""
+    ranks = []
+    for local_rank in range(directive.processes_per_node):
+        files = RankFiles.within(attempt_directory, local_rank)
+        problem = _create(files.progress)
+        environment = rank_environment(inherited, directive, local_rank, files)
+        ranks.append(Rank(command, environment, local_rank, files.progress, pattern, clock, problem))
+    return ranks
+
+
+def _create(path: str) -> Optional[OSError]:
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb"):
+            return None
+    except OSError as error:
+        return error

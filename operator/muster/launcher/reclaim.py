@@ -1,0 +1,180 @@
+"""Ends every process that the ranks left behind, and removes what they left in /dev/shm.
+
+Ranks double-fork, call setsid, ignore SIGTERM or are stopped; data loaders survive their parent. As child subreaper the
+launcher inherits all orphans, so everything that ever came from a rank is below it in the process tree. Only SIGKILL is
+sent: a rank that is stuck in a collective ignores SIGTERM, and frameworks save on it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import os
+import re
+import signal
+from typing import Dict, FrozenSet, Iterator, List, Set, Tuple
+
+MARK = "MUSTER_LAUNCHER_MARK"  # in the environment of every rank; finds orphans where there is no subreaper
+
+_PR_SET_CHILD_SUBREAPER = 36
+_SHARED_MEMORY = "/dev/shm"  # noqa: S108 - where libraries put it, not a temporary file of ours
+_LEFTOVER = re.compile(r"(?:torch_|nccl-|sem\.)")
+_TORCH_OWNER = re.compile(r"torch_(\d+)_")
+
+
+@dataclasses.dataclass(frozen=True)
+class Process:
+    """A process, told from a later one with the same pid by its start time in clock ticks."""
+
+    pid: int
+    parent: int
+    start_ticks: int
+
+
+def become_subreaper() -> bool:
+    """Ask the kernel to give orphans to this process; False where that is not possible."""
+    if os.getpid() == 1:
+        return True
+    try:
+        return bool(ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
+    except (OSError, AttributeError):
+        return False
+
+
+def reap() -> Dict[int, int]:
+    """Collect every child that has ended, orphans too: wait status by pid."""
+    ended: Dict[int, int] = {}
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return ended
+        if pid == 0:
+            return ended
+        ended[pid] = status
+
+
+def descendants(root: int) -> List[Process]:
+    """Every process below `root`, zombies included, itself excluded."""
+    children: Dict[int, List[Process]] = {}
+    for process in _processes():
+        children.setdefault(process.parent, []).append(process)
+    found: List[Process] = []
+    seen: Set[int] = {root}
+    pending = [root]
+    while pending:
+        for child in children.get(pending.pop(), ()):
+            if child.pid not in seen:
+                seen.add(child.pid)
+                found.append(child)
+                pending.append(child.pid)
+    return found
+
+
+def marked(mark: str) -> List[Process]:
+    """Every process whose environment carries the mark, this one excluded."""
+    wanted = ("%s=%s" % (MARK, mark)).encode()
+    found = []
+    for process in _processes():
+        if process.pid == os.getpid():
+            continue
+        try:
+            with open("/proc/%d/environ" % process.pid, "rb") as stream:
+                if wanted in stream.read().split(b"\0"):
+                    found.append(process)
+        except OSError:
+            continue
+    return found
+
+
+def _processes() -> Iterator[Process]:
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            process = _process(int(name))
+            if process is not None:
+                yield process
+
+
+def _process(pid: int) -> "Process | None":
+    try:
+        with open("/proc/%d/stat" % pid, "rb") as stream:
+            text = stream.read()
+    except OSError:
+        return None
+    fields = text[text.rfind(b")") + 2 :].split()  # the name before it may hold anything
+    return Process(pid, int(fields[1]), int(fields[19]))
+
+
+def kill(process: Process) -> None:
+    """Send SIGKILL, unless the pid belongs to another process by now."""
+    try:
+        descriptor = os.pidfd_open(process.pid)  # type: ignore[attr-defined,unused-ignore]
+    except (AttributeError, OSError):
+        descriptor = -1
+    try:
+        now = _process(process.pid)
+        if now is None or now.start_ticks != process.start_ticks:
+            return
+        if descriptor >= 0:
+            signal.pidfd_send_signal(descriptor, signal.SIGKILL)  # type: ignore[attr-defined,unused-ignore]
+        else:
+            os.kill(process.pid, signal.SIGKILL)
+    except OSError:  # gone meanwhile, or no longer ours to kill; the next walk tells
+        return
+    finally:
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+class Reclaim:
+    """Kills in rounds until two walks in a row find nothing: one walk may miss a process that is forked meanwhile."""
+
+    def __init__(self, mark: str, subreaper: bool) -> None:
+        self._mark = mark
+        self._subreaper = subreaper
+        self._empty_walks = 0
+
+    def step(self, spared: FrozenSet[int]) -> bool:
+        """One round; True when nothing is left but the `spared` pids, which are children of the launcher's own."""
+        left = [process for process in self._candidates() if process.pid not in spared]
+        for process in left:
+            kill(process)
+        self._empty_walks = 0 if left else self._empty_walks + 1
+        return self._empty_walks >= 2
+
+    def _candidates(self) -> List[Process]:
+        found = descendants(os.getpid())
+        return found if self._subreaper else found + marked(self._mark)
+
+
+Leftover = Tuple[str, int]  # name and inode
+
+
+def shared_memory() -> FrozenSet[Leftover]:
+    """Files in /dev/shm that are ours and look like those of torch, NCCL or POSIX semaphores."""
+    found = set()
+    try:
+        with os.scandir(_SHARED_MEMORY) as entries:
+            for entry in entries:
+                if _LEFTOVER.match(entry.name):
+                    status = entry.stat(follow_symlinks=False)
+                    if status.st_uid == os.getuid():
+                        found.add((entry.name, status.st_ino))
+    except OSError:  # no /dev/shm, or a file vanished: what is missed stays, which only costs memory
+        return frozenset(found)
+    return frozenset(found)
+
+
+def remove_shared_memory(before: FrozenSet[Leftover]) -> int:
+    """Remove what was not there before the ranks started, unless a live process outside made it; returns how many."""
+    removed = 0
+    for name, _inode in shared_memory() - before:
+        owner = _TORCH_OWNER.match(name)
+        if owner is not None and _process(int(owner.group(1))) is not None:
+            continue
+        try:
+            os.unlink(os.path.join(_SHARED_MEMORY, name))
+        except OSError:
+            continue
+        removed += 1
+    return removed

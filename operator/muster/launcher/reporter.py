@@ -1,0 +1,313 @@
+"""Talks to the coordinator from threads of its own, so that DNS, TLS or a dropped packet never hold up supervision.
+
+Two connections: one is held by the coordinator until the directive changes, the other carries news at once and progress
+at the pace the coordinator asks for. Trouble of any kind (refused, timeout, 401, 503, an unreadable answer) changes
+nothing but the time of the next try.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import http.client
+import os
+import random
+import socket
+import ssl
+import threading
+import time
+from typing import Callable, Optional, Tuple
+
+from muster.launcher.environment import Settings
+from muster.launcher.snapshot import Snapshot
+from muster.protocol.messages import (
+    EXIT,
+    RECLAIMING,
+    REPORT_PATH,
+    RUN,
+    RUNNING,
+    WAIT,
+    Directive,
+    ProtocolError,
+    Report,
+    decode_directive,
+    digest,
+    encode,
+)
+
+_CONNECT_SECONDS = 3.0
+_ANSWER_SECONDS = 3.0  # beyond the time that the answer may be held
+_MAX_BACKOFF_SECONDS = 2.0
+_FIRST_BACKOFF_SECONDS = 0.1
+_MAX_ANSWER_BYTES = 1024 * 1024
+_ORDER = {WAIT: 0, RUN: 1, EXIT: 2}
+
+
+class UnreachableError(Exception):
+    """No usable answer; says why."""
+
+
+def supersedes(new: Directive, old: Optional[Directive]) -> bool:
+    """Whether a directive that arrives now is not older than the one in force.
+
+    Two connections may deliver answers out of order. Attempts only grow, and within one it goes Wait, Run, Exit.
+    """
+    if new.kind not in _ORDER:
+        return False
+    if old is None or new.kind == EXIT:
+        return True
+    if old.kind == EXIT:
+        return False
+    return (new.attempt, _ORDER[new.kind]) >= (old.attempt, _ORDER[old.kind])
+
+
+class Channel:
+    """One keep-alive HTTPS connection."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._connection: Optional[http.client.HTTPSConnection] = None
+        self._context: Optional[ssl.SSLContext] = None
+        self._ca_version: Tuple[int, int, int] = (0, 0, 0)
+
+    def exchange(self, report: Report, timeout_seconds: float) -> Directive:
+        """Send a report and return the answer; one retry when a kept connection turns out to be closed.
+
+        Raises:
+            UnreachableError: no answer, or none that can be used.
+        """
+        body = encode(report)
+        kept = self._connection is not None
+        try:
+            return self._exchange(body, timeout_seconds)
+        except (http.client.RemoteDisconnected, ConnectionError, BrokenPipeError) as error:
+            self.close()
+            if not kept:
+                raise UnreachableError(_describe(error)) from error
+        except (OSError, http.client.HTTPException, ProtocolError, ValueError) as error:
+            self.close()
+            raise UnreachableError(_describe(error)) from error
+        try:
+            return self._exchange(body, timeout_seconds)
+        except (OSError, http.client.HTTPException, ProtocolError, ValueError) as error:
+            self.close()
+            raise UnreachableError(_describe(error)) from error
+
+    def close(self) -> None:
+        """Drop the connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _exchange(self, body: bytes, timeout_seconds: float) -> Directive:
+        with open(self._settings.token_file, encoding="ascii") as stream:
+            token = stream.read().strip()
+        connection = self._connect(min(_CONNECT_SECONDS, timeout_seconds))
+        connection.sock.settimeout(timeout_seconds)
+        headers = {"Authorization": "Bearer " + token, "Content-Type": "application/json"}
+        connection.request("POST", REPORT_PATH, body=body, headers=headers)
+        response = connection.getresponse()
+        data = response.read(_MAX_ANSWER_BYTES + 1)
+        if response.status != http.client.OK:
+            self.close()
+            detail = data[:200].decode("utf-8", "replace").strip()
+            raise UnreachableError("it answered %d %s %s" % (response.status, response.reason, detail))
+        return decode_directive(data)
+
+    def _connect(self, timeout_seconds: float) -> http.client.HTTPSConnection:
+        if self._connection is None:
+            connection = _NamedConnection(self._settings, self._tls(), timeout_seconds)
+            connection.connect()
+            self._connection = connection
+        return self._connection
+
+    def _tls(self) -> ssl.SSLContext:
+        status = os.stat(self._settings.ca_file)
+        version = (status.st_mtime_ns, status.st_ino, status.st_size)
+        if self._context is None or version != self._ca_version:
+            self._context = ssl.create_default_context(cafile=self._settings.ca_file)
+            self._ca_version = version
+        return self._context
+
+
+class _NamedConnection(http.client.HTTPSConnection):
+    """Connects to an address but verifies the coordinator's own name, which the certificate carries."""
+
+    def __init__(self, settings: Settings, context: ssl.SSLContext, timeout_seconds: float) -> None:
+        super().__init__(settings.host, settings.port, timeout=timeout_seconds, context=context)
+        self._tls_context = context
+        self._tls_name = settings.server_name
+
+    def connect(self) -> None:
+        """Open the connection."""
+        plain = socket.create_connection((self.host, self.port), self.timeout)
+        try:
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self.sock = self._tls_context.wrap_socket(plain, server_hostname=self._tls_name)
+        except BaseException:
+            plain.close()
+            raise
+
+
+def _describe(error: BaseException) -> str:
+    return str(error) or type(error).__name__
+
+
+@dataclasses.dataclass(frozen=True)
+class Contact:
+    """The last report that was answered: when it was sent, and the length of the fence that it told."""
+
+    sent_at: float
+    fence_seconds: float
+
+
+class Reporter:
+    """Keeps the coordinator informed and hands its directives to the supervisor."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        identity: Report,  # the fields that never change
+        wake: Callable[[], None],
+        log: Callable[[str], None],
+    ) -> None:
+        self._settings = settings
+        self._identity = identity
+        self._wake = wake
+        self._log = log
+        self._changed = threading.Condition()
+        self._snapshot = Snapshot()
+        self._urgent = True
+        self._sequence = 0
+        self._seen = ""
+        self._directive: Optional[Directive] = None
+        self._pace = Directive(kind="")  # poll_seconds and hold_seconds of the last answer
+        self._sent_at = time.monotonic()
+        self._contact: Optional[Contact] = None
+        self._lost = False
+
+    def start(self) -> None:
+        """Start both threads."""
+        threading.Thread(target=self._poll_forever, name="poll", daemon=True).start()
+        threading.Thread(target=self._tell_forever, name="tell", daemon=True).start()
+
+    def publish(self, snapshot: Snapshot) -> None:
+        """Take over a new state; news is sent at once. Never blocks on the network."""
+        with self._changed:
+            if snapshot.is_news(self._snapshot):
+                self._urgent = True
+                self._changed.notify_all()
+            self._snapshot = snapshot
+
+    def directive(self) -> Optional[Directive]:
+        """The newest directive."""
+        with self._changed:
+            return self._directive
+
+    def contact(self) -> Optional[Contact]:
+        """The last answered report."""
+        with self._changed:
+            return self._contact
+
+    def send_last(self, snapshot: Snapshot, deadline_seconds: float) -> None:
+        """One final report on a connection of its own, waited for at most so long."""
+        with self._changed:
+            self._snapshot = snapshot
+        done = threading.Thread(target=self._send_last, args=(deadline_seconds,), name="last", daemon=True)
+        done.start()
+        done.join(deadline_seconds)
+
+    def _send_last(self, deadline_seconds: float) -> None:
+        until = time.monotonic() + deadline_seconds
+        pause = _FIRST_BACKOFF_SECONDS
+        while time.monotonic() < until:
+            report, _ = self._report(hold_seconds=0.0)
+            try:
+                Channel(self._settings).exchange(report, until - time.monotonic())
+                return
+            except UnreachableError:
+                time.sleep(pause)
+
+    def _report(self, hold_seconds: float) -> Tuple[Report, float]:
+        with self._changed:
+            self._sequence += 1
+            now = time.monotonic()
+            self._sent_at = now
+            report = dataclasses.replace(
+                self._snapshot.report(now, self._sequence),
+                directive_seen=self._seen,
+                hold_seconds=hold_seconds,
+                peer_port=self._identity.peer_port,
+                address=self._identity.address,
+                launcher_version=self._identity.launcher_version,
+            )
+            return report, now
+
+    def _accept(self, directive: Directive, report: Report, sent_at: float) -> None:
+        with self._changed:
+            self._seen = digest(directive)
+            self._pace = directive
+            if self._contact is None or sent_at > self._contact.sent_at:
+                self._contact = Contact(sent_at, report.fence_seconds)
+            if supersedes(directive, self._directive):
+                self._directive = directive
+            found, self._lost = self._lost, False
+        if found:
+            self._log("the coordinator answers again")
+        self._wake()
+
+    def _failed(self, error: UnreachableError) -> None:
+        with self._changed:
+            news, self._lost = not self._lost, True
+        if news:
+            self._log("no answer from the coordinator (%s); carrying on and trying again" % error)
+
+    def _poll_forever(self) -> None:
+        channel = Channel(self._settings)
+        failures = 0
+        while True:
+            hold_seconds = max(0.0, self._pace.hold_seconds) if self._seen else 0.0
+            report, sent_at = self._report(hold_seconds)
+            try:
+                directive = channel.exchange(report, hold_seconds + _ANSWER_SECONDS)
+            except UnreachableError as error:
+                failures += 1
+                self._failed(error)
+                time.sleep(_backoff(failures))
+                continue
+            failures = 0
+            self._accept(directive, report, sent_at)
+            answered_early = time.monotonic() - sent_at < hold_seconds
+            if digest(directive) == report.directive_seen and (answered_early or hold_seconds == 0):
+                time.sleep(max(0.05, directive.poll_seconds - (time.monotonic() - sent_at)))
+
+    def _tell_forever(self) -> None:
+        channel = Channel(self._settings)
+        failures = 0
+        while True:
+            with self._changed:
+                while not self._urgent and not self._is_due():
+                    self._changed.wait(self._until_due())
+                self._urgent = False
+            report, sent_at = self._report(hold_seconds=0.0)
+            try:
+                directive = channel.exchange(report, _ANSWER_SECONDS)
+            except UnreachableError as error:
+                failures += 1
+                self._failed(error)
+                with self._changed:
+                    self._urgent = True
+                time.sleep(_backoff(failures))
+                continue
+            failures = 0
+            self._accept(directive, report, sent_at)
+
+    def _is_due(self) -> bool:
+        return self._snapshot.state in (RUNNING, RECLAIMING) and self._until_due() <= 0
+
+    def _until_due(self) -> float:
+        return max(0.05, self._pace.poll_seconds) - (time.monotonic() - self._sent_at)
+
+
+def _backoff(failures: int) -> float:
+    longest = min(_MAX_BACKOFF_SECONDS, _FIRST_BACKOFF_SECONDS * 2.0 ** min(failures - 1, 10))
+    return longest * random.uniform(0.5, 1.0)

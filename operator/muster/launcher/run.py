@@ -1,0 +1,63 @@
+"""Puts the launcher together and runs it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+from typing import List, NoReturn
+
+from muster.launcher import VERSION
+from muster.launcher.environment import Settings, SettingsError, settings_from
+from muster.launcher.log import Log
+from muster.launcher.peers import Peers
+from muster.launcher.reclaim import become_subreaper
+from muster.launcher.reporter import Reporter
+from muster.launcher.scanner import ROOT
+from muster.launcher.supervisor import Supervisor, Wakeup
+from muster.protocol.messages import Report
+
+_CONFIGURATION_ERROR = 78  # EX_CONFIG
+_FLUSH_SECONDS = 0.1
+
+
+def run(command: List[str]) -> NoReturn:
+    """Supervise `command` until told to leave, then end this process."""
+    log = Log()
+    code = _CONFIGURATION_ERROR
+    try:
+        settings = settings_from(os.environ, _writable_directory())
+        code = _supervise(settings, command, log)
+    except SettingsError as error:
+        log(str(error))
+    log.flush(_FLUSH_SECONDS)
+    os._exit(code)  # threads that wait for the network or for a reader must not hold this up
+
+
+def _supervise(settings: Settings, command: List[str], log: Log) -> int:
+    wakeup = Wakeup()
+    peers = Peers(settings.pod_ip)
+    identity = Report(sequence=0, state="", peer_port=peers.port, address=settings.pod_ip, launcher_version=VERSION)
+    reporter = Reporter(settings, identity, wakeup, log)
+    supervisor = Supervisor(settings, command, os.environ, reporter, peers, wakeup, become_subreaper(), log)
+    wakeup.take_signals(
+        {
+            signal.SIGTERM: supervisor.leave,
+            signal.SIGINT: supervisor.leave,
+            signal.SIGCHLD: lambda: None,
+        }
+    )
+    log("worker %d reports to %s:%d" % (settings.worker_index, settings.host, settings.port))
+    reporter.start()
+    return supervisor.run()
+
+
+def _writable_directory() -> str:
+    """Beside the archive, where the operator mounts a volume; the root file system may be read-only."""
+    beside = os.path.dirname(ROOT)
+    if os.path.isfile(ROOT) and os.access(beside, os.W_OK):
+        return beside
+    try:
+        return tempfile.mkdtemp(prefix="muster-")
+    except OSError as error:
+        raise SettingsError("no writable directory for the launcher's files: %s" % error) from error

@@ -1,0 +1,90 @@
+"""What the launcher does at a moment, with the moments as monotonic readings; turned into a Report when it is sent."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Optional, Tuple
+
+from muster.protocol.messages import IDLE, CheckpointReport, PeerReport, RankReport, Report
+
+_MAX_TAILS_CHARS = 32 * 1024  # of one report, which must stay below MAX_REPORT_BYTES when each takes six bytes in JSON
+
+
+@dataclasses.dataclass(frozen=True)
+class RankView:
+    """One rank; `exited_at` is a monotonic reading."""
+
+    rank: int
+    local_rank: int
+    alive: bool
+    exit_code: Optional[int] = None
+    signal: Optional[int] = None
+    ended_by_launcher: bool = False
+    exited_at: Optional[float] = None
+    tail: str = ""
+
+    def report(self, now: float, tail_chars: int) -> RankReport:
+        """The wire form."""
+        return RankReport(
+            rank=self.rank,
+            local_rank=self.local_rank,
+            alive=self.alive,
+            exit_code=self.exit_code,
+            signal=self.signal,
+            ended_by_launcher=self.ended_by_launcher,
+            exited_age_seconds=_age(now, self.exited_at),
+            tail=self.tail[-tail_chars:] if tail_chars else "",
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Snapshot:
+    """The whole state of the launcher."""
+
+    state: str = IDLE
+    attempt: int = 0
+    ranks: Tuple[RankView, ...] = ()
+    started_at: Optional[float] = None
+    step: Optional[int] = None
+    step_at: Optional[float] = None
+    step_seconds: Optional[float] = None
+    fence_seconds: float = 15.0
+    fenced: bool = False
+    previous_attempt: int = 0
+    previous_ranks: Tuple[RankView, ...] = ()
+    peers: Tuple[Tuple[int, float], ...] = ()  # index, heard at
+    checkpoints: Tuple[CheckpointReport, ...] = ()
+    checkpoints_scanned_for_attempt: int = 0
+    checkpoint_error: str = ""
+
+    def is_news(self, before: "Snapshot") -> bool:
+        """Whether something happened that cannot wait for the next periodic report."""
+        quiet = {"step": None, "step_at": None, "step_seconds": None, "fence_seconds": 0.0, "peers": ()}
+        return dataclasses.replace(self, **quiet) != dataclasses.replace(before, **quiet)  # type: ignore[arg-type]
+
+    def report(self, now: float, sequence: int) -> Report:
+        """The wire form, ages counted back from `now`; the sender fills in the rest."""
+        failed = sum(1 for rank in self.ranks + self.previous_ranks if rank.tail)
+        tail_chars = _MAX_TAILS_CHARS // max(failed, 1)
+        return Report(
+            sequence=sequence,
+            state=self.state,
+            attempt=self.attempt,
+            ranks=tuple(rank.report(now, tail_chars) for rank in self.ranks),
+            step=self.step,
+            step_age_seconds=_age(now, self.step_at),
+            started_age_seconds=_age(now, self.started_at),
+            step_seconds=self.step_seconds,
+            fence_seconds=self.fence_seconds,
+            fenced=self.fenced,
+            previous_attempt=self.previous_attempt,
+            previous_ranks=tuple(rank.report(now, tail_chars) for rank in self.previous_ranks),
+            peers=tuple(PeerReport(index, max(0.0, now - heard_at)) for index, heard_at in self.peers),
+            checkpoints=self.checkpoints,
+            checkpoints_scanned_for_attempt=self.checkpoints_scanned_for_attempt,
+            checkpoint_error=self.checkpoint_error,
+        )
+
+
+def _age(now: float, moment: Optional[float]) -> Optional[float]:
+    return None if moment is None else max(0.0, now - moment)

@@ -1,0 +1,382 @@
+"""The loop that never blocks: it watches the ranks, reports, and converges to the directive."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import select
+import shutil
+import signal
+import time
+from typing import Callable, Dict, FrozenSet, List, Mapping, Optional, Pattern, Sequence, Tuple
+
+from muster.launcher.environment import Settings
+from muster.launcher.fence import fence_seconds, is_cut_off
+from muster.launcher.peers import Peers
+from muster.launcher.progress import compile_pattern, lowest
+from muster.launcher.ranks import Rank, start_ranks
+from muster.launcher.reclaim import MARK, Leftover, Reclaim, reap, remove_shared_memory, shared_memory
+from muster.launcher.reporter import Reporter
+from muster.launcher.scanner import Scanner, ScanResult
+from muster.launcher.snapshot import RankView, Snapshot
+from muster.protocol.messages import (
+    EXIT,
+    EXITED,
+    IDLE,
+    LEAVING,
+    RECLAIMING,
+    RUN,
+    RUNNING,
+    WAIT,
+    CheckpointReport,
+    Directive,
+)
+
+_TICK_SECONDS = 0.2  # how often progress files are read
+_SHORT_TICK_SECONDS = 0.01  # while processes are ending
+_IDLE_TICK_SECONDS = 1.0
+_KEPT_ATTEMPTS = 3  # directories of attempts, with the traces that ranks dumped
+_LEAVE_RECLAIM_SECONDS = 0.3
+_LEAVE_REPORT_SECONDS = 0.5
+_LEAVE_DRAIN_SECONDS = 0.1
+_EXIT_REPORT_SECONDS = 2.0
+_EXIT_DRAIN_SECONDS = 5.0
+TERMINATED = 128 + signal.SIGTERM
+
+
+class Wakeup:
+    """A pipe that ends the supervisor's wait; signals write into it, and so do other threads."""
+
+    def __init__(self) -> None:
+        self.descriptor, self._write = os.pipe()
+        os.set_blocking(self.descriptor, False)
+        os.set_blocking(self._write, False)
+
+    def take_signals(self, handlers: Mapping[int, Callable[[], None]]) -> None:
+        """From now on these signals wake the loop; call from the main thread."""
+        signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
+        for number, handler in handlers.items():
+            signal.signal(number, lambda _number, _frame, handler=handler: handler())  # type: ignore[misc]
+
+    def __call__(self) -> None:
+        """Wake the loop."""
+        try:
+            os.write(self._write, b"\0")
+        except BlockingIOError:  # full: it will wake anyway
+            return
+
+    def clear(self) -> None:
+        """Forget the wake-ups so far."""
+        try:
+            while os.read(self.descriptor, 4096):
+                pass
+        except BlockingIOError:
+            return
+
+
+@dataclasses.dataclass
+class LocalGang:
+    """The ranks of one attempt on this worker."""
+
+    attempt: int
+    ranks: List[Rank]
+    started_at: float
+    shared_memory_before: FrozenSet[Leftover]
+    fenced: bool = False
+
+
+class Supervisor:
+    """Owns all processes. Everything here runs in the main thread."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        command: Sequence[str],
+        inherited: Mapping[str, str],
+        reporter: Reporter,
+        peers: Peers,
+        wakeup: Wakeup,
+        subreaper: bool,
+        log: Callable[[str], None],
+    ) -> None:
+        self._settings = settings
+        self._command = command
+        self._mark = "%d-%d" % (os.getpid(), time.monotonic_ns())
+        self._inherited = dict(inherited, **{MARK: self._mark})
+        self._reporter = reporter
+        self._peers = peers
+        self._wakeup = wakeup
+        self._subreaper = subreaper
+        self._log = log
+        self._now = time.monotonic
+        self._scanner = Scanner(settings.checkpoint_directory, settings.scan_seconds, settings.scan_deadline_seconds)
+        self._pattern = self._compile(settings.step_pattern)
+        self._gang: Optional[LocalGang] = None
+        self._reclaim: Optional[Reclaim] = None
+        self._fencing = False
+        self._idle_attempt = 0
+        self._previous: Tuple[int, Tuple[RankView, ...]] = (0, ())
+        self._checkpoints: Tuple[CheckpointReport, ...] = ()
+        self._scanned_for = 0
+        self._scan_error = ""
+        self._logged_ranks: FrozenSet[int] = frozenset()
+        self._told_to_leave = False
+        self._started_at = self._now()
+
+    def leave(self) -> None:
+        """SIGTERM: the loop ends the ranks and returns soon."""
+        self._told_to_leave = True
+
+    def run(self) -> int:
+        """Supervise until told to leave; returns the exit code."""
+        while True:
+            self._wait()
+            if self._told_to_leave:
+                return self._leave()
+            now = self._now()
+            self._turn(now)
+            directive = self._reporter.directive()
+            if directive is not None and directive.kind == EXIT and self._is_clean():
+                return self._exit(directive)
+            self._reporter.publish(self._snapshot())
+
+    def _wait(self) -> None:
+        poller = select.poll()
+        for descriptor in (self._wakeup.descriptor, self._peers.socket.fileno(), self._scanner.descriptor):
+            if descriptor is not None:
+                poller.register(descriptor, select.POLLIN)
+        poller.poll(max(0.0, self._timeout_seconds()) * 1000)
+        self._wakeup.clear()
+
+    def _timeout_seconds(self) -> float:
+        if self._reclaim is not None:
+            return _SHORT_TICK_SECONDS
+        tick = _IDLE_TICK_SECONDS
+        if self._gang is not None:
+            tick = _TICK_SECONDS
+            if any(rank.is_reaped and not rank.has_ended for rank in self._gang.ranks):
+                tick = _SHORT_TICK_SECONDS
+        moments = [moment for moment in (self._scanner.next_at(), self._peers.next_at()) if moment is not None]
+        return min([tick] + [moment - self._now() for moment in moments])
+
+    def _turn(self, now: float) -> None:
+        ended = reap()
+        self._note_ended(ended)
+        self._peers.turn(now)
+        if self._gang is not None:
+            for rank in self._gang.ranks:
+                rank.update_progress()
+        self._converge(now)
+        self._take_scan(self._scanner.turn(now, ended))
+
+    def _note_ended(self, ended: Dict[int, int]) -> None:
+        if self._gang is None:
+            return
+        for rank in self._gang.ranks:
+            if rank.pid in ended:
+                rank.note_exit(ended.pop(rank.pid), by_launcher=self._reclaim is not None)
+            if rank.has_ended and rank.rank not in self._logged_ranks and self._reclaim is None:
+                self._logged_ranks |= {rank.rank}
+                self._log("attempt %d: rank %d %s" % (self._gang.attempt, rank.rank, _end_of(rank.view())))
+
+    def _take_scan(self, result: Optional[ScanResult]) -> None:
+        if result is None:
+            return
+        if result.error:
+            if result.error != self._scan_error:
+                self._log("checkpoints: %s" % result.error)
+            self._scan_error = result.error
+            return
+        self._scan_error = ""
+        self._checkpoints = result.checkpoints
+        self._scanned_for = max(self._scanned_for, result.attempt)
+
+    # Converging
+
+    def _converge(self, now: float) -> None:
+        if self._reclaim is not None:
+            if not self._reclaim.step(self._scanner.pids):
+                return
+            self._finish_reclaim()
+        directive = self._reporter.directive()
+        if self._gang is not None and self._must_fence(now):
+            self._fencing = True
+            self._begin_reclaim("cut off from the coordinator and from neighbours, and no step is made")
+        elif directive is None:
+            return
+        elif directive.kind == RUN:
+            self._converge_to_run(directive, now)
+        elif self._gang is not None:
+            self._begin_reclaim(directive.reason or "attempt %d is next" % directive.attempt)
+        elif directive.kind == WAIT and self._idle_attempt != directive.attempt:
+            self._idle_attempt = directive.attempt
+            self._take_scan(self._scanner.scan_for(directive.attempt))
+
+    def _converge_to_run(self, directive: Directive, now: float) -> None:
+        if self._gang is None:
+            self._start(directive, now)
+        elif self._gang.attempt == directive.attempt:
+            self._peers.watch(directive.peers, now, attempt_started=False)
+        else:
+            self._begin_reclaim("attempt %d is next" % directive.attempt)
+
+    def _start(self, directive: Directive, now: float) -> None:
+        self._scanner.ranks_start()
+        self._announce(directive)
+        before = shared_memory()
+        ranks = start_ranks(
+            self._command,
+            self._inherited,
+            directive,
+            self._attempt_directory(directive.attempt),
+            self._pattern,
+            self._now,
+        )
+        shutil.rmtree(self._attempt_directory(directive.attempt - _KEPT_ATTEMPTS), ignore_errors=True)
+        self._gang = LocalGang(directive.attempt, ranks, now, before)
+        self._logged_ranks = frozenset()
+        self._peers.watch(directive.peers, now, attempt_started=True)
+        self._wakeup()
+
+    def _begin_reclaim(self, why: str) -> None:
+        if self._gang is not None and any(not rank.is_reaped for rank in self._gang.ranks):
+            self._log("attempt %d: ending its processes: %s" % (self._gang.attempt, why))
+        self._reclaim = Reclaim(self._mark, self._subreaper)
+        self._wakeup()
+
+    def _finish_reclaim(self) -> None:
+        self._reclaim = None
+        gang = self._gang
+        if gang is None:
+            return
+        remove_shared_memory(gang.shared_memory_before)
+        if self._fencing:
+            self._fencing = False
+            gang.fenced = True
+            return
+        self._previous = (gang.attempt, tuple(rank.last_view() for rank in gang.ranks))
+        self._gang = None
+        self._peers.watch((), self._now(), attempt_started=True)
+
+    def _must_fence(self, now: float) -> bool:
+        gang = self._gang
+        if gang is None or gang.fenced or all(rank.has_ended for rank in gang.ranks):
+            return False
+        contact = self._reporter.contact()
+        limit = contact.fence_seconds if contact is not None else self._fence_seconds(gang)
+        answered_at = contact.sent_at if contact is not None else self._started_at
+        steps = [rank.clock.finished_at for rank in gang.ranks if rank.clock.finished_at is not None]
+        return is_cut_off(
+            limit,
+            now - answered_at,
+            [now - heard_at for _, heard_at in self._peers.heard()],
+            now - max([gang.started_at, *steps]),
+        )
+
+    def _is_clean(self) -> bool:
+        return self._gang is None and self._reclaim is None
+
+    # Telling
+
+    def _snapshot(self) -> Snapshot:
+        gang = self._gang
+        common = Snapshot(
+            state=RECLAIMING if self._reclaim is not None else IDLE,
+            attempt=self._idle_attempt,
+            fence_seconds=self._settings.fence_seconds,
+            previous_attempt=self._previous[0],
+            previous_ranks=self._previous[1],
+            peers=self._peers.heard(),
+            checkpoints=self._checkpoints,
+            checkpoints_scanned_for_attempt=self._scanned_for,
+            checkpoint_error=self._scan_error,
+        )
+        if gang is None:
+            return common
+        views = tuple(rank.view() for rank in gang.ranks)
+        last = lowest([rank.clock for rank in gang.ranks])
+        running = RUNNING if any(view.alive for view in views) else EXITED
+        return dataclasses.replace(
+            common,
+            state=RECLAIMING if self._reclaim is not None else running,
+            attempt=gang.attempt,
+            ranks=views,
+            started_at=gang.started_at,
+            step=last.step if last is not None else None,
+            step_at=last.finished_at if last is not None else None,
+            step_seconds=_step_seconds(gang),
+            fence_seconds=self._fence_seconds(gang),
+            fenced=gang.fenced or self._fencing,
+        )
+
+    def _fence_seconds(self, gang: LocalGang) -> float:
+        return fence_seconds(self._settings.fence_seconds, _step_seconds(gang))
+
+    def _announce(self, directive: Directive) -> None:
+        first = directive.node_rank * directive.processes_per_node
+        last = first + directive.processes_per_node - 1
+        world = directive.node_count * directive.processes_per_node
+        which = "rank %d" % first if first == last else "ranks %d to %d" % (first, last)
+        start = "from scratch"
+        if directive.resume_path:
+            start = "resuming from %s" % directive.resume_path
+        self._log("attempt %d: %s of %d starting, %s" % (directive.attempt, which, world, start))
+
+    # Ending
+
+    def _leave(self) -> int:
+        """Told to terminate: no grace for the ranks, one last report, and out within a second."""
+        until = self._now() + _LEAVE_RECLAIM_SECONDS
+        was_reclaiming = self._reclaim is not None
+        self._reclaim = self._reclaim or Reclaim(self._mark, self._subreaper)
+        clean = False
+        while not clean and self._now() < until:
+            clean = self._reclaim.step(self._scanner.pids)
+            self._note_ended(reap())
+            if not clean:
+                time.sleep(0.002)
+        if self._gang is not None and not was_reclaiming:
+            self._log("attempt %d: told to terminate, its processes are ended" % self._gang.attempt)
+        self._last_report(clean, _LEAVE_REPORT_SECONDS, _LEAVE_DRAIN_SECONDS)
+        return TERMINATED
+
+    def _exit(self, directive: Directive) -> int:
+        text = ": " + directive.reason if directive.reason else ""
+        self._log("exiting with code %d%s" % (directive.exit_code, text))
+        self._last_report(True, _EXIT_REPORT_SECONDS, _EXIT_DRAIN_SECONDS)
+        return directive.exit_code
+
+    def _last_report(self, clean: bool, report_seconds: float, drain_seconds: float) -> None:
+        snapshot = self._snapshot()
+        ranks = tuple(rank.last_view() for rank in self._gang.ranks) if self._gang is not None else ()
+        state = LEAVING if clean else RECLAIMING
+        self._reporter.send_last(dataclasses.replace(snapshot, state=state, ranks=ranks), report_seconds)
+        until = self._now() + drain_seconds
+        for rank in self._gang.ranks if self._gang is not None else []:
+            rank.drain(until)
+
+    # Small things
+
+    def _attempt_directory(self, attempt: int) -> str:
+        return os.path.join(self._settings.directory, "attempt-%d" % attempt)
+
+    def _compile(self, pattern: str) -> Optional[Pattern[str]]:
+        try:
+            return compile_pattern(pattern)
+        except ValueError as error:
+            self._log("progress.stepPattern %r is ignored: %s" % (pattern, error))
+            return None
+
+
+def _step_seconds(gang: LocalGang) -> Optional[float]:
+    medians = [median for median in (rank.clock.step_seconds() for rank in gang.ranks) if median is not None]
+    return max(medians) if medians else None
+
+
+def _end_of(view: RankView) -> str:
+    if view.signal is None:
+        return "ended with exit code %s" % view.exit_code
+    try:
+        return "was ended by %s" % signal.Signals(view.signal).name
+    except ValueError:
+        return "was ended by signal %d" % view.signal
