@@ -1,0 +1,186 @@
+"""The happy path: wait, run, steps, exit; and how ranks that fail are told."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from muster.protocol.messages import EXIT, EXITED, IDLE, LEAVING, RUNNING
+
+SLEEP = "import time; print('ready', flush=True); time.sleep(600)"
+STEPS_TO_FILE = """
+import json, os, time
+for step in range(1, 601):
+    with open(os.environ["MUSTER_PROGRESS"], "a") as file:
+        file.write(json.dumps({"step": step, "loss": 0.5}) + "\\n")
+    time.sleep(0.05)
+"""
+
+
+def test_waits_then_runs_then_exits_with_the_code_it_is_told(coordinator, run_python):
+    launcher = run_python("print('hello from the rank')")
+    coordinator.wait_to_run(1)
+    report = coordinator.wait_for(lambda r: r.state == IDLE and r.attempt == 1)
+    assert report.ranks == ()
+    assert report.address == "127.0.0.1"
+    assert report.peer_port > 0
+    coordinator.run(1)
+    report = coordinator.wait_for(lambda r: r.state == EXITED)
+    assert (report.attempt, [(k.rank, k.exit_code, k.signal, k.tail) for k in report.ranks]) == (1, [(0, 0, None, "")])
+    coordinator.set(kind=EXIT, attempt=1, exit_code=7, reason="all ranks have finished")
+    assert launcher.wait() == 7
+    assert coordinator.latest.state == LEAVING
+    assert launcher.text == "hello from the rank\n"
+    assert "muster: attempt 1: rank 0 of 1 starting, from scratch\n" in launcher.error_text
+    assert "muster: exiting with code 7: all ranks have finished\n" in launcher.error_text
+
+
+def test_ranks_see_the_contract_and_torchruns_variables(coordinator, run_python):
+    launcher = run_python(
+        "import json, os; print(json.dumps(dict(os.environ)))", MUSTER_RESUME_STEP="99", TORCH_NCCL_DUMP_ON_TIMEOUT="0"
+    )
+    coordinator.run(
+        3, node_rank=1, node_count=2, processes_per_node=2, master_port=29403, resume_path="/ckpt/step-40", resume_step=40
+    )
+    coordinator.wait_for(lambda r: r.state == EXITED)
+    seen = {environment["LOCAL_RANK"]: environment for environment in map(json.loads, launcher.text.splitlines())}
+    assert sorted(seen) == ["0", "1"]
+    expected = {
+        "RANK": "3", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "1", "NODE_RANK": "1", "NNODES": "2",
+        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29403", "PET_NNODES": "2", "PET_NODE_RANK": "1",
+        "PET_MASTER_ADDR": "127.0.0.1", "PET_MASTER_PORT": "29403", "PET_NPROC_PER_NODE": "2",
+        "JAX_COORDINATOR_ADDRESS": "127.0.0.1:29403", "JAX_PROCESS_ID": "3", "JAX_NUM_PROCESSES": "4",
+        "PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1", "OMP_NUM_THREADS": "1", "TORCH_NCCL_DUMP_ON_TIMEOUT": "0",
+        "MUSTER_ATTEMPT": "3", "MUSTER_RESUME_PATH": "/ckpt/step-40", "MUSTER_RESUME_STEP": "40",
+    }  # fmt: skip
+    assert {name: seen["1"].get(name) for name in expected} == expected
+    assert seen["0"]["MUSTER_PROGRESS"] != seen["1"]["MUSTER_PROGRESS"]
+
+
+def test_a_run_is_started_once_and_an_exited_attempt_stays_exited(coordinator, run_python):
+    launcher = run_python("print('started')")
+    coordinator.run(1)
+    coordinator.wait_for(lambda r: r.state == EXITED)
+    coordinator.run(1, reason="said again")
+    seen = coordinator.latest.directive_seen
+    coordinator.wait_for(lambda r: r.directive_seen != seen)
+    sequence = coordinator.latest.sequence
+    coordinator.wait_for(lambda r: r.sequence > sequence and r.state == EXITED)
+    assert launcher.text == "started\n"
+
+
+def test_a_wait_that_arrives_after_the_run_of_the_same_attempt_is_stale(coordinator, run_python):
+    run_python(SLEEP)
+    coordinator.run(2)
+    coordinator.wait_for(lambda r: r.state == RUNNING)
+    coordinator.wait_to_run(2)
+    seen = coordinator.latest.directive_seen
+    coordinator.wait_for(lambda r: r.directive_seen != seen)
+    sequence = coordinator.latest.sequence
+    assert coordinator.wait_for(lambda r: r.sequence > sequence + 2).state == RUNNING
+
+
+def test_an_unknown_directive_keeps_the_state(coordinator, run_python):
+    run_python(SLEEP)
+    coordinator.run(1)
+    coordinator.wait_for(lambda r: r.state == RUNNING)
+    seen = coordinator.latest.directive_seen
+    coordinator.set(kind="Dance", attempt=9)
+    sequence = coordinator.wait_for(lambda r: r.directive_seen != seen).sequence
+    report = coordinator.wait_for(lambda r: r.sequence > sequence + 2)
+    assert (report.state, report.attempt) == (RUNNING, 1)
+
+
+def test_the_next_attempt_replaces_the_ranks(coordinator, run_python):
+    launcher = run_python("import os, time; print('attempt', os.environ['MUSTER_ATTEMPT'], flush=True); time.sleep(600)")
+    coordinator.run(1)
+    coordinator.wait_for(lambda r: r.state == RUNNING)
+    coordinator.wait_to_run(2)
+    report = coordinator.wait_for(lambda r: r.state == IDLE and r.attempt == 2)
+    assert report.previous_attempt == 1
+    assert [(k.alive, k.signal, k.ended_by_launcher) for k in report.previous_ranks] == [(False, signal.SIGKILL, True)]
+    coordinator.run(2)
+    coordinator.wait_for(lambda r: r.state == RUNNING and r.attempt == 2)
+    coordinator.wait_for(lambda _: "attempt 2" in launcher.text)
+    coordinator.run(3)  # without a Wait between
+    coordinator.wait_for(lambda r: r.state == RUNNING and r.attempt == 3)
+
+
+def test_a_failed_rank_is_told_with_code_tail_and_its_neighbour_goes_on(coordinator, run_python):
+    run_python(
+        "import os, sys, time\n"
+        "if os.environ['LOCAL_RANK'] == '1':\n"
+        "    sys.exit('ValueError: the loss is not a number')\n"
+        "time.sleep(600)"
+    )
+    coordinator.run(1, processes_per_node=2)
+    report = coordinator.wait_for(lambda r: len(r.ranks) == 2 and not r.ranks[1].alive)
+    assert report.state == RUNNING
+    assert report.ranks[0].alive
+    assert (report.ranks[1].exit_code, report.ranks[1].signal) == (1, None)
+    assert report.ranks[1].tail == "ValueError: the loss is not a number\n"
+    assert report.ranks[1].exited_age_seconds >= 0
+
+
+def test_a_rank_killed_by_a_signal_is_told_with_the_signal(coordinator, run_python):
+    launcher = run_python("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")
+    coordinator.run(1)
+    report = coordinator.wait_for(lambda r: r.state == EXITED)
+    assert (report.ranks[0].exit_code, report.ranks[0].signal) == (None, signal.SIGSEGV)
+    assert not report.ranks[0].ended_by_launcher
+    assert "attempt 1: rank 0 was ended by SIGSEGV" in launcher.error_text
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "text"),
+    [("/no/such/program", 127, "No such file"), ("/etc/passwd", 126, "Permission denied")],
+    ids=["missing", "not executable"],
+)
+def test_a_command_that_cannot_start_is_a_failed_rank(coordinator, launch, command, code, text):
+    launch(command)
+    coordinator.run(1)
+    report = coordinator.wait_for(lambda r: r.state == EXITED)
+    assert report.ranks[0].exit_code == code
+    assert command in report.ranks[0].tail
+    assert text in report.ranks[0].tail
+
+
+def test_steps_come_from_the_progress_file_while_the_answer_is_held(coordinator, run_python):
+    run_python(STEPS_TO_FILE)
+    coordinator.run(1)
+    first = coordinator.wait_for(lambda r: r.step is not None and r.step_seconds is not None)
+    assert first.step_age_seconds < 30
+    assert 0.01 < first.step_seconds < 5
+    coordinator.wait_for(lambda r: r.step > first.step)
+
+
+def test_steps_come_from_the_output(coordinator, run_python):
+    run_python(
+        "import time\nfor step in range(600): print(f'iter {step} | loss 0.5', flush=True); time.sleep(0.05)",
+        MUSTER_STEP_PATTERN=r"iter (\d+) \|",
+    )
+    coordinator.run(1)
+    first = coordinator.wait_for(lambda r: r.step is not None)
+    coordinator.wait_for(lambda r: r.step > first.step)
+
+
+def test_the_step_is_that_of_the_slowest_local_rank(coordinator, run_python):
+    run_python(
+        "import os, time\n"
+        "with open(os.environ['MUSTER_PROGRESS'], 'a') as file:\n"
+        "    step = 7 if os.environ['LOCAL_RANK'] == '0' else 9\n"
+        "    file.write('not json\\n{\"step\": \"x\"}\\n[1]\\n{\"step\": %d}\\n{\"step\": 50' % step)\n"
+        "time.sleep(600)"
+    )
+    coordinator.run(1, processes_per_node=2)
+    coordinator.wait_for(lambda r: r.step == 7)
+
+
+def test_files_of_an_attempt_stay_in_the_directory_of_the_launcher(coordinator, run_python):
+    launcher = run_python("import os; print(os.environ['MUSTER_PROGRESS'])")
+    coordinator.run(1)
+    coordinator.wait_for(lambda r: r.state == EXITED)
+    assert Path(launcher.text.strip()).is_relative_to(launcher.directory / "attempt-1")
