@@ -69,7 +69,8 @@ class Store(Generic[T]):
         self._index: dict[Hashable, dict[Key, T]] = {}
         self._subscribers: list[Subscriber[T]] = []
         self._position = 0  # the stream has shown everything up to this resourceVersion
-        self._deleted: dict[str, int] = {}  # uid that we know is gone, with the last resourceVersion it was seen at
+        # What we know is gone before the stream shows it, as it was last seen.
+        self._deleted: dict[Key, Meta] = {}
 
     def get(self, key: Key) -> T | None:
         """The object, or None."""
@@ -101,14 +102,15 @@ class Store(Generic[T]):
         """Take an object out that the API server has just told us is gone (not one that is only Terminating)."""
         entry = self._objects.get(key)
         if entry is not None and entry[0].uid == uid:  # otherwise the stream has shown it already
-            self._deleted[uid] = entry[0].resource_version
+            self._deleted[key] = entry[0]
             self._remove(key)
 
     def apply(self, event_type: str, value: T) -> None:
         """Take in one event of the stream: ADDED, MODIFIED or DELETED."""
         meta = self._kind.meta(value)
         if event_type == "DELETED":
-            self._deleted.pop(meta.uid, None)
+            if meta.key in self._deleted and self._deleted[meta.key].uid == meta.uid:
+                del self._deleted[meta.key]
             self._remove_older(meta)
         else:
             self._put(meta, value)
@@ -135,13 +137,14 @@ class Store(Generic[T]):
         for key, (meta, _) in list(self._objects.items()):
             if key not in listed and (floor is None or meta.resource_version <= floor):
                 self._remove(key)
-        for uid, seen in list(self._deleted.items()):
-            if uid not in uids and seen <= resource_version:
-                del self._deleted[uid]
+        for key, gone in list(self._deleted.items()):
+            if gone.uid not in uids and gone.resource_version <= resource_version:
+                del self._deleted[key]
         self._position = resource_version
 
     def _put(self, meta: Meta, value: T, *, force: bool = False) -> None:
-        if meta.uid in self._deleted:
+        gone = self._deleted.get(meta.key)
+        if gone is not None and (meta.uid == gone.uid or meta.resource_version <= gone.resource_version):
             return
         if not self._kind.keep(value):
             self._remove_older(meta)
@@ -153,6 +156,7 @@ class Store(Generic[T]):
         if entry is not None:
             self._unindex(meta.key, entry[1])
         self._objects[meta.key] = (meta, value)
+        self._deleted.pop(meta.key, None)  # a successor of what is gone
         at = self._kind.index(value)
         if at is not None:
             self._index.setdefault(at, {})[meta.key] = value

@@ -1,0 +1,196 @@
+"""Events for people (events.k8s.io/v1): what happened to an object, told once and counted when it repeats.
+
+An Event's name is a digest of what it says, so the same happening is the same Event whoever records it, also after a
+restart or by the next leader: its series grows instead of a second Event appearing. Recording never waits and never
+fails; Events that cannot be posted are dropped and counted.
+"""
+
+import asyncio
+import hashlib
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import structlog
+from prometheus_client import Counter
+
+from muster.api.base import rfc3339
+from muster.kube import paths
+from muster.kube.client import Client
+from muster.kube.errors import AlreadyExists, ApiError, LeadershipLost, NotFound
+
+NORMAL = "Normal"
+WARNING = "Warning"
+
+MAX_NOTE_CHARS = 1024  # the API server's limit
+MAX_PENDING = 1024
+MAX_REMEMBERED = 4096
+PER_SECOND = 10.0
+SERIES_SECONDS = 30.0  # a repetition is written at most this often
+
+log = structlog.get_logger()
+_dropped = Counter("muster_events_dropped_total", "Events that could not be posted.")
+
+
+@dataclass(frozen=True, slots=True)
+class Regarding:
+    """The object that an Event is about."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+    namespace: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Event:
+    regarding: Regarding
+    type: str
+    reason: str
+    action: str
+    note: str
+
+    @property
+    def namespace(self) -> str:
+        return self.regarding.namespace or "default"  # where Events of cluster-scoped objects live
+
+    @property
+    def name(self) -> str:
+        parts = (self.regarding.uid, self.type, self.reason, self.action, self.note)
+        return f"{self.regarding.name[:200]}.{hashlib.sha256(repr(parts).encode()).hexdigest()[:16]}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    count: int
+    first: datetime
+    last: datetime
+
+
+class EventRecorder:
+    """Records Events; `run()` posts them, a few per second.
+
+    Args:
+        component: reportingController, e.g. `muster.dev/operator`.
+        instance: reportingInstance, e.g. the operator's pod.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        component: str,
+        instance: str,
+        *,
+        per_second: float = PER_SECOND,
+        series_seconds: float = SERIES_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._client = client
+        self._component = component
+        self._instance = instance
+        self._pause_seconds = 1.0 / per_second
+        self._series_seconds = series_seconds
+        self._clock = clock
+        self._pending: OrderedDict[_Event, _Pending] = OrderedDict()
+        self._written: OrderedDict[_Event, float] = OrderedDict()  # when each was last written
+        self._wakeup = asyncio.Event()
+
+    def record(self, regarding: Regarding, event_type: str, reason: str, note: str, action: str = "Reconcile") -> None:
+        """Tell people about an object. Call it after the write that makes it true has succeeded."""
+        if len(note) > MAX_NOTE_CHARS:
+            note = note[: MAX_NOTE_CHARS - 3] + "..."
+        event, now = _Event(regarding, event_type, reason, action, note), datetime.now(UTC)
+        pending = self._pending.get(event)
+        if pending is not None:
+            self._pending[event] = replace(pending, count=pending.count + 1, last=now)
+            return
+        self._pending[event] = _Pending(1, now, now)
+        if len(self._pending) > MAX_PENDING:
+            self._pending.popitem(last=False)
+            _dropped.inc()
+        self._wakeup.set()
+
+    async def run(self) -> None:
+        """Post what is recorded, until cancelled."""
+        while True:
+            if await self._post_one(only_due=True):
+                await asyncio.sleep(self._pause_seconds)
+                continue
+            self._wakeup.clear()
+            # Repetitions become due by time alone.
+            timeout = self._series_seconds / 4 if self._pending else None
+            try:
+                await asyncio.wait_for(self._wakeup.wait(), timeout)
+            except TimeoutError:
+                continue
+
+    async def flush(self) -> None:
+        """Post everything now: at a graceful end, with `run()` cancelled."""
+        while await self._post_one(only_due=False):
+            pass
+
+    async def _post_one(self, *, only_due: bool) -> bool:
+        event = next((e for e in self._pending if not only_due or self._is_due(e)), None)
+        if event is None:
+            return False
+        pending = self._pending.pop(event)
+        self._written[event] = self._clock()
+        self._written.move_to_end(event)
+        while len(self._written) > MAX_REMEMBERED:
+            self._written.popitem(last=False)
+        try:
+            await self._post(event, pending)
+        except (ApiError, LeadershipLost) as error:
+            _dropped.inc()
+            log.warning("event dropped", reason=event.reason, object=event.regarding.name, error=str(error))
+        return True
+
+    def _is_due(self, event: _Event) -> bool:
+        written = self._written.get(event)
+        return written is None or self._clock() - written >= self._series_seconds
+
+    async def _post(self, event: _Event, pending: _Pending) -> None:
+        collection = paths.group("events.k8s.io/v1", "events", namespace=event.namespace)
+        body = self._body(event, pending)
+        try:
+            await self._client.post(collection, body)
+            return
+        except AlreadyExists:
+            path = f"{collection}/{body['metadata']['name']}"
+        try:
+            known = msgspec.json.decode(await self._client.get(path))
+            count = ((known.get("series") or {}).get("count") or 1) + pending.count
+            series = {"series": {"count": count, "lastObservedTime": rfc3339(pending.last)}}
+            await self._client.patch(path, series)
+        except NotFound:  # it has just expired
+            await self._client.post(collection, body)
+
+    def _body(self, event: _Event, pending: _Pending) -> dict[str, Any]:
+        about = event.regarding
+        body: dict[str, Any] = {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"name": event.name, "namespace": event.namespace},
+            "eventTime": rfc3339(pending.first),
+            "type": event.type,
+            "reason": event.reason,
+            "action": event.action,
+            "note": event.note,
+            "regarding": {
+                "apiVersion": about.api_version,
+                "kind": about.kind,
+                "name": about.name,
+                "uid": about.uid,
+                **({"namespace": about.namespace} if about.namespace else {}),
+            },
+            "reportingController": self._component,
+            "reportingInstance": self._instance[:128],
+        }
+        if pending.count > 1:
+            body["series"] = {"count": pending.count, "lastObservedTime": rfc3339(pending.last)}
+        return body
