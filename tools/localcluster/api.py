@@ -78,6 +78,12 @@ class Api:
             raise ApiError(0, f"{method} {path}: no answer from {self.server}: {error}") from error
 
 
+def api_of_kubeconfig(kubeconfig: Path, ca: Path) -> Api:
+    """The API server that a kubeconfig of ours, which is JSON, points to."""
+    content = json.loads(kubeconfig.read_text())
+    return Api(content["clusters"][0]["cluster"]["server"], content["users"][0]["user"]["token"], ca)
+
+
 def wait_for(condition: Callable[[], bool], what: str, deadline_seconds: float) -> None:
     """Poll until `condition()`; an API error counts as not yet, and is named when the deadline passes."""
     end = time.monotonic() + deadline_seconds

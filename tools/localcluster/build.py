@@ -19,6 +19,7 @@ from pathlib import Path
 
 from localcluster.cache import cache_root, digest_of, make_once
 from localcluster.errors import LocalClusterError
+from localcluster.processes import kill, log_tail, spawn
 
 KUBERNETES_VERSION = "v1.36.3"
 GO_VERSION = (1, 26)
@@ -98,19 +99,14 @@ def _build(go: str, program: Program, folder: Path, progress: Say) -> None:
     progress(f"building {program.module} from {_SOURCES.name}/{program.module} ...")
     environment = {**os.environ, "CGO_ENABLED": "0", "GOWORK": "off", "GOTOOLCHAIN": "local"}
     log = folder / f"{program.module}.log"
-    with log.open("w") as output:
-        process = subprocess.Popen(
-            command, cwd=_SOURCES / program.module, env=environment, stdout=output, stderr=subprocess.STDOUT
-        )
-        try:
-            _wait_with_progress(process, program.module, progress)
-        finally:
-            process.kill()
-            process.wait()
+    process = spawn(command, log, environment=environment, folder=_SOURCES / program.module)
+    try:
+        _wait_with_progress(process, program.module, progress)
+    finally:
+        kill(process)
     if process.returncode != 0:
-        tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
         raise LocalClusterError(
-            f"`go build` of {program.module} failed:\n{tail}\n"
+            f"`go build` of {program.module} failed:\n{log_tail(log)}\n"
             "Check that the Go module proxy (GOPROXY) is reachable, then run again."
         )
     log.unlink()

@@ -44,11 +44,11 @@ def digest_of_file(path: Path) -> str:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold the exclusive lock file `path`; the kernel frees it when the holder dies."""
+def locked(path: Path, *, shared: bool = False) -> Iterator[None]:
+    """Hold the lock file `path`, alone or together with other `shared` holders; the kernel frees it when they die."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        fcntl.flock(file, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
         yield
 
 

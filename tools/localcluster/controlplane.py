@@ -214,8 +214,10 @@ class ControlPlane:
                 kill(self._processes.pop(name))
 
     def start_apiserver(self) -> None:
-        """Start the API server where it was before, and wait until it serves."""
+        """Start the API server where it was before, and wait until it serves; nothing when it runs."""
         with self._lock:
+            if "kube-apiserver" in self.pids():
+                return
             if self._port is None:
                 self._port = free_port()
             self._start("kube-apiserver", self._apiserver_command())

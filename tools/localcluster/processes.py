@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from localcluster.errors import LocalClusterError
+
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -23,14 +25,19 @@ def spawn(
     log: Path,
     *,
     environment: Mapping[str, str] | None = None,
+    folder: Path | None = None,
     pass_fds: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
     """Start `command` in a session of its own, output appended to `log`; it dies with this process."""
-    return _SPAWNER.submit(_spawn, command, log, environment, pass_fds).result()
+    return _SPAWNER.submit(_spawn, command, log, environment, folder, pass_fds).result()
 
 
 def _spawn(
-    command: Sequence[str], log: Path, environment: Mapping[str, str] | None, pass_fds: Sequence[int]
+    command: Sequence[str],
+    log: Path,
+    environment: Mapping[str, str] | None,
+    folder: Path | None,
+    pass_fds: Sequence[int],
 ) -> subprocess.Popen[bytes]:
     with log.open("ab") as output:
         return subprocess.Popen(
@@ -41,6 +48,7 @@ def _spawn(
             start_new_session=True,
             preexec_fn=_die_with(os.getpid()),  # two system calls, nothing that could deadlock after a fork
             env=None if environment is None else dict(environment),
+            cwd=folder,
             pass_fds=pass_fds,
         )
 
@@ -53,6 +61,15 @@ def _die_with(parent: int) -> Callable[[], None]:
             os.kill(os.getpid(), signal.SIGKILL)
 
     return prepare
+
+
+def run(command: Sequence[str]) -> str:
+    """Run a short `command` that dies with this process, and return its output; it must succeed."""
+    answer = subprocess.run(command, capture_output=True, text=True, check=False, preexec_fn=_die_with(os.getpid()))
+    if answer.returncode != 0:
+        shown = " ".join(command[:6])
+        raise LocalClusterError(f"`{shown} ...` failed: {answer.stderr.strip() or answer.stdout.strip()}")
+    return answer.stdout
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:

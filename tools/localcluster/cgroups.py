@@ -1,0 +1,98 @@
+"""A node's part of the control group tree, on hosts with version 1 (one tree per controller) and version 2."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from localcluster.errors import LocalClusterError
+
+_ROOT = Path("/sys/fs/cgroup")
+_V2_CONTROLLERS = ("cpuset", "cpu", "io", "memory", "pids")
+_REMOVE_SECONDS = 20.0
+_POLL_SECONDS = 0.02
+
+
+def is_version_2() -> bool:
+    return (_ROOT / "cgroup.controllers").exists()
+
+
+def _hierarchies() -> Iterator[Path]:
+    """The mount point of every tree; on version 1, trees that several names link to count once."""
+    if is_version_2():
+        yield _ROOT
+        return
+    for folder in sorted(_ROOT.iterdir()):
+        if folder.is_dir() and not folder.is_symlink() and (folder / "cgroup.procs").exists():
+            yield folder
+
+
+def make(cluster: str, node: str) -> None:
+    """Make the node's groups in every tree, with the resources of the parent."""
+    for hierarchy in _hierarchies():
+        parent = hierarchy
+        for part in (cluster, node):
+            if is_version_2():
+                _enable_controllers(parent)
+            parent /= part
+            parent.mkdir(exist_ok=True)
+            _inherit_cpuset(parent)
+
+
+def _enable_controllers(folder: Path) -> None:
+    available = set((folder / "cgroup.controllers").read_text().split())
+    enabled = set((folder / "cgroup.subtree_control").read_text().split())
+    for controller in _V2_CONTROLLERS:
+        if controller in available - enabled:
+            (folder / "cgroup.subtree_control").write_text(f"+{controller}")
+
+
+def _inherit_cpuset(folder: Path) -> None:
+    # On version 1 a new cpuset is empty and nothing can run in it.
+    for name in ("cpuset.cpus", "cpuset.mems"):
+        here, above = folder / name, folder.parent / name
+        if not is_version_2() and here.exists() and not here.read_text().strip():
+            here.write_text(above.read_text())
+
+
+def remove(cluster: str, node: str = "") -> None:
+    """Remove the node's groups (the whole cluster's without `node`); waits for dying processes to leave them."""
+    end = time.monotonic() + _REMOVE_SECONDS
+    for hierarchy in _hierarchies():
+        top = hierarchy / cluster / node
+        while top.exists() and not _try_remove(top):
+            if time.monotonic() > end:
+                pids = [pid for procs in top.rglob("cgroup.procs") for pid in procs.read_text().split()]
+                raise LocalClusterError(
+                    f"cannot remove {top}: processes {pids} are still in it; end them and run again"
+                )
+            time.sleep(_POLL_SECONDS)
+
+
+def _try_remove(top: Path) -> bool:
+    folders = sorted((path for path in top.rglob("*") if path.is_dir()), key=lambda path: -len(path.parts))
+    for folder in [*folders, top]:
+        try:
+            folder.rmdir()
+        except FileNotFoundError:
+            continue
+        except OSError:
+            return False
+    return True
+
+
+def known(prefix: str) -> set[str]:
+    """Names of top groups that start with `prefix`."""
+    return {path.name for hierarchy in _hierarchies() for path in hierarchy.glob(f"{prefix}*") if path.is_dir()}
+
+
+def pids_below(cluster: str, node: str, folder_name: str) -> list[int]:
+    """Process ids, as this process sees them, in the group `folder_name` anywhere below the node's, and below it."""
+    for hierarchy in _hierarchies():
+        for folder in (hierarchy / cluster / node).rglob(folder_name):
+            procs = [folder / "cgroup.procs", *folder.rglob("*/cgroup.procs")]
+            pids = sorted({int(pid) for file in procs for pid in file.read_text().split()})
+            if pids:
+                return pids
+    return []
