@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import datetime
+import datetime as dt
 import os
 import signal
 import ssl
@@ -51,13 +51,16 @@ class Authority:
     key: Path
 
 
+def _name(text: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, text)])
+
+
 def make_authority(directory: Path) -> Authority:
     def build(subject: str, public: Any, issuer: str, signer: Any, extension: x509.ExtensionType) -> x509.Certificate:
-        now = datetime.datetime.now(datetime.UTC)
-        name = lambda text: x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, text)])  # noqa: E731
-        builder = x509.CertificateBuilder(name(issuer), name(subject), public, x509.random_serial_number())
-        builder = builder.not_valid_before(now - datetime.timedelta(hours=1))
-        builder = builder.not_valid_after(now + datetime.timedelta(hours=1))
+        now = dt.datetime.now(dt.UTC)
+        builder = x509.CertificateBuilder(_name(issuer), _name(subject), public, x509.random_serial_number())
+        builder = builder.not_valid_before(now - dt.timedelta(hours=1))
+        builder = builder.not_valid_after(now + dt.timedelta(hours=1))
         return builder.add_extension(extension, critical=False).sign(signer, hashes.SHA256())
 
     directory.mkdir(parents=True)
@@ -68,9 +71,7 @@ def make_authority(directory: Path) -> Authority:
     authority = Authority(directory / "ca.pem", directory / "tls.pem", directory / "tls.key")
     authority.ca.write_bytes(ca.public_bytes(pem))
     authority.certificate.write_bytes(certificate.public_bytes(pem))
-    authority.key.write_bytes(
-        key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
+    authority.key.write_bytes(key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()))
     return authority
 
 
@@ -124,7 +125,9 @@ class ScriptedCoordinator:
                 assert self.path == "/v1/report"
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 authorized = self.headers["Authorization"] == f"Bearer {TOKEN}"
-                status, answer = coordinator.answer(decode_report(body), self.client_address) if authorized else (401, b"")
+                status, answer = (
+                    coordinator.answer(decode_report(body), self.client_address) if authorized else (401, b"")
+                )
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(answer)))
                 self.end_headers()
@@ -314,5 +317,3 @@ def alive() -> Callable[[int], bool]:
 @pytest.fixture
 def until() -> Callable[..., Any]:
     return wait_until
-
-

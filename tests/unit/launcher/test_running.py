@@ -43,7 +43,13 @@ def test_ranks_see_the_contract_and_torchruns_variables(coordinator, run_python)
         "import json, os; print(json.dumps(dict(os.environ)))", MUSTER_RESUME_STEP="99", TORCH_NCCL_DUMP_ON_TIMEOUT="0"
     )
     coordinator.run(
-        3, node_rank=1, node_count=2, processes_per_node=2, master_port=29403, resume_path="/ckpt/step-40", resume_step=40
+        3,
+        node_rank=1,
+        node_count=2,
+        processes_per_node=2,
+        master_port=29403,
+        resume_path="/ckpt/step-40",
+        resume_step=40,
     )
     coordinator.wait_for(lambda r: r.state == EXITED)
     seen = {environment["LOCAL_RANK"]: environment for environment in map(json.loads, launcher.text.splitlines())}
@@ -95,7 +101,9 @@ def test_an_unknown_directive_keeps_the_state(coordinator, run_python):
 
 
 def test_the_next_attempt_replaces_the_ranks(coordinator, run_python):
-    launcher = run_python("import os, time; print('attempt', os.environ['MUSTER_ATTEMPT'], flush=True); time.sleep(600)")
+    launcher = run_python(
+        "import os, time; print('attempt', os.environ['MUSTER_ATTEMPT'], flush=True); time.sleep(600)"
+    )
     coordinator.run(1)
     coordinator.wait_for(lambda r: r.state == RUNNING)
     coordinator.wait_to_run(2)
@@ -172,7 +180,7 @@ def test_the_step_is_that_of_the_slowest_local_rank(coordinator, run_python):
         "import os, time\n"
         "with open(os.environ['MUSTER_PROGRESS'], 'a') as file:\n"
         "    step = 7 if os.environ['LOCAL_RANK'] == '0' else 9\n"
-        "    file.write('not json\\n{\"step\": \"x\"}\\n[1]\\n{\"step\": %d}\\n{\"step\": 50' % step)\n"
+        '    file.write(\'not json\\n{"step": "x"}\\n[1]\\n{"step": %d}\\n{"step": 50\' % step)\n'
         "time.sleep(600)"
     )
     coordinator.run(1, processes_per_node=2)

@@ -1,0 +1,306 @@
+"""A trainer that starts in 0.2 s: a barrier over TCP instead of gradients, for tests in which torch is not the point.
+
+Rank 0 listens at MASTER_ADDR:MASTER_PORT. In each step every rank sends a number that depends on step and rank only and
+gets the sum back; a running hash of the sums are the "weights", so that a run with faults must end with the weights of
+one without. It fails like gloo does: at once when a connection is reset or closed, never when a peer is silent.
+
+Rank 0 saves `step-N` every few steps: assembled under a hidden name, the manifest renamed into it last, the directory
+renamed last of all. The state in it names the attempt and the rank that published it, and when (machine-wide monotonic
+clock), so that a test can prove that no old attempt published after a new one started.
+
+Each rank appends its story to RUN_DIR/log-<rank>.jsonl. Standard library only.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import sys
+import time
+
+CONNECT_SECONDS = 60.0
+STATE_NAME, MANIFEST_NAME = "state.json", "muster-checkpoint.json"
+INITIAL_WEIGHTS = "0" * 64
+
+
+class PeerLostError(Exception):
+    """A connection of the gang was closed or reset."""
+
+
+class Log:
+    """Appends one JSON line per event, and prints it."""
+
+    def __init__(self, run_dir, attempt, rank):
+        self._path = pathlib.Path(run_dir, f"log-{rank}.jsonl") if run_dir else None
+        self._common = {"attempt": attempt, "rank": rank}
+
+    def __call__(self, event, **fields):
+        line = dict(self._common, event=event, monotonic=time.monotonic(), wall=time.time(), **fields)
+        text = json.dumps(line)
+        if self._path:
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+            try:
+                os.write(descriptor, text.encode() + b"\n")
+            finally:
+                os.close(descriptor)
+        print(
+            "step %d of attempt %s" % (fields["step"], self._common["attempt"]) if event == "step" else text, flush=True
+        )
+
+
+class Line:
+    """Newline-delimited JSON over one socket."""
+
+    def __init__(self, connection):
+        self._connection = connection
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._stream = connection.makefile("rb")
+
+    def send(self, message):
+        try:
+            self._connection.sendall(json.dumps(message).encode() + b"\n")
+        except OSError as error:
+            raise PeerLostError(str(error)) from error
+
+    def receive(self):
+        try:
+            text = self._stream.readline()
+        except OSError as error:
+            raise PeerLostError(str(error)) from error
+        if not text.endswith(b"\n"):
+            raise PeerLostError("connection closed by a peer")
+        return json.loads(text)
+
+
+class Gang:
+    """All ranks of one attempt, joined through rank 0."""
+
+    def __init__(self, rank, world_size, address, port, attempt):
+        self._rank = rank
+        self._lines = self._gather(world_size, port, attempt) if rank == 0 else [self._join(address, port, attempt)]
+
+    @staticmethod
+    def _gather(world_size, port, attempt):
+        server = socket.socket()
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server.bind(("", port))
+        server.listen(world_size)
+        server.settimeout(CONNECT_SECONDS)
+        lines = {}
+        while len(lines) < world_size - 1:
+            connection, _ = server.accept()
+            connection.settimeout(None)
+            line = Line(connection)
+            hello = line.receive()
+            if hello["attempt"] == attempt:
+                lines[hello["rank"]] = line
+        server.close()
+        return [lines[rank] for rank in sorted(lines)]
+
+    def _join(self, address, port, attempt):
+        until = time.monotonic() + CONNECT_SECONDS
+        while True:
+            try:
+                connection = socket.create_connection((address, port), timeout=5)
+                break
+            except OSError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.05)
+        connection.settimeout(None)
+        line = Line(connection)
+        line.send({"rank": self._rank, "attempt": attempt})
+        return line
+
+    def exchange(self, step, value):
+        """Sum of the values of all ranks; returns when all have sent theirs."""
+        if self._rank != 0:
+            self._lines[0].send({"step": step, "value": value})
+            answer = self._lines[0].receive()
+        else:
+            answer = {"step": step, "value": value}
+            for line in self._lines:
+                message = line.receive()
+                if message["step"] != step:
+                    raise SystemExit("a peer is at step %d, this rank at %d" % (message["step"], step))
+                answer["value"] += message["value"]
+            for line in self._lines:
+                line.send(answer)
+        return answer["value"]
+
+
+def gradient(step, rank):
+    return int(hashlib.sha256(b"%d/%d" % (step, rank)).hexdigest()[:12], 16)
+
+
+def updated(weights, total):
+    return hashlib.sha256(("%s/%d" % (weights, total)).encode()).hexdigest()
+
+
+def save(directory, step, weights, attempt, rank):
+    """Publish step-N; one that is there already is replaced."""
+    final = pathlib.Path(directory, f"step-{step}")
+    assembled = pathlib.Path(directory, f".saving-{step}-{attempt}-{rank}")
+    shutil.rmtree(assembled, ignore_errors=True)
+    assembled.mkdir(parents=True)
+    state = {"step": step, "weights": weights, "attempt": attempt, "rank": rank}
+    state.update(monotonic=time.monotonic(), wall=time.time())
+    data = json.dumps(state).encode()
+    write(assembled / STATE_NAME, data)
+    manifest = {"step": step, "files": [{"path": STATE_NAME, "bytes": len(data)}]}
+    write(assembled / f"{MANIFEST_NAME}.new", json.dumps(manifest).encode())
+    (assembled / f"{MANIFEST_NAME}.new").rename(assembled / MANIFEST_NAME)
+    if final.exists():
+        old = pathlib.Path(directory, f".replaced-{step}-{attempt}-{rank}")
+        final.rename(old)
+        assembled.rename(final)
+        shutil.rmtree(old, ignore_errors=True)
+    else:
+        assembled.rename(final)
+    return str(final)
+
+
+def write(path, data):
+    with path.open("wb") as stream:
+        stream.write(data)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def keep_newest(directory, count):
+    names = [path.name for path in pathlib.Path(directory).iterdir()]
+    steps = sorted(int(name[5:]) for name in names if name.startswith("step-") and name[5:].isdigit())
+    for step in steps[: -max(2, count)]:
+        shutil.rmtree(pathlib.Path(directory, f"step-{step}"), ignore_errors=True)
+
+
+def resume(log):
+    path = os.environ.get("MUSTER_RESUME_PATH")
+    if not path:
+        return 0, INITIAL_WEIGHTS
+    with pathlib.Path(path, STATE_NAME).open() as stream:
+        state = json.load(stream)
+    wanted = os.environ.get("MUSTER_RESUME_STEP")
+    if wanted is not None and int(wanted) != state["step"]:
+        raise SystemExit("%s holds step %d, not %s" % (path, state["step"], wanted))
+    log("resumed", step=state["step"], path=path)
+    return state["step"], state["weights"]
+
+
+def start_orphan_loader(log):
+    """A data loader that outlives its parent: forked twice, in a session of its own, holding the rank's output."""
+    read, wrote = os.pipe()
+    first = os.fork()
+    if first == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.close(read)
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            os.write(wrote, b"%d\n" % os.getpid())
+            os.close(wrote)
+            while True:
+                time.sleep(3600)
+        os._exit(0)
+    os.waitpid(first, 0)
+    os.close(wrote)
+    with os.fdopen(read) as stream:
+        log("loader", pid=int(stream.readline()))
+
+
+def may_fault(arguments, kind):
+    """Whether to do it: each time with --always, else once in the life of the job."""
+    if arguments.always:
+        return True
+    try:
+        os.close(os.open(pathlib.Path(arguments.run_dir, f"fault-{kind}"), os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+    except FileExistsError:
+        return False
+    return True
+
+
+def fault(arguments, step, log):
+    """What this rank has been told to do wrong before it finishes this step."""
+    if step == arguments.hang_at and may_fault(arguments, "hang"):
+        log("hang", step=step)
+        while True:
+            time.sleep(3600)
+    if step == arguments.fail_at and may_fault(arguments, "fail"):
+        log("fail", step=step, exit_code=arguments.exit_code)
+        sys.stderr.write("steps.py: told to fail at step %d with exit code %d\n" % (step, arguments.exit_code))
+        sys.exit(arguments.exit_code)
+
+
+def train(arguments, rank, world_size, attempt, log):
+    step, weights = resume(log)
+    gang = Gang(rank, world_size, os.environ.get("MASTER_ADDR", ""), int(os.environ.get("MASTER_PORT", "0")), attempt)
+    log("ready", step=step)
+    progress = os.environ.get("MUSTER_PROGRESS")
+    while step < arguments.steps:
+        step += 1
+        time.sleep(arguments.step_seconds)
+        if rank == arguments.fault_rank % world_size:
+            fault(arguments, step, log)
+        weights = updated(weights, gang.exchange(step, gradient(step, rank)))
+        log("step", step=step)
+        if progress:
+            with pathlib.Path(progress).open("a") as stream:
+                stream.write(json.dumps({"step": step}) + "\n")
+        if (
+            rank == 0
+            and arguments.checkpoint_dir
+            and (step % arguments.checkpoint_every == 0 or step == arguments.steps)
+        ):
+            path = save(arguments.checkpoint_dir, step, weights, attempt, rank)
+            log("checkpoint", step=step, path=path)
+            keep_newest(arguments.checkpoint_dir, arguments.keep)
+    gang.exchange(step + 1, 0)  # nobody leaves before the last checkpoint is published
+    log("done", step=step, weights_sha256=weights)
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--step-seconds", type=float, default=0.05)
+    parser.add_argument("--checkpoint-dir", default=os.environ.get("CHECKPOINT_DIR", ""))
+    parser.add_argument("--checkpoint-every", type=int, default=10)
+    parser.add_argument("--keep", type=int, default=1000, help="checkpoints kept, at least 2")
+    parser.add_argument("--run-dir", default=os.environ.get("RUN_DIR", ""))
+    parser.add_argument("--fail-at", type=int, metavar="STEP")
+    parser.add_argument("--exit-code", type=int, default=1)
+    parser.add_argument("--hang-at", type=int, metavar="STEP")
+    parser.add_argument("--fault-rank", type=int, default=-1, help="who fails or hangs; -1 = the last rank")
+    parser.add_argument("--always", action="store_true", help="fail or hang in every attempt, not only once")
+    parser.add_argument("--ignore-sigterm", action="store_true")
+    parser.add_argument("--orphan-loader", action="store_true")
+    arguments = parser.parse_args()
+    if not arguments.run_dir and not arguments.always and (arguments.fail_at or arguments.hang_at):
+        parser.error("--run-dir or RUN_DIR is needed to fail only once")
+    return arguments
+
+
+def main():
+    arguments = parse()
+    rank, world_size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+    attempt = int(os.environ.get("MUSTER_ATTEMPT", "0"))
+    for directory in (arguments.run_dir, arguments.checkpoint_dir):
+        if directory:
+            pathlib.Path(directory).mkdir(parents=True, exist_ok=True)
+    log = Log(arguments.run_dir, attempt, rank)
+    log("start", pid=os.getpid(), host=socket.gethostname())
+    if arguments.ignore_sigterm:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if arguments.orphan_loader:
+        start_orphan_loader(log)
+    try:
+        train(arguments, rank, world_size, attempt, log)
+    except PeerLostError as error:
+        log("lost", error=str(error))
+        sys.exit("steps.py: rank %d lost the gang: %s" % (rank, error))
+
+
+if __name__ == "__main__":
+    main()
