@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 from pydantic.alias_generators import to_camel
 from pydantic.config import JsonDict
 
@@ -49,6 +49,16 @@ NAME_LENGTH = 253
 
 UID_LENGTH = 64
 """Longest uid; the API server's own have 36 characters."""
+
+
+def shortened_to(length: int) -> BeforeValidator:
+    """For text that holds what others wrote, e.g. a rank's last lines: too long is cut, never an error."""
+
+    def shortened(text: object) -> object:
+        return f"{text[: length - 1]}…" if isinstance(text, str) and len(text) > length else text
+
+    return BeforeValidator(shortened)
+
 
 NodeName = Annotated[str, Field(max_length=NAME_LENGTH)]
 

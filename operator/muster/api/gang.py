@@ -7,10 +7,11 @@ the same answer. See docs/decisions/0002.
 """
 
 from enum import StrEnum
+from typing import Annotated
 
 from pydantic import Field
 
-from muster.api.base import NAME_LENGTH, UID_LENGTH, ApiModel, NodeName, ObjectMeta, Time, checks, rule
+from muster.api.base import NAME_LENGTH, UID_LENGTH, ApiModel, NodeName, ObjectMeta, Time, checks, rule, shortened_to
 
 
 class Level(StrEnum):
@@ -94,7 +95,7 @@ class GangIncident(ApiModel):
     signal: int | None = None
     step: int | None = Field(None, description="Newest step known to be finished when it happened.")
     resumed_step: int | None = Field(None, description="Step that the following attempt resumed from.")
-    message: str = Field("", max_length=2048)
+    message: Annotated[str, shortened_to(2048)] = Field("", max_length=2048)
     settled: bool = Field(False, description="Class and blame are final.")
 
 

@@ -421,7 +421,7 @@ def render() -> dict[Path, str]:
 
 
 def stale(root: Path) -> Iterator[tuple[Path, str | None]]:
-    """The files below `root` that are not what the models say, each with its right content; None: there is to be none."""
+    """The files below `root` that are not what the models say, each with its right content (None: no file)."""
     files = render()
     for path, text in files.items():
         target = root / path

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field
 from pydantic.config import JsonDict
 
-from muster.api.base import ApiModel, NodeName, ObjectMeta, Time, checks, rule
+from muster.api.base import ApiModel, NodeName, ObjectMeta, Time, checks, rule, shortened_to
 
 MAX_NAME_LENGTH = 40
 """Longest name of a job: its pods are called `<job>-<hash>-<index>-<incarnation>`, and that has to be a host name."""
@@ -311,7 +311,7 @@ class Condition(ApiModel):
     type: str = Field(min_length=1, max_length=64)
     status: ConditionStatus
     reason: str = Field(min_length=1, max_length=64)
-    message: str = Field("", max_length=1024)
+    message: Annotated[str, shortened_to(1024)] = Field("", max_length=1024)
     observed_generation: int = Field(0, ge=0)
     last_transition_time: Time
 
@@ -328,7 +328,7 @@ class CompletionRecord(ApiModel):
 
     result: CompletionResult
     reason: str = Field(max_length=64)
-    message: str = Field("", max_length=4096)
+    message: Annotated[str, shortened_to(4096)] = Field("", max_length=4096)
     time: Time
     attempt: int = Field(ge=0)
 
@@ -352,7 +352,7 @@ class Incident(ApiModel):
     fault_class: str = Field(max_length=32, description="What kind of failure it was; decides which budget pays.")
     reason: str = Field(max_length=64)
     node: NodeName = ""
-    message: str = Field("", max_length=1024)
+    message: Annotated[str, shortened_to(1024)] = Field("", max_length=1024)
     lost_steps: int | None = None
 
 

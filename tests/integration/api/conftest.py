@@ -1,0 +1,86 @@
+"""Manifests to start from, ways to change them, and kubectl the way a careful user calls it."""
+
+import copy
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+import yaml
+
+Manifest = dict[str, Any]
+
+WITHOUT = object()
+"""As a new value: take the field away."""
+
+TIME = "2026-01-31T12:00:00.000000Z"
+
+SMALLEST: Mapping[str, Manifest] = {
+    "TrainingJob": {
+        "apiVersion": "muster.dev/v1alpha1",
+        "kind": "TrainingJob",
+        "metadata": {"name": "small"},
+        "spec": {
+            "nodes": 2,
+            "template": {
+                "spec": {
+                    "containers": [
+                        {"name": "trainer", "image": "example.org/trainer:1", "command": ["python3", "t.py"]}
+                    ]
+                }
+            },
+        },
+    },
+    "Gang": {
+        "apiVersion": "muster.dev/v1alpha1",
+        "kind": "Gang",
+        "metadata": {"name": "small"},
+        "spec": {"jobUid": "7f3b", "attempt": 2, "time": TIME, "level": "R0", "reason": "ProcessExited"},
+    },
+    "FleetPolicy": {"apiVersion": "muster.dev/v1alpha1", "kind": "FleetPolicy", "metadata": {"name": "default"}},
+}
+
+
+def changed(manifest: Manifest, changes: Mapping[str, Any]) -> Manifest:
+    """A copy with the values at some paths (`spec.levels[0].name`) replaced, or taken away by `WITHOUT`."""
+    result = copy.deepcopy(manifest)
+    for path, value in changes.items():
+        *parents, last = [int(step) if step.isdigit() else step for step in re.findall(r"[^.\[\]]+", path)]
+        place: Any = result
+        for step in parents:
+            place = place.setdefault(step, {}) if isinstance(place, dict) else place[step]
+        if value is WITHOUT:
+            del place[last]
+        else:
+            place[last] = value
+    return result
+
+
+@pytest.fixture(scope="session")
+def without() -> object:
+    return WITHOUT
+
+
+@pytest.fixture(scope="session")
+def manifest() -> Callable[..., Manifest]:
+    """`manifest(kind, changes)`: the smallest valid manifest of a kind, changed."""
+
+    def make(kind: str, changes: Mapping[str, Any] | None = None) -> Manifest:
+        return changed(SMALLEST[kind], changes or {})
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def change() -> Callable[[Manifest, Mapping[str, Any]], Manifest]:
+    return changed
+
+
+@pytest.fixture(scope="session")
+def apply(kubectl: Callable[..., Any]) -> Callable[..., Any]:
+    """`kubectl apply` as a user does it: from the client's side, unknown fields refused."""
+
+    def run(manifest: Manifest, *arguments: str) -> Any:
+        return kubectl("apply", "--validate=strict", "-f", "-", *arguments, stdin=yaml.safe_dump(manifest))
+
+    return run

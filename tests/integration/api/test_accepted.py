@@ -1,0 +1,237 @@
+"""What the API server makes of objects that are valid: defaults, the status subresource, updates, and what people see."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from muster.api import render
+from muster.api.fleetpolicy import FleetPolicy
+from muster.api.gang import Gang
+from muster.api.trainingjob import TrainingJob
+
+TIME = "2026-01-31T12:00:00.000000Z"
+MODELS = {"TrainingJob": TrainingJob, "Gang": Gang, "FleetPolicy": FleetPolicy}
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes"),
+    [
+        pytest.param("TrainingJob", {}, id="smallest TrainingJob"),
+        pytest.param(
+            "TrainingJob",
+            {
+                "spec.launch": {"mode": "Plain"},
+                "spec.placement": {"required": "block"},
+                "spec.checkpoint": {"saveTimeoutSeconds": 0},
+                "spec.recovery": {"applicationRestartsPerDay": 0},
+                "spec.completion": {},
+            },
+            id="TrainingJob with parts of parts",
+        ),
+        pytest.param("Gang", {}, id="smallest Gang"),
+        pytest.param("Gang", {"spec.members": [{}], "spec.ghosts": [{"pod": "a", "fencedTime": TIME}]}, id="Gang"),
+        pytest.param("FleetPolicy", {}, id="FleetPolicy without a spec"),
+        pytest.param("FleetPolicy", {"spec.topology": {}}, id="FleetPolicy with an empty topology"),
+        pytest.param("FleetPolicy", {"spec.topology.levels": []}, id="FleetPolicy without levels"),
+    ],
+)
+def test_the_defaults_of_the_server_are_those_of_the_models(
+    kind: str, changes: dict[str, Any], manifest: Callable[..., Any], apply: Callable[..., Any]
+) -> None:
+    asked = manifest(kind, changes)
+    result = apply(asked, "--dry-run=server", "--output=json")
+    assert result.returncode == 0, result.stderr
+    stored = json.loads(result.stdout)
+    by_models = MODELS[kind].model_validate(asked).to_json()["spec"]
+    assert stored["spec"] == by_models
+    assert MODELS[kind].model_validate(stored).to_json()["spec"] == by_models
+
+
+MUTABLE = {
+    "spec.suspend": True,
+    "spec.placement.avoidNodes": ["node-4"],
+    "spec.recovery.applicationRestartsPerDay": 9,
+    "spec.recovery.hardwareRestartsPerDay": 9,
+    "spec.completion.ttlSecondsAfterFinished": 60,
+}
+IMMUTABLE = {
+    # Another value, and the field that is blamed.
+    "spec.nodes": (3, "spec.nodes"),
+    "spec.gpusPerNode": (4, "spec.gpusPerNode"),
+    "spec.template": ({"spec": {"containers": [{"name": "trainer", "image": "example.org/t:2"}]}}, "spec.template"),
+    "spec.launch.mode": ("Plain", "spec.launch"),
+    "spec.launch.processesPerNode": (8, "spec.launch"),
+    "spec.launch.workerContainer": ("trainer", "spec.launch"),
+    "spec.placement.required": ("rack", "spec.placement.required"),
+    "spec.placement.preferred": ("rack", "spec.placement.preferred"),
+    "spec.checkpoint.directory": ("/elsewhere", "spec.checkpoint"),
+    "spec.checkpoint.saveTimeoutSeconds": (60, "spec.checkpoint"),
+    "spec.progress.stepPattern": ("step ([0-9]+)", "spec.progress"),
+    "spec.progress.stepTimeoutSeconds": (60, "spec.progress"),
+    "spec.progress.startTimeoutSeconds": (60, "spec.progress"),
+    "spec.recovery.unreachableTimeoutSeconds": (60, "spec.recovery.unreachableTimeoutSeconds"),
+}
+REMEDY = "cannot change while the job exists: delete and re-create the job"
+
+
+def test_every_field_is_known_to_be_mutable_or_not() -> None:
+    (resource,) = (resource for resource in render.RESOURCES if resource.kind == "TrainingJob")
+    fields = render.leaves(render.object_schema(resource)["properties"]["spec"], "spec")
+    ends = {path for path, schema in fields if "properties" not in schema and "spec.template." not in path}
+    assert ends | {"spec.template"} == set(MUTABLE) | set(IMMUTABLE)
+
+
+@pytest.fixture(scope="module")
+def job(manifest: Callable[..., Any], apply: Callable[..., Any]) -> Any:
+    """A job in which no optional field is set."""
+    job = manifest("TrainingJob", {"metadata.name": "updated"})
+    result = apply(job)
+    assert result.returncode == 0, result.stderr
+    return job
+
+
+@pytest.fixture(scope="module")
+def placed_job(manifest: Callable[..., Any], apply: Callable[..., Any]) -> Any:
+    levels = {"required": "block", "preferred": "block"}
+    job = manifest("TrainingJob", {"metadata.name": "updated-placed", "spec.placement": levels})
+    result = apply(job)
+    assert result.returncode == 0, result.stderr
+    return job
+
+
+class TestUpdates:
+    """Tried out on jobs that exist, without changing them."""
+
+    @pytest.mark.parametrize("path", MUTABLE)
+    def test_what_may_change(self, path: str, job: Any, change: Callable[..., Any], apply: Callable[..., Any]) -> None:
+        result = apply(change(job, {path: MUTABLE[path]}), "--dry-run=server")
+        assert result.returncode == 0, result.stderr
+        assert "configured" in result.stdout
+
+    @pytest.mark.parametrize("path", IMMUTABLE)
+    def test_what_may_not_change(
+        self, path: str, job: Any, change: Callable[..., Any], apply: Callable[..., Any]
+    ) -> None:
+        value, blamed = IMMUTABLE[path]
+        result = apply(change(job, {path: value}), "--dry-run=server")
+        assert result.returncode != 0, f"accepted: {result.stdout}"
+        assert f"{blamed}: Invalid value" in result.stderr
+        assert REMEDY in result.stderr
+
+    @pytest.mark.parametrize("value", ["rack", None], ids=["changed", "taken away"])
+    @pytest.mark.parametrize("path", ["spec.placement.required", "spec.placement.preferred"])
+    def test_a_level_may_neither_change_nor_go(
+        self,
+        path: str,
+        value: str | None,
+        placed_job: Any,
+        change: Callable[..., Any],
+        apply: Callable[..., Any],
+        without: object,
+    ) -> None:
+        result = apply(change(placed_job, {path: value or without}), "--dry-run=server")
+        assert result.returncode != 0, f"accepted: {result.stdout}"
+        assert f"{path}: Invalid value" in result.stderr
+        assert REMEDY in result.stderr
+
+    @pytest.mark.parametrize(
+        "part",
+        ["metadata", "spec.nodeSelector", "spec.containers[0].env"],
+    )
+    def test_the_template_may_not_change_where_nothing_is_spelled_out(
+        self, part: str, job: Any, change: Callable[..., Any], apply: Callable[..., Any]
+    ) -> None:
+        value: Any = [{"name": "A", "value": "b"}] if part.endswith("env") else {"labels": {"a": "b"}}
+        result = apply(change(job, {f"spec.template.{part}": value}), "--dry-run=server")
+        assert result.returncode != 0, f"accepted: {result.stdout}"
+        assert "spec.template: Invalid value" in result.stderr
+        assert REMEDY in result.stderr
+
+
+END = {"result": "Failed", "reason": "CrashLoop", "message": "", "time": TIME, "attempt": 4}
+
+
+class TestTheEndOfAJob:
+    """Once written it never changes."""
+
+    @pytest.fixture
+    def patch(self, kubectl: Callable[..., Any], namespace: str, manifest: Callable[..., Any], apply: Any) -> Any:
+        result = apply(manifest("TrainingJob"), "--namespace", namespace)
+        assert result.returncode == 0, result.stderr
+
+        def run(status: dict[str, Any]) -> Any:
+            data = json.dumps({"status": status})
+            arguments = ("--namespace", namespace, "--subresource=status", "--type=merge", "-p", data)
+            return kubectl("patch", "trainingjob", "small", *arguments)
+
+        return run
+
+    def test_may_be_written_and_written_again_as_it_is(self, patch: Callable[..., Any]) -> None:
+        for status in ({"state": "Running"}, {"completion": END}, {"completion": END, "state": "Failed"}):
+            result = patch(status)
+            assert result.returncode == 0, result.stderr
+
+    @pytest.mark.parametrize(
+        "later", [{"result": "Succeeded"}, {"message": "on second thought"}, None], ids=["result", "message", "gone"]
+    )
+    def test_may_not_change(self, later: dict[str, Any] | None, patch: Callable[..., Any]) -> None:
+        assert patch({"completion": END}).returncode == 0
+        result = patch({"completion": later})
+        assert result.returncode != 0, f"accepted: {result.stdout}"
+        assert "status.completion: Invalid value" in result.stderr
+        assert "create a new job instead" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        pytest.param({"spec.attempt": 3, "spec.level": "R2"}, None, id="a later attempt"),
+        pytest.param({"spec.reason": "Else"}, None, id="the same attempt"),
+        pytest.param({"spec.attempt": 1}, ("spec.attempt", "commit a later one"), id="an earlier attempt"),
+        pytest.param({"spec.jobUid": "other"}, ("spec.jobUid", "delete and re-create it"), id="another job"),
+    ],
+)
+def test_updates_of_a_gang(
+    changes: dict[str, Any],
+    says: tuple[str, ...] | None,
+    namespace: str,
+    manifest: Callable[..., Any],
+    apply: Callable[..., Any],
+) -> None:
+    assert apply(manifest("Gang"), "--namespace", namespace).returncode == 0
+    result = apply(manifest("Gang", changes), "--namespace", namespace)
+    assert (result.returncode == 0) == (says is None), result.stdout + result.stderr
+    for words in says or ():
+        assert words in result.stderr
+
+
+def test_users_cannot_write_status(
+    namespace: str, manifest: Callable[..., Any], apply: Callable[..., Any], kubectl: Callable[..., Any]
+) -> None:
+    asked = manifest("TrainingJob", {"status.state": "Running", "status.observedGeneration": 1})
+    assert apply(asked, "--namespace", namespace).returncode == 0
+    stored = json.loads(kubectl("get", "tj", "small", "--namespace", namespace, "--output=json").stdout)
+    assert stored["status"] == {"observedGeneration": 0}, "not what the user wrote, and not as if it had been seen"
+
+
+def test_kubectl_get_shows_what_a_person_wants_to_know(
+    namespace: str, manifest: Callable[..., Any], apply: Callable[..., Any], kubectl: Callable[..., Any]
+) -> None:
+    assert apply(manifest("TrainingJob"), "--namespace", namespace).returncode == 0
+    status = {
+        "state": "Running",
+        "reason": "Training",
+        "nodesReady": "2/2",
+        "attempt": 3,
+        "step": 120,
+        "checkpoint": {"step": 100, "path": "/checkpoints/100", "time": TIME},
+    }
+    data = json.dumps({"status": status})
+    arguments = ("--namespace", namespace, "--subresource=status", "--type=merge", "-p", data)
+    assert kubectl("patch", "tj", "small", *arguments).returncode == 0
+    header, row = kubectl("get", "tj", "--namespace", namespace).stdout.splitlines()
+    assert header.split() == ["NAME", "STATE", "REASON", "NODES", "ATTEMPT", "STEP", "CHECKPOINT", "AGE"]
+    assert row.split()[:7] == ["small", "Running", "Training", "2/2", "3", "120", "100"]
+    assert "trainingjob.muster.dev/small" in kubectl("get", "muster", "--namespace", namespace).stdout

@@ -1,0 +1,383 @@
+"""What nobody should be able to ask for is refused by the API server, with the field's path and what to do instead.
+
+There is at least one case for each field and for each rule of what users write; two tests see to it that a new field or
+rule comes with a case of its own. What only the operator writes is checked field by field with values of a wrong type.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from muster.api import render
+
+TIME = "2026-01-31T12:00:00.000000Z"
+RESOURCES = {resource.kind: resource for resource in render.RESOURCES}
+
+MISSING = "Required value"
+SUPPORTED = "supported values: "
+
+
+@dataclass(frozen=True)
+class Case:
+    """A change to the smallest valid manifest, and what kubectl has to say about it."""
+
+    field: str
+    changes: Mapping[str, Any]
+    says: tuple[str, ...]
+
+
+def one(path: str, value: Any, *says: str, field: str | None = None) -> Case:
+    """A bad value at one path; the answer names the path."""
+    return Case(field or path, {path: value}, (path, *says))
+
+
+def bounds(path: str, low: int, high: int) -> Iterator[tuple[str, Case]]:
+    """The two values just outside."""
+    yield f"{path} below its least", one(path, low - 1, f"should be greater than or equal to {low}")
+    yield f"{path} above its most", one(path, high + 1, f"should be less than or equal to {high}")
+
+
+def plain(path: str, value: Any) -> tuple[str, Case]:
+    """A field that needs the launcher, in a mode without it."""
+    name = path.rpartition(".")[2]
+    words = (
+        f"{name} needs Muster's launcher, which mode Plain does not use: leave it out, or set launch.mode to Managed"
+    )
+    return f"{path} in mode Plain", Case(path, {"spec.launch.mode": "Plain", path: value}, (path, words))
+
+
+CONTAINER = "spec.template.spec.containers[0]"
+CONTAINERS = "spec.template.spec.containers"
+LEVEL_NAME = "write the short name of a topology level, by default block or rack"
+
+# REMOVED stands for "take the field away"; the fixture `without` is the value itself.
+REMOVED = "take the field away"
+
+JOBS: dict[str, Case] = {
+    "name too long for pod names": one("metadata.name", "a" * 41, "longer than 40 characters", "choose a shorter one"),
+    "name with a dot": one("metadata.name", "my.job", "use lower-case letters, digits and '-'"),
+    "name that begins with a digit": one("metadata.name", "9lives", "begin with a letter"),
+    "no spec": one("spec", REMOVED, MISSING),
+    "a misspelt field": one("spec.gpuPerNode", 4, 'unknown field "spec.gpuPerNode"', field="spec"),
+    "a misspelt field deeper down": one(
+        "spec.launch.modus", "Plain", 'unknown field "spec.launch.modus"', field="spec.launch"
+    ),
+    "no nodes": one("spec.nodes", REMOVED, MISSING),
+    "nodes in words": one("spec.nodes", "two", "must be of type integer"),
+    **dict(bounds("spec.nodes", 1, 4096)),
+    **dict(bounds("spec.gpusPerNode", 0, 64)),
+    "no template": one("spec.template", REMOVED, MISSING),
+    "template that is text": one("spec.template", "pod", "must be of type object"),
+    "template metadata that is text": one("spec.template.metadata", "labels", "must be of type object"),
+    "no pod spec": one("spec.template.spec", REMOVED, MISSING),
+    "no containers": one(CONTAINERS, REMOVED, MISSING),
+    "an empty list of containers": one(CONTAINERS, [], "should have at least 1 items"),
+    "too many containers": one(
+        CONTAINERS, [{"name": f"c{index}", "image": "i"} for index in range(33)], "must have at most 32 items"
+    ),
+    "two containers of one name": one(
+        CONTAINERS, [{"name": "a", "image": "i"}, {"name": "a", "image": "j"}], "[1]: Duplicate value"
+    ),
+    "a container without a name": one(f"{CONTAINER}.name", REMOVED, MISSING, field=f"{CONTAINERS}[].name"),
+    "a container with an empty name": one(
+        f"{CONTAINER}.name", "", "should be at least 1 chars long", field=f"{CONTAINERS}[].name"
+    ),
+    "a container with a long name": one(
+        f"{CONTAINER}.name", "a" * 64, "may not be more than 63", field=f"{CONTAINERS}[].name"
+    ),
+    "a container without an image": one(f"{CONTAINER}.image", REMOVED, MISSING, field=f"{CONTAINERS}[].image"),
+    "a container with an empty image": one(
+        f"{CONTAINER}.image", "", "should be at least 1 chars long", field=f"{CONTAINERS}[].image"
+    ),
+    "a command as one string": one(
+        f"{CONTAINER}.command", "python3 train.py", "must be of type array", field=f"{CONTAINERS}[].command"
+    ),
+    "arguments that are numbers": one(f"{CONTAINER}.args", [1], "must be of type string", field=f"{CONTAINERS}[].args"),
+    "a restart policy": one("spec.template.spec.restartPolicy", "OnFailure", f'{SUPPORTED}"Never"'),
+    "launch that is text": one("spec.launch", "Managed", "must be of type object"),
+    "mode in lower case": one("spec.launch.mode", "managed", f'{SUPPORTED}"Managed", "Plain"'),
+    **dict(bounds("spec.launch.processesPerNode", 1, 64)),
+    "several processes in mode Plain": Case(
+        "spec.launch.processesPerNode",
+        {"spec.launch": {"mode": "Plain", "processesPerNode": 2}},
+        ("spec.launch.processesPerNode", "leave processesPerNode out, or set mode to Managed"),
+    ),
+    "a worker container that does not exist": one(
+        "spec.launch.workerContainer", "training", "write the name of one of spec.template.spec.containers"
+    ),
+    "an empty worker container": one("spec.launch.workerContainer", "", "should be at least 1 chars long"),
+    "placement that is text": one("spec.placement", "rack", "must be of type object"),
+    "a label where a level is required": one("spec.placement.required", "topology.muster.dev/rack", LEVEL_NAME),
+    "a long name of a required level": one("spec.placement.required", "r" * 64, "may not be more than 63"),
+    "a label where a level is preferred": one("spec.placement.preferred", "Rack", LEVEL_NAME),
+    "nodes to avoid as one string": one("spec.placement.avoidNodes", "node-1", "must be of type array"),
+    "a node to avoid that is no name": Case(
+        "spec.placement.avoidNodes",
+        {"spec.placement.avoidNodes": ["node-1", "node_2"]},
+        ("spec.placement.avoidNodes[1]", "write the name of a node as `kubectl get nodes` shows it"),
+    ),
+    "a node to avoid twice": Case(
+        "spec.placement.avoidNodes",
+        {"spec.placement.avoidNodes": ["node-1", "node-1"]},
+        ("spec.placement.avoidNodes[1]: Duplicate value", "node-1"),
+    ),
+    "too many nodes to avoid": one(
+        "spec.placement.avoidNodes", [f"n{index}" for index in range(257)], "must have at most 256 items"
+    ),
+    "checkpoint that is text": one("spec.checkpoint", "/checkpoints", "must be of type object"),
+    "a relative checkpoint directory": one(
+        "spec.checkpoint.directory", "checkpoints", "write an absolute path, e.g. /checkpoints"
+    ),
+    "a long checkpoint directory": one("spec.checkpoint.directory", "/" + "a" * 1024, "may not be more than 1024"),
+    **dict([plain("spec.checkpoint.directory", "/checkpoints")]),
+    **dict(bounds("spec.checkpoint.saveTimeoutSeconds", 0, 86400)),
+    "progress that is text": one("spec.progress", "step", "must be of type object"),
+    "a step pattern without a group": one("spec.progress.stepPattern", "step=", "put the step number into a group"),
+    "an empty step pattern": one("spec.progress.stepPattern", "", "should be at least 1 chars long"),
+    "a long step pattern": one("spec.progress.stepPattern", "(" + "a" * 256, "may not be more than 256"),
+    **dict([plain("spec.progress.stepPattern", "step=([0-9]+)")]),
+    **dict(bounds("spec.progress.stepTimeoutSeconds", 1, 86400)),
+    **dict([plain("spec.progress.stepTimeoutSeconds", 60)]),
+    **dict(bounds("spec.progress.startTimeoutSeconds", 1, 86400)),
+    **dict([plain("spec.progress.startTimeoutSeconds", 60)]),
+    "recovery that is a number": one("spec.recovery", 3, "must be of type object"),
+    **dict(bounds("spec.recovery.applicationRestartsPerDay", 0, 1000)),
+    **dict(bounds("spec.recovery.hardwareRestartsPerDay", 0, 10000)),
+    **dict(bounds("spec.recovery.unreachableTimeoutSeconds", 5, 3600)),
+    "completion that is a number": one("spec.completion", 60, "must be of type object"),
+    **dict(bounds("spec.completion.ttlSecondsAfterFinished", 0, 31536000)),
+    "suspend in words": one("spec.suspend", "yes", "must be of type boolean"),
+}
+
+LEVELS = "spec.topology.levels"
+
+
+def levels(*pairs: tuple[str, str]) -> list[dict[str, str]]:
+    return [{"name": name, "label": label} for name, label in pairs]
+
+
+POLICIES: dict[str, Case] = {
+    "another name": one("metadata.name", "fleet", "it is called default: use this name"),
+    "spec that is text": one("spec", "rack", "must be of type object"),
+    "a misspelt field": one(
+        "spec.acceleratorResources", "a.b/c", 'unknown field "spec.acceleratorResources"', field="spec"
+    ),
+    "topology that is a list": one("spec.topology", [], "must be of type object"),
+    "levels that are text": one(LEVELS, "rack", "must be of type array"),
+    "too many levels": one(
+        LEVELS, levels(*((f"l{index}", f"a/l{index}") for index in range(17))), "must have at most 16 items"
+    ),
+    "two levels of one name": one(
+        LEVELS, levels(("rack", "a/b"), ("rack", "a/c")), "two levels have the same name: give each level a name"
+    ),
+    "two levels of one label": one(
+        LEVELS, levels(("block", "a/b"), ("rack", "a/b")), "two levels have the same label: give each level a label"
+    ),
+    "a level without a name": Case(f"{LEVELS}[].name", {LEVELS: [{"label": "a/b"}]}, (f"{LEVELS}[0].name", MISSING)),
+    "a level's name in capitals": Case(
+        f"{LEVELS}[].name",
+        {LEVELS: levels(("Rack", "a/b"))},
+        (f"{LEVELS}[0].name", "write a short name of lower-case letters, digits and '-', e.g. rack"),
+    ),
+    "a level's name too long": Case(
+        f"{LEVELS}[].name", {LEVELS: levels(("r" * 64, "a/b"))}, (f"{LEVELS}[0].name", "may not be more than 63")
+    ),
+    "a level without a label": Case(f"{LEVELS}[].label", {LEVELS: [{"name": "rack"}]}, (f"{LEVELS}[0].label", MISSING)),
+    "a level's label that is no label": Case(
+        f"{LEVELS}[].label",
+        {LEVELS: levels(("rack", "a/b/c"))},
+        (f"{LEVELS}[0].label", "write the key of a node label, e.g. topology.muster.dev/rack"),
+    ),
+    "an accelerator without a domain": one(
+        "spec.acceleratorResource",
+        "gpus",
+        "write the name of an extended resource with its domain, e.g. nvidia.com/gpu",
+    ),
+    "an accelerator that is no name": one(
+        "spec.acceleratorResource", "nvidia.com/", "write the name of an extended resource with its domain"
+    ),
+    "an accelerator too long": one("spec.acceleratorResource", "a/" + "b" * 316, "may not be more than 317"),
+}
+
+CASES = [
+    *(pytest.param("TrainingJob", case, id=f"TrainingJob: {name}") for name, case in JOBS.items()),
+    *(pytest.param("FleetPolicy", case, id=f"FleetPolicy: {name}") for name, case in POLICIES.items()),
+]
+
+
+@pytest.mark.parametrize(("kind", "case"), CASES)
+def test_is_refused(
+    kind: str, case: Case, manifest: Callable[..., Any], apply: Callable[..., Any], without: object
+) -> None:
+    changes = {path: without if value is REMOVED else value for path, value in case.changes.items()}
+    # A dry run, so that a case that is accepted by mistake does not change what the next one says.
+    result = apply(manifest(kind, changes), "--dry-run=server")
+    assert result.returncode != 0, f"accepted: {result.stdout}"
+    for words in case.says:
+        assert words in result.stderr
+
+
+@pytest.mark.parametrize(("kind", "cases"), [("TrainingJob", JOBS), ("FleetPolicy", POLICIES)])
+def test_every_field_that_users_write_has_a_case(kind: str, cases: dict[str, Case]) -> None:
+    spec = render.object_schema(RESOURCES[kind])["properties"]["spec"]
+    fields = {"metadata.name", "spec", *(f"spec.{path}" for path, _ in render.leaves(spec))}
+    assert fields == {case.field for case in cases.values()}
+
+
+@pytest.mark.parametrize(("kind", "cases"), [("TrainingJob", JOBS), ("FleetPolicy", POLICIES)])
+def test_every_rule_about_one_version_of_an_object_has_a_case(kind: str, cases: dict[str, Case]) -> None:
+    schema = render.object_schema(RESOURCES[kind])
+    said = [words for case in cases.values() for words in case.says]
+    for _, part in [("", schema), *render.leaves(schema)]:
+        for rule in [
+            *part.get("x-kubernetes-validations", []),
+            *part.get("items", {}).get("x-kubernetes-validations", []),
+        ]:
+            if "oldSelf" not in rule["rule"]:
+                assert any(words in rule["message"] for words in said), f"no case for: {rule['message']}"
+
+
+FULL_GANG_SPEC: dict[str, Any] = {
+    "jobUid": "7f3b",
+    "attempt": 2,
+    "time": TIME,
+    "level": "R0",
+    "reason": "ProcessExited",
+    "members": [{"node": "node-1", "incarnation": 1, "podUid": "1"}],
+    "go": {
+        "time": TIME,
+        "masterAddress": "10.0.0.1",
+        "masterPort": 29500,
+        "resume": {"step": 5, "path": "/checkpoints/5"},
+    },
+    "ghosts": [{"pod": "small-1-1", "podUid": "2", "node": "node-2", "fencedTime": TIME}],
+    "leave": {"reason": "Drain", "nodes": ["node-1"], "since": TIME, "deadline": TIME, "afterStep": 5},
+    "incidents": [
+        {
+            "attempt": 1,
+            "time": TIME,
+            "level": "R0",
+            "faultClass": "Application",
+            "reason": "ProcessExited",
+            "node": "node-1",
+            "index": 0,
+            "rank": 0,
+            "exitCode": 1,
+            "signal": 9,
+            "step": 7,
+            "resumedStep": 5,
+            "message": "rank 0 exited with 1",
+            "settled": True,
+        }
+    ],
+    "excludedNodes": {"node-2": TIME},
+    "holdUntil": TIME,
+    "checkpoint": {"step": 5, "path": "/checkpoints/5"},
+}
+
+FULL_STATUS: dict[str, Any] = {
+    "observedGeneration": 1,
+    "state": "Running",
+    "reason": "Training",
+    "attempt": 2,
+    "nodesReady": "2/2",
+    "nodes": ["node-1", "node-2"],
+    "step": 7,
+    "checkpoint": {"step": 5, "path": "/checkpoints/5", "time": TIME},
+    "restarts": 1,
+    "incidents": [
+        {
+            "attempt": 1,
+            "time": TIME,
+            "level": "R0",
+            "faultClass": "Application",
+            "reason": "ProcessExited",
+            "node": "node-1",
+            "message": "rank 0 exited with 1",
+            "lostSteps": 2,
+        }
+    ],
+    "conditions": [
+        {
+            "type": "Succeeded",
+            "status": "Unknown",
+            "reason": "Training",
+            "message": "step 7",
+            "observedGeneration": 1,
+            "lastTransitionTime": TIME,
+        }
+    ],
+    "completion": {"result": "Succeeded", "reason": "Finished", "message": "", "time": TIME, "attempt": 2},
+}
+
+
+def _instance(path: str) -> str:
+    """A field's path in a manifest: the first entry of each list."""
+    return path.replace("[]", "[0]")
+
+
+def _wrong(schema: dict[str, Any]) -> Any:
+    if "enum" in schema:
+        return "Nonsense"
+    return 7 if schema["type"] == "string" else "wrong"
+
+
+def _wrong_values(kind: str, part: str) -> Iterator[Any]:
+    for path, schema in render.leaves(render.object_schema(RESOURCES[kind])["properties"][part], part):
+        for bad in [_wrong(schema), *(["yesterday"] if schema.get("format") == "date-time" else [])]:
+            yield pytest.param(_instance(path), bad, id=f"{path}={bad if isinstance(bad, str) else 'wrong type'}")
+
+
+def test_a_full_gang_is_accepted(manifest: Callable[..., Any], apply: Callable[..., Any]) -> None:
+    result = apply(manifest("Gang", {"spec": FULL_GANG_SPEC}), "--dry-run=server")
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize(("path", "bad"), list(_wrong_values("Gang", "spec")))
+def test_a_gang_with_a_wrong_value_is_refused(
+    path: str, bad: Any, manifest: Callable[..., Any], change: Callable[..., Any], apply: Callable[..., Any]
+) -> None:
+    full = manifest("Gang", {"spec": FULL_GANG_SPEC})
+    result = apply(change(full, {path: bad}), "--dry-run=server")
+    assert result.returncode != 0, f"accepted: {result.stdout}"
+    assert f"{path}: " in result.stderr
+
+
+def test_a_map_of_excluded_nodes_holds_times(manifest: Callable[..., Any], apply: Callable[..., Any]) -> None:
+    result = apply(manifest("Gang", {"spec.excludedNodes": {"node-2": "tomorrow"}}), "--dry-run=server")
+    assert result.returncode != 0
+    assert "spec.excludedNodes.node-2" in result.stderr
+    assert "must be of type date-time" in result.stderr
+
+
+@pytest.fixture(scope="module")
+def job(manifest: Callable[..., Any], apply: Callable[..., Any]) -> str:
+    name = "status-is-checked"
+    result = apply(manifest("TrainingJob", {"metadata.name": name}))
+    assert result.returncode == 0, result.stderr
+    return name
+
+
+class TestStatus:
+    """Status is written through its own door."""
+
+    def _patch(self, kubectl: Callable[..., Any], job: str, status: dict[str, Any]) -> Any:
+        patch = json.dumps({"status": status})
+        return kubectl(
+            "patch", "trainingjob", job, "--subresource=status", "--type=merge", "--dry-run=server", "-p", patch
+        )
+
+    def test_a_full_one_is_accepted(self, kubectl: Callable[..., Any], job: str) -> None:
+        result = self._patch(kubectl, job, FULL_STATUS)
+        assert result.returncode == 0, result.stderr
+
+    @pytest.mark.parametrize(("path", "bad"), list(_wrong_values("TrainingJob", "status")))
+    def test_a_wrong_value_is_refused(
+        self, path: str, bad: Any, kubectl: Callable[..., Any], job: str, change: Callable[..., Any]
+    ) -> None:
+        result = self._patch(kubectl, job, change({"status": FULL_STATUS}, {path: bad})["status"])
+        assert result.returncode != 0, f"accepted: {result.stdout}"
+        assert f"{path}: " in result.stderr

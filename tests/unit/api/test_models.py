@@ -1,0 +1,60 @@
+"""The models themselves: what they forgive and what they do not."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from muster.api.gang import GangIncident
+from muster.api.trainingjob import CompletionRecord, Condition, Incident, TrainingJob
+
+NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
+END = {"reason": "CrashLoop", "time": NOW, "attempt": 4}
+FAULT = {"attempt": 1, "time": NOW, "level": "R0", "fault_class": "Application", "reason": "ProcessExited"}
+
+
+@pytest.mark.parametrize(
+    ("model", "fields", "length"),
+    [
+        pytest.param(CompletionRecord, {**END, "result": "Failed"}, 4096, id="completion"),
+        pytest.param(
+            Condition,
+            {"type": "Succeeded", "status": "False", "reason": "CrashLoop", "last_transition_time": NOW},
+            1024,
+            id="condition",
+        ),
+        pytest.param(Incident, FAULT, 1024, id="incident"),
+        pytest.param(GangIncident, FAULT, 2048, id="incident of a Gang"),
+    ],
+)
+def test_a_message_that_is_too_long_is_cut_and_shows_it(model: Any, fields: dict[str, Any], length: int) -> None:
+    assert model(**fields, message="x" * length).message == "x" * length
+    assert model(**fields, message="x" * (length + 1)).message == "x" * (length - 1) + "…"
+
+
+def test_a_message_that_is_no_text_is_an_error() -> None:
+    with pytest.raises(ValidationError, match="message"):
+        Incident.model_validate({**FAULT, "message": 7})
+
+
+def test_a_time_without_a_zone_is_an_error_that_says_how_to_write_it() -> None:
+    with pytest.raises(ValidationError, match="write it as RFC 3339"):
+        Incident.model_validate({**FAULT, "time": "2026-01-31T12:00:00"})
+
+
+def test_times_are_written_with_microseconds_in_utc() -> None:
+    assert Incident.model_validate(FAULT).to_json()["time"] == "2026-01-31T12:00:00.000000Z"
+
+
+def test_fields_of_a_newer_version_are_ignored() -> None:
+    job = TrainingJob.model_validate(
+        {
+            "apiVersion": "muster.dev/v1alpha1",
+            "kind": "TrainingJob",
+            "metadata": {"name": "small", "managedFields": []},
+            "spec": {"nodes": 2, "template": {"spec": {"containers": []}}, "spares": 1},
+        }
+    )
+    assert job.spec.nodes == 2
+    assert "spares" not in job.to_json()["spec"]
