@@ -47,9 +47,7 @@ class Log:
                 os.write(descriptor, text.encode() + b"\n")
             finally:
                 os.close(descriptor)
-        print(
-            "step %d of attempt %s" % (fields["step"], self._common["attempt"]) if event == "step" else text, flush=True
-        )
+        print(f"step {fields['step']} of attempt {self._common['attempt']}" if event == "step" else text, flush=True)
 
 
 class Line:
@@ -126,7 +124,7 @@ class Gang:
             for line in self._lines:
                 message = line.receive()
                 if message["step"] != step:
-                    raise SystemExit("a peer is at step %d, this rank at %d" % (message["step"], step))
+                    raise SystemExit(f"a peer is at step {message['step']}, this rank at {step}")
                 answer["value"] += message["value"]
             for line in self._lines:
                 line.send(answer)
@@ -138,7 +136,7 @@ def gradient(step, rank):
 
 
 def updated(weights, total):
-    return hashlib.sha256(("%s/%d" % (weights, total)).encode()).hexdigest()
+    return hashlib.sha256(f"{weights}/{total}".encode()).hexdigest()
 
 
 def save(directory, step, weights, attempt, rank):
@@ -186,7 +184,7 @@ def resume(log):
         state = json.load(stream)
     wanted = os.environ.get("MUSTER_RESUME_STEP")
     if wanted is not None and int(wanted) != state["step"]:
-        raise SystemExit("%s holds step %d, not %s" % (path, state["step"], wanted))
+        raise SystemExit(f"{path} holds step {state['step']}, not {wanted}")
     log("resumed", step=state["step"], path=path)
     return state["step"], state["weights"]
 
@@ -230,7 +228,7 @@ def fault(arguments, step, log):
             time.sleep(3600)
     if step == arguments.fail_at and may_fault(arguments, "fail"):
         log("fail", step=step, exit_code=arguments.exit_code)
-        sys.stderr.write("steps.py: told to fail at step %d with exit code %d\n" % (step, arguments.exit_code))
+        sys.stderr.write(f"steps.py: told to fail at step {step} with exit code {arguments.exit_code}\n")
         sys.exit(arguments.exit_code)
 
 
@@ -299,7 +297,7 @@ def main():
         train(arguments, rank, world_size, attempt, log)
     except PeerLostError as error:
         log("lost", error=str(error))
-        sys.exit("steps.py: rank %d lost the gang: %s" % (rank, error))
+        sys.exit(f"steps.py: rank {rank} lost the gang: {error}")
 
 
 if __name__ == "__main__":
