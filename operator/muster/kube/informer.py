@@ -156,7 +156,6 @@ class Store(Generic[T]):
         if entry is not None:
             self._unindex(meta.key, entry[1])
         self._objects[meta.key] = (meta, value)
-        self._deleted.pop(meta.key, None)  # a successor of what is gone
         at = self._kind.index(value)
         if at is not None:
             self._index.setdefault(at, {})[meta.key] = value

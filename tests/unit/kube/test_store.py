@@ -205,3 +205,29 @@ def test_late_answer_does_not_bring_a_deleted_object_back() -> None:
     store.apply("DELETED", make(version=7))
     store.assume(make(version=5))
     assert store.get(key()) is None
+
+
+def test_predecessor_of_a_deleted_object_does_not_come_back() -> None:
+    store: Store[PodView] = Store(KIND)
+    store.assume(make(uid="u2", version=3))
+    store.assume_deleted(key(), "u2")
+    store.apply("ADDED", make(uid="u1", version=1))
+    store.apply("DELETED", make(uid="u1", version=2))
+    store.apply("ADDED", make(uid="u2", version=3))
+    assert store.get(key()) is None
+
+
+def test_list_older_than_a_deleted_object_does_not_make_it_forgotten() -> None:
+    store: Store[PodView] = Store(KIND)
+    store.assume(make(version=10))
+    store.assume_deleted(key(), "u1")
+    store.replace([], 9)
+    store.apply("ADDED", make(version=10))
+    assert store.get(key()) is None
+
+
+def test_deleting_under_the_wrong_uid_changes_nothing() -> None:
+    store: Store[PodView] = Store(KIND)
+    store.apply("ADDED", make(uid="u2", version=3))
+    store.assume_deleted(key(), "u1")
+    assert store.get(key()) == make(uid="u2", version=3)

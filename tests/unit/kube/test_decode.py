@@ -1,0 +1,190 @@
+"""Decoding of what the API server sends: the fields that decisions stand on, and what must not break a stream."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from muster.api.trainingjob import TrainingJob
+from muster.kube import decode
+from muster.kube.decode import Undecodable
+from muster.world.views import ContainerView, Taint
+
+POD: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {
+        "name": "job-abc-2-1",
+        "namespace": "team",
+        "uid": "pod-uid",
+        "resourceVersion": "812",
+        "creationTimestamp": "2026-01-31T12:00:00Z",
+        "deletionTimestamp": "2026-01-31T12:10:00Z",
+        "deletionGracePeriodSeconds": 30,
+        "labels": {"muster.dev/job-uid": "job-uid", "muster.dev/index": "2", "muster.dev/incarnation": "1"},
+        "ownerReferences": [
+            {"apiVersion": "v1", "kind": "Other", "name": "x", "uid": "other"},
+            {"apiVersion": "muster.dev/v1alpha1", "kind": "Gang", "name": "job", "uid": "gang-uid", "controller": True},
+        ],
+    },
+    "spec": {
+        "nodeName": "node-1",
+        "containers": [
+            {
+                "name": "worker",
+                "resources": {"limits": {"nvidia.com/gpu": "8", "cpu": "1500m", "hugepages-2Mi": "1Gi"}},
+            },
+            {"name": "side", "resources": {"requests": {"rdma/hca": "1k"}}},
+        ],
+        "initContainers": [{"name": "copy"}],
+    },
+    "status": {
+        "phase": "Failed",
+        "reason": "Evicted",
+        "message": "the node was low on memory",
+        "podIP": "10.1.2.3",
+        "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/4 nodes"}],
+        "containerStatuses": [
+            {"name": "worker", "state": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}},
+            {"name": "side", "state": {"running": {"startedAt": "2026-01-31T12:00:01Z"}}},
+        ],
+        "initContainerStatuses": [
+            {"name": "copy", "state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}
+        ],
+    },
+}
+
+
+def raw(value: Any) -> bytes:
+    return json.dumps(value).encode()
+
+
+def test_pod_with_everything() -> None:
+    pod = decode.pod(raw(POD))
+    assert decode.flat_meta(pod) == decode.Meta(("team", "job-abc-2-1"), "pod-uid", 812)
+    assert (pod.owner_uid, pod.job_uid, pod.index, pod.incarnation) == ("gang-uid", "job-uid", 2, 1)
+    assert (pod.node, pod.phase, pod.reason, pod.pod_ip) == ("node-1", "Failed", "Evicted", "10.1.2.3")
+    assert (pod.deleting, pod.grace_seconds) == (True, 30)
+    assert pod.created == datetime(2026, 1, 31, 12, tzinfo=UTC)
+    assert pod.deletion_time == datetime(2026, 1, 31, 12, 10, tzinfo=UTC)
+    assert pod.accelerators == {"nvidia.com/gpu": 8, "rdma/hca": 1000}
+    assert pod.unschedulable_message == "0/4 nodes"
+    assert pod.containers == (
+        ContainerView("copy", init=True, waiting_reason="ImagePullBackOff", waiting_message="no such image"),
+        ContainerView("worker", terminated=True, exit_code=137, terminated_reason="OOMKilled"),
+        ContainerView("side", running=True),
+    )
+    assert not pod.containers_dead
+
+
+def test_bare_pod() -> None:
+    pod = decode.pod(raw({"metadata": {"name": "x", "namespace": "y", "uid": "u", "resourceVersion": "1"}, "spec": {}}))
+    assert (pod.index, pod.incarnation, pod.job_uid, pod.node) == (-1, 0, "", "")
+    assert pod.accelerators == {}
+    assert pod.containers == ()
+
+
+def container(gpus: int, **more: Any) -> dict[str, Any]:
+    return {"name": "c", "resources": {"limits": {"nvidia.com/gpu": str(gpus)}}, **more}
+
+
+@pytest.mark.parametrize(
+    ("containers", "init_containers", "want"),
+    [
+        pytest.param([container(2), container(3)], [], 5, id="containers add up"),
+        pytest.param([container(2)], [container(4), container(3)], 4, id="the hungriest init container counts alone"),
+        pytest.param([container(2)], [container(1, restartPolicy="Always")], 3, id="a sidecar runs beside the rest"),
+        pytest.param(
+            [container(1)],
+            [container(2, restartPolicy="Always"), container(4)],
+            6,
+            id="an init container after a sidecar runs beside it",
+        ),
+        pytest.param([], [], 0, id="none"),
+    ],
+)
+def test_accelerators_as_the_scheduler_counts_them(
+    containers: list[dict[str, Any]], init_containers: list[dict[str, Any]], want: int
+) -> None:
+    pod = decode.pod(
+        raw({"metadata": {"name": "x"}, "spec": {"containers": containers, "initContainers": init_containers}})
+    )
+    assert pod.accelerators == ({"nvidia.com/gpu": want} if want else {})
+
+
+def test_node() -> None:
+    node = decode.node(
+        raw(
+            {
+                "metadata": {"name": "n1", "uid": "u", "resourceVersion": "7", "labels": {"rack": "r1"}},
+                "spec": {"unschedulable": True, "taints": [{"key": "k", "effect": "NoSchedule"}]},
+                "status": {
+                    "conditions": [
+                        {"type": "MemoryPressure", "status": "False"},
+                        {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"},
+                    ],
+                    "allocatable": {"cpu": "64", "memory": "1Ti", "nvidia.com/gpu": "8", "pods": "110"},
+                    "nodeInfo": {"bootID": "boot-1", "kernelVersion": "6.1"},
+                },
+            }
+        )
+    )
+    assert (node.name, node.uid, node.resource_version, node.labels) == ("n1", "u", 7, {"rack": "r1"})
+    assert node.taints == (Taint("k", "", "NoSchedule"),)
+    assert (node.unschedulable, node.ready, node.ready_reason) == (True, False, "NodeStatusUnknown")
+    assert (node.boot_id, node.allocatable) == ("boot-1", {"nvidia.com/gpu": 8})
+    assert decode.node_meta(node).key == ("", "n1")
+
+
+def test_node_lease() -> None:
+    lease = decode.node_lease(
+        raw(
+            {
+                "metadata": {"name": "n1", "namespace": "kube-node-lease", "resourceVersion": "9"},
+                "spec": {"renewTime": "2026-01-31T12:00:00.123456Z"},
+            }
+        )
+    )
+    assert lease == ("n1", "2026-01-31T12:00:00.123456Z", 9)
+    assert decode.lease_meta(lease).key == ("kube-node-lease", "n1")
+
+
+JOB_META = {"name": "j", "namespace": "team", "uid": "u", "resourceVersion": "3", "generation": 2}
+
+
+def test_training_job() -> None:
+    job = decode.custom(TrainingJob)(raw({"metadata": JOB_META, "spec": {"nodes": 2, "template": {"spec": {}}}}))
+    assert isinstance(job, TrainingJob)
+    assert job.spec.nodes == 2
+    assert decode.custom_meta(job) == decode.Meta(("team", "j"), "u", 3)
+
+
+def test_object_that_does_not_fit_names_the_field() -> None:
+    job = decode.custom(TrainingJob)(raw({"metadata": JOB_META, "spec": {"nodes": 0, "template": {}}}))
+    assert isinstance(job, Undecodable)
+    assert (job.namespace, job.name, job.uid, job.resource_version, job.generation) == ("team", "j", "u", 3, 2)
+    assert job.error.startswith("spec.nodes: ")
+    assert decode.custom_meta(job) == decode.Meta(("team", "j"), "u", 3)
+
+
+@pytest.mark.parametrize(
+    ("quantity", "want"),
+    [("8", 8), ("0", 0), ("1k", 1000), ("2Ki", 2048), ("1500m", 2), ("1e3", 1000), ("1.5", 2), ("1M", 1_000_000)],
+)
+def test_whole_number(quantity: str, want: int) -> None:
+    assert decode.whole_number(quantity) == want
+
+
+@pytest.mark.parametrize("quantity", ["", "eight", "8GiB"])
+def test_no_quantity(quantity: str) -> None:
+    with pytest.raises(ValueError, match="not a quantity"):
+        decode.whole_number(quantity)
+
+
+def test_list_page_and_watch_event() -> None:
+    page = decode.list_page(raw({"metadata": {"resourceVersion": "5", "continue": "token"}, "items": [POD]}))
+    assert (page.metadata.resource_version, page.metadata.continue_) == ("5", "token")
+    assert [decode.pod(item).name for item in page.items or ()] == ["job-abc-2-1"]
+    event = decode.watch_event(raw({"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "77"}}}))
+    assert (event.type, decode.resource_version(event.object)) == ("BOOKMARK", 77)
