@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -50,12 +49,6 @@ def _archives(arguments: argparse.Namespace) -> list[Path]:
 
 def _describe(arguments: argparse.Namespace) -> None:
     print(json.dumps(Cluster(arguments.name).describe(), indent=2))
-
-
-def _kubectl(arguments: argparse.Namespace) -> None:
-    cluster = Cluster(arguments.name)
-    program = str(cluster.kubectl)
-    os.execv(program, [program, f"--kubeconfig={cluster.kubeconfig}", *arguments.arguments])
 
 
 def _node_exec(arguments: argparse.Namespace) -> None:
@@ -115,8 +108,6 @@ def _parser() -> argparse.ArgumentParser:
     down = add("down", _down, "end the cluster and leave nothing behind")
     down.add_argument("--all-mine", action="store_true", help="every cluster of this clone")
     add("describe", _describe, "print what cluster.json says, as of now")
-    kubectl = add("kubectl", _kubectl, "run kubectl against the cluster")
-    kubectl.add_argument("arguments", nargs=argparse.REMAINDER)
     node_exec = add("node-exec", _node_exec, "run a program of this machine inside a node")
     node_exec.add_argument("node")
     node_exec.add_argument("arguments", nargs=argparse.REMAINDER)

@@ -409,6 +409,9 @@ class Cluster:
         self.output.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(self.state / "kubeconfig", self._replacing(self.kubeconfig))
         self._replacing(self.kubeconfig).replace(self.kubeconfig)
+        for name, target in (("kubectl", self.kubectl), ("logs", self._layout().logs)):
+            (self.output / name).unlink(missing_ok=True)
+            (self.output / name).symlink_to(target)
         description = self.output / "cluster.json"
         self._replacing(description).write_text(json.dumps(self.describe(), indent=2) + "\n")
         self._replacing(description).replace(description)
@@ -489,8 +492,8 @@ class Cluster:
         shutil.rmtree(self.state, ignore_errors=True)
         if self.state.exists():
             shutil.rmtree(self.state)
-        for file in (self.kubeconfig, self.output / "cluster.json"):
-            file.unlink(missing_ok=True)
+        for name in ("kubeconfig", "cluster.json", "kubectl", "logs"):
+            (self.output / name).unlink(missing_ok=True)
         if existed:
             progress(f"cluster {self.name} removed: {time.monotonic() - started:.1f} s")
 

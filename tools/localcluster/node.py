@@ -39,6 +39,7 @@ _PROGRAMS = Path("/run/node-programs")
 _POLL_SECONDS = 0.01
 _LINK_SECONDS = 10.0
 _RESTART_SECONDS = 1.0
+_MACHINE_FILES = (Path("/etc/machine-id"), Path("/sys/class/dmi/id/product_uuid"))
 
 # The kubelet sets these for the whole kernel; it sees the values that it wants already there, and the host keeps its own.
 _KERNEL_SETTINGS = {
@@ -118,6 +119,7 @@ def _kubelet_configuration(layout: Layout, node: Node) -> str:
         "resolvConf": str(_CONFIGURATION / "resolv.conf"),
         # The machine is shared by all nodes: what is left of it says nothing about one of them.
         "evictionHard": nothing,
+        "makeIPTablesUtilChains": False,
         "imageGCLowThresholdPercent": 99,
         "imageGCHighThresholdPercent": 100,
         "oomScoreAdj": 0,
@@ -161,13 +163,17 @@ def _mount_disks(layout: Layout, node: Node) -> None:
         target.mkdir(parents=True, exist_ok=True)
         kernel.bind(descriptor, target)
         os.close(descriptor)
+    # Where the kubelet finds the machine's UUID, which is one for all nodes unless each shows its own.
+    for shown in _MACHINE_FILES:
+        if shown.exists():
+            kernel.bind(Path(IDENTITY_IN_NODE, "machine_id"), shown)
     for setting, value in _KERNEL_SETTINGS.items():
         target = Path("/proc/sys") / setting
         if target.exists():
-            shown = _CONFIGURATION / "kernel-settings" / setting.replace("/", ".")
-            shown.parent.mkdir(parents=True, exist_ok=True)
-            shown.write_text(value + "\n")
-            kernel.bind(shown, target)
+            pretended = _CONFIGURATION / "kernel-settings" / setting.replace("/", ".")
+            pretended.parent.mkdir(parents=True, exist_ok=True)
+            pretended.write_text(value + "\n")
+            kernel.bind(pretended, target)
     kernel.share_mounts(Path("/"))
 
 
