@@ -82,6 +82,6 @@ class Plan:
     waits_for_nodes: bool = False
 
     @property
-    def places(self) -> bool:
+    def commits(self) -> bool:
         """Whether a Gang is committed: such plans are made and performed one at a time, fleet-wide."""
         return any(isinstance(action, CommitGang) for action in self.actions)

@@ -34,6 +34,8 @@ from muster.world.views import PodView
 EXIT_GRACE_SECONDS = 30.0
 TEMPLATE_RETRY_SECONDS = 30.0
 CREATE_RETRY_SECONDS = 10.0
+# Refusals of worker 0 that say nothing against the template: they pass without anybody changing the job.
+PASSING_REFUSALS = frozenset({"QuotaExceeded", "NamespaceTerminating"})
 # While something is under way that no watch announces (ages, deadlines), look again this often.
 TICK_SECONDS = 1.0
 
@@ -49,7 +51,7 @@ def decide(world: JobWorld, settings: WorkerSettings) -> Plan:
         return _without_nodes(world, record, settings)
     assert world.gang is not None
     plan = _ended(world, world.gang) or _recovering(world, world.gang) or _leaving(world, world.gang)
-    return plan or _assembling(world, world.gang, settings) or _training(world, world.gang)
+    return plan or _assembling(world, world.gang, settings) or _training(world, world.gang, settings)
 
 
 # Without nodes: checks, suspension, placement.
@@ -68,6 +70,9 @@ def _without_nodes(world: JobWorld, record: GangSpec | None, settings: WorkerSet
     if verdict is None or verdict.generation != world.job.metadata.generation:
         trial = worker_manifest(world.job, 0, Member(), settings)
         return Plan((CheckTemplate(trial, world.job.metadata.generation),))
+    if verdict.kind is VerdictKind.REFUSED and verdict.reason in PASSING_REFUSALS:
+        now = status.pending(world, verdict.reason, verdict.message)
+        return Plan(stale, now, status.changes(world, now), wake_in_seconds=TEMPLATE_RETRY_SECONDS)
     if verdict.kind is VerdictKind.REFUSED:
         now = status.stalled(world, verdict.reason, verdict.message, template_refused=True)
         return Plan(stale, now, status.changes(world, now), wake_in_seconds=TEMPLATE_RETRY_SECONDS)
@@ -300,9 +305,14 @@ def _pods_in_line(world: JobWorld, record: GangSpec, settings: WorkerSettings) -
         if world.pod(index, member) is None and not _predecessor_alive(world, index, member)
     ]
     if missing:
-        actions += [ApplySupport(manifest) for manifest in support_manifests(world.job, settings)]
+        actions += _support(world, settings)
         actions += [CreatePod(worker_manifest(world.job, index, record.members[index], settings)) for index in missing]
     return tuple(actions)
+
+
+def _support(world: JobWorld, settings: WorkerSettings) -> list[ApplySupport]:
+    """What the workers share; asked for again and again, because certificates change while a job runs."""
+    return [ApplySupport(manifest) for manifest in support_manifests(world.job, settings)]
 
 
 def _leftovers(world: JobWorld, members: list[Member]) -> Iterator[DeletePod]:
@@ -347,10 +357,11 @@ def _pod_trouble(pod: PodView) -> CreateError | None:
     return None
 
 
-def _training(world: JobWorld, gang: Gang) -> Plan:
+def _training(world: JobWorld, gang: Gang, settings: WorkerSettings) -> Plan:
     """Nothing is wrong: tell how it goes."""
     now = status.training(world, gang)
-    return Plan(tuple(_leftovers(world, gang.spec.members)), now, status.changes(world, now), TICK_SECONDS)
+    actions: tuple[Action, ...] = (*_leftovers(world, gang.spec.members), *_support(world, settings))
+    return Plan(actions, now, status.changes(world, now), TICK_SECONDS)
 
 
 def _commit(world: JobWorld, spec: GangSpec, *announcements: Announcement) -> Plan:

@@ -1,0 +1,5 @@
+"""`python -m muster` runs the operator."""
+
+from muster.controller.main import main
+
+main()

@@ -1,0 +1,277 @@
+"""Everything that is observed, and the immutable view of it that one decision gets."""
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from muster.api.fleetpolicy import FleetPolicy, FleetPolicySpec
+from muster.api.gang import Gang
+from muster.api.trainingjob import TrainingJob
+from muster.controller.holders import Holders
+from muster.coordinator.hub import Hub
+from muster.kube import informer
+from muster.kube.client import Client
+from muster.kube.decode import NodeLease, Undecodable
+from muster.kube.informer import Informer
+from muster.world.fleet import FleetView, Silence
+from muster.world.job import CreateError, JobWorld, TemplateVerdict
+from muster.world.views import NodeView, PodView
+
+Key = tuple[str, str]  # namespace, name of a TrainingJob
+
+MAX_REMEMBERED_DEAD = 65536
+
+
+class LeaseAges(Mapping[str, float]):
+    """Node -> seconds since its heartbeat was last seen to change, on our own clock."""
+
+    def __init__(self, changed_at: Mapping[str, float], clock: Callable[[], float]) -> None:
+        self._changed_at = changed_at
+        self._clock = clock
+
+    def __getitem__(self, node: str) -> float:
+        return self._clock() - self._changed_at[node]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._changed_at)
+
+    def __len__(self) -> int:
+        return len(self._changed_at)
+
+
+@dataclass(slots=True)
+class JobMemory:
+    """What this leader remembers of one job between decisions; all of it can be lost and found again."""
+
+    template_verdict: TemplateVerdict | None = None
+    template_recheck_at: float = float("inf")
+    create_error: CreateError | None = None
+    create_failures: int = 0
+    create_not_before: float = 0.0
+    support_applied: set[str] = field(default_factory=set)
+    status_written_at: float = float("-inf")
+
+
+class Cluster:
+    """The observed state. `rings` is called with the key of each job that a change concerns.
+
+    Args:
+        rings: called synchronously; must only enqueue.
+        node_freed: called when a node has become free or otherwise changed in a way that placement may care about.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        hub: Hub,
+        rings: Callable[[Key], None],
+        node_freed: Callable[[], None],
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self.hub = hub
+        self.jobs = informer.training_jobs(client)
+        self.gangs = informer.gangs(client)
+        self.policies = informer.fleet_policies(client)
+        self.pods = informer.worker_pods(client)
+        self.occupants = informer.occupant_pods(client)
+        self.nodes = informer.nodes(client)
+        self.leases = informer.node_leases(client)
+        self.memories: dict[str, JobMemory] = {}
+        self._rings = rings
+        self._node_freed = node_freed
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._holders = Holders()
+        self._node_views: dict[str, NodeView] = {}
+        self._jobs_on: dict[str, set[str]] = {}  # node -> job uids with a member there
+        self._lease_changed_at: dict[str, float] = {}
+        self._dead: OrderedDict[str, None] = OrderedDict()
+        self.jobs.store.subscribe(self._job_changed)
+        self.gangs.store.subscribe(self._gang_changed)
+        self.policies.store.subscribe(lambda _old, _new: self._everybody())
+        self.pods.store.subscribe(self._pod_changed)
+        self.occupants.store.subscribe(self._occupant_changed)
+        self.nodes.store.subscribe(self._node_changed)
+        self.leases.store.subscribe(self._lease_changed)
+
+    @property
+    def informers(self) -> tuple[Informer[Any], ...]:
+        """All informers, to be run as tasks."""
+        return (self.policies, self.nodes, self.leases, self.jobs, self.gangs, self.pods, self.occupants)
+
+    @property
+    def synced(self) -> bool:
+        """Whether every informer has listed once: before that nothing is decided and nobody is told anything."""
+        return all(source.synced.is_set() for source in self.informers)
+
+    async def wait_synced(self) -> None:
+        """Return once `synced`."""
+        await asyncio.gather(*(source.synced.wait() for source in self.informers))
+
+    def stalest_seconds(self) -> tuple[str, float]:
+        """The informer that has not heard the API server for longest, and for how long."""
+        ages = [(source.kind.name, source.last_contact_age_seconds()) for source in self.informers]
+        return max(ages, key=lambda item: item[1])
+
+    def job_keys(self) -> list[Key]:
+        """The keys of all jobs."""
+        return [_key(job) for job in self.jobs.store.values()]
+
+    def job(self, key: Key) -> TrainingJob | Undecodable | None:
+        """The job of this name."""
+        return self.jobs.store.get(key)
+
+    def job_by_uid(self, uid: str) -> TrainingJob | None:
+        """The job with this uid."""
+        found = self.jobs.store.by_index(uid)
+        return found[0] if found and isinstance(found[0], TrainingJob) else None
+
+    def gang_of(self, job_uid: str) -> Gang | None:
+        """The job's record."""
+        return next((gang for gang in self.gangs.store.by_index(job_uid) if isinstance(gang, Gang)), None)
+
+    def memory(self, job_uid: str) -> JobMemory:
+        """What this leader remembers of a job."""
+        return self.memories.setdefault(job_uid, JobMemory())
+
+    def policy(self) -> FleetPolicySpec:
+        """The FleetPolicy in force."""
+        policy = self.policies.store.get(("", "default"))
+        return policy.spec if isinstance(policy, FleetPolicy) else FleetPolicySpec()
+
+    def world(self, job: TrainingJob) -> JobWorld:
+        """One job and its surroundings as of now."""
+        uid = job.metadata.uid
+        gang, memory = self.gang_of(uid), self.memory(uid)
+        if self._clock() >= memory.template_recheck_at:
+            memory.template_verdict, memory.template_recheck_at = None, float("inf")
+        pods = {pod.name: pod for pod in self.pods.store.by_index(uid)}
+        uids = {pod.uid for pod in pods.values()}
+        if gang is not None:
+            uids.update(member.pod_uid for member in gang.spec.members)
+            uids.update(ghost.pod_uid for ghost in gang.spec.ghosts)
+        dead = {pod.uid for pod in pods.values() if pod.containers_dead}
+        dead.update(uid for uid in uids if uid in self._dead or self.hub.proved_dead(uid))
+        timeout = float(job.spec.recovery.unreachable_timeout_seconds)
+        return JobWorld(
+            now=self._wall_clock(),
+            job=job,
+            gang=gang,
+            pods=pods,
+            launchers=self.hub.views_of(uids),
+            proved_dead=frozenset(dead),
+            fleet=FleetView(
+                nodes=self._node_views,
+                holders=self._holders,
+                lease_age_seconds=LeaseAges(self._lease_changed_at, self._clock),
+                policy=self.policy(),
+            ),
+            silence=Silence(*self.hub.silence(timeout)),
+            leader_age_seconds=self.hub.serving_age_seconds(),
+            template_verdict=memory.template_verdict,
+            create_error=memory.create_error,
+        )
+
+    def _ring_uid(self, job_uid: str) -> None:
+        for job in self.jobs.store.by_index(job_uid):
+            self._rings(_key(job))
+
+    def _everybody(self) -> None:
+        for key in self.job_keys():
+            self._rings(key)
+
+    def _job_changed(self, old: TrainingJob | Undecodable | None, new: TrainingJob | Undecodable | None) -> None:
+        job = new or old
+        assert job is not None
+        uid = job.metadata.uid if isinstance(job, TrainingJob) else job.uid
+        if new is None:
+            self.memories.pop(uid, None)
+        gang = self.gang_of(uid)
+        if gang is not None:
+            self._hold(gang, gang)
+        self._rings(_key(job))
+
+    def _gang_changed(self, old: Gang | Undecodable | None, new: Gang | Undecodable | None) -> None:
+        before = old if isinstance(old, Gang) else None
+        after = new if isinstance(new, Gang) else None
+        self._hold(before, after)
+        for gang in (after or before,):
+            if gang is not None:
+                self._ring_uid(gang.spec.job_uid)
+
+    def _hold(self, before: Gang | None, after: Gang | None) -> None:
+        """Account for the nodes of a record; those of an ended or vanished job are free."""
+        gang = after or before
+        if gang is None:
+            return
+        uid = gang.spec.job_uid
+        job = self.job_by_uid(uid)
+        ended = job is not None and job.status.completion is not None
+        names = frozenset(m.node for m in after.spec.members if m.node) if after and not ended else frozenset()
+        for node in frozenset(m.node for m in before.spec.members) if before else ():
+            self._jobs_on.get(node, set()).discard(uid)
+        for node in names:
+            self._jobs_on.setdefault(node, set()).add(uid)
+        if self._holders.set(("gang", gang.metadata.namespace, gang.metadata.name), uid, names):
+            self._node_freed()
+
+    def _pod_changed(self, old: PodView | None, new: PodView | None) -> None:
+        pod = new or old
+        assert pod is not None
+        if pod.containers_dead or (old is not None and old.containers_dead):
+            self._remember_dead(pod.uid)
+        if new is None:
+            self.hub.forget(pod.uid) if pod.uid in self._dead else None
+        nodes = frozenset({pod.node}) if new and new.node and not new.terminal else frozenset()
+        if self._holders.set(("pod", pod.uid), pod.job_uid, nodes):
+            self._node_freed()
+        self._ring_uid(pod.job_uid)
+
+    def _occupant_changed(self, old: PodView | None, new: PodView | None) -> None:
+        pod = new or old
+        assert pod is not None
+        if pod.job_uid:
+            return
+        nodes = frozenset({pod.node}) if new and new.node else frozenset()
+        if self._holders.set(("occupant", pod.uid), f"pod/{pod.namespace}/{pod.name}", nodes):
+            self._node_freed()
+
+    def _node_changed(self, old: NodeView | None, new: NodeView | None) -> None:
+        node = new or old
+        assert node is not None
+        if new is None:
+            self._node_views.pop(node.name, None)
+        else:
+            self._node_views[new.name] = new
+        if old is not None and new is not None and _placement_facts(old) == _placement_facts(new):
+            return
+        for uid in self._jobs_on.get(node.name, ()):
+            self._ring_uid(uid)
+        self._node_freed()
+
+    def _lease_changed(self, old: NodeLease | None, new: NodeLease | None) -> None:
+        if new is None:
+            if old is not None:
+                self._lease_changed_at.pop(old.node, None)
+        elif old is None or old.renew_time != new.renew_time:
+            self._lease_changed_at[new.node] = self._clock()
+
+    def _remember_dead(self, pod_uid: str) -> None:
+        self._dead[pod_uid] = None
+        while len(self._dead) > MAX_REMEMBERED_DEAD:
+            self._dead.popitem(last=False)
+
+
+def _key(job: TrainingJob | Undecodable) -> Key:
+    if isinstance(job, Undecodable):
+        return (job.namespace, job.name)
+    return (job.metadata.namespace, job.metadata.name)
+
+
+def _placement_facts(node: NodeView) -> tuple[Any, ...]:
+    return (node.uid, node.labels, node.taints, node.unschedulable, node.ready, node.boot_id, node.allocatable)

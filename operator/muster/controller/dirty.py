@@ -1,0 +1,57 @@
+"""A queue of keys to work on: each at most once, some due later, none handed out twice at a time."""
+
+import asyncio
+import heapq
+import time
+from collections.abc import Callable
+
+from muster.controller.cluster import Key
+
+
+class DirtyKeys:
+    """Only the event loop's thread may touch it."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._due: dict[Key, float] = {}
+        self._heap: list[tuple[float, Key]] = []
+        self._busy: dict[Key, float | None] = {}  # being worked on -> when due again, if added meanwhile
+        self._changed = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._due)
+
+    def add(self, key: Key, in_seconds: float = 0.0) -> None:
+        """Make the key due after so long, or sooner if it already is. While it is worked on, that counts from then."""
+        due = self._clock() + in_seconds
+        if key in self._busy:
+            before = self._busy[key]
+            self._busy[key] = due if before is None else min(before, due)
+        elif due < self._due.get(key, float("inf")):
+            self._due[key] = due
+            heapq.heappush(self._heap, (due, key))
+            self._changed.set()
+
+    async def take(self) -> Key:
+        """The next key that is due; `done` must follow."""
+        while True:
+            self._changed.clear()
+            while self._heap and self._due.get(self._heap[0][1]) != self._heap[0][0]:
+                heapq.heappop(self._heap)  # an earlier entry has taken its place
+            pause = self._heap[0][0] - self._clock() if self._heap else None
+            if pause is not None and pause <= 0:
+                key = heapq.heappop(self._heap)[1]
+                del self._due[key]
+                self._busy[key] = None
+                self._changed.set()  # others waiting have a new head to look at
+                return key
+            try:
+                await asyncio.wait_for(self._changed.wait(), pause)
+            except TimeoutError:
+                continue
+
+    def done(self, key: Key, not_before_seconds: float = 0.0) -> None:
+        """The work on the key has ended; if it was added meanwhile it is due again, at the soonest after so long."""
+        due = self._busy.pop(key)
+        if due is not None:
+            self.add(key, max(due - self._clock(), not_before_seconds))

@@ -1,0 +1,81 @@
+"""The entry point: kopf owns the process (signals, its event loop, a doorbell for TrainingJobs), the rest is ours.
+
+kopf's handlers would cost a deep copy per event and its peering is no leader election (docs/decisions/0001), so it
+watches the one kind that people write, and only rings: the decisions are made from our own informers.
+"""
+
+import logging
+import sys
+from typing import Any
+
+import kopf
+import structlog
+
+from muster.api.base import GROUP, VERSION
+from muster.controller.operator import Operator
+from muster.controller.settings import Settings
+from muster.kube.client import Client
+from muster.kube.version import UnsupportedServerError
+
+PLURAL = "trainingjobs"
+
+
+def main() -> None:
+    """Run the operator until a signal ends it."""
+    settings = Settings.from_environment()
+    configure_logging(settings.log_level)
+    registry = kopf.OperatorRegistry()
+    running: list[Operator] = []
+
+    async def start(settings: kopf.OperatorSettings, **_: Any) -> None:
+        settings.posting.enabled = False
+        settings.scanning.disabled = True
+        running.append(await _started())
+
+    async def _started() -> Operator:
+        operator = Operator(await Client.connect(), settings)
+        try:
+            await operator.start()
+        except UnsupportedServerError as unsupported:
+            raise kopf.PermanentError(str(unsupported)) from unsupported
+        return operator
+
+    async def stop(**_: Any) -> None:
+        for operator in running:
+            await operator.stop()
+
+    async def ring(namespace: str | None, name: str | None, **_: Any) -> None:
+        for operator in running:
+            operator.ring((namespace or "", name or ""))
+
+    kopf.on.startup(registry=registry)(start)
+    kopf.on.cleanup(registry=registry)(stop)
+    kopf.on.event(GROUP, VERSION, PLURAL, registry=registry)(ring)
+    kopf.on.login(registry=registry)(_login)
+    kopf.run(registry=registry, standalone=True, clusterwide=True)
+
+
+def _login(**kwargs: Any) -> Any:
+    return kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)
+
+
+def configure_logging(level: str) -> None:
+    """JSON lines on standard output, one per decision; libraries' records take the same form."""
+    shared: list[Any] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+    ]
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level]),
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler(sys.stdout)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(processor=structlog.processors.JSONRenderer(), foreign_pre_chain=shared)
+    )
+    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
+    logging.getLogger("muster").setLevel(level)

@@ -1,0 +1,256 @@
+"""One operator process: standby until it holds the lease, then leader until it stops or loses it.
+
+A standby watches everything, so that it can lead within a moment; it decides nothing, writes nothing and serves no
+launcher. A process that loses the lease exits: nothing it has in flight may outlive its right to write.
+"""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Coroutine
+from typing import Any
+
+import msgspec
+import structlog
+
+from muster.api.trainingjob import TrainingJob
+from muster.controller.cluster import Cluster, Key
+from muster.controller.dirty import DirtyKeys
+from muster.controller.perform import Performer
+from muster.controller.reconciler import Reconciler
+from muster.controller.settings import Settings
+from muster.coordinator.auth import Caller, TokenVerifier
+from muster.coordinator.hub import Hub
+from muster.coordinator.probes import serve_http
+from muster.coordinator.server import CoordinatorServer
+from muster.kube import paths
+from muster.kube.certificates import CertificateKeeper, Certificates
+from muster.kube.client import Client
+from muster.kube.errors import ApiError, LeadershipLost
+from muster.kube.events import EventRecorder
+from muster.kube.lease import LeaderLease
+from muster.kube.version import check_server_version
+from muster.lifecycle.directive import directive_for
+from muster.lifecycle.worker_pod import WorkerSettings
+from muster.protocol.messages import Directive, Report
+from muster.world.views import LauncherView
+
+LEASE_NAME = "muster-leader"
+LEADER_LABEL = "muster.dev/leader"
+APP_LABEL = "app.kubernetes.io/name=muster"
+CERTIFICATE_CHECK_SECONDS = 600.0
+CERTIFICATE_RETRY_SECONDS = 5.0
+# A healthy watch hears a bookmark each minute and lists anew when it does not; this is far beyond both.
+STALE_SECONDS = 300.0
+
+log = structlog.get_logger()
+
+
+class Operator:
+    """Everything one process runs. `start()` returns at once; `stop()` ends it gracefully."""
+
+    def __init__(self, client: Client, settings: Settings) -> None:
+        self.settings = settings
+        self.client = client
+        self.hub = Hub()
+        self.dirty = DirtyKeys()
+        self.cluster = Cluster(client, self.hub, self.dirty.add, lambda: self.reconciler.node_freed())
+        self.events = EventRecorder(client, "muster.dev/operator", settings.pod_name or settings.identity)
+        self.reconciler = Reconciler(
+            self.cluster,
+            Performer(client, self.cluster),
+            self.dirty,
+            self.events,
+            self.worker_settings,
+            self._directives_changed,
+        )
+        self.lease = LeaderLease(
+            client, settings.namespace, LEASE_NAME, settings.identity, on_lost=lambda: self._give_up("lease lost")
+        )
+        self.server = CoordinatorServer(
+            self.hub, TokenVerifier(self._read).verify, self._directive_for, lambda: self.not_serving()
+        )
+        self._keeper = CertificateKeeper(client, settings.namespace)
+        self._certificates: Certificates | None = None
+        self._leading = False
+        self._stopping = False
+        self._tasks: list[asyncio.Task[None]] = []
+        self._stack = contextlib.AsyncExitStack()
+        self.port = 0
+        client.before_write = self.lease.check
+        self.hub.subscribe(self._heard)
+
+    async def start(self) -> None:
+        """Begin: probes, watches, candidacy.
+
+        Raises:
+            UnsupportedServerError: the API server is too old.
+        """
+        probes = await serve_http(self.settings.probe_port, self.not_healthy, self.not_ready)
+        self._stack.push_async_callback(probes.cleanup)
+        version = await check_server_version(self.client)
+        log.info("starting", identity=self.settings.identity, server=version)
+        for source in self.cluster.informers:
+            self._spawn(source.run(), f"informer {source.kind.name}")
+        self._spawn(self._lead(), "leader")
+
+    async def stop(self) -> None:
+        """End gracefully: no new pass, answer launchers, hand over the lease."""
+        self._stopping = True
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.server.stop()
+        if self._leading:
+            with contextlib.suppress(ApiError, LeadershipLost, TimeoutError):
+                async with asyncio.timeout(2):
+                    await self.events.flush()
+        self._leading = False
+        await self.lease.release()
+        await self._stack.aclose()
+        await self.client.close()
+        log.info("stopped", identity=self.settings.identity)
+
+    def ring(self, key: Key) -> None:
+        """A job may need a look (kopf's doorbell)."""
+        self.dirty.add(key)
+
+    def worker_settings(self) -> WorkerSettings:
+        """What this installation adds to every worker, as of now."""
+        return WorkerSettings(
+            launcher_image=self.settings.launcher_image,
+            coordinator_url=self.settings.coordinator_url,
+            coordinator_name=self.settings.coordinator_name,
+            ca_bundle=self._certificates.bundle.decode() if self._certificates else "",
+            accelerator_resource=self.cluster.policy().accelerator_resource,
+        )
+
+    def not_serving(self) -> str:
+        """Why launchers cannot be answered now; "" when they can."""
+        if not self._leading or not self.lease.leading:
+            return "this replica is not the leader: ask again, the Service finds it"
+        return "" if self.cluster.synced else "the operator is still reading the cluster's state: ask again"
+
+    def not_ready(self) -> str:
+        """Why this replica could not lead now; "" when it could (a standby is ready, too)."""
+        if self._stopping:
+            return "stopping"
+        return "" if self.cluster.synced else "informers have not synced yet"
+
+    def not_healthy(self) -> str:
+        """Why this replica should be restarted; "" when all is well."""
+        dead = [task.get_name() for task in self._tasks if task.done()]
+        if dead and not self._stopping:
+            return f"task ended: {', '.join(dead)}"
+        name, age = self.cluster.stalest_seconds()
+        return f"informer {name} has heard nothing for {age:.0f} s" if age > STALE_SECONDS else ""
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.create_task(self._guarded(work, name), name=name)
+        self._tasks.append(task)
+
+    async def _guarded(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Run a task that never ends by itself: when it does, so does the process, and the next one begins clean."""
+        try:
+            await work
+        except LeadershipLost as lost:
+            self._give_up(str(lost))
+        except Exception:
+            log.exception("task failed", task=name)
+            self._give_up(f"task {name} failed")
+
+    async def _lead(self) -> None:
+        await self.cluster.wait_synced()
+        await self.lease.acquire()
+        hold = asyncio.create_task(self.lease.hold(), name="lease")
+        self._tasks.append(hold)
+        self._certificates = await self._first_certificates()
+        serving = self._certificates.serving
+        self.port = await self.server.start("", self.settings.coordinator_port, serving.certificate, serving.key)
+        self.hub.start_serving()
+        self._leading = True
+        await self._label_leader()
+        self._spawn(self.events.run(), "events")
+        self._spawn(self._renew_certificates(), "certificates")
+        for key in self.cluster.job_keys():
+            self.dirty.add(key)
+        await self.reconciler.run()
+
+    async def _first_certificates(self) -> Certificates:
+        while True:
+            try:
+                return await self._keeper.ensure()
+            except ApiError as error:
+                log.warning("no certificates yet", error=str(error))
+                await asyncio.sleep(CERTIFICATE_RETRY_SECONDS)
+
+    async def _renew_certificates(self) -> None:
+        while True:
+            await asyncio.sleep(CERTIFICATE_CHECK_SECONDS)
+            try:
+                fresh = await self._keeper.ensure()
+            except ApiError as error:
+                log.warning("certificates not checked", error=str(error))
+                continue
+            if fresh != self._certificates:
+                self._certificates = fresh
+                self.server.load_certificate(fresh.serving.certificate, fresh.serving.key)
+                for key in self.cluster.job_keys():
+                    self.dirty.add(key)
+
+    async def _label_leader(self) -> None:
+        """The Service that launchers use selects the leader by this label."""
+        if not self.settings.pod_name:
+            return
+        pods = paths.core("pods", namespace=self.settings.namespace)
+        while True:
+            try:
+                listed = msgspec.json.decode(
+                    await self.client.get(pods, {"labelSelector": f"{APP_LABEL},{LEADER_LABEL}=true"})
+                )
+                others = {pod["metadata"]["name"] for pod in listed["items"]} - {self.settings.pod_name}
+                await self._label(self.settings.pod_name, "true")
+                for name in sorted(others):
+                    await self._label(name, None)
+                return
+            except ApiError as error:
+                log.warning("cannot label the leader's pod", error=str(error))
+                await asyncio.sleep(CERTIFICATE_RETRY_SECONDS)
+
+    async def _label(self, pod: str, value: str | None) -> None:
+        path = paths.core("pods", namespace=self.settings.namespace, name=pod)
+        await self.client.patch(path, {"metadata": {"labels": {LEADER_LABEL: value}}})
+
+    async def _read(self, path: str) -> bytes:
+        return await self.client.get(path)
+
+    def _directive_for(self, caller: Caller) -> Directive | None:
+        pod = self.cluster.pods.store.get((caller.namespace, caller.pod_name))
+        if pod is None or pod.uid != caller.pod_uid:
+            return None
+        job = self.cluster.job_by_uid(pod.job_uid)
+        gang = self.cluster.gang_of(pod.job_uid)
+        if job is not None and pod.owner_uid != job.metadata.uid:
+            return None
+
+        def launcher_of(index: int) -> LauncherView | None:
+            uid = gang.spec.members[index].pod_uid if gang else ""
+            return self.hub.view(uid) if uid else None
+
+        return directive_for(job, gang, pod.name, pod.uid, launcher_of)
+
+    def _heard(self, caller: Caller, _: Report) -> None:
+        pod = self.cluster.pods.store.get((caller.namespace, caller.pod_name))
+        job = self.cluster.job_by_uid(pod.job_uid) if pod else None
+        if isinstance(job, TrainingJob):
+            self.dirty.add((job.metadata.namespace, job.metadata.name))
+
+    def _directives_changed(self, job_uid: str) -> None:
+        self.server.notify([pod.uid for pod in self.cluster.pods.store.by_index(job_uid)])
+
+    def _give_up(self, reason: str) -> None:
+        """Exit now: whatever is in flight must not be written by a process that may not write."""
+        if self._stopping:
+            return
+        log.error("exiting", reason=reason, identity=self.settings.identity)
+        os._exit(1)

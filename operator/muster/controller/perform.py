@@ -1,0 +1,261 @@
+"""Performs what a plan asks for. Each action is idempotent and says what it expects; none is retried here.
+
+A failing action ends the pass: the next one decides anew from what is then seen. Refusals that will last a while (a
+quota, an admission plugin) are remembered, so that the job's status names them and nobody storms the API server.
+"""
+
+import asyncio
+import hashlib
+import json
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+import structlog
+
+from muster.api.base import API_VERSION
+from muster.api.gang import Gang
+from muster.api.trainingjob import TrainingJob
+from muster.controller.cluster import Cluster, JobMemory
+from muster.kube import decode, paths
+from muster.kube.client import APPLY_PATCH, Client
+from muster.kube.errors import AlreadyExists, ApiError, Conflict, Forbidden, Invalid, NotFound
+from muster.lifecycle.plan import (
+    Action,
+    ApplySupport,
+    CheckTemplate,
+    CommitGang,
+    CreatePod,
+    DeleteJob,
+    DeletePod,
+    Plan,
+)
+from muster.lifecycle.step import TEMPLATE_RETRY_SECONDS
+from muster.lifecycle.worker_pod import owner_reference
+from muster.world.job import CreateError, TemplateVerdict, VerdictKind
+from muster.world.names import gang_name
+
+FIELD_MANAGER = "muster"
+CREATES_AT_ONCE = 32
+MAX_CREATE_BACK_OFF_SECONDS = 60.0
+PROGRESS_WRITE_SECONDS = 30.0
+# Parts of the status that change all the time; they alone are no reason to write more often than that.
+_PROGRESS = frozenset({"step", "checkpoint"})
+
+_PATHS: Mapping[str, Callable[..., str]] = {
+    "ConfigMap": lambda **where: paths.core("configmaps", **where),
+    "Service": lambda **where: paths.core("services", **where),
+    "PodDisruptionBudget": lambda **where: paths.group("policy/v1", "poddisruptionbudgets", **where),
+}
+
+log = structlog.get_logger()
+_to_gang, _to_job = decode.custom(Gang), decode.custom(TrainingJob)
+
+
+class Performer:
+    """Turns actions into API calls and puts the answers into the stores at once."""
+
+    def __init__(self, client: Client, cluster: Cluster, clock: Callable[[], float] = time.monotonic) -> None:
+        self._client = client
+        self._cluster = cluster
+        self._clock = clock
+
+    async def perform(self, job: TrainingJob, plan: Plan) -> None:
+        """Perform the actions in order, creations of pods side by side.
+
+        Raises:
+            ApiError: an action failed; those after it were not begun.
+        """
+        creations = [action for action in plan.actions if isinstance(action, CreatePod)]
+        for action in plan.actions:
+            if not isinstance(action, CreatePod):
+                await self._one(job, action)
+        if creations:
+            await self._create_pods(job, creations)
+
+    async def write_status(self, job: TrainingJob, plan: Plan) -> bool:
+        """Write the status if it differs; True if it stands as wanted now. Guarded by the job's resourceVersion.
+
+        Raises:
+            ApiError: not written.
+        """
+        if plan.status is None:
+            return True
+        wanted, current = plan.status.to_json(), job.status.to_json()
+        differing = {key for key in wanted.keys() | current.keys() if wanted.get(key) != current.get(key)}
+        memory = self._cluster.memory(job.metadata.uid)
+        if not differing:
+            return True
+        if differing <= _PROGRESS and self._clock() - memory.status_written_at < PROGRESS_WRITE_SECONDS:
+            return True
+        body = {
+            "metadata": {"resourceVersion": job.metadata.resource_version},
+            "status": {**dict.fromkeys(current.keys() - wanted.keys()), **wanted},
+        }
+        path = paths.muster(
+            "trainingjobs", namespace=job.metadata.namespace, name=job.metadata.name, subresource="status"
+        )
+        answer = await self._client.patch(path, body)
+        memory.status_written_at = self._clock()
+        self._cluster.jobs.store.assume(_to_job(answer))
+        return True
+
+    async def _one(self, job: TrainingJob, action: Action) -> None:
+        match action:
+            case CommitGang():
+                await self._commit(job, action)
+            case CheckTemplate():
+                await self._check_template(job, action)
+            case ApplySupport():
+                await self._apply(job, action)
+            case DeletePod():
+                await self._delete_pod(job, action)
+            case DeleteJob():
+                await self._delete_job(job)
+            case CreatePod():
+                await self._create_pods(job, [action])
+
+    async def _commit(self, job: TrainingJob, action: CommitGang) -> None:
+        namespace, name = job.metadata.namespace, gang_name(job.metadata.name, job.metadata.uid)
+        body: dict[str, Any] = {
+            "apiVersion": API_VERSION,
+            "kind": "Gang",
+            "metadata": {"name": name, "namespace": namespace, "ownerReferences": [owner_reference(job)]},
+            "spec": action.spec.to_json(),
+        }
+        if action.resource_version:
+            body["metadata"]["resourceVersion"] = action.resource_version
+            answer = await self._client.put(paths.muster("gangs", namespace=namespace, name=name), body)
+        else:
+            answer = await self._client.post(paths.muster("gangs", namespace=namespace), body)
+        self._cluster.gangs.store.assume(_to_gang(answer))
+        log.info(
+            "committed",
+            job=f"{namespace}/{job.metadata.name}",
+            attempt=action.spec.attempt,
+            level=action.spec.level.value,
+            reason=action.spec.reason,
+            go=action.spec.go is not None,
+            leave=action.spec.leave.reason if action.spec.leave else None,
+            nodes=[member.node for member in action.spec.members][:16],
+        )
+
+    async def _check_template(self, job: TrainingJob, action: CheckTemplate) -> None:
+        memory = self._cluster.memory(job.metadata.uid)
+        path = paths.core("pods", namespace=job.metadata.namespace)
+        try:
+            await self._client.post(path, action.pod, {"dryRun": "All", "fieldValidation": "Strict"})
+            memory.template_verdict = TemplateVerdict(VerdictKind.ACCEPTED, action.generation)
+        except (Invalid, Forbidden) as refused:
+            reason, message = _refusal(refused)
+            memory.template_verdict = TemplateVerdict(VerdictKind.REFUSED, action.generation, reason, message)
+            memory.template_recheck_at = self._clock() + TEMPLATE_RETRY_SECONDS
+            log.info("template refused", job=_name(job), reason=reason, message=message)
+
+    async def _apply(self, job: TrainingJob, action: ApplySupport) -> None:
+        memory, manifest = self._cluster.memory(job.metadata.uid), action.manifest
+        digest = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
+        if digest in memory.support_applied or self._pausing(memory):
+            return
+        metadata = manifest["metadata"]
+        path = _PATHS[manifest["kind"]](namespace=metadata["namespace"], name=metadata["name"])
+        try:
+            await self._client.patch(path, manifest, APPLY_PATCH, {"fieldManager": FIELD_MANAGER, "force": "true"})
+        except (Forbidden, Invalid) as refused:
+            self._refused(job, memory, refused)
+            raise
+        memory.support_applied.add(digest)
+
+    async def _create_pods(self, job: TrainingJob, creations: list[CreatePod]) -> None:
+        memory = self._cluster.memory(job.metadata.uid)
+        if self._pausing(memory):
+            return
+        limit = asyncio.Semaphore(CREATES_AT_ONCE)
+
+        async def create(action: CreatePod) -> None:
+            async with limit:
+                if memory.create_not_before > self._clock():
+                    return  # one was refused: the others would be, too
+                try:
+                    answer = await self._client.post(
+                        paths.core("pods", namespace=job.metadata.namespace), action.manifest
+                    )
+                except AlreadyExists:
+                    answer = await self._adopt(job, action)
+                except (Forbidden, Invalid) as refused:
+                    self._refused(job, memory, refused)
+                    raise
+                self._cluster.pods.store.assume(decode.pod(answer))
+
+        answers = await asyncio.gather(*(create(action) for action in creations), return_exceptions=True)
+        errors = [answer for answer in answers if isinstance(answer, BaseException)]
+        if errors:
+            raise errors[0]
+        memory.create_error, memory.create_failures = None, 0
+
+    async def _adopt(self, job: TrainingJob, action: CreatePod) -> bytes:
+        """A pod of that name exists: an earlier call of ours, unless it belongs to somebody else."""
+        metadata = action.manifest["metadata"]
+        answer = await self._client.get(paths.core("pods", namespace=metadata["namespace"], name=metadata["name"]))
+        if decode.pod(answer).owner_uid != job.metadata.uid:
+            message = f"pod {metadata['name']} exists and is not this job's: delete it, or rename the job"
+            self._remember_refusal(self._cluster.memory(job.metadata.uid), "PodNameTaken", message)
+            raise Conflict(409, "AlreadyExists", message)
+        return answer
+
+    async def _delete_pod(self, job: TrainingJob, action: DeletePod) -> None:
+        options: dict[str, Any] = {"preconditions": {"uid": action.uid}, "propagationPolicy": "Background"}
+        if action.grace_seconds is not None:
+            options["gracePeriodSeconds"] = action.grace_seconds
+        key = (job.metadata.namespace, action.name)
+        try:
+            answer = await self._client.delete(paths.core("pods", namespace=key[0], name=key[1]), options)
+        except NotFound:
+            self._cluster.pods.store.assume_deleted(key, action.uid)
+            return
+        if msgspec.json.decode(answer).get("kind") == "Pod":
+            self._cluster.pods.store.assume(decode.pod(answer))
+
+    async def _delete_job(self, job: TrainingJob) -> None:
+        options = {"preconditions": {"uid": job.metadata.uid}, "propagationPolicy": "Background"}
+        path = paths.muster("trainingjobs", namespace=job.metadata.namespace, name=job.metadata.name)
+        try:
+            await self._client.delete(path, options)
+        except NotFound:
+            return
+        log.info("deleted after its time to live", job=_name(job))
+
+    def _pausing(self, memory: JobMemory) -> bool:
+        return memory.create_not_before > self._clock()
+
+    def _refused(self, job: TrainingJob, memory: JobMemory, error: ApiError) -> None:
+        reason, message = _refusal(error)
+        self._remember_refusal(memory, reason, message)
+        log.info("creation refused", job=_name(job), reason=reason, message=message)
+
+    def _remember_refusal(self, memory: JobMemory, reason: str, message: str) -> None:
+        memory.create_error = CreateError(reason, message)
+        if memory.create_not_before > self._clock():
+            return
+        memory.create_failures += 1
+        pause = min(2.0**memory.create_failures, MAX_CREATE_BACK_OFF_SECONDS)
+        memory.create_not_before = self._clock() + pause
+
+
+def _refusal(error: ApiError) -> tuple[str, str]:
+    """A stable reason and the server's words."""
+    text = error.message
+    if "exceeded quota" in text:
+        return "QuotaExceeded", f"{text}. It is tried again; raise the quota or lower what the job asks for."
+    if "violates PodSecurity" in text:
+        return "PodSecurityViolation", f"{text}. Fix spec.template, delete the job and create it again."
+    if "is being terminated" in text:
+        return "NamespaceTerminating", text
+    if isinstance(error, Invalid):
+        return "TemplateInvalid", f"spec.template: {text}. Fix it, delete the job and create it again."
+    return "CreationForbidden", text
+
+
+def _name(job: TrainingJob) -> str:
+    return f"{job.metadata.namespace}/{job.metadata.name}"

@@ -1,0 +1,165 @@
+"""The loop: dirty keys in, one decision at a time for each job, its actions performed, its status written once.
+
+Different jobs are worked on side by side; plans that commit a Gang are decided and performed one at a time, so that
+two jobs never choose the same node. Nothing is written once this process has lost the lease (the client sees to that).
+"""
+
+import asyncio
+import time
+from collections import Counter as Counted
+from collections.abc import Callable
+
+import structlog
+from prometheus_client import Counter, Histogram
+
+from muster.api.base import API_VERSION
+from muster.api.trainingjob import TrainingJob
+from muster.controller.cluster import Cluster, Key
+from muster.controller.dirty import DirtyKeys
+from muster.controller.perform import Performer
+from muster.kube.decode import Undecodable
+from muster.kube.errors import ApiError, Conflict, LeadershipLost
+from muster.kube.events import NORMAL, WARNING, EventRecorder, Regarding
+from muster.lifecycle.plan import Announcement, ApplySupport, Plan
+from muster.lifecycle.step import decide
+from muster.lifecycle.worker_pod import WorkerSettings
+
+WORKERS = 16
+RETRY_FIRST_SECONDS = 0.2
+RETRY_LIMIT_SECONDS = 30.0
+# Changes come in bursts (the pods of a gang start together): decide at most this often for one job.
+SPACING_SECONDS = 0.05
+
+log = structlog.get_logger()
+_seconds = Histogram("muster_reconcile_seconds", "Time of one pass over one job, API calls included.")
+_failures = Counter("muster_reconcile_failures_total", "Passes ended by an error of the API server.", ["reason"])
+
+
+class Reconciler:
+    """Works on dirty jobs until cancelled.
+
+    Args:
+        settings: what the installation adds to every worker, as of now.
+        directives_changed: told the uid of a job whose launchers may have something new to do.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        performer: Performer,
+        dirty: DirtyKeys,
+        events: EventRecorder,
+        settings: Callable[[], WorkerSettings],
+        directives_changed: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._cluster = cluster
+        self._performer = performer
+        self._dirty = dirty
+        self._events = events
+        self._settings = settings
+        self._directives_changed = directives_changed
+        self._clock = clock
+        self._placing = asyncio.Lock()
+        self._waiting_for_nodes: set[Key] = set()
+        self._failures: dict[Key, int] = {}
+
+    def node_freed(self) -> None:
+        """Some node may have become usable: decide again for every job that waits for one."""
+        waiting, self._waiting_for_nodes = self._waiting_for_nodes, set()
+        for key in waiting:
+            self._dirty.add(key)
+
+    async def run(self) -> None:
+        """Decide and act until cancelled.
+
+        Raises:
+            LeadershipLost: this process must not write any more.
+        """
+        async with asyncio.TaskGroup() as group:
+            for _ in range(WORKERS):
+                group.create_task(self._work())
+
+    async def _work(self) -> None:
+        while True:
+            key = await self._dirty.take()
+            wake: float | None = None
+            try:
+                with _seconds.time():
+                    wake = await self._pass(key)
+                self._failures.pop(key, None)
+            except LeadershipLost:
+                raise
+            except Conflict as conflict:
+                # Somebody else wrote first; the watch brings it, and the next decision is made on that.
+                log.info("changed meanwhile", job="/".join(key), error=conflict.message)
+                wake = RETRY_FIRST_SECONDS
+            except ApiError as error:
+                wake = self._failed(key, error)
+            finally:
+                if wake is not None:
+                    self._dirty.add(key, wake)
+                self._dirty.done(key, SPACING_SECONDS)
+
+    async def _pass(self, key: Key) -> float | None:
+        job = self._cluster.job(key)
+        if job is None:
+            self._failures.pop(key, None)
+            self._waiting_for_nodes.discard(key)
+            return None
+        if isinstance(job, Undecodable):
+            self._tell_undecodable(job)
+            return None
+        plan = self._decide(job)
+        if plan.commits:
+            async with self._placing:
+                fresh = self._cluster.job(key)
+                if not isinstance(fresh, TrainingJob):
+                    return 0.0
+                job, plan = fresh, self._decide(fresh)
+                return await self._carry_out(key, job, plan)
+        return await self._carry_out(key, job, plan)
+
+    def _decide(self, job: TrainingJob) -> Plan:
+        return decide(self._cluster.world(job), self._settings())
+
+    async def _carry_out(self, key: Key, job: TrainingJob, plan: Plan) -> float | None:
+        if plan.waits_for_nodes:
+            self._waiting_for_nodes.add(key)
+        _log_decision(key, plan)
+        try:
+            await self._performer.perform(job, plan)
+        finally:
+            if plan.commits:
+                self._directives_changed(job.metadata.uid)
+        await self._performer.write_status(job, plan)
+        if plan.status is not None and plan.status.completion is not None:
+            self._directives_changed(job.metadata.uid)
+        for announcement in plan.announcements:
+            self._tell(job, announcement)
+        return plan.wake_in_seconds
+
+    def _failed(self, key: Key, error: ApiError) -> float:
+        _failures.labels(error.reason or type(error).__name__).inc()
+        count = self._failures[key] = self._failures.get(key, 0) + 1
+        pause = min(RETRY_FIRST_SECONDS * 2.0**count, RETRY_LIMIT_SECONDS)
+        log.warning("pass failed", job="/".join(key), error=str(error), retry_seconds=round(pause, 1))
+        return pause
+
+    def _tell(self, job: TrainingJob, announcement: Announcement) -> None:
+        about = Regarding(API_VERSION, "TrainingJob", job.metadata.name, job.metadata.uid, job.metadata.namespace)
+        kind = WARNING if announcement.warning else NORMAL
+        self._events.record(about, kind, announcement.reason, announcement.note)
+
+    def _tell_undecodable(self, job: Undecodable) -> None:
+        about = Regarding(API_VERSION, "TrainingJob", job.name, job.uid, job.namespace)
+        self._events.record(about, WARNING, "InvalidSpec", f"{job.error}. Delete the job and create it again.")
+        log.warning("job does not fit its schema", job=f"{job.namespace}/{job.name}", error=job.error)
+
+
+def _log_decision(key: Key, plan: Plan) -> None:
+    """One line for each decision that changes something; asking for what is there already is none."""
+    actions = Counted(type(action).__name__ for action in plan.actions if not isinstance(action, ApplySupport))
+    if actions or plan.announcements:
+        why = "; ".join(announcement.note for announcement in plan.announcements)
+        log.info("decided", job="/".join(key), actions=dict(actions), why=why[:500])

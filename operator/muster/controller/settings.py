@@ -1,0 +1,66 @@
+"""What one installation sets, from environment variables with defaults that fit the manifests."""
+
+import os
+import socket
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+COORDINATOR_SERVICE = "muster-coordinator"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The settings of one operator process.
+
+    Attributes:
+        namespace: where Muster runs (MUSTER_NAMESPACE).
+        pod_name: this replica's pod (POD_NAME); empty outside a cluster: then no pod is labelled as the leader.
+        launcher_image: image that brings the launcher into workers (MUSTER_LAUNCHER_IMAGE).
+        coordinator_url: where launchers find the leader (MUSTER_COORDINATOR_URL).
+        coordinator_port: port to serve launchers on (MUSTER_COORDINATOR_PORT).
+        probe_port: port of /metrics, /healthz and /readyz (MUSTER_PROBE_PORT).
+        log_level: DEBUG, INFO, WARNING or ERROR (MUSTER_LOG_LEVEL).
+    """
+
+    namespace: str = "muster-system"
+    pod_name: str = ""
+    identity: str = ""
+    launcher_image: str = ""
+    coordinator_url: str = ""
+    coordinator_name: str = ""
+    coordinator_port: int = 8443
+    probe_port: int = 8080
+    log_level: str = "INFO"
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Settings":
+        """Read the environment.
+
+        Raises:
+            SystemExit: a setting that has no default is missing or one does not parse; says which.
+        """
+        namespace = environment.get("MUSTER_NAMESPACE", "muster-system")
+        image = environment.get("MUSTER_LAUNCHER_IMAGE", "")
+        if not image:
+            raise SystemExit("MUSTER_LAUNCHER_IMAGE is not set: name the image that `make images` builds as launcher.")
+        pod_name = environment.get("POD_NAME", "")
+        name = f"{COORDINATOR_SERVICE}.{namespace}.svc"
+        return cls(
+            namespace=namespace,
+            pod_name=pod_name,
+            identity=f"{pod_name or socket.gethostname()}_{uuid.uuid4().hex[:8]}",
+            launcher_image=image,
+            coordinator_url=environment.get("MUSTER_COORDINATOR_URL", f"https://{name}:8443"),
+            coordinator_name=environment.get("MUSTER_COORDINATOR_NAME", name),
+            coordinator_port=_port(environment, "MUSTER_COORDINATOR_PORT", 8443),
+            probe_port=_port(environment, "MUSTER_PROBE_PORT", 8080),
+            log_level=environment.get("MUSTER_LOG_LEVEL", "INFO").upper(),
+        )
+
+
+def _port(environment: Mapping[str, str], name: str, default: int) -> int:
+    value = environment.get(name, str(default))
+    if not value.isdigit() or int(value) > 65535:
+        raise SystemExit(f"{name}={value!r} is not a port: give a number from 0 to 65535.")
+    return int(value)
