@@ -62,10 +62,10 @@ class CoordinatorServer:
         app = web.Application(client_max_size=MAX_REPORT_BYTES)
         app.router.add_post(REPORT_PATH, self._report)
         self._runner = web.AppRunner(
-            app, access_log=None, keepalive_timeout=KEEPALIVE_SECONDS, handler_cancellation=True
+            app, access_log=None, keepalive_timeout=KEEPALIVE_SECONDS, handler_cancellation=True, shutdown_timeout=1.0
         )
         await self._runner.setup()
-        site = web.TCPSite(self._runner, host, port, ssl_context=self._tls, backlog=4096, shutdown_timeout=1.0)
+        site = web.TCPSite(self._runner, host, port, ssl_context=self._tls, backlog=4096)
         await site.start()
         address: tuple[str, int] = self._runner.addresses[0]
         return address[1]

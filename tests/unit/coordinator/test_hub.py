@@ -1,0 +1,126 @@
+"""What the coordinator remembers of launchers, and when it speaks up."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from muster.coordinator.auth import Caller
+from muster.coordinator.hub import STEP_NEWS_SECONDS, Hub
+from muster.protocol import messages
+from muster.protocol.messages import CheckpointReport, PeerReport, RankReport, Report
+
+RUNNING = Report(
+    sequence=1,
+    state=messages.RUNNING,
+    attempt=3,
+    ranks=(RankReport(rank=4, local_rank=0, alive=True),),
+    step=7,
+    step_age_seconds=0.5,
+    started_age_seconds=9.0,
+)
+
+
+def caller(uid: str = "u1") -> Caller:
+    return Caller("team", f"pod-{uid}", uid, "node", "node-uid")
+
+
+@pytest.fixture
+def hub(clock: Any) -> Hub:
+    return Hub(clock, max_launchers=3)
+
+
+def test_ages_grow_after_receipt(hub: Hub, clock: Any) -> None:
+    hub.record(caller(), RUNNING)
+    clock.advance(2.0)
+    view = hub.view("u1")
+    assert view is not None
+    assert (view.heard_age_seconds, view.step_age_seconds, view.started_age_seconds) == (2.0, 2.5, 11.0)
+    assert (view.attempt, view.state, view.step, view.ranks[0].rank) == (3, "Running", 7, 4)
+    assert hub.views_of(["u1", "u2"]) == {"u1": view}
+    assert hub.view("u2") is None
+
+
+def test_older_report_is_no_sign_of_life(hub: Hub, clock: Any) -> None:
+    assert hub.record(caller(), replace(RUNNING, sequence=5))
+    clock.advance(3.0)
+    for sequence in (4, 5):
+        assert not hub.record(caller(), replace(RUNNING, sequence=sequence, state=messages.IDLE))
+    view = hub.view("u1")
+    assert view is not None
+    assert (view.state, view.heard_age_seconds) == (messages.RUNNING, 3.0)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"state": messages.EXITED},
+        {"attempt": 4},
+        {"ranks": (RankReport(rank=4, local_rank=0, alive=False, exit_code=1),)},
+        {"fenced": True},
+        {"step": None},
+        {"checkpoints": (CheckpointReport(7, "/c/7"),)},
+        {"checkpoints_scanned_for_attempt": 3},
+        {"checkpoint_error": "denied"},
+        {"peers": (PeerReport(2, 3.0),)},
+        {"address": "10.0.0.9"},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_news(hub: Hub, change: dict[str, object]) -> None:
+    heard: list[Report] = []
+    hub.record(caller(), RUNNING)
+    hub.subscribe(lambda _, report: heard.append(report))
+    hub.record(caller(), replace(RUNNING, sequence=2))
+    assert heard == []
+    changed = replace(RUNNING, sequence=3, **change)  # type: ignore[arg-type]
+    hub.record(caller(), changed)
+    assert heard == [changed]
+
+
+def test_steps_are_news_now_and_then(hub: Hub, clock: Any) -> None:
+    heard: list[int | None] = []
+    hub.subscribe(lambda _, report: heard.append(report.step))
+    hub.record(caller(), replace(RUNNING, step=None))
+    for sequence in range(2, 22):
+        clock.advance(STEP_NEWS_SECONDS / 10)
+        hub.record(caller(), replace(RUNNING, sequence=sequence, step=sequence))
+    assert heard == [None, 2, 12]
+
+
+def test_last_words_prove_death(hub: Hub) -> None:
+    leaving = replace(RUNNING, sequence=2, state=messages.LEAVING)
+    hub.record(caller(), RUNNING)
+    assert not hub.proved_dead("u1")
+    hub.record(caller(), leaving)
+    assert not hub.proved_dead("u1")  # a rank of it is alive
+    hub.record(caller(), replace(leaving, sequence=3, ranks=(replace(RUNNING.ranks[0], alive=False),)))
+    assert hub.proved_dead("u1")
+    assert not hub.proved_dead("never heard")
+
+
+def test_silence_counts_those_who_have_not_said_goodbye(hub: Hub, clock: Any) -> None:
+    hub.record(caller("u1"), RUNNING)
+    hub.record(caller("u2"), Report(sequence=1, state=messages.LEAVING))
+    clock.advance(21.0)
+    hub.record(caller("u3"), RUNNING)
+    assert hub.silence(20.0) == (1, 2)
+    hub.forget("u1")
+    assert hub.silence(20.0) == (0, 1)
+    assert hub.view("u1") is None
+
+
+def test_memory_is_bounded_and_keeps_those_heard_last(hub: Hub) -> None:
+    for uid in ("u1", "u2", "u3"):
+        hub.record(caller(uid), RUNNING)
+    hub.record(caller("u1"), replace(RUNNING, sequence=2))
+    hub.record(caller("u4"), RUNNING)
+    assert set(hub.views_of(["u1", "u2", "u3", "u4"])) == {"u1", "u3", "u4"}
+
+
+def test_serving_age(hub: Hub, clock: Any) -> None:
+    clock.advance(5.0)
+    assert hub.serving_age_seconds() == 0.0
+    hub.start_serving()
+    clock.advance(5.0)
+    assert hub.serving_age_seconds() == 5.0

@@ -1,0 +1,209 @@
+"""The launchers' door over real TLS connections: who gets in, what is held, what lets it go."""
+
+import asyncio
+import json
+import ssl
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import aiohttp
+import pytest
+from cryptography import x509
+
+from muster.coordinator.auth import AuthError, Caller
+from muster.coordinator.hub import Hub
+from muster.coordinator.server import CoordinatorServer
+from muster.kube.certificates import brought_up_to_date, new_serving
+from muster.protocol import messages
+from muster.protocol.messages import MAX_REPORT_BYTES, REPORT_PATH, Directive, Report
+
+NOW = datetime.now(UTC)
+CERTIFICATES = brought_up_to_date(None, ("localhost",), NOW)
+WAIT = Directive(kind=messages.WAIT, attempt=1, reason="waiting for the others")
+DEADLINE = 30.0
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(DEADLINE):
+        while not condition():  # noqa: ASYNC110 - what is waited for is another task's progress
+            await asyncio.sleep(0.005)
+
+
+class Controller:
+    """Stands in for the decisions: what each pod is told, and whether we lead."""
+
+    def __init__(self) -> None:
+        self.directives: dict[str, Directive] = {"u1": WAIT}
+        self.not_ready = ""
+
+    async def verify(self, authorization: str) -> Caller:
+        if not authorization:
+            raise AuthError("send a token")
+        return Caller("team", f"pod-{authorization}", authorization, "node", "node-uid")
+
+    def directive_for(self, caller: Caller) -> Directive | None:
+        return self.directives.get(caller.pod_uid)
+
+
+class Door:
+    """The server and a client of it."""
+
+    def __init__(self) -> None:
+        self.controller = Controller()
+        self.hub = Hub()
+        self.server = CoordinatorServer(
+            self.hub, self.controller.verify, self.controller.directive_for, lambda: self.controller.not_ready
+        )
+        self.port = 0
+        self.sequence = 0
+        self.session = aiohttp.ClientSession()
+        self.trust = ssl.create_default_context(cadata=CERTIFICATES.bundle.decode())
+
+    async def post(self, body: bytes, pod: str = "u1") -> tuple[int, bytes]:
+        url = f"https://localhost:{self.port}{REPORT_PATH}"
+        timeout = aiohttp.ClientTimeout(total=DEADLINE)
+        async with self.session.post(
+            url, data=body, headers={"Authorization": pod} if pod else {}, ssl=self.trust, timeout=timeout
+        ) as response:
+            return response.status, await response.read()
+
+    async def report(self, pod: str = "u1", **fields: Any) -> tuple[int, bytes]:
+        self.sequence += 1
+        return await self.post(messages.encode(Report(sequence=self.sequence, state=messages.IDLE, **fields)), pod)
+
+    async def held(self, pod: str = "u1", **fields: Any) -> "asyncio.Task[tuple[int, bytes]]":
+        """A request that the server holds by now."""
+        before = set(self.server._waiting.values())
+        seen = messages.digest(self.controller.directives[pod])
+        task = asyncio.create_task(self.report(pod, directive_seen=seen, hold_seconds=10.0, **fields))
+        await until(lambda: task.done() or not set(self.server._waiting.values()) <= before)
+        assert not task.done()
+        return task
+
+
+@pytest.fixture
+async def door() -> AsyncIterator[Door]:
+    made = Door()
+    serving = CERTIFICATES.serving
+    made.port = await made.server.start("localhost", 0, serving.certificate, serving.key)
+    yield made
+    await made.session.close()
+    await made.server.stop()
+
+
+async def test_report_is_recorded_and_answered_with_the_directive(door: Door) -> None:
+    status, body = await door.report(step=12)
+    assert (status, messages.decode_directive(body)) == (200, WAIT)
+    view = door.hub.view("u1")
+    assert view is not None
+    assert view.step == 12
+
+
+@pytest.mark.parametrize(
+    ("pod", "body", "want", "says"),
+    [
+        pytest.param("", b"{}", 401, "send a token", id="no token"),
+        pytest.param("u1", b"nonsense", 400, "not JSON", id="no JSON"),
+        pytest.param("u1", b'{"sequence": 1}', 400, "report.state is missing", id="incomplete"),
+        pytest.param("u1", b" " * (MAX_REPORT_BYTES + 1), 413, "262144 bytes", id="too large"),
+        pytest.param("u9", b'{"sequence": 1, "state": "Idle"}', 403, "pod team/pod-u9 is no worker", id="stranger"),
+    ],
+)
+async def test_refused(door: Door, pod: str, body: bytes, want: int, says: str) -> None:
+    status, answer = await door.post(body, pod)
+    assert (status, says in json.loads(answer)["error"]) == (want, True)
+    assert door.hub.views_of(["u1", "u9"]) == {}
+
+
+async def test_not_leading(door: Door) -> None:
+    door.controller.not_ready = "replica b leads"
+    assert await door.report() == (503, b'{"error": "replica b leads"}')
+    assert door.hub.view("u1") is None
+
+
+async def test_held_until_the_directive_changes(door: Door) -> None:
+    task = await door.held()
+    waiter = door.server._waiting["u1"]
+    door.server.notify(["u1"])  # false alarm
+    await until(lambda: door.server._waiting.get("u1") not in (None, waiter))
+    run = replace(WAIT, kind=messages.RUN)
+    door.controller.directives["u1"] = run
+    assert not task.done()
+    door.server.notify(["u1", "u2"])
+    status, body = await task
+    assert (status, messages.decode_directive(body)) == (200, run)
+
+
+async def test_hold_ends_by_itself(door: Door) -> None:
+    assert (await door.report(directive_seen=messages.digest(WAIT), hold_seconds=0.05))[0] == 200
+
+
+async def test_new_directive_is_not_held(door: Door) -> None:
+    status, _ = await door.report(directive_seen="another", hold_seconds=10.0)
+    assert status == 200
+    assert not door.server._waiting
+
+
+async def test_change_while_the_report_is_recorded_is_not_missed(door: Door) -> None:
+    def decide(caller: Caller, _: Report) -> None:
+        door.controller.directives["u1"] = replace(WAIT, kind=messages.RUN)
+        door.server.notify([caller.pod_uid])
+
+    door.hub.subscribe(decide)
+    _, body = await door.report(directive_seen=messages.digest(WAIT), hold_seconds=10.0)
+    assert messages.decode_directive(body).kind == messages.RUN
+
+
+async def test_newer_request_of_a_pod_releases_the_older(door: Door) -> None:
+    first = await door.held()
+    second = await door.held(attempt=1)
+    assert (await first)[0] == 200
+    assert not second.done()
+    door.controller.directives["u1"] = replace(WAIT, kind=messages.EXIT)
+    door.server.notify(["u1"])
+    assert messages.decode_directive((await second)[1]).kind == messages.EXIT
+
+
+async def test_launcher_that_hangs_up_is_not_waited_for(door: Door) -> None:
+    task = await door.held()
+    task.cancel()
+    await until(lambda: not door.server._waiting)
+
+
+async def test_lost_leadership_ends_the_hold(door: Door) -> None:
+    task = await door.held()
+    door.controller.not_ready = "the lease is lost"
+    door.server.notify(["u1"])
+    assert (await task)[0] == 503
+
+
+async def test_stop_answers_what_is_held(door: Door) -> None:
+    door.controller.directives["u2"] = WAIT
+    tasks = [await door.held("u1"), await door.held("u2")]
+    await door.server.stop()
+    assert [(await task)[0] for task in tasks] == [200, 200]
+
+
+async def test_pod_that_was_replaced_while_held(door: Door) -> None:
+    task = await door.held()
+    del door.controller.directives["u1"]
+    door.server.notify(["u1"])
+    assert (await task)[0] == 403
+
+
+async def test_certificate_is_replaced_under_a_running_server(door: Door) -> None:
+    renewed = new_serving(CERTIFICATES.authority, ("localhost",), NOW)
+    assert await served_serial(door) == CERTIFICATES.serving.parsed.serial_number
+    door.server.load_certificate(renewed.certificate, renewed.key)
+    assert await served_serial(door) == renewed.parsed.serial_number
+    assert (await door.report())[0] == 200
+
+
+async def served_serial(door: Door) -> int:
+    _, writer = await asyncio.open_connection("localhost", door.port, ssl=door.trust)
+    try:
+        return x509.load_der_x509_certificate(writer.get_extra_info("ssl_object").getpeercert(True)).serial_number
+    finally:
+        writer.close()
