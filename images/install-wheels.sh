@@ -1,0 +1,30 @@
+#!/bin/sh
+# Installs the Python packages that a lock names (requirements with hashes) while an image is built, and removes pip
+# again. Wheels come from build/images/wheels/ of the build context where `make images` has put them, else from pip's
+# index. A stage of its own for pip would be more usual, but comparing the files copied out of it costs more than all
+# the rest of a rebuild.
+# Usage in a Dockerfile: RUN --mount=type=bind,target=/context sh /context/images/install-wheels.sh LOCK TARGET
+set -eu
+lock=$1
+target=$2
+wheels=/context/build/images/wheels
+scratch=$(mktemp -d)
+
+installed() { dpkg-query --show --showformat='${Package}\n' | sort; }
+
+installed > "$scratch/before"
+sh /context/images/install-packages.sh python3-venv
+installed > "$scratch/after"
+
+python3 -m venv "$scratch/venv"
+if [ -d "$wheels" ]; then from="--no-index --find-links $wheels"; else from=""; fi
+# shellcheck disable=SC2086 # two words or none
+"$scratch/venv/bin/pip" install --quiet --disable-pip-version-check --root-user-action ignore --no-cache-dir \
+    --no-compile --no-deps --require-hashes --only-binary :all: $from --target "$target" --requirement "$lock"
+rm -rf "$target/bin"
+# Unchecked bytecode: the root file system is read-only at run time, so nothing could be written back.
+python3 -m compileall -q --invalidation-mode unchecked-hash "$target"
+
+# shellcheck disable=SC2046 # one word for each package
+DEBIAN_FRONTEND=noninteractive dpkg --force-unsafe-io --purge $(comm -13 "$scratch/before" "$scratch/after")
+rm -rf "$scratch" /var/log/dpkg.log /var/log/alternatives.log /var/lib/dpkg/*-old /var/cache/debconf/*-old

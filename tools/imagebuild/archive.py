@@ -1,0 +1,78 @@
+"""Packs an exported image into one tar that containerd, podman and Docker import under the names we give it."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import tarfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+_OCI_LAYOUT = {"imageLayoutVersion": "1.0.0"}
+
+
+def _blob_path(digest: str) -> str:
+    return "blobs/" + digest.replace(":", "/")
+
+
+def _encode(document: Any) -> bytes:
+    return json.dumps(document, sort_keys=True).encode()
+
+
+def index_files(manifest: bytes, names: Sequence[str]) -> dict[str, bytes]:
+    """Return the files of the archive, other than configuration and layers, for the image with this OCI manifest.
+
+    `index.json` is what containerd and podman read, `manifest.json` is Docker's; both point to the same blobs.
+    """
+    digest = "sha256:" + hashlib.sha256(manifest).hexdigest()
+    content = json.loads(manifest)
+    entries = [
+        {
+            "mediaType": content["mediaType"],
+            "digest": digest,
+            "size": len(manifest),
+            "annotations": {
+                "io.containerd.image.name": name,
+                "org.opencontainers.image.ref.name": name.rpartition(":")[2],
+            },
+        }
+        for name in names
+    ]
+    docker = {
+        "Config": _blob_path(content["config"]["digest"]),
+        "RepoTags": list(names),
+        "Layers": [_blob_path(layer["digest"]) for layer in content["layers"]],
+    }
+    return {
+        "oci-layout": _encode(_OCI_LAYOUT),
+        "index.json": _encode({"schemaVersion": 2, "manifests": entries}),
+        "manifest.json": _encode([docker]),
+        _blob_path(digest): manifest,
+    }
+
+
+def pack(exported: Path, names: Sequence[str], output: Path) -> None:
+    """Write the archive from a folder that holds `manifest.json` and one file per blob, named by its SHA-256.
+
+    Equal images under equal names give equal bytes.
+    """
+    manifest = (exported / "manifest.json").read_bytes()
+    content = json.loads(manifest)
+    # A layer may occur twice in an image, for example an empty one.
+    digests = sorted({part["digest"] for part in (content["config"], *content["layers"])})
+    with tarfile.open(output, "w", format=tarfile.GNU_FORMAT) as archive:
+        for name, data in index_files(manifest, names).items():
+            archive.addfile(_entry(name, len(data)), io.BytesIO(data))
+        for digest in digests:
+            blob = exported / digest.partition(":")[2]
+            with blob.open("rb") as file:
+                archive.addfile(_entry(_blob_path(digest), blob.stat().st_size), file)
+
+
+def _entry(name: str, size_bytes: int) -> tarfile.TarInfo:
+    entry = tarfile.TarInfo(name)
+    entry.size = size_bytes
+    entry.mode = 0o644
+    return entry
