@@ -1,0 +1,224 @@
+"""Reclaim and SIGTERM: whatever ranks do, nothing of them stays behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from muster.launcher.reclaim import descendants
+from muster.protocol.messages import EXITED, IDLE, LEAVING, RUNNING
+
+DAEMON = """
+import os, signal, sys, time
+def publish(name):
+    with open(os.path.join(os.environ["TEST_DIRECTORY"], name + ".new"), "w") as file:
+        file.write(str(os.getpid()))
+    os.rename(file.name, file.name[:-4])
+def daemon(name):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+                signal.signal(number, signal.SIG_IGN)
+            os.closerange(0, 3) if name == "quiet" else None
+            publish(name)
+            time.sleep(600)
+        os._exit(0)
+"""
+
+
+def read_pid(path: Path) -> int:
+    return int(path.read_text())
+
+
+def test_orphaned_data_loaders_and_daemons_are_killed_when_their_rank_is_gone(
+    coordinator, run_python, tmp_path, alive, until
+):
+    run_python(DAEMON + "daemon('loader'); daemon('quiet'); publish('rank'); time.sleep(0.1)")
+    coordinator.run(1)
+    coordinator.wait_for(lambda r: r.state == EXITED)
+    pids = [read_pid(until((tmp_path / name).exists, name) and tmp_path / name) for name in ("loader", "quiet")]
+    assert all(alive(pid) for pid in pids)
+    coordinator.wait_to_run(2)
+    coordinator.wait_for(lambda r: r.state == IDLE and r.attempt == 2)
+    assert not any(alive(pid) for pid in pids)
+
+
+@pytest.mark.parametrize("trouble", ["ignores SIGTERM", "is stopped", "forks without end"])
+def test_a_rank_is_gone_before_idle_is_reported_although_it(coordinator, run_python, tmp_path, alive, until, trouble):
+    launcher = run_python(
+        DAEMON
+        + {
+            "ignores SIGTERM": "signal.signal(signal.SIGTERM, signal.SIG_IGN); publish('rank'); time.sleep(600)",
+            "is stopped": "publish('rank'); os.kill(os.getpid(), signal.SIGSTOP)",
+            "forks without end": """
+publish('rank')
+for _ in range(20):
+    if os.fork() == 0:
+        os.setsid()
+        for _ in range(100000):
+            if os.fork() != 0:
+                os._exit(0)
+            time.sleep(0.002)
+time.sleep(600)
+""",
+        }[trouble]
+    )
+    coordinator.run(1)
+    coordinator.wait_for(lambda r: r.state == RUNNING)
+    pid = read_pid(until((tmp_path / "rank").exists, "the rank") and tmp_path / "rank")
+    if trouble == "is stopped":
+        until(lambda: "T" in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0], "it to stop")
+    coordinator.wait_to_run(2)
+    coordinator.wait_for(lambda r: r.state == IDLE and r.attempt == 2)
+    assert not alive(pid)
+    assert descendants(launcher.process.pid) == []
+
+
+def test_sigterm_ends_the_ranks_and_the_launcher_within_a_second(coordinator, run_python, tmp_path, alive, until):
+    launcher = run_python(
+        DAEMON + "signal.signal(signal.SIGTERM, signal.SIG_IGN); daemon('loader'); publish('rank'); time.sleep(600)"
+    )
+    coordinator.run(1)
+    pids = [read_pid(until((tmp_path / name).exists, name) and tmp_path / name) for name in ("loader", "rank")]
+    coordinator.wait_for(lambda r: r.state == RUNNING)
+    began = time.monotonic()
+    launcher.process.terminate()
+    assert launcher.wait() == 128 + signal.SIGTERM
+    assert time.monotonic() - began < 5  # a second on an idle machine
+    assert not any(alive(pid) for pid in pids)
+    report = coordinator.latest
+    assert report.state == LEAVING
+    assert [(rank.alive, rank.ended_by_launcher) for rank in report.ranks] == [(False, True)]
+
+
+def test_sigterm_is_obeyed_although_the_coordinator_answers_nothing(coordinator, run_python):
+    launcher = run_python("import time; time.sleep(600)")
+    coordinator.run(1)
+    coordinator.wait_for(lambda r: r.state == RUNNING)
+    coordinator.stall(stalled=True)
+    began = time.monotonic()
+    launcher.process.terminate()
+    assert launcher.wait() == 128 + signal.SIGTERM
+    assert time.monotonic() - began < 5
+
+
+def test_only_shared_memory_that_the_ranks_made_is_removed(coordinator, run_python):
+    tag = f"muster-test-{os.getpid()}"
+    shared = Path("/dev/shm")
+    mine = shared / f"nccl-{tag}-before"
+    mine.write_text("made before the ranks started")
+    try:
+        run_python(
+            f"""
+for name in ("nccl-{tag}-rank", "sem.{tag}", "torch_99999999_{tag}", "other-{tag}"):
+    with open("/dev/shm/" + name, "w") as file:
+        file.write("x")
+"""
+        )
+        coordinator.run(1)
+        coordinator.wait_for(lambda r: r.state == EXITED)
+        assert len(list(shared.glob(f"*{tag}*"))) == 5
+        coordinator.wait_to_run(2)
+        coordinator.wait_for(lambda r: r.state == IDLE and r.attempt == 2)
+        assert {path.name for path in shared.glob(f"*{tag}*")} == {mine.name, f"other-{tag}"}
+    finally:
+        for path in shared.glob(f"*{tag}*"):
+            path.unlink()
+
+
+def test_zombies_of_orphans_are_reaped(coordinator, run_python, tmp_path, until):
+    launcher = run_python(
+        """
+import os, time
+for _ in range(50):
+    if os.fork() == 0:
+        if os.fork() == 0:
+            os._exit(0)
+        time.sleep(0.02)
+        os._exit(0)
+while True:
+    try:
+        os.wait()
+    except ChildProcessError:
+        break
+print("all waited for", flush=True)
+time.sleep(600)
+"""
+    )
+    coordinator.run(1)
+    until(lambda: "all waited for" in launcher.text, "the rank")
+    # the rank, and perhaps the process that scans; no zombie
+    until(lambda: len(descendants(launcher.process.pid)) <= 1, "the zombies to be reaped")
+
+
+def test_output_of_a_rank_is_complete_and_unchanged(coordinator, run_python, until):
+    launcher = run_python(
+        """
+import os, sys
+data = bytes(range(256)) * 64
+for _ in range(256):
+    os.write(1, data)
+for i in range(20000):
+    os.write(1, b"line %d\\n" % i)
+os.write(1, b"x" * 3000000 + b"\\nno line end")
+"""
+    )
+    coordinator.run(1)
+    coordinator.wait_for(lambda r: r.state == EXITED)
+    expected = bytes(range(256)) * 64 * 256 + b"".join(b"line %d\n" % i for i in range(20000))
+    expected += b"x" * 3000000 + b"\nno line end"
+    until(lambda: launcher.output.stat().st_size >= len(expected), "all output")
+    assert launcher.output.read_bytes() == expected
+
+
+def test_lines_of_two_ranks_are_not_mixed(coordinator, run_python, until):
+    launcher = run_python(
+        "import os\nletter = 'ab'[int(os.environ['LOCAL_RANK'])]\nfor _ in range(5000): print(letter * 99, flush=True)"
+    )
+    coordinator.run(1, processes_per_node=2)
+    coordinator.wait_for(lambda r: r.state == EXITED)
+    until(lambda: launcher.output.stat().st_size >= 1000000, "all output")
+    lines = launcher.text.splitlines()
+    assert len(lines) == 10000
+    assert all(re.fullmatch("a{99}|b{99}", line) for line in lines)
+
+
+def test_a_log_that_nobody_reads_does_not_stop_supervision(coordinator, run_python, until):
+    read, write = os.pipe()
+    try:
+        launcher = run_python("import os\nwhile True: os.write(1, b'x' * 65536)", stdout=write)
+        coordinator.run(1)
+        coordinator.wait_for(lambda r: r.state == RUNNING)
+        sequence = coordinator.latest.sequence
+        coordinator.wait_for(lambda r: r.sequence > sequence + 3)
+        coordinator.wait_to_run(2)
+        coordinator.wait_for(lambda r: r.state == IDLE and r.attempt == 2)
+        launcher.process.terminate()
+        assert launcher.wait() == 128 + signal.SIGTERM
+    finally:
+        os.close(read)
+        os.close(write)
+
+
+def test_output_without_a_line_end_appears_while_the_rank_runs(coordinator, run_python, until):
+    launcher = run_python("import sys, time; sys.stdout.write('step 1 of 2'); sys.stdout.flush(); time.sleep(600)")
+    coordinator.run(1)
+    until(lambda: launcher.text == "step 1 of 2", "the prompt")
+
+
+def test_binary_output_of_a_failed_rank_has_a_readable_tail(coordinator, run_python):
+    run_python("import os; os.write(2, bytes(range(256)) * 100 + b'\\nfailed here\\n'); os._exit(3)")
+    coordinator.run(1)
+    report = coordinator.wait_for(lambda r: r.state == EXITED)
+    tail = report.ranks[0].tail
+    assert tail.endswith("\nfailed here\n")
+    assert len(tail) <= 2048
+    assert all(
+        character.isprintable() or character in "\n\t" for character in tail.replace("\N{REPLACEMENT CHARACTER}", "")
+    )
