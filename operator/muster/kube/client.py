@@ -78,17 +78,14 @@ class Client:
         if not files:
             loading.load_incluster_config(configuration)
             return cls(configuration)
-        loader = await loading.load_kube_config(
-            config_file=files,
-            context=context,
-            client_configuration=configuration,
-            persist_config=False,
-        )
 
-        async def refresh() -> None:
-            await loader.load_and_set(configuration)
+        async def load() -> None:
+            await loading.load_kube_config(
+                config_file=files, context=context, client_configuration=configuration, persist_config=False
+            )
 
-        return cls(configuration, refresh)
+        await load()
+        return cls(configuration, refresh_credentials=load)
 
     async def close(self) -> None:
         """Close every connection."""
@@ -259,7 +256,8 @@ class Client:
         """Send a request; the answer's body is still to be read. An answer that is no success is raised."""
         url = f"{self._host}{path}?{urlencode(query)}" if query else f"{self._host}{path}"
         for last in (False, True):
-            headers = {"Accept": "application/json", "User-Agent": "muster", **await self._credentials()}
+            # The key set of service-account tokens has a type of its own.
+            headers = {"Accept": "application/json, */*", "User-Agent": "muster", **await self._credentials()}
             if content_type:
                 headers["Content-Type"] = content_type
             answer = await self._transport.request(verb, url, headers=headers, body=body, _request_timeout=timeout)

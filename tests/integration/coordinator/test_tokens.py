@@ -1,0 +1,129 @@
+"""Tokens that a real API server issues, checked offline, and a launcher that comes with one."""
+
+import json
+import ssl
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import aiohttp
+import pytest
+
+from muster.coordinator.auth import AuthError, Caller, TokenVerifier
+from muster.coordinator.hub import Hub
+from muster.coordinator.server import CoordinatorServer
+from muster.kube import paths
+from muster.kube.certificates import CertificateKeeper
+from muster.kube.client import Client
+from muster.protocol import messages
+from muster.protocol.messages import REPORT_PATH, Directive, Report
+
+AUDIENCE = "muster.dev/coordinator"
+Request = Callable[..., Awaitable[str]]
+
+
+@pytest.fixture
+async def client(api_server: Any) -> AsyncIterator[Client]:
+    made = await Client.connect(str(api_server.kubeconfig))
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+def worker(client: Client, namespace: str) -> Callable[..., Awaitable[dict[str, Any]]]:
+    """Creates a pod, on a node of its own unless told otherwise."""
+
+    async def create(name: str, *, scheduled: bool = True) -> dict[str, Any]:
+        spec: dict[str, Any] = {"containers": [{"name": "c", "image": "i"}]}
+        if scheduled:
+            spec["nodeName"] = f"node-{uuid.uuid4().hex[:8]}"
+            node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": spec["nodeName"]}}
+            await client.post(paths.core("nodes"), node)
+        body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+        made: dict[str, Any] = json.loads(await client.post(paths.core("pods", namespace=namespace), body))
+        return made
+
+    return create
+
+
+@pytest.fixture
+def token(client: Client, namespace: str) -> Request:
+    """Asks for a token as the kubelet does for a projected volume."""
+
+    async def request(pod: dict[str, Any] | None, audience: str = AUDIENCE) -> str:
+        spec: dict[str, Any] = {"audiences": [audience], "expirationSeconds": 600}
+        if pod is not None:
+            name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+            spec["boundObjectRef"] = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid}
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+        path = paths.core("serviceaccounts", namespace=namespace, name="default", subresource="token")
+        return "Bearer " + str(json.loads(await client.post(path, body))["status"]["token"])
+
+    return request
+
+
+async def test_token_tells_pod_and_node(client: Client, namespace: str, worker: Any, token: Request) -> None:
+    pod = await worker("w0")
+    node = json.loads(await client.get(paths.core("nodes", name=pod["spec"]["nodeName"])))
+    want = Caller(namespace, "w0", pod["metadata"]["uid"], node["metadata"]["name"], node["metadata"]["uid"])
+    assert await TokenVerifier(client.get).verify(await token(pod)) == want
+
+
+async def test_wrong_tokens(client: Client, worker: Any, token: Request) -> None:
+    verifier = TokenVerifier(client.get)
+    pod = await worker("w0")
+    for wrong, says in (
+        (await token(pod, "https://kubernetes.default.svc"), "project one with audience muster.dev/coordinator"),
+        (await token(None), "not bound to a pod"),
+        (await token(await worker("w1", scheduled=False)), "names no node"),
+        ((await token(pod))[:-8] + "AAAAAAAA", "not valid"),
+    ):
+        with pytest.raises(AuthError, match=says):
+            await verifier.verify(wrong)
+    later = TokenVerifier(client.get, wall_clock=lambda: time.time() + 700)
+    with pytest.raises(AuthError, match="expired"):
+        await later.verify(await token(pod))
+
+
+async def test_launcher_is_told_what_its_own_pod_shall_do(
+    client: Client, namespace: str, worker: Any, token: Request
+) -> None:
+    """Whatever a launcher says in its report: its token decides whose directive it gets."""
+    pods = [await worker("w0"), await worker("w1")]
+    directives = {
+        pod["metadata"]["uid"]: Directive(kind=messages.WAIT, attempt=1, node_rank=rank)
+        for rank, pod in enumerate(pods)
+    }
+    hub = Hub()
+    server = CoordinatorServer(
+        hub, TokenVerifier(client.get).verify, lambda caller: directives.get(caller.pod_uid), lambda: ""
+    )
+    certificates = await CertificateKeeper(client, namespace).ensure()
+    port = await server.start("127.0.0.1", 0, certificates.serving.certificate, certificates.serving.key)
+    trust = ssl.create_default_context(cadata=certificates.bundle.decode())
+    try:
+        async with aiohttp.ClientSession() as session:
+            for rank, pod in enumerate(pods):
+                async with session.post(
+                    f"https://127.0.0.1:{port}{REPORT_PATH}",
+                    data=messages.encode(Report(sequence=1, state=messages.IDLE)),
+                    headers={"Authorization": await token(pod)},
+                    ssl=trust,
+                    server_hostname=f"muster-coordinator.{namespace}.svc",
+                ) as response:
+                    assert response.status == 200
+                    assert messages.decode_directive(await response.read()).node_rank == rank
+            stranger = await token(await worker("w2"))
+            async with session.post(
+                f"https://127.0.0.1:{port}{REPORT_PATH}",
+                data=messages.encode(Report(sequence=1, state=messages.IDLE)),
+                headers={"Authorization": stranger},
+                ssl=trust,
+                server_hostname="muster-coordinator",
+            ) as response:
+                assert response.status == 403
+        assert set(hub.views_of(directives)) == set(directives)
+        assert hub.silence(60.0) == (0, 2)
+    finally:
+        await server.stop()

@@ -1,0 +1,157 @@
+"""Leadership between two real clients: one at a time, whatever the network does."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from muster.kube import paths
+from muster.kube.client import Client
+from muster.kube.errors import LeadershipLost
+from muster.kube.lease import LeaderLease
+
+DURATION, DEADLINE, RETRY = 3.0, 2.0, 0.3
+
+
+class Candidate:
+    """A lease and what became of it."""
+
+    def __init__(self, client: Client, namespace: str, name: str) -> None:
+        self.losses = 0
+        self.lease = LeaderLease(
+            client,
+            namespace,
+            "muster",
+            name,
+            lease_duration=DURATION,
+            renew_deadline=DEADLINE,
+            retry=RETRY,
+            on_lost=self._lose,
+        )
+        self.gained_at: float | None = None
+
+    def _lose(self) -> None:
+        self.losses += 1
+
+    async def run(self) -> None:
+        await self.lease.acquire()
+        self.gained_at = asyncio.get_running_loop().time()
+        await self.lease.hold()
+
+
+@pytest.fixture
+def candidate(namespace: str) -> Callable[[Client, str], Candidate]:
+    return lambda client, name: Candidate(client, namespace, name)
+
+
+async def stored(client: Client, namespace: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(await client.get(paths.leases(namespace, "muster")))
+    return found
+
+
+async def test_release_hands_over_at_once(
+    client: Client, namespace: str, candidate: Any, background: Any, until: Any
+) -> None:
+    first, second = candidate(client, "first"), candidate(client, "second")
+    holding = background(first.run())
+    await until(lambda: first.lease.leading)
+    background(second.run())
+    await until(lambda: second.lease.holder == "first")
+    assert not second.lease.leading
+    with pytest.raises(LeadershipLost, match="second does not hold the lease"):
+        second.lease.check()
+    assert DURATION - DEADLINE < first.lease.check() <= DURATION
+    holding.cancel()
+    await asyncio.wait((holding,))
+    await first.lease.release()
+    released = asyncio.get_running_loop().time()
+    await until(lambda: second.lease.leading)
+    assert second.gained_at - released < DURATION
+    assert (first.losses, first.lease.time_left()) == (0, 0.0)
+    assert (await stored(client, namespace))["spec"]["leaseTransitions"] == 2
+
+
+async def test_successor_of_a_dead_leader_waits_until_its_time_is_over(
+    client: Client, candidate: Any, background: Any, until: Any
+) -> None:
+    first, second = candidate(client, "first"), candidate(client, "second")
+    holding = background(first.run())
+    await until(lambda: first.lease.leading)
+    background(second.run())
+    await until(lambda: second.lease.holder == "first")
+    holding.cancel()  # as a SIGKILL: nothing is released
+    await asyncio.wait((holding,))
+    while second.gained_at is None:
+        assert not second.lease.leading
+        left = first.lease.time_left()
+        await asyncio.sleep(0.005)
+    assert left <= 0.02
+    with pytest.raises(LeadershipLost):
+        first.lease.check()
+
+
+async def test_cut_off_leader_stops_before_another_begins(
+    client: Client, far_client: Client, network: Any, candidate: Any, background: Any, until: Any
+) -> None:
+    first, second = candidate(far_client, "first"), candidate(client, "second")
+    background(first.run())
+    await until(lambda: first.lease.leading)
+    background(second.run())
+    await until(lambda: second.lease.holder == "first")
+    network.freeze()
+    lost_at = 0.0
+    while second.gained_at is None:
+        assert not (first.lease.leading and second.lease.leading)
+        if not lost_at and not first.lease.leading:
+            lost_at = asyncio.get_running_loop().time()
+        await asyncio.sleep(0.005)
+    assert lost_at
+    assert lost_at < second.gained_at
+    await until(lambda: first.losses == 1)
+    network.cut()
+    network.thaw()
+
+
+async def test_lost_answer_to_a_renewal_is_no_loss(
+    client: Client, far_client: Client, network: Any, namespace: str, candidate: Any, background: Any, until: Any
+) -> None:
+    first = candidate(far_client, "first")
+    holding = background(first.run())
+    await until(lambda: first.lease.leading)
+    before = first.lease._object["metadata"]["resourceVersion"]
+    network.freeze(requests=False)
+    while (await stored(client, namespace))["metadata"]["resourceVersion"] == before:  # noqa: ASYNC110 - a server's state
+        await asyncio.sleep(0.01)
+    network.cut()
+    network.thaw()
+    await until(lambda: first.lease._object["metadata"]["resourceVersion"] not in ("", before))
+    await until(lambda: first.lease.time_left() > DURATION - RETRY)
+    assert (first.losses, holding.done()) == (0, False)
+
+
+async def test_lease_taken_by_hand_ends_leadership(
+    client: Client, namespace: str, candidate: Any, background: Any, until: Any
+) -> None:
+    first = candidate(client, "first")
+    background(first.run())
+    await until(lambda: first.lease.leading)
+    await client.patch(paths.leases(namespace, "muster"), {"spec": {"holderIdentity": "somebody"}})
+    await until(lambda: first.losses == 1)
+    assert not first.lease.leading
+    assert first.lease.holder == "somebody"
+
+
+async def test_many_candidates_one_leader(client: Client, candidate: Any, background: Any, until: Any) -> None:
+    everybody = [candidate(client, f"c{i}") for i in range(5)]
+    for one in everybody:
+        background(one.run())
+    await until(lambda: any(one.lease.leading for one in everybody))
+    await until(lambda: all(one.lease.holder for one in everybody))
+    assert sum(one.lease.leading for one in everybody) == 1
+
+
+def test_senseless_durations(namespace: str) -> None:
+    with pytest.raises(ValueError, match="retry < renew_deadline < lease_duration"):
+        LeaderLease(None, namespace, "x", "y", lease_duration=5, renew_deadline=10)  # type: ignore[arg-type]
