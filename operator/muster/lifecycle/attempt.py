@@ -57,14 +57,20 @@ def recovered(world: JobWorld, record: GangSpec, failures: Sequence[Failure]) ->
         if failure.kind in (Kind.NODE_UNREACHABLE, Kind.POD_REJECTED, Kind.POD_STUCK):
             excluded[failure.node] = world.now + EXCLUSION
     incidents = blame.upgrade(record.incidents, _first_open(record), fault_class, cause.kind, cause.node)
-    record = record.model_copy(update={"incidents": incidents, "excluded_nodes": excluded})
+    record = record.model_copy(
+        update={
+            "incidents": incidents,
+            "excluded_nodes": excluded,
+            "checkpoint": newest_checkpoint(world, record),  # what it has won counts before what it has lost
+        }
+    )
     lost = {failure.index for failure in failures if failure.level is Level.POD}
     moved = {failure.index for failure in failures if failure.level is Level.REPLACE}
     level, members = _remade(world, record, level, lost, moved)
     incident = _incident(world, record, level, cause, fault_class, len(failures))
     ghosts = _ghosts(world, record, members)
     spec = _next(record, world.now, level, cause.kind, members, incident, ghosts)
-    pause = budgets.back_off_seconds(spec.incidents)
+    pause = budgets.back_off_seconds(spec)
     return spec.model_copy(update={"hold_until": world.now + timedelta(seconds=pause)}) if pause else spec
 
 
@@ -111,7 +117,7 @@ def left(world: JobWorld, record: GangSpec, leave: Leave) -> GangSpec:
         fault_class=FaultClass.PLANNED,
         reason=leave.reason,
         node=leave.nodes[0],
-        step=newest_step(world, record),
+        step=_last_step(world, record),
         message=f"left {', '.join(leave.nodes)}"[:2048],
         settled=True,
     )
@@ -189,6 +195,13 @@ def newest_step(world: JobWorld, record: GangSpec) -> int | None:
     """The newest step that any worker has finished in this attempt."""
     views = (world.launcher(index, member) for index, member in enumerate(record.members))
     return max((v.step for v in views if v and v.attempt == record.attempt and v.step is not None), default=None)
+
+
+def _last_step(world: JobWorld, record: GangSpec) -> int | None:
+    """The newest step known to be finished: an attempt that has finished none stands where it resumed."""
+    resumed = record.go.resume if record.go else record.checkpoint
+    step = newest_step(world, record)
+    return step if step is not None else (resumed.step if resumed else None)
 
 
 def newest_checkpoint(world: JobWorld, record: GangSpec) -> Resume | None:
@@ -283,6 +296,9 @@ def _ghosts(world: JobWorld, record: GangSpec, members: Sequence[Member]) -> lis
     if world.job.spec.launch.mode is LaunchMode.PLAIN:
         return []
     ghosts = [ghost for ghost in record.ghosts if not _laid(world, ghost)]
+    views = [view for i, member in enumerate(record.members) if (view := world.launchers.get(member.pod_uid))]
+    # A launcher that this leader has not heard has the same steps, and so the same fence, as the others.
+    usual = max([DEFAULT_FENCE_SECONDS, *(view.fence_seconds for view in views)])
     for index, old in enumerate(record.members):
         kept = index < len(members) and members[index].incarnation == old.incarnation
         if kept or not old.pod_uid or old.pod_uid in world.proved_dead:
@@ -290,7 +306,7 @@ def _ghosts(world: JobWorld, record: GangSpec, members: Sequence[Member]) -> lis
         view = world.launchers.get(old.pod_uid)
         if record.go is None and view and view.state == IDLE and view.attempt == record.attempt:
             continue
-        limit = (view.fence_seconds if view else DEFAULT_FENCE_SECONDS) + FENCE_MARGIN_SECONDS
+        limit = (view.fence_seconds if view else usual) + FENCE_MARGIN_SECONDS
         heard = view.heard_age_seconds if view else 0.0
         fenced = world.now + timedelta(seconds=limit - heard)
         ghosts.append(Ghost(pod=world.pod_name(index, old), pod_uid=old.pod_uid, node=old.node, fenced_time=fenced))
@@ -300,7 +316,12 @@ def _ghosts(world: JobWorld, record: GangSpec, members: Sequence[Member]) -> lis
 def _laid(world: JobWorld, ghost: Ghost) -> bool:
     """Whether no rank of this pod can be alive any more."""
     view = world.launchers.get(ghost.pod_uid)
-    quiet = view is None or view.heard_age_seconds > DEFAULT_FENCE_SECONDS or not any(rank.alive for rank in view.ranks)
+    # Heard again after the time was set: its fence begins anew.
+    quiet = (
+        view is None
+        or view.heard_age_seconds > view.fence_seconds + FENCE_MARGIN_SECONDS
+        or not any(rank.alive for rank in view.ranks)
+    )
     return ghost.pod_uid in world.proved_dead or (world.now >= ghost.fenced_time and quiet)
 
 
@@ -331,7 +352,7 @@ def _incident(
         rank=cause.rank,
         exit_code=cause.exit_code,
         signal=cause.signal,
-        step=newest_step(world, record),
+        step=_last_step(world, record),
         message=(cause.message + others)[:2048],
     )
 

@@ -1,6 +1,5 @@
 """How many restarts a job has left, and how long to wait before the next one. Derived from the record alone."""
 
-from collections.abc import Sequence
 from datetime import datetime, timedelta
 from itertools import takewhile
 
@@ -40,12 +39,15 @@ def exhausted(gang: GangSpec, recovery: Recovery, now: datetime) -> str:
     return ""
 
 
-def back_off_seconds(incidents: Sequence[GangIncident]) -> float:
-    """How long a crash loop waits before its next start: 0 below three failures in a row at one step, then doubling."""
-    if not incidents or incidents[-1].fault_class not in OWN_DOING:
-        return 0.0
-    last = incidents[-1]
-    row = sum(1 for _ in takewhile(lambda i: i.fault_class in OWN_DOING and i.step == last.step, reversed(incidents)))
+def back_off_seconds(gang: GangSpec) -> float:
+    """How long a crash loop waits before its next start.
+
+    0 below three failures in a row that no checkpoint lies between, then doubling. The failing step itself does not
+    count: it is reported with a delay, and a race in the application moves it.
+    """
+    row = sum(
+        1 for _ in takewhile(lambda i: i.fault_class in OWN_DOING and not _refunded(i, gang), reversed(gang.incidents))
+    )
     if row < CRASH_LOOP:
         return 0.0
     return float(min(BACK_OFF_FIRST_SECONDS * 2 ** (row - CRASH_LOOP), BACK_OFF_LIMIT_SECONDS))

@@ -6,20 +6,28 @@ from enum import StrEnum
 
 from muster.api.gang import Gang, Level, Member
 from muster.api.trainingjob import LaunchMode
-from muster.protocol.messages import IDLE
+from muster.protocol.messages import IDLE, LEAVING
 from muster.world.job import JobWorld
 from muster.world.views import ContainerView, LauncherView, PodView, RankView
 
 RECLAIM_DEADLINE_SECONDS = 30.0
 POD_STUCK_SECONDS = 30.0
+# Before a start nobody trains, so one witness is enough, once the node's own signs have had time to show.
+UNHEARD_SECONDS = 60.0
+LAST_LINES = 5
+LAST_LINES_CHARS = 600
 # Another witness than the launcher's own silence must agree; a peer's word counts once it has missed this share.
 PEER_SHARE_OF_TIMEOUT = 0.5
 
 KUBELET_REJECTIONS = re.compile(
     r"^(OutOf.*|NodeAffinity|UnexpectedAdmissionError|NodeShutdown|Terminated|TopologyAffinityError)$"
 )
-# What the runtime says when the command is not in the image: no other node would do better.
-COMMAND_NOT_FOUND = re.compile(r"executable file not found|no such file or directory|permission denied", re.IGNORECASE)
+# What runc and crun say when the command is not in the image: no other node would do better. A mount that fails with
+# "no such file or directory" is the node's affair.
+COMMAND_NOT_FOUND = re.compile(
+    r"exec: .*(executable file not found|no such file or directory|permission denied)|executable file .*not found",
+    re.IGNORECASE,
+)
 
 # What a rank prints when ANOTHER one has died: gloo's and NCCL's words for a lost peer.
 VICTIM = re.compile(
@@ -37,6 +45,7 @@ class Kind(StrEnum):
     START_HANG = "StartTimeout"
     FENCED = "Fenced"
     RECLAIM_SLOW = "ReclaimSlow"
+    LAUNCHER_SILENT = "LauncherSilent"
     POD_DELETED = "PodDeleted"
     POD_GONE = "PodGone"
     POD_ENDED = "PodEnded"
@@ -102,9 +111,14 @@ def _member_failure(world: JobWorld, gang: Gang, index: int, member: Member) -> 
         return unreachable
     if pod.deleting:
         return Failure(Kind.POD_DELETED, Level.POD, index, member.node, f"pod {pod.name} is being deleted")
+    unheard = _unheard(world, gang, index, member, pod)
+    if unheard:
+        return unheard
     launcher = world.launchers.get(pod.uid)
     if launcher is None:
         return None
+    if launcher.state == LEAVING:  # it says so before the watch does
+        return Failure(Kind.POD_DELETED, Level.POD, index, member.node, f"pod {pod.name} was told to terminate")
     return _launcher_failure(world, gang, index, member, launcher)
 
 
@@ -113,12 +127,12 @@ def _launcher_failure(
 ) -> Failure | None:
     attempt = gang.spec.attempt
     if gang.spec.go is None:
-        waited = (world.now - gang.spec.time).total_seconds()
-        if waited > RECLAIM_DEADLINE_SECONDS and not (launcher.state == IDLE and launcher.attempt == attempt):
-            heard = launcher.heard_age_seconds < RECLAIM_DEADLINE_SECONDS / 2
-            if heard and launcher.attempt <= attempt:
-                message = f"worker {index} has not ended its old ranks within {RECLAIM_DEADLINE_SECONDS:.0f} s"
-                return Failure(Kind.RECLAIM_SLOW, Level.POD, index, member.node, message)
+        # A leader that is new has only just been able to tell the launcher; one that is idle has nothing to end.
+        waited = min((world.now - gang.spec.time).total_seconds(), world.leader_age_seconds)
+        heard = launcher.heard_age_seconds < RECLAIM_DEADLINE_SECONDS / 2
+        if waited > RECLAIM_DEADLINE_SECONDS and heard and launcher.state != IDLE:
+            message = f"worker {index} has not ended its old ranks within {RECLAIM_DEADLINE_SECONDS:.0f} s"
+            return Failure(Kind.RECLAIM_SLOW, Level.POD, index, member.node, message)
         return None
     if launcher.attempt != attempt:
         return None
@@ -134,11 +148,12 @@ def _launcher_failure(
         Level.IN_PLACE,
         index,
         member.node,
-        f"rank {first.rank} {_how_it_ended(first)}" + (f": {_last_line(first.tail)}" if first.tail else ""),
+        f"rank {first.rank} {_how_it_ended(first)}"
+        + (f"; its last lines: {_last_lines(first.tail)}" if first.tail.strip() else ""),
         rank=first.rank,
         exit_code=first.exit_code,
         signal=first.signal,
-        age_seconds=(first.exited_age_seconds or 0.0) + launcher.heard_age_seconds,
+        age_seconds=first.exited_age_seconds or 0.0,
         victim=bool(VICTIM.search(first.tail)),
     )
 
@@ -153,9 +168,10 @@ def _how_it_ended(rank: RankView) -> str:
     return f"was ended by signal {rank.signal}" if rank.signal is not None else f"exited with code {rank.exit_code}"
 
 
-def _last_line(tail: str) -> str:
+def _last_lines(tail: str) -> str:
+    """The last few lines as one, short enough for an Event; the very last one is the most telling and is whole."""
     lines = [line.strip() for line in tail.splitlines() if line.strip()]
-    return lines[-1][:300] if lines else ""
+    return " | ".join(lines[-LAST_LINES:])[-LAST_LINES_CHARS:]
 
 
 def _ended(pod: PodView, index: int, member: Member) -> Failure:
@@ -201,11 +217,12 @@ def _unreachable(world: JobWorld, gang: Gang, index: int, member: Member, pod: P
     if world.job.spec.launch.mode is LaunchMode.PLAIN:
         return _plain_unreachable(world, index, member, timeout)
     launcher = world.launchers.get(pod.uid)
+    if launcher is None and pod.phase != "Running" and not member.pod_uid:
+        return _plain_unreachable(world, index, member, timeout)  # nothing in it that could be silent
     if launcher is not None:
         silent = min(launcher.heard_age_seconds, _newest_step_age(world, gang)) >= timeout
     else:
-        ran = pod.phase == "Running" or bool(member.pod_uid)
-        silent = ran and world.leader_age_seconds >= 2 * timeout and _newest_step_age(world, gang) >= timeout
+        silent = world.leader_age_seconds >= 2 * timeout and _newest_step_age(world, gang) >= timeout
     if not silent or world.silence.widespread:
         return None
     witnesses = _witnesses(world, gang, index, member, timeout)
@@ -213,6 +230,20 @@ def _unreachable(world: JobWorld, gang: Gang, index: int, member: Member, pod: P
         return None
     message = f"worker {index} has been silent for {timeout:.0f} s, and {' and '.join(witnesses)}"
     return Failure(Kind.NODE_UNREACHABLE, Level.REPLACE, index, member.node, message)
+
+
+def _unheard(world: JobWorld, gang: Gang, index: int, member: Member, pod: PodView) -> Failure | None:
+    """A launcher that took part in the last start keeps the next one waiting, though its node looks well."""
+    plain = world.job.spec.launch.mode is LaunchMode.PLAIN
+    if plain or gang.spec.go is not None or not member.pod_uid or world.silence.widespread:
+        return None
+    launcher = world.launchers.get(pod.uid)
+    silent = launcher.heard_age_seconds if launcher else world.leader_age_seconds
+    limit = max(UNHEARD_SECONDS, 2.0 * world.job.spec.recovery.unreachable_timeout_seconds)
+    if min(silent, (world.now - gang.spec.time).total_seconds()) < limit:
+        return None
+    message = f"the launcher of worker {index} has not been heard for {limit:.0f} s, and the gang waits for it"
+    return Failure(Kind.LAUNCHER_SILENT, Level.POD, index, member.node, message)
 
 
 def _plain_unreachable(world: JobWorld, index: int, member: Member, timeout: float) -> Failure | None:
@@ -229,7 +260,7 @@ def _newest_step_age(world: JobWorld, gang: Gang) -> float:
     if gang.spec.go is None:
         return float("inf")
     ages = [
-        view.step_age_seconds + view.heard_age_seconds
+        view.step_age_seconds
         for view in _views(world, gang)
         if view.attempt == gang.spec.attempt and view.step_age_seconds is not None
     ]
@@ -265,17 +296,17 @@ def _hang(world: JobWorld, gang: Gang) -> list[Failure]:
     views = {
         index: view
         for index, member in enumerate(gang.spec.members)
-        if (view := world.launcher(index, member))
-        and view.attempt == gang.spec.attempt
-        and any(r.alive for r in view.ranks)
+        if (view := world.launcher(index, member)) and view.attempt == gang.spec.attempt
     }
-    if len(views) < len(gang.spec.members):
+    if len(views) < len(gang.spec.members) or not any(rank.alive for view in views.values() for rank in view.ranks):
         return []
     if any(view.step is not None for view in views.values()):
-        limit, age, kind = progress.step_timeout_seconds, _newest_step_age(world, gang), Kind.HANG
+        limit, kind = progress.step_timeout_seconds, Kind.HANG
+        ages = [_as_told(view, view.step_age_seconds) for view in views.values() if view.step_age_seconds is not None]
     else:
         limit, kind = progress.start_timeout_seconds, Kind.START_HANG
-        age = min((v.started_age_seconds or 0.0) + v.heard_age_seconds for v in views.values())
+        ages = [_as_told(view, view.started_age_seconds or 0.0) for view in views.values()]
+    age = min(ages, default=0.0)
     if limit is None or age < limit:
         return []
     lowest = min(view.step if view.step is not None else -1 for view in views.values())
@@ -286,7 +317,14 @@ def _hang(world: JobWorld, gang: Gang) -> list[Failure]:
     return [Failure(kind, level, index, gang.spec.members[index].node, message, age_seconds=age) for index in suspects]
 
 
+def _as_told(view: LauncherView, age_seconds: float) -> float:
+    """An age at the time of the report: what happened since then nobody has told, and silence is no hang."""
+    return age_seconds - view.heard_age_seconds
+
+
 def _hung_before(gang: Gang, step: int) -> bool:
     """Whether the attempt before this one ended in a hang, too, with no step won since."""
     last = gang.spec.incidents[-1] if gang.spec.incidents else None
-    return last is not None and last.reason in (Kind.HANG, Kind.START_HANG) and step <= (last.step or -1)
+    if last is None or last.reason not in (Kind.HANG, Kind.START_HANG):
+        return False
+    return step <= (-1 if last.step is None else last.step)

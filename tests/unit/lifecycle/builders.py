@@ -1,0 +1,255 @@
+"""Fluent builders for what decisions look at, so that a test spells only what it is about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from muster.api.base import ObjectMeta
+from muster.api.fleetpolicy import FleetPolicySpec
+from muster.api.gang import FaultClass, Gang, GangIncident, GangSpec, Ghost, Go, Level, Member, Resume
+from muster.api.trainingjob import TrainingJob
+from muster.lifecycle.worker_pod import WorkerSettings
+from muster.protocol.messages import EXITED, IDLE, RUNNING
+from muster.world.fleet import FleetView, Silence
+from muster.world.job import JobWorld, TemplateVerdict, VerdictKind
+from muster.world.names import gang_name, pod_name
+from muster.world.views import ContainerView, LauncherView, NodeView, PodView, RankView, Taint
+
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+BLOCK, RACK = "topology.muster.dev/block", "topology.muster.dev/rack"
+GPU = "nvidia.com/gpu"
+SETTINGS = WorkerSettings("launcher:1", "https://coordinator:8443", "coordinator", "PEM", GPU)
+
+
+def at(seconds: float) -> datetime:
+    """The moment so many seconds into the test."""
+    return EPOCH + timedelta(seconds=seconds)
+
+
+def a_job(name: str = "job", uid: str = "", nodes: int = 3, **spec: Any) -> TrainingJob:
+    """A job; keyword arguments are fields of its spec, in camelCase."""
+    template = {"spec": {"containers": [{"name": "main", "image": "trainer:1", "command": ["train"]}]}}
+    body = {"nodes": nodes, "template": template, "checkpoint": {"directory": "/checkpoints"}} | spec
+    metadata = {"name": name, "namespace": "default", "uid": uid or f"uid-of-{name}", "generation": 1}
+    return TrainingJob.model_validate({"metadata": metadata, "spec": body})
+
+
+def a_node(name: str, block: str = "b1", rack: str = "r1", **changes: Any) -> NodeView:
+    """A ready node with eight accelerators."""
+    view = NodeView(
+        name, f"uid-of-{name}", 1, {BLOCK: block, RACK: rack}, ready=True, boot_id="boot-1", allocatable={GPU: 8}
+    )
+    return replace(view, **changes)
+
+
+def tainted(node: NodeView, key: str, value: str = "", effect: str = "NoSchedule") -> NodeView:
+    """The node with one more taint."""
+    return replace(node, taints=(*node.taints, Taint(key, value, effect)))
+
+
+def a_fleet(nodes: Iterable[NodeView], levels: list[tuple[str, str]] | None = None, **changes: Any) -> FleetView:
+    """A fleet of these nodes; `levels` replaces block and rack."""
+    policy = FleetPolicySpec()
+    if levels is not None:
+        policy = FleetPolicySpec.model_validate(
+            {"topology": {"levels": [{"name": name, "label": label} for name, label in levels]}}
+        )
+    return FleetView(nodes={node.name: node for node in nodes}, policy=policy, **changes)
+
+
+def running(attempt: int, step: int | None = None, rank: int = 0, **changes: Any) -> LauncherView:
+    """A launcher whose rank runs."""
+    view = LauncherView(
+        heard_age_seconds=0.5,
+        attempt=attempt,
+        state=RUNNING,
+        ranks=(RankView(rank, alive=True),),
+        step=step,
+        step_age_seconds=0.5 if step is not None else None,
+        started_age_seconds=60.0,
+        address=f"10.0.0.{rank + 1}",
+        peer_port=9000,
+    )
+    return replace(view, **changes)
+
+
+def idle(attempt: int, rank: int = 0, scanned: bool = True, **changes: Any) -> LauncherView:
+    """A launcher without ranks that has converged to the Wait of this attempt."""
+    view = LauncherView(
+        heard_age_seconds=0.5,
+        attempt=attempt,
+        state=IDLE,
+        scanned_for_attempt=attempt if scanned else 0,
+        address=f"10.0.0.{rank + 1}",
+        peer_port=9000,
+    )
+    return replace(view, **changes)
+
+
+def failed(
+    attempt: int,
+    rank: int = 0,
+    code: int | None = 1,
+    signal: int | None = None,
+    tail: str = "ValueError: no",
+    age: float = 0.2,
+    **changes: Any,
+) -> LauncherView:
+    """A launcher whose rank has ended badly by itself."""
+    dead = RankView(rank, alive=False, exit_code=code, signal=signal, exited_age_seconds=age, tail=tail)
+    return running(attempt, rank=rank, state=EXITED, ranks=(dead,), **changes)
+
+
+def succeeded(attempt: int, rank: int = 0, step: int | None = None) -> LauncherView:
+    """A launcher whose rank has ended well."""
+    dead = RankView(rank, alive=False, exit_code=0, exited_age_seconds=0.5)
+    return running(attempt, step, rank, state=EXITED, ranks=(dead,))
+
+
+def an_incident(attempt: int = 1, fault_class: FaultClass = FaultClass.APPLICATION, **changes: Any) -> GangIncident:
+    """A failure of rank 0."""
+    values: dict[str, Any] = {
+        "time": EPOCH,
+        "level": Level.IN_PLACE,
+        "reason": "RankFailed",
+        "node": "n0",
+        "index": 0,
+        "message": "rank 0 exited with code 1",
+    }
+    return GangIncident(attempt=attempt, fault_class=fault_class, **(values | changes))
+
+
+@dataclass
+class Scene:
+    """One job's world under construction: `Scene(a_job()).gang(...).pods().launcher(0, ...).world()`."""
+
+    job: TrainingJob
+    seconds: float = 100.0
+    nodes: dict[str, NodeView] = field(default_factory=dict)
+    record: GangSpec | None = None
+    pod_views: dict[str, PodView] = field(default_factory=dict)
+    launchers: dict[str, LauncherView] = field(default_factory=dict)
+    changes: dict[str, Any] = field(default_factory=dict)
+    fleet_changes: dict[str, Any] = field(default_factory=dict)
+
+    def fleet(self, count: int = 4, **labels: Mapping[str, str]) -> Scene:
+        """Nodes n0, n1, ...; two to a rack."""
+        for number in range(count):
+            self.nodes[f"n{number}"] = a_node(f"n{number}", rack=f"r{number // 2}")
+        return self
+
+    def node(self, name: str, **changes: Any) -> Scene:
+        """Change or add a node."""
+        self.nodes[name] = replace(self.nodes.get(name) or a_node(name), **changes)
+        return self
+
+    def gang(self, attempt: int = 1, go: bool = True, resume: int | None = None, **changes: Any) -> Scene:
+        """A gang on n0, n1, ... that has its go; committed 60 seconds ago."""
+        members = [
+            Member(node=f"n{i}", incarnation=1, pod_uid=self.uid(i) if go else "") for i in range(self.job.spec.nodes)
+        ]
+        point = Resume(step=resume, path=f"/checkpoints/{resume}") if resume is not None else None
+        values: dict[str, Any] = {
+            "job_uid": self.job.metadata.uid,
+            "attempt": attempt,
+            "time": at(self.seconds - 60),
+            "level": Level.START,
+            "reason": "Started",
+            "members": members,
+            "go": Go(time=at(self.seconds - 50), master_address="10.0.0.1", master_port=20001, resume=point)
+            if go
+            else None,
+            "checkpoint": point,
+        }
+        self.record = GangSpec(**(values | changes))
+        return self
+
+    def uid(self, index: int, incarnation: int = 1) -> str:
+        """The uid that this scene gives a worker's pod."""
+        return f"pod-{index}-{incarnation}"
+
+    def pod(self, index: int, incarnation: int = 1, **changes: Any) -> Scene:
+        """A worker's pod, running unless changed."""
+        name = pod_name(self.job.metadata.name, self.job.metadata.uid, index, incarnation)
+        uid = self.job.metadata.uid
+        view = PodView(
+            "default",
+            name,
+            self.uid(index, incarnation),
+            1,
+            owner_uid=uid,
+            job_uid=uid,
+            index=index,
+            incarnation=incarnation,
+            node=f"n{index}",
+            phase="Running",
+            pod_ip=f"10.0.0.{index + 1}",
+            created=EPOCH,
+            containers=(ContainerView("main", running=True),),
+        )
+        self.pod_views[name] = replace(self.pod_views.get(name, view), **changes)
+        return self
+
+    def pods(self) -> Scene:
+        """A running pod for each member of the gang that has a node."""
+        for index, member in enumerate(self.record.members if self.record else []):
+            if member.node:
+                self.pod(index, member.incarnation, node=member.node)
+        return self
+
+    def ended(self, index: int, reason: str = "Error", code: int = 1, message: str = "", **changes: Any) -> Scene:
+        """A worker's pod has failed."""
+        dead = ContainerView(
+            "main", terminated=True, exit_code=code, terminated_reason=reason, terminated_message=message
+        )
+        return self.pod(index, phase="Failed", containers=(dead,), **changes)
+
+    def launcher(self, index: int, view: LauncherView, incarnation: int = 1) -> Scene:
+        """What a worker's launcher last said."""
+        self.launchers[self.uid(index, incarnation)] = view
+        return self
+
+    def all(self, view: LauncherView) -> Scene:
+        """All launchers say the same."""
+        for index in range(self.job.spec.nodes):
+            self.launcher(index, view)
+        return self
+
+    def lease(self, node: str, age: float) -> Scene:
+        """The node's heartbeat is so old."""
+        self.fleet_changes.setdefault("lease_age_seconds", {})[node] = age
+        return self
+
+    def silence(self, silent: int, total: int) -> Scene:
+        """How many launchers of the whole fleet are silent."""
+        self.changes["silence"] = Silence(silent, total)
+        return self
+
+    def but(self, **changes: Any) -> Scene:
+        """Change fields of the JobWorld."""
+        self.changes |= changes
+        return self
+
+    def world(self) -> JobWorld:
+        """The finished view."""
+        name = gang_name(self.job.metadata.name, self.job.metadata.uid)
+        gang = Gang(metadata=ObjectMeta(name=name, resource_version="7"), spec=self.record) if self.record else None
+        values: dict[str, Any] = {
+            "now": at(self.seconds),
+            "job": self.job,
+            "gang": gang,
+            "pods": dict(self.pod_views),
+            "launchers": dict(self.launchers),
+            "fleet": FleetView(nodes=dict(self.nodes), **self.fleet_changes),
+            "leader_age_seconds": 1000.0,
+            "template_verdict": TemplateVerdict(VerdictKind.ACCEPTED, self.job.metadata.generation),
+        }
+        return JobWorld(**(values | self.changes))
+
+
+def a_ghost(uid: str, fenced_in_seconds: float, now: float = 100.0) -> Ghost:
+    """A pod of before whose ranks may be alive until then."""
+    return Ghost(pod="job-old", pod_uid=uid, node="n0", fenced_time=at(now + fenced_in_seconds))

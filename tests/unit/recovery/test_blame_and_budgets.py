@@ -1,0 +1,164 @@
+"""Who pays for a failure, and when a job has failed too often."""
+
+from datetime import timedelta
+
+import pytest
+from tests.unit.lifecycle.builders import EPOCH, an_incident, at
+
+from muster.api.gang import FaultClass, GangIncident, GangSpec, Level, Resume
+from muster.api.trainingjob import Recovery
+from muster.recovery import blame, budgets
+from muster.recovery.failures import VICTIM, Failure, Kind
+
+APPLICATION, INFRASTRUCTURE, UNKNOWN = FaultClass.APPLICATION, FaultClass.INFRASTRUCTURE, FaultClass.UNKNOWN
+
+
+def a_failure(kind: Kind = Kind.RANK_FAILED, index: int = 0, **changes: object) -> Failure:
+    values: dict[str, object] = {"level": Level.IN_PLACE, "node": f"n{index}", "message": "it broke"}
+    return Failure(kind=kind, index=index, **(values | changes))  # type: ignore[arg-type]
+
+
+def a_record(*incidents: GangIncident, checkpoint: int | None = None) -> GangSpec:
+    resume = None if checkpoint is None else Resume(step=checkpoint, path="/c")
+    return GangSpec(
+        job_uid="u",
+        attempt=9,
+        time=EPOCH,
+        level=Level.IN_PLACE,
+        reason="x",
+        incidents=list(incidents),
+        checkpoint=resume,
+    )
+
+
+@pytest.mark.parametrize(
+    ("failures", "index"),
+    [
+        pytest.param(
+            [a_failure(index=0, victim=True, age_seconds=2), a_failure(index=1, age_seconds=1)],
+            1,
+            id="a victim is not the culprit, though it came first",
+        ),
+        pytest.param(
+            [a_failure(index=0, age_seconds=1), a_failure(index=1, age_seconds=3)], 1, id="the oldest exit caused it"
+        ),
+        pytest.param(
+            [a_failure(index=0, age_seconds=1.0), a_failure(index=1, age_seconds=1.1)],
+            0,
+            id="within the error bound nobody is first: the lowest index",
+        ),
+        pytest.param(
+            [a_failure(index=0, age_seconds=9), a_failure(Kind.POD_DELETED, index=2)], 2, id="a pod outweighs a rank"
+        ),
+        pytest.param(
+            [a_failure(Kind.POD_ENDED, index=0), a_failure(Kind.NODE_UNREACHABLE, index=1)],
+            1,
+            id="a node outweighs a pod",
+        ),
+    ],
+)
+def test_culprit(failures: list[Failure], index: int) -> None:
+    assert blame.culprit(failures).index == index
+
+
+def test_every_kind_has_a_class_and_a_rank() -> None:
+    for kind in Kind:
+        assert blame.culprit([a_failure(kind)]).kind is kind
+        assert blame.fault_class(a_failure(kind)) in FaultClass
+
+
+@pytest.mark.parametrize(
+    ("failure", "expected"),
+    [
+        (a_failure(exit_code=1), APPLICATION),
+        (a_failure(signal=9), UNKNOWN),
+        (a_failure(signal=11), APPLICATION),
+        (a_failure(victim=True, exit_code=1), UNKNOWN),
+        (a_failure(Kind.OUT_OF_MEMORY), APPLICATION),
+        (a_failure(Kind.POD_DELETED), INFRASTRUCTURE),
+        (a_failure(Kind.NODE_UNREACHABLE), INFRASTRUCTURE),
+    ],
+)
+def test_class(failure: Failure, expected: FaultClass) -> None:
+    assert blame.fault_class(failure) is expected
+
+
+def test_victims_alone_wait_for_their_culprit_but_not_for_ever() -> None:
+    assert blame.gathering_seconds([a_failure(victim=True, age_seconds=0.25)]) == 0.75
+    assert blame.gathering_seconds([a_failure(victim=True, age_seconds=5)]) == 0
+    assert blame.gathering_seconds([a_failure(victim=True), a_failure(index=1)]) == 0
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [
+        "RuntimeError: [/pytorch/third_party/gloo/pair.cc:534] Connection closed by peer [10.0.0.2]:4242",
+        "RuntimeError: Connection reset by peer",
+        "torch.distributed.DistBackendError: NCCL error: remote process exited or there was a network error",
+        "BrokenPipeError: [Errno 32] Broken pipe",
+    ],
+)
+def test_words_of_victims(tail: str) -> None:
+    assert VICTIM.search(tail)
+
+
+def test_late_evidence_upgrades_what_no_start_has_come_between() -> None:
+    before = [an_incident(2), an_incident(5, UNKNOWN), an_incident(6, FaultClass.PLANNED)]
+    after = blame.upgrade(before, 5, INFRASTRUCTURE, "NodeUnreachable", "n1")
+    assert [incident.fault_class for incident in after] == [APPLICATION, INFRASTRUCTURE, FaultClass.PLANNED]
+    assert "follows from NodeUnreachable on n1" in after[1].message
+
+
+def test_an_application_failure_upgrades_nothing() -> None:
+    before = [an_incident(5, UNKNOWN)]
+    assert blame.upgrade(before, 5, APPLICATION, "RankFailed", "n1") == before
+
+
+class TestBudgets:
+    NOW = at(3600)
+
+    def test_own_failures_and_others_are_counted_apart(self) -> None:
+        record = a_record(an_incident(1), an_incident(2, UNKNOWN), an_incident(3, INFRASTRUCTURE))
+        assert budgets.application_restarts(record, self.NOW) == 2
+        assert budgets.hardware_restarts(record, self.NOW) == 1
+
+    def test_a_planned_leave_is_free(self) -> None:
+        record = a_record(an_incident(1, FaultClass.PLANNED))
+        assert budgets.application_restarts(record, self.NOW) + budgets.hardware_restarts(record, self.NOW) == 0
+
+    def test_yesterday_is_forgotten(self) -> None:
+        assert budgets.application_restarts(a_record(an_incident()), EPOCH + timedelta(hours=25)) == 0
+
+    @pytest.mark.parametrize(("checkpoint", "left"), [(None, 1), (10, 1), (11, 0)])
+    def test_a_checkpoint_beyond_the_failing_step_refills(self, checkpoint: int | None, left: int) -> None:
+        record = a_record(an_incident(step=10), checkpoint=checkpoint)
+        assert budgets.application_restarts(record, self.NOW) == left
+
+    def test_the_fourth_failure_is_one_too_many(self) -> None:
+        incidents = [an_incident(n, step=4) for n in range(1, 5)]
+        assert budgets.exhausted(a_record(*incidents[:3]), Recovery(), self.NOW) == ""
+        assert budgets.exhausted(a_record(*incidents), Recovery(), self.NOW) == "ApplicationRestartsExhausted"
+
+    def test_hardware_has_its_own_limit(self) -> None:
+        incidents = [an_incident(n, INFRASTRUCTURE) for n in range(1, 4)]
+        limits = Recovery(hardware_restarts_per_day=2)
+        assert budgets.exhausted(a_record(*incidents), limits, self.NOW) == "HardwareRestartsExhausted"
+
+
+@pytest.mark.parametrize(
+    ("incidents", "checkpoint", "seconds"),
+    [
+        pytest.param([], None, 0, id="nothing failed"),
+        pytest.param([an_incident(n, step=5) for n in (1, 2)], None, 0, id="twice is no loop"),
+        pytest.param([an_incident(n, step=5) for n in (1, 2, 3)], None, 10, id="three times"),
+        pytest.param([an_incident(n, step=n) for n in (5, 6, 7)], None, 10, id="at steps that vary a little"),
+        pytest.param([an_incident(n, step=5) for n in range(1, 5)], None, 20, id="it doubles"),
+        pytest.param([an_incident(n, step=5) for n in range(1, 30)], None, 300, id="up to five minutes"),
+        pytest.param([an_incident(n, step=5) for n in (1, 2, 3)], 6, 0, id="a checkpoint was won"),
+        pytest.param(
+            [*(an_incident(n, step=5) for n in (1, 2, 3)), an_incident(4, INFRASTRUCTURE)], None, 0, id="a node failed"
+        ),
+    ],
+)
+def test_back_off(incidents: list[GangIncident], checkpoint: int | None, seconds: float) -> None:
+    assert budgets.back_off_seconds(a_record(*incidents, checkpoint=checkpoint)) == seconds

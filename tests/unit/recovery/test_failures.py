@@ -1,0 +1,257 @@
+"""What is seen to be wrong with an attempt, and what is not enough to say so."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from tests.unit.lifecycle.builders import Scene, a_job, an_incident, at, failed, idle, running
+
+from muster.api.gang import FaultClass, Level
+from muster.protocol.messages import LEAVING, RECLAIMING
+from muster.recovery.failures import Failure, Kind, find
+from muster.world.views import RankView
+
+SILENT = 25.0
+
+
+def scene(**spec: object) -> Scene:
+    return Scene(a_job(**spec)).fleet().gang().pods().all(running(1, step=7, step_age_seconds=SILENT))
+
+
+def one(scene: Scene) -> Failure:
+    (failure,) = find(scene.world())
+    return failure
+
+
+def silent(**changes: object) -> object:
+    return running(1, step=7, heard_age_seconds=SILENT, step_age_seconds=SILENT, **changes)
+
+
+def test_nothing_is_wrong_while_everybody_runs() -> None:
+    assert find(scene().world()) == []
+
+
+@pytest.mark.parametrize(
+    ("arrange", "kind", "level"),
+    [
+        pytest.param(lambda s: s.launcher(1, failed(1)), Kind.RANK_FAILED, Level.IN_PLACE, id="rank exits"),
+        pytest.param(
+            lambda s: s.launcher(1, failed(1, code=None, signal=9)), Kind.RANK_FAILED, Level.IN_PLACE, id="rank killed"
+        ),
+        pytest.param(lambda s: s.launcher(1, running(1, fenced=True)), Kind.FENCED, Level.IN_PLACE, id="fenced"),
+        pytest.param(lambda s: s.pod(1, deleting=True), Kind.POD_DELETED, Level.POD, id="pod deleted"),
+        pytest.param(
+            lambda s: s.launcher(1, running(1, state=LEAVING)), Kind.POD_DELETED, Level.POD, id="launcher says goodbye"
+        ),
+        pytest.param(lambda s: s.pod(1, uid="another"), Kind.POD_GONE, Level.POD, id="pod of that name is another"),
+        pytest.param(
+            lambda s: s.ended(1, "OOMKilled", 137), Kind.OUT_OF_MEMORY, Level.POD, id="container out of memory"
+        ),
+        pytest.param(lambda s: s.ended(1, reason="Error"), Kind.POD_ENDED, Level.POD, id="container ended"),
+        pytest.param(
+            lambda s: s.pod(1, phase="Failed", reason="Evicted", containers=()), Kind.EVICTED, Level.POD, id="evicted"
+        ),
+        pytest.param(
+            lambda s: s.pod(1, phase="Failed", reason="OutOfnvidia.com/gpu", containers=()),
+            Kind.POD_REJECTED,
+            Level.REPLACE,
+            id="kubelet rejects",
+        ),
+        pytest.param(
+            lambda s: s.ended(1, "StartError", 128, 'exec: "python3": executable file not found in $PATH'),
+            Kind.START_FAILED,
+            Level.POD,
+            id="no python3, runc",
+        ),
+        pytest.param(
+            lambda s: s.ended(1, "StartError", 128, "executable file `python3` not found in $PATH: No such file"),
+            Kind.START_FAILED,
+            Level.POD,
+            id="no python3, crun",
+        ),
+        pytest.param(
+            lambda s: s.ended(1, "StartError", 128, 'error mounting "/data" to rootfs: no such file or directory'),
+            Kind.POD_ENDED,
+            Level.POD,
+            id="a mount that fails says nothing about the image",
+        ),
+        pytest.param(
+            lambda s: s.launcher(1, silent()).lease("n1", SILENT),
+            Kind.NODE_UNREACHABLE,
+            Level.REPLACE,
+            id="silent launcher and node",
+        ),
+        pytest.param(
+            lambda s: s.launcher(1, silent()).node("n1", ready=False),
+            Kind.NODE_UNREACHABLE,
+            Level.REPLACE,
+            id="silent launcher and not ready",
+        ),
+        pytest.param(
+            lambda s: s.launcher(1, silent()).launcher(0, running(1, 7, step_age_seconds=SILENT, silent_peers={1: 12})),
+            Kind.NODE_UNREACHABLE,
+            Level.REPLACE,
+            id="silent launcher and a neighbour",
+        ),
+    ],
+)
+def test_each_failure_has_its_kind_and_level(arrange: Callable[[Scene], Scene], kind: Kind, level: Level) -> None:
+    failure = one(arrange(scene()))
+    assert (failure.kind, failure.level, failure.index, failure.node) == (kind, level, 1, "n1")
+
+
+def test_a_node_that_is_deleted_takes_its_worker_along() -> None:
+    here = scene()
+    del here.nodes["n1"]
+    assert (one(here).kind, one(here).level) == (Kind.NODE_GONE, Level.REPLACE)
+
+
+@pytest.mark.parametrize(
+    "arrange",
+    [
+        pytest.param(lambda s: s.launcher(1, silent()), id="only the launcher is silent"),
+        pytest.param(lambda s: s.node("n1", ready=False).lease("n1", 100), id="only the node looks dead"),
+        pytest.param(lambda s: s.launcher(0, running(1, 7, silent_peers={1: 99})), id="only a neighbour complains"),
+        pytest.param(
+            lambda s: s.launcher(1, silent()).node("n1", ready=False).launcher(0, running(1, step=9)),
+            id="a new step proves every rank alive",
+        ),
+        pytest.param(
+            lambda s: s.all(silent()).node("n1", ready=False).silence(3, 4), id="most of the fleet is silent: hold"
+        ),
+        pytest.param(lambda s: s.launcher(1, failed(0)), id="the failure of an attempt that is over"),
+        pytest.param(
+            lambda s: s.launcher(1, running(1, ranks=(RankView(0, False, 1, None, True),))),
+            id="a rank that the launcher itself ended",
+        ),
+    ],
+)
+def test_one_sign_alone_does_nothing(arrange: Callable[[Scene], Scene]) -> None:
+    assert find(arrange(scene()).world()) == []
+
+
+def test_a_step_proves_life_only_as_fresh_as_it_is() -> None:
+    """The hub has aged what a view says: adding the silence once more would age it twice."""
+    world = scene().launcher(1, silent()).node("n1", ready=False)
+    for index in (0, 2):
+        world.launcher(index, running(1, 8, heard_age_seconds=6.0, step_age_seconds=15.0))
+    assert find(world.world()) == []
+
+
+@pytest.mark.parametrize(("leader_age", "expected"), [(39.0, 0), (41.0, 1)])
+def test_a_new_leader_must_have_waited_before_silence_means_anything(leader_age: float, expected: int) -> None:
+    here = scene().node("n1", ready=False).but(leader_age_seconds=leader_age)
+    del here.launchers[here.uid(1)]
+    assert len(find(here.world())) == expected
+
+
+@pytest.mark.parametrize(("lease_age", "ready", "expected"), [(SILENT, False, 1), (SILENT, True, 0), (5.0, False, 0)])
+def test_a_node_that_dies_before_its_pod_has_started_is_noticed(lease_age: float, ready: bool, expected: int) -> None:
+    here = Scene(a_job()).fleet().gang(go=False).pods().all(idle(1))
+    del here.launchers[here.uid(1)]
+    here.pod(1, phase="Pending", containers=()).node("n1", ready=ready).lease("n1", lease_age)
+    assert [failure.kind for failure in find(here.world())] == [Kind.NODE_UNREACHABLE] * expected
+
+
+class TestReclaim:
+    def before_start(self) -> Scene:
+        return Scene(a_job()).fleet().gang(2).gang(2, go=False).pods().all(idle(2))
+
+    def test_too_slow_costs_the_pod(self) -> None:
+        here = self.before_start().launcher(1, running(1, state=RECLAIMING))
+        assert (one(here).kind, one(here).level) == (Kind.RECLAIM_SLOW, Level.POD)
+
+    def test_a_launcher_that_has_just_come_up_is_not_slow(self) -> None:
+        """Its image took longer than the deadline, and it has not yet seen its first directive."""
+        assert find(self.before_start().launcher(1, idle(0)).world()) == []
+
+    def test_a_new_leader_has_only_just_told_it(self) -> None:
+        here = self.before_start().launcher(1, running(1)).but(leader_age_seconds=2.0)
+        assert find(here.world()) == []
+
+    def test_a_launcher_that_falls_silent_before_the_start_costs_its_pod(self) -> None:
+        here = self.before_start().launcher(1, running(1, heard_age_seconds=70.0))
+        here.seconds = 300.0
+        assert here.record is not None
+        members = [m.model_copy(update={"pod_uid": here.uid(i)}) for i, m in enumerate(here.record.members)]
+        here.record = here.record.model_copy(update={"members": members})
+        assert (one(here).kind, one(here).level) == (Kind.LAUNCHER_SILENT, Level.POD)
+
+    def test_a_launcher_that_was_never_heard_is_waited_for(self) -> None:
+        """A network policy in its way would stop its successor, too."""
+        here = self.before_start()
+        here.seconds = 1000.0
+        del here.launchers[here.uid(1)]
+        assert find(here.world()) == []
+
+
+class TestHang:
+    def hung(self, limit: int = 30, age: float = 31.0, step: int | None = 7) -> Scene:
+        progress = {"stepTimeoutSeconds": limit, "startTimeoutSeconds": limit}
+        here = Scene(a_job(progress=progress)).fleet().gang().pods()
+        started = age if step is None else 500.0
+        return here.all(running(1, step, step_age_seconds=age if step else None, started_age_seconds=started))
+
+    def test_no_step_for_too_long(self) -> None:
+        failures = find(self.hung().world())
+        assert {(failure.kind, failure.level) for failure in failures} == {(Kind.HANG, Level.IN_PLACE)}
+
+    def test_no_first_step_for_too_long(self) -> None:
+        failures = find(self.hung(step=None).world())
+        assert {failure.kind for failure in failures} == {Kind.START_HANG}
+
+    def test_the_slowest_worker_is_the_suspect(self) -> None:
+        assert one(self.hung().launcher(2, running(1, 6, step_age_seconds=33.0))).index == 2
+
+    def test_without_a_limit_nothing_hangs(self) -> None:
+        here = Scene(a_job()).fleet().gang().pods().all(running(1, 7, step_age_seconds=10000.0))
+        assert find(here.world()) == []
+
+    def test_silence_of_all_launchers_is_no_hang(self) -> None:
+        """While the coordinator was away, steps went on untold."""
+        here = self.hung(age=40.0)
+        here.all(running(1, 7, heard_age_seconds=35.0, step_age_seconds=40.0))
+        assert find(here.world()) == []
+
+    def test_a_worker_whose_rank_left_early_does_not_hide_it(self) -> None:
+        done = (RankView(0, alive=False, exit_code=0, exited_age_seconds=100),)
+        here = self.hung().launcher(1, running(1, 7, step_age_seconds=33.0, ranks=done))
+        assert find(here.world())
+
+    def test_the_second_one_at_the_same_step_costs_the_pod(self) -> None:
+        here = self.hung()
+        assert here.record is not None
+        before = an_incident(fault_class=FaultClass.UNKNOWN, reason=Kind.HANG, step=7)
+        here.record = here.record.model_copy(update={"incidents": [before]})
+        assert {failure.level for failure in find(here.world())} == {Level.POD}
+
+
+def test_the_message_of_a_failed_rank_tells_how_it_ended_and_its_last_lines() -> None:
+    here = scene().launcher(1, failed(1, rank=5, code=3, tail="Traceback\n  File x\nValueError: the loss is NaN\n"))
+    assert one(here).message.startswith("rank 5 exited with code 3")
+    assert "File x" in one(here).message
+    assert one(here).message.endswith("ValueError: the loss is NaN")
+
+
+def test_an_exit_has_the_age_that_its_view_says() -> None:
+    here = scene().launcher(1, failed(1, age=2.0, heard_age_seconds=1.5))
+    assert one(here).age_seconds == 2.0
+
+
+def test_plain_mode_looks_at_pods_and_nodes_alone() -> None:
+    job = a_job(launch={"mode": "Plain"}, checkpoint={})
+    here = Scene(job).fleet().gang().pods()
+    assert find(here.world()) == []
+    assert find(here.pod(0, phase="Succeeded").world()) == []
+    assert one(here.ended(1)).kind is Kind.POD_ENDED
+    here.pod_views = {name: replace(pod, phase="Running") for name, pod in here.pod_views.items()}
+    assert one(here.node("n2", ready=False).lease("n2", SILENT)).kind is Kind.NODE_UNREACHABLE
+
+
+def test_a_predecessor_that_does_not_end_makes_its_successor_move() -> None:
+    here = Scene(a_job()).fleet().gang(2, go=False).pods().all(idle(2))
+    assert here.record is not None
+    members = [here.record.members[0], here.record.members[1].model_copy(update={"incarnation": 2})]
+    here.record = here.record.model_copy(update={"members": [*members, here.record.members[2]]})
+    here.pod(1, deleting=True, deletion_time=at(100.0 - 31.0))
+    assert (one(here).kind, one(here).level) == (Kind.POD_STUCK, Level.REPLACE)
