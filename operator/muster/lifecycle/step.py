@@ -6,6 +6,7 @@ interrupts, the next step finds in a state that some step before has left on pur
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from muster.api.gang import Gang, GangSpec, Member
 from muster.api.trainingjob import CompletionRecord, CompletionResult, LaunchMode
@@ -59,6 +60,9 @@ def decide(world: JobWorld, settings: WorkerSettings) -> Plan:
 
 def _without_nodes(world: JobWorld, record: GangSpec | None, settings: WorkerSettings) -> Plan:
     stale = tuple(_leftovers(world, []))
+    if record is None and any(not pod.terminal and pod.uid not in world.proved_dead for pod in world.pods.values()):
+        now = status.pending(world, "WaitingForOldPods", "its record is gone; waiting until its old pods have ended")
+        return Plan(stale, now, status.changes(world, now), TICK_SECONDS)
     if world.job.spec.suspend:
         now = status.suspended(world)
         return Plan(stale, now, status.changes(world, now))
@@ -131,13 +135,28 @@ def _defeat(world: JobWorld, gang: Gang) -> CompletionRecord | None:
         return _completion(
             world, record, CompletionResult.FAILED, Kind.START_FAILED, f"{last.message}. Remedy: {hint}."
         )
-    reason = budgets.exhausted(record, world.job.spec.recovery, world.now)
-    if not reason or not last.settled:
+    reason = _overdrawn(world, record)
+    if not reason or not last.settled or _evidence_may_come(world, record):
         return None
     used = budgets.application_restarts(record, world.now) or budgets.hardware_restarts(record, world.now)
     where = f"worker {last.index} on {last.node}"
     message = f"{used} failures within 24 hours and no checkpoint beyond them. Last: attempt {last.attempt}, {where}: {last.message}"
     return _completion(world, record, CompletionResult.FAILED, reason, message)
+
+
+def _overdrawn(world: JobWorld, record: GangSpec) -> str:
+    """Which budget is overdrawn, in view of the newest checkpoint that anybody sees."""
+    seen = record.model_copy(update={"checkpoint": attempt.newest_checkpoint(world, record)})
+    return budgets.exhausted(seen, world.job.spec.recovery, world.now)
+
+
+def _evidence_may_come(world: JobWorld, record: GangSpec) -> bool:
+    """Whether a worker of the last start is silent: it may yet turn out that its node was lost first."""
+    if world.job.spec.launch.mode is LaunchMode.PLAIN:
+        return False
+    pods = (world.pod(index, member) for index, member in enumerate(record.members) if member.pod_uid)
+    views = (world.launchers.get(pod.uid) for pod in pods if pod is not None)
+    return any(view is None or view.heard_age_seconds > attempt.FRESH_SECONDS for view in views)
 
 
 def _completion(
@@ -157,7 +176,7 @@ def _finished(world: JobWorld, completion: CompletionRecord) -> Plan:
         overdue = tuple(DeletePod(pod.name, pod.uid) for pod in alive if not pod.deleting)
     wakes = [EXIT_GRACE_SECONDS - age] if alive and age < EXIT_GRACE_SECONDS else []
     ttl = world.job.spec.completion.ttl_seconds_after_finished
-    if ttl is not None and not alive:
+    if ttl is not None and all(pod.deleting for pod in alive):  # one on a lost node may stay Terminating for ever
         if age >= ttl:
             return Plan((DeleteJob(),))
         wakes.append(ttl - age)
@@ -203,6 +222,8 @@ def _leaving(world: JobWorld, gang: Gang) -> Plan | None:
     if nodes and not attempt.replacement_exists(world, record, nodes):
         return _commit(world, record.model_copy(update={"leave": None})) if record.leave else None
     leave = record.leave
+    if leave is None and world.leader_age_seconds < attempt.FRESH_SECONDS and not _all_heard(world, record):
+        return None  # what counts as a NEW checkpoint is known once everybody has told which ones there are
     if leave is None or (leave.reason, leave.nodes) != (reason, nodes):
         what = "the job is suspended" if world.job.spec.suspend else f"{', '.join(nodes)} is cordoned"
         note = f"{what}: stopping at the next complete checkpoint, at the latest in {world.job.spec.checkpoint.save_timeout_seconds} s"
@@ -223,6 +244,10 @@ def _leaving(world: JobWorld, gang: Gang) -> Plan | None:
     spec = attempt.left(world, record, leave)
     note = f"attempt {spec.attempt} leaves {', '.join(nodes)}: {status.on_nodes(spec)}"
     return _commit(world, spec, Announcement("NodeLeft", note, warning=not saved))
+
+
+def _all_heard(world: JobWorld, record: GangSpec) -> bool:
+    return all(world.launcher(index, member) is not None for index, member in enumerate(record.members))
 
 
 def _cordoned(world: JobWorld, record: GangSpec) -> list[str]:
@@ -250,25 +275,19 @@ def _assembling(world: JobWorld, gang: Gang, settings: WorkerSettings) -> Plan |
             TICK_SECONDS,
             waits_for_nodes=True,
         )
+    plain = world.job.spec.launch.mode is LaunchMode.PLAIN
+    if plain and (held := _held_back(world, gang)):  # there a pod's creation is the start of its ranks
+        return replace(held, actions=tuple(_leftovers(world, record.members)))
     pods = _pods_in_line(world, record, settings)
     if pods:
         now = status.recovering(world, gang, *_start_trouble(world, gang, "creating pods"))
         wait = CREATE_RETRY_SECONDS if world.create_error else TICK_SECONDS
         return Plan(pods, now, status.changes(world, now), wait)
-    if world.job.spec.launch.mode is LaunchMode.PLAIN:
+    if plain:
         return _plain_started(world, gang)
-    if budgets.exhausted(record, world.job.spec.recovery, world.now):
-        now = status.recovering(world, gang, "Settling", "the restart budget is used up; waiting for late evidence")
-        return Plan((), now, status.changes(world, now), TICK_SECONDS)
-    if record.hold_until and world.now < record.hold_until:
-        pause = (record.hold_until - world.now).total_seconds()
-        now = status.recovering(
-            world,
-            gang,
-            "CrashLoopBackOff",
-            f"failed {budgets.CRASH_LOOP} times or more at one step; next start at {record.hold_until:%H:%M:%S} UTC",
-        )
-        return Plan((), now, status.changes(world, now), pause)
+    held = _held_back(world, gang)
+    if held:
+        return held
     started = attempt.started(world, record)
     if isinstance(started, str):
         now = status.recovering(world, gang, *_start_trouble(world, gang, started))
@@ -282,6 +301,20 @@ def _assembling(world: JobWorld, gang: Gang, settings: WorkerSettings) -> Plan |
         else ""
     )
     return _commit(world, started, Announcement("Started", text, warning=lost))
+
+
+def _held_back(world: JobWorld, gang: Gang) -> Plan | None:
+    """A start that may not be yet, because of what failed before."""
+    record = gang.spec
+    if _overdrawn(world, record):
+        now = status.recovering(world, gang, "Settling", "the restart budget is used up; waiting for late evidence")
+        return Plan((), now, status.changes(world, now), TICK_SECONDS)
+    if record.hold_until and world.now < record.hold_until:
+        pause = (record.hold_until - world.now).total_seconds()
+        text = f"failed {budgets.CRASH_LOOP} times or more without a new checkpoint; next start at {record.hold_until:%H:%M:%S} UTC"
+        now = status.recovering(world, gang, "CrashLoopBackOff", text)
+        return Plan((), now, status.changes(world, now), pause)
+    return None
 
 
 def _plain_started(world: JobWorld, gang: Gang) -> Plan | None:
@@ -331,7 +364,8 @@ def _predecessor_alive(world: JobWorld, index: int, member: Member) -> bool:
         node = world.fleet.nodes.get(pod.node)
         if older and plain and node is not None and node.ready:
             return True
-        if older and pod.index == index and pod.node == member.node:
+        # Of whatever index: the node's accelerators are taken until it has ended.
+        if older and pod.node == member.node:
             return True
     return False
 

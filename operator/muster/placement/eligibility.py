@@ -69,7 +69,7 @@ def _tolerates(toleration: Mapping[str, Any], taint: Taint) -> bool:
         return False
     if operator == "Exists":
         return True
-    return bool(key) and (toleration.get("value") or "") == taint.value
+    return operator == "Equal" and bool(key) and (toleration.get("value") or "") == taint.value
 
 
 def _selected(node: NodeView, spec: Mapping[str, Any]) -> bool:

@@ -58,6 +58,9 @@ def unknown_level(fleet: FleetView, *names: str | None) -> str | None:
 
 def solve(fleet: FleetView, request: Request) -> Placed | NotPlaced:
     """Choose nodes for a request, deterministically."""
+    unknown = unknown_level(fleet, request.required, request.preferred)
+    if unknown:
+        return NotPlaced("UnknownTopologyLevel", f"{unknown!r} is no longer a level of this fleet's FleetPolicy")
     free, refused = _partition(fleet, request)
     names = [level.name for level in fleet.policy.topology.levels]
     paths = {node.name: domain_path(node, fleet) for node in free}
