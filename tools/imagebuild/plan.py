@@ -42,7 +42,13 @@ IMAGES = (
         ("python3", "python3-venv"),
         wheels=True,
     ),
-    Image("launcher", "muster/launcher", "images/launcher/Dockerfile", (RUN_PYZ,), ("busybox-static",)),
+    Image(
+        "launcher",
+        "muster/launcher",
+        "images/launcher/Dockerfile",
+        ("images/launcher/install.sh", RUN_PYZ),
+        ("busybox-static",),
+    ),
     Image(
         "torch-ddp",
         "muster/torch-ddp",

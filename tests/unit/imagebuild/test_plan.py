@@ -1,0 +1,98 @@
+"""What an image is made of, and when its digest changes."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from imagebuild.plan import IMAGES, RUN_PYZ, SCRIPTS, Image, context_digest, stage_sources
+
+REPOSITORY = Path(__file__).parents[3]
+IMAGE = Image("example", "muster/example", "images/example/Dockerfile", ("operator/muster",), ("python3",))
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    root = tmp_path / "repository"
+    for name in (*SCRIPTS, IMAGE.dockerfile, "operator/muster/__init__.py", "operator/muster/api/base.py", "README.md"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(name)
+    return root
+
+
+def digest(repository: Path, context: Path, base: str = "base", image: Image = IMAGE) -> str:
+    stage_sources(image, repository, context)
+    return context_digest(image, context, base)
+
+
+@pytest.mark.parametrize("changed", [*SCRIPTS, IMAGE.dockerfile, "operator/muster/api/base.py"])
+def test_each_source_decides_the_digest(repository: Path, tmp_path: Path, changed: str) -> None:
+    before = digest(repository, tmp_path / "before")
+    (repository / changed).write_text("something else")
+    assert digest(repository, tmp_path / "after") != before
+
+
+def test_a_new_file_and_a_renamed_file_change_the_digest(repository: Path, tmp_path: Path) -> None:
+    digests = {digest(repository, tmp_path / "0")}
+    (repository / "operator/muster/new.py").write_text("")
+    digests.add(digest(repository, tmp_path / "1"))
+    (repository / "operator/muster/new.py").rename(repository / "operator/muster/newer.py")
+    digests.add(digest(repository, tmp_path / "2"))
+    assert len(digests) == 3
+
+
+def test_base_and_packages_decide_the_digest(repository: Path, tmp_path: Path) -> None:
+    other = Image(IMAGE.name, IMAGE.repository, IMAGE.dockerfile, IMAGE.sources, ("python3-torch",))
+    digests = {
+        digest(repository, tmp_path / "0"),
+        digest(repository, tmp_path / "1", base="newer base"),
+        digest(repository, tmp_path / "2", image=other),
+    }
+    assert len(digests) == 3
+
+
+def test_times_modes_bytecode_and_other_files_do_not(repository: Path, tmp_path: Path) -> None:
+    before = digest(repository, tmp_path / "before")
+    (repository / "README.md").write_text("news")
+    os.utime(repository / "operator/muster/__init__.py", (1, 1))
+    (repository / "operator/muster/__init__.py").chmod(0o600)
+    (repository / "operator/muster/__pycache__").mkdir()
+    (repository / "operator/muster/__pycache__/base.pyc").write_text("stale")
+    assert digest(repository, tmp_path / "after") == before
+
+
+def test_a_missing_source_is_named(repository: Path, tmp_path: Path) -> None:
+    (repository / IMAGE.dockerfile).unlink()
+    with pytest.raises(FileNotFoundError, match="images/example/Dockerfile"):
+        digest(repository, tmp_path / "context")
+
+
+def copied_sources(dockerfile: str) -> list[str]:
+    lines = re.findall(r"^COPY (?!--from)(.+)$", dockerfile, re.MULTILINE)
+    return [source for line in lines for source in line.split()[:-1]]
+
+
+@pytest.mark.parametrize("image", IMAGES, ids=lambda image: image.name)
+def test_plan_and_dockerfile_name_the_same(image: Image) -> None:
+    dockerfile = (REPOSITORY / image.dockerfile).read_text()
+    packages = re.findall(r"install-packages\.sh (\S+)", dockerfile)
+    if "install-wheels.sh" in dockerfile:
+        packages += re.findall(r"install-packages\.sh (\S+)\n", (REPOSITORY / SCRIPTS[1]).read_text())
+    assert set(copied_sources(dockerfile)) == set(image.sources)
+    assert all((REPOSITORY / source).exists() for source in image.sources if source != RUN_PYZ)
+    assert sorted(packages) == sorted(image.packages)
+    assert image.wheels == ("install-wheels.sh" in dockerfile)
+
+
+@pytest.mark.parametrize("image", IMAGES, ids=lambda image: image.name)
+def test_images_run_as_a_numeric_user_that_is_not_root(image: Image) -> None:
+    users = re.findall(r"^USER (.+)$", (REPOSITORY / image.dockerfile).read_text(), re.MULTILINE)
+    assert users == ["65532:65532"]
+
+
+@pytest.mark.parametrize("image", IMAGES, ids=lambda image: image.name)
+def test_build_context_holds_what_the_dockerfile_reads(image: Image) -> None:
+    allowed = [line[1:] for line in (REPOSITORY / ".dockerignore").read_text().splitlines() if line.startswith("!")]
+    for source in (*SCRIPTS, image.dockerfile, *image.sources):
+        assert any(source == entry or source.startswith(f"{entry}/") for entry in allowed), source
