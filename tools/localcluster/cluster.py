@@ -154,6 +154,7 @@ class Cluster:
     def describe(self) -> dict[str, Any]:
         """What is written to cluster.json."""
         layout = self._layout()
+        pids = self._node_pids()
         return {
             "id": self.id,
             "name": self.name,
@@ -165,11 +166,11 @@ class Cluster:
             "supervisor_pid": self._supervisor_pid(),
             "storage_class": STORAGE_CLASS,
             "shared_volumes": {"host": str(layout.shared), "node": SHARED_IN_NODE},
-            "nodes": [self._describe_node(node) for node in layout.nodes],
+            "nodes": [self._describe_node(node, pids.get(node.name)) for node in layout.nodes],
         }
 
-    def _describe_node(self, node: Node) -> dict[str, Any]:
-        pid = self._node_pid(node.name)
+    @staticmethod
+    def _describe_node(node: Node, pid: int | None) -> dict[str, Any]:
         return {
             "name": node.name,
             "address": node.address,
@@ -476,7 +477,10 @@ class Cluster:
         return clusters_folder() / f"{self.id}.images.json"
 
     def _remember(self, archives: Sequence[Path]) -> None:
-        self._memory.write_text(json.dumps([str(archive.absolute()) for archive in archives]))
+        """Note what is loaded, outside the state folder, so that the next start has it at once."""
+        known = {path.name: str(path) for path in self._remembered_archives()}
+        known |= {archive.name: str(archive.absolute()) for archive in archives}
+        self._memory.write_text(json.dumps(list(known.values())))
 
     def _remembered_archives(self) -> list[Path]:
         paths = json.loads(self._memory.read_text()) if self._memory.exists() else []
@@ -578,19 +582,16 @@ class Cluster:
         processes = kernel.processes_with_environment(MARK, self.id)
         return next((p.pid for p in processes if len(p.namespace_pids) == 2 and p.namespace_pids[-1] == 1), None)
 
-    def _node_pid(self, name: str) -> int | None:
-        """The host's id of the node's process 1, or None when it is off."""
-        for process in kernel.processes_with_environment(MARK, self.id):
-            if (
-                process.namespace_pids[-1] == 1
-                and "localcluster.node" in process.command
-                and process.command[-1] == name
-            ):
-                return process.pid
-        return None
+    def _node_pids(self) -> dict[str, int]:
+        """The host's ids of the process 1 of every node that is on, by node name."""
+        return {
+            process.command[-1]: process.pid
+            for process in kernel.processes_with_environment(MARK, self.id)
+            if process.namespace_pids[-1] == 1 and "localcluster.node" in process.command
+        }
 
     def _require_node_pid(self, name: str) -> int:
-        pid = self._node_pid(name)
+        pid = self._node_pids().get(name)
         if pid is None:
             raise LocalClusterError(f"{name} is off: switch it on first")
         return pid

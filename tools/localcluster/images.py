@@ -74,13 +74,18 @@ def clone(source: Path, target: Path) -> None:
 
 def import_into(containerd_socket: Path, archive: Path) -> None:
     """Import an archive into a running containerd."""
-    run(["ctr", "--address", str(containerd_socket), "--namespace", _NAMESPACE, "images", "import", str(archive)])
+    try:
+        run(["ctr", "--address", str(containerd_socket), "--namespace", _NAMESPACE, "images", "import", str(archive)])
+    except LocalClusterError as error:
+        raise LocalClusterError(
+            f"{archive} cannot be imported as a container image; build it again. {error}"
+        ) from error
 
 
 def _make_first(folder: Path, programs: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="localcluster-pause-") as temporary:
         archive = Path(temporary) / "pause.tar"
-        _write_pause_archive(archive, programs / "pause")
+        write_archive(archive, programs / "pause", PAUSE_IMAGE)
         _import(folder, archive)
 
 
@@ -128,11 +133,11 @@ def _containerd_version() -> str:
     return run(["containerd", "--version"])
 
 
-def _write_pause_archive(archive: Path, program: Path) -> None:
-    """An OCI image of one static program, written by hand: nothing here can build one before a cluster runs."""
+def write_archive(archive: Path, program: Path, image: str) -> None:
+    """Write an archive of the image `image` that holds one static program; no builder of images is needed for that."""
     layer = io.BytesIO()
     with tarfile.open(fileobj=layer, mode="w") as tar:
-        entry = tarfile.TarInfo("pause")
+        entry = tarfile.TarInfo(program.name)
         entry.mode, entry.size = 0o755, program.stat().st_size
         tar.addfile(entry, io.BytesIO(program.read_bytes()))
     blobs: list[bytes] = []
@@ -148,7 +153,7 @@ def _write_pause_archive(archive: Path, program: Path) -> None:
     configuration = {
         "architecture": architecture,
         "os": "linux",
-        "config": {"Entrypoint": ["/pause"]},
+        "config": {"Entrypoint": [f"/{program.name}"]},
         "rootfs": {"type": "layers", "diff_ids": [layer_digest["digest"]]},
     }
     manifest = {
@@ -158,7 +163,7 @@ def _write_pause_archive(archive: Path, program: Path) -> None:
         "layers": [layer_digest],
     }
     entry_point = blob(json.dumps(manifest).encode(), f"{oci}.manifest.v1+json")
-    entry_point["annotations"] = {"io.containerd.image.name": PAUSE_IMAGE}
+    entry_point["annotations"] = {"io.containerd.image.name": image}
     index = {"schemaVersion": 2, "manifests": [entry_point]}
     files = {"oci-layout": b'{"imageLayoutVersion": "1.0.0"}', "index.json": json.dumps(index).encode()}
     files |= {f"blobs/sha256/{hashlib.sha256(content).hexdigest()}": content for content in blobs}
