@@ -73,7 +73,7 @@ def _without_nodes(world: JobWorld, record: GangSpec | None, settings: WorkerSet
     verdict = world.template_verdict
     if verdict is None or verdict.generation != world.job.metadata.generation:
         trial = worker_manifest(world.job, 0, Member(), settings)
-        return Plan((CheckTemplate(trial, world.job.metadata.generation),))
+        return Plan((CheckTemplate(trial, world.job.metadata.generation),), wake_in_seconds=0.0)
     if verdict.kind is VerdictKind.REFUSED and verdict.reason in PASSING_REFUSALS:
         now = status.pending(world, verdict.reason, verdict.message)
         return Plan(stale, now, status.changes(world, now), wake_in_seconds=TEMPLATE_RETRY_SECONDS)

@@ -1,0 +1,92 @@
+"""The operator as a process of its own against a real API server; nodes, kubelets and launchers are played.
+
+The control plane has the controllers that matter here: garbage collection, namespaces, quotas, service accounts.
+"""
+
+import asyncio
+import subprocess
+import sys
+import tempfile
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from localcluster.controlplane import ControlPlane
+from muster.kube import paths
+from muster.kube.client import Client
+from muster.kube.errors import NotFound
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from stage.hand import Hand, patiently
+from stage.operators import ForkServer, Operators
+from stage.scene import Scene
+
+CRDS = Path(__file__).resolve().parents[3] / "crds"
+CONTROLLERS = "garbage-collector-controller,namespace-controller,resourcequota-controller,serviceaccount-controller"
+
+
+@pytest.fixture(scope="session")
+def control_plane() -> Iterator[ControlPlane]:
+    """A control plane with controllers and Muster's CRDs."""
+    with tempfile.TemporaryDirectory(prefix="muster-controller-") as folder:
+        # The garbage collector looks for new kinds only now and then: they are there before it starts.
+        with ControlPlane(folder) as bare:
+            for arguments in (("apply", "-f", str(CRDS)), ("wait", "--for=condition=Established", "crd", "--all")):
+                subprocess.run(
+                    [str(bare.kubectl), f"--kubeconfig={bare.kubeconfig}", f"--cache-dir={folder}/kubectl", *arguments],
+                    check=True,
+                    capture_output=True,
+                    timeout=60,
+                )
+        with ControlPlane(folder, controller_manager=True, controllers=CONTROLLERS) as full:
+            yield full
+
+
+@pytest.fixture(scope="session")
+def fork_server() -> Iterator[ForkServer]:
+    """Starts operator processes."""
+    server = ForkServer()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+async def scene(control_plane: ControlPlane, fork_server: ForkServer, tmp_path: Path) -> AsyncIterator[Scene]:
+    """An empty world; what must never happen is checked when the test has ended."""
+    api = await Client.connect(str(control_plane.kubeconfig))
+    namespace = f"jobs-{uuid.uuid4().hex[:8]}"
+    installation = f"muster-{uuid.uuid4().hex[:8]}"
+    for name in (namespace, installation):
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        await patiently(lambda body=body: api.post(paths.core("namespaces"), body))
+    await _service_account(api, namespace)
+    operators = Operators(fork_server, control_plane.kubeconfig, installation, tmp_path)
+    async with Hand(api, namespace).at_work() as hand:
+        scene = Scene(api, hand, operators)
+        try:
+            yield scene
+            assert not scene.ledger.violations, f"{scene.ledger.violations}\n{await scene.describe()}"
+        finally:
+            await operators.close()
+            await _empty(api, namespace)
+    await api.close()
+
+
+async def _service_account(api: Client, namespace: str) -> None:
+    while True:
+        try:
+            await api.get(paths.core("serviceaccounts", namespace=namespace, name="default"))
+            return
+        except NotFound:
+            await asyncio.sleep(0.02)
+
+
+async def _empty(api: Client, namespace: str) -> None:
+    """Take everything away that another test's operator would see."""
+    for resource in ("trainingjobs", "gangs"):
+        await patiently(lambda path=paths.muster(resource, namespace=namespace): api.delete(path))  # type: ignore[misc]
+    pods = paths.core("pods", namespace=namespace)
+    await patiently(lambda: api.delete(pods, {"gracePeriodSeconds": 0}))
