@@ -15,7 +15,7 @@ import socket
 import ssl
 import threading
 import time
-from typing import Callable, Optional, Tuple
+from typing import Callable, Optional, Set, Tuple
 
 from muster.launcher.environment import Settings
 from muster.launcher.snapshot import Snapshot
@@ -38,6 +38,7 @@ _CONNECT_SECONDS = 3.0
 _ANSWER_SECONDS = 3.0  # beyond the time that the answer may be held
 _MAX_BACKOFF_SECONDS = 2.0
 _FIRST_BACKOFF_SECONDS = 0.1
+_MAX_REASONS = 4  # that are logged until the next answer
 _MAX_ANSWER_BYTES = 1024 * 1024
 _ORDER = {WAIT: 0, RUN: 1, EXIT: 2}
 
@@ -183,7 +184,7 @@ class Reporter:
         self._pace = Directive(kind="")  # poll_seconds and hold_seconds of the last answer
         self._sent_at = time.monotonic()
         self._contact: Optional[Contact] = None
-        self._lost = False
+        self._reasons: Set[str] = set()  # why there has been no answer since the last one
 
     def start(self) -> None:
         """Start both threads."""
@@ -250,14 +251,17 @@ class Reporter:
                 self._contact = Contact(sent_at, report.fence_seconds)
             if supersedes(directive, self._directive):
                 self._directive = directive
-            found, self._lost = self._lost, False
+            found = bool(self._reasons)
+            self._reasons.clear()
         if found:
             self._log("the coordinator answers again")
         self._wake()
 
     def _failed(self, error: UnreachableError) -> None:
         with self._changed:
-            news, self._lost = not self._lost, True
+            news = str(error) not in self._reasons and len(self._reasons) < _MAX_REASONS
+            if news:
+                self._reasons.add(str(error))
         if news:
             self._log("no answer from the coordinator (%s); carrying on and trying again" % error)
 

@@ -89,7 +89,7 @@ class Scanner:
             self._forget()
         if self._asked_at is not None and now >= self._asked_at + self._deadline_seconds:
             self._kill()
-            text = "no answer from %s within %.0f s: is the filesystem stalled?"
+            text = "no answer from %s within %g s: is the filesystem stalled?"
             result = self._over(now, text % (self._directory, self._deadline_seconds))
         if self._asked_at is None and not self._dying and (self._wanted or now >= self._next_at):
             result = self._ask(now) or result

@@ -7,6 +7,7 @@ import dataclasses
 import datetime as dt
 import os
 import signal
+import socket
 import ssl
 import subprocess
 import sys
@@ -65,8 +66,9 @@ def make_authority(directory: Path) -> Authority:
 
     directory.mkdir(parents=True)
     ca_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
-    ca = build("ca", ca_key.public_key(), "ca", ca_key, x509.BasicConstraints(ca=True, path_length=0))
-    certificate = build(NAME, key.public_key(), "ca", ca_key, x509.SubjectAlternativeName([x509.DNSName(NAME)]))
+    issuer = f"authority {directory.name}"  # OpenSSL finds an issuer by its name
+    ca = build(issuer, ca_key.public_key(), issuer, ca_key, x509.BasicConstraints(ca=True, path_length=0))
+    certificate = build(NAME, key.public_key(), issuer, ca_key, x509.SubjectAlternativeName([x509.DNSName(NAME)]))
     pem = serialization.Encoding.PEM
     authority = Authority(directory / "ca.pem", directory / "tls.pem", directory / "tls.key")
     authority.ca.write_bytes(ca.public_bytes(pem))
@@ -90,6 +92,7 @@ class ScriptedCoordinator:
         self.changed = threading.Condition()
         self.directive: Directive | None = None
         self.received: list[Received] = []
+        self.watched = "127.0.0.1"  # the address of the launcher that the test is about
         self.status = 200
         self.stalled = False  # accept requests, answer nothing
         self._server = ThreadingHTTPServer(("127.0.0.1", port), self._handler())
@@ -149,7 +152,7 @@ class ScriptedCoordinator:
             return (self.status, encode(self.directive)) if self.status == 200 else (self.status, b"not the leader")
 
     def set(self, **fields: Any) -> Directive:
-        """Change the directive."""
+        """Change the directive, for all launchers."""
         with self.changed:
             self.directive = Directive(**{"hold_seconds": 5.0, "poll_seconds": 0.2, **fields})
             self.changed.notify_all()
@@ -175,7 +178,8 @@ class ScriptedCoordinator:
     @property
     def latest(self) -> Report | None:
         with self.changed:
-            return max((item.report for item in self.received), key=lambda report: report.sequence, default=None)
+            reports = [item.report for item in self.received if item.report.address == self.watched]
+            return max(reports, key=lambda report: report.sequence, default=None)
 
     def wait_for(self, predicate: Callable[[Report], Any], what: str = "a report") -> Report:
         """The newest report, as soon as the predicate holds for it."""
@@ -194,7 +198,7 @@ class ScriptedCoordinator:
         self._server.server_close()
         for connection in list(self._connections):
             with contextlib.suppress(OSError):
-                connection.close()
+                socket.socket.shutdown(connection, socket.SHUT_RDWR)
         with self.changed:
             self.stalled = False
             self.changed.notify_all()
@@ -244,11 +248,31 @@ def coordinator(authority: Authority) -> Iterator[ScriptedCoordinator]:
 
 
 @pytest.fixture
+def new_authority(tmp_path: Path) -> Callable[[], Authority]:
+    """Another authority, unknown to the launchers so far."""
+    return lambda: make_authority(tmp_path / "second-authority")
+
+
+@pytest.fixture
+def new_coordinator() -> Iterator[Callable[..., ScriptedCoordinator]]:
+    """A coordinator in the place of one that was closed."""
+    started: list[ScriptedCoordinator] = []
+
+    def start(authority: Authority, port: int) -> ScriptedCoordinator:
+        started.append(ScriptedCoordinator(authority, port))
+        return started[-1]
+
+    yield start
+    for scripted in started:
+        scripted.close()
+
+
+@pytest.fixture
 def launch(archive: Path, coordinator: ScriptedCoordinator, tmp_path: Path) -> Iterator[Launch]:
     """Start launchers; at the end they and everything below them are killed."""
     started: list[Launcher] = []
 
-    def start(*command: str, arguments: tuple[str, ...] = ("--",), stdout: Any = None, **environment: str) -> Launcher:
+    def start(*command: str, stdout: Any = None, **environment: str) -> Launcher:
         directory = tmp_path / f"launcher-{len(started)}"
         directory.mkdir()
         (directory / "token").write_text(TOKEN + "\n")
@@ -268,7 +292,7 @@ def launch(archive: Path, coordinator: ScriptedCoordinator, tmp_path: Path) -> I
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("MUSTER_", "PYTHON"))}
         with launcher.errors.open("wb") as errors, launcher.output.open("wb") as output:
             launcher.process = subprocess.Popen(
-                [sys.executable, "-I", str(archive), *arguments, *command],
+                [sys.executable, "-I", str(archive), "--", *command],
                 env={**kept, **{name: value for name, value in settings.items() if value}},
                 stdin=subprocess.DEVNULL,
                 stdout=stdout or output,

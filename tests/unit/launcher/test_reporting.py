@@ -1,0 +1,200 @@
+"""The connection to the coordinator: away, stalled, refusing, with another certificate; and news that cannot wait."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import time
+
+import pytest
+
+from muster.launcher.reporter import supersedes
+from muster.protocol.messages import EXIT, EXITED, IDLE, RUN, RUNNING, WAIT, Directive
+
+STEPS = """
+import json, os, time
+for step in range(1, 6001):
+    with open(os.environ["MUSTER_PROGRESS"], "a") as file:
+        file.write(json.dumps({"step": step}) + "\\n")
+    time.sleep(0.05)
+"""
+END_WHEN_TOLD = """
+import os, time
+while not os.path.exists(os.path.join(os.environ["TEST_DIRECTORY"], "end")):
+    time.sleep(0.01)
+"""
+
+
+def held(coordinator) -> int:
+    """How many reports ask for their answer to be held."""
+    return sum(1 for item in coordinator.received if item.report.hold_seconds > 0)
+
+
+def test_news_is_sent_while_an_answer_is_held(coordinator, run_python, tmp_path):
+    run_python(END_WHEN_TOLD)
+    coordinator.run(1, hold_seconds=600.0, poll_seconds=600.0)
+    coordinator.wait_for(lambda r: r.state == RUNNING)
+    coordinator.wait_for(lambda _: held(coordinator) == 1)  # it stays held to the end of this test
+    (tmp_path / "end").touch()
+    coordinator.wait_for(lambda r: r.state == EXITED)
+    assert held(coordinator) == 1
+
+
+def test_a_changed_directive_arrives_by_the_held_answer(coordinator, run_python):
+    run_python(STEPS)
+    coordinator.wait_to_run(1, hold_seconds=600.0, poll_seconds=600.0)
+    coordinator.wait_for(lambda _: held(coordinator) == 1)
+    coordinator.run(1)
+    coordinator.wait_for(lambda r: r.state == RUNNING)
+
+
+def test_sequence_grows_and_connections_are_kept(coordinator, run_python):
+    run_python(STEPS)
+    coordinator.run(1, poll_seconds=0.1)
+    coordinator.wait_for(lambda r: r.sequence > 20)
+    assert len({item.connection for item in coordinator.received}) == 2
+    sequences = [item.report.sequence for item in coordinator.received]
+    assert len(set(sequences)) == len(sequences)
+
+
+def test_an_idle_worker_does_not_flood_the_coordinator(coordinator, run_python):
+    run_python(STEPS)
+    coordinator.wait_to_run(1, hold_seconds=600.0, poll_seconds=0.05)
+    coordinator.wait_for(lambda r: r.state == IDLE and r.attempt == 1 and held(coordinator) == 1)
+    count = len(coordinator.received)
+    time.sleep(1.0)
+    assert len(coordinator.received) - count <= 2  # the end of the first scan
+
+
+@pytest.mark.parametrize("status", [401, 403, 500, 503])
+def test_an_error_answer_changes_nothing(coordinator, run_python, status, until):
+    launcher = run_python(STEPS)
+    coordinator.run(1)
+    step = coordinator.wait_for(lambda r: r.step is not None).step
+    coordinator.fail(status)
+    until(lambda: "no answer from the coordinator" in launcher.error_text, "the trouble to be seen")
+    assert f"it answered {status}" in launcher.error_text
+    coordinator.fail(200)
+    report = coordinator.wait_for(lambda r: r.step > step + 3)
+    assert (report.state, report.attempt) == (RUNNING, 1)
+    until(lambda: "the coordinator answers again" in launcher.error_text, "the end of the trouble to be seen")
+    assert launcher.error_text.count(f"it answered {status}") == 1
+
+
+def test_a_coordinator_that_is_away_does_not_disturb_training(coordinator, run_python, new_coordinator, until):
+    launcher = run_python(STEPS, MUSTER_FENCE_SECONDS="0.3")  # no neighbour: the fence stays open
+    coordinator.run(1)
+    step = coordinator.wait_for(lambda r: r.step is not None).step
+    coordinator.close()
+    until(lambda: "no answer from the coordinator" in launcher.error_text, "the trouble to be seen")
+    time.sleep(1.0)
+    second = new_coordinator(coordinator.authority, coordinator.port)
+    second.run(1)
+    report = second.wait_for(lambda r: r.step is not None and r.step > step)
+    assert (report.state, report.attempt) == (RUNNING, 1)
+    assert report.directive_seen != ""
+
+
+def test_a_coordinator_that_never_answers_is_not_waited_for(coordinator, run_python, tmp_path, until):
+    launcher = run_python(END_WHEN_TOLD + "print('ended by itself', flush=True)")
+    coordinator.run(1)
+    coordinator.wait_for(lambda r: r.state == RUNNING)
+    coordinator.stall(stalled=True)
+    (tmp_path / "end").touch()
+    until(lambda: "attempt 1: rank 0 ended with exit code 0" in launcher.error_text, "the end of the rank to be seen")
+    coordinator.stall(stalled=False)
+    coordinator.wait_for(lambda r: r.state == EXITED)
+
+
+def test_an_answer_that_is_no_directive_changes_nothing(coordinator, run_python, until, monkeypatch):
+    launcher = run_python(STEPS)
+    coordinator.run(1)
+    coordinator.wait_for(lambda r: r.state == RUNNING)
+    monkeypatch.setattr(coordinator, "answer", lambda *_: (200, b'{"kind": 5'))
+    until(lambda: "not JSON" in launcher.error_text, "the trouble to be seen")
+    monkeypatch.undo()
+    sequence = coordinator.latest.sequence
+    assert coordinator.wait_for(lambda r: r.sequence > sequence).state == RUNNING
+
+
+def test_the_name_in_the_certificate_is_verified(coordinator, run_python, until):
+    launcher = run_python(STEPS, MUSTER_COORDINATOR_NAME="somebody.else.test")
+    coordinator.run(1)
+    until(lambda: "no answer from the coordinator" in launcher.error_text, "the trouble to be seen")
+    assert "certificate" in launcher.error_text
+    assert coordinator.latest is None
+
+
+def test_a_renewed_authority_is_read_again(coordinator, run_python, new_coordinator, new_authority, tmp_path, until):
+    bundle = tmp_path / "bundle.pem"
+    shutil.copy(coordinator.authority.ca, bundle)
+    launcher = run_python(STEPS, MUSTER_CA_FILE=str(bundle))
+    coordinator.run(1)
+    coordinator.wait_for(lambda r: r.state == RUNNING)
+    coordinator.close()
+    renewed = new_authority()
+    second = new_coordinator(renewed, coordinator.port)
+    second.run(1)
+    until(lambda: "certificate verify failed" in launcher.error_text, "the new certificate to be refused")
+    fresh = tmp_path / "bundle.new"
+    fresh.write_bytes(coordinator.authority.ca.read_bytes() + renewed.ca.read_bytes())
+    fresh.rename(bundle)
+    assert second.wait_for(lambda r: r.state == RUNNING).attempt == 1
+
+
+def test_a_renewed_token_is_read_again(coordinator, run_python, until):
+    launcher = run_python(STEPS)
+    coordinator.run(1)
+    coordinator.wait_for(lambda r: r.state == RUNNING)
+    (launcher.directory / "token").write_text("expired")
+    until(lambda: "it answered 401" in launcher.error_text, "the token to be refused")
+    (launcher.directory / "token").write_text("a-token")
+    sequence = coordinator.latest.sequence
+    coordinator.wait_for(lambda r: r.sequence > sequence)
+
+
+def test_a_launcher_that_starts_before_the_coordinator_waits_for_it(coordinator, launch, new_coordinator, until):
+    coordinator.close()
+    launcher = launch("true")
+    until(lambda: "no answer from the coordinator" in launcher.error_text, "the trouble to be seen")
+    second = new_coordinator(coordinator.authority, coordinator.port)
+    second.run(1)
+    second.wait_for(lambda r: r.state == EXITED)
+
+
+def test_a_server_that_accepts_and_stays_silent_does_not_hold_up_sigterm(launch, coordinator, until):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        launcher = launch("true", MUSTER_COORDINATOR=f"https://127.0.0.1:{silent.getsockname()[1]}")
+        until(lambda: "reports to" in launcher.error_text, "the launcher to start")
+        began = time.monotonic()
+        launcher.process.terminate()
+        assert launcher.wait() == 143
+        assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize(
+    ("missing", "text"),
+    [("MUSTER_COORDINATOR", "MUSTER_COORDINATOR is not set"), ("MUSTER_TOKEN_FILE", "MUSTER_TOKEN_FILE is not set")],
+)
+def test_a_missing_setting_is_named(launch, missing, text):
+    launcher = launch("true", **{missing: ""})
+    assert launcher.wait() == 78
+    assert text in launcher.error_text
+
+
+ORDER = {
+    "the first": (Directive(WAIT, 1), None, True),
+    "the next attempt": (Directive(WAIT, 2), Directive(RUN, 1), True),
+    "an older attempt": (Directive(RUN, 1), Directive(WAIT, 2), False),
+    "run after wait": (Directive(RUN, 1), Directive(WAIT, 1), True),
+    "wait after run": (Directive(WAIT, 1), Directive(RUN, 1), False),
+    "the same again": (Directive(RUN, 1, reason="again"), Directive(RUN, 1), True),
+    "exit": (Directive(EXIT), Directive(RUN, 5), True),
+    "nothing after exit": (Directive(RUN, 6), Directive(EXIT), False),
+    "an unknown kind": (Directive("Dance", 9), Directive(RUN, 1), False),
+}
+
+
+@pytest.mark.parametrize(("new", "old", "expected"), ORDER.values(), ids=ORDER.keys())
+def test_directives_that_arrive_out_of_order(new, old, expected):
+    assert supersedes(new, old) is expected

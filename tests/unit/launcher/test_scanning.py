@@ -1,0 +1,159 @@
+"""Checkpoints as the launcher reports them, and a filesystem that stalls."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from muster.protocol.messages import EXITED, IDLE, RUNNING
+
+HANG = "import time; time.sleep(600)"
+
+
+def write_checkpoint(directory, step):
+    target = directory / f"step-{step}"
+    target.mkdir(parents=True)
+    (target / "model.bin").write_bytes(b"x" * step)
+    manifest = {"step": step, "files": [{"path": "model.bin", "bytes": step}]}
+    (target / "manifest.new").write_text(json.dumps(manifest))
+    (target / "manifest.new").rename(target / "muster-checkpoint.json")
+
+
+def steps(report):
+    return [checkpoint.step for checkpoint in report.checkpoints]
+
+
+def test_idle_comes_first_then_a_scan_that_began_after_the_last_rank(coordinator, run_python, tmp_path):
+    write_checkpoint(tmp_path / "ckpt", 10)
+    run_python(HANG, MUSTER_CHECKPOINT_DIRECTORY=str(tmp_path / "ckpt"), MUSTER_SCAN_SECONDS="600")
+    coordinator.wait_to_run(1)
+    report = coordinator.wait_for(lambda r: r.checkpoints_scanned_for_attempt == 1)
+    assert steps(report) == [10]
+    coordinator.run(1)
+    coordinator.wait_for(lambda r: r.state == RUNNING)
+    write_checkpoint(tmp_path / "ckpt", 20)
+    coordinator.wait_to_run(2)
+    report = coordinator.wait_for(lambda r: r.checkpoints_scanned_for_attempt == 2)
+    assert (report.state, steps(report)) == (IDLE, [20, 10])
+    assert report.checkpoints[0].path == str(tmp_path / "ckpt" / "step-20")
+
+
+def test_a_new_checkpoint_is_reported_while_ranks_run(coordinator, run_python, tmp_path):
+    run_python(HANG, MUSTER_CHECKPOINT_DIRECTORY=str(tmp_path / "ckpt"))  # which does not exist yet
+    coordinator.run(1)
+    coordinator.wait_for(lambda r: r.state == RUNNING)
+    write_checkpoint(tmp_path / "ckpt", 30)
+    report = coordinator.wait_for(steps)
+    assert steps(report) == [30]
+    assert report.checkpoints_scanned_for_attempt == 0
+
+
+def test_without_a_directory_the_scan_is_done_at_once(coordinator, run_python):
+    run_python(HANG)
+    coordinator.wait_to_run(4)
+    report = coordinator.wait_for(lambda r: r.checkpoints_scanned_for_attempt == 4)
+    assert (report.checkpoints, report.checkpoint_error) == ((), "")
+
+
+@contextlib.contextmanager
+def stalled_scans(launcher):
+    """Every process that scans is stopped, as if it waited for a filesystem; the launcher itself is not touched."""
+    over = threading.Event()
+
+    def stop() -> None:
+        while not over.wait(0.002):
+            for pid in children_of(launcher):
+                with contextlib.suppress(ProcessLookupError):
+                    if b"--scan-on-request" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                        os.kill(pid, signal.SIGSTOP)
+
+    thread = threading.Thread(target=stop)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def children_of(launcher):
+    pid = launcher.process.pid
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def test_a_stalled_filesystem_is_told_and_stalls_nothing_else(coordinator, run_python, tmp_path):
+    write_checkpoint(tmp_path / "ckpt", 10)
+    launcher = run_python(
+        HANG,
+        MUSTER_CHECKPOINT_DIRECTORY=str(tmp_path / "ckpt"),
+        MUSTER_SCAN_DEADLINE_SECONDS="0.5",
+        MUSTER_SCAN_SECONDS="0.1",
+    )
+    coordinator.wait_to_run(1)
+    coordinator.wait_for(lambda r: r.checkpoints_scanned_for_attempt == 1)
+    with stalled_scans(launcher):
+        coordinator.run(1)
+        coordinator.wait_for(lambda r: r.state == RUNNING and r.checkpoint_error)
+        coordinator.wait_to_run(2)
+        report = coordinator.wait_for(lambda r: r.state == IDLE and r.attempt == 2)
+        assert f"no answer from {tmp_path / 'ckpt'} within 0.5 s" in report.checkpoint_error
+        assert report.checkpoints_scanned_for_attempt == 1
+    report = coordinator.wait_for(lambda r: r.checkpoints_scanned_for_attempt == 2)
+    assert (steps(report), report.checkpoint_error) == ([10], "")
+
+
+def test_a_directory_that_is_none_is_an_error(coordinator, run_python, tmp_path):
+    (tmp_path / "ckpt").write_text("a file")
+    run_python(HANG, MUSTER_CHECKPOINT_DIRECTORY=str(tmp_path / "ckpt"))
+    coordinator.wait_to_run(1)
+    assert "Not a directory" in coordinator.wait_for(lambda r: r.checkpoint_error).checkpoint_error
+
+
+def test_the_child_that_scans_is_replaced_when_it_dies(coordinator, run_python, tmp_path, until):
+    write_checkpoint(tmp_path / "ckpt", 10)
+    launcher = run_python(HANG, MUSTER_CHECKPOINT_DIRECTORY=str(tmp_path / "ckpt"))
+    coordinator.wait_to_run(1)
+    coordinator.wait_for(steps)
+    os.kill(children_of(launcher)[0], signal.SIGKILL)
+    write_checkpoint(tmp_path / "ckpt", 20)
+    coordinator.wait_for(lambda r: steps(r) == [20, 10])
+
+
+@pytest.mark.parametrize("kind", ["onto a file", "into a directory"])
+def test_install_copies_the_archive(archive, tmp_path, kind):
+    target = tmp_path / "volume" / "run.pyz"
+    target.parent.mkdir()
+    destination = target if kind == "onto a file" else target.parent
+    subprocess.run([sys.executable, "-I", archive, "--install", destination], check=True)
+    assert target.read_bytes() == archive.read_bytes()
+    assert target.stat().st_mode & 0o777 == 0o755
+    assert zipfile.is_zipfile(target)
+    assert list(target.parent.iterdir()) == [target]
+
+
+def test_scan_prints_what_it_found(archive, tmp_path):
+    write_checkpoint(tmp_path, 10)
+    done = subprocess.run([sys.executable, "-I", archive, "--scan", tmp_path], check=True, stdout=subprocess.PIPE)
+    assert json.loads(done.stdout) == {"checkpoints": [{"step": 10, "path": str(tmp_path / "step-10")}], "error": ""}
+
+
+def test_without_a_command_the_usage_is_printed(archive):
+    done = subprocess.run([sys.executable, "-I", archive], check=False, stderr=subprocess.PIPE)
+    assert done.returncode == 2
+    assert done.stderr.startswith(b"usage: run.pyz")
+
+
+def test_works_from_a_read_only_directory_without_a_temporary_one(coordinator, run_python):
+    launcher = run_python("import os; print(os.environ['MUSTER_PROGRESS'])", TMPDIR="/nonexistent")
+    coordinator.run(1)
+    coordinator.wait_for(lambda r: r.state == EXITED)
+    assert launcher.text.startswith(str(launcher.directory))
