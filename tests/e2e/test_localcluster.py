@@ -5,6 +5,7 @@ These tests start small clusters of their own beside the one that other tests us
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -71,7 +72,7 @@ def traces_of(cluster: Cluster) -> list[str]:
         str(path) for folder in ("/run/netns", "/var/run/netns") for path in Path(folder).glob(f"{cluster.id}*")
     ]
     state = [str(cluster.state)] if cluster.state.exists() else []
-    files = [str(path) for path in cluster.output.glob("*")]
+    files = [str(path) for path in cluster.output.glob("**/*")]
     return [*processes, *contained, *groups, *mounts, *namespaces, *state, *files]
 
 
@@ -494,10 +495,8 @@ def test_down_cleans_after_up_was_killed_at(milestone: str) -> None:
 def test_down_cleans_after_up_was_killed_at_any_moment(round_number: int) -> None:
     seconds = random.uniform(0, 0.6) * (round_number + 1)
     starting = start_command("up", "--name", "crash", "--nodes", "2")
-    try:
+    with contextlib.suppress(subprocess.TimeoutExpired):
         starting.wait(timeout=seconds)
-    except subprocess.TimeoutExpired:
-        pass
 
     assert_down_cleans_after(starting, Cluster("crash"), f"after {seconds:.3f} s")
 

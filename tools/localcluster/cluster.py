@@ -493,11 +493,9 @@ class Cluster:
         existed = self.state.exists()
         self._end_processes()
         cgroups.remove(self.id)
-        shutil.rmtree(self.state, ignore_errors=True)
-        if self.state.exists():
+        if existed:
             shutil.rmtree(self.state)
-        for name in ("kubeconfig", "cluster.json", "kubectl", "logs"):
-            (self.output / name).unlink(missing_ok=True)
+        shutil.rmtree(self.output, ignore_errors=True)
         if existed:
             progress(f"cluster {self.name} removed: {time.monotonic() - started:.1f} s")
 

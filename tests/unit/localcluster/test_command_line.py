@@ -1,0 +1,62 @@
+"""Mistakes on the command line end in one sentence that says how to go on."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from localcluster.errors import LocalClusterError
+from localcluster.machine import require_root
+
+TOOLS = Path(__file__).resolve().parents[3] / "tools"
+
+
+def command(*arguments: str, cache: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "localcluster", *arguments],
+        env={**os.environ, "PYTHONPATH": str(TOOLS), "MUSTER_CACHE": str(cache)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "want"),
+    [
+        pytest.param(["load"], "--from build/images/images.json", id="nothing to load"),
+        pytest.param(["load", "absent.tar"], "absent.tar does not exist", id="archive missing"),
+        pytest.param(["load", "--from", "absent.json"], "run `make images` first", id="list missing"),
+        pytest.param(["describe"], "run `make cluster-up` first", id="not up"),
+        pytest.param(["power-off", "node-1"], "run `make cluster-up` first", id="fault while not up"),
+        pytest.param(["describe", "--name", "Not A Name"], "is no cluster name", id="bad name"),
+    ],
+)
+def test_a_mistake_is_explained(arguments: list[str], want: str, tmp_path: Path) -> None:
+    answer = command(*arguments, cache=tmp_path)
+
+    assert answer.returncode == 1
+    assert want in answer.stderr
+    assert "Traceback" not in answer.stderr
+
+
+def test_a_list_that_names_a_missing_archive_says_which(tmp_path: Path) -> None:
+    listing = tmp_path / "images.json"
+    listing.write_text(json.dumps({"operator": {"image": "x:1", "archive": "/gone/operator.tar"}}))
+
+    answer = command("load", "--from", str(listing), cache=tmp_path)
+
+    assert answer.returncode == 1
+    assert "/gone/operator.tar does not exist" in answer.stderr
+
+
+def test_without_root_it_says_so_and_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+
+    with pytest.raises(LocalClusterError, match=r"(?s)needs root.*CLUSTER=existing"):
+        require_root()
