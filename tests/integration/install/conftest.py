@@ -1,0 +1,299 @@
+"""Muster installed with the default overlay, and replicas run by hand with exactly the rights that it gives.
+
+A control plane of its own, with the controllers that make an installation real: the Deployment's pods are created (and
+judged by Pod Security), Services find their endpoints, what has an owner goes with it. No kubelet: pods stay Pending,
+nodes never change. Every request of the operator's service account is in the audit log.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from localcluster.controlplane import ControlPlane, free_port
+
+ROOT = Path(__file__).resolve().parents[3]
+OVERLAY = ROOT / "manifests" / "overlays" / "default"
+NAMESPACE = "muster-system"
+USER = f"system:serviceaccount:{NAMESPACE}:muster"
+DEADLINE_SECONDS = 60.0
+AUDIT_POLICY = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [{"level": "Metadata", "users": [USER]}, {"level": "None"}],
+}
+
+
+@pytest.fixture(scope="session")
+def wait_until() -> Callable[..., Any]:
+    """`wait_until(condition, what)`: the first true value of the condition."""
+    return _wait_until
+
+
+def _wait_until(condition: Callable[[], Any], what: str) -> Any:
+    """The first true value of the condition."""
+    until = time.monotonic() + DEADLINE_SECONDS
+    while True:
+        value = condition()
+        if value:
+            return value
+        assert time.monotonic() < until, f"not within {DEADLINE_SECONDS:.0f} s: {what}"
+        time.sleep(0.1)
+
+
+@dataclass
+class Replica:
+    """One `python -m muster`."""
+
+    process: subprocess.Popen[bytes]
+    pod: str
+    probe_port: int
+    coordinator_port: int
+    log: Path
+
+    def get(self, path: str) -> tuple[int, str]:
+        """Status and text of an answer of the probe port; status 0 when nobody answers."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.probe_port}{path}", timeout=5) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+        except OSError:
+            return 0, ""
+
+    def ready(self) -> bool:
+        assert self.process.poll() is None, f"ended with {self.process.returncode}:\n{self.log.read_text()[-4000:]}"
+        return self.get("/readyz")[0] == 200
+
+    def samples(self, name: str) -> dict[tuple[tuple[str, str], ...], float]:
+        """The values of one metric by their sorted labels."""
+        families = text_string_to_metric_families(self.get("/metrics")[1])
+        return {
+            tuple(sorted(sample.labels.items())): sample.value
+            for family in families
+            for sample in family.samples
+            if sample.name == name
+        }
+
+    def leads(self) -> bool:
+        return self.samples("muster_is_leader") == {(): 1.0}
+
+    def said(self, event: str) -> list[dict[str, Any]]:
+        """The lines of its log with this message."""
+        lines = [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]
+        return [line for line in lines if line["event"] == event]
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def terminate(self) -> int:
+        """SIGTERM, the way a kubelet stops it; its exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout=DEADLINE_SECONDS)
+
+
+@dataclass
+class Installation:
+    """The cluster, and the replicas that run."""
+
+    control_plane: ControlPlane
+    replicas: list[Replica] = field(default_factory=list)
+    namespace: str = NAMESPACE
+    user: str = USER
+
+    @property
+    def audit_log(self) -> Path:
+        return self.control_plane.directory / "audit.log"
+
+    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
+        """The output; a refusal fails the test."""
+        result = subprocess.run(
+            [
+                str(self.control_plane.kubectl),
+                f"--kubeconfig={self.control_plane.kubeconfig}",
+                f"--cache-dir={self.control_plane.directory / 'kubectl-cache'}",
+                *arguments,
+            ],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert result.returncode == 0, f"kubectl {' '.join(arguments)}: {result.stderr}"
+        return result.stdout
+
+    def get(self, *arguments: str) -> Any:
+        return json.loads(self.kubectl("get", *arguments, "--output=json"))
+
+    def apply(self, manifest: dict[str, Any]) -> None:
+        self.kubectl("apply", "--validate=strict", "-f", "-", stdin=json.dumps(manifest))
+
+    def operator_pods(self) -> list[str]:
+        """The names of the pods that the Deployment has."""
+        pods = self.get("pods", f"--namespace={NAMESPACE}", "--selector=app.kubernetes.io/name=muster")["items"]
+        return sorted(pod["metadata"]["name"] for pod in pods)
+
+    def leader_pods(self) -> list[str]:
+        """The names of those that the coordinator's Service selects."""
+        selector = self.get("service", "muster-coordinator", f"--namespace={NAMESPACE}")["spec"]["selector"]
+        text = ",".join(f"{key}={value}" for key, value in selector.items())
+        pods = self.get("pods", f"--namespace={NAMESPACE}", f"--selector={text}")["items"]
+        return sorted(pod["metadata"]["name"] for pod in pods)
+
+    def start(self, pod: str) -> Replica:
+        """Run the operator as this pod would: its environment, its service account's token."""
+        folder = Path(tempfile.mkdtemp(prefix="replica-", dir=self.control_plane.directory))
+        replica_port, coordinator_port = free_port(), free_port()
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(folder),
+            "PYTHONPATH": str(ROOT / "operator"),
+            "KUBECONFIG": str(self._kubeconfig(folder)),
+            **self._environment_of(pod),
+            "MUSTER_PROBE_PORT": str(replica_port),
+            "MUSTER_COORDINATOR_PORT": str(coordinator_port),
+        }
+        log = folder / "log"
+        with log.open("wb") as sink:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "muster"], env=environment, stdout=sink, stderr=subprocess.STDOUT, cwd=folder
+            )
+        replica = Replica(process, pod, replica_port, coordinator_port, log)
+        self.replicas.append(replica)
+        return replica
+
+    def start_leader(self) -> Replica:
+        """One replica, leading and ready."""
+        replica = self.start(self.operator_pods()[0])
+        _wait_until(replica.ready, "the replica is ready")
+        _wait_until(replica.leads, "the replica leads")
+        return replica
+
+    def stop_all(self) -> None:
+        for replica in self.replicas:
+            if replica.process.poll() is None:
+                replica.kill()
+            print(f"{replica.pod} said:\n{replica.log.read_text()[-8000:]}")  # shown where the test failed
+        self.replicas.clear()
+        # Nobody has to wait until the lease of a killed one is over.
+        self.kubectl("delete", "lease", "muster-leader", f"--namespace={NAMESPACE}", "--ignore-not-found")
+
+    def _environment_of(self, pod: str) -> dict[str, str]:
+        manifest = self.get("pod", pod, f"--namespace={NAMESPACE}")
+        result = {}
+        for entry in manifest["spec"]["containers"][0]["env"]:
+            if "value" in entry:
+                result[entry["name"]] = entry["value"]
+                continue
+            place: Any = manifest
+            for part in entry["valueFrom"]["fieldRef"]["fieldPath"].split("."):
+                place = place[part]
+            result[entry["name"]] = place
+        return result
+
+    def _kubeconfig(self, folder: Path) -> Path:
+        token = self.kubectl("create", "token", "muster", f"--namespace={NAMESPACE}", "--duration=2h").strip()
+        cluster = {"server": self.control_plane.server, "certificate-authority": str(self.control_plane.pki.ca)}
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "it", "cluster": cluster}],
+            "users": [{"name": "muster", "user": {"token": token}}],
+            "contexts": [{"name": "it", "context": {"cluster": "it", "user": "muster"}}],
+            "current-context": "it",
+        }
+        path = folder / "kubeconfig"
+        path.write_text(json.dumps(config))
+        return path
+
+
+@pytest.fixture(scope="session")
+def overlay() -> Path:
+    """What a user applies."""
+    return OVERLAY
+
+
+@pytest.fixture(scope="package")
+def installed() -> Iterator[Installation]:
+    """A cluster with two idle nodes and the default overlay."""
+    with tempfile.TemporaryDirectory(prefix="muster-install-") as folder:
+        policy = Path(folder) / "audit-policy.yaml"
+        policy.write_text(yaml.safe_dump(AUDIT_POLICY))
+        control_plane = ControlPlane(
+            folder,
+            controller_manager=True,
+            # Nodes without a kubelet would be declared dead.
+            controllers="*,-node-lifecycle-controller,-taint-eviction-controller",
+            api_server_arguments=(
+                f"--audit-policy-file={policy}",
+                f"--audit-log-path={folder}/audit.log",
+                # As on OpenShift: who names an owner must be allowed to block its deletion.
+                "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
+            ),
+        )
+        with control_plane:
+            installation = Installation(control_plane)
+            installation.kubectl("apply", "-k", str(OVERLAY))
+            installation.kubectl("wait", "--for=condition=Established", "crd", "--all")
+            for name in ("node-a", "node-b"):
+                add_node(installation, name)
+            _wait_until(lambda: len(installation.operator_pods()) == 2, "the Deployment's pods are admitted")
+            yield installation
+            installation.stop_all()
+
+
+@pytest.fixture
+def installation(installed: Installation) -> Iterator[Installation]:
+    """The installation with no replica running, before and after."""
+    yield installed
+    installed.stop_all()
+
+
+@pytest.fixture
+def namespace(installation: Installation) -> str:
+    """A namespace of the test's own, its service account made by the controllers."""
+    name = f"test-{uuid.uuid4().hex[:8]}"
+    installation.kubectl("create", "namespace", name)
+    _wait_until(
+        lambda: installation.get("serviceaccounts", f"--namespace={name}")["items"], "the default service account"
+    )
+    return name
+
+
+def add_node(installation: Installation, name: str) -> None:
+    """A Node object that claims to be ready."""
+    installation.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+    capacity = {"cpu": "8", "memory": "32Gi", "pods": "110", "nvidia.com/gpu": "8"}
+    conditions = [{"type": "Ready", "status": "True", "reason": "KubeletReady"}]
+    status = {"status": {"capacity": capacity, "allocatable": capacity, "conditions": conditions}}
+    installation.kubectl(
+        "patch", "node", name, "--subresource=status", "--type=merge", f"--patch={json.dumps(status)}"
+    )
+    lease = {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": "2026-01-31T12:00:00.000000Z"}
+    installation.apply(
+        {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": name, "namespace": "kube-node-lease"},
+            "spec": lease,
+        }
+    )
+    # What the node controller would do.
+    installation.kubectl("taint", "node", name, "node.kubernetes.io/not-ready-")

@@ -1,0 +1,99 @@
+"""One replica with the rights of the installation: it starts, leads, shows its figures, places a job and lets it go."""
+
+import json
+from typing import Any
+
+
+def job(name: str, namespace: str, **spec: Any) -> dict[str, Any]:
+    container = {"name": "trainer", "image": "example.org/trainer:1", "command": ["python3", "train.py"]}
+    return {
+        "apiVersion": "muster.dev/v1alpha1",
+        "kind": "TrainingJob",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"nodes": 2, "template": {"spec": {"containers": [container]}}, **spec},
+    }
+
+
+def test_deployments_pods_are_admitted_where_pod_security_is_restricted(installation: Any) -> None:
+    labels = installation.get("namespace", installation.namespace)["metadata"]["labels"]
+    assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
+    pods = [installation.get("pod", name, f"--namespace={installation.namespace}") for name in installation.operator_pods()]
+    assert len(pods) == 2
+    assert {pod["spec"]["priority"] for pod in pods} == {2000000000}
+
+
+def test_applying_again_changes_nothing(installation: Any, overlay: Any) -> None:
+    generation = installation.get("deployment", "muster", f"--namespace={installation.namespace}")["metadata"]["generation"]
+    installation.kubectl("apply", "-k", str(overlay))
+    again = installation.get("deployment", "muster", f"--namespace={installation.namespace}")["metadata"]["generation"]
+    assert again == generation
+    installation.kubectl("diff", "-k", str(overlay))  # exits with 1 where anything differs
+
+
+def test_leads_and_shows_its_figures(installation: Any, wait_until: Any) -> None:
+    replica = installation.start_leader()
+    assert replica.get("/healthz") == (200, "ok")
+    lease = installation.get("lease", "muster-leader", f"--namespace={installation.namespace}")
+    assert lease["spec"]["holderIdentity"].startswith(replica.pod)
+    requests = replica.samples("muster_api_requests_total")
+    assert requests[("code", "201"), ("resource", "leases"), ("verb", "POST")] == 1
+    assert requests[("code", "200"), ("resource", "nodes"), ("verb", "WATCH")] >= 1
+    wait_until(lambda: installation.leader_pods() == [replica.pod], "the Service selects the leader")
+
+
+def test_starts_a_job_and_lets_it_go_without_a_refusal(installation: Any, namespace: str, wait_until: Any) -> None:
+    replica = installation.start_leader()
+    installation.apply(job("two", namespace))
+    names = wait_until(lambda: _pods_of(installation, namespace, 2), "two workers")
+    assert len(names) == 2
+    pinned = {_pinned_to(installation.get("pod", name, f"--namespace={namespace}")) for name in names}
+    assert pinned == {"node-a", "node-b"}
+    wait_until(lambda: installation.get("trainingjob", "two", f"--namespace={namespace}").get("status"), "a status")
+    assert replica.samples("muster_reconcile_seconds_count")[()] >= 1
+    installation.kubectl("delete", "trainingjob", "two", f"--namespace={namespace}", "--wait=true")
+    kinds = "pods,gangs,poddisruptionbudgets,configmaps,services"
+    wait_until(
+        lambda: [item["metadata"]["name"] for item in installation.get(kinds, f"--namespace={namespace}")["items"]]
+        == ["kube-root-ca.crt"],
+        "everything of the job is gone",
+    )
+    codes = {dict(labels)["code"] for labels in replica.samples("muster_api_requests_total")}
+    assert "403" not in codes
+    assert "201" in codes
+
+
+def test_an_edit_role_may_write_jobs_and_no_gangs(installation: Any, namespace: str, wait_until: Any) -> None:
+    for role in ("edit", "view"):
+        installation.kubectl("create", "rolebinding", role, f"--clusterrole={role}", f"--user={role}or", f"--namespace={namespace}")
+
+    def may(user: str, verb: str, resource: str) -> bool:
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "spec": {
+                "user": user,
+                "resourceAttributes": {"namespace": namespace, "group": "muster.dev", "resource": resource, "verb": verb},
+            },
+        }
+        answer = installation.kubectl("create", "-f", "-", "--output=json", stdin=json.dumps(review))
+        return bool(json.loads(answer)["status"].get("allowed"))
+
+    wait_until(lambda: may("editor", "create", "trainingjobs"), "the roles are aggregated")
+    assert may("editor", "delete", "trainingjobs")
+    assert may("editor", "list", "gangs")
+    assert not may("editor", "update", "gangs")
+    assert not may("editor", "create", "gangs")
+    wait_until(lambda: may("viewor", "get", "trainingjobs"), "the roles are aggregated")
+    assert may("viewor", "watch", "gangs")
+    assert not may("viewor", "create", "trainingjobs")
+
+
+def _pods_of(installation: Any, namespace: str, count: int) -> list[str]:
+    pods = installation.get("pods", f"--namespace={namespace}", "--selector=muster.dev/job=two")["items"]
+    return [pod["metadata"]["name"] for pod in pods] if len(pods) == count else []
+
+
+def _pinned_to(pod: Any) -> str:
+    required = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    name: str = required["nodeSelectorTerms"][0]["matchFields"][0]["values"][0]
+    return name
