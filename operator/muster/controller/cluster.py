@@ -53,7 +53,7 @@ class JobMemory:
     create_failures: int = 0
     create_not_before: float = 0.0
     support_applied: set[str] = field(default_factory=set)
-    status_written_at: float = float("-inf")
+    progress_written_at: float = float("-inf")
 
 
 class Cluster:

@@ -5,6 +5,7 @@ watches the one kind that people write, and only rings: the decisions are made f
 """
 
 import logging
+import os
 import sys
 from typing import Any
 
@@ -52,6 +53,8 @@ def main() -> None:
     kopf.on.cleanup(registry=registry)(stop)
     kopf.on.event(GROUP, VERSION, PLURAL, registry=registry)(ring)
     kopf.on.login(registry=registry)(_login)
+    # kopf asks the system for a user name, and a container's numeric user may have none.
+    os.environ.setdefault("LOGNAME", "muster")
     kopf.run(registry=registry, standalone=True, clusterwide=True)
 
 

@@ -87,7 +87,8 @@ class Performer:
         memory = self._cluster.memory(job.metadata.uid)
         if not differing:
             return True
-        if differing <= _PROGRESS and self._clock() - memory.status_written_at < PROGRESS_WRITE_SECONDS:
+        progress_only = differing <= _PROGRESS
+        if progress_only and self._clock() - memory.progress_written_at < PROGRESS_WRITE_SECONDS:
             return True
         body = {
             "metadata": {"resourceVersion": job.metadata.resource_version},
@@ -97,7 +98,8 @@ class Performer:
             "trainingjobs", namespace=job.metadata.namespace, name=job.metadata.name, subresource="status"
         )
         answer = await self._client.patch(path, body)
-        memory.status_written_at = self._clock()
+        if progress_only:
+            memory.progress_written_at = self._clock()
         self._cluster.jobs.store.assume(_to_job(answer))
         return True
 
@@ -134,7 +136,7 @@ class Performer:
             "committed",
             job=f"{namespace}/{job.metadata.name}",
             attempt=action.spec.attempt,
-            level=action.spec.level.value,
+            recovery=action.spec.level.value,
             reason=action.spec.reason,
             go=action.spec.go is not None,
             leave=action.spec.leave.reason if action.spec.leave else None,

@@ -1,0 +1,93 @@
+"""Tells the demo to the person who watches it: a short timeline, and one line of live progress."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from demo.faults import Measured
+from testbed.bed import Bed
+from testbed.gangwatch import Seen
+
+WHAT_HAPPENED = {
+    "RankKilled": "SIGKILL hits",
+    "PodDeleted": "somebody deletes",
+    "NodePowerCut": "the power goes out on",
+}
+PROGRESS_SECONDS = 1.0
+PLAIN_PROGRESS_SECONDS = 15.0
+
+
+class Story:
+    """Prints; each line begins with the seconds since the start."""
+
+    def __init__(self) -> None:
+        self._begun = time.monotonic()
+        self._shown_at = 0.0
+        self._live = sys.stdout.isatty()
+        self._line_open = False
+
+    def tell(self, text: str) -> None:
+        """One line of the timeline."""
+        self._close_line()
+        print(f"  {time.monotonic() - self._begun:6.1f} s  {text}", flush=True)
+
+    def detail(self, text: str) -> None:
+        """A line of somebody else's progress."""
+        self._close_line()
+        print(f"            {text}", flush=True)
+
+    def progress(self, bed: Bed, namespace: str, name: str, step: int) -> None:
+        """The job as `kubectl get tj` shows it, and the trainer's own step; rewritten in place on a terminal."""
+        pause = PROGRESS_SECONDS if self._live else PLAIN_PROGRESS_SECONDS
+        if time.monotonic() - self._shown_at < pause:
+            return
+        self._shown_at = time.monotonic()
+        job = bed.kubectl.find("get", "trainingjob", "-n", namespace, name)
+        status = (job or {}).get("status") or {}
+        checkpoint = (status.get("checkpoint") or {}).get("step", "-")
+        text = (
+            f"{name}: {status.get('state', 'Pending')} ({status.get('reason', '')}), attempt {status.get('attempt', 0)}, "
+            f"{status.get('nodesReady', '')} nodes, step {step}, checkpoint {checkpoint}"
+        )
+        if not self._live:
+            self.detail(text)
+            return
+        print(f"\r\033[K            {text}", end="", flush=True)
+        self._line_open = True
+
+    def harm(self, kind: str, step: int) -> None:
+        """A fault is about to happen."""
+        self.tell(f"step {step}: now {kind}")
+
+    def healed(self, fault: Measured, seen: Sequence[Seen]) -> None:
+        """It is over: what was seen, what it cost."""
+        reasons = ", ".join(
+            dict.fromkeys(f"{state.level} {state.reason}" for state in seen if state.attempt > seen[0].attempt)
+        )
+        self.tell(f"  {WHAT_HAPPENED[fault.kind]} {fault.victim}: Muster answers with {reasons}")
+        self.tell(
+            f"  seen after {fault.detected_seconds:.1f} s, ranks started after {fault.ranks_started_seconds:.1f} s, training "
+            f"again after {fault.first_new_step_seconds:.1f} s; back from step {fault.last_step_before_fault} to "
+            f"checkpoint {fault.resumed_from_step}: {fault.lost_steps} steps to do again"
+        )
+
+    def verdict(self, report: dict[str, Any], path: Path) -> None:
+        """The last words."""
+        self._close_line()
+        equal = report["final_weights_sha256"] == report["reference_weights_sha256"]
+        print()
+        print(
+            f"  {len(report['faults'])} faults, {report['attempts']} attempts, {'succeeded' if report['succeeded'] else 'FAILED'}"
+        )
+        print(f"  weights after the faults:  {report['final_weights_sha256']}")
+        print(f"  weights without any fault: {report['reference_weights_sha256']}  {'equal' if equal else 'DIFFERENT'}")
+        print(f"  {path}", flush=True)
+
+    def _close_line(self) -> None:
+        if self._line_open:
+            print("\r\033[K", end="")
+            self._line_open = False
