@@ -176,6 +176,16 @@ class _OnlyMeta(msgspec.Struct):
     metadata: _ObjectMeta
 
 
+class _DeletionMeta(msgspec.Struct, rename="camel"):
+    deletion_grace_period_seconds: int | None = None
+    finalizers: list[str] | None = None
+
+
+class _Deletion(msgspec.Struct):
+    kind: str = ""
+    metadata: _DeletionMeta = msgspec.field(default_factory=_DeletionMeta)
+
+
 class WatchEvent(msgspec.Struct):
     """One line of a watch: type ADDED, MODIFIED, DELETED, BOOKMARK or ERROR."""
 
@@ -201,6 +211,7 @@ _leases = msgspec.json.Decoder(_Lease)
 _metas = msgspec.json.Decoder(_OnlyMeta)
 _events = msgspec.json.Decoder(WatchEvent)
 _pages = msgspec.json.Decoder(ListPage)
+_deletions = msgspec.json.Decoder(_Deletion)
 
 
 def watch_event(line: bytes) -> WatchEvent:
@@ -216,6 +227,16 @@ def list_page(data: bytes) -> ListPage:
 def resource_version(data: Raw) -> int:
     """Only metadata.resourceVersion, e.g. of a bookmark or of the answer to a write."""
     return int(_metas.decode(data).metadata.resource_version)
+
+
+def is_gone(answer: bytes) -> bool:
+    """Whether the answer to a DELETE says that the object is gone, not that it is going to be.
+
+    A Status means gone. So does an object without finalizers and without grace (a pod that no kubelet knows yet).
+    """
+    parsed = _deletions.decode(answer)
+    meta = parsed.metadata
+    return parsed.kind == "Status" or (meta.deletion_grace_period_seconds == 0 and not meta.finalizers)
 
 
 def pod(data: Raw) -> PodView:

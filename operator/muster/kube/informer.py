@@ -198,6 +198,19 @@ class Informer(Generic[T]):
         self._position: str | None = None  # resourceVersion to resume from; None: list first
         self._failures = 0
 
+    def assume(self, answer: bytes) -> T:
+        """Lay the API server's answer to our own POST, PUT or PATCH over the store; returns it decoded."""
+        value = self.kind.decode(answer)
+        self.store.assume(value)
+        return value
+
+    def assume_delete(self, key: Key, uid: str, answer: bytes) -> None:
+        """Lay the API server's answer to our own DELETE of the object with this uid over the store."""
+        if decode.is_gone(answer):
+            self.store.assume_deleted(key, uid)
+        else:
+            self.store.assume(self.kind.decode(answer))
+
     def last_contact_age_seconds(self) -> float:
         """Since the API server last said anything here; a healthy stream carries a bookmark each minute."""
         return self._clock() - self._last_contact

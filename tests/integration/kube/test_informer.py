@@ -167,6 +167,40 @@ async def test_own_write_shows_at_once_and_the_late_stream_does_not_undo_it(
     assert watched.store.get((namespace, "a")) == mine
 
 
+async def test_answer_to_a_delete_tells_gone_from_going(
+    client: Client, far_client: Client, network: Any, namespace: str, background: Any, until: Any
+) -> None:
+    node = f"node-{namespace}"
+    await client.post(paths.core("nodes"), {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}})
+    made: dict[str, PodView] = {}
+    watched = informer.worker_pods(far_client)
+    for name in ("pending", "bound", "bound-without-grace", "held"):
+        body = pod(name, "job")
+        body["spec"]["nodeName"] = "" if name in ("pending", "held") else node
+        body["metadata"]["finalizers"] = ["test.muster.dev/hold"] if name == "held" else []
+        made[name] = decode.pod(await client.post(pods(namespace), body))
+    background(watched.run())
+    await until(lambda: names(watched, namespace) == set(made))
+    network.freeze()
+    for name, value in made.items():
+        options = {"gracePeriodSeconds": 0} if name == "bound-without-grace" else None
+        watched.assume_delete((namespace, name), value.uid, await client.delete(pods(namespace, name), options))
+    deleting = {value.name: value.deleting for value in watched.store.values() if value.namespace == namespace}
+    assert deleting == {"bound": True, "held": True}
+    network.cut()
+    network.thaw()
+    await client.patch(pods(namespace, "held"), {"metadata": {"finalizers": []}})
+    await until(lambda: names(watched, namespace) == {"bound"})
+    job: dict[str, Any] = {"apiVersion": "muster.dev/v1alpha1", "kind": "TrainingJob", "metadata": {"name": "j"}}
+    job["spec"] = {"nodes": 1, "template": {"spec": {"containers": [{"name": "c", "image": "i", "command": ["true"]}]}}}
+    jobs = informer.training_jobs(far_client)
+    found = jobs.assume(await client.post(paths.muster("trainingjobs", namespace=namespace), job))
+    assert jobs.store.get((namespace, "j")) is found
+    answer = await client.delete(paths.muster("trainingjobs", namespace=namespace, name="j"))
+    jobs.assume_delete((namespace, "j"), decode.custom_meta(found).uid, answer)
+    assert len(jobs.store) == 0
+
+
 async def test_store_never_goes_back_while_everybody_writes(
     client: Client, far_client: Client, network: Any, namespace: str, background: Any, until: Any
 ) -> None:
