@@ -25,7 +25,7 @@ from muster.lifecycle.plan import (
 from muster.lifecycle.template import problem
 from muster.lifecycle.worker_pod import WorkerSettings, support_manifests, worker_manifest
 from muster.placement.solve import NotPlaced
-from muster.protocol.messages import EXITED
+from muster.protocol.messages import EXITED, IDLE
 from muster.recovery import blame, budgets, failures
 from muster.recovery.failures import Kind
 from muster.world.job import CreateError, JobWorld, VerdictKind
@@ -35,6 +35,7 @@ from muster.world.views import PodView
 EXIT_GRACE_SECONDS = 30.0
 TEMPLATE_RETRY_SECONDS = 30.0
 CREATE_RETRY_SECONDS = 10.0
+PLACE_RETRY_SECONDS = 30.0
 # Refusals of worker 0 that say nothing against the template: they pass without anybody changing the job.
 PASSING_REFUSALS = frozenset({"QuotaExceeded", "NamespaceTerminating"})
 # While something is under way that no watch announces (ages, deadlines), look again this often.
@@ -83,7 +84,8 @@ def _without_nodes(world: JobWorld, record: GangSpec | None, settings: WorkerSet
     spec = attempt.placed_anew(world, "Resumed" if record else "Started")
     if isinstance(spec, NotPlaced):
         now = status.pending(world, spec.reason, spec.message)
-        return Plan(stale, now, status.changes(world, now), waits_for_nodes=True)
+        # Heartbeats and exclusions change with time alone: no watch announces that.
+        return Plan(stale, now, status.changes(world, now), PLACE_RETRY_SECONDS, waits_for_nodes=True)
     return _commit(world, spec, Announcement("Placed", f"attempt {spec.attempt}: {status.on_nodes(spec)}"))
 
 
@@ -151,12 +153,12 @@ def _overdrawn(world: JobWorld, record: GangSpec) -> str:
 
 
 def _evidence_may_come(world: JobWorld, record: GangSpec) -> bool:
-    """Whether a worker of the last start is silent: it may yet turn out that its node was lost first."""
+    """Whether a worker of the last start has not answered since: it may yet turn out that its node was lost first."""
     if world.job.spec.launch.mode is LaunchMode.PLAIN:
         return False
     pods = (world.pod(index, member) for index, member in enumerate(record.members) if member.pod_uid)
     views = (world.launchers.get(pod.uid) for pod in pods if pod is not None)
-    return any(view is None or view.heard_age_seconds > attempt.FRESH_SECONDS for view in views)
+    return any(view is None or (view.state, view.attempt) != (IDLE, record.attempt) for view in views)
 
 
 def _completion(
@@ -360,7 +362,7 @@ def _predecessor_alive(world: JobWorld, index: int, member: Member) -> bool:
     """Whether an older pod may still hold the node or, in Plain mode, still train: its successor has to wait."""
     plain = world.job.spec.launch.mode is LaunchMode.PLAIN
     for pod in world.pods.values():
-        older = pod.incarnation < member.incarnation and not pod.terminal and pod.uid not in world.proved_dead
+        older = pod.incarnation < member.incarnation and not pod.terminal
         node = world.fleet.nodes.get(pod.node)
         if older and plain and node is not None and node.ready:
             return True

@@ -14,6 +14,9 @@ from muster.world.views import NodeView, Taint
 
 # Muster decides about unreachable nodes itself, so its pods tolerate these; a node that has them takes no new worker.
 UNREACHABLE_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+# A kubelet renews its lease every 10 s. The node controller calls a node unready after 40 s or more; whoever replaces a
+# lost worker knows better by then, and a rack dies together.
+STALE_HEARTBEAT_SECONDS = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,8 @@ def refusal(node: NodeView, needs: Requirements, fleet: FleetView, job_uid: str)
         return needs.avoid[node.name]
     if not node.ready:
         return "not ready"
+    if fleet.lease_age_seconds.get(node.name, 0.0) >= STALE_HEARTBEAT_SECONDS:
+        return "without a heartbeat"
     if node.unschedulable:
         return "cordoned"
     taint = _untolerated(node.taints, needs.template_spec.get("tolerations") or ())

@@ -111,6 +111,8 @@ def _member_failure(world: JobWorld, gang: Gang, index: int, member: Member) -> 
         return unreachable
     if pod.deleting:
         return Failure(Kind.POD_DELETED, Level.POD, index, member.node, f"pod {pod.name} is being deleted")
+    if pod.phase == "Pending" and (stuck := _stuck_predecessor(world, index, member)):
+        return stuck  # proved dead, but its node's accelerators are not given back
     unheard = _unheard(world, gang, index, member, pod)
     if unheard:
         return unheard

@@ -1,0 +1,806 @@
+"""A stage for whole lives of jobs: a make-believe cluster and launchers around the real `decide` and `directive_for`.
+
+Everything is a function of a clock that the test turns. Launchers report through the real hub and fence by the real
+rule; kubelets, nodes and training are played. What must hold at every moment is checked at every moment: see
+`_check_*`. A broken rule raises `AssertionError` at the tick that breaks it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from tests.unit.lifecycle.builders import SETTINGS, a_node, at
+
+from muster.api.base import ObjectMeta
+from muster.api.gang import Gang, GangSpec
+from muster.api.trainingjob import CompletionRecord, LaunchMode, TrainingJob, TrainingJobStatus
+from muster.coordinator.auth import Caller
+from muster.coordinator.hub import Hub
+from muster.launcher.fence import fence_seconds, is_cut_off
+from muster.lifecycle.directive import directive_for
+from muster.lifecycle.plan import Announcement, CheckTemplate, CommitGang, CreatePod, DeleteJob, DeletePod, Plan
+from muster.lifecycle.step import decide
+from muster.protocol import messages
+from muster.protocol.messages import CheckpointReport, Directive, PeerReport, RankReport, Report
+from muster.world.fleet import FleetView, Silence
+from muster.world.job import JobWorld, TemplateVerdict, VerdictKind
+from muster.world.names import gang_name
+from muster.world.views import INCARNATION_LABEL, INDEX_LABEL, JOB_UID_LABEL, ContainerView, NodeView, PodView
+
+TICK = 0.5
+POD_START_SECONDS = 2.0
+RECLAIM_SECONDS = 0.5
+VICTIM_SECONDS = 0.5
+NOT_READY_SECONDS = 40.0
+HEARTBEAT_SECONDS = 10.0
+BASE_FENCE_SECONDS = 15.0
+VICTIM_TAIL = "RuntimeError: [gloo/transport/tcp/pair.cc:534] Connection closed by peer"
+
+
+class OperatorKilled(Exception):
+    """The operator dies between two writes."""
+
+
+@dataclass
+class Script:
+    """How a job's trainer behaves. `fails(attempt, step)` -> (worker, exit code, last output) when it shall."""
+
+    total_steps: int = 30
+    step_seconds: float = 1.0
+    checkpoint_every: int = 5
+    fails: Callable[[int, int], tuple[int, int, str] | None] = lambda attempt, step: None
+    has_python: bool = True
+
+
+@dataclass
+class Rank:
+    """One rank process."""
+
+    rank: int
+    alive: bool = True
+    exit_code: int | None = None
+    signal: int | None = None
+    by_launcher: bool = False
+    exited_at: float | None = None
+    tail: str = ""
+    hung: bool = False
+
+    def end(self, now: float, code: int | None = None, signal: int | None = None, tail: str = "") -> None:
+        if self.alive:
+            self.alive, self.exit_code, self.signal, self.exited_at, self.tail = False, code, signal, now, tail
+
+
+@dataclass
+class Machine:
+    """A node and its kubelet."""
+
+    name: str
+    rack: str
+    powered: bool = True
+    partitioned: bool = False
+    cordoned: bool = False
+    rejects: bool = False
+    boot: int = 1
+    heartbeat_at: float = 0.0
+
+    @property
+    def reachable(self) -> bool:
+        return self.powered and not self.partitioned
+
+    def view(self, now: float) -> NodeView:
+        ready = now - self.heartbeat_at < NOT_READY_SECONDS
+        return a_node(
+            self.name, rack=self.rack, ready=ready, unschedulable=self.cordoned, boot_id=f"{self.name}-{self.boot}"
+        )
+
+
+@dataclass
+class Pod:
+    """A pod as the API server has it, with what runs in it."""
+
+    view: PodView
+    launcher: Launcher | None = None
+    stuck: bool = False
+    ending_at: float | None = None
+
+    @property
+    def name(self) -> str:
+        return self.view.name
+
+
+@dataclass
+class Launcher:
+    """Plays muster-run: converges to its directive, reports, fences."""
+
+    pod: PodView
+    born_at: float
+    sequence: itertools.count[int] = field(default_factory=itertools.count)
+    idle_attempt: int = 0
+    scanned_for: int = 0
+    attempt: int = 0
+    ranks: list[Rank] = field(default_factory=list)
+    directive: Directive | None = None
+    reclaim_until: float | None = None
+    stubborn: bool = False  # its ranks cannot be killed
+    mute: bool = False  # it hangs: no reports, no directives, though its node is well
+    fenced: bool = False
+    step: int | None = None
+    step_at: float | None = None
+    started_at: float = 0.0
+    answered_at: float = 0.0
+    peers_heard_at: dict[int, float] = field(default_factory=dict)
+    checkpoints: tuple[CheckpointReport, ...] = ()
+    exited: int | None = None
+    step_seconds: float = 1.0
+
+    @property
+    def alive_ranks(self) -> list[Rank]:
+        return [rank for rank in self.ranks if rank.alive]
+
+    @property
+    def state(self) -> str:
+        if self.reclaim_until is not None:
+            return messages.RECLAIMING
+        if not self.ranks:
+            return messages.IDLE
+        return messages.RUNNING if self.alive_ranks else messages.EXITED
+
+    def kill_ranks(self, now: float) -> None:
+        for rank in self.alive_ranks:
+            rank.end(now, signal=9)
+            rank.by_launcher = True
+
+    def report(self, now: float, state: str) -> Report:
+        idle = state == messages.IDLE
+        return Report(
+            sequence=next(self.sequence),
+            state=state,
+            attempt=self.idle_attempt if idle else self.attempt,
+            ranks=tuple(
+                RankReport(
+                    r.rank,
+                    0,
+                    r.alive,
+                    r.exit_code,
+                    r.signal,
+                    r.by_launcher,
+                    None if r.exited_at is None else now - r.exited_at,
+                    r.tail,
+                )
+                for r in self.ranks
+            ),
+            step=None if idle else self.step,
+            step_age_seconds=None if idle or self.step_at is None else now - self.step_at,
+            started_age_seconds=None if idle else now - self.started_at,
+            fence_seconds=fence_seconds(BASE_FENCE_SECONDS, self.step_seconds),
+            fenced=self.fenced,
+            peer_port=9000,
+            peers=tuple(PeerReport(index, now - heard) for index, heard in sorted(self.peers_heard_at.items())),
+            checkpoints=self.checkpoints,
+            checkpoints_scanned_for_attempt=self.scanned_for,
+            address=self.pod.pod_ip,
+        )
+
+
+@dataclass
+class Play:
+    """One job on the stage."""
+
+    job: TrainingJob
+    script: Script
+    gang: Gang | None = None
+    checkpoints: dict[int, int] = field(default_factory=dict)  # step -> attempt that published it
+    history: list[GangSpec] = field(default_factory=list)  # each attempt as first committed
+    events: list[Announcement] = field(default_factory=list)
+    progress: dict[int, tuple[int, float]] = field(default_factory=dict)  # attempt -> step, seconds into the next
+    deleted: bool = False
+
+    @property
+    def uid(self) -> str:
+        return self.job.metadata.uid
+
+    @property
+    def record(self) -> GangSpec:
+        assert self.gang is not None
+        return self.gang.spec
+
+    @property
+    def completion(self) -> CompletionRecord | None:
+        return self.job.status.completion
+
+    @property
+    def step(self) -> int:
+        """Newest step of the current attempt."""
+        return self.progress.get(self.record.attempt, (0, 0.0))[0] if self.gang else 0
+
+    @property
+    def levels(self) -> list[str]:
+        """Level of each attempt."""
+        return [spec.level.value for spec in self.history]
+
+
+class Theatre:
+    """The stage. `lag_seconds`: how late the operator sees what others do to pods."""
+
+    def __init__(self, nodes: int = 4, per_rack: int = 2, lag_seconds: float = 0.0) -> None:
+        self.now = 0.0
+        self.lag_seconds = lag_seconds
+        self.machines = {f"n{i}": Machine(f"n{i}", f"r{i // per_rack}") for i in range(nodes)}
+        self.plays: dict[str, Play] = {}
+        self.pods: dict[str, Pod] = {}
+        self._versions = itertools.count(100)
+        self._uids = itertools.count(1)
+        self._up_at: float | None = 0.0
+        self._kill_after_writes: int | None = None
+        self._wakes: dict[str, float] = {}
+        self._start_operator()
+
+    # What tests call.
+
+    def submit(self, job: TrainingJob, **script: object) -> Play:
+        """A user creates a job."""
+        play = Play(job, Script(**script))  # type: ignore[arg-type]
+        self.plays[play.uid] = play
+        return play
+
+    def until(self, holds: Callable[[], bool], limit_seconds: float = 300.0) -> None:
+        """Play on until something holds."""
+        end = self.now + limit_seconds
+        while not holds():
+            assert self.now < end, f"not within {limit_seconds} s: {self.describe()}"
+            self.tick()
+
+    def play_on(self, seconds: float) -> None:
+        """Play on for a while."""
+        end = self.now + seconds
+        while self.now < end:
+            self.tick()
+
+    def finish(self, play: Play, limit_seconds: float = 900.0) -> CompletionRecord:
+        """Play on until the job has ended."""
+        self.until(lambda: play.completion is not None, limit_seconds)
+        assert play.completion is not None
+        return play.completion
+
+    def pod_of(self, play: Play, index: int) -> Pod:
+        """The pod of a worker of the current attempt."""
+        incarnation = play.record.members[index].incarnation
+        name = f"{gang_name(play.job.metadata.name, play.uid)}-{index}-{incarnation}"
+        return self.pods[name]
+
+    def launcher_of(self, play: Play, index: int) -> Launcher:
+        """The launcher of a worker."""
+        launcher = self.pod_of(play, index).launcher
+        assert launcher is not None
+        return launcher
+
+    def node_of(self, play: Play, index: int) -> Machine:
+        """The node of a worker."""
+        return self.machines[play.record.members[index].node]
+
+    def end_rank(self, play: Play, index: int, code: int | None = None, signal: int | None = 9, tail: str = "") -> None:
+        """A rank ends by itself or by a stranger's signal."""
+        for rank in self.launcher_of(play, index).alive_ranks:
+            rank.end(self.now, code, None if code is not None else signal, tail)
+
+    def delete_pod(self, play: Play, index: int) -> None:
+        """A user deletes a worker's pod."""
+        self._delete(self.pod_of(play, index))
+
+    def force_delete_pod(self, play: Play, index: int) -> None:
+        """The object vanishes at once; its processes end a little later."""
+        pod = self.pod_of(play, index)
+        self._gone(pod)
+        if pod.launcher:
+            pod.launcher.kill_ranks(self.now)
+
+    def out_of_memory(self, play: Play, index: int) -> None:
+        """The kernel kills the whole container."""
+        pod = self.pod_of(play, index)
+        assert pod.launcher is not None
+        pod.launcher.kill_ranks(self.now)
+        self._terminate(pod, "Failed", 137, "OOMKilled")
+
+    def power_cut(self, node: str) -> None:
+        """Silence: nobody's connection is reset."""
+        self.machines[node].powered = False
+        for pod in self._pods_on(node):
+            if pod.launcher:
+                pod.launcher.kill_ranks(self.now)
+                pod.launcher = None
+                pod.ending_at = None
+
+    def power_on(self, node: str) -> None:
+        """The node boots; what ran on it has ended."""
+        machine = self.machines[node]
+        machine.powered, machine.partitioned, machine.heartbeat_at = True, False, self.now
+        machine.boot += 1
+        for pod in self._pods_on(node):
+            if pod.view.phase == "Running":
+                self._terminate(pod, "Failed", 255, "Unknown")
+
+    def partition(self, node: str, on: bool = True) -> None:
+        """Nothing gets into the node or out of it; what runs there goes on."""
+        self.machines[node].partitioned = on
+
+    def set_spec(self, play: Play, **changes: object) -> None:
+        """A user edits the job."""
+        spec = play.job.spec.model_copy(update=changes)
+        metadata = play.job.metadata.model_copy(update={"generation": play.job.metadata.generation + 1})
+        play.job = play.job.model_copy(update={"spec": spec, "metadata": metadata})
+
+    def kill_operator(self, down_seconds: float = 5.0) -> None:
+        """The operator loses its memory and is away for a while."""
+        self._up_at = self.now + down_seconds
+
+    def kill_operator_after_writes(self, count: int) -> None:
+        """The operator dies as soon as it has done so many more writes."""
+        self._kill_after_writes = count
+
+    def describe(self) -> str:
+        """For a failing test."""
+        lines = [f"at {self.now} s"]
+        for play in self.plays.values():
+            status = play.job.status
+            lines.append(f"  {play.job.metadata.name}: {status.state} {status.reason} step {play.step}")
+            lines += [f"    {c.type}={c.status} {c.reason}: {c.message}" for c in status.conditions if c.message]
+            for spec in play.history:
+                where = ",".join(f"{m.node}/{m.incarnation}" for m in spec.members)
+                lines.append(f"    {spec.attempt}: {spec.level} {spec.reason} {where} at {spec.time:%H:%M:%S}")
+            if play.gang:
+                lines += [f"    ghost {g.pod} until {g.fenced_time:%H:%M:%S}" for g in play.record.ghosts]
+        for pod in self.pods.values():
+            state = pod.launcher.state if pod.launcher else "no launcher"
+            lines.append(f"  {pod.name} on {pod.view.node}: {pod.view.phase} deleting={pod.view.deleting} {state}")
+        return "\n".join(lines)
+
+    # The clock.
+
+    def tick(self) -> None:
+        """One step of everybody."""
+        self.now = round(self.now + TICK, 3)
+        for machine in self.machines.values():
+            if machine.reachable and self.now - machine.heartbeat_at >= HEARTBEAT_SECONDS:
+                machine.heartbeat_at = self.now
+        for pod in list(self.pods.values()):
+            self._kubelet(pod)
+        for pod in list(self.pods.values()):
+            if pod.launcher and self.machines[pod.view.node].powered:
+                self._launcher(pod, pod.launcher)
+        for play in self.plays.values():
+            self._train(play)
+        self._operator()
+        self._check_one_gang_per_node()
+
+    # Kubelets.
+
+    def _kubelet(self, pod: Pod) -> None:
+        machine, view = self.machines[pod.view.node], pod.view
+        if not machine.reachable:
+            return
+        if view.terminal:
+            if view.deleting:
+                self._gone(pod)
+            return
+        if view.deleting:
+            self._end_gracefully(pod)
+        elif view.phase == "Pending":
+            old = [other for other in self._pods_on(machine.name) if other is not pod and not other.view.terminal]
+            assert view.created
+            if not old and (at(self.now) - view.created).total_seconds() >= POD_START_SECONDS:
+                self._start_pod(pod, machine)
+        elif pod.launcher and pod.launcher.exited is not None:
+            code = pod.launcher.exited
+            self._terminate(pod, "Failed" if code else "Succeeded", code, "Error" if code else "Completed")
+
+    def _start_pod(self, pod: Pod, machine: Machine) -> None:
+        play = self.plays[pod.view.job_uid]
+        if machine.rejects:
+            self._set(pod, replace(pod.view, phase="Failed", reason="UnexpectedAdmissionError", message="device lost"))
+        elif not play.script.has_python and play.job.spec.launch.mode is LaunchMode.MANAGED:
+            text = 'exec: "python3": executable file not found in $PATH'
+            self._terminate(pod, "Failed", 128, "StartError", text)
+        else:
+            number = int(machine.name[1:])
+            main = ContainerView("main", running=True)
+            self._set(pod, replace(pod.view, phase="Running", pod_ip=f"10.0.{number}.{pod.view.incarnation}"))
+            self._set(pod, replace(pod.view, containers=(main,)))
+            pod.launcher = Launcher(pod.view, self.now, answered_at=self.now, step_seconds=play.script.step_seconds)
+            if play.job.spec.launch.mode is LaunchMode.PLAIN:
+                self._start_ranks(play, pod.launcher, Directive(messages.RUN, attempt=play.record.attempt))
+
+    def _end_gracefully(self, pod: Pod) -> None:
+        if pod.ending_at is None:
+            pod.ending_at = self.now
+            launcher = pod.launcher
+            if launcher and not launcher.stubborn and launcher.exited is None:
+                launcher.kill_ranks(self.now)
+                launcher.reclaim_until = None
+                self._send(launcher, messages.LEAVING)
+                launcher.exited = 143
+            return
+        if pod.stuck or (pod.launcher and pod.launcher.stubborn and self.now - pod.ending_at < 30):
+            return
+        if self.now - pod.ending_at >= 1.0:
+            if pod.launcher:
+                pod.launcher.kill_ranks(self.now)
+            self._terminate(pod, "Failed", 143, "Error")
+
+    def _terminate(self, pod: Pod, phase: str, code: int, reason: str, message: str = "") -> None:
+        dead = ContainerView(
+            "main", terminated=True, exit_code=code, terminated_reason=reason, terminated_message=message
+        )
+        pod.launcher = None
+        self._set(pod, replace(pod.view, phase=phase, containers=(dead,)))
+
+    # Launchers.
+
+    def _launcher(self, pod: Pod, launcher: Launcher) -> None:
+        if (
+            launcher.exited is not None
+            or launcher.mute
+            or self.plays[pod.view.job_uid].job.spec.launch.mode is (LaunchMode.PLAIN)
+        ):
+            return
+        self._ping(pod, launcher)
+        self._converge(pod, launcher)
+        directive = self._send(launcher, launcher.state)
+        if directive is not None:
+            launcher.directive = directive
+
+    def _send(self, launcher: Launcher, state: str) -> Directive | None:
+        """Report to the operator, if it can be reached; its directive."""
+        if self._up_at is not None or not self.machines[launcher.pod.node].reachable:
+            return None
+        launcher.answered_at = self.now
+        view = launcher.pod
+        self.hub.record(
+            Caller("default", view.name, view.uid, view.node, f"uid-of-{view.node}"), launcher.report(self.now, state)
+        )
+        self._wakes[view.job_uid] = self.now
+        play = self.plays.get(view.job_uid)
+        gang = play.gang if play else None
+
+        def launcher_of(index: int) -> object:
+            member = gang.spec.members[index] if gang else None
+            return self.hub.view(member.pod_uid) if member and member.pod_uid else None
+
+        job = play.job if play and not play.deleted else None
+        return directive_for(job, gang, view.name, view.uid, launcher_of)  # type: ignore[arg-type]
+
+    def _ping(self, pod: Pod, launcher: Launcher) -> None:
+        directive = launcher.directive
+        if directive is None or directive.kind != messages.RUN or not launcher.ranks:
+            return
+        watched = {peer.index: peer.address for peer in directive.peers}
+        launcher.peers_heard_at = {
+            index: launcher.peers_heard_at.get(index, launcher.started_at) for index in sorted(watched)
+        }
+        here = self.machines[pod.view.node]
+        for index, address in watched.items():
+            other = next((p for p in self.pods.values() if p.view.pod_ip == address and p.launcher), None)
+            there = self.machines[other.view.node] if other else None
+            if here.reachable and there and there.reachable and other and other.launcher and not other.launcher.mute:
+                launcher.peers_heard_at[index] = self.now
+
+    def _converge(self, pod: Pod, launcher: Launcher) -> None:
+        if launcher.reclaim_until is not None:
+            if self.now < launcher.reclaim_until or launcher.stubborn:
+                return
+            self._reclaimed(launcher)
+        directive = launcher.directive
+        if launcher.alive_ranks and not launcher.fenced and self._cut_off(launcher):
+            launcher.kill_ranks(self.now)
+            launcher.fenced = True
+        elif directive is None:
+            return
+        elif directive.kind == messages.EXIT:
+            if launcher.ranks:
+                launcher.reclaim_until = self.now + RECLAIM_SECONDS
+            else:
+                self._send(launcher, messages.LEAVING)
+                launcher.exited = directive.exit_code
+        elif directive.kind == messages.RUN and not launcher.ranks:
+            self._start_ranks(self.plays[pod.view.job_uid], launcher, directive)
+        elif launcher.ranks and (directive.kind == messages.WAIT or directive.attempt != launcher.attempt):
+            launcher.reclaim_until = self.now + RECLAIM_SECONDS
+        elif directive.kind == messages.WAIT and not launcher.ranks:
+            launcher.idle_attempt = directive.attempt
+        self._scan(pod, launcher)
+
+    def _reclaimed(self, launcher: Launcher) -> None:
+        launcher.kill_ranks(self.now)
+        launcher.ranks, launcher.reclaim_until, launcher.fenced = [], None, False
+        launcher.step, launcher.step_at, launcher.peers_heard_at = None, None, {}
+
+    def _cut_off(self, launcher: Launcher) -> bool:
+        since_step = self.now - max(launcher.started_at, launcher.step_at or 0.0)
+        peers = [self.now - heard for heard in launcher.peers_heard_at.values()]
+        limit = fence_seconds(BASE_FENCE_SECONDS, launcher.step_seconds)
+        return is_cut_off(limit, self.now - launcher.answered_at, peers, since_step)
+
+    def _scan(self, pod: Pod, launcher: Launcher) -> None:
+        if not self.machines[pod.view.node].reachable:
+            return
+        seen = sorted(self.plays[pod.view.job_uid].checkpoints, reverse=True)[:8]
+        launcher.checkpoints = tuple(CheckpointReport(step, f"/checkpoints/{step}") for step in seen)
+        if not launcher.ranks:
+            launcher.scanned_for = launcher.idle_attempt
+
+    # Training.
+
+    def _start_ranks(self, play: Play, launcher: Launcher, directive: Directive) -> None:
+        attempt = directive.attempt
+        for pod in self.pods.values():
+            other = pod.launcher
+            if other and pod.view.job_uid == play.uid and other.attempt != attempt:
+                assert not other.alive_ranks or play.job.spec.launch.mode is LaunchMode.PLAIN, (
+                    f"attempt {attempt} starts while {pod.name} runs attempt {other.attempt}\n{self.describe()}"
+                )
+        launcher.attempt, launcher.ranks = attempt, [Rank(launcher.pod.index)]
+        launcher.started_at, launcher.step, launcher.step_at, launcher.fenced = self.now, None, None, False
+        launcher.peers_heard_at = {}
+        resume = directive.resume_step or 0
+        assert resume in play.checkpoints or directive.resume_step is None
+        known = play.progress.setdefault(attempt, (resume, 0.0))
+        assert known[0] >= resume
+
+    def _train(self, play: Play) -> None:
+        crew: dict[int, list[Pod]] = {}
+        for pod in self.pods.values():
+            if pod.view.job_uid == play.uid and pod.launcher and pod.launcher.ranks:
+                crew.setdefault(pod.launcher.attempt, []).append(pod)
+        for attempt, pods in crew.items():
+            self._victims(pods, play)
+            able = [pod for pod in pods if pod.launcher and pod.launcher.alive_ranks and not self._stands(pod)]
+            if len(able) == play.job.spec.nodes and len({self.machines[p.view.node].partitioned for p in able}) == 1:
+                self._advance(play, attempt, [pod.launcher for pod in able if pod.launcher])
+
+    def _stands(self, pod: Pod) -> bool:
+        alone = self.machines[pod.view.node].partitioned and self.plays[pod.view.job_uid].job.spec.nodes > 1
+        return alone or any(rank.hung for rank in pod.launcher.ranks if pod.launcher)  # type: ignore[union-attr]
+
+    def _advance(self, play: Play, attempt: int, launchers: list[Launcher]) -> None:
+        step, elapsed = play.progress[attempt]
+        elapsed += TICK
+        if elapsed < play.script.step_seconds:
+            play.progress[attempt] = (step, elapsed)
+            return
+        failure = play.script.fails(attempt, step + 1)
+        if failure:
+            index, code, tail = failure
+            for launcher in launchers:
+                if launcher.pod.index == index:
+                    launcher.ranks[0].end(self.now, code=code, tail=tail)
+            return
+        step += 1
+        play.progress[attempt] = (step, 0.0)
+        for launcher in launchers:
+            launcher.step, launcher.step_at = step, self.now
+        if step % play.script.checkpoint_every == 0:
+            play.checkpoints[step] = attempt
+        if step >= play.script.total_steps:
+            for launcher in launchers:
+                launcher.ranks[0].end(self.now, code=0)
+            if play.job.spec.launch.mode is LaunchMode.PLAIN:
+                for launcher in launchers:
+                    launcher.exited = 0
+
+    def _victims(self, pods: list[Pod], play: Play) -> None:
+        """Connections to processes that died on living nodes are closed, and their peers fail of it."""
+        seen = [pod.launcher for pod in pods if pod.launcher and self.machines[pod.view.node].reachable]
+        bad = [rank for launcher in seen for rank in launcher.ranks if rank.exit_code or rank.signal]
+        short = len(pods) < play.job.spec.nodes and self._lost_visibly(pods, play)
+        if short or any(self.now - (rank.exited_at or 0.0) >= VICTIM_SECONDS for rank in bad):
+            for pod in pods:
+                reach = self.machines[pod.view.node].reachable
+                for rank in pod.launcher.alive_ranks if pod.launcher and reach else []:
+                    if not rank.hung:
+                        rank.end(self.now, code=1, tail=VICTIM_TAIL)
+        if play.job.spec.launch.mode is LaunchMode.PLAIN:
+            for pod in pods:
+                if pod.launcher and not pod.launcher.alive_ranks and pod.launcher.exited is None:
+                    code = pod.launcher.ranks[0].exit_code
+                    pod.launcher.exited = 1 if code is None else code
+
+    def _lost_visibly(self, pods: list[Pod], play: Play) -> bool:
+        attempt = pods[0].launcher.attempt if pods[0].launcher else 0
+        started = next((s for s in play.history if s.attempt == attempt), None)
+        if started is None or (play.record.attempt == attempt and play.record.go is None):
+            return False
+        since = max(pod.launcher.started_at for pod in pods if pod.launcher)
+        here = {pod.view.index for pod in pods}
+        lost = [m.node for i, m in enumerate(started.members) if i not in here]
+        return self.now - since > 5.0 and all(self.machines[node].reachable for node in lost if node)
+
+    # The operator.
+
+    def _start_operator(self) -> None:
+        self.hub = Hub(clock=lambda: self.now)
+        self.hub.start_serving()
+        self._leader_since = self.now
+        self._up_at = None
+        self._cache = {pod.name: pod.view for pod in self.pods.values()}
+        self._coming: list[tuple[float, str, PodView | None, int]] = []
+        self._dead = {view.uid for view in self._cache.values() if view.containers_dead}
+        self._verdicts: dict[str, TemplateVerdict] = {}
+        self._wakes = {}
+
+    def _operator(self) -> None:
+        if self._up_at is not None:
+            if self.now < self._up_at:
+                return
+            self._start_operator()
+        self._deliver()
+        try:
+            for play in list(self.plays.values()):
+                self._passes(play)
+        except OperatorKilled:
+            self._kill_after_writes = None
+            self.kill_operator()
+
+    def _passes(self, play: Play) -> None:
+        for _ in range(20):
+            if play.deleted:
+                return
+            plan = decide(self.world(play), SETTINGS)
+            self._perform(play, plan)
+            if plan.wake_in_seconds != 0.0 and not any(isinstance(a, CheckTemplate) for a in plan.actions):
+                return
+        raise AssertionError(f"the same job is decided again and again: {plan.actions}\n{self.describe()}")
+
+    def world(self, play: Play) -> JobWorld:
+        """What the operator sees of one job."""
+        pods = {name: view for name, view in self._cache.items() if view.job_uid == play.uid}
+        uids = {pod.uid for pod in pods.values()}
+        if play.gang:
+            uids |= {member.pod_uid for member in play.record.members} | {g.pod_uid for g in play.record.ghosts}
+        dead = {uid for uid in uids if uid in self._dead or self.hub.proved_dead(uid)}
+        timeout = float(play.job.spec.recovery.unreachable_timeout_seconds)
+        return JobWorld(
+            now=at(self.now),
+            job=play.job,
+            gang=play.gang,
+            pods=pods,
+            launchers=self.hub.views_of(uids),
+            proved_dead=frozenset(dead),
+            fleet=self._fleet(),
+            silence=Silence(*self.hub.silence(timeout)),
+            leader_age_seconds=self.now - self._leader_since,
+            template_verdict=self._verdicts.get(play.uid),
+        )
+
+    def _fleet(self) -> FleetView:
+        holders: dict[str, set[str]] = {}
+        for play in self.plays.values():
+            if play.gang and not play.completion and not play.deleted:
+                for member in play.record.members:
+                    holders.setdefault(member.node, set()).add(play.uid)
+        for view in self._cache.values():
+            if not view.terminal:
+                holders.setdefault(view.node, set()).add(view.job_uid)
+        return FleetView(
+            nodes={name: machine.view(self.now) for name, machine in self.machines.items()},
+            holders={node: frozenset(uids) for node, uids in holders.items()},
+            lease_age_seconds={
+                name: self.now - max(machine.heartbeat_at, self._leader_since)
+                for name, machine in self.machines.items()
+            },
+        )
+
+    def _perform(self, play: Play, plan: Plan) -> None:
+        for action in plan.actions:
+            match action:
+                case CommitGang(spec, version):
+                    self._commit(play, spec, version)
+                case CheckTemplate(_, generation):
+                    self._verdicts[play.uid] = TemplateVerdict(VerdictKind.ACCEPTED, generation)
+                    continue
+                case CreatePod(manifest):
+                    self._create(play, manifest)
+                case DeletePod(name, uid):
+                    pod = self.pods.get(name)
+                    if pod and pod.view.uid == uid:
+                        self._delete(pod, own=True)
+                case DeleteJob():
+                    play.deleted = True
+                case _:
+                    continue
+            self._count_write()
+        if plan.status is not None and not play.deleted:
+            if plan.status != play.job.status:
+                self._write_status(play, plan.status)
+                self._count_write()
+        play.events += plan.announcements
+
+    def _count_write(self) -> None:
+        if self._kill_after_writes is not None:
+            self._kill_after_writes -= 1
+            if self._kill_after_writes <= 0:
+                raise OperatorKilled
+
+    def _commit(self, play: Play, spec: GangSpec, version: str) -> None:
+        before = play.gang
+        assert (before.metadata.resource_version if before else "") == version
+        spec = GangSpec.model_validate(spec.to_json())  # what the API server gives back
+        if before is None or spec.attempt != before.spec.attempt:
+            assert before is None or spec.attempt == before.spec.attempt + 1, "attempts grow one by one"
+            play.history.append(spec)
+        else:
+            old = [(m.node, m.incarnation) for m in before.spec.members]
+            assert old == [(m.node, m.incarnation) for m in spec.members], "members never change within an attempt"
+            assert before.spec.go is None or spec.go == before.spec.go, "a go is given once"
+        name = gang_name(play.job.metadata.name, play.uid)
+        play.gang = Gang(metadata=ObjectMeta(name=name, resource_version=str(next(self._versions))), spec=spec)
+
+    def _write_status(self, play: Play, status: TrainingJobStatus) -> None:
+        before = play.completion
+        assert before is None or status.completion == before, "the end is written once"
+        status = TrainingJobStatus.model_validate(status.to_json())
+        play.job = play.job.model_copy(update={"status": status})
+
+    def _create(self, play: Play, manifest: dict[str, object]) -> None:
+        metadata: dict[str, object] = manifest["metadata"]  # type: ignore[assignment]
+        labels: dict[str, str] = metadata["labels"]  # type: ignore[assignment]
+        name, index = str(metadata["name"]), int(labels[INDEX_LABEL])
+        if name in self.pods:
+            return
+        member = play.record.members[index]
+        assert int(labels[INCARNATION_LABEL]) == member.incarnation
+        view = PodView(
+            "default",
+            name,
+            f"{name}-uid{next(self._uids)}",
+            next(self._versions),
+            owner_uid=play.uid,
+            job_uid=labels[JOB_UID_LABEL],
+            index=index,
+            incarnation=member.incarnation,
+            node=member.node,
+            phase="Pending",
+            created=at(self.now),
+        )
+        self.pods[name] = Pod(view)
+        self._cache[name] = view
+
+    def _delete(self, pod: Pod, own: bool = False) -> None:
+        if pod.view.deleting:
+            return
+        self._set(pod, replace(pod.view, deleting=True, deletion_time=at(self.now + 30)))
+        if own:
+            self._cache[pod.name] = pod.view
+
+    def _set(self, pod: Pod, view: PodView) -> None:
+        pod.view = replace(view, resource_version=next(self._versions))
+        if pod.launcher:
+            pod.launcher.pod = pod.view
+        self._coming.append((self.now + self.lag_seconds, pod.name, pod.view, pod.view.resource_version))
+
+    def _gone(self, pod: Pod) -> None:
+        self.pods.pop(pod.name, None)
+        self._coming.append((self.now + self.lag_seconds, pod.name, None, next(self._versions)))
+
+    def _deliver(self) -> None:
+        due = [item for item in self._coming if item[0] <= self.now]
+        self._coming = [item for item in self._coming if item[0] > self.now]
+        for _, name, view, version in due:
+            known = self._cache.get(name)
+            if view is None:
+                if known and known.resource_version < version:
+                    del self._cache[name]
+            elif known is None or known.resource_version < version:
+                self._cache[name] = view
+                if view.containers_dead:
+                    self._dead.add(view.uid)
+
+    def _pods_on(self, node: str) -> list[Pod]:
+        return [pod for pod in self.pods.values() if pod.view.node == node]
+
+    # What must never be.
+
+    def _check_one_gang_per_node(self) -> None:
+        for node in self.machines:
+            jobs = {pod.view.job_uid for pod in self._pods_on(node) if pod.launcher and pod.launcher.alive_ranks}
+            assert len(jobs) <= 1, f"{node} trains for {jobs}\n{self.describe()}"
