@@ -259,14 +259,14 @@ print(ask("kubernetes.default.svc.cluster.local"), ask("example.com")[0])
     assert answer.stdout.strip() == f"(0, '{KUBERNETES_SERVICE_ADDRESS}') 3", answer.stderr
 
 
-def test_a_shared_claim_binds_and_is_one_folder_on_all_nodes(cluster: Cluster) -> None:
-    claim = "/api/v1/namespaces/default/persistentvolumeclaims/data"
+def bind_claim(cluster: Cluster, name: str) -> str:
+    claim = f"/api/v1/namespaces/default/persistentvolumeclaims/{name}"
     cluster.api.apply(
         claim,
         {
             "apiVersion": "v1",
             "kind": "PersistentVolumeClaim",
-            "metadata": {"name": "data"},
+            "metadata": {"name": name},
             "spec": {
                 "storageClassName": "shared",
                 "accessModes": ["ReadWriteMany"],
@@ -275,7 +275,11 @@ def test_a_shared_claim_binds_and_is_one_folder_on_all_nodes(cluster: Cluster) -
         },
     )
     wait_for(lambda: cluster.api.get(claim)["status"].get("phase") == "Bound", "claim bound", DEADLINE_SECONDS)
+    return claim
 
+
+def test_a_shared_claim_binds_and_is_one_folder_on_all_nodes(cluster: Cluster) -> None:
+    claim = bind_claim(cluster, "data")
     folder = cluster.folder_of_claim("default", "data")
     (folder / "hello").write_text("from the host")
 
@@ -285,14 +289,31 @@ def test_a_shared_claim_binds_and_is_one_folder_on_all_nodes(cluster: Cluster) -
     cluster.api.delete(claim)
 
 
-def test_a_volume_for_one_claim_is_not_given_to_another(cluster: Cluster) -> None:
+def test_a_volume_for_one_claim_is_not_given_to_another_and_made_again_it_is_empty(cluster: Cluster) -> None:
     volume = cluster.make_shared_volume("reserved", claim_namespace="default")
+    (volume.folder / "old").touch()
+
+    again = cluster.make_shared_volume("reserved", claim_namespace="default")
 
     found = cluster.api.get("/api/v1/persistentvolumes/reserved")
-
     assert found["spec"]["claimRef"] == {"namespace": "default", "name": "reserved"}
-    assert volume.folder.is_dir()
+    assert again == volume
+    assert list(again.folder.iterdir()) == []
     cluster.api.delete("/api/v1/persistentvolumes/reserved")
+
+
+def test_a_released_volume_is_emptied_and_offered_again(cluster: Cluster) -> None:
+    claim = bind_claim(cluster, "short-lived")
+    folder = cluster.folder_of_claim("default", "short-lived")
+    (folder / "old").touch()
+    cluster.api.delete(claim)
+    volume = f"/api/v1/persistentvolumes/{folder.name}"
+    wait_for(lambda: cluster.api.get(volume)["status"].get("phase") == "Released", "released", DEADLINE_SECONDS)
+
+    cluster.recycle_shared_volumes()
+
+    wait_for(lambda: cluster.api.get(volume)["status"].get("phase") == "Available", "available", DEADLINE_SECONDS)
+    assert list(folder.iterdir()) == []
 
 
 def test_processes_of_a_container_are_found_on_the_host(cluster: Cluster, pod: Callable[..., str]) -> None:
@@ -478,7 +499,13 @@ MILESTONES: dict[str, Callable[[Cluster], bool]] = {
 }
 
 
-@pytest.mark.parametrize("milestone", MILESTONES)
+OFTEN = ("state folder", "first process", "etcd", "kubelet", "kubeconfig")
+
+
+@pytest.mark.parametrize(
+    "milestone",
+    [pytest.param(name, marks=[] if name in OFTEN else [pytest.mark.long]) for name in MILESTONES],
+)
 def test_down_cleans_after_up_was_killed_at(milestone: str) -> None:
     crashed = Cluster("crash")
     starting = start_command("up", "--name", "crash", "--nodes", "2")

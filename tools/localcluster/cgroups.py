@@ -9,7 +9,8 @@ from pathlib import Path
 from localcluster.errors import LocalClusterError
 
 _ROOT = Path("/sys/fs/cgroup")
-_V2_CONTROLLERS = ("cpuset", "cpu", "io", "memory", "pids")
+# The kubelet refuses a group that lacks any of these which the host has.
+_V2_CONTROLLERS = ("cpuset", "cpu", "io", "memory", "hugetlb", "pids")
 _REMOVE_SECONDS = 20.0
 _POLL_SECONDS = 0.02
 
@@ -45,7 +46,13 @@ def _enable_controllers(folder: Path) -> None:
     enabled = set((folder / "cgroup.subtree_control").read_text().split())
     for controller in _V2_CONTROLLERS:
         if controller in available - enabled:
-            (folder / "cgroup.subtree_control").write_text(f"+{controller}")
+            try:
+                (folder / "cgroup.subtree_control").write_text(f"+{controller}")
+            except OSError as error:
+                raise LocalClusterError(
+                    f"cannot pass the controller {controller} on from {folder}: {error.strerror}. Where processes live "
+                    "in that very group, as in many containers, move them into a group below it and run again."
+                ) from error
 
 
 def _inherit_cpuset(folder: Path) -> None:

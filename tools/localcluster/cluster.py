@@ -57,6 +57,7 @@ _READY_SECONDS = 120.0
 _END_SECONDS = 30.0
 _OPERATION_SECONDS = 120.0
 _POLL_SECONDS = 0.02
+_TOOLS = Path(__file__).resolve().parents[1]
 _FAULT_TABLE = "localcluster_fault"
 _TAINTS_OF_AN_ABSENT_NODE = {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}
 
@@ -191,6 +192,8 @@ class Cluster:
         """
         layout = self._layout()
         folder = layout.shared / name
+        if not self._is_gone(f"/api/v1/persistentvolumes/{name}"):
+            self._forget_volume(name)
         folder.mkdir(exist_ok=True)
         # Pods of any user share it, as they would a cluster filesystem with their own directories.
         folder.chmod(0o777)
@@ -210,6 +213,14 @@ class Cluster:
         }
         self.api.apply(f"/api/v1/persistentvolumes/{name}", volume)
         return SharedVolume(name, folder)
+
+    def recycle_shared_volumes(self) -> None:
+        """Empty the ready-made volumes whose claims were deleted, and offer them again."""
+        volumes = {item["metadata"]["name"]: item for item in self.api.get("/api/v1/persistentvolumes")["items"]}
+        for number in range(1, _READY_MADE_VOLUMES + 1):
+            name = f"shared-{number}"
+            if name not in volumes or volumes[name]["status"].get("phase") == "Released":
+                self.make_shared_volume(name)
 
     def folder_of_claim(self, namespace: str, claim: str) -> Path:
         """The host's folder with the content of a bound claim."""
@@ -325,7 +336,7 @@ class Cluster:
                 stderr=output,
                 start_new_session=True,
                 pass_fds=(listener.fileno(), alive.fileno()),
-                env={**os.environ, MARK: self.id, "PYTHONPATH": str(Path(__file__).resolve().parents[1])},
+                env=_environment_without_proxies() | {MARK: self.id, "PYTHONPATH": str(_TOOLS)},
             )
         _STARTED.append(process)
         end = time.monotonic() + _START_SECONDS
@@ -382,15 +393,7 @@ class Cluster:
                 "volumeBindingMode": "Immediate",
             },
         )
-        volumes = {item["metadata"]["name"]: item for item in self.api.get("/api/v1/persistentvolumes")["items"]}
-        for number in range(1, _READY_MADE_VOLUMES + 1):
-            name = f"shared-{number}"
-            # A released volume still holds its last user's files; nobody else may have it as it is.
-            if name in volumes and volumes[name]["status"].get("phase") == "Released":
-                self._forget_volume(name)
-                del volumes[name]
-            if name not in volumes:
-                self.make_shared_volume(name)
+        self.recycle_shared_volumes()
 
     def _forget_volume(self, name: str) -> None:
         self.api.delete(f"/api/v1/persistentvolumes/{name}")
@@ -615,6 +618,11 @@ def names_of_this_clone(clone: Path = CLONE) -> list[str]:
     prefix = f"{clone_id(clone)}-"
     found = {*known_ids(clone), *cgroups.known(prefix), *kernel.environment_values(MARK)}
     return sorted(identifier.removeprefix(prefix) for identifier in found if identifier.startswith(prefix))
+
+
+def _environment_without_proxies() -> dict[str, str]:
+    """Nothing in the cluster's network namespaces can reach a proxy, so nothing may try."""
+    return {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
 
 
 def _send_kill(pid: int) -> None:
