@@ -72,7 +72,6 @@ class Client:
     async def connect(cls, kubeconfig: str | None = None, context: str | None = None) -> "Client":
         """Connect with the given kubeconfig, else the one in KUBECONFIG, else in-cluster, else ~/.kube/config."""
         configuration = Configuration()
-        configuration.retries = False  # deadlines and retries are decided here
         files = kubeconfig or _kubeconfig_files()
         loading: Any = kubernetes_config  # it has no types
         if not files:

@@ -1,0 +1,152 @@
+"""The informer against a scripted API server: where it resumes, when it lists again, what it survives."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+from muster.kube import decode, informer
+from muster.kube.errors import ServerError, Unreachable
+from muster.kube.informer import Informer, Kind
+
+
+def pod(name: str, version: int, labels: Any = None) -> dict[str, Any]:
+    meta = {"namespace": "ns", "name": name, "uid": f"uid-{name}", "resourceVersion": str(version), "labels": labels}
+    return {"metadata": meta, "spec": {}}
+
+
+def page(version: int, *items: dict[str, Any], more: str = "") -> bytes:
+    return json.dumps({"metadata": {"resourceVersion": str(version), "continue": more}, "items": items}).encode()
+
+
+def event(kind: str, value: dict[str, Any]) -> bytes:
+    return json.dumps({"type": kind, "object": value}).encode()
+
+
+BOOKMARK_9 = event("BOOKMARK", {"metadata": {"resourceVersion": "9"}})
+GONE = event("ERROR", {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"})
+BROKEN = Unreachable(0, "Unreachable", "connection reset")
+UNAVAILABLE = ServerError(503, "ServiceUnavailable", "starting")
+
+Step = bytes | Exception
+
+
+class Script:
+    """Plays the API server: lists and streams in order; when the script is over the stream stays silent."""
+
+    def __init__(self, *steps: Step | list[Step]) -> None:
+        self.steps: Iterator[Step | list[Step]] = iter(steps)
+        self.calls: list[str] = []
+        self.over = asyncio.Event()
+
+    async def get(self, _: str, query: dict[str, Any]) -> bytes:
+        self.calls.append(f"list {query.get('continue', '')}".strip())
+        step = next(self.steps)
+        if isinstance(step, Exception):
+            raise step
+        assert isinstance(step, bytes)
+        return step
+
+    async def watch(self, _: str, query: dict[str, Any], *, read_timeout_seconds: float) -> AsyncIterator[bytes]:
+        assert read_timeout_seconds > 60
+        self.calls.append(f"watch {query['resourceVersion']}")
+        stream = next(self.steps, None)
+        if stream is None:
+            self.over.set()
+            await asyncio.Event().wait()
+        assert isinstance(stream, list)
+        for line in stream:
+            if isinstance(line, Exception):
+                raise line
+            yield line
+
+
+async def play(script: Script, monkeypatch: pytest.MonkeyPatch) -> Informer[Any]:
+    monkeypatch.setattr(informer, "MAX_BACKOFF_SECONDS", 0.01)
+    made = Informer(script, Kind("test", "/pods", decode.pod, decode.flat_meta))  # type: ignore[arg-type]
+    task = asyncio.create_task(made.run())
+    await asyncio.wait_for(script.over.wait(), 30)
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+    return made
+
+
+def names(made: Informer[Any]) -> set[str]:
+    return {value.name for value in made.store.values()}
+
+
+async def test_pages_then_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = Script(page(5, pod("a", 1), more="t1"), page(5, pod("b", 2)), [event("ADDED", pod("c", 6))])
+    made = await play(script, monkeypatch)
+    assert script.calls == ["list", "list t1", "watch 5", "watch 6"]
+    assert names(made) == {"a", "b", "c"}
+    assert made.synced.is_set()
+
+
+@pytest.mark.parametrize(
+    ("stream", "resumes_at"),
+    [
+        pytest.param([BOOKMARK_9], "watch 9", id="ended by the server after a bookmark"),
+        pytest.param([event("DELETED", pod("a", 7)), BROKEN], "watch 7", id="broken after an event"),
+        pytest.param([BROKEN], "watch 5", id="broken at once"),
+    ],
+)
+async def test_stream_is_resumed_where_it_was(
+    stream: list[Step], resumes_at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = Script(page(5, pod("a", 1)), stream)
+    await play(script, monkeypatch)
+    assert script.calls == ["list", "watch 5", resumes_at]
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        pytest.param([GONE], id="forgotten"),
+        pytest.param([UNAVAILABLE], id="refused"),
+        pytest.param([event("ADDED", pod("b", 6, labels=["not", "a", "map"]))], id="unreadable"),
+        pytest.param([b"{"], id="no JSON"),
+    ],
+)
+async def test_other_trouble_leads_to_a_list(trouble: list[Step], monkeypatch: pytest.MonkeyPatch) -> None:
+    script = Script(page(5, pod("a", 1)), trouble, page(8, pod("c", 7)))
+    made = await play(script, monkeypatch)
+    assert script.calls == ["list", "watch 5", "list", "watch 8"]
+    assert names(made) == {"c"}
+
+
+async def test_stream_that_never_comes_back_leads_to_a_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken: list[Step] = [BROKEN]
+    script = Script(page(5), broken, broken, broken, broken, page(6, pod("a", 6)))
+    made = await play(script, monkeypatch)
+    assert script.calls == ["list", *["watch 5"] * 4, "list", "watch 6"]
+    assert names(made) == {"a"}
+
+
+async def test_page_that_expired_starts_the_list_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = Script(page(5, pod("a", 1), more="t1"), informer.Gone(410, "Expired", "too old"), page(8, pod("b", 7)))
+    made = await play(script, monkeypatch)
+    assert script.calls == ["list", "list t1", "list", "watch 8"]
+    assert names(made) == {"b"}
+
+
+async def test_not_synced_before_the_first_whole_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    states: list[bool] = []
+
+    class Watched(Script):
+        async def get(self, path: str, query: dict[str, Any]) -> bytes:
+            states.append(made.synced.is_set())
+            return await super().get(path, query)
+
+    script = Watched(UNAVAILABLE, page(5, pod("a", 1), more="t1"), page(5, pod("b", 2)))
+    monkeypatch.setattr(informer, "MAX_BACKOFF_SECONDS", 0.01)
+    made: Informer[Any] = Informer(script, Kind("test", "/pods", decode.pod, decode.flat_meta))  # type: ignore[arg-type]
+    task = asyncio.create_task(made.run())
+    await asyncio.wait_for(script.over.wait(), 30)
+    task.cancel()
+    assert states == [False, False, False]
+    assert made.synced.is_set()
