@@ -15,7 +15,7 @@ from muster.kube import paths
 from muster.kube.client import MERGE_PATCH, Client
 from muster.kube.errors import ApiError, Conflict, NotFound, ServerError, TooManyRequests, Unreachable
 from muster.protocol.messages import TOKEN_AUDIENCE
-from muster.world.views import INDEX_LABEL, JOB_NAME_LABEL, JOB_UID_LABEL
+from muster.world.views import INCARNATION_LABEL, INDEX_LABEL, JOB_NAME_LABEL, JOB_UID_LABEL
 
 from stage.launcher import Identity, Launcher, Ledger, Training
 
@@ -56,6 +56,10 @@ class Worker:
     @property
     def index(self) -> int:
         return int(self.manifest["metadata"]["labels"][INDEX_LABEL])
+
+    @property
+    def incarnation(self) -> int:
+        return int(self.manifest["metadata"]["labels"][INCARNATION_LABEL])
 
 
 class Hand:
@@ -177,6 +181,11 @@ class Hand:
 
     def on(self, node: str) -> list[Worker]:
         return [worker for worker in self.workers.values() if worker.node == node]
+
+    def worker(self, index: int) -> Worker:
+        """The newest pod of this index."""
+        found = [worker for worker in self.workers.values() if worker.index == index]
+        return max(found, key=lambda worker: worker.incarnation)
 
     def launchers(self) -> dict[int, Launcher]:
         """The launchers that run and can be reached, by index."""

@@ -35,10 +35,9 @@ class Writes:
         self._fatal = fatal
 
     def __call__(self, verb: str, path: str, moment: str) -> None:
-        kind = f"{verb} {resource_of(path)}"
-        if moment == "before":
-            self._counts[kind] += 1
-        point = f"{moment} {kind} {self._counts[kind]}"
+        kind = f"{moment} {verb} {resource_of(path)}"
+        self._counts[kind] += 1
+        point = f"{kind} {self._counts[kind]}"
         if point == self._fatal:
             os._exit(KILLED)
         tell(self._writer, {"write": point})

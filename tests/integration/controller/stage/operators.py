@@ -15,6 +15,10 @@ from typing import Any
 import aiohttp
 
 from localcluster.controlplane import free_port
+from muster.controller.operator import LEASE_NAME
+from muster.kube import paths
+from muster.kube.client import Client
+from muster.kube.errors import NotFound
 
 SERVER = Path(__file__).with_name("operator_server.py")
 NAME = "muster-coordinator.{namespace}.svc"
@@ -156,6 +160,12 @@ class Operators:
         )
         await process.connected()
         return process
+
+    async def succeed(self, api: Client) -> OperatorProcess:
+        """Start one after the death of the one before, as if that one's lease had run out meanwhile."""
+        with contextlib.suppress(NotFound):
+            await api.delete(paths.leases(self.namespace, LEASE_NAME))
+        return await self.start()
 
     async def close(self) -> None:
         """Kill what still runs."""
