@@ -7,7 +7,7 @@ import threading
 import time
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from testbed.kube import Kubectl, wait_until
 
@@ -37,7 +37,7 @@ class GangWatch:
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
 
-    def __enter__(self) -> GangWatch:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -75,14 +75,8 @@ class GangWatch:
 
     def _read(self) -> None:
         assert self._process.stdout is not None
-        decoder, buffer = json.JSONDecoder(), ""
         for line in self._process.stdout:
-            buffer += line
-            if not line.startswith("}"):
-                continue
-            event, _ = decoder.raw_decode(buffer)
-            buffer = ""
-            self._take(event["object"])
+            self._take(json.loads(line)["object"])
 
     def _take(self, gang: dict[str, Any]) -> None:
         owners = [owner["name"] for owner in gang["metadata"].get("ownerReferences", ())]

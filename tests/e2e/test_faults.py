@@ -1,0 +1,274 @@
+"""Each fault once, on real nodes: the shortest way back is taken, and the weights are those of an undisturbed run."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.bed import SYSTEM_NAMESPACE, Bed
+from testbed.jobs import Job
+from testbed.kube import wait_until
+
+STEPS = 160
+TRAINER = [f"--steps={STEPS}", "--step-seconds=0.1", "--checkpoint-every=10"]
+LONG = ["--steps=100000", "--step-seconds=0.1", "--checkpoint-every=10"]
+
+Submit = Callable[..., Job]
+
+
+@pytest.fixture(scope="module")
+def right_weights(bed: Bed, namespace: str) -> str:
+    """The weights of a run in which nothing happens; three ranks, computed by the trainer itself without a cluster."""
+    return reference_weights(STEPS, 3)
+
+
+def reference_weights(steps: int, ranks: int) -> str:
+    """Run the same trainer program as local processes, undisturbed."""
+    trainer = Path(__file__).parent / "trainers" / "steps.py"
+    port = 20000 + os.getpid() % 9000
+    common = {**os.environ, "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    processes = [
+        subprocess.Popen(
+            ["python3", str(trainer), f"--steps={steps}", "--step-seconds=0"],
+            env={**common, "RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(ranks)
+    ]
+    outputs = [process.communicate(timeout=120)[0] for process in processes]
+    done = [json.loads(line) for output in outputs for line in output.splitlines() if '"done"' in line]
+    weights = {line["weights_sha256"] for line in done}
+    assert len(done) == ranks
+    assert len(weights) == 1
+    return weights.pop()
+
+
+def finishes_right(job: Job, weights: str) -> None:
+    completion = job.completion()
+    assert completion["result"] == "Succeeded", completion
+    assert job.weights() == {weights}
+
+
+def test_a_killed_rank_restarts_in_place(submit: Submit, right_weights: str) -> None:
+    job = submit("rank-killed", trainer=TRAINER)
+    job.wait_step(25)
+    pods = {pod["metadata"]["uid"] for pod in job.pods().values()}
+    job.signal_rank(1)
+    again = job.wait_training_again(1)
+    assert again.level == "R0"
+    assert again.resumed_step is not None
+    assert again.resumed_step >= 20
+    assert {pod["metadata"]["uid"] for pod in job.pods().values()} == pods
+    finishes_right(job, right_weights)
+    assert {"RankFailed", "Started", "Placed", "Completed"} <= job.reasons()
+
+
+def test_a_deleted_pod_comes_back_on_its_node(submit: Submit, right_weights: str) -> None:
+    job = submit("pod-deleted", trainer=TRAINER)
+    job.wait_step(25)
+    old = job.pods()[2]
+    job.bed.kubectl("delete", "pod", "-n", job.namespace, old["metadata"]["name"], "--wait=false")
+    again = job.wait_training_again(1)
+    assert again.level == "R0b"
+    new = job.pods()[2]
+    assert new["spec"]["nodeName"] == old["spec"]["nodeName"]
+    assert new["metadata"]["name"] != old["metadata"]["name"]
+    finishes_right(job, right_weights)
+
+
+def test_a_node_that_loses_power_is_replaced(submit: Submit, right_weights: str) -> None:
+    job = submit("power-cut", trainer=TRAINER)
+    job.wait_step(25)
+    node = victim_node(job)
+    job.bed.cluster.power_off(node)
+    again = job.wait_training_again(1)
+    assert again.level == "R2"
+    assert node not in again.nodes
+    finishes_right(job, right_weights)
+    assert "NodeUnreachable" in job.reasons()
+
+
+def test_a_stopped_rank_is_a_hang(submit: Submit, right_weights: str) -> None:
+    job = submit("stopped", trainer=TRAINER, progress={"stepTimeoutSeconds": 6})
+    job.wait_step(25)
+    job.signal_rank(1, signal.SIGSTOP)
+    again = job.wait_training_again(1)
+    assert again.reason == "StepTimeout"
+    finishes_right(job, right_weights)
+
+
+def test_a_node_whose_packets_are_lost_is_replaced_and_its_ranks_publish_nothing(
+    submit: Submit, right_weights: str
+) -> None:
+    job = submit("partition", trainer=TRAINER)
+    job.wait_step(25)
+    node = job.pods()[0]["spec"]["nodeName"]  # rank 0: the one that saves
+    old_pids = job.rank_pids(0)
+    if node == leader_node(job.bed):
+        move_leader(job.bed, node)
+    job.bed.cluster.drop_packets(node)
+    again = job.wait_training_again(1)
+    assert again.level == "R2"
+    assert node not in again.nodes
+    started = min(line["monotonic"] for line in job.events("start", again.attempt))
+    assert not any(Path(f"/proc/{pid}").exists() for pid in old_pids), "the cut-off ranks are still alive"
+    stale = [
+        line for line in job.events("checkpoint") if line["attempt"] < again.attempt and line["monotonic"] > started
+    ]
+    assert stale == []
+    job.bed.cluster.heal(node)
+    finishes_right(job, right_weights)
+    late = [line for line in job.lines() if line["attempt"] < again.attempt and line["monotonic"] > started]
+    assert late == []
+
+
+def test_a_rank_that_ignores_sigterm_holds_nobody_up(submit: Submit, right_weights: str) -> None:
+    job = submit("stubborn", trainer=[*TRAINER, "--ignore-sigterm"])
+    job.wait_step(25)
+    pids = job.rank_pids(2)
+    pod = job.pods()[2]["metadata"]["name"]
+    job.bed.kubectl("delete", "pod", "-n", job.namespace, pod, "--wait=false")
+    wait_until("the stubborn rank to end", lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), 20)
+    assert job.wait_training_again(1).level == "R0b"
+    finishes_right(job, right_weights)
+
+
+def test_an_orphaned_data_loader_is_ended_before_the_next_start(submit: Submit, right_weights: str) -> None:
+    job = submit("orphans", trainer=[*TRAINER, "--orphan-loader"])
+    job.wait_step(25)
+    old = [pid for index in range(3) for pid in job.rank_pids(index)]
+    assert len(old) == 6, "three ranks and three loaders are expected"
+    job.signal_rank(0)
+    again = job.wait_training_again(1)
+    assert again.level == "R0"
+    assert not any(Path(f"/proc/{pid}").exists() for pid in old)
+    finishes_right(job, right_weights)
+
+
+def test_a_drained_node_is_left_after_a_new_checkpoint(submit: Submit, right_weights: str) -> None:
+    job = submit("drained", trainer=TRAINER)
+    job.wait_step(25)
+    node = victim_node(job)
+    with job.bed.kubectl.stream(
+        "drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--pod-selector", f"muster.dev/job={job.name}"
+    ) as drain:
+        again = job.wait_training_again(1)
+        wait_until("the drain to end", lambda: drain.poll() is not None, 90)
+        assert drain.returncode == 0
+    assert again.reason == "NodeCordoned"
+    assert node not in again.nodes
+    left_at = max(line["step"] for line in job.events("step", 1))
+    assert again.resumed_step is not None
+    assert left_at - again.resumed_step < 10, "it left before a new checkpoint was complete"
+    finishes_right(job, right_weights)
+
+
+def test_an_operator_that_dies_in_the_middle_of_a_recovery_changes_nothing(submit: Submit, right_weights: str) -> None:
+    job = submit("operator-dies", trainer=TRAINER)
+    job.wait_step(25)
+    leader = job.bed.leader()
+    assert leader is not None
+    job.signal_rank(1)
+    job.watch.wait_attempt(1)
+    kill_operator(job.bed, leader)
+    again = job.wait_training_again(1)
+    assert again.level == "R0"
+    finishes_right(job, right_weights)
+    assert_every_rank_started_once(job)
+
+
+def test_the_leaders_node_and_a_workers_node_lose_power_together(bed: Bed, submit: Submit) -> None:
+    operators = bed.kubectl.json("get", "pods", "-n", SYSTEM_NAMESPACE, "-l", "app.kubernetes.io/name=muster")["items"]
+    leaders_node = leader_node(bed)
+    standbys = [pod["spec"]["nodeName"] for pod in operators if pod["spec"]["nodeName"] != leaders_node]
+    job = submit("double-cut", nodes=2, trainer=LONG, placement={"avoidNodes": standbys})
+    job.wait_step(25)
+    # The standby's node is kept free so that it survives; from now on it may be used.
+    bed.kubectl(
+        "patch", "tj", "-n", job.namespace, job.name, "--type=merge", "-p", '{"spec":{"placement":{"avoidNodes":[]}}}'
+    )
+    workers = sorted(pod["spec"]["nodeName"] for pod in job.pods().values())
+    doomed = [leaders_node, next(node for node in workers if node != leaders_node)]
+    for node in doomed:
+        bed.cluster.power_off(node)
+    again = job.wait_training_again(1, timeout_seconds=300)
+    assert again.level == "R2"
+    assert not set(doomed) & set(again.nodes)
+
+
+def test_a_rolling_update_of_the_operator_restarts_no_rank(submit: Submit) -> None:
+    job = submit("rollout", trainer=LONG)
+    job.wait_step(15)
+    job.bed.kubectl("rollout", "restart", "deployment/muster", "-n", SYSTEM_NAMESPACE)
+    job.bed.kubectl(
+        "rollout", "status", "deployment/muster", "-n", SYSTEM_NAMESPACE, "--timeout=150s", timeout_seconds=180
+    )
+    wait_until("a leader", job.bed.leader)
+    step = job.step()
+    job.wait_step(step + 30)
+    assert job.current().attempt == 1
+    assert_every_rank_started_once(job)
+
+
+def test_training_goes_on_while_the_operator_is_away(submit: Submit) -> None:
+    job = submit("away", trainer=LONG)
+    job.wait_step(15)
+    job.bed.kubectl("scale", "deployment/muster", "-n", SYSTEM_NAMESPACE, "--replicas=0")
+    wait_until(
+        "the operators to go",
+        lambda: (
+            not job.bed.kubectl.json("get", "pods", "-n", SYSTEM_NAMESPACE, "-l", "app.kubernetes.io/name=muster")[
+                "items"
+            ]
+        ),
+    )
+    step, since = job.step(), time.monotonic()
+    wait_until("a minute of training alone", lambda: time.monotonic() - since > 60 and job.step() > step + 100, 180)
+    job.bed.kubectl("scale", "deployment/muster", "-n", SYSTEM_NAMESPACE, "--replicas=2")
+    wait_until("a leader", job.bed.leader)
+    job.wait_step(job.step() + 30)
+    assert job.current().attempt == 1
+    assert_every_rank_started_once(job)
+
+
+def victim_node(job: Job) -> str:
+    """A worker's node that does not host the leader."""
+    leader = leader_node(job.bed)
+    return next(
+        pod["spec"]["nodeName"]
+        for _, pod in sorted(job.pods().items(), reverse=True)
+        if pod["spec"]["nodeName"] != leader
+    )
+
+
+def leader_node(bed: Bed) -> str:
+    return str(wait_until("a leader", bed.leader)["spec"]["nodeName"])
+
+
+def move_leader(bed: Bed, away_from: str) -> None:
+    """Delete the leader's pod until the leader is on another node."""
+    while leader_node(bed) == away_from:
+        leader = bed.leader()
+        assert leader is not None
+        name = leader["metadata"]["name"]
+        bed.kubectl("delete", "pod", "-n", SYSTEM_NAMESPACE, name, "--wait=true", timeout_seconds=60)
+
+
+def kill_operator(bed: Bed, pod: dict[str, Any]) -> None:
+    """SIGKILL the operator's process: no goodbye, no release of the lease."""
+    for process in bed.cluster.pids_of(pod["spec"]["nodeName"], SYSTEM_NAMESPACE, pod["metadata"]["name"], "operator"):
+        os.kill(process.pid, signal.SIGKILL)
+
+
+def assert_every_rank_started_once(job: Job) -> None:
+    starts = [(line["attempt"], line["rank"]) for line in job.events("start")]
+    assert len(starts) == len(set(starts)), f"a rank was started twice in one attempt: {sorted(starts)}"
