@@ -39,7 +39,7 @@ BASE_FENCE_SECONDS = 15.0
 VICTIM_TAIL = "RuntimeError: [gloo/transport/tcp/pair.cc:534] Connection closed by peer"
 
 
-class OperatorKilled(Exception):
+class OperatorKilledError(Exception):
     """The operator dies between two writes."""
 
 
@@ -637,7 +637,7 @@ class Theatre:
         try:
             for play in list(self.plays.values()):
                 self._passes(play)
-        except OperatorKilled:
+        except OperatorKilledError:
             self._kill_after_writes = None
             self.kill_operator()
 
@@ -709,17 +709,16 @@ class Theatre:
                 case _:
                     continue
             self._count_write()
-        if plan.status is not None and not play.deleted:
-            if plan.status != play.job.status:
-                self._write_status(play, plan.status)
-                self._count_write()
+        if plan.status is not None and not play.deleted and plan.status != play.job.status:
+            self._write_status(play, plan.status)
+            self._count_write()
         play.events += plan.announcements
 
     def _count_write(self) -> None:
         if self._kill_after_writes is not None:
             self._kill_after_writes -= 1
             if self._kill_after_writes <= 0:
-                raise OperatorKilled
+                raise OperatorKilledError
 
     def _commit(self, play: Play, spec: GangSpec, version: str) -> None:
         before = play.gang
