@@ -40,6 +40,7 @@ LEADER_LABEL = "muster.dev/leader"
 APP_LABEL = "app.kubernetes.io/name=muster"
 CERTIFICATE_CHECK_SECONDS = 600.0
 CERTIFICATE_RETRY_SECONDS = 5.0
+START_RETRY_SECONDS = 2.0
 # A healthy watch hears a bookmark each minute and lists anew when it does not; this is far beyond both.
 STALE_SECONDS = 300.0
 
@@ -88,7 +89,7 @@ class Operator:
         """
         probes = await serve_http(self.settings.probe_port, self.not_healthy, self.not_ready)
         self._stack.push_async_callback(probes.cleanup)
-        version = await check_server_version(self.client)
+        version = await self._server_version()
         log.info("starting", identity=self.settings.identity, server=version)
         for source in self.cluster.informers:
             self._spawn(source.run(), f"informer {source.kind.name}")
@@ -144,6 +145,15 @@ class Operator:
             return f"task ended: {', '.join(dead)}"
         name, age = self.cluster.stalest_seconds()
         return f"informer {name} has heard nothing for {age:.0f} s" if age > STALE_SECONDS else ""
+
+    async def _server_version(self) -> str:
+        """Ask as long as it takes: a pod that starts while the API server is away must be there when it returns."""
+        while True:
+            try:
+                return await check_server_version(self.client)
+            except ApiError as error:
+                log.warning("waiting for the API server", error=str(error))
+                await asyncio.sleep(START_RETRY_SECONDS)
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         task = asyncio.create_task(self._guarded(work, name), name=name)

@@ -62,14 +62,18 @@ class Replica:
 
     process: subprocess.Popen[bytes]
     pod: str
-    probe_port: int
-    coordinator_port: int
+    folder: Path
+    environment: dict[str, str]
     log: Path
+
+    @property
+    def coordinator_port(self) -> int:
+        return int(self.environment["MUSTER_COORDINATOR_PORT"])
 
     def get(self, path: str) -> tuple[int, str]:
         """Status and text of an answer of the probe port; status 0 when nobody answers."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.probe_port}{path}", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.environment['MUSTER_PROBE_PORT']}{path}", timeout=5) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
@@ -160,22 +164,28 @@ class Installation:
     def start(self, pod: str) -> Replica:
         """Run the operator as this pod would: its environment, its service account's token."""
         folder = Path(tempfile.mkdtemp(prefix="replica-", dir=self.control_plane.directory))
-        replica_port, coordinator_port = free_port(), free_port()
         environment = {
             "PATH": os.environ["PATH"],
             "HOME": str(folder),
             "PYTHONPATH": str(ROOT / "operator"),
             "KUBECONFIG": str(self._kubeconfig(folder)),
             **self._environment_of(pod),
-            "MUSTER_PROBE_PORT": str(replica_port),
-            "MUSTER_COORDINATOR_PORT": str(coordinator_port),
+            "MUSTER_PROBE_PORT": str(free_port()),
+            "MUSTER_COORDINATOR_PORT": str(free_port()),
         }
-        log = folder / "log"
+        return self._run(pod, folder, environment)
+
+    def start_again(self, ended: Replica) -> Replica:
+        """Run it once more in the same place, as a kubelet restarts a container; needs no API server."""
+        return self._run(ended.pod, ended.folder, ended.environment)
+
+    def _run(self, pod: str, folder: Path, environment: dict[str, str]) -> Replica:
+        log = folder / f"log-{len(self.replicas)}"
         with log.open("wb") as sink:
             process = subprocess.Popen(
                 [sys.executable, "-m", "muster"], env=environment, stdout=sink, stderr=subprocess.STDOUT, cwd=folder
             )
-        replica = Replica(process, pod, replica_port, coordinator_port, log)
+        replica = Replica(process, pod, folder, environment, log)
         self.replicas.append(replica)
         return replica
 

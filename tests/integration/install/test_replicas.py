@@ -1,0 +1,133 @@
+"""Two replicas: one leads, the other is ready; whatever happens to the leader or to the API server, one leads again."""
+
+import json
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+LEASE_SECONDS = 15  # kube/lease.py: nobody takes over sooner unless the lease was given back
+
+
+def test_standby_is_ready_and_writes_nothing(installation: Any, wait_until: Callable[..., Any]) -> None:
+    leader, standby = _pair(installation, wait_until)
+    assert standby.get("/readyz") == (200, "ok")
+    assert standby.samples("muster_is_leader") == {(): 0.0}
+    verbs = {dict(labels)["verb"] for labels in standby.samples("muster_api_requests_total")}
+    assert verbs == {"GET", "WATCH"}
+    assert leader.leads()
+
+
+def test_another_replica_takes_over_from_a_killed_leader(installation: Any, wait_until: Callable[..., Any]) -> None:
+    leader, standby = _pair(installation, wait_until)
+    leader.kill()
+    wait_until(standby.leads, "the standby leads")
+    wait_until(lambda: installation.leader_pods() == [standby.pod], "the label has moved")
+
+
+def test_a_leader_told_to_stop_gives_its_lease_back(installation: Any, wait_until: Callable[..., Any]) -> None:
+    leader, standby = _pair(installation, wait_until)
+    held = _lease(installation)
+    assert leader.terminate() == 0
+    assert leader.said("stopped")
+    wait_until(standby.leads, "the standby leads")
+    wait_until(lambda: installation.leader_pods() == [standby.pod], "the label has moved")
+    # It did not wait the lease out: that would have taken LEASE_SECONDS from the last renewal.
+    taken = _lease(installation)
+    assert taken["leaseTransitions"] == held["leaseTransitions"] + 1
+    gap = _moment(standby.said("leading")[0]["timestamp"]) - _moment(leader.said("stopped")[0]["timestamp"])
+    assert gap < LEASE_SECONDS - 3
+
+
+def test_only_the_leader_is_an_endpoint_of_the_coordinator(installation: Any, wait_until: Callable[..., Any]) -> None:
+    leader, standby = _pair(installation, wait_until)
+    addresses = {leader.pod: "10.1.0.1", standby.pod: "10.1.0.2"}
+    for (pod, address), node in zip(addresses.items(), ("node-a", "node-b"), strict=True):
+        _pretend_to_run(installation, pod, node, address)
+    wait_until(lambda: _endpoints(installation) == {addresses[leader.pod]}, "the leader is the endpoint")
+    leader.terminate()
+    wait_until(lambda: _endpoints(installation) == {addresses[standby.pod]}, "the endpoint has moved")
+
+
+def test_a_leader_survives_a_restart_of_the_api_server(installation: Any, wait_until: Callable[..., Any]) -> None:
+    leader, standby = _pair(installation, wait_until)
+    installation.control_plane.restart_apiserver()
+    renewed = _lease(installation)["renewTime"]
+    wait_until(lambda: _lease(installation)["renewTime"] != renewed, "the lease is renewed")
+    assert leader.process.poll() is None
+    assert leader.leads()
+    assert not standby.leads()
+    # It hears again what happens.
+    lists = "muster_informer_objects"
+    before = leader.samples(lists)[(("informer", "nodes"),)]
+    installation.kubectl("create", "-f", "-", stdin=json.dumps(_node("node-new")))
+    wait_until(lambda: leader.samples(lists)[(("informer", "nodes"),)] == before + 1, "the new node is seen")
+    installation.kubectl("delete", "node", "node-new")
+
+
+def test_a_leader_without_an_api_server_ends_and_the_next_one_waits_for_it(
+    installation: Any, wait_until: Callable[..., Any]
+) -> None:
+    leader, standby = _pair(installation, wait_until)
+    installation.control_plane.stop_apiserver()
+    try:
+        wait_until(lambda: leader.process.poll() is not None, "the leader has ended")
+        assert leader.said("leadership lost")
+        assert standby.get("/readyz") == (200, "ok")  # what it knows is still the best there is
+        successor = installation.start_again(leader)  # as its kubelet would
+        wait_until(lambda: successor.get("/readyz")[0] == 503, "the successor answers, and is not ready")
+    finally:
+        installation.control_plane.start_apiserver()
+    wait_until(successor.ready, "the successor is ready")
+    wait_until(lambda: [one.leads() for one in (standby, successor)].count(True) == 1, "one of them leads")
+
+
+def _pair(installation: Any, wait_until: Callable[..., Any]) -> tuple[Any, Any]:
+    leader = installation.start_leader()
+    standby = installation.start(installation.operator_pods()[1])
+    wait_until(standby.ready, "the standby is ready")
+    wait_until(lambda: installation.leader_pods() == [leader.pod], "the leader's pod has the label")
+    return leader, standby
+
+
+def _lease(installation: Any) -> Any:
+    return installation.get("lease", "muster-leader", f"--namespace={installation.namespace}")["spec"]
+
+
+def _moment(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()
+
+
+def _node(name: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
+
+
+def _pretend_to_run(installation: Any, pod: str, node: str, address: str) -> None:
+    """What scheduler and kubelet would write."""
+    binding = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": pod, "namespace": installation.namespace},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+    }
+    path = f"/api/v1/namespaces/{installation.namespace}/pods/{pod}/binding"
+    installation.kubectl("create", f"--raw={path}", "-f", "-", stdin=json.dumps(binding))
+    status = {
+        "phase": "Running",
+        "podIP": address,
+        "podIPs": [{"ip": address}],
+        "conditions": [{"type": "Ready", "status": "True"}],
+    }
+    arguments = ("patch", "pod", pod, f"--namespace={installation.namespace}", "--subresource=status", "--type=merge")
+    installation.kubectl(*arguments, f"--patch={json.dumps({'status': status})}")
+
+
+def _endpoints(installation: Any) -> set[str]:
+    selector = "--selector=kubernetes.io/service-name=muster-coordinator"
+    slices = installation.get("endpointslices", f"--namespace={installation.namespace}", selector)["items"]
+    return {
+        address
+        for found in slices
+        for endpoint in found.get("endpoints") or []
+        if endpoint["conditions"]["ready"]
+        for address in endpoint["addresses"]
+    }

@@ -1,0 +1,166 @@
+"""The rights of the installation are the ones that the operator uses: none is missing, none is there for nothing.
+
+The API server's audit log tells both: what was refused, and by which request each right was used. The story below makes
+the operator use every right once, the rare ones too.
+"""
+
+import json
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import yaml
+
+from muster.protocol.messages import REPORT_PATH, TOKEN_AUDIENCE
+from muster.world.names import pod_name
+
+Right = tuple[str, str, str, str]  # namespace of the Role ("" for the ClusterRole), group, resource, verb
+
+# Server-side apply of an object that is not there yet needs `create` beside `patch`; the audit log shows `patch` only.
+IMPLIED_BY_APPLY = {
+    ("", "", "configmaps", "create"),
+    ("", "", "services", "create"),
+    ("", "policy", "poddisruptionbudgets", "create"),
+}
+# Asked for by the admission plugin OwnerReferencesPermissionEnforcement, which is on here, not by a request.
+ASKED_BY_ADMISSION = {("", "muster.dev", "trainingjobs/finalizers", "update")}
+# What every service account may read: kopf looks for the resources it watches.
+DISCOVERY = ("/api", "/apis", "/version", "/openid/v3")
+
+
+def test_every_right_is_used_and_none_is_missing(
+    installation: Any, namespace: str, overlay: Any, wait_until: Callable[..., Any]
+) -> None:
+    begin = installation.audit_log.stat().st_size
+    story(installation, namespace, wait_until)
+    events = [json.loads(line) for line in installation.audit_log.read_text()[begin:].splitlines()]
+    refused = [event for event in events if event.get("responseStatus", {}).get("code") == 403]
+    assert [(event["verb"], event["requestURI"]) for event in refused] == []
+    declared = set(_declared(installation.kubectl("kustomize", str(overlay))))
+    used = {right for event in events for right in _used(event, declared)}
+    assert used - declared == set()
+    assert declared - used == IMPLIED_BY_APPLY | ASKED_BY_ADMISSION
+
+
+def story(installation: Any, namespace: str, wait_until: Callable[..., Any]) -> None:
+    system = f"--namespace={installation.namespace}"
+    here = f"--namespace={namespace}"
+    installation.kubectl("delete", "secret", "muster-coordinator-tls", system, "--ignore-not-found")
+
+    def job(name: str) -> Any:
+        return installation.get("trainingjob", name, here)
+
+    def pods(name: str) -> list[Any]:
+        found: list[Any] = installation.get("pods", here, f"--selector=muster.dev/job={name}")["items"]
+        return found
+
+    def suspend(name: str, *, yes: bool) -> None:
+        installation.kubectl("patch", "trainingjob", name, here, "--type=merge", f'--patch={{"spec":{{"suspend":{str(yes).lower()}}}}}')
+
+    # A job of the usual kind is placed, then suspended: its pods go.
+    replica = installation.start_leader()
+    installation.apply(_job("usual", namespace))
+    wait_until(lambda: len(pods("usual")) == 2, "two workers")
+    suspend("usual", yes=True)
+    wait_until(lambda: not pods("usual"), "the workers are deleted")
+    # A launcher calls: the keys that verify its token are read.
+    token = installation.kubectl("create", "token", "default", here, f"--audience={TOKEN_AUDIENCE}").strip()
+    assert "not bound to a pod" in _report(replica.coordinator_port, token)
+    # A job that nobody can place: the same is told again after a restart.
+    installation.apply(_job("large", namespace, nodes=9))
+    wait_until(lambda: _told(installation, here, "large"), "an Event")
+    assert replica.terminate() == 0
+    # A certificate that nobody can use is replaced.
+    installation.kubectl("patch", "secret", "muster-coordinator-tls", system, "--type=merge", '--patch={"data":{"tls.key":""}}')
+    # A stranger's pod has the name that a worker would get.
+    installation.apply(_job("squatted", namespace, nodes=1))
+    squatted = pod_name("squatted", job("squatted")["metadata"]["uid"], 0, 0)
+    installation.apply(_pod(squatted, namespace))
+    installation.kubectl("patch", "trainingjob", "large", here, "--subresource=status", "--type=json", '--patch=[{"op":"remove","path":"/status"}]')
+    replica = installation.start_leader()
+    wait_until(lambda: "PodNameTaken" in json.dumps(job("squatted").get("status", {})), "the stranger is noticed")
+    installation.kubectl("delete", "trainingjob", "squatted", here)
+    installation.kubectl("delete", "pod", squatted, here, "--grace-period=0", "--force")
+    wait_until(lambda: "series" in json.dumps(_told(installation, here, "large")), "the Event has a series")
+    # A Plain job trains to its end and is deleted when its time to live is over.
+    installation.apply(
+        _job("plain", namespace, nodes=1, launch={"mode": "Plain"}, completion={"ttlSecondsAfterFinished": 0})
+    )
+    wait_until(lambda: pods("plain"), "a Plain worker")
+    succeeded = {"phase": "Succeeded", "containerStatuses": [_ended("trainer")]}
+    name = pods("plain")[0]["metadata"]["name"]
+    installation.kubectl("patch", "pod", name, here, "--subresource=status", "--type=merge", f"--patch={json.dumps({'status': succeeded})}")
+    wait_until(lambda: not installation.get("trainingjobs", here, "--field-selector=metadata.name=plain")["items"], "it is gone")
+    assert "403" not in {dict(labels)["code"] for labels in replica.samples("muster_api_requests_total")}
+
+
+def _job(name: str, namespace: str, nodes: int = 2, **spec: Any) -> dict[str, Any]:
+    container = {"name": "trainer", "image": "example.org/trainer:1", "command": ["python3", "train.py"]}
+    return {
+        "apiVersion": "muster.dev/v1alpha1",
+        "kind": "TrainingJob",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"nodes": nodes, "template": {"spec": {"containers": [container]}}, **spec},
+    }
+
+
+def _pod(name: str, namespace: str) -> dict[str, Any]:
+    container = {"name": "stranger", "image": "example.org/stranger:1"}
+    metadata = {"name": name, "namespace": namespace}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}}
+
+
+def _ended(container: str) -> dict[str, Any]:
+    ended = {"exitCode": 0, "reason": "Completed"}
+    return {"name": container, "ready": False, "restartCount": 0, "image": "i", "imageID": "i", "state": {"terminated": ended}}
+
+
+def _told(installation: Any, here: str, name: str) -> list[Any]:
+    events: list[Any] = installation.get("events.events.k8s.io", here)["items"]
+    return [event for event in events if event["regarding"]["name"] == name]
+
+
+def _report(port: int, token: str) -> str:
+    """What the coordinator answers to a caller with this token."""
+    request = urllib.request.Request(
+        f"https://127.0.0.1:{port}{REPORT_PATH}", data=b"{}", headers={"Authorization": f"Bearer {token}"}
+    )
+    unchecked = ssl.create_default_context()
+    unchecked.check_hostname = False
+    unchecked.verify_mode = ssl.CERT_NONE
+    try:
+        with urllib.request.urlopen(request, context=unchecked, timeout=30) as answer:
+            return str(answer.read().decode())
+    except urllib.error.HTTPError as error:
+        return error.read().decode()
+
+
+def _declared(manifests: str) -> Iterator[Right]:
+    """The rights of the operator's roles."""
+    for manifest in yaml.safe_load_all(manifests):
+        if manifest["kind"] not in ("Role", "ClusterRole") or manifest["metadata"]["name"] != "muster-operator":
+            continue
+        namespace = manifest["metadata"].get("namespace", "")
+        for rule in manifest["rules"]:
+            for verb in rule["verbs"]:
+                for path in rule.get("nonResourceURLs", ()):
+                    yield namespace, "", path, verb
+                for group in rule.get("apiGroups", ()):
+                    for resource in rule.get("resources", ()):
+                        yield namespace, group, resource, verb
+
+
+def _used(event: Any, declared: set[Right]) -> Iterator[Right]:
+    """The right by which a request was allowed: that of the namespace's Role where there is one, else the ClusterRole's."""
+    reference = event.get("objectRef")
+    if reference is None:
+        path = event["requestURI"].split("?")[0]
+        if ("", "", path, event["verb"]) in declared or not path.startswith(DISCOVERY):
+            yield "", "", path, event["verb"]
+        return
+    resource = "/".join(filter(None, (reference["resource"], reference.get("subresource"))))
+    right = (reference.get("apiGroup", ""), resource, event["verb"])
+    local = (reference.get("namespace", ""), *right)
+    yield local if local in declared else ("", *right)
