@@ -15,7 +15,7 @@ from muster.placement.eligibility import refusal
 from muster.placement.solve import NotPlaced, Placed, Request, solve
 from muster.protocol.messages import IDLE
 from muster.recovery import blame, budgets
-from muster.recovery.failures import Failure, Kind
+from muster.recovery.failures import FRESH_SECONDS, Failure, Kind
 from muster.world.job import JobWorld
 
 MAX_INCIDENTS = 64
@@ -24,8 +24,6 @@ EXCLUSION = timedelta(minutes=10)
 FENCE_MARGIN_SECONDS = 2.0
 DEFAULT_FENCE_SECONDS = 15.0
 MASTER_PORTS = range(20000, 30000)
-# A report older than this says too little about now to start ranks on it.
-FRESH_SECONDS = 15.0
 
 _ORDER = [Level.START, Level.IN_PLACE, Level.POD, Level.REPLACE, Level.REBUILD]
 

@@ -27,7 +27,7 @@ from muster.lifecycle.worker_pod import WorkerSettings, support_manifests, worke
 from muster.placement.solve import NotPlaced
 from muster.protocol.messages import EXITED, IDLE
 from muster.recovery import blame, budgets, failures
-from muster.recovery.failures import Kind
+from muster.recovery.failures import FRESH_SECONDS, Kind
 from muster.world.job import CreateError, JobWorld, VerdictKind
 from muster.world.views import PodView
 
@@ -224,7 +224,7 @@ def _leaving(world: JobWorld, gang: Gang) -> Plan | None:
     if nodes and not attempt.replacement_exists(world, record, nodes):
         return _commit(world, record.model_copy(update={"leave": None})) if record.leave else None
     leave = record.leave
-    if leave is None and world.leader_age_seconds < attempt.FRESH_SECONDS and not _all_heard(world, record):
+    if leave is None and world.leader_age_seconds < FRESH_SECONDS and not _all_heard(world, record):
         return None  # what counts as a NEW checkpoint is known once everybody has told which ones there are
     if leave is None or (leave.reason, leave.nodes) != (reason, nodes):
         what = "the job is suspended" if world.job.spec.suspend else f"{', '.join(nodes)} is cordoned"

@@ -6,13 +6,15 @@ from enum import StrEnum
 
 from muster.api.gang import Gang, Level, Member
 from muster.api.trainingjob import LaunchMode
-from muster.protocol.messages import IDLE, LEAVING
+from muster.protocol.messages import EXITED, IDLE, LEAVING
 from muster.world.job import JobWorld
 from muster.world.views import ContainerView, LauncherView, PodView, RankView
 
 RECLAIM_DEADLINE_SECONDS = 30.0
 POD_STUCK_SECONDS = 30.0
-# Before a start nobody trains, so one witness is enough, once the node's own signs have had time to show.
+# A report older than this says too little about now.
+FRESH_SECONDS = 15.0
+# While nobody trains one witness is enough, once the node's own signs have had time to show.
 UNHEARD_SECONDS = 60.0
 LAST_LINES = 5
 LAST_LINES_CHARS = 600
@@ -131,7 +133,7 @@ def _launcher_failure(
     if gang.spec.go is None:
         # A leader that is new has only just been able to tell the launcher; one that is idle has nothing to end.
         waited = min((world.now - gang.spec.time).total_seconds(), world.leader_age_seconds)
-        heard = launcher.heard_age_seconds < RECLAIM_DEADLINE_SECONDS / 2
+        heard = launcher.heard_age_seconds < FRESH_SECONDS
         if waited > RECLAIM_DEADLINE_SECONDS and heard and launcher.state != IDLE:
             message = f"worker {index} has not ended its old ranks within {RECLAIM_DEADLINE_SECONDS:.0f} s"
             return Failure(Kind.RECLAIM_SLOW, Level.POD, index, member.node, message)
@@ -235,17 +237,27 @@ def _unreachable(world: JobWorld, gang: Gang, index: int, member: Member, pod: P
 
 
 def _unheard(world: JobWorld, gang: Gang, index: int, member: Member, pod: PodView) -> Failure | None:
-    """A launcher that took part in the last start keeps the next one waiting, though its node looks well."""
+    """A launcher that took part in the last start keeps the next one, or the end, waiting; its node looks well."""
     plain = world.job.spec.launch.mode is LaunchMode.PLAIN
-    if plain or gang.spec.go is not None or not member.pod_uid or world.silence.widespread:
+    if plain or not member.pod_uid or world.silence.widespread:
+        return None
+    if gang.spec.go is not None and not _others_have_ended(world, gang, index):
         return None
     launcher = world.launchers.get(pod.uid)
     silent = launcher.heard_age_seconds if launcher else world.leader_age_seconds
+    since = gang.spec.go.time if gang.spec.go else gang.spec.time
     limit = max(UNHEARD_SECONDS, 2.0 * world.job.spec.recovery.unreachable_timeout_seconds)
-    if min(silent, (world.now - gang.spec.time).total_seconds()) < limit:
+    if min(silent, (world.now - since).total_seconds()) < limit:
         return None
     message = f"the launcher of worker {index} has not been heard for {limit:.0f} s, and the gang waits for it"
     return Failure(Kind.LAUNCHER_SILENT, Level.POD, index, member.node, message)
+
+
+def _others_have_ended(world: JobWorld, gang: Gang, index: int) -> bool:
+    """Whether some other workers are heard, and all of those have ended their ranks of this attempt."""
+    others = (world.launcher(i, member) for i, member in enumerate(gang.spec.members) if i != index)
+    heard = [view for view in others if view is not None and view.heard_age_seconds < FRESH_SECONDS]
+    return bool(heard) and all(view.attempt == gang.spec.attempt and view.state == EXITED for view in heard)
 
 
 def _plain_unreachable(world: JobWorld, index: int, member: Member, timeout: float) -> Failure | None:
@@ -291,16 +303,18 @@ def _views(world: JobWorld, gang: Gang) -> list[LauncherView]:
 
 
 def _hang(world: JobWorld, gang: Gang) -> list[Failure]:
-    """Nobody has finished a step for longer than the user allows."""
+    """Nobody has finished a step for longer than the user allows; a step needs all, so those who are heard suffice."""
     progress, go = world.job.spec.progress, gang.spec.go
     if go is None:
         return []
     views = {
         index: view
         for index, member in enumerate(gang.spec.members)
-        if (view := world.launcher(index, member)) and view.attempt == gang.spec.attempt
+        if (view := world.launcher(index, member))
+        and view.attempt == gang.spec.attempt
+        and view.heard_age_seconds < FRESH_SECONDS
     }
-    if len(views) < len(gang.spec.members) or not any(rank.alive for view in views.values() for rank in view.ranks):
+    if not any(rank.alive for view in views.values() for rank in view.ranks):
         return []
     if any(view.step is not None for view in views.values()):
         limit, kind = progress.step_timeout_seconds, Kind.HANG

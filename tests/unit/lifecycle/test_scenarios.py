@@ -274,6 +274,15 @@ def test_a_mute_launcher_does_not_block_the_next_start_for_ever() -> None:
     assert "LauncherSilent" in {incident.reason for incident in incidents(play)} | {s.reason for s in play.history}
 
 
+def test_a_mute_launcher_does_not_keep_a_job_from_its_end() -> None:
+    theatre, play = training()
+    theatre.launcher_of(play, 1).mute = True
+    theatre.until(lambda: play.step >= 30)
+    assert play.completion is None
+    succeeded(theatre, play)
+    assert play.levels == ["Start", "R0b"]
+
+
 class TestStart:
     def test_a_rejected_pod_moves_to_another_node(self) -> None:
         theatre = Theatre()
@@ -383,6 +392,13 @@ class TestHang:
         theatre.until(lambda: play.record.attempt == 3)
         assert play.levels == ["Start", "R0", "R0b"]
         succeeded(theatre, play)
+
+    def test_it_is_seen_though_one_launcher_is_mute(self) -> None:
+        theatre, play = training(progress={"stepTimeoutSeconds": 20})
+        theatre.launcher_of(play, 1).mute = True
+        theatre.launcher_of(play, 1).ranks[0].hung = True
+        succeeded(theatre, play)
+        assert play.levels == ["Start", "R0", "R0b"]
 
     def test_the_operator_away_is_none(self) -> None:
         theatre = Theatre()

@@ -124,7 +124,7 @@ class Launcher:
     directive: Directive | None = None
     reclaim_until: float | None = None
     stubborn: bool = False  # its ranks cannot be killed
-    mute: bool = False  # it hangs: no reports, no directives, though its node is well
+    mute: bool = False  # it neither reports nor hears directives, though its node is well and it answers its neighbours
     fenced: bool = False
     step: int | None = None
     step_at: float | None = None
@@ -482,7 +482,7 @@ class Theatre:
         for index, address in watched.items():
             other = next((p for p in self.pods.values() if p.view.pod_ip == address and p.launcher), None)
             there = self.machines[other.view.node] if other else None
-            if here.reachable and there and there.reachable and other and other.launcher and not other.launcher.mute:
+            if here.reachable and there and there.reachable:
                 launcher.peers_heard_at[index] = self.now
 
     def _converge(self, pod: Pod, launcher: Launcher) -> None:
