@@ -13,6 +13,8 @@ from localcluster.cluster import Cluster, names_of_this_clone
 from localcluster.errors import LocalClusterError
 from localcluster.layout import DEFAULT_NAME
 
+_INTERRUPTED = 130
+
 
 def _build(_: argparse.Namespace) -> None:
     print(binaries())
@@ -129,6 +131,8 @@ def main() -> int:
     except LocalClusterError as error:
         print(f"localcluster: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        return _INTERRUPTED
     return 0
 
 

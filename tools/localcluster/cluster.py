@@ -434,22 +434,30 @@ class Cluster:
         lacking = [node for node in layout.nodes if wanted.items() - self._loaded(node).items()]
         if lacking:
             started = time.monotonic()
-            store = images.store(archives, layout.programs, progress)
+            # An empty node is rebooted around a new store: seconds, instead of unpacking again for every node.
+            empty = [node for node in lacking if self._loaded(node).keys() <= wanted.keys() and self._is_idle(node)]
+            store = images.store(archives, layout.programs, progress) if empty else None
             with ThreadPoolExecutor(len(lacking)) as pool:
-                list(pool.map(lambda node: self._load_into(node, archives, store, wanted), lacking))
+                tasks = [
+                    pool.submit(self._replace_store, node, store, wanted)
+                    if store is not None and node in empty
+                    else pool.submit(self._import_missing, node, archives, wanted)
+                    for node in lacking
+                ]
+                for task in tasks:
+                    task.result()
             self._wait_until_ready([node.name for node in lacking])
             self._write_description()
             progress(f"images on {len(lacking)} nodes: {time.monotonic() - started:.1f} s")
         self._remember(archives)
 
-    def _load_into(self, node: Node, archives: Sequence[Path], store: Path, wanted: dict[str, str]) -> None:
+    def _replace_store(self, node: Node, store: Path, loaded: dict[str, str]) -> None:
+        self._ask("power_off", node.name)
+        self._fill_store(node, store, loaded)
+        self._ask("power_on", node.name)
+
+    def _import_missing(self, node: Node, archives: Sequence[Path], wanted: dict[str, str]) -> None:
         loaded = self._loaded(node)
-        if loaded.keys() <= wanted.keys() and self._is_idle(node.name):
-            # An empty node is rebooted around the new store: seconds instead of unpacking again for every node.
-            self._ask("power_off", node.name)
-            self._fill_store(node, store, wanted)
-            self._ask("power_on", node.name)
-            return
         socket_path = Path(f"/proc/{self._require_node_pid(node.name)}/root{CONTAINERD_SOCKET}")
         for archive in archives:
             if loaded.get(archive.name) != wanted[archive.name]:
@@ -457,8 +465,8 @@ class Cluster:
                 loaded[archive.name] = wanted[archive.name]
                 self._loaded_file(node).write_text(json.dumps(loaded))
 
-    def _is_idle(self, node: str) -> bool:
-        return not self.api.get(f"/api/v1/pods?fieldSelector=spec.nodeName={node}")["items"]
+    def _is_idle(self, node: Node) -> bool:
+        return not self.api.get(f"/api/v1/pods?fieldSelector=spec.nodeName={node.name}")["items"]
 
     def _fill_store(self, node: Node, store: Path, loaded: dict[str, str]) -> None:
         shutil.rmtree(node.containerd, ignore_errors=True)

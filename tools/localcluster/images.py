@@ -29,7 +29,7 @@ from localcluster.processes import log_tail, run, spawn
 _NAMESPACE = "k8s.io"
 _SHARED_FOLDERS = ("io.containerd.content.v1.content/blobs", "io.containerd.snapshotter.v1.overlayfs/snapshots")
 _COPIED_FILES = ("io.containerd.metadata.v1.bolt/meta.db", "io.containerd.snapshotter.v1.overlayfs/metadata.db")
-_KEPT_STORES = 12
+_KEPT_STORES = 8
 _CONTAINERD_SECONDS = 30.0
 _POLL_SECONDS = 0.05
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}

@@ -58,7 +58,7 @@ def cni_program_folder() -> Path | None:
 
 
 def containerd_configuration(root: Path, state: Path, socket_path: str, cni: Path | None = None) -> str:
-    """containerd's configuration file: all that it writes is in `root` and `state`."""
+    """containerd's configuration file: all that it writes is in `root` and `state`, and no profile in the kernel."""
     return f"""version = 2
 root = "{root}"
 state = "{state}"
@@ -71,6 +71,7 @@ path = "{root / "opt"}"
 [plugins."io.containerd.grpc.v1.cri"]
 sandbox_image = "{PAUSE_IMAGE}"
 restrict_oom_score_adj = true
+disable_apparmor = true
 [plugins."io.containerd.grpc.v1.cri".cni]
 bin_dir = "{cni_program_folder() or CNI_PROGRAM_FOLDERS[0]}"
 conf_dir = "{cni or state / "cni"}"
