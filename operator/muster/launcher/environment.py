@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from typing import Dict, Mapping
+from typing import Dict, Mapping, Tuple
 from urllib.parse import urlsplit
 
 from muster.protocol.messages import Directive
@@ -39,13 +39,11 @@ def settings_from(environment: Mapping[str, str], default_directory: str) -> Set
     Raises:
         SettingsError: a variable is missing or malformed.
     """
-    url = urlsplit(_required(environment, "MUSTER_COORDINATOR"))
-    if url.scheme != "https" or not url.hostname:
-        raise SettingsError("MUSTER_COORDINATOR must look like https://host:port")
+    host, port = _endpoint(_required(environment, "MUSTER_COORDINATOR"))
     return Settings(
-        host=url.hostname,
-        port=url.port or 443,
-        server_name=environment.get("MUSTER_COORDINATOR_NAME") or url.hostname,
+        host=host,
+        port=port,
+        server_name=environment.get("MUSTER_COORDINATOR_NAME") or host,
         token_file=_required(environment, "MUSTER_TOKEN_FILE"),
         ca_file=_required(environment, "MUSTER_CA_FILE"),
         pod_ip=environment.get("MUSTER_POD_IP", ""),
@@ -57,6 +55,17 @@ def settings_from(environment: Mapping[str, str], default_directory: str) -> Set
         scan_deadline_seconds=_number(environment, "MUSTER_SCAN_DEADLINE_SECONDS", Settings.scan_deadline_seconds),
         fence_seconds=_number(environment, "MUSTER_FENCE_SECONDS", Settings.fence_seconds),
     )
+
+
+def _endpoint(text: str) -> Tuple[str, int]:
+    try:
+        url = urlsplit(text)
+        host, port = url.hostname, url.port
+    except ValueError:
+        host, port = None, None
+    if not host or url.scheme != "https":
+        raise SettingsError("MUSTER_COORDINATOR must look like https://host:port, not %r" % text)
+    return host, port or 443
 
 
 def _required(environment: Mapping[str, str], name: str) -> str:

@@ -39,7 +39,7 @@ class Peers:
             return
         self._asked_for = peers
         known = {} if attempt_started else {peer: self._heard_at[peer.index] for peer in self._peers}
-        self._peers = tuple(peer for peer in peers if _is_address(peer.address))
+        self._peers = peers
         self._heard_at = {peer.index: known.get(peer, now) for peer in self._peers}
         self._open = {peer.index: {} for peer in self._peers}
         self._next_ping_at = now
@@ -77,6 +77,8 @@ class Peers:
 
     def _ping(self, now: float) -> None:
         for peer in self._peers:
+            if not _is_address(peer.address):
+                continue
             nonce = os.urandom(_NONCE_BYTES)
             sent = self._open[peer.index]
             sent[nonce] = now

@@ -292,7 +292,7 @@ def launch(archive: Path, coordinator: ScriptedCoordinator, tmp_path: Path) -> I
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("MUSTER_", "PYTHON"))}
         with launcher.errors.open("wb") as errors, launcher.output.open("wb") as output:
             launcher.process = subprocess.Popen(
-                [sys.executable, "-I", str(archive), "--", *command],
+                [os.environ.get("MUSTER_TEST_PYTHON", sys.executable), "-I", str(archive), "--", *command],
                 env={**kept, **{name: value for name, value in settings.items() if value}},
                 stdin=subprocess.DEVNULL,
                 stdout=stdout or output,

@@ -90,7 +90,7 @@ def test_sigterm_ends_the_ranks_and_the_launcher_within_a_second(coordinator, ru
     began = time.monotonic()
     launcher.process.terminate()
     assert launcher.wait() == 128 + signal.SIGTERM
-    assert time.monotonic() - began < 5  # a second on an idle machine
+    assert time.monotonic() - began < 10  # a second on an idle machine
     assert not any(alive(pid) for pid in pids)
     report = coordinator.latest
     assert report.state == LEAVING
@@ -105,7 +105,7 @@ def test_sigterm_is_obeyed_although_the_coordinator_answers_nothing(coordinator,
     began = time.monotonic()
     launcher.process.terminate()
     assert launcher.wait() == 128 + signal.SIGTERM
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 10
 
 
 def test_only_shared_memory_that_the_ranks_made_is_removed(coordinator, run_python):

@@ -169,7 +169,7 @@ def test_a_server_that_accepts_and_stays_silent_does_not_hold_up_sigterm(launch,
         began = time.monotonic()
         launcher.process.terminate()
         assert launcher.wait() == 143
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 10
 
 
 @pytest.mark.parametrize(

@@ -68,9 +68,9 @@ def test_ranks_see_the_contract_and_torchruns_variables(coordinator, run_python)
 
 def test_a_run_is_started_once_and_an_exited_attempt_stays_exited(coordinator, run_python):
     launcher = run_python("print('started')")
-    coordinator.run(1)
+    coordinator.run(1, hold_seconds=0.5)
     coordinator.wait_for(lambda r: r.state == EXITED)
-    coordinator.run(1, reason="said again")
+    coordinator.run(1, reason="said again", hold_seconds=0.5)
     seen = coordinator.latest.directive_seen
     coordinator.wait_for(lambda r: r.directive_seen != seen)
     sequence = coordinator.latest.sequence

@@ -1,0 +1,95 @@
+"""PyTorch DCP, on checkpoints that torch really wrote, whole and torn."""
+
+from __future__ import annotations
+
+import os
+import pickle
+
+import pytest
+
+from muster.checkpoint.dcp import MetadataError, shard_sizes
+from muster.checkpoint.find import Finder
+
+
+def found(checkpoint):
+    return [(item.step, item.path) for item in Finder(str(checkpoint.parent)).find()]
+
+
+def test_a_whole_checkpoint_is_complete(dcp):
+    assert found(dcp) == [(40, str(dcp))]
+
+
+def test_the_sizes_read_from_the_metadata_are_those_that_torch_wrote(dcp):
+    on_disk = {path.name: path.stat().st_size for path in dcp.glob("*.distcp")}
+    assert len(on_disk) == 2
+    assert shard_sizes((dcp / ".metadata").read_bytes()) == on_disk
+
+
+def test_a_missing_shard(dcp):
+    (dcp / "__1_0.distcp").unlink()
+    assert found(dcp) == []
+
+
+def test_a_shard_that_lacks_its_last_byte(dcp, cut):
+    cut(dcp / "__1_0.distcp", 1)
+    assert found(dcp) == []
+
+
+def test_a_shard_newer_than_the_metadata_is_being_written_over(dcp):
+    now = (dcp / ".metadata").stat().st_mtime_ns + 1
+    os.utime(dcp / "__0_0.distcp", ns=(now, now))
+    assert found(dcp) == []
+
+
+def test_metadata_that_was_not_renamed_yet(dcp):
+    (dcp / ".metadata").rename(dcp / ".metadata.tmp")
+    assert found(dcp) == []
+
+
+@pytest.mark.parametrize("keep", [0, 1, 0.3, 0.6, 0.99], ids=lambda keep: f"keep {keep}")
+def test_torn_metadata(dcp, keep):
+    data = (dcp / ".metadata").read_bytes()
+    (dcp / ".metadata").write_bytes(data[: int(len(data) * keep) if keep < 1 else len(data) - 1])
+    assert found(dcp) == []
+
+
+@pytest.mark.parametrize("data", [b"garbage" * 100, b"\x80\x04\xff", bytes(1000), b"\x80\x04]\x94."], ids=repr)
+def test_metadata_that_is_garbage(dcp, data):
+    (dcp / ".metadata").write_bytes(data)
+    with pytest.raises(MetadataError):
+        shard_sizes(data)
+    assert found(dcp) == []
+
+
+class Evil:
+    def __reduce__(self):
+        return os.mkdir, ("/nonexistent/__0_0.distcp",)
+
+
+def test_metadata_is_never_unpickled():
+    assert shard_sizes(pickle.dumps([Evil(), "__0_0.distcp"])) == {"__0_0.distcp": 1}
+
+
+class StorageInfo:
+    def __init__(self, path, offset, length):
+        self.relative_path, self.offset, self.length = path, offset, length
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_every_pickle_protocol_is_read(protocol):
+    shared = "__0_0.distcp"
+    pieces = [StorageInfo(shared, 0, 300), StorageInfo(shared, 300, 70000), StorageInfo("__1_0.distcp", 2**33, 5)]
+    assert shard_sizes(pickle.dumps(pieces, protocol)) == {"__0_0.distcp": 70300, "__1_0.distcp": 2**33 + 5}
+
+
+def test_the_step_is_the_last_number_in_the_name(dcp):
+    renamed = dcp.rename(dcp.parent / "epoch_3_step_0000041")
+    assert found(renamed) == [(41, str(renamed))]
+
+
+def test_without_a_number_in_its_name_the_step_is_not_known(dcp):
+    assert found(dcp.rename(dcp.parent / "final")) == []
+
+
+def test_the_directory_itself_may_be_the_checkpoint(dcp):
+    assert [item.path for item in Finder(str(dcp)).find()] == [str(dcp)]

@@ -1,0 +1,157 @@
+"""Directories of checkpoints: order, limits, names to leave alone, manifests."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+
+import pytest
+
+from muster.checkpoint import find, listing
+from muster.checkpoint.find import Finder
+from muster.checkpoint.manifest import ManifestError, parse_manifest
+from muster.checkpoint.scan import order_candidates, step_in_name
+
+
+def write(directory, name, step, changes=None):
+    target = directory / name
+    (target / "shards").mkdir(parents=True)
+    (target / "shards" / "model.bin").write_bytes(b"x" * 10)
+    manifest = {"step": step, "files": [{"path": "shards/model.bin", "bytes": 10}], "more": "is allowed"}
+    (target / "muster-checkpoint.json").write_text(json.dumps({**manifest, **(changes or {})}))
+    return target
+
+
+def steps(directory, **options):
+    return [checkpoint.step for checkpoint in Finder(str(directory)).find(**options)]
+
+
+def test_newest_step_first_whatever_the_names_order(tmp_path):
+    for step in (9, 10, 100):
+        write(tmp_path, f"step-{step}", step)
+    assert steps(tmp_path) == [100, 10, 9]
+    assert steps(tmp_path, limit=2) == [100, 10]
+
+
+def test_the_manifests_step_counts_not_the_names(tmp_path):
+    write(tmp_path, "best", 70)
+    write(tmp_path, "run-2", 50)
+    assert steps(tmp_path) == [70, 50]
+
+
+@pytest.mark.parametrize("size", [9, 11], ids=["too short", "too long"])
+def test_a_file_of_another_size_than_the_manifest_says(tmp_path, size):
+    target = write(tmp_path, "step-5", 5)
+    (target / "shards" / "model.bin").write_bytes(b"x" * size)
+    assert steps(tmp_path) == []
+
+
+def test_a_file_that_does_not_exist(tmp_path):
+    (write(tmp_path, "step-5", 5) / "shards" / "model.bin").unlink()
+    assert steps(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"step": "5"}, {"step": True}, {"step": -1}, {"step": None}, {"files": None}, {"files": ["a"]},
+        {"files": [{"path": "shards/model.bin"}]}, {"files": [{"path": "shards/model.bin", "bytes": 10.0}]},
+        {"files": [{"path": "../step-5/shards/model.bin", "bytes": 10}]}, {"files": [{"path": "/etc/passwd", "bytes": 1}]},
+        {"files": [{"path": "", "bytes": 10}]},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_manifest_that_does_not_say_what_it_must(tmp_path, changes):
+    target = write(tmp_path, "step-5", 5, changes)
+    with pytest.raises(ManifestError):
+        parse_manifest((target / "muster-checkpoint.json").read_bytes())
+    assert steps(tmp_path) == []
+
+
+def test_a_torn_manifest(tmp_path):
+    target = write(tmp_path, "step-5", 5) / "muster-checkpoint.json"
+    target.write_bytes(target.read_bytes()[:-3])
+    assert steps(tmp_path) == []
+
+
+def test_a_checkpoint_that_completes_between_two_scans_is_found(tmp_path):
+    finder = Finder(str(tmp_path))
+    target = write(tmp_path, "step-5", 5) / "shards" / "model.bin"
+    target.write_bytes(b"x")
+    assert finder.find() == []
+    target.write_bytes(b"x" * 10)
+    assert [checkpoint.step for checkpoint in finder.find()] == [5]
+    target.unlink()
+    assert finder.find() == []
+
+
+def test_a_manifest_is_parsed_once(tmp_path, monkeypatch):
+    write(tmp_path, "step-5", 5)
+    finder = Finder(str(tmp_path))
+    assert len(finder.find()) == 1
+    monkeypatch.setattr(find, "parse_manifest", None)
+    assert len(finder.find()) == 1
+
+
+@pytest.mark.parametrize("name", [".step-5", "step-5.tmp", "tmp_step-5", "step-5.tmp123", "step-5-unfinished"])
+def test_what_is_still_being_assembled_is_left_alone(tmp_path, name):
+    write(tmp_path, name, 5)
+    assert steps(tmp_path) == []
+
+
+def test_links_are_left_alone(tmp_path):
+    target = write(tmp_path, "step-5", 5)
+    (tmp_path / "latest-5").symlink_to(target)
+    assert [checkpoint.path for checkpoint in Finder(str(tmp_path)).find()] == [str(target)]
+
+
+def test_a_missing_directory_holds_nothing(tmp_path):
+    assert steps(tmp_path / "missing") == []
+
+
+def test_a_file_in_place_of_the_directory_is_an_error(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match="Not a directory"):
+        steps(tmp_path / "file")
+
+
+def test_ten_thousand_checkpoints_cost_a_few_listings(tmp_path, monkeypatch):
+    for step in range(10_000):
+        (tmp_path / f"step-{step}").mkdir()
+    write(tmp_path, "step-20000", 20_000)
+    listed = []
+    monkeypatch.setattr(find, "read_listing", lambda path: listed.append(path) or listing.read_listing(path))
+    began = time.monotonic()
+    assert steps(tmp_path) == [20_000]
+    assert len(listed) == find.MAX_EXAMINED
+    assert time.monotonic() - began < 30
+
+
+def test_a_checkpoint_of_too_many_files_is_not_judged(tmp_path, monkeypatch):
+    write(tmp_path, "step-5", 5)
+    monkeypatch.setattr(listing, "MAX_ENTRIES", 1)
+    assert steps(tmp_path) == []
+
+
+def test_listing_is_bounded_in_depth_and_survives_loops(tmp_path):
+    deep = tmp_path
+    for name in "abcde":
+        deep = deep / name
+        deep.mkdir()
+        (deep / "file").touch()
+    (tmp_path / "a" / "loop").symlink_to(tmp_path)
+    os.mkfifo(tmp_path / "fifo")
+    assert sorted(listing.read_listing(str(tmp_path)).files) == ["a/b/file", "a/file"]
+
+
+NAMES = {"step-40": 40, "iter_0000123": 123, "epoch_3_step_7": 7, "checkpoint-5-of-8": 8, "final": None, "9" * 40: None}
+
+
+@pytest.mark.parametrize(("name", "step"), NAMES.items(), ids=NAMES.keys())
+def test_step_in_a_name(name, step):
+    assert step_in_name(name) == step
+
+
+def test_candidates_are_ordered_by_number():
+    assert order_candidates(["step-9", "step-10", "best", "step-10.tmp"]) == ["best", "step-10", "step-9"]

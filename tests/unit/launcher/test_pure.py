@@ -1,0 +1,190 @@
+"""The launcher's pure parts, and that it is what a user's image can run."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from muster.launcher.environment import RankFiles, SettingsError, rank_environment, settings_from
+from muster.launcher.log import Log
+from muster.launcher.peers import Peers
+from muster.launcher.progress import ProgressFile, StepClock, compile_pattern, lowest, step_in_line
+from muster.launcher.reclaim import Process, descendants, kill
+from muster.launcher.snapshot import RankView, Snapshot
+from muster.protocol.messages import MAX_REPORT_BYTES, RUN, RUNNING, Directive, Peer, decode_report, encode
+
+SOURCE = Path(__file__).parents[3] / "operator" / "muster"
+FILES = [path for room in ("launcher", "protocol", "checkpoint") for path in sorted((SOURCE / room).glob("*.py"))]
+SETTINGS = {"MUSTER_COORDINATOR": "https://[fd00::1]:8443", "MUSTER_TOKEN_FILE": "/t", "MUSTER_CA_FILE": "/c"}
+RUN_1 = Directive(RUN, attempt=1, node_rank=1, node_count=2, master_address="10.0.0.1", master_port=29401)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_python_3_8_can_read_it_and_it_needs_only_the_standard_library(path):
+    tree = ast.parse(path.read_text(), feature_version=(3, 8))
+    modules = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            modules |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            modules.add(node.module.split(".")[0])
+    assert modules <= sys.stdlib_module_names | {"muster"}
+
+
+def test_settings_are_read():
+    settings = settings_from({**SETTINGS, "MUSTER_WORKER_INDEX": "3", "MUSTER_FENCE_SECONDS": "4.5"}, "/muster")
+    assert (settings.host, settings.port, settings.server_name) == ("fd00::1", 8443, "fd00::1")
+    assert (settings.worker_index, settings.fence_seconds, settings.directory) == (3, 4.5, "/muster")
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"MUSTER_COORDINATOR": "http://plain:80"}, "MUSTER_COORDINATOR must look like"),
+        ({"MUSTER_COORDINATOR": "https://host:port"}, "MUSTER_COORDINATOR must look like"),
+        ({"MUSTER_SCAN_SECONDS": "often"}, "MUSTER_SCAN_SECONDS: a number is expected"),
+    ],
+)
+def test_a_malformed_setting_is_named(change, text):
+    with pytest.raises(SettingsError, match=text):
+        settings_from({**SETTINGS, **change}, "/muster")
+
+
+def environment(directive, **inherited):
+    return rank_environment(inherited, directive, 0, RankFiles.within("/muster/attempt-1", 0))
+
+
+def test_from_scratch_no_resume_variable_is_set():
+    names = environment(RUN_1, MUSTER_RESUME_PATH="/stale", MUSTER_RESUME_STEP="1")
+    assert not {"MUSTER_RESUME_PATH", "MUSTER_RESUME_STEP"} & set(names)
+
+
+def test_what_the_user_has_set_stays():
+    names = environment(dataclasses.replace(RUN_1, processes_per_node=2), OMP_NUM_THREADS="8", HOME="/home")
+    assert (names["OMP_NUM_THREADS"], names["HOME"]) == ("8", "/home")
+
+
+def test_threads_are_limited_only_for_several_processes():
+    assert "OMP_NUM_THREADS" not in environment(RUN_1)
+    assert environment(dataclasses.replace(RUN_1, processes_per_node=2))["OMP_NUM_THREADS"] == "1"
+
+
+def test_an_ipv6_master_is_bracketed_for_jax():
+    names = environment(dataclasses.replace(RUN_1, master_address="fd00::1"))
+    assert (names["MASTER_ADDR"], names["JAX_COORDINATOR_ADDRESS"]) == ("fd00::1", "[fd00::1]:29401")
+
+
+def test_a_step_takes_the_median_and_only_a_higher_step_is_progress():
+    clock = StepClock()
+    for step, now in ((1, 10.0), (2, 11.0), (2, 50.0), (1, 60.0), (4, 61.0), (5, 61.5)):
+        clock.note(step, now)
+    assert (clock.step, clock.finished_at) == (5, 61.5)
+    assert clock.step_seconds() == 1.0  # of 1, 25 and 0.5
+
+
+def test_the_lowest_step_among_the_ranks_that_report():
+    clocks = [StepClock(), StepClock(), StepClock()]
+    clocks[1].note(7, 1.0)
+    clocks[2].note(6, 2.0)
+    assert lowest(clocks) is clocks[2]
+    assert lowest(clocks[:1]) is None
+
+
+def test_a_progress_file_is_read_line_by_line_however_it_is_written(tmp_path):
+    path = tmp_path / "progress"
+    file = ProgressFile(str(path))
+    assert file.read() is None
+    path.write_bytes(b'{"step": 1}\n{"step"')
+    assert file.read() == 1
+    with path.open("ab") as stream:
+        stream.write(
+            b': 2, "loss": 1.5}\n\nnonsense\n{"step": "3"}\n{"step": true}\n{"step": -4}\n' + b"[" * 99999 + b"\n"
+        )
+    assert file.read() == 2
+    assert file.ignored_lines == 5
+    path.write_bytes(b'{"step": 9}\n')  # truncated by the trainer
+    assert file.read() == 9
+
+
+def test_an_endless_line_in_a_progress_file_is_skipped(tmp_path):
+    path = tmp_path / "progress"
+    file = ProgressFile(str(path))
+    path.write_bytes(b"x" * 3_000_000 + b'\n{"step": 5}\n')
+    read = [file.read() for _ in range(math.ceil(3_000_100 / 262_144))]
+    assert [step for step in read if step is not None] == [5]
+    assert file.ignored_lines == 1
+
+
+PATTERNS = {
+    "found": (r"step (\d+)", b"epoch 1 step 12 loss 3", 12),
+    "not there": (r"step (\d+)", b"epoch 1", None),
+    "no number": (r"step (\w+)", b"step one", None),
+    "group left out": (r"step(\d+)?", b"step", None),
+    "not text": (r"step (\d+)", b"\xff\xfe step 3 \x00", 3),
+}
+
+
+@pytest.mark.parametrize(("pattern", "line", "step"), PATTERNS.values(), ids=PATTERNS.keys())
+def test_steps_in_the_output(pattern, line, step):
+    assert step_in_line(compile_pattern(pattern), line) == step
+
+
+@pytest.mark.parametrize("pattern", ["step (", r"step \d+"])
+def test_a_pattern_that_cannot_work(pattern):
+    with pytest.raises(ValueError, match=r"group|regular expression"):
+        compile_pattern(pattern)
+
+
+def test_the_largest_report_fits():
+    rank = RankView(
+        rank=0, local_rank=0, alive=False, exit_code=1, exited_at=1.0, tail="\N{REPLACEMENT CHARACTER}" * 2048
+    )
+    snapshot = Snapshot(state=RUNNING, ranks=(rank,) * 64, previous_ranks=(rank,) * 64)
+    data = encode(snapshot.report(now=2.0, sequence=1))
+    assert len(data) <= MAX_REPORT_BYTES
+    assert decode_report(data).ranks[63].tail
+
+
+def test_ages_are_counted_back_and_never_negative():
+    report = Snapshot(step=1, step_at=3.0, started_at=9.0, peers=((4, 2.5),)).report(now=5.0, sequence=1)
+    assert (report.step_age_seconds, report.started_age_seconds, report.peers[0].silent_seconds) == (2.0, 0.0, 2.5)
+
+
+def test_progress_is_no_news_and_a_new_state_is():
+    before = Snapshot()
+    assert not dataclasses.replace(before, step=3, step_at=1.0, peers=((1, 1.0),)).is_news(before)
+    assert dataclasses.replace(before, state=RUNNING).is_news(before)
+
+
+def test_a_process_that_took_over_a_pid_is_not_killed():
+    with subprocess.Popen(["sleep", "600"]) as child:
+        try:
+            known = next(process for process in descendants(os.getpid()) if process.pid == child.pid)
+            kill(Process(known.pid, known.parent, known.start_ticks - 1))
+            kill(Process(2**22 - 1, 1, 1))
+            assert child.poll() is None
+            kill(known)
+            assert child.wait(30) == -9
+        finally:
+            child.kill()
+
+
+def test_a_neighbour_given_by_name_is_not_looked_up_and_counts_as_silent():
+    peers = Peers("127.0.0.1")
+    peers.watch((Peer(1, "no.such.host.invalid", 1), Peer(2, "127.0.0.1", peers.port)), 0.0, attempt_started=True)
+    peers.turn(0.0)
+    assert [index for index, _ in peers.heard()] == [1, 2]
+
+
+def test_a_full_log_drops_lines_and_blocks_nobody():
+    log = Log()
+    for i in range(3000):
+        log(f"line {i}")
+    log.flush(30)

@@ -1,0 +1,99 @@
+"""The wire format: what goes in comes out, old and new understand each other, nonsense is named."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster.protocol.messages import (
+    CheckpointReport,
+    Directive,
+    Peer,
+    PeerReport,
+    ProtocolError,
+    RankReport,
+    Report,
+    decode_directive,
+    decode_report,
+    digest,
+    encode,
+)
+
+integers = st.integers(0, 2**40)
+seconds = st.floats(0, 1e9)
+text = st.text(max_size=20)
+ranks = st.builds(
+    RankReport, rank=integers, local_rank=integers, alive=st.booleans(), exit_code=st.none() | integers,
+    signal=st.none() | integers, exited_age_seconds=st.none() | seconds, tail=text,
+)  # fmt: skip
+reports = st.builds(
+    Report, sequence=integers, state=text, attempt=integers, ranks=st.lists(ranks, max_size=3).map(tuple),
+    step=st.none() | integers, step_age_seconds=st.none() | seconds, fenced=st.booleans(),
+    peers=st.lists(st.builds(PeerReport, integers, seconds), max_size=3).map(tuple),
+    checkpoints=st.lists(st.builds(CheckpointReport, integers, text), max_size=3).map(tuple),
+)  # fmt: skip
+directives = st.builds(
+    Directive, kind=text, attempt=integers, node_rank=integers, resume_step=st.none() | integers, resume_path=text,
+    peers=st.lists(st.builds(Peer, integers, text, integers), max_size=3).map(tuple), poll_seconds=seconds,
+)  # fmt: skip
+
+
+@given(reports)
+def test_a_report_survives_the_wire(report):
+    assert decode_report(encode(report)) == report
+
+
+@given(directives)
+def test_a_directive_survives_the_wire_with_its_digest(directive):
+    received = decode_directive(encode(directive))
+    assert received == directive
+    assert digest(received) == digest(directive)
+
+
+def test_the_digest_changes_with_the_directive():
+    assert digest(Directive("Run", 1)) != digest(Directive("Run", 2))
+
+
+def test_unknown_fields_are_ignored_and_missing_ones_have_a_default():
+    directive = decode_directive(b'{"kind": "Save", "deadlineSeconds": 5, "attempt": null}')
+    assert directive == Directive("Save")
+
+
+def test_a_whole_number_is_a_time_too():
+    assert decode_directive(b'{"kind": "Wait", "pollSeconds": 2}').poll_seconds == 2.0
+
+
+def test_names_on_the_wire_are_in_camel_case():
+    assert set(json.loads(encode(Directive("Run")))) >= {"nodeRank", "processesPerNode", "holdSeconds"}
+
+
+NONSENSE = {
+    "not JSON": (b"<html>", "not JSON"),
+    "no object": (b"[]", "report: an object is expected"),
+    "missing": (b'{"state": "Idle"}', "report.sequence is missing"),
+    "wrong type": (b'{"sequence": "1", "state": "Idle"}', "report.sequence: int is expected, not str"),
+    "a truth value is no number": (b'{"sequence": true, "state": "Idle"}', "report.sequence: int is expected"),
+    "no list": (b'{"sequence": 1, "state": "Idle", "ranks": {}}', "report.ranks: a list is expected"),
+    "inside a list": (
+        b'{"sequence": 1, "state": "Idle", "ranks": [{"rank": 0, "localRank": 0}]}',
+        r"report.ranks\[0\].alive is missing",
+    ),
+    "inside an optional": (b'{"sequence": 1, "state": "Idle", "step": 1.5}', "report.step: int is expected"),
+}
+
+
+@pytest.mark.parametrize(("data", "message"), NONSENSE.values(), ids=NONSENSE.keys())
+def test_nonsense_is_named(data, message):
+    with pytest.raises(ProtocolError, match=message):
+        decode_report(data)
+
+
+@given(st.binary(max_size=200))
+def test_arbitrary_bytes_raise_nothing_else(data):
+    try:
+        decode_report(data)
+    except ProtocolError:
+        return
