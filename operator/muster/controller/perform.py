@@ -5,6 +5,7 @@ quota, an admission plugin) are remembered, so that the job's status names them 
 """
 
 import asyncio
+import contextlib
 import hashlib
 import json
 import time
@@ -147,7 +148,9 @@ class Performer:
         memory = self._cluster.memory(job.metadata.uid)
         path = paths.core("pods", namespace=job.metadata.namespace)
         try:
-            await self._client.post(path, action.pod, {"dryRun": "All", "fieldValidation": "Strict"})
+            # That the name is taken is found out last, when nothing else was wrong with the pod.
+            with contextlib.suppress(AlreadyExists):
+                await self._client.post(path, action.pod, {"dryRun": "All", "fieldValidation": "Strict"})
             memory.template_verdict = TemplateVerdict(VerdictKind.ACCEPTED, action.generation)
         except (Invalid, Forbidden) as refused:
             reason, message = _refusal(refused)
