@@ -76,7 +76,7 @@ def story(installation: Any, namespace: str, wait_until: Callable[..., Any]) -> 
     installation.kubectl("patch", "secret", "muster-coordinator-tls", system, "--type=merge", '--patch={"data":{"tls.key":""}}')
     # A stranger's pod has the name that a worker would get.
     installation.apply(_job("squatted", namespace, nodes=1))
-    squatted = pod_name("squatted", job("squatted")["metadata"]["uid"], 0, 0)
+    squatted = pod_name("squatted", job("squatted")["metadata"]["uid"], 0, 1)
     installation.apply(_pod(squatted, namespace))
     installation.kubectl("patch", "trainingjob", "large", here, "--subresource=status", "--type=json", '--patch=[{"op":"remove","path":"/status"}]')
     replica = installation.start_leader()
