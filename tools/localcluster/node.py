@@ -41,7 +41,8 @@ _LINK_SECONDS = 10.0
 _RESTART_SECONDS = 1.0
 _MACHINE_FILES = (Path("/etc/machine-id"), Path("/sys/class/dmi/id/product_uuid"))
 
-# The kubelet sets these for the whole kernel; it sees the values that it wants already there, and the host keeps its own.
+# The kubelet would set these for the whole kernel. It sees the values that it wants already there, and is told to give
+# up (protectKernelDefaults) rather than to write, so the host keeps its own.
 _KERNEL_SETTINGS = {
     "vm/overcommit_memory": "1",
     "vm/panic_on_oom": "0",
@@ -124,6 +125,7 @@ def _kubelet_configuration(layout: Layout, node: Node) -> str:
         "imageGCLowThresholdPercent": 99,
         "imageGCHighThresholdPercent": 100,
         "oomScoreAdj": 0,
+        "protectKernelDefaults": True,
         "readOnlyPort": 0,
         "serializeImagePulls": False,
         "volumePluginDir": "/var/lib/kubelet/volume-plugins",
