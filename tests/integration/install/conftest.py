@@ -73,7 +73,9 @@ class Replica:
     def get(self, path: str) -> tuple[int, str]:
         """Status and text of an answer of the probe port; status 0 when nobody answers."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.environment['MUSTER_PROBE_PORT']}{path}", timeout=5) as answer:
+            with urllib.request.urlopen(
+                f"http://127.0.0.1:{self.environment['MUSTER_PROBE_PORT']}{path}", timeout=5
+            ) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
@@ -218,6 +220,14 @@ class Installation:
             result[entry["name"]] = place
         return result
 
+    def kubeconfig(self) -> Path:
+        """Of the operator's service account."""
+        return self._kubeconfig(Path(tempfile.mkdtemp(prefix="replica-", dir=self.control_plane.directory)))
+
+    @staticmethod
+    def free_port() -> int:
+        return free_port()
+
     def _kubeconfig(self, folder: Path) -> Path:
         token = self.kubectl("create", "token", "muster", f"--namespace={NAMESPACE}", "--duration=2h").strip()
         cluster = {"server": self.control_plane.server, "certificate-authority": str(self.control_plane.pki.ca)}
@@ -293,9 +303,7 @@ def add_node(installation: Installation, name: str) -> None:
     capacity = {"cpu": "8", "memory": "32Gi", "pods": "110", "nvidia.com/gpu": "8"}
     conditions = [{"type": "Ready", "status": "True", "reason": "KubeletReady"}]
     status = {"status": {"capacity": capacity, "allocatable": capacity, "conditions": conditions}}
-    installation.kubectl(
-        "patch", "node", name, "--subresource=status", "--type=merge", f"--patch={json.dumps(status)}"
-    )
+    installation.kubectl("patch", "node", name, "--subresource=status", "--type=merge", f"--patch={json.dumps(status)}")
     lease = {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": "2026-01-31T12:00:00.000000Z"}
     installation.apply(
         {

@@ -1,7 +1,12 @@
 """One replica with the rights of the installation: it starts, leads, shows its figures, places a job and lets it go."""
 
 import json
+import os
+import shutil
+from pathlib import Path
 from typing import Any
+
+import yaml
 
 
 def job(name: str, namespace: str, **spec: Any) -> dict[str, Any]:
@@ -17,13 +22,17 @@ def job(name: str, namespace: str, **spec: Any) -> dict[str, Any]:
 def test_deployments_pods_are_admitted_where_pod_security_is_restricted(installation: Any) -> None:
     labels = installation.get("namespace", installation.namespace)["metadata"]["labels"]
     assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
-    pods = [installation.get("pod", name, f"--namespace={installation.namespace}") for name in installation.operator_pods()]
+    pods = [
+        installation.get("pod", name, f"--namespace={installation.namespace}") for name in installation.operator_pods()
+    ]
     assert len(pods) == 2
     assert {pod["spec"]["priority"] for pod in pods} == {2000000000}
 
 
 def test_applying_again_changes_nothing(installation: Any, overlay: Any) -> None:
-    generation = installation.get("deployment", "muster", f"--namespace={installation.namespace}")["metadata"]["generation"]
+    generation = installation.get("deployment", "muster", f"--namespace={installation.namespace}")["metadata"][
+        "generation"
+    ]
     installation.kubectl("apply", "-k", str(overlay))
     again = installation.get("deployment", "muster", f"--namespace={installation.namespace}")["metadata"]["generation"]
     assert again == generation
@@ -53,8 +62,10 @@ def test_starts_a_job_and_lets_it_go_without_a_refusal(installation: Any, namesp
     installation.kubectl("delete", "trainingjob", "two", f"--namespace={namespace}", "--wait=true")
     kinds = "pods,gangs,poddisruptionbudgets,configmaps,services"
     wait_until(
-        lambda: [item["metadata"]["name"] for item in installation.get(kinds, f"--namespace={namespace}")["items"]]
-        == ["kube-root-ca.crt"],
+        lambda: (
+            [item["metadata"]["name"] for item in installation.get(kinds, f"--namespace={namespace}")["items"]]
+            == ["kube-root-ca.crt"]
+        ),
         "everything of the job is gone",
     )
     codes = {dict(labels)["code"] for labels in replica.samples("muster_api_requests_total")}
@@ -64,7 +75,9 @@ def test_starts_a_job_and_lets_it_go_without_a_refusal(installation: Any, namesp
 
 def test_an_edit_role_may_write_jobs_and_no_gangs(installation: Any, namespace: str, wait_until: Any) -> None:
     for role in ("edit", "view"):
-        installation.kubectl("create", "rolebinding", role, f"--clusterrole={role}", f"--user={role}or", f"--namespace={namespace}")
+        installation.kubectl(
+            "create", "rolebinding", role, f"--clusterrole={role}", f"--user={role}or", f"--namespace={namespace}"
+        )
 
     def may(user: str, verb: str, resource: str) -> bool:
         review = {
@@ -72,7 +85,12 @@ def test_an_edit_role_may_write_jobs_and_no_gangs(installation: Any, namespace: 
             "kind": "SubjectAccessReview",
             "spec": {
                 "user": user,
-                "resourceAttributes": {"namespace": namespace, "group": "muster.dev", "resource": resource, "verb": verb},
+                "resourceAttributes": {
+                    "namespace": namespace,
+                    "group": "muster.dev",
+                    "resource": resource,
+                    "verb": verb,
+                },
             },
         }
         answer = installation.kubectl("create", "-f", "-", "--output=json", stdin=json.dumps(review))
@@ -97,3 +115,25 @@ def _pinned_to(pod: Any) -> str:
     required = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     name: str = required["nodeSelectorTerms"][0]["matchFields"][0]["values"][0]
     return name
+
+
+def test_an_overlay_of_ones_own_sets_both_images(installation: Any, overlay: Path, tmp_path: Path) -> None:
+    shutil.copy(overlay / "image-fields.yaml", tmp_path)
+    images = [
+        {"name": f"muster/{name}", "newName": f"registry.example.org/{name}", "newTag": "2"}
+        for name in ("operator", "launcher")
+    ]
+    kustomization = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": [os.path.relpath(overlay, tmp_path.resolve())],
+        "configurations": ["image-fields.yaml"],
+        "images": images,
+    }
+    (tmp_path / "kustomization.yaml").write_text(json.dumps(kustomization))
+    rendered = installation.kubectl("kustomize", str(tmp_path))
+    deployment = next(item for item in yaml.safe_load_all(rendered) if item["kind"] == "Deployment")
+    container = deployment["spec"]["template"]["spec"]["containers"][0]
+    assert container["image"] == "registry.example.org/operator:2"
+    environment = {entry["name"]: entry.get("value") for entry in container["env"]}
+    assert environment["MUSTER_LAUNCHER_IMAGE"] == "registry.example.org/launcher:2"

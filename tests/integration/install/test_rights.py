@@ -57,7 +57,9 @@ def story(installation: Any, namespace: str, wait_until: Callable[..., Any]) -> 
         return found
 
     def suspend(name: str, *, yes: bool) -> None:
-        installation.kubectl("patch", "trainingjob", name, here, "--type=merge", f'--patch={{"spec":{{"suspend":{str(yes).lower()}}}}}')
+        installation.kubectl(
+            "patch", "trainingjob", name, here, "--type=merge", f'--patch={{"spec":{{"suspend":{str(yes).lower()}}}}}'
+        )
 
     # A job of the usual kind is placed, then suspended: its pods go.
     replica = installation.start_leader()
@@ -73,12 +75,22 @@ def story(installation: Any, namespace: str, wait_until: Callable[..., Any]) -> 
     wait_until(lambda: _told(installation, here, "large"), "an Event")
     assert replica.terminate() == 0
     # A certificate that nobody can use is replaced.
-    installation.kubectl("patch", "secret", "muster-coordinator-tls", system, "--type=merge", '--patch={"data":{"tls.key":""}}')
+    installation.kubectl(
+        "patch", "secret", "muster-coordinator-tls", system, "--type=merge", '--patch={"data":{"tls.key":""}}'
+    )
     # A stranger's pod has the name that a worker would get.
     installation.apply(_job("squatted", namespace, nodes=1))
     squatted = pod_name("squatted", job("squatted")["metadata"]["uid"], 0, 1)
     installation.apply(_pod(squatted, namespace))
-    installation.kubectl("patch", "trainingjob", "large", here, "--subresource=status", "--type=json", '--patch=[{"op":"remove","path":"/status"}]')
+    installation.kubectl(
+        "patch",
+        "trainingjob",
+        "large",
+        here,
+        "--subresource=status",
+        "--type=json",
+        '--patch=[{"op":"remove","path":"/status"}]',
+    )
     replica = installation.start_leader()
     wait_until(lambda: "PodNameTaken" in json.dumps(job("squatted").get("status", {})), "the stranger is noticed")
     installation.kubectl("delete", "trainingjob", "squatted", here)
@@ -91,8 +103,19 @@ def story(installation: Any, namespace: str, wait_until: Callable[..., Any]) -> 
     wait_until(lambda: pods("plain"), "a Plain worker")
     succeeded = {"phase": "Succeeded", "containerStatuses": [_ended("trainer")]}
     name = pods("plain")[0]["metadata"]["name"]
-    installation.kubectl("patch", "pod", name, here, "--subresource=status", "--type=merge", f"--patch={json.dumps({'status': succeeded})}")
-    wait_until(lambda: not installation.get("trainingjobs", here, "--field-selector=metadata.name=plain")["items"], "it is gone")
+    installation.kubectl(
+        "patch",
+        "pod",
+        name,
+        here,
+        "--subresource=status",
+        "--type=merge",
+        f"--patch={json.dumps({'status': succeeded})}",
+    )
+    wait_until(
+        lambda: not installation.get("trainingjobs", here, "--field-selector=metadata.name=plain")["items"],
+        "it is gone",
+    )
     assert "403" not in {dict(labels)["code"] for labels in replica.samples("muster_api_requests_total")}
 
 
@@ -114,7 +137,14 @@ def _pod(name: str, namespace: str) -> dict[str, Any]:
 
 def _ended(container: str) -> dict[str, Any]:
     ended = {"exitCode": 0, "reason": "Completed"}
-    return {"name": container, "ready": False, "restartCount": 0, "image": "i", "imageID": "i", "state": {"terminated": ended}}
+    return {
+        "name": container,
+        "ready": False,
+        "restartCount": 0,
+        "image": "i",
+        "imageID": "i",
+        "state": {"terminated": ended},
+    }
 
 
 def _told(installation: Any, here: str, name: str) -> list[Any]:

@@ -1,0 +1,194 @@
+"""What an installation must keep to, whoever edits it: least rights, Pod Security restricted, names that the code uses."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from yamllint import linter
+from yamllint.config import YamlLintConfig
+
+from muster.controller.operator import APP_LABEL, LEADER_LABEL, LEASE_NAME
+from muster.controller.settings import COORDINATOR_SERVICE, Settings
+from muster.kube.certificates import names_of
+
+Manifests = list[dict[str, Any]]
+
+
+def of_kind(base: Manifests, *kinds: str) -> Manifests:
+    return [item for item in base if item["kind"] in kinds]
+
+
+def named(base: Manifests, kind: str, name: str) -> dict[str, Any]:
+    return next(item for item in of_kind(base, kind) if item["metadata"]["name"] == name)
+
+
+def test_every_file_is_part_of_the_installation(root: Path) -> None:
+    folder = root / "manifests" / "base"
+    listed = set(yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"])
+    assert listed == {path.name for path in folder.iterdir()} - {"kustomization.yaml"}
+
+
+def test_everything_namespaced_names_its_namespace(base: Manifests) -> None:
+    cluster_wide = {"Namespace", "ClusterRole", "ClusterRoleBinding"}
+    places = {item["metadata"].get("namespace") for item in base if item["kind"] not in cluster_wide}
+    assert places == {"muster-system", "kube-node-lease"}
+    strangers = {item["kind"] for item in base if item["metadata"].get("namespace") == "kube-node-lease"}
+    assert strangers == {"Role", "RoleBinding"}
+
+
+def test_no_right_is_a_wildcard(base: Manifests) -> None:
+    for role in of_kind(base, "Role", "ClusterRole"):
+        for rule in role["rules"]:
+            entries = [entry for values in rule.values() for entry in values]
+            assert not [entry for entry in entries if "*" in entry], role["metadata"]["name"]
+
+
+def test_secrets_are_reached_by_a_namespaced_role_only(base: Manifests) -> None:
+    for role in of_kind(base, "ClusterRole"):
+        assert not [rule for rule in role["rules"] if "secrets" in rule.get("resources", ())]
+    local = next(role for role in of_kind(base, "Role") if role["metadata"]["namespace"] == "muster-system")
+    rules = [rule for rule in local["rules"] if "secrets" in rule["resources"]]
+    assert [set(rule["verbs"]) for rule in rules if not rule.get("resourceNames")] == [{"create"}]
+    assert not {"list", "watch", "delete", "patch"} & {verb for rule in rules for verb in rule["verbs"]}
+
+
+@pytest.mark.parametrize("verb", ["escalate", "bind", "impersonate", "deletecollection", "approve", "sign"])
+def test_the_operator_cannot_raise_its_own_rights(base: Manifests, verb: str) -> None:
+    roles = [role for role in of_kind(base, "Role", "ClusterRole") if role["metadata"]["name"] == "muster-operator"]
+    assert len(roles) == 3
+    rules = [rule for role in roles for rule in role["rules"]]
+    assert verb not in {held for rule in rules for held in rule["verbs"]}
+    groups = {group for rule in rules for group in rule.get("apiGroups", ())}
+    assert groups == {"", "muster.dev", "policy", "coordination.k8s.io", "events.k8s.io"}
+    resources = {resource for rule in rules for resource in rule.get("resources", ())}
+    assert not {"pods/exec", "pods/attach", "pods/portforward", "nodes/proxy", "serviceaccounts/token"} & resources
+
+
+def test_people_cannot_write_gangs(base: Manifests) -> None:
+    for role in of_kind(base, "ClusterRole"):
+        if not any("aggregate-to" in label for label in role["metadata"]["labels"]):
+            continue
+        for rule in role["rules"]:
+            if "gangs" in rule["resources"]:
+                assert set(rule["verbs"]) == {"get", "list", "watch"}
+
+
+def test_the_namespace_enforces_restricted(base: Manifests) -> None:
+    labels = of_kind(base, "Namespace")[0]["metadata"]["labels"]
+    assert {labels[f"pod-security.kubernetes.io/{mode}"] for mode in ("enforce", "audit", "warn")} == {"restricted"}
+
+
+def test_the_pods_are_restricted(deployment: dict[str, Any]) -> None:
+    spec = deployment["spec"]["template"]["spec"]
+    assert spec["securityContext"]["runAsNonRoot"] is True
+    assert spec["securityContext"]["runAsUser"] > 10000
+    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert not [key for key in ("hostNetwork", "hostPID", "hostIPC") if spec.get(key)]
+    for container in spec["containers"]:
+        context = container["securityContext"]
+        assert context["allowPrivilegeEscalation"] is False
+        assert context["readOnlyRootFilesystem"] is True
+        assert context["capabilities"] == {"drop": ["ALL"]}
+        assert container["resources"]["requests"].keys() == {"cpu", "memory"}
+        assert "memory" in container["resources"]["limits"]
+        assert not container["image"].endswith(":latest")
+    assert all("hostPath" not in volume for volume in spec["volumes"])
+
+
+def test_two_replicas_that_leave_lost_nodes_soon(base: Manifests, deployment: dict[str, Any]) -> None:
+    spec = deployment["spec"]["template"]["spec"]
+    assert deployment["spec"]["replicas"] == 2
+    assert {t["key"]: t["tolerationSeconds"] for t in spec["tolerations"]} == {
+        "node.kubernetes.io/not-ready": 20,
+        "node.kubernetes.io/unreachable": 20,
+    }
+    assert spec["priorityClassName"] == "system-cluster-critical"
+    assert of_kind(base, "PodDisruptionBudget")[0]["spec"]["minAvailable"] == 1
+
+
+def test_selectors_find_the_pods(base: Manifests, deployment: dict[str, Any]) -> None:
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+    key, _, value = APP_LABEL.partition("=")
+    assert labels[key] == value
+    coordinator = named(base, "Service", COORDINATOR_SERVICE)["spec"]["selector"]
+    assert coordinator == {key: value, LEADER_LABEL: "true"}
+    assert named(base, "Service", "muster-metrics")["spec"]["selector"] == {key: value}
+    spec = deployment["spec"]["template"]["spec"]
+    selectors = [
+        deployment["spec"]["selector"],
+        of_kind(base, "PodDisruptionBudget")[0]["spec"]["selector"],
+        of_kind(base, "NetworkPolicy")[0]["spec"]["podSelector"],
+        spec["topologySpreadConstraints"][0]["labelSelector"],
+        spec["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"][0]["podAffinityTerm"][
+            "labelSelector"
+        ],
+    ]
+    assert selectors == [{"matchLabels": {key: value}}] * len(selectors)
+
+
+def test_ports_and_names_are_the_codes(base: Manifests, deployment: dict[str, Any]) -> None:
+    defaults = Settings()
+    container = deployment["spec"]["template"]["spec"]["containers"][0]
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    assert ports == {"coordinator": defaults.coordinator_port, "metrics": defaults.probe_port}
+    service = named(base, "Service", COORDINATOR_SERVICE)
+    assert service["spec"]["ports"][0]["port"] == defaults.coordinator_port
+    namespace = service["metadata"]["namespace"]
+    assert namespace == defaults.namespace
+    assert f"{COORDINATOR_SERVICE}.{namespace}.svc" in names_of(namespace)
+    lease = [
+        name
+        for role in of_kind(base, "Role")
+        for rule in role["rules"]
+        if "leases" in rule["resources"]
+        for name in rule.get("resourceNames", ())
+    ]
+    assert lease == [LEASE_NAME]
+    allowed = {p["port"] for rule in of_kind(base, "NetworkPolicy")[0]["spec"]["ingress"] for p in rule["ports"]}
+    assert allowed == set(ports.values())
+
+
+def test_the_environment_is_one_that_the_operator_takes(deployment: dict[str, Any]) -> None:
+    container = deployment["spec"]["template"]["spec"]["containers"][0]
+    environment = {entry["name"]: entry.get("value", "from-the-pod") for entry in container["env"]}
+    settings = Settings.from_environment(environment)
+    assert settings.pod_name == "from-the-pod"
+    assert settings.namespace == "from-the-pod"
+    assert settings.launcher_image == "muster/launcher:0.1.0"
+
+
+def test_the_overlay_sets_both_images(root: Path, deployment: dict[str, Any]) -> None:
+    overlay = yaml.safe_load((root / "manifests/overlays/default/kustomization.yaml").read_text())
+    container = deployment["spec"]["template"]["spec"]["containers"][0]
+    launcher = next(entry["value"] for entry in container["env"] if entry["name"] == "MUSTER_LAUNCHER_IMAGE")
+    assert {image["name"] for image in overlay["images"]} == {
+        text.partition(":")[0] for text in (container["image"], launcher)
+    }
+    fields = yaml.safe_load((root / "manifests/overlays/default" / overlay["configurations"][0]).read_text())
+    assert [field["path"] for field in fields["images"]] == ["spec/template/spec/containers/env/value"]
+
+
+def test_security_page_names_every_right(root: Path, base: Manifests) -> None:
+    page = (root / "docs" / "security.md").read_text()
+    rows = re.findall(r"^\| `([^`]+)` \| ([a-z, ]+) \|", page, re.MULTILINE)
+    told = {(resource, verb) for resource, verbs in rows for verb in verbs.split(", ")}
+    held = {
+        (resource, verb)
+        for role in of_kind(base, "Role", "ClusterRole")
+        if role["metadata"]["name"] == "muster-operator"
+        for rule in role["rules"]
+        for resource in (*rule.get("resources", ()), *rule.get("nonResourceURLs", ()))
+        for verb in rule["verbs"]
+    }
+    assert told == held
+
+
+@pytest.mark.parametrize("folder", ["manifests", "crds", "examples"])
+def test_yaml_is_tidy(root: Path, folder: str) -> None:
+    rules = YamlLintConfig(file=str(root / ".yamllint"))
+    files = [path for pattern in ("*.yaml", "*.yml", "Kustomization") for path in (root / folder).rglob(pattern)]
+    assert files
+    problems = [f"{path}:{found}" for path in files for found in linter.run(path.read_text(), rules, str(path))]
+    assert problems == []
