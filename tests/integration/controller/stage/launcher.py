@@ -235,10 +235,10 @@ class Launcher:
             if directive is None:
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
-            same, elapsed = messages.digest(directive) == report.directive_seen, time.monotonic() - sent_at
+            early = time.monotonic() - sent_at < hold
             await self._accept(directive)
-            if same and elapsed < hold:
-                await asyncio.sleep(max(0.05, directive.poll_seconds - elapsed))
+            if early and messages.digest(directive) == report.directive_seen:
+                await asyncio.sleep(RETRY_SECONDS)  # our other connection has taken its place
 
     async def _tell(self, session: aiohttp.ClientSession) -> None:
         while True:

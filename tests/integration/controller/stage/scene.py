@@ -105,8 +105,8 @@ class Scene:
         await self.eventually(
             f"attempt {attempt} trains",
             lambda: (
-                len(training.launchers) >= training.nodes
-                and all(launcher.rank_alive and launcher.attempt == attempt for launcher in training.launchers.values())
+                sum(launcher.rank_alive and launcher.attempt == attempt for launcher in training.launchers.values())
+                == training.nodes
                 and training.step == training.hold_at
             ),
         )
