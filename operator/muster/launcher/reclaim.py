@@ -12,7 +12,7 @@ import dataclasses
 import os
 import re
 import signal
-from typing import Dict, FrozenSet, Iterator, List, Set, Tuple
+from typing import Dict, FrozenSet, Iterable, Iterator, List, Set, Tuple
 
 MARK = "MUSTER_LAUNCHER_MARK"  # in the environment of every rank; finds orphans where there is no subreaper
 
@@ -29,6 +29,8 @@ class Process:
     pid: int
     parent: int
     start_ticks: int
+    group: int = 0  # 0 = not known
+    session: int = 0
 
 
 def become_subreaper() -> bool:
@@ -102,7 +104,7 @@ def _process(pid: int) -> "Process | None":
     except OSError:
         return None
     fields = text[text.rfind(b")") + 2 :].split()  # the name before it may hold anything
-    return Process(pid, int(fields[1]), int(fields[19]))
+    return Process(pid, int(fields[1]), int(fields[19]), int(fields[2]), int(fields[3]))
 
 
 def kill(process: Process) -> None:
@@ -126,6 +128,19 @@ def kill(process: Process) -> None:
             os.close(descriptor)
 
 
+def kill_groups(processes: Iterable[Process]) -> None:
+    """Send SIGKILL to the process groups of these, in one go each: no member can escape by forking meanwhile.
+
+    Ranks are started in sessions of their own, so a group outside the launcher's session has descendants only.
+    """
+    own_session = os.getsid(0)
+    for group in {process.group for process in processes if process.session != own_session and process.group > 1}:
+        try:
+            os.killpg(group, signal.SIGKILL)
+        except OSError:  # gone meanwhile
+            continue
+
+
 class Reclaim:
     """Kills in rounds until two walks in a row find nothing: one walk may miss a process that is forked meanwhile."""
 
@@ -137,6 +152,7 @@ class Reclaim:
     def step(self, spared: FrozenSet[int]) -> bool:
         """One round; True when nothing is left but the `spared` pids, which are children of the launcher's own."""
         left = [process for process in self._candidates() if process.pid not in spared]
+        kill_groups(left)
         for process in left:
             kill(process)
         self._empty_walks = 0 if left else self._empty_walks + 1
