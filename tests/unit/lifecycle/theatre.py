@@ -446,6 +446,8 @@ class Theatre:
             return
         self._ping(pod, launcher)
         self._converge(pod, launcher)
+        if launcher.exited is not None:
+            return
         directive = self._send(launcher, launcher.state)
         if directive is not None:
             launcher.directive = directive

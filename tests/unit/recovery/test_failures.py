@@ -255,3 +255,13 @@ def test_a_predecessor_that_does_not_end_makes_its_successor_move() -> None:
     here.record = here.record.model_copy(update={"members": [*members, here.record.members[2]]})
     here.pod(1, deleting=True, deletion_time=at(100.0 - 31.0))
     assert (one(here).kind, one(here).level) == (Kind.POD_STUCK, Level.REPLACE)
+
+
+def test_a_successor_that_stays_pending_behind_it_moves_as_well() -> None:
+    """Its ranks are proved dead, but the node's accelerators are not given back."""
+    here = Scene(a_job()).fleet().gang(2, go=False).pods().all(idle(2))
+    assert here.record is not None
+    members = [here.record.members[0], here.record.members[1].model_copy(update={"incarnation": 2})]
+    here.record = here.record.model_copy(update={"members": [*members, here.record.members[2]]})
+    here.pod(1, deleting=True, deletion_time=at(100.0 - 31.0)).pod(1, 2, phase="Pending", node="n1")
+    assert (one(here).kind, one(here).index) == (Kind.POD_STUCK, 1)

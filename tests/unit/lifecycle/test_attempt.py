@@ -1,0 +1,193 @@
+"""The records themselves: what a start needs, whom it has to outwait, and what one failure leaves for the next."""
+
+import pytest
+from tests.unit.lifecycle.builders import SETTINGS, Scene, a_ghost, a_job, at, failed, idle, running
+
+from muster.api.gang import GangSpec, Level, Member
+from muster.lifecycle import attempt
+from muster.lifecycle.plan import CommitGang, CreatePod, DeletePod
+from muster.lifecycle.step import decide
+from muster.recovery import failures
+from muster.world.job import JobWorld, TemplateVerdict, VerdictKind
+
+
+def waiting(**changes: object) -> Scene:
+    """Attempt 2, everybody idle, nothing missing for its start."""
+    return Scene(a_job()).fleet().gang(2, go=False, **changes).pods().all(idle(2))
+
+
+def start(scene: Scene) -> GangSpec | str:
+    world = scene.world()
+    assert world.gang is not None
+    return attempt.started(world, world.gang.spec)
+
+
+def recover(world: JobWorld) -> GangSpec:
+    assert world.gang is not None
+    return attempt.recovered(world, world.gang.spec, failures.find(world))
+
+
+def test_with_nothing_missing_the_go_is_given() -> None:
+    record = start(waiting())
+    assert isinstance(record, GangSpec)
+    assert record.go is not None
+    assert record.go.master_address == "10.0.0.1"
+    assert [member.pod_uid for member in record.members] == ["pod-0-1", "pod-1-1", "pod-2-1"]
+
+
+@pytest.mark.parametrize(
+    ("arrange", "words"),
+    [
+        pytest.param(lambda s: s.pod(1, phase="Pending"), "pod of worker 1", id="a pod that does not run"),
+        pytest.param(lambda s: s.launcher(1, idle(1)), "worker 1 to end its old ranks", id="idle, but before the Wait"),
+        pytest.param(lambda s: s.launcher(1, running(1)), "worker 1 to end its old ranks", id="old ranks alive"),
+        pytest.param(
+            lambda s: s.launcher(1, idle(2, heard_age_seconds=16)), "launcher of worker 1 to report", id="an old report"
+        ),
+        pytest.param(
+            lambda s: s.launcher(1, idle(2, scanned=False)), "worker 1 to list", id="checkpoints not listed since"
+        ),
+        pytest.param(
+            lambda s: s.launcher(1, idle(2, scanned=False, checkpoint_error="stalled")), "stalled", id="a listing error"
+        ),
+    ],
+)
+def test_what_a_start_waits_for(arrange: object, words: str) -> None:
+    missing = start(arrange(waiting()))  # type: ignore[operator]
+    assert isinstance(missing, str)
+    assert words in missing
+
+
+def test_it_resumes_from_what_is_complete_for_everybody() -> None:
+    here = waiting().all(idle(2, checkpoints=((9, "/c/9"), (6, "/c/6"))))
+    record = start(here.launcher(2, idle(2, checkpoints=((6, "/c/6"), (3, "/c/3")))))
+    assert isinstance(record, GangSpec)
+    assert record.go is not None
+    assert record.go.resume is not None
+    assert (record.go.resume.step, record.go.resume.path) == (6, "/c/6")
+
+
+class TestGhosts:
+    """A pod that was dropped while its ranks may have been alive."""
+
+    @pytest.mark.parametrize(
+        ("fenced_in", "view", "dead", "starts"),
+        [
+            pytest.param(5, None, False, False, id="its fence may not have ended it yet"),
+            pytest.param(-1, None, False, True, id="its fence has ended it"),
+            pytest.param(5, None, True, True, id="proved dead"),
+            pytest.param(-1, running(1, heard_age_seconds=1.0), False, False, id="but it is heard with a rank alive"),
+            pytest.param(-1, running(1, heard_age_seconds=30.0), False, True, id="heard long before"),
+            pytest.param(
+                -1,
+                running(1, heard_age_seconds=30.0, fence_seconds=60.0),
+                False,
+                False,
+                id="heard long before, with a longer fence",
+            ),
+            pytest.param(-1, idle(1), False, True, id="heard without a rank"),
+        ],
+    )
+    def test_the_next_start_outwaits_it(self, fenced_in: float, view: object, dead: bool, starts: bool) -> None:
+        here = waiting(ghosts=[a_ghost("old", fenced_in)])
+        if view is not None:
+            here.launchers["old"] = view  # type: ignore[assignment]
+        if dead:
+            here.but(proved_dead=frozenset({"old"}))
+        assert isinstance(start(here), GangSpec) == starts
+
+    def lost(self) -> Scene:
+        here = Scene(a_job()).fleet().gang().pods().all(running(1, 7, step_age_seconds=60, fence_seconds=45.0))
+        return here.node("n1", ready=False)
+
+    def test_the_fence_counts_from_its_last_word(self) -> None:
+        here = self.lost().launcher(1, running(1, 7, heard_age_seconds=30, step_age_seconds=60, fence_seconds=45.0))
+        (ghost,) = recover(here.world()).ghosts
+        assert (ghost.pod_uid, ghost.fenced_time) == ("pod-1-1", at(100 + 45 + 2 - 30))
+
+    def test_one_that_this_leader_never_heard_has_the_fence_of_the_others(self) -> None:
+        here = self.lost()
+        del here.launchers["pod-1-1"]
+        (ghost,) = recover(here.world()).ghosts
+        assert ghost.fenced_time == at(100 + 45 + 2)
+
+    def test_a_pod_that_never_got_a_go_leaves_none(self) -> None:
+        here = Scene(a_job()).fleet().gang(go=False).pods().all(idle(1)).pod(1, deleting=True)
+        assert recover(here.world()).ghosts == []
+
+
+def test_what_was_won_counts_before_what_was_lost() -> None:
+    here = Scene(a_job()).fleet().gang(resume=5).pods().all(running(1, 12, checkpoints=((10, "/c/10"),)))
+    record = recover(here.launcher(1, failed(1)).world())
+    assert record.checkpoint is not None
+    assert record.checkpoint.step == 10
+    assert record.incidents[-1].step == 12
+
+
+def test_a_failure_before_the_first_step_stands_at_the_resume_step() -> None:
+    here = Scene(a_job()).fleet().gang(resume=5).pods().all(running(1))
+    assert recover(here.launcher(1, failed(1)).world()).incidents[-1].step == 5
+
+
+def test_several_losses_are_one_attempt() -> None:
+    here = Scene(a_job()).fleet(5).gang().pods().all(running(1, 7))
+    record = recover(here.pod(0, deleting=True).ended(1, "OOMKilled", 137).launcher(2, failed(1)).world())
+    assert (record.attempt, record.level) == (2, Level.POD)
+    assert [member.incarnation for member in record.members] == [2, 2, 1]
+
+
+def test_a_lost_pod_on_a_cordoned_node_moves() -> None:
+    here = Scene(a_job()).fleet().gang().pods().all(running(1, 7)).pod(1, deleting=True).node("n1", unschedulable=True)
+    record = recover(here.world())
+    assert (record.level, record.members[1]) == (Level.REPLACE, Member(node="n3", incarnation=2))
+
+
+def test_a_new_pod_waits_for_the_old_one_on_its_node_whoever_that_was() -> None:
+    here = waiting()
+    assert here.record is not None
+    moved = [Member(node="n1", incarnation=2), Member(node="n0", incarnation=2), here.record.members[2]]
+    here.record = here.record.model_copy(update={"members": moved})
+    here.pod(1, deleting=True)
+    actions = decide(here.world(), SETTINGS).actions
+    created = [a.manifest["metadata"]["name"] for a in actions if isinstance(a, CreatePod)]
+    assert created == []
+    assert [a.uid for a in actions if isinstance(a, DeletePod)] == ["pod-0-1"]
+
+
+def test_a_job_whose_record_is_gone_waits_until_its_old_pods_have_ended() -> None:
+    here = Scene(a_job()).fleet().gang().pods()
+    here.record = None
+    plan = decide(here.world(), SETTINGS)
+    assert {type(action) for action in plan.actions} == {DeletePod}
+    here.but(proved_dead=frozenset(pod.uid for pod in here.pod_views.values()))
+    assert any(isinstance(action, CommitGang) for action in decide(here.world(), SETTINGS).actions)
+
+
+@pytest.mark.parametrize(
+    ("reason", "state"), [("QuotaExceeded", "Pending"), ("Invalid", "Stalled"), ("PodSecurity", "Stalled")]
+)
+def test_a_refused_template(reason: str, state: str) -> None:
+    verdict = TemplateVerdict(VerdictKind.REFUSED, 1, reason, "no")
+    plan = decide(Scene(a_job()).fleet().but(template_verdict=verdict).world(), SETTINGS)
+    assert plan.status is not None
+    assert (plan.status.state, plan.status.reason) == (state, reason)
+    assert plan.wake_in_seconds is not None
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason", "words"),
+    [
+        ({"template": {"spec": {"containers": [{"name": "main", "image": "i"}]}}}, "CommandMissing", "command"),
+        ({"placement": {"required": "pod"}}, "UnknownTopologyLevel", "block, rack"),
+        ({"progress": {"stepPattern": "step=([0-9]+"}}, "InvalidStepPattern", "regular expression"),
+        ({"progress": {"stepPattern": "(a)(b)"}}, "InvalidStepPattern", "one group"),
+        ({"launch": {"workerContainer": "other"}}, "UnknownContainer", "'other'"),
+    ],
+)
+def test_what_can_never_start_says_what_to_do(spec: dict[str, object], reason: str, words: str) -> None:
+    plan = decide(Scene(a_job(**spec)).fleet().world(), SETTINGS)
+    assert plan.status is not None
+    stalled = next(c for c in plan.status.conditions if c.type == "Stalled")
+    assert (plan.status.state, stalled.reason) == ("Stalled", reason)
+    assert words in stalled.message
+    assert plan.announcements[0].warning

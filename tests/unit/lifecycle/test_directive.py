@@ -1,0 +1,85 @@
+"""What a launcher is told, from the record alone."""
+
+from dataclasses import replace
+
+import pytest
+from tests.unit.lifecycle.builders import EPOCH, Scene, a_job, idle, running
+
+from muster.api.base import ObjectMeta
+from muster.api.gang import Gang
+from muster.api.trainingjob import CompletionRecord, CompletionResult, TrainingJob
+from muster.lifecycle.directive import directive_for
+from muster.protocol.messages import EXIT, RUN, WAIT, Directive
+from muster.world.names import pod_name
+from muster.world.views import LauncherView
+
+
+def told(
+    scene: Scene, index: int = 1, uid: str = "", incarnation: int = 1, job: TrainingJob | None = None
+) -> Directive:
+    job = job or scene.job
+    gang = Gang(metadata=ObjectMeta(name="g"), spec=scene.record) if scene.record else None
+    name = pod_name(scene.job.metadata.name, scene.job.metadata.uid, index, incarnation)
+
+    def launcher_of(number: int) -> LauncherView | None:
+        return scene.launchers.get(scene.uid(number))
+
+    return directive_for(job, gang, name, uid or scene.uid(index, incarnation), launcher_of)
+
+
+def test_before_the_go_it_waits() -> None:
+    directive = told(Scene(a_job()).gang(4, go=False))
+    assert (directive.kind, directive.attempt) == (WAIT, 4)
+
+
+def test_with_the_go_it_runs_what_the_record_says() -> None:
+    here = Scene(a_job(launch={"processesPerNode": 2})).gang(4, resume=7).all(running(4))
+    directive = told(here)
+    assert (directive.kind, directive.attempt, directive.node_rank, directive.node_count) == (RUN, 4, 1, 3)
+    assert (directive.master_address, directive.master_port) == ("10.0.0.1", 20001)
+    assert (directive.resume_step, directive.resume_path, directive.processes_per_node) == (7, "/checkpoints/7", 2)
+    assert [peer.index for peer in directive.peers] == [0, 2]
+
+
+def test_in_a_large_gang_it_pings_two_neighbours_on_either_side() -> None:
+    here = Scene(a_job(nodes=10)).gang().all(running(1))
+    assert [peer.index for peer in told(here, index=0).peers] == [1, 2, 8, 9]
+
+
+def test_a_neighbour_that_has_not_told_its_address_is_left_out() -> None:
+    here = Scene(a_job()).gang().all(running(1)).launcher(2, replace(idle(1), address=""))
+    assert [peer.index for peer in told(here).peers] == [0]
+
+
+@pytest.mark.parametrize(
+    ("index", "uid", "incarnation"),
+    [
+        pytest.param(1, "somebody", 1, id="another pod of that name"),
+        pytest.param(1, "", 2, id="another incarnation"),
+        pytest.param(7, "", 1, id="no such member"),
+    ],
+)
+def test_who_is_no_member_exits(index: int, uid: str, incarnation: int) -> None:
+    assert told(Scene(a_job()).gang(), index, uid, incarnation).kind == EXIT
+
+
+def test_without_a_record_it_exits() -> None:
+    assert told(Scene(a_job())).kind == EXIT
+
+
+def test_a_job_of_the_same_name_is_not_its_job() -> None:
+    assert told(Scene(a_job()).gang(), job=a_job(uid="another")).kind == EXIT
+
+
+def test_without_a_job_it_exits_and_fails() -> None:
+    directive = directive_for(None, None, "job-12345-0-1", "uid", lambda _: None)
+    assert (directive.kind, directive.exit_code) == (EXIT, 1)
+
+
+@pytest.mark.parametrize(("result", "code"), [(CompletionResult.SUCCEEDED, 0), (CompletionResult.FAILED, 1)])
+def test_at_the_end_it_exits_as_the_job_did(result: CompletionResult, code: int) -> None:
+    end = CompletionRecord(result=result, reason="Completed", time=EPOCH, attempt=1)
+    job = a_job()
+    job = job.model_copy(update={"status": job.status.model_copy(update={"completion": end})})
+    directive = told(Scene(job).gang(), job=job)
+    assert (directive.kind, directive.exit_code) == (EXIT, code)

@@ -1,0 +1,62 @@
+"""Views: whose pod is whose, what counts as dead, and when silence is everybody's."""
+
+from dataclasses import replace
+
+import pytest
+from tests.unit.lifecycle.builders import Scene, a_fleet, a_job, a_node, running
+
+from muster.world.fleet import Silence
+from muster.world.names import gang_name, pod_name
+from muster.world.views import ContainerView
+
+ENDED = ContainerView("main", terminated=True, exit_code=0)
+
+
+def test_names_are_the_job_s_own_for_ever() -> None:
+    assert pod_name("job", "u1", 2, 3) == f"{gang_name('job', 'u1')}-2-3"
+    assert gang_name("job", "u1") == gang_name("job", "u1")
+    assert gang_name("job", "u1") != gang_name("job", "u2")
+
+
+@pytest.mark.parametrize(
+    ("changes", "ours"),
+    [
+        ({}, True),
+        ({"owner_uid": "another"}, False),
+        ({"uid": "another"}, False),
+    ],
+)
+def test_a_pod_is_a_members_only_if_owner_and_uid_agree(changes: dict[str, str], ours: bool) -> None:
+    world = Scene(a_job()).fleet().gang().pods().all(running(1)).pod(1, **changes).world()
+    assert world.gang is not None
+    member = world.gang.spec.members[1]
+    assert (world.pod(1, member) is not None) == ours
+    assert (world.launcher(1, member) is not None) == ours
+    assert world.node(member) is not None
+
+
+@pytest.mark.parametrize(
+    ("changes", "dead"),
+    [
+        ({"phase": "Failed", "containers": (ENDED,)}, True),
+        ({"phase": "Running", "containers": (ENDED,)}, False),
+        ({"phase": "Failed", "containers": (ENDED, ContainerView("side", running=True))}, False),
+        ({"phase": "Failed", "containers": ()}, False),
+    ],
+)
+def test_dead_is_what_the_kubelet_says_of_every_container(changes: dict[str, object], dead: bool) -> None:
+    (pod,) = Scene(a_job(nodes=1)).gang().pods().pod_views.values()
+    assert replace(pod, **changes).containers_dead == dead  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("silent", "total", "widespread"), [(0, 0, False), (2, 2, False), (3, 6, False), (3, 5, True), (100, 101, True)]
+)
+def test_silence_of_most_is_not_their_fault(silent: int, total: int, widespread: bool) -> None:
+    assert Silence(silent, total).widespread == widespread
+
+
+def test_who_else_holds_a_node() -> None:
+    fleet = a_fleet([a_node("n0")], holders={"n0": frozenset({"me", "other"})})
+    assert fleet.held_by_others("n0", "me") == {"other"}
+    assert fleet.held_by_others("n1", "me") == frozenset()
