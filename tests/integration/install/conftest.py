@@ -145,6 +145,12 @@ class Installation:
         assert result.returncode == 0, f"kubectl {' '.join(arguments)}: {result.stderr}"
         return result.stdout
 
+    def install(self) -> None:
+        """Apply the overlay."""
+        self.kubectl("apply", "-k", str(OVERLAY))
+        self.kubectl("wait", "--for=condition=Established", "crd", "--all")
+        _wait_until(lambda: len(self.operator_pods()) == 2, "the Deployment's pods are admitted")
+
     def get(self, *arguments: str) -> Any:
         return json.loads(self.kubectl("get", *arguments, "--output=json"))
 
@@ -270,11 +276,9 @@ def installed() -> Iterator[Installation]:
         )
         with control_plane:
             installation = Installation(control_plane)
-            installation.kubectl("apply", "-k", str(OVERLAY))
-            installation.kubectl("wait", "--for=condition=Established", "crd", "--all")
             for name in ("node-a", "node-b"):
                 add_node(installation, name)
-            _wait_until(lambda: len(installation.operator_pods()) == 2, "the Deployment's pods are admitted")
+            installation.install()
             yield installation
             installation.stop_all()
 

@@ -46,6 +46,11 @@ def test_only_the_leader_is_an_endpoint_of_the_coordinator(installation: Any, wa
     wait_until(lambda: _endpoints(installation) == {addresses[leader.pod]}, "the leader is the endpoint")
     leader.terminate()
     wait_until(lambda: _endpoints(installation) == {addresses[standby.pod]}, "the endpoint has moved")
+    # No kubelet would ever end them.
+    for pod in addresses:
+        installation.kubectl(
+            "delete", "pod", pod, f"--namespace={installation.namespace}", "--grace-period=0", "--force"
+        )
 
 
 def test_a_leader_survives_a_restart_of_the_api_server(installation: Any, wait_until: Callable[..., Any]) -> None:

@@ -72,16 +72,12 @@ def story(installation: Any, namespace: str, wait_until: Callable[..., Any]) -> 
     assert "not bound to a pod" in _report(replica.coordinator_port, token)
     # A job that nobody can place: the same is told again after a restart.
     installation.apply(_job("large", namespace, nodes=9))
-    wait_until(lambda: _told(installation, here, "large"), "an Event")
+    wait_until(lambda: "2 free" in json.dumps(_told(installation, here, "large")), "an Event")
     assert replica.terminate() == 0
     # A certificate that nobody can use is replaced.
     installation.kubectl(
         "patch", "secret", "muster-coordinator-tls", system, "--type=merge", '--patch={"data":{"tls.key":""}}'
     )
-    # A stranger's pod has the name that a worker would get.
-    installation.apply(_job("squatted", namespace, nodes=1))
-    squatted = pod_name("squatted", job("squatted")["metadata"]["uid"], 0, 1)
-    installation.apply(_pod(squatted, namespace))
     installation.kubectl(
         "patch",
         "trainingjob",
@@ -92,10 +88,15 @@ def story(installation: Any, namespace: str, wait_until: Callable[..., Any]) -> 
         '--patch=[{"op":"remove","path":"/status"}]',
     )
     replica = installation.start_leader()
+    wait_until(lambda: "series" in json.dumps(_told(installation, here, "large")), "the Event has a series")
+    # A stranger's pod has the name that a worker would get.
+    installation.apply(_job("squatted", namespace, nodes=1, suspend=True))
+    squatted = pod_name("squatted", job("squatted")["metadata"]["uid"], 0, 1)
+    installation.apply(_pod(squatted, namespace))
+    suspend("squatted", yes=False)
     wait_until(lambda: "PodNameTaken" in json.dumps(job("squatted").get("status", {})), "the stranger is noticed")
     installation.kubectl("delete", "trainingjob", "squatted", here)
     installation.kubectl("delete", "pod", squatted, here, "--grace-period=0", "--force")
-    wait_until(lambda: "series" in json.dumps(_told(installation, here, "large")), "the Event has a series")
     # A Plain job trains to its end and is deleted when its time to live is over.
     installation.apply(
         _job("plain", namespace, nodes=1, launch={"mode": "Plain"}, completion={"ttlSecondsAfterFinished": 0})
