@@ -15,8 +15,9 @@ from muster.placement.eligibility import refusal
 from muster.placement.solve import NotPlaced, Placed, Request, solve
 from muster.protocol.messages import IDLE
 from muster.recovery import blame, budgets
-from muster.recovery.failures import FRESH_SECONDS, Failure, Kind
+from muster.recovery.failures import FRESH_SECONDS, Failure, Kind, newest_step_age
 from muster.world.job import JobWorld
+from muster.world.views import LauncherView
 
 MAX_INCIDENTS = 64
 EXCLUSION = timedelta(minutes=10)
@@ -305,10 +306,30 @@ def _ghosts(world: JobWorld, record: GangSpec, members: Sequence[Member]) -> lis
         if record.go is None and view and view.state == IDLE and view.attempt == record.attempt:
             continue
         limit = (view.fence_seconds if view else usual) + FENCE_MARGIN_SECONDS
-        heard = view.heard_age_seconds if view else 0.0
-        fenced = world.now + timedelta(seconds=limit - heard)
+        fenced = world.now + timedelta(seconds=limit - _cut_off_seconds(world, record, index, view))
         ghosts.append(Ghost(pod=world.pod_name(index, old), pod_uid=old.pod_uid, node=old.node, fenced_time=fenced))
     return ghosts
+
+
+def _cut_off_seconds(world: JobWorld, record: GangSpec, index: int, view: LauncherView | None) -> float:
+    """For how long this worker's fence has been counting, at least.
+
+    The launcher counts from the last of three: an answer of the coordinator, the first neighbour that fell silent, a
+    step. Pings are round trips, so what the neighbours say of their side holds for its side.
+    """
+    if view is None or world.gang is None:
+        return 0.0
+    if record.go is None:  # the others have ended their ranks since this attempt was committed; nobody pings
+        return min(view.heard_age_seconds, (world.now - record.time).total_seconds())
+    others = (world.launchers.get(member.pod_uid) for i, member in enumerate(record.members) if i != index)
+    heard = [other for other in others if other and other.heard_age_seconds < FRESH_SECONDS]
+    silent = [other.silent_peers[index] for other in heard if index in other.silent_peers]
+    return min(
+        view.heard_age_seconds,
+        newest_step_age(world, world.gang),
+        (world.now - record.go.time).total_seconds(),
+        max(silent, default=float("inf")),
+    )
 
 
 def _laid(world: JobWorld, ghost: Ghost) -> bool:

@@ -224,9 +224,9 @@ def _unreachable(world: JobWorld, gang: Gang, index: int, member: Member, pod: P
     if launcher is None and pod.phase != "Running" and not member.pod_uid:
         return _plain_unreachable(world, index, member, timeout)  # nothing in it that could be silent
     if launcher is not None:
-        silent = min(launcher.heard_age_seconds, _newest_step_age(world, gang)) >= timeout
+        silent = min(launcher.heard_age_seconds, newest_step_age(world, gang)) >= timeout
     else:
-        silent = world.leader_age_seconds >= 2 * timeout and _newest_step_age(world, gang) >= timeout
+        silent = world.leader_age_seconds >= 2 * timeout and newest_step_age(world, gang) >= timeout
     if not silent or world.silence.widespread:
         return None
     witnesses = _witnesses(world, gang, index, member, timeout)
@@ -237,9 +237,14 @@ def _unreachable(world: JobWorld, gang: Gang, index: int, member: Member, pod: P
 
 
 def _unheard(world: JobWorld, gang: Gang, index: int, member: Member, pod: PodView) -> Failure | None:
-    """A launcher that took part in the last start keeps the next one, or the end, waiting; its node looks well."""
+    """A launcher that was there before keeps the next start, or the end, waiting, though its node looks well.
+
+    One that has never been heard is waited for, with a reason in the status: what is in its way, say a network policy,
+    would stop its successor, too.
+    """
     plain = world.job.spec.launch.mode is LaunchMode.PLAIN
-    if plain or not member.pod_uid or world.silence.widespread:
+    known = bool(member.pod_uid) or pod.uid in world.launchers
+    if plain or not known or world.silence.widespread:
         return None
     if gang.spec.go is not None and not _others_have_ended(world, gang, index):
         return None
@@ -269,7 +274,7 @@ def _plain_unreachable(world: JobWorld, index: int, member: Member, timeout: flo
     return Failure(Kind.NODE_UNREACHABLE, Level.REPLACE, index, member.node, message)
 
 
-def _newest_step_age(world: JobWorld, gang: Gang) -> float:
+def newest_step_age(world: JobWorld, gang: Gang) -> float:
     """Seconds since the newest step of this attempt: a step proves that every rank was alive when it was finished."""
     if gang.spec.go is None:
         return float("inf")

@@ -105,6 +105,12 @@ class TestGhosts:
         (ghost,) = recover(here.world()).ghosts
         assert (ghost.pod_uid, ghost.fenced_time) == ("pod-1-1", at(100 + 45 + 2 - 30))
 
+    def test_but_not_before_its_neighbours_lost_it(self) -> None:
+        here = self.lost().launcher(1, running(1, 7, heard_age_seconds=45, step_age_seconds=60, fence_seconds=45.0))
+        here.launcher(0, running(1, 7, step_age_seconds=40, fence_seconds=45.0, silent_peers={1: 12.0}))
+        (ghost,) = recover(here.world()).ghosts
+        assert ghost.fenced_time == at(100 + 45 + 2 - 12)
+
     def test_one_that_this_leader_never_heard_has_the_fence_of_the_others(self) -> None:
         here = self.lost()
         del here.launchers["pod-1-1"]

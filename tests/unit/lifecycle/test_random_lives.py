@@ -156,3 +156,5 @@ def calm_down(theatre: Theatre, plays: list[Play]) -> None:
             theatre.set_spec(play, suspend=False)
     for pod in theatre.pods.values():
         pod.stuck = False
+        if pod.launcher and pod.launcher.mute and pod.launcher.attempt == 0:
+            theatre.delete(pod)  # the leader may never have heard it, and then says so and waits

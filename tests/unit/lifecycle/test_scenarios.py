@@ -239,6 +239,18 @@ class TestPartition:
         theatre.kill_operator()
         succeeded(theatre, play)
 
+    def test_the_coordinator_is_lost_long_before_the_neighbours(self) -> None:
+        """The fence counts from the later loss, and so must its end."""
+        theatre = Theatre()
+        play = theatre.submit(a_job(), step_seconds=10.0, total_steps=12, checkpoint_every=1)
+        theatre.until(lambda: play.step >= 2)
+        theatre.launcher_of(play, 1).mute = True
+        theatre.until(lambda: play.step >= 6)
+        theatre.play_on(1)
+        theatre.partition("n1")
+        succeeded(theatre, play)
+        assert play.levels == ["Start", "R2"]
+
     def test_a_short_one_does_nothing(self) -> None:
         theatre, play = training()
         theatre.partition("n1")
@@ -309,6 +321,19 @@ class TestStart:
         first = theatre.submit(a_job("small", nodes=2))
         theatre.until(lambda: first.completion is not None)
         assert first.completion
+
+    def test_a_launcher_that_falls_silent_before_the_first_start_costs_its_pod(self) -> None:
+        theatre = Theatre()
+        theatre.machines["n2"].partitioned = True
+        play = theatre.submit(a_job())
+        theatre.until(lambda: len([pod for pod in theatre.pods.values() if pod.launcher]) == 2)
+        theatre.tick()
+        theatre.launcher_of(play, 1).mute = True
+        theatre.play_on(15.5)  # until its last report is too old for a start
+        theatre.partition("n2", on=False)
+        theatre.until(lambda: play.record.attempt > 1)
+        assert play.record.reason == "LauncherSilent"
+        succeeded(theatre, play)
 
     def test_two_jobs_take_turns(self) -> None:
         theatre = Theatre(nodes=4)

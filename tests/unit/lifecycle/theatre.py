@@ -287,7 +287,7 @@ class Theatre:
 
     def delete_pod(self, play: Play, index: int) -> None:
         """A user deletes a worker's pod."""
-        self._delete(self.pod_of(play, index))
+        self.delete(self.pod_of(play, index))
 
     def force_delete_pod(self, play: Play, index: int) -> None:
         """The object vanishes at once; its processes end a little later."""
@@ -438,11 +438,7 @@ class Theatre:
     # Launchers.
 
     def _launcher(self, pod: Pod, launcher: Launcher) -> None:
-        if (
-            launcher.exited is not None
-            or launcher.mute
-            or self.plays[pod.view.job_uid].job.spec.launch.mode is (LaunchMode.PLAIN)
-        ):
+        if launcher.exited is not None or self.plays[pod.view.job_uid].job.spec.launch.mode is (LaunchMode.PLAIN):
             return
         self._ping(pod, launcher)
         self._converge(pod, launcher)
@@ -454,7 +450,7 @@ class Theatre:
 
     def _send(self, launcher: Launcher, state: str) -> Directive | None:
         """Report to the operator, if it can be reached; its directive."""
-        if self._up_at is not None or not self.machines[launcher.pod.node].reachable:
+        if self._up_at is not None or launcher.mute or not self.machines[launcher.pod.node].reachable:
             return None
         launcher.answered_at = self.now
         view = launcher.pod
@@ -705,7 +701,7 @@ class Theatre:
                 case DeletePod(name, uid):
                     pod = self.pods.get(name)
                     if pod and pod.view.uid == uid:
-                        self._delete(pod, own=True)
+                        self.delete(pod, own=True)
                 case DeleteJob():
                     play.deleted = True
                 case _:
@@ -766,7 +762,8 @@ class Theatre:
         self.pods[name] = Pod(view)
         self._cache[name] = view
 
-    def _delete(self, pod: Pod, own: bool = False) -> None:
+    def delete(self, pod: Pod, own: bool = False) -> None:
+        """Somebody deletes a pod; `own`: the operator does, and sees it at once."""
         if pod.view.deleting:
             return
         self._set(pod, replace(pod.view, deleting=True, deletion_time=at(self.now + 30)))
