@@ -788,6 +788,8 @@ class Theatre:
             if view is None:
                 if known and known.resource_version < version:
                     del self._cache[name]
+                    if known.uid in self._dead:
+                        self.hub.forget(known.uid)
             elif known is None or known.resource_version < version:
                 self._cache[name] = view
                 if view.containers_dead:
