@@ -56,6 +56,15 @@ def reap() -> Dict[int, int]:
         ended[pid] = status
 
 
+def is_childless() -> bool:
+    """Whether this process has no child, not even a zombie; a subreaper then has no descendant either."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return True
+    return False
+
+
 def descendants(root: int) -> List[Process]:
     """Every process below `root`, zombies included, itself excluded."""
     children: Dict[int, List[Process]] = {}
@@ -151,6 +160,8 @@ class Reclaim:
 
     def step(self, spared: FrozenSet[int]) -> bool:
         """One round; True when nothing is left but the `spared` pids, which are children of the launcher's own."""
+        if self._subreaper and is_childless():
+            return True
         left = [process for process in self._candidates() if process.pid not in spared]
         kill_groups(left)
         for process in left:

@@ -95,6 +95,10 @@ class Scanner:
             result = self._ask(now) or result
         return result
 
+    def stop(self) -> None:
+        """The launcher leaves: end the child, and do not wait for it."""
+        self._kill()
+
     def _ask(self, now: float) -> Optional[ScanResult]:
         self._asked_for, self._wanted = self._idle_attempt, False
         self._asked_at = now
@@ -147,7 +151,7 @@ class Scanner:
         return ScanResult(0, (), error) if error else ScanResult(self._asked_for, found)
 
     def _kill(self) -> None:
-        if self._child is not None:
+        if self._child is not None and not self._dying:
             os.kill(self._child.pid, signal.SIGKILL)
             self._dying = True
 

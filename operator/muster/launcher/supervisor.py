@@ -36,7 +36,8 @@ _TICK_SECONDS = 0.2  # how often progress files are read
 _SHORT_TICK_SECONDS = 0.01  # while processes are ending
 _IDLE_TICK_SECONDS = 1.0
 _KEPT_ATTEMPTS = 3  # directories of attempts, with the traces that ranks dumped
-_LEAVE_RECLAIM_SECONDS = 0.3
+_LEAVE_SECONDS = 0.8  # to end the ranks and to say so
+_LEAVE_RECLAIM_SECONDS = 0.5
 _LEAVE_REPORT_SECONDS = 0.5
 _LEAVE_DRAIN_SECONDS = 0.1
 _EXIT_REPORT_SECONDS = 2.0
@@ -326,18 +327,20 @@ class Supervisor:
 
     def _leave(self) -> int:
         """Told to terminate: no grace for the ranks, one last report, and out within a second."""
-        until = self._now() + _LEAVE_RECLAIM_SECONDS
+        began = self._now()
+        self._scanner.stop()
         was_reclaiming = self._reclaim is not None
         self._reclaim = self._reclaim or Reclaim(self._mark, self._subreaper)
         clean = False
-        while not clean and self._now() < until:
+        while not clean and self._now() < began + _LEAVE_RECLAIM_SECONDS:
             clean = self._reclaim.step(self._scanner.pids)
             self._note_ended(reap())
             if not clean:
                 time.sleep(0.002)
         if self._gang is not None and not was_reclaiming:
             self._log("attempt %d: told to terminate, its processes are ended" % self._gang.attempt)
-        self._last_report(clean, _LEAVE_REPORT_SECONDS, _LEAVE_DRAIN_SECONDS)
+        report_seconds = min(_LEAVE_REPORT_SECONDS, began + _LEAVE_SECONDS - self._now())
+        self._last_report(clean, report_seconds, _LEAVE_DRAIN_SECONDS)
         return TERMINATED
 
     def _exit(self, directive: Directive) -> int:
