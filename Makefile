@@ -25,8 +25,8 @@ lock: venv ## Lock the dependencies: requirements/*.in -> requirements/*.txt
 
 ##@ What a user runs first
 .PHONY: demo test
-demo: venv cluster-up ## The main job: train, lose a process, a pod and a node, finish with the right weights (KEEP=1 keeps it)
-	@$(PY) -m demo
+demo: venv images ## The main job: train, lose a process, a pod and a node, finish with the right weights (KEEP=1 keeps it)
+	@$(PY) -u -m demo
 
 test: lint verify test-unit test-integration test-e2e ## All tests that CI runs
 
@@ -62,14 +62,23 @@ test-long: venv cluster-up ## Random moments and soak; not run by CI
 ##@ The pieces
 .PHONY: generate images cluster-up cluster-down clean clean-cache
 images: venv ## Build the container images (cached by content)
+ifeq ($(CLUSTER),existing)
+	@echo "CLUSTER=existing: the images are taken from IMAGE_PREFIX=$(IMAGE_PREFIX)"
+else
 	@$(TOOL) imagebuild
+endif
 
 cluster-up: images ## A real Kubernetes of four nodes on this machine, images loaded
-	@$(TOOL) localcluster up
-	@$(TOOL) localcluster load --from build/images/images.json
+ifeq ($(CLUSTER),existing)
+	@kubectl cluster-info >/dev/null || { echo "CLUSTER=existing: the cluster of the current kubeconfig does not answer"; exit 1; }
+else
+	@$(TOOL) localcluster up --from build/images/images.json
+endif
 
 cluster-down: ## Take the local cluster down and leave nothing behind
+ifneq ($(CLUSTER),existing)
 	@$(TOOL) localcluster down
+endif
 
 clean: cluster-down ## Take everything down and remove build/
 	@rm -rf build

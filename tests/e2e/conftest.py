@@ -116,14 +116,19 @@ def whole_cluster(request: pytest.FixtureRequest) -> Iterator[None]:
 
 def mend(bed: Bed) -> None:
     """Undo what a test may have left broken."""
+    for node in bed.cluster.describe()["nodes"]:
+        if node["pid"] is None:
+            bed.cluster.power_on(node["name"])
+        else:
+            bed.cluster.heal(node["name"])
     for node in bed.kubectl.json("get", "nodes")["items"]:
-        name = node["metadata"]["name"]
-        ready = next(c["status"] for c in node["status"]["conditions"] if c["type"] == "Ready")
-        bed.cluster.heal(name)
-        if ready != "True":
-            bed.cluster.power_on(name)
         if node["spec"].get("unschedulable"):
-            bed.kubectl("uncordon", name)
+            bed.kubectl("uncordon", node["metadata"]["name"])
+    wait_until("four Ready nodes", lambda: all(map(_is_ready, bed.kubectl.json("get", "nodes")["items"])))
     bed.kubectl("scale", "deployment/muster", "-n", SYSTEM_NAMESPACE, "--replicas=2")
     bed.kubectl("rollout", "status", "deployment/muster", "-n", SYSTEM_NAMESPACE, "--timeout=120s", timeout_seconds=150)
     wait_until("a leader", bed.leader)
+
+
+def _is_ready(node: dict[str, Any]) -> bool:
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in node["status"]["conditions"])

@@ -1,0 +1,153 @@
+"""What users do to jobs, and what they get wrong, on real nodes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from testbed.bed import Bed
+from testbed.jobs import Job, manifest
+from testbed.kube import wait_until
+
+LONG = ["--steps=100000", "--step-seconds=0.1", "--checkpoint-every=10"]
+SHORT = ["--steps=30", "--step-seconds=0.05", "--checkpoint-every=10"]
+
+Submit = Callable[..., Job]
+
+
+def state(job: Job) -> tuple[str, str]:
+    status = job.status()
+    return status.get("state", ""), status.get("reason", "")
+
+
+def condition(job: Job, kind: str) -> dict[str, Any]:
+    return next((c for c in job.status().get("conditions", []) if c["type"] == kind), {})
+
+
+def test_an_application_that_always_fails_gets_three_restarts(submit: Submit) -> None:
+    job = submit("always-fails", nodes=2, trainer=["--steps=50", "--fail-at=5", "--exit-code=7", "--always"])
+    completion = job.completion()
+    assert completion["result"] == "Failed"
+    assert completion["reason"] == "ApplicationRestartsExhausted"
+    assert "rank 1" in completion["message"]
+    assert "code 7" in completion["message"]
+    assert "told to fail at step 5" in completion["message"]
+    assert len({line["attempt"] for line in job.events("start")}) == 4
+    assert condition(job, "Succeeded")["status"] == "False"
+    wait_until("its pods to end", lambda: all(p["status"]["phase"] == "Failed" for p in job.pods().values()), 60)
+
+
+def test_suspend_saves_first_and_resume_goes_on(submit: Submit) -> None:
+    job = submit("suspended", nodes=2, trainer=LONG)
+    job.wait_step(15)
+    job.bed.kubectl("patch", "tj", "-n", job.namespace, job.name, "--type=merge", "-p", '{"spec":{"suspend":true}}')
+    wait_until("the suspension", lambda: state(job)[0] == "Suspended", 90)
+    wait_until("the pods to go", lambda: not job.pods(), 60)
+    last = job.step()
+    job.bed.kubectl("patch", "tj", "-n", job.namespace, job.name, "--type=merge", "-p", '{"spec":{"suspend":false}}')
+    again = job.wait_training_again(1)
+    assert again.resumed_step is not None
+    assert last - again.resumed_step < 10, "it was stopped before a new checkpoint was complete"
+
+
+def test_deleting_a_job_while_it_trains_frees_everything_and_a_namesake_adopts_nothing(
+    bed: Bed, submit: Submit
+) -> None:
+    job = submit("deleted", nodes=3, trainer=LONG)
+    job.wait_step(15)
+    first = bed.kubectl.json("get", "tj", "-n", job.namespace, job.name)
+    old = {pod["metadata"]["name"] for pod in job.pods().values()}
+    bed.kubectl("delete", "tj", "-n", job.namespace, job.name, "--wait=false")
+    again = {**first, "metadata": {"name": job.name, "namespace": job.namespace}}
+    again.pop("status", None)
+    bed.kubectl("create", "-f", "-", stdin=json.dumps(again))
+    wait_until("the namesake's pods", lambda: len({p["metadata"]["name"] for p in job.pods().values()} - old) == 3, 120)
+    wait_until("the old pods to go", lambda: not old & {p["metadata"]["name"] for p in job.pods().values()}, 60)
+    assert job.current().attempt == 1
+    wait_until("one gang", lambda: len(gangs_of(job)) == 1, 60)
+
+
+def gangs_of(job: Job) -> list[dict[str, Any]]:
+    gangs = job.bed.kubectl.json("get", "gangs", "-n", job.namespace)["items"]
+    return [g for g in gangs if any(o["name"] == job.name for o in g["metadata"]["ownerReferences"])]
+
+
+def test_two_jobs_never_share_a_node_and_the_second_says_what_it_waits_for(submit: Submit) -> None:
+    first = submit("first", nodes=3, trainer=LONG)
+    first.wait_step(5)
+    second = submit("second", nodes=2, trainer=SHORT)
+    wait_until("the second to wait", lambda: state(second) == ("Pending", "InsufficientNodes"), 60)
+    message = condition(second, "Placed")["message"]
+    assert "needs 2 nodes: 1 free and suitable" in message
+    assert "3 in use" in message
+    first.delete()
+    assert second.completion()["result"] == "Succeeded"
+
+
+def test_a_finished_job_is_deleted_after_its_time_to_live(bed: Bed, submit: Submit) -> None:
+    job = submit("ttl", nodes=1, trainer=SHORT, completion={"ttlSecondsAfterFinished": 3})
+    wait_until("the job to go", lambda: bed.kubectl.find("get", "tj", "-n", job.namespace, job.name) is None, 120)
+    assert job.events("done")
+
+
+def test_a_plain_job_is_rebuilt_after_any_failure(bed: Bed, submit: Submit) -> None:
+    program = "import os, time; print(os.environ['NODE_RANK'], os.environ['NNODES'], os.environ['MASTER_ADDR'], flush=True); time.sleep(3600)"
+    job = submit(
+        "plain",
+        nodes=2,
+        command=["python3", "-c", program],
+        launch={"mode": "Plain"},
+        checkpoint={"saveTimeoutSeconds": 300},
+    )
+    wait_until("it to run", lambda: state(job)[0] == "Running", 90)
+    before = {pod["metadata"]["uid"] for pod in job.pods().values()}
+    name = job.pods()[1]["metadata"]["name"]
+    text = wait_until("its output", lambda: bed.kubectl("logs", "-n", job.namespace, name, check=False), 30)
+    assert text.split()[:2] == ["1", "2"]
+    bed.kubectl("delete", "pod", "-n", job.namespace, name, "--wait=false", "--grace-period=1")
+    again = wait_until(
+        "the rebuilt gang", lambda: next((s for s in job.watch.seen if s.attempt == 2 and s.going), None), 150
+    )
+    assert again.level == "R4"
+    assert not before & {pod["metadata"]["uid"] for pod in job.pods().values()}
+
+
+def test_an_image_that_cannot_be_pulled_is_named(submit: Submit) -> None:
+    job = submit("no-image", nodes=1, image="registry.invalid/nothing:1")
+    wait_until("the reason", lambda: state(job)[1] in ("ErrImagePull", "ImagePullBackOff"), 90)
+    assert "registry.invalid/nothing:1" in condition(job, "Running")["message"]
+
+
+def test_an_image_without_python_fails_with_the_remedy(bed: Bed, submit: Submit) -> None:
+    job = submit("no-python", nodes=1, image=bed.images["launcher"])
+    completion = job.completion()
+    assert completion["result"] == "Failed"
+    assert completion["reason"] == "ContainerCannotStart"
+    assert "needs python3" in completion["message"]
+    assert condition(job, "Stalled")["status"] == "True"
+
+
+def test_a_command_is_needed_in_managed_mode(submit: Submit) -> None:
+    job = submit("no-command", nodes=1, command=[])
+    wait_until("the verdict", lambda: state(job) == ("Stalled", "CommandMissing"), 30)
+    assert "spec.launch.mode" in condition(job, "Stalled")["message"]
+
+
+def test_training_survives_a_restart_of_the_api_server(bed: Bed, submit: Submit) -> None:
+    job = submit("api-restart", nodes=2, trainer=LONG)
+    job.wait_step(15)
+    bed.cluster.restart_apiserver()
+    wait_until("the API server", lambda: bed.kubectl("get", "--raw", "/readyz", check=False) == "ok", 60)
+    step = job.step()
+    job.wait_step(step + 20)
+    job.signal_rank(0)
+    wait_until("a step of the next attempt", lambda: len({e["rank"] for e in job.events("step", 2)}) == 2, 120)
+
+
+def test_the_manifest_of_these_tests_is_what_users_write(bed: Bed, namespace: str) -> None:
+    """Strict validation accepts it: no field that does not exist, no default that has to be spelled."""
+    body = manifest(bed, namespace, "strict", 1, SHORT)
+    assert "created (server dry run)" in bed.kubectl(
+        "create", "--dry-run=server", "--validate=strict", "-f", "-", stdin=json.dumps(body)
+    )
