@@ -137,8 +137,15 @@ class LeaderLease:
             return
         self._renewed_at = None
         _is_leader.set(0)
+        free = {"holderIdentity": "", "leaseDurationSeconds": 1}
         try:
-            await self._put({"holderIdentity": "", "leaseDurationSeconds": 1})
+            try:
+                await self._put(free)
+            except Conflict:
+                # A renewal that was cancelled on its way has arrived all the same; there is at most one.
+                await self._read()
+                if self.holder == self._identity:
+                    await self._put(free)
         except ApiError as error:  # then the successor waits it out
             log.warning("cannot release the lease", lease=self._name, error=str(error))
 

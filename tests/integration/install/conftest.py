@@ -53,7 +53,7 @@ def _wait_until(condition: Callable[[], Any], what: str) -> Any:
         if value:
             return value
         assert time.monotonic() < until, f"not within {DEADLINE_SECONDS:.0f} s: {what}"
-        time.sleep(0.1)
+        time.sleep(0.3)
 
 
 @dataclass

@@ -76,6 +76,22 @@ async def test_release_hands_over_at_once(
     assert (await stored(client, namespace))["spec"]["leaseTransitions"] == 1
 
 
+@pytest.mark.parametrize(("holder", "left"), [("first", ""), ("second", "second")])
+async def test_release_after_a_write_it_does_not_know_of(
+    client: Client, namespace: str, candidate: Any, holder: str, left: str
+) -> None:
+    """A renewal that was cancelled on its way and has arrived is released all the same; another's lease is not."""
+    first = candidate(client, "first")
+    await first.lease.acquire()
+    found = await stored(client, namespace)
+    found["spec"]["holderIdentity"] = holder
+    await client.put(
+        paths.leases(namespace, "muster"), {**found, "metadata": {**found["metadata"], "labels": {"a": "b"}}}
+    )
+    await first.lease.release()
+    assert (await stored(client, namespace))["spec"].get("holderIdentity", "") == left
+
+
 async def test_successor_of_a_dead_leader_waits_until_its_time_is_over(
     client: Client, candidate: Any, background: Any, until: Any
 ) -> None:
