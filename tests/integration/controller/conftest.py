@@ -4,6 +4,7 @@ The control plane has the controllers that matter here: garbage collection, name
 """
 
 import asyncio
+import functools
 import subprocess
 import sys
 import tempfile
@@ -86,7 +87,7 @@ async def _service_account(api: Client, namespace: str) -> None:
 
 async def _empty(api: Client, namespace: str) -> None:
     """Take everything away that another test's operator would see."""
-    for resource in ("trainingjobs", "gangs"):
-        await patiently(lambda path=paths.muster(resource, namespace=namespace): api.delete(path))  # type: ignore[misc]
+    for kind in (paths.muster("trainingjobs", namespace=namespace), paths.muster("gangs", namespace=namespace)):
+        await patiently(functools.partial(api.delete, kind))
     pods = paths.core("pods", namespace=namespace)
-    await patiently(lambda: api.delete(pods, {"gracePeriodSeconds": 0}))
+    await patiently(functools.partial(api.delete, pods, {"gracePeriodSeconds": 0}))

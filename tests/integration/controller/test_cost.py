@@ -5,7 +5,6 @@ import time
 from pathlib import Path
 
 import pytest
-
 from stage.operators import OperatorProcess
 from stage.scene import Scene
 

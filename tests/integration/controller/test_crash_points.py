@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
-
 from stage.launcher import Training
 from stage.scene import Scene
 
@@ -50,9 +49,7 @@ START = Act(
     },
 )
 IN_PLACE = Act("R0", {"PUT gangs": 2, STATUS: 1, "POST events": 2}, 2, (1, 1, 1), "R0")
-REPLACE = Act(
-    "R2", {"PUT gangs": 2, "DELETE pods": 1, "POST pods": 1, STATUS: 2, "POST events": 2}, 2, (1, 2, 1), "R2"
-)
+REPLACE = Act("R2", {"PUT gangs": 2, "DELETE pods": 1, "POST pods": 1, STATUS: 2, "POST events": 2}, 2, (1, 2, 1), "R2")
 FINISH = Act("finish", {STATUS: 1, "POST events": 1})
 ACTS = (START, IN_PLACE, REPLACE, FINISH)
 
@@ -131,7 +128,9 @@ async def test_the_points_are_all_there_are(scene: Scene, acts: tuple[Act, ...])
         await begin(scene, act, training)
         await ended(scene, act, training)
         announced = act.writes["POST events"]
-        await scene.eventually("its Events are written", lambda n=announced: f"after POST events {n}" in operator.writes)
+        await scene.eventually(
+            "its Events are written", lambda n=announced: f"after POST events {n}" in operator.writes
+        )
         found = {write.removeprefix("after ") for write in operator.writes if write.startswith("after ")}
         written = {kind: sum(write.rpartition(" ")[0] == kind for write in found) for kind in act.writes}
         assert written.pop(STATUS) >= act.writes[STATUS]

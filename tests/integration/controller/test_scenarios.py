@@ -1,9 +1,9 @@
 """What users see happen, from the first write to the last, with real requests and scripted launchers."""
 
 import pytest
+from stage.scene import Scene
 
 from muster.kube import paths
-from stage.scene import Scene
 
 
 async def test_a_job_starts_trains_and_finishes(scene: Scene) -> None:
@@ -115,9 +115,7 @@ async def test_a_cordoned_node_is_left_after_a_checkpoint(scene: Scene) -> None:
 async def test_a_finished_job_goes_after_its_time(scene: Scene) -> None:
     await scene.add_nodes(2, "n")
     await scene.operators.start()
-    await scene.create_job(
-        nodes=2, training={"last_step": 6, "hold_at": 6}, completion={"ttlSecondsAfterFinished": 1}
-    )
+    await scene.create_job(nodes=2, training={"last_step": 6, "hold_at": 6}, completion={"ttlSecondsAfterFinished": 1})
     await scene.eventually("the job and all that it owned are gone", lambda: nothing_left(scene))
     assert scene.ledger.started(1) == [0, 1]
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import itertools
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
@@ -16,7 +17,6 @@ from muster.kube.client import MERGE_PATCH, Client
 from muster.kube.errors import ApiError, Conflict, NotFound, ServerError, TooManyRequests, Unreachable
 from muster.protocol.messages import TOKEN_AUDIENCE
 from muster.world.views import INCARNATION_LABEL, INDEX_LABEL, JOB_NAME_LABEL, JOB_UID_LABEL
-
 from stage.launcher import Identity, Launcher, Ledger, Training
 
 Object = dict[str, Any]
@@ -148,18 +148,17 @@ class Hand:
         self.nodes.pop(name, None)
         for path in (paths.core("nodes", name=name), paths.leases(KUBELET_NAMESPACE, name)):
             with contextlib.suppress(NotFound):
-                await patiently(lambda path=path: self.api.delete(path))  # type: ignore[misc]
+                await patiently(functools.partial(self.api.delete, path))
 
     async def shut_down(self, name: str) -> None:
-        """A graceful shutdown of the node: its kubelet ends the pods and says why."""
+        """The node shuts down: its kubelet ends the pods, whose launchers have no time for a word, and says why."""
         await self.set_ready(name, "False")
-        await asyncio.gather(*(self._end(worker, reason="Terminated") for worker in self.on(name)))
+        self._kill_launchers(name)
+        await asyncio.gather(*(self._ended(worker, 137, reason="Terminated") for worker in self.on(name)))
 
     def cut_power(self, name: str) -> None:
         """The node is gone at once: its ranks are dead, nobody says a word any more."""
-        for worker in self.on(name):
-            if worker.launcher:
-                worker.launcher.end_ranks()
+        self._kill_launchers(name)
         self.cut_off(name)
 
     def cut_off(self, name: str) -> None:
@@ -168,6 +167,12 @@ class Hand:
         self._silent.add(name)
         for worker in self.on(name):
             if worker.launcher:
+                worker.launcher.cut()
+
+    def _kill_launchers(self, node: str) -> None:
+        for worker in self.on(node):
+            if worker.launcher:
+                worker.launcher.end_ranks()
                 worker.launcher.cut()
 
     async def _heartbeats(self) -> None:
@@ -289,9 +294,9 @@ class Hand:
         volumes = worker.manifest["spec"]["volumes"]
         sources = next(v["projected"]["sources"] for v in volumes if v["name"] == "muster-identity")
         name = next(source["configMap"]["name"] for source in sources if "configMap" in source)
+        path = paths.core("configmaps", namespace=worker.namespace, name=name)
         while True:
             with contextlib.suppress(NotFound):
-                path = paths.core("configmaps", namespace=worker.namespace, name=name)
                 return str((await patiently(lambda: self.api.get(path)))["data"]["ca.crt"])
             await asyncio.sleep(FIRST_PAUSE_SECONDS)
 
@@ -310,14 +315,16 @@ class Hand:
         path = paths.core("serviceaccounts", namespace=worker.namespace, name=account, subresource="token")
         return str((await patiently(lambda: self.api.post(path, request)))["status"]["token"])
 
-    async def _end(self, worker: Worker, reason: str = "") -> None:
+    async def _end(self, worker: Worker) -> None:
         """SIGTERM, and the kubelet's report."""
-        code = await worker.launcher.leave() if worker.launcher else 143
-        await self._ended(worker, code, reason)
+        await self._ended(worker, await worker.launcher.leave() if worker.launcher else 143)
 
     async def _ended(self, worker: Worker, code: int, reason: str = "") -> None:
         state = {"terminated": {"exitCode": code, "reason": "Error" if code else "Completed"}}
-        status: Object = {"phase": "Failed" if code else "Succeeded", **_containers(worker.manifest, state, ready=False)}
+        status: Object = {
+            "phase": "Failed" if code else "Succeeded",
+            **_containers(worker.manifest, state, ready=False),
+        }
         if reason:
             status |= {"reason": reason, "message": "Pod was terminated in response to imminent node shutdown."}
         with contextlib.suppress(NotFound, Conflict):

@@ -5,7 +5,6 @@ alive. The `Ledger` remembers every start and end of a rank, and what must never
 """
 
 import asyncio
-import contextlib
 import itertools
 import ssl
 import time
@@ -189,6 +188,8 @@ class Launcher:
 
     async def leave(self) -> int:
         """SIGTERM: the ranks end, one last report."""
+        if self.rank_alive:
+            await asyncio.sleep(self.reclaim_seconds)
         self.end_ranks()
         await self._last_words()
         return TERMINATED
@@ -242,9 +243,7 @@ class Launcher:
 
     async def _tell(self, session: aiohttp.ClientSession) -> None:
         while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(1.0):
-                    await self._news.wait()
+            await self._news.wait()
             self._news.clear()
             directive = await self._post(session, self._report(0.0))
             if directive is None:
@@ -311,7 +310,6 @@ class Launcher:
         elif directive.kind == RUN and self.state == IDLE:
             self._run_ranks(directive)
         elif directive.kind == EXIT and not self._exit.done():
-            self.end_ranks()
             await self._last_words()
             self._exit.set_result(directive.exit_code)
 

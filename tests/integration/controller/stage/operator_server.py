@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import sys
+import traceback
 from collections import Counter
 from typing import Any
 
@@ -82,6 +83,9 @@ def main() -> None:
         if os.fork() == 0:
             try:
                 child(json.loads(line))
+            except Exception:  # noqa: BLE001 - whatever it is, the log has to tell it
+                traceback.print_exc()
+                sys.stderr.flush()
             finally:
                 os._exit(1)
 

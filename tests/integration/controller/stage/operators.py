@@ -22,7 +22,9 @@ from muster.kube.errors import NotFound
 
 SERVER = Path(__file__).with_name("operator_server.py")
 NAME = "muster-coordinator.{namespace}.svc"
-SAMPLE = re.compile(r'^muster_api_requests_total\{code="(\d+)",resource="([^"]+)",verb="([A-Z]+)"\} (\S+)$', re.M)
+SAMPLE = re.compile(
+    r'^muster_api_requests_total\{code="(\d+)",resource="([^"]+)",verb="([A-Z]+)"\} (\S+)$', re.MULTILINE
+)
 
 
 class ForkServer:

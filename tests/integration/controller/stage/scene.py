@@ -10,7 +10,6 @@ from muster.kube import paths
 from muster.kube.client import Client
 from muster.kube.errors import ApiError, NotFound
 from muster.world.names import gang_name
-
 from stage.hand import Hand, Object, job_manifest, patiently
 from stage.launcher import Training
 from stage.operators import Operators
@@ -36,7 +35,9 @@ class Scene:
         )
         return names
 
-    async def create_job(self, name: str = "job", nodes: int = 3, training: Object | None = None, **spec: Any) -> Training:
+    async def create_job(
+        self, name: str = "job", nodes: int = 3, training: Object | None = None, **spec: Any
+    ) -> Training:
         """Create a job and what it will train."""
         made = self.hand.train(name, nodes=nodes, **(training or {}))
         await self.create(job_manifest(name, nodes, **spec))
@@ -134,10 +135,10 @@ class Scene:
         """What an angry person wants to know."""
         parts: list[str] = []
         with contextlib.suppress(ApiError):
-            for job in await self.listed(paths.muster("trainingjobs", namespace=self.namespace)):
-                parts.append(f"job {job['metadata']['name']}: {job.get('status')}")
-            for gang in await self.listed(paths.muster("gangs", namespace=self.namespace)):
-                parts.append(f"gang: {gang['spec']}")
+            jobs = await self.listed(paths.muster("trainingjobs", namespace=self.namespace))
+            gangs = await self.listed(paths.muster("gangs", namespace=self.namespace))
+            parts += [f"job {job['metadata']['name']}: {job.get('status')}" for job in jobs]
+            parts += [f"gang: {gang['spec']}" for gang in gangs]
             for pod in await self.pods():
                 status, metadata = pod["status"], pod["metadata"]
                 parts.append(f"pod {metadata['name']}: {status['phase']} {metadata.get('deletionTimestamp', '')}")
