@@ -25,9 +25,11 @@ def test_uninstalling_takes_everything_and_waits_for_nobody(
     wait_until(lambda: installation.get("pods", f"--namespace={namespace}")["items"], "a worker")
     replica.kill()
     try:
+        everywhere = ("--all", "--all-namespaces")
+        installation.kubectl("delete", "trainingjobs", *everywhere, "--cascade=foreground", "--timeout=50s")
+        assert installation.get("pods,gangs", f"--namespace={namespace}")["items"] == []
         installation.kubectl("delete", "-k", str(overlay), "--timeout=50s")
         left = installation.get("crds,clusterroles,clusterrolebindings")["items"]
         assert [item["metadata"]["name"] for item in left if "muster" in item["metadata"]["name"]] == []
-        wait_until(lambda: not installation.get("pods", f"--namespace={namespace}")["items"], "the worker is gone")
     finally:
         installation.install()
