@@ -62,7 +62,7 @@ async def scene(control_plane: ControlPlane, fork_server: ForkServer, tmp_path: 
     installation = f"muster-{uuid.uuid4().hex[:8]}"
     for name in (namespace, installation):
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-        await patiently(lambda body=body: api.post(paths.core("namespaces"), body))
+        await patiently(functools.partial(api.post, paths.core("namespaces"), body))
     await _service_account(api, namespace)
     operators = Operators(fork_server, control_plane.kubeconfig, installation, tmp_path)
     async with Hand(api, namespace).at_work() as hand:

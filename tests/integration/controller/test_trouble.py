@@ -180,6 +180,32 @@ async def test_a_topology_that_is_not_there_is_waited_for(scene: Scene) -> None:
     await scene.training_at(1, training)
 
 
+async def test_an_image_that_cannot_be_pulled_is_named(scene: Scene) -> None:
+    await scene.add_nodes(2, "n")
+    scene.hand.pulled.clear()
+    operator = await scene.operators.start()
+    training = await scene.create_job(nodes=2)
+    message = await scene.eventually("the image is named", lambda: running_reason(scene, "ImagePullBackOff"))
+    assert "on n-" in message
+    assert "Back-off pulling image" in message
+    await scene.eventually("an Event tells it", lambda: told(scene, "ImagePullBackOff"))
+    await assert_calm(operator)
+    scene.hand.pulled.set()
+    await scene.training_at(1, training)
+
+
+async def test_an_image_without_python_fails_the_job(scene: Scene) -> None:
+    await scene.add_nodes(2, "n")
+    scene.hand.start_error = 'exec: "python3": executable file not found in $PATH: unknown'
+    operator = await scene.operators.start()
+    await scene.create_job(nodes=2)
+    completion = (await scene.state("Failed"))["status"]["completion"]
+    assert completion["reason"] == "ContainerCannotStart"
+    for word in ("python3 (3.8 or later)", "executable file not found", "Plain"):
+        assert word in completion["message"]
+    await assert_calm(operator)
+
+
 async def test_a_namespace_is_deleted_under_its_job(scene: Scene) -> None:
     await scene.add_nodes(3, "n")
     operator = await scene.operators.start()

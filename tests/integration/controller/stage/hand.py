@@ -68,7 +68,9 @@ class Hand:
     Attributes:
         trainings: by name of the job.
         workers: every worker pod ever seen, by uid.
-        starting: False: bound pods stay Pending.
+        starting: while it is not set, bound pods stay Pending.
+        pulled: while it is not set, the image cannot be pulled.
+        start_error: why the runtime cannot start the container, if it cannot.
         dark: nodes whose kubelet does nothing any more.
     """
 
@@ -80,6 +82,9 @@ class Hand:
         self.workers: dict[str, Worker] = {}
         self.starting = asyncio.Event()
         self.starting.set()
+        self.pulled = asyncio.Event()
+        self.pulled.set()
+        self.start_error = ""
         self.dark: set[str] = set()
         self.fence_seconds = 15.0
         self.nodes: dict[str, Object] = {}
@@ -266,6 +271,13 @@ class Hand:
         """Start the container and its launcher; returns the container's exit code."""
         await self.starting.wait()
         trust = await self._trust(worker)
+        if not self.pulled.is_set():
+            state = {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling image: not found"}}
+            await self._status(worker, {"phase": "Pending", **_containers(worker.manifest, state, ready=False)})
+            await self.pulled.wait()
+        if self.start_error:
+            await self._ended(worker, 128, container={"reason": "StartError", "message": self.start_error})
+            await worker.deleted.wait()
         address = f"10.{next(self._addresses) % 250 + 1}.0.{worker.index % 250 + 1}"
         running = {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}], "startTime": _now()}
         state = {"running": {"startedAt": _seconds_now()}}
@@ -319,8 +331,9 @@ class Hand:
         """SIGTERM, and the kubelet's report."""
         await self._ended(worker, await worker.launcher.leave() if worker.launcher else 143)
 
-    async def _ended(self, worker: Worker, code: int, reason: str = "") -> None:
-        state = {"terminated": {"exitCode": code, "reason": "Error" if code else "Completed"}}
+    async def _ended(self, worker: Worker, code: int, reason: str = "", container: Object | None = None) -> None:
+        how = container or {"reason": "Error" if code else "Completed"}
+        state = {"terminated": {"exitCode": code, **how}}
         status: Object = {
             "phase": "Failed" if code else "Succeeded",
             **_containers(worker.manifest, state, ready=False),

@@ -262,7 +262,7 @@ class Launcher:
                 self._news.set()
 
     async def _post(self, session: aiohttp.ClientSession, report: Report) -> Directive | None:
-        if self.is_cut:
+        if self._cut_now():
             return None
         headers = {"Authorization": f"Bearer {self.identity.token}", "Content-Type": "application/json"}
         try:
@@ -281,12 +281,15 @@ class Launcher:
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             self.answers.append(type(error).__name__)
             return None
-        if self.is_cut:
+        if self._cut_now():
             return None
         directive = messages.decode_directive(body)
         self.answers.append(directive.kind)
         self._answered_at = time.monotonic()
         return directive
+
+    def _cut_now(self) -> bool:
+        return self.is_cut
 
     async def _accept(self, directive: Directive) -> None:
         self._seen = messages.digest(directive)

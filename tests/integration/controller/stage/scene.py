@@ -148,5 +148,6 @@ class Scene:
                 parts.append(f"launcher {worker.name}: {launcher.state} {launcher.attempt} {launcher.answers[-8:]}")
         for process in self.operators.started:
             tail = process.log.read_text().splitlines()[-25:] if process.log.exists() else []
-            parts.append("\n".join([f"{process.log.name} writes {process.writes[-12:]}", *tail]))
+            state = "dead" if process.dead.is_set() else "alive"
+            parts.append("\n".join([f"{process.log.name} is {state}, writes {process.writes[-12:]}", *tail]))
         return "\n".join(parts)
