@@ -123,7 +123,7 @@ class GangSpec(ApiModel):
     go: Go | None = None
     ghosts: list[Ghost] = Field([], max_length=4096)
     leave: Leave | None = None
-    incidents: list[GangIncident] = Field([], max_length=64)
+    incidents: list[GangIncident] = Field([], max_length=256)
     excluded_nodes: dict[str, Time] = Field({}, max_length=4096, description="Nodes that this job avoids, until when.")
     hold_until: Time | None = Field(None, description="Do not start this attempt before (back-off).")
     checkpoint: Resume | None = Field(None, description="Newest complete checkpoint seen so far.")

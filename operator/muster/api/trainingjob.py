@@ -219,14 +219,14 @@ class Recovery(ApiModel):
     application_restarts_per_day: int = Field(
         3,
         ge=0,
-        le=1000,
+        le=100,
         description="Restarts within 24 hours after failures of the job's own making. A complete checkpoint beyond the "
         "failing step refills it. May change while the job exists.",
     )
     hardware_restarts_per_day: int = Field(
         50,
         ge=0,
-        le=10000,
+        le=100,
         description="Restarts within 24 hours after failures of nodes and infrastructure. May change while the job "
         "exists.",
     )

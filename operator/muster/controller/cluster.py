@@ -212,6 +212,11 @@ class Cluster:
         uid = gang.spec.job_uid
         job = self.job_by_uid(uid)
         ended = job is not None and job.status.completion is not None
+        if before is not None:
+            kept = {m.pod_uid for m in after.spec.members} if after and not ended else set()
+            for member in before.spec.members:
+                if member.pod_uid and member.pod_uid not in kept:
+                    self.hub.retire(member.pod_uid)
         names = frozenset(m.node for m in after.spec.members if m.node) if after and not ended else frozenset()
         for node in frozenset(m.node for m in before.spec.members) if before else ():
             self._jobs_on.get(node, set()).discard(uid)
@@ -225,8 +230,8 @@ class Cluster:
         assert pod is not None
         if pod.containers_dead or (old is not None and old.containers_dead):
             self._remember_dead(pod.uid)
-        if new is None:
-            self.hub.forget(pod.uid) if pod.uid in self._dead else None
+        if new is None or new.terminal:
+            self.hub.retire(pod.uid)
         nodes = frozenset({pod.node}) if new and new.node and not new.terminal else frozenset()
         if self._holders.set(("pod", pod.uid), pod.job_uid, nodes):
             self._node_freed()

@@ -12,7 +12,7 @@ from prometheus_client import Gauge
 
 from muster.coordinator.auth import Caller
 from muster.protocol import messages
-from muster.protocol.messages import Report
+from muster.protocol.messages import RankReport, Report
 from muster.world.views import LauncherView, RankView
 
 MAX_LAUNCHERS = 16384
@@ -38,6 +38,7 @@ class Hub:
         self._clock = clock
         self._max_launchers = max_launchers
         self._entries: OrderedDict[str, _Entry] = OrderedDict()  # the one heard longest ago comes first
+        self._present: set[str] = set()  # those that are expected to go on talking
         self._subscribers: list[Subscriber] = []
         self._serving_since: float | None = None
 
@@ -59,8 +60,9 @@ class Hub:
         entry = self._entries.get(caller.pod_uid)
         if entry is None:
             self._entries[caller.pod_uid] = _Entry(caller, report, now, now)
+            self._present.add(caller.pod_uid)
             while len(self._entries) > self._max_launchers:
-                self._entries.popitem(last=False)
+                self.forget(next(iter(self._entries)))
             _launchers.set(len(self._entries))
             news = True
         elif report.sequence <= entry.report.sequence:
@@ -73,6 +75,8 @@ class Hub:
             if news:
                 entry.step_news_at = now
             self._entries.move_to_end(caller.pod_uid)
+        if _has_left(report):
+            self._present.discard(caller.pod_uid)
         if news:
             for callback in self._subscribers:
                 callback(caller, report)
@@ -81,6 +85,7 @@ class Hub:
     def forget(self, pod_uid: str) -> None:
         """Its pod is gone for good."""
         self._entries.pop(pod_uid, None)
+        self._present.discard(pod_uid)
         _launchers.set(len(self._entries))
 
     def view(self, pod_uid: str) -> LauncherView | None:
@@ -98,11 +103,18 @@ class Hub:
         entry = self._entries.get(pod_uid)
         return entry is not None and _has_left(entry.report)
 
+    def retire(self, pod_uid: str) -> None:
+        """Nothing is expected of it any more (replaced, or its pod has ended): its silence is no sign of anything."""
+        self._present.discard(pod_uid)
+
     def silence(self, timeout_seconds: float) -> tuple[int, int]:
-        """How many launchers have said nothing for this long, of how many that have not said goodbye."""
-        now = self._clock()
-        present = [entry for entry in self._entries.values() if not _has_left(entry.report)]
-        return sum(now - entry.heard_at > timeout_seconds for entry in present), len(present)
+        """How many launchers have said nothing for this long, of how many that are expected to talk."""
+        now, silent = self._clock(), 0
+        for uid, entry in self._entries.items():  # the one heard longest ago comes first
+            if now - entry.heard_at <= timeout_seconds:
+                break
+            silent += uid in self._present
+        return silent, len(self._present)
 
 
 def _has_left(report: Report) -> bool:
@@ -127,6 +139,12 @@ def _is_news(old: Report, new: Report) -> bool:
 def _view(entry: _Entry, now: float) -> LauncherView:
     report, since = entry.report, now - entry.heard_at
 
+    def ranks(reported: Iterable[RankReport]) -> tuple[RankView, ...]:
+        return tuple(
+            RankView(r.rank, r.alive, r.exit_code, r.signal, r.ended_by_launcher, aged(r.exited_age_seconds), r.tail)
+            for r in reported
+        )
+
     def aged(age_seconds: float | None) -> float | None:
         return None if age_seconds is None else age_seconds + since
 
@@ -134,10 +152,9 @@ def _view(entry: _Entry, now: float) -> LauncherView:
         heard_age_seconds=since,
         attempt=report.attempt,
         state=report.state,
-        ranks=tuple(
-            RankView(r.rank, r.alive, r.exit_code, r.signal, r.ended_by_launcher, aged(r.exited_age_seconds), r.tail)
-            for r in report.ranks
-        ),
+        ranks=ranks(report.ranks),
+        previous_attempt=report.previous_attempt,
+        previous_ranks=ranks(report.previous_ranks),
         step=report.step,
         step_age_seconds=aged(report.step_age_seconds),
         started_age_seconds=aged(report.started_age_seconds),

@@ -3,7 +3,8 @@
 A worker that is cut off may be declared lost and its rank started elsewhere. Its old rank must not publish a checkpoint
 then. So: no answer from the coordinator, a neighbour silent, and no step, each for the length of the fence. A
 coordinator that is merely away fences nobody. One silent neighbour is enough, because steps need every rank: the gang
-stands still then, and two workers that are cut off together would otherwise keep each other alive.
+stands still then, and two workers that are cut off together would otherwise keep each other alive. A neighbour that is
+in a later attempt already says that this one is over: then there is nothing to wait for.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from __future__ import annotations
 from typing import Optional, Sequence
 
 STEPS = 3
+# A coordinator that is there tells of a new attempt itself, in good order.
+SUPERSEDED_SECONDS = 3.0
 
 
 def fence_seconds(base_seconds: float, step_seconds: Optional[float]) -> float:
@@ -27,3 +30,8 @@ def is_cut_off(
         and step_seconds >= limit_seconds
         and any(seconds >= limit_seconds for seconds in peer_seconds)
     )
+
+
+def is_superseded(attempt: int, neighbours_attempt: int, coordinator_seconds: float) -> bool:
+    """Whether neighbours have gone on to a later attempt while the coordinator does not answer here."""
+    return neighbours_attempt > attempt and coordinator_seconds >= SUPERSEDED_SECONDS

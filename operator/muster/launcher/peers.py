@@ -1,6 +1,7 @@
 """Asks the neighbours whether they are there, past the coordinator: small UDP packets, echoed.
 
-Silence is counted from the moment a ping was sent that got an answer, so that it is never too short.
+Silence is counted from the moment a ping was sent that got an answer, so that it is never too short. An answer names the
+attempt that the neighbour knows of: a worker that has lost only the coordinator learns there that it was replaced.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ class Peers:
         self._heard_at: Dict[int, float] = {}
         self._open: Dict[int, Dict[bytes, float]] = {}
         self._next_ping_at = 0.0
+        self.attempt = 0  # the newest attempt that we know of; told in each answer
+        self.newest_heard = 0  # the newest attempt that an answer has named
 
     def watch(self, peers: Tuple[Peer, ...], now: float, attempt_started: bool) -> None:
         """Ping these from now on; a new attempt forgets old silence."""
@@ -65,15 +68,17 @@ class Peers:
         return self._next_ping_at if self._peers else None
 
     def _receive(self, data: bytes, sender: Tuple[str, int]) -> None:
-        nonce = data[len(_PING) :]
+        kind, nonce, rest = data[: len(_PING)], data[len(_PING) :][:_NONCE_BYTES], data[len(_PING) + _NONCE_BYTES :]
         if len(nonce) != _NONCE_BYTES:
             return
-        if data.startswith(_PING):
-            self._send(_PONG + nonce, sender)
-        elif data.startswith(_PONG):
+        if kind == _PING:
+            self._send(_PONG + nonce + b" %d" % self.attempt, sender)
+        elif kind == _PONG:
             for index, sent in self._open.items():
                 if nonce in sent:
                     self._heard_at[index] = max(self._heard_at[index], sent.pop(nonce))
+                    if rest[:1] == b" " and rest[1:].isdigit():
+                        self.newest_heard = max(self.newest_heard, int(rest[1:]))
 
     def _ping(self, now: float) -> None:
         for peer in self._peers:

@@ -11,7 +11,7 @@ import time
 from typing import Callable, Dict, FrozenSet, List, Mapping, Optional, Pattern, Sequence, Tuple
 
 from muster.launcher.environment import Settings
-from muster.launcher.fence import fence_seconds, is_cut_off
+from muster.launcher.fence import fence_seconds, is_cut_off, is_superseded
 from muster.launcher.peers import Peers
 from muster.launcher.progress import compile_pattern, lowest
 from muster.launcher.ranks import Rank, start_ranks
@@ -200,9 +200,13 @@ class Supervisor:
                 return
             self._finish_reclaim()
         directive = self._reporter.directive()
+        if directive is not None:
+            self._peers.attempt = max(self._peers.attempt, directive.attempt)
         if self._gang is not None and self._must_fence(now):
             self._fencing = True
-            self._begin_reclaim("cut off from the coordinator and from neighbours, and no step is made")
+            self._begin_reclaim(
+                "cut off: the coordinator does not answer, and the gang stands still or has gone on without"
+            )
         elif directive is None:
             return
         elif directive.kind == RUN:
@@ -266,6 +270,8 @@ class Supervisor:
         contact = self._reporter.contact()
         limit = contact.fence_seconds if contact is not None else self._fence_seconds(gang)
         answered_at = contact.sent_at if contact is not None else self._started_at
+        if is_superseded(gang.attempt, self._peers.newest_heard, now - answered_at):
+            return True
         steps = [rank.clock.finished_at for rank in gang.ranks if rank.clock.finished_at is not None]
         return is_cut_off(
             limit,

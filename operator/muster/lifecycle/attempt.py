@@ -7,20 +7,22 @@ whatever changes them also takes the next number.
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
-from muster.api.gang import FaultClass, GangIncident, GangSpec, Ghost, Go, Leave, Level, Member, Resume
+from muster.api.gang import FaultClass, Gang, GangIncident, GangSpec, Ghost, Go, Leave, Level, Member, Resume
 from muster.api.trainingjob import LaunchMode
 from muster.lifecycle.template import requirements
 from muster.lifecycle.worker_pod import PLAIN_MASTER_PORT
 from muster.placement.eligibility import refusal
 from muster.placement.solve import NotPlaced, Placed, Request, solve
 from muster.protocol.messages import IDLE
-from muster.recovery import blame, budgets
+from muster.recovery import blame, budgets, failures
 from muster.recovery.failures import FRESH_SECONDS, Failure, Kind, newest_step_age
 from muster.world.job import JobWorld
 from muster.world.views import LauncherView
 
-MAX_INCIDENTS = 64
+MAX_INCIDENTS = 256
 EXCLUSION = timedelta(minutes=10)
+# So soon a node with a failure is taken again when there is no other.
+RETRY_EXCLUDED = timedelta(minutes=1)
 # Beyond the launcher's own limit: what its clock and ours may differ by within one fence.
 FENCE_MARGIN_SECONDS = 2.0
 DEFAULT_FENCE_SECONDS = 15.0
@@ -32,7 +34,7 @@ _ORDER = [Level.START, Level.IN_PLACE, Level.POD, Level.REPLACE, Level.REBUILD]
 def placed_anew(world: JobWorld, reason: str) -> GangSpec | NotPlaced:
     """The record of an attempt on entirely new nodes: the first one, or the first after a suspension."""
     record = world.gang.spec if world.gang else None
-    answer = solve(world.fleet, _request(world, record, world.job.spec.nodes, ()))
+    answer = _solve(world, record, world.job.spec.nodes, ())
     if isinstance(answer, NotPlaced):
         return answer
     incarnation = 1 + max((pod.incarnation for pod in world.pods.values()), default=0)
@@ -79,7 +81,7 @@ def filled(world: JobWorld, record: GangSpec) -> GangSpec | NotPlaced:
     level, members = _remade(world, record, Level.REPLACE, set(), open_places)
     if not all(member.node for member in members):
         anchors = tuple(member.node for member in record.members if member.node)
-        answer = solve(world.fleet, _request(world, record, len(open_places), anchors))
+        answer = _solve(world, record, len(open_places), anchors)
         return answer if isinstance(answer, NotPlaced) else NotPlaced("InsufficientNodes", "no node is free")
     return _next(record, world.now, level, record.reason, members, ghosts=_ghosts(world, record, members))
 
@@ -128,17 +130,42 @@ def released(world: JobWorld, record: GangSpec) -> GangSpec:
     return _next(record, world.now, Level.START, "Suspended", [], ghosts=_ghosts(world, record, []))
 
 
-def settled(world: JobWorld, record: GangSpec) -> GangSpec | None:
-    """The record with the class of recent incidents made final, when their time has come."""
-    due = [
-        i for i in record.incidents if not i.settled and world.now - i.time >= timedelta(seconds=blame.SETTLE_SECONDS)
-    ]
+def settled(world: JobWorld, gang: Gang) -> GangSpec | None:
+    """The record with class and blame of recent incidents made final, when their time has come.
+
+    The worker that was seen to fail first may have been a victim of one that reported later.
+    """
+    record = gang.spec
+    settle = timedelta(seconds=blame.SETTLE_SECONDS)
+    due = [i for i in record.incidents if not i.settled and world.now - i.time >= settle]
     if not due:
         return None
     incidents = [
-        incident.model_copy(update={"settled": True}) if incident in due else incident for incident in record.incidents
+        _blamed(world, gang, incident).model_copy(update={"settled": True}) if incident in due else incident
+        for incident in record.incidents
     ]
     return record.model_copy(update={"incidents": incidents})
+
+
+def _blamed(world: JobWorld, gang: Gang, incident: GangIncident) -> GangIncident:
+    late = failures.late(world, gang, incident.attempt) if incident.reason == Kind.RANK_FAILED else []
+    culprits = [failure for failure in late if not failure.victim]
+    if not culprits or incident.fault_class not in budgets.OWN_DOING:
+        return incident
+    cause = blame.culprit(culprits)
+    if cause.rank == incident.rank:
+        return incident
+    return incident.model_copy(
+        update={
+            "fault_class": blame.fault_class(cause),
+            "node": cause.node,
+            "index": cause.index,
+            "rank": cause.rank,
+            "exit_code": cause.exit_code,
+            "signal": cause.signal,
+            "message": cause.message[:2048],
+        }
+    )
 
 
 def started(world: JobWorld, record: GangSpec) -> GangSpec | str:
@@ -227,6 +254,18 @@ def _common_checkpoint(world: JobWorld, record: GangSpec) -> Resume | None:
     return max(set.intersection(*listings), key=lambda c: (c.step, c.path), default=None)
 
 
+def _solve(world: JobWorld, record: GangSpec | None, count: int, anchors: tuple[str, ...]) -> Placed | NotPlaced:
+    """Nodes for so many members; those with a recent failure only where no others are left, and not at once."""
+    answer = solve(world.fleet, _request(world, record, count, anchors))
+    if isinstance(answer, Placed) or record is None:
+        return answer
+    latest = world.now + EXCLUSION - RETRY_EXCLUDED
+    hard = {node: until for node, until in record.excluded_nodes.items() if until > latest}
+    again = record.model_copy(update={"excluded_nodes": hard})
+    second = solve(world.fleet, _request(world, again, count, anchors))
+    return second if isinstance(second, Placed) else answer
+
+
 def _request(world: JobWorld, record: GangSpec | None, count: int, anchors: tuple[str, ...]) -> Request:
     placement = world.job.spec.placement
     return Request(
@@ -258,7 +297,7 @@ def _remade(
         members[index] = Member(node=record.members[index].node, incarnation=_next_incarnation(world, record, index))
     if not moved:
         return level, members
-    answer = solve(world.fleet, _request(world, record, len(moved), kept))
+    answer = _solve(world, record, len(moved), kept)
     if isinstance(answer, Placed):
         for index, node in zip(sorted(moved), answer.nodes, strict=True):
             members[index] = members[index].model_copy(update={"node": node})
@@ -269,7 +308,7 @@ def _remade(
 
 def _rebuilt(world: JobWorld, record: GangSpec) -> tuple[Level, list[Member]] | None:
     """The whole gang placed anew, or None where there is no room."""
-    answer = solve(world.fleet, _request(world, record, world.job.spec.nodes, ()))
+    answer = _solve(world, record, world.job.spec.nodes, ())
     if isinstance(answer, NotPlaced):
         return None
     incarnation = max(_next_incarnation(world, record, index) for index in range(len(record.members)))

@@ -192,7 +192,7 @@ def _recovering(world: JobWorld, gang: Gang) -> Plan | None:
     """A new attempt, when the current one is broken."""
     found = failures.find(world)
     if not found:
-        settled = attempt.settled(world, gang.spec)
+        settled = attempt.settled(world, gang)
         return _commit(world, settled) if settled else None
     pause = blame.gathering_seconds(found)
     if pause > 0 and gang.spec.go is not None:

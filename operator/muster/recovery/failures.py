@@ -31,9 +31,13 @@ COMMAND_NOT_FOUND = re.compile(
     re.IGNORECASE,
 )
 
+# While no member of a gang is heard at all, nothing tells a lost network from lost nodes, and the ranks may be training
+# on: wait as long as Kubernetes does before it gives a node's pods up (docs/decisions/0006).
+WHOLE_GANG_SECONDS = 300.0
+
 # What a rank prints when ANOTHER one has died: gloo's and NCCL's words for a lost peer.
 VICTIM = re.compile(
-    r"Connection (closed by peer|reset by peer|refused)|Broken pipe|Socket Timeout|remote process exited"
+    r"Connection (was )?(closed|reset|refused)( by)?|Broken pipe|Socket Timeout|remote process exited"
     r"|ncclRemoteError|Watchdog caught collective operation timeout|DistBackendError|failed to recv",
     re.IGNORECASE,
 )
@@ -143,7 +147,24 @@ def _launcher_failure(
     if launcher.fenced:
         message = f"worker {index} was cut off from everybody and ended its ranks"
         return Failure(Kind.FENCED, Level.IN_PLACE, index, member.node, message)
-    failed = [rank for rank in launcher.ranks if _failed(rank)]
+    return _rank_failure(launcher.ranks, index, member)
+
+
+def late(world: JobWorld, gang: Gang, attempt: int) -> list[Failure]:
+    """The rank failures of an attempt that is over, as far as its workers tell of them afterwards."""
+    found = []
+    for index, member in enumerate(gang.spec.members):
+        view = world.launcher(index, member)
+        if view is None or attempt not in (view.attempt, view.previous_attempt):
+            continue
+        failure = _rank_failure(view.ranks if view.attempt == attempt else view.previous_ranks, index, member)
+        if failure:
+            found.append(failure)
+    return found
+
+
+def _rank_failure(ranks: tuple[RankView, ...], index: int, member: Member) -> Failure | None:
+    failed = [rank for rank in ranks if _failed(rank)]
     if not failed:
         return None
     first = max(failed, key=lambda rank: (not VICTIM.search(rank.tail), rank.exited_age_seconds or 0.0))
@@ -223,17 +244,26 @@ def _unreachable(world: JobWorld, gang: Gang, index: int, member: Member, pod: P
     launcher = world.launchers.get(pod.uid)
     if launcher is None and pod.phase != "Running" and not member.pod_uid:
         return _plain_unreachable(world, index, member, timeout)  # nothing in it that could be silent
-    if launcher is not None:
-        silent = min(launcher.heard_age_seconds, newest_step_age(world, gang)) >= timeout
-    else:
-        silent = world.leader_age_seconds >= 2 * timeout and newest_step_age(world, gang) >= timeout
-    if not silent or world.silence.widespread:
+    if not _silent(world, gang, launcher, timeout) or world.silence.widespread:
         return None
     witnesses = _witnesses(world, gang, index, member, timeout)
     if not witnesses:
         return None
+    if not any(view.heard_age_seconds < timeout for view in _views(world, gang)):
+        timeout = max(timeout, WHOLE_GANG_SECONDS)
+        if not _silent(world, gang, launcher, timeout):
+            return None
     message = f"worker {index} has been silent for {timeout:.0f} s, and {' and '.join(witnesses)}"
     return Failure(Kind.NODE_UNREACHABLE, Level.REPLACE, index, member.node, message)
+
+
+def _silent(world: JobWorld, gang: Gang, launcher: LauncherView | None, timeout: float) -> bool:
+    """Whether nothing has been heard of a worker for so long, directly or by a step, which needs every worker.
+
+    One that this leader has never heard has had twice the time to find it.
+    """
+    silence = world.leader_age_seconds / 2 if launcher is None else launcher.heard_age_seconds
+    return silence >= timeout and newest_step_age(world, gang) >= timeout
 
 
 def _unheard(world: JobWorld, gang: Gang, index: int, member: Member, pod: PodView) -> Failure | None:

@@ -108,6 +108,8 @@ class LauncherView:
     checkpoints: tuple[tuple[int, str], ...] = ()  # (step, path), complete, newest first
     scanned_for_attempt: int = 0
     checkpoint_error: str = ""
+    previous_attempt: int = 0
+    previous_ranks: tuple["RankView", ...] = ()  # how the ranks of `previous_attempt` ended
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,14 +99,16 @@ def test_last_words_prove_death(hub: Hub) -> None:
     assert not hub.proved_dead("never heard")
 
 
-def test_silence_counts_those_who_have_not_said_goodbye(hub: Hub, clock: Any) -> None:
+def test_silence_counts_those_who_are_expected_to_talk(hub: Hub, clock: Any) -> None:
     hub.record(caller("u1"), RUNNING)
     hub.record(caller("u2"), Report(sequence=1, state=messages.LEAVING))
     clock.advance(21.0)
     hub.record(caller("u3"), RUNNING)
     assert hub.silence(20.0) == (1, 2)
-    hub.forget("u1")
+    hub.retire("u1")
     assert hub.silence(20.0) == (0, 1)
+    assert hub.view("u1") is not None
+    hub.forget("u1")
     assert hub.view("u1") is None
 
 

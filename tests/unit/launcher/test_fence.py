@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import socket
+import threading
 import time
 
 import pytest
@@ -40,16 +41,16 @@ def answering_peer(launch, coordinator):
     return Peer(2, "127.0.0.1", report.peer_port)
 
 
-def test_a_ping_is_answered_with_its_nonce(coordinator, launch):
+def test_a_ping_is_answered_with_its_nonce_and_the_attempt(coordinator, launch):
     launch("true")
     coordinator.wait_to_run(1)
-    port = coordinator.wait_for(lambda r: r.peer_port > 0).peer_port
+    port = coordinator.wait_for(lambda r: r.attempt == 1 and r.peer_port > 0).peer_port
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
         asking.settimeout(30)
         asking.sendto(b"nonsense", ("127.0.0.1", port))
         asking.sendto(b"muster-ping too short", ("127.0.0.1", port))
         asking.sendto(b"muster-ping 0123456789abcdef", ("127.0.0.1", port))
-        assert asking.recv(100) == b"muster-pong 0123456789abcdef"
+        assert asking.recv(100) == b"muster-pong 0123456789abcdef 1"
 
 
 def test_silence_of_neighbours_is_reported(coordinator, run_python, answering_peer, silent_peer):
@@ -83,6 +84,47 @@ def test_a_silent_neighbour_alone_fences_nobody(coordinator, run_python, silent_
     coordinator.run(1, peers=(silent_peer,))
     report = coordinator.wait_for(lambda r: any(p.silent_seconds > 3 for p in r.peers))
     assert report.state == RUNNING
+
+
+@pytest.fixture
+def peer_of_the_next_attempt():
+    """A neighbour that answers and has gone on to attempt 2."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as there:
+        there.bind(("127.0.0.1", 0))
+
+        def answer():
+            while True:
+                try:
+                    data, sender = there.recvfrom(256)
+                except OSError:
+                    return
+                there.sendto(data.replace(b"muster-ping ", b"muster-pong ") + b" 2", sender)
+
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        yield Peer(1, "127.0.0.1", there.getsockname()[1])
+
+
+def test_a_neighbour_in_a_later_attempt_ends_the_ranks_of_a_worker_that_lost_the_coordinator(
+    coordinator, run_python, peer_of_the_next_attempt
+):
+    run_python(STEPS)
+    coordinator.run(1, peers=(peer_of_the_next_attempt,))
+    coordinator.wait_for(lambda r: r.state == RUNNING and r.step is not None)
+    coordinator.stall(stalled=True)
+    time.sleep(4)
+    coordinator.stall(stalled=False)
+    report = coordinator.wait_for(lambda r: r.fenced and r.state == EXITED)
+    assert report.attempt == 1
+
+
+def test_while_the_coordinator_answers_its_word_counts(coordinator, run_python, peer_of_the_next_attempt):
+    run_python(HANG)
+    coordinator.run(1, peers=(peer_of_the_next_attempt,))
+    report = coordinator.wait_for(lambda r: any(p.silent_seconds < 2 for p in r.peers) and r.state == RUNNING)
+    sequence = report.sequence
+    report = coordinator.wait_for(lambda r: r.sequence > sequence + 4)
+    assert (report.state, report.fenced) == (RUNNING, False)
 
 
 def test_without_the_coordinator_an_answering_neighbour_keeps_the_fence_open(

@@ -1,14 +1,16 @@
 """The records themselves: what a start needs, whom it has to outwait, and what one failure leaves for the next."""
 
 import pytest
-from tests.unit.lifecycle.builders import SETTINGS, Scene, a_ghost, a_job, at, failed, idle, running
+from tests.unit.lifecycle.builders import SETTINGS, Scene, a_ghost, a_job, an_incident, at, failed, idle, running
 
 from muster.api.gang import GangSpec, Level, Member
 from muster.lifecycle import attempt
 from muster.lifecycle.plan import CommitGang, CreatePod, DeletePod
 from muster.lifecycle.step import decide
+from muster.placement.solve import NotPlaced
 from muster.recovery import failures
 from muster.world.job import JobWorld, TemplateVerdict, VerdictKind
+from muster.world.views import RankView
 
 
 def waiting(**changes: object) -> Scene:
@@ -197,3 +199,32 @@ def test_what_can_never_start_says_what_to_do(spec: dict[str, object], reason: s
     assert (plan.status.state, stalled.reason) == ("Stalled", reason)
     assert words in stalled.message
     assert plan.announcements[0].warning
+
+
+def test_the_blame_goes_to_the_culprit_that_is_heard_of_late() -> None:
+    victim = an_incident(1, reason="RankFailed", rank=0, index=0, exit_code=1)
+    scene = Scene(a_job()).fleet().gang(2, incidents=[victim]).pods().all(running(2, step=3))
+    culprit = RankView(rank=1, alive=False, exit_code=7, tail="told to fail", exited_age_seconds=9.0)
+    scene.launcher(1, running(2, step=3, rank=1, previous_attempt=1, previous_ranks=(culprit,)))
+    world = scene.world()
+    assert world.gang is not None
+    record = attempt.settled(world, world.gang)
+    assert record is not None
+    (incident,) = record.incidents
+    assert (incident.rank, incident.index, incident.exit_code, incident.settled) == (1, 1, 7, True)
+    assert "told to fail" in incident.message
+
+
+def test_a_node_with_a_failure_is_taken_again_when_there_is_no_other() -> None:
+    def placed(seconds_since_failure: float) -> object:
+        until = at(100.0 - seconds_since_failure) + attempt.EXCLUSION
+        scene = Scene(a_job()).fleet(3).gang(2, go=False, excluded_nodes={"n2": until})
+        scene.record = scene.record.model_copy(update={"members": [*scene.record.members[:2], Member(incarnation=2)]})
+        world = scene.pods().world()
+        assert world.gang is not None
+        return attempt.filled(world, world.gang.spec)
+
+    assert isinstance(placed(5.0), NotPlaced)
+    record = placed(90.0)
+    assert isinstance(record, GangSpec)
+    assert record.members[2].node == "n2"

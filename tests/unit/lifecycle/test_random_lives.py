@@ -113,7 +113,7 @@ faults = st.lists(
 def the_jobs(required: bool) -> list[TrainingJob]:
     spec: dict[str, object] = {
         "progress": {"stepTimeoutSeconds": 40, "startTimeoutSeconds": 60},
-        "recovery": {"applicationRestartsPerDay": 1000, "hardwareRestartsPerDay": 1000},
+        "recovery": {"applicationRestartsPerDay": 100, "hardwareRestartsPerDay": 100},
     }
     placement = {"placement": {"required": "rack"}} if required else {}
     return [a_job("a", **spec, **placement), a_job("b", nodes=2, **spec)]  # type: ignore[arg-type]

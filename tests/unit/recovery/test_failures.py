@@ -8,7 +8,7 @@ from tests.unit.lifecycle.builders import Scene, a_job, an_incident, at, failed,
 
 from muster.api.gang import FaultClass, Level
 from muster.protocol.messages import LEAVING, RECLAIMING
-from muster.recovery.failures import Failure, Kind, find
+from muster.recovery.failures import WHOLE_GANG_SECONDS, Failure, Kind, find, late
 from muster.world.views import RankView
 
 SILENT = 25.0
@@ -265,3 +265,28 @@ def test_a_successor_that_stays_pending_behind_it_moves_as_well() -> None:
     here.record = here.record.model_copy(update={"members": [*members, here.record.members[2]]})
     here.pod(1, deleting=True, deletion_time=at(100.0 - 31.0)).pod(1, 2, phase="Pending", node="n1")
     assert (one(here).kind, one(here).index) == (Kind.POD_STUCK, 1)
+
+
+def test_a_gang_of_which_nobody_is_heard_is_given_longer() -> None:
+    def everybody_silent(seconds: float) -> Scene:
+        view = running(1, step=7, heard_age_seconds=seconds, step_age_seconds=seconds)
+        cut_off = Scene(a_job()).fleet().gang().pods().all(view)
+        return cut_off.lease("n0", seconds).lease("n1", seconds).lease("n2", seconds)
+
+    assert find(everybody_silent(WHOLE_GANG_SECONDS - 1).world()) == []
+    found = find(everybody_silent(WHOLE_GANG_SECONDS + 1).world())
+    assert {failure.kind for failure in found} == {Kind.NODE_UNREACHABLE}
+    assert len(found) == 3
+
+
+def test_the_ranks_of_an_attempt_that_is_over_are_told_of_afterwards() -> None:
+    ended = RankView(rank=1, alive=False, exit_code=7, tail="the culprit", exited_age_seconds=2.0)
+    lost = RankView(rank=0, alive=False, exit_code=1, tail="Connection closed by peer", exited_age_seconds=2.0)
+    told = Scene(a_job()).fleet().gang(attempt=2).pods().all(idle(2))
+    told = told.launcher(0, replace(idle(2), previous_attempt=1, previous_ranks=(lost,)))
+    told = told.launcher(1, replace(idle(2), previous_attempt=1, previous_ranks=(ended,)))
+    world = told.world()
+    assert world.gang is not None
+    found = late(world, world.gang, 1)
+    assert [(failure.rank, failure.victim) for failure in found] == [(0, True), (1, False)]
+    assert late(world, world.gang, 2) == []
