@@ -85,24 +85,21 @@ def cut_power(job: Job) -> str:
     """Cut the power of a worker's node; not the leader's: losing both at once is another story, told by a test."""
     leader = job.bed.leader()
     leaders_node = leader["spec"]["nodeName"] if leader else ""
-    nodes = [pod["spec"]["nodeName"] for _, pod in sorted(job.member_pods().items(), reverse=True)]
+    nodes = [str(pod["spec"]["nodeName"]) for _, pod in sorted(job.member_pods().items(), reverse=True)]
     node = next(node for node in nodes if node != leaders_node)
     job.bed.cluster.power_off(node)
     return node
 
 
-FAULTS: list[tuple[str, Callable[[Job], str]]] = [
-    ("RankKilled", kill_rank),
-    ("PodDeleted", delete_pod),
-    ("NodePowerCut", cut_power),
-]
+Fault = Callable[[Job], str]
+FAULTS: dict[str, Fault] = {"RankKilled": kill_rank, "PodDeleted": delete_pod, "NodePowerCut": cut_power}
 
 
-def suffer(job: Job, kind: str, inject: Callable[[Job], str]) -> Measured:
+def suffer(job: Job, kind: str, inject: Fault) -> Measured:
     """Inject a fault and wait until every rank has finished a step again."""
     assert job.watch.latest is not None
     before = job.watch.latest.attempt
-    started = time.monotonic()
+    begun, started = time.monotonic(), job.log.now()
     victim = inject(job)
     seen = job.watch.wait_attempt(before, RECOVERY_DEADLINE_SECONDS)
     attempt = wait_until(
@@ -117,7 +114,7 @@ def suffer(job: Job, kind: str, inject: Callable[[Job], str]) -> Measured:
         kind=kind,
         victim=victim,
         level=level,
-        detected_seconds=seen.monotonic_seconds - started,
+        detected_seconds=seen.monotonic_seconds - begun,
         ranks_started_seconds=last_first(lines, attempt, "start") - started,
         first_new_step_seconds=last_first(lines, attempt, "step") - started,
         last_step_before_fault=last,

@@ -65,9 +65,7 @@ class Story:
 
     def healed(self, fault: Measured, seen: Sequence[Seen]) -> None:
         """It is over: what was seen, what it cost."""
-        reasons = ", ".join(
-            dict.fromkeys(f"{state.level} {state.reason}" for state in seen if state.attempt > seen[0].attempt)
-        )
+        reasons = ", ".join(dict.fromkeys(f"{state.level} ({state.reason})" for state in seen))
         self.tell(f"  {WHAT_HAPPENED[fault.kind]} {fault.victim}: Muster answers with {reasons}")
         self.tell(
             f"  seen after {fault.detected_seconds:.1f} s, ranks started after {fault.ranks_started_seconds:.1f} s, training "
@@ -85,7 +83,7 @@ class Story:
         )
         print(f"  weights after the faults:  {report['final_weights_sha256']}")
         print(f"  weights without any fault: {report['reference_weights_sha256']}  {'equal' if equal else 'DIFFERENT'}")
-        print(f"  {path}", flush=True)
+        print(f"  {path}, {time.monotonic() - self._begun:.0f} s in all", flush=True)
 
     def _close_line(self) -> None:
         if self._line_open:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol
 
 
 @dataclass(frozen=True)
 class Line:
-    """One event of one rank; `at` is CLOCK_MONOTONIC in seconds, one clock for all nodes of the local cluster."""
+    """One event of one rank; `at` in seconds on the clock of the log's reader."""
 
     event: str
     attempt: int
@@ -19,27 +21,81 @@ class Line:
     step: int | None
 
 
+class Files(Protocol):
+    """A run's folder on the shared volume."""
+
+    @property
+    def clock(self) -> str:
+        """The key of the time in each line."""
+
+    def now(self) -> float:
+        """The time on the clock that all lines are compared by."""
+
+    def logs(self) -> str:
+        """All lines of all ranks and attempts."""
+
+    def result(self) -> str:
+        """What the first rank wrote at the end."""
+
+
+@dataclass(frozen=True)
+class HostFiles:
+    """The folder as the host sees it; the nodes share the host's kernel and so its CLOCK_MONOTONIC."""
+
+    folder: Path
+    clock: str = "monotonic_seconds"
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def logs(self) -> str:
+        return "".join(path.read_text(encoding="utf-8") for path in sorted((self.folder / "log").glob("*.jsonl")))
+
+    def result(self) -> str:
+        return (self.folder / "result.json").read_text(encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class PodFiles:
+    """The folder as a pod sees it, on a cluster of somebody else's; the nodes have only the time of day in common."""
+
+    execute: Callable[[str], str]
+    folder: str
+    clock: str = "wall_seconds"
+
+    def now(self) -> float:
+        return time.time()
+
+    def logs(self) -> str:
+        return self.execute(
+            f"import glob; print(''.join(open(p).read() for p in sorted(glob.glob('{self.folder}/log/*.jsonl'))), end='')"
+        )
+
+    def result(self) -> str:
+        return self.execute(f"print(open('{self.folder}/result.json').read())")
+
+
 class TrainerLog:
     """All lines of all ranks and attempts, read anew on each call."""
 
-    def __init__(self, run_folder: Path) -> None:
-        self._run_folder = run_folder
+    def __init__(self, files: Files) -> None:
+        self._files = files
+
+    def now(self) -> float:
+        """The time on the clock of `Line.at`."""
+        return self._files.now()
 
     def lines(self) -> list[Line]:
         """What is there now; a line that is being written is left out."""
-        found = []
-        for path in sorted((self._run_folder / "log").glob("*.jsonl")):
-            for text in path.read_text(encoding="utf-8").splitlines(keepends=True):
-                if text.endswith("\n"):
-                    raw = json.loads(text)
-                    found.append(
-                        Line(raw["event"], raw["attempt"], raw["rank"], raw["monotonic_seconds"], raw.get("step"))
-                    )
-        return found
+        whole = [text for text in self._files.logs().splitlines(keepends=True) if text.endswith("}\n")]
+        found = map(json.loads, whole)
+        return [
+            Line(raw["event"], raw["attempt"], raw["rank"], raw[self._files.clock], raw.get("step")) for raw in found
+        ]
 
-    def result(self) -> dict[str, object]:
+    def result(self) -> dict[str, Any]:
         """What the first rank wrote at the end."""
-        answer: dict[str, object] = json.loads((self._run_folder / "result.json").read_text(encoding="utf-8"))
+        answer: dict[str, Any] = json.loads(self._files.result())
         return answer
 
 

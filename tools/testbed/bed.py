@@ -47,7 +47,14 @@ class Bed:
 
     @cached_property
     def images(self) -> dict[str, str]:
-        """Image reference by short name (operator, launcher, torch-ddp), as built last."""
+        """Image reference by short name (operator, launcher, torch-ddp): as built last, or where IMAGE_PREFIX has them."""
+        if self.local is None:
+            prefix, tag = os.environ.get("IMAGE_PREFIX", ""), os.environ.get("IMAGE_TAG", "dev")
+            if not prefix:
+                raise SystemExit(
+                    "CLUSTER=existing: set IMAGE_PREFIX to where the images are, e.g. registry.example.org/"
+                )
+            return {name: f"{prefix}muster/{name}:{tag}" for name in ("operator", "launcher", "torch-ddp")}
         if not IMAGES.is_file():
             raise SystemExit(f"{IMAGES} does not exist: run `make images` first.")
         return {name: entry["image"] for name, entry in json.loads(IMAGES.read_text()).items()}

@@ -19,6 +19,8 @@ from muster.kube.client import Client
 from muster.kube.version import UnsupportedServerError
 
 PLURAL = "trainingjobs"
+# kopf ends the process when these are used up: an API server that is away is no reason to.
+BACK_OFFS = (1, 2, 3, 5, 8, 13, 21, *(30,) * 10_000)
 
 
 def main() -> None:
@@ -31,6 +33,7 @@ def main() -> None:
     async def start(settings: kopf.OperatorSettings, **_: Any) -> None:
         settings.posting.enabled = False
         settings.scanning.disabled = True
+        settings.networking.error_backoffs = BACK_OFFS
         running.append(await _started())
 
     async def _started() -> Operator:
