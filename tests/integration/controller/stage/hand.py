@@ -195,7 +195,7 @@ class Hand:
     def worker(self, index: int) -> Worker:
         """The newest pod of this index."""
         found = [worker for worker in self.workers.values() if worker.index == index]
-        return max(found, key=lambda worker: worker.incarnation)
+        return max(reversed(found), key=lambda worker: worker.incarnation)
 
     def launchers(self) -> dict[int, Launcher]:
         """The launchers that run and can be reached, by index."""
