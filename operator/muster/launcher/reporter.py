@@ -38,6 +38,7 @@ _CONNECT_SECONDS = 3.0
 _ANSWER_SECONDS = 3.0  # beyond the time that the answer may be held
 _MAX_BACKOFF_SECONDS = 2.0
 _FIRST_BACKOFF_SECONDS = 0.1
+_BETWEEN_POLLS_SECONDS = 0.05
 _MAX_REASONS = 4  # that are logged until the next answer
 _MAX_ANSWER_BYTES = 1024 * 1024
 _ORDER = {WAIT: 0, RUN: 1, EXIT: 2}
@@ -280,9 +281,13 @@ class Reporter:
                 continue
             failures = 0
             self._accept(directive, report, sent_at)
-            answered_early = time.monotonic() - sent_at < hold_seconds
-            if digest(directive) == report.directive_seen and (answered_early or hold_seconds == 0):
-                time.sleep(max(0.05, directive.poll_seconds - (time.monotonic() - sent_at)))
+            if digest(directive) != report.directive_seen:
+                continue
+            elapsed = time.monotonic() - sent_at
+            if hold_seconds == 0:
+                time.sleep(max(0.05, directive.poll_seconds - elapsed))
+            elif elapsed < hold_seconds:  # let go for a newer report of ours: be there again for the next directive
+                time.sleep(_BETWEEN_POLLS_SECONDS)
 
     def _tell_forever(self) -> None:
         channel = Channel(self._settings)

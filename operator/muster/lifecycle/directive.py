@@ -10,7 +10,9 @@ from muster.world.views import LauncherView
 
 # A worker pings its two neighbours on either side of the ring of ranks.
 PEER_DISTANCES = (-2, -1, 1, 2)
-SMALL_GANG = 256
+# Every launcher reports once in this many seconds; a large gang less often, so that one coordinator hears them all.
+POLL_SECONDS = 1.0
+REPORTS_PER_SECOND = 512
 
 
 def directive_for(
@@ -38,7 +40,8 @@ def directive_for(
     if gang is None or index is None:
         return Directive(EXIT, reason="this pod is no longer a member of its gang")
     record, spec = gang.spec, job.spec
-    pace = 1.0 if len(record.members) <= SMALL_GANG else 2.0
+    pace = max(POLL_SECONDS, len(record.members) / REPORTS_PER_SECOND)
+    pace = min(pace, spec.recovery.unreachable_timeout_seconds / 4)
     if record.go is None:
         return Directive(WAIT, attempt=record.attempt, poll_seconds=pace, hold_seconds=pace, reason=record.reason)
     resume = record.go.resume
