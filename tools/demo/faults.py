@@ -83,8 +83,7 @@ def delete_pod(job: Job) -> str:
 
 def cut_power(job: Job) -> str:
     """Cut the power of a worker's node; not the leader's: losing both at once is another story, told by a test."""
-    leader = job.bed.leader()
-    leaders_node = leader["spec"]["nodeName"] if leader else ""
+    leaders_node = wait_until("a leader", job.bed.leader)["spec"]["nodeName"]
     nodes = [str(pod["spec"]["nodeName"]) for _, pod in sorted(job.member_pods().items(), reverse=True)]
     node = next(node for node in nodes if node != leaders_node)
     job.bed.cluster.power_off(node)

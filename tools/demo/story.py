@@ -49,9 +49,12 @@ class Story:
         job = bed.kubectl.find("get", "trainingjob", "-n", namespace, name)
         status = (job or {}).get("status") or {}
         checkpoint = (status.get("checkpoint") or {}).get("step", "-")
+        if not status.get("state"):
+            return
+        reason = "" if status["reason"] in (status["state"], "Training") else f" ({status['reason']})"
         text = (
-            f"{name}: {status.get('state', 'Pending')} ({status.get('reason', '')}), attempt {status.get('attempt', 0)}, "
-            f"{status.get('nodesReady', '')} nodes, step {step}, checkpoint {checkpoint}"
+            f"{name}: {status['state']}{reason}, attempt {status['attempt']}, "
+            f"{status['nodesReady']} nodes, step {step}, checkpoint {checkpoint}"
         )
         if not self._live:
             self.detail(text)
