@@ -38,6 +38,7 @@ from localcluster.processes import spawn
 
 _DNS_USER = "system:coredns"
 _POLL_SECONDS = 0.01
+_BRIDGE_MAC = "02:00:00:00:00:01"
 _CHILD_SECONDS = 10.0
 _PAUSED_COMPONENTS = ("kube-scheduler", "kube-controller-manager", "kube-apiserver", "etcd")
 
@@ -132,7 +133,9 @@ class Supervisor:
     def _make_network(self) -> None:
         kernel.ip_batch(
             "link set lo up",
-            f"link add {BRIDGE} type bridge",
+            # An address of its own: otherwise it takes a port's, changes it when that node's cable is pulled, and every
+            # other node loses the control plane until its ARP entry expires.
+            f"link add {BRIDGE} address {_BRIDGE_MAC} type bridge",
             f"address add {CONTROL_PLANE_ADDRESS}/{NODE_NETWORK_BITS} dev {BRIDGE}",
             f"link set {BRIDGE} up",
             *(f"route add {node.pod_network} via {node.address}" for node in self._layout.nodes),
