@@ -37,12 +37,16 @@ class Peers:
         self.newest_heard = 0  # the newest attempt that an answer has named
 
     def watch(self, peers: Tuple[Peer, ...], now: float, attempt_started: bool) -> None:
-        """Ping these from now on; a new attempt forgets old silence."""
+        """Ping these from now on; a new attempt forgets old silence.
+
+        Within an attempt none is forgotten: a coordinator that is new knows fewer, and silence must go on counting.
+        """
         if peers == self._asked_for and not attempt_started:
             return
         self._asked_for = peers
         known = {} if attempt_started else {peer: self._heard_at[peer.index] for peer in self._peers}
-        self._peers = peers
+        named = {peer.index for peer in peers}
+        self._peers = peers + tuple(peer for peer in known if peer.index not in named)
         self._heard_at = {peer.index: known.get(peer, now) for peer in self._peers}
         self._open = {peer.index: {} for peer in self._peers}
         self._next_ping_at = now

@@ -104,9 +104,10 @@ def step_in_line(pattern: Pattern[str], line: bytes) -> Optional[int]:
     if match is None:
         return None
     try:
-        return int(match.group(1))
+        step = int(match.group(1))
     except (TypeError, ValueError):
         return None
+    return step if step >= 0 else None
 
 
 def lowest(clocks: List[StepClock]) -> Optional[StepClock]:

@@ -15,7 +15,7 @@ import subprocess
 import sys
 from typing import Dict, FrozenSet, List, Optional, Tuple
 
-from muster.protocol.messages import CheckpointReport
+from muster.protocol.messages import MAX_PATH_CHARS, CheckpointReport
 
 _BOOT = "import sys; sys.path.insert(0, sys.argv.pop(1)); from muster.launcher.__main__ import main; main()"
 _MAX_ANSWER_BYTES = 256 * 1024
@@ -138,7 +138,11 @@ class Scanner:
             return None
         try:
             document = json.loads(self._answer)
-            found = tuple(CheckpointReport(int(item["step"]), str(item["path"])) for item in document["checkpoints"])
+            found = tuple(
+                CheckpointReport(int(item["step"]), str(item["path"]))
+                for item in document["checkpoints"]
+                if len(str(item["path"])) <= MAX_PATH_CHARS
+            )
             return self._over(now, str(document["error"]), found)
         except (ValueError, KeyError, TypeError) as error:
             self._kill()

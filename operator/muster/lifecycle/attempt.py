@@ -5,6 +5,7 @@ whatever changes them also takes the next number.
 """
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from muster.api.gang import FaultClass, Gang, GangIncident, GangSpec, Ghost, Go, Leave, Level, Member, Resume
@@ -15,7 +16,7 @@ from muster.placement.eligibility import refusal
 from muster.placement.solve import NotPlaced, Placed, Request, solve
 from muster.protocol.messages import IDLE
 from muster.recovery import blame, budgets, failures
-from muster.recovery.failures import FRESH_SECONDS, Failure, Kind, newest_step_age
+from muster.recovery.failures import FRESH_SECONDS, Failure, Kind
 from muster.world.job import JobWorld
 from muster.world.views import LauncherView
 
@@ -27,6 +28,10 @@ RETRY_EXCLUDED = timedelta(minutes=1)
 FENCE_MARGIN_SECONDS = 2.0
 DEFAULT_FENCE_SECONDS = 15.0
 MASTER_PORTS = range(20000, 30000)
+
+# How long a start waits for a checkpoint that is known and that some worker does not see (yet).
+NOT_VISIBLE_SECONDS = 60.0
+_HEAR = "if that lasts, look at its log and at network policies between it and the Service muster-coordinator"
 
 _ORDER = [Level.START, Level.IN_PLACE, Level.POD, Level.REPLACE, Level.REBUILD]
 
@@ -55,7 +60,7 @@ def recovered(world: JobWorld, record: GangSpec, failures: Sequence[Failure]) ->
     fault_class = blame.fault_class(cause)
     excluded = {node: until for node, until in record.excluded_nodes.items() if until > world.now}
     for failure in failures:
-        if failure.kind in (Kind.NODE_UNREACHABLE, Kind.POD_REJECTED, Kind.POD_STUCK):
+        if failure.kind in (Kind.NODE_UNREACHABLE, Kind.POD_REJECTED, Kind.POD_STUCK, Kind.POD_START_TIMEOUT):
             excluded[failure.node] = world.now + EXCLUSION
     incidents = blame.upgrade(record.incidents, _first_open(record), fault_class, cause.kind, cause.node)
     record = record.model_copy(
@@ -88,6 +93,8 @@ def filled(world: JobWorld, record: GangSpec) -> GangSpec | NotPlaced:
 
 def leaving(world: JobWorld, record: GangSpec, reason: str, nodes: Sequence[str]) -> GangSpec:
     """The record with a planned leave begun; the attempt goes on until a new checkpoint is complete."""
+    if record.leave and record.leave.reason == reason:  # more nodes to leave: nobody waits longer for that
+        return record.model_copy(update={"leave": record.leave.model_copy(update={"nodes": sorted(nodes)})})
     deadline = world.now + timedelta(seconds=world.job.spec.checkpoint.save_timeout_seconds)
     newest = newest_checkpoint(world, record)
     leave = Leave(
@@ -168,26 +175,43 @@ def _blamed(world: JobWorld, gang: Gang, incident: GangIncident) -> GangIncident
     )
 
 
-def started(world: JobWorld, record: GangSpec) -> GangSpec | str:
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """What a start waits for: a stable reason, and the worker or pod in words."""
+
+    reason: str
+    message: str
+
+
+def started(world: JobWorld, record: GangSpec) -> GangSpec | Missing:
     """The record with its go, once every member is idle and no rank of before can be alive; else what is missing."""
     alive = [ghost for ghost in record.ghosts if not _laid(world, ghost)]
     if alive:
-        return f"waiting for proof that the ranks of pod {alive[0].pod} have ended"
+        return Missing("OldRanksNotProvedDead", f"waiting for proof that the ranks of pod {alive[0].pod} have ended")
     members, addresses = [], []
     for index, member in enumerate(record.members):
         pod, launcher = world.pod(index, member), world.launcher(index, member)
         if pod is None or pod.phase == "Pending":
-            return f"waiting for the pod of worker {index}"
+            return Missing("PodNotRunning", f"waiting for the pod of worker {index} on {member.node} to run")
         if launcher is None or launcher.heard_age_seconds > FRESH_SECONDS:
-            return f"waiting for the launcher of worker {index} to report"
+            return Missing(
+                "LauncherSilent", f"waiting for the launcher of worker {index} on {member.node} to report: {_HEAR}"
+            )
         if launcher.attempt != record.attempt or launcher.state != IDLE:
-            return f"waiting for worker {index} to end its old ranks"
+            return Missing("OldRanksAlive", f"waiting for worker {index} on {member.node} to end its old ranks")
         if world.job.spec.checkpoint.directory and launcher.scanned_for_attempt != record.attempt:
             why = f": {launcher.checkpoint_error}" if launcher.checkpoint_error else ""
-            return f"waiting for worker {index} to list the checkpoints{why}"
+            return Missing(
+                "CheckpointsNotListed", f"waiting for worker {index} on {member.node} to list the checkpoints{why}"
+            )
         members.append(member.model_copy(update={"pod_uid": pod.uid}))
         addresses.append(launcher.address or pod.pod_ip)
     resume = _common_checkpoint(world, record)
+    known = record.checkpoint
+    if resume is None and known and (world.now - record.time).total_seconds() < NOT_VISIBLE_SECONDS:
+        blind = next((i for i, view in world.views.items() if (known.step, known.path) not in view.checkpoints), 0)
+        where = f"worker {blind} on {record.members[blind].node}"
+        return Missing("CheckpointNotVisible", f"{where} does not see {known.path}, nor any other that all workers see")
     port = MASTER_PORTS[record.attempt % len(MASTER_PORTS)]
     go = Go(time=world.now, master_address=addresses[0], master_port=port, resume=resume)
     incidents = list(record.incidents)
@@ -325,7 +349,7 @@ def _without_nodes(world: JobWorld, record: GangSpec, moved: set[int]) -> list[M
 
 
 def _next_incarnation(world: JobWorld, record: GangSpec, index: int) -> int:
-    used = [pod.incarnation for pod in world.pods.values() if pod.index == index]
+    used = [pod.incarnation for pod in world.pods_by_index.get(index, ())]
     return 1 + max([record.members[index].incarnation, *used])
 
 
@@ -360,12 +384,11 @@ def _cut_off_seconds(world: JobWorld, record: GangSpec, index: int, view: Launch
         return 0.0
     if record.go is None:  # the others have ended their ranks since this attempt was committed; nobody pings
         return min(view.heard_age_seconds, (world.now - record.time).total_seconds())
-    others = (world.launchers.get(member.pod_uid) for i, member in enumerate(record.members) if i != index)
-    heard = [other for other in others if other and other.heard_age_seconds < FRESH_SECONDS]
-    silent = [other.silent_peers[index] for other in heard if index in other.silent_peers]
+    complaints = world.complaints.get(index, ())
+    silent = [seconds for other, seconds in complaints if other.heard_age_seconds < FRESH_SECONDS]
     return min(
         view.heard_age_seconds,
-        newest_step_age(world, world.gang),
+        world.newest_step_age_seconds,
         (world.now - record.go.time).total_seconds(),
         max(silent, default=float("inf")),
     )
@@ -374,11 +397,12 @@ def _cut_off_seconds(world: JobWorld, record: GangSpec, index: int, view: Launch
 def _laid(world: JobWorld, ghost: Ghost) -> bool:
     """Whether no rank of this pod can be alive any more."""
     view = world.launchers.get(ghost.pod_uid)
-    # Heard again after the time was set: its fence begins anew.
+    # Heard again after the time was set: its fence begins anew. The time was set on another leader's clock, perhaps: one
+    # that this leader has never heard gets a whole fence on its own.
     quiet = (
-        view is None
-        or view.heard_age_seconds > view.fence_seconds + FENCE_MARGIN_SECONDS
-        or not any(rank.alive for rank in view.ranks)
+        (view is None and world.leader_age_seconds >= DEFAULT_FENCE_SECONDS + FENCE_MARGIN_SECONDS)
+        or (view is not None and view.heard_age_seconds > view.fence_seconds + FENCE_MARGIN_SECONDS)
+        or (view is not None and not any(rank.alive for rank in view.ranks))
     )
     return ghost.pod_uid in world.proved_dead or (world.now >= ghost.fenced_time and quiet)
 

@@ -15,6 +15,7 @@ from muster.api.trainingjob import (
 )
 from muster.lifecycle import attempt
 from muster.lifecycle.plan import Announcement
+from muster.recovery.failures import WHOLE_GANG_SECONDS
 from muster.world.job import JobWorld
 
 MAX_INCIDENTS = 16
@@ -28,8 +29,9 @@ WHAT_LEVELS_DO: Mapping[Level, str] = {
     Level.REBUILD: "the gang is rebuilt",
 }
 
+ASSEMBLING = "Assembling"
 # Reasons of waiting that are a normal part of every start and need no Event.
-_QUIET = frozenset({"Assembling", "Training", "Settling"})
+_QUIET = frozenset({ASSEMBLING, "Training", "Settling"})
 
 _Facts = dict[str, tuple[bool | None, str, str]]
 
@@ -67,7 +69,7 @@ def suspended(world: JobWorld) -> TrainingJobStatus:
 def recovering(world: JobWorld, gang: Gang, reason: str, message: str) -> TrainingJobStatus:
     """On nodes, ranks not yet started in this attempt."""
     state = "Starting" if gang.spec.level is Level.START else "Recovering"
-    shown = gang.spec.reason if reason == "Assembling" and state == "Recovering" else reason
+    shown = gang.spec.reason if reason == ASSEMBLING and state == "Recovering" else reason
     facts: _Facts = {
         "TemplateAccepted": (True, "Accepted", ""),
         "Placed": (all(member.node for member in gang.spec.members), "Placed", on_nodes(gang.spec)),
@@ -82,6 +84,9 @@ def training(world: JobWorld, gang: Gang) -> TrainingJobStatus:
     leave = gang.spec.leave
     state, reason = ("Saving", leave.reason) if leave else ("Running", "Training")
     message = f"attempt {gang.spec.attempt} {on_nodes(gang.spec)}"
+    silent = _silence(world)
+    if silent:
+        reason, message = "WorkersSilent", silent
     if leave:
         message = f"waiting for a new complete checkpoint until {leave.deadline:%H:%M:%S} UTC before leaving {', '.join(leave.nodes) or 'all nodes'}"
     facts: _Facts = {
@@ -110,7 +115,7 @@ def changes(world: JobWorld, now: TrainingJobStatus) -> tuple[Announcement, ...]
     if (
         (before.state, before.reason) == (now.state, now.reason)
         or now.reason in _QUIET
-        or now.state in ("Running", "Suspended", "Saving")
+        or now.state in ("Suspended", "Saving")
     ):
         return ()
     message = next((c.message for c in now.conditions if c.reason == now.reason and c.message), "")
@@ -191,6 +196,19 @@ def _checkpoint(world: JobWorld, record: GangSpec | None) -> CheckpointStatus | 
     if before and (before.step, before.path) == (newest.step, newest.path):
         return before
     return CheckpointStatus(step=newest.step, path=newest.path, time=world.now)
+
+
+def _silence(world: JobWorld) -> str:
+    """Who is silent, and why nobody acts on it yet; "" when all are heard."""
+    timeout = world.job.spec.recovery.unreachable_timeout_seconds
+    silent = [index for index, view in world.views.items() if view.heard_age_seconds >= timeout]
+    if not silent:
+        return ""
+    who = f"{len(silent)} of {world.job.spec.nodes} workers have been silent for {timeout} s or more, the first is {silent[0]}"
+    if world.silence.widespread:
+        total = f"{world.silence.silent} of all {world.silence.total} launchers are silent at once"
+        return f"{who}; {total}: more likely the network or the operator than the nodes, which get {WHOLE_GANG_SECONDS:.0f} s"
+    return f"{who}; waiting for a second witness or for a step"
 
 
 def _incidents(record: GangSpec) -> Sequence[Any]:

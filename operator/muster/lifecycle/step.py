@@ -5,7 +5,7 @@ The phases below are tried in order; the first that has something to say ends th
 interrupts, the next step finds in a state that some step before has left on purpose.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from muster.api.gang import Gang, GangSpec, Member
@@ -35,6 +35,8 @@ from muster.world.views import PodView
 EXIT_GRACE_SECONDS = 30.0
 TEMPLATE_RETRY_SECONDS = 30.0
 CREATE_RETRY_SECONDS = 10.0
+# A start that takes longer names what it waits for.
+WORTH_TELLING_SECONDS = 60.0
 PLACE_RETRY_SECONDS = 30.0
 # Refusals of worker 0 that say nothing against the template: they pass without anybody changing the job.
 PASSING_REFUSALS = frozenset({"QuotaExceeded", "NamespaceTerminating"})
@@ -133,16 +135,24 @@ def _defeat(world: JobWorld, gang: Gang) -> CompletionRecord | None:
     if record.go is not None or last is None:
         return None
     if last.reason == Kind.START_FAILED:
-        hint = "the image needs python3 (3.8 or later) on its PATH for the launcher; add it, or set spec.launch.mode to Plain"
+        plain = world.job.spec.launch.mode is LaunchMode.PLAIN
+        hint = (
+            "correct the command in spec.template, delete the job and create it again"
+            if plain
+            else "the image needs python3 (3.8 or later) on its PATH for the launcher; add it, or set spec.launch.mode to Plain"
+        )
         return _completion(
             world, record, CompletionResult.FAILED, Kind.START_FAILED, f"{last.message}. Remedy: {hint}."
         )
     reason = _overdrawn(world, record)
     if not reason or not last.settled or _evidence_may_come(world, record):
         return None
-    used = budgets.application_restarts(record, world.now) or budgets.hardware_restarts(record, world.now)
-    where = f"worker {last.index} on {last.node}"
-    message = f"{used} failures within 24 hours and no checkpoint beyond them. Last: attempt {last.attempt}, {where}: {last.message}"
+    what = (
+        f"{budgets.application_restarts(record, world.now)} failures within 24 hours and no checkpoint beyond them"
+        if reason == budgets.APPLICATION_EXHAUSTED
+        else f"{budgets.hardware_restarts(record, world.now)} failures of nodes and infrastructure within 24 hours"
+    )
+    message = f"{what}. Last: attempt {last.attempt}, worker {last.index} on {last.node}: {last.message}"
     return _completion(world, record, CompletionResult.FAILED, reason, message)
 
 
@@ -222,7 +232,7 @@ def _leaving(world: JobWorld, gang: Gang) -> Plan | None:
     if record.go is None:
         return _commit(world, attempt.released(world, record)) if world.job.spec.suspend else None
     if nodes and not attempt.replacement_exists(world, record, nodes):
-        return _commit(world, record.model_copy(update={"leave": None})) if record.leave else None
+        return None  # a leave that has begun goes on when a node becomes free
     leave = record.leave
     if leave is None and world.leader_age_seconds < FRESH_SECONDS and not _all_heard(world, record):
         return None  # what counts as a NEW checkpoint is known once everybody has told which ones there are
@@ -291,8 +301,10 @@ def _assembling(world: JobWorld, gang: Gang, settings: WorkerSettings) -> Plan |
     if held:
         return held
     started = attempt.started(world, record)
-    if isinstance(started, str):
-        now = status.recovering(world, gang, *_start_trouble(world, gang, started))
+    if isinstance(started, attempt.Missing):
+        waited = (world.now - record.time).total_seconds()
+        reason = started.reason if waited > WORTH_TELLING_SECONDS else status.ASSEMBLING
+        now = status.recovering(world, gang, *_start_trouble(world, gang, started.message, reason))
         return Plan((), now, status.changes(world, now), TICK_SECONDS)
     resume = started.go.resume if started.go else None
     where = f"from checkpoint {resume.step} ({resume.path})" if resume else "from scratch"
@@ -334,10 +346,11 @@ def _plain_started(world: JobWorld, gang: Gang) -> Plan | None:
 def _pods_in_line(world: JobWorld, record: GangSpec, settings: WorkerSettings) -> tuple[Action, ...]:
     """Deletions of pods that the record no longer names, creations of those that it names and that are missing."""
     actions: list[Action] = list(_leftovers(world, record.members))
+    held = _held_nodes(world)
     missing = [
         index
         for index, member in enumerate(record.members)
-        if world.pod(index, member) is None and not _predecessor_alive(world, index, member)
+        if world.pod(index, member) is None and not _predecessor_alive(world, held, member)
     ]
     if missing:
         actions += _support(world, settings)
@@ -358,21 +371,26 @@ def _leftovers(world: JobWorld, members: list[Member]) -> Iterator[DeletePod]:
             yield DeletePod(pod.name, pod.uid)
 
 
-def _predecessor_alive(world: JobWorld, index: int, member: Member) -> bool:
-    """Whether an older pod may still hold the node or, in Plain mode, still train: its successor has to wait."""
-    plain = world.job.spec.launch.mode is LaunchMode.PLAIN
+def _held_nodes(world: JobWorld) -> Mapping[str, int]:
+    """Node -> lowest incarnation of this job's pods there that have not ended: they hold its accelerators."""
+    held: dict[str, int] = {}
     for pod in world.pods.values():
-        older = pod.incarnation < member.incarnation and not pod.terminal
-        node = world.fleet.nodes.get(pod.node)
-        if older and plain and node is not None and node.ready:
-            return True
-        # Of whatever index: the node's accelerators are taken until it has ended.
-        if older and pod.node == member.node:
-            return True
-    return False
+        if not pod.terminal:
+            held[pod.node] = min(pod.incarnation, held.get(pod.node, pod.incarnation))
+    return held
 
 
-def _start_trouble(world: JobWorld, gang: Gang, otherwise: str) -> tuple[str, str]:
+def _predecessor_alive(world: JobWorld, held: Mapping[str, int], member: Member) -> bool:
+    """Whether an older pod may still hold the node or, in Plain mode, still train: its successor has to wait."""
+    if held.get(member.node, member.incarnation) < member.incarnation:
+        return True
+    if world.job.spec.launch.mode is not LaunchMode.PLAIN:
+        return False
+    nodes = ((world.fleet.nodes.get(name), incarnation) for name, incarnation in held.items())
+    return any(node is not None and node.ready and lowest < member.incarnation for node, lowest in nodes)
+
+
+def _start_trouble(world: JobWorld, gang: Gang, otherwise: str, reason: str = status.ASSEMBLING) -> tuple[str, str]:
     """The most telling reason why the gang is not yet complete, as (reason, message)."""
     if world.create_error:
         return world.create_error.reason, world.create_error.message
@@ -381,7 +399,7 @@ def _start_trouble(world: JobWorld, gang: Gang, otherwise: str) -> tuple[str, st
         trouble = _pod_trouble(pod) if pod else None
         if trouble:
             return trouble.reason, f"worker {index} on {member.node}: {trouble.message}"
-    return "Assembling", otherwise
+    return reason, otherwise
 
 
 def _pod_trouble(pod: PodView) -> CreateError | None:

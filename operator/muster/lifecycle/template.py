@@ -1,6 +1,8 @@
 """What only the operator can know about a job's spec: checks that the CRD's schema cannot make."""
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from muster.api.gang import GangSpec
 from muster.api.trainingjob import LaunchMode, TrainingJob
@@ -13,6 +15,9 @@ from muster.world.job import JobWorld
 
 def problem(job: TrainingJob, fleet: FleetView) -> tuple[str, str] | None:
     """Why this job can never start as it stands, as (reason, what to do); None if nothing is known against it."""
+    misshapen = _misshapen(job.spec.template)
+    if misshapen:
+        return "TemplateInvalid", f"spec.template.{misshapen}. Fix it, delete the job and create it again."
     container = worker_container(job)
     if container is None:
         wanted = job.spec.launch.worker_container
@@ -34,6 +39,79 @@ def problem(job: TrainingJob, fleet: FleetView) -> tuple[str, str] | None:
             f"spec.placement: {level!r} is no level of this fleet; known levels: {known} (FleetPolicy default).",
         )
     return _pattern_problem(job.spec.progress.step_pattern) or _accelerator_problem(job, container, fleet)
+
+
+# What is read or extended before the API server judges the pod as a whole; null counts as absent everywhere.
+_SHAPES: Mapping[str, type] = {
+    "metadata": dict,
+    "metadata.labels": dict,
+    "metadata.annotations": dict,
+    "spec": dict,
+    "spec.nodeSelector": dict,
+    "spec.securityContext": dict,
+    "spec.affinity": dict,
+    "spec.affinity.nodeAffinity": dict,
+    "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution": dict,
+    "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms": list,
+    "spec.tolerations": list,
+    "spec.volumes": list,
+    "spec.containers": list,
+    "spec.initContainers": list,
+}
+_CONTAINER_SHAPES: Mapping[str, type] = {
+    "command": list,
+    "args": list,
+    "env": list,
+    "volumeMounts": list,
+    "resources": dict,
+    "resources.limits": dict,
+    "resources.requests": dict,
+}
+_WORDS: Mapping[type, str] = {dict: "an object", list: "a list"}
+
+
+def _misshapen(template: Mapping[str, Any]) -> str:
+    """The first place of the template that has not the shape of a pod's, in words; "" when all have."""
+    found = _wrong_shape(template, _SHAPES)
+    spec = template.get("spec")
+    if found or not isinstance(spec, dict):
+        return found
+    for path in ("tolerations", "volumes", "containers", "initContainers"):
+        for number, entry in enumerate(spec.get(path) or ()):
+            where = f"spec.{path}[{number}]"
+            if not isinstance(entry, dict):
+                return f"{where}: an object is needed, not {type(entry).__name__}"
+            inner = _wrong_shape(entry, _CONTAINER_SHAPES) if path.endswith("ontainers") else ""
+            if inner:
+                return f"{where}.{inner}"
+    return _misshapen_terms(spec)
+
+
+def _misshapen_terms(spec: Mapping[str, Any]) -> str:
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    for term in required.get("nodeSelectorTerms") or ():
+        expressions = (
+            [*((term or {}).get("matchExpressions") or ()), *((term or {}).get("matchFields") or ())]
+            if isinstance(term, dict)
+            else [None]
+        )
+        if any(
+            not isinstance(e, dict) or not isinstance(e.get("key"), str) or not isinstance(e.get("operator"), str)
+            for e in expressions
+        ):
+            return "spec.affinity.nodeAffinity: each term needs a list of objects with key and operator"
+    return ""
+
+
+def _wrong_shape(root: Mapping[str, Any], shapes: Mapping[str, type]) -> str:
+    for path, kind in shapes.items():
+        value: Any = root
+        for part in path.split("."):
+            value = value.get(part) if isinstance(value, dict) else None
+        if value is not None and not isinstance(value, kind):
+            return f"{path}: {_WORDS[kind]} is needed, not {type(value).__name__}"
+    return ""
 
 
 def requirements(world: JobWorld, record: GangSpec | None) -> Requirements:

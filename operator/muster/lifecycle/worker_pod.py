@@ -92,7 +92,7 @@ def support_manifests(job: TrainingJob, settings: WorkerSettings) -> list[dict[s
 def worker_manifest(job: TrainingJob, index: int, member: Member, settings: WorkerSettings) -> dict[str, Any]:
     """The pod of one member: the user's template, pinned to the member's node, with the launcher put in front."""
     template = copy.deepcopy(job.spec.template)
-    spec: dict[str, Any] = template.setdefault("spec", {})
+    spec: dict[str, Any] = template.get("spec") or {}
     template_metadata = template.get("metadata") or {}
     metadata = {
         "name": pod_name(job.metadata.name, job.metadata.uid, index, member.incarnation),
@@ -112,8 +112,8 @@ def worker_manifest(job: TrainingJob, index: int, member: Member, settings: Work
         "ownerReferences": [owner_reference(job)],
     }
     spec["restartPolicy"] = "Never"
-    for taint in UNREACHABLE_TAINTS:
-        spec.setdefault("tolerations", []).append({"key": taint, "operator": "Exists", "effect": "NoExecute"})
+    ours = [{"key": taint, "operator": "Exists", "effect": "NoExecute"} for taint in UNREACHABLE_TAINTS]
+    spec["tolerations"] = [*(spec.get("tolerations") or []), *ours]
     if member.node:
         _pin(spec, member.node)
     container = worker_container(job)
@@ -130,8 +130,10 @@ def worker_manifest(job: TrainingJob, index: int, member: Member, settings: Work
 
 def _pin(spec: dict[str, Any], node: str) -> None:
     """Required node affinity on the node's name, in every term (terms are alternatives), the way DaemonSets are placed."""
-    affinity = spec.setdefault("affinity", {}).setdefault("nodeAffinity", {})
-    required = affinity.setdefault("requiredDuringSchedulingIgnoredDuringExecution", {})
+    whole = spec["affinity"] = spec.get("affinity") or {}
+    affinity = whole["nodeAffinity"] = whole.get("nodeAffinity") or {}
+    key = "requiredDuringSchedulingIgnoredDuringExecution"
+    required = affinity[key] = affinity.get(key) or {}
     field = {"key": "metadata.name", "operator": "In", "values": [node]}
     terms = required.get("nodeSelectorTerms") or [{}]
     required["nodeSelectorTerms"] = [
@@ -141,7 +143,7 @@ def _pin(spec: dict[str, Any], node: str) -> None:
 
 def _ask_for_accelerators(worker: dict[str, Any], resource: str, count: int) -> None:
     if count:
-        resources = worker.setdefault("resources", {})
+        resources = worker["resources"] = worker.get("resources") or {}
         resources["limits"] = {**(resources.get("limits") or {}), resource: str(count)}
         if "requests" in resources:
             resources["requests"] = {**(resources["requests"] or {}), resource: str(count)}

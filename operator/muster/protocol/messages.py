@@ -18,6 +18,7 @@ REPORT_PATH = "/v1/report"
 TOKEN_AUDIENCE = "muster.dev/coordinator"  # noqa: S105 - the name of an audience, not a secret
 MAX_REPORT_BYTES = 256 * 1024
 MAX_TAIL_CHARS = 2048
+MAX_PATH_CHARS = 1024
 
 # What a launcher is doing (Report.state).
 IDLE = "Idle"  # no rank process of any attempt is alive
@@ -142,9 +143,15 @@ def decode_report(data: bytes) -> Report:
     """Parse a report.
 
     Raises:
-        ProtocolError: not JSON, not an object, or a field of the wrong type (named).
+        ProtocolError: not JSON, not an object, or a field of the wrong type or beyond its bounds (named).
     """
-    return _from_json(Report, _load(data), "report")
+    report = _from_json(Report, _load(data), "report")
+    if report.step is not None and report.step < 0:
+        raise ProtocolError("report.step: %d is no step" % report.step)
+    for checkpoint in report.checkpoints:
+        if checkpoint.step < 0 or not 0 < len(checkpoint.path) <= MAX_PATH_CHARS:
+            raise ProtocolError("report.checkpoints: step %d at %.80r" % (checkpoint.step, checkpoint.path))
+    return report
 
 
 def decode_directive(data: bytes) -> Directive:
@@ -226,6 +233,7 @@ __all__: List[str] = [
     "EXITED",
     "IDLE",
     "LEAVING",
+    "MAX_PATH_CHARS",
     "MAX_REPORT_BYTES",
     "MAX_TAIL_CHARS",
     "PROTOCOL_VERSION",

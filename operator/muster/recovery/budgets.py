@@ -12,6 +12,9 @@ CRASH_LOOP = 3
 BACK_OFF_FIRST_SECONDS = 10.0
 BACK_OFF_LIMIT_SECONDS = 300.0
 
+APPLICATION_EXHAUSTED = "ApplicationRestartsExhausted"
+HARDWARE_EXHAUSTED = "HardwareRestartsExhausted"
+
 OWN_DOING = (FaultClass.APPLICATION, FaultClass.UNKNOWN)
 NOT_OWN_DOING = (FaultClass.HARDWARE, FaultClass.INFRASTRUCTURE)
 
@@ -33,9 +36,9 @@ def hardware_restarts(gang: GangSpec, now: datetime) -> int:
 def exhausted(gang: GangSpec, recovery: Recovery, now: datetime) -> str:
     """Which budget is overdrawn, as a reason; "" if none is."""
     if application_restarts(gang, now) > recovery.application_restarts_per_day:
-        return "ApplicationRestartsExhausted"
+        return APPLICATION_EXHAUSTED
     if hardware_restarts(gang, now) > recovery.hardware_restarts_per_day:
-        return "HardwareRestartsExhausted"
+        return HARDWARE_EXHAUSTED
     return ""
 
 

@@ -12,6 +12,8 @@ from muster.world.views import ContainerView, LauncherView, PodView, RankView
 
 RECLAIM_DEADLINE_SECONDS = 30.0
 POD_STUCK_SECONDS = 30.0
+# Beyond the slowest pull of a large image; only when other pods of the gang have come to run.
+POD_START_SECONDS = 900.0
 # A report older than this says too little about now.
 FRESH_SECONDS = 15.0
 # While nobody trains one witness is enough, once the node's own signs have had time to show.
@@ -60,6 +62,7 @@ class Kind(StrEnum):
     START_FAILED = "ContainerCannotStart"
     POD_REJECTED = "RejectedByKubelet"
     POD_STUCK = "PodStuckTerminating"
+    POD_START_TIMEOUT = "PodStartTimeout"
     NODE_GONE = "NodeGone"
     NODE_UNREACHABLE = "NodeUnreachable"
 
@@ -119,6 +122,8 @@ def _member_failure(world: JobWorld, gang: Gang, index: int, member: Member) -> 
         return Failure(Kind.POD_DELETED, Level.POD, index, member.node, f"pod {pod.name} is being deleted")
     if pod.phase == "Pending" and (stuck := _stuck_predecessor(world, index, member)):
         return stuck  # proved dead, but its node's accelerators are not given back
+    if pod.phase == "Pending" and (slow := _start_timeout(world, index, member, pod)):
+        return slow
     unheard = _unheard(world, gang, index, member, pod)
     if unheard:
         return unheard
@@ -154,7 +159,7 @@ def late(world: JobWorld, gang: Gang, attempt: int) -> list[Failure]:
     """The rank failures of an attempt that is over, as far as its workers tell of them afterwards."""
     found = []
     for index, member in enumerate(gang.spec.members):
-        view = world.launcher(index, member)
+        view = world.views.get(index)
         if view is None or attempt not in (view.attempt, view.previous_attempt):
             continue
         failure = _rank_failure(view.ranks if view.attempt == attempt else view.previous_ranks, index, member)
@@ -206,6 +211,8 @@ def _ended(pod: PodView, index: int, member: Member) -> Failure:
     if pod.reason in ("Evicted", "Preempting", "PreemptionByScheduler"):
         return Failure(Kind.EVICTED, Level.POD, index, member.node, f"pod {pod.name}: {pod.reason}: {pod.message}")
     container = _culprit(pod)
+    if pod.deleting and (container is None or container.terminated_reason != "OOMKilled"):
+        return Failure(Kind.POD_DELETED, Level.POD, index, member.node, f"pod {pod.name} was deleted")
     if container is None:
         return Failure(
             Kind.POD_ENDED, Level.POD, index, member.node, f"pod {pod.name} ended: {pod.reason} {pod.message}".strip()
@@ -226,14 +233,23 @@ def _culprit(pod: PodView) -> ContainerView | None:
 
 
 def _stuck_predecessor(world: JobWorld, index: int, member: Member) -> Failure | None:
-    for pod in world.pods.values():
-        same_place = pod.index == index and pod.incarnation < member.incarnation and pod.node == member.node
+    for pod in world.pods_by_index.get(index, ()):
+        same_place = pod.incarnation < member.incarnation and pod.node == member.node
         if not same_place or pod.terminal or pod.deletion_time is None:
             continue
         if (world.now - pod.deletion_time).total_seconds() > POD_STUCK_SECONDS:
             message = f"pod {pod.name} on {member.node} should have ended {POD_STUCK_SECONDS:.0f} s ago"
             return Failure(Kind.POD_STUCK, Level.REPLACE, index, member.node, message)
     return None
+
+
+def _start_timeout(world: JobWorld, index: int, member: Member, pod: PodView) -> Failure | None:
+    """A pod that does not come to run on its node although others of the gang do on theirs."""
+    age = (world.now - pod.created).total_seconds() if pod.created else 0.0
+    if age < POD_START_SECONDS or not any(other.phase == "Running" for other in world.pods.values()):
+        return None
+    message = f"pod {pod.name} has not started on {member.node} within {POD_START_SECONDS / 60:.0f} min, others have"
+    return Failure(Kind.POD_START_TIMEOUT, Level.REPLACE, index, member.node, message)
 
 
 def _unreachable(world: JobWorld, gang: Gang, index: int, member: Member, pod: PodView) -> Failure | None:
@@ -244,26 +260,26 @@ def _unreachable(world: JobWorld, gang: Gang, index: int, member: Member, pod: P
     launcher = world.launchers.get(pod.uid)
     if launcher is None and pod.phase != "Running" and not member.pod_uid:
         return _plain_unreachable(world, index, member, timeout)  # nothing in it that could be silent
-    if not _silent(world, gang, launcher, timeout) or world.silence.widespread:
+    if not _silent(world, launcher, timeout):
         return None
-    witnesses = _witnesses(world, gang, index, member, timeout)
+    if world.silence.widespread or not any(view.heard_age_seconds < timeout for view in world.views.values()):
+        timeout = max(timeout, WHOLE_GANG_SECONDS)
+        if not _silent(world, launcher, timeout):
+            return None
+    witnesses = _witnesses(world, index, member, timeout)
     if not witnesses:
         return None
-    if not any(view.heard_age_seconds < timeout for view in _views(world, gang)):
-        timeout = max(timeout, WHOLE_GANG_SECONDS)
-        if not _silent(world, gang, launcher, timeout):
-            return None
     message = f"worker {index} has been silent for {timeout:.0f} s, and {' and '.join(witnesses)}"
     return Failure(Kind.NODE_UNREACHABLE, Level.REPLACE, index, member.node, message)
 
 
-def _silent(world: JobWorld, gang: Gang, launcher: LauncherView | None, timeout: float) -> bool:
+def _silent(world: JobWorld, launcher: LauncherView | None, timeout: float) -> bool:
     """Whether nothing has been heard of a worker for so long, directly or by a step, which needs every worker.
 
     One that this leader has never heard has had twice the time to find it.
     """
     silence = world.leader_age_seconds / 2 if launcher is None else launcher.heard_age_seconds
-    return silence >= timeout and newest_step_age(world, gang) >= timeout
+    return silence >= timeout and world.newest_step_age_seconds >= timeout
 
 
 def _unheard(world: JobWorld, gang: Gang, index: int, member: Member, pod: PodView) -> Failure | None:
@@ -274,14 +290,15 @@ def _unheard(world: JobWorld, gang: Gang, index: int, member: Member, pod: PodVi
     """
     plain = world.job.spec.launch.mode is LaunchMode.PLAIN
     known = bool(member.pod_uid) or pod.uid in world.launchers
-    if plain or not known or world.silence.widespread:
+    launcher = world.launchers.get(pod.uid)
+    if plain or not known or (launcher is not None and launcher.heard_age_seconds < UNHEARD_SECONDS):
         return None
     if gang.spec.go is not None and not _others_have_ended(world, gang, index):
         return None
-    launcher = world.launchers.get(pod.uid)
     silent = launcher.heard_age_seconds if launcher else world.leader_age_seconds
     since = gang.spec.go.time if gang.spec.go else gang.spec.time
     limit = max(UNHEARD_SECONDS, 2.0 * world.job.spec.recovery.unreachable_timeout_seconds)
+    limit = max(limit, WHOLE_GANG_SECONDS) if world.silence.widespread else limit
     if min(silent, (world.now - since).total_seconds()) < limit:
         return None
     message = f"the launcher of worker {index} has not been heard for {limit:.0f} s, and the gang waits for it"
@@ -290,8 +307,7 @@ def _unheard(world: JobWorld, gang: Gang, index: int, member: Member, pod: PodVi
 
 def _others_have_ended(world: JobWorld, gang: Gang, index: int) -> bool:
     """Whether some other workers are heard, and all of those have ended their ranks of this attempt."""
-    others = (world.launcher(i, member) for i, member in enumerate(gang.spec.members) if i != index)
-    heard = [view for view in others if view is not None and view.heard_age_seconds < FRESH_SECONDS]
+    heard = [view for i, view in world.views.items() if i != index and view.heard_age_seconds < FRESH_SECONDS]
     return bool(heard) and all(view.attempt == gang.spec.attempt and view.state == EXITED for view in heard)
 
 
@@ -304,37 +320,20 @@ def _plain_unreachable(world: JobWorld, index: int, member: Member, timeout: flo
     return Failure(Kind.NODE_UNREACHABLE, Level.REPLACE, index, member.node, message)
 
 
-def newest_step_age(world: JobWorld, gang: Gang) -> float:
-    """Seconds since the newest step of this attempt: a step proves that every rank was alive when it was finished."""
-    if gang.spec.go is None:
-        return float("inf")
-    ages = [
-        view.step_age_seconds
-        for view in _views(world, gang)
-        if view.attempt == gang.spec.attempt and view.step_age_seconds is not None
-    ]
-    return min(ages, default=float("inf"))
-
-
-def _witnesses(world: JobWorld, gang: Gang, index: int, member: Member, timeout: float) -> list[str]:
+def _witnesses(world: JobWorld, index: int, member: Member, timeout: float) -> list[str]:
     node, witnesses = world.node(member), []
     if world.fleet.lease_age_seconds.get(member.node, 0.0) >= timeout:
         witnesses.append("its kubelet sends no heartbeat")
     if node is not None and not node.ready:
         witnesses.append(f"its node is not ready ({node.ready_reason})")
     peers = [
-        view
-        for view in _views(world, gang)
-        if view.heard_age_seconds < timeout / 2 and view.silent_peers.get(index, 0.0) >= timeout * PEER_SHARE_OF_TIMEOUT
+        seconds
+        for view, seconds in world.complaints.get(index, ())
+        if view.heard_age_seconds < timeout / 2 and seconds >= timeout * PEER_SHARE_OF_TIMEOUT
     ]
     if peers:
         witnesses.append(f"{len(peers)} of its neighbours get no answer")
     return witnesses
-
-
-def _views(world: JobWorld, gang: Gang) -> list[LauncherView]:
-    views = (world.launcher(index, member) for index, member in enumerate(gang.spec.members))
-    return [view for view in views if view is not None]
 
 
 def _hang(world: JobWorld, gang: Gang) -> list[Failure]:
@@ -344,10 +343,8 @@ def _hang(world: JobWorld, gang: Gang) -> list[Failure]:
         return []
     views = {
         index: view
-        for index, member in enumerate(gang.spec.members)
-        if (view := world.launcher(index, member))
-        and view.attempt == gang.spec.attempt
-        and view.heard_age_seconds < FRESH_SECONDS
+        for index, view in world.views.items()
+        if view.attempt == gang.spec.attempt and view.heard_age_seconds < FRESH_SECONDS
     }
     if not any(rank.alive for view in views.values() for rank in view.ranks):
         return []

@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from functools import cached_property
 
 from muster.api.gang import Gang, Member
 from muster.api.trainingjob import TrainingJob
 from muster.world.fleet import FleetView, Silence
-from muster.world.names import gang_name, pod_name
+from muster.world.names import gang_name, pod_name_in
 from muster.world.views import LauncherView, NodeView, PodView
 
 
@@ -37,9 +38,9 @@ class CreateError:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class JobWorld:
-    """One job and its surroundings at one moment.
+    """One job and its surroundings at one moment. What a decision asks for again and again is worked out once.
 
     Attributes:
         now: wall clock, aware; for records and deadlines that must outlive this process.
@@ -66,14 +67,47 @@ class JobWorld:
         """Uid of the job."""
         return self.job.metadata.uid
 
-    @property
+    @cached_property
     def gang_name(self) -> str:
         """Name of the job's Gang."""
         return gang_name(self.job.metadata.name, self.uid)
 
+    @cached_property
+    def pods_by_index(self) -> Mapping[int, list[PodView]]:
+        """This job's pods of every incarnation, by worker index."""
+        found: dict[int, list[PodView]] = {}
+        for pod in self.pods.values():
+            found.setdefault(pod.index, []).append(pod)
+        return found
+
+    @cached_property
+    def views(self) -> Mapping[int, LauncherView]:
+        """What the launchers of the gang's members last said, by worker index."""
+        members = self.gang.spec.members if self.gang else []
+        found = ((index, self.launcher(index, member)) for index, member in enumerate(members))
+        return {index: view for index, view in found if view is not None}
+
+    @cached_property
+    def newest_step_age_seconds(self) -> float:
+        """Since the newest step of this attempt: a step proves that every rank was alive when it was finished."""
+        if self.gang is None or self.gang.spec.go is None:
+            return float("inf")
+        attempt = self.gang.spec.attempt
+        views = (view for view in self.views.values() if view.attempt == attempt)
+        return min((v.step_age_seconds for v in views if v.step_age_seconds is not None), default=float("inf"))
+
+    @cached_property
+    def complaints(self) -> Mapping[int, list[tuple[LauncherView, float]]]:
+        """By worker index: which neighbours get no answer from it, and for how many seconds."""
+        found: dict[int, list[tuple[LauncherView, float]]] = {}
+        for view in self.views.values():
+            for index, seconds in view.silent_peers.items():
+                found.setdefault(index, []).append((view, seconds))
+        return found
+
     def pod_name(self, index: int, member: Member) -> str:
         """Name of a member's pod."""
-        return pod_name(self.job.metadata.name, self.uid, index, member.incarnation)
+        return pod_name_in(self.gang_name, index, member.incarnation)
 
     def pod(self, index: int, member: Member) -> PodView | None:
         """The member's pod, if it exists, is ours and is the one that the record names."""

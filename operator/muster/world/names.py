@@ -1,8 +1,10 @@
 """Deterministic names: creating twice is harmless, and a job re-created under its old name adopts nothing."""
 
+import functools
 import hashlib
 
 
+@functools.lru_cache(maxsize=4096)
 def job_digest(job_uid: str) -> str:
     """Five hexadecimal digits that tell jobs of one name apart."""
     return hashlib.sha256(job_uid.encode()).hexdigest()[:5]
@@ -15,4 +17,9 @@ def gang_name(job: str, job_uid: str) -> str:
 
 def pod_name(job: str, job_uid: str, index: int, incarnation: int) -> str:
     """Name of one worker's pod; each incarnation has its own."""
-    return f"{gang_name(job, job_uid)}-{index}-{incarnation}"
+    return pod_name_in(gang_name(job, job_uid), index, incarnation)
+
+
+def pod_name_in(gang: str, index: int, incarnation: int) -> str:
+    """The same from the Gang's name, for those who name thousands."""
+    return f"{gang}-{index}-{incarnation}"

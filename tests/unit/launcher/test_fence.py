@@ -173,3 +173,13 @@ def test_the_fence_is_three_steps_when_these_take_longer():
     assert fence_seconds(15, None) == 15
     assert fence_seconds(15, 4) == 15
     assert fence_seconds(15, 6) == 18
+
+
+def test_within_an_attempt_no_neighbour_is_forgotten(coordinator, run_python, silent_peer):
+    """A coordinator that is new has heard few launchers yet, and names few."""
+    run_python(HANG)
+    coordinator.run(1, peers=(silent_peer,))
+    coordinator.wait_for(lambda r: any(p.index == 1 for p in r.peers))
+    coordinator.run(1, peers=())
+    report = coordinator.wait_for(lambda r: any(p.index == 1 and p.silent_seconds > 3 for p in r.peers))
+    assert report.state == RUNNING

@@ -3,7 +3,7 @@
 import pytest
 from tests.unit.lifecycle.builders import SETTINGS, Scene, a_ghost, a_job, an_incident, at, failed, idle, running
 
-from muster.api.gang import GangSpec, Level, Member
+from muster.api.gang import GangSpec, Level, Member, Resume
 from muster.lifecycle import attempt
 from muster.lifecycle.plan import CommitGang, CreatePod, DeletePod
 from muster.lifecycle.step import decide
@@ -18,7 +18,7 @@ def waiting(**changes: object) -> Scene:
     return Scene(a_job()).fleet().gang(2, go=False, **changes).pods().all(idle(2))
 
 
-def start(scene: Scene) -> GangSpec | str:
+def start(scene: Scene) -> GangSpec | attempt.Missing:
     world = scene.world()
     assert world.gang is not None
     return attempt.started(world, world.gang.spec)
@@ -41,13 +41,17 @@ def test_with_nothing_missing_the_go_is_given() -> None:
     ("arrange", "words"),
     [
         pytest.param(lambda s: s.pod(1, phase="Pending"), "pod of worker 1", id="a pod that does not run"),
-        pytest.param(lambda s: s.launcher(1, idle(1)), "worker 1 to end its old ranks", id="idle, but before the Wait"),
-        pytest.param(lambda s: s.launcher(1, running(1)), "worker 1 to end its old ranks", id="old ranks alive"),
         pytest.param(
-            lambda s: s.launcher(1, idle(2, heard_age_seconds=16)), "launcher of worker 1 to report", id="an old report"
+            lambda s: s.launcher(1, idle(1)), "worker 1 on n1 to end its old ranks", id="idle, but before the Wait"
+        ),
+        pytest.param(lambda s: s.launcher(1, running(1)), "worker 1 on n1 to end its old ranks", id="old ranks alive"),
+        pytest.param(
+            lambda s: s.launcher(1, idle(2, heard_age_seconds=16)),
+            "launcher of worker 1 on n1 to report",
+            id="an old report",
         ),
         pytest.param(
-            lambda s: s.launcher(1, idle(2, scanned=False)), "worker 1 to list", id="checkpoints not listed since"
+            lambda s: s.launcher(1, idle(2, scanned=False)), "worker 1 on n1 to list", id="checkpoints not listed since"
         ),
         pytest.param(
             lambda s: s.launcher(1, idle(2, scanned=False, checkpoint_error="stalled")), "stalled", id="a listing error"
@@ -56,8 +60,8 @@ def test_with_nothing_missing_the_go_is_given() -> None:
 )
 def test_what_a_start_waits_for(arrange: object, words: str) -> None:
     missing = start(arrange(waiting()))  # type: ignore[operator]
-    assert isinstance(missing, str)
-    assert words in missing
+    assert isinstance(missing, attempt.Missing)
+    assert words in missing.message
 
 
 def test_it_resumes_from_what_is_complete_for_everybody() -> None:
@@ -228,3 +232,60 @@ def test_a_node_with_a_failure_is_taken_again_when_there_is_no_other() -> None:
     record = placed(90.0)
     assert isinstance(record, GangSpec)
     assert record.members[2].node == "n2"
+
+
+def test_a_known_checkpoint_that_a_worker_does_not_see_holds_the_start_for_a_while() -> None:
+    seen = ((40, "/checkpoints/40"),)
+    known = Resume(step=40, path="/checkpoints/40")
+
+    def after(seconds: float) -> GangSpec | attempt.Missing:
+        scene = waiting(checkpoint=known, time=at(100.0 - seconds)).all(idle(2, checkpoints=seen))
+        return start(scene.launcher(1, idle(2)))
+
+    held = after(5.0)
+    assert isinstance(held, attempt.Missing)
+    assert held.reason == "CheckpointNotVisible"
+    assert "worker 1 on n1 does not see /checkpoints/40" in held.message
+    given_up = after(attempt.NOT_VISIBLE_SECONDS + 1)
+    assert isinstance(given_up, GangSpec)
+    assert given_up.go is not None
+    assert given_up.go.resume is None
+
+
+def test_more_nodes_to_leave_push_the_deadline_of_a_leave_back_for_nobody() -> None:
+    scene = Scene(a_job()).fleet(6).gang().pods().all(running(1, step=7))
+    world = scene.world()
+    assert world.gang is not None
+    first = attempt.leaving(world, world.gang.spec, "NodeCordoned", ["n1"])
+    scene.record, scene.seconds = first, 200.0
+    later = scene.world()
+    second = attempt.leaving(later, first, "NodeCordoned", ["n1", "n2"])
+    assert first.leave is not None
+    assert second.leave is not None
+    assert second.leave.nodes == ["n1", "n2"]
+    assert (second.leave.deadline, second.leave.after_step) == (first.leave.deadline, first.leave.after_step)
+
+
+def test_a_decision_asks_for_each_worker_a_bounded_number_of_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At 2,000 workers a decision that walks all of them for each of them would take longer than the lease lasts."""
+    asked = 0
+    look_up = JobWorld.pod
+
+    def counted(world: JobWorld, index: int, member: Member) -> object:
+        nonlocal asked
+        asked += 1
+        return look_up(world, index, member)
+
+    monkeypatch.setattr(JobWorld, "pod", counted)
+
+    def lookups(workers: int, seconds_silent: float) -> int:
+        nonlocal asked
+        view = running(1, step=7, heard_age_seconds=seconds_silent, step_age_seconds=seconds_silent)
+        scene = Scene(a_job(nodes=workers)).fleet(workers).gang().pods().all(view)
+        world = scene.world()
+        asked = 0
+        decide(world, SETTINGS)
+        return asked
+
+    for silent in (0.5, 30.0, 400.0):
+        assert lookups(400, silent) <= 2.5 * lookups(200, silent)

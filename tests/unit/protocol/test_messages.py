@@ -33,7 +33,7 @@ reports = st.builds(
     Report, sequence=integers, state=text, attempt=integers, ranks=st.lists(ranks, max_size=3).map(tuple),
     step=st.none() | integers, step_age_seconds=st.none() | seconds, fenced=st.booleans(),
     peers=st.lists(st.builds(PeerReport, integers, seconds), max_size=3).map(tuple),
-    checkpoints=st.lists(st.builds(CheckpointReport, integers, text), max_size=3).map(tuple),
+    checkpoints=st.lists(st.builds(CheckpointReport, integers, text.filter(bool)), max_size=3).map(tuple),
 )  # fmt: skip
 directives = st.builds(
     Directive, kind=text, attempt=integers, node_rank=integers, resume_step=st.none() | integers, resume_path=text,
@@ -97,3 +97,18 @@ def test_arbitrary_bytes_raise_nothing_else(data):
         decode_report(data)
     except ProtocolError:
         return
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        pytest.param(Report(1, "Running", step=-1), id="a step below zero"),
+        pytest.param(
+            Report(1, "Idle", checkpoints=(CheckpointReport(-1, "/a"),)), id="a checkpoint before the first step"
+        ),
+        pytest.param(Report(1, "Idle", checkpoints=(CheckpointReport(1, "/a" * 600),)), id="a path that is too long"),
+    ],
+)
+def test_what_no_record_could_hold_is_refused(report):
+    with pytest.raises(ProtocolError):
+        decode_report(encode(report))

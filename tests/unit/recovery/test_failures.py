@@ -117,7 +117,8 @@ def test_a_node_that_is_deleted_takes_its_worker_along() -> None:
             id="a new step proves every rank alive",
         ),
         pytest.param(
-            lambda s: s.all(silent()).node("n1", ready=False).silence(3, 4), id="most of the fleet is silent: hold"
+            lambda s: s.all(silent()).node("n1", ready=False).silence(3, 4),
+            id="most of the fleet is silent: wait longer",
         ),
         pytest.param(lambda s: s.launcher(1, failed(0)), id="the failure of an attempt that is over"),
         pytest.param(
@@ -290,3 +291,30 @@ def test_the_ranks_of_an_attempt_that_is_over_are_told_of_afterwards() -> None:
     found = late(world, world.gang, 1)
     assert [(failure.rank, failure.victim) for failure in found] == [(0, True), (1, False)]
     assert late(world, world.gang, 2) == []
+
+
+def test_widespread_silence_is_waited_out_but_not_for_ever() -> None:
+    def one_of_many(seconds: float) -> Scene:
+        gone = running(1, step=7, heard_age_seconds=seconds, step_age_seconds=seconds)
+        everybody = scene().all(running(1, step=7, step_age_seconds=seconds)).launcher(1, gone)
+        return everybody.lease("n1", seconds).node("n1", ready=False).silence(30, 40)
+
+    assert find(one_of_many(WHOLE_GANG_SECONDS - 1).world()) == []
+    assert one(one_of_many(WHOLE_GANG_SECONDS + 1)).kind is Kind.NODE_UNREACHABLE
+
+
+def test_a_pod_that_was_deleted_is_that_also_when_only_its_end_is_seen() -> None:
+    assert one(scene().ended(1, code=143, deleting=True)).kind is Kind.POD_DELETED
+    assert one(scene().ended(1, "OOMKilled", 137, deleting=True)).kind is Kind.OUT_OF_MEMORY
+
+
+def test_a_pod_that_does_not_start_where_others_do_moves() -> None:
+    def pending(minutes: float, others: str = "Running") -> Scene:
+        here = Scene(a_job()).fleet().gang(go=False).pods().all(idle(1))
+        here.pod(0, phase=others).pod(2, phase=others)
+        return here.pod(1, phase="Pending", containers=(), created=at(100.0 - 60 * minutes))
+
+    assert find(pending(14).world()) == []
+    failure = one(pending(16))
+    assert (failure.kind, failure.level) == (Kind.POD_START_TIMEOUT, Level.REPLACE)
+    assert find(pending(16, others="Pending").world()) == []

@@ -1,0 +1,65 @@
+"""What only the operator can know about a template, said before anything is built from it."""
+
+from typing import Any
+
+import pytest
+from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job
+
+from muster.api.gang import Member
+from muster.lifecycle.plan import CheckTemplate
+from muster.lifecycle.step import decide
+from muster.lifecycle.template import problem
+from muster.lifecycle.worker_pod import worker_manifest
+from muster.world.fleet import FleetView
+
+CONTAINER: dict[str, Any] = {"name": "main", "image": "trainer:1", "command": ["train"]}
+
+
+def told(template: dict[str, Any]) -> tuple[str, str]:
+    found = problem(a_job(template=template), FleetView())
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("template", "where"),
+    [
+        ({"metadata": {"labels": ["a"]}, "spec": {"containers": [CONTAINER]}}, "metadata.labels"),
+        ({"spec": {"nodeSelector": ["a"], "containers": [CONTAINER]}}, "spec.nodeSelector"),
+        ({"spec": {"tolerations": {"key": "a"}, "containers": [CONTAINER]}}, "spec.tolerations"),
+        ({"spec": {"tolerations": ["a"], "containers": [CONTAINER]}}, "spec.tolerations[0]"),
+        ({"spec": {"containers": [{**CONTAINER, "resources": [1]}]}}, "spec.containers[0].resources"),
+        ({"spec": {"containers": [{**CONTAINER, "env": {"A": "b"}}]}}, "spec.containers[0].env"),
+        ({"spec": {"affinity": {"nodeAffinity": []}, "containers": [CONTAINER]}}, "spec.affinity.nodeAffinity"),
+        (
+            {
+                "spec": {
+                    "affinity": {
+                        "nodeAffinity": {
+                            "requiredDuringSchedulingIgnoredDuringExecution": {
+                                "nodeSelectorTerms": [{"matchExpressions": [{"key": "a"}]}]
+                            }
+                        }
+                    },
+                    "containers": [CONTAINER],
+                }
+            },
+            "each term",
+        ),
+    ],
+)
+def test_a_template_of_the_wrong_shape_is_named(template: dict[str, Any], where: str) -> None:
+    reason, message = told(template)
+    assert reason == "TemplateInvalid"
+    assert where in message
+
+
+def test_null_is_as_good_as_absent() -> None:
+    spec = dict.fromkeys(("nodeSelector", "tolerations", "affinity", "volumes", "initContainers", "securityContext"))
+    container = {**CONTAINER, "resources": None, "env": None, "volumeMounts": None, "args": None}
+    job = a_job(template={"metadata": None, "spec": {**spec, "containers": [container]}})
+    assert problem(job, FleetView()) is None
+    pod = worker_manifest(job, 0, Member(node="n1"), SETTINGS)
+    assert pod["spec"]["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "8"}
+    scene = Scene(job).fleet().but(template_verdict=None)
+    assert [type(action) for action in decide(scene.world(), SETTINGS).actions] == [CheckTemplate]
