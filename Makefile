@@ -47,14 +47,14 @@ verify: venv ## Regenerate, then the tree must be what it was
 	@tools/verify.sh
 
 test-unit: venv ## Pure functions and single processes
-	@$(PY) -m pytest tests/unit -q
+	@$(PY) -m pytest tests/unit -q -n 4
 
 test-integration: venv ## Against a real API server
 	@$(TOOL) localcluster build
-	@$(PY) -m pytest tests/integration -q -m "not long"
+	@$(PY) -m pytest tests/integration -q -m "not long" -n 4 --dist loadfile
 
 test-e2e: venv cluster-up ## Real nodes, real containers, real faults
-	@$(PY) -m pytest tests/e2e -q -m "not long"
+	@$(PY) -m pytest tests/e2e -q -m "not long" -n 2 --dist loadgroup
 
 test-long: venv cluster-up ## Random moments and soak; not run by CI
 	@$(PY) -m pytest tests -q -m long

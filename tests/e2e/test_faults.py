@@ -17,7 +17,7 @@ from testbed.bed import SYSTEM_NAMESPACE, Bed
 from testbed.jobs import Job
 from testbed.kube import wait_until
 
-STEPS = 160
+STEPS = 100
 TRAINER = [f"--steps={STEPS}", "--step-seconds=0.1", "--checkpoint-every=10"]
 LONG = ["--steps=100000", "--step-seconds=0.1", "--checkpoint-every=10"]
 
@@ -109,7 +109,7 @@ def test_a_stopped_rank_is_a_hang(submit: Submit, right_weights: str) -> None:
 def test_a_node_whose_packets_are_lost_is_replaced_and_its_ranks_publish_nothing(
     submit: Submit, right_weights: str
 ) -> None:
-    job = submit("partition", trainer=TRAINER)
+    job = submit("partition", trainer=TRAINER, recovery={"unreachableTimeoutSeconds": 10})
     job.wait_step(25)
     node = job.pods()[0]["spec"]["nodeName"]  # rank 0: the one that saves
     old_pids = job.rank_pids(0)
@@ -191,7 +191,13 @@ def test_the_leaders_node_and_a_workers_node_lose_power_together(bed: Bed, submi
     leaders_node = leader_node(bed)
     standbys = [pod["spec"]["nodeName"] for pod in operators if pod["spec"]["nodeName"] != leaders_node]
     # Both operators' nodes are left out at first: one worker must be heard from afterwards, and the standby must live.
-    job = submit("double-cut", nodes=2, trainer=LONG, placement={"avoidNodes": [leaders_node, *standbys]})
+    job = submit(
+        "double-cut",
+        nodes=2,
+        trainer=LONG,
+        placement={"avoidNodes": [leaders_node, *standbys]},
+        recovery={"unreachableTimeoutSeconds": 10},
+    )
     job.wait_step(25)
     everywhere = '{"spec":{"placement":{"avoidNodes":[]}}}'
     bed.kubectl("patch", "tj", "-n", job.namespace, job.name, "--type=merge", "-p", everywhere)
