@@ -13,7 +13,7 @@ SETTLE_SECONDS = 5.0
 
 SIGKILL = 9
 
-_CLASS = {
+CLASSES = {
     Kind.HANG: FaultClass.UNKNOWN,
     Kind.START_HANG: FaultClass.UNKNOWN,
     Kind.FENCED: FaultClass.INFRASTRUCTURE,
@@ -72,7 +72,7 @@ def gathering_seconds(failures: Sequence[Failure]) -> float:
 def fault_class(failure: Failure) -> FaultClass:
     """The provisional class of a failure by itself."""
     if failure.kind is not Kind.RANK_FAILED:
-        return _CLASS[failure.kind]
+        return CLASSES[failure.kind]
     if failure.victim or failure.signal == SIGKILL:
         return FaultClass.UNKNOWN
     return FaultClass.APPLICATION
