@@ -27,14 +27,21 @@ MAX_REMEMBERED_DEAD = 65536
 
 
 class LeaseAges(Mapping[str, float]):
-    """Node -> seconds since its heartbeat was last seen to change, on our own clock."""
+    """Node -> seconds since its heartbeat was last seen to change, on our own clock, as of when we last heard of any.
 
-    def __init__(self, changed_at: Mapping[str, float], clock: Callable[[], float]) -> None:
+    Args:
+        blind_seconds: for how long we have heard of no heartbeat at all: what we cannot see is nobody's silence.
+    """
+
+    def __init__(
+        self, changed_at: Mapping[str, float], clock: Callable[[], float], blind_seconds: Callable[[], float]
+    ) -> None:
         self._changed_at = changed_at
         self._clock = clock
+        self._blind_seconds = blind_seconds
 
     def __getitem__(self, node: str) -> float:
-        return self._clock() - self._changed_at[node]
+        return max(self._clock() - self._changed_at[node] - self._blind_seconds(), 0.0)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._changed_at)
@@ -52,8 +59,10 @@ class JobMemory:
     create_error: CreateError | None = None
     create_failures: int = 0
     create_not_before: float = 0.0
-    support_applied: set[str] = field(default_factory=set)
+    support_applied: dict[tuple[str, str], str] = field(default_factory=dict)  # kind, name -> digest
     progress_written_at: float = float("-inf")
+    counts_written_at: float = float("-inf")
+    refusal_logged: str = ""
 
 
 class Cluster:
@@ -74,6 +83,7 @@ class Cluster:
         wall_clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self.hub = hub
+        self._answers = client.answers
         self.jobs = informer.training_jobs(client)
         self.gangs = informer.gangs(client)
         self.policies = informer.fleet_policies(client)
@@ -87,6 +97,7 @@ class Cluster:
         self._clock = clock
         self._wall_clock = wall_clock
         self._holders = Holders()
+        self._records: dict[Key, Gang] = {}  # the Gangs by key; of one that has become unreadable, what it was before
         self._node_views: dict[str, NodeView] = {}
         self._jobs_on: dict[str, set[str]] = {}  # node -> job uids with a member there
         self._lease_changed_at: dict[str, float] = {}
@@ -113,9 +124,18 @@ class Cluster:
         """Return once `synced`."""
         await asyncio.gather(*(source.synced.wait() for source in self.informers))
 
+    async def refresh(self) -> None:
+        """Catch up with the API server in everything that a new leader must not be behind with.
+
+        Raises:
+            ApiError: it could not be listed.
+            ValueError: something listed cannot be read.
+        """
+        await asyncio.gather(*(source.refresh() for source in (self.jobs, self.gangs, self.pods)))
+
     def stalest_seconds(self) -> tuple[str, float]:
-        """The informer that has not heard the API server for longest, and for how long."""
-        ages = [(source.kind.name, source.last_contact_age_seconds()) for source in self.informers]
+        """The informer that has heard nothing for longest while the API server was answering, and for how long."""
+        ages = [(source.kind.name, self._answers.since_seconds(source.last_contact)) for source in self.informers]
         return max(ages, key=lambda item: item[1])
 
     def job_keys(self) -> list[Key]:
@@ -126,14 +146,22 @@ class Cluster:
         """The job of this name."""
         return self.jobs.store.get(key)
 
-    def job_by_uid(self, uid: str) -> TrainingJob | None:
-        """The job with this uid."""
-        found = self.jobs.store.by_index(uid)
-        return found[0] if found and isinstance(found[0], TrainingJob) else None
+    def job_of(self, pod: PodView) -> TrainingJob | Undecodable | None:
+        """The job that a worker's pod belongs to."""
+        jobs = self.jobs.store.by_index(pod.job_uid)
+        return next((job for job in jobs if _key(job)[0] == pod.namespace), None)
 
-    def gang_of(self, job_uid: str) -> Gang | None:
-        """The job's record."""
-        return next((gang for gang in self.gangs.store.by_index(job_uid) if isinstance(gang, Gang)), None)
+    def gang_of(self, job_uid: str) -> Gang | Undecodable | None:
+        """The job's record; Undecodable when there is one that cannot be read: that is not the same as none."""
+        found = self.gangs.store.by_index(job_uid)
+        return next((gang for gang in found if isinstance(gang, Gang)), found[0] if found else None)
+
+    def unreadable_record_of(self, job: TrainingJob) -> Undecodable | None:
+        """The record that stands in the way of every decision about this job. A job that has ended needs none."""
+        if job.status.completion is not None or job.metadata.deletion_timestamp is not None:
+            return None
+        gang = self.gang_of(job.metadata.uid)
+        return gang if isinstance(gang, Undecodable) else None
 
     def memory(self, job_uid: str) -> JobMemory:
         """What this leader remembers of a job."""
@@ -147,10 +175,12 @@ class Cluster:
     def world(self, job: TrainingJob) -> JobWorld:
         """One job and its surroundings as of now."""
         uid = job.metadata.uid
-        gang, memory = self.gang_of(uid), self.memory(uid)
+        found, memory = self.gang_of(uid), self.memory(uid)
+        gang = found if isinstance(found, Gang) else None
         if self._clock() >= memory.template_recheck_at:
             memory.template_verdict, memory.template_recheck_at = None, float("inf")
-        pods = {pod.name: pod for pod in self.pods.store.by_index(uid)}
+        # Anybody can put our labels on a pod; only a controller's owner reference makes it this job's.
+        pods = {pod.name: pod for pod in self.pods.store.by_index(uid) if _is_worker_of(pod, job)}
         uids = {pod.uid for pod in pods.values()}
         if gang is not None:
             uids.update(member.pod_uid for member in gang.spec.members)
@@ -168,7 +198,7 @@ class Cluster:
             fleet=FleetView(
                 nodes=self._node_views,
                 holders=self._holders,
-                lease_age_seconds=LeaseAges(self._lease_changed_at, self._clock),
+                lease_age_seconds=LeaseAges(self._lease_changed_at, self._clock, self.leases.last_contact_age_seconds),
                 policy=self.policy(),
             ),
             silence=Silence(*self.hub.silence(timeout)),
@@ -192,17 +222,25 @@ class Cluster:
         if new is None:
             self.memories.pop(uid, None)
         gang = self.gang_of(uid)
-        if gang is not None:
+        if isinstance(gang, Gang):
             self._hold(gang, gang)
         self._rings(_key(job))
 
     def _gang_changed(self, old: Gang | Undecodable | None, new: Gang | Undecodable | None) -> None:
-        before = old if isinstance(old, Gang) else None
-        after = new if isinstance(new, Gang) else None
-        self._hold(before, after)
-        for gang in (after or before,):
-            if gang is not None:
-                self._ring_uid(gang.spec.job_uid)
+        value = new or old
+        assert value is not None
+        key = _key(value)
+        if isinstance(new, Undecodable):  # it holds what it held
+            self._ring_uid(new.owner_uid)
+            return
+        before = self._records.pop(key, None)
+        if new is not None:
+            self._records[key] = new
+        self._hold(before, new)
+        self._forget_dropped(before, new)
+        gang = new or before
+        if gang is not None:
+            self._ring_uid(gang.spec.job_uid)
 
     def _hold(self, before: Gang | None, after: Gang | None) -> None:
         """Account for the nodes of a record; those of an ended or vanished job are free."""
@@ -210,8 +248,9 @@ class Cluster:
         if gang is None:
             return
         uid = gang.spec.job_uid
-        job = self.job_by_uid(uid)
-        ended = job is not None and job.status.completion is not None
+        ended = any(
+            isinstance(job, TrainingJob) and job.status.completion is not None for job in self.jobs.store.by_index(uid)
+        )
         if before is not None:
             kept = {m.pod_uid for m in after.spec.members} if after and not ended else set()
             for member in before.spec.members:
@@ -232,7 +271,10 @@ class Cluster:
             self._remember_dead(pod.uid)
         if new is None or new.terminal:
             self.hub.retire(pod.uid)
-        nodes = frozenset({pod.node}) if new and new.node and not new.terminal else frozenset()
+        if new is None and not self._is_named(pod):
+            self._forget(pod.uid)
+        ours = new is not None and new.owner_uid == new.job_uid  # one that only looks so is an occupant like any other
+        nodes = frozenset({pod.node}) if new and ours and new.node and not new.terminal else frozenset()
         if self._holders.set(("pod", pod.uid), pod.job_uid, nodes):
             self._node_freed()
         self._ring_uid(pod.job_uid)
@@ -240,7 +282,7 @@ class Cluster:
     def _occupant_changed(self, old: PodView | None, new: PodView | None) -> None:
         pod = new or old
         assert pod is not None
-        if pod.job_uid:
+        if pod.job_uid and pod.job_uid == pod.owner_uid:
             return
         nodes = frozenset({pod.node}) if new and new.node else frozenset()
         if self._holders.set(("occupant", pod.uid), f"pod/{pod.namespace}/{pod.name}", nodes):
@@ -266,16 +308,49 @@ class Cluster:
         elif old is None or old.renew_time != new.renew_time:
             self._lease_changed_at[new.node] = self._clock()
 
+    def _is_named(self, pod: PodView) -> bool:
+        """Whether the job's record names this pod: the fence of its ranks may have to be outwaited."""
+        gang = self.gang_of(pod.job_uid)
+        if not isinstance(gang, Gang):
+            return gang is not None
+        members = gang.spec.members
+        is_member = 0 <= pod.index < len(members) and members[pod.index].pod_uid == pod.uid
+        return is_member or any(ghost.pod_uid == pod.uid for ghost in gang.spec.ghosts)
+
+    def _forget_dropped(self, before: Gang | None, after: Gang | None) -> None:
+        """Forget the launchers that the record does not name any more and whose pods are gone."""
+        dropped = _named_by(before) - _named_by(after)
+        if before is None or not dropped:
+            return
+        for uid in dropped - {pod.uid for pod in self.pods.store.by_index(before.spec.job_uid)}:
+            self._forget(uid)
+
+    def _forget(self, pod_uid: str) -> None:
+        if self.hub.proved_dead(pod_uid):
+            self._remember_dead(pod_uid)
+        self.hub.forget(pod_uid)
+
     def _remember_dead(self, pod_uid: str) -> None:
         self._dead[pod_uid] = None
         while len(self._dead) > MAX_REMEMBERED_DEAD:
             self._dead.popitem(last=False)
 
 
-def _key(job: TrainingJob | Undecodable) -> Key:
-    if isinstance(job, Undecodable):
-        return (job.namespace, job.name)
-    return (job.metadata.namespace, job.metadata.name)
+def _key(value: TrainingJob | Gang | Undecodable) -> Key:
+    if isinstance(value, Undecodable):
+        return (value.namespace, value.name)
+    return (value.metadata.namespace, value.metadata.name)
+
+
+def _is_worker_of(pod: PodView, job: TrainingJob) -> bool:
+    return (pod.namespace, pod.owner_uid) == (job.metadata.namespace, job.metadata.uid)
+
+
+def _named_by(gang: Gang | None) -> set[str]:
+    if gang is None:
+        return set()
+    members, ghosts = gang.spec.members, gang.spec.ghosts
+    return {member.pod_uid for member in members if member.pod_uid} | {ghost.pod_uid for ghost in ghosts}
 
 
 def _placement_facts(node: NodeView) -> tuple[Any, ...]:

@@ -11,10 +11,9 @@ class Holders(Mapping[str, frozenset[str]]):
         self._by_source: dict[Hashable, tuple[str, frozenset[str]]] = {}
         self._by_node: dict[str, Counter[str]] = defaultdict(Counter)
 
-    def set(self, source: Hashable, holder: str, nodes: frozenset[str]) -> frozenset[str]:
-        """Replace what a source contributes; returns the nodes that thereby became free."""
+    def set(self, source: Hashable, holder: str, nodes: frozenset[str]) -> bool:
+        """Replace what a source contributes; True if a node thereby became free."""
         old_holder, old_nodes = self._by_source.pop(source, ("", frozenset()))
-        freed = set()
         for node in old_nodes:
             counts = self._by_node[node]
             counts[old_holder] -= 1
@@ -24,11 +23,10 @@ class Holders(Mapping[str, frozenset[str]]):
             self._by_node[node][holder] += 1
         if nodes:
             self._by_source[source] = (holder, nodes)
-        for node in old_nodes:
-            if not self._by_node[node]:
-                del self._by_node[node]
-                freed.add(node)
-        return frozenset(freed)
+        freed = [node for node in old_nodes if not self._by_node[node]]
+        for node in freed:
+            del self._by_node[node]
+        return bool(freed)
 
     def __getitem__(self, node: str) -> frozenset[str]:
         if node not in self._by_node:

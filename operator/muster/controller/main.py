@@ -50,7 +50,7 @@ def main() -> None:
 
     async def ring(namespace: str | None, name: str | None, **_: Any) -> None:
         for operator in running:
-            operator.ring((namespace or "", name or ""))
+            operator.dirty.add((namespace or "", name or ""))
 
     kopf.on.startup(registry=registry)(start)
     kopf.on.cleanup(registry=registry)(stop)

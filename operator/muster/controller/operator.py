@@ -14,7 +14,7 @@ import msgspec
 import structlog
 
 from muster.api.trainingjob import TrainingJob
-from muster.controller.cluster import Cluster, Key
+from muster.controller.cluster import Cluster
 from muster.controller.dirty import DirtyKeys
 from muster.controller.perform import Performer
 from muster.controller.reconciler import Reconciler
@@ -26,6 +26,7 @@ from muster.coordinator.server import CoordinatorServer
 from muster.kube import paths
 from muster.kube.certificates import CertificateKeeper, Certificates
 from muster.kube.client import Client
+from muster.kube.decode import Undecodable
 from muster.kube.errors import ApiError, LeadershipLost
 from muster.kube.events import EventRecorder
 from muster.kube.lease import LeaderLease
@@ -41,7 +42,7 @@ APP_LABEL = "app.kubernetes.io/name=muster"
 CERTIFICATE_CHECK_SECONDS = 600.0
 CERTIFICATE_RETRY_SECONDS = 5.0
 START_RETRY_SECONDS = 2.0
-# A healthy watch hears a bookmark each minute and lists anew when it does not; this is far beyond both.
+# A sound watch hears a bookmark each minute and lists anew when it does not; this is far beyond both.
 STALE_SECONDS = 300.0
 
 log = structlog.get_logger()
@@ -65,8 +66,14 @@ class Operator:
             self.worker_settings,
             self._directives_changed,
         )
+        # Hundreds of pods may be waiting for a connection to be created on; a renewal cannot wait with them.
+        self._lease_client = client.sibling()
         self.lease = LeaderLease(
-            client, settings.namespace, LEASE_NAME, settings.identity, on_lost=lambda: self._give_up("lease lost")
+            self._lease_client,
+            settings.namespace,
+            LEASE_NAME,
+            settings.identity,
+            on_lost=lambda: self._give_up("lease lost"),
         )
         self.server = CoordinatorServer(
             self.hub, TokenVerifier(self._read).verify, self._directive_for, lambda: self.not_serving()
@@ -109,12 +116,9 @@ class Operator:
         self._leading = False
         await self.lease.release()
         await self._stack.aclose()
+        await self._lease_client.close()
         await self.client.close()
         log.info("stopped", identity=self.settings.identity)
-
-    def ring(self, key: Key) -> None:
-        """A job may need a look (kopf's doorbell)."""
-        self.dirty.add(key)
 
     def worker_settings(self) -> WorkerSettings:
         """What this installation adds to every worker, as of now."""
@@ -144,7 +148,9 @@ class Operator:
         if dead and not self._stopping:
             return f"task ended: {', '.join(dead)}"
         name, age = self.cluster.stalest_seconds()
-        return f"informer {name} has heard nothing for {age:.0f} s" if age > STALE_SECONDS else ""
+        if age <= STALE_SECONDS:
+            return ""
+        return f"informer {name} has heard nothing for {age:.0f} s in which the API server has answered others"
 
     async def _server_version(self) -> str:
         """Ask as long as it takes: a pod that starts while the API server is away must be there when it returns."""
@@ -174,17 +180,28 @@ class Operator:
         await self.lease.acquire()
         hold = asyncio.create_task(self.lease.hold(), name="lease")
         self._tasks.append(hold)
+        await self._catch_up()
         self._certificates = await self._first_certificates()
         serving = self._certificates.serving
         self.port = await self.server.start("", self.settings.coordinator_port, serving.certificate, serving.key)
-        self.hub.start_serving()
         self._leading = True
         await self._label_leader()
+        self.hub.start_serving()  # only now launchers find this replica
         self._spawn(self.events.run(), "events")
         self._spawn(self._renew_certificates(), "certificates")
         for key in self.cluster.job_keys():
             self.dirty.add(key)
         await self.reconciler.run()
+
+    async def _catch_up(self) -> None:
+        """See at least what the last leader wrote: the watches may be behind, and a missing Gang reads as none."""
+        while True:
+            try:
+                await self.cluster.refresh()
+                return
+            except (ApiError, ValueError) as error:
+                log.warning("cannot list the state of the cluster", error=str(error))
+                await asyncio.sleep(START_RETRY_SECONDS)
 
     async def _first_certificates(self) -> Certificates:
         while True:
@@ -236,12 +253,14 @@ class Operator:
 
     def _directive_for(self, caller: Caller) -> Directive | None:
         pod = self.cluster.pods.store.get((caller.namespace, caller.pod_name))
-        if pod is None or pod.uid != caller.pod_uid:
+        if pod is None or pod.uid != caller.pod_uid or pod.owner_uid != pod.job_uid:
             return None
-        job = self.cluster.job_by_uid(pod.job_uid)
-        gang = self.cluster.gang_of(pod.job_uid)
-        if job is not None and pod.owner_uid != job.metadata.uid:
+        job, gang = self.cluster.job_of(pod), self.cluster.gang_of(pod.job_uid)
+        # A job or a record that cannot be read is not a job or a record that is gone: the launcher goes on as it is.
+        if isinstance(job, Undecodable) or (job is not None and self.cluster.unreadable_record_of(job)):
             return None
+        if isinstance(gang, Undecodable):
+            gang = None  # the job has ended or is gone, and that is enough to know
 
         def launcher_of(index: int) -> LauncherView | None:
             uid = gang.spec.members[index].pod_uid if gang else ""
@@ -251,7 +270,7 @@ class Operator:
 
     def _heard(self, caller: Caller, _: Report) -> None:
         pod = self.cluster.pods.store.get((caller.namespace, caller.pod_name))
-        job = self.cluster.job_by_uid(pod.job_uid) if pod else None
+        job = self.cluster.job_of(pod) if pod else None
         if isinstance(job, TrainingJob):
             self.dirty.add((job.metadata.namespace, job.metadata.name))
 

@@ -6,17 +6,16 @@ quota, an admission plugin) are remembered, so that the job's status names them 
 
 import asyncio
 import contextlib
+import functools
 import hashlib
 import json
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
-import msgspec
 import structlog
 
 from muster.api.base import API_VERSION
-from muster.api.gang import Gang
 from muster.api.trainingjob import TrainingJob
 from muster.controller.cluster import Cluster, JobMemory
 from muster.kube import decode, paths
@@ -38,11 +37,14 @@ from muster.world.job import CreateError, TemplateVerdict, VerdictKind
 from muster.world.names import gang_name
 
 FIELD_MANAGER = "muster"
-CREATES_AT_ONCE = 32
+WRITES_AT_ONCE = 32  # pods of one job, created or deleted
 MAX_CREATE_BACK_OFF_SECONDS = 60.0
 PROGRESS_WRITE_SECONDS = 30.0
+COUNTS_WRITE_SECONDS = 2.0
 # Parts of the status that change all the time; they alone are no reason to write more often than that.
 _PROGRESS = frozenset({"step", "checkpoint"})
+# These change with each of thousands of workers that start together.
+_COUNTS = _PROGRESS | {"nodesReady"}
 
 _PATHS: Mapping[str, Callable[..., str]] = {
     "ConfigMap": lambda **where: paths.core("configmaps", **where),
@@ -50,8 +52,9 @@ _PATHS: Mapping[str, Callable[..., str]] = {
     "PodDisruptionBudget": lambda **where: paths.group("policy/v1", "poddisruptionbudgets", **where),
 }
 
+PodAction = TypeVar("PodAction", CreatePod, DeletePod)
+
 log = structlog.get_logger()
-_to_gang, _to_job = decode.custom(Gang), decode.custom(TrainingJob)
 
 
 class Performer:
@@ -63,34 +66,45 @@ class Performer:
         self._clock = clock
 
     async def perform(self, job: TrainingJob, plan: Plan) -> None:
-        """Perform the actions in order, creations of pods side by side.
+        """Perform the actions: deletions of pods side by side, the others in order, creations of pods side by side.
 
         Raises:
-            ApiError: an action failed; those after it were not begun.
+            ApiError: an action failed; those of the groups after it were not begun.
         """
+        deletions = [action for action in plan.actions if isinstance(action, DeletePod)]
         creations = [action for action in plan.actions if isinstance(action, CreatePod)]
+        await _side_by_side(functools.partial(self._delete_pod, job), deletions)
         for action in plan.actions:
-            if not isinstance(action, CreatePod):
-                await self._one(job, action)
+            await self._one(job, action, anew=bool(creations))
         if creations:
             await self._create_pods(job, creations)
 
-    async def write_status(self, job: TrainingJob, plan: Plan) -> bool:
-        """Write the status if it differs; True if it stands as wanted now. Guarded by the job's resourceVersion.
+    async def write_status(self, job: TrainingJob, plan: Plan) -> float | None:
+        """Write the status if it differs, guarded by the job's resourceVersion.
+
+        Returns:
+            None when it stands as wanted, else in how many seconds it is time to write what has changed.
 
         Raises:
             ApiError: not written.
         """
         if plan.status is None:
-            return True
+            return None
         wanted, current = plan.status.to_json(), job.status.to_json()
         differing = {key for key in wanted.keys() | current.keys() if wanted.get(key) != current.get(key)}
         memory = self._cluster.memory(job.metadata.uid)
         if not differing:
-            return True
-        progress_only = differing <= _PROGRESS
-        if progress_only and self._clock() - memory.progress_written_at < PROGRESS_WRITE_SECONDS:
-            return True
+            return None
+        if _same_but_messages(wanted.get("conditions"), current.get("conditions")):
+            differing = differing - {"conditions"} | {"nodesReady"}
+        progress_only, counts_only = differing <= _PROGRESS, differing <= _COUNTS
+        due = float("-inf")
+        if progress_only:
+            due = memory.progress_written_at + PROGRESS_WRITE_SECONDS
+        elif counts_only:
+            due = memory.counts_written_at + COUNTS_WRITE_SECONDS
+        if due > self._clock():
+            return due - self._clock()
         body = {
             "metadata": {"resourceVersion": job.metadata.resource_version},
             "status": {**dict.fromkeys(current.keys() - wanted.keys()), **wanted},
@@ -101,23 +115,22 @@ class Performer:
         answer = await self._client.patch(path, body)
         if progress_only:
             memory.progress_written_at = self._clock()
-        self._cluster.jobs.store.assume(_to_job(answer))
-        return True
+        else:
+            memory.counts_written_at = self._clock()
+        self._cluster.jobs.assume(answer)
+        return None
 
-    async def _one(self, job: TrainingJob, action: Action) -> None:
+    async def _one(self, job: TrainingJob, action: Action, *, anew: bool) -> None:
+        """Perform one action of those that are no pod's; `anew` asks for what was applied before, too."""
         match action:
             case CommitGang():
                 await self._commit(job, action)
             case CheckTemplate():
                 await self._check_template(job, action)
             case ApplySupport():
-                await self._apply(job, action)
-            case DeletePod():
-                await self._delete_pod(job, action)
+                await self._apply(job, action, anew=anew)
             case DeleteJob():
                 await self._delete_job(job)
-            case CreatePod():
-                await self._create_pods(job, [action])
 
     async def _commit(self, job: TrainingJob, action: CommitGang) -> None:
         namespace, name = job.metadata.namespace, gang_name(job.metadata.name, job.metadata.uid)
@@ -132,7 +145,7 @@ class Performer:
             answer = await self._client.put(paths.muster("gangs", namespace=namespace, name=name), body)
         else:
             answer = await self._client.post(paths.muster("gangs", namespace=namespace), body)
-        self._cluster.gangs.store.assume(_to_gang(answer))
+        self._cluster.gangs.assume(answer)
         log.info(
             "committed",
             job=f"{namespace}/{job.metadata.name}",
@@ -156,48 +169,43 @@ class Performer:
             reason, message = _refusal(refused)
             memory.template_verdict = TemplateVerdict(VerdictKind.REFUSED, action.generation, reason, message)
             memory.template_recheck_at = self._clock() + TEMPLATE_RETRY_SECONDS
-            log.info("template refused", job=_name(job), reason=reason, message=message)
+            _log_refusal("template refused", job, memory, reason, message)
 
-    async def _apply(self, job: TrainingJob, action: ApplySupport) -> None:
+    async def _apply(self, job: TrainingJob, action: ApplySupport, *, anew: bool) -> None:
+        """Apply what has changed since it was applied; all of it before pods are created, should somebody delete it."""
         memory, manifest = self._cluster.memory(job.metadata.uid), action.manifest
         digest = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
-        if digest in memory.support_applied or self._pausing(memory):
-            return
         metadata = manifest["metadata"]
+        which = (manifest["kind"], metadata["name"])
+        if (memory.support_applied.get(which) == digest and not anew) or self._pausing(memory):
+            return
         path = _PATHS[manifest["kind"]](namespace=metadata["namespace"], name=metadata["name"])
         try:
             await self._client.patch(path, manifest, APPLY_PATCH, {"fieldManager": FIELD_MANAGER, "force": "true"})
         except (Forbidden, Invalid) as refused:
             self._refused(job, memory, refused)
             raise
-        memory.support_applied.add(digest)
+        memory.support_applied[which] = digest
 
     async def _create_pods(self, job: TrainingJob, creations: list[CreatePod]) -> None:
         memory = self._cluster.memory(job.metadata.uid)
         if self._pausing(memory):
             return
-        limit = asyncio.Semaphore(CREATES_AT_ONCE)
 
         async def create(action: CreatePod) -> None:
-            async with limit:
-                if memory.create_not_before > self._clock():
-                    return  # one was refused: the others would be, too
-                try:
-                    answer = await self._client.post(
-                        paths.core("pods", namespace=job.metadata.namespace), action.manifest
-                    )
-                except AlreadyExists:
-                    answer = await self._adopt(job, action)
-                except (Forbidden, Invalid) as refused:
-                    self._refused(job, memory, refused)
-                    raise
-                self._cluster.pods.store.assume(decode.pod(answer))
+            if self._pausing(memory):
+                return  # one was refused: the others would be, too
+            try:
+                answer = await self._client.post(paths.core("pods", namespace=job.metadata.namespace), action.manifest)
+            except AlreadyExists:
+                answer = await self._adopt(job, action)
+            except (Forbidden, Invalid) as refused:
+                self._refused(job, memory, refused)
+                raise
+            self._cluster.pods.assume(answer)
 
-        answers = await asyncio.gather(*(create(action) for action in creations), return_exceptions=True)
-        errors = [answer for answer in answers if isinstance(answer, BaseException)]
-        if errors:
-            raise errors[0]
-        memory.create_error, memory.create_failures = None, 0
+        await _side_by_side(create, creations)
+        memory.create_error, memory.create_failures, memory.refusal_logged = None, 0, ""
 
     async def _adopt(self, job: TrainingJob, action: CreatePod) -> bytes:
         """A pod of that name exists: an earlier call of ours, unless it belongs to somebody else."""
@@ -210,17 +218,14 @@ class Performer:
         return answer
 
     async def _delete_pod(self, job: TrainingJob, action: DeletePod) -> None:
-        options: dict[str, Any] = {"preconditions": {"uid": action.uid}, "propagationPolicy": "Background"}
-        if action.grace_seconds is not None:
-            options["gracePeriodSeconds"] = action.grace_seconds
+        options = {"preconditions": {"uid": action.uid}, "propagationPolicy": "Background"}
         key = (job.metadata.namespace, action.name)
         try:
             answer = await self._client.delete(paths.core("pods", namespace=key[0], name=key[1]), options)
         except NotFound:
             self._cluster.pods.store.assume_deleted(key, action.uid)
             return
-        if msgspec.json.decode(answer).get("kind") == "Pod":
-            self._cluster.pods.store.assume(decode.pod(answer))
+        self._cluster.pods.assume_delete(key, action.uid, answer)
 
     async def _delete_job(self, job: TrainingJob) -> None:
         options = {"preconditions": {"uid": job.metadata.uid}, "propagationPolicy": "Background"}
@@ -237,7 +242,7 @@ class Performer:
     def _refused(self, job: TrainingJob, memory: JobMemory, error: ApiError) -> None:
         reason, message = _refusal(error)
         self._remember_refusal(memory, reason, message)
-        log.info("creation refused", job=_name(job), reason=reason, message=message)
+        _log_refusal("creation refused", job, memory, reason, message)
 
     def _remember_refusal(self, memory: JobMemory, reason: str, message: str) -> None:
         memory.create_error = CreateError(reason, message)
@@ -246,6 +251,34 @@ class Performer:
         memory.create_failures += 1
         pause = min(2.0**memory.create_failures, MAX_CREATE_BACK_OFF_SECONDS)
         memory.create_not_before = self._clock() + pause
+
+
+async def _side_by_side(act: Callable[[PodAction], Awaitable[None]], actions: Iterable[PodAction]) -> None:
+    """Do all of them, so many at once; the first error is raised when every one has ended."""
+    limit = asyncio.Semaphore(WRITES_AT_ONCE)
+
+    async def one(action: PodAction) -> None:
+        async with limit:
+            await act(action)
+
+    answers = await asyncio.gather(*(one(action) for action in actions), return_exceptions=True)
+    errors = [answer for answer in answers if isinstance(answer, BaseException)]
+    if errors:
+        raise errors[0]
+
+
+def _same_but_messages(wanted: Any, current: Any) -> bool:
+    def bare(conditions: Any) -> Any:
+        return [{**condition, "message": ""} for condition in conditions or ()]
+
+    return bool(wanted != current and bare(wanted) == bare(current))
+
+
+def _log_refusal(event: str, job: TrainingJob, memory: JobMemory, reason: str, message: str) -> None:
+    """Refusals are met again at each try, by one pod or another: one line for as long as the reason stays the same."""
+    if memory.refusal_logged != event + reason:
+        memory.refusal_logged = event + reason
+        log.info(event, job=_name(job), reason=reason, message=message)
 
 
 def _refusal(error: ApiError) -> tuple[str, str]:

@@ -1,7 +1,7 @@
 """The loop: dirty keys in, one decision at a time for each job, its actions performed, its status written once.
 
-Different jobs are worked on side by side; plans that commit a Gang are decided and performed one at a time, so that
-two jobs never choose the same node. Nothing is written once this process has lost the lease (the client sees to that).
+Different jobs are worked on side by side; plans that take nodes are decided and performed one at a time, so that two
+jobs never choose the same one. Nothing is written once this process has lost the lease (the client sees to that).
 """
 
 import asyncio
@@ -13,6 +13,7 @@ import structlog
 from prometheus_client import Counter, Histogram
 
 from muster.api.base import API_VERSION
+from muster.api.gang import Gang
 from muster.api.trainingjob import TrainingJob
 from muster.controller.cluster import Cluster, Key
 from muster.controller.dirty import DirtyKeys
@@ -20,19 +21,24 @@ from muster.controller.perform import Performer
 from muster.kube.decode import Undecodable
 from muster.kube.errors import ApiError, Conflict, LeadershipLost
 from muster.kube.events import NORMAL, WARNING, EventRecorder, Regarding
-from muster.lifecycle.plan import Announcement, ApplySupport, Plan
+from muster.lifecycle import status
+from muster.lifecycle.plan import Announcement, ApplySupport, CommitGang, Plan
 from muster.lifecycle.step import decide
 from muster.lifecycle.worker_pod import WorkerSettings
+from muster.world.job import JobWorld
 
 WORKERS = 16
 RETRY_FIRST_SECONDS = 0.2
 RETRY_LIMIT_SECONDS = 30.0
+MAX_DOUBLINGS = 16
 # Changes come in bursts (the pods of a gang start together): decide at most this often for one job.
 SPACING_SECONDS = 0.05
 
 log = structlog.get_logger()
 _seconds = Histogram("muster_reconcile_seconds", "Time of one pass over one job, API calls included.")
-_failures = Counter("muster_reconcile_failures_total", "Passes ended by an error of the API server.", ["reason"])
+_failures = Counter(
+    "muster_reconcile_failures_total", "Passes ended by an error, most often the API server's.", ["reason"]
+)
 
 
 class Reconciler:
@@ -61,8 +67,10 @@ class Reconciler:
         self._directives_changed = directives_changed
         self._clock = clock
         self._placing = asyncio.Lock()
+        self._turn = asyncio.Lock()
         self._waiting_for_nodes: set[Key] = set()
         self._failures: dict[Key, int] = {}
+        self._resting_until: dict[Key, float] = {}  # jobs that Muster itself fails at
 
     def node_freed(self) -> None:
         """Some node may have become usable: decide again for every job that waits for one."""
@@ -76,18 +84,26 @@ class Reconciler:
         Raises:
             LeadershipLost: this process must not write any more.
         """
-        async with asyncio.TaskGroup() as group:
-            for _ in range(WORKERS):
-                group.create_task(self._work())
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(WORKERS):
+                    group.create_task(self._work())
+        except ExceptionGroup as ended:  # nothing else ends a worker
+            raise ended.exceptions[0] from ended
 
     async def _work(self) -> None:
         while True:
             key = await self._dirty.take()
             wake: float | None = None
             try:
-                with _seconds.time():
-                    wake = await self._pass(key)
-                self._failures.pop(key, None)
+                # One pass for each turn of the loop: many that have nothing to write would never let go of it.
+                async with self._turn:
+                    await asyncio.sleep(0)
+                wake = self._rest_seconds(key)
+                if wake is None:
+                    with _seconds.time():
+                        wake = await self._pass(key)
+                    self._failures.pop(key, None)
             except LeadershipLost:
                 raise
             except Conflict as conflict:
@@ -95,11 +111,26 @@ class Reconciler:
                 log.info("changed meanwhile", job="/".join(key), error=conflict.message)
                 wake = RETRY_FIRST_SECONDS
             except ApiError as error:
-                wake = self._failed(key, error)
+                wake = self._failed(key, error.reason or type(error).__name__)
+                log.warning("pass failed", job="/".join(key), error=str(error), retry_seconds=round(wake, 1))
+            except Exception as error:
+                # A defect of ours that one job has met: the others must not pay for it.
+                wake = self._failed(key, type(error).__name__)
+                self._resting_until[key] = self._clock() + wake
+                log.exception("pass failed unexpectedly", job="/".join(key), retry_seconds=round(wake, 1))
+                self._tell_internal_error(key, error)
             finally:
                 if wake is not None:
                     self._dirty.add(key, wake)
                 self._dirty.done(key, SPACING_SECONDS)
+
+    def _rest_seconds(self, key: Key) -> float | None:
+        """How long to leave the job alone, whatever happens meanwhile; None when it is not to be left alone."""
+        until = self._resting_until.get(key)
+        if until is None or until <= self._clock():
+            self._resting_until.pop(key, None)
+            return None
+        return until - self._clock()
 
     async def _pass(self, key: Key) -> float | None:
         job = self._cluster.job(key)
@@ -111,7 +142,7 @@ class Reconciler:
             self._tell_undecodable(job)
             return None
         plan = self._decide(job)
-        if plan.commits:
+        if self._takes_nodes(job, plan):
             async with self._placing:
                 fresh = self._cluster.job(key)
                 if not isinstance(fresh, TrainingJob):
@@ -121,7 +152,19 @@ class Reconciler:
         return await self._carry_out(key, job, plan)
 
     def _decide(self, job: TrainingJob) -> Plan:
-        return decide(self._cluster.world(job), self._settings())
+        world, record = self._cluster.world(job), self._cluster.unreadable_record_of(job)
+        return _without_record(world, record) if record is not None else decide(world, self._settings())
+
+    def _takes_nodes(self, job: TrainingJob, plan: Plan) -> bool:
+        """Whether the plan commits a Gang to nodes that it does not hold yet: two jobs must never choose the same."""
+        gang = self._cluster.gang_of(job.metadata.uid)
+        held = {member.node for member in gang.spec.members} if isinstance(gang, Gang) else set()
+        return any(
+            member.node and member.node not in held
+            for action in plan.actions
+            if isinstance(action, CommitGang)
+            for member in action.spec.members
+        )
 
     async def _carry_out(self, key: Key, job: TrainingJob, plan: Plan) -> float | None:
         if plan.waits_for_nodes:
@@ -132,19 +175,19 @@ class Reconciler:
         finally:
             if plan.commits:
                 self._directives_changed(job.metadata.uid)
-        await self._performer.write_status(job, plan)
+        unwritten = await self._performer.write_status(job, plan)
         if plan.status is not None and plan.status.completion is not None:
             self._directives_changed(job.metadata.uid)
         for announcement in plan.announcements:
             self._tell(job, announcement)
-        return plan.wake_in_seconds
+        wakes = [wake for wake in (plan.wake_in_seconds, unwritten) if wake is not None]
+        return min(wakes, default=None)
 
-    def _failed(self, key: Key, error: ApiError) -> float:
-        _failures.labels(error.reason or type(error).__name__).inc()
-        count = self._failures[key] = self._failures.get(key, 0) + 1
-        pause = min(RETRY_FIRST_SECONDS * 2.0**count, RETRY_LIMIT_SECONDS)
-        log.warning("pass failed", job="/".join(key), error=str(error), retry_seconds=round(pause, 1))
-        return pause
+    def _failed(self, key: Key, reason: str) -> float:
+        """Count it; returns when to try again."""
+        _failures.labels(reason).inc()
+        count = self._failures[key] = min(self._failures.get(key, 0) + 1, MAX_DOUBLINGS)
+        return min(RETRY_FIRST_SECONDS * 2.0**count, RETRY_LIMIT_SECONDS)
 
     def _tell(self, job: TrainingJob, announcement: Announcement) -> None:
         about = Regarding(API_VERSION, "TrainingJob", job.metadata.name, job.metadata.uid, job.metadata.namespace)
@@ -155,6 +198,25 @@ class Reconciler:
         about = Regarding(API_VERSION, "TrainingJob", job.name, job.uid, job.namespace)
         self._events.record(about, WARNING, "InvalidSpec", f"{job.error}. Delete the job and create it again.")
         log.warning("job does not fit its schema", job=f"{job.namespace}/{job.name}", error=job.error)
+
+    def _tell_internal_error(self, key: Key, error: Exception) -> None:
+        job = self._cluster.job(key)
+        if isinstance(job, TrainingJob):
+            what = f"an unexpected error keeps Muster from looking after this job ({type(error).__name__}: {error}). "
+            remedy = "It goes on trying, and what runs goes on. This is a defect: report it with the operator's log."
+            self._tell(job, Announcement("InternalError", what + remedy, warning=True))
+
+
+def _without_record(world: JobWorld, record: Undecodable) -> Plan:
+    """Nothing may be done to a job whose record cannot be read: only tell it."""
+    message = (
+        f"its Gang {record.name} does not fit its schema ({record.error}), so nothing is done to this job. Run the "
+        "version of Muster that wrote it, or delete the Gang: the job then starts anew once its pods have ended."
+    )
+    before = world.job.status
+    seen = {"attempt": before.attempt, "nodes_ready": before.nodes_ready, "nodes": before.nodes}
+    now = status.stalled(world, "RecordUnreadable", message).model_copy(update=seen)
+    return Plan((), now, status.changes(world, now))
 
 
 def _log_decision(key: Key, plan: Plan) -> None:

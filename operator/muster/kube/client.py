@@ -26,11 +26,12 @@ from muster.kube.errors import ApiError, ServerError, TooManyRequests, Unauthori
 DEFAULT_DEADLINE_SECONDS = 10.0
 LIST_DEADLINE_SECONDS = 60.0
 MERGE_PATCH = "application/merge-patch+json"
-JSON_PATCH = "application/json-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 
 _MAX_ATTEMPTS = 4
 _MAX_RETRY_AFTER_SECONDS = 5.0
+# An API server that has said nothing for so long was away: nobody can have heard it meanwhile.
+AWAY_SECONDS = 30.0
 _IN_CLUSTER_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 
 Query = Mapping[str, str | int]
@@ -45,10 +46,30 @@ _seconds = Histogram(
 )
 
 
+class Answers:
+    """When the API server has answered, on any connection: who hears nothing while it answers is deaf."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._last = self._back_since = clock()
+
+    def heard(self) -> None:
+        """It has just answered."""
+        now = self._clock()
+        if now - self._last > AWAY_SECONDS:
+            self._back_since = now
+        self._last = now
+
+    def since_seconds(self, moment: float) -> float:
+        """For how long it has been answering since a moment of the same clock; its last absence ends the count."""
+        return max(self._last - max(moment, self._back_since), 0.0)
+
+
 class Client:
     """The connection to one API server. Make it with `await Client.connect()`; close it with `await close()`.
 
     Attributes:
+        answers: when the API server has answered, here or to a sibling.
         before_write: called before each guarded write. It raises LeadershipLost when this process must not write, and
             may return how many seconds it may still write for: no write is left pending for longer.
         on_write: for tests that stop the operator at each write: called with verb, path and before or after.
@@ -59,7 +80,9 @@ class Client:
         configuration: Configuration,
         refresh_credentials: Callable[[], Awaitable[None]] | None = None,
         clock: Callable[[], float] = time.monotonic,
+        answers: Answers | None = None,
     ) -> None:
+        self.answers = answers or Answers(clock)
         self.before_write: Callable[[], float | None] | None = None
         self.on_write: Callable[[str, str, Moment], Awaitable[None] | None] | None = None
         self._configuration = configuration
@@ -85,6 +108,10 @@ class Client:
 
         await load()
         return cls(configuration, refresh_credentials=load)
+
+    def sibling(self) -> "Client":
+        """The same user to the same API server on connections of its own: what it asks waits for nobody's writes."""
+        return Client(self._configuration, self._refresh_credentials, self._clock, self.answers)
 
     async def close(self) -> None:
         """Close every connection."""
@@ -182,6 +209,7 @@ class Client:
         try:
             rest = b""
             async for chunk in response.content.iter_any():
+                self.answers.heard()
                 *lines, rest = (rest + chunk).split(b"\n")
                 for line in lines:
                     if line:
@@ -262,6 +290,8 @@ class Client:
             answer = await self._transport.request(verb, url, headers=headers, body=body, _request_timeout=timeout)
             response: aiohttp.ClientResponse = answer.response
             _requests.labels(label, paths.resource_of(path), response.status).inc()
+            if response.status < 500:
+                self.answers.heard()
             if response.status < 400:
                 return response
             async with response:

@@ -38,7 +38,11 @@ class NodeLease(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Undecodable:
-    """An object that does not fit its model, e.g. written past an older CRD; `error` is for its author."""
+    """An object that does not fit its model, e.g. written past an older CRD; `error` is for its author.
+
+    Attributes:
+        owner_uid: uid of the controlling owner: for a Gang its job.
+    """
 
     namespace: str
     name: str
@@ -46,6 +50,7 @@ class Undecodable:
     resource_version: int
     generation: int
     error: str
+    owner_uid: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +254,7 @@ def pod(data: Raw) -> PodView:
         name=meta.name,
         uid=meta.uid,
         resource_version=int(meta.resource_version),
-        owner_uid=next((o.uid for o in meta.owner_references or () if o.controller), ""),
+        owner_uid=_owner(meta),
         job_uid=labels.get(JOB_UID_LABEL, ""),
         index=_label_number(labels.get(INDEX_LABEL), -1),
         incarnation=_label_number(labels.get(INCARNATION_LABEL), 0),
@@ -311,7 +316,13 @@ def custom(model: type[Model]) -> Callable[[Raw], Model | Undecodable]:
         except pydantic.ValidationError as error:
             meta = _metas.decode(data).metadata
             return Undecodable(
-                meta.namespace, meta.name, meta.uid, int(meta.resource_version), meta.generation, _explain(error)
+                meta.namespace,
+                meta.name,
+                meta.uid,
+                int(meta.resource_version),
+                meta.generation,
+                _explain(error),
+                _owner(meta),
             )
 
     return decode
@@ -381,6 +392,10 @@ _SUFFIXES = {
     "u": Decimal("0.000001"),
     "n": Decimal("0.000000001"),
 }
+
+
+def _owner(meta: _ObjectMeta) -> str:
+    return next((owner.uid for owner in meta.owner_references or () if owner.controller), "")
 
 
 def _label_number(value: str | None, default: int) -> int:

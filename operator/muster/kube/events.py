@@ -26,7 +26,7 @@ from muster.kube.errors import AlreadyExists, ApiError, LeadershipLost, NotFound
 NORMAL = "Normal"
 WARNING = "Warning"
 
-MAX_NOTE_CHARS = 1024  # the API server's limit
+MAX_NOTE_BYTES = 1024  # the API server's limit, and it counts bytes
 MAX_PENDING = 1024
 MAX_REMEMBERED = 4096
 PER_SECOND = 10.0
@@ -102,9 +102,7 @@ class EventRecorder:
 
     def record(self, regarding: Regarding, event_type: str, reason: str, note: str, action: str = "Reconcile") -> None:
         """Tell people about an object. Call it after the write that makes it true has succeeded."""
-        if len(note) > MAX_NOTE_CHARS:
-            note = note[: MAX_NOTE_CHARS - 3] + "..."
-        event, now = _Event(regarding, event_type, reason, action, note), datetime.now(UTC)
+        event, now = _Event(regarding, event_type, reason, action, _shortened(note)), datetime.now(UTC)
         pending = self._pending.get(event)
         if pending is not None:
             self._pending[event] = replace(pending, count=pending.count + 1, last=now)
@@ -194,3 +192,11 @@ class EventRecorder:
         if pending.count > 1:
             body["series"] = {"count": pending.count, "lastObservedTime": rfc3339(pending.last)}
         return body
+
+
+def _shortened(note: str) -> str:
+    """The note as the API server takes it: what is no Unicode replaced, whole characters only."""
+    data = note.encode(errors="replace")
+    if len(data) <= MAX_NOTE_BYTES:
+        return data.decode()
+    return data[: MAX_NOTE_BYTES - 3].decode(errors="ignore") + "..."

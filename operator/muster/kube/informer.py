@@ -56,19 +56,14 @@ Subscriber = Callable[[T | None, T | None], None]
 
 
 class Store(Generic[T]):
-    """Objects of one kind by (namespace, name). Only the event loop's thread may touch it.
-
-    Attributes:
-        version: grows with each change.
-    """
+    """Objects of one kind by (namespace, name). Only the event loop's thread may touch it."""
 
     def __init__(self, kind: Kind[T]) -> None:
-        self.version = 0
+        self._position = 0  # the stream, or a list, has shown everything up to this resourceVersion
         self._kind = kind
         self._objects: dict[Key, tuple[Meta, T]] = {}
         self._index: dict[Hashable, dict[Key, T]] = {}
         self._subscribers: list[Subscriber[T]] = []
-        self._position = 0  # the stream has shown everything up to this resourceVersion
         # What we know is gone before the stream shows it, as it was last seen.
         self._deleted: dict[Key, Meta] = {}
 
@@ -106,8 +101,10 @@ class Store(Generic[T]):
             self._remove(key)
 
     def apply(self, event_type: str, value: T) -> None:
-        """Take in one event of the stream: ADDED, MODIFIED or DELETED."""
+        """Take in one event of the stream: ADDED, MODIFIED or DELETED. What a list has shown already is no news."""
         meta = self._kind.meta(value)
+        if meta.resource_version <= self._position:
+            return
         if event_type == "DELETED":
             if meta.key in self._deleted and self._deleted[meta.key].uid == meta.uid:
                 del self._deleted[meta.key]
@@ -141,6 +138,11 @@ class Store(Generic[T]):
             if gone.uid not in uids and gone.resource_version <= resource_version:
                 del self._deleted[key]
         self._position = resource_version
+
+    def catch_up(self, values: Iterable[T], resource_version: int) -> None:
+        """Take in a full list that was read beside the stream, unless the stream has been faster."""
+        if resource_version > self._position:
+            self.replace(values, resource_version)
 
     def _put(self, meta: Meta, value: T, *, force: bool = False) -> None:
         gone = self._deleted.get(meta.key)
@@ -180,7 +182,6 @@ class Store(Generic[T]):
                 del self._index[at]
 
     def _changed(self, old: T | None, new: T | None) -> None:
-        self.version += 1
         for callback in self._subscribers:
             callback(old, new)
 
@@ -194,7 +195,8 @@ class Informer(Generic[T]):
         self.synced = asyncio.Event()
         self._client = client
         self._clock = clock
-        self._last_contact = clock()
+        self._listing = asyncio.Lock()
+        self.last_contact = clock()  # when the API server last said here something that could be read
         self._position: str | None = None  # resourceVersion to resume from; None: list first
         self._failures = 0
 
@@ -212,8 +214,19 @@ class Informer(Generic[T]):
             self.store.assume(self.kind.decode(answer))
 
     def last_contact_age_seconds(self) -> float:
-        """Since the API server last said anything here; a healthy stream carries a bookmark each minute."""
-        return self._clock() - self._last_contact
+        """Since the API server last said here something that could be read; a sound stream has a bookmark a minute."""
+        return self._clock() - self.last_contact
+
+    async def refresh(self) -> None:
+        """Be at least as new as the API server is now, whatever the stream has yet to bring.
+
+        Raises:
+            ApiError: it could not be listed.
+            ValueError: something listed cannot be read.
+        """
+        async with self._listing:
+            values, version = await self._read()
+            self.store.catch_up(values, int(version))
 
     async def run(self) -> None:
         """List and watch until cancelled. Trouble is logged and tried again, with a growing and jittered pause."""
@@ -246,20 +259,25 @@ class Informer(Generic[T]):
             await asyncio.sleep(pause)
 
     async def _list(self) -> None:
+        async with self._listing:  # of two lists the older one must not come last
+            values, version = await self._read()
+            self.store.replace(values, int(version))
+        self._position = version
+        self.last_contact = self._clock()
+        _objects.labels(self.kind.name).set(len(self.store))
+        self.synced.set()
+
+    async def _read(self) -> tuple[list[T], str]:
+        """Everything there is, and as of which resourceVersion; no resourceVersion asked for means the newest."""
         values: list[T] = []
         query: dict[str, str | int] = {**self.kind.query, "limit": PAGE_SIZE}
         while True:
             page = decode.list_page(await self._client.get(self.kind.path, query))
-            self._last_contact = self._clock()
             values.extend(value for value in map(self.kind.decode, page.items or ()) if self.kind.keep(value))
             if not page.metadata.continue_:
-                break
+                _lists.labels(self.kind.name).inc()
+                return values, page.metadata.resource_version
             query["continue"] = page.metadata.continue_
-        self.store.replace(values, int(page.metadata.resource_version))
-        self._position = page.metadata.resource_version
-        _lists.labels(self.kind.name).inc()
-        _objects.labels(self.kind.name).set(len(self.store))
-        self.synced.set()
 
     async def _watch(self) -> None:
         query: dict[str, str | int] = {
@@ -271,8 +289,8 @@ class Informer(Generic[T]):
         lines = self._client.watch(self.kind.path, query, read_timeout_seconds=READ_TIMEOUT_SECONDS)
         async with contextlib.aclosing(lines):
             async for line in lines:
-                self._last_contact = self._clock()
                 self._take(line)
+                self.last_contact = self._clock()
                 self._failures = 0
 
     def _take(self, line: bytes) -> None:
@@ -341,8 +359,10 @@ def training_jobs(client: Client) -> Informer[TrainingJob | Undecodable]:
 
 
 def gangs(client: Client) -> Informer[Gang | Undecodable]:
-    """Every Gang, by the uid of its job."""
-    return _custom(client, "gangs", Gang, lambda gang: "" if isinstance(gang, Undecodable) else gang.spec.job_uid)
+    """Every Gang, by the uid of its job, those that cannot be read included."""
+    return _custom(
+        client, "gangs", Gang, lambda gang: gang.owner_uid if isinstance(gang, Undecodable) else gang.spec.job_uid
+    )
 
 
 def fleet_policies(client: Client) -> Informer[FleetPolicy | Undecodable]:

@@ -1,6 +1,7 @@
-"""A replica that hears nothing any more says so to its kubelet, and takes it back when it hears again."""
+"""A replica that is deaf says so to its kubelet; one that waits for the API server is as well as can be."""
 
 import asyncio
+import json
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Callable
@@ -11,16 +12,19 @@ import pytest
 from muster.controller import operator
 from muster.controller.operator import Operator
 from muster.controller.settings import Settings
+from muster.kube import client as kube_client
 from muster.kube.client import Client
 from muster.kube.informer import READ_TIMEOUT_SECONDS
 
 STALE_SECONDS = 6.0
+AWAY_SECONDS = 3.0
 
 
 @pytest.fixture
 async def standby(installation: Any, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Operator]:
     """A replica in this process that never leads: losing the lease would end the process."""
     monkeypatch.setattr(operator, "STALE_SECONDS", STALE_SECONDS)
+    monkeypatch.setattr(kube_client, "AWAY_SECONDS", AWAY_SECONDS)
     installation.apply(
         {
             "apiVersion": "coordination.k8s.io/v1",
@@ -42,30 +46,63 @@ async def standby(installation: Any, monkeypatch: pytest.MonkeyPatch) -> AsyncIt
     await replica.stop()
 
 
-async def test_liveness_fails_while_the_informers_hear_nothing(
+async def test_liveness_holds_while_the_api_server_is_away_and_after_it(
     installation: Any, standby: Operator, wait_until: Callable[..., Any]
 ) -> None:
-    def health() -> tuple[int, str]:
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{standby.settings.probe_port}/healthz", timeout=5) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as error:
-            return error.code, error.read().decode()
-
     await standby.cluster.wait_synced()
-    assert await asyncio.to_thread(health) == (200, "ok")
+    seen: list[tuple[int, str]] = []
+
+    def heard_nothing_for(seconds: float) -> bool:
+        seen.append(_health(standby))
+        return min(source.last_contact_age_seconds() for source in standby.cluster.informers) > seconds
+
+    def all_hear_again() -> bool:
+        seen.append(_health(standby))
+        return max(source.last_contact_age_seconds() for source in standby.cluster.informers) < STALE_SECONDS
+
     installation.control_plane.stop_apiserver()
     try:
-        status, text = await asyncio.to_thread(wait_until, lambda: _other_than_ok(health()), "liveness fails")
+        await asyncio.to_thread(wait_until, lambda: heard_nothing_for(2 * STALE_SECONDS), "it is away for long")
     finally:
         await asyncio.to_thread(installation.control_plane.start_apiserver)
+    await asyncio.to_thread(wait_until, all_hear_again, "every informer hears again")
+    assert set(seen) == {(200, "ok")}
+
+
+async def test_liveness_fails_while_an_informer_is_deaf_and_the_api_server_answers(
+    installation: Any, standby: Operator, wait_until: Callable[..., Any]
+) -> None:
+    await standby.cluster.wait_synced()
+    assert await asyncio.to_thread(_health, standby) == (200, "ok")
+    rights = installation.get("clusterrole", "muster-operator")
+    nodes = next(index for index, rule in enumerate(rights["rules"]) if "nodes" in rule["resources"])
+    fewer = [rule for index, rule in enumerate(rights["rules"]) if index != nodes]
+    _set_rules(installation, fewer)
+    try:
+        await asyncio.to_thread(installation.control_plane.restart_apiserver)  # it ends the watches that are open
+        status, text = await asyncio.to_thread(wait_until, lambda: _other_than_ok(_health(standby)), "liveness fails")
+    finally:
+        _set_rules(installation, rights["rules"])
     assert status == 500
-    assert "has heard nothing for" in text
-    await asyncio.to_thread(wait_until, lambda: health()[0] == 200, "it hears again")
+    assert "informer nodes has heard nothing for" in text
+    await asyncio.to_thread(wait_until, lambda: _health(standby)[0] == 200, "it hears again")
 
 
 def test_a_quiet_but_sound_watch_is_far_from_stale() -> None:
     assert operator.STALE_SECONDS >= 3 * READ_TIMEOUT_SECONDS
+
+
+def _health(replica: Operator) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{replica.settings.probe_port}/healthz", timeout=5) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def _set_rules(installation: Any, rules: list[Any]) -> None:
+    patch = f"--patch={json.dumps({'rules': rules})}"
+    installation.kubectl("patch", "clusterrole", "muster-operator", "--type=merge", patch)
 
 
 def _other_than_ok(answer: tuple[int, str]) -> tuple[int, str] | None:

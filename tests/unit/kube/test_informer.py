@@ -134,6 +134,44 @@ async def test_page_that_expired_starts_the_list_anew(monkeypatch: pytest.Monkey
     assert names(made) == {"b"}
 
 
+async def test_refresh_is_a_list_of_its_own_beside_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = Script(page(5, pod("a", 1)), [event("ADDED", pod("b", 6))])
+    made = await play(script, monkeypatch)
+    script.steps = iter([page(9, pod("b", 8), more="t1"), page(9, pod("c", 7))])
+    await made.refresh()
+    assert script.calls[-2:] == ["list", "list t1"]
+    assert {(value.name, value.resource_version) for value in made.store.values()} == {("b", 8), ("c", 7)}
+
+
+async def test_what_cannot_be_read_is_no_contact(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    unreadable = pod("b", 6, labels=["not", "a", "map"])
+    script = Script(page(5, unreadable))
+    made: Informer[Any] = Informer(
+        script,  # type: ignore[arg-type]
+        Kind("test", "/pods", decode.pod, decode.flat_meta),
+        clock=lambda: now[0],
+    )
+    now[0] = 160.0
+    with pytest.raises(ValueError, match="labels"):
+        await made._list()
+    assert made.last_contact_age_seconds() == 60.0
+    script.steps = iter([page(5, pod("a", 1)), [event("ADDED", pod("c", 6)), event("ADDED", unreadable)]])
+    await made._list()
+    assert made.last_contact_age_seconds() == 0.0
+    stream = script.watch
+
+    async def later(*arguments: Any, **named: Any) -> AsyncIterator[bytes]:
+        async for line in stream(*arguments, **named):
+            now[0] += 10.0
+            yield line
+
+    monkeypatch.setattr(script, "watch", later)
+    with pytest.raises(ValueError, match="labels"):
+        await made._watch()
+    assert made.last_contact_age_seconds() == 10.0
+
+
 async def test_not_synced_before_the_first_whole_list(monkeypatch: pytest.MonkeyPatch) -> None:
     states: list[bool] = []
 

@@ -68,6 +68,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.answers: list[PodView] = []
         self.deletions: list[tuple[Key, str, int]] = []
         self.list: tuple[list[PodView], int] | None = None
+        self.fresh: tuple[list[PodView], int] | None = None
         self.mirror: dict[Key, PodView] = {}
         self.store.subscribe(self._reflect)
 
@@ -133,6 +134,21 @@ class StoreMachine(RuleBasedStateMachine):
         self.store.replace(values, self.position)
         self.list = None
 
+    @precondition(lambda self: self.list is None)
+    @rule()
+    def refresh_is_read(self) -> None:
+        """A list beside the stream, which goes on meanwhile."""
+        self.fresh = (list(self.server.objects.values()), self.server.version)
+
+    @precondition(lambda self: self.fresh is not None)
+    @rule()
+    def refresh_arrives(self) -> None:
+        assert self.fresh is not None
+        (values, version), self.fresh = self.fresh, None
+        self.store.catch_up(values, version)
+        for name in ("a", "b"):
+            self._knows(key(name), version)
+
     def _knows(self, at: Key, version: int) -> None:
         self.known[at] = max(self.known.get(at, 0), version)
 
@@ -194,9 +210,23 @@ def test_what_is_not_kept_leaves_the_store() -> None:
 def test_same_version_again_is_no_change() -> None:
     store: Store[PodView] = Store(KIND)
     store.assume(make(version=5))
-    before = store.version
+    changes: list[PodView | None] = []
+    store.subscribe(lambda _, new: changes.append(new))
     store.apply("MODIFIED", make(version=5))
-    assert store.version == before
+    assert changes == []
+
+
+def test_stream_that_is_behind_a_refresh_brings_nothing_back() -> None:
+    store: Store[PodView] = Store(KIND)
+    store.replace([make("a", "u1", 1)], 1)
+    store.catch_up([make("b", "u2", 4)], 5)
+    for event, version in (("MODIFIED", 2), ("DELETED", 3)):
+        store.apply(event, make("a", "u1", version))
+        assert store.values() == [make("b", "u2", 4)]
+    store.catch_up([make("a", "u1", 2)], 3)  # its answer took so long that the stream was faster
+    assert store.values() == [make("b", "u2", 4)]
+    store.apply("ADDED", make("a", "u3", 6))
+    assert len(store) == 2
 
 
 def test_late_answer_does_not_bring_a_deleted_object_back() -> None:

@@ -1,0 +1,192 @@
+"""What the cluster makes of what the informers see: whose a pod is, who holds a node, who is still expected to talk."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from muster.coordinator.auth import Caller
+from muster.kube.client import AWAY_SECONDS
+from muster.kube.decode import NodeLease, Undecodable
+from muster.protocol import messages
+from muster.protocol.messages import RankReport, Report
+
+
+def unreadable(gang: Any, version: int) -> Undecodable:
+    meta = gang.metadata
+    return Undecodable(meta.namespace, meta.name, meta.uid, version, 1, "spec.level: bad", gang.spec.job_uid)
+
+
+def hear(scene: Any, uid: str, *, state: str = messages.RUNNING, alive: bool = True) -> None:
+    report = Report(sequence=int(scene.clock.now), state=state, attempt=1, ranks=(RankReport(0, 0, alive),))
+    scene.hub.record(Caller("ns", "pod", uid, "n", "nu"), report)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"namespace": "attacker", "owner_uid": ""},
+        {"namespace": "attacker"},
+        {"owner_uid": "", "incarnation": 2, "name": "forged"},
+        {"owner_uid": "uid-other", "incarnation": 2, "name": "forged"},
+    ],
+    ids=["other namespace", "other namespace with our owner", "no owner", "other owner"],
+)
+def test_a_pod_that_only_has_our_labels_is_nobody_of_ours(scene: Any, make: Any, changes: dict[str, Any]) -> None:
+    job = make.job()
+    scene.cluster.jobs.store.assume(job)
+    scene.cluster.gangs.store.assume(make.gang(job, "p0", "p1"))
+    mine = [make.pod(job, index, f"p{index}") for index in range(2)]
+    for pod in mine:
+        scene.cluster.pods.store.assume(pod)
+    forged = make.pod(job, 0, "evil", version=30, phase="Pending", **changes)
+    scene.cluster.pods.store.assume(forged)
+    assert scene.cluster.world(job).pods == {pod.name: pod for pod in mine}
+
+
+def test_a_pod_with_our_label_and_no_owner_occupies_its_node_for_everybody(scene: Any, make: Any) -> None:
+    job = make.job()
+    forged = make.pod(job, 0, "evil", owner_uid="", accelerators={"nvidia.com/gpu": 8})
+    scene.cluster.pods.store.assume(forged)
+    scene.cluster.occupants.store.assume(forged)
+    assert scene.holders(job) == {"n0": {f"pod/ns/{forged.name}"}}
+
+
+def test_nodes_are_held_by_the_record_and_by_pods_until_both_let_go(scene: Any, make: Any) -> None:
+    job = make.job()
+    cluster = scene.cluster
+    cluster.jobs.store.assume(job)
+    cluster.gangs.store.assume(make.gang(job, "p0", "p1"))
+    cluster.pods.store.assume(make.pod(job, 0, "p0"))
+    assert set(scene.holders(job)) == {"n0", "n1"}
+    cluster.gangs.store.assume(make.gang(job, "p0", version=11))
+    assert (set(scene.holders(job)), scene.freed) == ({"n0"}, 1)
+    ended = {"result": "Succeeded", "reason": "Completed", "message": "", "time": "2026-01-31T12:00:00Z", "attempt": 1}
+    cluster.jobs.store.assume(make.job(version=12, completion=ended))
+    assert (set(scene.holders(job)), scene.freed) == ({"n0"}, 1), "its pod is still there"
+    cluster.pods.store.assume(make.pod(job, 0, "p0", version=21, phase="Succeeded"))
+    assert (set(scene.holders(job)), scene.freed) == (set(), 2)
+
+
+def test_a_record_that_becomes_unreadable_holds_what_it_held(scene: Any, make: Any) -> None:
+    job = make.job()
+    gang = make.gang(job, "p0", "p1")
+    cluster = scene.cluster
+    cluster.jobs.store.assume(job)
+    cluster.gangs.store.assume(gang)
+    scene.rung.clear()
+    bad = unreadable(gang, 11)
+    cluster.gangs.store.assume(bad)
+    assert cluster.gang_of("uid-j") == cluster.unreadable_record_of(job) == bad
+    assert set(scene.holders(job)) == {"n0", "n1"}
+    assert scene.rung == [("ns", "j")]
+    cluster.gangs.store.assume(make.gang(job, "p0", version=12))
+    assert cluster.unreadable_record_of(job) is None
+    assert set(scene.holders(job)) == {"n0"}
+    assert scene.freed == 1
+    cluster.gangs.store.assume(replace(bad, resource_version=13))
+    cluster.gangs.store.assume_deleted(("ns", gang.metadata.name), gang.metadata.uid)
+    assert cluster.gang_of("uid-j") is None
+    assert scene.holders(job) == {}
+
+
+def test_those_who_were_replaced_or_have_ended_are_not_waited_for(scene: Any, make: Any) -> None:
+    job = make.job(workers=3)
+    cluster = scene.cluster
+    cluster.jobs.store.assume(job)
+    cluster.gangs.store.assume(make.gang(job, "p0", "p1", "p2"))
+    for index in range(3):
+        cluster.pods.store.assume(make.pod(job, index, f"p{index}"))
+        hear(scene, f"p{index}")
+    scene.clock.advance(60.0)
+    assert scene.hub.silence(20.0) == (3, 3)
+    cluster.gangs.store.assume(make.gang(job, "p0", "p1", version=11))
+    assert scene.hub.silence(20.0) == (2, 2)
+    cluster.pods.store.assume(make.pod(job, 1, "p1", version=21, phase="Failed"))
+    assert scene.hub.silence(20.0) == (1, 1)
+
+
+def test_a_launcher_is_forgotten_once_its_pod_is_gone_and_its_record_has_dropped_it(scene: Any, make: Any) -> None:
+    job = make.job()
+    cluster = scene.cluster
+    cluster.jobs.store.assume(job)
+    cluster.gangs.store.assume(make.gang(job, "p0", "p1"))
+    stray = make.pod(job, 5, "stray", incarnation=9)
+    pods = [make.pod(job, 0, "p0"), make.pod(job, 1, "p1"), stray]
+    for pod in pods:
+        cluster.pods.store.assume(pod)
+        hear(scene, pod.uid)
+
+    def known() -> set[str]:
+        return set(scene.hub.views_of(["p0", "p1", "stray"]))
+
+    for pod in pods:
+        cluster.pods.store.assume_deleted(("ns", pod.name), pod.uid)
+    assert known() == {"p0", "p1"}
+    ghost = {"pod": pods[1].name, "podUid": "p1", "node": "n1", "fencedTime": "2026-01-31T12:00:30Z"}
+    cluster.gangs.store.assume(make.gang(job, "q0", "q1", version=11, ghosts=[ghost]))
+    assert known() == {"p1"}, "its fence has to be outwaited"
+    scene.clock.advance(1.0)
+    hear(scene, "p1", state=messages.LEAVING, alive=False)
+    cluster.gangs.store.assume(make.gang(job, "q0", "p1", version=12))
+    assert known() == {"p1"}
+    cluster.gangs.store.assume(make.gang(job, "q0", "q1", version=13))
+    assert known() == set()
+    cluster.gangs.store.assume(make.gang(job, "q0", "p1", version=14))
+    assert cluster.world(job).proved_dead == {"p1"}, "what it proved is not forgotten"
+
+
+def test_our_own_blindness_is_no_silence_of_a_node(scene: Any, make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    leases, clock = scene.cluster.leases, scene.clock
+    monkeypatch.setattr(leases, "_clock", clock)
+
+    def heartbeat(node: str, version: int) -> None:
+        leases.store.apply("MODIFIED", NodeLease(node, f"{clock.now}", version))
+        leases.last_contact = clock.now
+
+    heartbeat("n0", 1)
+    heartbeat("n1", 2)
+    clock.advance(30.0)
+    ages = scene.cluster.world(make.job()).fleet.lease_age_seconds
+    assert dict(ages) == {"n0": 0.0, "n1": 0.0}
+    heartbeat("n1", 3)
+    assert dict(ages) == {"n0": 30.0, "n1": 0.0}
+    clock.advance(5.0)
+    assert dict(ages) == {"n0": 30.0, "n1": 0.0}
+
+
+def test_an_informer_is_stale_only_while_the_api_server_answers_others(scene: Any) -> None:
+    clock, cluster = scene.clock, scene.cluster
+
+    def hear_all_but(*deaf: str) -> None:
+        scene.api.answers.heard()
+        for source in cluster.informers:
+            if source.kind.name not in deaf:
+                source.last_contact = clock.now
+
+    hear_all_but()
+    clock.advance(3600.0)
+    assert cluster.stalest_seconds()[1] == 0.0, "the API server is away"
+    hear_all_but("nodes")
+    assert cluster.stalest_seconds()[1] == 0.0, "it has just come back"
+    for _ in range(40):
+        clock.advance(AWAY_SECONDS / 2)
+        hear_all_but("nodes")
+    assert cluster.stalest_seconds() == ("nodes", 20 * AWAY_SECONDS)
+    clock.advance(3600.0)
+    assert cluster.stalest_seconds() == ("nodes", 20 * AWAY_SECONDS)
+    hear_all_but()
+    assert cluster.stalest_seconds()[1] == 0.0
+
+
+async def test_a_refresh_reads_what_a_decision_must_not_miss(scene: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+
+    async def get(path: str, query: Any) -> bytes:
+        assert "resourceVersion" not in query, "any would do for that, an old one, too"
+        read.append(path.rsplit("/", 1)[1])
+        return b'{"metadata": {"resourceVersion": "7"}, "items": []}'
+
+    monkeypatch.setattr(scene.api, "get", get)
+    await scene.cluster.refresh()
+    assert sorted(read) == ["gangs", "pods", "trainingjobs"]

@@ -1,0 +1,140 @@
+"""One process: what launchers are told when the state is unclear, what is done before it decides, when it is ill."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from kubernetes.aio.client import Configuration
+
+from muster.controller import operator
+from muster.controller.operator import STALE_SECONDS, Operator
+from muster.controller.settings import Settings
+from muster.coordinator.auth import Caller
+from muster.kube.client import Client
+from muster.kube.decode import Undecodable
+from muster.kube.errors import Unreachable
+from muster.protocol.messages import EXIT, RUN
+
+BAD_GANG = Undecodable("ns", "j-record", "g", 50, 1, "spec.level: bad", "uid-j")
+BAD_JOB = Undecodable("ns", "j", "uid-j", 50, 2, "spec.nodes: bad")
+ENDED = {"result": "Failed", "reason": "X", "message": "", "time": "2026-01-31T12:00:00Z", "attempt": 1}
+
+
+@pytest.fixture
+async def process() -> AsyncIterator[Operator]:
+    """A process that has not been started: it has asked nobody anything."""
+    configuration = Configuration()
+    configuration.host = "http://127.0.0.1:1"
+    client = Client(configuration)
+    made = Operator(client, Settings(identity="me", launcher_image="muster/launcher"))
+    yield made
+    await made._lease_client.close()
+    await client.close()
+
+
+@pytest.fixture
+def worker(process: Operator, make: Any) -> Any:
+    """Worker 0 of a job that trains, as the coordinator sees it."""
+    job = make.job(workers=1)
+    process.cluster.jobs.store.assume(job)
+    process.cluster.gangs.store.assume(make.gang(job, "p0"))
+    pod = make.pod(job, 0, "p0")
+    process.cluster.pods.store.assume(pod)
+    return Caller("ns", pod.name, "p0", "n0", "nu")
+
+
+def told(process: Operator, caller: Caller) -> str | None:
+    directive = process._directive_for(caller)
+    return directive.kind if directive else None
+
+
+def test_a_worker_runs_while_all_is_clear(process: Operator, worker: Caller) -> None:
+    assert told(process, worker) == RUN
+
+
+def test_a_record_that_cannot_be_read_ends_nobody(process: Operator, worker: Caller, make: Any) -> None:
+    gang = make.gang(make.job(), "p0")
+    process.cluster.gangs.store.assume(replace(BAD_GANG, name=gang.metadata.name))
+    assert process._directive_for(worker) is None
+    process.cluster.jobs.store.assume(make.job(workers=1, version=60, completion=ENDED))
+    assert told(process, worker) == EXIT, "that the job has ended is clear"
+
+
+def test_a_job_that_cannot_be_read_ends_nobody(process: Operator, worker: Caller) -> None:
+    process.cluster.jobs.store.assume(BAD_JOB)
+    assert process._directive_for(worker) is None
+
+
+def test_a_job_that_is_gone_ends_its_workers(process: Operator, worker: Caller) -> None:
+    process.cluster.jobs.store.assume_deleted(("ns", "j"), "uid-j")
+    assert told(process, worker) == EXIT
+
+
+@pytest.mark.parametrize("changes", [{"owner_uid": ""}, {"owner_uid": "uid-other"}, {"uid": "p9"}])
+def test_who_is_no_worker_is_told_nothing(process: Operator, worker: Caller, make: Any, changes: Any) -> None:
+    pod = replace(make.pod(make.job(workers=1), 0, "p0", version=30), **changes)
+    process.cluster.pods.store.assume(pod)
+    assert process._directive_for(worker) is None
+
+
+def test_the_lease_has_connections_of_its_own(process: Operator) -> None:
+    assert process.lease._client is not process.client
+    assert process.lease._client.answers is process.client.answers
+
+
+def test_it_is_ill_when_an_informer_is_deaf_not_when_the_api_server_is_away(
+    process: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process.client.answers, "_last", process.cluster.nodes.last_contact + STALE_SECONDS - 1.0)
+    assert process.not_healthy() == ""
+    monkeypatch.setattr(process.client.answers, "_last", process.cluster.nodes.last_contact + STALE_SECONDS + 9.0)
+    for source in process.cluster.informers[2:]:
+        source.last_contact += STALE_SECONDS
+    assert "has heard nothing for 309 s" in process.not_healthy()
+    monkeypatch.setattr(process.client.answers, "_back_since", process.client.answers._last)
+    assert process.not_healthy() == ""
+
+
+async def test_a_new_leader_catches_up_and_can_be_found_before_it_decides_or_counts_silence(
+    process: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    refusals = iter([Unreachable(0, "Unreachable", "away"), ValueError("unreadable")])
+
+    def note(what: str, answer: Any = None) -> Any:
+        async def step(*_: Any) -> Any:
+            done.append(what)
+            return answer
+
+        return step
+
+    async def refresh() -> None:
+        done.append("refresh")
+        for refusal in refusals:
+            raise refusal
+
+    class Nothing:
+        certificate = key = b""
+        serving = property(lambda self: self)
+
+    monkeypatch.setattr(operator, "START_RETRY_SECONDS", 0.001)
+    monkeypatch.setattr(process.cluster, "wait_synced", note("synced"))
+    monkeypatch.setattr(process.cluster, "refresh", refresh)
+    monkeypatch.setattr(process.lease, "acquire", note("acquired"))
+    monkeypatch.setattr(process.lease, "hold", note("held"))
+    monkeypatch.setattr(process._keeper, "ensure", note("certificates", Nothing()))
+    monkeypatch.setattr(process.server, "start", note("listening", 8443))
+    monkeypatch.setattr(process, "_label_leader", note("labelled"))
+    monkeypatch.setattr(process.hub, "start_serving", lambda: done.append("serving"))
+    monkeypatch.setattr(process.events, "run", note("events"))
+    monkeypatch.setattr(process, "_renew_certificates", note("renewals"))
+    monkeypatch.setattr(process.reconciler, "run", note("deciding"))
+    await process._lead()
+    await asyncio.sleep(0)
+    for task in process._tasks:
+        task.cancel()
+    order = [step for step in done if step not in ("held", "events", "renewals")]
+    lead = ["synced", "acquired", "refresh", "refresh", "refresh"]
+    assert order == [*lead, "certificates", "listening", "labelled", "serving", "deciding"]

@@ -1,0 +1,198 @@
+"""Acting: how much at once, what is left out because it stands already, how soon after a refusal, how often a status."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import structlog
+
+from muster.controller.perform import (
+    COUNTS_WRITE_SECONDS,
+    MAX_CREATE_BACK_OFF_SECONDS,
+    PROGRESS_WRITE_SECONDS,
+    WRITES_AT_ONCE,
+    Performer,
+)
+from muster.kube.errors import Forbidden, NotFound
+from muster.lifecycle.plan import ApplySupport, CheckTemplate, CreatePod, DeletePod, Plan
+from muster.lifecycle.step import TEMPLATE_RETRY_SECONDS
+
+QUOTA = Forbidden(403, "Forbidden", 'pods "x" is forbidden: exceeded quota: few')
+
+
+@pytest.fixture
+def performer(scene: Any, clock: Any) -> Performer:
+    return Performer(scene.api, scene.cluster, clock)
+
+
+@pytest.fixture
+def logged() -> Iterator[list[Any]]:
+    with structlog.testing.capture_logs() as lines:
+        yield lines
+
+
+def creation(name: str = "p") -> CreatePod:
+    return CreatePod({"kind": "Pod", "metadata": {"name": name, "namespace": "ns"}, "spec": {"containers": []}})
+
+
+def support(text: str = "one", kind: str = "ConfigMap") -> ApplySupport:
+    return ApplySupport({"kind": kind, "metadata": {"name": "shared", "namespace": "ns"}, "data": {"ca": text}})
+
+
+async def test_pods_are_created_and_deleted_side_by_side_within_bounds(
+    performer: Performer, scene: Any, make: Any
+) -> None:
+    job = make.job()
+    await performer.perform(job, Plan(tuple(DeletePod(f"p{i}", f"u{i}") for i in range(100))))
+    assert scene.api.count("DELETE") == 100
+    assert scene.api.most_at_once == WRITES_AT_ONCE
+    scene.api.most_at_once = 0
+    await performer.perform(job, Plan(tuple(creation(f"p{i}") for i in range(100))))
+    assert scene.api.count("POST") == len(scene.cluster.pods.store) == 100
+    assert scene.api.most_at_once == WRITES_AT_ONCE
+
+
+async def test_deletions_come_first_and_creations_last(performer: Performer, scene: Any, make: Any) -> None:
+    await performer.perform(make.job(), Plan((creation(), support(), DeletePod("old", "u"))))
+    assert [verb for verb, _ in scene.api.calls] == ["DELETE", "PATCH", "POST"]
+    assert scene.api.bodies[0]["preconditions"] == {"uid": "u"}
+
+
+async def test_a_deleted_pod_leaves_the_store_at_once(performer: Performer, scene: Any, make: Any) -> None:
+    job = make.job()
+    for index in range(2):
+        scene.cluster.pods.store.assume(make.pod(job, index, f"p{index}"))
+    names = {pod.uid: pod.name for pod in scene.cluster.pods.store.values()}
+    await performer.perform(job, Plan((DeletePod(names["p0"], "p0"),)))
+    scene.api.refuse["DELETE"] = NotFound(404, "NotFound", "gone")
+    await performer.perform(job, Plan((DeletePod(names["p1"], "p1"),)))
+    assert scene.cluster.pods.store.values() == []
+
+
+async def test_one_failing_deletion_does_not_hold_up_the_others(performer: Performer, scene: Any, make: Any) -> None:
+    scene.api.refuse["DELETE"] = Forbidden(403, "Forbidden", "no")
+    with pytest.raises(Forbidden):
+        await performer.perform(make.job(), Plan((DeletePod("a", "1"), DeletePod("b", "2"), creation())))
+    assert scene.api.count("DELETE") == 2
+    assert scene.api.count("POST") == 0
+
+
+async def test_what_workers_share_is_applied_when_it_changes_and_whenever_pods_are_created(
+    performer: Performer, scene: Any, make: Any
+) -> None:
+    job = make.job()
+
+    async def applied(*actions: Any) -> int:
+        before = scene.api.count("PATCH")
+        await performer.perform(job, Plan(actions))
+        return int(scene.api.count("PATCH")) - before
+
+    assert await applied(support(), support(kind="PodDisruptionBudget")) == 2
+    assert await applied(support(), support(kind="PodDisruptionBudget")) == 0
+    assert await applied(support("two")) == 1
+    assert await applied(support("one")) == 1, "it was there before, but it is not now"
+    assert await applied(support("one"), creation()) == 1, "somebody may have deleted it"
+
+
+async def test_creations_back_off_after_a_refusal_and_go_on_when_it_is_over(
+    performer: Performer, scene: Any, make: Any, clock: Any, logged: list[Any]
+) -> None:
+    job = make.job()
+    memory = scene.cluster.memory(job.metadata.uid)
+    scene.api.refuse["POST"] = QUOTA
+    plan = Plan((support(), creation()))
+    pauses = []
+    for _ in range(7):
+        with pytest.raises(Forbidden):
+            await performer.perform(job, plan)
+        assert memory.create_error.reason == "QuotaExceeded"
+        pauses.append(memory.create_not_before - clock.now)
+        tried = len(scene.api.calls)
+        clock.advance(pauses[-1] - 0.1)
+        await performer.perform(job, plan)
+        assert len(scene.api.calls) == tried, "nobody storms the API server"
+        clock.advance(0.2)
+    assert pauses == pytest.approx([2.0, 4.0, 8.0, 16.0, 32.0, *[MAX_CREATE_BACK_OFF_SECONDS] * 2])
+    assert [line["event"] for line in logged] == ["creation refused"], "one line while nothing changes"
+    scene.api.refuse.clear()
+    await performer.perform(job, plan)
+    assert memory.create_error is None
+    scene.api.refuse["POST"] = QUOTA
+    with pytest.raises(Forbidden):
+        await performer.perform(job, plan)
+    assert memory.create_not_before - clock.now == pytest.approx(2.0)
+    assert len(logged) == 2
+
+
+async def test_a_refused_template_is_logged_once_and_tried_again(
+    performer: Performer, scene: Any, make: Any, clock: Any, logged: list[Any]
+) -> None:
+    job = make.job()
+    scene.api.refuse["POST"] = Forbidden(403, "Forbidden", "violates PodSecurity")
+    for _ in range(3):
+        await performer.perform(job, Plan((CheckTemplate({"metadata": {}}, 1),)))
+        assert scene.cluster.world(job).template_verdict.reason == "PodSecurityViolation"
+        clock.advance(TEMPLATE_RETRY_SECONDS)
+        assert scene.cluster.world(job).template_verdict is None
+    assert len(logged) == 1
+
+
+class Statuses:
+    """Writes statuses as passes do: always on the job as it is in the store."""
+
+    def __init__(self, performer: Performer, scene: Any, job: Any) -> None:
+        self._performer, self._scene = performer, scene
+        scene.cluster.jobs.store.assume(job)
+
+    async def write(self, **changes: Any) -> float | None:
+        job = self._scene.cluster.job(("ns", "j"))
+        return await self._performer.write_status(job, Plan(status=job.status.model_copy(update=changes)))
+
+    def conditions(self, reason: str, message: str) -> list[Any]:
+        condition = {
+            "type": "Running",
+            "status": "False",
+            "reason": reason,
+            "message": message,
+            "observedGeneration": 1,
+            "lastTransitionTime": "2026-01-31T12:00:00Z",
+        }
+        status = self._scene.cluster.job(("ns", "j")).status
+        return list(type(status).model_validate({"conditions": [condition]}).conditions)
+
+
+@pytest.fixture
+def statuses(performer: Performer, scene: Any, make: Any) -> Statuses:
+    return Statuses(performer, scene, make.job(state="Starting", nodesReady="0/64"))
+
+
+async def test_counts_are_written_at_most_every_two_seconds(statuses: Statuses, scene: Any, clock: Any) -> None:
+    assert await statuses.write(nodes_ready="1/64") is None
+    for ready in range(2, 40):
+        clock.advance(0.05)
+        left = await statuses.write(nodes_ready=f"{ready}/64")
+        assert left == pytest.approx(COUNTS_WRITE_SECONDS - 0.05 * (ready - 1))
+    assert scene.api.count("PATCH") == 1
+    clock.advance(COUNTS_WRITE_SECONDS)
+    assert await statuses.write(nodes_ready="64/64") is None
+    assert scene.cluster.job(("ns", "j")).status.nodes_ready == "64/64"
+
+
+async def test_steps_are_written_at_most_every_thirty_seconds(statuses: Statuses, scene: Any, clock: Any) -> None:
+    assert await statuses.write(step=1) is None
+    clock.advance(1.0)
+    assert await statuses.write(step=2) == PROGRESS_WRITE_SECONDS - 1.0
+    clock.advance(PROGRESS_WRITE_SECONDS)
+    assert await statuses.write(step=3) is None
+    assert scene.api.count("PATCH") == 2
+
+
+async def test_anything_else_is_written_at_once(statuses: Statuses, scene: Any) -> None:
+    await statuses.write(nodes_ready="1/64")
+    assert await statuses.write(nodes_ready="2/64", state="Running") is None
+    assert await statuses.write(conditions=statuses.conditions("Assembling", "waiting for worker 0")) is None
+    assert await statuses.write(conditions=statuses.conditions("QuotaExceeded", "no")) is None
+    assert scene.api.count("PATCH") == 4
+    waiting = await statuses.write(conditions=statuses.conditions("QuotaExceeded", "no, still not"))
+    assert waiting == COUNTS_WRITE_SECONDS, "only its words have changed"
+    assert scene.api.count("PATCH") == 4

@@ -1,0 +1,259 @@
+"""The loop: whatever one job does to it, the others and the process go on."""
+
+import asyncio
+import contextlib
+import itertools
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from muster.controller import reconciler
+from muster.controller.dirty import DirtyKeys
+from muster.controller.perform import Performer
+from muster.controller.reconciler import Reconciler
+from muster.kube.decode import Undecodable
+from muster.kube.errors import Conflict, LeadershipLost, ServerError
+from muster.lifecycle.plan import Announcement, CommitGang, Plan
+from muster.world.job import JobWorld
+
+Decide = Callable[[JobWorld, Any], Plan]
+
+
+class Told:
+    """Takes the place of the recorder of Events."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, str, str]] = []
+
+    def record(self, regarding: Any, _: str, reason: str, note: str) -> None:
+        self.events.append((regarding.name, reason, note))
+
+
+class Loop:
+    """A reconciler whose decisions are the test's."""
+
+    def __init__(self, scene: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.scene = scene
+        self.decided: Counter[str] = Counter()
+        self.told = Told()
+        self.dirty = DirtyKeys()
+        self.plans: dict[str, Decide] = {}
+        performer = Performer(scene.api, scene.cluster)
+        self.reconciler = Reconciler(
+            scene.cluster,
+            performer,
+            self.dirty,
+            self.told,  # type: ignore[arg-type]
+            lambda: None,  # type: ignore[arg-type, return-value]
+            lambda _: None,
+        )
+        monkeypatch.setattr(reconciler, "decide", self._decide)
+        monkeypatch.setattr(reconciler, "SPACING_SECONDS", 0.0)
+
+    def add(self, job: Any, decide: Decide = lambda _world, _settings: Plan()) -> None:
+        self.scene.cluster.jobs.store.assume(job)
+        self.plans[job.metadata.name] = decide
+        self.dirty.add(("ns", job.metadata.name))
+
+    def _decide(self, world: JobWorld, settings: Any) -> Plan:
+        name = world.job.metadata.name
+        self.decided[name] += 1
+        return self.plans[name](world, settings)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(30):
+            while not condition():  # noqa: ASYNC110 - what is waited for happens in many places
+                await asyncio.sleep(0.005)
+
+
+@pytest.fixture
+async def loop(scene: Any, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Loop]:
+    made = Loop(scene, monkeypatch)
+    running = asyncio.create_task(made.reconciler.run())
+    yield made
+    assert not running.done(), "the loop has ended"
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+
+
+def poison(_world: JobWorld, _settings: Any) -> Plan:
+    raise KeyError("a defect")
+
+
+def failures(reason: str) -> float:
+    return reconciler._failures.labels(reason)._value.get()
+
+
+async def test_a_job_that_breaks_the_decision_harms_no_other(loop: Loop, make: Any) -> None:
+    before = failures("KeyError")
+    loop.add(make.job("bad"), poison)
+    loop.add(make.job("good"))
+    await loop.until(lambda: loop.decided["bad"] >= 2)
+    loop.dirty.add(("ns", "good"))
+    await loop.until(lambda: loop.decided["good"] == 2)
+    assert failures("KeyError") >= before + 2
+    name, reason, note = loop.told.events[0]
+    assert (name, reason) == ("bad", "InternalError")
+    assert "KeyError: 'a defect'" in note
+    loop.plans["bad"] = lambda _world, _settings: Plan()
+    await loop.until(lambda: not loop.reconciler._failures)
+
+
+async def test_a_job_that_breaks_the_decision_is_left_alone_for_longer_and_longer(
+    loop: Loop, make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reconciler, "RETRY_FIRST_SECONDS", 1000.0)
+    monkeypatch.setattr(reconciler, "RETRY_LIMIT_SECONDS", 9000.0)
+    loop.add(make.job("bad"), poison)
+    await loop.until(lambda: loop.decided["bad"] == 1)
+    for _ in range(20):  # whatever happens to it meanwhile
+        loop.dirty.add(("ns", "bad"))
+        await asyncio.sleep(0.001)
+    assert loop.decided["bad"] == 1
+    assert [loop.reconciler._failed(("ns", "x"), "Test") for _ in range(4)] == [2000.0, 4000.0, 8000.0, 9000.0]
+
+
+@pytest.mark.parametrize("error", [ServerError(503, "ServiceUnavailable", "starting"), Conflict(409, "Conflict", "x")])
+async def test_an_error_of_the_api_server_is_tried_again_without_an_event(
+    loop: Loop, make: Any, error: Exception
+) -> None:
+    loop.scene.api.refuse["PATCH"] = error
+
+    def write(world: JobWorld, _: Any) -> Plan:
+        return Plan(status=world.job.status.model_copy(update={"state": "Running"}))
+
+    loop.add(make.job(), write)
+    await loop.until(lambda: loop.scene.api.count("PATCH") >= 2)
+    assert loop.told.events == []
+    loop.scene.api.refuse.clear()
+    await loop.until(lambda: loop.scene.cluster.job(("ns", "j")).status.state == "Running")
+
+
+async def test_a_lost_lease_ends_the_loop(scene: Any, make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Loop(scene, monkeypatch)
+    scene.api.refuse["PUT"] = LeadershipLost("over")
+    gang = make.gang(make.job(), "p0", "p1")
+    made.add(make.job(), lambda _world, _settings: Plan((CommitGang(gang.spec, "1"),)))
+    with pytest.raises(LeadershipLost, match="over"):
+        await asyncio.wait_for(made.reconciler.run(), 30)
+
+
+async def test_the_loop_of_the_process_stays_free_with_many_keys_due(loop: Loop, make: Any) -> None:
+    """Between any two passes everything else gets its turn, though no pass has anything to wait for."""
+    turns: list[int] = []
+
+    async def others() -> None:
+        while True:
+            turns.append(loop.decided.total())
+            await asyncio.sleep(0)
+
+    def slow(_world: JobWorld, _settings: Any) -> Plan:
+        time.sleep(0.0005)
+        return Plan(wake_in_seconds=3600.0)
+
+    beside = asyncio.create_task(others())
+    for number in range(500):
+        loop.add(make.job(f"j{number}"), slow)
+    await loop.until(lambda: loop.decided.total() >= 500)
+    beside.cancel()
+    assert max(after - before for before, after in itertools.pairwise(turns)) <= 1
+
+
+def unreadable(gang: Any) -> Undecodable:
+    return Undecodable("ns", gang.metadata.name, "g", 50, 1, "spec.level: bad", gang.spec.job_uid)
+
+
+async def test_nothing_is_done_to_a_job_whose_record_cannot_be_read(loop: Loop, make: Any) -> None:
+    job = make.job(state="Running", nodes=["n0", "n1"], nodesReady="2/2", attempt=3)
+    loop.scene.cluster.pods.store.assume(make.pod(job, 7, "p7"))
+    loop.scene.cluster.gangs.store.assume(unreadable(make.gang(job, "p0", "p1")))
+    loop.add(job)
+    await loop.until(lambda: bool(loop.told.events))
+    assert not loop.decided
+    assert {path.rsplit("/", 1)[1] for _, path in loop.scene.api.calls} == {"status"}
+    status = loop.scene.cluster.job(("ns", "j")).status
+    assert (status.state, status.reason) == ("Stalled", "RecordUnreadable")
+    assert (status.nodes, status.nodes_ready, status.attempt) == (["n0", "n1"], "2/2", 3)
+    name, reason, note = loop.told.events[0]
+    assert (name, reason) == ("j", "RecordUnreadable")
+    assert "spec.level: bad" in note
+    loop.scene.cluster.gangs.store.assume(make.gang(job, "p0", "p1", version=60))
+    loop.dirty.add(("ns", "j"))
+    await loop.until(lambda: loop.decided["j"] > 0)
+
+
+async def test_a_job_that_has_ended_needs_no_record(loop: Loop, make: Any) -> None:
+    ended = {"result": "Failed", "reason": "X", "message": "", "time": "2026-01-31T12:00:00Z", "attempt": 1}
+    job = make.job(completion=ended)
+    loop.scene.cluster.gangs.store.assume(unreadable(make.gang(job, "p0", "p1")))
+    loop.add(job)
+    await loop.until(lambda: loop.decided["j"] == 1)
+
+
+async def test_a_job_that_cannot_be_read_is_told(loop: Loop) -> None:
+    loop.scene.cluster.jobs.store.assume(Undecodable("ns", "j", "u", 5, 1, "spec.nodes: bad"))
+    loop.dirty.add(("ns", "j"))
+    await loop.until(lambda: bool(loop.told.events))
+    assert loop.told.events[0][:2] == ("j", "InvalidSpec")
+    assert loop.scene.api.calls == []
+
+
+@pytest.mark.parametrize(
+    ("nodes", "waits"), [(["n0", "n1"], False), (["n1"], False), ([""], False), (["n0", "n9"], True)]
+)
+async def test_only_plans_that_take_nodes_wait_for_each_other(
+    loop: Loop, make: Any, nodes: list[str], waits: bool
+) -> None:
+    scene = loop.scene
+
+    def commit(world: JobWorld, _: Any) -> Plan:
+        if world.gang is not None and world.gang.spec.attempt == 2:
+            return Plan()
+        spec = make.gang(world.job, "p0", "p1", attempt=2).spec
+        where = ["n5"] if world.job.metadata.name == "first" else nodes
+        members = [spec.members[0].model_copy(update={"node": node}) for node in where]
+        spec = spec.model_copy(update={"members": members})
+        return Plan((CommitGang(spec, "10"),), announcements=(Announcement("Committed", "it is so"),))
+
+    scene.api.gate = asyncio.Event()
+    loop.add(make.job("first"), commit)
+    await loop.until(lambda: scene.api.count("PUT") == 1)
+    second = make.job("second")
+    scene.cluster.gangs.store.assume(make.gang(second, "p0", "p1"))
+    loop.add(second, commit)
+    await loop.until(lambda: loop.decided["second"] == 1)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert scene.api.count("PUT") == (1 if waits else 2)
+    scene.api.gate.set()
+    await loop.until(lambda: {name for name, *_ in loop.told.events} == {"first", "second"})
+    assert loop.decided["second"] >= (2 if waits else 1)
+
+
+async def test_those_who_wait_for_nodes_look_again_when_one_is_free(loop: Loop, make: Any) -> None:
+    loop.add(make.job("waits"), lambda _world, _settings: Plan(waits_for_nodes=True))
+    loop.add(make.job("runs"))
+    await loop.until(lambda: loop.decided.total() == 2)
+    loop.reconciler.node_freed()
+    await loop.until(lambda: loop.decided["waits"] == 2)
+    assert loop.decided["runs"] == 1
+
+
+async def test_what_was_not_written_yet_is_written_later(
+    loop: Loop, make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("muster.controller.perform.COUNTS_WRITE_SECONDS", 0.05)
+    ready = ["1/2"]
+
+    def count(world: JobWorld, _: Any) -> Plan:
+        return Plan(status=world.job.status.model_copy(update={"nodes_ready": ready[0]}))
+
+    loop.add(make.job(), count)
+    await loop.until(lambda: loop.scene.api.count("PATCH") == 1)
+    ready[0] = "2/2"
+    loop.dirty.add(("ns", "j"))
+    await loop.until(lambda: loop.scene.cluster.job(("ns", "j")).status.nodes_ready == "2/2")
