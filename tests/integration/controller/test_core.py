@@ -1,9 +1,9 @@
 """The core of the promise: at most one attempt alive, whatever comes in between. The scene's ledger is the judge."""
 
 import pytest
-from stage.scene import Scene
 
 from muster.kube import paths
+from stage.scene import Scene
 
 
 @pytest.mark.parametrize("checkpoint", [{}, {"directory": "/checkpoints"}], ids=["no-checkpoints", "checkpoints"])

@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from stage.operators import OperatorProcess
 from stage.scene import Scene
 

@@ -9,6 +9,7 @@ from collections.abc import Container, Iterator
 from dataclasses import dataclass
 
 import pytest
+
 from stage.launcher import Training
 from stage.scene import Scene
 

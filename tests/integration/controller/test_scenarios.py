@@ -1,9 +1,9 @@
 """What users see happen, from the first write to the last, with real requests and scripted launchers."""
 
 import pytest
-from stage.scene import Scene
 
 from muster.kube import paths
+from stage.scene import Scene
 
 
 async def test_a_job_starts_trains_and_finishes(scene: Scene) -> None:

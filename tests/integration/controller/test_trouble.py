@@ -5,13 +5,13 @@ import contextlib
 from typing import Any
 
 import pytest
-from stage.hand import job_manifest, patiently
-from stage.operators import OperatorProcess
-from stage.scene import Scene
 
 from localcluster.controlplane import ControlPlane
 from muster.kube import paths
 from muster.kube.errors import ApiError, NotFound
+from stage.hand import job_manifest, patiently
+from stage.operators import OperatorProcess
+from stage.scene import Scene
 
 CALM_SECONDS = 2.0
 # What the lease's renewal, Events and a retry now and then may cost in that time; a storm makes hundreds.
