@@ -13,6 +13,7 @@ from muster.controller import operator
 from muster.controller.operator import Operator
 from muster.controller.settings import Settings
 from muster.kube import client as kube_client
+from muster.kube import informer
 from muster.kube.client import Client
 from muster.kube.informer import READ_TIMEOUT_SECONDS
 
@@ -25,6 +26,7 @@ async def standby(installation: Any, monkeypatch: pytest.MonkeyPatch) -> AsyncIt
     """A replica in this process that never leads: losing the lease would end the process."""
     monkeypatch.setattr(operator, "STALE_SECONDS", STALE_SECONDS)
     monkeypatch.setattr(kube_client, "AWAY_SECONDS", AWAY_SECONDS)
+    monkeypatch.setattr(informer, "MAX_BACKOFF_SECONDS", 1.0)  # in proportion
     installation.apply(
         {
             "apiVersion": "coordination.k8s.io/v1",
@@ -88,8 +90,9 @@ async def test_liveness_fails_while_an_informer_is_deaf_and_the_api_server_answe
     await asyncio.to_thread(wait_until, lambda: _health(standby)[0] == 200, "it hears again")
 
 
-def test_a_quiet_but_sound_watch_is_far_from_stale() -> None:
+def test_a_quiet_but_sound_watch_is_far_from_stale_and_so_is_one_that_waits_to_try_again() -> None:
     assert operator.STALE_SECONDS >= 3 * READ_TIMEOUT_SECONDS
+    assert operator.STALE_SECONDS >= 3 * (informer.MAX_BACKOFF_SECONDS + kube_client.LIST_DEADLINE_SECONDS)
 
 
 def _health(replica: Operator) -> tuple[int, str]:
