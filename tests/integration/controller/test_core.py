@@ -10,7 +10,8 @@ from stage.scene import Scene
 async def test_the_barrier_waits_for_slow_ranks(scene: Scene, checkpoint: dict[str, str]) -> None:
     await scene.add_nodes(3, "n")
     await scene.operators.start()
-    training = await scene.create_job(checkpoint=checkpoint)
+    every = {} if checkpoint else {"checkpoint_every": 10**6}
+    training = await scene.create_job(training=every, checkpoint=checkpoint)
     await scene.training_at(1, training)
     scene.hand.launchers()[0].reclaim_seconds = 1.5
     scene.hand.launchers()[2].fail(signal=9)

@@ -51,7 +51,22 @@ START = Act(
     },
 )
 IN_PLACE = Act("R0", {"PUT gangs": 2, STATUS: 1, "POST events": 2}, 2, (1, 1, 1), "R0")
-REPLACE = Act("R2", {"PUT gangs": 2, "DELETE pods": 1, "POST pods": 1, STATUS: 2, "POST events": 2}, 2, (1, 2, 1), "R2")
+REPLACE = Act(
+    "R2",
+    {
+        "PUT gangs": 2,
+        "DELETE pods": 1,
+        # What workers share is there already, unless somebody has deleted it: that is not looked up but put right.
+        "PATCH poddisruptionbudgets": 1,
+        "PATCH configmaps": 1,
+        "POST pods": 1,
+        STATUS: 2,
+        "POST events": 2,
+    },
+    2,
+    (1, 2, 1),
+    "R2",
+)
 FINISH = Act("finish", {STATUS: 1, "POST events": 1})
 ACTS = (START, IN_PLACE, REPLACE, FINISH)
 

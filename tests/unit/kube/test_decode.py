@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from muster.api.trainingjob import TrainingJob
-from muster.kube import decode
+from muster.kube import decode, informer
 from muster.kube.decode import Undecodable
 from muster.world.views import ContainerView, Taint
 
@@ -166,6 +166,14 @@ def test_object_that_does_not_fit_names_the_field() -> None:
     assert (job.namespace, job.name, job.uid, job.resource_version, job.generation) == ("team", "j", "u", 3, 2)
     assert job.error.startswith("spec.nodes: ")
     assert decode.custom_meta(job) == decode.Meta(("team", "j"), "u", 3)
+
+
+def test_a_gang_that_does_not_fit_is_found_under_its_job() -> None:
+    owners = [{"uid": "somebody"}, {"uid": "job-uid", "controller": True}]
+    kind = informer.gangs(object()).kind  # type: ignore[arg-type]
+    gang = kind.decode(raw({"metadata": {**JOB_META, "ownerReferences": owners}, "spec": {"level": "Unheard"}}))
+    assert isinstance(gang, Undecodable)
+    assert kind.index(gang) == gang.owner_uid == "job-uid"
 
 
 @pytest.mark.parametrize(
