@@ -79,7 +79,7 @@ def test_two_jobs_never_share_a_node_and_the_second_says_what_it_waits_for(submi
     second = submit("second", nodes=2, trainer=SHORT)
     wait_until("the second to wait", lambda: state(second) == ("Pending", "InsufficientNodes"), 60)
     message = condition(second, "Placed")["message"]
-    assert "needs 2 nodes: 1 free and suitable" in message
+    assert "needs 2 nodes: 1 of the fleet's 4 are free and suitable" in message
     assert "3 in use" in message
     first.delete()
     assert second.completion()["result"] == "Succeeded"

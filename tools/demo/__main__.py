@@ -14,7 +14,7 @@ from typing import Any
 
 from demo.faults import FAULTS, Fault, Job, Measured, suffer
 from demo.story import Story
-from demo.trainer_log import HostFiles, PodFiles, TrainerLog, newest_step
+from demo.trainer_log import HostFiles, PodFiles, TrainerLog, newest_checkpoint, newest_step
 from localcluster.cluster import Cluster
 from testbed.bed import IMAGES, ROOT, Bed
 from testbed.gangwatch import GangWatch
@@ -93,7 +93,10 @@ def run(bed: Bed, story: Story, faults: dict[str, Fault]) -> dict[str, Any]:
         attempts = watch.latest.attempt if watch.latest else 0
     completion = bed.kubectl.json("get", "trainingjob", "-n", NAMESPACE, NAME)["status"]["completion"]
     story.tell(f"{completion['result']}: {completion['message']}")
-    bed.kubectl("delete", "trainingjob", "-n", NAMESPACE, NAME)
+    for fault in suffered:
+        if fault.kind == "NodePowerCut":
+            story.tell(f"{fault.victim} is switched on again")
+            bed.cluster.power_on(fault.victim)
     story.tell("the same job once more, undisturbed, for the weights to compare with")
     bed.kubectl("apply", "-f", "-", stdin=manifest(bed, REFERENCE))
     reference = trainer_log(bed, REFERENCE)
@@ -157,8 +160,9 @@ def disturbed(job: Job, story: Story, kind: str, inject: Fault) -> Measured:
     first = newest_step(job.log.lines())
 
     def ripe() -> bool:
-        step = newest_step(job.log.lines())
-        story.progress(job.bed, NAMESPACE, NAME, step)
+        lines = job.log.lines()
+        step = newest_step(lines)
+        story.progress(job.bed, NAMESPACE, NAME, step, newest_checkpoint(lines))
         return step > first and step > CHECKPOINT_EVERY and 5 <= step % CHECKPOINT_EVERY <= 15
 
     wait_until(f"steps of {NAME}", ripe, JOB_DEADLINE_SECONDS)
@@ -172,7 +176,8 @@ def finish(bed: Bed, story: Story, name: str, log: TrainerLog) -> None:
     """Wait for the end of a job, showing its progress."""
 
     def ended() -> bool:
-        story.progress(bed, NAMESPACE, name, newest_step(log.lines()))
+        lines = log.lines()
+        story.progress(bed, NAMESPACE, name, newest_step(lines), newest_checkpoint(lines))
         job = bed.kubectl.find("get", "trainingjob", "-n", NAMESPACE, name)
         return bool(job and job.get("status", {}).get("completion"))
 

@@ -40,21 +40,20 @@ class Story:
         self._close_line()
         print(f"            {text}", flush=True)
 
-    def progress(self, bed: Bed, namespace: str, name: str, step: int) -> None:
-        """The job as `kubectl get tj` shows it, and the trainer's own step; rewritten in place on a terminal."""
+    def progress(self, bed: Bed, namespace: str, name: str, step: int, checkpoint: int) -> None:
+        """The job as `kubectl get tj` shows it, the trainer's own step and checkpoint; rewritten in place on a terminal."""
         pause = PROGRESS_SECONDS if self._live else PLAIN_PROGRESS_SECONDS
         if time.monotonic() - self._shown_at < pause:
             return
         self._shown_at = time.monotonic()
         job = bed.kubectl.find("get", "trainingjob", "-n", namespace, name)
         status = (job or {}).get("status") or {}
-        checkpoint = (status.get("checkpoint") or {}).get("step", "-")
         if not status.get("state"):
             return
         reason = "" if status["reason"] in (status["state"], "Training") else f" ({status['reason']})"
         text = (
             f"{name}: {status['state']}{reason}, attempt {status['attempt']}, "
-            f"{status['nodesReady']} nodes, step {step}, checkpoint {checkpoint}"
+            f"{status['nodesReady']} nodes, step {step}, checkpoint {checkpoint or '-'}"
         )
         if not self._live:
             self.detail(text)

@@ -106,6 +106,11 @@ def newest_step(lines: Iterable[Line], until: float = float("inf")) -> int:
     return max((line.step or 0 for line in seen if line.attempt == newest), default=0)
 
 
+def newest_checkpoint(lines: Iterable[Line]) -> int:
+    """The step of the newest checkpoint that the trainer has finished writing; 0 before the first."""
+    return max((line.step or 0 for line in lines if line.event == "checkpoint"), default=0)
+
+
 def stepped_attempt(lines: list[Line], after: int, ranks: int) -> int | None:
     """The first attempt beyond `after` in which every rank has finished a step."""
     for attempt in sorted({line.attempt for line in lines if line.attempt > after}):

@@ -284,7 +284,10 @@ class TrainingJobSpec(ApiModel):
         "accelerators.",
         json_schema_extra=checks(_IMMUTABLE),
     )
-    template: dict[str, Any] = Field(description="PodTemplateSpec of a worker.", json_schema_extra=_TEMPLATE)
+    template: dict[str, Any] = Field(
+        description="PodTemplateSpec of a worker: any field of a pod, volumes and tolerations included.",
+        json_schema_extra=_TEMPLATE,
+    )
     launch: Launch = Field(Launch(), json_schema_extra=checks(_IMMUTABLE))
     placement: Placement = Placement()
     checkpoint: Checkpoint = Field(Checkpoint(), json_schema_extra=checks(_IMMUTABLE))

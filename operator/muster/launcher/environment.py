@@ -28,7 +28,7 @@ class Settings:
     directory: str  # writable, for files of the launcher and its ranks
     checkpoint_directory: str = ""
     step_pattern: str = ""
-    scan_seconds: float = 5.0
+    scan_seconds: float = 2.0
     scan_deadline_seconds: float = 10.0
     fence_seconds: float = 15.0
 

@@ -97,12 +97,15 @@ def leaving(world: JobWorld, record: GangSpec, reason: str, nodes: Sequence[str]
         return record.model_copy(update={"leave": record.leave.model_copy(update={"nodes": sorted(nodes)})})
     deadline = world.now + timedelta(seconds=world.job.spec.checkpoint.save_timeout_seconds)
     newest = newest_checkpoint(world, record)
+    # One for a step that was finished before is not new: it may have been complete already, only not yet seen.
+    steps = (newest.step if newest else None, (newest_step(world, record) or 0) - 1)
+    after = max(step for step in steps if step is not None)
     leave = Leave(
         reason=reason,
         nodes=sorted(nodes),
         since=world.now,
         deadline=deadline,
-        after_step=newest.step if newest else None,
+        after_step=after if after >= 0 else None,
     )
     return record.model_copy(update={"leave": leave, "checkpoint": newest})
 
@@ -134,6 +137,7 @@ def left(world: JobWorld, record: GangSpec, leave: Leave) -> GangSpec:
 
 def released(world: JobWorld, record: GangSpec) -> GangSpec:
     """The record without members: the nodes are free (suspended)."""
+    record = record.model_copy(update={"checkpoint": newest_checkpoint(world, record)})
     return _next(record, world.now, Level.START, "Suspended", [], ghosts=_ghosts(world, record, []))
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from muster.api.gang import Gang
+from muster.api.gang import Gang, GangIncident
 from muster.api.trainingjob import CompletionResult, TrainingJob
 from muster.protocol.messages import EXIT, RUN, WAIT, Directive, Peer
 from muster.world.names import pod_name
@@ -43,7 +43,13 @@ def directive_for(
     pace = max(POLL_SECONDS, len(record.members) / REPORTS_PER_SECOND)
     pace = min(pace, spec.recovery.unreachable_timeout_seconds / 4)
     if record.go is None:
-        return Directive(WAIT, attempt=record.attempt, poll_seconds=pace, hold_seconds=pace, reason=record.reason)
+        return Directive(
+            WAIT,
+            attempt=record.attempt,
+            poll_seconds=pace,
+            hold_seconds=pace,
+            reason=_why(record.reason, record.incidents),
+        )
     resume = record.go.resume
     return Directive(
         RUN,
@@ -59,6 +65,14 @@ def directive_for(
         poll_seconds=pace,
         hold_seconds=pace,
     )
+
+
+def _why(reason: str, incidents: list[GangIncident]) -> str:
+    """The cause of an attempt for the log of a worker, which may not have had a part in it."""
+    last = incidents[-1] if incidents else None
+    if last is None or last.reason != reason or last.index is None:
+        return reason
+    return f"{reason} of worker {last.index} on {last.node}"
 
 
 def _index(job: TrainingJob, gang: Gang | None, pod: str, pod_uid: str) -> int | None:

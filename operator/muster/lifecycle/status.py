@@ -31,7 +31,9 @@ WHAT_LEVELS_DO: Mapping[Level, str] = {
 
 ASSEMBLING = "Assembling"
 # Reasons of waiting that are a normal part of every start and need no Event.
-_QUIET = frozenset({ASSEMBLING, "Training", "Settling"})
+_QUIET = frozenset({ASSEMBLING, "RanksStarted", "Training", "Settling"})
+# After so long without one, a checkpoint directory is more likely wrong than the interval long.
+UNSAVED_SECONDS = 600.0
 
 _Facts = dict[str, tuple[bool | None, str, str]]
 
@@ -82,9 +84,12 @@ def recovering(world: JobWorld, gang: Gang, reason: str, message: str) -> Traini
 def training(world: JobWorld, gang: Gang) -> TrainingJobStatus:
     """Ranks have their go."""
     leave = gang.spec.leave
-    state, reason = ("Saving", leave.reason) if leave else ("Running", "Training")
+    stepping = attempt.newest_step(world, gang.spec) is not None
+    state, reason = ("Saving", leave.reason) if leave else ("Running", "Training" if stepping else "RanksStarted")
     message = f"attempt {gang.spec.attempt} {on_nodes(gang.spec)}"
-    silent = _silence(world)
+    unsaved, silent = _unsaved(world, gang), _silence(world)
+    if unsaved:
+        reason, message = "NoCheckpointSeen", unsaved
     if silent:
         reason, message = "WorkersSilent", silent
     if leave:
@@ -148,7 +153,7 @@ def _build(
     known = {condition.type: condition for condition in before.conditions}
     conditions = [_condition(world, kind, *fact, known.get(kind), generation) for kind, fact in wanted.items()]
     conditions += [condition for kind, condition in known.items() if kind not in wanted and kind == "TemplateAccepted"]
-    step = attempt.newest_step(world, record) if record else None
+    checkpoint = _checkpoint(world, record)
     return TrainingJobStatus(
         observed_generation=generation,
         state=state,
@@ -156,9 +161,9 @@ def _build(
         attempt=record.attempt if record else before.attempt,
         nodes_ready=_ready(world, record),
         nodes=[member.node for member in record.members] if record else [],
-        step=step if step is not None else before.step,
-        checkpoint=_checkpoint(world, record),
-        restarts=len(record.incidents) if record else before.restarts,
+        step=_step(world, record, checkpoint),
+        checkpoint=checkpoint,
+        restarts=sum(i.resumed_step is not None for i in record.incidents) if record else before.restarts,
         incidents=_incidents(record) if record else before.incidents,
         conditions=sorted(conditions, key=lambda condition: condition.type),
         completion=completion or before.completion,
@@ -180,6 +185,15 @@ def _condition(
     )
 
 
+def _step(world: JobWorld, record: GangSpec | None, checkpoint: CheckpointStatus | None) -> int | None:
+    """The newest finished step of this attempt; before its first one, the step that it resumed from."""
+    newest = attempt.newest_step(world, record) if record else None
+    if newest is None and record and record.go:
+        return record.go.resume.step if record.go.resume else 0
+    steps = (newest if newest is not None else world.job.status.step, checkpoint.step if checkpoint else None)
+    return max((step for step in steps if step is not None), default=None)
+
+
 def _ready(world: JobWorld, record: GangSpec | None) -> str:
     members = record.members if record else []
     running = sum(
@@ -196,6 +210,20 @@ def _checkpoint(world: JobWorld, record: GangSpec | None) -> CheckpointStatus | 
     if before and (before.step, before.path) == (newest.step, newest.path):
         return before
     return CheckpointStatus(step=newest.step, path=newest.path, time=world.now)
+
+
+def _unsaved(world: JobWorld, gang: Gang) -> str:
+    """That training goes on and on without a complete checkpoint that Muster could see; "" when all is well."""
+    directory, go = world.job.spec.checkpoint.directory, gang.spec.go
+    if directory is None or go is None or attempt.newest_checkpoint(world, gang.spec) is not None:
+        return ""
+    seconds, step = (world.now - go.time).total_seconds(), attempt.newest_step(world, gang.spec)
+    if step is None or seconds < UNSAVED_SECONDS:
+        return ""
+    return (
+        f"no complete checkpoint below {directory} after {seconds / 60:.0f} min and {step} steps: a fault now loses everything. "
+        "Is it the directory that the trainer writes to, on a volume that the worker container mounts?"
+    )
 
 
 def _silence(world: JobWorld) -> str:

@@ -147,12 +147,17 @@ def _defeat(world: JobWorld, gang: Gang) -> CompletionRecord | None:
     reason = _overdrawn(world, record)
     if not reason or not last.settled or _evidence_may_come(world, record):
         return None
+    remedy = (
+        "Fix the program, then delete the job and create it again; spec.recovery.applicationRestartsPerDay is the budget."
+        if reason == budgets.APPLICATION_EXHAUSTED
+        else "Look at the nodes named in status.incidents; spec.recovery.hardwareRestartsPerDay is the budget."
+    )
     what = (
         f"{budgets.application_restarts(record, world.now)} failures within 24 hours and no checkpoint beyond them"
         if reason == budgets.APPLICATION_EXHAUSTED
         else f"{budgets.hardware_restarts(record, world.now)} failures of nodes and infrastructure within 24 hours"
     )
-    message = f"{what}. Last: attempt {last.attempt}, worker {last.index} on {last.node}: {last.message}"
+    message = f"{what}. Last: attempt {last.attempt}, worker {last.index} on {last.node}: {last.message}. {remedy}"
     return _completion(world, record, CompletionResult.FAILED, reason, message)
 
 
@@ -209,7 +214,10 @@ def _recovering(world: JobWorld, gang: Gang) -> Plan | None:
         return Plan(wake_in_seconds=pause)
     spec = attempt.recovered(world, gang.spec, found)
     cause = blame.culprit(found)
-    note = f"attempt {gang.spec.attempt}: {cause.message}; attempt {spec.attempt} follows ({spec.level.value}: {status.WHAT_LEVELS_DO[spec.level]})"
+    follows = f"attempt {spec.attempt} follows ({spec.level.value}: {status.WHAT_LEVELS_DO[spec.level]})"
+    if _overdrawn(world, spec):
+        follows = "no restart is left"
+    note = f"attempt {gang.spec.attempt}: {cause.message}; {follows}"
     return _commit(world, spec, Announcement(cause.kind, note, warning=True))
 
 
@@ -308,6 +316,8 @@ def _assembling(world: JobWorld, gang: Gang, settings: WorkerSettings) -> Plan |
         return Plan((), now, status.changes(world, now), TICK_SECONDS)
     resume = started.go.resume if started.go else None
     where = f"from checkpoint {resume.step} ({resume.path})" if resume else "from scratch"
+    if resume and record.checkpoint is None:
+        where += ", found in spec.checkpoint.directory"
     lost = record.checkpoint is not None and resume is None
     text = f"attempt {record.attempt} starts {where}" + (
         f"; checkpoint {record.checkpoint.step} is no longer complete for every worker"
@@ -402,10 +412,16 @@ def _start_trouble(world: JobWorld, gang: Gang, otherwise: str, reason: str = st
     return reason, otherwise
 
 
+_REMEDY = "If the image cannot be had, delete the job and create it again with one that can."
+
+
 def _pod_trouble(pod: PodView) -> CreateError | None:
     for container in pod.containers:
         if container.waiting_reason and container.waiting_reason not in ("ContainerCreating", "PodInitializing"):
-            return CreateError(container.waiting_reason, f"container {container.name}: {container.waiting_message}")
+            what = f"container {container.name}: {container.waiting_message}"
+            return CreateError(
+                container.waiting_reason, f"{what}. {_REMEDY if 'Image' in container.waiting_reason else ''}".strip()
+            )
     if pod.unschedulable_message:
         return CreateError("Unschedulable", pod.unschedulable_message)
     return None

@@ -17,7 +17,7 @@ def problem(job: TrainingJob, fleet: FleetView) -> tuple[str, str] | None:
     """Why this job can never start as it stands, as (reason, what to do); None if nothing is known against it."""
     misshapen = _misshapen(job.spec.template)
     if misshapen:
-        return "TemplateInvalid", f"spec.template.{misshapen}. Fix it, delete the job and create it again."
+        return "TemplateInvalid", f"spec.template.{misshapen}. {AGAIN}"
     container = worker_container(job)
     if container is None:
         wanted = job.spec.launch.worker_container
@@ -29,17 +29,20 @@ def problem(job: TrainingJob, fleet: FleetView) -> tuple[str, str] | None:
         return (
             "CommandMissing",
             f"spec.template.spec.containers[{container.get('name')}].command: Managed mode starts the ranks itself and needs to "
-            f"know the command; write the image's entry point there, or set spec.launch.mode to Plain.",
+            f"know the command; write the image's entry point there, or set spec.launch.mode to Plain. {AGAIN}",
         )
     level = unknown_level(fleet, job.spec.placement.required, job.spec.placement.preferred)
     if level:
+        field = "required" if level == job.spec.placement.required else "preferred"
         known = ", ".join(level.name for level in fleet.policy.topology.levels) or "none"
         return (
             "UnknownTopologyLevel",
-            f"spec.placement: {level!r} is no level of this fleet; known levels: {known} (FleetPolicy default).",
+            f"spec.placement.{field}: {level!r} is no level of this fleet; known levels: {known} (FleetPolicy default). {AGAIN}",
         )
     return _pattern_problem(job.spec.progress.step_pattern) or _accelerator_problem(job, container, fleet)
 
+
+AGAIN = "Fix it, delete the job and create it again."
 
 # What is read or extended before the API server judges the pod as a whole; null counts as absent everywhere.
 _SHAPES: Mapping[str, type] = {
@@ -131,12 +134,12 @@ def _pattern_problem(pattern: str | None) -> tuple[str, str] | None:
     except re.error as error:
         return (
             "InvalidStepPattern",
-            f"spec.progress.stepPattern: not a regular expression that Python understands: {error}.",
+            f"spec.progress.stepPattern: not a regular expression that Python understands: {error}. {AGAIN}",
         )
     if groups != 1:
         return (
             "InvalidStepPattern",
-            f"spec.progress.stepPattern: needs exactly one group that holds the step number, it has {groups}.",
+            f"spec.progress.stepPattern: needs exactly one group that holds the step number, it has {groups}. {AGAIN}",
         )
     return None
 
@@ -149,6 +152,6 @@ def _accelerator_problem(job: TrainingJob, container: dict[str, object], fleet: 
         return (
             "AcceleratorMismatch",
             f"spec.gpusPerNode is {job.spec.gpus_per_node}, but the template's container asks for {resource}: {asked}; leave the "
-            f"limit out of the template (Muster sets it) or make both equal.",
+            f"limit out of the template (Muster sets it) or make both equal. {AGAIN}",
         )
     return None

@@ -51,7 +51,7 @@ def refusal(node: NodeView, needs: Requirements, fleet: FleetView, job_uid: str)
         return "excluded by the template's node selector or affinity"
     resource = fleet.policy.accelerator_resource
     if needs.accelerators and node.allocatable.get(resource, 0) < needs.accelerators:
-        return f"fewer than {needs.accelerators} {resource}"
+        return f"with fewer than {needs.accelerators} {resource}"
     if fleet.held_by_others(node.name, job_uid):
         return "in use"
     return ""

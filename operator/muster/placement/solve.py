@@ -151,7 +151,7 @@ def _fill(
 def _explain(
     request: Request, free: int, best: int, candidates: Mapping[DomainPath, Sequence[str]], refused: Counter[str]
 ) -> NotPlaced:
-    what = f"{request.count} more node{'s' * (request.count != 1)}" if request.anchors else f"{request.count} nodes"
+    what = f"{request.count} {'more ' * bool(request.anchors)}node{'s' * (request.count != 1)}"
     others = ", ".join(f"{count} {why}" for why, count in sorted(refused.items(), key=lambda item: (-item[1], item[0])))
     rest = f" ({others})" if others else ""
     if request.required and free >= request.count:
@@ -160,6 +160,7 @@ def _explain(
         return NotPlaced(
             "TopologyUnsatisfied",
             f"needs {what} in one {request.required}: {where}; {free} are free in all{rest}. "
-            f"Remove placement.required or lower nodes to start now.",
+            "To start now, delete the job and create it without spec.placement.required or with fewer nodes.",
         )
-    return NotPlaced("InsufficientNodes", f"needs {what}: {free} free and suitable{rest}")
+    fleet = free + refused.total()
+    return NotPlaced("InsufficientNodes", f"needs {what}: {free} of the fleet's {fleet} are free and suitable{rest}")

@@ -1,6 +1,7 @@
 """Finds what is wrong with the current attempt, member by member. Says what is seen; blames nobody yet."""
 
 import re
+import signal
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -179,7 +180,11 @@ def _rank_failure(ranks: tuple[RankView, ...], index: int, member: Member) -> Fa
         index,
         member.node,
         f"rank {first.rank} {_how_it_ended(first)}"
-        + (f"; its last lines: {_last_lines(first.tail)}" if first.tail.strip() else ""),
+        + (
+            f"; its last lines: {_last_lines(first.tail)}"
+            if first.tail.strip() and first.signal != signal.SIGKILL
+            else ""
+        ),
         rank=first.rank,
         exit_code=first.exit_code,
         signal=first.signal,
@@ -195,12 +200,17 @@ def _failed(rank: RankView) -> bool:
 
 
 def _how_it_ended(rank: RankView) -> str:
-    return f"was ended by signal {rank.signal}" if rank.signal is not None else f"exited with code {rank.exit_code}"
+    if rank.signal is None:
+        return f"exited with code {rank.exit_code}"
+    try:
+        return f"was ended by {signal.Signals(rank.signal).name}"
+    except ValueError:
+        return f"was ended by signal {rank.signal}"
 
 
 def _last_lines(tail: str) -> str:
     """The last few lines as one, short enough for an Event; the very last one is the most telling and is whole."""
-    lines = [line.strip() for line in tail.splitlines() if line.strip()]
+    lines = [line.strip() for line in tail.splitlines() if any(character.isalnum() for character in line)]
     return " | ".join(lines[-LAST_LINES:])[-LAST_LINES_CHARS:]
 
 
@@ -361,7 +371,11 @@ def _hang(world: JobWorld, gang: Gang) -> list[Failure]:
     behind = [index for index, view in views.items() if (view.step if view.step is not None else -1) == lowest]
     suspects = behind if len(behind) < len(views) else list(views)
     level = Level.POD if _hung_before(gang, lowest) else Level.IN_PLACE
-    message = f"no step finished for {age:.0f} s (limit {limit} s); newest step of the slowest worker: {lowest if lowest >= 0 else 'none'}"
+    who = f"worker {suspects[0]} on {gang.spec.members[suspects[0]].node}" + (
+        " and others" if len(suspects) > 1 else ""
+    )
+    behind_step = f"step {lowest}" if lowest >= 0 else "no step yet"
+    message = f"no step finished for {age:.0f} s (limit {limit} s); furthest behind: {who}, {behind_step}"
     return [Failure(kind, level, index, gang.spec.members[index].node, message, age_seconds=age) for index in suspects]
 
 

@@ -289,3 +289,13 @@ def test_a_decision_asks_for_each_worker_a_bounded_number_of_times(monkeypatch: 
 
     for silent in (0.5, 30.0, 400.0):
         assert lookups(400, silent) <= 2.5 * lookups(200, silent)
+
+
+def test_a_leave_waits_for_a_checkpoint_of_what_was_done_until_it_began() -> None:
+    world = (
+        Scene(a_job()).fleet().gang(checkpoint=Resume(step=40, path="/c/40")).pods().all(running(1, step=57)).world()
+    )
+    assert world.gang is not None
+    leave = attempt.leaving(world, world.gang.spec, "Suspended", []).leave
+    assert leave is not None
+    assert leave.after_step == 56

@@ -90,9 +90,9 @@ def test_without_levels_every_node_is_as_near_as_any_other() -> None:
 @pytest.mark.parametrize(
     ("fleet", "request_", "reason", "words"),
     [
-        ("b1/r1:2+1", ask(3), "InsufficientNodes", ["3 nodes", "2 free", "1 not ready"]),
+        ("b1/r1:2+1", ask(3), "InsufficientNodes", ["3 nodes", "2 of the fleet's 3 are free", "1 not ready"]),
         ("b1/r1:2 b1/r2:2", ask(3, required="rack"), "TopologyUnsatisfied", ["one rack", "b1/r1 with 2", "4 are free"]),
-        ("b1/r1:0+2", ask(1, anchors=()), "InsufficientNodes", ["1 nodes", "0 free"]),
+        ("b1/r1:0+2", ask(1, anchors=()), "InsufficientNodes", ["1 node:", "0 of the fleet's 2 are free"]),
         ("b1/r1:1", ask(1, required="pod"), "UnknownTopologyLevel", ["pod"]),
     ],
 )
