@@ -81,7 +81,20 @@ def configure_logging(level: str) -> None:
     )
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(processor=structlog.processors.JSONRenderer(), foreign_pre_chain=shared)
+        structlog.stdlib.ProcessorFormatter(
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                _in_reading_order,
+                structlog.processors.JSONRenderer(),
+            ],
+            foreign_pre_chain=shared,
+        )
     )
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     logging.getLogger("muster").setLevel(level)
+
+
+def _in_reading_order(_logger: Any, _method: str, event: Any) -> Any:
+    """When, how bad, what; then the rest."""
+    first = {key: event.pop(key) for key in ("timestamp", "level", "event") if key in event}
+    return {**first, **event}

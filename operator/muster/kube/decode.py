@@ -70,7 +70,6 @@ class _ObjectMeta(msgspec.Struct, rename="camel"):
     generation: int = 0
     creation_timestamp: datetime | None = None
     deletion_timestamp: datetime | None = None
-    deletion_grace_period_seconds: int | None = None
     labels: dict[str, str] | None = None
     owner_references: list["_OwnerReference"] | None = None
 
@@ -182,8 +181,8 @@ class _OnlyMeta(msgspec.Struct):
 
 
 class _DeletionMeta(msgspec.Struct, rename="camel"):
-    deletion_grace_period_seconds: int | None = None
     finalizers: list[str] | None = None
+    deletion_grace_period_seconds: int | None = None
 
 
 class _Deletion(msgspec.Struct):
@@ -264,7 +263,6 @@ def pod(data: Raw) -> PodView:
         message=status.message or "",
         pod_ip=status.pod_ip or "",
         deleting=meta.deletion_timestamp is not None,
-        grace_seconds=meta.deletion_grace_period_seconds,
         created=meta.creation_timestamp,
         deletion_time=meta.deletion_timestamp,
         accelerators=_requested(spec),

@@ -43,7 +43,6 @@ class DeletePod:
 
     name: str
     uid: str
-    grace_seconds: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,6 @@ class PodView:
     message: str = ""
     pod_ip: str = ""
     deleting: bool = False
-    grace_seconds: int | None = None  # metadata.deletionGracePeriodSeconds
     created: datetime | None = None
     deletion_time: datetime | None = None  # metadata.deletionTimestamp: when the grace period ends
     accelerators: Mapping[str, int] = field(default_factory=dict)  # extended resources requested, by name

@@ -65,7 +65,7 @@ def test_pod_with_everything() -> None:
     assert decode.flat_meta(pod) == decode.Meta(("team", "job-abc-2-1"), "pod-uid", 812)
     assert (pod.owner_uid, pod.job_uid, pod.index, pod.incarnation) == ("gang-uid", "job-uid", 2, 1)
     assert (pod.node, pod.phase, pod.reason, pod.pod_ip) == ("node-1", "Failed", "Evicted", "10.1.2.3")
-    assert (pod.deleting, pod.grace_seconds) == (True, 30)
+    assert pod.deleting
     assert pod.created == datetime(2026, 1, 31, 12, tzinfo=UTC)
     assert pod.deletion_time == datetime(2026, 1, 31, 12, 10, tzinfo=UTC)
     assert pod.accelerators == {"nvidia.com/gpu": 8, "rdma/hca": 1000}
