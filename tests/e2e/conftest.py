@@ -121,6 +121,12 @@ def whole_cluster(request: pytest.FixtureRequest) -> Iterator[None]:
     mend(bed)
 
 
+@pytest.fixture
+def mended(bed: Bed) -> Callable[[], None]:
+    """Makes the cluster whole again."""
+    return lambda: mend(bed)
+
+
 def mend(bed: Bed) -> None:
     """Undo what a test may have left broken."""
     for node in bed.cluster.describe()["nodes"]:

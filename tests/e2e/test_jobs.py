@@ -113,6 +113,13 @@ def test_a_plain_job_is_rebuilt_after_any_failure(bed: Bed, submit: Submit) -> N
     assert not before & {pod["metadata"]["uid"] for pod in job.pods().values()}
 
 
+def test_several_ranks_on_each_node(submit: Submit) -> None:
+    job = submit("two-each", nodes=2, trainer=SHORT, launch={"processesPerNode": 2})
+    assert job.completion()["result"] == "Succeeded"
+    assert {line["rank"] for line in job.events("done")} == {0, 1, 2, 3}
+    assert len(job.weights()) == 1
+
+
 def test_an_image_that_cannot_be_pulled_is_named(submit: Submit) -> None:
     job = submit("no-image", nodes=1, image="registry.invalid/nothing:1")
     wait_until("the reason", lambda: state(job)[1] in ("ErrImagePull", "ImagePullBackOff"), 90)
