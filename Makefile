@@ -11,17 +11,7 @@ export PYTHONDONTWRITEBYTECODE := 1
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
-
-.PHONY: venv print-venv lock
-venv:
-	@tools/venv.sh >/dev/null
-
-print-venv: venv
-	@echo $(VENV)
-
-lock: venv ## Lock the dependencies: requirements/*.in -> requirements/*.txt
-	@PATH="$(VENV)/bin:$$PATH" tools/lock.sh
+	@awk -F ':.*## ' '/^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 ##@ What a user runs first
 .PHONY: demo test
@@ -60,6 +50,16 @@ test-long: venv cluster-up ## Random moments and soak; not run by CI
 	@$(PY) -m pytest tests -q -m long
 
 ##@ The pieces
+.PHONY: venv print-venv lock
+venv:
+	@tools/venv.sh >/dev/null
+
+print-venv: venv
+	@echo $(VENV)
+
+lock: venv ## Lock the dependencies: requirements/*.in -> requirements/*.txt
+	@PATH="$(VENV)/bin:$$PATH" tools/lock.sh
+
 .PHONY: generate images cluster-up cluster-down clean clean-cache
 images: venv ## Build the container images (cached by content)
 ifeq ($(CLUSTER),existing)
@@ -83,5 +83,5 @@ endif
 clean: cluster-down ## Take everything down and remove build/
 	@rm -rf build
 
-clean-cache: ## Remove everything that was cached under the user's cache folder
+clean-cache: clean ## Remove everything that was cached under the user's cache folder
 	@rm -rf "$(CACHE)"
