@@ -19,6 +19,7 @@ TRAINER = ROOT / "tests" / "e2e" / "trainers" / "steps.py"
 NAMESPACE = "muster-e2e"
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests that share the one cluster run one after another; those with clusters of their own run beside them."""
     for item in items:
