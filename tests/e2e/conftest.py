@@ -79,7 +79,7 @@ def namespace(bed: Bed) -> Iterator[str]:
     ]
     bed.kubectl("apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
     yield NAMESPACE
-    bed.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--wait=false")
+    bed.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--wait=true", timeout_seconds=180)
 
 
 @pytest.fixture
