@@ -36,15 +36,18 @@ generate: venv ## Render crds/ and the generated reference from the models
 verify: venv ## Regenerate, then the tree must be what it was
 	@tools/verify.sh
 
+# These start clusters of their own, so that they need not wait for the shared one.
+OWN_CLUSTERS := tests/e2e/test_localcluster.py
+
 test-unit: venv ## Pure functions and single processes
 	@$(PY) -m pytest tests/unit -q -n 4
 
 test-integration: venv ## Against a real API server
 	@$(TOOL) localcluster build
-	@$(PY) -m pytest tests/integration -q -m "not long" -n 4 --dist loadfile
+	@$(PY) -m pytest tests/integration $(OWN_CLUSTERS) -q -m "not long" -n 4 --dist loadfile
 
 test-e2e: venv cluster-up ## Real nodes, real containers, real faults
-	@$(PY) -m pytest tests/e2e -q -m "not long" -n 2 --dist loadgroup
+	@$(PY) -m pytest tests/e2e --ignore $(OWN_CLUSTERS) -q -m "not long"
 
 test-long: venv cluster-up ## Random moments and soak; not run by CI
 	@$(PY) -m pytest tests -q -m long

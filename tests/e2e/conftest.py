@@ -19,14 +19,6 @@ TRAINER = ROOT / "tests" / "e2e" / "trainers" / "steps.py"
 NAMESPACE = "muster-e2e"
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that share the one cluster run one after another; those with clusters of their own run beside them."""
-    for item in items:
-        shared = "bed" in getattr(item, "fixturenames", ())
-        item.add_marker(pytest.mark.xdist_group("the cluster" if shared else "clusters of their own"))
-
-
 @pytest.fixture(scope="session")
 def bed() -> Iterator[Bed]:
     """The cluster, with this tree's Muster installed."""

@@ -165,7 +165,7 @@ def disturbed(job: Job, story: Story, kind: str, inject: Fault) -> Measured:
         story.progress(job.bed, NAMESPACE, NAME, step, newest_checkpoint(lines))
         return step > first and step > CHECKPOINT_EVERY and 5 <= step % CHECKPOINT_EVERY <= 15
 
-    wait_until(f"steps of {NAME}", ripe, JOB_DEADLINE_SECONDS)
+    wait_until(f"steps of {NAME}", ripe, JOB_DEADLINE_SECONDS, job.log.pause_seconds)
     story.harm(kind, newest_step(job.log.lines()))
     measured = suffer(job, kind, inject)
     story.healed(measured, [state for state in job.watch.seen if state.attempt > since])
@@ -181,7 +181,7 @@ def finish(bed: Bed, story: Story, name: str, log: TrainerLog) -> None:
         job = bed.kubectl.find("get", "trainingjob", "-n", NAMESPACE, name)
         return bool(job and job.get("status", {}).get("completion"))
 
-    wait_until(f"the end of {name}", ended, JOB_DEADLINE_SECONDS, 0.5)
+    wait_until(f"the end of {name}", ended, JOB_DEADLINE_SECONDS, max(0.5, log.pause_seconds))
 
 
 if __name__ == "__main__":

@@ -105,6 +105,7 @@ def suffer(job: Job, kind: str, inject: Fault) -> Measured:
         f"a step of every rank after {kind}",
         lambda: stepped_attempt(job.log.lines(), before, job.ranks),
         RECOVERY_DEADLINE_SECONDS,
+        job.log.pause_seconds,
     )
     level = next(state.level for state in job.watch.seen if state.attempt == attempt)
     lines = job.log.lines()

@@ -28,6 +28,10 @@ class Files(Protocol):
     def clock(self) -> str:
         """The key of the time in each line."""
 
+    @property
+    def pause_seconds(self) -> float:
+        """How long to wait between two looks."""
+
     def now(self) -> float:
         """The time on the clock that all lines are compared by."""
 
@@ -44,6 +48,7 @@ class HostFiles:
 
     folder: Path
     clock: str = "monotonic_seconds"
+    pause_seconds: float = 0.1
 
     def now(self) -> float:
         return time.monotonic()
@@ -62,6 +67,7 @@ class PodFiles:
     execute: Callable[[str], str]
     folder: str
     clock: str = "wall_seconds"
+    pause_seconds: float = 1.0
 
     def now(self) -> float:
         return time.time()
@@ -84,6 +90,11 @@ class TrainerLog:
     def now(self) -> float:
         """The time on the clock of `Line.at`."""
         return self._files.now()
+
+    @property
+    def pause_seconds(self) -> float:
+        """How long to wait between two looks."""
+        return self._files.pause_seconds
 
     def lines(self) -> list[Line]:
         """What is there now; a line that is being written is left out."""
