@@ -31,6 +31,7 @@ def foreign(bed: Bed, tmp_path: Path) -> dict[str, str]:
         "KUBECONFIG": str(kubeconfig),
         "IMAGE_PREFIX": "localhost/",
         "IMAGE_TAG": "dev",
+        "DEMO_STEPS": "100",
         "PATH": f"{programs}:{os.environ['PATH']}",
         "PYTHONPATH": f"{ROOT / 'operator'}:{ROOT / 'tools'}",
     }

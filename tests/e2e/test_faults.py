@@ -17,7 +17,7 @@ from testbed.bed import SYSTEM_NAMESPACE, Bed
 from testbed.jobs import Job
 from testbed.kube import wait_until
 
-STEPS = 100
+STEPS = 80
 TRAINER = [f"--steps={STEPS}", "--step-seconds=0.1", "--checkpoint-every=10"]
 LONG = ["--steps=100000", "--step-seconds=0.1", "--checkpoint-every=10"]
 

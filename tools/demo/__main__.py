@@ -1,4 +1,8 @@
-"""Runs the demo: `make demo`. KEEP=1 keeps what it started; CLUSTER=existing uses the cluster in KUBECONFIG."""
+"""Runs the demo: `make demo`. KEEP=1 keeps what it started; CLUSTER=existing uses the cluster in KUBECONFIG.
+
+For clusters that differ: IMAGE_PREFIX and IMAGE_TAG (where the images are), STORAGE_CLASS (a ReadWriteMany one),
+DEMO_STEPS (a shorter or longer training).
+"""
 
 from __future__ import annotations
 
@@ -115,6 +119,8 @@ def manifest(bed: Bed, name: str = NAME) -> str:
     text = re.sub(r"image: .*torch-ddp.*", f"image: {bed.images['torch-ddp']}", MANIFEST.read_text())
     if "STORAGE_CLASS" in os.environ:
         text = re.sub(r"storageClassName: .*", f"storageClassName: {os.environ['STORAGE_CLASS']}", text)
+    if "DEMO_STEPS" in os.environ:
+        text = re.sub(r"--steps=\d+", f"--steps={int(os.environ['DEMO_STEPS'])}", text)
     if name != NAME:
         text = text.replace(f"name: {NAME}\n", f"name: {name}\n").replace(f"/shared/{NAME}", f"/shared/{name}")
     return text
