@@ -32,6 +32,7 @@ from muster.lifecycle.plan import (
     Plan,
 )
 from muster.lifecycle.step import TEMPLATE_RETRY_SECONDS
+from muster.lifecycle.template import AGAIN
 from muster.lifecycle.worker_pod import owner_reference
 from muster.world.job import CreateError, TemplateVerdict, VerdictKind
 from muster.world.names import gang_name
@@ -148,7 +149,7 @@ class Performer:
         self._cluster.gangs.assume(answer)
         log.info(
             "committed",
-            job=f"{namespace}/{job.metadata.name}",
+            job=_name(job),
             attempt=action.spec.attempt,
             recovery=action.spec.level.value,
             reason=action.spec.reason,
@@ -291,7 +292,7 @@ def _refusal(error: ApiError) -> tuple[str, str]:
     if "is being terminated" in text:
         return "NamespaceTerminating", text
     if isinstance(error, Invalid):
-        return "TemplateInvalid", f"spec.template: {text}. Fix it, delete the job and create it again."
+        return "TemplateInvalid", f"spec.template: {text}. {AGAIN}"
     return "CreationForbidden", text
 
 

@@ -210,7 +210,7 @@ def started(world: JobWorld, record: GangSpec) -> GangSpec | Missing:
             )
         members.append(member.model_copy(update={"pod_uid": pod.uid}))
         addresses.append(launcher.address or pod.pod_ip)
-    resume = _common_checkpoint(world, record)
+    resume = _common_checkpoint(world)
     known = record.checkpoint
     if resume is None and known and (world.now - record.time).total_seconds() < NOT_VISIBLE_SECONDS:
         blind = next((i for i, view in world.views.items() if (known.step, known.path) not in view.checkpoints), 0)
@@ -247,8 +247,8 @@ def plain_started(world: JobWorld, record: GangSpec) -> GangSpec:
 
 def newest_step(world: JobWorld, record: GangSpec) -> int | None:
     """The newest step that any worker has finished in this attempt."""
-    views = (world.launcher(index, member) for index, member in enumerate(record.members))
-    return max((v.step for v in views if v and v.attempt == record.attempt and v.step is not None), default=None)
+    steps = (view.step for view in world.views.values() if view.attempt == record.attempt)
+    return max((step for step in steps if step is not None), default=None)
 
 
 def _last_step(world: JobWorld, record: GangSpec) -> int | None:
@@ -260,26 +260,21 @@ def _last_step(world: JobWorld, record: GangSpec) -> int | None:
 
 def newest_checkpoint(world: JobWorld, record: GangSpec) -> Resume | None:
     """The newest complete checkpoint that any worker sees, or that the record knows."""
-    seen = [
-        Resume(step=step, path=path)
-        for index, member in enumerate(record.members)
-        if (view := world.launcher(index, member))
-        for step, path in view.checkpoints[:1]
-    ]
-    known = [record.checkpoint] if record.checkpoint else []
-    return max(known + seen, key=lambda checkpoint: checkpoint.step, default=None)
+    views = (world.launcher(index, member) for index, member in enumerate(record.members))
+    seen = (view.checkpoints[0] for view in views if view and view.checkpoints)
+    step, path = max(seen, key=lambda checkpoint: checkpoint[0], default=(-1, ""))
+    if record.checkpoint and record.checkpoint.step >= step:
+        return record.checkpoint
+    return Resume(step=step, path=path) if step >= 0 else None
 
 
-def _common_checkpoint(world: JobWorld, record: GangSpec) -> Resume | None:
+def _common_checkpoint(world: JobWorld) -> Resume | None:
     """The newest checkpoint that is complete in the eyes of every worker: each of them will have to read it."""
     if not world.job.spec.checkpoint.directory:
         return None
-    listings = [
-        {Resume(step=step, path=path) for step, path in view.checkpoints}
-        for index, member in enumerate(record.members)
-        if (view := world.launcher(index, member))
-    ]
-    return max(set.intersection(*listings), key=lambda c: (c.step, c.path), default=None)
+    listings = [set(view.checkpoints) for view in world.views.values()]
+    step, path = max(set.intersection(*listings), default=(-1, ""))
+    return Resume(step=step, path=path) if step >= 0 else None
 
 
 def _solve(world: JobWorld, record: GangSpec | None, count: int, anchors: tuple[str, ...]) -> Placed | NotPlaced:

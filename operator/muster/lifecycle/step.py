@@ -110,14 +110,16 @@ def _success(world: JobWorld, gang: Gang) -> CompletionRecord | None:
         pods = [world.pod(index, member) for index, member in enumerate(record.members)]
         done = all(pod is not None and pod.phase == "Succeeded" for pod in pods)
     else:
-        views = [world.launcher(index, member) for index, member in enumerate(record.members)]
-        done = record.go is not None and all(
-            view is not None
-            and view.attempt == record.attempt
-            and view.state == EXITED
-            and not view.fenced
-            and all(not rank.alive and rank.exit_code == 0 for rank in view.ranks)
-            for view in views
+        done = (
+            record.go is not None
+            and _all_heard(world, record)
+            and all(
+                view.attempt == record.attempt
+                and view.state == EXITED
+                and not view.fenced
+                and all(not rank.alive and rank.exit_code == 0 for rank in view.ranks)
+                for view in world.views.values()
+            )
         )
     if not done:
         return None
@@ -267,7 +269,7 @@ def _leaving(world: JobWorld, gang: Gang) -> Plan | None:
 
 
 def _all_heard(world: JobWorld, record: GangSpec) -> bool:
-    return all(world.launcher(index, member) is not None for index, member in enumerate(record.members))
+    return len(world.views) == len(record.members)
 
 
 def _cordoned(world: JobWorld, record: GangSpec) -> list[str]:
