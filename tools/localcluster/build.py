@@ -2,6 +2,9 @@
 
 Release downloads and registries may be out of reach where only package registries are allowed; Go modules are served
 wherever Go programs can be built at all. All of Kubernetes and etcd is one binary, linked by component name.
+
+What only benches and tests of a whole fleet need (KWOK and Muster's peers) is kept apart, an entry of the cache each,
+and built when it is first asked for: nobody else pays for it.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import subprocess
 import sys
 import time
 import venv
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,6 +65,26 @@ PROGRAMS = (
 )
 
 
+@dataclass(frozen=True)
+class Extra:
+    """A program of somebody else's module, the tool of a go.mod here, with some of the module's own files.
+
+    Attributes:
+        program: how it is built.
+        path: the module's path.
+        files: folders of the module that are kept beside the program, under their own paths.
+    """
+
+    program: Program
+    path: str
+    files: tuple[str, ...]
+
+
+KWOK = Extra(Program("kwok", "kwok"), path="sigs.k8s.io/kwok", files=("kustomize/stage",))
+JOBSET = Extra(Program("jobset", "jobset"), path="sigs.k8s.io/jobset", files=("config/components",))
+KUEUE = Extra(Program("kueue", "kueue"), path="sigs.k8s.io/kueue", files=("config/components",))
+
+
 def say(line: str) -> None:
     """Print one line of progress at once."""
     print(line, flush=True)
@@ -76,30 +99,77 @@ def binaries(progress: Say = say) -> Path:
         go = _go(progress)
         started = time.monotonic()
         for program in PROGRAMS:
-            _build(go, program, folder, progress)
+            _build(go, program, ".", folder, progress)
         progress(f"built all programs in {time.monotonic() - started:.0f} s")
 
     return make_once(target, make)
 
 
+def extra(wanted: Extra, progress: Say = say) -> Path:
+    """The folder with one extra program and its module's files, built first when the cache does not hold it."""
+    target = cache_root() / "bin" / f"{wanted.program.output}-{_extra_digest(wanted)}"
+    target.parent.mkdir(parents=True, exist_ok=True)
+
+    def make(folder: Path) -> None:
+        go = _go(progress)
+        _build(go, wanted.program, "tool", folder, progress)
+        module = Path(_ask_go(go, wanted, "{{.Dir}}"))
+        for kept in wanted.files:
+            # Files of the module cache cannot be written to; a copy that could not be removed would be a nuisance.
+            shutil.copytree(module / kept, folder / kept, copy_function=shutil.copyfile)
+        for made in (path for path in folder.rglob("*") if path.is_dir()):
+            made.chmod(0o755)
+
+    return make_once(target, make)
+
+
+def extra_version(wanted: Extra) -> str:
+    """The version of the extra program's module, from its go.mod."""
+    found = re.search(rf"{re.escape(wanted.path)} (v\S+)", (_SOURCES / wanted.program.module / "go.mod").read_text())
+    if found is None:
+        raise LocalClusterError(f"go.mod of {wanted.program.module} does not require {wanted.path}: add it.")
+    return found[1]
+
+
 def _sources_digest() -> str:
-    files = sorted(path for path in _SOURCES.rglob("*") if path.is_file())
-    parts: list[bytes | str] = [repr(PROGRAMS), os.uname().machine]
+    files = [path for program in PROGRAMS for path in (_SOURCES / program.module).rglob("*") if path.is_file()]
+    return _digest_of_sources([repr(PROGRAMS)], sorted(files))
+
+
+def _extra_digest(wanted: Extra) -> str:
+    files = [path for path in (_SOURCES / wanted.program.module).rglob("*") if path.is_file()]
+    return _digest_of_sources([repr(wanted)], sorted(files))
+
+
+def _digest_of_sources(parts: list[bytes | str], files: Iterable[Path]) -> str:
+    parts = [*parts, os.uname().machine]
     for path in files:
         parts += [str(path.relative_to(_SOURCES)), path.read_bytes()]
     return digest_of(parts)
 
 
-def _build(go: str, program: Program, folder: Path, progress: Say) -> None:
+def _ask_go(go: str, wanted: Extra, what: str) -> str:
+    command = [go, "list", "-mod=readonly", "-m", "-f", what, wanted.path]
+    folder = _SOURCES / wanted.program.module
+    answer = subprocess.run(command, cwd=folder, env=_go_environment(), capture_output=True, text=True, check=False)
+    if answer.returncode != 0:
+        raise LocalClusterError(f"`go list` of {wanted.path} failed: {answer.stderr.strip()}\nRun again.")
+    return answer.stdout.strip()
+
+
+def _go_environment() -> dict[str, str]:
+    return {**os.environ, "CGO_ENABLED": "0", "GOWORK": "off", "GOTOOLCHAIN": "local"}
+
+
+def _build(go: str, program: Program, package: str, folder: Path, progress: Say) -> None:
     command = [
         *(go, "build", "-trimpath", "-buildvcs=false", "-mod=readonly"),
         *("-ldflags", f"-s -w {program.linker_flags}".strip()),
-        *("-o", str(folder / program.output), "."),
+        *("-o", str(folder / program.output), package),
     ]
     progress(f"building {program.module} from {_SOURCES.name}/{program.module} ...")
-    environment = {**os.environ, "CGO_ENABLED": "0", "GOWORK": "off", "GOTOOLCHAIN": "local"}
     log = folder / f"{program.module}.log"
-    process = spawn(command, log, environment=environment, folder=_SOURCES / program.module)
+    process = spawn(command, log, environment=_go_environment(), folder=_SOURCES / program.module)
     try:
         _wait_with_progress(process, program.module, progress)
     finally:
