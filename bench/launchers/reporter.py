@@ -1,0 +1,175 @@
+"""The two conversations of one launcher with the coordinator, at the pace of muster.launcher.reporter.
+
+One connection polls: its answer is held until the directive changes. The other tells news at once, and progress when
+nothing has been said for as long as the coordinator asks.
+"""
+
+import asyncio
+import functools
+import hashlib
+import random
+import time
+from collections import Counter
+
+from bench.launchers.channel import Channel, Endpoint, RefusedError, UnreachableError
+from bench.launchers.worker import Worker
+
+from muster.protocol.messages import Directive, decode_directive, encode
+
+ANSWER_SECONDS = 30.0  # the real one gives 3 s; here the machine may be far too small for so many, and that is no fault
+LAST_WORDS_SECONDS = 0.5
+MAX_BACKOFF_SECONDS = 2.0
+FIRST_BACKOFF_SECONDS = 0.1
+BETWEEN_POLLS_SECONDS = 0.05
+SHORTEST_POLL_SECONDS = 0.05
+
+
+class Launcher:
+    """One launcher's conversations.
+
+    Args:
+        counts: reports by the outcome: `answered`, `refused <status>`, `unreachable`.
+    """
+
+    def __init__(self, worker: Worker, endpoint: Endpoint, token: str, counts: Counter[str]) -> None:
+        self.worker = worker
+        self._endpoint = endpoint
+        self._token = token
+        self._counts = counts
+        self._seen = ""
+        self._pace = Directive(kind="")  # poll_seconds and hold_seconds of the last answer
+        self._sent_at = time.monotonic()
+        self._news = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._exit: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    async def run(self) -> int:
+        """Converge until told to exit; returns the exit code. Cancelling it is a power cut: nothing more is said."""
+        channels = [Channel(self._endpoint, self._token) for _ in range(2)]
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(self._poll(channels[0])), group.create_task(self._tell(channels[1]))]
+                code = await self._exit
+                for task in tasks:
+                    task.cancel()
+            await self.leave()
+            return code
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+            for channel in channels:
+                channel.close()
+
+    async def leave(self) -> None:
+        """The ranks end and one last report says so."""
+        self.worker.kill(time.monotonic())
+        channel = Channel(self._endpoint, self._token)
+        try:
+            await self._post(channel, 0.0, LAST_WORDS_SECONDS)
+        except UnreachableError:
+            return  # the real one does not insist either
+        finally:
+            channel.close()
+
+    def fail(self, exit_code: int) -> bool:
+        """Ranks end by themselves (Worker.fail)."""
+        failed = self.worker.fail(exit_code, time.monotonic())
+        self._turn()
+        return failed
+
+    async def _poll(self, channel: Channel) -> None:
+        failures = 0
+        while True:
+            hold = max(0.0, self._pace.hold_seconds) if self._seen else 0.0
+            seen, sent_at = self._seen, time.monotonic()
+            try:
+                await self._say(channel, hold, hold + ANSWER_SECONDS)
+            except UnreachableError:
+                failures += 1
+                await asyncio.sleep(_backoff(failures))
+                continue
+            failures = 0
+            if self._seen != seen:
+                continue
+            elapsed = time.monotonic() - sent_at
+            if hold == 0:
+                await asyncio.sleep(max(SHORTEST_POLL_SECONDS, self._pace.poll_seconds - elapsed))
+            elif elapsed < hold:  # let go for a newer report of ours
+                await asyncio.sleep(BETWEEN_POLLS_SECONDS)
+
+    async def _tell(self, channel: Channel) -> None:
+        failures = 0
+        while True:
+            await self._until_due()
+            self.worker.changed = False
+            try:
+                await self._say(channel, 0.0, ANSWER_SECONDS)
+            except UnreachableError:
+                failures += 1
+                self.worker.changed = True
+                await asyncio.sleep(_backoff(failures))
+                continue
+            failures = 0
+
+    async def _until_due(self) -> None:
+        """Until there is news, or nothing has been said for long enough while ranks are here."""
+        while not self.worker.changed:
+            pause = max(SHORTEST_POLL_SECONDS, self._pace.poll_seconds) - (time.monotonic() - self._sent_at)
+            if self.worker.is_active and pause <= 0:
+                return
+            self._news.clear()
+            timer = None
+            if self.worker.is_active:
+                timer = asyncio.get_running_loop().call_later(pause, self._news.set)
+            try:
+                await self._news.wait()
+            finally:
+                if timer is not None:
+                    timer.cancel()
+
+    async def _say(self, channel: Channel, hold_seconds: float, timeout_seconds: float) -> None:
+        directive, self._seen = _decoded(await self._post(channel, hold_seconds, timeout_seconds))
+        self._pace = directive
+        self.worker.obey(directive)
+        self._turn()
+
+    async def _post(self, channel: Channel, hold_seconds: float, timeout_seconds: float) -> bytes:
+        self._sent_at = time.monotonic()
+        report = self.worker.report(self._sent_at, self._seen, hold_seconds)
+        try:
+            body = await channel.exchange(encode(report), timeout_seconds)
+        except RefusedError as refused:
+            self._counts[f"refused {refused.status}"] += 1
+            raise
+        except UnreachableError:
+            self._counts["unreachable"] += 1
+            raise
+        self._counts["answered"] += 1
+        return body
+
+    def _turn(self) -> None:
+        """Let the worker converge, now and when it has asked to be looked at again."""
+        worker, loop = self.worker, asyncio.get_running_loop()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        worker.turn(time.monotonic())
+        if worker.changed:
+            self._news.set()
+        if worker.told_to_exit and not self._exit.done():
+            assert worker.directive is not None
+            self._exit.set_result(worker.directive.exit_code)
+        next_at = worker.next_at()
+        if next_at is not None:
+            self._timer = loop.call_later(max(0.0, next_at - time.monotonic()), self._turn)
+
+
+@functools.lru_cache(maxsize=8192)
+def _decoded(body: bytes) -> tuple[Directive, str]:
+    """The directive and its digest: of the same release it is that of the bytes. Each one comes again and again."""
+    return decode_directive(body), hashlib.sha256(body).hexdigest()[:16]
+
+
+def _backoff(failures: int) -> float:
+    longest = min(MAX_BACKOFF_SECONDS, FIRST_BACKOFF_SECONDS * 2.0 ** min(failures - 1, 10))
+    return longest * random.uniform(0.5, 1.0)
