@@ -126,6 +126,9 @@ class GangSpec(ApiModel):
     incidents: list[GangIncident] = Field([], max_length=256)
     excluded_nodes: dict[str, Time] = Field({}, max_length=4096, description="Nodes that this job avoids, until when.")
     hold_until: Time | None = Field(None, description="Do not start this attempt before (back-off).")
+    releases: int = Field(
+        0, ge=0, description="How often in a row the gang gave its nodes back because it could not be assembled."
+    )
     checkpoint: Resume | None = Field(None, description="Newest complete checkpoint seen so far.")
 
 

@@ -143,7 +143,7 @@ class Launch(ApiModel):
 class Placement(ApiModel):
     """Where the gang may run. Levels are the names in FleetPolicy, by default `block` and `rack`."""
 
-    model_config = ConfigDict(json_schema_extra=checks(_keeps("required"), _keeps("preferred")))
+    model_config = ConfigDict(json_schema_extra=checks(_keeps("required"), _keeps("preferred"), _keeps("segmentSize")))
 
     required: str | None = Field(
         None,
@@ -156,8 +156,16 @@ class Placement(ApiModel):
         None,
         min_length=1,
         max_length=63,
-        description="All workers inside one domain of this level where possible.",
+        description="All workers inside one domain of this level where possible. Muster uses as few domains as it can at "
+        "every level in any case; a preference that could not be met is told.",
         json_schema_extra=checks(_LEVEL_NAME),
+    )
+    segment_size: int | None = Field(
+        None,
+        ge=1,
+        le=4096,
+        description="Workers come in segments of so many neighbours by index (ranks of one tensor-parallel or NVLink group), "
+        "and each segment is inside one domain of the innermost level. Must divide spec.nodes.",
     )
     avoid_nodes: list[Annotated[NodeName, Field(json_schema_extra=checks(_NODE_NAME))]] = Field(
         [],
@@ -263,6 +271,11 @@ class TrainingJobSpec(ApiModel):
                 "or leave workerContainer out and the first one trains",
                 at=".launch.workerContainer",
             ),
+            rule(
+                "!has(self.placement) || !has(self.placement.segmentSize) || self.nodes % self.placement.segmentSize == 0",
+                "does not divide spec.nodes: choose a size of which nodes is a multiple",
+                at=".placement.segmentSize",
+            ),
             _managed_only("checkpoint", "directory"),
             _managed_only("progress", "stepPattern"),
             _managed_only("progress", "stepTimeoutSeconds"),
@@ -359,6 +372,47 @@ class Incident(ApiModel):
     lost_steps: int | None = None
 
 
+class WaitingDomain(ApiModel):
+    """One domain as a waiting job sees it, in nodes."""
+
+    domain: str = Field(max_length=1024, description="Names from the outside in, joined by '/'; empty: the fleet.")
+    free: int = Field(ge=0, description="Nodes that this job could use there now.")
+    suitable: int = Field(ge=0, description="Nodes that it could use there if nothing else ran.")
+
+
+class WaitingBlocker(ApiModel):
+    """What keeps a waiting job from some nodes."""
+
+    reason: Annotated[str, shortened_to(256)] = Field(max_length=256)
+    nodes: int = Field(ge=0)
+
+
+class Waiting(ApiModel):
+    """Why a job waits for nodes, in numbers. `kubectl muster explain` shows it."""
+
+    needs: int = Field(ge=0, description="Nodes wanted, all at once.")
+    inside: str | None = Field(None, max_length=63, description="Level inside one domain of which they must lie.")
+    segment_size: int | None = Field(None, ge=1)
+    position: int = Field(0, ge=0, description="Place in the queue; 1 is the next.")
+    queued: int = Field(0, ge=0, description="Jobs in the queue.")
+    fleet: int = Field(0, ge=0, description="Nodes there are.")
+    suitable: int = Field(0, ge=0, description="Nodes that this job could use if nothing else ran.")
+    free: int = Field(0, ge=0, description="Nodes that it could use now.")
+    domains: list[WaitingDomain] = Field([], max_length=16, description="The best domains, most free first.")
+    blockers: list[WaitingBlocker] = Field([], max_length=32, description="What keeps it from the other nodes.")
+    unblocks: list[Annotated[str, Field(max_length=512), shortened_to(512)]] = Field(
+        [], max_length=8, description="What would let it start."
+    )
+    since: Time | None = None
+
+
+class LevelCount(ApiModel):
+    """How many domains of one level the workers are in."""
+
+    level: str = Field(max_length=63)
+    domains: int = Field(ge=0)
+
+
 class TrainingJobStatus(ApiModel):
     """A projection of the Gang for people and for GitOps tools; never an input to decisions, except `completion`."""
 
@@ -378,6 +432,10 @@ class TrainingJobStatus(ApiModel):
     attempt: int = Field(0, ge=0, description="Starts of the gang so far.")
     nodes_ready: str = Field("", max_length=32, description="Workers ready of workers wanted, e.g. 3/3.")
     nodes: list[NodeName] = Field([], max_length=4096, description="Node of each worker, by index.")
+    topology: list[LevelCount] = Field(
+        [], max_length=16, description="How many domains of each level the workers are in, outermost first."
+    )
+    waiting: Waiting | None = Field(None, description="Only while the job waits for nodes.")
     step: int | None = Field(None, ge=0, description="Newest finished step.")
     checkpoint: CheckpointStatus | None = None
     restarts: int = Field(0, ge=0, description="Recoveries so far.")

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -11,43 +11,56 @@ from typing import Any
 from muster.api.fleetpolicy import FleetPolicy, FleetPolicySpec
 from muster.api.gang import Gang
 from muster.api.trainingjob import TrainingJob
-from muster.controller.holders import Holders
 from muster.coordinator.hub import Hub
 from muster.kube import informer
 from muster.kube.client import Client
 from muster.kube.decode import NodeLease, Undecodable
 from muster.kube.informer import Informer
-from muster.world.fleet import FleetView, Silence
+from muster.world.fleet import Fleet, Silence
 from muster.world.job import CreateError, JobWorld, TemplateVerdict
-from muster.world.views import NodeView, PodView
+from muster.world.resources import is_extended
+from muster.world.views import NodeView, OccupantView, PodView
 
 Key = tuple[str, str]  # namespace, name of a TrainingJob
 
 MAX_REMEMBERED_DEAD = 65536
 
 
-class LeaseAges(Mapping[str, float]):
-    """Node -> seconds since its heartbeat was last seen to change, on our own clock, as of when we last heard of any.
+class LeaseAges:
+    """How old each node's heartbeat is, on our own clock, as of when we last heard of any.
 
     Args:
         blind_seconds: for how long we have heard of no heartbeat at all: what we cannot see is nobody's silence.
     """
 
-    def __init__(
-        self, changed_at: Mapping[str, float], clock: Callable[[], float], blind_seconds: Callable[[], float]
-    ) -> None:
-        self._changed_at = changed_at
+    def __init__(self, clock: Callable[[], float], blind_seconds: Callable[[], float]) -> None:
+        self._changed_at: OrderedDict[str, float] = OrderedDict()  # the one unchanged for longest is first
         self._clock = clock
         self._blind_seconds = blind_seconds
 
-    def __getitem__(self, node: str) -> float:
-        return max(self._clock() - self._changed_at[node] - self._blind_seconds(), 0.0)
+    def renewed(self, node: str) -> None:
+        """The node's heartbeat has changed just now."""
+        self._changed_at[node] = self._clock()
+        self._changed_at.move_to_end(node)
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._changed_at)
+    def forget(self, node: str) -> None:
+        """The node has no heartbeat any more."""
+        self._changed_at.pop(node, None)
 
-    def __len__(self) -> int:
-        return len(self._changed_at)
+    def age_seconds(self, node: str) -> float:
+        """Seconds since the node's heartbeat was last seen to change; 0 for a node that has none."""
+        changed = self._changed_at.get(node)
+        return 0.0 if changed is None else max(self._clock() - changed - self._blind_seconds(), 0.0)
+
+    def older_than(self, seconds: float) -> list[str]:
+        """The nodes whose heartbeat is at least that old."""
+        latest = self._clock() - self._blind_seconds() - seconds
+        found = []
+        for node, changed in self._changed_at.items():
+            if changed > latest:
+                break
+            found.append(node)
+        return found
 
 
 @dataclass(slots=True)
@@ -96,15 +109,14 @@ class Cluster:
         self._node_freed = node_freed
         self._clock = clock
         self._wall_clock = wall_clock
-        self._holders = Holders()
+        self.heartbeats = LeaseAges(clock, self.leases.last_contact_age_seconds)
+        self.fleet = Fleet(heartbeats=self.heartbeats)
         self._records: dict[Key, Gang] = {}  # the Gangs by key; of one that has become unreadable, what it was before
-        self._node_views: dict[str, NodeView] = {}
         self._jobs_on: dict[str, set[str]] = {}  # node -> job uids with a member there
-        self._lease_changed_at: dict[str, float] = {}
         self._dead: OrderedDict[str, None] = OrderedDict()
         self.jobs.store.subscribe(self._job_changed)
         self.gangs.store.subscribe(self._gang_changed)
-        self.policies.store.subscribe(lambda _old, _new: self._everybody())
+        self.policies.store.subscribe(self._policy_changed)
         self.pods.store.subscribe(self._pod_changed)
         self.occupants.store.subscribe(self._occupant_changed)
         self.nodes.store.subscribe(self._node_changed)
@@ -195,12 +207,7 @@ class Cluster:
             pods=pods,
             launchers=self.hub.views_of(uids),
             proved_dead=frozenset(dead),
-            fleet=FleetView(
-                nodes=self._node_views,
-                holders=self._holders,
-                lease_age_seconds=LeaseAges(self._lease_changed_at, self._clock, self.leases.last_contact_age_seconds),
-                policy=self.policy(),
-            ),
+            fleet=self.fleet,
             silence=Silence(*self.hub.silence(timeout)),
             leader_age_seconds=self.hub.serving_age_seconds(),
             template_verdict=memory.template_verdict,
@@ -211,7 +218,8 @@ class Cluster:
         for job in self.jobs.store.by_index(job_uid):
             self._rings(_key(job))
 
-    def _everybody(self) -> None:
+    def _policy_changed(self, _old: object, _new: object) -> None:
+        self.fleet.set_policy(self.policy())
         for key in self.job_keys():
             self._rings(key)
 
@@ -221,6 +229,9 @@ class Cluster:
         uid = job.metadata.uid if isinstance(job, TrainingJob) else job.uid
         if new is None:
             self.memories.pop(uid, None)
+            self.fleet.names.pop(uid, None)
+        else:
+            self.fleet.names[uid] = "/".join(_key(job))
         gang = self.gang_of(uid)
         if isinstance(gang, Gang):
             self._hold(gang, gang)
@@ -261,7 +272,7 @@ class Cluster:
             self._jobs_on.get(node, set()).discard(uid)
         for node in names:
             self._jobs_on.setdefault(node, set()).add(uid)
-        if self._holders.set(("gang", gang.metadata.namespace, gang.metadata.name), uid, names):
+        if self.fleet.occupy(("gang", gang.metadata.namespace, gang.metadata.name), uid, names):
             self._node_freed()
 
     def _pod_changed(self, old: PodView | None, new: PodView | None) -> None:
@@ -274,28 +285,31 @@ class Cluster:
         if new is None and not self._is_named(pod):
             self._forget(pod.uid)
         ours = new is not None and new.owner_uid == new.job_uid  # one that only looks so is an occupant like any other
-        nodes = frozenset({pod.node}) if new and ours and new.node and not new.terminal else frozenset()
-        if self._holders.set(("pod", pod.uid), pod.job_uid, nodes):
+        nodes = frozenset({pod.node}) if new and new.node and not new.terminal else frozenset()
+        if self._occupies(pod, pod.job_uid if ours else _foreign_holder(pod), nodes, pod.requests):
             self._node_freed()
         self._ring_uid(pod.job_uid)
 
-    def _occupant_changed(self, old: PodView | None, new: PodView | None) -> None:
+    def _occupant_changed(self, old: OccupantView | None, new: OccupantView | None) -> None:
         pod = new or old
         assert pod is not None
-        if pod.job_uid and pod.job_uid == pod.owner_uid:
-            return
         nodes = frozenset({pod.node}) if new and new.node else frozenset()
-        if self._holders.set(("occupant", pod.uid), f"pod/{pod.namespace}/{pod.name}", nodes):
+        if self._occupies(pod, _foreign_holder(pod), nodes, pod.requests):
             self._node_freed()
+
+    def _occupies(
+        self, pod: PodView | OccupantView, holder: str, nodes: frozenset[str], uses: Mapping[str, int]
+    ) -> bool:
+        """Account for a pod; whether that made room for somebody."""
+        freed = self.fleet.occupy(("pod", pod.uid), holder, nodes, uses)
+        return freed or (bool(uses) and not nodes)
 
     def _node_changed(self, old: NodeView | None, new: NodeView | None) -> None:
         node = new or old
         assert node is not None
         if new is None:
-            self._node_views.pop(node.name, None)
-        else:
-            self._node_views[new.name] = new
-        if old is not None and new is not None and _placement_facts(old) == _placement_facts(new):
+            self.fleet.drop_node(node.name)
+        elif not self.fleet.put_node(new):
             return
         for uid in self._jobs_on.get(node.name, ()):
             self._ring_uid(uid)
@@ -304,9 +318,9 @@ class Cluster:
     def _lease_changed(self, old: NodeLease | None, new: NodeLease | None) -> None:
         if new is None:
             if old is not None:
-                self._lease_changed_at.pop(old.node, None)
+                self.heartbeats.forget(old.node)
         elif old is None or old.renew_time != new.renew_time:
-            self._lease_changed_at[new.node] = self._clock()
+            self.heartbeats.renewed(new.node)
 
     def _is_named(self, pod: PodView) -> bool:
         """Whether the job's record names this pod: the fence of its ranks may have to be outwaited."""
@@ -353,5 +367,6 @@ def _named_by(gang: Gang | None) -> set[str]:
     return {member.pod_uid for member in members if member.pod_uid} | {ghost.pod_uid for ghost in ghosts}
 
 
-def _placement_facts(node: NodeView) -> tuple[Any, ...]:
-    return (node.uid, node.labels, node.taints, node.unschedulable, node.ready, node.boot_id, node.allocatable)
+def _foreign_holder(pod: PodView | OccupantView) -> str:
+    """The holder that a pod of somebody else is: one that has accelerators has the node to itself."""
+    return f"pod/{pod.namespace}/{pod.name}" if any(is_extended(name) for name in pod.requests) else ""

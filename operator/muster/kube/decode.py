@@ -4,22 +4,23 @@ Pods and nodes come in thousands: msgspec skips every field that no decision rea
 checks them, and one that does not validate becomes an Undecodable value instead of breaking the stream for the others.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from decimal import Decimal, InvalidOperation
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 import pydantic
 
 from muster.api.base import ApiModel
+from muster.world.resources import amounts, asked_by, asked_together
 from muster.world.views import (
     INCARNATION_LABEL,
     INDEX_LABEL,
     JOB_UID_LABEL,
     ContainerView,
     NodeView,
+    OccupantView,
     PodView,
     Taint,
 )
@@ -89,10 +90,16 @@ class _Container(msgspec.Struct, rename="camel"):
     restart_policy: str | None = None
 
 
+class _Gate(msgspec.Struct):
+    name: str = ""
+
+
 class _PodSpec(msgspec.Struct, rename="camel"):
     node_name: str | None = None
     containers: list[_Container] | None = None
     init_containers: list[_Container] | None = None
+    overhead: dict[str, str] | None = None
+    scheduling_gates: list[_Gate] | None = None
 
 
 class _Waiting(msgspec.Struct):
@@ -138,6 +145,11 @@ class _Pod(msgspec.Struct):
     metadata: _ObjectMeta
     spec: _PodSpec
     status: _PodStatus | None = None
+
+
+class _Occupant(msgspec.Struct):
+    metadata: _ObjectMeta
+    spec: _PodSpec
 
 
 class _Taint(msgspec.Struct):
@@ -210,6 +222,7 @@ class ListPage(msgspec.Struct):
 
 
 _pods = msgspec.json.Decoder(_Pod)
+_occupants = msgspec.json.Decoder(_Occupant)
 _nodes = msgspec.json.Decoder(_Node)
 _leases = msgspec.json.Decoder(_Lease)
 _metas = msgspec.json.Decoder(_OnlyMeta)
@@ -247,13 +260,13 @@ def pod(data: Raw) -> PodView:
     """A pod."""
     parsed = _pods.decode(data)
     meta, spec, status = parsed.metadata, parsed.spec, parsed.status or _PodStatus()
-    labels = meta.labels or {}
+    labels, owner = meta.labels or {}, _owner(meta)
     return PodView(
         namespace=meta.namespace,
         name=meta.name,
         uid=meta.uid,
         resource_version=int(meta.resource_version),
-        owner_uid=_owner(meta),
+        owner_uid=owner,
         job_uid=labels.get(JOB_UID_LABEL, ""),
         index=_label_number(labels.get(INDEX_LABEL), -1),
         incarnation=_label_number(labels.get(INCARNATION_LABEL), 0),
@@ -265,7 +278,8 @@ def pod(data: Raw) -> PodView:
         deleting=meta.deletion_timestamp is not None,
         created=meta.creation_timestamp,
         deletion_time=meta.deletion_timestamp,
-        accelerators=_requested(spec),
+        gates=tuple(gate.name for gate in spec.scheduling_gates or ()),
+        requests={} if owner and owner == labels.get(JOB_UID_LABEL) else _requested(spec),
         containers=(
             *(_container(c, init=True) for c in status.init_container_statuses or ()),
             *(_container(c, init=False) for c in status.container_statuses or ()),
@@ -274,6 +288,20 @@ def pod(data: Raw) -> PodView:
             (c.message or "" for c in status.conditions or () if c.type == "PodScheduled" and c.status == "False"), ""
         ),
     )
+
+
+def occupant(data: Raw) -> OccupantView:
+    """A pod as far as it takes something away on its node."""
+    parsed = _occupants.decode(data)
+    meta, spec = parsed.metadata, parsed.spec
+    return OccupantView(
+        meta.namespace, meta.name, meta.uid, int(meta.resource_version), spec.node_name or "", _requested(spec)
+    )
+
+
+def requests(data: Raw) -> dict[str, int]:
+    """What the scheduler would hold for this pod."""
+    return _requested(_occupants.decode(data).spec)
 
 
 def node(data: Raw) -> NodeView:
@@ -291,7 +319,7 @@ def node(data: Raw) -> NodeView:
         ready=ready.status == "True",
         ready_reason=ready.reason or "",
         boot_id=status.node_info.boot_id if status.node_info else "",
-        allocatable=_extended(status.allocatable),
+        allocatable=amounts(status.allocatable),
     )
 
 
@@ -340,7 +368,7 @@ class _Flat(Protocol):
 
 
 def flat_meta(value: _Flat) -> Meta:
-    """The metadata of a PodView or an Undecodable."""
+    """The metadata of a PodView, an OccupantView or an Undecodable."""
     return Meta((value.namespace, value.name), value.uid, value.resource_version)
 
 
@@ -360,36 +388,6 @@ def custom_meta(value: Any) -> Meta:
         return flat_meta(value)
     meta = value.metadata
     return Meta((meta.namespace, meta.name), meta.uid, int(meta.resource_version or 0))
-
-
-def whole_number(quantity: str) -> int:
-    """A Kubernetes quantity as a whole number, rounded up, e.g. 8, 8k, 1Ki, 500m.
-
-    Raises:
-        ValueError: not a quantity.
-    """
-    if quantity.isdigit():
-        return int(quantity)
-    for suffix, factor in _SUFFIXES.items():
-        if quantity.endswith(suffix):
-            number, scale = quantity.removesuffix(suffix), factor
-            break
-    else:
-        number, scale = quantity, Decimal(1)
-    try:
-        value = Decimal(number) * scale
-    except InvalidOperation as error:
-        raise ValueError(f"{quantity!r} is not a quantity") from error
-    return int(value.to_integral_value(rounding="ROUND_CEILING"))
-
-
-_SUFFIXES = {
-    **{unit + "i": Decimal(1024) ** (i + 1) for i, unit in enumerate("KMGTPE")},
-    **{unit: Decimal(1000) ** (i + 1) for i, unit in enumerate("kMGTPE")},
-    "m": Decimal("0.001"),
-    "u": Decimal("0.000001"),
-    "n": Decimal("0.000000001"),
-}
 
 
 def _owner(meta: _ObjectMeta) -> str:
@@ -418,50 +416,18 @@ def _container(status: _ContainerStatus, *, init: bool) -> ContainerView:
     return ContainerView(status.name, init, waiting_reason=waiting.reason or "", waiting_message=waiting.message or "")
 
 
-def _is_extended(name: str) -> bool:
-    """Whether a resource is an extended one: it has a domain that is not Kubernetes' own, and is no huge page."""
-    domain, slash, _ = name.partition("/")
-    return bool(slash) and domain != "kubernetes.io" and not domain.endswith(".kubernetes.io")
-
-
-def _extended(resources: Mapping[str, str] | None) -> dict[str, int]:
-    return {name: whole_number(amount) for name, amount in (resources or {}).items() if _is_extended(name)}
-
-
 def _requested(spec: _PodSpec) -> dict[str, int]:
-    """Extended resources that the scheduler holds for a pod.
-
-    As the scheduler counts: containers and sidecars add up; an init container needs its own on top of the sidecars
-    that were started before it, for itself only.
-    """
-    total: dict[str, int] = {}
-    for container in spec.containers or ():
-        _add(total, _of(container))
-    sidecars: dict[str, int] = {}
-    peak: dict[str, int] = {}
-    for container in spec.init_containers or ():
-        needs = _of(container)
-        if container.restart_policy == "Always":
-            _add(total, needs)
-            _add(sidecars, needs)
-            needs = {}
-        for name, amount in needs.items():
-            peak[name] = max(peak.get(name, 0), amount + sidecars.get(name, 0))
-    for name, amount in peak.items():
-        total[name] = max(total.get(name, 0), amount)
-    return {name: amount for name, amount in total.items() if amount}
+    """What the scheduler holds for a pod."""
+    return asked_together(
+        [_of(container) for container in spec.containers or ()],
+        [(_of(container), container.restart_policy == "Always") for container in spec.init_containers or ()],
+        [amounts(spec.overhead)],
+    )
 
 
 def _of(container: _Container) -> dict[str, int]:
     resources = container.resources
-    if resources is None or (resources.requests is None and resources.limits is None):
-        return {}
-    return {**_extended(resources.limits), **_extended(resources.requests)}
-
-
-def _add(total: dict[str, int], more: Mapping[str, int]) -> None:
-    for name, amount in more.items():
-        total[name] = total.get(name, 0) + amount
+    return {} if resources is None else asked_by(resources.requests, resources.limits)
 
 
 def _explain(error: pydantic.ValidationError) -> str:

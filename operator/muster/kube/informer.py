@@ -24,7 +24,7 @@ from muster.kube import decode, paths
 from muster.kube.client import Client
 from muster.kube.decode import Key, Meta, Raw, Undecodable
 from muster.kube.errors import ApiError, Gone, Unreachable, from_status
-from muster.world.views import JOB_UID_LABEL, NodeView, PodView
+from muster.world.views import JOB_UID_LABEL, NodeView, OccupantView, PodView
 
 T = TypeVar("T")
 
@@ -323,22 +323,23 @@ def worker_pods(client: Client) -> Informer[PodView]:
     )
 
 
-def occupant_pods(client: Client) -> Informer[PodView]:
-    """Everybody's pods that hold accelerators, by node, Terminating ones included, finished ones not.
+def occupant_pods(client: Client) -> Informer[OccupantView]:
+    """Everybody's pods on nodes, Terminating ones included, finished ones and those that say to be workers not.
 
-    The server sends every pod that is not finished (no selector knows resources); those without accelerators are
-    decoded and dropped. A pod that finishes leaves the selector, which the watch reports as DELETED.
+    A pod that finishes leaves the selector, which the watch reports as DELETED.
     """
     return Informer(
         client,
         Kind(
             "occupant_pods",
             paths.core("pods"),
-            decode.pod,
+            decode.occupant,
             decode.flat_meta,
-            query={"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"},
-            keep=lambda pod: bool(pod.accelerators),
-            index=lambda pod: pod.node,
+            query={
+                "fieldSelector": "status.phase!=Succeeded,status.phase!=Failed",
+                "labelSelector": f"!{JOB_UID_LABEL}",
+            },
+            keep=lambda pod: bool(pod.node),
         ),
     )
 

@@ -13,11 +13,13 @@ from muster.api.trainingjob import LaunchMode
 from muster.lifecycle.template import requirements
 from muster.lifecycle.worker_pod import PLAIN_MASTER_PORT
 from muster.placement.eligibility import refusal
-from muster.placement.solve import NotPlaced, Placed, Request, solve
+from muster.placement.request import Request
+from muster.placement.space import solve
 from muster.protocol.messages import IDLE
 from muster.recovery import blame, budgets, failures
 from muster.recovery.failures import FRESH_SECONDS, Failure, Kind
 from muster.world.job import JobWorld
+from muster.world.turn import NotPlaced, Placed
 from muster.world.views import LauncherView
 
 MAX_INCIDENTS = 256
@@ -297,7 +299,7 @@ def _request(world: JobWorld, record: GangSpec | None, count: int, anchors: tupl
         job_uid=world.uid,
         required=placement.required,
         preferred=placement.preferred,
-        anchors=anchors,
+        kept=anchors,
     )
 
 

@@ -24,11 +24,11 @@ from muster.lifecycle.plan import (
 )
 from muster.lifecycle.template import problem
 from muster.lifecycle.worker_pod import WorkerSettings, support_manifests, worker_manifest
-from muster.placement.solve import NotPlaced
 from muster.protocol.messages import EXITED, IDLE
 from muster.recovery import blame, budgets, failures
 from muster.recovery.failures import FRESH_SECONDS, Kind
 from muster.world.job import CreateError, JobWorld, VerdictKind
+from muster.world.turn import NotPlaced
 from muster.world.views import PodView
 
 # A finished job's workers exit when told so; those that cannot be told are deleted after this long.

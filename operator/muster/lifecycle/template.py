@@ -8,12 +8,12 @@ from muster.api.gang import GangSpec
 from muster.api.trainingjob import LaunchMode, TrainingJob
 from muster.lifecycle.worker_pod import worker_container
 from muster.placement.eligibility import Requirements
-from muster.placement.solve import unknown_level
-from muster.world.fleet import FleetView
+from muster.placement.space import unknown_level
+from muster.world.fleet import Fleet
 from muster.world.job import JobWorld
 
 
-def problem(job: TrainingJob, fleet: FleetView) -> tuple[str, str] | None:
+def problem(job: TrainingJob, fleet: Fleet) -> tuple[str, str] | None:
     """Why this job can never start as it stands, as (reason, what to do); None if nothing is known against it."""
     misshapen = _misshapen(job.spec.template)
     if misshapen:
@@ -144,7 +144,7 @@ def _pattern_problem(pattern: str | None) -> tuple[str, str] | None:
     return None
 
 
-def _accelerator_problem(job: TrainingJob, container: dict[str, object], fleet: FleetView) -> tuple[str, str] | None:
+def _accelerator_problem(job: TrainingJob, container: dict[str, object], fleet: Fleet) -> tuple[str, str] | None:
     resource, resources = fleet.policy.accelerator_resource, container.get("resources")
     limits = (resources.get("limits") if isinstance(resources, dict) else None) or {}
     asked = limits.get(resource) if isinstance(limits, dict) else None

@@ -5,11 +5,14 @@ that it would refuse must not be chosen. Source: Kubernetes documentation, "Assi
 Tolerations".
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
-from muster.world.fleet import FleetView
+from muster.world.fleet import Fleet
+from muster.world.resources import Amounts, is_extended
 from muster.world.views import NodeView, Taint
 
 # Muster decides about unreachable nodes itself, so its pods tolerate these; a node that has them takes no new worker.
@@ -17,9 +20,10 @@ UNREACHABLE_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreac
 # A kubelet renews its lease every 10 s. The node controller calls a node unready after 40 s or more; whoever replaces a
 # lost worker knows better by then, and a rack dies together.
 STALE_HEARTBEAT_SECONDS = 20.0
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Requirements:
     """What one worker needs of its node.
 
@@ -27,21 +31,45 @@ class Requirements:
         accelerators: whole count of `accelerator_resource` on a node to itself; 0 asks for none.
         template_spec: the pod spec whose selectors, affinity and tolerations count.
         avoid: node names not to use -> why.
+        requests: what the scheduler would hold for the worker, in the units of `NodeView.allocatable`.
     """
 
     accelerators: int
     template_spec: Mapping[str, Any]
     avoid: Mapping[str, str]
+    requests: Amounts = field(default_factory=dict)
+
+    @cached_property
+    def profile(self) -> Hashable:
+        """Equal for requirements that the same nodes meet, apart from those to `avoid`."""
+        spec = self.template_spec
+        affinity = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(_REQUIRED)
+        chosen = [spec.get("nodeSelector"), affinity, spec.get("tolerations")]
+        return self.accelerators, tuple(sorted(self.requests.items())), json.dumps(chosen, sort_keys=True, default=str)
 
 
-def refusal(node: NodeView, needs: Requirements, fleet: FleetView, job_uid: str) -> str:
-    """Why the node cannot take a worker, in a few words that group well; "" if it can."""
+def refusal(node: NodeView, needs: Requirements, fleet: Fleet, job_uid: str) -> str:
+    """Why the node cannot take a worker now, in a few words that group well; "" if it can."""
     if node.name in needs.avoid:
         return needs.avoid[node.name]
+    if fleet.heartbeats.age_seconds(node.name) >= STALE_HEARTBEAT_SECONDS:
+        return STALE
+    why = unsuitable(node, needs, fleet)
+    if why:
+        return why
+    if fleet.held_by_others(node.name, job_uid):
+        return IN_USE
+    return lacking(node, needs, fleet)
+
+
+STALE = "without a heartbeat"
+IN_USE = "in use"
+
+
+def unsuitable(node: NodeView, needs: Requirements, fleet: Fleet) -> str:
+    """Why the node could not take such a worker even if nothing else ran there; "" if it could."""
     if not node.ready:
         return "not ready"
-    if fleet.lease_age_seconds.get(node.name, 0.0) >= STALE_HEARTBEAT_SECONDS:
-        return "without a heartbeat"
     if node.unschedulable:
         return "cordoned"
     taint = _untolerated(node.taints, needs.template_spec.get("tolerations") or ())
@@ -52,8 +80,23 @@ def refusal(node: NodeView, needs: Requirements, fleet: FleetView, job_uid: str)
     resource = fleet.policy.accelerator_resource
     if needs.accelerators and node.allocatable.get(resource, 0) < needs.accelerators:
         return f"with fewer than {needs.accelerators} {resource}"
-    if fleet.held_by_others(node.name, job_uid):
-        return "in use"
+    return _short_of(needs, node.allocatable, "with too little {} for a worker")
+
+
+def lacking(node: NodeView, needs: Requirements, fleet: Fleet) -> str:
+    """What the pods of others that run on the node leave too little of; "" if nothing."""
+    used = fleet.used(node.name)
+    if not used:
+        return ""
+    left = {name: value - used.get(name, 0) for name, value in node.allocatable.items()}
+    return _short_of(needs, left, "with too little {} left by other pods")
+
+
+def _short_of(needs: Requirements, offered: Amounts, words: str) -> str:
+    """The first resource of which less is offered than asked for; an extended one that is absent is not there."""
+    for name, wanted in needs.requests.items():
+        if (name in offered or is_extended(name)) and offered.get(name, 0) < wanted:
+            return words.format(name)
     return ""
 
 
@@ -81,9 +124,7 @@ def _selected(node: NodeView, spec: Mapping[str, Any]) -> bool:
     selector = spec.get("nodeSelector") or {}
     if any(node.labels.get(key) != value for key, value in selector.items()):
         return False
-    affinity = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
-        "requiredDuringSchedulingIgnoredDuringExecution"
-    )
+    affinity = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(_REQUIRED)
     if not affinity:
         return True
     return any(_term_matches(node, term) for term in affinity.get("nodeSelectorTerms") or ())

@@ -323,7 +323,7 @@ def _others_have_ended(world: JobWorld, gang: Gang, index: int) -> bool:
 
 def _plain_unreachable(world: JobWorld, index: int, member: Member, timeout: float) -> Failure | None:
     """Without a launcher the node's heartbeat and its Ready condition are the two witnesses."""
-    node, age = world.node(member), world.fleet.lease_age_seconds.get(member.node, 0.0)
+    node, age = world.node(member), world.fleet.heartbeats.age_seconds(member.node)
     if node is None or node.ready or age < timeout:
         return None
     message = f"node {member.node} has sent no heartbeat for {timeout:.0f} s and is not ready ({node.ready_reason})"
@@ -332,7 +332,7 @@ def _plain_unreachable(world: JobWorld, index: int, member: Member, timeout: flo
 
 def _witnesses(world: JobWorld, index: int, member: Member, timeout: float) -> list[str]:
     node, witnesses = world.node(member), []
-    if world.fleet.lease_age_seconds.get(member.node, 0.0) >= timeout:
+    if world.fleet.heartbeats.age_seconds(member.node) >= timeout:
         witnesses.append("its kubelet sends no heartbeat")
     if node is not None and not node.ready:
         witnesses.append(f"its node is not ready ({node.ready_reason})")

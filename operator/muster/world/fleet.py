@@ -1,32 +1,231 @@
-"""The fleet as one job's decision sees it: nodes, who holds them, and how fresh their heartbeats are."""
+"""The fleet: nodes, who holds them, what runs on them, and how fresh their heartbeats are.
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+One object for all decisions, kept up to date one change at a time, so that the cost of a decision does not grow with
+the fleet: what is derived from it (the placement's tree of free nodes) is kept beside it and told which nodes have
+changed since. Decisions only read it, and nothing changes while one is made.
+"""
+
+from collections import Counter, OrderedDict, defaultdict
+from collections.abc import Callable, Collection, Hashable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Protocol, TypeVar
 
 from muster.api.fleetpolicy import FleetPolicySpec
 from muster.world.views import NodeView
 
+T = TypeVar("T")
+
+# Ways to look at the fleet that are kept up to date; the one unused for longest goes first.
+MAX_DERIVED = 64
+_NOTHING: Mapping[str, int] = MappingProxyType({})
+
+
+class Heartbeats(Protocol):
+    """How long ago each node's kubelet renewed its lease."""
+
+    def age_seconds(self, node: str) -> float:
+        """Seconds since the node's heartbeat was last seen to change; 0 for a node that has none."""
+
+    def older_than(self, seconds: float) -> Collection[str]:
+        """The nodes whose heartbeat is at least that old."""
+
 
 @dataclass(frozen=True, slots=True)
-class FleetView:
-    """All nodes, with their holders.
+class KnownAges:
+    """Heartbeats of known ages, by node."""
+
+    ages: Mapping[str, float]
+
+    def age_seconds(self, node: str) -> float:
+        """Seconds since the node's heartbeat."""
+        return self.ages.get(node, 0.0)
+
+    def older_than(self, seconds: float) -> Collection[str]:
+        """The nodes whose heartbeat is at least that old."""
+        return [node for node, age in self.ages.items() if age >= seconds]
+
+
+class Fleet:
+    """All nodes, with their holders and what is used on them.
+
+    A node's holders are the uids of the jobs whose Gang has a member there or that have a pod there which is not
+    terminal, Terminating included; a foreign pod that holds accelerators counts as `pod/<namespace>/<name>`.
 
     Attributes:
         nodes: by name.
-        holders: node name -> uids of the jobs whose Gang has a member there or that have a pod there which is not
-            terminal, Terminating included; a foreign pod that holds accelerators counts as `pod/<namespace>/<name>`.
-        lease_age_seconds: node name -> seconds since its kubelet's heartbeat was last seen to change.
         policy: the FleetPolicy in force.
+        heartbeats: of the nodes' kubelets.
+        names: job uid -> `<namespace>/<name>`, for people.
+        version: grows with each change that placement may care about.
     """
 
-    nodes: Mapping[str, NodeView] = field(default_factory=dict)
-    holders: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    lease_age_seconds: Mapping[str, float] = field(default_factory=dict)
-    policy: FleetPolicySpec = FleetPolicySpec()
+    def __init__(self, policy: FleetPolicySpec | None = None, heartbeats: Heartbeats | None = None) -> None:
+        self.nodes: dict[str, NodeView] = {}
+        self.policy = policy or FleetPolicySpec()
+        self.heartbeats: Heartbeats = heartbeats or KnownAges({})
+        self.names: dict[str, str] = {}
+        self.version = 0
+        self._log: list[str] = []  # nodes changed by versions self.version - len(self._log) + 1 .. self.version
+        self._by_source: dict[Hashable, tuple[str, frozenset[str], Mapping[str, int]]] = {}
+        self._holders: dict[str, Counter[str]] = {}
+        self._held: dict[str, set[str]] = defaultdict(set)  # holder -> nodes
+        self._used: dict[str, Counter[str]] = {}
+        self._derived: OrderedDict[Hashable, Any] = OrderedDict()
+
+    @classmethod
+    def of(
+        cls,
+        nodes: Mapping[str, NodeView] = _NOTHING,  # type: ignore[assignment]
+        holders: Mapping[str, Collection[str]] = _NOTHING,  # type: ignore[assignment]
+        lease_age_seconds: Mapping[str, float] = _NOTHING,
+        policy: FleetPolicySpec | None = None,
+        used: Mapping[str, Mapping[str, int]] = _NOTHING,  # type: ignore[assignment]
+    ) -> "Fleet":
+        """A fleet as it is: nodes by name, holders and amounts used by node."""
+        fleet = cls(policy, KnownAges(lease_age_seconds))
+        for node in nodes.values():
+            fleet.put_node(node)
+        for name, several in holders.items():
+            for holder in several:
+                fleet.occupy((name, holder), holder, frozenset({name}))
+        for name, amounts in used.items():
+            fleet.occupy(("used", name), "", frozenset({name}), amounts)
+        return fleet
+
+    def put_node(self, node: NodeView) -> bool:
+        """A node as it now is; True if anything about it differs that placement may care about."""
+        old = self.nodes.get(node.name)
+        self.nodes[node.name] = node
+        if old is not None and placement_facts(old) == placement_facts(node):
+            return False
+        self._changed(node.name)
+        return True
+
+    def drop_node(self, name: str) -> None:
+        """A node that is gone."""
+        if self.nodes.pop(name, None) is not None:
+            self._changed(name)
+
+    def set_policy(self, policy: FleetPolicySpec) -> None:
+        """Another FleetPolicy: everything derived is derived anew."""
+        if policy != self.policy:
+            self.policy = policy
+            self._derived.clear()
+            self.version += 1
+            self._log.clear()
+
+    def occupy(self, source: Hashable, holder: str, nodes: frozenset[str], uses: Mapping[str, int] = _NOTHING) -> bool:
+        """Replace what a source (a Gang, a pod) occupies: no nodes, and it occupies nothing any more.
+
+        Args:
+            source: who says so.
+            holder: who thereby holds the nodes for itself; "" for one that only uses a part of them.
+            nodes: where.
+            uses: amounts used on each of the nodes, in the units of `NodeView.allocatable`.
+
+        Returns:
+            Whether a node thereby lost its last holder.
+        """
+        old_holder, old_nodes, old_uses = self._by_source.pop(source, ("", frozenset(), _NOTHING))
+        if nodes:
+            self._by_source[source] = (holder, nodes, uses)
+        if (old_holder, old_nodes, old_uses) == (holder, nodes, uses):
+            return False
+        before = {node: (self.holders(node), dict(self.used(node))) for node in old_nodes | nodes}
+        for node in old_nodes:
+            _subtract(self._holders, node, old_holder)
+            _subtract_amounts(self._used, node, old_uses)
+        for node in nodes:
+            if holder:
+                self._holders.setdefault(node, Counter())[holder] += 1
+            if uses:
+                self._used.setdefault(node, Counter()).update(uses)
+        freed = False
+        for node, (holders, used) in before.items():
+            now = self.holders(node)
+            for gone in holders - now:
+                self._held[gone].discard(node)
+                if not self._held[gone]:
+                    del self._held[gone]
+            for come in now - holders:
+                self._held[come].add(node)
+            if now != holders or used != self.used(node):
+                self._changed(node)
+            freed = freed or (bool(holders) and not now)
+        return freed
+
+    def holders(self, node: str) -> frozenset[str]:
+        """Who holds the node."""
+        found = self._holders.get(node)
+        return frozenset(found) if found else frozenset()
 
     def held_by_others(self, node: str, job_uid: str) -> frozenset[str]:
         """Who else than this job holds the node."""
-        return self.holders.get(node, frozenset()) - {job_uid}
+        return self.holders(node) - {job_uid}
+
+    def nodes_of(self, holder: str) -> Collection[str]:
+        """The nodes that this holder holds, alone or not."""
+        return self._held.get(holder, ())
+
+    def used(self, node: str) -> Mapping[str, int]:
+        """What pods that are nobody's worker use on the node, in the units of `NodeView.allocatable`."""
+        return self._used.get(node, _NOTHING)
+
+    def name_of(self, holder: str) -> str:
+        """A holder in words: `<namespace>/<name>` of a job, `pod <namespace>/<name>` of a pod."""
+        return self.names.get(holder, holder.replace("/", " ", 1))
+
+    def derived(self, key: Hashable, make: Callable[["Fleet"], T]) -> T:
+        """Something derived from this fleet, made once for each key; it follows the changes by `changed_since`."""
+        if key not in self._derived:
+            self._derived[key] = make(self)
+            if len(self._derived) > MAX_DERIVED:
+                self._derived.popitem(last=False)
+        self._derived.move_to_end(key)
+        found: T = self._derived[key]
+        return found
+
+    def changed_since(self, version: int) -> Collection[str] | None:
+        """The nodes that have changed since that version; None if that is too long ago to know."""
+        count = self.version - version
+        if count > len(self._log):
+            return None
+        return set(self._log[len(self._log) - count :])
+
+    def _changed(self, node: str) -> None:
+        self.version += 1
+        self._log.append(node)
+        if len(self._log) > 2 * len(self.nodes) + 4096:
+            del self._log[: len(self._log) // 2]
+
+
+def placement_facts(node: NodeView) -> tuple[Any, ...]:
+    """What of a node matters to placement and to the jobs on it."""
+    return (node.uid, node.labels, node.taints, node.unschedulable, node.ready, node.boot_id, node.allocatable)
+
+
+def _subtract(counts: dict[str, Counter[str]], node: str, holder: str) -> None:
+    found = counts.get(node)
+    if found is None or not holder:
+        return
+    found[holder] -= 1
+    if not found[holder]:
+        del found[holder]
+    if not found:
+        del counts[node]
+
+
+def _subtract_amounts(used: dict[str, Counter[str]], node: str, amounts: Mapping[str, int]) -> None:
+    found = used.get(node)
+    if found is None or not amounts:
+        return
+    found.subtract(amounts)
+    for name in amounts:
+        if not found[name]:
+            del found[name]
+    if not found:
+        del used[node]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,9 @@ from functools import cached_property
 
 from muster.api.gang import Gang, Member
 from muster.api.trainingjob import TrainingJob
-from muster.world.fleet import FleetView, Silence
+from muster.world.fleet import Fleet, Silence
 from muster.world.names import gang_name, pod_name_in
+from muster.world.turn import Turn
 from muster.world.views import LauncherView, NodeView, PodView
 
 
@@ -22,12 +23,17 @@ class VerdictKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TemplateVerdict:
-    """Answer of a server-side dry run of worker 0 for one generation of the job."""
+    """Answer of a server-side dry run of worker 0 for one generation of the job.
+
+    Attributes:
+        requests: what the scheduler would hold for the worker, with what the namespace's defaults have added.
+    """
 
     kind: VerdictKind
     generation: int
     reason: str = ""
     message: str = ""
+    requests: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +53,7 @@ class JobWorld:
         pods: this job's pods by name, of every incarnation.
         launchers: what launchers last said, by pod uid.
         proved_dead: uids of pods of which no process is alive, for certain.
+        turn: of a job that waits for nodes; None before the queue has heard of it.
         leader_age_seconds: for how long this process has been the leader.
     """
 
@@ -56,8 +63,9 @@ class JobWorld:
     pods: Mapping[str, PodView] = field(default_factory=dict)
     launchers: Mapping[str, LauncherView] = field(default_factory=dict)
     proved_dead: frozenset[str] = frozenset()
-    fleet: FleetView = FleetView()
+    fleet: Fleet = field(default_factory=Fleet)
     silence: Silence = Silence()
+    turn: Turn | None = None
     leader_age_seconds: float = 0.0
     template_verdict: TemplateVerdict | None = None
     create_error: CreateError | None = None

@@ -30,7 +30,7 @@ class ContainerView:
 
 @dataclass(frozen=True, slots=True)
 class PodView:
-    """A pod: ours (job_uid set) or anybody's that holds accelerators on a node."""
+    """A pod that is, or says that it is, a worker of a job."""
 
     namespace: str
     name: str
@@ -48,7 +48,8 @@ class PodView:
     deleting: bool = False
     created: datetime | None = None
     deletion_time: datetime | None = None  # metadata.deletionTimestamp: when the grace period ends
-    accelerators: Mapping[str, int] = field(default_factory=dict)  # extended resources requested, by name
+    gates: tuple[str, ...] = ()  # names of its scheduling gates: it must not be bound while there are any
+    requests: Mapping[str, int] = field(default_factory=dict)  # only of a pod that is no job's: what it takes away
     containers: tuple[ContainerView, ...] = ()
     unschedulable_message: str = ""  # of PodScheduled=False
 
@@ -61,6 +62,18 @@ class PodView:
     def containers_dead(self) -> bool:
         """Whether the kubelet reports every container as ended: the proof that no process of it is alive."""
         return self.terminal and all(c.terminated for c in self.containers) and bool(self.containers)
+
+
+@dataclass(frozen=True, slots=True)
+class OccupantView:
+    """Anybody's pod that has not ended, as far as it takes something away on its node."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: int
+    node: str
+    requests: Mapping[str, int]  # what the scheduler holds for it, in the units of NodeView.allocatable
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +98,8 @@ class NodeView:
     ready: bool = False
     ready_reason: str = ""
     boot_id: str = ""
-    allocatable: Mapping[str, int] = field(default_factory=dict)  # extended resources only, by name
+    # Extended resources, memory (bytes), cpu (thousandths of a core), pods; one that is absent is not accounted for.
+    allocatable: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

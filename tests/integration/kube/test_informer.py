@@ -65,20 +65,24 @@ async def test_follows_changes_with_index_and_pages(
     assert found.index == 7
 
 
-async def test_occupants_are_unfinished_pods_with_accelerators(
+async def test_occupants_are_unfinished_pods_on_nodes_that_are_no_workers(
     client: Client, namespace: str, background: Any, until: Any
 ) -> None:
     watched = informer.occupant_pods(client)
     background(watched.run())
     await asyncio.wait_for(watched.synced.wait(), 60)
     seen = history(watched)
-    for name, gpus in (("plain", 0), ("one", 1), ("two", 2)):
-        await client.post(pods(namespace), pod(name, gpus=gpus))
+    await client.post(pods(namespace), pod("waiting", gpus=1))
+    await client.post(pods(namespace), pod("worker", "job", gpus=1))
+    for name, gpus in (("one", 1), ("two", 2)):
+        manifest = pod(name, gpus=gpus)
+        manifest["spec"]["nodeName"] = "n0"
+        await client.post(pods(namespace), manifest)
     await client.patch(pods(namespace, "one", "status"), {"status": {"phase": "Succeeded"}})
     await until(lambda: ("one", None) in seen)
     assert seen == [(None, "one"), (None, "two"), ("one", None)]
-    assert [dict(value.accelerators) for value in watched.store.by_index("") if value.namespace == namespace] == [
-        {"nvidia.com/gpu": 2}
+    assert [dict(value.requests) for value in watched.store.values() if value.namespace == namespace] == [
+        {"pods": 1, "nvidia.com/gpu": 2}
     ]
 
 

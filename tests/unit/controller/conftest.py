@@ -168,7 +168,8 @@ class Scene:
         self.freed += 1
 
     def holders(self, job: TrainingJob) -> dict[str, frozenset[str]]:
-        return dict(self.cluster.world(job).fleet.holders)
+        fleet = self.cluster.world(job).fleet
+        return {node: fleet.holders(node) for node in fleet._holders}
 
 
 @pytest.fixture

@@ -46,9 +46,8 @@ def test_a_pod_that_only_has_our_labels_is_nobody_of_ours(scene: Any, make: Any,
 
 def test_a_pod_with_our_label_and_no_owner_occupies_its_node_for_everybody(scene: Any, make: Any) -> None:
     job = make.job()
-    forged = make.pod(job, 0, "evil", owner_uid="", accelerators={"nvidia.com/gpu": 8})
+    forged = make.pod(job, 0, "evil", owner_uid="", requests={"nvidia.com/gpu": 8})
     scene.cluster.pods.store.assume(forged)
-    scene.cluster.occupants.store.assume(forged)
     assert scene.holders(job) == {"n0": {f"pod/ns/{forged.name}"}}
 
 
@@ -147,12 +146,17 @@ def test_our_own_blindness_is_no_silence_of_a_node(scene: Any, make: Any, monkey
     heartbeat("n0", 1)
     heartbeat("n1", 2)
     clock.advance(30.0)
-    ages = scene.cluster.world(make.job()).fleet.lease_age_seconds
-    assert dict(ages) == {"n0": 0.0, "n1": 0.0}
+    heartbeats = scene.cluster.fleet.heartbeats
+
+    def ages() -> dict[str, float]:
+        return {node: heartbeats.age_seconds(node) for node in ("n0", "n1")}
+
+    assert ages() == {"n0": 0.0, "n1": 0.0}
     heartbeat("n1", 3)
-    assert dict(ages) == {"n0": 30.0, "n1": 0.0}
+    assert ages() == {"n0": 30.0, "n1": 0.0}
+    assert heartbeats.older_than(30.0) == ["n0"]
     clock.advance(5.0)
-    assert dict(ages) == {"n0": 30.0, "n1": 0.0}
+    assert ages() == {"n0": 30.0, "n1": 0.0}
 
 
 def test_an_informer_is_stale_only_while_the_api_server_answers_others(scene: Any) -> None:

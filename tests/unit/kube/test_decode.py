@@ -68,7 +68,7 @@ def test_pod_with_everything() -> None:
     assert pod.deleting
     assert pod.created == datetime(2026, 1, 31, 12, tzinfo=UTC)
     assert pod.deletion_time == datetime(2026, 1, 31, 12, 10, tzinfo=UTC)
-    assert pod.accelerators == {"nvidia.com/gpu": 8, "rdma/hca": 1000}
+    assert pod.requests == {"pods": 1, "cpu": 1500, "nvidia.com/gpu": 8, "rdma/hca": 1000}
     assert pod.unschedulable_message == "0/4 nodes"
     assert pod.containers == (
         ContainerView("copy", init=True, waiting_reason="ImagePullBackOff", waiting_message="no such image"),
@@ -81,7 +81,7 @@ def test_pod_with_everything() -> None:
 def test_bare_pod() -> None:
     pod = decode.pod(raw({"metadata": {"name": "x", "namespace": "y", "uid": "u", "resourceVersion": "1"}, "spec": {}}))
     assert (pod.index, pod.incarnation, pod.job_uid, pod.node) == (-1, 0, "", "")
-    assert pod.accelerators == {}
+    assert pod.requests == {"pods": 1}
     assert pod.containers == ()
 
 
@@ -110,7 +110,10 @@ def test_accelerators_as_the_scheduler_counts_them(
     pod = decode.pod(
         raw({"metadata": {"name": "x"}, "spec": {"containers": containers, "initContainers": init_containers}})
     )
-    assert pod.accelerators == ({"nvidia.com/gpu": want} if want else {})
+    assert pod.requests == {"pods": 1} | ({"nvidia.com/gpu": want} if want else {})
+    owner = {"uid": "job", "controller": True}
+    ours = {"name": "x", "ownerReferences": [owner], "labels": {"muster.dev/job-uid": "job"}}
+    assert decode.pod(raw({"metadata": ours, "spec": {"containers": containers}})).requests == {}
 
 
 def test_node() -> None:
@@ -133,7 +136,10 @@ def test_node() -> None:
     assert (node.name, node.uid, node.resource_version, node.labels) == ("n1", "u", 7, {"rack": "r1"})
     assert node.taints == (Taint("k", "", "NoSchedule"),)
     assert (node.unschedulable, node.ready, node.ready_reason) == (True, False, "NodeStatusUnknown")
-    assert (node.boot_id, node.allocatable) == ("boot-1", {"nvidia.com/gpu": 8})
+    assert (node.boot_id, node.allocatable) == (
+        "boot-1",
+        {"cpu": 64_000, "memory": 1 << 40, "nvidia.com/gpu": 8, "pods": 110},
+    )
     assert decode.node_meta(node).key == ("", "n1")
 
 
@@ -174,20 +180,6 @@ def test_a_gang_that_does_not_fit_is_found_under_its_job() -> None:
     gang = kind.decode(raw({"metadata": {**JOB_META, "ownerReferences": owners}, "spec": {"level": "Unheard"}}))
     assert isinstance(gang, Undecodable)
     assert kind.index(gang) == gang.owner_uid == "job-uid"
-
-
-@pytest.mark.parametrize(
-    ("quantity", "want"),
-    [("8", 8), ("0", 0), ("1k", 1000), ("2Ki", 2048), ("1500m", 2), ("1e3", 1000), ("1.5", 2), ("1M", 1_000_000)],
-)
-def test_whole_number(quantity: str, want: int) -> None:
-    assert decode.whole_number(quantity) == want
-
-
-@pytest.mark.parametrize("quantity", ["", "eight", "8GiB"])
-def test_no_quantity(quantity: str) -> None:
-    with pytest.raises(ValueError, match="not a quantity"):
-        decode.whole_number(quantity)
 
 
 def test_list_page_and_watch_event() -> None:

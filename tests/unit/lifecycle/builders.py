@@ -13,7 +13,7 @@ from muster.api.gang import FaultClass, Gang, GangIncident, GangSpec, Ghost, Go,
 from muster.api.trainingjob import TrainingJob
 from muster.lifecycle.worker_pod import WorkerSettings
 from muster.protocol.messages import EXITED, IDLE, RUNNING
-from muster.world.fleet import FleetView, Silence
+from muster.world.fleet import Fleet, Silence
 from muster.world.job import JobWorld, TemplateVerdict, VerdictKind
 from muster.world.names import gang_name, pod_name
 from muster.world.views import ContainerView, LauncherView, NodeView, PodView, RankView, Taint
@@ -50,14 +50,14 @@ def tainted(node: NodeView, key: str, value: str = "", effect: str = "NoSchedule
     return replace(node, taints=(*node.taints, Taint(key, value, effect)))
 
 
-def a_fleet(nodes: Iterable[NodeView], levels: list[tuple[str, str]] | None = None, **changes: Any) -> FleetView:
+def a_fleet(nodes: Iterable[NodeView], levels: list[tuple[str, str]] | None = None, **changes: Any) -> Fleet:
     """A fleet of these nodes; `levels` replaces block and rack."""
     policy = FleetPolicySpec()
     if levels is not None:
         policy = FleetPolicySpec.model_validate(
             {"topology": {"levels": [{"name": name, "label": label} for name, label in levels]}}
         )
-    return FleetView(nodes={node.name: node for node in nodes}, policy=policy, **changes)
+    return Fleet.of(nodes={node.name: node for node in nodes}, policy=policy, **changes)
 
 
 def running(attempt: int, step: int | None = None, rank: int = 0, **changes: Any) -> LauncherView:
@@ -243,7 +243,7 @@ class Scene:
             "gang": gang,
             "pods": dict(self.pod_views),
             "launchers": dict(self.launchers),
-            "fleet": FleetView(nodes=dict(self.nodes), **self.fleet_changes),
+            "fleet": Fleet.of(nodes=dict(self.nodes), **self.fleet_changes),
             "leader_age_seconds": 1000.0,
             "template_verdict": TemplateVerdict(VerdictKind.ACCEPTED, self.job.metadata.generation),
         }

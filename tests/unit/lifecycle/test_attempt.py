@@ -7,9 +7,9 @@ from muster.api.gang import GangSpec, Level, Member, Resume
 from muster.lifecycle import attempt
 from muster.lifecycle.plan import CommitGang, CreatePod, DeletePod
 from muster.lifecycle.step import decide
-from muster.placement.solve import NotPlaced
 from muster.recovery import failures
 from muster.world.job import JobWorld, TemplateVerdict, VerdictKind
+from muster.world.turn import NotPlaced
 from muster.world.views import RankView
 
 

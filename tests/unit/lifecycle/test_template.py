@@ -10,13 +10,13 @@ from muster.lifecycle.plan import CheckTemplate
 from muster.lifecycle.step import decide
 from muster.lifecycle.template import problem
 from muster.lifecycle.worker_pod import worker_manifest
-from muster.world.fleet import FleetView
+from muster.world.fleet import Fleet
 
 CONTAINER: dict[str, Any] = {"name": "main", "image": "trainer:1", "command": ["train"]}
 
 
 def told(template: dict[str, Any]) -> tuple[str, str]:
-    found = problem(a_job(template=template), FleetView())
+    found = problem(a_job(template=template), Fleet())
     assert found is not None
     return found
 
@@ -58,7 +58,7 @@ def test_null_is_as_good_as_absent() -> None:
     spec = dict.fromkeys(("nodeSelector", "tolerations", "affinity", "volumes", "initContainers", "securityContext"))
     container = {**CONTAINER, "resources": None, "env": None, "volumeMounts": None, "args": None}
     job = a_job(template={"metadata": None, "spec": {**spec, "containers": [container]}})
-    assert problem(job, FleetView()) is None
+    assert problem(job, Fleet()) is None
     pod = worker_manifest(job, 0, Member(node="n1"), SETTINGS)
     assert pod["spec"]["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "8"}
     scene = Scene(job).fleet().but(template_verdict=None)

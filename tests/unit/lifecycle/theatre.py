@@ -24,7 +24,7 @@ from muster.lifecycle.plan import Announcement, CheckTemplate, CommitGang, Creat
 from muster.lifecycle.step import decide
 from muster.protocol import messages
 from muster.protocol.messages import CheckpointReport, Directive, PeerReport, RankReport, Report
-from muster.world.fleet import FleetView, Silence
+from muster.world.fleet import Fleet, Silence
 from muster.world.job import JobWorld, TemplateVerdict, VerdictKind
 from muster.world.names import gang_name
 from muster.world.views import INCARNATION_LABEL, INDEX_LABEL, JOB_UID_LABEL, ContainerView, NodeView, PodView
@@ -670,7 +670,7 @@ class Theatre:
             template_verdict=self._verdicts.get(play.uid),
         )
 
-    def _fleet(self) -> FleetView:
+    def _fleet(self) -> Fleet:
         holders: dict[str, set[str]] = {}
         for play in self.plays.values():
             if play.gang and not play.completion and not play.deleted:
@@ -679,7 +679,7 @@ class Theatre:
         for view in self._cache.values():
             if not view.terminal:
                 holders.setdefault(view.node, set()).add(view.job_uid)
-        return FleetView(
+        return Fleet.of(
             nodes={name: machine.view(self.now) for name, machine in self.machines.items()},
             holders={node: frozenset(uids) for node, uids in holders.items()},
             lease_age_seconds={

@@ -9,13 +9,15 @@ from hypothesis import strategies as st
 from tests.unit.lifecycle.builders import BLOCK, RACK, a_fleet, a_node
 
 from muster.placement.eligibility import Requirements
-from muster.placement.solve import NotPlaced, Placed, Request, domain_path, solve, unknown_level
-from muster.world.fleet import FleetView
+from muster.placement.request import Request
+from muster.placement.space import domain_path, solve, unknown_level
+from muster.world.fleet import Fleet
+from muster.world.turn import NotPlaced, Placed
 
 NEEDS = Requirements(8, {}, {})
 
 
-def tree(text: str) -> FleetView:
+def tree(text: str) -> Fleet:
     """`b1/r1:3 b1/r2:1+2` as a fleet of so many free nodes; those behind `+` are not ready."""
     nodes = []
     for part in text.split():
@@ -47,9 +49,7 @@ def racks(answer: Placed | NotPlaced) -> list[str]:
         pytest.param("b1/r1:1 b2/r1:1", ask(2, preferred="rack"), ["b1-r1", "b2-r1"], id="preferred is a wish"),
         pytest.param("b1/r1:2 b1/r2:2 b2/r1:3", ask(3, preferred="rack"), ["b2-r1"], id="preferred, and possible"),
         pytest.param("b1/r1:2 b1/r2:2 b2/r1:3", ask(4, required="block"), ["b1-r1", "b1-r2"], id="required"),
-        pytest.param(
-            "b1/r1:1 b2/r1:5", ask(1, anchors=("b1-r1-9",)), ["b1-r1"], id="an anchor that is gone counts not"
-        ),
+        pytest.param("b1/r1:1 b2/r1:5", ask(1, kept=("b1-r1-9",)), ["b1-r1"], id="an anchor that is gone counts not"),
     ],
 )
 def test_where(fleet: str, request_: Request, expected: list[str]) -> None:
@@ -58,15 +58,15 @@ def test_where(fleet: str, request_: Request, expected: list[str]) -> None:
 
 def test_a_replacement_comes_from_the_domains_in_use() -> None:
     fleet = tree("b1/r1:1 b1/r2:3 b2/r1:4")
-    answer = solve(fleet, ask(1, anchors=("b1-r2-0", "b1-r2-1")))
+    answer = solve(fleet, ask(1, kept=("b1-r2-0", "b1-r2-1")))
     assert answer == Placed(("b1-r2-2",))
     full = tree("b1/r1:1 b1/r2:2 b2/r1:1")
-    assert solve(full, ask(1, anchors=("b1-r2-0", "b1-r2-1"))) == Placed(("b1-r1-0",))
+    assert solve(full, ask(1, kept=("b1-r2-0", "b1-r2-1"))) == Placed(("b1-r1-0",))
 
 
 def test_required_binds_a_replacement_to_the_domain_of_the_rest() -> None:
     fleet = tree("b1/r1:2 b1/r2:3")
-    answer = solve(fleet, ask(1, required="rack", anchors=("b1-r1-0", "b1-r1-1")))
+    answer = solve(fleet, ask(1, required="rack", kept=("b1-r1-0", "b1-r1-1")))
     assert isinstance(answer, NotPlaced)
     assert answer.reason == "TopologyUnsatisfied"
 
@@ -92,7 +92,7 @@ def test_without_levels_every_node_is_as_near_as_any_other() -> None:
     [
         ("b1/r1:2+1", ask(3), "InsufficientNodes", ["3 nodes", "2 of the fleet's 3 are free", "1 not ready"]),
         ("b1/r1:2 b1/r2:2", ask(3, required="rack"), "TopologyUnsatisfied", ["one rack", "b1/r1 with 2", "4 are free"]),
-        ("b1/r1:0+2", ask(1, anchors=()), "InsufficientNodes", ["1 node:", "0 of the fleet's 2 are free"]),
+        ("b1/r1:0+2", ask(1, kept=()), "InsufficientNodes", ["1 node:", "0 of the fleet's 2 are free"]),
         ("b1/r1:1", ask(1, required="pod"), "UnknownTopologyLevel", ["pod"]),
     ],
 )
@@ -118,7 +118,7 @@ small_nodes = st.lists(
 )
 
 
-def small_fleet(rows: list[tuple[str, str, int]]) -> FleetView:
+def small_fleet(rows: list[tuple[str, str, int]]) -> Fleet:
     """Nodes of (block or none, rack, condition); one in six is not ready, one in six is held by another job."""
     nodes, holders = [], {}
     for number, (block, rack, condition) in enumerate(rows):
@@ -130,15 +130,15 @@ def small_fleet(rows: list[tuple[str, str, int]]) -> FleetView:
     return a_fleet(nodes, holders=holders)
 
 
-def usable(rows: list[tuple[str, str, int]], anchors: Iterable[str]) -> list[str]:
-    return [f"n{i}" for i, row in enumerate(rows) if row[2] > 1 and f"n{i}" not in anchors]
+def usable(rows: list[tuple[str, str, int]], kept: Iterable[str]) -> list[str]:
+    return [f"n{i}" for i, row in enumerate(rows) if row[2] > 1 and f"n{i}" not in kept]
 
 
-def domains(fleet: FleetView, names: Iterable[str], depth: int) -> int:
+def domains(fleet: Fleet, names: Iterable[str], depth: int) -> int:
     return len({domain_path(fleet.nodes[name], fleet)[:depth] for name in names})
 
 
-def allowed(fleet: FleetView, names: tuple[str, ...], required: str | None) -> bool:
+def allowed(fleet: Fleet, names: tuple[str, ...], required: str | None) -> bool:
     if required is None:
         return True
     depth = {"block": 1, "rack": 2}[required]
@@ -158,11 +158,11 @@ def test_it_finds_a_place_exactly_where_there_is_one(
     rows: list[tuple[str, str, int]], count: int, required: str | None, anchor_count: int, shift: int
 ) -> None:
     fleet = small_fleet(rows)
-    anchors = tuple(f"n{(shift + i) % len(rows)}" for i in range(min(anchor_count, len(rows))))
-    assume(not anchors or allowed(fleet, anchors, required))
-    free = usable(rows, anchors)
-    answer = solve(fleet, ask(count, required=required, anchors=anchors))
-    possible = [names for names in combinations(free, count) if allowed(fleet, names + anchors, required)]
+    kept = tuple(f"n{(shift + i) % len(rows)}" for i in range(min(anchor_count, len(rows))))
+    assume(not kept or allowed(fleet, kept, required))
+    free = usable(rows, kept)
+    answer = solve(fleet, ask(count, required=required, kept=kept))
+    possible = [names for names in combinations(free, count) if allowed(fleet, names + kept, required)]
     assert isinstance(answer, Placed) == bool(possible)
     if isinstance(answer, Placed):
         assert tuple(sorted(answer.nodes)) in {tuple(sorted(names)) for names in possible}
@@ -194,5 +194,5 @@ def test_it_does_not_depend_on_the_order_of_nodes(rows: list[tuple[str, str, int
     fleet = small_fleet(rows)
     names = list(fleet.nodes)
     order.shuffle(names)  # type: ignore[attr-defined]
-    shuffled = a_fleet([fleet.nodes[name] for name in names], holders=fleet.holders)
+    shuffled = a_fleet([fleet.nodes[name] for name in names], holders=fleet._holders)
     assert solve(fleet, ask(count)) == solve(shuffled, ask(count))

@@ -1,14 +1,9 @@
-"""The queue of keys, and the account of who holds which node."""
+"""The queue of keys."""
 
 import asyncio
 from typing import Any
 
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
 from muster.controller.dirty import DirtyKeys
-from muster.controller.holders import Holders
 
 A, B = ("ns", "a"), ("ns", "b")
 
@@ -63,36 +58,3 @@ async def test_a_waiting_worker_sees_a_key_that_comes_later() -> None:
     dirty.add(B, 0.02)
     dirty.add(A)
     assert await asyncio.wait_for(asyncio.gather(*waiting), 30) in ([A, B], [B, A])
-
-
-def test_a_node_is_free_when_its_last_source_lets_go() -> None:
-    holders = Holders()
-    assert not holders.set("gang", "job-1", frozenset({"n0", "n1"}))
-    assert not holders.set("pod", "job-1", frozenset({"n0"}))
-    assert not holders.set("other", "job-2", frozenset({"n1"}))
-    assert not holders.set("gang", "job-1", frozenset()), "each of the two has another source"
-    assert dict(holders) == {"n0": {"job-1"}, "n1": {"job-2"}}
-    assert holders.set("pod", "job-1", frozenset({"n2"}))
-    assert dict(holders) == {"n1": {"job-2"}, "n2": {"job-1"}}
-    with pytest.raises(KeyError):
-        holders["n0"]
-
-
-@given(
-    st.lists(
-        st.tuples(st.sampled_from("abc"), st.sampled_from("xy"), st.frozensets(st.sampled_from(["n0", "n1", "n2"])))
-    )
-)
-def test_the_account_is_what_the_sources_last_said(changes: list[tuple[str, str, frozenset[str]]]) -> None:
-    holders, said = Holders(), {}
-    for source, holder, nodes in changes:
-        before = set(holders)
-        freed = holders.set(source, holder, nodes)
-        said[source] = (holder, nodes)
-        want: dict[str, set[str]] = {}
-        for who, where in said.values():
-            for node in where:
-                want.setdefault(node, set()).add(who)
-        assert dict(holders) == want
-        assert len(holders) == len(want)
-        assert freed == bool(before - set(want))

@@ -1,0 +1,1 @@
+"""Order, limits and explanations of jobs that wait for nodes: pure functions."""

@@ -1,0 +1,132 @@
+"""Amounts of resources as whole numbers: what nodes offer and what pods hold there.
+
+CPU counts in thousandths of a core, everything else in its own unit (bytes, devices, pods), rounded up.
+"""
+
+from collections.abc import Iterable, Mapping
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+Amounts = Mapping[str, int]
+
+PODS = "pods"
+# What placement accounts for beside extended resources. Ephemeral storage is left to the kubelet, which measures it.
+COUNTED = frozenset({"cpu", "memory", PODS})
+
+_SUFFIXES = {
+    **{unit + "i": Decimal(1024) ** (i + 1) for i, unit in enumerate("KMGTPE")},
+    **{unit: Decimal(1000) ** (i + 1) for i, unit in enumerate("kMGTPE")},
+    "m": Decimal("0.001"),
+    "u": Decimal("0.000001"),
+    "n": Decimal("0.000000001"),
+}
+
+
+def amount(name: str, quantity: str) -> int:
+    """A Kubernetes quantity of a resource, e.g. 8, 8k, 1Ki, 500m.
+
+    Raises:
+        ValueError: not a quantity.
+    """
+    factor = Decimal(1000) if name == "cpu" else Decimal(1)
+    if quantity.isdigit():
+        return int(quantity) * int(factor)
+    for suffix, scale in _SUFFIXES.items():
+        if quantity.endswith(suffix):
+            number, factor = quantity.removesuffix(suffix), factor * scale
+            break
+    else:
+        number = quantity
+    try:
+        value = Decimal(number) * factor
+    except InvalidOperation as error:
+        raise ValueError(f"{quantity!r} is not a quantity") from error
+    return int(value.to_integral_value(rounding="ROUND_CEILING"))
+
+
+def is_extended(name: str) -> bool:
+    """Whether a resource is an extended one: it has a domain that is not Kubernetes' own, and is no huge page."""
+    domain, slash, _ = name.partition("/")
+    return bool(slash) and domain != "kubernetes.io" and not domain.endswith(".kubernetes.io")
+
+
+def amounts(quantities: Mapping[str, str] | None) -> dict[str, int]:
+    """The resources that placement accounts for.
+
+    Raises:
+        ValueError: one is not a quantity.
+    """
+    return {
+        name: amount(name, quantity)
+        for name, quantity in (quantities or {}).items()
+        if name in COUNTED or is_extended(name)
+    }
+
+
+def asked_by(requests: Mapping[str, str] | None, limits: Mapping[str, str] | None) -> dict[str, int]:
+    """What one container holds: its requests, and where it has none its limits.
+
+    Raises:
+        ValueError: one is not a quantity.
+    """
+    if not requests and not limits:
+        return {}
+    return {**amounts(limits), **amounts(requests)}
+
+
+def asked_together(
+    containers: Iterable[Amounts], init_containers: Iterable[tuple[Amounts, bool]], extra: Iterable[Amounts] = ()
+) -> dict[str, int]:
+    """What the scheduler holds for a pod, one of `pods` included.
+
+    Containers and sidecars add up; an init container needs its own on top of the sidecars that were started before it,
+    for itself only. Source: Kubernetes documentation, "Sidecar Containers", section on resource sharing.
+
+    Args:
+        init_containers: in order, each with whether it is a sidecar (restartPolicy Always).
+        extra: added to the whole pod (overhead of its runtime).
+    """
+    total: dict[str, int] = {}
+    for needs in containers:
+        _add(total, needs)
+    sidecars: dict[str, int] = {}
+    peak: dict[str, int] = {}
+    for needs, sidecar in init_containers:
+        if sidecar:
+            _add(total, needs)
+            _add(sidecars, needs)
+            continue
+        for name, value in needs.items():
+            peak[name] = max(peak.get(name, 0), value + sidecars.get(name, 0))
+    for name, value in peak.items():
+        total[name] = max(total.get(name, 0), value)
+    for needs in extra:
+        _add(total, needs)
+    return {PODS: 1, **{name: value for name, value in total.items() if value}}
+
+
+def asked_by_template(spec: Mapping[str, Any]) -> dict[str, int]:
+    """What a pod of this spec (as parsed from YAML or JSON) asks for; quantities that are none count as absent."""
+
+    def of(container: Any) -> dict[str, int]:
+        resources = (container.get("resources") if isinstance(container, dict) else None) or {}
+        try:
+            return asked_by(_texts(resources.get("requests")), _texts(resources.get("limits")))
+        except ValueError:  # the API server will say so when it tries the pod
+            return {}
+
+    inits = [container for container in spec.get("initContainers") or () if isinstance(container, dict)]
+    return asked_together(
+        [of(container) for container in spec.get("containers") or ()],
+        [(of(container), container.get("restartPolicy") == "Always") for container in inits],
+        [of({"resources": {"requests": spec.get("overhead")}})],
+    )
+
+
+def _texts(quantities: Any) -> dict[str, str]:
+    return {str(name): str(value) for name, value in quantities.items()} if isinstance(quantities, dict) else {}
+
+
+def _add(total: dict[str, int], more: Amounts) -> None:
+    for name, value in more.items():
+        total[name] = total.get(name, 0) + value

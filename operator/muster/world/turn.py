@@ -1,0 +1,81 @@
+"""What placement has answered, and where a job that waits for nodes stands in the queue."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """The chosen nodes.
+
+    Attributes:
+        nodes: for the workers, neighbours in the fabric beside each other: the order of ranks.
+        spares: for the spares, the one to be used first is first.
+        domains: level name -> how many of its domains the workers are in, `kept` included; outermost first.
+    """
+
+    nodes: tuple[str, ...]
+    spares: tuple[str, ...] = ()
+    domains: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class DomainCount:
+    """One domain in numbers: `free` nodes could be used now, `suitable` ones if nothing else ran there."""
+
+    domain: str  # names from the outside in, joined by "/"; "" is the whole fleet
+    free: int
+    suitable: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shortfall:
+    """Why there is no place now, in numbers of nodes.
+
+    Attributes:
+        needs: nodes wanted, spares included.
+        inside: level inside one domain of which all must lie, or None.
+        segment_size: as in the request.
+        fleet: nodes there are.
+        suitable: nodes that could be used if nothing else ran.
+        free: nodes that could be used now.
+        refused: why the others cannot be used now -> how many; the most common first.
+        holders: who has nodes that could be used otherwise, in words -> how many; most first, a few only.
+        domains: the best domains of the level, the fleet itself where no level is required; most free first, a few only.
+        ever: whether the request would fit if nothing else ran.
+    """
+
+    needs: int
+    inside: str | None
+    segment_size: int
+    fleet: int
+    suitable: int
+    free: int
+    refused: Mapping[str, int]
+    holders: Mapping[str, int]
+    domains: tuple[DomainCount, ...]
+    ever: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NotPlaced:
+    """No place now: a stable reason, one sentence with numbers for people, and the numbers."""
+
+    reason: str
+    message: str
+    shortfall: Shortfall | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A waiting job's place in the queue, and the answer to its request when its turn came in the last plan.
+
+    Attributes:
+        position: 1 is the next.
+        queued: jobs in the queue.
+        answer: nodes that are its own if it takes them now, or why there are none.
+    """
+
+    position: int
+    queued: int
+    answer: Placed | NotPlaced

@@ -1,0 +1,118 @@
+"""The fleet as one account: who holds and uses what, and which nodes have changed."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.lifecycle.builders import a_fleet, a_node
+
+from muster.api.fleetpolicy import FleetPolicySpec
+from muster.world.fleet import Fleet
+
+NODES = [a_node(f"n{i}") for i in range(3)]
+
+
+def holders(fleet: Fleet) -> dict[str, frozenset[str]]:
+    """Who holds what, nodes without holders left out."""
+    return {name: found for name in fleet.nodes if (found := fleet.holders(name))}
+
+
+def test_a_node_is_free_when_its_last_source_lets_go() -> None:
+    fleet = a_fleet(NODES)
+    assert not fleet.occupy("gang", "job-1", frozenset({"n0", "n1"}))
+    assert not fleet.occupy("pod", "job-1", frozenset({"n0"}))
+    assert not fleet.occupy("other", "job-2", frozenset({"n1"}))
+    assert not fleet.occupy("gang", "job-1", frozenset()), "each of the two has another source"
+    assert holders(fleet) == {"n0": {"job-1"}, "n1": {"job-2"}}
+    assert fleet.occupy("pod", "job-1", frozenset({"n2"}))
+    assert holders(fleet) == {"n1": {"job-2"}, "n2": {"job-1"}}
+    assert set(fleet.nodes_of("job-1")) == {"n2"}
+
+
+Changes = st.lists(
+    st.tuples(
+        st.sampled_from("abc"),
+        st.sampled_from(["x", "y", ""]),
+        st.frozensets(st.sampled_from(["n0", "n1", "n2"])),
+        st.dictionaries(st.sampled_from(["cpu", "memory"]), st.integers(1, 5)),
+    )
+)
+
+
+@given(Changes)
+def test_the_account_is_what_the_sources_last_said(
+    changes: list[tuple[str, str, frozenset[str], dict[str, int]]],
+) -> None:
+    fleet = a_fleet(NODES)
+    said: dict[str, tuple[str, frozenset[str], dict[str, int]]] = {}
+    for source, holder, nodes, uses in changes:
+        before, version = holders(fleet), fleet.version
+        was = {name: (fleet.holders(name), dict(fleet.used(name))) for name in fleet.nodes}
+        freed = fleet.occupy(source, holder, nodes, uses)
+        said[source] = (holder, nodes, uses)
+        held: dict[str, set[str]] = {}
+        used: dict[str, Counter[str]] = {}
+        for who, where, amounts in said.values():
+            for node in where:
+                if who:
+                    held.setdefault(node, set()).add(who)
+                used.setdefault(node, Counter()).update(amounts)
+        assert holders(fleet) == held
+        assert {name: dict(fleet.used(name)) for name in fleet.nodes} == {
+            name: dict(used.get(name, {})) for name in fleet.nodes
+        }
+        assert {who: set(fleet.nodes_of(who)) for who in "xy"} == {
+            who: {node for node, several in held.items() if who in several} for who in "xy"
+        }
+        assert freed == bool(before.keys() - held.keys())
+        differing = {name for name in fleet.nodes if was[name] != (fleet.holders(name), dict(fleet.used(name)))}
+        assert fleet.changed_since(version) == differing
+
+
+def test_what_makes_no_difference_is_no_change() -> None:
+    fleet = a_fleet(NODES)
+    fleet.occupy("gang", "job-1", frozenset({"n0"}))
+    version = fleet.version
+    fleet.occupy("pod", "job-1", frozenset({"n0"}))
+    assert not fleet.put_node(a_node("n1", resource_version=99))
+    assert fleet.version == version
+
+
+def test_nodes_that_come_change_and_go_are_changes() -> None:
+    fleet = a_fleet(NODES[:2])
+    version = fleet.version
+    assert fleet.put_node(a_node("n2"))
+    assert fleet.put_node(a_node("n0", unschedulable=True))
+    fleet.drop_node("n1")
+    assert fleet.changed_since(version) == {"n0", "n1", "n2"}
+
+
+def test_changes_of_long_ago_are_forgotten() -> None:
+    fleet = a_fleet(NODES)
+    start = fleet.version
+    for turn in range(20_000):
+        fleet.occupy("gang", "job", frozenset({f"n{turn % 3}"}))
+    assert fleet.changed_since(start) is None
+    assert fleet.changed_since(fleet.version) == set()
+
+
+def test_derived_views_are_made_once_until_the_policy_changes() -> None:
+    fleet, made = a_fleet(NODES), []
+
+    def make(of: Fleet) -> int:
+        made.append(of)
+        return len(made)
+
+    assert [fleet.derived("a", make), fleet.derived("a", make), fleet.derived("b", make)] == [1, 1, 2]
+    fleet.set_policy(FleetPolicySpec.model_validate({"topology": {"levels": []}}))
+    assert fleet.derived("a", make) == 3
+
+
+@pytest.mark.parametrize(
+    ("holder", "words"), [("uid-1", "default/llama"), ("pod/ns/x", "pod ns/x"), ("uid-2", "uid-2")]
+)
+def test_holders_have_names_for_people(holder: str, words: str) -> None:
+    fleet = a_fleet(NODES)
+    fleet.names["uid-1"] = "default/llama"
+    assert fleet.name_of(holder) == words
