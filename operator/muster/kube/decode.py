@@ -100,6 +100,7 @@ class _PodSpec(msgspec.Struct, rename="camel"):
     init_containers: list[_Container] | None = None
     overhead: dict[str, str] | None = None
     scheduling_gates: list[_Gate] | None = None
+    scheduler_name: str = ""
 
 
 class _Waiting(msgspec.Struct):
@@ -278,6 +279,7 @@ def pod(data: Raw) -> PodView:
         deleting=meta.deletion_timestamp is not None,
         created=meta.creation_timestamp,
         deletion_time=meta.deletion_timestamp,
+        scheduler=spec.scheduler_name,
         gates=tuple(gate.name for gate in spec.scheduling_gates or ()),
         requests={} if owner and owner == labels.get(JOB_UID_LABEL) else _requested(spec),
         containers=(

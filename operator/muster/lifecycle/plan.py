@@ -38,6 +38,15 @@ class CreatePod:
 
 
 @dataclass(frozen=True, slots=True)
+class BindPod:
+    """Bind exactly this pod (by uid) to its node; that it is bound already is fine."""
+
+    name: str
+    uid: str
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
 class DeletePod:
     """Delete exactly this pod (by uid)."""
 
@@ -50,7 +59,7 @@ class DeleteJob:
     """Delete the finished job; everything it owns follows."""
 
 
-Action = CommitGang | CheckTemplate | ApplySupport | CreatePod | DeletePod | DeleteJob
+Action = CommitGang | CheckTemplate | ApplySupport | CreatePod | BindPod | DeletePod | DeleteJob
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +80,14 @@ class Plan:
         status: what the job's status shall be, or None to leave it.
         announcements: Events, emitted only after actions and status have succeeded.
         wake_in_seconds: decide again after this long even if nothing is seen to change.
-        waits_for_nodes: decide again when any node becomes free.
+        overtaken: the nodes that the queue had promised are no longer to be had: its plan has to be made anew.
     """
 
     actions: tuple[Action, ...] = ()
     status: TrainingJobStatus | None = None
     announcements: tuple[Announcement, ...] = ()
     wake_in_seconds: float | None = None
-    waits_for_nodes: bool = False
+    overtaken: bool = False
 
     @property
     def commits(self) -> bool:

@@ -13,7 +13,7 @@ from muster.api.trainingjob import LaunchMode, TrainingJob
 from muster.placement.eligibility import UNREACHABLE_TAINTS
 from muster.protocol.messages import TOKEN_AUDIENCE
 from muster.world.names import gang_name, pod_name
-from muster.world.views import INCARNATION_LABEL, INDEX_LABEL, JOB_NAME_LABEL, JOB_UID_LABEL
+from muster.world.views import INCARNATION_LABEL, INDEX_LABEL, JOB_NAME_LABEL, JOB_UID_LABEL, SCHEDULER_NAME
 
 MUSTER_DIRECTORY = "/muster"
 IDENTITY_DIRECTORY = "/muster/identity"
@@ -89,8 +89,14 @@ def support_manifests(job: TrainingJob, settings: WorkerSettings) -> list[dict[s
     return [budget, trust]
 
 
-def worker_manifest(job: TrainingJob, index: int, member: Member, settings: WorkerSettings) -> dict[str, Any]:
-    """The pod of one member: the user's template, pinned to the member's node, with the launcher put in front."""
+def worker_manifest(
+    job: TrainingJob, index: int, member: Member, settings: WorkerSettings, *, direct: bool = False
+) -> dict[str, Any]:
+    """The pod of one member: the user's template, pinned to the member's node, with the launcher put in front.
+
+    Args:
+        direct: Muster binds it. It is pinned all the same: nothing else must bind it elsewhere.
+    """
     template = copy.deepcopy(job.spec.template)
     spec: dict[str, Any] = template.get("spec") or {}
     template_metadata = template.get("metadata") or {}
@@ -116,6 +122,8 @@ def worker_manifest(job: TrainingJob, index: int, member: Member, settings: Work
     spec["tolerations"] = [*(spec.get("tolerations") or []), *ours]
     if member.node:
         _pin(spec, member.node)
+    if direct:
+        spec["schedulerName"] = SCHEDULER_NAME
     container = worker_container(job)
     name = container["name"] if container else ""
     worker = next((c for c in spec.get("containers") or [] if c.get("name") == name), None)

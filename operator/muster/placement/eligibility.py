@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from muster.api.fleetpolicy import Binding
 from muster.world.fleet import Fleet
 from muster.world.resources import Amounts, is_extended
 from muster.world.views import NodeView, Taint
@@ -32,12 +33,15 @@ class Requirements:
         template_spec: the pod spec whose selectors, affinity and tolerations count.
         avoid: node names not to use -> why.
         requests: what the scheduler would hold for the worker, in the units of `NodeView.allocatable`.
+        scheduler_for: what of the pod only the cluster's scheduler can deal with, "" if nothing: such a worker cannot go
+            to a pool that Muster binds itself.
     """
 
     accelerators: int
     template_spec: Mapping[str, Any]
     avoid: Mapping[str, str]
     requests: Amounts = field(default_factory=dict)
+    scheduler_for: str = ""
 
     @cached_property
     def profile(self) -> Hashable:
@@ -45,7 +49,8 @@ class Requirements:
         spec = self.template_spec
         affinity = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(_REQUIRED)
         chosen = [spec.get("nodeSelector"), affinity, spec.get("tolerations")]
-        return self.accelerators, tuple(sorted(self.requests.items())), json.dumps(chosen, sort_keys=True, default=str)
+        asked = self.accelerators, tuple(sorted(self.requests.items())), self.scheduler_for
+        return *asked, json.dumps(chosen, sort_keys=True, default=str)
 
 
 def refusal(node: NodeView, needs: Requirements, fleet: Fleet, job_uid: str) -> str:
@@ -77,10 +82,20 @@ def unsuitable(node: NodeView, needs: Requirements, fleet: Fleet) -> str:
         return f"taint {taint.key}"
     if not _selected(node, needs.template_spec):
         return "excluded by the template's node selector or affinity"
+    if needs.scheduler_for and binding_of(node, fleet) is Binding.DIRECT:
+        return f"bound directly, which does not do for {needs.scheduler_for}"
     resource = fleet.policy.accelerator_resource
     if needs.accelerators and node.allocatable.get(resource, 0) < needs.accelerators:
         return f"with fewer than {needs.accelerators} {resource}"
     return _short_of(needs, node.allocatable, "with too little {} for a worker")
+
+
+def binding_of(node: NodeView, fleet: Fleet) -> Binding:
+    """Who binds pods to this node: as the first pool says that the node is in."""
+    for pool in fleet.policy.pools:
+        if all(node.labels.get(key) == value for key, value in pool.node_selector.items()):
+            return pool.binding
+    return Binding.SCHEDULER
 
 
 def lacking(node: NodeView, needs: Requirements, fleet: Fleet) -> str:

@@ -9,7 +9,7 @@ from muster.api.gang import Gang, Level, Member
 from muster.api.trainingjob import LaunchMode
 from muster.protocol.messages import EXITED, IDLE, LEAVING
 from muster.world.job import JobWorld
-from muster.world.views import ContainerView, LauncherView, PodView, RankView
+from muster.world.views import SCHEDULER_NAME, ContainerView, LauncherView, PodView, RankView
 
 RECLAIM_DEADLINE_SECONDS = 30.0
 POD_STUCK_SECONDS = 30.0
@@ -62,6 +62,7 @@ class Kind(StrEnum):
     EVICTED = "Evicted"
     START_FAILED = "ContainerCannotStart"
     POD_REJECTED = "RejectedByKubelet"
+    NODE_CONFLICT = "NodeConflict"
     POD_STUCK = "PodStuckTerminating"
     POD_START_TIMEOUT = "PodStartTimeout"
     NODE_GONE = "NodeGone"
@@ -217,7 +218,9 @@ def _last_lines(tail: str) -> str:
 def _ended(pod: PodView, index: int, member: Member) -> Failure:
     if KUBELET_REJECTIONS.match(pod.reason):
         message = f"the kubelet of {member.node} rejected pod {pod.name}: {pod.reason}: {pod.message}"
-        return Failure(Kind.POD_REJECTED, Level.REPLACE, index, member.node, message)
+        # Whom Muster has bound itself it has bound on its own account of the node, and somebody else was faster.
+        kind = Kind.NODE_CONFLICT if pod.scheduler == SCHEDULER_NAME else Kind.POD_REJECTED
+        return Failure(kind, Level.REPLACE, index, member.node, message)
     if pod.reason in ("Evicted", "Preempting", "PreemptionByScheduler"):
         return Failure(Kind.EVICTED, Level.POD, index, member.node, f"pod {pod.name}: {pod.reason}: {pod.message}")
     container = _culprit(pod)

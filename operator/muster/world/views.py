@@ -10,6 +10,9 @@ JOB_NAME_LABEL = "muster.dev/job"
 INDEX_LABEL = "muster.dev/index"
 INCARNATION_LABEL = "muster.dev/incarnation"
 
+# spec.schedulerName of pods that Muster binds itself.
+SCHEDULER_NAME = "muster"
+
 TERMINAL_PHASES = frozenset({"Succeeded", "Failed"})
 
 
@@ -48,6 +51,7 @@ class PodView:
     deleting: bool = False
     created: datetime | None = None
     deletion_time: datetime | None = None  # metadata.deletionTimestamp: when the grace period ends
+    scheduler: str = ""  # who is to bind it
     gates: tuple[str, ...] = ()  # names of its scheduling gates: it must not be bound while there are any
     requests: Mapping[str, int] = field(default_factory=dict)  # only of a pod that is no job's: what it takes away
     containers: tuple[ContainerView, ...] = ()
