@@ -19,6 +19,9 @@ if [ ! -e "$venv/.complete" ] && [ "${1:-}" != --path-only ]; then
     rm -rf "$venv"
     "$python" -m venv "$venv" >&2
     "$venv/bin/pip" install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r requirements/dev.txt >&2
+    # `kubectl muster` for every clone that shares this folder: PYTHONPATH=operator says whose code runs.
+    printf '#!%s\nimport sys\n\nfrom muster.cli.main import main\n\nsys.exit(main())\n' "$venv/bin/python" > "$venv/bin/kubectl-muster"
+    chmod +x "$venv/bin/kubectl-muster"
     touch "$venv/.complete"
   fi
 fi
