@@ -33,6 +33,13 @@ class ApiModel(BaseModel):
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
+class LevelCount(ApiModel):
+    """How many domains of one topology level the workers are in."""
+
+    level: str = Field(max_length=63)
+    domains: int = Field(ge=0)
+
+
 def rfc3339(moment: datetime) -> str:
     """An aware datetime as the API server writes it, with microseconds (`MicroTime`)."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -11,7 +11,18 @@ from typing import Annotated
 
 from pydantic import Field
 
-from muster.api.base import NAME_LENGTH, UID_LENGTH, ApiModel, NodeName, ObjectMeta, Time, checks, rule, shortened_to
+from muster.api.base import (
+    NAME_LENGTH,
+    UID_LENGTH,
+    ApiModel,
+    LevelCount,
+    NodeName,
+    ObjectMeta,
+    Time,
+    checks,
+    rule,
+    shortened_to,
+)
 
 
 class Level(StrEnum):
@@ -119,6 +130,9 @@ class GangSpec(ApiModel):
     reason: str = Field(max_length=64)
     members: list[Member] = Field(
         [], max_length=4096, description="By index; empty while suspended or waiting for nodes."
+    )
+    topology: list[LevelCount] = Field(
+        [], max_length=16, description="How many domains of each level the members were in when they were placed."
     )
     go: Go | None = None
     ghosts: list[Ghost] = Field([], max_length=4096)

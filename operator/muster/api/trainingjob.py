@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field
 from pydantic.config import JsonDict
 
-from muster.api.base import ApiModel, NodeName, ObjectMeta, Time, checks, rule, shortened_to
+from muster.api.base import ApiModel, LevelCount, NodeName, ObjectMeta, Time, checks, rule, shortened_to
 
 MAX_NAME_LENGTH = 40
 """Longest name of a job: its pods are called `<job>-<hash>-<index>-<incarnation>`, and that has to be a host name."""
@@ -404,13 +404,6 @@ class Waiting(ApiModel):
         [], max_length=8, description="What would let it start."
     )
     since: Time | None = None
-
-
-class LevelCount(ApiModel):
-    """How many domains of one level the workers are in."""
-
-    level: str = Field(max_length=63)
-    domains: int = Field(ge=0)
 
 
 class TrainingJobStatus(ApiModel):

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -72,6 +72,7 @@ class JobMemory:
     create_error: CreateError | None = None
     create_failures: int = 0
     create_not_before: float = 0.0
+    bound: set[str] = field(default_factory=set)  # uids of pods that were bound and not yet seen so
     support_applied: dict[tuple[str, str], str] = field(default_factory=dict)  # kind, name -> digest
     progress_written_at: float = float("-inf")
     counts_written_at: float = float("-inf")
@@ -104,6 +105,7 @@ class Cluster:
         self.occupants = informer.occupant_pods(client)
         self.nodes = informer.nodes(client)
         self.leases = informer.node_leases(client)
+        self.priorities = informer.priority_classes(client)
         self.memories: dict[str, JobMemory] = {}
         self._rings = rings
         self._node_freed = node_freed
@@ -117,6 +119,7 @@ class Cluster:
         self.jobs.store.subscribe(self._job_changed)
         self.gangs.store.subscribe(self._gang_changed)
         self.policies.store.subscribe(self._policy_changed)
+        self.priorities.store.subscribe(lambda _old, _new: self._everybody())
         self.pods.store.subscribe(self._pod_changed)
         self.occupants.store.subscribe(self._occupant_changed)
         self.nodes.store.subscribe(self._node_changed)
@@ -125,7 +128,16 @@ class Cluster:
     @property
     def informers(self) -> tuple[Informer[Any], ...]:
         """All informers, to be run as tasks."""
-        return (self.policies, self.nodes, self.leases, self.jobs, self.gangs, self.pods, self.occupants)
+        return (
+            self.policies,
+            self.priorities,
+            self.nodes,
+            self.leases,
+            self.jobs,
+            self.gangs,
+            self.pods,
+            self.occupants,
+        )
 
     @property
     def synced(self) -> bool:
@@ -184,6 +196,21 @@ class Cluster:
         policy = self.policies.store.get(("", "default"))
         return policy.spec if isinstance(policy, FleetPolicy) else FleetPolicySpec()
 
+    def priority_of(self, job: TrainingJob) -> int:
+        """The value of the PriorityClass that the template names, or of the default one."""
+        name = (job.spec.template.get("spec") or {}).get("priorityClassName")
+        if name:
+            found = self.priorities.store.get(("", str(name)))
+            return found.value if found else 0
+        return max((known.value for known in self.priorities.store.values() if known.is_default), default=0)
+
+    def held_by_namespace(self) -> Mapping[str, int]:
+        """How many nodes the jobs of each namespace hold."""
+        held: Counter[str] = Counter()
+        for uid, name in self.fleet.names.items():
+            held[name.partition("/")[0]] += len(self.fleet.nodes_of(uid))
+        return held
+
     def world(self, job: TrainingJob) -> JobWorld:
         """One job and its surroundings as of now."""
         uid = job.metadata.uid
@@ -220,6 +247,9 @@ class Cluster:
 
     def _policy_changed(self, _old: object, _new: object) -> None:
         self.fleet.set_policy(self.policy())
+        self._everybody()
+
+    def _everybody(self) -> None:
         for key in self.job_keys():
             self._rings(key)
 

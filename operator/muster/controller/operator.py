@@ -17,6 +17,7 @@ from muster.api.trainingjob import TrainingJob
 from muster.controller.cluster import Cluster
 from muster.controller.dirty import DirtyKeys
 from muster.controller.perform import Performer
+from muster.controller.queue import Queue
 from muster.controller.reconciler import Reconciler
 from muster.controller.settings import Settings
 from muster.coordinator.auth import Caller, TokenVerifier
@@ -56,13 +57,15 @@ class Operator:
         self.client = client
         self.hub = Hub()
         self.dirty = DirtyKeys()
-        self.cluster = Cluster(client, self.hub, self.dirty.add, lambda: self.reconciler.node_freed())
+        self.cluster = Cluster(client, self.hub, self.dirty.add, lambda: self.queue.replan())
+        self.queue = Queue(self.cluster, self.dirty.add)
         self.events = EventRecorder(client, "muster.dev/operator", settings.pod_name or settings.identity)
         self.reconciler = Reconciler(
             self.cluster,
             Performer(client, self.cluster),
             self.dirty,
             self.events,
+            self.queue,
             self.worker_settings,
             self._directives_changed,
         )
@@ -189,8 +192,11 @@ class Operator:
         self.hub.start_serving()  # only now launchers find this replica
         self._spawn(self.events.run(), "events")
         self._spawn(self._renew_certificates(), "certificates")
-        for key in self.cluster.job_keys():
+        keys = self.cluster.job_keys()
+        self.queue.expect(keys)
+        for key in keys:
             self.dirty.add(key)
+        self._spawn(self.queue.run(), "queue")
         await self.reconciler.run()
 
     async def _catch_up(self) -> None:

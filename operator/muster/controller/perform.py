@@ -13,6 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
+import msgspec
 import structlog
 
 from muster.api.base import API_VERSION
@@ -24,6 +25,7 @@ from muster.kube.errors import AlreadyExists, ApiError, Conflict, Forbidden, Inv
 from muster.lifecycle.plan import (
     Action,
     ApplySupport,
+    BindPod,
     CheckTemplate,
     CommitGang,
     CreatePod,
@@ -53,7 +55,7 @@ _PATHS: Mapping[str, Callable[..., str]] = {
     "PodDisruptionBudget": lambda **where: paths.group("policy/v1", "poddisruptionbudgets", **where),
 }
 
-PodAction = TypeVar("PodAction", CreatePod, DeletePod)
+PodAction = TypeVar("PodAction", CreatePod, DeletePod, BindPod)
 
 log = structlog.get_logger()
 
@@ -67,7 +69,7 @@ class Performer:
         self._clock = clock
 
     async def perform(self, job: TrainingJob, plan: Plan) -> None:
-        """Perform the actions: deletions of pods side by side, the others in order, creations of pods side by side.
+        """Perform the actions: deletions and bindings of pods side by side, the others in order, then creations.
 
         Raises:
             ApiError: an action failed; those of the groups after it were not begun.
@@ -75,6 +77,11 @@ class Performer:
         deletions = [action for action in plan.actions if isinstance(action, DeletePod)]
         creations = [action for action in plan.actions if isinstance(action, CreatePod)]
         await _side_by_side(functools.partial(self._delete_pod, job), deletions)
+        bindings = [action for action in plan.actions if isinstance(action, BindPod)]
+        if bindings:
+            memory = self._cluster.memory(job.metadata.uid)
+            memory.bound &= {action.uid for action in bindings}
+            await _side_by_side(functools.partial(self._bind_pod, job), bindings)
         for action in plan.actions:
             await self._one(job, action, anew=bool(creations))
         if creations:
@@ -161,16 +168,39 @@ class Performer:
     async def _check_template(self, job: TrainingJob, action: CheckTemplate) -> None:
         memory = self._cluster.memory(job.metadata.uid)
         path = paths.core("pods", namespace=job.metadata.namespace)
+        requests: dict[str, int] = {}
         try:
             # That the name is taken is found out last, when nothing else was wrong with the pod.
             with contextlib.suppress(AlreadyExists):
-                await self._client.post(path, action.pod, {"dryRun": "All", "fieldValidation": "Strict"})
-            memory.template_verdict = TemplateVerdict(VerdictKind.ACCEPTED, action.generation)
+                answer = await self._client.post(path, action.pod, {"dryRun": "All", "fieldValidation": "Strict"})
+                requests = decode.requests(answer)
+            scheduler_for = await self._scheduler_for(job, action.claims)
+            if scheduler_for:  # the claim may yet be bound
+                memory.template_recheck_at = self._clock() + TEMPLATE_RETRY_SECONDS
+            memory.template_verdict = TemplateVerdict(
+                VerdictKind.ACCEPTED, action.generation, requests=requests, scheduler_for=scheduler_for
+            )
         except (Invalid, Forbidden) as refused:
             reason, message = _refusal(refused)
             memory.template_verdict = TemplateVerdict(VerdictKind.REFUSED, action.generation, reason, message)
             memory.template_recheck_at = self._clock() + TEMPLATE_RETRY_SECONDS
             _log_refusal("template refused", job, memory, reason, message)
+
+    async def _scheduler_for(self, job: TrainingJob, claims: Iterable[str]) -> str:
+        """The first of these volume claims that only the cluster's scheduler can deal with, in words; "" if none."""
+        for name in claims:
+            try:
+                path = paths.core("persistentvolumeclaims", namespace=job.metadata.namespace, name=name)
+                claim = msgspec.json.decode(await self._client.get(path))
+                volume_name = (claim.get("spec") or {}).get("volumeName")
+                if (claim.get("status") or {}).get("phase") != "Bound" or not volume_name:
+                    return f"the unbound volume claim {name}"
+                volume = msgspec.json.decode(await self._client.get(paths.core("persistentvolumes", name=volume_name)))
+            except NotFound:
+                return f"the volume claim {name}, which does not exist"
+            if (volume.get("spec") or {}).get("nodeAffinity"):
+                return f"the volume claim {name}, whose volume is tied to certain nodes"
+        return ""
 
     async def _apply(self, job: TrainingJob, action: ApplySupport, *, anew: bool) -> None:
         """Apply what has changed since it was applied; all of it before pods are created, should somebody delete it."""
@@ -227,6 +257,24 @@ class Performer:
             self._cluster.pods.store.assume_deleted(key, action.uid)
             return
         self._cluster.pods.assume_delete(key, action.uid, answer)
+
+    async def _bind_pod(self, job: TrainingJob, action: BindPod) -> None:
+        memory = self._cluster.memory(job.metadata.uid)
+        if action.uid in memory.bound:
+            return  # the watch will show it
+        body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": action.name, "uid": action.uid},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": action.node},
+        }
+        path = paths.core("pods", namespace=job.metadata.namespace, name=action.name, subresource="binding")
+        try:
+            await self._client.post(path, body)
+        except (NotFound, Conflict) as error:
+            # Gone, being deleted, or bound by an earlier call of ours: the watch tells which.
+            log.info("not bound", job=_name(job), pod=action.name, node=action.node, error=error.message)
+        memory.bound.add(action.uid)
 
     async def _delete_job(self, job: TrainingJob) -> None:
         options = {"preconditions": {"uid": job.metadata.uid}, "propagationPolicy": "Background"}

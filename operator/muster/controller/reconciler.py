@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections import Counter as Counted
 from collections.abc import Callable
+from dataclasses import replace
 
 import structlog
 from prometheus_client import Counter, Histogram
@@ -18,21 +19,27 @@ from muster.api.trainingjob import TrainingJob
 from muster.controller.cluster import Cluster, Key
 from muster.controller.dirty import DirtyKeys
 from muster.controller.perform import Performer
+from muster.controller.queue import Queue
 from muster.kube.decode import Undecodable
 from muster.kube.errors import ApiError, Conflict, LeadershipLost
 from muster.kube.events import NORMAL, WARNING, EventRecorder, Regarding
 from muster.lifecycle import status
+from muster.lifecycle.attempt import wanted
 from muster.lifecycle.plan import Announcement, ApplySupport, CommitGang, Plan
 from muster.lifecycle.step import decide
 from muster.lifecycle.worker_pod import WorkerSettings
+from muster.placement.request import Request
+from muster.queueing.queue import Waiting
 from muster.world.job import JobWorld
 
 WORKERS = 16
 RETRY_FIRST_SECONDS = 0.2
 RETRY_LIMIT_SECONDS = 30.0
 MAX_DOUBLINGS = 16
-# Changes come in bursts (the pods of a gang start together): decide at most this often for one job.
+# Changes come in bursts (the pods of a gang start together): decide at most this often for one job, and for a large one
+# so seldom that deciding takes no more than this share of the time.
 SPACING_SECONDS = 0.05
+DECIDING_SHARE = 0.1
 
 log = structlog.get_logger()
 _seconds = Histogram("muster_reconcile_seconds", "Time of one pass over one job, API calls included.")
@@ -46,6 +53,7 @@ class Reconciler:
 
     Args:
         settings: what the installation adds to every worker, as of now.
+        queue: where the jobs wait for nodes.
         directives_changed: told the uid of a job whose launchers may have something new to do.
     """
 
@@ -55,6 +63,7 @@ class Reconciler:
         performer: Performer,
         dirty: DirtyKeys,
         events: EventRecorder,
+        queue: Queue,
         settings: Callable[[], WorkerSettings],
         directives_changed: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
@@ -63,20 +72,15 @@ class Reconciler:
         self._performer = performer
         self._dirty = dirty
         self._events = events
+        self._queue = queue
         self._settings = settings
         self._directives_changed = directives_changed
         self._clock = clock
         self._placing = asyncio.Lock()
         self._turn = asyncio.Lock()
-        self._waiting_for_nodes: set[Key] = set()
         self._failures: dict[Key, int] = {}
+        self._spent: dict[Key, float] = {}  # seconds that the last decision about a job took
         self._resting_until: dict[Key, float] = {}  # jobs that Muster itself fails at
-
-    def node_freed(self) -> None:
-        """Some node may have become usable: decide again for every job that waits for one."""
-        waiting, self._waiting_for_nodes = self._waiting_for_nodes, set()
-        for key in waiting:
-            self._dirty.add(key)
 
     async def run(self) -> None:
         """Decide and act until cancelled.
@@ -122,7 +126,7 @@ class Reconciler:
             finally:
                 if wake is not None:
                     self._dirty.add(key, wake)
-                self._dirty.done(key, SPACING_SECONDS)
+                self._dirty.done(key, max(SPACING_SECONDS, self._spent.pop(key, 0.0) / DECIDING_SHARE))
 
     def _rest_seconds(self, key: Key) -> float | None:
         """How long to leave the job alone, whatever happens meanwhile; None when it is not to be left alone."""
@@ -136,9 +140,10 @@ class Reconciler:
         job = self._cluster.job(key)
         if job is None:
             self._failures.pop(key, None)
-            self._waiting_for_nodes.discard(key)
+            self._queue.forget(key)
             return None
         if isinstance(job, Undecodable):
+            self._queue.forget(key)
             self._tell_undecodable(job)
             return None
         plan = self._decide(job)
@@ -153,7 +158,32 @@ class Reconciler:
 
     def _decide(self, job: TrainingJob) -> Plan:
         world, record = self._cluster.world(job), self._cluster.unreadable_record_of(job)
-        return _without_record(world, record) if record is not None else decide(world, self._settings())
+        key, uid = (job.metadata.namespace, job.metadata.name), job.metadata.uid
+        if record is not None:
+            self._queue.put(key, uid, None)
+            return _without_record(world, record)
+        request = wanted(world)
+        waiting = self._waiting(world, request) if request else None
+        # Who has never had nodes has waited since it was made; the others begin to wait now.
+        created = job.metadata.creation_timestamp or world.now
+        waited = (world.now - created).total_seconds() if world.gang is None else 0.0
+        self._queue.put(key, uid, waiting, waited)
+        begun = self._clock()
+        plan = decide(replace(world, turn=self._queue.turn(uid)), self._settings())
+        self._spent[key] = self._clock() - begun
+        return plan
+
+    def _waiting(self, world: JobWorld, request: Request) -> Waiting:
+        job = world.job
+        return Waiting(
+            job_uid=job.metadata.uid,
+            name=f"{job.metadata.namespace}/{job.metadata.name}",
+            namespace=job.metadata.namespace,
+            priority=self._cluster.priority_of(job),
+            created=job.metadata.creation_timestamp or world.now,
+            request=request,
+            replacement=world.gang is not None and bool(world.gang.spec.members),
+        )
 
     def _takes_nodes(self, job: TrainingJob, plan: Plan) -> bool:
         """Whether the plan commits a Gang to nodes that it does not hold yet: two jobs must never choose the same."""
@@ -167,11 +197,12 @@ class Reconciler:
         )
 
     async def _carry_out(self, key: Key, job: TrainingJob, plan: Plan) -> float | None:
-        if plan.waits_for_nodes:
-            self._waiting_for_nodes.add(key)
+        if plan.overtaken:
+            self._queue.replan()
         _log_decision(key, plan)
         try:
             await self._performer.perform(job, plan)
+            self._count_placement(job, plan)
         finally:
             if plan.commits:
                 self._directives_changed(job.metadata.uid)
@@ -182,6 +213,11 @@ class Reconciler:
             self._tell(job, announcement)
         wakes = [wake for wake in (plan.wake_in_seconds, unwritten) if wake is not None]
         return min(wakes, default=None)
+
+    def _count_placement(self, job: TrainingJob, plan: Plan) -> None:
+        for action in plan.actions:
+            if isinstance(action, CommitGang) and self._queue.turn(job.metadata.uid) is not None:
+                self._queue.placed(job.metadata.uid, {count.level: count.domains for count in action.spec.topology})
 
     def _failed(self, key: Key, reason: str) -> float:
         """Count it; returns when to try again."""

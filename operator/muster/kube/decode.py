@@ -37,6 +37,15 @@ class NodeLease(NamedTuple):
     resource_version: int
 
 
+class PriorityClass(NamedTuple):
+    """What a PriorityClass says of the order of jobs."""
+
+    name: str
+    value: int
+    is_default: bool
+    resource_version: int
+
+
 @dataclass(frozen=True, slots=True)
 class Undecodable:
     """An object that does not fit its model, e.g. written past an older CRD; `error` is for its author.
@@ -189,6 +198,12 @@ class _Lease(msgspec.Struct):
     spec: _LeaseSpec | None = None
 
 
+class _PriorityClass(msgspec.Struct, rename="camel"):
+    metadata: _ObjectMeta
+    value: int = 0
+    global_default: bool = False
+
+
 class _OnlyMeta(msgspec.Struct):
     metadata: _ObjectMeta
 
@@ -226,6 +241,7 @@ _pods = msgspec.json.Decoder(_Pod)
 _occupants = msgspec.json.Decoder(_Occupant)
 _nodes = msgspec.json.Decoder(_Node)
 _leases = msgspec.json.Decoder(_Lease)
+_priorities = msgspec.json.Decoder(_PriorityClass)
 _metas = msgspec.json.Decoder(_OnlyMeta)
 _events = msgspec.json.Decoder(WatchEvent)
 _pages = msgspec.json.Decoder(ListPage)
@@ -332,6 +348,13 @@ def node_lease(data: Raw) -> NodeLease:
     return NodeLease(parsed.metadata.name, renew_time or "", int(parsed.metadata.resource_version))
 
 
+def priority_class(data: Raw) -> PriorityClass:
+    """A PriorityClass."""
+    parsed = _priorities.decode(data)
+    meta = parsed.metadata
+    return PriorityClass(meta.name, parsed.value, parsed.global_default, int(meta.resource_version))
+
+
 Model = TypeVar("Model", bound=ApiModel)
 
 
@@ -382,6 +405,11 @@ def node_meta(value: NodeView) -> Meta:
 def lease_meta(value: NodeLease) -> Meta:
     """The metadata of a node's lease. Its uid is not read: a lease that is made anew is still the same node's."""
     return Meta(("kube-node-lease", value.node), value.node, value.resource_version)
+
+
+def priority_meta(value: PriorityClass) -> Meta:
+    """The metadata of a PriorityClass. Its uid is not read: its value is all that counts."""
+    return Meta(("", value.name), value.name, value.resource_version)
 
 
 def custom_meta(value: Any) -> Meta:

@@ -354,6 +354,12 @@ def node_leases(client: Client) -> Informer[decode.NodeLease]:
     return Informer(client, Kind("node_leases", paths.leases("kube-node-lease"), decode.node_lease, decode.lease_meta))
 
 
+def priority_classes(client: Client) -> Informer[decode.PriorityClass]:
+    """Every PriorityClass; its key is ("", name)."""
+    path = paths.group("scheduling.k8s.io/v1", "priorityclasses")
+    return Informer(client, Kind("priority_classes", path, decode.priority_class, decode.priority_meta))
+
+
 def training_jobs(client: Client) -> Informer[TrainingJob | Undecodable]:
     """Every TrainingJob, by uid."""
     return _custom(client, "trainingjobs", TrainingJob, _uid)

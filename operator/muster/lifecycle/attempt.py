@@ -4,21 +4,22 @@ Each function returns a whole new spec, to be committed by one guarded update. M
 whatever changes them also takes the next number.
 """
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from muster.api.base import LevelCount
 from muster.api.gang import FaultClass, Gang, GangIncident, GangSpec, Ghost, Go, Leave, Level, Member, Resume
 from muster.api.trainingjob import LaunchMode
-from muster.lifecycle.template import requirements
+from muster.lifecycle.template import problem, requirements
 from muster.lifecycle.worker_pod import PLAIN_MASTER_PORT
 from muster.placement.eligibility import refusal
-from muster.placement.request import Request
-from muster.placement.space import solve
+from muster.placement.request import Broken, Request
+from muster.placement.space import domain_path, solve
 from muster.protocol.messages import IDLE
 from muster.recovery import blame, budgets, failures
 from muster.recovery.failures import FRESH_SECONDS, Failure, Kind
-from muster.world.job import JobWorld
+from muster.world.job import JobWorld, VerdictKind
 from muster.world.turn import NotPlaced, Placed
 from muster.world.views import LauncherView
 
@@ -35,23 +36,68 @@ MASTER_PORTS = range(20000, 30000)
 NOT_VISIBLE_SECONDS = 60.0
 _HEAR = "if that lasts, look at its log and at network policies between it and the Service muster-coordinator"
 
+# A gang that could not be assembled waits so long before its next try, twice as long each time.
+FIRST_RELEASE_SECONDS = 60.0
+MAX_RELEASE_SECONDS = 3600.0
+TOPOLOGY_UNSATISFIED = "TopologyUnsatisfied"
+_NODES_TO_AVOID = frozenset(
+    {Kind.NODE_UNREACHABLE, Kind.POD_REJECTED, Kind.NODE_CONFLICT, Kind.POD_STUCK, Kind.POD_START_TIMEOUT}
+)
+
 _ORDER = [Level.START, Level.IN_PLACE, Level.POD, Level.REPLACE, Level.REBUILD]
 
 
-def placed_anew(world: JobWorld, reason: str) -> GangSpec | NotPlaced:
-    """The record of an attempt on entirely new nodes: the first one, or the first after a suspension."""
+def wanted(world: JobWorld) -> Request | None:
+    """The nodes that this job waits for; None while it waits for none: it has them, or something else is in its way."""
+    job, record, verdict = world.job, world.gang.spec if world.gang else None, world.template_verdict
+    if job.metadata.deletion_timestamp is not None or job.status.completion is not None or job.spec.suspend:
+        return None
+    if record is not None and record.members:
+        open_places = {index for index, member in enumerate(record.members) if not member.node}
+        return _replacement(world, record, open_places, _firmly(world, record)) if open_places else None
+    refused = verdict is not None and verdict.kind is VerdictKind.REFUSED
+    if problem(job, world.fleet) or (refused and verdict and verdict.generation == job.metadata.generation):
+        return None
+    if record is None and any(not pod.terminal and pod.uid not in world.proved_dead for pod in world.pods.values()):
+        return None
+    if record is not None and record.hold_until and world.now < record.hold_until:
+        return None
+    return _whole(world, _firmly(world, record) if record else None)
+
+
+def to_be_had(world: JobWorld, placed: Placed) -> bool:
+    """Whether the nodes that the queue has promised are still free for this job."""
     record = world.gang.spec if world.gang else None
-    answer = _solve(world, record, world.job.spec.nodes, ())
-    if isinstance(answer, NotPlaced):
-        return answer
+    needs = requirements(world, _firmly(world, record) if record else None)
+    nodes = (world.fleet.nodes.get(name) for name in placed.nodes)
+    return all(node is not None and not refusal(node, needs, world.fleet, world.uid) for node in nodes)
+
+
+def placed_anew(world: JobWorld, placed: Placed, reason: str) -> GangSpec:
+    """The record of an attempt on entirely new nodes: the first one, or the first after they were given back."""
+    record = world.gang.spec if world.gang else None
     incarnation = 1 + max((pod.incarnation for pod in world.pods.values()), default=0)
-    members = [Member(node=node, incarnation=incarnation) for node in answer.nodes]
+    members = [Member(node=node, incarnation=incarnation) for node in placed.nodes]
     if record is None:
         attempt = 1 + world.job.status.attempt
         return GangSpec(
             job_uid=world.uid, attempt=attempt, time=world.now, level=Level.START, reason=reason, members=members
         )
     return _next(record, world.now, Level.START, reason, members)
+
+
+def located(world: JobWorld, spec: GangSpec) -> GangSpec:
+    """The record with how many domains its members are in."""
+    levels = [level.name for level in world.fleet.policy.topology.levels]
+    nodes = [world.fleet.nodes[member.node] for member in spec.members if member.node in world.fleet.nodes]
+    paths = {node.name: domain_path(node, world.fleet) for node in nodes}
+    domains: list[set[tuple[str, ...]]] = [set() for _ in levels]
+    for name, path in paths.items():
+        for depth, found in enumerate(domains):
+            # A node without the level's label is near to nothing that is known: a domain by itself.
+            found.add(path[: depth + 1] if all(path[: depth + 1]) else (name,))
+    counts = [LevelCount(level=name, domains=len(found)) for name, found in zip(levels, domains, strict=True)]
+    return spec.model_copy(update={"topology": counts if nodes else []})
 
 
 def recovered(world: JobWorld, record: GangSpec, failures: Sequence[Failure]) -> GangSpec:
@@ -62,8 +108,10 @@ def recovered(world: JobWorld, record: GangSpec, failures: Sequence[Failure]) ->
     fault_class = blame.fault_class(cause)
     excluded = {node: until for node, until in record.excluded_nodes.items() if until > world.now}
     for failure in failures:
-        if failure.kind in (Kind.NODE_UNREACHABLE, Kind.POD_REJECTED, Kind.POD_STUCK, Kind.POD_START_TIMEOUT):
+        if failure.kind in _NODES_TO_AVOID:
             excluded[failure.node] = world.now + EXCLUSION
+    if cause.kind is Kind.NODE_CONFLICT:  # the strongest of all: nothing has failed
+        return _elsewhere(world, record.model_copy(update={"excluded_nodes": excluded}), failures)
     incidents = blame.upgrade(record.incidents, _first_open(record), fault_class, cause.kind, cause.node)
     record = record.model_copy(
         update={
@@ -82,15 +130,42 @@ def recovered(world: JobWorld, record: GangSpec, failures: Sequence[Failure]) ->
     return spec.model_copy(update={"hold_until": world.now + timedelta(seconds=pause)}) if pause else spec
 
 
-def filled(world: JobWorld, record: GangSpec) -> GangSpec | NotPlaced:
-    """The record with nodes for the members that have none, once there are some."""
-    open_places = {index for index, member in enumerate(record.members) if not member.node}
-    level, members = _remade(world, record, Level.REPLACE, set(), open_places)
-    if not all(member.node for member in members):
-        anchors = tuple(member.node for member in record.members if member.node)
-        answer = _solve(world, record, len(open_places), anchors)
-        return answer if isinstance(answer, NotPlaced) else NotPlaced("InsufficientNodes", "no node is free")
+def _elsewhere(world: JobWorld, record: GangSpec, conflicts: Sequence[Failure]) -> GangSpec:
+    """The record after kubelets refused pods that Muster had bound: somebody was faster. No failure, and nobody pays."""
+    moved = {failure.index for failure in conflicts}
+    level, members = _remade(world, record, Level.REPLACE, set(), moved)
+    ghosts = _ghosts(world, record, members)
+    level = Level.START if record.level is Level.START else level
+    return _next(record, world.now, level, Kind.NODE_CONFLICT, members, ghosts=ghosts)
+
+
+def filled(world: JobWorld, record: GangSpec) -> GangSpec | NotPlaced | None:
+    """The record with nodes for the members that have none, once there are some; None before the queue has answered."""
+    open_places = sorted(index for index, member in enumerate(record.members) if not member.node)
+    answer = world.turn.answer if world.turn else None
+    if answer is None:
+        return None
+    members = list(record.members)
+    level = Level.REPLACE
+    if isinstance(answer, NotPlaced):
+        elsewhere = _rebuilt(world, record) if answer.reason == TOPOLOGY_UNSATISFIED else None
+        if elsewhere is None:
+            return answer
+        level, members = elsewhere
+    elif len(answer.nodes) != len(open_places) or not to_be_had(world, answer):
+        return None
+    else:
+        for index, node in zip(open_places, answer.nodes, strict=True):
+            members[index] = members[index].model_copy(update={"node": node})
     return _next(record, world.now, level, record.reason, members, ghosts=_ghosts(world, record, members))
+
+
+def unassembled(world: JobWorld, record: GangSpec) -> GangSpec:
+    """The record of a gang that gives its nodes back because it could not be assembled on them; it waits a while."""
+    releases = record.releases + 1
+    pause = min(FIRST_RELEASE_SECONDS * 2.0 ** (releases - 1), MAX_RELEASE_SECONDS)
+    update = {"hold_until": world.now + timedelta(seconds=pause), "releases": releases}
+    return released(world, record, "AssemblyTimedOut").model_copy(update=update)
 
 
 def leaving(world: JobWorld, record: GangSpec, reason: str, nodes: Sequence[str]) -> GangSpec:
@@ -137,10 +212,10 @@ def left(world: JobWorld, record: GangSpec, leave: Leave) -> GangSpec:
     return _next(record, world.now, level, leave.reason, members, incident, _ghosts(world, record, members))
 
 
-def released(world: JobWorld, record: GangSpec) -> GangSpec:
-    """The record without members: the nodes are free (suspended)."""
+def released(world: JobWorld, record: GangSpec, reason: str = "Suspended") -> GangSpec:
+    """The record without members: the nodes are free."""
     record = record.model_copy(update={"checkpoint": newest_checkpoint(world, record)})
-    return _next(record, world.now, Level.START, "Suspended", [], ghosts=_ghosts(world, record, []))
+    return _next(record, world.now, Level.START, reason, [], ghosts=_ghosts(world, record, []))
 
 
 def settled(world: JobWorld, gang: Gang) -> GangSpec | None:
@@ -229,6 +304,7 @@ def started(world: JobWorld, record: GangSpec) -> GangSpec | Missing:
             "go": go,
             "ghosts": [],
             "hold_until": None,
+            "releases": 0,
             "incidents": incidents,
             "checkpoint": resume or record.checkpoint,
         }
@@ -244,7 +320,7 @@ def plain_started(world: JobWorld, record: GangSpec) -> GangSpec:
     ]
     first = pods[0].pod_ip if pods[0] else ""
     go = Go(time=world.now, master_address=first, master_port=PLAIN_MASTER_PORT)
-    return record.model_copy(update={"members": members, "go": go, "hold_until": None})
+    return record.model_copy(update={"members": members, "go": go, "hold_until": None, "releases": 0})
 
 
 def newest_step(world: JobWorld, record: GangSpec) -> int | None:
@@ -279,28 +355,47 @@ def _common_checkpoint(world: JobWorld) -> Resume | None:
     return Resume(step=step, path=path) if step >= 0 else None
 
 
-def _solve(world: JobWorld, record: GangSpec | None, count: int, anchors: tuple[str, ...]) -> Placed | NotPlaced:
-    """Nodes for so many members; those with a recent failure only where no others are left, and not at once."""
-    answer = solve(world.fleet, _request(world, record, count, anchors))
-    if isinstance(answer, Placed) or record is None:
-        return answer
+def _firmly(world: JobWorld, record: GangSpec) -> GangSpec:
+    """The record with those nodes excluded whose failure is recent: the others are taken where there is nothing else."""
     latest = world.now + EXCLUSION - RETRY_EXCLUDED
-    hard = {node: until for node, until in record.excluded_nodes.items() if until > latest}
-    again = record.model_copy(update={"excluded_nodes": hard})
-    second = solve(world.fleet, _request(world, again, count, anchors))
+    return record.model_copy(
+        update={"excluded_nodes": {node: until for node, until in record.excluded_nodes.items() if until > latest}}
+    )
+
+
+def _solve(world: JobWorld, record: GangSpec, ask: Callable[[GangSpec], Request]) -> Placed | NotPlaced:
+    """Nodes at once, before everybody who waits; those with a failure only where no others are left."""
+    answer = solve(world.fleet, ask(record))
+    if isinstance(answer, Placed):
+        return answer
+    second = solve(world.fleet, ask(_firmly(world, record)))
     return second if isinstance(second, Placed) else answer
 
 
-def _request(world: JobWorld, record: GangSpec | None, count: int, anchors: tuple[str, ...]) -> Request:
+def _whole(world: JobWorld, record: GangSpec | None) -> Request:
+    """Nodes for the whole gang."""
     placement = world.job.spec.placement
     return Request(
-        count=count,
+        count=world.job.spec.nodes,
         needs=requirements(world, record),
         job_uid=world.uid,
         required=placement.required,
         preferred=placement.preferred,
-        kept=anchors,
+        segment_size=placement.segment_size or 1,
     )
+
+
+def _replacement(world: JobWorld, record: GangSpec, moved: Collection[int], excluded: GangSpec) -> Request:
+    """Nodes for some members, beside those of the others."""
+    kept = tuple(m.node for index, m in enumerate(record.members) if m.node and index not in moved)
+    size = world.job.spec.placement.segment_size or 1
+    broken = []
+    for segment in sorted({index // size for index in moved}) if size > 1 else ():
+        several = range(segment * size, (segment + 1) * size)
+        beside = tuple(record.members[index].node for index in several if index not in moved)
+        broken.append(Broken(size - len(beside), beside))
+    whole = _whole(world, excluded)
+    return replace(whole, count=len(moved), kept=kept, broken=tuple(broken))
 
 
 def _remade(
@@ -316,24 +411,23 @@ def _remade(
         return _rebuilt(world, record) or (level, _without_nodes(world, record, set(range(len(record.members)))))
     if moved:
         level = Level.REPLACE
-    kept = tuple(m.node for i, m in enumerate(record.members) if m.node and i not in moved)
     members = _without_nodes(world, record, moved)
     for index in lost - moved:
         members[index] = Member(node=record.members[index].node, incarnation=_next_incarnation(world, record, index))
     if not moved:
         return level, members
-    answer = _solve(world, record, len(moved), kept)
+    answer = _solve(world, record, lambda excluded: _replacement(world, record, moved, excluded))
     if isinstance(answer, Placed):
         for index, node in zip(sorted(moved), answer.nodes, strict=True):
             members[index] = members[index].model_copy(update={"node": node})
         return level, members
-    elsewhere = _rebuilt(world, record) if answer.reason == "TopologyUnsatisfied" else None
+    elsewhere = _rebuilt(world, record) if answer.reason == TOPOLOGY_UNSATISFIED else None
     return elsewhere or (level, members)
 
 
 def _rebuilt(world: JobWorld, record: GangSpec) -> tuple[Level, list[Member]] | None:
     """The whole gang placed anew, or None where there is no room."""
-    answer = _solve(world, record, world.job.spec.nodes, ())
+    answer = _solve(world, record, lambda excluded: _whole(world, excluded))
     if isinstance(answer, NotPlaced):
         return None
     incarnation = max(_next_incarnation(world, record, index) for index in range(len(record.members)))

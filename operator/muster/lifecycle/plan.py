@@ -17,10 +17,15 @@ class CommitGang:
 
 @dataclass(frozen=True, slots=True)
 class CheckTemplate:
-    """Ask the API server, by a dry run of worker 0, whether it accepts the template."""
+    """Ask the API server, by a dry run of worker 0, whether it accepts the template.
+
+    Attributes:
+        claims: names of volume claims of which to find out whether only the cluster's scheduler can deal with them.
+    """
 
     pod: dict[str, Any]
     generation: int
+    claims: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

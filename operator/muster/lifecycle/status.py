@@ -15,8 +15,10 @@ from muster.api.trainingjob import (
 )
 from muster.lifecycle import attempt
 from muster.lifecycle.plan import Announcement
+from muster.queueing import explain
 from muster.recovery.failures import WHOLE_GANG_SECONDS
 from muster.world.job import JobWorld
+from muster.world.turn import NotPlaced, Turn
 
 MAX_INCIDENTS = 16
 MAX_NODES_IN_NOTE = 8
@@ -49,6 +51,13 @@ def pending(world: JobWorld, reason: str, message: str) -> TrainingJobStatus:
     return _build(world, "Pending", reason, facts)
 
 
+def queued(world: JobWorld, turn: Turn) -> TrainingJobStatus:
+    """Waiting for its turn, or for nodes."""
+    assert isinstance(turn.answer, NotPlaced)
+    now = pending(world, turn.answer.reason, explain.message(world.job, turn))
+    return now.model_copy(update={"waiting": explain.waiting(world.job, turn, world.now)})
+
+
 def stalled(world: JobWorld, reason: str, message: str, *, template_refused: bool = False) -> TrainingJobStatus:
     """It cannot go on as it is; somebody has to change something."""
     facts: _Facts = {"Stalled": (True, reason, message), "Running": (False, reason, message)}
@@ -79,6 +88,13 @@ def recovering(world: JobWorld, gang: Gang, reason: str, message: str) -> Traini
         "Reconciling": (True, reason, message),
     }
     return _build(world, state, shown, facts)
+
+
+def incomplete(world: JobWorld, gang: Gang, answer: NotPlaced) -> TrainingJobStatus:
+    """Some members have lost their nodes, and there are no others."""
+    turn = world.turn
+    now = recovering(world, gang, answer.reason, explain.message(world.job, turn) if turn else answer.message)
+    return now.model_copy(update={"waiting": explain.waiting(world.job, turn, world.now) if turn else None})
 
 
 def training(world: JobWorld, gang: Gang) -> TrainingJobStatus:
@@ -134,7 +150,8 @@ def on_nodes(spec: GangSpec) -> str:
     names = [member.node or "(no node yet)" for member in spec.members]
     shown = ", ".join(names[:MAX_NODES_IN_NOTE])
     rest = len(names) - MAX_NODES_IN_NOTE
-    return f"on {shown}" + (f" and {rest} more" if rest > 0 else "")
+    where = ", ".join(f"{count.domains} {count.level}{'s' * (count.domains != 1)}" for count in spec.topology)
+    return f"on {shown}" + (f" and {rest} more" if rest > 0 else "") + (f" ({where})" if where else "")
 
 
 def _build(
@@ -161,6 +178,7 @@ def _build(
         attempt=record.attempt if record else before.attempt,
         nodes_ready=_ready(world, record),
         nodes=[member.node for member in record.members] if record else [],
+        topology=record.topology if record and record.members else [],
         step=_step(world, record, checkpoint),
         checkpoint=checkpoint,
         restarts=sum(i.resumed_step is not None for i in record.incidents) if record else before.restarts,

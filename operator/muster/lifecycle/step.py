@@ -8,6 +8,7 @@ interrupts, the next step finds in a state that some step before has left on pur
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from muster.api.fleetpolicy import Binding
 from muster.api.gang import Gang, GangSpec, Member
 from muster.api.trainingjob import CompletionRecord, CompletionResult, LaunchMode
 from muster.lifecycle import attempt, status
@@ -15,6 +16,7 @@ from muster.lifecycle.plan import (
     Action,
     Announcement,
     ApplySupport,
+    BindPod,
     CheckTemplate,
     CommitGang,
     CreatePod,
@@ -22,14 +24,15 @@ from muster.lifecycle.plan import (
     DeletePod,
     Plan,
 )
-from muster.lifecycle.template import problem
+from muster.lifecycle.template import claims_of, problem, scheduler_for
 from muster.lifecycle.worker_pod import WorkerSettings, support_manifests, worker_manifest
+from muster.placement.eligibility import binding_of
 from muster.protocol.messages import EXITED, IDLE
 from muster.recovery import blame, budgets, failures
-from muster.recovery.failures import FRESH_SECONDS, Kind
+from muster.recovery.failures import FRESH_SECONDS, POD_START_SECONDS, Kind
 from muster.world.job import CreateError, JobWorld, VerdictKind
 from muster.world.turn import NotPlaced
-from muster.world.views import PodView
+from muster.world.views import SCHEDULER_NAME, PodView
 
 # A finished job's workers exit when told so; those that cannot be told are deleted after this long.
 EXIT_GRACE_SECONDS = 30.0
@@ -72,22 +75,42 @@ def _without_nodes(world: JobWorld, record: GangSpec | None, settings: WorkerSet
     blocked = problem(world.job, world.fleet)
     if blocked:
         now = status.stalled(world, *blocked)
-        return Plan(stale, now, status.changes(world, now), waits_for_nodes=True)
+        return Plan(stale, now, status.changes(world, now))
     verdict = world.template_verdict
     if verdict is None or verdict.generation != world.job.metadata.generation:
         trial = worker_manifest(world.job, 0, Member(), settings)
-        return Plan((CheckTemplate(trial, world.job.metadata.generation),), wake_in_seconds=0.0)
+        trial["metadata"]["name"] += "-trial"
+        claims = tuple(claims_of(world.job)) if world.fleet.binds_directly else ()
+        return Plan((CheckTemplate(trial, world.job.metadata.generation, claims),), wake_in_seconds=0.0)
     if verdict.kind is VerdictKind.REFUSED and verdict.reason in PASSING_REFUSALS:
         now = status.pending(world, verdict.reason, verdict.message)
         return Plan(stale, now, status.changes(world, now), wake_in_seconds=TEMPLATE_RETRY_SECONDS)
     if verdict.kind is VerdictKind.REFUSED:
         now = status.stalled(world, verdict.reason, verdict.message, template_refused=True)
         return Plan(stale, now, status.changes(world, now), wake_in_seconds=TEMPLATE_RETRY_SECONDS)
-    spec = attempt.placed_anew(world, "Resumed" if record else "Started")
-    if isinstance(spec, NotPlaced):
-        now = status.pending(world, spec.reason, spec.message)
-        # Heartbeats and exclusions change with time alone: no watch announces that.
-        return Plan(stale, now, status.changes(world, now), PLACE_RETRY_SECONDS, waits_for_nodes=True)
+    if record and record.hold_until and world.now < record.hold_until:
+        text = f"gave its nodes back because it could not be assembled on them; next try at {record.hold_until:%H:%M:%S} UTC"
+        now = status.pending(world, record.reason, text)
+        return Plan(stale, now, status.changes(world, now), (record.hold_until - world.now).total_seconds())
+    return _queued(world, record, stale)
+
+
+def _queued(world: JobWorld, record: GangSpec | None, stale: tuple[Action, ...]) -> Plan:
+    """Nothing is in the job's way any more but its turn, and the nodes."""
+    if world.turn is None:
+        return Plan(stale)  # the queue rings when it has answered
+    if isinstance(world.turn.answer, NotPlaced):
+        now = status.queued(world, world.turn)
+        # Exclusions end with time alone: no watch announces that.
+        return Plan(stale, now, status.changes(world, now), PLACE_RETRY_SECONDS)
+    if not attempt.to_be_had(world, world.turn.answer):
+        return Plan(stale, wake_in_seconds=TICK_SECONDS, overtaken=True)
+    spec = attempt.placed_anew(world, world.turn.answer, "Resumed" if record else "Started")
+    return _placed(world, spec)
+
+
+def _placed(world: JobWorld, spec: GangSpec) -> Plan:
+    spec = attempt.located(world, spec)
     return _commit(world, spec, Announcement("Placed", f"attempt {spec.attempt}: {status.on_nodes(spec)}"))
 
 
@@ -286,17 +309,10 @@ def _assembling(world: JobWorld, gang: Gang, settings: WorkerSettings) -> Plan |
     if record.go is not None:
         return None
     if not all(member.node for member in record.members):
-        spec = attempt.filled(world, record)
-        if not isinstance(spec, NotPlaced):
-            return _commit(world, spec, Announcement("Placed", f"attempt {spec.attempt}: {status.on_nodes(spec)}"))
-        now = status.recovering(world, gang, spec.reason, spec.message)
-        return Plan(
-            tuple(_leftovers(world, record.members)),
-            now,
-            status.changes(world, now),
-            TICK_SECONDS,
-            waits_for_nodes=True,
-        )
+        return _incomplete(world, gang)
+    late = _overdue(world, gang)
+    if late:
+        return _give_back(world, gang, late)
     plain = world.job.spec.launch.mode is LaunchMode.PLAIN
     if plain and (held := _held_back(world, gang)):  # there a pod's creation is the start of its ranks
         return replace(held, actions=tuple(_leftovers(world, record.members)))
@@ -305,6 +321,9 @@ def _assembling(world: JobWorld, gang: Gang, settings: WorkerSettings) -> Plan |
         now = status.recovering(world, gang, *_start_trouble(world, gang, "creating pods"))
         wait = CREATE_RETRY_SECONDS if world.create_error else TICK_SECONDS
         return Plan(pods, now, status.changes(world, now), wait)
+    unbound = _bindings(world, gang)
+    if unbound:
+        return unbound
     if plain:
         return _plain_started(world, gang)
     held = _held_back(world, gang)
@@ -327,6 +346,76 @@ def _assembling(world: JobWorld, gang: Gang, settings: WorkerSettings) -> Plan |
         else ""
     )
     return _commit(world, started, Announcement("Started", text, warning=lost))
+
+
+def _incomplete(world: JobWorld, gang: Gang) -> Plan:
+    """Some members have no node."""
+    record = gang.spec
+    leftovers = tuple(_leftovers(world, record.members))
+    spec = attempt.filled(world, record)
+    if isinstance(spec, GangSpec):
+        return _placed(world, spec)
+    if spec is None:
+        return Plan(leftovers, wake_in_seconds=TICK_SECONDS, overtaken=world.turn is not None)
+    turn = world.turn
+    if turn and turn.queued > 1 and _assembling_seconds(world, record) >= _assembly_timeout(world):
+        return _give_back(world, gang, f"{spec.message}; and others wait for nodes")
+    now = status.incomplete(world, gang, spec)
+    return Plan(leftovers, now, status.changes(world, now), TICK_SECONDS)
+
+
+def _overdue(world: JobWorld, gang: Gang) -> str:
+    """Why the gang should give its nodes back: it cannot be assembled on them. "" while there is hope."""
+    waited, timeout = _assembling_seconds(world, gang.spec), _assembly_timeout(world)
+    if waited < timeout:
+        return ""
+    for index, member in enumerate(gang.spec.members):
+        pod = world.pod(index, member)
+        where = f"worker {index} on {member.node}"
+        if pod is None or not pod.node:
+            why = world.create_error.message if world.create_error else (pod and pod.unschedulable_message) or ""
+            return f"{where}: its pod {'does not exist' if pod is None else 'is not bound'}" + (
+                f": {why}" if why else ""
+            )
+        trouble = _pod_trouble(pod)
+        if pod.phase == "Pending" and (trouble or waited >= max(timeout, POD_START_SECONDS)):
+            return f"{where}: {trouble.message if trouble else 'its pod does not come to run'}"
+    return ""
+
+
+def _give_back(world: JobWorld, gang: Gang, why: str) -> Plan:
+    spec = attempt.unassembled(world, gang.spec)
+    pause = (spec.hold_until - world.now).total_seconds() if spec.hold_until else 0
+    note = (
+        f"not assembled within {_assembly_timeout(world):.0f} s ({why}); its nodes are free, next try in {pause:.0f} s"
+    )
+    return _commit(world, spec, Announcement(spec.reason, note, warning=True))
+
+
+def _assembling_seconds(world: JobWorld, record: GangSpec) -> float:
+    """For how long the gang could have been assembled."""
+    begun = max(record.time, record.hold_until) if record.hold_until else record.time
+    return (world.now - begun).total_seconds()
+
+
+def _assembly_timeout(world: JobWorld) -> float:
+    return float(world.fleet.policy.queueing.assembly_timeout_seconds)
+
+
+def _bindings(world: JobWorld, gang: Gang) -> Plan | None:
+    """Binds the pods that are Muster's to bind, all at once, when every pod exists and nobody holds one back."""
+    members = enumerate(gang.spec.members)
+    pods = [(pod, member) for index, member in members if (pod := world.pod(index, member)) is not None]
+    unbound = [(pod, member) for pod, member in pods if pod.scheduler == SCHEDULER_NAME and not pod.node]
+    if not unbound:
+        return None
+    gated = next((pod for pod, _ in pods if pod.gates), None)
+    if gated:
+        text = f"pod {gated.name} is held back by the scheduling gate {gated.gates[0]}, which whoever put it there must remove"
+        now = status.recovering(world, gang, "SchedulingGated", text)
+        return Plan((), now, status.changes(world, now), TICK_SECONDS)
+    bindings = (BindPod(pod.name, pod.uid, member.node) for pod, member in unbound if not pod.deleting)
+    return Plan(tuple(bindings), wake_in_seconds=TICK_SECONDS)
 
 
 def _held_back(world: JobWorld, gang: Gang) -> Plan | None:
@@ -366,8 +455,20 @@ def _pods_in_line(world: JobWorld, record: GangSpec, settings: WorkerSettings) -
     ]
     if missing:
         actions += _support(world, settings)
-        actions += [CreatePod(worker_manifest(world.job, index, record.members[index], settings)) for index in missing]
+        for index in missing:
+            member = record.members[index]
+            direct = _is_direct(world, member)
+            actions.append(CreatePod(worker_manifest(world.job, index, member, settings, direct=direct)))
     return tuple(actions)
+
+
+def _is_direct(world: JobWorld, member: Member) -> bool:
+    """Whether Muster binds the member's pod itself."""
+    node = world.node(member)
+    if node is None or binding_of(node, world.fleet) is not Binding.DIRECT:
+        return False
+    # The policy may have changed since the gang was placed there.
+    return not scheduler_for(world.job.spec.template.get("spec") or {})
 
 
 def _support(world: JobWorld, settings: WorkerSettings) -> list[ApplySupport]:

@@ -11,6 +11,8 @@ from muster.placement.eligibility import Requirements
 from muster.placement.space import unknown_level
 from muster.world.fleet import Fleet
 from muster.world.job import JobWorld
+from muster.world.resources import asked_by_template
+from muster.world.views import SCHEDULER_NAME
 
 
 def problem(job: TrainingJob, fleet: Fleet) -> tuple[str, str] | None:
@@ -123,7 +125,42 @@ def requirements(world: JobWorld, record: GangSpec | None) -> Requirements:
     for node, until in (record.excluded_nodes if record else {}).items():
         if until > world.now:
             avoid[node] = "avoided after a failure there"
-    return Requirements(world.job.spec.gpus_per_node, world.job.spec.template.get("spec") or {}, avoid)
+    spec, verdict = world.job.spec.template.get("spec") or {}, world.template_verdict
+    requests = dict(verdict.requests) if verdict and verdict.requests else asked_by_template(spec)
+    gpus, resource = world.job.spec.gpus_per_node, world.fleet.policy.accelerator_resource
+    if gpus:
+        requests[resource] = max(requests.get(resource, 0), gpus)
+    return Requirements(gpus, spec, avoid, requests, scheduler_for(spec) or (verdict.scheduler_for if verdict else ""))
+
+
+def claims_of(job: TrainingJob) -> list[str]:
+    """Names of the volume claims that the template mounts."""
+    volumes = (job.spec.template.get("spec") or {}).get("volumes") or ()
+    claims = (volume.get("persistentVolumeClaim") for volume in volumes if isinstance(volume, dict))
+    return sorted({str(claim["claimName"]) for claim in claims if isinstance(claim, dict) and claim.get("claimName")})
+
+
+def scheduler_for(spec: Mapping[str, Any]) -> str:
+    """What of a pod spec only the cluster's scheduler can deal with, in words; "" if nothing is seen in the spec itself.
+
+    Whether a claim that it names is bound is not in it.
+    """
+    if spec.get("resourceClaims"):
+        return "resource claims"
+    if any(isinstance(volume, dict) and volume.get("ephemeral") for volume in spec.get("volumes") or ()):
+        return "ephemeral volumes"
+    if spec.get("schedulerName") not in (None, "", "default-scheduler", SCHEDULER_NAME):
+        return "a scheduler named in the template"
+    affinity = spec.get("affinity") or {}
+    for kind in ("podAffinity", "podAntiAffinity"):
+        if isinstance(affinity.get(kind), dict) and affinity[kind].get(
+            "requiredDuringSchedulingIgnoredDuringExecution"
+        ):
+            return "required affinity between pods"
+    spread = (c for c in spec.get("topologySpreadConstraints") or () if isinstance(c, dict))
+    if any(constraint.get("whenUnsatisfiable") != "ScheduleAnyway" for constraint in spread):
+        return "topology spread constraints"
+    return ""
 
 
 def _pattern_problem(pattern: str | None) -> tuple[str, str] | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
-from muster.api.fleetpolicy import FleetPolicySpec
+from muster.api.fleetpolicy import Binding, FleetPolicySpec
 from muster.world.views import NodeView
 
 T = TypeVar("T")
@@ -163,6 +163,11 @@ class Fleet:
     def held_by_others(self, node: str, job_uid: str) -> frozenset[str]:
         """Who else than this job holds the node."""
         return self.holders(node) - {job_uid}
+
+    @property
+    def binds_directly(self) -> bool:
+        """Whether Muster itself binds the pods of some pool."""
+        return any(pool.binding is Binding.DIRECT for pool in self.policy.pools)
 
     def nodes_of(self, holder: str) -> Collection[str]:
         """The nodes that this holder holds, alone or not."""

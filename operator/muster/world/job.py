@@ -27,6 +27,7 @@ class TemplateVerdict:
 
     Attributes:
         requests: what the scheduler would hold for the worker, with what the namespace's defaults have added.
+        scheduler_for: the volume that only the cluster's scheduler can deal with, in words; "" if there is none.
     """
 
     kind: VerdictKind
@@ -34,6 +35,7 @@ class TemplateVerdict:
     reason: str = ""
     message: str = ""
     requests: Mapping[str, int] = field(default_factory=dict)
+    scheduler_for: str = ""
 
 
 @dataclass(frozen=True, slots=True)

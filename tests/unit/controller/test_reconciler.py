@@ -13,6 +13,7 @@ import pytest
 from muster.controller import reconciler
 from muster.controller.dirty import DirtyKeys
 from muster.controller.perform import Performer
+from muster.controller.queue import Queue
 from muster.controller.reconciler import Reconciler
 from muster.kube.decode import Undecodable
 from muster.kube.errors import Conflict, LeadershipLost, ServerError
@@ -42,11 +43,13 @@ class Loop:
         self.dirty = DirtyKeys()
         self.plans: dict[str, Decide] = {}
         performer = Performer(scene.api, scene.cluster)
+        self.queue = Queue(scene.cluster, self.dirty.add)
         self.reconciler = Reconciler(
             scene.cluster,
             performer,
             self.dirty,
             self.told,  # type: ignore[arg-type]
+            self.queue,
             lambda: None,  # type: ignore[arg-type, return-value]
             lambda _: None,
         )
@@ -232,15 +235,6 @@ async def test_only_plans_that_take_nodes_wait_for_each_other(
     scene.api.gate.set()
     await loop.until(lambda: {name for name, *_ in loop.told.events} == {"first", "second"})
     assert loop.decided["second"] >= (2 if waits else 1)
-
-
-async def test_those_who_wait_for_nodes_look_again_when_one_is_free(loop: Loop, make: Any) -> None:
-    loop.add(make.job("waits"), lambda _world, _settings: Plan(waits_for_nodes=True))
-    loop.add(make.job("runs"))
-    await loop.until(lambda: loop.decided.total() == 2)
-    loop.reconciler.node_freed()
-    await loop.until(lambda: loop.decided["waits"] == 2)
-    assert loop.decided["runs"] == 1
 
 
 async def test_what_was_not_written_yet_is_written_later(

@@ -11,8 +11,10 @@ from muster.api.base import ObjectMeta
 from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.gang import FaultClass, Gang, GangIncident, GangSpec, Ghost, Go, Level, Member, Resume
 from muster.api.trainingjob import TrainingJob
+from muster.lifecycle.attempt import wanted
 from muster.lifecycle.worker_pod import WorkerSettings
 from muster.protocol.messages import EXITED, IDLE, RUNNING
+from muster.queueing.queue import Waiting, plan
 from muster.world.fleet import Fleet, Silence
 from muster.world.job import JobWorld, TemplateVerdict, VerdictKind
 from muster.world.names import gang_name, pod_name
@@ -247,7 +249,27 @@ class Scene:
             "leader_age_seconds": 1000.0,
             "template_verdict": TemplateVerdict(VerdictKind.ACCEPTED, self.job.metadata.generation),
         }
-        return JobWorld(**(values | self.changes))
+        world = JobWorld(**(values | self.changes))
+        return world if "turn" in self.changes else in_queue(world)[0]
+
+
+def in_queue(*worlds: JobWorld) -> list[JobWorld]:
+    """The worlds of jobs, each with its turn in one queue of them all."""
+    waiting = [
+        Waiting(
+            world.uid,
+            f"default/{world.job.metadata.name}",
+            "default",
+            0,
+            world.job.metadata.creation_timestamp or EPOCH,
+            request,
+            replacement=world.gang is not None and bool(world.gang.spec.members),
+        )
+        for world in worlds
+        if (request := wanted(world)) is not None
+    ]
+    turns = plan(worlds[0].fleet, waiting, {}, {}) if waiting else {}
+    return [replace(world, turn=turns.get(world.uid)) for world in worlds]
 
 
 def a_ghost(uid: str, fenced_in_seconds: float, now: float = 100.0) -> Ghost:

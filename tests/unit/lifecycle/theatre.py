@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from tests.unit.lifecycle.builders import SETTINGS, a_node, at
+from tests.unit.lifecycle.builders import SETTINGS, a_node, at, in_queue
 
 from muster.api.base import ObjectMeta
 from muster.api.gang import Gang, GangSpec
@@ -651,6 +651,11 @@ class Theatre:
 
     def world(self, play: Play) -> JobWorld:
         """What the operator sees of one job."""
+        mine = self._alone(play)
+        others = [self._alone(other) for other in self.plays.values() if other is not play and not other.deleted]
+        return in_queue(mine, *others)[0]
+
+    def _alone(self, play: Play) -> JobWorld:
         pods = {name: view for name, view in self._cache.items() if view.job_uid == play.uid}
         uids = {pod.uid for pod in pods.values()}
         if play.gang:

@@ -1,0 +1,171 @@
+"""Keeps the queue of jobs that wait for nodes, and makes its plan whenever something may have changed it.
+
+A plan is made for the whole queue at once (`muster.queueing`): what one job gets depends on those before it. Each job
+then takes what it was promised in a pass of its own, which first looks whether the nodes are still to be had; so a
+plan that is a moment old does no harm, and plans need not be made more often than their making allows.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import structlog
+from prometheus_client import Gauge, Histogram
+
+from muster.controller.cluster import Cluster, Key
+from muster.placement.fragmentation import fragmentation
+from muster.queueing.queue import Waiting, plan_steps
+from muster.world.turn import NotPlaced, Placed, Turn
+
+# Heartbeats grow old without any watch telling so.
+REPLAN_SECONDS = 15.0
+# A plan of a long queue takes its time: at most this share of it is spent on planning.
+PLANNING_SHARE = 0.2
+MEASURE_SECONDS = 15.0
+
+log = structlog.get_logger()
+_placement = Histogram(
+    "muster_placement_seconds",
+    "Time to find nodes for one waiting job, or that there are none.",
+    buckets=(0.0001, 0.0005, 0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1),
+)
+_waited = Histogram(
+    "muster_queue_wait_seconds",
+    "Time from a job's creation (or its return to the queue) to its nodes.",
+    buckets=(0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600, 14400, 43200, 86400, 604800),
+)
+_pending = Gauge("muster_jobs_pending", "Jobs that wait for nodes, by reason.", ["reason"])
+_domains = Histogram(
+    "muster_gang_domains",
+    "Domains of a level that a gang was placed in.",
+    ["level"],
+    buckets=(1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128, 256),
+)
+_fragmentation = Gauge(
+    "muster_free_nodes_fragmentation",
+    "Share of the free nodes that are in domains of which a part is in use.",
+    ["level"],
+)
+
+
+@dataclass(slots=True)
+class _Entry:
+    key: Key
+    waiting: Waiting
+    since: float  # time.time() at which it began to wait
+
+
+class Queue:
+    """The waiting jobs and their turns.
+
+    Args:
+        rings: called with the key of each job whose turn has changed.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        rings: Callable[[Key], None],
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._cluster = cluster
+        self._rings = rings
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._entries: dict[str, _Entry] = {}
+        self._turns: Mapping[str, Turn] = {}
+        self._unseen: set[Key] = set()
+        self._stale = asyncio.Event()
+
+    def expect(self, keys: list[Key]) -> None:
+        """No plan before these jobs have been looked at once: a new leader must not serve whom it sees first."""
+        self._unseen = set(keys)
+
+    def put(self, key: Key, job_uid: str, waiting: Waiting | None, waited_seconds: float = 0.0) -> None:
+        """What a job waits for now, or that it waits no longer; `waited_seconds`: for how long it has already."""
+        known = self._entries.get(job_uid)
+        if waiting is None:
+            if known is not None:
+                del self._entries[job_uid]
+                self._stale.set()
+        elif known is None or known.waiting != waiting:
+            since = known.since if known else self._wall_clock() - waited_seconds
+            self._entries[job_uid] = _Entry(key, waiting, since)
+            self._stale.set()
+        self.seen(key)
+
+    def seen(self, key: Key) -> None:
+        """The job has been looked at, or is gone."""
+        if self._unseen:
+            self._unseen.discard(key)
+            if not self._unseen:
+                self._stale.set()
+
+    def forget(self, key: Key) -> None:
+        """The job is gone."""
+        for uid in [uid for uid, entry in self._entries.items() if entry.key == key]:
+            self.put(key, uid, None)
+        self.seen(key)
+
+    def turn(self, job_uid: str) -> Turn | None:
+        """The job's turn in the newest plan; None for one that is in no plan yet, or waits for nothing."""
+        return self._turns.get(job_uid) if job_uid in self._entries else None
+
+    def replan(self) -> None:
+        """Something has changed that a plan depends on."""
+        self._stale.set()
+
+    def placed(self, job_uid: str, domains: Mapping[str, int]) -> None:
+        """The job has its nodes."""
+        entry = self._entries.get(job_uid)
+        if entry is not None and not entry.waiting.replacement:
+            _waited.observe(max(self._wall_clock() - entry.since, 0.0))
+        for level, count in domains.items():
+            _domains.labels(level).observe(count)
+
+    async def run(self) -> None:
+        """Plan until cancelled."""
+        measured = float("-inf")
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stale.wait(), REPLAN_SECONDS)
+            self._stale.clear()
+            if self._unseen:
+                continue
+            begun = self._clock()
+            if self._entries:
+                self._plan()
+            elif self._turns:
+                self._turns = {}
+                _pending.clear()
+            spent = self._clock() - begun
+            if self._clock() - measured >= MEASURE_SECONDS:
+                measured = self._clock()
+                for level, share in fragmentation(self._cluster.fleet).items():
+                    _fragmentation.labels(level).set(share)
+            await asyncio.sleep(spent / PLANNING_SHARE - spent)
+
+    def _plan(self) -> None:
+        limits = {limit.namespace: limit.nodes for limit in self._cluster.fleet.policy.queueing.limits}
+        held = self._cluster.held_by_namespace() if limits else {}
+        turns: dict[str, Turn] = {}
+        steps = plan_steps(self._cluster.fleet, [entry.waiting for entry in self._entries.values()], limits, held)
+        while True:
+            begun = self._clock()
+            step = next(steps, None)
+            if step is None:
+                break
+            _placement.observe(self._clock() - begun)
+            turns[step[0]] = step[1]
+        before, self._turns = self._turns, turns
+        reasons = Counter(turn.answer.reason for turn in turns.values() if isinstance(turn.answer, NotPlaced))
+        _pending.clear()
+        for reason, count in reasons.items():
+            _pending.labels(reason).set(count)
+        for uid, turn in turns.items():
+            if isinstance(turn.answer, Placed) or turn != before.get(uid):
+                self._rings(self._entries[uid].key)

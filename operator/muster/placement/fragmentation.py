@@ -1,0 +1,29 @@
+"""How broken up the free part of the fleet is, for people who watch it."""
+
+from collections import Counter
+
+from muster.placement.space import domain_path
+from muster.world.fleet import Fleet
+
+
+def fragmentation(fleet: Fleet) -> dict[str, float]:
+    """Level name -> share of the free nodes that are in domains of which a part is in use; 0 when none are free.
+
+    Free is a node that is ready, not cordoned and held by nobody; nodes that are neither free nor held do not count.
+    """
+    free: list[Counter[tuple[str, ...]]] = [Counter() for _ in fleet.policy.topology.levels]
+    held: list[set[tuple[str, ...]]] = [set() for _ in fleet.policy.topology.levels]
+    total = 0
+    for node in fleet.nodes.values():
+        path, taken = domain_path(node, fleet), bool(fleet.holders(node.name))
+        usable = node.ready and not node.unschedulable and not taken
+        total += usable
+        for depth in range(len(free)):
+            if usable:
+                free[depth][path[: depth + 1]] += 1
+            elif taken:
+                held[depth].add(path[: depth + 1])
+    return {
+        level.name: sum(count for path, count in free[depth].items() if path in held[depth]) / total if total else 0.0
+        for depth, level in enumerate(fleet.policy.topology.levels)
+    }
