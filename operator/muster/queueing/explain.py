@@ -1,0 +1,80 @@
+"""Why a job waits, with numbers: for its status, its condition and `kubectl muster explain`."""
+
+from datetime import datetime
+
+from muster.api.trainingjob import TrainingJob, Waiting, WaitingBlocker, WaitingDomain
+from muster.placement.eligibility import IN_USE
+from muster.queueing.limits import OverLimit
+from muster.queueing.remedies import NEVER, remedies
+from muster.queueing.words import nodes
+from muster.world.turn import NotPlaced, Placed, Turn
+
+# The bounds of the status' fields.
+MAX_DOMAINS = 16
+MAX_BLOCKERS = 32
+MAX_UNBLOCKS = 8
+MAX_MESSAGE = 1024
+
+
+def waiting(job: TrainingJob, turn: Turn, now: datetime) -> Waiting:
+    """The numbers of a waiting job; what is not known is 0 or absent."""
+    before, answer = job.status.waiting, turn.answer
+    short = answer.shortfall if isinstance(answer, NotPlaced) else None
+    segment_size = short.segment_size if short else job.spec.placement.segment_size or 1
+    domains = short.domains[:MAX_DOMAINS] if short else ()
+    return Waiting(
+        needs=_needs(job, answer),
+        inside=short.inside if short else job.spec.placement.required,
+        segment_size=segment_size if segment_size > 1 else None,
+        position=turn.position,
+        queued=turn.queued,
+        fleet=short.fleet if short else 0,
+        suitable=short.suitable if short else 0,
+        free=short.free if short else 0,
+        domains=[WaitingDomain(domain=d.domain, free=d.free, suitable=d.suitable) for d in domains],
+        blockers=[WaitingBlocker(reason=why, nodes=count) for why, count in _blockers(answer)],
+        unblocks=remedies(job, answer)[:MAX_UNBLOCKS] if isinstance(answer, NotPlaced) else [],
+        since=before.since if before and before.since else now,
+    )
+
+
+def message(job: TrainingJob, turn: Turn) -> str:
+    """One sentence for the condition: what it needs, what there is, what would help most, its place in the queue."""
+    answer = turn.answer
+    if isinstance(answer, Placed):
+        return f"{nodes(_needs(job, answer))} {'is' if _needs(job, answer) == 1 else 'are'} promised to it"
+    helps = next((text for text in remedies(job, answer) if not text.startswith(NEVER)), "")
+    rest = f"; would help: {helps}" if helps else ""
+    if turn.queued > 1:
+        rest += f"; number {turn.position} of {turn.queued} in the queue"
+    what, room = answer.message.rstrip("."), MAX_MESSAGE - len(rest)
+    return (what if len(what) <= room else f"{what[: room - 1]}…") + rest
+
+
+def _needs(job: TrainingJob, answer: Placed | NotPlaced) -> int:
+    if isinstance(answer, Placed):
+        return len(answer.nodes) + len(answer.spares)
+    if isinstance(answer, OverLimit):
+        return answer.needs
+    return answer.shortfall.needs if answer.shortfall else job.spec.nodes
+
+
+def _blockers(answer: Placed | NotPlaced) -> list[tuple[str, int]]:
+    """What keeps how many nodes from it, most first; the last one stands for those that are too many to tell."""
+    if isinstance(answer, Placed):
+        return []
+    found: list[tuple[str, int]] = []
+    if isinstance(answer, OverLimit):
+        over = answer.held + sum(answer.kept_for.values()) + answer.needs - answer.limit
+        found.append((f"limit of namespace {answer.namespace}: {answer.limit}, {answer.held} held", over))
+    refused = dict(answer.shortfall.refused) if answer.shortfall else {}
+    holders = answer.shortfall.holders if answer.shortfall else {}
+    others = refused.pop(IN_USE, 0) - sum(holders.values())
+    found += [(f"{IN_USE} by {holder}", count) for holder, count in holders.items()]
+    found += [(f"{IN_USE} by others" if holders else IN_USE, others)] if others > 0 else []
+    found += refused.items()
+    ordered = sorted(found, key=lambda item: (-item[1], item[0]))
+    if len(ordered) > MAX_BLOCKERS:
+        rest = ordered[MAX_BLOCKERS - 1 :]
+        return [*ordered[: MAX_BLOCKERS - 1], (f"{len(rest)} more reasons", sum(count for _, count in rest))]
+    return ordered

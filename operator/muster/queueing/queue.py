@@ -1,0 +1,155 @@
+"""Whose turn it is, and which nodes that gives whom: one plan for all jobs that wait.
+
+A job gets all of its nodes or none. One that gets none has what it could use in its best domain reserved, or smaller
+jobs behind it would take every node that becomes free and a large gang would wait for ever; on what it cannot use they
+go ahead. Rejected: letting small jobs pass as long as they end in time (nobody knows when training ends), and keeping
+everything back for the first in the queue (the fleet would idle for a job that wants one rack).
+
+How long a reservation can last: nobody behind takes nodes of the best domain, so the count of free nodes that decides
+which domain is the best never falls while the job is first, and grows whenever the choice moves to a domain of more
+nodes. A choice that stays is empty once its running jobs have ended, and a domain is chosen only if it can hold the job.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from muster.placement.request import Request
+from muster.placement.space import Space
+from muster.queueing.limits import BEHIND_IN_QUEUE, Limits
+from muster.queueing.words import after_it, listed, more, nodes
+from muster.world.fleet import Fleet
+from muster.world.turn import NotPlaced, Placed, Turn
+
+# Waiting does not help these: they are in nobody's way.
+_HOPELESS = frozenset({"NeverFits", "UnknownTopologyLevel"})
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A job that waits for nodes.
+
+    Attributes:
+        job_uid: of the job.
+        name: `<namespace>/<name>`, for people and for the order of those that are alike.
+        namespace: whose limit counts.
+        priority: value of its PriorityClass; higher goes first.
+        created: when the job was created.
+        request: what it asks for.
+        replacement: whether it is for a gang that holds its other nodes meanwhile.
+    """
+
+    job_uid: str
+    name: str
+    namespace: str
+    priority: int
+    created: datetime
+    request: Request
+    replacement: bool = False
+
+    @property
+    def needs(self) -> int:
+        """Nodes asked for, spares included."""
+        return self.request.count + self.request.spares
+
+    @property
+    def size(self) -> int:
+        """Nodes that it would hold then."""
+        return self.needs + len(self.request.kept)
+
+
+@dataclass(frozen=True, slots=True)
+class Behind(NotPlaced):
+    """No place now, only because nodes are reserved for jobs that come first.
+
+    Attributes:
+        reserved_for: those jobs -> how many nodes that this one would get are reserved for them.
+    """
+
+    reserved_for: Mapping[str, int] = field(default_factory=dict)
+
+
+def order(waiting: Iterable[Waiting]) -> list[Waiting]:
+    """Who comes first: replacements (they let other nodes idle), then higher priority, then age, then name."""
+    return sorted(waiting, key=lambda job: (not job.replacement, -job.priority, job.created, job.name))
+
+
+def plan(
+    fleet: Fleet, waiting: Iterable[Waiting], limits: Mapping[str, int], held: Mapping[str, int]
+) -> dict[str, Turn]:
+    """The turns of all waiting jobs, by job uid; see `plan_steps`."""
+    return dict(plan_steps(fleet, waiting, limits, held))
+
+
+def plan_steps(
+    fleet: Fleet, waiting: Iterable[Waiting], limits: Mapping[str, int], held: Mapping[str, int]
+) -> Iterator[tuple[str, Turn]]:
+    """The turns of all waiting jobs, first come first, each worked out when it is asked for.
+
+    Args:
+        fleet: as it is. Whoever lets it change between two steps gets answers for the fleet of each step's moment.
+        waiting: the queue, in any order.
+        limits: nodes that the jobs of a namespace may hold together; none for a namespace that is absent.
+        held: nodes that the jobs of a namespace hold now, those of gangs that wait for a replacement included.
+
+    Yields:
+        Job uid and turn. What is `Placed` does not overlap, so that all of them may take their nodes.
+    """
+    queue = order(waiting)
+    desk = _Desk(fleet, Limits(limits, held))
+    for position, job in enumerate(queue, start=1):
+        yield job.job_uid, Turn(position, len(queue), desk.answer(job))
+
+
+class _Desk:
+    """Where one job after the other asks for nodes, and what those before it have left."""
+
+    def __init__(self, fleet: Fleet, limits: Limits) -> None:
+        self._limits = limits
+        self._space = Space(fleet)
+        self._unreserved = Space(fleet)  # the same, as if nothing were reserved
+        self._reserved: dict[str, str] = {}  # node -> for whom
+
+    def answer(self, job: Waiting) -> Placed | NotPlaced:
+        """The next job's answer; its nodes are gone, or reserved, for those behind it."""
+        answer = self._space.solve(job.request)
+        if isinstance(answer, NotPlaced) and answer.reason in _HOPELESS:
+            return answer
+        over = self._limits.refusal(job.namespace, job.needs, job.size, answer)
+        if over is not None:
+            if over.ever:
+                self._limits.keep(job.namespace, job.name, job.needs)
+            return over
+        if isinstance(answer, Placed):
+            self._promise(job, answer)
+            return answer
+        behind = self._behind(job, answer)
+        self._reserve(job)
+        return behind or answer
+
+    def _promise(self, job: Waiting, answer: Placed) -> None:
+        self._limits.promise(job.namespace, job.needs)
+        for space in (self._space, self._unreserved):
+            space.take((*answer.nodes, *answer.spares), f"promised to {job.name}")
+
+    def _reserve(self, job: Waiting) -> None:
+        self._limits.keep(job.namespace, job.name, job.needs)
+        kept = self._space.reservation(job.request)
+        self._space.take(kept, f"reserved for {job.name}")
+        self._reserved.update(dict.fromkeys(kept, job.name))
+
+    def _behind(self, job: Waiting, answer: NotPlaced) -> Behind | None:
+        """The answer of a job that would have its nodes if none were reserved."""
+        if not self._reserved:
+            return None
+        otherwise = self._unreserved.solve(job.request)
+        if isinstance(otherwise, NotPlaced):
+            return None
+        chosen = (*otherwise.nodes, *otherwise.spares)
+        reserved_for = Counter(self._reserved[node] for node in chosen if node in self._reserved)
+        message = (
+            f"needs {nodes(job.needs, more(job.needs, job.size))}: there are enough, but {reserved_for.total()} of them "
+            f"are reserved for {listed(reserved_for)}, {after_it(len(reserved_for))}"
+        )
+        return Behind(BEHIND_IN_QUEUE, message, answer.shortfall, dict(reserved_for))

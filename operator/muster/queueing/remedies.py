@@ -1,0 +1,185 @@
+"""What would let a waiting job start, with numbers, the most promising first.
+
+A remedy is named only where it helps, be it together with others of the list; one that depends on where nodes lie says
+so, because the numbers of the whole fleet do not.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+
+from muster.api.trainingjob import TrainingJob
+from muster.placement.eligibility import STALE
+from muster.queueing.limits import OverLimit
+from muster.queueing.queue import Behind
+from muster.queueing.words import nodes
+from muster.world.turn import DomainCount, NotPlaced, Shortfall
+
+NEVER = "it can never start on this fleet"
+# So many domains and so many holders are named one by one.
+MAX_NAMED = 3
+_AGAIN = "(delete the job and create it again)"
+
+
+def remedies(job: TrainingJob, answer: NotPlaced) -> list[str]:
+    """Everything that helps, each once, in words."""
+    return list(dict.fromkeys(_remedies(job, answer)))
+
+
+def _remedies(job: TrainingJob, answer: NotPlaced) -> Iterator[str]:
+    short = answer.shortfall
+    if answer.reason == "UnknownTopologyLevel":
+        yield "add the level to spec.topology.levels of FleetPolicy default again"
+        yield f"name another level in spec.placement, or none {_AGAIN}"
+    elif isinstance(answer, OverLimit):
+        yield from _of_limit(job, answer)
+        if short is not None and answer.ever:
+            yield from _of_space(job, short)
+    elif isinstance(answer, Behind):
+        for name, count in answer.reserved_for.items():
+            yield _starts(name, count)
+        if short is not None:
+            yield from _smaller(job, short, _best(short), short.free)
+    elif short is not None:
+        yield from _of_space(job, short) if short.ever else _of_fleet(job, short)
+
+
+def _starts(name: str, count: int) -> str:
+    return f"{name} starts or is deleted ({nodes(count)} {_are(count)} reserved for it)"
+
+
+def _of_limit(job: TrainingJob, over: OverLimit) -> Iterator[str]:
+    """What to do about the limit of a namespace. Whether that is enough is known."""
+    raised = f"raise the limit of namespace {over.namespace} from {over.limit} to"
+    rest = "" if over.fits else "; that alone does not suffice"
+    now = over.held + sum(over.kept_for.values()) + over.needs
+    if not over.ever:
+        later = (
+            f", or to {over.size} and wait until its jobs release {nodes(now - over.size)}" if now > over.size else ""
+        )
+        yield f"{raised} {now}{later}{rest}"
+        lower = over.limit - (over.size - job.spec.nodes)
+        lower -= lower % (job.spec.placement.segment_size or 1)
+        if over.needs == over.size and lower > 0:
+            yield f"lower spec.nodes to {lower} {_AGAIN}"
+        return
+    for name, count in islice(over.kept_for.items(), MAX_NAMED):
+        yield f"{name} starts or is deleted ({count} of the limit of namespace {over.namespace} are kept for it)"
+    wait = "" if over.kept_for else f" or wait until its jobs release {nodes(now - over.limit)}"
+    yield f"{raised} {now}{wait}{rest}"
+
+
+def _of_space(job: TrainingJob, short: Shortfall) -> Iterator[str]:
+    """What would make place on a fleet that could hold the job."""
+    best = _best(short)
+    where = _where(short, best)
+    yield from _gaps(short)
+    for holder, count in islice(short.holders.items(), MAX_NAMED):
+        ends = "ends" if holder.startswith("pod ") else "ends or is suspended"
+        yield f"{holder} {ends} (holds {nodes(count, 'suitable')}){where}"
+    yield from _repairs(short, where)
+    yield from _smaller(job, short, best, short.free)
+
+
+def _of_fleet(job: TrainingJob, short: Shortfall) -> Iterator[str]:
+    """Why it would not even fit if nothing else ran, and what would change that."""
+    best = max(short.domains, key=lambda d: d.suitable, default=None)
+    most = best.suitable if best and short.inside else short.suitable
+    if short.inside and best:
+        there = f"{short.inside} {best.domain}, the largest to it, has {nodes(most, 'suitable')}"
+    elif short.inside:
+        most, there = 0, f"none of its {nodes(short.suitable, 'suitable')} is in a {short.inside}"
+    else:
+        there = f"it has {nodes(most, 'suitable')}"
+    if most >= short.needs and short.segment_size > 1:
+        there += f", too few of them in groups of {short.segment_size} side by side"
+    yield f"{NEVER}: {there}"
+    if most + sum(count for why, count in short.refused.items() if _repair(why, count)) >= short.needs:
+        yield from _repairs(short, _where(short, best))
+    yield from _smaller(job, short, best and DomainCount(best.domain, best.suitable, best.suitable), short.suitable)
+
+
+def _gaps(short: Shortfall) -> Iterator[str]:
+    """What is missing in the domains that could hold the job, least first."""
+    if short.segment_size > 1 and any(domain.free >= short.needs for domain in short.domains):
+        yield f"free nodes side by side: {short.segment_size} at a time in one domain of the innermost level"
+    able = [domain for domain in short.domains if domain.suitable >= short.needs > domain.free]
+    for domain in sorted(able, key=lambda d: -d.free)[:MAX_NAMED]:
+        place = f"in {short.inside} {domain.domain}" if short.inside else "that it can use"
+        yield f"{nodes(short.needs - domain.free, 'more')} {place}"
+
+
+def _best(short: Shortfall) -> DomainCount | None:
+    """The domain that is nearest to holding the job."""
+    able = [domain for domain in short.domains if domain.suitable >= short.needs] or list(short.domains)
+    return max(able, key=lambda domain: domain.free, default=None)
+
+
+def _where(short: Shortfall, best: DomainCount | None) -> str:
+    """The proviso of what is known for the whole fleet only."""
+    if short.inside:
+        return (
+            f", as far as that is in {short.inside} {best.domain}"
+            if best
+            else f", as far as that is in one {short.inside}"
+        )
+    return ", as far as that completes segments" if short.segment_size > 1 else ""
+
+
+def _smaller(job: TrainingJob, short: Shortfall, best: DomainCount | None, anywhere: int) -> Iterator[str]:
+    """What the user could ask less of, given the nodes of the best domain and anywhere; no gang that runs can."""
+    if short.needs < job.spec.nodes:
+        return
+    there = (best.free if best else 0) if short.inside else anywhere
+    lower = there - (short.needs - job.spec.nodes)
+    left_out = []
+    if short.inside and there < short.needs <= anywhere:
+        left_out.append("spec.placement.required")
+    if short.segment_size > 1 and short.needs <= anywhere:
+        left_out.append("spec.placement.segmentSize")
+    ways = [f"lower spec.nodes to {lower}"] if short.segment_size == 1 and 0 < lower < job.spec.nodes else []
+    ways += [f"leave {' and '.join(left_out)} out"] if left_out else []
+    if ways:
+        yield f"{' or '.join(ways)} {_AGAIN}"
+
+
+def _repairs(short: Shortfall, where: str) -> Iterator[str]:
+    """What people or time can do about refused nodes."""
+    for why, count in short.refused.items():
+        text = _repair(why, count)
+        if text:
+            yield f"{text}{where}{' ' + _AGAIN if 'spec.template' in text else ''}"
+
+
+def _repair(why: str, count: int) -> str:
+    """The remedy for a reason in the words of `placement.eligibility`; "" where there is none."""
+    return next((words(count, why.removeprefix(start)) for start, words in _WORDS.items() if why.startswith(start)), "")
+
+
+def _short_of(count: int, what: str) -> str:
+    resource, others, _ = what.partition(" left by other pods")
+    if others:
+        return f"other pods give back {resource} on {nodes(count)}"
+    return f"request less {resource.removesuffix(' for a worker')} in spec.template, for {nodes(count)} with too little"
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
+
+
+# How a reason begins -> the remedy from the number of nodes and the reason's rest. "with fewer than 8 nvidia.com/gpu" is
+# missing on purpose: nodes do not grow accelerators.
+_WORDS: Mapping[str, Callable[[int, str], str]] = {
+    "cordoned": lambda count, _: f"uncordon {nodes(count)}",
+    "not ready": lambda count, _: f"bring back {nodes(count)} that {_are(count)} not ready",
+    STALE: lambda count, _: f"bring back {nodes(count)} without a heartbeat",
+    "taint ": lambda count, key: f"take the taint {key} off {nodes(count)}, or tolerate it in spec.template",
+    "excluded by the template": lambda count, _: (
+        f"let the node selector and affinity of spec.template admit {nodes(count, 'more')}"
+    ),
+    "with too little ": _short_of,
+    "in spec.placement.avoidNodes": lambda count, _: f"take {nodes(count)} out of spec.placement.avoidNodes",
+    "avoided after a failure there": lambda count, _: (
+        f"wait until {nodes(count)} that failed lately {_are(count)} taken again, ten minutes after the failure"
+    ),
+    "reserved for ": lambda count, name: _starts(name, count),
+}

@@ -1,0 +1,32 @@
+"""The few turns of phrase that messages about waiting share."""
+
+from collections.abc import Mapping
+
+MAX_NAMES = 3
+
+
+def nodes(count: int, kind: str = "") -> str:
+    """`1 node`, `2 more nodes`."""
+    return f"{count} {kind + ' ' if kind else ''}node{'s' if count != 1 else ''}"
+
+
+def more(needs: int, size: int) -> str:
+    """What distinguishes the nodes that a gang of this size asks for, if it has others already."""
+    return "more" if needs < size else ""
+
+
+def listed(amounts: Mapping[str, int]) -> str:
+    """Names with amounts, most first, a few only; a single one goes without its amount."""
+    names = sorted(amounts, key=lambda name: (-amounts[name], name))
+    if len(names) == 1:
+        return names[0]
+    shown = [f"{name} ({amounts[name]})" for name in names[:MAX_NAMES]]
+    rest = len(names) - MAX_NAMES
+    if rest > 0:
+        return f"{', '.join(shown)} and {rest} more job{'s' if rest != 1 else ''}"
+    return f"{', '.join(shown[:-1])} and {shown[-1]}"
+
+
+def after_it(count: int) -> str:
+    """Why these jobs have precedence."""
+    return "which is before it in the queue" if count == 1 else "which are before it in the queue"
