@@ -1,0 +1,51 @@
+"""What a user is told when a command fails: one line that says what to do, in place of a traceback."""
+
+from muster.kube import errors
+
+VIEW_ROLE = "muster-view"
+FLEET_ROLE = "muster-fleet-view"
+_INSTALL = "install Muster with kubectl apply -k manifests/overlays/default, or choose another cluster with --context"
+
+
+class CliError(Exception):
+    """The command cannot do what it was asked to; the message is one line with the remedy."""
+
+
+def told(error: errors.ApiError, context: str) -> CliError:
+    """An answer of the API server that ends a command, in words for the person who gave it.
+
+    Args:
+        context: name of the kubeconfig's context, "" in a pod.
+    """
+    where = f" of context {context}" if context else ""
+    if isinstance(error, errors.Unreachable):
+        return CliError(
+            f"no answer from the API server{where} ({_cause(error)}): is the cluster up and reachable from here? "
+            "kubectl config get-contexts lists others for --context"
+        )
+    if isinstance(error, errors.Unauthorized):
+        return CliError(f"the API server{where} does not accept your credentials: log in again, or check --kubeconfig")
+    if isinstance(error, errors.Forbidden):
+        return CliError(f"{one_line(error.message)}: {_who_may(error)}")
+    if isinstance(error, errors.NotFound):
+        return CliError(f"the cluster{where} does not know Muster's objects (muster.dev/v1alpha1): {_INSTALL}")
+    return CliError(f"the API server{where} refused: {one_line(str(error))}")
+
+
+def one_line(text: str) -> str:
+    """The text without line breaks."""
+    return " ".join(text.split())
+
+
+def _cause(error: errors.Unreachable) -> str:
+    """Address and trouble, without the request that the message begins with."""
+    return one_line(error.message.partition("the API server at ")[2] or error.message)
+
+
+def _who_may(error: errors.Forbidden) -> str:
+    """Which role has the right. Rights to whole-cluster lists come with the fleet's role only."""
+    details = error.details
+    own = details.get("group") == "muster.dev" and details.get("kind") != "fleetpolicies"
+    if own and "at the cluster scope" not in error.message:
+        return f"ask for ClusterRole {VIEW_ROLE} in this namespace (the cluster's roles view, edit and admin have it)"
+    return f"ask for ClusterRole {FLEET_ROLE} (a ClusterRoleBinding), which has every right that this command needs"

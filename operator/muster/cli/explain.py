@@ -1,0 +1,271 @@
+"""`kubectl muster explain JOB`: why a job waits, where it runs, what happened to it."""
+
+import difflib
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from muster.api.trainingjob import TrainingJob, Waiting
+from muster.cli import show
+from muster.cli.errors import CliError
+from muster.cli.explanation import JobEvent, JobExplanation, explain
+from muster.cli.session import (
+    ContextOption,
+    KubeconfigOption,
+    NamespaceOption,
+    Options,
+    OutputOption,
+    Session,
+    run,
+)
+from muster.kube import decode, paths
+from muster.kube.errors import Forbidden, NotFound
+
+SHOWN = 5  # incidents, and Events, in the table
+PAGE_SIZE = 500
+
+
+def command(
+    context: typer.Context,
+    job: Annotated[str, typer.Argument(metavar="JOB", help="Name of the TrainingJob, or NAMESPACE/NAME.")],
+    kubeconfig: KubeconfigOption = None,
+    kube_context: ContextOption = None,
+    namespace: NamespaceOption = None,
+    output: OutputOption = None,
+) -> None:
+    """Say why a job waits, where it runs, or why it has stopped."""
+    inside, slash, name = job.rpartition("/")
+    if slash and namespace and namespace != inside:
+        raise typer.BadParameter(f"{job} names a namespace, and --namespace another one: give one of them")
+    options = Options(kubeconfig, kube_context, inside or namespace, output).over(context.obj)
+    run(options, lambda session: find(session, name), lambda console, it: render(console, it, datetime.now(UTC)))
+
+
+async def find(session: Session, name: str) -> JobExplanation:
+    """Read a job and its Events.
+
+    Raises:
+        CliError: there is no such job, or it does not fit the model.
+        ApiError: the API server did not answer as it should.
+    """
+    path = paths.muster("trainingjobs", namespace=session.namespace, name=name)
+    try:
+        found = decode.custom(TrainingJob)(await session.client.get(path))
+    except NotFound as error:
+        if error.details.get("name") != name:  # it is the kind that is unknown
+            raise
+        raise CliError(await _no_such_job(session, name)) from error
+    if isinstance(found, decode.Undecodable):
+        raise CliError(
+            f"job {session.namespace}/{name} does not fit its definition ({found.error}): the operator or the "
+            "CustomResourceDefinitions are of another version than this command; kubectl get tj -o yaml shows it as it is"
+        )
+    return explain(found, await _events(session, found.metadata.uid))
+
+
+async def _events(session: Session, uid: str) -> list[JobEvent] | None:
+    """The job's Events; None if this user may not read them."""
+    query: dict[str, str | int] = {"fieldSelector": f"involvedObject.uid={uid}", "limit": PAGE_SIZE}
+    try:
+        page = decode.list_page(await session.client.get(paths.core("events", namespace=session.namespace), query))
+    except Forbidden:
+        return None
+    return [_event(item) for item in page.items or ()]
+
+
+class _Series(msgspec.Struct, rename="camel"):
+    count: int = 1
+    last_observed_time: datetime | None = None
+
+
+class _Event(msgspec.Struct, rename="camel"):
+    type: str = ""
+    reason: str = ""
+    message: str = ""
+    count: int | None = None
+    event_time: datetime | None = None
+    last_timestamp: datetime | None = None
+    series: _Series | None = None
+
+
+def _event(data: Any) -> JobEvent:
+    """An Event of the core group, whichever group it was written in."""
+    read = msgspec.json.decode(data, type=_Event)
+    series = read.series or _Series()
+    time = series.last_observed_time or read.last_timestamp or read.event_time
+    return JobEvent(
+        time=time, type=read.type, reason=read.reason, message=read.message, count=read.count or series.count
+    )
+
+
+class _Named(msgspec.Struct):
+    name: str = ""
+    namespace: str = ""
+
+
+class _Listed(msgspec.Struct):
+    metadata: _Named
+
+
+async def _no_such_job(session: Session, name: str) -> str:
+    """That there is no such job, and which one may have been meant."""
+    missing = f"there is no TrainingJob {name} in namespace {session.namespace}"
+    try:
+        everywhere = await _names(session, "")
+    except Forbidden:
+        try:
+            everywhere = await _names(session, session.namespace)
+        except Forbidden:
+            return f"{missing}: kubectl get tj -A lists those that there are"
+    here = sorted(found.name for found in everywhere if found.namespace == session.namespace)
+    elsewhere = sorted(found.namespace for found in everywhere if found.name == name)
+    if elsewhere:
+        return f"{missing}, but in {', '.join(elsewhere[:SHOWN])}: give it with -n"
+    near = difflib.get_close_matches(name, here, n=3)
+    if near:
+        return f"{missing}: did you mean {' or '.join(near)}?"
+    if not here:
+        return f"{missing}, nor any other one: give another namespace with -n (kubectl get tj -A lists all)"
+    more = f" and {len(here) - SHOWN} more" if len(here) > SHOWN else ""
+    return f"{missing}: there are {', '.join(here[:SHOWN])}{more}"
+
+
+async def _names(session: Session, namespace: str) -> list[_Named]:
+    """Namespaces and names of all jobs."""
+    found: list[_Named] = []
+    query: dict[str, str | int] = {"limit": PAGE_SIZE}
+    while True:
+        page = decode.list_page(await session.client.get(paths.muster("trainingjobs", namespace=namespace), query))
+        found += [msgspec.json.decode(item, type=_Listed).metadata for item in page.items or ()]
+        if not page.metadata.continue_:
+            return found
+        query["continue"] = page.metadata.continue_
+
+
+def render(console: Console, it: JobExplanation, now: datetime) -> None:
+    """Print an explanation as text."""
+    _print_state(console, it, now)
+    if it.waiting is not None:
+        _print_waiting(console, it.waiting)
+    _print_life(console, it, now)
+    if it.next:
+        show.headline(console, "NEXT")
+        _print_list(console, it.next)
+    if it.incidents:
+        _print_incidents(console, it, now)
+    if it.events:
+        _print_events(console, it.events, now)
+    if it.notes:
+        console.print()
+        for note in it.notes:
+            console.print(Text(f"note: {note}", style="dim"))
+
+
+def _print_state(console: Console, it: JobExplanation, now: datetime) -> None:
+    line = Text(f"{it.namespace}/{it.name} ", style="bold")
+    if not it.state:
+        line.append("has not been looked at by an operator yet", style="yellow")
+    else:
+        line.append(f"is {it.state}", style=show.STATE_STYLES.get(it.state, ""))
+        line.append(f": {it.reason}" if it.reason not in ("", it.state) else "")
+    if it.since is not None:
+        line.append(f", for {show.age(it.since, now)} (since {show.moment(it.since)})", style="not bold")
+    console.print(line)
+    if it.message:
+        console.print(Text(show.printable(it.message)))
+
+
+def _print_waiting(console: Console, waiting: Waiting) -> None:
+    needs = f"{show.count(waiting.needs, 'node')}, all at once"
+    if waiting.inside:
+        needs += f", inside one {waiting.inside}"
+    if waiting.segment_size and waiting.segment_size > 1:
+        needs += f", in segments of {waiting.segment_size}"
+    console.print()
+    there = f"{waiting.free} free for it now, {waiting.suitable} if nothing else ran, {waiting.fleet} in the fleet"
+    rows = [("Needs", needs), ("There is", there)]
+    if waiting.position:
+        rows.insert(1, ("Queue", f"place {waiting.position} of {waiting.queued}"))
+    show.facts(console, rows)
+    if waiting.domains:
+        head = (waiting.inside or "domain").upper()
+        console.print()
+        domains = show.table(f"BEST {head}", "FREE", "SUITABLE", "MISSING", numbers=("FREE", "SUITABLE", "MISSING"))
+        for domain in waiting.domains:
+            missing = max(waiting.needs - domain.free, 0)
+            show.add(domains, domain.domain or "(fleet)", domain.free, domain.suitable, missing)
+        console.print(domains)
+    if waiting.blockers:
+        console.print()
+        blockers = show.table("NODES", "NOT FREE BECAUSE", numbers=("NODES",))
+        for blocker in waiting.blockers:
+            show.add(blockers, blocker.nodes, blocker.reason)
+        console.print(blockers)
+    if waiting.unblocks:
+        show.headline(console, "IT WOULD START")
+        _print_list(console, waiting.unblocks)
+
+
+def _print_life(console: Console, it: JobExplanation, now: datetime) -> None:
+    rows: list[tuple[str, object]] = []
+    placed = [node for node in it.nodes if node]
+    if placed:
+        levels = ", ".join(show.count(level.domains, level.level) for level in it.topology)
+        lacking = f", {it.wanted - len(placed)} still to find" if len(placed) < it.wanted else ""
+        rows.append(("Where", f"{show.count(len(placed), 'node')}{f' in {levels}' if levels else ''}{lacking}"))
+        rows.append(("Nodes", show.folded(placed)))
+    if it.nodes_ready and placed:
+        rows.append(("Ready", f"{it.nodes_ready} workers"))
+    if it.attempt:
+        rows.append(("Attempt", f"{it.attempt} ({show.count(it.restarts, 'restart')})"))
+    rows.append(("Step", it.step))
+    if it.checkpoint is not None:
+        ahead = (it.step or 0) - it.checkpoint.step
+        behind = f", {show.count(ahead, 'step')} ago" if ahead > 0 else ""
+        seen = f"seen {show.age(it.checkpoint.time, now)} ago"
+        rows.append(("Checkpoint", f"step {it.checkpoint.step}{behind}, {seen}: {it.checkpoint.path}"))
+    if any(value is not None for _, value in rows):
+        console.print()
+        show.facts(console, rows)
+
+
+def _print_incidents(console: Console, it: JobExplanation, now: datetime) -> None:
+    shown = it.incidents[-SHOWN:][::-1]
+    show.headline(console, f"LAST INCIDENTS ({len(shown)} of {len(it.incidents)})")
+    made = show.table("AGE", "ATTEMPT", "REASON", "REPAIR", "NODE", "LOST", "MESSAGE", numbers=("ATTEMPT", "LOST"))
+    for incident in shown:
+        message = incident.message.strip().splitlines()
+        show.add(
+            made,
+            show.age(incident.time, now),
+            incident.attempt,
+            incident.reason,
+            incident.level,
+            incident.node,
+            incident.lost_steps,
+            message[0] if message else "",
+        )
+    console.print(made)
+
+
+def _print_events(console: Console, events: list[JobEvent], now: datetime) -> None:
+    shown = events[-SHOWN:][::-1]
+    show.headline(console, f"LAST EVENTS ({len(shown)} of {len(events)})")
+    made = show.table("AGE", "REASON", "MESSAGE", whole=("AGE", "REASON"))
+    for event in shown:
+        times = f" ({event.count} times)" if event.count > 1 else ""
+        style = "yellow" if event.type == "Warning" else ""
+        show.add(made, show.age(event.time, now), event.reason, f"{event.message}{times}", style=style)
+    console.print(made)
+
+
+def _print_list(console: Console, lines: list[str]) -> None:
+    made = show.table("", "")
+    made.show_header = False
+    for line in lines:
+        show.add(made, "-", line)
+    console.print(made)

@@ -1,0 +1,169 @@
+"""What there is to say about one job: pure, from the TrainingJob and its Events to the answer of `explain`."""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from pydantic import Field
+
+from muster.api.base import ApiModel, LevelCount, Time
+from muster.api.trainingjob import CheckpointStatus, Condition, Incident, TrainingJob, TrainingJobStatus, Waiting
+
+OUTPUT_VERSION = "cli.muster.dev/v1alpha1"
+MAX_EVENTS = 16
+# The condition whose message goes with a state.
+_CONDITIONS: Mapping[str, str] = {
+    "Pending": "Placed",
+    "Starting": "Reconciling",
+    "Recovering": "Reconciling",
+    "Running": "Running",
+    "Saving": "Running",
+    "Suspended": "Suspended",
+    "Stalled": "Stalled",
+    "Succeeded": "Succeeded",
+    "Failed": "Succeeded",
+}
+# Reasons of waiting that come with numbers from an operator and CRDs of this version.
+WAITS_FOR_NODES = frozenset(
+    {"InsufficientNodes", "TopologyUnsatisfied", "NeverFits", "NamespaceLimit", "BehindInQueue"}
+)
+ENDED = frozenset({"Succeeded", "Failed"})
+_OPERATOR_LOGS = "kubectl -n muster-system logs -l app.kubernetes.io/name=muster --tail=50"
+
+
+class JobEvent(ApiModel):
+    """One Event of the job."""
+
+    time: Time | None = None
+    type: str = ""
+    reason: str = ""
+    message: str = ""
+    count: int = 1
+
+
+class JobExplanation(ApiModel):
+    """Where a job stands and why. Fields without a value are left out of JSON and YAML."""
+
+    api_version: str = OUTPUT_VERSION
+    kind: Literal["JobExplanation"] = "JobExplanation"
+    namespace: str
+    name: str
+    state: str = Field(description="As `kubectl get tj`; empty: no operator has looked at the job yet.")
+    reason: str
+    message: str
+    since: Time | None = Field(None, description="Since when it is in this state.")
+    next: list[str] = Field([], description="What to do or to look at, most useful first.")
+    wanted: int = Field(description="Workers, one on each node.")
+    nodes_ready: str = ""
+    waiting: Waiting | None = Field(None, description="Only while it waits for nodes: the numbers.")
+    topology: list[LevelCount] = Field([], description="How many domains of each level it is in, outermost first.")
+    nodes: list[str] = Field([], description="Node of each worker, by index; empty where it has none.")
+    attempt: int = 0
+    restarts: int = 0
+    step: int | None = None
+    checkpoint: CheckpointStatus | None = None
+    incidents: list[Incident] = Field([], description="Oldest first.")
+    events: list[JobEvent] | None = Field(None, description="Oldest first; absent: they may not be read.")
+    notes: list[str] = Field([], description="What limits this answer.")
+
+
+def explain(job: TrainingJob, events: Sequence[JobEvent] | None) -> JobExplanation:
+    """Where a job stands and why.
+
+    Args:
+        events: of the job, in any order; None: they may not be read.
+    """
+    status = job.status
+    condition = _condition(status)
+    message = condition.message if condition else ""
+    since = condition.last_transition_time if condition else None
+    if status.completion is not None:
+        message, since = status.completion.message, status.completion.time
+    waiting = status.waiting if status.state == "Pending" else None
+    if waiting is not None and waiting.since is not None:
+        since = waiting.since
+    return JobExplanation(
+        namespace=job.metadata.namespace,
+        name=job.metadata.name,
+        state=status.state,
+        reason=status.reason,
+        message=message,
+        since=since,
+        next=_next(job),
+        wanted=job.spec.nodes,
+        nodes_ready="" if status.state in ENDED else status.nodes_ready,
+        waiting=waiting,
+        topology=status.topology,
+        nodes=status.nodes,
+        attempt=status.attempt,
+        restarts=status.restarts,
+        step=status.step,
+        checkpoint=status.checkpoint,
+        incidents=status.incidents,
+        events=None if events is None else sorted(events, key=_when)[-MAX_EVENTS:],
+        notes=_notes(job, events),
+    )
+
+
+def _when(event: JobEvent) -> float:
+    return event.time.timestamp() if event.time else 0.0
+
+
+def _condition(status: TrainingJobStatus) -> Condition | None:
+    """The condition that speaks of the state; it has the state's reason."""
+    wanted = _CONDITIONS.get(status.state)
+    return next((condition for condition in status.conditions if condition.type == wanted), None)
+
+
+def _next(job: TrainingJob) -> list[str]:
+    """What to do or to look at. What the messages and `unblocks` say already is not said again."""
+    status, namespace, name = job.status, job.metadata.namespace, job.metadata.name
+    logs = f"kubectl -n {namespace} logs -l muster.dev/job={name} --prefix --tail=20"
+    pods = f"kubectl -n {namespace} describe pods -l muster.dev/job={name}"
+    if not status.state:
+        return [
+            "is the operator running? kubectl -n muster-system get pods -l app.kubernetes.io/name=muster",
+            f"what does it say? {_OPERATOR_LOGS}",
+        ]
+    if status.state == "Failed":
+        again = f"when it is mended, delete the job and create it again{_resuming(job)}"
+        return [f"what the workers printed: {logs}", again]
+    if status.state == "Suspended":
+        return [
+            f'let it go on: kubectl -n {namespace} patch tj {name} --type=merge -p \'{{"spec":{{"suspend":false}}}}\''
+        ]
+    steps: Mapping[str, str] = {
+        "QuotaExceeded": f"see the quota: kubectl -n {namespace} describe resourcequota",
+        "ErrImagePull": f"see the image, its pull secret and the registry's answer: {pods}",
+        "ImagePullBackOff": f"see the image, its pull secret and the registry's answer: {pods}",
+        "InvalidImageName": "correct the image in spec.template: delete the job and create it again",
+        "Unschedulable": f"see why the scheduler refuses: {pods}",
+        "PodNotRunning": f"see what the pod waits for: {pods}",
+        "LauncherSilent": f"see whether the launcher reaches the operator: {logs}",
+        "CrashLoopBackOff": f"what the ranks printed before they failed: {logs}",
+        "NoCheckpointSeen": "compare spec.checkpoint.directory with where the trainer saves",
+        "RecordUnreadable": f"see the record: kubectl -n {namespace} get gangs -o yaml",
+        "WorkersSilent": f"see the nodes: kubectl muster nodes; what the operator says: {_OPERATOR_LOGS}",
+    }
+    found = steps.get(status.reason)
+    return [found] if found else []
+
+
+def _resuming(job: TrainingJob) -> str:
+    checkpoint = job.status.checkpoint
+    return f": it goes on from step {checkpoint.step} in {job.spec.checkpoint.directory}" if checkpoint else ""
+
+
+def _notes(job: TrainingJob, events: Sequence[JobEvent] | None) -> list[str]:
+    status, notes = job.status, []
+    if job.metadata.deletion_timestamp is not None:
+        notes.append("the job is being deleted")
+    if status.state and status.observed_generation < job.metadata.generation:
+        notes.append("the operator has not looked at the newest change of the job yet: this is how it stood before")
+    if status.state == "Pending" and status.reason in WAITS_FOR_NODES and status.waiting is None:
+        notes.append(
+            "no numbers: the operator or the CustomResourceDefinitions are older than this command. "
+            "Update them with kubectl apply -k manifests/overlays/default"
+        )
+    if events is None:
+        notes.append("its Events may not be read: ask for the cluster's role view in this namespace")
+    return notes

@@ -1,0 +1,37 @@
+"""The executable `kubectl-muster`, which kubectl runs as `kubectl muster`: its commands and how it ends.
+
+Exit codes: 0 done, 1 failed (one line on stderr says why and what to do), 2 usage.
+"""
+
+import sys
+
+import typer
+
+from muster.cli import explain, nodes
+from muster.cli.session import ContextOption, KubeconfigOption, NamespaceOption, Options, OutputOption
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+app.command("explain")(explain.command)
+app.command("nodes")(nodes.command)
+
+
+@app.callback()
+def options(
+    context: typer.Context,
+    kubeconfig: KubeconfigOption = None,
+    kube_context: ContextOption = None,
+    namespace: NamespaceOption = None,
+    output: OutputOption = None,
+) -> None:
+    """What Muster knows of training jobs and of the fleet. The options may stand before or after the command."""
+    context.obj = Options(kubeconfig, kube_context, namespace, output)
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    try:
+        app(prog_name="kubectl muster")
+    except Exception as error:  # noqa: BLE001 - the last resort: people get a line that they can report
+        what = " ".join(str(error).split())
+        typer.echo(f"error: a defect of kubectl muster ({type(error).__name__}: {what}): please report it", err=True)
+        sys.exit(1)

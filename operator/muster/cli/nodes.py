@@ -1,0 +1,179 @@
+"""`kubectl muster nodes`: the tree of the fleet, and what of it is free, used and excluded."""
+
+import difflib
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from muster.cli import show
+from muster.cli.errors import CliError
+from muster.cli.session import (
+    ContextOption,
+    KubeconfigOption,
+    NamespaceOption,
+    Options,
+    OutputOption,
+    Session,
+    run,
+)
+from muster.cli.tree import NO_LABEL, DomainRow, FleetTree, UnknownDomainError, UnknownLevelError, Path, Wanted, tree_of
+
+MAX_DOMAINS = 64
+"""More domains than this are shown by the levels further out, unless a level is asked for."""
+MAX_NODES = 32
+"""More nodes than this are counted, not listed, unless an innermost domain or --wide is asked for."""
+MAX_NAMES = 2  # holders, and reasons, in one cell
+
+
+def command(
+    context: typer.Context,
+    level: Annotated[
+        str | None, typer.Option("--level", metavar="LEVEL", help="Innermost level of domains to show, e.g. block.")
+    ] = None,
+    domain: Annotated[
+        str | None, typer.Option("--domain", metavar="PATH", help="Only this domain, e.g. b1 or b1/r2.")
+    ] = None,
+    free: Annotated[bool, typer.Option("--free", help="Only what is free, most free first.")] = False,
+    wide: Annotated[bool, typer.Option("--wide", help="List every node, and every holder and reason.")] = False,
+    tolerate: Annotated[
+        list[str] | None,
+        typer.Option("--tolerate", metavar="KEY", help="Do not count this taint as an exclusion. May be repeated."),
+    ] = None,
+    kubeconfig: KubeconfigOption = None,
+    kube_context: ContextOption = None,
+    namespace: NamespaceOption = None,
+    output: OutputOption = None,
+) -> None:
+    """Show the fleet's tree: nodes that are free, used (by whom) and excluded (why)."""
+    path = tuple(part or NO_LABEL for part in domain.strip("/").split("/")) if domain and domain.strip("/") else ()
+    wanted = Wanted(path, level, free, tuple(tolerate or ()))
+    options = Options(kubeconfig, kube_context, namespace, output).over(context.obj)
+    run(
+        options,
+        lambda session: find(session, wanted),
+        lambda console, it: render(console, it, chosen_level=level is not None, wide=wide),
+    )
+
+
+async def find(session: Session, wanted: Wanted) -> FleetTree:
+    """Look at the fleet.
+
+    Raises:
+        CliError: it has no such level or domain.
+        ApiError: something could not be read.
+    """
+    # It needs the client, which takes half a second to import.
+    from muster.cli.observe import fleet_of, look
+
+    seen = await look(session.client)
+    fleet = fleet_of(seen)
+    try:
+        return tree_of(fleet, wanted, seen.notes)
+    except UnknownLevelError as error:
+        known = ", ".join(level.name for level in fleet.policy.topology.levels) or "none"
+        raise CliError(f"the fleet has no level {error}: its levels are {known} (FleetPolicy default)") from error
+    except UnknownDomainError as error:
+        raise CliError(_no_such_domain(wanted.domain, error.paths)) from error
+
+
+def _no_such_domain(path: Path, paths: Sequence[str]) -> str:
+    missing = "/".join(path)
+    # A rack without its block is the commonest slip.
+    near = [p for p in paths if p.endswith(f"/{missing}")] or difflib.get_close_matches(missing, paths, n=3)
+    if near:
+        return f"the fleet has no domain {missing}: did you mean {' or '.join(near[:3])}?"
+    if not paths:
+        return f"the fleet has no domain {missing}, nor any other: no node has a label of the levels in FleetPolicy default"
+    return f"the fleet has no domain {missing}: kubectl muster nodes lists them, e.g. {paths[0]}"
+
+
+def render(console: Console, it: FleetTree, *, chosen_level: bool = False, wide: bool = False) -> None:
+    """Print the tree as text: domains, and single nodes where they are few or asked for."""
+    root = it.domains[0]
+    base = _depth(root)
+    listed = wide or (not chosen_level and (root.nodes <= MAX_NODES or (len(it.domains) == 1 and bool(root.domain))))
+    deepest = max(map(_depth, it.domains))
+    if not (chosen_level or wide):
+        while deepest > base + 1 and sum(_depth(row) <= deepest for row in it.domains) > MAX_DOMAINS:
+            deepest -= 1
+    gpus = any(row.accelerators for row in it.domains)
+    numbers = ["NODES", "FREE", "USED", "EXCLUDED", *([_accelerators(it)] if gpus else [])]
+    made = show.table("DOMAIN", *numbers, "USED BY", "EXCLUDED FOR", numbers=numbers, whole=("DOMAIN",))
+    names = None if wide else MAX_NAMES
+    for row in it.domains:
+        if _depth(row) <= deepest:
+            cells: list[object] = [row.nodes, row.free, row.used, row.excluded]
+            cells += [f"{row.free_accelerators}/{row.accelerators}"] if gpus else []
+            used_by = {share.name: share.nodes for share in row.used_by}
+            excluded = {share.name: share.nodes for share in row.excluded_for}
+            show.add(
+                made,
+                f"{'  ' * (_depth(row) - base)}{_name(row, base)}",
+                *cells,
+                show.largest(used_by, names or len(used_by)),
+                show.largest(excluded, names or len(excluded)),
+            )
+    console.print(made)
+    if listed and it.nodes:
+        _print_nodes(console, it, gpus=gpus)
+    _print_notes(console, it, hidden=max(map(_depth, it.domains)) > deepest, listed=listed)
+
+
+def _print_nodes(console: Console, it: FleetTree, *, gpus: bool) -> None:
+    console.print()
+    made = show.table(
+        "NODE",
+        "DOMAIN",
+        "STATE",
+        *([_accelerators(it)] if gpus else []),
+        "USED BY",
+        "REASON",
+        numbers=[_accelerators(it)],
+        whole=("NODE", "STATE"),
+    )
+    for node in it.nodes:
+        state = Text(node.state, style=show.STATE_STYLES.get(node.state, ""))
+        show.add(
+            made,
+            node.name,
+            node.domain,
+            state,
+            *([node.accelerators] if gpus else []),
+            ", ".join(node.used_by),
+            node.reason,
+        )
+    console.print(made)
+
+
+def _print_notes(console: Console, it: FleetTree, *, hidden: bool, listed: bool) -> None:
+    lines = []
+    root = it.domains[0].domain
+    inner = f"--domain {root}/..." if root else "--domain PATH"
+    if hidden:
+        lines.append(f"more domains: --level {it.levels[-1]} or {inner}")
+    elif not listed and it.nodes:
+        lines.append(f"single nodes: {inner} down to an innermost domain, or --wide")
+    if len(it.domains) == 1 and not root and it.levels and it.nodes:
+        labels = ", ".join(it.levels)
+        lines.append(f"no node has a label of the fleet's levels ({labels}): every node counts as near to no other")
+    for line in [*lines, *(f"note: {note}" for note in it.notes)]:
+        console.print(Text(line, style="dim"))
+
+
+def _accelerators(it: FleetTree) -> str:
+    """Head of the column of accelerators: GPU for nvidia.com/gpu."""
+    return it.accelerator_resource.rpartition("/")[2].upper()
+
+
+def _depth(row: DomainRow) -> int:
+    return row.domain.count("/") + 1 if row.domain else 0
+
+
+def _name(row: DomainRow, base: int) -> str:
+    if not row.domain:
+        return "(fleet)"
+    name = row.domain if _depth(row) == base else row.domain.rpartition("/")[2]
+    return f"(no {row.level})" if name == NO_LABEL else name

@@ -1,0 +1,146 @@
+"""The fleet as the operator sees it, from lists made once.
+
+It reads what the operator's informers read, with the same selectors and decoders, and keeps the account of who holds a
+node by the same rules (`muster.controller.cluster`); a test holds the two together.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeVar
+
+from muster.api.fleetpolicy import FleetPolicy, FleetPolicySpec
+from muster.api.gang import Gang
+from muster.api.trainingjob import TrainingJob
+from muster.kube import informer, paths
+from muster.kube.client import Client
+from muster.kube.decode import NodeLease, Undecodable, custom
+from muster.kube.errors import Forbidden, NotFound
+from muster.world.fleet import Fleet, KnownAges
+from muster.world.resources import is_extended
+from muster.world.views import NodeView, OccupantView, PodView
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the API server has told.
+
+    Attributes:
+        notes: what could not be seen, for the user.
+    """
+
+    policy: FleetPolicySpec
+    nodes: Iterable[NodeView]
+    jobs: Iterable[TrainingJob | Undecodable]
+    gangs: Iterable[Gang | Undecodable]
+    workers: Iterable[PodView]
+    occupants: Iterable[OccupantView]
+    leases: Iterable[NodeLease]
+    notes: tuple[str, ...] = ()
+
+
+async def look(client: Client) -> Seen:
+    """Read everything that the account needs, each kind once.
+
+    Raises:
+        ApiError: something but the leases could not be read.
+    """
+    policy, notes = await _policy(client)
+    nodes, jobs, gangs, workers, occupants, (leases, unseen) = await asyncio.gather(
+        _all(informer.nodes(client)),
+        _all(informer.training_jobs(client)),
+        _all(informer.gangs(client)),
+        _all(informer.worker_pods(client)),
+        _all(informer.occupant_pods(client)),
+        _leases(client),
+    )
+    notes += unseen
+    unreadable = sum(isinstance(gang, Undecodable) for gang in gangs)
+    if unreadable:
+        notes.append(
+            f"{unreadable} Gang(s) cannot be read by this version: nodes that they hold without a pod are shown as free"
+        )
+    return Seen(policy, nodes, jobs, gangs, workers, occupants, leases, tuple(notes))
+
+
+async def _policy(client: Client) -> tuple[FleetPolicySpec, list[str]]:
+    try:
+        found = custom(FleetPolicy)(await client.get(paths.muster("fleetpolicies", name="default")))
+    except NotFound as error:
+        if error.details.get("name") == "default":
+            return FleetPolicySpec(), []
+        raise
+    if isinstance(found, Undecodable):
+        return FleetPolicySpec(), [
+            f"FleetPolicy default does not fit its definition ({found.error}): default levels are shown"
+        ]
+    return found.spec, []
+
+
+async def _all(source: informer.Informer[T]) -> list[T]:
+    """One list, in pages."""
+    await source.refresh()
+    return source.store.values()
+
+
+async def _leases(client: Client) -> tuple[list[NodeLease], list[str]]:
+    try:
+        return await _all(informer.node_leases(client)), []
+    except Forbidden:
+        return [], ["heartbeats may not be read (leases in kube-node-lease): a node that fell silent shows late"]
+
+
+def fleet_of(seen: Seen) -> Fleet:
+    """The account of nodes and their holders."""
+    fleet = Fleet(seen.policy, KnownAges(heartbeat_ages(seen.leases)))
+    for node in seen.nodes:
+        fleet.put_node(node)
+    ended = set()
+    for job in seen.jobs:
+        if isinstance(job, Undecodable):
+            fleet.names[job.uid] = f"{job.namespace}/{job.name}"
+            continue
+        fleet.names[job.metadata.uid] = f"{job.metadata.namespace}/{job.metadata.name}"
+        if job.status.completion is not None:
+            ended.add(job.metadata.uid)
+    for gang in seen.gangs:
+        if isinstance(gang, Undecodable) or gang.spec.job_uid in ended:
+            continue
+        names = frozenset(member.node for member in gang.spec.members if member.node)
+        fleet.occupy(("gang", gang.metadata.namespace, gang.metadata.name), gang.spec.job_uid, names)
+    for pod in seen.workers:
+        if pod.node and not pod.terminal:
+            ours = pod.owner_uid == pod.job_uid
+            _occupy(fleet, pod, pod.job_uid if ours else _foreign_holder(pod), pod.requests)
+    for occupant in seen.occupants:
+        _occupy(fleet, occupant, _foreign_holder(occupant), occupant.requests)
+    return fleet
+
+
+def heartbeat_ages(leases: Iterable[NodeLease]) -> dict[str, float]:
+    """Seconds by which each node's heartbeat is older than the newest one: the clock of this machine does not matter.
+
+    The operator measures with its own clock when a heartbeat changes; from one look only the kubelets' clocks are known.
+    """
+    times = {lease.node: moment for lease in leases if (moment := _moment(lease.renew_time)) is not None}
+    newest = max(times.values(), default=None)
+    return {node: (newest - time).total_seconds() for node, time in times.items()} if newest else {}
+
+
+def _moment(text: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+def _occupy(fleet: Fleet, pod: PodView | OccupantView, holder: str, uses: Mapping[str, int]) -> None:
+    fleet.occupy(("pod", pod.uid), holder, frozenset({pod.node}), uses)
+
+
+def _foreign_holder(pod: Any) -> str:
+    """The holder that a pod of somebody else is: one that has accelerators has the node to itself."""
+    return f"pod/{pod.namespace}/{pod.name}" if any(is_extended(name) for name in pod.requests) else ""

@@ -1,0 +1,114 @@
+"""What every command shares: its options, the connection, and how it ends."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+from rich.console import Console
+
+from muster.api.base import ApiModel
+from muster.cli import kubeconfig, show
+from muster.cli.errors import CliError, told
+from muster.kube.errors import ApiError
+
+if TYPE_CHECKING:
+    from muster.kube.client import Client
+
+Found = TypeVar("Found", bound=ApiModel)
+
+
+class Output(StrEnum):
+    """How a command prints what it has found."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+
+
+KubeconfigOption = Annotated[
+    str | None, typer.Option("--kubeconfig", metavar="FILE", help="Kubeconfig to use. Default: as kubectl.")
+]
+ContextOption = Annotated[
+    str | None, typer.Option("--context", metavar="NAME", help="Context of the kubeconfig. Default: the current one.")
+]
+NamespaceOption = Annotated[
+    str | None, typer.Option("--namespace", "-n", metavar="NAME", help="Namespace. Default: the context's.")
+]
+OutputOption = Annotated[
+    Output | None, typer.Option("--output", "-o", help="A table for people, or json or yaml for programs.")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options that stand before or after any command; None: not given."""
+
+    kubeconfig: str | None = None
+    context: str | None = None
+    namespace: str | None = None
+    output: Output | None = None
+
+    def over(self, earlier: object) -> "Options":
+        """These, and where they say nothing what was given before the command's name."""
+        if not isinstance(earlier, Options):
+            return self
+        return Options(
+            self.kubeconfig if self.kubeconfig is not None else earlier.kubeconfig,
+            self.context if self.context is not None else earlier.context,
+            self.namespace if self.namespace is not None else earlier.namespace,
+            self.output if self.output is not None else earlier.output,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A connection to a cluster, and the namespace that a command is about."""
+
+    client: "Client"
+    namespace: str
+
+
+def run(
+    options: Options, find: Callable[[Session], Awaitable[Found]], render: Callable[[Console, Found], None]
+) -> None:
+    """Find something out and print it.
+
+    Args:
+        find: asks the API server.
+        render: prints what was found as text.
+
+    Raises:
+        typer.Exit: with code 1 when it could not be found out; one line on stderr has said why.
+    """
+    try:
+        found = asyncio.run(_find(options, find))
+    except CliError as error:
+        typer.echo(f"error: {show.printable(str(error))}", err=True)
+        raise typer.Exit(1) from error
+    if options.output is Output.JSON:
+        typer.echo(show.as_json(found))
+    elif options.output is Output.YAML:
+        typer.echo(show.as_yaml(found), nl=False)
+    else:
+        typer.echo(show.as_text(lambda console: render(console, found)), nl=False)
+
+
+async def _find(options: Options, find: Callable[[Session], Awaitable[Found]]) -> Found:
+    target = kubeconfig.find(options.kubeconfig, options.context)
+    # The client takes half a second to import: --help and usage errors do without.
+    from muster.kube.client import Client
+
+    try:
+        client = await Client.connect(target.files or None, target.context or None)
+    except Exception as error:
+        why = " ".join(str(error).split()) or type(error).__name__
+        raise CliError(f"the kubeconfig {target.files} cannot be used for context {target.context}: {why}") from error
+    try:
+        return await find(Session(client, options.namespace or target.namespace))
+    except ApiError as error:
+        raise told(error, target.context) from error
+    finally:
+        await client.close()
