@@ -6,7 +6,7 @@ from muster.api.trainingjob import TrainingJob, Waiting, WaitingBlocker, Waiting
 from muster.placement.eligibility import IN_USE
 from muster.queueing.limits import OverLimit
 from muster.queueing.remedies import NEVER, remedies
-from muster.queueing.words import nodes
+from muster.queueing.words import are, nodes
 from muster.world.turn import NotPlaced, Placed, Turn
 
 # The bounds of the status' fields.
@@ -42,7 +42,7 @@ def message(job: TrainingJob, turn: Turn) -> str:
     """One sentence for the condition: what it needs, what there is, what would help most, its place in the queue."""
     answer = turn.answer
     if isinstance(answer, Placed):
-        return f"{nodes(_needs(job, answer))} {'is' if _needs(job, answer) == 1 else 'are'} promised to it"
+        return f"{nodes(_needs(job, answer))} {are(_needs(job, answer))} promised to it"
     helps = next((text for text in remedies(job, answer) if not text.startswith(NEVER)), "")
     rest = f"; would help: {helps}" if helps else ""
     if turn.queued > 1:

@@ -84,11 +84,9 @@ class Limits:
             kept_for = {}
             reason, message = NAMESPACE_LIMIT, f"{what}: {holds}"
         elif held + sum(kept_for.values()) + needs > limit:
-            rest = limit - held
+            kept = min(limit - held, sum(kept_for.values()))
             reason = BEHIND_IN_QUEUE
-            message = (
-                f"{what}: {holds}, and the other {rest} are kept for {listed(kept_for)}, {after_it(len(kept_for))}"
-            )
+            message = f"{what}: {holds}, and {kept} more are kept for {listed(kept_for)}, {after_it(len(kept_for))}"
         else:
             return None
         return OverLimit(

@@ -18,7 +18,7 @@ from datetime import datetime
 from muster.placement.request import Request
 from muster.placement.space import Space
 from muster.queueing.limits import BEHIND_IN_QUEUE, Limits
-from muster.queueing.words import after_it, listed, more, nodes
+from muster.queueing.words import after_it, are, listed, more, nodes
 from muster.world.fleet import Fleet
 from muster.world.turn import NotPlaced, Placed, Turn
 
@@ -148,8 +148,9 @@ class _Desk:
             return None
         chosen = (*otherwise.nodes, *otherwise.spares)
         reserved_for = Counter(self._reserved[node] for node in chosen if node in self._reserved)
+        kept = reserved_for.total()
         message = (
-            f"needs {nodes(job.needs, more(job.needs, job.size))}: there are enough, but {reserved_for.total()} of them "
-            f"are reserved for {listed(reserved_for)}, {after_it(len(reserved_for))}"
+            f"needs {nodes(job.needs, more(job.needs, job.size))}: there are enough, but {kept} of them {are(kept)} "
+            f"reserved for {listed(reserved_for)}, {after_it(len(reserved_for))}"
         )
         return Behind(BEHIND_IN_QUEUE, message, answer.shortfall, dict(reserved_for))

@@ -11,7 +11,7 @@ from muster.api.trainingjob import TrainingJob
 from muster.placement.eligibility import STALE
 from muster.queueing.limits import OverLimit
 from muster.queueing.queue import Behind
-from muster.queueing.words import nodes
+from muster.queueing.words import are, nodes
 from muster.world.turn import DomainCount, NotPlaced, Shortfall
 
 NEVER = "it can never start on this fleet"
@@ -44,7 +44,7 @@ def _remedies(job: TrainingJob, answer: NotPlaced) -> Iterator[str]:
 
 
 def _starts(name: str, count: int) -> str:
-    return f"{name} starts or is deleted ({nodes(count)} {_are(count)} reserved for it)"
+    return f"{name} starts or is deleted ({nodes(count)} {are(count)} reserved for it)"
 
 
 def _of_limit(job: TrainingJob, over: OverLimit) -> Iterator[str]:
@@ -162,15 +162,11 @@ def _short_of(count: int, what: str) -> str:
     return f"request less {resource.removesuffix(' for a worker')} in spec.template, for {nodes(count)} with too little"
 
 
-def _are(count: int) -> str:
-    return "is" if count == 1 else "are"
-
-
 # How a reason begins -> the remedy from the number of nodes and the reason's rest. "with fewer than 8 nvidia.com/gpu" is
 # missing on purpose: nodes do not grow accelerators.
 _WORDS: Mapping[str, Callable[[int, str], str]] = {
     "cordoned": lambda count, _: f"uncordon {nodes(count)}",
-    "not ready": lambda count, _: f"bring back {nodes(count)} that {_are(count)} not ready",
+    "not ready": lambda count, _: f"bring back {nodes(count)} that {are(count)} not ready",
     STALE: lambda count, _: f"bring back {nodes(count)} without a heartbeat",
     "taint ": lambda count, key: f"take the taint {key} off {nodes(count)}, or tolerate it in spec.template",
     "excluded by the template": lambda count, _: (
@@ -179,7 +175,7 @@ _WORDS: Mapping[str, Callable[[int, str], str]] = {
     "with too little ": _short_of,
     "in spec.placement.avoidNodes": lambda count, _: f"take {nodes(count)} out of spec.placement.avoidNodes",
     "avoided after a failure there": lambda count, _: (
-        f"wait until {nodes(count)} that failed lately {_are(count)} taken again, ten minutes after the failure"
+        f"wait until {nodes(count)} that failed lately {are(count)} taken again, ten minutes after the failure"
     ),
     "reserved for ": lambda count, name: _starts(name, count),
 }

@@ -30,3 +30,8 @@ def listed(amounts: Mapping[str, int]) -> str:
 def after_it(count: int) -> str:
     """Why these jobs have precedence."""
     return "which is before it in the queue" if count == 1 else "which are before it in the queue"
+
+
+def are(count: int) -> str:
+    """The verb for so many."""
+    return "is" if count == 1 else "are"

@@ -1,0 +1,316 @@
+"""Whose turn it is, and which nodes that gives whom: one row each."""
+
+from dataclasses import replace
+
+import pytest
+from tests.unit.lifecycle.builders import a_fleet, a_node, at, tainted
+from tests.unit.queueing.builders import NEEDS, answers, queue, told, tree, wants
+
+from muster.placement.space import Space
+from muster.queueing.queue import Waiting, order, plan, plan_steps
+from muster.world.turn import NotPlaced, Placed, Turn
+
+TOLERANT = replace(NEEDS, template_spec={"tolerations": [{"key": "debug", "operator": "Exists"}]})
+ONLY_DEBUG = replace(TOLERANT, template_spec=TOLERANT.template_spec | {"nodeSelector": {"pool": "debug"}})
+
+
+def debug_node(name: str):  # type: ignore[no-untyped-def]
+    node = tainted(a_node(name, "b9", "r9"), "debug")
+    return replace(node, labels={**node.labels, "pool": "debug"})
+
+
+@pytest.mark.parametrize(
+    ("waiting", "expected"),
+    [
+        pytest.param([wants("b", 1, seconds=2), wants("a", 1, seconds=1)], "a b", id="older first"),
+        pytest.param([wants("b", 1), wants("a", 1)], "a b", id="of one age: by name"),
+        pytest.param([wants("old", 1), wants("urgent", 1, seconds=9, priority=1)], "urgent old", id="priority first"),
+        pytest.param([wants("low", 1, priority=-5), wants("new", 1, seconds=9)], "new low", id="negative priority"),
+        pytest.param(
+            [wants("urgent", 1, priority=9), wants("hurt", 1, seconds=9, replacement=True)],
+            "hurt urgent",
+            id="replacements before priority",
+        ),
+        pytest.param(
+            [
+                wants("young", 1, seconds=2, replacement=True),
+                wants("old", 1, seconds=1, replacement=True),
+                wants("vip", 1, seconds=3, priority=1, replacement=True),
+            ],
+            "vip old young",
+            id="replacements among themselves",
+        ),
+    ],
+)
+def test_order(waiting: list[Waiting], expected: str) -> None:
+    assert [job.name for job in order(waiting)] == [f"default/{name}" for name in expected.split()]
+
+
+def test_the_name_that_decides_has_its_namespace() -> None:
+    jobs = [wants("a", 1, namespace="z"), wants("b", 1, namespace="y")]
+    assert [job.name for job in order(jobs)] == ["y/b", "z/a"]
+
+
+def test_positions_count_the_whole_queue() -> None:
+    turns = plan(tree("b1/r1:3"), queue(wants("a", 2), wants("b", 2), wants("c", 1)), {}, {})
+    assert [(turn.position, turn.queued) for turn in turns.values()] == [(1, 3), (2, 3), (3, 3)]
+
+
+def test_no_one_waits() -> None:
+    assert plan(tree("b1/r1:3"), [], {}, {}) == {}
+
+
+def test_a_step_works_out_one_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    solve = Space.solve
+    monkeypatch.setattr(Space, "solve", lambda space, request: asked.append(request) or solve(space, request))
+    jobs = queue(wants("a", 1), wants("b", 1), wants("c", 1))
+    steps = plan_steps(tree("b1/r1:3"), jobs, {}, {})
+    assert asked == []
+    for number, job in enumerate(jobs, start=1):
+        uid, turn = next(steps)
+        assert (uid, turn.position, len(asked)) == (job.job_uid, number, number)
+    assert list(steps) == []
+
+
+def test_the_plan_is_its_steps() -> None:
+    jobs = queue(wants("a", 2), wants("b", 2), wants("c", 1))
+    assert plan(tree("b1/r1:3"), jobs, {}, {}) == dict(plan_steps(tree("b1/r1:3"), jobs, {}, {}))
+
+
+RESERVATION = [
+    pytest.param("b1/r1:4", [wants("a", 2), wants("b", 2)], {"a": 2, "b": 2}, id="all fit"),
+    pytest.param(
+        "b1/r1:4+2",
+        [wants("big", 6), wants("small", 2)],
+        {"big": "InsufficientNodes", "small": "BehindInQueue"},
+        id="free nodes are kept for the one that came first",
+    ),
+    pytest.param(
+        "b1/r1:3+1 b2/r1:2+2",
+        [wants("big", 4, required="block"), wants("small", 2), wants("tiny", 1)],
+        {"big": "TopologyUnsatisfied", "small": 2, "tiny": "BehindInQueue"},
+        id="only its best domain is kept for it",
+    ),
+    pytest.param(
+        "b1/r1:3+1 b2/r1:2+2 b3/r1:0+4",
+        [wants("big", 4, required="block"), wants("big2", 4, required="block"), wants("small", 1)],
+        {"big": "TopologyUnsatisfied", "big2": "InsufficientNodes", "small": "BehindInQueue"},
+        id="each one that waits has its own",
+    ),
+    pytest.param(
+        "b1/r1:1 b2/r1:2+2",
+        [wants("big", 4, required="block"), wants("small", 1)],
+        {"big": "InsufficientNodes", "small": 1},
+        id="a domain that could never hold it is not kept",
+    ),
+    pytest.param(
+        "b1/r1:4",
+        [wants("huge", 5), wants("small", 4)],
+        {"small": 4},
+        id="one that can never fit is in nobody's way",
+    ),
+    pytest.param(
+        "b1/r1:4",
+        [wants("lost", 1, required="hall"), wants("small", 4)],
+        {"lost": "UnknownTopologyLevel", "small": 4},
+        id="nor is one with a level that is gone",
+    ),
+    pytest.param(
+        "b1/r1:2+1",
+        [wants("big", 3), wants("vip", 2, priority=1)],
+        {"big": "InsufficientNodes", "vip": 2},
+        id="a higher priority goes before a reservation",
+    ),
+    pytest.param(
+        "b1/r1:2+1",
+        [wants("big", 3), wants("hurt", 1, replacement=True, kept=("b1-r1-2",))],
+        {"hurt": 1, "big": "InsufficientNodes"},
+        id="so does a replacement",
+    ),
+    pytest.param(
+        "b1/r1:0+3",
+        [wants("big", 3), wants("small", 1)],
+        {"big": "InsufficientNodes", "small": "InsufficientNodes"},
+        id="nothing is free: not the queue's fault",
+    ),
+    pytest.param(
+        "b1/r1:3+1",
+        [wants("first", 3), wants("big", 4), wants("small", 1)],
+        {"first": 3, "big": "InsufficientNodes", "small": "InsufficientNodes"},
+        id="what is promised is not reserved",
+    ),
+]
+
+
+@pytest.mark.parametrize(("fleet", "waiting", "expected"), RESERVATION)
+def test_reservation(fleet: str, waiting: list[Waiting], expected: dict[str, int | str]) -> None:
+    found = told(answers(tree(fleet), queue(*waiting)))
+    assert {name: found[name] for name in expected} == expected
+    assert all(isinstance(found[name], str) for name in found.keys() - expected.keys())
+
+
+def test_a_smaller_job_goes_ahead_on_nodes_that_the_first_cannot_use() -> None:
+    fleet = a_fleet([*(a_node(f"n{n}") for n in range(3)), debug_node("d0"), debug_node("d1")])
+    jobs = queue(wants("big", 4), wants("debug", 2, needs=ONLY_DEBUG), wants("small", 1))
+    jobs[0] = replace(jobs[0], request=replace(jobs[0].request, required="rack"))
+    found = answers(fleet, jobs)
+    debug = found["debug"]
+    assert isinstance(debug, Placed)
+    assert set(debug.nodes) == {"d0", "d1"}
+
+
+@pytest.mark.parametrize(
+    ("fleet", "waiting", "message"),
+    [
+        pytest.param(
+            "b1/r1:4+2",
+            [wants("big", 6), wants("small", 2)],
+            "needs 2 nodes: there are enough, but 2 of them are reserved for default/big, which is before it in the queue",
+            id="for one",
+        ),
+        pytest.param(
+            "b1/r1:3+1 b2/r1:2+2",
+            [wants("big", 4, required="block"), wants("other", 4, required="block"), wants("small", 5)],
+            "needs 5 nodes: there are enough, but 5 of them are reserved for default/big (3) and default/other (2), which "
+            "are before it in the queue",
+            id="for two",
+        ),
+        pytest.param(
+            "b1/r1:1+5",
+            [
+                wants("hurt", 2, replacement=True, kept=("b1-r1-5",)),
+                wants("torn", 1, replacement=True, kept=("b1-r1-4",)),
+            ],
+            "needs 1 more node: there are enough, but 1 of them is reserved for default/hurt, which is before it in the "
+            "queue",
+            id="a replacement",
+        ),
+    ],
+)
+def test_who_is_before_it_is_named(fleet: str, waiting: list[Waiting], message: str) -> None:
+    last = list(answers(tree(fleet), queue(*waiting)).values())[-1]
+    assert isinstance(last, NotPlaced)
+    assert (last.reason, last.message) == ("BehindInQueue", message)
+
+
+A, B = {"namespace": "team-a"}, {"namespace": "team-b"}
+
+
+@pytest.mark.parametrize(
+    ("waiting", "held", "expected"),
+    [
+        pytest.param([wants("a", 8, **A)], {}, {"a": 8}, id="just at the limit"),
+        pytest.param([wants("a", 4, **A)], {"team-a": 4}, {"a": 4}, id="what is held counts, just at the limit"),
+        pytest.param([wants("a", 5, **A)], {"team-a": 4}, {"a": "NamespaceLimit"}, id="what is held counts"),
+        pytest.param([wants("a", 7, spares=2, **A)], {}, {"a": "NamespaceLimit"}, id="spares count"),
+        pytest.param([wants("b", 12, **B)], {"team-a": 8}, {"b": 12}, id="others have no limit"),
+        pytest.param(
+            [wants("a", 5, **A), wants("b", 5, **A)], {}, {"a": 5, "b": "NamespaceLimit"}, id="what is promised counts"
+        ),
+        pytest.param(
+            [wants("a", 7, **A), wants("b", 12, **B)],
+            {"team-a": 4},
+            {"a": "NamespaceLimit", "b": 12},
+            id="one over its limit reserves no nodes",
+        ),
+        pytest.param(
+            [wants("a", 7, **A), wants("b", 4, **A)],
+            {"team-a": 4},
+            {"a": "NamespaceLimit", "b": "BehindInQueue"},
+            id="but its part of the limit",
+        ),
+        pytest.param(
+            [wants("a", 2, **A), wants("b", 4, **A), wants("c", 1, **A)],
+            {"team-a": 4},
+            {"a": 2, "b": "NamespaceLimit", "c": "BehindInQueue"},
+            id="behind one that starts and one that waits",
+        ),
+        pytest.param(
+            [wants("a", 9, **A), wants("b", 8, **A)],
+            {},
+            {"a": "NamespaceLimit", "b": 8},
+            id="one larger than the limit keeps nothing",
+        ),
+        pytest.param(
+            [wants("a", 13, **A), wants("b", 8, **A)],
+            {},
+            {"b": 8},
+            id="nor does one larger than the fleet",
+        ),
+        pytest.param(
+            [wants("hurt", 1, replacement=True, kept=("b1-r1-0",) * 7, **A)],
+            {"team-a": 7},
+            {"hurt": 1},
+            id="a replacement within the limit",
+        ),
+        pytest.param(
+            [wants("hurt", 1, replacement=True, kept=("b1-r1-0",) * 7, **A)],
+            {"team-a": 8},
+            {"hurt": "NamespaceLimit"},
+            id="a replacement over the limit",
+        ),
+    ],
+)
+def test_limits(waiting: list[Waiting], held: dict[str, int], expected: dict[str, int | str]) -> None:
+    found = told(answers(tree("b1/r1:12"), queue(*waiting), {"team-a": 8}, held))
+    assert {name: found[name] for name in expected} == expected
+    assert all(isinstance(found[name], str) for name in found.keys() - expected.keys())
+
+
+def test_a_job_that_waits_for_nodes_keeps_its_part_of_the_limit() -> None:
+    jobs = queue(wants("big", 6, required="block", **A), wants("small", 4, **A), wants("other", 3, **B))
+    found = answers(tree("b1/r1:5+1 b2/r1:4"), jobs, {"team-a": 8}, {})
+    assert told(found) == {"big": "TopologyUnsatisfied", "small": "BehindInQueue", "other": 3}
+    small = found["small"]
+    assert isinstance(small, NotPlaced)
+    assert small.message == (
+        "needs 4 nodes: namespace team-a holds 0 of the 8 that its limit allows, and 6 more are kept for "
+        "team-a/big, which is before it in the queue"
+    )
+
+
+@pytest.mark.parametrize(
+    ("waiting", "held", "message"),
+    [
+        pytest.param(
+            [wants("a", 6, **A)], 4, "needs 6 nodes: namespace team-a holds 4 of the 8 that its limit allows", id="held"
+        ),
+        pytest.param(
+            [wants("first", 3, **A), wants("a", 2, spares=1, **A)],
+            4,
+            "needs 3 nodes: namespace team-a holds 7 of the 8 that its limit allows",
+            id="promised, spares",
+        ),
+        pytest.param(
+            [wants("a", 9, **A)],
+            4,
+            "needs 9 nodes: namespace team-a may hold 8 at most, so it never fits under this limit",
+            id="never",
+        ),
+        pytest.param(
+            [wants("a", 1, replacement=True, kept=("b1-r1-0", "b1-r1-1"), **A)],
+            8,
+            "needs 1 more node: namespace team-a holds 8 of the 8 that its limit allows",
+            id="a replacement",
+        ),
+        pytest.param(
+            [wants("a", 1, replacement=True, kept=tuple(f"b1-r1-{n}" for n in range(9)), **A)],
+            9,
+            "needs 1 more node: namespace team-a may hold 8 at most, so it never fits under this limit: with those that "
+            "it keeps it would hold 10",
+            id="a replacement, never",
+        ),
+    ],
+)
+def test_words_of_a_limit(waiting: list[Waiting], held: int, message: str) -> None:
+    last = list(answers(tree("b1/r1:12"), queue(*waiting), {"team-a": 8}, {"team-a": held}).values())[-1]
+    assert isinstance(last, NotPlaced)
+    assert (last.reason, last.message) == ("NamespaceLimit", message)
+
+
+def test_a_turn_is_a_value() -> None:
+    jobs = queue(wants("a", 9), wants("b", 1))
+    assert plan(tree("b1/r1:4"), jobs, {}, {}) == plan(tree("b1/r1:4"), reversed(jobs), {}, {})
+    assert isinstance(plan(tree("b1/r1:4"), jobs, {}, {})["uid-of-b"], Turn)
+    assert jobs[0].created == at(0)
