@@ -1,0 +1,144 @@
+"""What is done to a gang, and what of it is measured. Times run from just before the request or the failure."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from bench.bed import VICTIM
+from bench.figures import Measurement
+from bench.peers.system import System
+from bench.podwatch import PodWatch, latest
+from bench.processes import cpu_seconds, peak_mebibytes, reset_peaks, spent
+from bench.writes import writes_between
+
+START_SECONDS = 180.0
+RECOVERY_SECONDS = 90.0
+NODE_SECONDS = 90.0
+_FAILURE_SEEN_SECONDS = 30.0
+_REMOVAL_SECONDS = 180.0
+# What follows the last pod's Running (status, events) is part of the cost, too.
+_AFTERMATH_SECONDS = 1.0
+_CALM_SECONDS = 1.5
+
+FAILED_PODS = {"FailOnePod": 1, "FailEightPods": 8}
+CASES = ("Start", *FAILED_PODS, "FailOneNode")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A system on its bed, and the eyes on its pods."""
+
+    system: System
+    watch: PodWatch
+
+    @property
+    def size(self) -> int:
+        """Pods in the gang."""
+        return self.system.bed.size
+
+
+def start(stage: Stage) -> Measurement:
+    """Ask for a gang and wait until all of its pods are Running."""
+    system, watch = stage.system, stage.watch
+    system.prepare()
+
+    def act(since: float) -> Measurement:
+        system.submit()
+        watch.wait(lambda seen: seen.running >= stage.size, START_SECONDS)
+        pods = watch.pods().values()
+        full = len(pods) >= stage.size
+        return Measurement(
+            created_s=latest((pod.created for pod in pods), since) if full else None,
+            bound_s=latest((pod.bound for pod in pods), since) if full else None,
+            running_s=latest((pod.running for pod in pods), since) if full else None,
+        )
+
+    measured = _costing(stage, act)
+    per_pod = sum(measured.writes.values()) / stage.size
+    return replace(measured, writes_per_pod=per_pod)
+
+
+def settle(stage: Stage) -> bool:
+    """Wait until the ranks run and nothing moves; False when the gang never came up."""
+    up = stage.watch.wait(lambda seen: seen.running >= stage.size, 1.0)
+    trained = up and stage.system.trained(0.0, START_SECONDS) is not None
+    time.sleep(_CALM_SECONDS)
+    return trained
+
+
+def fail_pods(stage: Stage, count: int) -> Measurement:
+    """Let `count` pods, spread over the gang, fail; wait until the whole gang runs again."""
+    pods = stage.watch.pods()
+    spread = sorted(pods, key=lambda uid: pods[uid].node)[:: max(len(pods) // count, 1)][:count]
+    names = [pods[uid].name for uid in spread]
+
+    def act(since: float) -> Measurement:
+        stage.system.bed.fail(names)
+        stage.watch.wait(lambda seen: not seen.any_runs(spread), _FAILURE_SEEN_SECONDS)
+        stage.system.replace(names)
+        return Measurement(recovery_s=_recovered(stage, since, RECOVERY_SECONDS))
+
+    return _costing(stage, act)
+
+
+def fail_node(stage: Stage, cut: Callable[[], None]) -> Measurement:
+    """Let the victim's machine die; wait, not for ever, until the whole gang runs again without it."""
+    pods = stage.watch.pods()
+    lost = [uid for uid, pod in pods.items() if pod.node == VICTIM]
+
+    def act(since: float) -> Measurement:
+        cut()
+        stage.system.power_cut(VICTIM)
+        left = stage.watch.wait(lambda seen: not seen.any_runs(lost), NODE_SECONDS)
+        rest = since + NODE_SECONDS - time.time()
+        return Measurement(recovery_s=_recovered(stage, since, rest) if left and rest > 0 else None)
+
+    return _costing(stage, act)
+
+
+def remove(stage: Stage) -> None:
+    """Take the gang away and wait until no pod is left."""
+    stage.system.remove()
+    if not stage.watch.wait(lambda seen: seen.present == 0, _REMOVAL_SECONDS):
+        left = ", ".join(pod.name for pod in list(stage.watch.pods().values())[:5])
+        raise RuntimeError(f"pods of {stage.system.name} did not go within {_REMOVAL_SECONDS:.0f} s: {left}")
+    time.sleep(_CALM_SECONDS)
+
+
+def _recovered(stage: Stage, since: float, deadline_seconds: float) -> float | None:
+    """Seconds until all pods run and all ranks were started again; None when that took too long."""
+    end = time.time() + deadline_seconds
+    if not stage.watch.wait(lambda seen: seen.running >= stage.size, deadline_seconds):
+        return None
+    trained = stage.system.trained(since, max(end - time.time(), 0.1))
+    if trained is None:
+        return None
+    running = latest((pod.running for pod in stage.watch.pods().values() if pod.runs), since)
+    return None if running is None else max(running, trained - since)
+
+
+def _costing(stage: Stage, act: Callable[[float], Measurement]) -> Measurement:
+    """What `act` measured, and what it cost everybody."""
+    system, bed = stage.system, stage.system.bed
+    managers = dict(system.managers())
+    everybody = {**bed.cluster.pids(), **managers}
+    writes_before, events_before = bed.write_counts(), stage.watch.events
+    reset_peaks(managers.values())
+    before = cpu_seconds(everybody)
+    measured = act(time.time())
+    time.sleep(_AFTERMATH_SECONDS)
+    costs = spent(before, cpu_seconds(everybody))
+    writes = writes_between(writes_before, bed.write_counts())
+    events = stage.watch.events - events_before
+    own = sum(costs[name] for name in managers)
+    return replace(
+        measured,
+        cpu_s=sum(costs.values()),
+        rss_mb=peak_mebibytes(managers.values()) if managers else None,
+        manager_cpu_s=own if managers else None,
+        cpu_us_per_pod_event=own / events * 1e6 if managers and events else None,
+        writes=writes,
+        notes=system.notes(),
+    )

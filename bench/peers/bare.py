@@ -1,0 +1,75 @@
+"""The floor: one raw client creates all pods, then posts all bindings. It decides nothing and keeps no books."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bench.bed import NAMESPACE, PODS, ROOT, Bed
+from bench.peers.system import GANG, System
+
+
+class Bare(System):
+    """The gang by a client of its own process with a fixed number of connections."""
+
+    name = "bare"
+
+    def __init__(self, bed: Bed, connections: int) -> None:
+        super().__init__(bed)
+        self.connections = connections
+        self._process: subprocess.Popen[str] | None = None
+        self._nodes: dict[str, str] = {}
+
+    def begin(self) -> None:
+        api = self.bed.connection
+        arguments = [api.server, str(api.ca), NAMESPACE, str(self.connections)]
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "bench.peers.bareclient", *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            env={**os.environ, "BENCH_TOKEN": api.token},
+        )
+        self._ask({})
+
+    def end(self) -> None:
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+            self._process.wait(10)
+
+    def submit(self) -> None:
+        self._nodes = {f"{GANG}-{index}-0": f"gpu-{index:05d}" for index in range(self.bed.size)}
+        self._ask({"pods": self._nodes})
+
+    def replace(self, pods: Sequence[str]) -> None:
+        made = {}
+        for pod in pods:
+            index, incarnation = pod.split("-")[1:]
+            made[f"{GANG}-{index}-{int(incarnation) + 1}"] = self._nodes.pop(pod)
+        self._nodes |= made
+        self._ask({"delete": list(pods), "pods": made})
+
+    def remove(self) -> None:
+        self.bed.connection.delete(PODS, {"gracePeriodSeconds": 0})
+
+    def managers(self) -> Mapping[str, int]:
+        return {"bare": self._process.pid} if self._process is not None else {}
+
+    def notes(self) -> Mapping[str, int | str]:
+        return {"connections": self.connections}
+
+    def _ask(self, command: Mapping[str, Any]) -> None:
+        """Give an order and wait until it is carried out."""
+        process = self._process
+        assert process is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(json.dumps(command) + "\n")
+        process.stdin.flush()
+        if process.stdout.readline().strip() != "done":
+            raise RuntimeError("the bare client ended: what it said stands above")

@@ -1,0 +1,221 @@
+"""Muster: its operator beside the cluster, with the rights of its manifests, and launchers that are simulated.
+
+Managed: one process (bench.launchers) speaks the real protocol for all workers, because KWOK's pods have no inside; it
+is no component of a cluster and its CPU is not counted. Plain: pods run as they are.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from bench.api import Object
+from bench.bed import NAMESPACE, ROOT, Bed, documents, pod_spec
+from bench.peers.manager import HOST, Manager
+from bench.peers.system import GANG, System
+from bench.plan import BINDINGS
+
+from localcluster.api import wait_for
+from localcluster.controlplane import free_port
+from localcluster.errors import LocalClusterError
+from localcluster.kwok import NODES_PER_BLOCK
+
+_GROUP = "/apis/muster.dev/v1alpha1"
+_JOBS = f"{_GROUP}/namespaces/{NAMESPACE}/trainingjobs"
+_SYSTEM_NAMESPACE = "muster-system"
+# The Deployment would only leave pods pending: the operator is run by hand.
+_MANIFESTS = ("namespace.yaml", "service-account.yaml", "operator-rbac.yaml")
+_TOKEN_SECONDS = 7200
+_LEADER_SECONDS = 60.0
+_RESTARTS_PER_DAY = 100
+
+
+@dataclass(frozen=True)
+class Started:
+    """All ranks of one attempt were started."""
+
+    attempt: int
+    workers: int
+    time: float
+
+
+class Muster(System):
+    """The gang as a TrainingJob."""
+
+    name = "muster"
+
+    def __init__(self, bed: Bed, binding: str, mode: str) -> None:
+        super().__init__(bed)
+        assert binding in BINDINGS
+        self.binding, self.mode = binding, mode
+        self._operator = Manager(bed, "muster")
+        self._launchers: Launchers | None = None
+
+    def begin(self) -> None:
+        self._install()
+        port, probes = free_port(), free_port()
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self._operator.folder),
+            "PYTHONPATH": str(ROOT / "operator"),
+            "KUBECONFIG": str(self._kubeconfig()),
+            "MUSTER_NAMESPACE": _SYSTEM_NAMESPACE,
+            "MUSTER_LAUNCHER_IMAGE": "muster/launcher:bench",
+            "MUSTER_COORDINATOR_PORT": str(port),
+            "MUSTER_PROBE_PORT": str(probes),
+        }
+        self._operator.start([sys.executable, "-m", "muster"], f"http://{HOST}:{probes}/readyz", environment)
+        wait_for(lambda: _leads(self._operator.metrics(probes)), "a leading operator", _LEADER_SECONDS)
+        if self.mode == "Managed":
+            self._launchers = Launchers(self.bed, f"https://{HOST}:{port}")
+
+    def end(self) -> None:
+        if self._launchers is not None:
+            self._launchers.close()
+            self._launchers = None
+        self._operator.stop()
+        # Nobody has to wait until the lease of a killed one is over.
+        leases = f"/apis/coordination.k8s.io/v1/namespaces/{_SYSTEM_NAMESPACE}/leases"
+        self.bed.connection.delete(f"{leases}/muster-leader")
+
+    def submit(self) -> None:
+        self.bed.connection.post(_JOBS, self._manifest())
+
+    def remove(self) -> None:
+        self.bed.connection.delete(f"{_JOBS}/{GANG}", {"propagationPolicy": "Background"})
+
+    def managers(self) -> Mapping[str, int]:
+        return {"muster": self._operator.pid}
+
+    def power_cut(self, node: str) -> None:
+        if self._launchers is not None:
+            self._launchers.tell({"silence_node": node})
+
+    def trained(self, since: float, deadline_seconds: float) -> float | None:
+        if self._launchers is None:
+            return since
+        return self._launchers.started(self.bed.size, since, deadline_seconds)
+
+    def prepare(self) -> None:
+        if self._launchers is not None:
+            self._launchers.forget()
+
+    def _manifest(self) -> Object:
+        level = "required" if self.bed.size <= NODES_PER_BLOCK else "preferred"
+        return {
+            "apiVersion": "muster.dev/v1alpha1",
+            "kind": "TrainingJob",
+            "metadata": {"name": GANG},
+            "spec": {
+                "nodes": self.bed.size,
+                "launch": {"mode": self.mode},
+                "placement": {level: "block"},
+                "recovery": {"applicationRestartsPerDay": _RESTARTS_PER_DAY},
+                "template": {"spec": pod_spec()},
+            },
+        }
+
+    def _install(self) -> None:
+        crds = [each for file in sorted((ROOT / "crds").glob("*.yaml")) for each in documents(file)]
+        self.bed.install_definitions(crds)
+        for name in _MANIFESTS:
+            self.bed.apply(documents(ROOT / "manifests" / "base" / name))
+        spec: dict[str, Any] = {}
+        if self.binding == "Direct":
+            spec["pools"] = [{"name": "kwok", "nodeSelector": {"type": "kwok"}, "binding": "Direct"}]
+        policies = f"{_GROUP}/fleetpolicies"
+        self.bed.connection.delete(f"{policies}/default")
+        policy = {"apiVersion": "muster.dev/v1alpha1", "kind": "FleetPolicy", "metadata": {"name": "default"}}
+        self.bed.connection.post(policies, {**policy, "spec": spec})
+
+    def _kubeconfig(self) -> Path:
+        """Of the operator's service account: it has exactly the rights of the manifests."""
+        accounts = f"/api/v1/namespaces/{_SYSTEM_NAMESPACE}/serviceaccounts"
+        request = {"spec": {"expirationSeconds": _TOKEN_SECONDS, "audiences": []}}
+        token = self.bed.connection.post(f"{accounts}/muster/token", request)["status"]["token"]
+        cluster = {"server": self.bed.cluster.server, "certificate-authority": str(self.bed.cluster.pki.ca)}
+        path = self._operator.folder / "kubeconfig"
+        content = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "local", "cluster": cluster}],
+            "users": [{"name": "muster", "user": {"token": token}}],
+            "contexts": [{"name": "local", "context": {"cluster": "local", "user": "muster"}}],
+            "current-context": "local",
+        }
+        path.write_text(json.dumps(content))
+        return path
+
+
+class Launchers:
+    """The process that plays all launchers, and the thread that reads what it says."""
+
+    def __init__(self, bed: Bed, coordinator: str) -> None:
+        arguments = ["--kubeconfig", str(bed.cluster.kubeconfig), "--coordinator", coordinator]
+        self._log = (bed.cluster.directory / "logs" / "launchers.log").open("ab")
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "bench.launchers", *arguments, "--namespace", NAMESPACE],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT / "operator"), str(ROOT / "tools")))},
+        )
+        assert self._process.stdout is not None
+        self._changed = threading.Condition()
+        self._started: list[Started] = []
+        self._ended = False
+        threading.Thread(target=self._read, args=(self._process.stdout,), name="launchers", daemon=True).start()
+
+    def tell(self, command: Mapping[str, Any]) -> None:
+        """Give an order."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(command) + "\n")
+        self._process.stdin.flush()
+
+    def forget(self) -> None:
+        """A new job: what was started before it does not count."""
+        with self._changed:
+            self._started.clear()
+
+    def started(self, workers: int, since: float, deadline_seconds: float) -> float | None:
+        """When all workers of an attempt were started after `since`; None: not in time."""
+
+        def found() -> Started | None:
+            ours = (each for each in self._started if each.workers == workers and each.time > since)
+            return next(ours, None)
+
+        with self._changed:
+            self._changed.wait_for(lambda: found() or self._ended, deadline_seconds)
+            if self._ended:
+                raise LocalClusterError("the simulated launchers ended: see logs/launchers.log of the control plane")
+            last = found()
+        return last.time if last else None
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._log.close()
+
+    def _read(self, lines: IO[str]) -> None:
+        for line in lines:
+            event = json.loads(line)
+            if event.get("event") == "started":
+                with self._changed:
+                    self._started.append(Started(event["attempt"], event["workers"], event["time"]))
+                    self._changed.notify_all()
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+
+def _leads(metrics: str) -> bool:
+    return "\nmuster_is_leader 1.0" in metrics
