@@ -6,13 +6,14 @@ from muster.api.trainingjob import TrainingJob, Waiting, WaitingBlocker, Waiting
 from muster.placement.eligibility import IN_USE
 from muster.queueing.limits import OverLimit
 from muster.queueing.remedies import NEVER, remedies
-from muster.queueing.words import are, nodes
+from muster.queueing.words import are, cut, nodes
 from muster.world.turn import NotPlaced, Placed, Turn
 
 # The bounds of the status' fields.
 MAX_DOMAINS = 16
 MAX_BLOCKERS = 32
 MAX_UNBLOCKS = 8
+MAX_REMEDY = 512
 MAX_MESSAGE = 1024
 
 
@@ -44,11 +45,10 @@ def message(job: TrainingJob, turn: Turn) -> str:
     if isinstance(answer, Placed):
         return f"{nodes(_needs(job, answer))} {are(_needs(job, answer))} promised to it"
     helps = next((text for text in remedies(job, answer) if not text.startswith(NEVER)), "")
-    rest = f"; would help: {helps}" if helps else ""
+    rest = f"; would help: {cut(helps, MAX_REMEDY)}" if helps else ""
     if turn.queued > 1:
         rest += f"; number {turn.position} of {turn.queued} in the queue"
-    what, room = answer.message.rstrip("."), MAX_MESSAGE - len(rest)
-    return (what if len(what) <= room else f"{what[: room - 1]}…") + rest
+    return cut(answer.message.rstrip("."), MAX_MESSAGE - len(rest)) + rest
 
 
 def _needs(job: TrainingJob, answer: Placed | NotPlaced) -> int:

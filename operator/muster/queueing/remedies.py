@@ -33,7 +33,7 @@ def _remedies(job: TrainingJob, answer: NotPlaced) -> Iterator[str]:
     elif isinstance(answer, OverLimit):
         yield from _of_limit(job, answer)
         if short is not None and answer.ever:
-            yield from _of_space(job, short)
+            yield from _more_nodes(short)
     elif isinstance(answer, Behind):
         for name, count in answer.reserved_for.items():
             yield _starts(name, count)
@@ -51,33 +51,38 @@ def _of_limit(job: TrainingJob, over: OverLimit) -> Iterator[str]:
     """What to do about the limit of a namespace. Whether that is enough is known."""
     raised = f"raise the limit of namespace {over.namespace} from {over.limit} to"
     rest = "" if over.fits else "; that alone does not suffice"
-    now = over.held + sum(over.kept_for.values()) + over.needs
-    if not over.ever:
+    kept = sum(over.kept_for.values())
+    now = over.held + kept + over.needs
+    for name, count in islice(over.kept_for.items(), MAX_NAMED):
+        yield f"{name} starts or is deleted ({count} of the limit of namespace {over.namespace} are kept for it)"
+    if over.ever:
+        later = "" if kept else f" or wait until its jobs release {nodes(now - over.limit)}"
+    else:
         later = (
             f", or to {over.size} and wait until its jobs release {nodes(now - over.size)}" if now > over.size else ""
         )
-        yield f"{raised} {now}{later}{rest}"
-        lower = over.limit - (over.size - job.spec.nodes)
-        lower -= lower % (job.spec.placement.segment_size or 1)
-        if over.needs == over.size and lower > 0:
-            yield f"lower spec.nodes to {lower} {_AGAIN}"
-        return
-    for name, count in islice(over.kept_for.items(), MAX_NAMED):
-        yield f"{name} starts or is deleted ({count} of the limit of namespace {over.namespace} are kept for it)"
-    wait = "" if over.kept_for else f" or wait until its jobs release {nodes(now - over.limit)}"
-    yield f"{raised} {now}{wait}{rest}"
+    yield f"{raised} {now}{later}{rest}"
+    room = over.limit - (over.held + kept if over.ever else 0)
+    lower = room - (over.needs - job.spec.nodes)
+    lower -= lower % (job.spec.placement.segment_size or 1)
+    if lower > 0 and over.needs == over.size and (over.fits or not over.ever):
+        yield f"lower spec.nodes to {lower} {_AGAIN}"
 
 
 def _of_space(job: TrainingJob, short: Shortfall) -> Iterator[str]:
     """What would make place on a fleet that could hold the job."""
-    best = _best(short)
-    where = _where(short, best)
+    yield from _more_nodes(short)
+    yield from _smaller(job, short, _best(short), short.free)
+
+
+def _more_nodes(short: Shortfall) -> Iterator[str]:
+    """How nodes become free or fit for use."""
+    where = _where(short, _best(short))
     yield from _gaps(short)
     for holder, count in islice(short.holders.items(), MAX_NAMED):
         ends = "ends" if holder.startswith("pod ") else "ends or is suspended"
         yield f"{holder} {ends} (holds {nodes(count, 'suitable')}){where}"
     yield from _repairs(short, where)
-    yield from _smaller(job, short, best, short.free)
 
 
 def _of_fleet(job: TrainingJob, short: Shortfall) -> Iterator[str]:

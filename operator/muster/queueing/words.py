@@ -35,3 +35,8 @@ def after_it(count: int) -> str:
 def are(count: int) -> str:
     """The verb for so many."""
     return "is" if count == 1 else "are"
+
+
+def cut(text: str, length: int) -> str:
+    """The text, shortened if it is longer."""
+    return text if len(text) <= length else f"{text[: length - 1]}…"

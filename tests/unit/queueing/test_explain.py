@@ -1,0 +1,496 @@
+"""What a waiting job is told: exact words, one row each."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from tests.unit.lifecycle.builders import GPU, a_fleet, a_job, a_node, at, tainted
+from tests.unit.queueing.builders import NEEDS, answers, queue, tree, wants
+
+from muster.api.trainingjob import TrainingJob, TrainingJobStatus, Waiting
+from muster.placement.eligibility import Requirements, refusal
+from muster.queueing import explain
+from muster.queueing.limits import OverLimit
+from muster.queueing.queue import Behind
+from muster.queueing.remedies import remedies
+from muster.world.turn import DomainCount, NotPlaced, Placed, Shortfall, Turn
+
+AGAIN = "(delete the job and create it again)"
+
+
+def short(
+    needs: int,
+    free: int,
+    suitable: int,
+    *domains: tuple[str, int, int],
+    inside: str | None = None,
+    segment_size: int = 1,
+    refused: Mapping[str, int] | None = None,
+    holders: Mapping[str, int] | None = None,
+    ever: bool = True,
+) -> Shortfall:
+    counts = tuple(DomainCount(*domain) for domain in domains) or (DomainCount("", free, suitable),)
+    return Shortfall(needs, inside, segment_size, 64, suitable, free, refused or {}, holders or {}, counts, ever)
+
+
+def lacking(shortfall: Shortfall | None, reason: str = "InsufficientNodes") -> NotPlaced:
+    return NotPlaced(reason, "needs nodes: there are too few", shortfall)
+
+
+def over(**changes: Any) -> OverLimit:
+    values = {
+        "reason": "NamespaceLimit",
+        "message": "needs 16 nodes: too many",
+        "namespace": "team-a",
+        "limit": 64,
+        "held": 64,
+        "needs": 16,
+        "size": 16,
+        "fits": True,
+    }
+    return OverLimit(**(values | changes))
+
+
+def of(nodes: int = 16, segment_size: int | None = None) -> TrainingJob:
+    return a_job("mine", nodes=nodes, placement={"segmentSize": segment_size} if segment_size else {})
+
+
+REMEDIES = [
+    pytest.param(of(), lacking(None), [], id="nothing is known"),
+    pytest.param(
+        of(),
+        lacking(
+            short(16, 14, 20, refused={"in use": 6, "cordoned": 2}, holders={"default/llama": 5, "pod default/web": 1})
+        ),
+        [
+            "2 more nodes that it can use",
+            "default/llama ends or is suspended (holds 5 suitable nodes)",
+            "pod default/web ends (holds 1 suitable node)",
+            "uncordon 2 nodes",
+            f"lower spec.nodes to 14 {AGAIN}",
+        ],
+        id="too few nodes",
+    ),
+    pytest.param(
+        of(4),
+        lacking(short(5, 2, 20)),
+        ["3 more nodes that it can use", f"lower spec.nodes to 1 {AGAIN}"],
+        id="spares have to be there, too",
+    ),
+    pytest.param(of(4), lacking(short(5, 1, 20)), ["4 more nodes that it can use"], id="so few that no size would do"),
+    pytest.param(
+        of(), lacking(short(2, 1, 20)), ["1 more node that it can use"], id="a gang that runs is not made smaller"
+    ),
+    pytest.param(
+        of(),
+        lacking(
+            short(
+                16,
+                40,
+                60,
+                ("b3", 14, 16),
+                ("b1", 15, 15),
+                ("b2", 11, 29),
+                inside="block",
+                refused={"in use": 20, "cordoned": 4},
+                holders={"default/llama": 20},
+            ),
+            "TopologyUnsatisfied",
+        ),
+        [
+            "2 more nodes in block b3",
+            "5 more nodes in block b2",
+            "default/llama ends or is suspended (holds 20 suitable nodes), as far as that is in block b3",
+            "uncordon 4 nodes, as far as that is in block b3",
+            f"lower spec.nodes to 14 or leave spec.placement.required out {AGAIN}",
+        ],
+        id="scattered: only domains that could hold it are named",
+    ),
+    pytest.param(
+        of(),
+        lacking(short(16, 14, 60, ("b3", 14, 16), inside="block"), "InsufficientNodes"),
+        ["2 more nodes in block b3", f"lower spec.nodes to 14 {AGAIN}"],
+        id="leaving required out would not help",
+    ),
+    pytest.param(
+        of(segment_size=4),
+        lacking(short(16, 18, 60, segment_size=4, holders={"default/llama": 42}), "TopologyUnsatisfied"),
+        [
+            "free nodes side by side: 4 at a time in one domain of the innermost level",
+            "default/llama ends or is suspended (holds 42 suitable nodes), as far as that completes segments",
+            f"leave spec.placement.segmentSize out {AGAIN}",
+        ],
+        id="no whole segments",
+    ),
+    pytest.param(
+        of(segment_size=4),
+        lacking(short(16, 18, 60, ("b1", 9, 16), inside="block", segment_size=4), "TopologyUnsatisfied"),
+        [
+            "7 more nodes in block b1",
+            f"leave spec.placement.required and spec.placement.segmentSize out {AGAIN}",
+        ],
+        id="segments in one block",
+    ),
+    pytest.param(
+        of(64),
+        lacking(short(64, 10, 48, refused={"in use": 38, "cordoned": 4, "not ready": 2}, ever=False), "NeverFits"),
+        ["it can never start on this fleet: it has 48 suitable nodes", f"lower spec.nodes to 48 {AGAIN}"],
+        id="never: what could be repaired would not suffice",
+    ),
+    pytest.param(
+        of(50),
+        lacking(short(50, 10, 48, refused={"in use": 38, "cordoned": 1, "not ready": 1}, ever=False), "NeverFits"),
+        [
+            "it can never start on this fleet: it has 48 suitable nodes",
+            "uncordon 1 node",
+            "bring back 1 node that is not ready",
+            f"lower spec.nodes to 48 {AGAIN}",
+        ],
+        id="never, unless it is repaired",
+    ),
+    pytest.param(
+        of(),
+        lacking(
+            short(
+                16,
+                10,
+                48,
+                ("b1", 9, 12),
+                ("b2", 3, 14),
+                inside="block",
+                refused={"cordoned": 2, "in use": 9},
+                ever=False,
+            ),
+            "NeverFits",
+        ),
+        [
+            "it can never start on this fleet: block b2, the largest to it, has 14 suitable nodes",
+            "uncordon 2 nodes, as far as that is in block b2",
+            f"lower spec.nodes to 14 or leave spec.placement.required out {AGAIN}",
+        ],
+        id="never inside one block",
+    ),
+    pytest.param(
+        of(),
+        lacking(
+            Shortfall(16, "block", 1, 20, 20, 20, {}, {}, (), ever=False),
+            "NeverFits",
+        ),
+        [
+            "it can never start on this fleet: none of its 20 suitable nodes is in a block",
+            f"leave spec.placement.required out {AGAIN}",
+        ],
+        id="never: no labels",
+    ),
+    pytest.param(
+        of(segment_size=8),
+        lacking(short(16, 20, 20, segment_size=8, ever=False), "NeverFits"),
+        [
+            "it can never start on this fleet: it has 20 suitable nodes, too few of them in groups of 8 side by side",
+            f"leave spec.placement.segmentSize out {AGAIN}",
+        ],
+        id="never in segments",
+    ),
+    pytest.param(
+        of(),
+        lacking(None, "UnknownTopologyLevel"),
+        [
+            "add the level to spec.topology.levels of FleetPolicy default again",
+            f"name another level in spec.placement, or none {AGAIN}",
+        ],
+        id="a level that is gone",
+    ),
+    pytest.param(
+        of(),
+        Behind("BehindInQueue", "", short(16, 3, 64), {"default/big": 14, "default/hurt": 1}),
+        [
+            "default/big starts or is deleted (14 nodes are reserved for it)",
+            "default/hurt starts or is deleted (1 node is reserved for it)",
+            f"lower spec.nodes to 3 {AGAIN}",
+        ],
+        id="behind others",
+    ),
+    pytest.param(
+        of(),
+        over(),
+        ["raise the limit of namespace team-a from 64 to 80 or wait until its jobs release 16 nodes"],
+        id="over the limit",
+    ),
+    pytest.param(
+        of(),
+        over(fits=False, shortfall=short(16, 10, 64)),
+        [
+            "raise the limit of namespace team-a from 64 to 80 or wait until its jobs release 16 nodes; that alone does not "
+            "suffice",
+            "6 more nodes that it can use",
+        ],
+        id="over the limit, and too few nodes",
+    ),
+    pytest.param(
+        of(segment_size=4),
+        over(held=57),
+        [
+            "raise the limit of namespace team-a from 64 to 73 or wait until its jobs release 9 nodes",
+            f"lower spec.nodes to 4 {AGAIN}",
+        ],
+        id="over what is left of the limit",
+    ),
+    pytest.param(
+        of(80),
+        over(held=0, needs=80, size=80),
+        ["raise the limit of namespace team-a from 64 to 80", f"lower spec.nodes to 64 {AGAIN}"],
+        id="larger than the limit, which nobody uses",
+    ),
+    pytest.param(
+        of(80, segment_size=10),
+        over(held=60, needs=80, size=80, fits=False, shortfall=short(80, 4, 90)),
+        [
+            "raise the limit of namespace team-a from 64 to 140, or to 80 and wait until its jobs release 60 nodes; that "
+            "alone does not suffice",
+            f"lower spec.nodes to 60 {AGAIN}",
+        ],
+        id="larger than the limit, which others use",
+    ),
+    pytest.param(
+        of(8),
+        over(limit=0, held=0, needs=8, size=8),
+        ["raise the limit of namespace team-a from 0 to 8"],
+        id="a limit of none",
+    ),
+    pytest.param(
+        of(80),
+        over(held=79, needs=1, size=80),
+        ["raise the limit of namespace team-a from 64 to 80"],
+        id="a replacement in a namespace whose limit was lowered",
+    ),
+    pytest.param(
+        of(4),
+        over(reason="BehindInQueue", held=60, needs=4, size=4, kept_for={"team-a/big": 32}),
+        [
+            "team-a/big starts or is deleted (32 of the limit of namespace team-a are kept for it)",
+            "raise the limit of namespace team-a from 64 to 96",
+        ],
+        id="behind another of its namespace",
+    ),
+]
+
+
+@pytest.mark.parametrize(("job", "answer", "expected"), REMEDIES)
+def test_what_would_help(job: TrainingJob, answer: NotPlaced, expected: list[str]) -> None:
+    assert remedies(job, answer) == expected
+
+
+NODE = a_node("n0", allocatable={GPU: 8, "memory": 100})
+ASKS_FOR_MEMORY = replace(NEEDS, requests={"memory": 200})
+
+
+@pytest.mark.parametrize(
+    ("node", "needs", "changes", "expected"),
+    [
+        pytest.param(replace(NODE, unschedulable=True), NEEDS, {}, "uncordon 1 node", id="cordoned"),
+        pytest.param(replace(NODE, ready=False), NEEDS, {}, "bring back 1 node that is not ready", id="not ready"),
+        pytest.param(
+            NODE, NEEDS, {"lease_age_seconds": {"n0": 99.0}}, "bring back 1 node without a heartbeat", id="no heartbeat"
+        ),
+        pytest.param(
+            tainted(NODE, "sick"),
+            NEEDS,
+            {},
+            f"take the taint sick off 1 node, or tolerate it in spec.template {AGAIN}",
+            id="taint",
+        ),
+        pytest.param(
+            NODE,
+            replace(NEEDS, template_spec={"nodeSelector": {"zone": "a"}}),
+            {},
+            f"let the node selector and affinity of spec.template admit 1 more node {AGAIN}",
+            id="selector",
+        ),
+        pytest.param(
+            NODE,
+            ASKS_FOR_MEMORY,
+            {},
+            f"request less memory in spec.template, for 1 node with too little {AGAIN}",
+            id="too little",
+        ),
+        pytest.param(
+            NODE,
+            replace(NEEDS, requests={"memory": 60}),
+            {"used": {"n0": {"memory": 50}}},
+            "other pods give back memory on 1 node",
+            id="too little left",
+        ),
+        pytest.param(NODE, replace(NEEDS, accelerators=16), {}, None, id="too few accelerators: nothing to do"),
+        pytest.param(NODE, NEEDS, {"holders": {"n0": {"other"}}}, None, id="in use: its holder is named instead"),
+        pytest.param(
+            NODE,
+            replace(NEEDS, avoid={"n0": "in spec.placement.avoidNodes"}),
+            {},
+            "take 1 node out of spec.placement.avoidNodes",
+            id="avoided by wish",
+        ),
+        pytest.param(
+            NODE,
+            replace(NEEDS, avoid={"n0": "avoided after a failure there"}),
+            {},
+            "wait until 1 node that failed lately is taken again, ten minutes after the failure",
+            id="avoided after a failure",
+        ),
+        pytest.param(
+            NODE,
+            replace(NEEDS, avoid={"n0": "reserved for default/big"}),
+            {},
+            "default/big starts or is deleted (1 node is reserved for it)",
+            id="reserved",
+        ),
+    ],
+)
+def test_each_reason_of_a_node_has_its_remedy(
+    node: Any, needs: Requirements, changes: dict[str, Any], expected: str | None
+) -> None:
+    why = refusal(node, needs, a_fleet([node], **changes), "me")
+    assert why
+    told = remedies(of(4), lacking(short(4, 0, 64, refused={why: 1})))
+    assert told == ["4 more nodes that it can use", *([expected] if expected else [])]
+
+
+def test_several_nodes() -> None:
+    refused = {"not ready": 2, "avoided after a failure there": 3, "reserved for default/big": 4}
+    assert remedies(of(4), lacking(short(4, 0, 64, refused=refused)))[1:] == [
+        "bring back 2 nodes that are not ready",
+        "wait until 3 nodes that failed lately are taken again, ten minutes after the failure",
+        "default/big starts or is deleted (4 nodes are reserved for it)",
+    ]
+
+
+def test_the_numbers_of_a_waiting_job() -> None:
+    shortfall = short(
+        16,
+        40,
+        60,
+        ("b3", 14, 16),
+        inside="block",
+        segment_size=2,
+        refused={"in use": 20, "cordoned": 4, "reserved for default/big": 5},
+        holders={"default/llama": 12, "default/tiny": 3},
+    )
+    told = explain.waiting(of(), Turn(3, 12, lacking(shortfall)), at(5))
+    assert told.model_dump(exclude={"unblocks"}) == {
+        "needs": 16,
+        "inside": "block",
+        "segment_size": 2,
+        "position": 3,
+        "queued": 12,
+        "fleet": 64,
+        "suitable": 60,
+        "free": 40,
+        "domains": [{"domain": "b3", "free": 14, "suitable": 16}],
+        "blockers": [
+            {"reason": "in use by default/llama", "nodes": 12},
+            {"reason": "in use by others", "nodes": 5},
+            {"reason": "reserved for default/big", "nodes": 5},
+            {"reason": "cordoned", "nodes": 4},
+            {"reason": "in use by default/tiny", "nodes": 3},
+        ],
+        "since": at(5),
+    }
+    assert told.unblocks[0] == "2 more nodes in block b3"
+
+
+def test_a_holder_that_nobody_names_is_in_use() -> None:
+    told = explain.waiting(of(), Turn(1, 1, lacking(short(16, 1, 60, refused={"in use": 20}))), at(0))
+    assert [(b.reason, b.nodes) for b in told.blockers] == [("in use", 20)]
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason", "nodes"),
+    [
+        pytest.param(over(), "limit of namespace team-a: 64, 64 held", 16, id="over the limit"),
+        pytest.param(
+            over(held=60, needs=4, kept_for={"team-a/big": 32}),
+            "limit of namespace team-a: 64, 60 held",
+            32,
+            id="behind",
+        ),
+    ],
+)
+def test_a_limit_blocks_so_many_nodes(answer: OverLimit, reason: str, nodes: int) -> None:
+    told = explain.waiting(of(), Turn(1, 1, answer), at(0))
+    assert [(b.reason, b.nodes) for b in told.blockers] == [(reason, nodes)]
+    assert told.needs == answer.needs
+
+
+def test_a_job_without_numbers_says_what_its_spec_says() -> None:
+    job = a_job("mine", nodes=6, placement={"required": "rack", "segmentSize": 3})
+    told = explain.waiting(job, Turn(1, 1, lacking(None)), at(0))
+    assert (told.needs, told.inside, told.segment_size, told.fleet, told.domains) == (6, "rack", 3, 0, [])
+
+
+def test_a_promise_has_nothing_to_unblock() -> None:
+    told = explain.waiting(of(2), Turn(1, 2, Placed(("a", "b"), ("c",))), at(0))
+    assert (told.needs, told.blockers, told.unblocks) == (3, [], [])
+
+
+def test_the_wait_began_when_it_was_first_told() -> None:
+    turn = Turn(1, 1, lacking(None))
+    first = explain.waiting(of(), turn, at(5))
+    job = of().model_copy(update={"status": TrainingJobStatus(waiting=first)})
+    assert first.since == at(5)
+    assert explain.waiting(job, turn, at(5) + timedelta(hours=1)).since == at(5)
+
+
+def test_everything_stays_within_the_bounds_of_the_fields() -> None:
+    many = {f"taint {'x' * 700}{n}": 2 for n in range(50)}
+    domains = [("/".join(["d" * 63] * 16), n, 99) for n in range(40)]
+    shortfall = short(64, 9, 99, *domains, inside="rack", refused=many, holders={"h" * 600: 4})
+    answer = NotPlaced("InsufficientNodes", "m" * 3000, shortfall)
+    told = explain.waiting(of(64), Turn(1, 2, answer), at(0))
+    assert Waiting.model_validate(told.to_json()) == told
+    assert (len(told.domains), len(told.blockers), len(told.unblocks)) == (16, 32, 8)
+    assert told.blockers[-1].reason == "20 more reasons"
+    assert sum(blocker.nodes for blocker in told.blockers) == 4 + 2 * 50
+    assert len(explain.message(of(64), Turn(1, 2, answer))) <= 1024
+
+
+@pytest.mark.parametrize(
+    ("turn", "expected"),
+    [
+        pytest.param(
+            Turn(3, 12, NotPlaced("InsufficientNodes", "needs 16 nodes: 14 are free", short(16, 14, 20))),
+            "needs 16 nodes: 14 are free; would help: 2 more nodes that it can use; number 3 of 12 in the queue",
+            id="in a queue",
+        ),
+        pytest.param(
+            Turn(1, 1, NotPlaced("InsufficientNodes", "needs 16 nodes: 14 are free.", short(16, 14, 20))),
+            "needs 16 nodes: 14 are free; would help: 2 more nodes that it can use",
+            id="alone",
+        ),
+        pytest.param(Turn(1, 1, lacking(None)), "needs nodes: there are too few", id="nothing is known"),
+        pytest.param(
+            Turn(1, 1, NotPlaced("NeverFits", "needs 16 nodes: 9 are suitable", short(16, 4, 9, ever=False))),
+            f"needs 16 nodes: 9 are suitable; would help: lower spec.nodes to 9 {AGAIN}",
+            id="never",
+        ),
+        pytest.param(Turn(1, 1, Placed(("a",))), "1 node is promised to it", id="promised one"),
+        pytest.param(Turn(1, 2, Placed(("a",), ("b",))), "2 nodes are promised to it", id="promised two"),
+    ],
+)
+def test_the_condition_says_it_in_one_sentence(turn: Turn, expected: str) -> None:
+    assert explain.message(of(), turn) == expected
+
+
+def test_a_long_message_keeps_its_end() -> None:
+    told = explain.message(of(), Turn(1, 2, NotPlaced("InsufficientNodes", "m" * 3000, short(16, 14, 20))))
+    assert len(told) == 1024
+    assert told.endswith("m…; would help: 2 more nodes that it can use; number 1 of 2 in the queue")
+
+
+def test_what_a_plan_says_of_a_limit_is_explained() -> None:
+    jobs = queue(wants("first", 3, namespace="team-a"), wants("mine", 4, namespace="team-a"))
+    answer = answers(tree("b1/r1:12"), jobs, {"team-a": 8}, {"team-a": 2})["mine"]
+    assert explain.message(of(4), Turn(2, 2, answer)) == (
+        "needs 4 nodes: namespace team-a holds 5 of the 8 that its limit allows; would help: raise the limit of namespace "
+        "team-a from 8 to 9 or wait until its jobs release 1 node; number 2 of 2 in the queue"
+    )
