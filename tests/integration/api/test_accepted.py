@@ -66,6 +66,7 @@ IMMUTABLE = {
     "spec.launch.workerContainer": ("trainer", "spec.launch"),
     "spec.placement.required": ("rack", "spec.placement.required"),
     "spec.placement.preferred": ("rack", "spec.placement.preferred"),
+    "spec.placement.segmentSize": (1, "spec.placement.segmentSize"),
     "spec.checkpoint.directory": ("/elsewhere", "spec.checkpoint"),
     "spec.checkpoint.saveTimeoutSeconds": (60, "spec.checkpoint"),
     "spec.progress.stepPattern": ("step ([0-9]+)", "spec.progress"),
@@ -94,7 +95,7 @@ def job(manifest: Callable[..., Any], apply: Callable[..., Any]) -> Any:
 
 @pytest.fixture(scope="module")
 def placed_job(manifest: Callable[..., Any], apply: Callable[..., Any]) -> Any:
-    levels = {"required": "block", "preferred": "block"}
+    levels = {"required": "block", "preferred": "block", "segmentSize": 2}
     job = manifest("TrainingJob", {"metadata.name": "updated-placed", "spec.placement": levels})
     result = apply(job)
     assert result.returncode == 0, result.stderr

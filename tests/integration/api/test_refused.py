@@ -127,6 +127,12 @@ JOBS: dict[str, Case] = {
     "too many nodes to avoid": one(
         "spec.placement.avoidNodes", [f"n{index}" for index in range(257)], "must have at most 256 items"
     ),
+    **dict(bounds("spec.placement.segmentSize", 1, 4096)),
+    "segments that do not divide the gang": Case(
+        "spec.placement.segmentSize",
+        {"spec.nodes": 10, "spec.placement.segmentSize": 4},
+        ("spec.placement.segmentSize", "does not divide spec.nodes: choose a size of which nodes is a multiple"),
+    ),
     "checkpoint that is text": one("spec.checkpoint", "/checkpoints", "must be of type object"),
     "a relative checkpoint directory": one(
         "spec.checkpoint.directory", "checkpoints", "write an absolute path, e.g. /checkpoints"
@@ -191,6 +197,53 @@ POLICIES: dict[str, Case] = {
         {LEVELS: levels(("rack", "a/b/c"))},
         (f"{LEVELS}[0].label", "write the key of a node label, e.g. topology.muster.dev/rack"),
     ),
+    "a level that is the node itself": Case(
+        f"{LEVELS}[].label",
+        {LEVELS: levels(("rack", "a/b"), ("host", "kubernetes.io/hostname"))},
+        (f"{LEVELS}[1].label", "the node itself is the innermost level already: leave kubernetes.io/hostname out"),
+    ),
+    "pools that are text": one("spec.pools", "h200", "must be of type array"),
+    "too many pools": one("spec.pools", [{"name": f"p{i}"} for i in range(65)], "must have at most 64 items"),
+    "two pools of one name": one("spec.pools", [{"name": "a"}, {"name": "a"}], "[1]: Duplicate value"),
+    "a pool without a name": Case("spec.pools[].name", {"spec.pools": [{}]}, ("spec.pools[0].name", MISSING)),
+    "a pool's name in capitals": Case(
+        "spec.pools[].name",
+        {"spec.pools": [{"name": "H200"}]},
+        ("spec.pools[0].name", "write a short name of lower-case letters, digits and '-', e.g. h200"),
+    ),
+    "a pool whose selector is a list": Case(
+        "spec.pools[].nodeSelector",
+        {"spec.pools": [{"name": "a", "nodeSelector": ["b"]}]},
+        ("spec.pools[0].nodeSelector", "must be of type object"),
+    ),
+    "a pool with a long label": Case(
+        "spec.pools[].nodeSelector",
+        {"spec.pools": [{"name": "a", "nodeSelector": {"b": "c" * 64}}]},
+        ("spec.pools[0].nodeSelector.b", "may not be more than 63"),
+    ),
+    "a binding in lower case": Case(
+        "spec.pools[].binding",
+        {"spec.pools": [{"name": "a", "binding": "direct"}]},
+        ("spec.pools[0].binding", f'{SUPPORTED}"Scheduler", "Direct"'),
+    ),
+    "queueing that is text": one("spec.queueing", "fifo", "must be of type object"),
+    "limits in words": one("spec.queueing.limits", "many", "must be of type array"),
+    "two limits of one namespace": one(
+        "spec.queueing.limits",
+        [{"namespace": "a", "nodes": 1}, {"namespace": "a", "nodes": 2}],
+        "[1]: Duplicate value",
+    ),
+    "a limit of no namespace": Case(
+        "spec.queueing.limits[].namespace",
+        {"spec.queueing.limits": [{"namespace": "Team A", "nodes": 1}]},
+        ("spec.queueing.limits[0].namespace", "write the name of a namespace"),
+    ),
+    "a limit below nothing": Case(
+        "spec.queueing.limits[].nodes",
+        {"spec.queueing.limits": [{"namespace": "a", "nodes": -1}]},
+        ("spec.queueing.limits[0].nodes", "should be greater than or equal to 0"),
+    ),
+    **dict(bounds("spec.queueing.assemblyTimeoutSeconds", 10, 86400)),
     "an accelerator without a domain": one(
         "spec.acceleratorResource",
         "gpus",
@@ -247,6 +300,8 @@ FULL_GANG_SPEC: dict[str, Any] = {
     "level": "R0",
     "reason": "ProcessExited",
     "members": [{"node": "node-1", "incarnation": 1, "podUid": "1"}],
+    "topology": [{"level": "block", "domains": 1}],
+    "releases": 1,
     "go": {
         "time": TIME,
         "masterAddress": "10.0.0.1",
@@ -285,6 +340,21 @@ FULL_STATUS: dict[str, Any] = {
     "attempt": 2,
     "nodesReady": "2/2",
     "nodes": ["node-1", "node-2"],
+    "topology": [{"level": "block", "domains": 1}],
+    "waiting": {
+        "needs": 4,
+        "inside": "block",
+        "segmentSize": 2,
+        "position": 1,
+        "queued": 2,
+        "fleet": 8,
+        "suitable": 6,
+        "free": 3,
+        "domains": [{"domain": "b1", "free": 3, "suitable": 4}],
+        "blockers": [{"reason": "cordoned", "nodes": 2}],
+        "unblocks": ["uncordon 2 nodes"],
+        "since": TIME,
+    },
     "step": 7,
     "checkpoint": {"step": 5, "path": "/checkpoints/5", "time": TIME},
     "restarts": 1,

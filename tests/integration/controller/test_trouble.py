@@ -277,8 +277,15 @@ async def test_a_job_that_does_not_fit_its_schema_harms_nobody(scene: Scene) -> 
     nodes = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/nodes"
     stored = await patiently(lambda: scene.api.get(crd))
     properties = stored["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
-    loose = {"x-kubernetes-preserve-unknown-fields": True}
-    await scene.api.patch(crd, [{"op": "replace", "path": nodes, "value": loose}], "application/json-patch+json")
+    rules = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/x-kubernetes-validations"
+    checks = stored["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"][
+        "x-kubernetes-validations"
+    ]
+    loose = [
+        {"op": "replace", "path": nodes, "value": {"x-kubernetes-preserve-unknown-fields": True}},
+        {"op": "remove", "path": rules},
+    ]
+    await scene.api.patch(crd, loose, "application/json-patch+json")
     bad = job_manifest("bad", 1)
     bad["spec"]["nodes"] = "three"
 
@@ -293,7 +300,10 @@ async def test_a_job_that_does_not_fit_its_schema_harms_nobody(scene: Scene) -> 
         await scene.eventually("the loose schema is in force", accepted)
         await scene.eventually("an Event tells it", lambda: told(scene, "InvalidSpec"))
     finally:
-        strict = [{"op": "replace", "path": nodes, "value": properties["nodes"]}]
+        strict = [
+            {"op": "replace", "path": nodes, "value": properties["nodes"]},
+            {"op": "add", "path": rules, "value": checks},
+        ]
         await scene.api.patch(crd, strict, "application/json-patch+json")
     training = await scene.create_job("good", nodes=2)
     await scene.training_at(1, training)

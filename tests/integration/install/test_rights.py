@@ -117,6 +117,19 @@ def story(installation: Any, namespace: str, wait_until: Callable[..., Any]) -> 
         lambda: not installation.get("trainingjobs", here, "--field-selector=metadata.name=plain")["items"],
         "it is gone",
     )
+    # Muster binds the pods of a pool itself, once it knows that the job's volume is bound to no node.
+    policy = {"metadata": {"name": "default"}, "spec": {"pools": [{"name": "all", "binding": "Direct"}]}}
+    installation.apply({"apiVersion": "muster.dev/v1alpha1", "kind": "FleetPolicy", **policy})
+    for manifest in _volume("data", namespace):
+        installation.apply(manifest)
+    bound = json.dumps({"status": {"phase": "Bound"}})
+    installation.kubectl("patch", "pvc", "data", here, "--subresource=status", "--type=merge", f"--patch={bound}")
+    direct = _job("direct", namespace, nodes=1)
+    direct["spec"]["template"]["spec"]["volumes"] = [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]
+    wait_until(lambda: "default" in json.dumps(installation.get("fleetpolicies")), "the policy is there")
+    installation.apply(direct)
+    wait_until(lambda: [pod for pod in pods("direct") if pod["spec"].get("nodeName")], "Muster has bound a worker")
+    installation.kubectl("delete", "fleetpolicy", "default")
     assert "403" not in {dict(labels)["code"] for labels in replica.samples("muster_api_requests_total")}
 
 
@@ -128,6 +141,22 @@ def _job(name: str, namespace: str, nodes: int = 2, **spec: Any) -> dict[str, An
         "metadata": {"name": name, "namespace": namespace},
         "spec": {"nodes": nodes, "template": {"spec": {"containers": [container]}}, **spec},
     }
+
+
+def _volume(name: str, namespace: str) -> list[dict[str, Any]]:
+    """A claim and the volume that it is bound to."""
+    common = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
+    volume = {**common, "capacity": {"storage": "1Gi"}, "nfs": {"server": "10.0.0.1", "path": "/"}}
+    claim = {**common, "resources": {"requests": {"storage": "1Gi"}}, "volumeName": f"{namespace}-{name}"}
+    return [
+        {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": f"{namespace}-{name}"}, "spec": volume},
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": claim,
+        },
+    ]
 
 
 def _pod(name: str, namespace: str) -> dict[str, Any]:

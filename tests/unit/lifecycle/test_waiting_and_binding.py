@@ -1,0 +1,285 @@
+"""From the queue to nodes: turns, promises that do not hold, direct binding, and gangs that give their nodes back."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, at, in_queue
+
+from muster.api.fleetpolicy import FleetPolicySpec
+from muster.api.gang import Level, Member
+from muster.api.trainingjob import TrainingJobStatus
+from muster.lifecycle import attempt
+from muster.lifecycle.plan import BindPod, CommitGang, CreatePod, Plan
+from muster.lifecycle.step import decide
+from muster.lifecycle.template import scheduler_for
+from muster.world.job import CreateError, JobWorld
+from muster.world.turn import NotPlaced, Placed, Turn
+from muster.world.views import SCHEDULER_NAME
+
+DIRECT = FleetPolicySpec.model_validate({"pools": [{"name": "all", "binding": "Direct"}]})
+
+
+def committed(plan: Plan) -> Any:
+    """The spec that the plan commits."""
+    (action,) = plan.actions
+    assert isinstance(action, CommitGang)
+    return action.spec
+
+
+def directly(scene: Scene) -> JobWorld:
+    """The scene with all nodes in a pool that Muster binds."""
+    scene.fleet_changes["policy"] = DIRECT
+    return scene.world()
+
+
+def told(plan: Plan) -> tuple[str, str]:
+    """State and reason of the plan's status."""
+    assert plan.status is not None
+    return plan.status.state, plan.status.reason
+
+
+# The turn.
+
+
+def test_before_the_queue_has_answered_nothing_is_done_and_nothing_is_told() -> None:
+    plan = decide(Scene(a_job()).fleet().but(turn=None).world(), SETTINGS)
+    assert (plan.actions, plan.status, plan.overtaken) == ((), None, False)
+
+
+def test_what_the_queue_promises_is_committed_with_its_domains() -> None:
+    plan = decide(Scene(a_job(nodes=3)).fleet(4).world(), SETTINGS)
+    spec = committed(plan)
+    assert [member.node for member in spec.members] == ["n0", "n1", "n2"]
+    assert [(count.level, count.domains) for count in spec.topology] == [("block", 1), ("rack", 2)]
+    assert "(1 block, 2 racks)" in plan.announcements[0].note
+
+
+def test_a_promise_that_no_longer_holds_is_given_back_to_the_queue() -> None:
+    turn = Turn(1, 1, Placed(("n0", "n1", "n2")))
+    scene = Scene(a_job(nodes=3)).fleet(4).node("n1", unschedulable=True).but(turn=turn)
+    plan = decide(scene.world(), SETTINGS)
+    assert (plan.actions, plan.overtaken) == ((), True)
+
+
+def test_who_waits_says_why_in_numbers() -> None:
+    plan = decide(Scene(a_job(nodes=5)).fleet(4).world(), SETTINGS)
+    assert told(plan)[0] == "Pending"
+    assert plan.status is not None
+    assert plan.status.waiting is not None
+    assert (plan.status.waiting.needs, plan.status.waiting.free, plan.status.waiting.position) == (5, 4, 1)
+    running = decide(Scene(a_job(nodes=3)).fleet(4).gang().pods().world(), SETTINGS)
+    assert running.status is not None
+    assert running.status.waiting is None
+
+
+@pytest.mark.parametrize(
+    "scene",
+    [
+        pytest.param(Scene(a_job(suspend=True)).fleet(), id="suspended"),
+        pytest.param(Scene(a_job(placement={"required": "galaxy"})).fleet(), id="stalled"),
+        pytest.param(Scene(a_job()).fleet().gang().pods(), id="has its nodes"),
+        pytest.param(Scene(a_job()).fleet().pod(0), id="old pods are left"),
+        pytest.param(Scene(a_job()).fleet().gang(go=False, members=[], hold_until=at(200)), id="gave its nodes back"),
+    ],
+)
+def test_who_waits_for_no_nodes_is_not_in_the_queue(scene: Scene) -> None:
+    assert attempt.wanted(scene.world()) is None
+
+
+def test_a_gang_that_has_lost_a_node_waits_beside_the_others() -> None:
+    members = [Member(node="n0"), Member(node=""), Member(node="n2")]
+    request = attempt.wanted(Scene(a_job()).fleet(3).gang(go=False, members=members).world())
+    assert request is not None
+    assert (request.count, request.kept, request.broken) == (1, ("n0", "n2"), ())
+
+
+def test_a_broken_segment_is_mended_beside_what_is_left_of_it() -> None:
+    job = a_job(nodes=4, placement={"segmentSize": 2})
+    members = [Member(node="n0"), Member(node=""), Member(node=""), Member(node="")]
+    request = attempt.wanted(Scene(job).fleet(4).gang(go=False, members=members).world())
+    assert request is not None
+    assert [(part.missing, part.beside) for part in request.broken] == [(1, ("n0",)), (2, ())]
+
+
+# Binding.
+
+
+def unbound(scene: Scene, **changes: Any) -> Scene:
+    """All pods exist and wait for Muster to bind them."""
+    for index in range(scene.job.spec.nodes):
+        scene.pod(index, node="", phase="Pending", containers=(), scheduler=SCHEDULER_NAME, **changes)
+    return scene
+
+
+def test_pods_on_nodes_of_a_direct_pool_are_musters_to_bind() -> None:
+    pods = [
+        a for a in decide(directly(Scene(a_job()).fleet().gang(go=False)), SETTINGS).actions if type(a) is CreatePod
+    ]
+    assert {pod.manifest["spec"]["schedulerName"] for pod in pods} == {"muster"}
+    others = decide(Scene(a_job()).fleet().gang(go=False).world(), SETTINGS).actions
+    assert not any("schedulerName" in pod.manifest["spec"] for pod in others if type(pod) is CreatePod)
+
+
+def test_a_gang_is_bound_when_every_pod_exists() -> None:
+    scene = unbound(Scene(a_job()).fleet().gang(go=False))
+    assert decide(directly(scene), SETTINGS).actions == tuple(
+        BindPod(pod.name, pod.uid, f"n{index}") for index, pod in enumerate(scene.pod_views.values())
+    )
+    del scene.pod_views[next(iter(scene.pod_views))]
+    assert not any(isinstance(action, BindPod) for action in decide(directly(scene), SETTINGS).actions)
+
+
+def test_what_is_bound_or_somebody_elses_to_bind_is_left_alone() -> None:
+    scene = unbound(Scene(a_job()).fleet().gang(go=False))
+    scene.pod(0, node="n0").pod(1, scheduler="default-scheduler")
+    (binding,) = decide(directly(scene), SETTINGS).actions
+    assert isinstance(binding, BindPod)
+    assert binding.node == "n2"
+
+
+def test_a_scheduling_gate_holds_back_the_whole_gang() -> None:
+    scene = unbound(Scene(a_job()).fleet().gang(go=False)).pod(1, gates=("example.org/quota",))
+    plan = decide(directly(scene), SETTINGS)
+    assert (plan.actions, told(plan)) == ((), ("Starting", "SchedulingGated"))
+
+
+def test_a_pod_that_a_kubelet_refused_after_muster_bound_it_is_nobodys_failure() -> None:
+    scene = Scene(a_job()).fleet(4).gang(go=False).pods()
+    scene.ended(1, reason="", scheduler=SCHEDULER_NAME).pod(1, reason="OutOfnvidia.com/gpu", message="no room")
+    plan = decide(directly(scene), SETTINGS)
+    spec = committed(plan)
+    assert [member.node for member in spec.members] == ["n0", "n3", "n2"]
+    assert (spec.incidents, spec.level, set(spec.excluded_nodes)) == ([], Level.START, {"n1"})
+    assert plan.announcements[0].reason == "NodeConflict"
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({}, ""),
+        ({"schedulerName": "default-scheduler"}, ""),
+        ({"schedulerName": "volcano"}, "a scheduler named in the template"),
+        ({"resourceClaims": [{"name": "gpus"}]}, "resource claims"),
+        ({"volumes": [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}}]}, "ephemeral volumes"),
+        ({"volumes": [{"name": "scratch", "emptyDir": {}}]}, ""),
+        (
+            {
+                "affinity": {
+                    "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "x"}]}
+                }
+            },
+            "required affinity between pods",
+        ),
+        ({"affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{}]}}}, ""),
+        ({"topologySpreadConstraints": [{"topologyKey": "x"}]}, "topology spread constraints"),
+        ({"topologySpreadConstraints": [{"topologyKey": "x", "whenUnsatisfiable": "ScheduleAnyway"}]}, ""),
+    ],
+)
+def test_what_only_the_scheduler_can_deal_with(spec: dict[str, Any], words: str) -> None:
+    assert scheduler_for(spec) == words
+
+
+def test_a_template_that_needs_the_scheduler_waits_for_other_nodes_and_says_why() -> None:
+    template = {
+        "spec": {
+            "containers": [{"name": "main", "image": "trainer:1", "command": ["train"]}],
+            "resourceClaims": [{"name": "gpus"}],
+        }
+    }
+    plan = decide(directly(Scene(a_job(nodes=2, template=template)).fleet(2)), SETTINGS)
+    assert told(plan)[0] == "Pending"
+    assert plan.status is not None
+    placed = next(condition for condition in plan.status.conditions if condition.type == "Placed")
+    assert "bound directly, which does not do for resource claims" in placed.message
+
+
+# Giving back.
+
+
+def late(scene: Scene, seconds: float = 301.0) -> Scene:
+    """The gang was committed so long ago."""
+    assert scene.record is not None
+    scene.record = scene.record.model_copy(update={"time": at(scene.seconds - seconds)})
+    return scene
+
+
+@pytest.mark.parametrize(
+    ("scene", "words"),
+    [
+        pytest.param(
+            Scene(a_job()).fleet().gang(go=False).pods().but(create_error=CreateError("QuotaExceeded", "no quota")),
+            "its pod does not exist: no quota",
+            id="creation stopped halfway",
+        ),
+        pytest.param(
+            Scene(a_job()).fleet().gang(go=False).pods().pod(2, node="", phase="Pending", unschedulable_message="busy"),
+            "its pod is not bound: busy",
+            id="not bound",
+        ),
+    ],
+)
+def test_a_gang_that_cannot_be_assembled_gives_its_nodes_back(scene: Scene, words: str) -> None:
+    if "does not exist" in words:
+        scene.pod_views.popitem()
+    early = decide(late(scene, 299.0).world(), SETTINGS)
+    assert not any(isinstance(action, CommitGang) for action in early.actions)
+    plan = decide(late(scene).world(), SETTINGS)
+    spec = committed(plan)
+    assert (spec.members, spec.reason, spec.releases, spec.hold_until) == ([], "AssemblyTimedOut", 1, at(160))
+    assert f"worker 2 on n2: {words}" in plan.announcements[0].note
+
+
+def test_it_waits_longer_each_time_and_a_start_forgets_it() -> None:
+    scene = late(Scene(a_job()).fleet().gang(go=False, releases=6))
+    spec = committed(decide(scene.world(), SETTINGS))
+    assert (spec.releases, spec.hold_until) == (7, at(100 + 3600))
+    again = decide(replace(scene, record=spec, seconds=at_seconds(spec) + 1).world(), SETTINGS)
+    assert [member.node for member in committed(again).members] == ["n0", "n1", "n2"]
+
+
+def at_seconds(spec: Any) -> float:
+    """When the record may be tried again, in seconds into the test."""
+    return float((spec.hold_until - at(0)).total_seconds())
+
+
+def test_meanwhile_it_says_when_it_tries_again() -> None:
+    scene = Scene(a_job()).fleet().gang(go=False, members=[], hold_until=at(160), reason="AssemblyTimedOut")
+    plan = decide(scene.world(), SETTINGS)
+    assert (told(plan), plan.wake_in_seconds) == (("Pending", "AssemblyTimedOut"), 60.0)
+
+
+def with_a_hole(scene: Scene) -> Scene:
+    """Worker 1 has lost its node, and there is no other."""
+    members = [Member(node="n0"), Member(node=""), Member(node="n2")]
+    return late(scene.fleet(3).node("n1", unschedulable=True).gang(go=False, members=members))
+
+
+def test_a_gang_with_a_hole_keeps_its_nodes_while_nobody_else_wants_them() -> None:
+    plan = decide(with_a_hole(Scene(a_job())).world(), SETTINGS)
+    assert not any(isinstance(action, CommitGang) for action in plan.actions)
+    assert told(plan) == ("Starting", "InsufficientNodes")
+
+
+def test_of_two_gangs_that_hold_what_the_other_needs_one_gives_back() -> None:
+    mine = with_a_hole(Scene(a_job())).world()
+    other = Scene(a_job("other", nodes=2)).fleet(0).but(fleet=mine.fleet).world()
+    world, _ = in_queue(mine, other)
+    plan = decide(world, SETTINGS)
+    assert committed(plan).members == []
+    assert "others wait for nodes" in plan.announcements[0].note
+
+
+def test_the_status_tells_how_many_domains_the_gang_is_in() -> None:
+    scene = Scene(a_job(nodes=3)).fleet(4)
+    spec = committed(decide(scene.world(), SETTINGS))
+    scene.record = spec
+    plan = decide(scene.world(), SETTINGS)
+    assert isinstance(plan.status, TrainingJobStatus)
+    assert [(count.level, count.domains) for count in plan.status.topology] == [("block", 1), ("rack", 2)]
+
+
+def test_nodes_that_never_suffice_are_told_so() -> None:
+    answer = NotPlaced("NeverFits", "needs 9 nodes: the fleet has 4")
+    plan = decide(Scene(a_job(nodes=3)).fleet(4).but(turn=Turn(1, 1, answer)).world(), SETTINGS)
+    assert told(plan) == ("Pending", "NeverFits")
