@@ -178,6 +178,9 @@ _WORDS: Mapping[str, Callable[[int, str], str]] = {
         f"let the node selector and affinity of spec.template admit {nodes(count, 'more')}"
     ),
     "with too little ": _short_of,
+    "bound directly, which does not do for ": lambda count, what: (
+        f"set binding Scheduler for {nodes(count)} in FleetPolicy, or leave {what} out of spec.template"
+    ),
     "in spec.placement.avoidNodes": lambda count, _: f"take {nodes(count)} out of spec.placement.avoidNodes",
     "avoided after a failure there": lambda count, _: (
         f"wait until {nodes(count)} that failed lately {are(count)} taken again, ten minutes after the failure"

@@ -6,15 +6,17 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.unit.lifecycle.builders import GPU, a_fleet, a_job, a_node, at, tainted
+from tests.unit.lifecycle.builders import GPU, a_job, a_node, at, tainted
 from tests.unit.queueing.builders import NEEDS, answers, queue, tree, wants
 
+from muster.api.fleetpolicy import Binding, FleetPolicySpec, NodePool
 from muster.api.trainingjob import TrainingJob, TrainingJobStatus, Waiting
 from muster.placement.eligibility import Requirements, refusal
 from muster.queueing import explain
 from muster.queueing.limits import OverLimit
 from muster.queueing.queue import Behind
 from muster.queueing.remedies import remedies
+from muster.world.fleet import Fleet
 from muster.world.turn import DomainCount, NotPlaced, Placed, Shortfall, Turn
 
 AGAIN = "(delete the job and create it again)"
@@ -283,6 +285,7 @@ def test_what_would_help(job: TrainingJob, answer: NotPlaced, expected: list[str
 
 
 NODE = a_node("n0", allocatable={GPU: 8, "memory": 100})
+DIRECT = FleetPolicySpec(pools=[NodePool(name="all", binding=Binding.DIRECT)])
 ASKS_FOR_MEMORY = replace(NEEDS, requests={"memory": 200})
 
 
@@ -322,6 +325,13 @@ ASKS_FOR_MEMORY = replace(NEEDS, requests={"memory": 200})
             "other pods give back memory on 1 node",
             id="too little left",
         ),
+        pytest.param(
+            NODE,
+            replace(NEEDS, scheduler_for="volume data"),
+            {"policy": DIRECT},
+            f"set binding Scheduler for 1 node in FleetPolicy, or leave volume data out of spec.template {AGAIN}",
+            id="bound directly",
+        ),
         pytest.param(NODE, replace(NEEDS, accelerators=16), {}, None, id="too few accelerators: nothing to do"),
         pytest.param(NODE, NEEDS, {"holders": {"n0": {"other"}}}, None, id="in use: its holder is named instead"),
         pytest.param(
@@ -350,7 +360,7 @@ ASKS_FOR_MEMORY = replace(NEEDS, requests={"memory": 200})
 def test_each_reason_of_a_node_has_its_remedy(
     node: Any, needs: Requirements, changes: dict[str, Any], expected: str | None
 ) -> None:
-    why = refusal(node, needs, a_fleet([node], **changes), "me")
+    why = refusal(node, needs, Fleet.of({"n0": node}, **changes), "me")
     assert why
     told = remedies(of(4), lacking(short(4, 0, 64, refused={why: 1})))
     assert told == ["4 more nodes that it can use", *([expected] if expected else [])]

@@ -48,13 +48,19 @@ def test_without_reservations_large_gangs_would_starve(seed: int, monkeypatch: p
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("load", [0.8, 1.0, 1.3])
-def test_every_large_gang_starts_in_time_over_many_fleets(load: float) -> None:
-    outcomes = [played(seed, 500, load) for seed in range(100, 130)]
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("load", [0.8, 1.0, 1.2])
+def test_every_large_gang_starts_in_time_over_many_fleets(load: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    outcomes = [played(seed, 400, load) for seed in range(100, 120)]
     for outcome in outcomes:
         check(outcome)
-    waits = [wait for outcome in outcomes for wait in outcome.waits("large")]
-    print(
-        f"load {load}: {len(waits)} large gangs waited for {mean(waits) / LONGEST:.2f} x the longest running time on "
-        f"average, {max(waits) / LONGEST:.2f} x at most; {mean(o.utilisation for o in outcomes):.0%} of the nodes in use"
-    )
+    print(f"\n{row(load, 'yes', outcomes)}")
+    monkeypatch.setattr(Space, "reservation", lambda *_: ())
+    print(row(load, "no", [played(seed, 400, load) for seed in range(100, 120)]))
+
+
+def row(load: float, reservations: str, outcomes: list[Outcome]) -> str:
+    """A row of the table in docs/queueing.md; waits in longest running times."""
+    waits = {kind: [wait / LONGEST for o in outcomes for wait in o.waits(kind)] for kind in ("large", "small")}
+    of_kind = [f"{mean(found):.2f} | {max(found):.1f}" for found in waits.values()]
+    return f"| {load:.0%} | {reservations} | {' | '.join(of_kind)} | {mean(o.utilisation for o in outcomes):.0%} |"
