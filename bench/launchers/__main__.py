@@ -16,7 +16,6 @@ from bench.launchers.channel import save_memory
 from bench.launchers.control import CommandError, FailRanks, Silence, Statistics, parse
 from bench.launchers.fleet import Fleet, Options
 from bench.launchers.training import Pace
-
 from muster.kube.client import Client
 
 GARBAGE_THRESHOLD = 50_000

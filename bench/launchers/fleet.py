@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+
 from bench.launchers import pods
 from bench.launchers.channel import Endpoint
 from bench.launchers.control import FailRanks, Silence
@@ -20,7 +21,6 @@ from bench.launchers.pods import WorkerPod
 from bench.launchers.reporter import Launcher
 from bench.launchers.training import Pace, Training
 from bench.launchers.worker import Identity, Worker
-
 from muster.kube.client import Client
 from muster.kube.errors import Conflict, NotFound, ServerError, TooManyRequests, Unreachable
 from muster.kube.informer import Informer

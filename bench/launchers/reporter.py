@@ -13,11 +13,11 @@ from collections import Counter
 
 from bench.launchers.channel import Channel, Endpoint, RefusedError, UnreachableError
 from bench.launchers.worker import Worker
-
 from muster.protocol.messages import Directive, decode_directive, encode
 
 ANSWER_SECONDS = 30.0  # the real one gives 3 s; here the machine may be far too small for so many, and that is no fault
-LAST_WORDS_SECONDS = 0.5
+LEAVE_SECONDS = 0.5  # for the last words after a SIGTERM
+EXIT_SECONDS = 2.0  # for those after an Exit
 MAX_BACKOFF_SECONDS = 2.0
 FIRST_BACKOFF_SECONDS = 0.1
 BETWEEN_POLLS_SECONDS = 0.05
@@ -28,7 +28,7 @@ class Launcher:
     """One launcher's conversations.
 
     Args:
-        counts: reports by the outcome: `answered`, `refused <status>`, `unreachable`.
+        counts: reports by the outcome: `answered`, `refused <status>`, `unreachable`, `last words unheard`.
     """
 
     def __init__(self, worker: Worker, endpoint: Endpoint, token: str, counts: Counter[str]) -> None:
@@ -52,7 +52,7 @@ class Launcher:
                 code = await self._exit
                 for task in tasks:
                     task.cancel()
-            await self.leave()
+            await self._last_words(EXIT_SECONDS)
             return code
         finally:
             if self._timer is not None:
@@ -61,15 +61,27 @@ class Launcher:
                 channel.close()
 
     async def leave(self) -> None:
-        """The ranks end and one last report says so."""
+        """SIGTERM: the ranks end and one last report says so."""
+        await self._last_words(LEAVE_SECONDS)
+
+    async def _last_words(self, deadline_seconds: float) -> None:
         self.worker.kill(time.monotonic())
         channel = Channel(self._endpoint, self._token)
         try:
-            await self._post(channel, 0.0, LAST_WORDS_SECONDS)
-        except UnreachableError:
-            return  # the real one does not insist either
+            async with asyncio.timeout(deadline_seconds):
+                await self._until_heard(channel, deadline_seconds)
+        except TimeoutError:
+            self._counts["last words unheard"] += 1
         finally:
             channel.close()
+
+    async def _until_heard(self, channel: Channel, timeout_seconds: float) -> None:
+        while True:
+            try:
+                await self._post(channel, 0.0, timeout_seconds)
+                return
+            except UnreachableError:
+                await asyncio.sleep(FIRST_BACKOFF_SECONDS)
 
     def fail(self, exit_code: int) -> bool:
         """Ranks end by themselves (Worker.fail)."""

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from bench.launchers.training import Pace, Training
-
 from muster.launcher.reporter import supersedes
 from muster.protocol.messages import (
     EXIT,

@@ -1,0 +1,35 @@
+"""Commands of a bench: each form, and what is no form."""
+
+import pytest
+from bench.launchers.control import Command, CommandError, FailRanks, Silence, Statistics, parse
+
+COMMANDS: dict[str, tuple[str, Command]] = {
+    "ranks fail": ('{"fail_ranks": ["a", "b"], "exit_code": 3}', FailRanks(("a", "b"), 3)),
+    "with code 1": ('{"fail_ranks": ["a"]}', FailRanks(("a",), 1)),
+    "a node": ('{"silence_node": "gpu-00017"}', Silence(node="gpu-00017")),
+    "pods": ('{"silence_pods": ["a"]}', Silence(pods=("a",))),
+    "statistics": ('{"statistics": true}', Statistics()),
+}
+NONSENSE = {
+    "no JSON": "fail",
+    "no object": "[]",
+    "nothing": "{}",
+    "no pods": '{"fail_ranks": []}',
+    "a name alone": '{"fail_ranks": "a"}',
+    "no exit code": '{"fail_ranks": ["a"], "exit_code": 256}',
+    "true is no exit code": '{"fail_ranks": ["a"], "exit_code": true}',
+    "no node": '{"silence_node": ""}',
+    "misspelt": '{"fail_ranks": ["a"], "exitcode": 1}',
+    "two at once": '{"silence_node": "a", "silence_pods": ["b"]}',
+}
+
+
+@pytest.mark.parametrize(("line", "want"), COMMANDS.values(), ids=COMMANDS)
+def test_commands(line: str, want: Command) -> None:
+    assert parse(line) == want
+
+
+@pytest.mark.parametrize("line", NONSENSE.values(), ids=NONSENSE)
+def test_what_is_no_command_is_refused_with_a_reason(line: str) -> None:
+    with pytest.raises(CommandError, match=r"\w"):
+        parse(line)

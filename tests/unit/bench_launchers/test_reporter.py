@@ -1,0 +1,80 @@
+"""One simulated launcher and a real coordinator: from the first report to the last words."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+from bench.launchers.reporter import Launcher
+from bench.launchers.training import Pace, Training
+from bench.launchers.worker import Identity, Worker
+
+from muster.protocol.messages import EXIT, RUN, WAIT, Directive
+
+PACE = {"poll_seconds": 0.2, "hold_seconds": 0.2}
+
+
+@pytest.fixture
+async def launcher(coordinator: Any) -> AsyncIterator[Launcher]:
+    pace = Pace(step_seconds=0.05, reclaim_seconds=0.01)
+    worker = Worker(Identity("uid-0", "10.0.0.1", 5000), Training(pace, "", lambda *_: None), pace, lambda _: None)
+    made = Launcher(worker, coordinator.endpoint(), "good", Counter())
+    task = asyncio.create_task(made.run())
+    yield made
+    task.cancel()
+    await asyncio.wait({task})
+
+
+async def test_it_follows_its_directives(coordinator: Any, launcher: Launcher) -> None:
+    await eventually(lambda: coordinator.states[-1:] == ["Idle 1"])
+    coordinator.order(Directive(RUN, attempt=1, node_count=1, **PACE))
+    await eventually(lambda: coordinator.states[-1:] == ["Running 1"])
+    launcher.fail(1)
+    await eventually(lambda: coordinator.states[-1:] == ["Exited 1"])
+    coordinator.order(Directive(WAIT, attempt=2, **PACE))
+    await eventually(lambda: coordinator.states[-1:] == ["Idle 2"])
+    coordinator.order(Directive(EXIT, attempt=2, exit_code=4))
+    await eventually(lambda: coordinator.states[-1:] == ["Leaving 2"])
+    assert coordinator.hub.proved_dead("uid-0")
+
+
+async def test_steps_are_told_at_the_coordinators_pace(coordinator: Any, launcher: Launcher) -> None:
+    coordinator.order(Directive(RUN, attempt=1, node_count=1, **PACE))
+    await eventually(lambda: coordinator.states[-1:] == ["Running 1"])
+    await eventually(lambda: (coordinator.hub.view("uid-0").step or 0) >= 4)
+    assert launcher._counts["answered"] < 40
+
+
+async def test_a_held_poll_waits_for_the_next_directive(coordinator: Any, launcher: Launcher) -> None:
+    coordinator.order(Directive(WAIT, attempt=1, poll_seconds=9.0, hold_seconds=9.0))
+    await eventually(lambda: launcher._pace.hold_seconds == 9.0)
+    await asyncio.sleep(0.2)
+    before = launcher._counts["answered"]
+    await asyncio.sleep(0.3)
+    assert launcher._counts["answered"] == before
+    coordinator.order(Directive(RUN, attempt=1, node_count=1, **PACE))
+    await eventually(lambda: coordinator.states[-1:] == ["Running 1"], seconds=3.0)
+
+
+async def test_it_goes_on_trying_while_nobody_serves(coordinator: Any, launcher: Launcher) -> None:
+    coordinator.why_not = "this replica is not the leader"
+    await eventually(lambda: launcher._counts["refused 503"] >= 2)
+    coordinator.why_not = ""
+    coordinator.order(Directive(RUN, attempt=1, node_count=1, **PACE))
+    await eventually(lambda: coordinator.states[-1:] == ["Running 1"])
+
+
+async def test_a_sigterm_ends_the_ranks_and_says_so(coordinator: Any, launcher: Launcher) -> None:
+    coordinator.order(Directive(RUN, attempt=1, node_count=1, **PACE))
+    await eventually(lambda: coordinator.states[-1:] == ["Running 1"])
+    await launcher.leave()
+    assert coordinator.hub.proved_dead("uid-0")
+
+
+async def eventually(check: Callable[[], bool], seconds: float = 10.0) -> None:
+    async with asyncio.timeout(seconds):
+        while True:
+            if check():
+                return
+            await asyncio.sleep(0.01)
