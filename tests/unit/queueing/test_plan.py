@@ -8,13 +8,14 @@ from tests.unit.queueing.builders import NEEDS, answers, queue, told, tree, want
 
 from muster.placement.space import Space
 from muster.queueing.queue import Waiting, order, plan, plan_steps
-from muster.world.turn import NotPlaced, Placed, Turn
+from muster.world.turn import NotPlaced, Turn
+from muster.world.views import NodeView
 
 TOLERANT = replace(NEEDS, template_spec={"tolerations": [{"key": "debug", "operator": "Exists"}]})
 ONLY_DEBUG = replace(TOLERANT, template_spec=TOLERANT.template_spec | {"nodeSelector": {"pool": "debug"}})
 
 
-def debug_node(name: str):  # type: ignore[no-untyped-def]
+def debug_node(name: str) -> NodeView:
     node = tainted(a_node(name, "b9", "r9"), "debug")
     return replace(node, labels={**node.labels, "pool": "debug"})
 
@@ -150,14 +151,11 @@ def test_reservation(fleet: str, waiting: list[Waiting], expected: dict[str, int
     assert all(isinstance(found[name], str) for name in found.keys() - expected.keys())
 
 
-def test_a_smaller_job_goes_ahead_on_nodes_that_the_first_cannot_use() -> None:
-    fleet = a_fleet([*(a_node(f"n{n}") for n in range(3)), debug_node("d0"), debug_node("d1")])
-    jobs = queue(wants("big", 4), wants("debug", 2, needs=ONLY_DEBUG), wants("small", 1))
-    jobs[0] = replace(jobs[0], request=replace(jobs[0].request, required="rack"))
-    found = answers(fleet, jobs)
-    debug = found["debug"]
-    assert isinstance(debug, Placed)
-    assert set(debug.nodes) == {"d0", "d1"}
+def test_smaller_jobs_go_ahead_on_nodes_that_the_first_cannot_use() -> None:
+    nodes = [*(a_node(f"n{number}") for number in range(4)), debug_node("d0"), debug_node("d1")]
+    fleet = a_fleet(nodes, holders={"n3": {"busy"}})
+    found = answers(fleet, queue(wants("big", 4), wants("debug", 2, needs=ONLY_DEBUG), wants("small", 1)))
+    assert told(found) == {"big": "InsufficientNodes", "debug": 2, "small": "BehindInQueue"}
 
 
 @pytest.mark.parametrize(
@@ -194,6 +192,7 @@ def test_who_is_before_it_is_named(fleet: str, waiting: list[Waiting], message: 
     assert (last.reason, last.message) == ("BehindInQueue", message)
 
 
+SEVEN = tuple(f"b1-r1-{number}" for number in range(7))
 A, B = {"namespace": "team-a"}, {"namespace": "team-b"}
 
 
@@ -239,13 +238,13 @@ A, B = {"namespace": "team-a"}, {"namespace": "team-b"}
             id="nor does one larger than the fleet",
         ),
         pytest.param(
-            [wants("hurt", 1, replacement=True, kept=("b1-r1-0",) * 7, **A)],
+            [wants("hurt", 1, replacement=True, kept=SEVEN, **A)],
             {"team-a": 7},
             {"hurt": 1},
             id="a replacement within the limit",
         ),
         pytest.param(
-            [wants("hurt", 1, replacement=True, kept=("b1-r1-0",) * 7, **A)],
+            [wants("hurt", 1, replacement=True, kept=SEVEN, **A)],
             {"team-a": 8},
             {"hurt": "NamespaceLimit"},
             id="a replacement over the limit",
