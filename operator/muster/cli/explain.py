@@ -27,6 +27,8 @@ from muster.kube.errors import Forbidden, NotFound
 
 SHOWN = 5  # incidents, and Events, in the table
 PAGE_SIZE = 500
+SAID_BELOW = frozenset({"Training", "RanksStarted"})  # the message of these says on which nodes
+REPAIRS = {"R0": "in place", "R0b": "by a new pod", "R2": "by a new node", "R4": "by a new gang"}
 
 
 def command(
@@ -154,7 +156,8 @@ def render(console: Console, it: JobExplanation, now: datetime) -> None:
     _print_life(console, it, now)
     if it.next:
         show.headline(console, "NEXT")
-        _print_list(console, it.next)
+        for line in it.next:  # left to the terminal to fold: commands are there to be copied
+            console.print(Text(f"-  {show.printable(line)}"), soft_wrap=True)
     if it.incidents:
         _print_incidents(console, it, now)
     if it.events:
@@ -175,7 +178,7 @@ def _print_state(console: Console, it: JobExplanation, now: datetime) -> None:
     if it.since is not None:
         line.append(f", for {show.age(it.since, now)} (since {show.moment(it.since)})", style="not bold")
     console.print(line)
-    if it.message:
+    if it.message and it.reason not in SAID_BELOW:
         console.print(Text(show.printable(it.message)))
 
 
@@ -206,7 +209,7 @@ def _print_waiting(console: Console, waiting: Waiting) -> None:
             show.add(blockers, blocker.nodes, blocker.reason)
         console.print(blockers)
     if waiting.unblocks:
-        show.headline(console, "IT WOULD START")
+        show.headline(console, "WHAT WOULD UNBLOCK IT")
         _print_list(console, waiting.unblocks)
 
 
@@ -236,19 +239,14 @@ def _print_life(console: Console, it: JobExplanation, now: datetime) -> None:
 def _print_incidents(console: Console, it: JobExplanation, now: datetime) -> None:
     shown = it.incidents[-SHOWN:][::-1]
     show.headline(console, f"LAST INCIDENTS ({len(shown)} of {len(it.incidents)})")
-    made = show.table("AGE", "ATTEMPT", "REASON", "REPAIR", "NODE", "LOST", "MESSAGE", numbers=("ATTEMPT", "LOST"))
+    made = show.table("AGE", "WHAT", whole=("AGE",))
     for incident in shown:
-        message = incident.message.strip().splitlines()
-        show.add(
-            made,
-            show.age(incident.time, now),
-            incident.attempt,
-            incident.reason,
-            incident.level,
-            incident.node,
-            incident.lost_steps,
-            message[0] if message else "",
-        )
+        where = f" on {incident.node}" if incident.node else ""
+        lost = f", {show.count(incident.lost_steps, 'step')} lost" if incident.lost_steps is not None else ""
+        repair = f"repaired {REPAIRS.get(incident.level, incident.level)}"
+        head = f"{incident.reason}{where} in attempt {incident.attempt}: {repair}{lost}"
+        message = incident.message.strip().splitlines()[:1]
+        show.add(made, show.age(incident.time, now), "\n".join([head, *message]))
     console.print(made)
 
 

@@ -27,7 +27,35 @@ WAITS_FOR_NODES = frozenset(
     {"InsufficientNodes", "TopologyUnsatisfied", "NeverFits", "NamespaceLimit", "BehindInQueue"}
 )
 ENDED = frozenset({"Succeeded", "Failed"})
-_OPERATOR_LOGS = "kubectl -n muster-system logs -l app.kubernetes.io/name=muster --tail=50"
+_OPERATOR = "kubectl -n muster-system {} -l app.kubernetes.io/name=muster"
+# Next steps: {inside} is kubectl in the job's namespace, {logs} and {pods} print and describe its workers.
+NEXT_BY_STATE: Mapping[str, Sequence[str]] = {
+    "": (
+        f"is the operator running? {_OPERATOR.format('get pods')}",
+        f"what does it say? {_OPERATOR.format('logs')} --tail=50",
+    ),
+    "Failed": ("what the workers printed: {logs}", "when it is mended, delete the job and create it again{resuming}"),
+    "Suspended": ('let it go on: {inside} patch tj {job} --type=merge -p \'{{"spec":{{"suspend":false}}}}\'',),
+}
+_SEE_IMAGE = ("see the image, its pull secret and the registry's answer: {pods}",)
+NEXT_BY_REASON: Mapping[str, Sequence[str]] = {
+    "QuotaExceeded": ("see the quota: {inside} describe resourcequota",),
+    "ErrImagePull": _SEE_IMAGE,
+    "ImagePullBackOff": _SEE_IMAGE,
+    "InvalidImageName": ("correct the image in spec.template: delete the job and create it again",),
+    "Unschedulable": ("see why the scheduler refuses: {pods}",),
+    "PodNotRunning": ("see what the pod waits for: {pods}",),
+    "LauncherSilent": ("see whether the launcher reaches the operator: {logs}",),
+    "CrashLoopBackOff": ("what the ranks printed before they failed: {logs}",),
+    "NoCheckpointSeen": (
+        "compare spec.checkpoint.directory with where the trainer saves: {inside} get tj {job} -o yaml",
+    ),
+    "RecordUnreadable": ("see the record: {inside} get gangs -o yaml",),
+    "WorkersSilent": (
+        "see the nodes: kubectl muster nodes",
+        f"what the operator says: {_OPERATOR.format('logs')} --tail=50",
+    ),
+}
 
 
 class JobEvent(ApiModel):
@@ -78,7 +106,7 @@ def explain(job: TrainingJob, events: Sequence[JobEvent] | None) -> JobExplanati
     since = condition.last_transition_time if condition else None
     if status.completion is not None:
         message, since = status.completion.message, status.completion.time
-    waiting = status.waiting if status.state == "Pending" else None
+    waiting = status.waiting
     if waiting is not None and waiting.since is not None:
         since = waiting.since
     return JobExplanation(
@@ -116,36 +144,17 @@ def _condition(status: TrainingJobStatus) -> Condition | None:
 
 def _next(job: TrainingJob) -> list[str]:
     """What to do or to look at. What the messages and `unblocks` say already is not said again."""
-    status, namespace, name = job.status, job.metadata.namespace, job.metadata.name
-    logs = f"kubectl -n {namespace} logs -l muster.dev/job={name} --prefix --tail=20"
-    pods = f"kubectl -n {namespace} describe pods -l muster.dev/job={name}"
-    if not status.state:
-        return [
-            "is the operator running? kubectl -n muster-system get pods -l app.kubernetes.io/name=muster",
-            f"what does it say? {_OPERATOR_LOGS}",
-        ]
-    if status.state == "Failed":
-        again = f"when it is mended, delete the job and create it again{_resuming(job)}"
-        return [f"what the workers printed: {logs}", again]
-    if status.state == "Suspended":
-        return [
-            f'let it go on: kubectl -n {namespace} patch tj {name} --type=merge -p \'{{"spec":{{"suspend":false}}}}\''
-        ]
-    steps: Mapping[str, str] = {
-        "QuotaExceeded": f"see the quota: kubectl -n {namespace} describe resourcequota",
-        "ErrImagePull": f"see the image, its pull secret and the registry's answer: {pods}",
-        "ImagePullBackOff": f"see the image, its pull secret and the registry's answer: {pods}",
-        "InvalidImageName": "correct the image in spec.template: delete the job and create it again",
-        "Unschedulable": f"see why the scheduler refuses: {pods}",
-        "PodNotRunning": f"see what the pod waits for: {pods}",
-        "LauncherSilent": f"see whether the launcher reaches the operator: {logs}",
-        "CrashLoopBackOff": f"what the ranks printed before they failed: {logs}",
-        "NoCheckpointSeen": "compare spec.checkpoint.directory with where the trainer saves",
-        "RecordUnreadable": f"see the record: kubectl -n {namespace} get gangs -o yaml",
-        "WorkersSilent": f"see the nodes: kubectl muster nodes; what the operator says: {_OPERATOR_LOGS}",
+    status, inside = job.status, f"kubectl -n {job.metadata.namespace}"
+    workers = f"-l muster.dev/job={job.metadata.name}"
+    words = {
+        "inside": inside,
+        "job": job.metadata.name,
+        "logs": f"{inside} logs {workers} --prefix --tail=20",
+        "pods": f"{inside} describe pods {workers}",
+        "resuming": _resuming(job),
     }
-    found = steps.get(status.reason)
-    return [found] if found else []
+    steps = NEXT_BY_STATE.get(status.state) or NEXT_BY_REASON.get(status.reason, ())
+    return [step.format_map(words) for step in steps]
 
 
 def _resuming(job: TrainingJob) -> str:

@@ -19,13 +19,14 @@ from muster.cli.session import (
     Session,
     run,
 )
-from muster.cli.tree import NO_LABEL, DomainRow, FleetTree, UnknownDomainError, UnknownLevelError, Path, Wanted, tree_of
+from muster.cli.tree import NO_LABEL, DomainRow, FleetTree, Path, UnknownDomainError, UnknownLevelError, Wanted, tree_of
 
 MAX_DOMAINS = 64
 """More domains than this are shown by the levels further out, unless a level is asked for."""
 MAX_NODES = 32
 """More nodes than this are counted, not listed, unless an innermost domain or --wide is asked for."""
 MAX_NAMES = 2  # holders, and reasons, in one cell
+WIDE_COLUMNS = 120  # a narrower terminal has room for one of each
 
 
 def command(
@@ -102,7 +103,7 @@ def render(console: Console, it: FleetTree, *, chosen_level: bool = False, wide:
     gpus = any(row.accelerators for row in it.domains)
     numbers = ["NODES", "FREE", "USED", "EXCLUDED", *([_accelerators(it)] if gpus else [])]
     made = show.table("DOMAIN", *numbers, "USED BY", "EXCLUDED FOR", numbers=numbers, whole=("DOMAIN",))
-    names = None if wide else MAX_NAMES
+    names = None if wide else MAX_NAMES if console.width >= WIDE_COLUMNS else 1
     for row in it.domains:
         if _depth(row) <= deepest:
             cells: list[object] = [row.nodes, row.free, row.used, row.excluded]

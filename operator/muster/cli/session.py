@@ -93,7 +93,7 @@ def run(
     elif options.output is Output.YAML:
         typer.echo(show.as_yaml(found), nl=False)
     else:
-        typer.echo(show.as_text(lambda console: render(console, found)), nl=False)
+        typer.echo(show.as_text(lambda console: render(console, found)), nl=False, color=True)
 
 
 async def _find(options: Options, find: Callable[[Session], Awaitable[Found]]) -> Found:

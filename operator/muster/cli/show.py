@@ -32,7 +32,9 @@ STATE_STYLES = {
     "Recovering": "yellow",
 }
 _UNITS = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
-_NUMBERED = re.compile(r"(.*?)(\d+)(\D*)")
+# ECMA-48: control sequences (colours, moves of the cursor), and operating system commands (titles, links).
+_ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?")
+_NUMBERED = re.compile(r"([^.]*?)(\d+)([^\d.]*(?:\..*)?)")  # the last number of the host's own name
 
 
 def as_json(found: ApiModel) -> str:
@@ -58,8 +60,9 @@ def as_text(render: Callable[[Console], None]) -> str:
 
 
 def printable(text: str) -> str:
-    """The text without control characters, line breaks apart: it may come from a training process."""
-    return "".join(c for c in text if c == "\n" or unicodedata.category(c) not in ("Cc", "Cf"))
+    """The text without colours and control characters, line breaks apart: it may come from a training process."""
+    plain = _ESCAPES.sub("", text).replace("\t", " ")
+    return "".join(c for c in plain if c == "\n" or unicodedata.category(c) not in ("Cc", "Cf"))
 
 
 def table(*columns: str, numbers: Iterable[str] = (), whole: Iterable[str] = ()) -> Table:
@@ -132,15 +135,15 @@ def count(number: int, one: str, several: str = "") -> str:
 
 
 def largest(amounts: Mapping[str, int], most: int) -> str:
-    """The largest few amounts: `20 a, 4 b, 3 others`."""
+    """The largest few amounts, and the sum of the others: `20 a, 4 b, 3 others`."""
     ordered = sorted(amounts.items(), key=lambda item: (-item[1], item[0]))
     shown = [f"{number} {name}" for name, number in ordered[:most]]
-    rest = len(ordered) - most
-    return ", ".join([*shown, *([f"{rest} more"] if rest > 0 else [])])
+    rest = sum(number for _, number in ordered[most:])
+    return ", ".join([*shown, *([count(rest, "other")] if rest else [])])
 
 
 def folded(names: Iterable[str]) -> str:
-    """Names with their last numbers written as ranges, the way Slurm does: gpu-[001-016,018], login."""
+    """Host names with their last numbers written as ranges, the way Slurm does: gpu-[001-016,018], login."""
     series: dict[tuple[str, int, str], set[int]] = {}
     for name in names:
         found = _NUMBERED.fullmatch(name)

@@ -1,0 +1,92 @@
+"""The command line in this process, with an API server that is a table of answers."""
+
+import json
+from collections.abc import Callable, Mapping
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner, Result
+
+from muster.cli.main import app
+from muster.kube.client import Answers, Client
+from muster.kube.errors import ApiError, NotFound
+
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+current-context: prod
+contexts:
+  - {name: prod, context: {cluster: c, user: u, namespace: team-a}}
+  - {name: lab, context: {cluster: c, user: u}}
+"""
+
+
+class Api:
+    """Answers by path; what it has no answer for is not found, as in a cluster without the kind."""
+
+    def __init__(self) -> None:
+        self.answers = Answers()
+        self.bodies: dict[str, Any] = {}
+        self.errors: dict[str, ApiError] = {}
+        self.asked: list[str] = []
+        self.closed = False
+
+    def put(self, path: str, body: Mapping[str, Any]) -> None:
+        self.bodies[path] = body
+
+    def lists(self, path: str, *items: Mapping[str, Any]) -> None:
+        self.bodies[path] = {"metadata": {"resourceVersion": "1"}, "items": list(items)}
+
+    async def get(self, path: str, query: Any = None, **_: Any) -> bytes:
+        self.asked.append(path)
+        if path in self.errors:
+            raise self.errors[path]
+        if path not in self.bodies:
+            raise NotFound(404, "NotFound", "the server could not find the requested resource")
+        return json.dumps(self.bodies[path]).encode()
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch) -> Api:
+    """The API server that every command of the test reaches."""
+    made = Api()
+
+    async def connect(kubeconfig: str | None = None, context: str | None = None) -> Api:
+        made.asked.append(f"context {context}")
+        return made
+
+    monkeypatch.setattr(Client, "connect", connect)
+    return made
+
+
+@pytest.fixture
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    """`command(*arguments)`: run `kubectl muster ARGUMENTS` with a kubeconfig of two contexts."""
+    path = tmp_path / "kubeconfig"
+    path.write_text(KUBECONFIG)
+    monkeypatch.setenv("KUBECONFIG", str(path))
+    for name in ("COLUMNS", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+
+    def run(*arguments: str) -> Result:
+        return CliRunner().invoke(app, list(arguments), prog_name="kubectl muster")
+
+    return run
+
+
+@pytest.fixture
+def printed() -> Callable[..., str]:
+    """`printed(render, width=80)`: what a terminal of that width would show, without colours."""
+
+    def text(render: Callable[[Console], None], width: int = 80) -> str:
+        to = StringIO()
+        render(Console(file=to, width=width, markup=False, highlight=False, emoji=False, color_system=None))
+        return "\n".join(line.rstrip() for line in to.getvalue().splitlines())
+
+    return text

@@ -1,0 +1,334 @@
+"""How commands are given and how they end: options, exit codes, one clear line instead of a traceback."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import Result
+
+from muster.cli import main
+from muster.kube.errors import ApiError, Forbidden, NotFound, ServerError, Unauthorized, Unreachable
+
+JOBS = "/apis/muster.dev/v1alpha1/trainingjobs"
+EVENTS = "/api/v1/namespaces/team-a/events"
+OPERATOR = Path(__file__).resolve().parents[3] / "operator"
+Run = Callable[..., Result]
+
+
+def path_of(name: str, namespace: str = "team-a") -> str:
+    return f"/apis/muster.dev/v1alpha1/namespaces/{namespace}/trainingjobs/{name}"
+
+
+def a_job(name: str, namespace: str = "team-a", **spec: Any) -> dict[str, Any]:
+    template = {"spec": {"containers": [{"name": "main", "image": "trainer:1"}]}}
+    return {
+        "metadata": {"name": name, "namespace": namespace, "uid": f"uid-{name}", "resourceVersion": "7"},
+        "spec": {"nodes": 2, "template": template, **spec},
+        "status": {"state": "Running", "reason": "Training"},
+    }
+
+
+def no_such(name: str, kind: str = "trainingjobs") -> NotFound:
+    return NotFound(404, "NotFound", f'{kind}.muster.dev "{name}" not found', {"name": name, "kind": kind})
+
+
+def forbidden(kind: str, group: str, where: str) -> Forbidden:
+    message = f'{kind} is forbidden: User "bob" cannot list resource "{kind}" in API group "{group}" {where}'
+    return Forbidden(403, "Forbidden", message, {"kind": kind, "group": group})
+
+
+def with_job(api: Any, name: str = "llama", namespace: str = "team-a") -> None:
+    api.put(path_of(name, namespace), a_job(name, namespace))
+    api.lists(f"/api/v1/namespaces/{namespace}/events")
+
+
+def with_fleet(api: Any) -> None:
+    api.errors["/apis/muster.dev/v1alpha1/fleetpolicies/default"] = no_such("default", "fleetpolicies")
+    for path in (
+        JOBS,
+        "/apis/muster.dev/v1alpha1/gangs",
+        "/api/v1/pods",
+        "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases",
+    ):
+        api.lists(path)
+    labels = {"topology.muster.dev/block": "b1"}
+    conditions = [{"type": "Ready", "status": "True"}]
+    api.lists(
+        "/api/v1/nodes",
+        {"metadata": {"name": "gpu-1", "resourceVersion": "1", "labels": labels}, "status": {"conditions": conditions}},
+    )
+
+
+def failed(result: Result) -> str:
+    """The one line that a failure prints."""
+    assert result.exit_code == 1, result.output
+    assert result.stdout == ""
+    assert "Traceback" not in result.stderr
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("error: ")
+    return line.removeprefix("error: ")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("-n", "team-b", "-o", "json", "--context", "lab", "explain", "llama"),
+        ("explain", "llama", "--namespace", "team-b", "--output=json", "--context", "lab"),
+        (
+            "-n",
+            "other",
+            "-o",
+            "yaml",
+            "--context",
+            "prod",
+            "explain",
+            "llama",
+            "-n",
+            "team-b",
+            "-o",
+            "json",
+            "--context=lab",
+        ),
+        ("--context", "lab", "-o", "json", "explain", "team-b/llama"),
+        ("-n", "other", "--context", "lab", "-o", "json", "explain", "team-b/llama"),
+    ],
+    ids=["before", "after", "after wins", "in the name", "the name wins"],
+)
+def test_options_stand_before_or_after_the_command(api: Any, command: Run, arguments: tuple[str, ...]) -> None:
+    with_job(api, namespace="team-b")
+    result = command(*arguments)
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["namespace"] == "team-b"
+    assert api.asked[0] == "context lab"
+    assert api.closed
+
+
+def test_the_contexts_namespace_is_the_default(api: Any, command: Run) -> None:
+    with_job(api)
+    assert command("explain", "llama").stdout.startswith("team-a/llama is Running: Training\n")
+
+
+def test_the_same_is_said_in_each_format(api: Any, command: Run) -> None:
+    with_job(api)
+    found = json.loads(command("explain", "llama", "-o", "json").stdout)
+    assert yaml.safe_load(command("explain", "llama", "-o", "yaml").stdout) == found
+    with_fleet(api)
+    tree = json.loads(command("nodes", "-o", "json").stdout)
+    assert yaml.safe_load(command("-o", "yaml", "nodes").stdout) == tree
+    assert [row["domain"] for row in tree["domains"]] == ["", "b1"]
+    assert command("nodes").stdout.splitlines()[1].split()[:5] == ["(fleet)", "1", "1", "0", "0"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ("explain",),
+        ("explain", "a", "b"),
+        ("explain", "llama", "--output", "xml"),
+        ("explain", "team-b/llama", "-n", "team-a"),
+        ("nodes", "extra"),
+        ("nodes", "--nope"),
+        ("cordn", "n1"),
+    ],
+)
+def test_wrong_usage_ends_with_2_and_says_how(api: Any, command: Run, arguments: tuple[str, ...]) -> None:
+    result = command(*arguments)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert "Usage: kubectl muster" in result.stderr
+    assert api.asked == []
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("explain", "--help"), ("nodes", "--help")])
+def test_help_is_given_without_a_cluster(api: Any, command: Run, arguments: tuple[str, ...]) -> None:
+    result = command(*arguments)
+    assert result.exit_code == 0
+    assert result.stdout.startswith(f"Usage: kubectl muster {'' if len(arguments) == 1 else arguments[0]}".rstrip())
+    assert api.asked == []
+
+
+Found = Mapping[str, Any]
+
+
+@pytest.mark.parametrize(
+    ("jobs", "says"),
+    [
+        ([a_job("llama")], "there is no TrainingJob lama in namespace team-a: did you mean llama?"),
+        (
+            [a_job("lama", "team-b"), a_job("lama", "team-c"), a_job("llama")],
+            "there is no TrainingJob lama in namespace team-a, but in team-b, team-c: give it with -n",
+        ),
+        ([a_job("x"), a_job("z"), a_job("y")], "there is no TrainingJob lama in namespace team-a: there are x, y, z"),
+        (
+            [a_job(f"x{i}") for i in range(7)],
+            "there is no TrainingJob lama in namespace team-a: there are x0, x1, x2, x3, x4 and 2 more",
+        ),
+        (
+            [a_job("llama", "team-b")],
+            "there is no TrainingJob lama in namespace team-a, nor any other one: give another namespace with -n "
+            "(kubectl get tj -A lists all)",
+        ),
+    ],
+    ids=["near", "elsewhere", "others", "many others", "none"],
+)
+def test_a_job_that_is_not_there_is_answered_with_those_that_are(
+    api: Any, command: Run, jobs: list[Found], says: str
+) -> None:
+    api.errors[path_of("lama")] = no_such("lama")
+    api.lists(JOBS, *jobs)
+    assert failed(command("explain", "lama")) == says
+
+
+def test_names_are_looked_for_where_they_may_be_listed(api: Any, command: Run) -> None:
+    api.errors[path_of("lama")] = no_such("lama")
+    api.errors[JOBS] = forbidden("trainingjobs", "muster.dev", "at the cluster scope")
+    api.lists(path_of("").rstrip("/"), a_job("llama"))
+    assert failed(command("explain", "lama")).endswith("did you mean llama?")
+    api.errors[path_of("").rstrip("/")] = forbidden("trainingjobs", "muster.dev", 'in the namespace "team-a"')
+    assert failed(command("explain", "lama")).endswith(": kubectl get tj -A lists those that there are")
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (
+            Unreachable(0, "Unreachable", "no answer to GET /x from the API server at https://h:1: refused"),
+            "no answer from the API server of context prod (https://h:1: refused): is the cluster up and reachable from "
+            "here? kubectl config get-contexts lists others for --context",
+        ),
+        (
+            Unauthorized(401, "Unauthorized", "Unauthorized"),
+            "the API server of context prod does not accept your credentials: log in again, or check --kubeconfig",
+        ),
+        (
+            NotFound(404, "NotFound", "the server could not find the requested resource"),
+            "the cluster of context prod does not know Muster's objects (muster.dev/v1alpha1): install Muster with "
+            "kubectl apply -k manifests/overlays/default, or choose another cluster with --context",
+        ),
+        (
+            forbidden("trainingjobs", "muster.dev", 'in the namespace "team-a"'),
+            'trainingjobs is forbidden: User "bob" cannot list resource "trainingjobs" in API group "muster.dev" in the '
+            'namespace "team-a": ask for ClusterRole muster-view in this namespace (the cluster\'s roles view, edit and '
+            "admin have it)",
+        ),
+        (
+            ServerError(500, "InternalError", "etcd is\nfull"),
+            "the API server of context prod refused: etcd is full (HTTP 500 InternalError)",
+        ),
+    ],
+    ids=["unreachable", "unauthorized", "no definitions", "forbidden", "server error"],
+)
+def test_what_the_api_server_refuses_is_one_line_with_a_remedy(
+    api: Any, command: Run, error: ApiError, says: str
+) -> None:
+    api.errors[path_of("llama")] = error
+    assert failed(command("explain", "llama")) == says
+    assert api.closed
+
+
+@pytest.mark.parametrize(
+    ("path", "error"),
+    [
+        ("/api/v1/nodes", forbidden("nodes", "", "at the cluster scope")),
+        ("/apis/muster.dev/v1alpha1/gangs", forbidden("gangs", "muster.dev", "at the cluster scope")),
+        (
+            "/apis/muster.dev/v1alpha1/fleetpolicies/default",
+            forbidden("fleetpolicies", "muster.dev", "at the cluster scope"),
+        ),
+    ],
+)
+def test_who_may_not_see_the_fleet_is_told_which_role_may(api: Any, command: Run, path: str, error: ApiError) -> None:
+    with_fleet(api)
+    api.errors[path] = error
+    assert failed(command("nodes")).endswith(
+        ": ask for ClusterRole muster-fleet-view (a ClusterRoleBinding), which has every right that this command needs"
+    )
+
+
+def test_heartbeats_that_may_not_be_read_are_a_note(api: Any, command: Run) -> None:
+    with_fleet(api)
+    leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+    api.errors[leases] = forbidden("leases", "coordination.k8s.io", 'in the namespace "kube-node-lease"')
+    result = command("nodes")
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[-1].startswith("note: heartbeats may not be read")
+
+
+def test_definitions_without_a_fleet_policy_are_too_old_for_the_tree(api: Any, command: Run) -> None:
+    with_fleet(api)
+    del api.errors["/apis/muster.dev/v1alpha1/fleetpolicies/default"]
+    assert "does not know Muster's objects" in failed(command("nodes"))
+
+
+def test_objects_that_do_not_fit_are_told(api: Any, command: Run) -> None:
+    api.put(path_of("llama"), a_job("llama", nodes="many"))
+    assert failed(command("explain", "llama")).startswith("job team-a/llama does not fit its definition (spec.nodes: ")
+    with_fleet(api)
+    del api.errors["/apis/muster.dev/v1alpha1/fleetpolicies/default"]
+    api.put(
+        "/apis/muster.dev/v1alpha1/fleetpolicies/default",
+        {"metadata": {"name": "default"}, "spec": {"topology": {"levels": "none"}}},
+    )
+    api.lists("/apis/muster.dev/v1alpha1/gangs", {"metadata": {"name": "g", "resourceVersion": "1"}, "spec": {}})
+    notes = json.loads(command("nodes", "-o", "json").stdout)["notes"]
+    assert [note.split(" ")[:2] for note in notes] == [["FleetPolicy", "default"], ["1", "Gang(s)"]]
+
+
+def test_events_that_may_not_be_read_are_a_note(api: Any, command: Run) -> None:
+    with_job(api)
+    api.errors[EVENTS] = forbidden("events", "", 'in the namespace "team-a"')
+    result = command("explain", "llama")
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[-1].startswith("note: its Events may not be read")
+
+
+@pytest.mark.parametrize(
+    ("domain", "says"),
+    [
+        ("b11", "the fleet has no domain b11: did you mean b1?"),
+        ("somewhere/else", "the fleet has no domain somewhere/else: kubectl muster nodes lists them, e.g. b1"),
+    ],
+)
+def test_a_domain_or_level_that_is_not_there(api: Any, command: Run, domain: str, says: str) -> None:
+    with_fleet(api)
+    assert failed(command("nodes", "--domain", domain)) == says
+    levels = "the fleet has no level row: its levels are block, rack (FleetPolicy default)"
+    assert failed(command("nodes", "--level", "row")) == levels
+
+
+def test_a_kubeconfig_that_the_client_refuses_is_told(command: Run) -> None:
+    assert failed(command("explain", "llama")).startswith("the kubeconfig ")  # it has no cluster and no user
+
+
+def test_a_defect_is_one_line_too(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def broken(**_: Any) -> None:
+        raise KeyError("a\nb")
+
+    monkeypatch.setattr(main, "app", broken)
+    with pytest.raises(SystemExit) as ended:
+        main.main()
+    assert ended.value.code == 1
+    line = "error: a defect of kubectl muster (KeyError: 'a\\nb'): please report it\n"
+    assert capsys.readouterr().err == line
+
+
+def test_help_needs_no_client() -> None:
+    code = (
+        "import sys; from muster.cli.main import app\n"
+        "try: app(['--help'], prog_name='kubectl muster')\n"
+        "finally: print('kubernetes' in sys.modules, 'aiohttp' in sys.modules)"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"PYTHONPATH": str(OPERATOR)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert told.stdout.splitlines()[-1] == "False False"

@@ -1,0 +1,274 @@
+"""What is said about a job, word for word."""
+
+import json
+import re
+import shlex
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from muster.api.trainingjob import TrainingJob
+from muster.cli.explain import render
+from muster.cli.explanation import MAX_EVENTS, NEXT_BY_REASON, JobEvent, explain
+
+NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "troubleshooting.md").read_text()
+
+
+def ago(**units: float) -> str:
+    return (NOW - timedelta(**units)).isoformat()
+
+
+def condition(kind: str, status: str, reason: str, message: str, since: str) -> dict[str, Any]:
+    return {"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": since}
+
+
+def a_job(wanted: int = 16, generation: int = 1, **status: Any) -> TrainingJob:
+    template = {"spec": {"containers": [{"name": "main", "image": "trainer:1", "command": ["train"]}]}}
+    return TrainingJob.model_validate(
+        {
+            "metadata": {"name": "llama", "namespace": "team-a", "uid": "u", "generation": generation},
+            "spec": {"nodes": wanted, "template": template, "checkpoint": {"directory": "/shared/llama"}},
+            "status": {"observedGeneration": 1, **status} if status else {},
+        }
+    )
+
+
+WAITING = a_job(
+    state="Pending",
+    reason="TopologyUnsatisfied",
+    nodesReady="0/16",
+    conditions=[
+        condition("Placed", "False", "TopologyUnsatisfied", "needs 16 free nodes in one block", ago(hours=2)),
+        condition("Running", "False", "TopologyUnsatisfied", "another text", ago(days=1)),
+    ],
+    waiting={
+        "needs": 16,
+        "inside": "block",
+        "segmentSize": 4,
+        "position": 2,
+        "queued": 5,
+        "fleet": 64,
+        "suitable": 62,
+        "free": 40,
+        "domains": [{"domain": "b3", "free": 14, "suitable": 16}, {"domain": "b1", "free": 4, "suitable": 16}],
+        "blockers": [{"reason": "in use by team-b/big", "nodes": 20}, {"reason": "cordoned", "nodes": 2}],
+        "unblocks": ["2 more nodes in block b3", "team-b/big ends or is suspended (holds 20 nodes it could use)"],
+        "since": ago(minutes=12, seconds=22),
+    },
+)
+RUNNING = a_job(
+    wanted=4,
+    state="Running",
+    reason="Training",
+    attempt=3,
+    nodesReady="4/4",
+    nodes=["gpu-001", "gpu-002", "gpu-003", "gpu-010"],
+    topology=[{"level": "block", "domains": 1}, {"level": "rack", "domains": 2}],
+    step=48210,
+    checkpoint={"step": 48000, "path": "/shared/llama/step-48000", "time": ago(seconds=200)},
+    restarts=2,
+    incidents=[
+        {
+            "attempt": 1,
+            "time": ago(days=1),
+            "level": "R0",
+            "faultClass": "Application",
+            "reason": "RankFailed",
+            "node": "gpu-002",
+            "message": "rank 9 exited with code 1: \x1b[31mloss is nan\x1b[0m\nmore lines",
+            "lostSteps": 1,
+        },
+        {
+            "attempt": 2,
+            "time": ago(minutes=66),
+            "level": "R2",
+            "faultClass": "Infrastructure",
+            "reason": "NodeUnreachable",
+            "message": "gpu-006 is lost",
+        },
+    ],
+    conditions=[condition("Running", "True", "Training", "attempt 3 on gpu-001, ...", ago(minutes=65))],
+)
+FAILED = a_job(
+    state="Failed",
+    reason="RankFailed",
+    attempt=4,
+    restarts=3,
+    nodesReady="0/16",
+    checkpoint={"step": 9, "path": "/shared/llama/step-9", "time": ago(days=2, minutes=5)},
+    completion={
+        "result": "Failed",
+        "reason": "RankFailed",
+        "message": "no flash_attn",
+        "time": ago(days=2),
+        "attempt": 4,
+    },
+)
+EVENTS = [
+    JobEvent(time=NOW - timedelta(minutes=66), type="Warning", reason="NodeUnreachable", message="gpu-006 is lost"),
+    JobEvent(time=NOW - timedelta(minutes=65), type="Normal", reason="Started", message="ranks started", count=3),
+]
+
+
+def test_a_waiting_job_is_explained_with_numbers(printed: Callable[..., str]) -> None:
+    text = printed(lambda console: render(console, explain(WAITING, []), NOW))
+    assert (
+        text
+        == """\
+team-a/llama is Pending: TopologyUnsatisfied, for 12m22s (since 2026-01-31
+11:47:38 UTC)
+needs 16 free nodes in one block
+
+Needs     16 nodes, all at once, inside one block, in segments of 4
+Queue     place 2 of 5
+There is  40 free for it now, 62 if nothing else ran, 64 in the fleet
+
+BEST BLOCK  FREE  SUITABLE  MISSING
+b3            14        16        2
+b1             4        16       12
+
+NODES  NOT FREE BECAUSE
+   20  in use by team-b/big
+    2  cordoned
+
+WHAT WOULD UNBLOCK IT
+-  2 more nodes in block b3
+-  team-b/big ends or is suspended (holds 20 nodes it could use)"""
+    )
+
+
+def test_a_running_job_is_told_where_it_is_and_what_happened(printed: Callable[..., str]) -> None:
+    text = printed(lambda console: render(console, explain(RUNNING, EVENTS[::-1]), NOW), width=100)
+    assert (
+        text
+        == """\
+team-a/llama is Running: Training, for 1h5m (since 2026-01-31 10:55:00 UTC)
+
+Where       4 nodes in 1 block, 2 racks
+Nodes       gpu-[001-003,010]
+Ready       4/4 workers
+Attempt     3 (2 restarts)
+Step        48210
+Checkpoint  step 48000, 210 steps ago, seen 3m20s ago: /shared/llama/step-48000
+
+LAST INCIDENTS (2 of 2)
+AGE   WHAT
+1h6m  NodeUnreachable in attempt 2: repaired by a new node
+      gpu-006 is lost
+1d    RankFailed on gpu-002 in attempt 1: repaired in place, 1 step lost
+      rank 9 exited with code 1: loss is nan
+
+LAST EVENTS (2 of 2)
+AGE   REASON           MESSAGE
+1h5m  Started          ranks started (3 times)
+1h6m  NodeUnreachable  gpu-006 is lost"""
+    )
+
+
+def test_a_failed_job_is_told_what_to_do(printed: Callable[..., str]) -> None:
+    text = printed(lambda console: render(console, explain(FAILED, None), NOW), width=120)
+    assert (
+        text
+        == """\
+team-a/llama is Failed: RankFailed, for 2d (since 2026-01-29 12:00:00 UTC)
+no flash_attn
+
+Attempt     4 (3 restarts)
+Checkpoint  step 9, seen 2d ago: /shared/llama/step-9
+
+NEXT
+-  what the workers printed: kubectl -n team-a logs -l muster.dev/job=llama --prefix --tail=20
+-  when it is mended, delete the job and create it again: it goes on from step 9 in /shared/llama
+
+note: its Events may not be read: ask for the cluster's role view in this namespace"""
+    )
+
+
+def test_commands_are_not_folded(printed: Callable[..., str]) -> None:
+    text = printed(lambda console: render(console, explain(FAILED, []), NOW), width=40)
+    assert "kubectl -n team-a logs -l muster.dev/job=llama --prefix --tail=20\n" in text
+
+
+def test_a_job_that_no_operator_has_seen(printed: Callable[..., str]) -> None:
+    text = printed(lambda console: render(console, explain(a_job(), []), NOW))
+    assert text.startswith("team-a/llama has not been looked at by an operator yet\n")
+    assert "kubectl -n muster-system get pods" in text
+
+
+@pytest.mark.parametrize(
+    ("state", "kind"),
+    [
+        ("Pending", "Placed"),
+        ("Starting", "Reconciling"),
+        ("Recovering", "Reconciling"),
+        ("Running", "Running"),
+        ("Saving", "Running"),
+        ("Suspended", "Suspended"),
+        ("Stalled", "Stalled"),
+    ],
+)
+def test_each_state_is_told_by_its_own_condition(state: str, kind: str) -> None:
+    kinds = ("Placed", "Reconciling", "Running", "Suspended", "Stalled", "Succeeded", "TemplateAccepted")
+    conditions = [condition(each, "True", "Why", f"message of {each}", ago(hours=i)) for i, each in enumerate(kinds)]
+    found = explain(a_job(state=state, reason="Why", conditions=conditions), [])
+    assert found.message == f"message of {kind}"
+    assert found.since == NOW - timedelta(hours=kinds.index(kind))
+
+
+def test_numbers_that_are_missing_and_changes_not_seen_yet_are_told() -> None:
+    old = explain(a_job(generation=2, state="Pending", reason="InsufficientNodes"), [])
+    assert [note.split(":")[0] for note in old.notes] == [
+        "the operator has not looked at the newest change of the job yet",
+        "no numbers",
+    ]
+    assert explain(a_job(state="Pending", reason="QuotaExceeded"), []).notes == []
+
+
+def test_a_gang_that_looks_for_a_replacement_is_told_so(printed: Callable[..., str]) -> None:
+    status = RUNNING.status.model_dump(by_alias=True) | {
+        "state": "Recovering",
+        "reason": "InsufficientNodes",
+        "nodes": ["gpu-001", "", "gpu-003", "gpu-010"],
+        "waiting": {"needs": 1, "fleet": 9, "since": ago(minutes=1)},
+    }
+    text = printed(lambda console: render(console, explain(a_job(wanted=4, **status), []), NOW))
+    assert text.startswith("team-a/llama is Recovering: InsufficientNodes, for 1m ")
+    assert "\nNeeds     1 node, all at once\n" in text
+    assert "\nWhere       3 nodes in 1 block, 2 racks, 1 still to find\n" in text
+
+
+def test_of_many_events_the_newest_are_kept_in_order() -> None:
+    many = [JobEvent(time=NOW - timedelta(minutes=age), reason=f"R{age}") for age in range(30)]
+    kept = explain(RUNNING, many).events
+    assert kept is not None
+    assert [event.reason for event in kept] == [f"R{age}" for age in reversed(range(MAX_EVENTS))]
+
+
+def test_the_shape_for_programs_is_what_the_page_says() -> None:
+    found = explain(WAITING, EVENTS).to_json()
+    page = (Path(__file__).resolve().parents[3] / "docs" / "cli.md").read_text()
+    told = set(
+        re.findall(r"^\| `([a-zA-Z]+)` \|", page.partition("## JobExplanation")[2].partition("\n## ")[0], re.MULTILINE)
+    )
+    assert set(explain(RUNNING, EVENTS).to_json()) | set(found) == told
+    assert found["apiVersion"] == "cli.muster.dev/v1alpha1"
+    assert found["waiting"] == WAITING.status.to_json()["waiting"]
+
+
+@pytest.mark.parametrize("reason", sorted(NEXT_BY_REASON))
+def test_what_to_do_is_said_for_reasons_that_exist(reason: str) -> None:
+    assert re.search(rf"^\|[^|]*\b{reason}\b[^|]*\|", PAGE, re.MULTILINE), f"{reason} is not in docs/troubleshooting.md"
+    steps = explain(a_job(state="Starting", reason=reason), []).next
+    assert steps
+    assert not [step for step in steps if "{" in step]
+
+
+def test_the_command_that_resumes_is_one_that_a_shell_takes() -> None:
+    (step,) = explain(a_job(state="Suspended", reason="Suspended"), []).next
+    words = shlex.split(step.partition(": ")[2])
+    assert words[:5] == ["kubectl", "-n", "team-a", "patch", "tj"]
+    assert json.loads(words[-1]) == {"spec": {"suspend": False}}

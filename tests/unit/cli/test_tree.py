@@ -1,0 +1,229 @@
+"""The fleet in numbers: every node is in one state, and every domain is the sum of what is in it."""
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.lifecycle.builders import BLOCK, GPU, RACK, a_fleet, a_node, tainted
+
+from muster.cli.nodes import render
+from muster.cli.tree import DomainRow, FleetTree, UnknownDomainError, UnknownLevelError, Wanted, natural, tree_of
+from muster.world.fleet import Fleet
+from muster.world.views import NodeView
+
+
+def small_fleet() -> Fleet:
+    """Two blocks of two racks of two nodes, and one node that is nowhere."""
+    nodes = [a_node(f"n{i}", f"b{i // 4 + 1}", f"r{i // 2 % 2 + 1}") for i in range(8)]
+    nodes[1] = replace(nodes[1], unschedulable=True)
+    nodes[2] = tainted(nodes[2], "example.org/repair")
+    nodes[3] = tainted(nodes[3], GPU)
+    nodes[4] = replace(nodes[4], ready=False)
+    nodes.append(a_node("n10", labels={}))
+    fleet = a_fleet(
+        nodes,
+        holders={"n0": ["uid-1"], "n1": ["uid-1"], "n6": ["pod/team-b/notebook", "uid-1"]},
+        lease_age_seconds={"n5": 21.0, "n7": 19.0},
+    )
+    fleet.names["uid-1"] = "team-a/llama"
+    return fleet
+
+
+def rows(tree: FleetTree) -> dict[str, DomainRow]:
+    return {row.domain: row for row in tree.domains}
+
+
+def test_every_node_is_in_one_state_and_has_its_holders() -> None:
+    tree = tree_of(small_fleet(), Wanted())
+    told = {node.name: (node.domain, node.state, node.reason, node.used_by) for node in tree.nodes}
+    assert told == {
+        "n0": ("b1/r1", "Used", "", ["team-a/llama"]),
+        "n1": ("b1/r1", "Excluded", "cordoned", ["team-a/llama"]),
+        "n2": ("b1/r2", "Excluded", "taint example.org/repair", []),
+        "n3": ("b1/r2", "Free", "", []),
+        "n4": ("b2/r1", "Excluded", "not ready", []),
+        "n5": ("b2/r1", "Excluded", "without a heartbeat", []),
+        "n6": ("b2/r2", "Used", "", ["pod team-b/notebook", "team-a/llama"]),
+        "n7": ("b2/r2", "Free", "", []),
+        "n10": ("", "Free", "", []),
+    }
+
+
+def test_domains_add_up_and_come_before_what_is_in_them() -> None:
+    tree = tree_of(small_fleet(), Wanted())
+    assert [row.domain for row in tree.domains] == ["", "b1", "b1/r1", "b1/r2", "b2", "b2/r1", "b2/r2"]
+    assert [row.level for row in tree.domains][:3] == ["", "block", "rack"]
+    fleet, block = rows(tree)[""], rows(tree)["b1"]
+    assert (fleet.nodes, fleet.free, fleet.used, fleet.excluded) == (9, 3, 2, 4)
+    assert (fleet.accelerators, fleet.free_accelerators) == (72, 24)
+    assert (block.nodes, block.free, block.used, block.excluded) == (4, 1, 1, 2)
+    assert [(share.name, share.nodes) for share in fleet.used_by] == [("team-a/llama", 3), ("pod team-b/notebook", 1)]
+    assert [(share.name, share.nodes) for share in block.excluded_for] == [
+        ("cordoned", 1),
+        ("taint example.org/repair", 1),
+    ]
+
+
+Nodes = st.lists(
+    st.tuples(
+        st.sampled_from(["", "b1", "b2"]),
+        st.sampled_from(["", "r1", "r2"]),
+        st.booleans(),
+        st.sampled_from(["", "uid-1", "uid-2"]),
+    ),
+    max_size=12,
+)
+
+
+@given(Nodes)
+def test_numbers_add_up_whatever_the_labels(found: list[tuple[str, str, bool, str]]) -> None:
+    nodes, holders = [], {}
+    for index, (block, rack, cordoned, holder) in enumerate(found):
+        labels = {key: value for key, value in ((BLOCK, block), (RACK, rack)) if value}
+        nodes.append(a_node(f"n{index}", labels=labels, unschedulable=cordoned))
+        holders[f"n{index}"] = [holder] if holder else []
+    tree = tree_of(a_fleet(nodes, holders=holders), Wanted())
+    by_path = rows(tree)
+    assert tree.domains[0].domain == ""
+    assert by_path[""].nodes == len(nodes) == len(tree.nodes)
+    for row in tree.domains:
+        assert row.nodes == row.free + row.used + row.excluded
+        here = [node for node in tree.nodes if f"{node.domain}/".startswith(f"{row.domain}/" if row.domain else "")]
+        assert len(here) == row.nodes
+        assert sum(node.state == "Free" for node in here) == row.free
+        alone = tree_of(a_fleet(nodes, holders=holders), Wanted(tuple(row.domain.split("/")) if row.domain else ()))
+        assert alone.domains[0] == row
+        assert alone.nodes == here
+
+
+def test_a_part_of_the_tree() -> None:
+    fleet = small_fleet()
+    assert [row.domain for row in tree_of(fleet, Wanted(level="block")).domains] == ["", "b1", "b2"]
+    inside = tree_of(fleet, Wanted(("b2",)))
+    assert [row.domain for row in inside.domains] == ["b2", "b2/r1", "b2/r2"]
+    assert [node.name for node in inside.nodes] == ["n4", "n5", "n6", "n7"]
+    assert [row.domain for row in tree_of(fleet, Wanted(("b2", "r1"), level="block")).domains] == ["b2/r1"]
+
+
+def test_only_what_is_free_most_free_first() -> None:
+    fleet = small_fleet()
+    fleet.occupy("more", "uid-2", frozenset({"n3"}))
+    tree = tree_of(fleet, Wanted(free=True))
+    assert [(row.domain, row.free) for row in tree.domains] == [("", 2), ("b2", 1), ("b2/r2", 1)]
+    assert [node.name for node in tree.nodes] == ["n10", "n7"]
+    fleet.occupy("more", "uid-2", frozenset({"n7"}))
+    assert [row.domain for row in tree_of(fleet, Wanted(free=True)).domains] == ["", "b1", "b1/r2"]
+
+
+def test_a_taint_that_is_tolerated_excludes_no_node() -> None:
+    tree = tree_of(small_fleet(), Wanted(tolerated=("example.org/repair",)))
+    assert next(node for node in tree.nodes if node.name == "n2").state == "Free"
+
+
+def test_what_the_fleet_does_not_have() -> None:
+    with pytest.raises(UnknownLevelError, match="row"):
+        tree_of(small_fleet(), Wanted(level="row"))
+    with pytest.raises(UnknownDomainError) as caught:
+        tree_of(small_fleet(), Wanted(("b3",)))
+    assert caught.value.paths == ["b1", "b1/r1", "b1/r2", "b2", "b2/r1", "b2/r2"]
+
+
+def test_a_fleet_without_nodes_is_a_row_of_zeros() -> None:
+    (row,) = tree_of(a_fleet([]), Wanted()).domains
+    assert (row.domain, row.nodes, row.free) == ("", 0, 0)
+
+
+def test_numbers_in_names_are_sorted_as_numbers() -> None:
+    names = ["gpu-10", "gpu-2", "gpu-a", "7", "gpu-02b"]
+    assert sorted(names, key=natural) == ["7", "gpu-02b", "gpu-2", "gpu-10", "gpu-a"]
+
+
+def test_a_small_fleet_is_shown_with_its_nodes(printed: Callable[..., str]) -> None:
+    tree = tree_of(small_fleet(), Wanted(), ["heartbeats may not be read"])
+    text = printed(lambda console: render(console, tree), width=110)
+    assert (
+        text
+        == """\
+DOMAIN   NODES  FREE  USED  EXCLUDED    GPU  USED BY                         EXCLUDED FOR
+(fleet)      9     3     2         4  24/72  3 team-a/llama, 1 other         1 cordoned, 3 others
+  b1         4     1     1         2   8/32  2 team-a/llama                  1 cordoned, 1 other
+    r1       2     0     1         1   0/16  2 team-a/llama                  1 cordoned
+    r2       2     1     0         1   8/16                                  1 taint example.org/repair
+  b2         4     1     1         2   8/32  1 pod team-b/notebook, 1 other  1 not ready, 1 other
+    r1       2     0     0         2   0/16                                  1 not ready, 1 other
+    r2       2     1     1         0   8/16  1 pod team-b/notebook, 1 other
+
+NODE  DOMAIN  STATE     GPU  USED BY                            REASON
+n10           Free        8
+n0    b1/r1   Used        8  team-a/llama
+n1    b1/r1   Excluded    8  team-a/llama                       cordoned
+n2    b1/r2   Excluded    8                                     taint example.org/repair
+n3    b1/r2   Free        8
+n4    b2/r1   Excluded    8                                     not ready
+n5    b2/r1   Excluded    8                                     without a heartbeat
+n6    b2/r2   Used        8  pod team-b/notebook, team-a/llama
+n7    b2/r2   Free        8
+note: heartbeats may not be read"""
+    )
+
+
+def a_large_fleet(blocks: int = 16, racks: int = 8, size: int = 16) -> Fleet:
+    nodes: list[NodeView] = []
+    for block in range(blocks):
+        for rack in range(racks):
+            nodes += [a_node(f"n-{block}-{rack}-{i}", f"b{block}", f"r{rack}") for i in range(size)]
+    return a_fleet(nodes)
+
+
+def test_a_large_fleet_is_summed_up(printed: Callable[..., str]) -> None:
+    tree = tree_of(a_large_fleet(), Wanted())
+    assert len(tree.domains) == 1 + 16 + 128
+    text = printed(lambda console: render(console, tree))
+    assert text.splitlines()[:3] == [
+        "DOMAIN   NODES  FREE  USED  EXCLUDED          GPU  USED BY  EXCLUDED FOR",
+        "(fleet)   2048  2048     0         0  16384/16384",
+        "  b0       128   128     0         0    1024/1024",
+    ]
+    assert text.splitlines()[-1] == "more domains: --level rack or --domain PATH"
+    assert len(text.splitlines()) == 1 + 17 + 1
+    asked_for = printed(lambda console: render(console, tree, chosen_level=True))
+    assert len(asked_for.splitlines()) == 1 + 145 + 1
+    everything = printed(lambda console: render(console, tree, wide=True))
+    assert len(everything.splitlines()) == 1 + 145 + 2 + 2048
+
+
+def test_an_innermost_domain_is_shown_with_its_nodes_however_many(printed: Callable[..., str]) -> None:
+    fleet = a_large_fleet(1, 2, 40)
+    block = printed(lambda console: render(console, tree_of(fleet, Wanted(("b0",)))))
+    assert "n-0-1-39" not in block
+    assert block.splitlines()[-1] == "single nodes: --domain b0/... down to an innermost domain, or --wide"
+    rack = printed(lambda console: render(console, tree_of(fleet, Wanted(("b0", "r1")))))
+    assert len(rack.splitlines()) == 2 + 2 + 40
+
+
+def test_nodes_without_labels_or_accelerators_are_shown_as_that(printed: Callable[..., str]) -> None:
+    bare: dict[str, Any] = {"labels": {}, "allocatable": {}}
+    flat = tree_of(a_fleet([a_node("cpu-1", **bare), a_node("cpu-2", **bare)]), Wanted())
+    text = printed(lambda console: render(console, flat))
+    assert text.splitlines()[0] == "DOMAIN   NODES  FREE  USED  EXCLUDED  USED BY  EXCLUDED FOR"
+    hint = "no node has a label of the fleet's levels (block, rack): every node counts as near to no other"
+    assert " ".join(text.splitlines()[-2:]) == hint
+    mixed = tree_of(a_fleet([a_node("a"), a_node("b", labels={RACK: "r9"})]), Wanted())
+    assert [row.domain for row in mixed.domains] == ["", "-", "-/r9", "b1", "b1/r1"]
+    assert "\n  (no block)" in printed(lambda console: render(console, mixed))
+
+
+def test_the_shape_for_programs_is_what_the_page_says() -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs" / "cli.md").read_text().partition("## FleetTree")[2]
+    parts = page.partition("\n## ")[0].split("\nOf each ")
+    told = [
+        {name for cell in re.findall(r"^\|([^|]*)\|", part, re.M) for name in re.findall(r"`(\w+)`", cell)}
+        for part in parts
+    ]
+    tree = tree_of(small_fleet(), Wanted()).to_json()
+    assert told == [set(tree), set(tree["domains"][0]), set(tree["nodes"][0])]
