@@ -44,10 +44,12 @@ WRITES_AT_ONCE = 32  # pods of one job, created or deleted
 MAX_CREATE_BACK_OFF_SECONDS = 60.0
 PROGRESS_WRITE_SECONDS = 30.0
 COUNTS_WRITE_SECONDS = 2.0
+# All waiting jobs have something new to tell whenever a node becomes free: so many writes a second for all of them.
+WAITING_WRITES_PER_SECOND = 20.0
 # Parts of the status that change all the time; they alone are no reason to write more often than that.
 _PROGRESS = frozenset({"step", "checkpoint"})
 # These change with each of thousands of workers that start together.
-_COUNTS = _PROGRESS | {"nodesReady"}
+_COUNTS = _PROGRESS | {"nodesReady", "waiting"}
 
 _PATHS: Mapping[str, Callable[..., str]] = {
     "ConfigMap": lambda **where: paths.core("configmaps", **where),
@@ -110,7 +112,9 @@ class Performer:
         if progress_only:
             due = memory.progress_written_at + PROGRESS_WRITE_SECONDS
         elif counts_only:
-            due = memory.counts_written_at + COUNTS_WRITE_SECONDS
+            queued = plan.status.waiting.queued if plan.status.waiting else 0
+            pause = max(COUNTS_WRITE_SECONDS, queued / WAITING_WRITES_PER_SECOND)
+            due = memory.counts_written_at + pause
         if due > self._clock():
             return due - self._clock()
         body = {

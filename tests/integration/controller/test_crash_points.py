@@ -117,6 +117,26 @@ async def test_a_killed_operator_is_survived(scene: Scene, act: Act, point: str)
     await same_end(scene, act, job["status"])
 
 
+BINDS_DIRECTLY = {"pools": [{"name": "all", "binding": "Direct"}]}
+BINDINGS = [f"{moment} POST pods/binding {n}" for n in range(1, NODES + 1) for moment in ("before", "after")]
+
+
+@pytest.mark.parametrize("point", BINDINGS)
+async def test_a_killed_operator_binds_each_pod_in_the_end(scene: Scene, point: str) -> None:
+    await scene.add_nodes(NODES + 1, "n")
+    async with scene.policy(BINDS_DIRECTLY):
+        first = await scene.operators.start(fatal=point)
+        training = await scene.create_job(nodes=NODES, training={"last_step": LAST_STEP})
+        await first.death()
+        second = await scene.operators.succeed(scene.api)
+        await ended(scene, START, training)
+        training.hold_at = LAST_STEP
+        job = await scene.succeeded()
+        await same_end(scene, START, job["status"])
+    bindings = [write for process in (first, second) for write in process.writes if "POST pods/binding" in write]
+    assert bindings, "Muster has bound them, not the hand"
+
+
 async def same_end(scene: Scene, act: Act, status: dict[str, object]) -> None:
     gang = await scene.gang()
     assert gang is not None

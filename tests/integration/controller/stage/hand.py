@@ -16,7 +16,7 @@ from muster.kube import paths
 from muster.kube.client import MERGE_PATCH, Client
 from muster.kube.errors import ApiError, Conflict, NotFound, ServerError, TooManyRequests, Unreachable
 from muster.protocol.messages import TOKEN_AUDIENCE
-from muster.world.views import INCARNATION_LABEL, INDEX_LABEL, JOB_NAME_LABEL, JOB_UID_LABEL
+from muster.world.views import INCARNATION_LABEL, INDEX_LABEL, JOB_NAME_LABEL, JOB_UID_LABEL, SCHEDULER_NAME
 from stage.launcher import Identity, Launcher, Ledger, Training
 
 Object = dict[str, Any]
@@ -50,6 +50,7 @@ class Worker:
     node: str
     manifest: Object
     launcher: Launcher | None = None
+    bound: asyncio.Event = field(default_factory=asyncio.Event)
     deleted: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[None] | None = None
 
@@ -227,6 +228,8 @@ class Hand:
             worker = Worker(metadata["namespace"], metadata["name"], metadata["uid"], _pinned(pod), pod)
             self.workers[worker.uid] = worker
             worker.task = asyncio.create_task(self._work(worker))
+        if pod["spec"].get("nodeName"):
+            worker.bound.set()
         if "deletionTimestamp" in metadata:
             worker.deleted.set()
 
@@ -239,8 +242,14 @@ class Hand:
             "metadata": {"name": worker.name},
             "target": {"apiVersion": "v1", "kind": "Node", "name": worker.node},
         }
-        with contextlib.suppress(Conflict, NotFound):
-            await patiently(lambda: self.api.post(paths.core("pods", **where, subresource="binding"), binding))
+        if worker.manifest["spec"].get("schedulerName") == SCHEDULER_NAME:
+            await asyncio.wait(
+                {asyncio.create_task(worker.bound.wait()), asyncio.create_task(worker.deleted.wait())},
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+        else:
+            with contextlib.suppress(Conflict, NotFound):
+                await patiently(lambda: self.api.post(paths.core("pods", **where, subresource="binding"), binding))
         alive, deleted = asyncio.create_task(self._alive(worker)), asyncio.create_task(worker.deleted.wait())
         try:
             await asyncio.wait({alive, deleted}, return_when=asyncio.FIRST_COMPLETED)

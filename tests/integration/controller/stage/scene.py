@@ -3,9 +3,10 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
+from muster.api.base import API_VERSION
 from muster.kube import paths
 from muster.kube.client import Client
 from muster.kube.errors import ApiError, NotFound
@@ -34,6 +35,16 @@ class Scene:
             *(self.hand.add_node(name, rack=f"{prefix}-r{n % racks}", block=prefix) for n, name in enumerate(names))
         )
         return names
+
+    @contextlib.asynccontextmanager
+    async def policy(self, spec: Object) -> AsyncIterator[None]:
+        """The fleet has this policy meanwhile."""
+        body = {"apiVersion": API_VERSION, "kind": "FleetPolicy", "metadata": {"name": "default"}, "spec": spec}
+        await patiently(lambda: self.api.post(paths.muster("fleetpolicies"), body))
+        try:
+            yield
+        finally:
+            await patiently(lambda: self.api.delete(paths.muster("fleetpolicies", name="default")))
 
     async def create_job(
         self, name: str = "job", nodes: int = 3, training: Object | None = None, **spec: Any

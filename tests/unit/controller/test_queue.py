@@ -1,0 +1,103 @@
+"""The queue's keeper: when it plans, whom it rings, and what a new leader waits for."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from tests.unit.lifecycle.builders import EPOCH, a_node
+
+from muster.controller.queue import Queue
+from muster.placement.eligibility import Requirements
+from muster.placement.request import Request
+from muster.queueing.queue import Waiting
+from muster.world.turn import NotPlaced, Placed
+
+Key = tuple[str, str]
+
+
+def waiting(name: str, nodes: int = 1, minutes: int = 0, **changes: Any) -> Waiting:
+    request = Request(nodes, Requirements(8, {}, {}), name)
+    return Waiting(name, f"ns/{name}", "ns", 0, EPOCH + timedelta(minutes=minutes), request, **changes)
+
+
+class Keeper:
+    """A queue on three nodes, at work."""
+
+    def __init__(self, scene: Any) -> None:
+        self.fleet = scene.cluster.fleet
+        for number in range(3):
+            self.fleet.put_node(a_node(f"n{number}"))
+        self.rung: list[Key] = []
+        self.queue = Queue(scene.cluster, self.rung.append)
+
+    def put(self, name: str, nodes: int = 1, minutes: int = 0) -> None:
+        self.queue.put(("ns", name), name, waiting(name, nodes, minutes))
+
+    async def until(self, condition: Callable[[], Any]) -> None:
+        async with asyncio.timeout(30):
+            while not condition():  # noqa: ASYNC110 - what is waited for happens in many places
+                await asyncio.sleep(0.002)
+
+
+@pytest.fixture
+async def keeper(scene: Any) -> AsyncIterator[Keeper]:
+    made = Keeper(scene)
+    running = asyncio.create_task(made.queue.run())
+    yield made
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_who_is_put_gets_a_turn_and_is_rung(keeper: Keeper) -> None:
+    assert keeper.queue.turn("a") is None
+    keeper.put("a", 2)
+    await keeper.until(lambda: keeper.rung)
+    turn = keeper.queue.turn("a")
+    assert turn is not None
+    assert (keeper.rung, turn.answer) == ([("ns", "a")], Placed(("n0", "n1"), (), turn.answer.domains))  # type: ignore[union-attr]
+
+
+async def test_who_waits_in_vain_is_rung_again_when_the_answer_changes(keeper: Keeper) -> None:
+    keeper.fleet.occupy("gang", "other", frozenset({"n0"}))
+    keeper.put("a", 3)
+    await keeper.until(lambda: keeper.queue.turn("a"))
+    assert isinstance(keeper.queue.turn("a").answer, NotPlaced)  # type: ignore[union-attr]
+    keeper.queue.replan()
+    keeper.put("b", 1, minutes=1)
+    await keeper.until(lambda: keeper.queue.turn("b"))
+    rung = keeper.rung.count(("ns", "a"))
+    keeper.fleet.occupy("gang", "other", frozenset())
+    keeper.queue.replan()
+    await keeper.until(lambda: isinstance(keeper.queue.turn("a").answer, Placed))  # type: ignore[union-attr]
+    assert keeper.rung.count(("ns", "a")) == rung + 1
+
+
+async def test_a_new_leader_plans_nothing_before_it_has_looked_at_every_job(keeper: Keeper) -> None:
+    keeper.queue.expect([("ns", "a"), ("ns", "b"), ("ns", "gone")])
+    keeper.put("b", 3, minutes=1)
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert keeper.queue.turn("b") is None
+    keeper.queue.forget(("ns", "gone"))
+    keeper.put("a", 2)
+    await keeper.until(lambda: keeper.queue.turn("b"))
+    assert isinstance(keeper.queue.turn("a").answer, Placed)  # type: ignore[union-attr]
+    assert isinstance(keeper.queue.turn("b").answer, NotPlaced)  # type: ignore[union-attr]
+
+
+async def test_who_has_left_makes_room(keeper: Keeper) -> None:
+    keeper.put("a", 3)
+    keeper.put("b", 3, minutes=1)
+    await keeper.until(lambda: keeper.queue.turn("b"))
+    keeper.queue.put(("ns", "a"), "a", None)
+    assert keeper.queue.turn("a") is None
+    await keeper.until(lambda: isinstance(keeper.queue.turn("b").answer, Placed))  # type: ignore[union-attr]
+
+
+async def test_a_job_that_is_gone_is_forgotten_by_its_key(keeper: Keeper) -> None:
+    keeper.put("a", 1)
+    await keeper.until(lambda: keeper.queue.turn("a"))
+    keeper.queue.forget(("ns", "a"))
+    assert keeper.queue.turn("a") is None
