@@ -7,6 +7,7 @@ from tests.unit.lifecycle.builders import a_fleet, a_node, at, tainted
 from tests.unit.queueing.builders import NEEDS, answers, queue, told, tree, wants
 
 from muster.placement.space import Space
+from muster.queueing.limits import OverLimit
 from muster.queueing.queue import Waiting, order, plan, plan_steps
 from muster.world.turn import NotPlaced, Turn
 from muster.world.views import NodeView
@@ -306,6 +307,14 @@ def test_words_of_a_limit(waiting: list[Waiting], held: int, message: str) -> No
     last = list(answers(tree("b1/r1:12"), queue(*waiting), {"team-a": 8}, {"team-a": held}).values())[-1]
     assert isinstance(last, NotPlaced)
     assert (last.reason, last.message) == ("NamespaceLimit", message)
+
+
+@pytest.mark.parametrize(("count", "fits"), [(12, True), (13, False)])
+def test_whether_the_limit_alone_is_in_the_way_is_known(count: int, fits: bool) -> None:
+    jobs = queue(wants("a", count, **A))
+    answer = answers(tree("b1/r1:12+8"), jobs, {"team-a": 16}, {"team-a": 8})["a"]
+    assert isinstance(answer, OverLimit)
+    assert answer.fits is fits
 
 
 def test_a_turn_is_a_value() -> None:
