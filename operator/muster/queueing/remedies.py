@@ -97,7 +97,8 @@ def _of_fleet(job: TrainingJob, short: Shortfall) -> Iterator[str]:
         there = f"it has {nodes(most, 'suitable')}"
     if most >= short.needs and short.segment_size > 1:
         there += f", too few of them in groups of {short.segment_size} side by side"
-    yield f"{NEVER}: {there}"
+    again = "the fleet cannot replace them even if nothing else ran"
+    yield f"{NEVER if short.needs >= job.spec.nodes else again}: {there}"
     if most + sum(count for why, count in short.refused.items() if _repair(why, count)) >= short.needs:
         yield from _repairs(short, _where(short, best))
     yield from _smaller(job, short, best and DomainCount(best.domain, best.suitable, best.suitable), short.suitable)

@@ -187,6 +187,15 @@ REMEDIES = [
         id="never: no labels",
     ),
     pytest.param(
+        of(),
+        lacking(short(2, 0, 1, ("b2", 0, 1), inside="block", refused={"cordoned": 4}, ever=False)),
+        [
+            "the fleet cannot replace them even if nothing else ran: block b2, the largest to it, has 1 suitable node",
+            "uncordon 4 nodes, as far as that is in block b2",
+        ],
+        id="a gang that runs can never get others",
+    ),
+    pytest.param(
         of(segment_size=8),
         lacking(short(16, 20, 20, segment_size=8, ever=False), "NeverFits"),
         [
