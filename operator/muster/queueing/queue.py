@@ -18,7 +18,7 @@ from datetime import datetime
 from muster.placement.request import Request
 from muster.placement.space import Space
 from muster.queueing.limits import BEHIND_IN_QUEUE, Limits
-from muster.queueing.words import after_it, are, listed, more, nodes
+from muster.queueing.words import after_it, are, listed, more, nodes, part
 from muster.world.fleet import Fleet
 from muster.world.turn import NotPlaced, Placed, Turn
 
@@ -64,7 +64,7 @@ class Behind(NotPlaced):
     """No place now, only because nodes are reserved for jobs that come first.
 
     Attributes:
-        reserved_for: those jobs -> how many nodes that this one would get are reserved for them.
+        reserved_for: those jobs -> how many of the free nodes that this one could use are reserved for them.
     """
 
     reserved_for: Mapping[str, int] = field(default_factory=dict)
@@ -141,16 +141,21 @@ class _Desk:
 
     def _behind(self, job: Waiting, answer: NotPlaced) -> Behind | None:
         """The answer of a job that would have its nodes if none were reserved."""
-        if not self._reserved:
+        free = self._otherwise(job) if self._reserved else ()
+        if not free:
             return None
-        otherwise = self._unreserved.solve(job.request)
-        if isinstance(otherwise, NotPlaced):
-            return None
-        chosen = (*otherwise.nodes, *otherwise.spares)
-        reserved_for = Counter(self._reserved[node] for node in chosen if node in self._reserved)
-        kept = reserved_for.total()
+        reserved_for = Counter(self._reserved[node] for node in free if node in self._reserved)
+        inside = f" in one {job.request.required}" if job.request.required else ""
         message = (
-            f"needs {nodes(job.needs, more(job.needs, job.size))}: there are enough, but {kept} of them {are(kept)} "
-            f"reserved for {listed(reserved_for)}, {after_it(len(reserved_for))}"
+            f"needs {nodes(job.needs, more(job.needs, job.size))}: {len(free)} {are(len(free))} free for it{inside}, but "
+            f"{part(reserved_for.total(), len(free))} reserved for {listed(reserved_for)}, {after_it(len(reserved_for))}"
         )
         return Behind(BEHIND_IN_QUEUE, message, answer.shortfall, dict(reserved_for))
+
+    def _otherwise(self, job: Waiting) -> tuple[str, ...]:
+        """Free nodes among which the job would find its own if none were reserved; empty if there are too few."""
+        if job.request.segment_size == 1:  # the count decides, which costs less than an answer
+            free = self._unreserved.reservation(job.request)
+            return free if len(free) >= job.needs else ()
+        answer = self._unreserved.solve(job.request)
+        return (*answer.nodes, *answer.spares) if isinstance(answer, Placed) else ()

@@ -40,3 +40,10 @@ def are(count: int) -> str:
 def cut(text: str, length: int) -> str:
     """The text, shortened if it is longer."""
     return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
+def part(count: int, whole: int) -> str:
+    """So many of those just named, with the verb: `all of them are`."""
+    if whole == 1:
+        return "it is"
+    return f"{'all' if count == whole else count} of them {are(count)}"

@@ -165,13 +165,13 @@ def test_smaller_jobs_go_ahead_on_nodes_that_the_first_cannot_use() -> None:
         pytest.param(
             "b1/r1:4+2",
             [wants("big", 6), wants("small", 2)],
-            "needs 2 nodes: there are enough, but 2 of them are reserved for default/big, which is before it in the queue",
+            "needs 2 nodes: 4 are free for it, but all of them are reserved for default/big, which is before it in the queue",
             id="for one",
         ),
         pytest.param(
             "b1/r1:3+1 b2/r1:2+2",
             [wants("big", 4, required="block"), wants("other", 4, required="block"), wants("small", 5)],
-            "needs 5 nodes: there are enough, but 5 of them are reserved for default/big (3) and default/other (2), which "
+            "needs 5 nodes: 5 are free for it, but all of them are reserved for default/big (3) and default/other (2), which "
             "are before it in the queue",
             id="for two",
         ),
@@ -181,9 +181,21 @@ def test_smaller_jobs_go_ahead_on_nodes_that_the_first_cannot_use() -> None:
                 wants("hurt", 2, replacement=True, kept=("b1-r1-5",)),
                 wants("torn", 1, replacement=True, kept=("b1-r1-4",)),
             ],
-            "needs 1 more node: there are enough, but 1 of them is reserved for default/hurt, which is before it in the "
-            "queue",
+            "needs 1 more node: 1 is free for it, but it is reserved for default/hurt, which is before it in the queue",
             id="a replacement",
+        ),
+        pytest.param(
+            "b1/r1:3+1 b2/r1:2+2",
+            [wants("big", 4, required="block"), wants("small", 3)],
+            "needs 3 nodes: 5 are free for it, but 3 of them are reserved for default/big, which is before it in the queue",
+            id="a part",
+        ),
+        pytest.param(
+            "b1/r1:3+1 b2/r1:2+2",
+            [wants("big", 4, required="block"), wants("small", 3, required="rack")],
+            "needs 3 nodes: 3 are free for it in one rack, but all of them are reserved for default/big, which is before it "
+            "in the queue",
+            id="in one domain",
         ),
     ],
 )
