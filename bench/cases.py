@@ -20,7 +20,7 @@ _FAILURE_SEEN_SECONDS = 30.0
 _REMOVAL_SECONDS = 180.0
 # What follows the last pod's Running (status, events) is part of the cost, too.
 _AFTERMATH_SECONDS = 1.0
-_CALM_SECONDS = 1.5
+_PAUSE_SECONDS = 1.5
 
 FAILED_PODS = {"FailOnePod": 1, "FailEightPods": 8}
 CASES = ("Start", *FAILED_PODS, "FailOneNode")
@@ -64,7 +64,7 @@ def settle(stage: Stage) -> bool:
     """Wait until the ranks run and nothing moves; False when the gang never came up."""
     up = stage.watch.wait(lambda seen: seen.running >= stage.size, 1.0)
     trained = up and stage.system.trained(0.0, START_SECONDS) is not None
-    time.sleep(_CALM_SECONDS)
+    time.sleep(stage.system.calm_seconds)
     return trained
 
 
@@ -104,7 +104,7 @@ def remove(stage: Stage) -> None:
     if not stage.watch.wait(lambda seen: seen.present == 0, _REMOVAL_SECONDS):
         left = ", ".join(pod.name for pod in list(stage.watch.pods().values())[:5])
         raise RuntimeError(f"pods of {stage.system.name} did not go within {_REMOVAL_SECONDS:.0f} s: {left}")
-    time.sleep(_CALM_SECONDS)
+    time.sleep(_PAUSE_SECONDS)
 
 
 def _recovered(stage: Stage, since: float, deadline_seconds: float) -> float | None:

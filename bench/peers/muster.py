@@ -35,6 +35,10 @@ _MANIFESTS = ("namespace.yaml", "service-account.yaml", "operator-rbac.yaml")
 _TOKEN_SECONDS = 7200
 _LEADER_SECONDS = 60.0
 _RESTARTS_PER_DAY = 100
+# A checkpoint each second: failures without one between them are a crash loop, and Muster backs off from those.
+_PACE = ("--step-seconds", "0.2", "--checkpoint-steps", "5")
+_CHECKPOINTS = "/shared/gang"
+_CHECKPOINT_HEARD_SECONDS = 6.0
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,8 @@ class Muster(System):
         super().__init__(bed)
         assert binding in BINDINGS
         self.binding, self.mode = binding, mode
+        if mode == "Managed":
+            self.calm_seconds = _CHECKPOINT_HEARD_SECONDS
         self._operator = Manager(bed, "muster")
         self._launchers: Launchers | None = None
 
@@ -117,6 +123,7 @@ class Muster(System):
                 "nodes": self.bed.size,
                 "launch": {"mode": self.mode},
                 "placement": {level: "block"},
+                **({"checkpoint": {"directory": _CHECKPOINTS}} if self.mode == "Managed" else {}),
                 "recovery": {"applicationRestartsPerDay": _RESTARTS_PER_DAY},
                 "template": {"spec": pod_spec()},
             },
@@ -158,7 +165,7 @@ class Launchers:
     """The process that plays all launchers, and the thread that reads what it says."""
 
     def __init__(self, bed: Bed, coordinator: str) -> None:
-        arguments = ["--kubeconfig", str(bed.cluster.kubeconfig), "--coordinator", coordinator]
+        arguments = ["--kubeconfig", str(bed.cluster.kubeconfig), "--coordinator", coordinator, *_PACE]
         self._log = (bed.cluster.directory / "logs" / "launchers.log").open("ab")
         self._process = subprocess.Popen(
             [sys.executable, "-m", "bench.launchers", *arguments, "--namespace", NAMESPACE],

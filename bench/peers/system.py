@@ -18,6 +18,8 @@ class System(ABC):
     name: ClassVar[str]
     binding: str | None = None
     mode: str | None = None
+    calm_seconds = 1.5
+    """How long a gang is left alone before the next failure."""
 
     def __init__(self, bed: Bed) -> None:
         self.bed = bed
