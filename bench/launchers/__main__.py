@@ -12,6 +12,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import structlog
+
 from bench.launchers.channel import save_memory
 from bench.launchers.control import CommandError, FailRanks, Silence, Statistics, parse
 from bench.launchers.fleet import Fleet, Options
@@ -25,6 +27,7 @@ def main() -> None:
     """Run until a signal."""
     arguments = _arguments()
     save_memory()
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))  # standard output is for events
     gc.set_threshold(GARBAGE_THRESHOLD)  # hardly any cycles are made here, and thousands of tasks are looked through
     with contextlib.suppress(asyncio.CancelledError):
         asyncio.run(_serve(arguments))
