@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from localcluster.controlplane import ControlPlane
 from muster.world.names import gang_name
@@ -58,13 +59,30 @@ class Hand:
 
     kubectl: Callable[..., "subprocess.CompletedProcess[str]"]
     namespace: str
-    nodes: list[str]
 
     def create(self, body: Object) -> Object:
         result = self.kubectl("create", "-f", "-", "-o", "json", stdin=json.dumps(body))
         assert result.returncode == 0, result.stderr
         made: Object = json.loads(result.stdout)
         return made
+
+    def block(self, name: str) -> str:
+        """The label of a block in which no other test has nodes."""
+        return f"{name}-{self.namespace}"
+
+    def pod(self, name: str, node: str, gpus: int = 0) -> None:
+        """Somebody's pod on a node."""
+        resources = {"limits": {"nvidia.com/gpu": str(gpus)}} if gpus else {}
+        container = {"name": "main", "image": "notebook:1", "resources": resources}
+        metadata = {"name": name, "namespace": self.namespace}
+        self.create(
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": metadata,
+                "spec": {"nodeName": node, "containers": [container]},
+            }
+        )
 
     def patch_status(self, kind: str, name: str, status: Object, *where: str) -> None:
         patch = ("--subresource=status", "--type=merge", "-p", json.dumps({"status": status}))
@@ -103,23 +121,20 @@ class Hand:
             }
         )
 
-    def node(self, name: str, block: str = "", rack: str = "", gpus: int = 8, ready: bool = True, **spec: Any) -> str:
-        """A node of the test's own; its labels' values, too, so that other tests' nodes stand elsewhere."""
+    def node(self, name: str, block: str, rack: str = "", gpus: int = 8, ready: bool = True, **spec: Any) -> str:
+        """A node of the test's own, in a block of the test's own."""
         unique = f"{name}-{self.namespace}"
-        labels = {key: value for key, value in ((BLOCK, block), (RACK, rack)) if value}
-        self.create(
-            {"apiVersion": "v1", "kind": "Node", "metadata": {"name": unique, "labels": labels}, "spec": spec}
-        )
-        self.nodes.append(unique)
+        labels = {"test": self.namespace, BLOCK: self.block(block), **({RACK: rack} if rack else {})}
+        self.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": unique, "labels": labels}, "spec": spec})
         amounts = {"nvidia.com/gpu": str(gpus), "cpu": "64", "memory": "512Gi", "pods": "110"}
         condition = {"type": "Ready", "status": str(ready), "reason": "Test", "message": ""}
         times = {"lastHeartbeatTime": ago(1)[:19] + "Z", "lastTransitionTime": ago(1)[:19] + "Z"}
         self.patch_status(
             "node", unique, {"allocatable": amounts, "capacity": amounts, "conditions": [{**condition, **times}]}
         )
-        # Until a controller manager, which is not there, takes it off; see TaintNodesByCondition.
+        # Admission puts it on each new node; the node controller, which is not there, takes it off.
         result = self.kubectl("taint", "node", unique, "node.kubernetes.io/not-ready-")
-        assert result.returncode in (0, 1), result.stderr
+        assert result.returncode == 0, result.stderr
         return unique
 
     def heartbeat(self, node: str, seconds_ago: float) -> None:
@@ -127,10 +142,19 @@ class Hand:
             {
                 "apiVersion": "coordination.k8s.io/v1",
                 "kind": "Lease",
-                "metadata": {"name": node, "namespace": "kube-node-lease"},
+                "metadata": {"name": node, "namespace": "kube-node-lease", "labels": {"test": self.namespace}},
                 "spec": {"holderIdentity": node, "leaseDurationSeconds": 40, "renewTime": ago(seconds_ago)},
             }
         )
+
+    def grant(self, role: str, *, everywhere: bool = False) -> None:
+        """Bind a ClusterRole of manifests/base/user-roles.yaml to the stranger."""
+        roles = str(ROOT / "manifests" / "base" / "user-roles.yaml")
+        given = ["clusterrolebinding", f"{role}-{self.namespace}"] if everywhere else ["rolebinding", role]
+        binding = ["create", *given, f"--clusterrole={role}", f"--serviceaccount={self.namespace}:stranger"]
+        for arguments in (["apply", "-f", roles], [*binding, "-n", self.namespace]):
+            result = self.kubectl(*arguments)
+            assert result.returncode == 0, result.stderr
 
     def event(self, job: Object, reason: str, note: str, kind: str = "Normal") -> None:
         meta = job["metadata"]
@@ -159,11 +183,24 @@ def user(api_server: ControlPlane) -> User:
 
 
 @pytest.fixture
+def stranger(api_server: ControlPlane, hand: Hand, tmp_path: Path) -> User:
+    """A service account of the namespace without any right: `hand.grant()` gives it some."""
+    hand.kubectl("create", "serviceaccount", "stranger", "-n", hand.namespace)
+    token = hand.kubectl("create", "token", "stranger", "-n", hand.namespace).stdout.strip()
+    config = yaml.safe_load(api_server.kubeconfig.read_text())
+    config["users"] = [{"name": entry["name"], "user": {"token": token}} for entry in config["users"]]
+    for entry in config["contexts"]:
+        entry["context"]["namespace"] = hand.namespace
+    path = tmp_path / "stranger.kubeconfig"
+    path.write_text(yaml.safe_dump(config))
+    return User(path)
+
+
+@pytest.fixture
 def hand(kubectl: Callable[..., "subprocess.CompletedProcess[str]"], namespace: str) -> Iterator[Hand]:
     """Objects of the test's own."""
     kubectl("create", "namespace", "kube-node-lease")
-    made = Hand(kubectl, namespace, [])
-    yield made
-    if made.nodes:
-        kubectl("delete", "node", *made.nodes, "--wait=false")
-        kubectl("delete", "lease", "-n", "kube-node-lease", "--ignore-not-found", *made.nodes)
+    yield Hand(kubectl, namespace)
+    for path in ("/api/v1/nodes", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"):
+        result = kubectl("delete", "--raw", f"{path}?labelSelector=test%3D{namespace}")  # all at once
+        assert result.returncode == 0, result.stderr

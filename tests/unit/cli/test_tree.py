@@ -222,7 +222,7 @@ def test_the_shape_for_programs_is_what_the_page_says() -> None:
     page = (Path(__file__).resolve().parents[3] / "docs" / "cli.md").read_text().partition("## FleetTree")[2]
     parts = page.partition("\n## ")[0].split("\nOf each ")
     told = [
-        {name for cell in re.findall(r"^\|([^|]*)\|", part, re.M) for name in re.findall(r"`(\w+)`", cell)}
+        {name for cell in re.findall(r"^\|([^|]*)\|", part, re.MULTILINE) for name in re.findall(r"`(\w+)`", cell)}
         for part in parts
     ]
     tree = tree_of(small_fleet(), Wanted()).to_json()
