@@ -214,7 +214,7 @@ def left(world: JobWorld, record: GangSpec, leave: Leave) -> GangSpec:
 
 def released(world: JobWorld, record: GangSpec, reason: str = "Suspended") -> GangSpec:
     """The record without members: the nodes are free."""
-    record = record.model_copy(update={"checkpoint": newest_checkpoint(world, record)})
+    record = record.model_copy(update={"checkpoint": newest_checkpoint(world, record), "topology": []})
     return _next(record, world.now, Level.START, reason, [], ghosts=_ghosts(world, record, []))
 
 

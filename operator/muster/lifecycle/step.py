@@ -387,7 +387,7 @@ def _give_back(world: JobWorld, gang: Gang, why: str) -> Plan:
     spec = attempt.unassembled(world, gang.spec)
     pause = (spec.hold_until - world.now).total_seconds() if spec.hold_until else 0
     note = (
-        f"not assembled within {_assembly_timeout(world):.0f} s ({why}); its nodes are free, next try in {pause:.0f} s"
+        f"not assembled within {_assembly_timeout(world):.0f} s ({why.rstrip('.')}); its nodes are free, next try in {pause:.0f} s"
     )
     return _commit(world, spec, Announcement(spec.reason, note, warning=True))
 
