@@ -3,7 +3,7 @@
 Time is in whole ticks. At each tick jobs end, others arrive, and a plan says who starts; nothing else happens.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from random import Random
@@ -39,7 +39,7 @@ class Job:
 @dataclass
 class Outcome:
     jobs: dict[str, Job]
-    able: dict[str, int]  # name -> domains that can hold the job when nothing else runs; 0: it can never start
+    able: dict[str, list[int]]  # name -> domains that can hold the job when nothing else runs, by their nodes
     utilisation: float  # share of node time in use, from the first arrival to the last
     end: int
 
@@ -53,10 +53,12 @@ class Outcome:
         The free nodes of the domain that is best for the first job are reserved for it. While the choice stays, nothing
         starts there, so the domain is empty after LONGEST ticks and the job starts. With one domain that is all. The
         choice goes elsewhere only to more free nodes than there have been in any choice before, or to as many in a domain
-        of an earlier name. So no pair of (count of free nodes that is too small, domain) comes twice.
+        of an earlier name. So no pair of (count of free nodes that is too small, domain) comes twice. For segments every
+        count can be too small, up to the nodes of the domain.
         """
-        domains = self.able[name]
-        return LONGEST * (1 if domains == 1 else domains * self.jobs[name].nodes)
+        domains, job = self.able[name], self.jobs[name]
+        too_small = job.nodes if job.waiting.request.segment_size == 1 else max(domains)
+        return LONGEST * (1 if len(domains) == 1 else len(domains) * too_small)
 
     def too_late(self) -> list[str]:
         """Jobs for which that does not hold, or that wait for longer than all before them and they themselves may."""
@@ -89,16 +91,22 @@ def a_random_fleet(random: Random) -> Fleet:
     return a_fleet(nodes)
 
 
-def suitable(fleet: Fleet, request: Request) -> dict[tuple[str, ...], int]:
-    """How many nodes each domain of the required level has for the request when nothing else runs."""
+def able_domains(fleet: Fleet, request: Request) -> list[int]:
+    """The domains of the required level that can hold the request when nothing else runs, by their suitable nodes."""
     levels = fleet.policy.topology.levels
-    names = [level.name for level in levels]
-    depth = names.index(request.required) + 1 if request.required else 0
-    found: dict[tuple[str, ...], int] = defaultdict(int)
+    depth = [level.name for level in levels].index(request.required) + 1 if request.required else 0
+    racks: dict[tuple[str, ...], Counter[tuple[str, ...]]] = defaultdict(Counter)
     for node in fleet.nodes.values():
         if node.allocatable[GPU] >= request.needs.accelerators:
-            found[tuple(node.labels[level.label] for level in levels[:depth])] += 1
-    return found
+            path = tuple(node.labels[level.label] for level in levels)
+            racks[path[:depth]][path] += 1
+    size = request.segment_size
+    return [
+        inside.total()
+        for inside in racks.values()
+        if inside.total() >= request.count + request.spares
+        and sum(count // size for count in inside.values()) >= request.count // size
+    ]
 
 
 def a_stream(random: Random, fleet: Fleet, count: int, load: float) -> list[Job]:
@@ -113,9 +121,10 @@ def a_stream(random: Random, fleet: Fleet, count: int, load: float) -> list[Job]
         )
         needs = WHOLE if large or random.random() < 0.5 else HALF
         name, duration = f"{'large' if large else 'small'}-{number}", random.randint(1, LONGEST)
-        request = Request(count=nodes, needs=needs, job_uid=name, required=level)
+        spares, segment = (random.choice([0, 0, 0, 1]), random.choice([1, 1, 1, 2])) if large else (0, 1)
+        request = Request(nodes - nodes % segment, needs, name, required=level, segment_size=segment, spares=spares)
         jobs.append(Job(Waiting(name, name, "default", 0, at(clock), request), int(clock), duration))
-        work = nodes * duration if max(suitable(fleet, request).values(), default=0) >= nodes else 0
+        work = (request.count + spares) * duration if able_domains(fleet, request) else 0
         clock += work / size / load
     return jobs
 
@@ -126,10 +135,7 @@ def play(fleet: Fleet, jobs: Iterable[Job], patience: int) -> Outcome:
     found = {job.waiting.name: job for job in coming}
     queue: list[Waiting] = []
     ends: dict[int, list[str]] = defaultdict(list)
-    able = {
-        name: sum(count >= job.nodes for count in suitable(fleet, job.waiting.request).values())
-        for name, job in found.items()
-    }
+    able = {name: able_domains(fleet, job.waiting.request) for name, job in found.items()}
     last, busy, used, now, quiet_since = coming[-1].arrival, 0, 0, 0, 0
     while (queue or now <= last) and now - quiet_since <= patience:
         used += busy if now <= last else 0
@@ -146,8 +152,8 @@ def play(fleet: Fleet, jobs: Iterable[Job], patience: int) -> Outcome:
         if changed:
             quiet_since = now
             for name, answer in _started(fleet, queue, found, able, now):
-                fleet.occupy(name, name, frozenset(answer.nodes))
-                busy += len(answer.nodes)
+                fleet.occupy(name, name, frozenset((*answer.nodes, *answer.spares)))
+                busy += found[name].nodes
                 ends[now + found[name].duration].append(name)
             queue = [job for job in queue if found[job.name].started is None]
         now += 1
@@ -155,7 +161,7 @@ def play(fleet: Fleet, jobs: Iterable[Job], patience: int) -> Outcome:
 
 
 def _started(
-    fleet: Fleet, queue: list[Waiting], jobs: dict[str, Job], able: dict[str, int], now: int
+    fleet: Fleet, queue: list[Waiting], jobs: dict[str, Job], able: dict[str, list[int]], now: int
 ) -> Iterator[tuple[str, Placed]]:
     """The jobs that start now; who is the first (of those that can start at all) and who passes it is noted."""
     turns = plan(fleet, queue, {}, {})

@@ -44,11 +44,14 @@ def cases(draw: st.DrawFn) -> Case:
     names = sorted(fleet.nodes)
     waiting = []
     for number in range(draw(st.integers(0, 8))):
-        replacement = bool(names) and draw(st.booleans()) and draw(st.booleans())
+        replacement = bool(names) and draw(st.integers(0, 3)) == 0
+        segment_size = 1 if replacement else draw(st.sampled_from([1, 1, 1, 2, 3]))
         waiting.append(
             wants(
                 f"j{number}",
-                draw(st.integers(1, 8)),
+                segment_size * draw(st.integers(1, 8 // segment_size)),
+                segment_size=segment_size,
+                spares=draw(st.sampled_from([0, 0, 0, 1, 2])),
                 seconds=draw(st.integers(0, 3)),
                 namespace=draw(st.sampled_from(NAMESPACES)),
                 priority=draw(st.integers(-1, 1)),
