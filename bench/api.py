@@ -35,12 +35,15 @@ class Connection:
         self._used = time.monotonic()
 
     def get(self, path: str, query: Mapping[str, str | int] | None = None) -> Any:
+        """An object or a list, decoded."""
         return json.loads(self.raw(path, query))
 
     def raw(self, path: str, query: Mapping[str, str | int] | None = None) -> bytes:
+        """What a path answers."""
         return self._call("GET", path + ("?" + urlencode(query) if query else ""), None, "")
 
     def post(self, path: str, body: Object) -> Any:
+        """Create an object; what the server made of it."""
         return json.loads(self._call("POST", path, json.dumps(body).encode(), "application/json"))
 
     def apply(self, path: str, body: Object) -> None:
@@ -49,6 +52,7 @@ class Connection:
         self._call("PATCH", path + query, json.dumps(body).encode(), APPLY_PATCH)
 
     def patch(self, path: str, body: Object, kind: str = MERGE_PATCH) -> None:
+        """Patch an object."""
         self._call("PATCH", path, json.dumps(body).encode(), kind)
 
     def delete(self, path: str, query: Mapping[str, str | int] | None = None) -> None:
@@ -77,6 +81,7 @@ class Connection:
             connection.close()
 
     def close(self) -> None:
+        """Close the connection."""
         self._connection.close()
 
     @property

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import json
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import yaml
+
 from bench.api import STRATEGIC_PATCH, Connection, Object
 from bench.writes import write_counts
-
 from localcluster.api import wait_for
 from localcluster.kwok import NODES_PER_BLOCK, NODES_PER_RACK, TOLERATION, FakeNode, KwokControlPlane
 
@@ -77,7 +77,7 @@ class Bed:
 
     def fail(self, pods: Sequence[str]) -> None:
         """What a kubelet writes when the container of a pod ends with an error."""
-        now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         state = {"terminated": {"exitCode": _EXIT_CODE, "reason": "Error", "startedAt": now, "finishedAt": now}}
         container = {"name": "trainer", "image": "trainer", "ready": False, "restartCount": 0, "state": state}
         conditions = [{"type": kind, "status": "False", "reason": "PodFailed"} for kind in ("Ready", "ContainersReady")]
@@ -101,14 +101,17 @@ class Bed:
         """The victim's machine dies."""
         self.cluster.power_off(VICTIM)
 
-    def remove_victim(self, spares: Sequence[str]) -> None:
-        """Everything as it was before `place_victim`."""
+    def bury_victims_pods(self) -> None:
+        """Take away what hangs on the dead node: nobody else ends it."""
         self.cluster.power_off(VICTIM)
         for pod in self.connection.get(PODS, {"fieldSelector": f"spec.nodeName={VICTIM}"})["items"]:
             name = pod["metadata"]["name"]
             if pod["metadata"].get("finalizers"):
                 self.connection.patch(f"{PODS}/{name}", {"metadata": {"finalizers": None}})
             self.connection.delete(f"{PODS}/{name}", {"gracePeriodSeconds": 0})
+
+    def remove_victim(self, spares: Sequence[str]) -> None:
+        """All nodes as they were before `place_victim`."""
         self.cluster.remove_nodes([VICTIM, *spares])
         last = self.size - 1
         self.cluster.add_nodes(

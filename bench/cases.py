@@ -15,7 +15,7 @@ from bench.writes import writes_between
 
 START_SECONDS = 180.0
 RECOVERY_SECONDS = 90.0
-NODE_SECONDS = 90.0
+NODE_SECONDS = 60.0
 _FAILURE_SEEN_SECONDS = 30.0
 _REMOVAL_SECONDS = 180.0
 # What follows the last pod's Running (status, events) is part of the cost, too.

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from bench.bed import ROOT
-
 from localcluster.build import JOBSET, KUBERNETES_VERSION, KUEUE, KWOK, extra_version
 from localcluster.kwok import CLIENT_LIMITS
 

@@ -17,6 +17,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
 from bench import cases
 from bench.bed import ROOT, Bed
 from bench.facts import facts
@@ -31,8 +33,6 @@ from bench.peers.system import System
 from bench.plan import BINDINGS, CASES, MODES, RUNS, SIZES, SYSTEMS, Variant, Wish, runs_of, variants
 from bench.podwatch import PodWatch
 from bench.report import goals_table, rows_table
-from rich.console import Console
-
 from localcluster.errors import LocalClusterError
 from localcluster.kwok import KwokControlPlane
 
@@ -160,8 +160,10 @@ def _node(stage: cases.Stage) -> Measurement:
         _tell(stage, "FailOneNode", measured)
         return measured
     finally:
-        bed.remove_victim(spares)
+        # The nodes go last: pods of a node that is not there never end.
+        bed.bury_victims_pods()
         cases.remove(stage)
+        bed.remove_victim(spares)
 
 
 def _warm_up(bed: Bed) -> None:

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import msgspec
-from bench.api import Connection, Object
 
+from bench.api import Connection, Object
 from localcluster.api import ApiError
 
 _GONE = 410
@@ -79,7 +79,7 @@ class PodWatch:
         self._changed = threading.Condition()
         self._pods: dict[str, Seen] = {}
         self._running: set[str] = set()
-        self._closed = False
+        self._closed = threading.Event()
         self.events = 0
         self.relists = 0
         self._version = self._list()
@@ -110,7 +110,8 @@ class PodWatch:
             return dict(self._pods)
 
     def close(self) -> None:
-        self._closed = True
+        """Stop watching; the thread ends with the next event."""
+        self._closed.set()
 
     def _list(self) -> str:
         listed: Object = self._connection.get(self._path)
@@ -126,14 +127,14 @@ class PodWatch:
         return version
 
     def _follow(self) -> None:
-        while not self._closed:
+        while not self._closed.is_set():
             try:
                 for line in self._connection.watch(self._path, {**_BOOKMARKS, "resourceVersion": self._version}):
                     self._take(line)
-                    if self._closed:
+                    if self._closed.is_set():
                         return
             except (ApiError, OSError, http.client.HTTPException):
-                if self._closed:
+                if self._closed.is_set():
                     return
                 # The server ends watches that fall behind; what was missed is seen now.
                 self.relists += 1

@@ -25,6 +25,7 @@ class Bare(System):
         self._nodes: dict[str, str] = {}
 
     def begin(self) -> None:
+        """Start the client and open its connections."""
         api = self.bed.connection
         arguments = [api.server, str(api.ca), NAMESPACE, str(self.connections)]
         self._process = subprocess.Popen(
@@ -38,15 +39,18 @@ class Bare(System):
         self._ask({})
 
     def end(self) -> None:
+        """Let the client end."""
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
             self._process.wait(10)
 
     def submit(self) -> None:
+        """Order the gang; returns when every pod is bound."""
         self._nodes = {f"{GANG}-{index}-0": f"gpu-{index:05d}" for index in range(self.bed.size)}
         self._ask({"pods": self._nodes})
 
     def replace(self, pods: Sequence[str]) -> None:
+        """Order each failed pod anew, on its node."""
         made = {}
         for pod in pods:
             index, incarnation = pod.split("-")[1:]
@@ -55,12 +59,15 @@ class Bare(System):
         self._ask({"delete": list(pods), "pods": made})
 
     def remove(self) -> None:
+        """Delete all pods at once."""
         self.bed.connection.delete(PODS, {"gracePeriodSeconds": 0})
 
     def managers(self) -> Mapping[str, int]:
+        """The client: it is all there is."""
         return {"bare": self._process.pid} if self._process is not None else {}
 
     def notes(self) -> Mapping[str, int | str]:
+        """How many connections it has."""
         return {"connections": self.connections}
 
     def _ask(self, command: Mapping[str, Any]) -> None:

@@ -16,6 +16,7 @@ class Job(System):
     name = "job"
 
     def submit(self) -> None:
+        """Create the Job."""
         spec = {
             "completionMode": "Indexed",
             "completions": self.bed.size,
@@ -28,4 +29,5 @@ class Job(System):
         )
 
     def remove(self) -> None:
+        """Delete the Job; its pods follow."""
         self.bed.connection.delete(f"{_JOBS}/{GANG}", {"propagationPolicy": "Background"})

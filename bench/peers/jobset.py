@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import yaml
+
 from bench.api import Object
 from bench.bed import NAMESPACE, Bed, documents, pod_spec
 from bench.peers.manager import HOST, Manager, pointed_here, remove_webhooks, serving_pair
 from bench.peers.system import GANG, System
-
 from localcluster.build import JOBSET, extra
 from localcluster.controlplane import free_port
 
@@ -29,6 +29,7 @@ class JobSet(System):
         self._webhooks: list[Object] = []
 
     def begin(self) -> None:
+        """Install JobSet's definitions and webhooks and start its manager."""
         folder = extra(JOBSET)
         components = folder / "config" / "components"
         self.bed.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "jobset-system"}}])
@@ -47,7 +48,7 @@ class JobSet(System):
         path.write_text(yaml.safe_dump(configuration))
         self._jobset.start(
             [str(folder / "jobset"), f"--config={path}", f"--kubeconfig={self.bed.cluster.kubeconfig}"],
-            f"http://{HOST}:{health}/readyz",
+            health,
         )
         webhooks = pointed_here(self.bed, "jobset", port, documents(components / "webhook" / "manifests.yaml"))
         for webhook in (each for configuration in webhooks for each in configuration["webhooks"]):
@@ -59,10 +60,12 @@ class JobSet(System):
         self._webhooks = webhooks
 
     def end(self) -> None:
+        """Take the webhooks away, then end the manager."""
         remove_webhooks(self.bed, self._webhooks)
         self._jobset.stop()
 
     def submit(self) -> None:
+        """Create the JobSet."""
         self.bed.connection.post(_JOBSETS, self.manifest())
 
     def manifest(self) -> dict[str, Any]:
@@ -86,7 +89,9 @@ class JobSet(System):
         }
 
     def remove(self) -> None:
+        """Delete the JobSet; its Job and pods follow."""
         self.bed.connection.delete(f"{_JOBSETS}/{GANG}", {"propagationPolicy": "Background"})
 
     def managers(self) -> Mapping[str, int]:
+        """JobSet's manager."""
         return {"jobset": self._jobset.pid}

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+
 from bench.api import Object
 from bench.bed import NAMESPACE, Bed, documents
 from bench.peers.jobset import JobSet
 from bench.peers.manager import HOST, Manager, client_config, pointed_here, remove_webhooks, serving_pair
-
 from localcluster.api import ApiError, wait_for
 from localcluster.build import KUEUE, extra
 from localcluster.controlplane import free_port
@@ -42,6 +42,7 @@ class JobSetKueue(JobSet):
         self._kueue_webhooks: list[Object] = []
 
     def begin(self) -> None:
+        """JobSet's part, then the same for Kueue, and one queue for the whole fleet."""
         super().begin()
         folder = extra(KUEUE)
         components = folder / "config" / "components"
@@ -62,7 +63,7 @@ class JobSetKueue(JobSet):
             *(str(folder / "kueue"), f"--config={path}", f"--kubeconfig={self.bed.cluster.kubeconfig}"),
             *("--zap-log-level=2", "--feature-gates=VisibilityOnDemand=false"),
         ]
-        self._kueue.start(self._with_certificates(manager), f"http://{HOST}:{health}/readyz")
+        self._kueue.start(self._with_certificates(manager), health)
         webhooks = pointed_here(self.bed, "kueue", port, documents(components / "webhook" / "manifests.yaml"))
         for webhook in (each for configuration in webhooks for each in configuration["webhooks"]):
             if webhook["name"].removesuffix(".kb.io")[1:] not in _OWN_KINDS:
@@ -74,11 +75,13 @@ class JobSetKueue(JobSet):
         wait_for(self._queues_accepted, "Kueue's queues", _QUEUES_SECONDS)
 
     def end(self) -> None:
+        """Kueue's webhooks go first."""
         remove_webhooks(self.bed, self._kueue_webhooks)
         self._kueue.stop()
         super().end()
 
     def manifest(self) -> dict[str, Any]:
+        """The JobSet with the name of its queue and the level that its pods share."""
         made = super().manifest()
         made["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": _QUEUE}
         how = "required" if self.bed.size <= NODES_PER_BLOCK else "preferred"
@@ -87,6 +90,7 @@ class JobSetKueue(JobSet):
         return made
 
     def managers(self) -> Mapping[str, int]:
+        """Both managers."""
         return {**super().managers(), "kueue": self._kueue.pid}
 
     def _definitions(self, bases: Path, port: int) -> list[Object]:

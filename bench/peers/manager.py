@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import base64
+import http.client
 import shutil
 import subprocess
-import urllib.error
-import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bench.api import Object
 from bench.bed import Bed
-
 from localcluster.api import wait_for
 from localcluster.errors import LocalClusterError
 from localcluster.processes import kill, log_tail, spawn
@@ -34,29 +32,25 @@ class Manager:
 
     @property
     def pid(self) -> int:
+        """Its process id."""
         if self._process is None:
             raise LocalClusterError(f"{self.name} does not run: start it first")
         return self._process.pid
 
-    def start(self, command: Sequence[str], ready_url: str, environment: Mapping[str, str] | None = None) -> None:
-        """Start it and wait until `ready_url` answers 200."""
+    def start(self, command: Sequence[str], ready_port: int, environment: Mapping[str, str] | None = None) -> None:
+        """Start it and wait until /readyz on a port says that it is ready."""
         process = self._process = spawn(command, self._log, environment=environment, folder=self.folder)
 
         def ready() -> bool:
             if process.poll() is not None:
                 raise LocalClusterError(f"{self.name} ended at its start; its log says:\n{log_tail(self._log)}")
-            return _answers(ready_url)
+            return _answer(ready_port, "/readyz") is not None
 
         wait_for(ready, f"{self.name} ready", _READY_SECONDS)
 
     def metrics(self, port: int) -> str:
         """What it serves under /metrics; "" while it does not."""
-        try:
-            with urllib.request.urlopen(f"http://{HOST}:{port}/metrics", timeout=_ANSWER_SECONDS) as answer:
-                text: str = answer.read().decode()
-                return text
-        except (urllib.error.URLError, OSError):
-            return ""
+        return _answer(port, "/metrics") or ""
 
     def stop(self) -> None:
         """End it; nothing when it does not run."""
@@ -65,12 +59,18 @@ class Manager:
             self._process = None
 
 
-def _answers(url: str) -> bool:
+def _answer(port: int, path: str) -> str | None:
+    """What a port of this machine answers over plain HTTP; None when it does not, or not with success."""
+    connection = http.client.HTTPConnection(HOST, port, timeout=_ANSWER_SECONDS)
     try:
-        with urllib.request.urlopen(url, timeout=_ANSWER_SECONDS) as answer:
-            return bool(answer.status == 200)
-    except (urllib.error.URLError, OSError):
-        return False
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        text = answer.read().decode()
+    except (OSError, http.client.HTTPException):
+        return None
+    finally:
+        connection.close()
+    return text if answer.status == http.HTTPStatus.OK else None
 
 
 def serving_pair(bed: Bed, folder: Path) -> Path:

@@ -21,7 +21,6 @@ from bench.bed import NAMESPACE, ROOT, Bed, documents, pod_spec
 from bench.peers.manager import HOST, Manager
 from bench.peers.system import GANG, System
 from bench.plan import BINDINGS
-
 from localcluster.api import wait_for
 from localcluster.controlplane import free_port
 from localcluster.errors import LocalClusterError
@@ -65,6 +64,7 @@ class Muster(System):
         self._launchers: Launchers | None = None
 
     def begin(self) -> None:
+        """Install the definitions and rights, start the operator and wait until it leads; then the launchers."""
         self._install()
         port, probes = free_port(), free_port()
         environment = {
@@ -77,12 +77,13 @@ class Muster(System):
             "MUSTER_COORDINATOR_PORT": str(port),
             "MUSTER_PROBE_PORT": str(probes),
         }
-        self._operator.start([sys.executable, "-m", "muster"], f"http://{HOST}:{probes}/readyz", environment)
+        self._operator.start([sys.executable, "-m", "muster"], probes, environment)
         wait_for(lambda: _leads(self._operator.metrics(probes)), "a leading operator", _LEADER_SECONDS)
         if self.mode == "Managed":
             self._launchers = Launchers(self.bed, f"https://{HOST}:{port}")
 
     def end(self) -> None:
+        """End both."""
         if self._launchers is not None:
             self._launchers.close()
             self._launchers = None
@@ -92,24 +93,30 @@ class Muster(System):
         self.bed.connection.delete(f"{leases}/muster-leader")
 
     def submit(self) -> None:
+        """Create the TrainingJob."""
         self.bed.connection.post(_JOBS, self._manifest())
 
     def remove(self) -> None:
+        """Delete the TrainingJob; all of it follows."""
         self.bed.connection.delete(f"{_JOBS}/{GANG}", {"propagationPolicy": "Background"})
 
     def managers(self) -> Mapping[str, int]:
+        """The operator."""
         return {"muster": self._operator.pid}
 
     def power_cut(self, node: str) -> None:
+        """Every launcher on the node falls silent."""
         if self._launchers is not None:
             self._launchers.tell({"silence_node": node})
 
     def trained(self, since: float, deadline_seconds: float) -> float | None:
+        """When the launchers say that all ranks were started."""
         if self._launchers is None:
             return since
         return self._launchers.started(self.bed.size, since, deadline_seconds)
 
     def prepare(self) -> None:
+        """Forget the ranks of earlier gangs."""
         if self._launchers is not None:
             self._launchers.forget()
 
@@ -208,6 +215,7 @@ class Launchers:
         return last.time if last else None
 
     def close(self) -> None:
+        """End the process."""
         self._process.kill()
         self._process.wait()
         self._log.close()
