@@ -190,7 +190,8 @@ def _print_waiting(console: Console, waiting: Waiting) -> None:
         needs += f", in segments of {waiting.segment_size}"
     console.print()
     there = f"{waiting.free} free for it now, {waiting.suitable} if nothing else ran, {waiting.fleet} in the fleet"
-    rows = [("Needs", needs), ("There is", there)]
+    # What only its namespace's limit keeps waiting was not looked for, and has no such numbers.
+    rows = [("Needs", needs), ("There is", there if waiting.fleet else "")]
     if waiting.position:
         rows.insert(1, ("Queue", f"place {waiting.position} of {waiting.queued}"))
     show.facts(console, rows)

@@ -241,6 +241,20 @@ def test_a_gang_that_looks_for_a_replacement_is_told_so(printed: Callable[..., s
     assert "\nWhere       3 nodes in 1 block, 2 racks, 1 still to find\n" in text
 
 
+def test_numbers_that_nobody_has_counted_are_not_told_as_zero(printed: Callable[..., str]) -> None:
+    over = {
+        "needs": 16,
+        "position": 1,
+        "queued": 1,
+        "blockers": [{"reason": "limit of namespace team-a: 8", "nodes": 8}],
+    }
+    text = printed(
+        lambda console: render(console, explain(a_job(state="Pending", reason="NamespaceLimit", waiting=over), []), NOW)
+    )
+    assert "There is" not in text
+    assert "\n    8  limit of namespace team-a: 8" in text
+
+
 def test_of_many_events_the_newest_are_kept_in_order() -> None:
     many = [JobEvent(time=NOW - timedelta(minutes=age), reason=f"R{age}") for age in range(30)]
     kept = explain(RUNNING, many).events
