@@ -317,7 +317,7 @@ class TestStart:
         theatre = Theatre(nodes=2)
         play = theatre.submit(a_job())
         theatre.play_on(20)
-        assert (play.gang, play.job.status.state, play.job.status.reason) == (None, "Pending", "InsufficientNodes")
+        assert (play.gang, play.job.status.state, play.job.status.reason) == (None, "Pending", "NeverFits")
         first = theatre.submit(a_job("small", nodes=2))
         theatre.until(lambda: first.completion is not None)
         assert first.completion
