@@ -1,0 +1,1 @@
+"""The node agent: looks at GPUs, kernel log, InfiniBand and disks, and tells what stands against the node."""

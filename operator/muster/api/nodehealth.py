@@ -1,0 +1,166 @@
+"""NodeHealth: what is known against a node, what Muster makes of it, and what a human has decided about it.
+
+Three writers, each with fields of its own: the node's agent writes `status.evidence` and `status.agent` (server-side
+apply, and a ValidatingAdmissionPolicy lets it write nothing else, and only of its own node), the operator the rest of
+the status, and people the spec (`kubectl muster cordon`, `kubectl muster release`).
+"""
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import ConfigDict, Field
+
+from muster.api.base import NAME_LENGTH, UID_LENGTH, ApiModel, ObjectMeta, Time, checks, rule, shortened_to
+
+MAX_EVIDENCE = 64
+MAX_INCIDENTS = 32
+SUBJECT_LENGTH = 128
+
+
+class Decision(StrEnum):
+    """What a human has decided about a node."""
+
+    CORDON = "Cordon"
+    RELEASE = "Release"
+
+
+class HumanDecision(ApiModel):
+    """A human's word, which outweighs what Muster thinks until it is taken back or, for a release, until something new happens."""
+
+    decision: Decision
+    reason: str = Field(min_length=1, max_length=512, description="For those who find the node like that.")
+    by: str = Field("", max_length=NAME_LENGTH, description="Who said so.")
+    time: Time
+
+
+class NodeHealthSpec(ApiModel):
+    """What people decide."""
+
+    human: HumanDecision | None = Field(None, description="`kubectl muster cordon` and `release` write it.")
+
+
+class Evidence(ApiModel):
+    """One thing that the agent has seen on its node and that stands against it. A fact; what it means the operator judges.
+
+    Kinds are stable and CamelCase, e.g. Xid, GpuLost, RecoveryAction; docs/node-health.md lists them.
+    """
+
+    kind: str = Field(min_length=1, max_length=64)
+    subject: str = Field("", max_length=SUBJECT_LENGTH, description="GPU UUID, port, disk; empty: the node.")
+    code: int = Field(0, description="For Xid and SXid the number, for RecoveryAction the driver's value; else 0.")
+    value: Annotated[str, shortened_to(128)] = Field("", max_length=128, description="What was measured, with unit.")
+    threshold: Annotated[str, shortened_to(128)] = Field("", max_length=128, description="What was allowed.")
+    message: Annotated[str, shortened_to(512)] = Field("", max_length=512, description="For people, e.g. the log line.")
+    first_seen: Time
+    last_seen: Time
+    count: int = Field(1, ge=1, description="How often; a burst within three minutes counts once.")
+    boot_id: str = Field("", max_length=UID_LENGTH, description="Boot of the node in which it was last seen.")
+
+
+class AgentStatus(ApiModel):
+    """The agent and the machine that it looks at."""
+
+    version: str = Field("", max_length=64)
+    boot_id: str = Field("", max_length=UID_LENGTH)
+    system_uuid: str = Field("", max_length=UID_LENGTH, description="Of the mainboard; empty where none can be read.")
+    gpu_serials: list[Annotated[str, Field(max_length=64)]] = Field([], max_length=64)
+    gpu_model: str = Field("", max_length=128)
+    gpus: int = Field(0, ge=0, description="GPUs seen now.")
+    driver: str = Field("", max_length=64, description="Driver version; empty: no driver, which is not sickness.")
+    problem: Annotated[str, shortened_to(512)] = Field(
+        "", max_length=512, description="What keeps the agent from seeing everything (no driver, no kernel log, ...)."
+    )
+
+
+class VerdictState(StrEnum):
+    """What Muster makes of a node."""
+
+    HEALTHY = "Healthy"
+    SUSPECT = "Suspect"
+    DEGRADED = "Degraded"
+    UNHEALTHY = "Unhealthy"
+    QUARANTINED = "Quarantined"
+    VALIDATING = "Validating"
+
+
+class RecommendedAction(StrEnum):
+    """What somebody should do with the machine."""
+
+    NONE = "None"
+    RESET = "Reset"
+    REBOOT = "Reboot"
+    REPLACE = "Replace"
+    INSPECT = "Inspect"
+
+
+class Finding(ApiModel):
+    """One reason of a verdict, whatever source it comes from."""
+
+    source: str = Field(max_length=64, description="agent, kubernetes, nvsentinel, eks, ...")
+    reason: str = Field(max_length=64, description="Stable and CamelCase, e.g. Xid79.")
+    subject: str = Field("", max_length=SUBJECT_LENGTH)
+    message: Annotated[str, shortened_to(512)] = Field("", max_length=512)
+    since: Time
+
+
+class HealthIncident(ApiModel):
+    """One time that the node was taken out of use."""
+
+    time: Time
+    state: VerdictState
+    reason: str = Field(max_length=64)
+    message: Annotated[str, shortened_to(512)] = Field("", max_length=512)
+    boot_id: str = Field("", max_length=UID_LENGTH)
+    cleared: Time | None = Field(None, description="When it was let back.")
+    cleared_by: Annotated[str, shortened_to(128)] = Field("", max_length=128, description="What let it back.")
+
+
+class Offences(ApiModel):
+    """How often the machine has been bad, fading with time; bound to the hardware, not to the node's name."""
+
+    hardware: str = Field("", max_length=UID_LENGTH, description="Digest of system UUID and GPU serials.")
+    score: Annotated[str, Field(max_length=32)] = Field("0", max_length=32, description="Decimal; 1 per incident, halved by time.")
+    as_of: Time | None = None
+
+
+class NodeHealthStatus(ApiModel):
+    """Everything that is known and concluded."""
+
+    evidence: list[Evidence] = Field(
+        [],
+        max_length=MAX_EVIDENCE,
+        description="Written by the agent.",
+        json_schema_extra={"x-kubernetes-list-type": "atomic"},
+    )
+    agent: AgentStatus | None = Field(None, description="Written by the agent.")
+    state: VerdictState | None = Field(None, description="What Muster makes of the node.")
+    reason: str = Field("", max_length=64, description="The strongest reason, CamelCase.")
+    message: Annotated[str, shortened_to(1024)] = Field("", max_length=1024, description="What happened, and what to do.")
+    since: Time | None = Field(None, description="In this state since.")
+    recommended_action: RecommendedAction = RecommendedAction.NONE
+    findings: list[Finding] = Field([], max_length=MAX_EVIDENCE, description="All that counts now, strongest first.")
+    effect: Annotated[str, shortened_to(256)] = Field(
+        "", max_length=256, description="What Muster did: nothing, excluded, tainted; or why it holds back."
+    )
+    incidents: list[HealthIncident] = Field([], max_length=MAX_INCIDENTS, description="Newest last.")
+    offences: Offences = Offences()
+    node_uid: str = Field("", max_length=UID_LENGTH, description="The Node object that all this is about.")
+    boot_id: str = Field("", max_length=UID_LENGTH)
+
+
+class NodeHealth(ApiModel):
+    """The health of the node of the same name."""
+
+    model_config = ConfigDict(
+        json_schema_extra=checks(
+            rule(
+                "!has(self.spec.human) || self.spec.human.reason.size() > 0",
+                "say why, for those who find the node like that",
+                at=".spec.human.reason",
+            )
+        )
+    )
+
+    metadata: ObjectMeta
+    spec: NodeHealthSpec = NodeHealthSpec()
+    status: NodeHealthStatus = NodeHealthStatus()
