@@ -6,10 +6,12 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 
 from muster.api.base import ApiModel, ObjectMeta, checks, rule
+from muster.api.nodehealth import RecommendedAction, Severity
 
 MAX_LEVELS = 16
 MAX_POOLS = 64
 MAX_LIMITS = 1024
+MAX_RULES = 32
 
 
 class TopologyLevel(ApiModel):
@@ -135,6 +137,208 @@ class Queueing(ApiModel):
     )
 
 
+class Enforcement(StrEnum):
+    """What Muster does about a sick node."""
+
+    OBSERVE = "Observe"
+    JOBS = "Jobs"
+    NODES = "Nodes"
+
+
+class SourceName(StrEnum):
+    """The systems whose word about nodes Muster knows how to read; docs/node-health.md has what of them it reads."""
+
+    AGENT = "agent"
+    AKS = "aks"
+    AUTOPILOT = "autopilot"
+    CHS = "chs"
+    COREWEAVE = "coreweave"
+    EKS = "eks"
+    GKE = "gke"
+    HYPERPOD = "hyperpod"
+    JOBS = "jobs"
+    KUBERNETES = "kubernetes"
+    NEBIUS = "nebius"
+    NPD = "npd"
+    NVSENTINEL = "nvsentinel"
+    SOPERATOR = "soperator"
+
+
+class HealthSource(ApiModel):
+    """Whether one source of evidence is listened to. One that is not listed is."""
+
+    name: SourceName = Field(description="The source.")
+    enabled: bool = Field(True, description="False: what it says counts for nothing.")
+
+
+class ConditionMatch(ApiModel):
+    """A condition of a node that means that something is wrong."""
+
+    type: str = Field(
+        min_length=1,
+        max_length=316,
+        description="Type of the condition.",
+        json_schema_extra=checks(
+            rule(
+                "!format.qualifiedName().validate(self).hasValue()",
+                "write the type of a node's condition, e.g. GpuSick",
+            )
+        ),
+    )
+    bad_when_false: bool = Field(
+        False, description="Bad when its status is False, as with Ready; else when it is True. Unknown is no evidence."
+    )
+    reason: str = Field("", max_length=128, description="Only with this reason; empty: with any.")
+
+
+class LabelMatch(ApiModel):
+    """A label of a node that means that something is wrong."""
+
+    key: str = Field(
+        min_length=1,
+        max_length=317,
+        description="Key of the label.",
+        json_schema_extra=checks(
+            rule(
+                "!format.qualifiedName().validate(self).hasValue()",
+                "write the key of a label, e.g. example.org/gpu-health",
+            )
+        ),
+    )
+    value: str = Field("", max_length=63, description="Only with this value; empty: with any.")
+
+
+class TaintMatch(ApiModel):
+    """A taint of a node that means that something is wrong."""
+
+    key: str = Field(
+        min_length=1,
+        max_length=317,
+        description="Key of the taint.",
+        json_schema_extra=checks(
+            rule(
+                "!format.qualifiedName().validate(self).hasValue()",
+                "write the key of a taint, e.g. example.org/repair",
+            ),
+            rule(
+                "!self.startsWith('muster.dev/')",
+                "this taint is Muster's own, and it would be its own reason: leave it out",
+            ),
+        ),
+    )
+    value: str = Field("", max_length=63, description="Only with this value; empty: with any.")
+
+
+class HealthRule(ApiModel):
+    """What something that others write on nodes means: one condition, label or taint."""
+
+    model_config = ConfigDict(
+        json_schema_extra=checks(
+            rule(
+                "[has(self.condition), has(self.label), has(self.taint)].filter(x, x).size() == 1",
+                "a rule looks at one thing: write either condition, label or taint",
+            ),
+            rule(
+                "!self.planned || self.severity == 'Degraded'",
+                "what is planned waits for a checkpoint: use severity Degraded, or leave planned out",
+                at=".planned",
+            ),
+            rule(
+                "self.severity != 'Info' || self.action == 'None'",
+                "severity Info asks for nothing: leave action out, or use Warning",
+                at=".action",
+            ),
+        )
+    )
+
+    name: str = Field(
+        min_length=1,
+        max_length=63,
+        description="Short name; it is the source in NodeHealth, as `rule/<name>`.",
+        json_schema_extra=checks(
+            rule(
+                "self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",
+                "write a short name of lower-case letters, digits and '-', e.g. burn-in",
+            )
+        ),
+    )
+    condition: ConditionMatch | None = Field(None, description="A condition that is bad.")
+    label: LabelMatch | None = Field(None, description="A label that is bad.")
+    taint: TaintMatch | None = Field(None, description="A taint that is bad.")
+    minimum_age_seconds: int = Field(0, ge=0, le=86400, description="It counts only when it has been so for so long.")
+    severity: Severity = Field(description="What it weighs.")
+    action: RecommendedAction = Field(RecommendedAction.NONE, description="What somebody should do with the machine.")
+    planned: bool = Field(False, description="Maintenance, no fault: it does not count as an offence.")
+
+
+class TakeOutBudget(ApiModel):
+    """How many nodes Muster takes out by itself. At least one is always allowed; what people cordon is not counted."""
+
+    nodes_percent: int = Field(10, ge=0, le=100, description="Of all nodes, within `windowSeconds`.")
+    window_seconds: int = Field(
+        600, ge=10, le=86400, description="The window, and the first pause when the budget did not do; it doubles."
+    )
+    domain_percent: int = Field(25, ge=0, le=100, description="Of one innermost topology domain, at the same time.")
+    total_percent: int = Field(
+        30, ge=0, le=100, description="Of all nodes, at the same time: beyond it somebody has to look."
+    )
+
+
+class Quarantine(ApiModel):
+    """When a machine that keeps failing stays out until somebody releases it or time has passed."""
+
+    incidents: int = Field(3, ge=1, le=32, description="So many incidents in short order put it into quarantine.")
+    half_life_seconds: int = Field(
+        604800, ge=60, le=31536000, description="Time in which what is remembered against a machine halves."
+    )
+
+
+class HealthPolicy(ApiModel):
+    """What counts against a node, and what Muster does about it."""
+
+    enforcement: Enforcement = Field(
+        Enforcement.JOBS,
+        description="Observe: tell, do nothing. Jobs: Muster's jobs avoid and leave sick nodes. Nodes: the taint "
+        "muster.dev/unhealthy:NoSchedule keeps everybody's new pods off them, too. What people cordon by "
+        "`kubectl muster cordon` is avoided in any case.",
+    )
+    budget: TakeOutBudget = TakeOutBudget()
+    quarantine: Quarantine = Quarantine()
+    sources: list[HealthSource] = Field(
+        [],
+        max_length=32,
+        description="Sources that are switched off or on; all that Muster knows are on.",
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+    )
+    rules: list[HealthRule] = Field(
+        [],
+        max_length=MAX_RULES,
+        description="What else on a node means that something is wrong with it.",
+        json_schema_extra={
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["name"],
+            **checks(
+                rule(
+                    "self.all(a, !has(a.condition) || self.exists_one(b, has(b.condition) && "
+                    "b.condition.type == a.condition.type && b.condition.reason == a.condition.reason && "
+                    "b.condition.badWhenFalse == a.condition.badWhenFalse))",
+                    "two rules say something about the same condition: keep one of them",
+                ),
+                rule(
+                    "self.all(a, !has(a.label) || self.exists_one(b, has(b.label) && b.label.key == a.label.key && "
+                    "b.label.value == a.label.value))",
+                    "two rules say something about the same label: keep one of them",
+                ),
+                rule(
+                    "self.all(a, !has(a.taint) || self.exists_one(b, has(b.taint) && b.taint.key == a.taint.key && "
+                    "b.taint.value == a.taint.value))",
+                    "two rules say something about the same taint: keep one of them",
+                ),
+            ),
+        },
+    )
+
+
 class FleetPolicySpec(ApiModel):
     """What the platform team says about the fleet."""
 
@@ -147,6 +351,7 @@ class FleetPolicySpec(ApiModel):
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
     )
     queueing: Queueing = Queueing()
+    health: HealthPolicy = HealthPolicy()
     accelerator_resource: str = Field(
         "nvidia.com/gpu",
         min_length=3,

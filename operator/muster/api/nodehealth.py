@@ -93,12 +93,24 @@ class RecommendedAction(StrEnum):
     INSPECT = "Inspect"
 
 
+class Severity(StrEnum):
+    """How much one finding weighs. Info: for the record. Warning: the node is suspect. Degraded: jobs leave after their next
+    checkpoint. Fatal: jobs leave now.
+    """
+
+    INFO = "Info"
+    WARNING = "Warning"
+    DEGRADED = "Degraded"
+    FATAL = "Fatal"
+
+
 class Finding(ApiModel):
     """One reason of a verdict, whatever source it comes from."""
 
     source: str = Field(max_length=64, description="agent, kubernetes, nvsentinel, eks, ...")
     reason: str = Field(max_length=64, description="Stable and CamelCase, e.g. Xid79.")
     subject: str = Field("", max_length=SUBJECT_LENGTH)
+    severity: Severity = Field(Severity.INFO, description="What it weighs now.")
     message: Annotated[str, shortened_to(512)] = Field("", max_length=512)
     since: Time
 
@@ -111,6 +123,10 @@ class HealthIncident(ApiModel):
     reason: str = Field(max_length=64)
     message: Annotated[str, shortened_to(512)] = Field("", max_length=512)
     boot_id: str = Field("", max_length=UID_LENGTH)
+    taken: Time | None = Field(
+        None,
+        description="When Muster had the jobs leave (and tainted the node): what the breaker's budget counts. Empty: it holds back.",
+    )
     cleared: Time | None = Field(None, description="When it was let back.")
     cleared_by: Annotated[str, shortened_to(128)] = Field("", max_length=128, description="What let it back.")
 
@@ -119,7 +135,9 @@ class Offences(ApiModel):
     """How often the machine has been bad, fading with time; bound to the hardware, not to the node's name."""
 
     hardware: str = Field("", max_length=UID_LENGTH, description="Digest of system UUID and GPU serials.")
-    score: Annotated[str, Field(max_length=32)] = Field("0", max_length=32, description="Decimal; 1 per incident, halved by time.")
+    score: Annotated[str, Field(max_length=32)] = Field(
+        "0", max_length=32, description="Decimal; 1 per incident, halved by time."
+    )
     as_of: Time | None = None
 
 
@@ -135,7 +153,9 @@ class NodeHealthStatus(ApiModel):
     agent: AgentStatus | None = Field(None, description="Written by the agent.")
     state: VerdictState | None = Field(None, description="What Muster makes of the node.")
     reason: str = Field("", max_length=64, description="The strongest reason, CamelCase.")
-    message: Annotated[str, shortened_to(1024)] = Field("", max_length=1024, description="What happened, and what to do.")
+    message: Annotated[str, shortened_to(1024)] = Field(
+        "", max_length=1024, description="What happened, and what to do."
+    )
     since: Time | None = Field(None, description="In this state since.")
     recommended_action: RecommendedAction = RecommendedAction.NONE
     findings: list[Finding] = Field([], max_length=MAX_EVIDENCE, description="All that counts now, strongest first.")

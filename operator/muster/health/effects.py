@@ -1,0 +1,46 @@
+"""What a verdict and the breaker's ruling come to, under the policy's enforcement: avoid, leave, taint."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from muster.api.fleetpolicy import Enforcement
+from muster.health.assess import Verdict
+from muster.health.breaker import Act, Ruling
+
+
+class Leave(StrEnum):
+    """Whether jobs have to leave a node, and how."""
+
+    NO = "No"
+    AFTER_CHECKPOINT = "AfterCheckpoint"
+    NOW = "Now"
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What Muster does.
+
+    Attributes:
+        avoid: no new worker is placed there.
+        leave: workers that are there.
+        taint: whether the node should bear Muster's taint; False: it has to go, if it is there.
+    """
+
+    avoid: bool = False
+    leave: Leave = Leave.NO
+    taint: bool = False
+
+
+def effect(verdict: Verdict, ruling: Ruling, enforcement: Enforcement) -> Effect:
+    """What is done about a node. What a human has cordoned is avoided and left in any case."""
+    acts = verdict.cordoned or enforcement is not Enforcement.OBSERVE
+    if not verdict.out or not acts:
+        return Effect()
+    if ruling.act is Act.HOLD:
+        return Effect(avoid=True)
+    now = verdict.fatal and not verdict.cordoned and ruling.act is Act.TAKE
+    return Effect(
+        avoid=True,
+        leave=Leave.NOW if now else Leave.AFTER_CHECKPOINT,
+        taint=ruling.act is Act.TAKE and enforcement is Enforcement.NODES,
+    )

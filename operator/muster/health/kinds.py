@@ -1,0 +1,191 @@
+"""What each kind of the agent's evidence means: the agent says what is, this table what follows from it.
+
+The agent measures against thresholds (docs/node-agent.md) and sends only what is beyond them. A kind that is not in the
+table, of an agent newer than the operator, warns and does no more.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from muster.api.nodehealth import Evidence, Finding, RecommendedAction, Severity
+from muster.health.signs import AGENT, Clears, Repetition, Sign
+from muster.health.xids import (
+    DAY_SECONDS,
+    DEGRADED,
+    FATAL,
+    INFO,
+    INSPECT,
+    NONE,
+    REBOOT,
+    REPLACE,
+    RESET,
+    WARNING,
+    ErrorCode,
+    recovery_action,
+    sxid,
+    xid,
+)
+
+HOUR_SECONDS = 3600
+XID, SXID, RECOVERY_ACTION = "Xid", "SXid", "RecoveryAction"
+_NUMBERED = re.compile(r"(?P<kind>Xid|SXid)(?P<code>\d{1,9})")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One row.
+
+    Attributes:
+        meaning: in words.
+        severity: what it weighs.
+        action: what to do with the machine.
+        source: who else treats it so.
+        clears: what ends it.
+        often: what it weighs when it comes often.
+        event: it happens, rather than lasts: each time is news.
+        then: the action when the same took the node out before.
+    """
+
+    meaning: str
+    severity: Severity
+    action: RecommendedAction
+    source: str
+    clears: Clears = Clears.EVIDENCE
+    often: Repetition | None = None
+    event: bool = False
+    then: RecommendedAction | None = None
+
+
+_MUSTER = "Muster's choice"
+_BY_CODE = "by its number: see below"
+UNKNOWN_KIND = Kind("not in the table: the agent is newer than the operator", WARNING, INSPECT, _MUSTER)
+
+KINDS: Mapping[str, Kind] = {
+    XID: Kind("the driver reports an error", WARNING, NONE, _BY_CODE, event=True),
+    SXID: Kind("an NVSwitch reports an error", WARNING, NONE, _BY_CODE, event=True),
+    RECOVERY_ACTION: Kind("the driver says what to do (NVML field 230)", WARNING, NONE, _BY_CODE),
+    "GpuLost": Kind(
+        "a GPU does not answer any more", FATAL, REBOOT, "gpud, NVSentinel, DCGM", Clears.BOOT, then=REPLACE
+    ),
+    "ResetRequired": Kind("a GPU has to be reset", FATAL, RESET, "gpud"),
+    "GpuCount": Kind(
+        "fewer GPUs than there should be", FATAL, REBOOT, "Azure NHC, gpud, AKS, EKS, NVSentinel", then=REPLACE
+    ),
+    "NvmlHang": Kind("the driver's library hangs; training may go on for now", DEGRADED, REBOOT, "go-nvml #152"),
+    "EccUncorrected": Kind("uncorrectable memory errors since the driver was loaded", FATAL, RESET, "DCGM, gcm, CHS"),
+    "EccCorrected": Kind("many corrected memory errors", WARNING, NONE, "gcm, Azure NHC"),
+    "SramUncorrected": Kind("uncorrectable errors in SRAM", FATAL, RESET, "Azure NHC", then=REPLACE),
+    "SramThreshold": Kind("the GPU says that its SRAM is worn", FATAL, REPLACE, "DCGM"),
+    "RowRemapPending": Kind(
+        "bad memory rows wait for a reset to be replaced", DEGRADED, RESET, "gpud, Azure NHC, DCGM"
+    ),
+    "RowRemapFailed": Kind("no spare memory rows are left", FATAL, REPLACE, "gpud, Azure NHC, NVSentinel"),
+    "RowRemaps": Kind("many memory rows had to be replaced", WARNING, INSPECT, "DCGM"),
+    "RetiredPages": Kind("many memory pages are retired", DEGRADED, REPLACE, "gcm, DCGM"),
+    "RetiredPagesPending": Kind("memory pages wait for a reset to be retired", DEGRADED, RESET, "DCGM"),
+    "RepairPending": Kind("a repair of channels or TPCs waits for a reset", DEGRADED, RESET, _MUSTER),
+    "InfoRom": Kind("the GPU's InfoROM is damaged", DEGRADED, INSPECT, "DCGM, Azure NHC, NVSentinel"),
+    "NvLinkDown": Kind("an NVLink is down", FATAL, RESET, "NVRx, Azure NHC"),
+    "NvLinkErrors": Kind(
+        "an NVLink has errors", WARNING, INSPECT, "DCGM, NVRx", often=Repetition(3, DAY_SECONDS, DEGRADED, RESET)
+    ),
+    "FabricState": Kind("the GPU has not joined the NVLink fabric: CUDA cannot start", FATAL, INSPECT, "EKS, gpud"),
+    "FabricManager": Kind("fabric manager does not run; no new program can use NVLink", DEGRADED, INSPECT, "gpud, EKS"),
+    "PcieWidth": Kind("a PCIe link is narrower than it should be", DEGRADED, INSPECT, "DCGM"),
+    "PcieReplay": Kind(
+        "a PCIe link repeats transfers", WARNING, INSPECT, "DCGM", often=Repetition(3, DAY_SECONDS, DEGRADED, INSPECT)
+    ),
+    "PcieFatal": Kind("fatal errors of a PCIe link", DEGRADED, REBOOT, _MUSTER),
+    "Temperature": Kind("too hot for ten minutes", DEGRADED, INSPECT, "NVSentinel, gpud"),
+    "Throttle": Kind("the hardware slows itself down most of the time", DEGRADED, INSPECT, "gpud"),
+    "EnergyCounter": Kind("the energy counter stands still: figures about power are wrong", INFO, NONE, _MUSTER),
+    "DriverDrift": Kind(
+        "another driver or firmware than its peers, or than the one loaded", WARNING, INSPECT, "imbue, gcm"
+    ),
+    "IbPortDown": Kind("a port of the network is down", FATAL, INSPECT, "NVSentinel, gpud"),
+    "IbPortFlap": Kind("a port of the network goes up and down", DEGRADED, INSPECT, "gpud, Azure NHC"),
+    "IbDeviceMissing": Kind("a network device is gone", FATAL, REBOOT, "NVSentinel"),
+    "IbCounters": Kind(
+        "a port of the network counts errors",
+        WARNING,
+        INSPECT,
+        "NVSentinel: three in an hour",
+        often=Repetition(3, HOUR_SECONDS, DEGRADED, INSPECT),
+    ),
+    "NicError": Kind("the network driver reports an error", WARNING, INSPECT, "NVSentinel, gpud", event=True),
+    "DiskError": Kind("a disk reports errors", DEGRADED, INSPECT, "gpud, NPD", event=True),
+    "ReadOnlyFilesystem": Kind("a file system has become read-only", DEGRADED, REBOOT, "NPD, gpud"),
+    "KernelHang": Kind(
+        "the kernel reports a task or a core that hangs; shared storage does that to every node at once",
+        WARNING,
+        INSPECT,
+        "NPD, gpud",
+        often=Repetition(3, HOUR_SECONDS, DEGRADED, REBOOT),
+        event=True,
+    ),
+}
+
+
+def sign_of(evidence: Evidence, now: datetime) -> Sign:
+    """What one entry of the agent's evidence says about the node. Times to come count as now."""
+    first, last = min(evidence.first_seen, now), min(max(evidence.first_seen, evidence.last_seen), now)
+    kind = KINDS.get(evidence.kind, UNKNOWN_KIND)
+    reason, meaning, severity, action = evidence.kind, kind.meaning, kind.severity, kind.action
+    clears, often, then = kind.clears, kind.often, kind.then
+    if evidence.kind in (XID, SXID):
+        row = _row(evidence)
+        reason, meaning, severity, action = f"{evidence.kind}{evidence.code}", row.meaning, row.severity, row.action
+        clears, often, then = row.clears, row.often, row.then
+    elif evidence.kind == RECOVERY_ACTION:
+        name, severity, action = recovery_action(evidence.code)
+        reason = f"{RECOVERY_ACTION}{name}"
+    if often and often.reached(evidence.count, first, last):
+        severity, action = often.severity, often.action
+    return Sign(
+        AGENT,
+        reason,
+        severity,
+        since=first,
+        newest=last if kind.event else first,
+        action=action,
+        subject=evidence.subject,
+        message=_message(meaning, evidence),
+        clears=clears,
+        then=then,
+    )
+
+
+def latched(finding: Finding, now: datetime) -> Sign | None:
+    """A finding of the agent that stands in its boot although it is not reported any more; None: it does not."""
+    number = _NUMBERED.fullmatch(finding.reason)
+    if number:
+        row = (xid if number["kind"] == XID else sxid)(int(number["code"]), finding.message)
+        action, clears, then = row.action, row.clears, row.then
+    else:
+        kind = KINDS.get(finding.reason, UNKNOWN_KIND)
+        action, clears, then = kind.action, kind.clears, kind.then
+    if clears is not Clears.BOOT or finding.severity not in (DEGRADED, FATAL):
+        return None
+    return Sign(
+        AGENT,
+        finding.reason,
+        finding.severity,
+        since=finding.since,
+        newest=min(finding.since, now),
+        action=action,
+        subject=finding.subject,
+        message=finding.message,
+        clears=clears,
+        then=then,
+    )
+
+
+def _row(evidence: Evidence) -> ErrorCode:
+    return (xid if evidence.kind == XID else sxid)(evidence.code, evidence.message)
+
+
+def _message(meaning: str, evidence: Evidence) -> str:
+    measured = f"{evidence.value}, allowed {evidence.threshold}" if evidence.threshold else evidence.value
+    return ": ".join(part for part in (meaning, measured, evidence.message) if part)

@@ -1,0 +1,96 @@
+"""What is remembered against a machine, whatever its node is called.
+
+A node's name says nothing about its hardware: clouds give a new machine an old name, and an old machine a new one. So the
+memory is keyed to what cannot be renamed, the mainboard's UUID and the serial numbers of the GPUs. Neither alone will
+do: a virtual machine has a new UUID at each start, and a GPU that has fallen off the bus tells no serial number, which
+is just when the memory is needed. An identity is therefore a list of short digests, and two identities are the same
+machine when most of the GPUs are the same, or, where no GPU is known, the mainboard.
+"""
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable
+from datetime import datetime
+from decimal import ROUND_HALF_EVEN, Decimal, InvalidOperation
+
+from muster.api.nodehealth import AgentStatus, Offences
+
+MAX_GPUS = 8
+_BOARD_DIGITS, _GPU_DIGITS = 12, 5
+_LEAST = Decimal("0.01")
+MAX_SCORE = Decimal(1000)
+
+
+def identity(agent: AgentStatus | None) -> str:
+    """Which machine this is: `<digest of the board>:<digest of a GPU>,...`, at most 60 characters; "" if unknown."""
+    if agent is None:
+        return ""
+    board = _digest(agent.system_uuid, _BOARD_DIGITS)
+    gpus = sorted({_digest(serial, _GPU_DIGITS) for serial in agent.gpu_serials} - {""})[:MAX_GPUS]
+    return f"{board}:{','.join(gpus)}" if board or gpus else ""
+
+
+def same_machine(one: str, other: str) -> bool:
+    """Whether two known identities are of one machine; two that share no kind of knowledge are not."""
+    (board, gpus), (other_board, other_gpus) = _parts(one), _parts(other)
+    if gpus and other_gpus:
+        return 2 * len(gpus & other_gpus) > min(len(gpus), len(other_gpus))
+    return bool(board) and board == other_board
+
+
+def fuller(now: str, before: str) -> str:
+    """Of two identities of one machine the one to keep: a lost GPU is not forgotten."""
+    return before if len(_parts(before)[1]) > len(_parts(now)[1]) else now
+
+
+def score(offences: Offences, now: datetime, half_life_seconds: int) -> Decimal:
+    """What is left of an account: halved once per half-life. A time to come counts as now; garbage as nothing."""
+    try:
+        value = Decimal(offences.score)
+    except InvalidOperation:
+        return Decimal(0)
+    if not value.is_finite() or value <= 0 or offences.as_of is None:
+        return Decimal(0)
+    halvings = max(0.0, (now - offences.as_of).total_seconds()) / half_life_seconds
+    left = min(value, MAX_SCORE) * Decimal(0.5 ** min(halvings, 1000.0))
+    return left.quantize(_LEAST, ROUND_HALF_EVEN)
+
+
+class Memory:
+    """All accounts of the fleet, to be asked by machine."""
+
+    def __init__(self, accounts: Iterable[Offences]) -> None:
+        self._by_board: defaultdict[str, list[Offences]] = defaultdict(list)
+        self._by_gpu: defaultdict[str, list[Offences]] = defaultdict(list)
+        for account in accounts:
+            board, gpus = _parts(account.hardware)
+            if board:
+                self._by_board[board].append(account)
+            for gpu in gpus:
+                self._by_gpu[gpu].append(account)
+
+    def of(self, machine: str, now: datetime, half_life_seconds: int) -> Decimal:
+        """The highest account of the machine, under whatever name."""
+        board, gpus = _parts(machine)
+        candidates = {id(account): account for gpu in gpus for account in self._by_gpu.get(gpu, ())}
+        if board:
+            candidates |= {id(account): account for account in self._by_board.get(board, ())}
+        return max(
+            (
+                score(account, now, half_life_seconds)
+                for account in candidates.values()
+                if same_machine(machine, account.hardware)
+            ),
+            default=Decimal(0),
+        )
+
+
+def _digest(text: str, digits: int) -> str:
+    cleaned = text.strip().lower()
+    known = cleaned.strip("0-")  # firmware that knows none writes zeros
+    return hashlib.sha256(cleaned.encode()).hexdigest()[:digits] if known else ""
+
+
+def _parts(machine: str) -> tuple[str, frozenset[str]]:
+    board, _, gpus = machine.partition(":")
+    return board, frozenset(gpu for gpu in gpus.split(",") if gpu)

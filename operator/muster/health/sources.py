@@ -1,0 +1,767 @@
+"""What other systems write on Node objects about their health, as data: what to look for, and what it weighs.
+
+Only what is there counts. A condition that is absent or Unknown, a label that nobody has set: that is no knowledge, neither
+of sickness nor of health. Muster reads all these marks and writes none of them. Sources: the documentation and code of
+each system, as of 2026; docs/node-health.md has the table for people.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import TypeAlias
+
+from muster.api.fleetpolicy import (
+    Enforcement,
+    FleetPolicySpec,
+    HealthPolicy,
+    HealthRule,
+    Quarantine,
+    SourceName,
+    TakeOutBudget,
+)
+from muster.api.nodehealth import SUBJECT_LENGTH, Finding, RecommendedAction, Severity
+from muster.health.facts import ConditionView, NodeFacts
+from muster.health.signs import Sign
+from muster.health.xids import (
+    DEGRADED,
+    FATAL,
+    INFO,
+    INSPECT,
+    NONE,
+    REBOOT,
+    REPLACE,
+    RESET,
+    WARNING,
+    xid,
+)
+
+UNHEALTHY_TAINT = "muster.dev/unhealthy"
+"""The only mark that Muster itself puts on nodes."""
+
+REASON_LENGTH = 64
+_CAMEL_CASE = re.compile(r"[A-Z][A-Za-z0-9]{0,63}")
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """Conditions whose type matches whole, with one of these statuses and a reason that matches whole."""
+
+    type: str
+    statuses: tuple[str, ...] = ("True",)
+    reason: str = ".*"
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """Labels whose key and value match whole."""
+
+    key: str
+    value: str = ".*"
+
+
+@dataclass(frozen=True, slots=True)
+class TaintMark:
+    """Taints whose key and value match whole, of any effect."""
+
+    key: str
+    value: str = ".*"
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """Fewer of the fleet's accelerators can be allocated than the node has: its device plugin found some of them sick."""
+
+
+Mark: TypeAlias = Condition | Label | TaintMark | Shortage
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What one mark means.
+
+    Attributes:
+        name: unique, `<source>/<what>`.
+        source: who writes it.
+        mark: what to look for.
+        severity: what it weighs.
+        action: what somebody should do with the machine.
+        minimum_age_seconds: for so long it must have been so.
+        reason: as NodeHealth shows it; "": the condition's own reason where it is CamelCase, else its type.
+        planned: maintenance, no fault.
+        repairs: the mark itself says that its writer is repairing the node.
+        xid_in_reason: a number in the condition's reason is an XID and weighs what the XID weighs.
+        action_in_message: the message names what to do in NVSentinel's words.
+        note: for the documentation.
+    """
+
+    name: str
+    source: str
+    mark: Mark
+    severity: Severity
+    action: RecommendedAction
+    minimum_age_seconds: int = 0
+    reason: str = ""
+    planned: bool = False
+    repairs: bool = False
+    xid_in_reason: bool = False
+    action_in_message: bool = False
+    note: str = ""
+
+
+_NVSENTINEL_CONDITIONS = (
+    r"Gpu(Mem|Thermal|ThermalMargin|Pcie|Power|Inforom|Sm|Nvlink|Mcu|Pmu|Driver|Cpuset)Watch"
+    r"|GpuDcgmUnresponsive|GpuDcgmConnectivityFailure|SysLogs(XIDError|SXIDError|GPUFallenOff)"
+    r"|NVSwitch(FatalError|Down|NonFatalError)|DCGMError|SyslogError"
+)
+_NVSENTINEL_NETWORK = r"(InfiniBand(State|Degradation|CharDevice)|Ethernet\w*|EFA\w*)Check"
+_NVSENTINEL_BUSY = r"quarantined|draining|drain-(succeeded|failed)|remediating|remediation-(succeeded|failed)"
+
+_S = SourceName
+_BAD = ("False",)
+
+ROWS: tuple[Row, ...] = (
+    Row(
+        "nvsentinel/conditions",
+        _S.NVSENTINEL,
+        Condition(_NVSENTINEL_CONDITIONS),
+        FATAL,
+        INSPECT,
+        action_in_message=True,
+        note="only what is fatal becomes a condition there",
+    ),
+    Row(
+        "nvsentinel/network",
+        _S.NVSENTINEL,
+        Condition(_NVSENTINEL_NETWORK),
+        FATAL,
+        INSPECT,
+        action_in_message=True,
+    ),
+    Row(
+        "nvsentinel/maintenance",
+        _S.NVSENTINEL,
+        Condition("CSPMaintenance"),
+        DEGRADED,
+        NONE,
+        reason="CSPMaintenance",
+        planned=True,
+        repairs=True,
+    ),
+    Row(
+        "nvsentinel/state",
+        _S.NVSENTINEL,
+        Label(r"dgxc\.nvidia\.com/nvsentinel-state", _NVSENTINEL_BUSY),
+        DEGRADED,
+        NONE,
+        reason="NVSentinelRepairs",
+        repairs=True,
+        note="it cordons, drains and repairs by itself; a state that is not in the table is no evidence",
+    ),
+    Row(
+        "eks/xid",
+        _S.EKS,
+        Condition("AcceleratedHardwareReady", _BAD, r"NvidiaXID\d+Error"),
+        DEGRADED,
+        INSPECT,
+        xid_in_reason=True,
+        note="weighs what the XID weighs",
+    ),
+    Row(
+        "eks/hardware",
+        _S.EKS,
+        Condition(
+            "AcceleratedHardwareReady",
+            _BAD,
+            "NvidiaDoubleBitError|NvidiaNVLinkError|NvidiaDeviceCountMismatch|NvidiaFabricError",
+        ),
+        FATAL,
+        REBOOT,
+    ),
+    Row(
+        "eks/other",
+        _S.EKS,
+        Condition(
+            "AcceleratedHardwareReady",
+            _BAD,
+            r"(?!NvidiaXID\d+Error|NvidiaDoubleBitError|NvidiaNVLinkError|NvidiaDeviceCountMismatch|NvidiaFabricError).*",
+        ),
+        DEGRADED,
+        INSPECT,
+        note="FabricManagerNotRunning, DCGMDiagnosticFailure, DCGMError and what comes later",
+    ),
+    Row(
+        "eks/node",
+        _S.EKS,
+        Condition("(Kernel|Storage|Networking|ContainerRuntime)Ready", _BAD),
+        DEGRADED,
+        REBOOT,
+        minimum_age_seconds=60,
+    ),
+    Row("aks/gpu-missing", _S.AKS, Condition("GPUMissing"), FATAL, REBOOT),
+    Row("aks/nvlink", _S.AKS, Condition("NVLinkStatusInactive"), FATAL, RESET),
+    Row("aks/xid", _S.AKS, Condition("XIDErrors?"), DEGRADED, INSPECT, note="it does not say which"),
+    Row("aks/network", _S.AKS, Condition("IBLinkFlapping"), DEGRADED, INSPECT),
+    Row("aks/throttling", _S.AKS, Condition("GPUClockThrottling"), WARNING, INSPECT, minimum_age_seconds=600),
+    Row(
+        "aks/services",
+        _S.AKS,
+        Condition("UnhealthyNvidiaDevicePlugin|UnhealthyNvidiaDCGMServices"),
+        WARNING,
+        INSPECT,
+        minimum_age_seconds=60,
+        note="of software, not of the GPU",
+    ),
+    Row(
+        "aks/maintenance",
+        _S.AKS,
+        Condition("VMEventScheduled"),
+        DEGRADED,
+        NONE,
+        planned=True,
+        repairs=True,
+        reason="VMEventScheduled",
+    ),
+    Row(
+        "hyperpod/status",
+        _S.HYPERPOD,
+        Label(r"sagemaker\.amazonaws\.com/node-health-status", "Unschedulable"),
+        DEGRADED,
+        INSPECT,
+        reason="HyperPodUnschedulable",
+    ),
+    Row(
+        "hyperpod/repair",
+        _S.HYPERPOD,
+        Label(r"sagemaker\.amazonaws\.com/node-health-status", "UnschedulablePending(Reboot|Replacement)"),
+        DEGRADED,
+        NONE,
+        reason="HyperPodRepairs",
+        repairs=True,
+    ),
+    Row(
+        "hyperpod/taint",
+        _S.HYPERPOD,
+        TaintMark(r"sagemaker\.amazonaws\.com/node-health-status", "Unschedulable"),
+        DEGRADED,
+        INSPECT,
+        reason="HyperPodUnschedulable",
+    ),
+    Row(
+        "hyperpod/faults",
+        _S.HYPERPOD,
+        Label(r"sagemaker\.amazonaws\.com/fault-types", ".+"),
+        DEGRADED,
+        INSPECT,
+        reason="HyperPodFault",
+    ),
+    Row(
+        "gke/termination",
+        _S.GKE,
+        TaintMark(r"cloud\.google\.com/impending-node-termination"),
+        FATAL,
+        NONE,
+        reason="ImpendingTermination",
+        planned=True,
+        repairs=True,
+        note="the node goes within moments",
+    ),
+    Row(
+        "gke/maintenance",
+        _S.GKE,
+        Label(r"cloud\.google\.com/active-node-maintenance", "ONGOING"),
+        DEGRADED,
+        NONE,
+        reason="MaintenanceOngoing",
+        planned=True,
+        repairs=True,
+    ),
+    Row(
+        "gke/maintenance-window",
+        _S.GKE,
+        TaintMark(r"(cloud\.google\.com/)?maintenance-window-started"),
+        DEGRADED,
+        NONE,
+        reason="MaintenanceWindow",
+        planned=True,
+        repairs=True,
+    ),
+    Row(
+        "gke/maintenance-scheduled",
+        _S.GKE,
+        Label(r"cloud\.google\.com/scheduled-maintenance-time", r"\d+"),
+        INFO,
+        NONE,
+        reason="MaintenanceScheduled",
+        planned=True,
+        note="epoch seconds; for people",
+    ),
+    Row(
+        "gke/fault",
+        _S.GKE,
+        Label(r"cloud\.google\.com/fault-behavior", ".+"),
+        DEGRADED,
+        REPLACE,
+        reason="FaultReported",
+        repairs=True,
+        note="somebody has reported the host; GKE evicts and repairs",
+    ),
+    Row("nebius/gpu", _S.NEBIUS, Condition("NebiusGPUError"), DEGRADED, REPLACE),
+    Row("nebius/disk", _S.NEBIUS, Condition("NebiusBootDiskIOError"), DEGRADED, REPLACE),
+    Row("nebius/suspected", _S.NEBIUS, Condition("HardwareIssuesSuspected"), DEGRADED, INSPECT),
+    Row(
+        "nebius/maintenance",
+        _S.NEBIUS,
+        Condition("NebiusMaintenanceScheduled"),
+        DEGRADED,
+        NONE,
+        reason="NebiusMaintenanceScheduled",
+        planned=True,
+        repairs=True,
+    ),
+    Row(
+        "coreweave/state",
+        _S.COREWEAVE,
+        Label(r"node\.coreweave\.cloud/state", "(?!production$).+"),
+        DEGRADED,
+        NONE,
+        reason="CoreWeaveNotInProduction",
+        repairs=True,
+    ),
+    Row(
+        "coreweave/pending",
+        _S.COREWEAVE,
+        Label(r"node\.coreweave\.cloud/pending-state", ".+"),
+        DEGRADED,
+        NONE,
+        reason="CoreWeavePending",
+        repairs=True,
+        note="it waits until the node is idle",
+    ),
+    Row(
+        "coreweave/phase",
+        _S.COREWEAVE,
+        Condition("PendingPhaseState"),
+        DEGRADED,
+        NONE,
+        reason="CoreWeavePending",
+        repairs=True,
+    ),
+    Row("soperator/drain", _S.SOPERATOR, Condition("SlurmNode(Drain|Reboot)"), DEGRADED, INSPECT, repairs=True),
+    Row("soperator/degraded", _S.SOPERATOR, Condition("SoperatorChecksNodeDegraded"), DEGRADED, INSPECT),
+    Row(
+        "soperator/maintenance",
+        _S.SOPERATOR,
+        Condition("SoperatorChecksNodeMaintenance"),
+        DEGRADED,
+        NONE,
+        reason="SoperatorMaintenance",
+        planned=True,
+        repairs=True,
+    ),
+    Row(
+        "autopilot/evict",
+        _S.AUTOPILOT,
+        Label(r"autopilot\.ibm\.com/gpuhealth", "EVICT"),
+        DEGRADED,
+        INSPECT,
+        reason="AutopilotEvict",
+    ),
+    Row(
+        "autopilot/warn",
+        _S.AUTOPILOT,
+        Label(r"autopilot\.ibm\.com/gpuhealth", "WARN"),
+        WARNING,
+        INSPECT,
+        reason="AutopilotWarn",
+    ),
+    Row(
+        "chs/failed",
+        _S.CHS,
+        TaintMark(r"aiinfra/[a-z0-9-]+-healthcheck", "failed"),
+        DEGRADED,
+        INSPECT,
+        reason="HealthCheckFailed",
+    ),
+    Row(
+        "chs/suspect",
+        _S.CHS,
+        TaintMark(r"aiinfra/[a-z0-9-]+-healthcheck", "suspect"),
+        WARNING,
+        INSPECT,
+        reason="HealthCheckSuspect",
+    ),
+    Row("chs/reboot", _S.CHS, TaintMark("aiinfra/reboot-required", "true"), DEGRADED, REBOOT, reason="RebootRequired"),
+    Row(
+        "npd/kernel",
+        _S.NPD,
+        Condition("KernelDeadlock|ReadonlyFilesystem|XfsShutdown|CperHardwareErrorFatal|CorruptDockerOverlay2"),
+        DEGRADED,
+        REBOOT,
+        minimum_age_seconds=30,
+    ),
+    Row(
+        "npd/services",
+        _S.NPD,
+        Condition("Frequent(Kubelet|Containerd|Docker)Restart|ContainerRuntimeUnhealthy|KubeletUnhealthy|NTPProblem"),
+        WARNING,
+        INSPECT,
+        minimum_age_seconds=60,
+        note="of software, not of the hardware",
+    ),
+    Row(
+        "kubernetes/ready",
+        _S.KUBERNETES,
+        Condition("Ready", ("False", "Unknown")),
+        WARNING,
+        INSPECT,
+        minimum_age_seconds=60,
+        reason="NotReady",
+        note="placement and recovery deal with it; a failing control plane calls every node Unknown",
+    ),
+    Row(
+        "kubernetes/maintenance",
+        _S.KUBERNETES,
+        Condition("Maintenance(Planned|InProgress)|DrainInProgress|GracefulNodeShutdownInProgress"),
+        DEGRADED,
+        NONE,
+        planned=True,
+        repairs=True,
+        note="KEP-5683",
+    ),
+    Row(
+        "kubernetes/out-of-service",
+        _S.KUBERNETES,
+        TaintMark(r"node\.kubernetes\.io/out-of-service"),
+        FATAL,
+        INSPECT,
+        reason="OutOfService",
+        repairs=True,
+        note="a person or a machine has said that the node is dead",
+    ),
+    Row(
+        "kubernetes/devices",
+        _S.KUBERNETES,
+        Shortage(),
+        DEGRADED,
+        RESET,
+        minimum_age_seconds=120,
+        reason="DevicesUnhealthy",
+        note="the device plugin calls devices sick, and after a restart of the kubelet for a moment all of them",
+    ),
+)
+
+CORDONING_SOURCES = frozenset({_S.EKS, _S.AKS, _S.NEBIUS, _S.NVSENTINEL, _S.HYPERPOD, _S.SOPERATOR})
+"""Systems that cordon a node before they repair it: with their word against it, a cordon says that they have begun."""
+
+_NVSENTINEL_ACTION = re.compile(r"Recommended\s?Action\s*[:=]\s*([A-Z_]+)")
+_NVSENTINEL_ACTIONS = {
+    "NONE": NONE,
+    "COMPONENT_RESET": RESET,
+    "RESTART_VM": REBOOT,
+    "RESTART_BM": REBOOT,
+    "REPLACE_VM": REPLACE,
+    "CONTACT_SUPPORT": INSPECT,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Exact:
+    """Rows of one kind of mark, found by key without trying every pattern on every key."""
+
+    row: Row
+    key: re.Pattern[str]
+    value: re.Pattern[str]
+
+
+@dataclass(frozen=True)
+class Rules:
+    """A FleetPolicy's health as decisions use it: made once, used for every node.
+
+    Attributes:
+        budget: of the breaker.
+        quarantine: when a machine stays out.
+        enforcement: what is done.
+        listens: sources that are switched on.
+        accelerator: the resource that the fleet's GPUs are counted by.
+        problems: what in the policy makes no sense together, for people.
+    """
+
+    enforcement: Enforcement
+    budget: TakeOutBudget
+    quarantine: Quarantine
+    listens: frozenset[str]
+    accelerator: str
+    problems: tuple[str, ...]
+    _conditions: tuple[_Exact, ...]
+    _labels: tuple[_Exact, ...]
+    _taints: tuple[_Exact, ...]
+    _shortages: tuple[Row, ...]
+    _known: dict[tuple[str, str], tuple[_Exact, ...]] = field(default_factory=dict, compare=False)
+
+    @classmethod
+    def of(cls, fleet: FleetPolicySpec) -> "Rules":
+        """What a policy says; what of it contradicts is told in `problems`."""
+        policy = fleet.health
+        off = {source.name for source in policy.sources if not source.enabled}
+        rows = [row for row in ROWS if row.source not in off] + [_row_of(rule) for rule in policy.rules]
+
+        def of_kind(kind: type[Condition | Label | TaintMark]) -> tuple[_Exact, ...]:
+            return tuple(_exact(row) for row in rows if isinstance(row.mark, kind))
+
+        return cls(
+            policy.enforcement,
+            policy.budget,
+            policy.quarantine,
+            frozenset(name.value for name in SourceName if name not in off),
+            fleet.accelerator_resource,
+            problems(policy),
+            of_kind(Condition),
+            of_kind(Label),
+            of_kind(TaintMark),
+            tuple(row for row in rows if isinstance(row.mark, Shortage)),
+        )
+
+    def signs(
+        self, facts: NodeFacts, known: Mapping[tuple[str, str, str], Finding], now: datetime
+    ) -> tuple[list[Sign], datetime | None]:
+        """What marks on a node say about it, and when one of them will be old enough to count; None: none will.
+
+        Args:
+            facts: the node.
+            known: what was found last time, by key of the sign: since when marks are known that have no time of their own.
+            now: the time.
+        """
+        found = {sign.key: sign for sign in self._unknown_now(facts, known, now)}
+        ripe: list[datetime] = []
+        for row, since, own_reason, subject, message in self._matches(facts):
+            sign = _sign(row, own_reason, subject, message, since, known, now)
+            counts_from = sign.since + timedelta(seconds=row.minimum_age_seconds)
+            if counts_from > now:
+                ripe.append(counts_from)
+                if since is not None:
+                    continue
+                # Only what is written down as a finding is known to be older at the next look.
+                sign = replace(sign, severity=INFO, action=NONE, repairs=False, offence=False)
+            if sign.key not in found or sign.strength < found[sign.key].strength:
+                found[sign.key] = sign
+        return list(found.values()), min(ripe, default=None)
+
+    def _unknown_now(
+        self, facts: NodeFacts, known: Mapping[tuple[str, str, str], Finding], now: datetime
+    ) -> Iterator[Sign]:
+        """What conditions said that are Unknown now: their writer is silent, which makes nothing better."""
+        silent = {condition.type[:SUBJECT_LENGTH] for condition in facts.conditions if condition.status == "Unknown"}
+        for finding in known.values() if silent else ():
+            if finding.subject in silent:
+                rows = [
+                    e.row
+                    for e in self._conditions
+                    if e.row.source == finding.source and e.key.fullmatch(finding.subject)
+                ]
+                if rows:
+                    sign = _sign(rows[0], finding.reason, finding.subject, finding.message, finding.since, known, now)
+                    yield replace(sign, reason=finding.reason, severity=finding.severity)
+
+    def _matches(self, facts: NodeFacts) -> Iterator[tuple[Row, datetime | None, str, str, str]]:
+        """Row, since when, the condition's own reason, subject and message of each mark that is there."""
+        for condition in facts.conditions:
+            for exact in self._with_key("condition", condition.type, self._conditions):
+                mark = exact.row.mark
+                if (
+                    isinstance(mark, Condition)
+                    and condition.status in mark.statuses
+                    and exact.value.fullmatch(condition.reason)
+                ):
+                    yield (
+                        exact.row,
+                        condition.since,
+                        _condition_reason(condition),
+                        condition.type[:SUBJECT_LENGTH],
+                        condition.message,
+                    )
+        for key, value in facts.node.labels.items():
+            for exact in self._with_key("label", key, self._labels):
+                if exact.value.fullmatch(value):
+                    yield exact.row, None, "", "", f"label {key}={value}"
+        for taint in facts.node.taints:
+            for exact in self._with_key("taint", taint.key, self._taints):
+                if exact.value.fullmatch(taint.value):
+                    yield exact.row, None, "", "", f"taint {taint.key}={taint.value}:{taint.effect}"
+        has, may_use = facts.capacity.get(self.accelerator), facts.node.allocatable.get(self.accelerator)
+        if has is not None and may_use is not None and may_use < has:
+            for row in self._shortages:
+                yield row, None, "", "", f"{may_use} of {has} {self.accelerator} are allocatable"
+
+    def _with_key(self, kind: str, key: str, candidates: Sequence[_Exact]) -> tuple[_Exact, ...]:
+        """The rows that look at this key. Fleets have few different keys, so that each is compared once."""
+        found = self._known.get((kind, key))
+        if found is None:
+            found = tuple(exact for exact in candidates if exact.key.fullmatch(key))
+            if len(self._known) < 4096:
+                self._known[kind, key] = found
+        return found
+
+
+def problems(policy: HealthPolicy) -> tuple[str, ...]:
+    """What in a policy contradicts itself, or can have no effect, and what to do about it."""
+    return tuple(_problems(policy))
+
+
+def _problems(policy: HealthPolicy) -> Iterator[str]:
+    if policy.enforcement is Enforcement.OBSERVE and "nodesPercent" in _said(policy.budget):
+        yield "health.budget has no effect while health.enforcement is Observe: set Jobs or Nodes, or leave it out"
+    if policy.budget.total_percent < policy.budget.nodes_percent:
+        yield (
+            f"health.budget.nodesPercent {policy.budget.nodes_percent} can never be used up: totalPercent "
+            f"{policy.budget.total_percent} comes before it; raise the one or lower the other"
+        )
+    off = {source.name.value for source in policy.sources if not source.enabled}
+    if off >= {name.value for name in SourceName} and not policy.rules:
+        yield "health.sources switches everything off: no node will ever be found sick"
+    for rule in policy.rules:
+        for row in _contradicted(rule, off):
+            yield (
+                f"health.rules: {rule.name} ({rule.severity.value}) looks at what {row.name} ({row.severity.value}) "
+                f"looks at, too: the stronger counts; switch source {row.source} off, or leave the rule out"
+            )
+    for one, other in _overlaps(policy.rules):
+        yield (
+            f"health.rules: {one.name} ({one.severity.value}) and {other.name} ({other.severity.value}) can be true of "
+            "the same mark: the stronger counts; give both a reason or value, or keep one"
+        )
+
+
+def _said(budget: TakeOutBudget) -> set[str]:
+    return {"nodesPercent"} if budget != TakeOutBudget() else set()
+
+
+def _contradicted(rule: HealthRule, off: set[str]) -> Iterator[Row]:
+    for row in ROWS:
+        if row.source in off or row.severity is rule.severity:
+            continue
+        mark = row.mark
+        if (
+            (
+                rule.condition
+                and isinstance(mark, Condition)
+                and re.fullmatch(mark.type, rule.condition.type)
+                and ("False" if rule.condition.bad_when_false else "True") in mark.statuses
+                and (not rule.condition.reason or re.fullmatch(mark.reason, rule.condition.reason))
+            )
+            or (rule.label and isinstance(mark, Label) and _same_mark(mark, rule.label.key, rule.label.value))
+            or (rule.taint and isinstance(mark, TaintMark) and _same_mark(mark, rule.taint.key, rule.taint.value))
+        ):
+            yield row
+
+
+def _same_mark(mark: Label | TaintMark, key: str, value: str) -> bool:
+    return bool(re.fullmatch(mark.key, key)) and (not value or bool(re.fullmatch(mark.value, value)))
+
+
+def _overlaps(rules: Sequence[HealthRule]) -> Iterator[tuple[HealthRule, HealthRule]]:
+    """Pairs of rules of different weight, one of which covers what the other looks at."""
+    for index, one in enumerate(rules):
+        for other in rules[index + 1 :]:
+            if one.severity is not other.severity and _covers_some(one, other):
+                yield one, other
+
+
+def _covers_some(one: HealthRule, other: HealthRule) -> bool:
+    if one.condition and other.condition:
+        return (one.condition.type, one.condition.bad_when_false) == (
+            other.condition.type,
+            other.condition.bad_when_false,
+        ) and _either(one.condition.reason, other.condition.reason)
+    if one.label and other.label:
+        return one.label.key == other.label.key and _either(one.label.value, other.label.value)
+    if one.taint and other.taint:
+        return one.taint.key == other.taint.key and _either(one.taint.value, other.taint.value)
+    return False
+
+
+def _either(one: str, other: str) -> bool:
+    return not one or not other or one == other
+
+
+def _row_of(rule: HealthRule) -> Row:
+    """A rule of the policy as a row like those of the table."""
+    mark: Mark
+    if rule.condition:
+        statuses = ("False",) if rule.condition.bad_when_false else ("True",)
+        mark = Condition(re.escape(rule.condition.type), statuses, re.escape(rule.condition.reason) or ".*")
+    elif rule.label:
+        mark = Label(re.escape(rule.label.key), re.escape(rule.label.value) or ".*")
+    elif rule.taint:
+        mark = TaintMark(re.escape(rule.taint.key), re.escape(rule.taint.value) or ".*")
+    else:  # the API server refuses it; an object from before the rule existed matches nothing
+        mark = Label("(?!)")
+    return Row(
+        f"rule/{rule.name}",
+        f"rule/{rule.name}"[:REASON_LENGTH],
+        mark,
+        rule.severity,
+        rule.action,
+        minimum_age_seconds=rule.minimum_age_seconds,
+        reason="" if rule.condition else "MarkedByOthers",
+        planned=rule.planned,
+    )
+
+
+def _exact(row: Row) -> _Exact:
+    mark = row.mark
+    if isinstance(mark, Condition):
+        return _Exact(row, re.compile(mark.type), re.compile(mark.reason, re.DOTALL))
+    if isinstance(mark, Label | TaintMark):
+        return _Exact(row, re.compile(mark.key), re.compile(mark.value))
+    raise TypeError(f"{row.name} has no key")
+
+
+def _condition_reason(condition: ConditionView) -> str:
+    own = condition.reason
+    return own if _CAMEL_CASE.fullmatch(own) and own not in _EMPTY_REASONS else condition.type[:REASON_LENGTH]
+
+
+# Reasons that say less than the condition's type.
+_EMPTY_REASONS = frozenset({"True", "False", "Unknown", "Error", "Unhealthy"})
+
+
+def _sign(
+    row: Row,
+    own_reason: str,
+    subject: str,
+    message: str,
+    since: datetime | None,
+    known: Mapping[tuple[str, str, str], Finding],
+    now: datetime,
+) -> Sign:
+    reason = row.reason or own_reason
+    severity, action = row.severity, row.action
+    if row.xid_in_reason and (number := re.search(r"\d+", reason)):
+        code = xid(int(number.group()[:9]))
+        severity, action = code.severity, code.action
+    if row.action_in_message and (named := _NVSENTINEL_ACTION.search(message)):
+        action = _NVSENTINEL_ACTIONS.get(named.group(1), action)
+    old = known.get((row.source, reason, subject))
+    began = min(since or (old.since if old else now), now)
+    return Sign(
+        row.source,
+        reason,
+        severity,
+        since=began,
+        newest=began,
+        action=action,
+        subject=subject,
+        message=message,
+        planned=row.planned,
+        repairs=row.repairs,
+        offence=not row.planned and row.severity in (DEGRADED, FATAL),
+    )
+
+
+def in_charge(signs: Iterable[Sign], cordoned: bool) -> str:
+    """The system that is repairing the node by itself; "" if none is."""
+    for sign in signs:
+        if sign.repairs or (cordoned and sign.source in CORDONING_SOURCES and sign.weighs >= 2):
+            return sign.source
+    return ""

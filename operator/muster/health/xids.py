@@ -1,0 +1,243 @@
+"""What the driver's error numbers mean for a node: XIDs of GPUs, SXids of NVSwitches.
+
+The table follows NVIDIA's catalogue of XIDs and what others do with them (`source`); where they disagree, the lighter
+reading is taken, because a healthy node taken out costs more than a sick one noticed by its next sign: XID 45, which
+every crashing program leaves behind, once had 77 healthy nodes flagged elsewhere. A number that is not in the table
+warns and does no more. XID 154 is the driver's own word about what to do, and is followed.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from muster.api.nodehealth import RecommendedAction, Severity
+from muster.health.signs import Clears, Repetition
+
+INFO, WARNING, DEGRADED, FATAL = Severity.INFO, Severity.WARNING, Severity.DEGRADED, Severity.FATAL
+NONE, INSPECT, RESET, REBOOT, REPLACE = (
+    RecommendedAction.NONE,
+    RecommendedAction.INSPECT,
+    RecommendedAction.RESET,
+    RecommendedAction.REBOOT,
+    RecommendedAction.REPLACE,
+)
+
+DAY_SECONDS = 86400
+
+
+class XidClass(StrEnum):
+    """Whose fault it is. Application: a program can cause it by itself. Hardware: no program can."""
+
+    APPLICATION = "Application"
+    HARDWARE = "Hardware"
+    DRIVER = "Driver"
+    UNKNOWN = "Unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorCode:
+    """One row: what one XID or SXid means.
+
+    Attributes:
+        meaning: in words.
+        fault: whose.
+        severity: what it weighs when it is seen once.
+        action: what to do with the machine.
+        source: where that comes from.
+        often: what it weighs when it comes often.
+        then: the action when the same took the node out before.
+    """
+
+    meaning: str
+    fault: XidClass
+    severity: Severity
+    action: RecommendedAction
+    source: str
+    often: Repetition | None = None
+    then: RecommendedAction | None = None
+
+    @property
+    def clears(self) -> Clears:
+        """A machine that has to boot or to be replaced is not well because its log line has grown old."""
+        return Clears.BOOT if self.severity is FATAL and self.action in (REBOOT, REPLACE) else Clears.EVIDENCE
+
+
+_CATALOGUE = "NVIDIA's XID catalogue"
+# A program in a crash loop repeats these: often is worth a look, never a drain.
+_OFTEN_INSPECT = Repetition(5, DAY_SECONDS, WARNING, INSPECT)
+_TWICE_INSPECT = Repetition(2, DAY_SECONDS, WARNING, INSPECT)
+_OFTEN_RESET = Repetition(5, DAY_SECONDS, DEGRADED, RESET)
+
+
+def _application(meaning: str, source: str = _CATALOGUE, often: Repetition | None = _OFTEN_INSPECT) -> ErrorCode:
+    return ErrorCode(meaning, XidClass.APPLICATION, INFO, NONE, source, often)
+
+
+def _notice(meaning: str, source: str = _CATALOGUE) -> ErrorCode:
+    return ErrorCode(meaning, XidClass.DRIVER, WARNING, NONE, source)
+
+
+def _now(
+    meaning: str,
+    action: RecommendedAction,
+    source: str = _CATALOGUE,
+    then: RecommendedAction | None = None,
+    fault: XidClass = XidClass.HARDWARE,
+) -> ErrorCode:
+    return ErrorCode(meaning, fault, FATAL, action, source, None, then)
+
+
+def _later(meaning: str, action: RecommendedAction, source: str = _CATALOGUE) -> ErrorCode:
+    return ErrorCode(meaning, XidClass.HARDWARE, DEGRADED, action, source)
+
+
+def _each(codes: Iterable[int], row: ErrorCode) -> dict[int, ErrorCode]:
+    return dict.fromkeys(codes, row)
+
+
+_UNUSED = (
+    *range(1, 8),
+    *(9, 10, 12),
+    *range(14, 25),
+    *range(26, 31),
+    *range(33, 37),
+    *(42, 47),
+    *range(49, 54),
+    *(55, 56, 57, 58, 59, 61, 65, 73, 81, 87, 90, 91, 108),
+    *range(111, 119),
+    *(122, 123, 124, 125, 138),
+)
+
+UNKNOWN_XID = ErrorCode("not in the table", XidClass.UNKNOWN, WARNING, INSPECT, "Muster: an unknown number warns")
+
+XIDS: Mapping[int, ErrorCode] = {
+    **_each(_UNUSED, _notice("unused, or of displays and old GPUs")),
+    8: _application("the GPU stopped processing"),
+    **_each((11, 25, 32), _application("a bad push buffer")),
+    13: _application("graphics engine exception", f"{_CATALOGUE}; the device plugin ignores it", _TWICE_INSPECT),
+    31: _application("MMU page fault", f"{_CATALOGUE}; the device plugin ignores it", _TWICE_INSPECT),
+    **_each((37, 38, 44, 66, 67), _notice("driver firmware, or an illegal access of the driver")),
+    **_each(
+        (39, 40, 41, 70, 71, 72, 75, 76, 77, 85, *range(126, 136)),
+        _application("copy engine error"),
+    ),
+    43: _application("a channel was reset after a program's fault", f"{_CATALOGUE}; the device plugin ignores it"),
+    45: _application("a channel was torn down; follows from something else", "NVSentinel #1629", None),
+    46: _now("GPU timeout", RESET, f"{_CATALOGUE}; EKS, gpud"),
+    48: _now("double-bit ECC error", RESET, f"{_CATALOGUE}; EKS, Azure NHC, DCGM, gpud"),
+    54: _now("auxiliary power is missing", INSPECT, f"{_CATALOGUE}; EKS"),
+    **_each(
+        (60, 68, 69, 82, 83, 84, 86, 88, 89, *range(96, 106), 139), _application("video, JPEG, OFA or class error")
+    ),
+    62: _now("PMU halt", RESET, f"{_CATALOGUE}; EKS, Azure NHC, gpud"),
+    63: _later(
+        "a row remap or page retirement is recorded, for the next reset", RESET, "EKS, Azure NHC; gcm: not critical"
+    ),
+    64: _now("recording a row remap failed", RESET, f"{_CATALOGUE}; EKS, Azure NHC, DCGM, gpud", REPLACE),
+    74: _later("NVLink error", RESET, f"{_CATALOGUE}; EKS, Azure NHC, DCGM, gpud"),
+    78: _notice("vGPU start"),
+    79: _now("the GPU has fallen off the bus", REBOOT, f"{_CATALOGUE}; all others", REPLACE),
+    80: _application("corrupt data sent to the GPU"),
+    92: _notice("many single-bit ECC errors"),
+    93: _notice("the InfoROM wears out"),
+    94: _later("contained ECC error: the program that met it ends", RESET, f"{_CATALOGUE}; reset at leisure"),
+    95: _now("uncontained ECC error", RESET, f"{_CATALOGUE}; EKS, DCGM, gpud"),
+    **_each((106, 107), ErrorCode("test of the SMBPBI", XidClass.DRIVER, INFO, NONE, _CATALOGUE)),
+    109: _application("context switch timeout", "EKS: fatal; device plugin, gcm: ignored", _OFTEN_RESET),
+    110: _now("security fault", RESET, f"{_CATALOGUE}; EKS, gpud", fault=XidClass.DRIVER),
+    119: _now("GSP RPC timeout", RESET, f"{_CATALOGUE}; EKS, Azure NHC, DCGM, gpud", fault=XidClass.DRIVER),
+    120: _now("GSP error", RESET, f"{_CATALOGUE}; EKS, Azure NHC, DCGM, gpud", fault=XidClass.DRIVER),
+    121: _notice("corrected C2C error"),
+    136: _now("link training failed", RESET, f"{_CATALOGUE}; EKS"),
+    137: _application("NVLink privilege error: a remote access that was not allowed"),
+    140: _now("unrecovered ECC error", RESET, f"{_CATALOGUE}; EKS, DCGM, gpud"),
+    **_each((141, 152, 153, 160, 161), _notice("fast path, DLA or channel retirement")),
+    142: _notice("NVENC error"),
+    143: _now("the GPU could not be initialised", REPLACE, f"{_CATALOGUE}; EKS, gpud"),
+    **_each(range(144, 151), _notice("NVLink 5 error; XID 154 and RecoveryAction say what to do")),
+    151: _now("key rotation failed", REBOOT, f"{_CATALOGUE}; EKS, gpud", fault=XidClass.DRIVER),
+    154: ErrorCode("the driver's recovery action has changed", XidClass.DRIVER, WARNING, INSPECT, _CATALOGUE),
+    155: _later("an NVLink was taken down by software", RESET, f"{_CATALOGUE}; EKS, gpud"),
+    156: _later("a resource was retired", RESET, f"{_CATALOGUE}; EKS, gpud"),
+    157: _later("retiring a resource failed", REPLACE),
+    158: _now("fatal GPU timeout", RESET, f"{_CATALOGUE}; EKS, gpud"),
+    159: _notice("C2C error without data"),
+    **_each((162, 163), _notice("power smoothing engaged or disengaged")),
+    **_each((164, 165), _notice("power smoothing wears out")),
+    **_each((166, 170), _notice("confidential computing: cryptography")),
+    **_each((167, 169, 173), _now("fatal PCIe timeout, SEC2 halt or C2C error", RESET, "gpud")),
+    168: _now("protected memory region error", REBOOT, "NVSentinel", fault=XidClass.DRIVER),
+    **_each((171, 172), _now("detail of a double-bit ECC error", RESET, "with XID 48")),
+}
+
+RECOVERY_ACTIONS: Mapping[int, tuple[str, Severity, RecommendedAction]] = {
+    # NVML field 230: its name in a reason, what it weighs, what to do.
+    0: ("None", INFO, NONE),
+    1: ("Reset", FATAL, RESET),
+    2: ("Reboot", FATAL, REBOOT),
+    3: ("DrainP2p", FATAL, INSPECT),
+    4: ("DrainAndReset", DEGRADED, RESET),
+    5: ("RecoverImexDomain", DEGRADED, INSPECT),
+    6: ("BusReset", FATAL, RESET),
+    7: ("SystemReboot", FATAL, REBOOT),
+}
+
+# What XID 154 says in the kernel log. The order matters: the first that is found.
+_XID_154 = (
+    (re.compile(r"drain and reset", re.IGNORECASE), 4),
+    (re.compile(r"drain p2p", re.IGNORECASE), 3),
+    (re.compile(r"gpu reset", re.IGNORECASE), 1),
+    (re.compile(r"reboot", re.IGNORECASE), 2),
+    (re.compile(r"\bnone\b", re.IGNORECASE), 0),
+)
+
+_GPUD = "gpud's list of SXids"
+UNKNOWN_SXID = ErrorCode("not in the table", XidClass.UNKNOWN, WARNING, INSPECT, "Muster: an unknown number warns")
+
+SXIDS: Mapping[int, ErrorCode] = {
+    **_each((12020, 22003, 22011, *range(23001, 23018)), _now("always fatal to the switch", REBOOT, _GPUD)),
+    **_each(
+        (
+            *(11001, 11009, 11013, 11018, 11019, 11020, 12001, 12002, 12022, 12024, 12025, 12026, 12027, 12031, 12032),
+            *(14017, 15001, 15006, 15009, 15010, 15012, 15013, 19047, 19048, 19054, 19056, 19058, 19060, 19061, 19063),
+            *(19064, 19066, 19067, 19069, 19070, 20034, 22012, 24004, 24005, 24006, 24007),
+        ),
+        _later("fatal to the programs on one link", RESET, _GPUD),
+    ),
+    **_each(
+        (
+            *(11012, 11021, 11022, 11023, 12021, 12023, 15008, 15011, 19049, 19055, 19057, 19059, 19062, 19065, 19068),
+            *(19071, 20001, 20009, 20012, 22013, 24001, 24002, 24003),
+        ),
+        ErrorCode("not fatal", XidClass.HARDWARE, INFO, NONE, _GPUD),
+    ),
+    **_each((*range(10001, 10006), 12030), ErrorCode("a warning of the host", XidClass.DRIVER, WARNING, NONE, _GPUD)),
+    **_each((11004, 12028, 19084), _later("reboot first", REBOOT, _GPUD)),
+}
+_NON_FATAL = re.compile(r"\bnon-?fatal\b", re.IGNORECASE)
+
+
+def xid(code: int, message: str = "") -> ErrorCode:
+    """What an XID means; of 154 the message says it."""
+    row = XIDS.get(code, UNKNOWN_XID)
+    if code != 154:
+        return row
+    value = next((value for pattern, value in _XID_154 if pattern.search(message)), None)
+    if value is None:
+        return row
+    name, severity, action = RECOVERY_ACTIONS[value]
+    return replace(row, meaning=f"the driver asks for: {name}", severity=severity, action=action)
+
+
+def sxid(code: int, message: str = "") -> ErrorCode:
+    """What an SXid means. What could be fatal to a link and says itself that it was not only warns."""
+    row = SXIDS.get(code, UNKNOWN_SXID)
+    if row.severity is DEGRADED and _NON_FATAL.search(message):
+        return replace(row, severity=WARNING, action=INSPECT)
+    return row
+
+
+def recovery_action(value: int) -> tuple[str, Severity, RecommendedAction]:
+    """Name, weight and action of the driver's recovery action; a value that is newer than this table warns."""
+    return RECOVERY_ACTIONS.get(value, (f"Value{value}" if value >= 0 else "Unreadable", WARNING, INSPECT))
