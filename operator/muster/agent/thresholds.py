@@ -34,7 +34,9 @@ TABLE: Mapping[str, Threshold] = {
     "nvml.normal_period": Threshold(30.0, "s", f"{_MUSTER}: about 10 ms a GPU, {_H200}", 0.05),
     "nvml.slow_period": Threshold(3600.0, "s", f"{_MUSTER}: InfoROM validation takes 70 ms, {_H200}", 0.05),
     "nvml.retry_period": Threshold(30.0, "s", f"{_MUSTER}: a driver may be installed at any time", 0.05),
-    "nvml.renewal_period": Threshold(21600.0, "s", "NVML sees GPUs that went only after a new start; go-nvml #152 leaks", 0.5),
+    "nvml.renewal_period": Threshold(
+        21600.0, "s", "NVML sees GPUs that went only after a new start; go-nvml #152 leaks", 0.5
+    ),
     "infiniband.state_period": Threshold(1.0, "s", "NVSentinel polls port states every second", 0.05),
     "infiniband.counter_period": Threshold(15.0, "s", _MUSTER, 0.05),
     "machine.period": Threshold(15.0, "s", f"{_MUSTER}: boot id, mounts, fabric manager", 0.05),
@@ -46,7 +48,9 @@ TABLE: Mapping[str, Threshold] = {
     "gpu.clear": Threshold(30.0, "s", f"{_MUSTER}: a GPU's fault must be gone for so long"),
     # Memory.
     "ecc.corrected": Threshold(50_000_000, "errors since the driver was loaded", "Meta gcm: 50,000,000 volatile"),
-    "ecc.uncorrected": Threshold(0, "errors since the driver was loaded", "DCGM VOLATILE_DBE_DETECTED, gcm: more than 0"),
+    "ecc.uncorrected": Threshold(
+        0, "errors since the driver was loaded", "DCGM VOLATILE_DBE_DETECTED, gcm: more than 0"
+    ),
     "sram.uncorrected": Threshold(0, "errors since the driver was loaded", "Azure NHC: more than 0"),
     "remap.uncorrectable": Threshold(511, "rows", "DCGM warns at 512"),
     "retired.pages": Threshold(10, "pages", "Meta gcm: more than 10 (before Ampere)"),
@@ -64,8 +68,12 @@ TABLE: Mapping[str, Threshold] = {
     "pcie.replays_gen6": Threshold(3.84, "replays/min and lane", "DCGM, PCIe generation 6"),
     "pcie.fatal": Threshold(0, "fatal errors since the driver was loaded", f"{_MUSTER}: PCIe calls them fatal"),
     # Heat and power.
-    "temperature.sustain": Threshold(600.0, "s", "the margin of the driver (NVSentinel's GpuThermalMarginWatch), for 10 min"),
-    "temperature.margin": Threshold(-2, "°C", "NVSentinel: H100, GB200 and L40 slow down at -2; where field 194 is absent", -100),
+    "temperature.sustain": Threshold(
+        600.0, "s", "the margin of the driver (NVSentinel's GpuThermalMarginWatch), for 10 min"
+    ),
+    "temperature.margin": Threshold(
+        -2, "°C", "NVSentinel: H100, GB200 and L40 slow down at -2; where field 194 is absent", -100
+    ),
     "throttle.share": Threshold(0.6, "of the samples", "gpud: 0.6 hardware slowdowns a minute over 10 min"),
     "throttle.window": Threshold(600.0, "s", "gpud: 10 min", 0.1),
     "energy.sustain": Threshold(300.0, "s", f"{_MUSTER}: the counter stands still while power is drawn"),

@@ -1,0 +1,45 @@
+"""`python -m muster.agent`: the node agent. Its settings come from the environment (settings.py)."""
+
+import os
+import signal
+import sys
+
+from muster.agent.agent import Agent
+from muster.agent.client import NodeHealthClient
+from muster.agent.log import log
+from muster.agent.nvml_process import NvmlProcess
+from muster.agent.serve import serve
+from muster.agent.settings import SettingsError, from_environment
+from muster.agent.thresholds import load
+from muster.agent.writer import Writer
+
+_CONFIGURATION_ERROR = 78  # EX_CONFIG
+
+
+def main() -> int:
+    """Run until SIGTERM."""
+    try:
+        settings = from_environment(os.environ)
+    except SettingsError as error:
+        log("the agent cannot start", problem=str(error))
+        return _CONFIGURATION_ERROR
+    thresholds, problems = load(settings.thresholds_file)
+    client = NodeHealthClient(settings)
+    agent = Agent(
+        settings, thresholds, problems, NvmlProcess(), lambda on_stored: Writer(client, thresholds, on_stored)
+    )
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: agent.stop())
+    try:
+        port = serve(settings.listen, agent.is_alive, agent.metrics)
+    except OSError as error:
+        # An agent that is being replaced may still hold the port. Looking matters more than being looked at.
+        log("no port for /healthz and /metrics", address=settings.listen, problem=str(error))
+    else:
+        log("serving /healthz and /metrics", port=port)
+    agent.run()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

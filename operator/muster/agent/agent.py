@@ -1,0 +1,372 @@
+"""The loop: looks at everything at its pace, takes it into the ledger, and hands the writer what has changed.
+
+One thread, which never waits for anything but its own timers and descriptors. NVML lives in a child process
+(`nvml_process`), the API server behind a thread (`writer`).
+"""
+
+import os
+import selectors
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from muster import __version__
+from muster.agent import kinds
+from muster.agent.facts import Clock, Incident, Signal, clean
+from muster.agent.gpus import Gpus
+from muster.agent.infiniband import InfiniBand
+from muster.agent.kernel_log import KernelLog, LogEntry
+from muster.agent.ledger import Ledger
+from muster.agent.log import log
+from muster.agent.machine import FabricManager, Mounts, read_word
+from muster.agent.nvml_process import NvmlProcess
+from muster.agent.serve import Metric
+from muster.agent.settings import Settings
+from muster.agent.thresholds import Thresholds
+from muster.agent.writer import Writer, stored_evidence
+
+_FILE_PERIOD_SECONDS = 0.2
+_DRAIN_PAUSE_SECONDS = 0.05
+_LONGEST_WAIT_SECONDS = 1.0
+_ALIVE_SECONDS = 15.0
+_EXPIRES = {
+    kinds.XID: "xid.expires",
+    kinds.SXID: "sxid.expires",
+    kinds.DISK_ERROR: "disk.expires",
+    kinds.READ_ONLY_FILESYSTEM: "disk.expires",
+    kinds.KERNEL_HANG: "kernel.expires",
+    kinds.NIC_ERROR: "nic.expires",
+}
+"""Kinds that log lines and events tell, with how long they stand."""
+
+
+class Agent:
+    """One node's agent. `run` until `stop`."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        thresholds: Thresholds,
+        problems: Iterable[str],
+        nvml: NvmlProcess,
+        make_writer: Callable[[Callable[[dict[str, Any]], None]], Writer],
+    ) -> None:
+        self._settings = settings
+        self._thresholds = thresholds
+        self._lasting_problems = tuple(problems)
+        self._nvml = nvml
+        self._gpus = Gpus(thresholds, settings.expected_gpus)
+        self._log = KernelLog(settings.kernel_log)
+        self._infiniband = InfiniBand(settings.sysfs, thresholds, settings.expected_ports)
+        self._mounts = Mounts(settings.mounts_file)
+        self._fabric_manager = FabricManager(settings.proc, thresholds)
+        self._ledger = Ledger(read_word(settings.boot_id_file), thresholds["burst"])
+        self._system_uuid = read_word(settings.system_uuid_file)
+        self._writer = make_writer(self._stored_arrived)
+        self._stored: dict[str, Any] | None = None
+        self._adopted = False
+        self._told: dict[str, Any] | None = None
+        self._selector = selectors.DefaultSelector()
+        self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._selector.register(self._wake_read, selectors.EVENT_READ)
+        self._watched: set[int] = set()
+        self._due: dict[str, float] = {}
+        self._initialised = False
+        self._looking_at_once = False
+        self._nvml_errors: dict[str, str] = {}
+        self._kinds: dict[str, int] = {}
+        self._began = self._alive_at = time.monotonic()
+        self._stopping = threading.Event()
+
+    def run(self) -> None:
+        """Look until told to stop."""
+        self._writer.start()
+        log("the node agent runs", node=self._settings.node, version=__version__, boot=self._ledger.boot_id)
+        try:
+            while not self._stopping.is_set():
+                self._turn()
+        finally:
+            self._nvml.close()
+            self._log.close()
+
+    def stop(self) -> None:
+        """End `run` soon. May be called from a signal handler."""
+        self._stopping.set()
+        self._wake()
+
+    def is_alive(self) -> bool:
+        """Whether the loop turns."""
+        return time.monotonic() - self._alive_at < _ALIVE_SECONDS
+
+    def _wake(self) -> None:
+        try:
+            os.write(self._wake_write, b"x")
+        except BlockingIOError:  # awake already
+            return
+
+    def _stored_arrived(self, status: dict[str, Any]) -> None:
+        """Called by the writer's thread."""
+        self._stored = status
+        self._wake()
+
+    def _turn(self) -> None:
+        now = Clock(time.monotonic(), time.time())
+        self._alive_at = now.mono
+        self._adopt(now)
+        self._nvml_turn(now)
+        self._on_time("log", now, self._log_period(), self._read_log)
+        self._on_time("machine", now, self._thresholds["machine.period"], self._look_at_machine)
+        ports = self._thresholds["infiniband.state_period"]
+        self._on_time("ports", now, ports, lambda now: self._ledger.sample(self._infiniband.states(), now))
+        counters = self._thresholds["infiniband.counter_period"]
+        self._on_time(
+            "counters", now, counters, lambda now: self._ledger.sample(self._infiniband.counters(now.mono), now)
+        )
+        self._ledger.expire(now)
+        self._tell()
+        self._wait()
+
+    def _on_time(self, name: str, now: Clock, period: float, act: Callable[[Clock], None]) -> None:
+        if now.mono >= self._due.get(name, 0.0):
+            self._due[name] = now.mono + period
+            act(now)
+
+    def _wait(self) -> None:
+        self._watch()
+        now = time.monotonic()
+        if self._nvml.outstanding is not None:
+            nvml = self._nvml.outstanding.deadline
+        elif self._nvml.running:
+            nvml = min(self._due.get(name, 0.0) for name in self._batches())
+        else:
+            nvml = now + _LONGEST_WAIT_SECONDS
+        due = min(nvml, *(self._due[name] for name in ("log", "machine", "ports", "counters")))
+        for key, _ in self._selector.select(max(0.0, min(due - now, _LONGEST_WAIT_SECONDS))):
+            if key.fd == self._wake_read:
+                os.read(self._wake_read, 4096)
+            elif key.fd == self._log.fileno():
+                # Records are taken by the handful: a flood must not wake us for each of its lines.
+                self._due["log"] = min(self._due["log"], time.monotonic() + _DRAIN_PAUSE_SECONDS)
+                self._forget(key.fd)
+
+    def _watch(self) -> None:
+        """Wait for what there is to wait for now: descriptors come and go with processes and files."""
+        wanted = set()
+        if self._nvml.running:
+            wanted.add(self._nvml.fileno())
+        log_descriptor = self._log.fileno()
+        if log_descriptor is not None and self._due["log"] > time.monotonic() + _DRAIN_PAUSE_SECONDS:
+            wanted.add(log_descriptor)
+        for descriptor in self._watched - wanted:
+            self._forget(descriptor)
+        for descriptor in wanted - self._watched:
+            try:
+                self._selector.register(descriptor, selectors.EVENT_READ)
+                self._watched.add(descriptor)
+            except PermissionError:  # a file of a kind that cannot be waited for: the timer looks at it
+                continue
+
+    def _forget(self, descriptor: int) -> None:
+        if descriptor in self._watched:
+            self._watched.discard(descriptor)
+            self._selector.unregister(descriptor)
+
+    # What an earlier agent knew.
+
+    def _adopt(self, now: Clock) -> None:
+        if self._adopted or self._stored is None:
+            return
+        self._adopted = True
+        evidence = [item for item in stored_evidence(self._stored) if item.boot_id == self._ledger.boot_id]
+        expires = {kind: self._thresholds[row] for kind, row in _EXPIRES.items()}
+        self._ledger.adopt(evidence, expires, now)
+        agent = self._stored.get("agent") or {}
+        if agent.get("bootId") == self._ledger.boot_id and isinstance(agent.get("gpus"), int):
+            self._gpus.seen = max(self._gpus.seen, agent["gpus"])
+        for item in evidence:
+            expected = item.threshold.split(" ")[0]
+            if item.kind == kinds.GPU_COUNT and expected.isdecimal():
+                self._gpus.seen = max(self._gpus.seen, int(expected))
+        missed = (kinds.IB_PORT_DOWN, kinds.IB_DEVICE_MISSING)
+        self._infiniband.adopt(item.subject for item in evidence if item.kind in missed)
+        self._ledger.news = True
+
+    # NVML.
+
+    def _batches(self) -> tuple[str, ...]:
+        return ("fast", "normal", "slow") if self._initialised else ("start",)
+
+    def _nvml_turn(self, now: Clock) -> None:
+        for message in self._nvml.read(now.mono):
+            self._nvml_said(message, now)
+        if self._nvml.has_ended():
+            self._nvml_errors = {"": "the process that asks NVML has ended; it is started again"}
+            self._initialised = False
+        late = self._nvml.hung(now.mono)
+        if late is not None:
+            self._nvml_hung(late.batch, now.mono - late.asked_at, now)
+        if self._nvml.start(now.mono):
+            self._initialised = False
+            self._due["start"] = now.mono
+        if self._nvml.running and self._nvml.outstanding is None:
+            self._ask(now)
+
+    def _ask(self, now: Clock) -> None:
+        old = now.mono - self._nvml.started_at > self._thresholds["nvml.renewal_period"]
+        if old:
+            self._nvml.renew()
+            return
+        if self._looking_at_once and self._initialised:
+            self._due["fast"] = now.mono
+            self._looking_at_once = False
+        periods = {"start": "nvml.retry_period", "fast": "nvml.fast_period"}
+        periods |= {"normal": "nvml.normal_period", "slow": "nvml.slow_period"}
+        deadlines = {"start": "nvml.start_deadline", "slow": "nvml.slow_deadline"}
+        for batch in self._batches():
+            if now.mono >= self._due.get(batch, 0.0):
+                self._due[batch] = now.mono + self._thresholds[periods[batch]]
+                self._nvml.ask(batch, now.mono, self._thresholds[deadlines.get(batch, "nvml.deadline")])
+                return
+
+    def _nvml_hung(self, batch: str, seconds: float, now: Clock) -> None:
+        self._initialised = False
+        text = f"NVML did not answer within {seconds:.0f} s (batch {batch})"
+        log("NVML hangs; its process is killed", batch=batch, seconds=round(seconds, 1))
+        limit = f"{self._thresholds['nvml.deadline']:g} s"
+        hang = Signal(kinds.NVML_HANG, "", bad=True, value=f"more than {limit}", threshold=limit, message=text)
+        self._ledger.sample([hang], now)
+
+    def _nvml_said(self, message: dict[str, Any], now: Clock) -> None:
+        event = message.get("event")
+        if event is not None:
+            for incident in self._gpus.events(event):
+                self._ledger.record(incident, now)
+            # Whatever happened, the driver may have an opinion of what to do.
+            self._looking_at_once = True
+            return
+        batch, answer = message["batch"], message["answer"]
+        clear = self._thresholds["nvml.clear"]
+        self._ledger.sample([Signal(kinds.NVML_HANG, "", bad=False, clear_seconds=clear)], now)
+        if batch == "start":
+            self._initialised = "init_error" not in answer
+            self._ledger.sample(self._gpus.started(answer), now)
+            self._ledger.rename(self._gpus.names)
+            log("NVML started" if self._initialised else "NVML does not start", problem=self._gpus.problem)
+        elif batch == "fast":
+            self._ledger.sample(self._gpus.fast(answer), now)
+        elif batch == "normal":
+            self._ledger.sample(self._gpus.normal(answer, now.mono), now)
+        elif batch == "slow":
+            self._ledger.sample(self._gpus.slow(answer), now)
+        self._nvml_errors.pop("", None)
+        called = ", ".join(f"{name} {code}" for name, code in sorted((answer.get("errors") or {}).items()))
+        self._nvml_errors[batch] = f"NVML answers errors: {called}" if called else ""
+
+    # Log and machine.
+
+    def _log_period(self) -> float:
+        return _FILE_PERIOD_SECONDS if self._log.fileno() is None else _LONGEST_WAIT_SECONDS
+
+    def _read_log(self, now: Clock) -> None:
+        for entry in self._log.read():
+            self._logged(entry, now)
+
+    def _logged(self, entry: LogEntry, now: Clock) -> None:
+        fact = entry.fact
+        if fact.kind == kinds.GPU_LOST:
+            # NVML will say so, too, and when it is back.
+            lost = Signal(kinds.GPU_LOST, self._gpus.name_of(fact.device), bad=True, message=fact.message)
+            self._ledger.sample([lost], now)
+            return
+        subject = self._gpus.name_of(fact.device) if fact.kind == kinds.XID else fact.device
+        age = 0.0 if entry.boot_seconds is None else max(0.0, now.mono - entry.boot_seconds)
+        expires = self._thresholds[_EXPIRES[fact.kind]]
+        self._ledger.record(Incident(fact.kind, subject, expires, fact.code, fact.value, fact.message, age), now)
+        if fact.kind == kinds.XID:
+            self._looking_at_once = True
+
+    def _look_at_machine(self, now: Clock) -> None:
+        boot_id = read_word(self._settings.boot_id_file)
+        if boot_id and boot_id != self._ledger.boot_id:
+            log("the node has a new boot id: everything before is forgotten", boot=boot_id)
+            self._ledger.restart(boot_id)
+            self._gpus.restart()
+            self._infiniband.restart()
+            self._mounts.restart()
+            self._nvml.renew()
+        self._ledger.sample(self._mounts.signals(), now)
+        self._ledger.sample(self._fabric_manager.signals(), now)
+
+    # Telling.
+
+    def _problem(self) -> str:
+        nvml = self._gpus.problem or next(filter(None, self._nvml_errors.values()), "")
+        if self._nvml.stuck:
+            nvml = "a process that called NVML cannot be killed: it hangs inside the driver"
+        return clean("; ".join(filter(None, (nvml, self._log.problem, *self._lasting_problems))), 512)
+
+    def _agent_status(self) -> dict[str, Any]:
+        return {
+            "version": __version__,
+            "bootId": self._ledger.boot_id,
+            "systemUuid": self._system_uuid,
+            "gpuSerials": self._gpus.serials,
+            "gpuModel": self._gpus.model,
+            "gpus": self._gpus.answering,
+            "driver": self._gpus.driver,
+            "problem": self._problem(),
+        }
+
+    def _tell(self) -> None:
+        if not self._adopted or not self._knows_enough():
+            return
+        agent = self._agent_status()
+        news = agent != self._told or self._ledger.news
+        if not news and not self._ledger.counted:
+            return
+        evidence = self._ledger.evidence()
+        self._writer.offer({"evidence": evidence, "agent": agent}, urgent=news)
+        self._kinds = dict(Counter(item["kind"] for item in evidence))
+        self._told = agent
+        self._ledger.news = self._ledger.counted = False
+
+    def _knows_enough(self) -> bool:
+        """The first word waits for NVML, which may be slow to start, unless there is something to say without it."""
+        if self._told is not None or len(self._ledger):
+            return True
+        waited = time.monotonic() - self._began
+        return bool(self._gpus.answering or self._gpus.problem) or waited > self._thresholds["nvml.deadline"]
+
+    def metrics(self) -> list[Metric]:
+        """Called by the server's thread: reads single values only."""
+        evidence = [({"kind": kind}, float(count)) for kind, count in self._kinds.items()]
+        figures = list(self._gpus.figures.items())
+
+        def per_gpu(name: str, scale: float = 1.0) -> list[tuple[dict[str, str], float]]:
+            return [({"gpu": gpu}, values[name] * scale) for gpu, values in figures if name in values]
+
+        return [
+            ("muster_agent_evidence", "gauge", "Evidence against the node, by kind.", evidence),
+            ("muster_agent_gpus", "gauge", "GPUs that answer.", [({}, self._gpus.answering)]),
+            ("muster_agent_gpus_expected", "gauge", "GPUs that should answer.", [({}, self._gpus.expected)]),
+            ("muster_agent_nvml_hangs_total", "counter", "Times that NVML did not answer.", [({}, self._nvml.hangs)]),
+            ("muster_agent_nvml_starts_total", "counter", "Starts of the NVML process.", [({}, self._nvml.starts)]),
+            ("muster_agent_log_lines_total", "counter", "Lines of the kernel log read.", [({}, self._log.lines)]),
+            (
+                "muster_agent_log_skipped_bytes_total",
+                "counter",
+                "What a flood of the kernel log made skip.",
+                [({}, self._log.skipped_bytes)],
+            ),
+            ("muster_agent_writes_total", "counter", "Writes of NodeHealth.", [({}, self._writer.writes)]),
+            ("muster_agent_write_errors_total", "counter", "Requests that failed.", [({}, self._writer.errors)]),
+            ("muster_gpu_power_watts", "gauge", "Power drawn.", per_gpu("power_mw", 1e-3)),
+            ("muster_gpu_energy_joules_total", "counter", "Energy used.", per_gpu("energy_mj", 1e-3)),
+            ("muster_gpu_temperature_margin_celsius", "gauge", "Degrees to the limit.", per_gpu("margin")),
+            ("muster_gpu_clock_reasons", "gauge", "NVML's clock event reasons.", per_gpu("clock_reasons")),
+            ("muster_gpu_pcie_replays_total", "counter", "PCIe replays.", per_gpu("pcie_replays")),
+            ("muster_gpu_ecc_corrected_total", "counter", "Corrected errors.", per_gpu("ecc_corrected")),
+            ("muster_gpu_ecc_uncorrected_total", "counter", "Uncorrected errors.", per_gpu("ecc_uncorrected")),
+        ]

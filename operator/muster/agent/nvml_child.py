@@ -1,0 +1,64 @@
+"""The process that calls NVML: a call may hang for ever, and only a process can be killed.
+
+`python -m muster.agent.nvml_child` reads names of batches from stdin, a line each, and writes one line of JSON per
+batch to stdout. A thread waits for events and writes those as they come. It ends with its parent.
+"""
+
+import ctypes
+import json
+import os
+import signal
+import sys
+import threading
+import time
+
+_WAIT_MILLISECONDS = 5000
+_PAUSE_AFTER_ERROR_SECONDS = 10.0
+_PR_SET_PDEATHSIG = 1
+_write_lock = threading.Lock()
+
+
+def main() -> None:
+    """Serve the parent."""
+    parent = os.getppid()
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        return
+    import pynvml  # type: ignore[import-untyped]
+
+    from muster.agent.nvml_batches import Answer, Batches
+
+    def write(answer: Answer) -> None:
+        with _write_lock:
+            os.write(1, (json.dumps(answer, separators=(",", ":")) + "\n").encode())
+
+    batches = Batches(pynvml)
+
+    def listen() -> None:
+        events = batches.listen()
+        while events is not None:
+            try:
+                event = batches.event(events, _WAIT_MILLISECONDS)
+            except pynvml.NVMLError:
+                time.sleep(_PAUSE_AFTER_ERROR_SECONDS)
+                continue
+            if event is not None:
+                write({"event": event})
+
+    def start() -> Answer:
+        answer = batches.start()
+        if "init_error" not in answer:
+            threading.Thread(target=listen, name="events", daemon=True).start()
+        return answer
+
+    known = {"start": start, "fast": batches.fast, "normal": batches.normal, "slow": batches.slow}
+    for line in sys.stdin:
+        name = line.strip()
+        answer = known[name]()
+        write({"batch": name, "answer": answer})
+    # Threads may hang in the driver; there is nothing to tidy.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

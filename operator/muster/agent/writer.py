@@ -1,0 +1,147 @@
+"""Writes what stands against the node from a thread of its own, so that a slow API server never holds up looking.
+
+News is written at once, but never twice within a second; counts alone wait for half a minute. While the API server is
+away, the newest state waits. Before the first write the object is read: what an agent before this one knew of the same
+boot goes on.
+"""
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from muster.agent.client import ApiError, NodeHealthClient
+from muster.agent.ledger import Stored
+from muster.agent.log import log
+from muster.agent.thresholds import Thresholds
+
+_MAX_BACKOFF_SECONDS = 30.0
+
+
+class Writer:
+    """Holds the newest status and brings it to the API server."""
+
+    def __init__(
+        self, client: NodeHealthClient, thresholds: Thresholds, on_stored: Callable[[dict[str, Any]], None]
+    ) -> None:
+        self._client = client
+        self._pause = thresholds["write.pause"]
+        self._counts_pause = thresholds["write.counts"]
+        self._check = thresholds["write.check"]
+        self._on_stored = on_stored
+        self._changed = threading.Condition()
+        self._wanted: dict[str, Any] | None = None
+        self._last_written: dict[str, Any] | None = None
+        self._urgent = False
+        self._failures = 0
+        self._last = float("-inf")
+        self.writes = 0
+        self.errors = 0
+        self.problem = ""
+        self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def offer(self, status: dict[str, Any], *, urgent: bool) -> None:
+        """The newest status. Never blocks."""
+        with self._changed:
+            self._wanted = status
+            self._urgent = self._urgent or urgent
+            self._changed.notify_all()
+
+    def _run(self) -> None:
+        while not self._try(self._read):
+            time.sleep(self._backoff())
+        while True:
+            status = self._next()
+            if status is None:
+                self._try(self._look)
+            elif not self._try(partial(self._write, status)):
+                self._put_back(status)
+                time.sleep(self._backoff())
+
+    def _next(self) -> dict[str, Any] | None:
+        """The status to write, when it is time; None when it is time to see whether the object is still there."""
+        with self._changed:
+            while True:
+                now = time.monotonic()
+                pause = self._pause if self._urgent else self._counts_pause
+                due = self._last + (self._check if self._wanted is None else pause)
+                if now >= due:
+                    status, self._wanted, self._urgent = self._wanted, None, False
+                    return status
+                self._changed.wait(min(due - now, self._check))
+
+    def _put_back(self, status: dict[str, Any]) -> None:
+        with self._changed:
+            if self._wanted is None:
+                self._wanted = status
+            self._urgent = True
+
+    def _try(self, act: Callable[[], None]) -> bool:
+        try:
+            act()
+        except ApiError as error:
+            self.errors += 1
+            self._failures += 1
+            if str(error) != self.problem:
+                self.problem = str(error)
+                log("no word with the API server; trying again", problem=self.problem)
+            return False
+        if self.problem:
+            log("the API server answers again")
+        self.problem, self._failures = "", 0
+        return True
+
+    def _read(self) -> None:
+        found = self._client.read()
+        status = (found or {}).get("status") or {}
+        self._on_stored(status)
+
+    def _write(self, status: dict[str, Any]) -> None:
+        self._last = time.monotonic()
+        self._client.apply(status)
+        self._last_written = status
+        self.writes += 1
+        kinds = [item["kind"] for item in status["evidence"]]
+        log("evidence written", evidence=len(kinds), kinds=sorted(set(kinds)))
+
+    def _look(self) -> None:
+        """Somebody may have deleted the object."""
+        self._last = time.monotonic()
+        found = self._client.read()
+        if self._last_written is not None and not ((found or {}).get("status") or {}).get("agent"):
+            self._write(self._last_written)
+
+    def _backoff(self) -> float:
+        longest = min(_MAX_BACKOFF_SECONDS, 0.5 * 2.0 ** min(self._failures, 10))
+        return longest * random.uniform(0.5, 1.0)
+
+
+def stored_evidence(status: dict[str, Any]) -> list[Stored]:
+    """The evidence in a status that was read; what cannot be understood is left out."""
+    result = []
+    for item in status.get("evidence") or ():
+        try:
+            result.append(
+                Stored(
+                    kind=str(item["kind"]),
+                    subject=str(item.get("subject", "")),
+                    code=int(item.get("code", 0)),
+                    value=str(item.get("value", "")),
+                    threshold=str(item.get("threshold", "")),
+                    message=str(item.get("message", "")),
+                    first_wall=datetime.fromisoformat(item["firstSeen"]).timestamp(),
+                    last_wall=datetime.fromisoformat(item["lastSeen"]).timestamp(),
+                    count=int(item.get("count", 1)),
+                    boot_id=str(item.get("bootId", "")),
+                )
+            )
+        except (KeyError, TypeError, ValueError, AttributeError):
+            continue
+    return result

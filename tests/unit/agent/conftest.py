@@ -1,0 +1,203 @@
+"""The real agent with the real NVML child and the fake library; only the API server is replaced, by a list."""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.fakes.nvml.build import library
+
+from muster.agent.agent import Agent
+from muster.agent.nvml_process import NvmlProcess
+from muster.agent.settings import Settings
+from muster.agent.thresholds import DEFAULTS, Thresholds
+
+ROOT = Path(__file__).resolve().parents[3]
+
+QUICK = {
+    "nvml.fast_period": 0.1,
+    "nvml.normal_period": 0.2,
+    "nvml.slow_period": 0.3,
+    "nvml.retry_period": 0.5,
+    "nvml.deadline": 1.0,
+    "nvml.slow_deadline": 2.0,
+    "nvml.start_deadline": 3.0,
+    "nvml.clear": 0.3,
+    "gpu.clear": 0.2,
+    "infiniband.state_period": 0.1,
+    "infiniband.counter_period": 0.1,
+    "infiniband.missing": 0.2,
+    "infiniband.clear": 0.2,
+    "machine.period": 0.2,
+    "fabric.sustain": 0.2,
+    "fabricmanager.sustain": 0.2,
+    "pcie.width_sustain": 0.2,
+    "temperature.sustain": 0.2,
+    "throttle.window": 1.0,
+    "energy.sustain": 0.4,
+}
+"""Everything that takes minutes on a node, in tenths of a second."""
+
+
+class Wrote:
+    """Stands in for the writer: keeps what it was offered."""
+
+    def __init__(self, on_stored: Callable[[dict[str, Any]], None], stored: dict[str, Any]) -> None:
+        self._on_stored, self._stored = on_stored, stored
+        self.offers: list[tuple[dict[str, Any], bool]] = []
+        self.writes = self.errors = 0
+
+    def start(self) -> None:
+        self._on_stored(self._stored)
+
+    def offer(self, status: dict[str, Any], *, urgent: bool) -> None:
+        self.offers.append((status, urgent))
+
+
+@dataclass
+class Node:
+    """A node made of files."""
+
+    folder: Path
+    control: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        (self.folder / "sys/class/infiniband").mkdir(parents=True)
+        (self.folder / "proc/1").mkdir(parents=True)
+        (self.folder / "kmsg").touch()
+        self.boot("boot-1")
+        (self.folder / "uuid").write_text("4c4c4544-0001\n")
+        self.mount(read_only=False)
+        self.faults()
+
+    def boot(self, boot_id: str) -> None:
+        (self.folder / "boot_id").write_text(f"{boot_id}\n")
+
+    def faults(self, *lines: str) -> None:
+        """The fake library's control file; nothing that is not named is wrong."""
+        new = self.folder / "control.new"
+        new.write_text("".join(f"{line}\n" for line in ("gpus=8", *lines)))
+        new.rename(self.folder / "control")
+
+    def log(self, *lines: str) -> None:
+        with (self.folder / "kmsg").open("a") as stream:
+            stream.writelines(f"{line}\n" for line in lines)
+
+    def mount(self, *, read_only: bool) -> None:
+        way = "ro" if read_only else "rw"
+        (self.folder / "proc/1/mounts").write_text(
+            f"/dev/nvme0n1p1 / ext4 {way},relatime 0 0\nproc /proc proc rw 0 0\n"
+        )
+
+    def port(self, name: str, state: str = "4: ACTIVE", physical: str = "5: LinkUp", **counters: int) -> Path:
+        device, number = name.split("/")
+        path = self.folder / "sys/class/infiniband" / device / "ports" / number
+        for part in ("counters", "hw_counters"):
+            (path / part).mkdir(parents=True, exist_ok=True)
+        (path / "state").write_text(f"{state}\n")
+        (path / "phys_state").write_text(f"{physical}\n")
+        for counter, value in counters.items():
+            hardware = counter in ("rnr_nak_retry_err", "local_ack_timeout_err", "roce_slow_restart")
+            (path / ("hw_counters" if hardware else "counters") / counter).write_text(f"{value}\n")
+        return path
+
+    def settings(self, **changes: Any) -> Settings:
+        files = {"token_file": "token", "ca_file": "ca.crt", "kernel_log": "kmsg", "sysfs": "sys", "proc": "proc"}
+        files |= {"boot_id_file": "boot_id", "system_uuid_file": "uuid", "mounts_file": "proc/1/mounts"}
+        values: dict[str, Any] = {name: self.folder / file for name, file in files.items()}
+        values |= {"node": "node-1", "api_server": "https://127.0.0.1:1", "thresholds_file": None}
+        values |= {"expected_gpus": None, "expected_ports": None, "listen": ("127.0.0.1", 0)}
+        return Settings(**{**values, **changes})
+
+
+class Running:
+    """An agent in a thread."""
+
+    def __init__(self, settings: Settings, thresholds: Thresholds, stored: dict[str, Any]) -> None:
+        self.nvml = NvmlProcess()
+        made: list[Wrote] = []
+
+        def writer(on_stored: Callable[[dict[str, Any]], None]) -> Any:
+            made.append(Wrote(on_stored, stored))
+            return made[0]
+
+        self.agent = Agent(settings, thresholds, (), self.nvml, writer)
+        self.wrote = made[0]
+        self._thread = threading.Thread(target=self.agent.run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self.agent.stop()
+        self._thread.join(5)
+        assert not self._thread.is_alive()
+
+    @property
+    def status(self) -> dict[str, Any]:
+        return self.wrote.offers[-1][0] if self.wrote.offers else {"evidence": [], "agent": {}}
+
+    @property
+    def evidence(self) -> list[dict[str, Any]]:
+        return self.status["evidence"]
+
+    def about(self, kind: str) -> list[dict[str, Any]]:
+        return [item for item in self.evidence if item["kind"] == kind]
+
+    def wait(self, condition: Callable[[], Any], seconds: float = 15.0) -> Any:
+        until = time.monotonic() + seconds
+        while not (result := condition()):
+            assert time.monotonic() < until, self.status
+            time.sleep(0.01)
+        return result
+
+    def wait_for(self, kind: str, seconds: float = 15.0) -> dict[str, Any]:
+        return self.wait(lambda: self.about(kind), seconds)[0]
+
+    def wait_until_gone(self, kind: str, seconds: float = 15.0) -> None:
+        self.wait(lambda: not self.about(kind), seconds)
+
+    def wait_until_looking(self) -> None:
+        self.wait(lambda: self.status["agent"].get("gpus"))
+        self.wait(lambda: self.agent._gpus.figures)
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    return Node(tmp_path)
+
+
+@pytest.fixture
+def environment(node: Node, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """`environment(driver="fake"|"old"|None)`: what the NVML child finds."""
+
+    def setup(driver: str | None = "fake") -> None:
+        folder = str(library(old=driver == "old")) if driver else str(node.folder)
+        monkeypatch.setenv("LD_LIBRARY_PATH", folder)
+        monkeypatch.setenv("FAKE_NVML_CONTROL", str(node.folder / "control"))
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT / "operator"), os.environ.get("PYTHONPATH", "")]))
+
+    return setup
+
+
+@pytest.fixture
+def run(node: Node, environment: Callable[..., None]) -> Iterator[Callable[..., Running]]:
+    """`run(driver, thresholds={}, stored={}, **settings)`: an agent that looks at the node."""
+    running: list[Running] = []
+
+    def start(
+        driver: str | None = "fake",
+        thresholds: dict[str, float] | None = None,
+        stored: dict[str, Any] | None = None,
+        **settings: Any,
+    ) -> Running:
+        environment(driver)
+        values = Thresholds({**DEFAULTS.values, **QUICK, **(thresholds or {})})
+        running.append(Running(node.settings(**settings), values, stored or {}))
+        return running[-1]
+
+    yield start
+    for agent in running:
+        agent.stop()

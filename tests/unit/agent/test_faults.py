@@ -1,0 +1,294 @@
+"""Every fault of the fake library becomes its evidence and goes again: real pynvml, real child process."""
+
+import os
+import signal
+import time
+from typing import Any
+
+import pytest
+
+from muster.agent import kinds
+from muster.api.nodehealth import NodeHealthStatus
+
+GPU1 = "GPU-00000000-0000-4000-8000-000000000002"
+
+CASES = {
+    "GPU lost": (["lost=1@gpu1"], kinds.GPU_LOST, GPU1),
+    "reset required": (["reset_required=1@gpu1"], kinds.RESET_REQUIRED, GPU1),
+    "recovery action": (["recovery_action=2@gpu1"], kinds.RECOVERY_ACTION, GPU1),
+    "seven of eight": (["count=7"], kinds.GPU_COUNT, ""),
+    "uncorrected ECC": (["ecc=3@gpu1"], kinds.ECC_UNCORRECTED, GPU1),
+    "corrected ECC": (["ecc_corrected=50000001@gpu1"], kinds.ECC_CORRECTED, GPU1),
+    "SRAM errors": (["sram=1@gpu1"], kinds.SRAM_UNCORRECTED, GPU1),
+    "SRAM threshold": (["sram_flag=1@gpu1"], kinds.SRAM_THRESHOLD, GPU1),
+    "remap pending": (["remap_pending=1@gpu1"], kinds.ROW_REMAP_PENDING, GPU1),
+    "remap failed": (["remap_failed=1@gpu1"], kinds.ROW_REMAP_FAILED, GPU1),
+    "remaps": (["remaps=512@gpu1"], kinds.ROW_REMAPS, GPU1),
+    "retired pages": (["retired=11@gpu1"], kinds.RETIRED_PAGES, GPU1),
+    "retirement pending": (["retired_pending=1@gpu1"], kinds.RETIRED_PAGES_PENDING, GPU1),
+    "channel repair": (["repair=1@gpu1"], kinds.REPAIR_PENDING, GPU1),
+    "TPC repair": (["repair=2@gpu1"], kinds.REPAIR_PENDING, GPU1),
+    "InfoROM": (["inforom=1@gpu1"], kinds.INFOROM, GPU1),
+    "fabric not started": (["fabric=3", "fabric=1@gpu1"], kinds.FABRIC_STATE, GPU1),
+    "fabric failed": (["fabric=3", "fabric_status=999@gpu1"], kinds.FABRIC_STATE, GPU1),
+    "fabric degraded": (["fabric=3", "fabric_mask=1@gpu1"], kinds.FABRIC_STATE, GPU1),
+    "fabric misconfigured": (["fabric=3", "fabric_mask=0x500@gpu1"], kinds.FABRIC_STATE, GPU1),
+    "PCIe width": (["pcie_width=8@gpu1"], kinds.PCIE_WIDTH, GPU1),
+    "PCIe fatal": (["pcie_fatal=1@gpu1"], kinds.PCIE_FATAL, GPU1),
+    "hot": (["margin=-3@gpu1"], kinds.TEMPERATURE, GPU1),
+    "thermal slowdown": (["throttle=0x40@gpu1"], kinds.THROTTLE, GPU1),
+    "power brake": (["throttle=0x80@gpu1"], kinds.THROTTLE, GPU1),
+    "energy counter stands": (["energy_stuck=1@gpu1"], kinds.ENERGY_COUNTER, GPU1),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_fault_is_evidence_until_it_is_gone(case: str, node: Any, run: Any) -> None:
+    faults, kind, subject = CASES[case]
+    agent = run()
+    agent.wait_until_looking()
+    assert agent.evidence == []
+    node.faults(*faults)
+    found = agent.wait_for(kind)
+    assert found["subject"] == subject
+    assert found["bootId"] == "boot-1"
+    NodeHealthStatus.model_validate(agent.status)
+    healthy = [line for line in faults if "@" not in line and not line.startswith("count")]
+    healthy += ["retired=0", "retired_pending=0"]  # a GPU that has those once keeps them
+    node.faults(*healthy)
+    agent.wait_until_gone(kind)
+    assert agent.evidence == []
+
+
+def test_a_driver_drifts(node: Any, run: Any) -> None:
+    node.faults("vbios=0x1F@gpu1")
+    agent = run()
+    odd = agent.wait_for(kinds.DRIVER_DRIFT)
+    assert (odd["subject"], odd["value"], odd["threshold"]) == (GPU1, "96.00.A5.00.1F", "96.00.A5.00.1A")
+
+
+def test_a_library_that_does_not_fit_the_module_is_drift(node: Any, run: Any) -> None:
+    node.faults("init_error=18")
+    agent = run()
+    assert agent.wait_for(kinds.DRIVER_DRIFT)["code"] == 18
+    node.faults()
+    agent.wait_until_gone(kinds.DRIVER_DRIFT)
+    agent.wait_until_looking()
+
+
+def test_an_nvlink_that_goes_down_on_one_gpu(node: Any, run: Any) -> None:
+    node.faults("nvlinks=18")
+    agent = run()
+    agent.wait_until_looking()
+    node.faults("nvlinks=18", "nvlink_down=2@gpu1")
+    found = agent.wait_for(kinds.NVLINK_DOWN)
+    assert (found["subject"], found["value"], found["threshold"]) == (GPU1, "16 links", "18 links")
+    assert found["message"] == "NVLinks that are down: 0, 1"
+    node.faults("nvlinks=18")
+    agent.wait_until_gone(kinds.NVLINK_DOWN)
+
+
+def test_gpus_without_any_nvlink_are_no_fault(node: Any, run: Any) -> None:
+    node.faults("nvlinks=18", "nvlink_down=18")
+    agent = run()
+    agent.wait_until_looking()
+    time.sleep(0.5)
+    assert agent.evidence == []
+
+
+def test_nvlink_recoveries_count_when_they_grow(node: Any, run: Any) -> None:
+    node.faults("nvlink_recoveries=5@gpu1")
+    agent = run()
+    agent.wait_until_looking()
+    assert agent.evidence == []
+    node.faults("nvlink_recoveries=6@gpu1")
+    assert agent.wait_for(kinds.NVLINK_ERRORS)["value"] == "1 recoveries in an hour"
+
+
+def test_pcie_replays_count_by_the_minute(node: Any, run: Any) -> None:
+    node.faults("pcie_replays=1000@gpu1")
+    agent = run()
+    agent.wait_until_looking()
+    node.faults("pcie_replays=1031@gpu1")
+    time.sleep(0.6)
+    assert agent.evidence == []  # 31 a minute are allowed for x16 of generation 5
+    node.faults("pcie_replays=1032@gpu1")
+    assert agent.wait_for(kinds.PCIE_REPLAY)["threshold"] == "31/min"
+
+
+def test_the_driver_s_action_follows_the_driver(node: Any, run: Any) -> None:
+    agent = run()
+    agent.wait_until_looking()
+    node.faults("recovery_action=1@gpu1")
+    assert agent.wait_for(kinds.RECOVERY_ACTION)["code"] == 1
+    node.faults("recovery_action=2@gpu1")
+    agent.wait(lambda: agent.about(kinds.RECOVERY_ACTION)[0]["code"] == 2)
+    assert "reboot the node" in agent.about(kinds.RECOVERY_ACTION)[0]["message"]
+
+
+def test_an_xid_by_event_and_by_log_is_one(node: Any, run: Any) -> None:
+    agent = run()
+    agent.wait_until_looking()
+    node.faults("xid=79@gpu1")
+    node.log("NVRM: Xid (PCI:0000:11:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.")
+    found = agent.wait_for(kinds.XID)
+    assert (found["subject"], found["code"], found["count"]) == (GPU1, 79, 1)
+    time.sleep(0.5)
+    assert [(item["kind"], item["count"]) for item in agent.evidence] == [(kinds.XID, 1)]
+
+
+def test_an_xid_is_told_within_a_second_and_goes_when_it_is_old(node: Any, run: Any) -> None:
+    agent = run(thresholds={"xid.expires": 2.0, "burst": 0.1})
+    agent.wait_until_looking()
+    node.faults("xid=31@gpu1")
+    began = time.monotonic()
+    agent.wait_for(kinds.XID)
+    assert time.monotonic() - began < 1.0
+    agent.wait_until_gone(kinds.XID)
+
+
+def test_unknown_xids_are_told_with_their_number(node: Any, run: Any) -> None:
+    agent = run()
+    agent.wait_until_looking()
+    node.faults("xid=4242@gpu1", "xid=0@gpu1")
+    assert agent.wait_for(kinds.XID)["code"] == 4242
+    assert len(agent.evidence) == 1
+
+
+def test_nvml_that_hangs_is_evidence_and_holds_nothing_up(node: Any, run: Any) -> None:
+    agent = run()
+    agent.wait_until_looking()
+    first = agent.nvml.pid
+    node.faults("hang_seconds=3600")
+    found = agent.wait_for(kinds.NVML_HANG, 5)
+    assert "did not answer" in found["message"]
+    node.log("NVRM: Xid (PCI:0000:11:00): 79, GPU has fallen off the bus.")
+    began = time.monotonic()
+    agent.wait_for(kinds.XID)
+    assert time.monotonic() - began < 1.0
+    with pytest.raises(ProcessLookupError):
+        os.kill(first, 0)
+    node.faults()
+    agent.wait_until_gone(kinds.NVML_HANG, 30)
+    assert agent.nvml.hangs >= 1
+
+
+def test_nvml_that_hangs_for_less_than_the_deadline_is_none(node: Any, run: Any) -> None:
+    agent = run(thresholds={"nvml.deadline": 20.0, "nvml.slow_deadline": 20.0})
+    agent.wait_until_looking()
+    node.faults("hang_seconds=1@gpu7")
+    time.sleep(1.5)
+    node.faults()
+    time.sleep(1.0)
+    assert agent.evidence == []
+    assert agent.nvml.hangs == 0
+
+
+def test_a_child_that_dies_is_started_again(node: Any, run: Any) -> None:
+    agent = run()
+    agent.wait_until_looking()
+    first = agent.nvml.pid
+    os.kill(first, signal.SIGSEGV)
+    agent.wait(lambda: agent.nvml.pid not in (None, first))
+    node.faults("recovery_action=1@gpu1")
+    agent.wait_for(kinds.RECOVERY_ACTION)
+    agent.wait(lambda: agent.status["agent"]["problem"] == "")
+
+
+def test_without_a_driver_there_is_no_sickness(run: Any) -> None:
+    agent = run(driver=None)
+    agent.wait(lambda: "no driver" in agent.status["agent"].get("problem", ""))
+    assert agent.status["agent"]["driver"] == ""
+    assert agent.evidence == []
+
+
+def test_a_module_that_is_not_loaded_is_no_sickness(node: Any, run: Any) -> None:
+    node.faults("init_error=9")
+    agent = run()
+    agent.wait(lambda: "not loaded" in agent.status["agent"].get("problem", ""))
+    assert agent.evidence == []
+    node.faults()
+    agent.wait(lambda: agent.status["agent"]["gpus"] == 8)
+
+
+def test_an_old_driver_lacks_things_and_is_healthy(node: Any, run: Any) -> None:
+    agent = run(driver="old")
+    agent.wait_until_looking()
+    time.sleep(0.5)
+    assert agent.evidence == []
+    assert agent.status["agent"]["problem"] == ""
+    node.faults("ecc=1@gpu1")
+    agent.wait_for(kinds.ECC_UNCORRECTED)
+    node.faults("lost=1@gpu1")
+    agent.wait_for(kinds.GPU_LOST)
+
+
+def test_a_driver_that_answers_only_errors_is_a_problem_and_no_evidence(node: Any, run: Any) -> None:
+    agent = run()
+    agent.wait_until_looking()
+    node.faults("every_call_fails=999")
+    agent.wait(lambda: "999" in agent.status["agent"]["problem"])
+    assert agent.evidence == []
+    node.faults()
+    agent.wait(lambda: agent.status["agent"]["problem"] == "")
+
+
+def test_the_configured_number_of_gpus_counts_from_the_start(node: Any, run: Any) -> None:
+    node.faults("count=7")
+    agent = run(expected_gpus=8)
+    assert agent.wait_for(kinds.GPU_COUNT)["threshold"] == "8 GPUs"
+
+
+def test_the_agent_says_what_it_looks_at(run: Any) -> None:
+    agent = run()
+    agent.wait_until_looking()
+    status = agent.status["agent"]
+    assert status["gpus"] == 8
+    assert status["driver"] == "580.159.04"
+    assert status["gpuModel"] == "NVIDIA H200"
+    assert status["gpuSerials"] == [str(1650000000001 + index) for index in range(8)]
+    assert (status["bootId"], status["systemUuid"]) == ("boot-1", "4c4c4544-0001")
+
+
+def test_a_new_boot_forgets_everything(node: Any, run: Any) -> None:
+    agent = run()
+    agent.wait_until_looking()
+    node.faults("xid=79@gpu1", "count=7")
+    agent.wait(lambda: {item["kind"] for item in agent.evidence} == {kinds.XID, kinds.GPU_COUNT})
+    node.boot("boot-2")
+    agent.wait(lambda: agent.status["agent"]["bootId"] == "boot-2" and agent.evidence == [])
+    agent.wait(lambda: agent.status["agent"]["gpus"] == 7)
+    assert agent.evidence == []
+
+
+def test_an_agent_goes_on_where_the_one_before_it_stopped(node: Any, run: Any) -> None:
+    first = run()
+    first.wait_until_looking()
+    node.port("mlx5_0/1")
+    time.sleep(0.3)
+    node.faults("count=7", "xid=79@gpu1")
+    node.port("mlx5_0/1", "1: DOWN", "3: Disabled")
+    wanted = {kinds.GPU_COUNT, kinds.XID, kinds.IB_PORT_DOWN}
+    first.wait(lambda: {item["kind"] for item in first.evidence} == wanted)
+    first.stop()
+    second = run(stored=first.status)
+    second.wait(lambda: {item["kind"] for item in second.evidence} == wanted)
+    time.sleep(1.0)
+    assert {item["kind"] for item in second.evidence} == wanted
+    before = {item["kind"]: (item["firstSeen"], item["count"]) for item in first.evidence}
+    assert {item["kind"]: (item["firstSeen"], item["count"]) for item in second.evidence} == before
+    node.faults()
+    node.port("mlx5_0/1")
+    second.wait(lambda: [item["kind"] for item in second.evidence] == [kinds.XID])
+
+
+def test_the_rest_of_an_earlier_boot_is_not_taken_over(node: Any, run: Any) -> None:
+    first = run()
+    first.wait_until_looking()
+    node.faults("xid=79@gpu1")
+    first.wait_for(kinds.XID)
+    first.stop()
+    node.boot("boot-2")
+    second = run(stored=first.status)
+    second.wait_until_looking()
+    assert second.evidence == []
