@@ -312,7 +312,7 @@ class Gpus:
             generation = min(max(int(gpu.get("pcie_generation", 1)), 1), 6)
             allowed = math.ceil(self._thresholds[f"pcie.replays_gen{generation}"] * most)
             grown, seconds = self._windows.increase(f"{subject} replays", float(gpu["pcie_replays"]), mono, _MINUTE)
-            rate = grown / max(seconds, _MINUTE) * _MINUTE
+            rate = grown * _MINUTE / max(seconds, _MINUTE)
             value = f"{rate:.0f} replays/min"
             yield Signal(kinds.PCIE_REPLAY, subject, rate > allowed, 0, value, f"{allowed}/min", f"PCIe: {value}")
         if "pcie_fatal" in gpu:

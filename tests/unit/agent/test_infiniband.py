@@ -1,0 +1,143 @@
+"""Ports and counters, in sysfs trees made of files; and the rest of what comes from files."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from muster.agent import kinds
+from muster.agent.facts import Signal
+from muster.agent.infiniband import InfiniBand
+from muster.agent.thresholds import DEFAULTS
+
+
+@pytest.fixture
+def fabric(node: Any) -> InfiniBand:
+    return InfiniBand(node.folder / "sys", DEFAULTS, None)
+
+
+def bad(signals: list[Signal]) -> list[tuple[str, str]]:
+    return [(signal.kind, signal.subject) for signal in signals if signal.bad]
+
+
+def test_a_port_that_was_never_up_is_no_fault(node: Any, fabric: InfiniBand) -> None:
+    node.port("mlx5_0/1")
+    node.port("mlx5_1/1", "1: DOWN", "3: Disabled")
+    assert bad(fabric.states()) == []
+
+
+@pytest.mark.parametrize(
+    ("state", "physical"),
+    [
+        ("1: DOWN", "3: Disabled"),
+        ("1: DOWN", "2: Polling"),
+        ("2: INIT", "5: LinkUp"),
+        ("4: ACTIVE", "6: LinkErrorRecovery"),
+    ],
+)
+def test_a_port_that_was_up_and_is_down(node: Any, fabric: InfiniBand, state: str, physical: str) -> None:
+    node.port("mlx5_0/1")
+    fabric.states()
+    node.port("mlx5_0/1", state, physical)
+    assert bad(fabric.states()) == [(kinds.IB_PORT_DOWN, "mlx5_0/1")]
+    node.port("mlx5_0/1")
+    assert bad(fabric.states()) == []
+
+
+def test_a_device_that_is_gone(node: Any, fabric: InfiniBand) -> None:
+    node.port("mlx5_0/1")
+    fabric.states()
+    shutil.rmtree(node.folder / "sys/class/infiniband/mlx5_0")
+    assert bad(fabric.states()) == [(kinds.IB_DEVICE_MISSING, "mlx5_0")]
+
+
+def test_too_few_ports_where_the_number_is_configured(node: Any) -> None:
+    node.port("mlx5_0/1", "1: DOWN", "3: Disabled")
+    fabric = InfiniBand(node.folder / "sys", DEFAULTS, 1)
+    assert bad(fabric.states()) == [(kinds.IB_PORT_DOWN, "")]
+
+
+RATES = {
+    "link_downed": (5, 6),
+    "excessive_buffer_overrun_errors": (0, 1),
+    "local_link_integrity_errors": (0, 1),
+    "rnr_nak_retry_err": (0, 1),
+    "symbol_error": (100, 100 + 301),
+    "link_error_recovery": (0, 3),
+    "port_rcv_errors": (0, 301),
+    "local_ack_timeout_err": (0, 31),
+    "port_xmit_discards": (0, 3001),
+    "roce_slow_restart": (0, 301),
+}
+
+
+@pytest.mark.parametrize("counter", RATES)
+def test_a_counter_that_grows_too_fast(node: Any, fabric: InfiniBand, counter: str) -> None:
+    before, after = RATES[counter]
+    node.port("mlx5_0/1", **{counter: before})
+    fabric.states()
+    assert bad(fabric.counters(0.0)) == []
+    assert bad(fabric.counters(15.0)) == []
+    node.port("mlx5_0/1", **{counter: after})
+    (found,) = [signal for signal in fabric.counters(30.0) if signal.bad]
+    assert (found.kind, found.subject) == (kinds.IB_COUNTERS, "mlx5_0/1")
+    assert counter in found.value
+    assert bad(fabric.counters(400.0)) == []
+
+
+def test_a_counter_that_grows_slowly_is_no_fault(node: Any, fabric: InfiniBand) -> None:
+    for moment in range(0, 600, 15):
+        node.port("mlx5_0/1", symbol_error=moment * 9, port_rcv_errors=moment * 9)
+        fabric.states()
+        assert bad(fabric.counters(float(moment))) == []
+
+
+def test_a_counter_that_was_reset_is_no_fault(node: Any, fabric: InfiniBand) -> None:
+    node.port("mlx5_0/1", symbol_error=10**12)
+    fabric.states()
+    fabric.counters(0.0)
+    node.port("mlx5_0/1", symbol_error=3)
+    assert bad(fabric.counters(15.0)) == []
+
+
+def test_a_port_that_goes_down_thrice_flaps(node: Any, fabric: InfiniBand) -> None:
+    for times in range(4):
+        node.port("mlx5_0/1", link_downed=times)
+        fabric.states()
+        flaps = [signal for signal in fabric.counters(times * 3600.0) if signal.kind == kinds.IB_PORT_FLAP]
+        assert [signal.bad for signal in flaps] == [times == 3]
+
+
+def test_garbage_in_sysfs_is_harmless(node: Any, fabric: InfiniBand) -> None:
+    path: Path = node.port("mlx5_0/1", link_downed=1)
+    fabric.states()
+    (path / "state").write_bytes(b"\xff\x00")
+    (path / "counters/link_downed").write_text("-5 apples")
+    (path / "counters/symbol_error").mkdir()
+    fabric.states()
+    assert bad(fabric.counters(0.0)) == []
+
+
+def test_the_agent_tells_of_ports_and_disks(node: Any, run: Any) -> None:
+    node.port("mlx5_0/1", link_downed=0)
+    agent = run()
+    agent.wait_until_looking()
+    node.port("mlx5_0/1", "1: DOWN", "2: Polling", link_downed=1)
+    node.mount(read_only=True)
+    wanted = {kinds.IB_PORT_DOWN, kinds.IB_COUNTERS, kinds.READ_ONLY_FILESYSTEM}
+    agent.wait(lambda: {item["kind"] for item in agent.evidence} == wanted)
+    node.port("mlx5_0/1")
+    node.mount(read_only=False)
+    agent.wait(lambda: {item["kind"] for item in agent.evidence} == {kinds.IB_COUNTERS})
+
+
+def test_the_agent_tells_of_a_fabric_manager_that_is_gone(node: Any, run: Any) -> None:
+    agent = run()
+    agent.wait_until_looking()
+    assert agent.evidence == []
+    (node.folder / "proc/driver/nvidia-nvswitch/devices/0000:c1:00.0").mkdir(parents=True)
+    agent.wait_for(kinds.FABRIC_MANAGER)
+    (node.folder / "proc/77").mkdir()
+    (node.folder / "proc/77/comm").write_text("nv-fabricmanage\n")
+    agent.wait_until_gone(kinds.FABRIC_MANAGER)

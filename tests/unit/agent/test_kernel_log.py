@@ -1,0 +1,127 @@
+"""Reading the log as it grows: files, pipes, rotation, floods."""
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from muster.agent import kinds
+from muster.agent.kernel_log import KernelLog
+
+XID = "NVRM: Xid (PCI:0000:11:00): 79, pid=1, GPU has fallen off the bus."
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[KernelLog]:
+    (tmp_path / "kmsg").touch()
+    made = KernelLog(tmp_path / "kmsg")
+    yield made
+    made.close()
+
+
+def append(path: Path, text: str) -> None:
+    with path.open("a") as stream:
+        stream.write(text)
+
+
+def test_lines_come_as_they_are_written(log: KernelLog, tmp_path: Path) -> None:
+    assert list(log.read()) == []
+    append(tmp_path / "kmsg", XID[:20])
+    assert list(log.read()) == []
+    append(tmp_path / "kmsg", XID[20:] + "\nother\n")
+    (entry,) = log.read()
+    assert (entry.fact.kind, entry.fact.code, entry.boot_seconds) == (kinds.XID, 79, None)
+    assert list(log.read()) == []
+
+
+def test_what_was_there_counts_only_with_a_date(log: KernelLog, tmp_path: Path) -> None:
+    append(tmp_path / "kmsg", f"{XID}\n4,1,7000000,-;{XID}\n")
+    (entry,) = log.read()
+    assert entry.boot_seconds == 7.0
+
+
+def test_a_file_that_is_rotated_or_cut_is_read_on(log: KernelLog, tmp_path: Path) -> None:
+    list(log.read())
+    append(tmp_path / "kmsg", f"{XID}\n")
+    (tmp_path / "kmsg").rename(tmp_path / "kmsg.1")
+    (tmp_path / "kmsg").write_text(f"{XID}\n")
+    assert len(list(log.read())) == 2
+    append(tmp_path / "kmsg", "x" * 1000 + "\n")
+    list(log.read())
+    (tmp_path / "kmsg").write_text(f"{XID}\n")
+    assert len(list(log.read())) == 1
+
+
+def test_a_log_that_is_not_there_is_a_problem_until_it_is(tmp_path: Path) -> None:
+    log = KernelLog(tmp_path / "late")
+    assert list(log.read()) == []
+    assert "cannot be read" in log.problem
+    (tmp_path / "late").touch()
+    list(log.read())
+    assert log.problem == ""
+    append(tmp_path / "late", f"{XID}\n")
+    assert len(list(log.read())) == 1
+    log.close()
+
+
+def test_records_of_a_pipe(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    log = KernelLog(tmp_path / "pipe")
+    assert log.open()
+    assert log.fileno() is not None
+    writer = os.open(tmp_path / "pipe", os.O_WRONLY)
+    os.write(writer, f"4,1,5000000,-;{XID}\n SUBSYSTEM=pci\n DEVICE={XID}\n".encode())
+    assert [entry.boot_seconds for entry in log.read()] == [5.0]
+    os.close(writer)
+    log.close()
+
+
+def test_a_file_that_grows_faster_than_it_is_read_is_skipped(log: KernelLog, tmp_path: Path) -> None:
+    list(log.read())
+    with (tmp_path / "kmsg").open("wb") as stream:
+        stream.truncate(100 * 1024 * 1024)
+    append(tmp_path / "kmsg", f"\n{XID}\n")
+    found: list[Any] = []
+    for _ in range(20):
+        found += log.read()
+    assert len(found) == 1
+    assert log.skipped_bytes > 90 * 1024 * 1024
+
+
+def test_binary_garbage_and_endless_lines_are_harmless(log: KernelLog, tmp_path: Path) -> None:
+    list(log.read())
+    with (tmp_path / "kmsg").open("ab") as stream:
+        stream.write(os.urandom(200_000) + b"\n" + b"NVRM: " * 100_000 + b"\n" + XID.encode() + b"\n")
+    assert [entry.fact.code for entry in [*log.read(), *log.read()]] == [79]
+
+
+def test_a_flood_of_one_xid_is_one_piece_of_evidence_and_cheap(node: Any, run: Any) -> None:
+    agent = run()
+    agent.wait_until_looking()
+    began, cpu = time.monotonic(), time.process_time()
+    lines = 0
+    while time.monotonic() - began < 3.0:
+        node.log(*[f"4,{lines},{int(time.monotonic() * 1e6)},-;{XID}"] * 1000)
+        lines += 1000
+        time.sleep(0.1)
+    found = agent.wait_for(kinds.XID)
+    agent.wait(lambda: agent.agent._log.lines >= lines)
+    spent = time.process_time() - cpu
+    assert lines >= 20_000
+    assert [item["kind"] for item in agent.evidence] == [kinds.XID]
+    assert found["count"] == 1
+    assert len(agent.wrote.offers) <= 6
+    # This process writes the flood, too. About 0.1 s is usual.
+    assert spent / lines < 50e-6
+
+
+def test_a_flood_of_noise_has_no_verdict(node: Any, run: Any) -> None:
+    agent = run()
+    agent.wait_until_looking()
+    node.log(*[f"NVRM: Xid (PCI:0000:{number:04x}:00): x{number}" for number in range(5000)])
+    node.log(*["\x00\xff Xid nvme I/O error mlx5_core Oops" for _ in range(5000)])
+    agent.wait(lambda: agent.agent._log.lines >= 10_000)
+    assert agent.evidence == []

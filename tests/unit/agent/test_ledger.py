@@ -1,0 +1,205 @@
+"""The life of evidence: appears, is sustained, counted in bursts, cleared, expired; never without bound."""
+
+from datetime import datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster.agent import kinds
+from muster.agent.facts import Clock, Incident, Signal
+from muster.agent.ledger import MAX_KEPT, MAX_SENT, Ledger, Stored
+from muster.api.nodehealth import NodeHealthStatus
+
+WALL = 1_800_000_000.0
+
+
+def at(seconds: float, wall: float | None = None) -> Clock:
+    return Clock(seconds, WALL + seconds if wall is None else wall)
+
+
+@pytest.fixture
+def ledger() -> Ledger:
+    return Ledger("boot", burst_seconds=180)
+
+
+def xid(code: int = 79, subject: str = "GPU-1", age: float = 0.0, expires: float = 86400) -> Incident:
+    return Incident(kinds.XID, subject, expires, code, message=f"Xid {code}", age_seconds=age)
+
+
+def hot(bad: bool, sustain: float = 0, clear: float = 0, code: int = 0, counter: float | None = None) -> Signal:
+    return Signal(kinds.TEMPERATURE, "GPU-1", bad, code, "v", "t", "m", counter, sustain, clear)
+
+
+def test_a_signal_counts_once_it_is_sustained(ledger: Ledger) -> None:
+    ledger.sample([hot(True, sustain=10)], at(0))
+    ledger.sample([hot(True, sustain=10)], at(9))
+    assert ledger.evidence() == []
+    ledger.sample([hot(False, sustain=10)], at(9.5))
+    ledger.sample([hot(True, sustain=10)], at(10))
+    ledger.sample([hot(True, sustain=10)], at(19))
+    assert ledger.evidence() == []
+    ledger.sample([hot(True, sustain=10)], at(20))
+    assert [item["kind"] for item in ledger.evidence()] == [kinds.TEMPERATURE]
+
+
+def test_a_signal_has_to_stay_good(ledger: Ledger) -> None:
+    ledger.sample([hot(True, clear=30)], at(0))
+    ledger.sample([hot(False, clear=30)], at(1))
+    ledger.sample([hot(True, clear=30)], at(25))
+    ledger.sample([hot(False, clear=30)], at(26))
+    ledger.sample([hot(False, clear=30)], at(55))
+    assert len(ledger.evidence()) == 1
+    ledger.sample([hot(False, clear=30)], at(56))
+    assert ledger.evidence() == []
+
+
+def test_what_is_not_known_changes_nothing(ledger: Ledger) -> None:
+    ledger.sample([hot(True)], at(0))
+    ledger.sample([], at(1000))
+    assert len(ledger.evidence()) == 1
+
+
+def test_more_of_what_is_counted_is_one_more_occurrence(ledger: Ledger) -> None:
+    ledger.sample([hot(True, counter=1)], at(0))
+    ledger.sample([hot(True, counter=1)], at(500))
+    assert ledger.evidence()[0]["count"] == 1
+    ledger.sample([hot(True, counter=2)], at(600))
+    ledger.sample([hot(True, counter=3)], at(610))
+    assert ledger.evidence()[0]["count"] == 2
+
+
+def test_news_is_what_appears_goes_or_changes_its_code(ledger: Ledger) -> None:
+    seen = []
+    for moment, signal in enumerate((hot(True, code=1), hot(True, code=1), hot(True, code=2), hot(False))):
+        ledger.sample([signal], at(moment))
+        seen.append(ledger.news)
+        ledger.news = False
+    assert seen == [True, False, True, True]
+
+
+def test_a_burst_counts_once(ledger: Ledger) -> None:
+    for second in range(180):
+        ledger.record(xid(), at(second))
+    assert ledger.evidence()[0]["count"] == 1
+    ledger.record(xid(), at(200))
+    assert ledger.evidence()[0]["count"] == 2
+    assert ledger.counted
+
+
+def test_what_is_read_twice_counts_once(ledger: Ledger) -> None:
+    ledger.record(xid(age=0), at(5000))
+    ledger.record(xid(age=3000), at(5001))
+    ledger.record(xid(age=0.5), at(5001))
+    found = ledger.evidence()[0]
+    assert found["count"] == 1
+    seconds = datetime.fromisoformat(found["lastSeen"]) - datetime.fromisoformat(found["firstSeen"])
+    assert 2990 < seconds.total_seconds() < 3010
+
+
+def test_incidents_expire(ledger: Ledger) -> None:
+    ledger.record(xid(expires=100), at(0))
+    ledger.expire(at(100))
+    assert len(ledger.evidence()) == 1
+    ledger.expire(at(101))
+    assert ledger.evidence() == []
+    ledger.record(xid(expires=100, age=101), at(200))
+    assert ledger.evidence() == []
+
+
+@pytest.mark.parametrize("jump", [-1e9, -3600.0, 3600.0, 1e8], ids=str)
+def test_clock_jumps_clear_and_expire_nothing(ledger: Ledger, jump: float) -> None:
+    ledger.record(xid(), at(0))
+    ledger.sample([hot(True, clear=30)], at(0))
+    ledger.sample([hot(False, clear=30)], at(1, WALL + jump))
+    ledger.sample([hot(True, clear=30)], at(2, WALL + jump))
+    ledger.record(xid(), at(2, WALL + jump))
+    ledger.expire(at(3, WALL + jump))
+    found = ledger.evidence()
+    assert [item["count"] for item in found] == [1, 1]
+    assert all(item["lastSeen"] >= item["firstSeen"] for item in found)
+    NodeHealthStatus.model_validate({"evidence": found})
+
+
+def test_the_strongest_are_sent_and_the_rest_is_bounded(ledger: Ledger) -> None:
+    for number in range(2 * MAX_KEPT):
+        ledger.record(xid(code=31, subject=f"PCI:{number}"), at(number))
+    ledger.sample([Signal(kinds.GPU_LOST, "GPU-1", True)], at(5000))
+    ledger.record(xid(code=79), at(0))
+    assert len(ledger) == MAX_KEPT
+    sent = ledger.evidence()
+    assert len(sent) == MAX_SENT
+    assert [(item["kind"], item["code"]) for item in sent[:2]] == [(kinds.GPU_LOST, 0), (kinds.XID, 79)]
+    assert sent[2]["subject"] == f"PCI:{2 * MAX_KEPT - 1}"  # of equals the newest
+
+
+def test_a_gpu_that_gets_its_name_keeps_its_evidence(ledger: Ledger) -> None:
+    ledger.record(xid(subject="PCI:0000:11:00"), at(0))
+    ledger.record(xid(subject="GPU-1"), at(50))
+    ledger.rename({"PCI:0000:11:00": "GPU-1", "PCI:0000:12:00": "GPU-2"})
+    found = ledger.evidence()
+    assert [(item["subject"], item["count"]) for item in found] == [("GPU-1", 1)]
+    assert found[0]["firstSeen"] < found[0]["lastSeen"]
+
+
+def test_an_adopted_incident_expires_by_its_age(ledger: Ledger) -> None:
+    stored = Stored(kinds.XID, "GPU-1", 79, "", "", "", WALL - 100, WALL - 50, 3, "boot")
+    ledger.adopt([stored], {kinds.XID: 60.0}, at(0))
+    assert ledger.evidence()[0]["count"] == 3
+    ledger.expire(at(9))
+    assert len(ledger) == 1
+    ledger.expire(at(11))
+    assert len(ledger) == 0
+
+
+def test_what_is_told_from_the_future_is_not_believed(ledger: Ledger) -> None:
+    stored = Stored(kinds.XID, "GPU-1", 79, "", "", "", WALL + 1e9, WALL + 2e9, 1, "boot")
+    ledger.adopt([stored], {kinds.XID: 60.0}, at(0))
+    ledger.expire(at(61))
+    assert len(ledger) == 0
+
+
+_signals = st.builds(
+    Signal,
+    st.sampled_from(kinds.STRONGEST_FIRST),
+    st.text(max_size=200),
+    st.booleans(),
+    st.integers(0, 5),
+    value=st.text(max_size=300),
+    threshold=st.text(max_size=300),
+    message=st.text(max_size=1000),
+    counter=st.none() | st.floats(0, 1e12),
+    sustain_seconds=st.sampled_from([0.0, 5.0]),
+    clear_seconds=st.sampled_from([0.0, 5.0]),
+)
+_incidents = st.builds(
+    Incident,
+    st.sampled_from(kinds.STRONGEST_FIRST),
+    st.text(max_size=200),
+    st.floats(0, 1e5),
+    st.integers(-5, 2**70),
+    st.text(max_size=300),
+    st.text(max_size=1000),
+    st.floats(-1e6, 1e6),
+)
+_moments = st.tuples(st.floats(0, 1e4), st.floats(0, 4e9))
+
+
+@given(st.lists(st.tuples(_moments, _signals | _incidents), max_size=60))
+def test_whatever_happens_the_api_takes_it(happened: list[tuple[tuple[float, float], Any]]) -> None:
+    ledger = Ledger("boot", 180)
+    mono = 0.0
+    for (step, wall), what in happened:
+        mono += step
+        now = Clock(mono, wall)
+        if isinstance(what, Signal):
+            ledger.sample([what], now)
+        else:
+            ledger.record(what, now)
+        ledger.expire(now)
+    status = NodeHealthStatus.model_validate({"evidence": ledger.evidence()})
+    for item in status.evidence:
+        assert item.last_seen >= item.first_seen
+        assert len(item.threshold) <= 128
+        assert len(item.message) <= 512
