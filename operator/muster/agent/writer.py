@@ -38,6 +38,7 @@ class Writer:
         self._urgent = False
         self._failures = 0
         self._last = float("-inf")
+        self._looked = 0.0
         self.writes = 0
         self.errors = 0
         self.problem = ""
@@ -71,7 +72,7 @@ class Writer:
             while True:
                 now = time.monotonic()
                 pause = self._pause if self._urgent else self._counts_pause
-                due = self._last + (self._check if self._wanted is None else pause)
+                due = self._looked + self._check if self._wanted is None else self._last + pause
                 if now >= due:
                     status, self._wanted, self._urgent = self._wanted, None, False
                     return status
@@ -101,6 +102,7 @@ class Writer:
     def _read(self) -> None:
         found = self._client.read()
         status = (found or {}).get("status") or {}
+        self._looked = time.monotonic()
         self._on_stored(status)
 
     def _write(self, status: dict[str, Any]) -> None:
@@ -113,7 +115,7 @@ class Writer:
 
     def _look(self) -> None:
         """Somebody may have deleted the object."""
-        self._last = time.monotonic()
+        self._looked = time.monotonic()
         found = self._client.read()
         if self._last_written is not None and not ((found or {}).get("status") or {}).get("agent"):
             self._write(self._last_written)
