@@ -1,0 +1,152 @@
+"""The agent as it runs on a node, against a real API server: what stands in NodeHealth, and when."""
+
+import json
+import ssl
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+from urllib.request import Request, urlopen
+
+import pytest
+
+from localcluster.controlplane import ControlPlane
+
+
+def watch(server: ControlPlane, name: str, seen: list[tuple[float, dict[str, Any]]]) -> threading.Thread:
+    """Note every change of a NodeHealth and when it came."""
+    context = ssl.create_default_context(cafile=str(server.pki.ca))
+    path = f"/apis/muster.dev/v1alpha1/nodehealths?watch=true&fieldSelector=metadata.name={name}&timeoutSeconds=60"
+    request = Request(server.server + path, headers={"Authorization": f"Bearer {server.api.token}"})
+
+    def run() -> None:
+        with urlopen(request, timeout=70, context=context) as stream:
+            for line in stream:
+                seen.append((time.monotonic(), json.loads(line)["object"]))  # noqa: PERF401 - each when it comes
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    return thread
+
+
+def what_stands(agent: Any) -> list[dict[str, Any]]:
+    """All evidence, whenever it was seen last."""
+    return [{**item, "lastSeen": None} for item in agent.status()["evidence"]]
+
+
+@pytest.fixture
+def agent(make_agent: Callable[[], Any]) -> Any:
+    made = make_agent()
+    made.start()
+    made.wait(lambda: made.status().get("agent", {}).get("gpus") == 8)
+    return made
+
+
+def test_a_healthy_node_has_an_object_that_says_so(agent: Any) -> None:
+    found = agent.object()
+    assert found["status"]["evidence"] == []
+    assert found["status"]["agent"]["driver"] == "580.159.04"
+    assert found["status"]["agent"]["bootId"] == "boot-1"
+    owned = [entry for entry in found["metadata"]["managedFields"] if entry["manager"] == "muster-agent"]
+    of_status = [entry for entry in owned if entry.get("subresource") == "status"]
+    assert [entry["operation"] for entry in of_status] == ["Apply"]
+    assert set(of_status[0]["fieldsV1"]["f:status"]) == {"f:evidence", "f:agent"}
+
+
+@pytest.mark.parametrize("way", ["event", "log", "recovery action"])
+def test_a_fault_is_in_the_object_within_a_second(agent: Any, server: ControlPlane, way: str) -> None:
+    seen: list[tuple[float, dict[str, Any]]] = []
+    watch(server, agent.name, seen)
+    agent.wait(lambda: seen)
+    time.sleep(1.0)  # a write within a second of the last one waits
+    began = time.monotonic()
+    if way == "event":
+        agent.faults("xid=79@gpu1")
+    elif way == "log":
+        agent.log("NVRM: Xid (PCI:0000:11:00): 79, pid=1, GPU has fallen off the bus.")
+    else:
+        agent.faults("recovery_action=2@gpu1")
+    agent.wait(lambda: any(found["status"].get("evidence") for _, found in list(seen)))
+    when, found = next((when, found) for when, found in seen if found["status"].get("evidence"))
+    (item,) = found["status"]["evidence"]
+    assert (item["kind"], item["code"]) == (("RecoveryAction", 2) if way == "recovery action" else ("Xid", 79))
+    assert item["subject"] == "GPU-00000000-0000-4000-8000-000000000002"
+    assert when - began < 1.0
+
+
+def test_evidence_goes_when_the_fault_is_gone(agent: Any) -> None:
+    agent.faults("count=7", "remap_pending=1@gpu3")
+    agent.wait(lambda: agent.kinds() == ["GpuCount", "RowRemapPending"])
+    agent.faults()
+    agent.wait(lambda: agent.kinds() == [])
+
+
+def test_nvml_that_hangs_is_told(agent: Any) -> None:
+    agent.faults("hang_seconds=3600")
+    agent.wait(lambda: agent.kinds() == ["NvmlHang"])
+    agent.faults()
+    agent.wait(lambda: agent.kinds() == [], 60)
+
+
+def test_a_quiet_node_is_not_written_about(agent: Any) -> None:
+    version = agent.object()["metadata"]["resourceVersion"]
+    time.sleep(5)
+    assert agent.object()["metadata"]["resourceVersion"] == version
+
+
+def test_a_flood_is_few_writes(agent: Any) -> None:
+    line = "NVRM: Xid (PCI:0000:11:00): 31, pid=1, name=python, Ch 00000008, MMU Fault"
+    for _ in range(30):
+        agent.log("\n".join([line] * 1000))
+        time.sleep(0.1)
+    agent.wait(lambda: agent.kinds() == ["Xid"])
+    assert sum(entry["event"] == "evidence written" for entry in agent.logged()) <= 3
+
+
+def test_what_others_write_stays_and_is_not_undone(agent: Any, kubectl: Callable[..., Any]) -> None:
+    ours = {"status": {"state": "Unhealthy", "reason": "Xid79"}}
+    done = kubectl("patch", "nodehealth", agent.name, "--subresource=status", "--type=merge", "-p", json.dumps(ours))
+    assert done.returncode == 0, done.stderr
+    agent.faults("recovery_action=1@gpu0")
+    agent.wait(lambda: agent.kinds() == ["RecoveryAction"])
+    agent.faults()
+    agent.wait(lambda: agent.kinds() == [])
+    assert agent.status()["state"] == "Unhealthy"
+    assert agent.status()["reason"] == "Xid79"
+
+
+def test_an_object_that_is_deleted_is_made_again(agent: Any, kubectl: Callable[..., Any]) -> None:
+    assert kubectl("delete", "nodehealth", agent.name).returncode == 0
+    agent.wait(lambda: agent.status().get("agent", {}).get("gpus") == 8)
+
+
+def test_two_agents_on_one_node_do_not_fight(agent: Any) -> None:
+    agent.start()
+    agent.faults("xid=79@gpu1", "count=7")
+    agent.wait(lambda: agent.kinds() == ["GpuCount", "Xid"])
+    time.sleep(3)
+    version = agent.object()["metadata"]["resourceVersion"]
+    time.sleep(4)
+    assert agent.object()["metadata"]["resourceVersion"] == version
+    assert agent.kinds() == ["GpuCount", "Xid"]
+
+
+def test_an_agent_that_restarts_forgets_nothing_of_this_boot(agent: Any) -> None:
+    agent.faults("xid=79@gpu1", "count=7")
+    agent.wait(lambda: agent.kinds() == ["GpuCount", "Xid"])
+    before = what_stands(agent)
+    agent.stop()
+    agent.start()
+    time.sleep(4)
+    assert what_stands(agent) == before
+    (agent.folder / "boot_id").write_text("boot-2\n")
+    agent.wait(lambda: agent.kinds() == [])
+    assert agent.status()["agent"]["bootId"] == "boot-2"
+
+
+def test_an_api_server_that_is_away_is_waited_for(agent: Any, server: ControlPlane) -> None:
+    (agent.folder / "token").write_text("somebody")
+    agent.faults("recovery_action=2@gpu0")
+    agent.wait(lambda: any("401" in entry.get("problem", "") for entry in agent.logged()))
+    (agent.folder / "token").write_text(server.api.token)
+    agent.wait(lambda: agent.kinds() == ["RecoveryAction"])
