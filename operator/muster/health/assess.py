@@ -167,6 +167,7 @@ def assess(
 
     human = health.spec.human
     released = _released(human, now)
+    signs = [_steady(sign, known, now) for sign in signs]
     standing = [_renewed(s, known, released) for s in signs if released is None or s.newest > released]
     waived = [s for s in signs if released is not None and s.newest <= released]
     standing.sort(key=lambda sign: sign.strength)
@@ -184,7 +185,7 @@ def assess(
 
     state = _state(worst, cordoned, quarantined, before.agent is not None or bool(signs))
     findings = tuple(
-        _finding(sign, known, now) for sign in (*standing, *(replace(s, severity=Severity.INFO) for s in waived))
+        _finding(sign, known) for sign in (*standing, *(replace(s, severity=Severity.INFO) for s in waived))
     )[:MAX_EVIDENCE]
     strongest = standing[0] if standing and standing[0].weighs else None
     reason, message = _told(state, human, cordoned, quarantined, account, strongest, findings, before.agent)
@@ -292,15 +293,23 @@ def _renewed(sign: Sign, known: Mapping[tuple[str, str, str], Finding], released
     return replace(sign, since=finding.since if finding and finding.since > released else sign.newest)
 
 
-def _finding(sign: Sign, known: Mapping[tuple[str, str, str], Finding], now: datetime) -> Finding:
+def _steady(sign: Sign, known: Mapping[tuple[str, str, str], Finding], now: datetime) -> Sign:
+    """What says that it begins just now, or only later, began when it was first found."""
+    finding = known.get(sign.key)
+    return replace(sign, since=finding.since) if finding and sign.since >= now else sign
+
+
+def _finding(sign: Sign, known: Mapping[tuple[str, str, str], Finding]) -> Finding:
     """As it is written down: with the words of last time where only figures differ, so that nothing is written anew."""
     finding = sign.finding()
     old = known.get(sign.key)
-    if old is None:
+    if old is None or old.severity is not finding.severity or _meaning(old.message) != _meaning(finding.message):
         return finding
-    since = old.since if sign.since >= now else finding.since
-    message = old.message if old.severity is finding.severity else finding.message
-    return finding.model_copy(update={"since": since, "message": message})
+    return finding.model_copy(update={"message": old.message})
+
+
+def _meaning(message: str) -> str:
+    return message.partition(":")[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,9 +363,9 @@ class _Account:
         if self.now_worth <= 0:
             return None
         halvings = math.log2(float(2 * self.now_worth / self._limit))
-        # One second beyond, because the account is kept in hundredths.
+        # A minute beyond, because the account is kept in ten thousandths.
         seconds = max(0.0, halvings) * self.rules.quarantine.half_life_seconds
-        return self.now + timedelta(seconds=seconds + 1)
+        return self.now + timedelta(seconds=seconds + 60)
 
     @property
     def _limit(self) -> Decimal:

@@ -41,7 +41,7 @@ class Act(StrEnum):
 
 
 class BreakerState(StrEnum):
-    """Closed: within the budget. Open: more is asked for than the budget allows. HalfOpen: open, and one may be tried now."""
+    """Closed: within the budget. Open: more is asked for than the budget or the cap allows. HalfOpen: one is tried now."""
 
     CLOSED = "Closed"
     OPEN = "Open"
@@ -150,6 +150,8 @@ def rule(situation: Situation, budget: TakeOutBudget, now: datetime) -> tuple[di
             out_in[domain_of[name]] += 1
         rulings[name] = Ruling(Act.TAKE, charge=True)
     held = sum(1 for ruling in rulings.values() if ruling.act is Act.HOLD)
+    if held and len(out) >= cap and state is BreakerState.CLOSED:
+        state = BreakerState.OPEN
     message = _message(state, held, used, per_window, len(out), cap, next_try, now) if held else ""
     return rulings, Breaker(state, per_window, used, cap, len(out), held, next_try if held else None, message)
 
@@ -170,17 +172,17 @@ def _settled(situation: Situation) -> tuple[dict[str, Ruling], set[str], list[st
         acted = incident is not None and incident.taken is not None
         if not verdict.out:
             rulings[name] = Ruling(Act.UNTAINT if name in situation.tainted else Act.NOTHING)
-        elif verdict.cordoned:
-            rulings[name] = Ruling(Act.TAKE)
-        elif name in situation.tainted or acted:
+        elif acted or verdict.cordoned:
             # Also when somebody else has taken the repair over since: a taint that comes and goes helps nobody.
-            out.add(name)
             rulings[name] = Ruling(Act.TAKE)
+            if acted:
+                out.add(name)
         elif verdict.in_charge:
             rulings[name] = Ruling(Act.YIELD, f"{verdict.in_charge} repairs it")
         else:
             waiting.append(name)
-    waiting.sort(key=lambda name: _urgency(name, situation.verdicts[name]))
+    # A taint without a record (somebody has deleted it, or taken back a cordon) has to be paid for, but comes first.
+    waiting.sort(key=lambda name: (name not in situation.tainted, *_urgency(name, situation.verdicts[name])))
     return rulings, out, waiting
 
 

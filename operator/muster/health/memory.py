@@ -17,7 +17,7 @@ from muster.api.nodehealth import AgentStatus, Offences
 
 MAX_GPUS = 8
 _BOARD_DIGITS, _GPU_DIGITS = 12, 5
-_LEAST = Decimal("0.01")
+_LEAST = Decimal("0.0001")
 MAX_SCORE = Decimal(1000)
 
 

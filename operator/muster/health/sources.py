@@ -115,7 +115,6 @@ _NVSENTINEL_CONDITIONS = (
     r"|NVSwitch(FatalError|Down|NonFatalError)|DCGMError|SyslogError"
 )
 _NVSENTINEL_NETWORK = r"(InfiniBand(State|Degradation|CharDevice)|Ethernet\w*|EFA\w*)Check"
-_NVSENTINEL_BUSY = r"quarantined|draining|drain-(succeeded|failed)|remediating|remediation-(succeeded|failed)"
 
 _S = SourceName
 _BAD = ("False",)
@@ -151,12 +150,12 @@ ROWS: tuple[Row, ...] = (
     Row(
         "nvsentinel/state",
         _S.NVSENTINEL,
-        Label(r"dgxc\.nvidia\.com/nvsentinel-state", _NVSENTINEL_BUSY),
+        Label(r"dgxc\.nvidia\.com/nvsentinel-state", ".+"),
         DEGRADED,
         NONE,
         reason="NVSentinelRepairs",
         repairs=True,
-        note="it cordons, drains and repairs by itself; a state that is not in the table is no evidence",
+        note="it cordons, drains and repairs by itself, and takes the label away when the node is well",
     ),
     Row(
         "eks/xid",

@@ -223,11 +223,12 @@ def xid(code: int, message: str = "") -> ErrorCode:
     row = XIDS.get(code, UNKNOWN_XID)
     if code != 154:
         return row
-    value = next((value for pattern, value in _XID_154 if pattern.search(message)), None)
+    asked = message.rpartition(" to ")[2]  # "changed from 0x0 (None) to 0x1 (GPU Reset Required)"
+    value = next((value for pattern, value in _XID_154 if pattern.search(asked)), None)
     if value is None:
         return row
     name, severity, action = RECOVERY_ACTIONS[value]
-    return replace(row, meaning=f"the driver asks for: {name}", severity=severity, action=action)
+    return replace(row, meaning=f"the driver asks for {name}", severity=severity, action=action)
 
 
 def sxid(code: int, message: str = "") -> ErrorCode:

@@ -1,0 +1,193 @@
+"""Objects for tests of health, and a fleet that keeps nothing but what would be stored in the cluster."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from muster.api.base import ObjectMeta
+from muster.api.fleetpolicy import FleetPolicySpec, HealthPolicy
+from muster.api.nodehealth import (
+    AgentStatus,
+    Decision,
+    Evidence,
+    HumanDecision,
+    NodeHealth,
+    NodeHealthSpec,
+    NodeHealthStatus,
+)
+from muster.health.assess import JobWord, Verdict, assess
+from muster.health.breaker import Breaker, Ruling, Situation, rule
+from muster.health.effects import Effect, effect
+from muster.health.facts import ConditionView, NodeFacts
+from muster.health.memory import Memory
+from muster.health.sources import Rules
+from muster.world.views import NodeView, Taint
+
+NOW = datetime(2026, 11, 20, 9, 41, 7, tzinfo=UTC)
+GPU = "GPU-5d2a3f0e-1111-2222-3333-444455556666"
+
+
+def after(seconds: float) -> datetime:
+    return NOW + timedelta(seconds=seconds)
+
+
+def rules(**health: Any) -> Rules:
+    return Rules.of(FleetPolicySpec(health=HealthPolicy.model_validate(health)))
+
+
+def evidence(kind: str, code: int = 0, *, at: float = 0, last: float | None = None, **changes: Any) -> Evidence:
+    values = {
+        "kind": kind,
+        "code": code,
+        "subject": GPU,
+        "first_seen": after(at),
+        "last_seen": after(at if last is None else last),
+        "boot_id": "boot-1",
+    }
+    return Evidence.model_validate(values | changes)
+
+
+def agent(boot: str = "boot-1", **changes: Any) -> AgentStatus:
+    values = {
+        "version": "0.1.0",
+        "boot_id": boot,
+        "system_uuid": "4c4c4544-0051-3910-8053-b4c04f4d3333",
+        "gpu_serials": [f"165212300{index}" for index in range(8)],
+        "gpus": 8,
+        "driver": "570.148.08",
+    }
+    return AgentStatus.model_validate(values | changes)
+
+
+def healthy(name: str = "node-1", **changes: Any) -> NodeHealth:
+    """What an agent that sees nothing bad has written."""
+    return NodeHealth(metadata=ObjectMeta(name=name), status=NodeHealthStatus(agent=agent(**changes)))
+
+
+def sick(*several: Evidence, health: NodeHealth | None = None) -> NodeHealth:
+    """The same object with this evidence, and no other."""
+    health = health or healthy()
+    return health.model_copy(update={"status": health.status.model_copy(update={"evidence": list(several)})})
+
+
+def decided(health: NodeHealth, decision: Decision | None, at: float = 0, reason: str = "looked at it") -> NodeHealth:
+    human = HumanDecision(decision=decision, reason=reason, by="ann", time=after(at)) if decision else None
+    return health.model_copy(update={"spec": NodeHealthSpec(human=human)})
+
+
+def node(name: str = "node-1", **changes: Any) -> NodeView:
+    values: dict[str, Any] = {"uid": f"uid-{name}", "resource_version": 1, "ready": True, "boot_id": "kubelet-boot"}
+    return NodeView(name=name, **(values | changes))
+
+
+def facts(name: str = "node-1", conditions: Iterable[ConditionView] = (), **changes: Any) -> NodeFacts:
+    return NodeFacts(node(name, **changes), tuple(conditions))
+
+
+def facts_of(manifest: Mapping[str, Any]) -> NodeFacts:
+    """The view of a Node object as the API server has it."""
+    meta, spec, status = manifest["metadata"], manifest.get("spec", {}), manifest.get("status", {})
+    conditions = tuple(
+        ConditionView(
+            c["type"],
+            c["status"],
+            c.get("reason", ""),
+            c.get("message", ""),
+            datetime.fromisoformat(c["lastTransitionTime"]) if "lastTransitionTime" in c else None,
+        )
+        for c in status.get("conditions", [])
+    )
+
+    def devices(amounts: Mapping[str, str]) -> dict[str, int]:
+        return {name: int(amount) for name, amount in amounts.items() if "/" in name}
+
+    return NodeFacts(
+        node(
+            meta["name"],
+            labels=meta.get("labels", {}),
+            taints=tuple(Taint(t["key"], t.get("value", ""), t["effect"]) for t in spec.get("taints", [])),
+            unschedulable=spec.get("unschedulable", False),
+            allocatable=devices(status.get("allocatable", {})),
+        ),
+        conditions,
+        devices(status.get("capacity", {})),
+    )
+
+
+def written(health: NodeHealth, verdict: Verdict) -> NodeHealth:
+    """The object as it is after the operator has written the verdict and the API server has stored it."""
+    values = {
+        "state": verdict.state,
+        "reason": verdict.reason,
+        "since": verdict.since,
+        "recommended_action": verdict.recommended_action,
+        "findings": list(verdict.findings),
+        "incidents": list(verdict.incidents),
+        "offences": verdict.offences,
+        "node_uid": verdict.node_uid,
+        "boot_id": verdict.boot_id,
+    }
+    changed = health.model_copy(update={"status": health.status.model_copy(update=values)})
+    return NodeHealth.model_validate(json.loads(json.dumps(changed.to_json())))
+
+
+@dataclass
+class Stored:
+    """A fleet as the cluster stores it; a step is what any operator makes of it, also one that has just started."""
+
+    rules: Rules
+    healths: dict[str, NodeHealth]
+    facts: dict[str, NodeFacts]
+    domains: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    words: dict[str, list[JobWord]] = field(default_factory=dict)
+    tainted: set[str] = field(default_factory=set)
+    taken_at: list[tuple[datetime, str]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, count: int, rules: Rules, per_domain: int = 0) -> "Stored":
+        names = [f"node-{index:04}" for index in range(count)]
+        return cls(
+            rules,
+            {
+                name: healthy(name, system_uuid=f"board-{name}", gpu_serials=[f"{name}-{gpu}" for gpu in range(2)])
+                for name in names
+            },
+            {name: facts(name) for name in names},
+            {name: ("block", f"rack-{i // per_domain}") for i, name in enumerate(names)} if per_domain else {},
+        )
+
+    def report(self, name: str, *several: Evidence) -> None:
+        self.healths[name] = sick(*several, health=self.healths[name])
+
+    def reboot(self, name: str, boot: str) -> None:
+        status = self.healths[name].status
+        agent = status.agent.model_copy(update={"boot_id": boot}) if status.agent else None
+        changed = status.model_copy(update={"agent": agent, "evidence": []})
+        self.healths[name] = self.healths[name].model_copy(update={"status": changed})
+
+    def mark(self, name: str, *conditions: ConditionView) -> None:
+        self.facts[name] = replace(self.facts[name], conditions=conditions)
+
+    def step(
+        self, now: datetime, crash_before_taints: bool = False
+    ) -> tuple[dict[str, Verdict], dict[str, Ruling], dict[str, Effect], Breaker]:
+        memory = Memory(health.status.offences for health in self.healths.values())
+        verdicts = {
+            name: assess(
+                self.facts[name], self.healths[name], self.rules, now, memory=memory, words=self.words.get(name, [])
+            )
+            for name in self.facts
+        }
+        gone = [i for name, health in self.healths.items() if name not in self.facts for i in health.status.incidents]
+        rulings, breaker = rule(Situation(verdicts, self.tainted, self.domains, gone), self.rules.budget, now)
+        for name, ruling in rulings.items():
+            if ruling.charge:
+                verdicts[name] = verdicts[name].taken(now)
+                self.taken_at.append((now, name))
+            self.healths[name] = written(self.healths[name], verdicts[name])
+        effects = {name: effect(verdicts[name], rulings[name], self.rules.enforcement) for name in verdicts}
+        if not crash_before_taints:
+            self.tainted = {name for name, what in effects.items() if what.taint}
+        return verdicts, rulings, effects, breaker

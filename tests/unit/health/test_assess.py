@@ -1,0 +1,493 @@
+"""The verdict on one node, from case to case and through its life."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muster.api.nodehealth import Decision, Evidence, NodeHealth, NodeHealthStatus, RecommendedAction, VerdictState
+from muster.health.assess import JobWord, Verdict, assess
+from muster.health.facts import ConditionView
+from muster.health.kinds import KINDS
+from muster.health.memory import Memory
+from tests.unit.health.builders import (
+    GPU,
+    NOW,
+    Stored,
+    after,
+    agent,
+    decided,
+    evidence,
+    facts,
+    healthy,
+    node,
+    rules,
+    sick,
+    written,
+)
+
+XID_79 = evidence("Xid", 79, message="NVRM: Xid (PCI:0000:5d:00): 79, GPU has fallen off the bus.")
+PORT_DOWN = evidence("IbPortDown", subject="mlx5_3/1", value="DOWN")
+EKS_BAD = ConditionView("AcceleratedHardwareReady", "False", "NvidiaNVLinkError", "link 3", after(-60))
+WEEK = 604800
+
+
+def judged(health: NodeHealth, at: float = 0, *conditions: ConditionView, **changes: Any) -> Verdict:
+    options = {"facts": facts(conditions=conditions), "rules": rules()} | changes
+    return assess(options.pop("facts"), health, options.pop("rules"), after(at), **options)
+
+
+def lived(health: NodeHealth, at: float, *conditions: ConditionView, taken: bool = True, **changes: Any) -> NodeHealth:
+    """The object after one more pass of an operator that may take the node out."""
+    verdict = judged(health, at, *conditions, **changes)
+    incident = verdict.open_incident
+    if taken and incident and incident.taken is None:
+        verdict = verdict.taken(after(at))
+    return written(health, verdict)
+
+
+class TestStates:
+    @pytest.mark.parametrize(
+        ("entries", "state", "reason", "action"),
+        [
+            pytest.param([], "Healthy", "", "None", id="nothing seen"),
+            pytest.param([evidence("Xid", 45)], "Healthy", "", "None", id="a program crashed"),
+            pytest.param([evidence("Xid", 9999)], "Suspect", "Xid9999", "Inspect", id="unknown XID"),
+            pytest.param([evidence("Tachyons")], "Suspect", "Tachyons", "Inspect", id="unknown kind"),
+            pytest.param([evidence("RowRemapPending")], "Degraded", "RowRemapPending", "Reset", id="reset pending"),
+            pytest.param([XID_79], "Unhealthy", "Xid79", "Reboot", id="off the bus"),
+            pytest.param(
+                [evidence("RecoveryAction", 2)], "Unhealthy", "RecoveryActionReboot", "Reboot", id="field 230"
+            ),
+            pytest.param(
+                [evidence("RecoveryAction", 4)], "Degraded", "RecoveryActionDrainAndReset", "Reset", id="drain"
+            ),
+            pytest.param([evidence("NvmlHang")], "Degraded", "NvmlHang", "Reboot", id="NVML hangs"),
+            pytest.param(
+                [evidence("RowRemapFailed"), evidence("Xid", 48), evidence("Xid", 13)],
+                "Unhealthy",
+                "RowRemapFailed",
+                "Replace",
+                id="what repairs most comes first",
+            ),
+            pytest.param(
+                [evidence("SramThreshold", at=9), evidence("EccCorrected")],
+                "Unhealthy",
+                "SramThreshold",
+                "Replace",
+                id="SRAM",
+            ),
+        ],
+    )
+    def test_follow_the_gravest_sign(self, entries: list[Evidence], state: str, reason: str, action: str) -> None:
+        verdict = judged(sick(*entries), at=60)
+        assert (verdict.state, verdict.reason, verdict.recommended_action) == (state, reason, action)
+        assert len(verdict.findings) == len(entries)
+        assert verdict.out is (state in ("Degraded", "Unhealthy"))
+        assert verdict.fatal is (state == "Unhealthy")
+
+    @pytest.mark.parametrize("code", [8, 11, 13, 31, 32, 43, 45, 68, 69, 80, 109])
+    def test_what_a_program_can_cause_evicts_nobody(self, code: int) -> None:
+        assert not judged(sick(evidence("Xid", code)), at=60).out
+
+    def test_nothing_known_is_no_verdict(self) -> None:
+        unknown = healthy().model_copy(update={"status": NodeHealthStatus()})
+        verdict = judged(unknown)
+        assert (verdict.state, verdict.reason, verdict.since, verdict.findings) == (None, "", None, ())
+
+    def test_a_node_without_a_driver_is_not_sick_and_says_so(self) -> None:
+        verdict = judged(healthy(driver="", gpus=0, gpu_serials=[], problem="no driver"))
+        assert verdict.state is VerdictState.HEALTHY
+        assert "no driver" in verdict.message
+
+    def test_marks_of_others_count_without_an_agent(self) -> None:
+        unknown = healthy().model_copy(update={"status": NodeHealthStatus()})
+        verdict = judged(unknown, 0, EKS_BAD)
+        assert (verdict.state, verdict.reason) == ("Unhealthy", "NvidiaNVLinkError")
+        gone = written(unknown, verdict)
+        assert judged(gone, 60).state is None, "that the mark is gone does not make it healthy, but it is no longer out"
+
+    def test_since_is_kept_while_the_state_is(self) -> None:
+        health = lived(sick(evidence("RowRemapPending")), 0)
+        assert judged(health, 50).since == NOW
+        assert judged(sick(evidence("RowRemapPending"), XID_79, health=health), 60).since == after(60)
+
+    def test_a_second_look_changes_nothing(self) -> None:
+        health = lived(sick(XID_79, PORT_DOWN, evidence("Xid", 13)), 0)
+        later = sick(
+            XID_79,
+            PORT_DOWN.model_copy(update={"value": "POLLING", "last_seen": after(3000)}),
+            evidence("Xid", 13),
+            health=health,
+        )
+        assert written(later, judged(later, 3600)).status == later.status
+
+    def test_switched_off_the_agent_says_nothing(self) -> None:
+        off = rules(sources=[{"name": "agent", "enabled": False}])
+        assert not judged(sick(XID_79), rules=off).out
+
+
+class TestClearing:
+    def test_cleared_evidence_lets_the_node_back(self) -> None:
+        health = lived(sick(PORT_DOWN), 0)
+        verdict = judged(sick(health=health), 60)
+        assert verdict.state is VerdictState.HEALTHY
+        (incident,) = verdict.incidents
+        assert (incident.cleared, incident.cleared_by) == (after(60), "the evidence is gone")
+
+    def test_a_log_line_that_grew_old_is_no_repair(self) -> None:
+        health = lived(sick(XID_79), 0)
+        for hours in (1, 25, 99):
+            health = lived(sick(health=health), 3600 * hours)
+            assert (health.status.state, health.status.reason) == ("Unhealthy", "Xid79")
+        verdict = judged(health, 3600 * 100)
+        assert verdict.needs_boot
+        assert verdict.recommended_action is RecommendedAction.REBOOT
+
+    def test_a_new_boot_is(self) -> None:
+        health = lived(lived(sick(XID_79), 0), 60)
+        rebooted = sick(health=health).model_copy(
+            update={"status": health.status.model_copy(update={"evidence": [], "agent": agent("boot-2")})}
+        )
+        verdict = judged(rebooted, 600)
+        assert verdict.state is VerdictState.HEALTHY
+        assert verdict.incidents[-1].cleared_by == "a new boot, and the evidence is gone"
+
+    def test_what_was_seen_before_the_boot_does_not_count(self) -> None:
+        health = sick(XID_79, health=healthy(boot="boot-2"))
+        assert judged(health).state is VerdictState.HEALTHY
+
+    def test_as_long_as_the_agent_has_not_spoken_since_the_boot_nothing_is_known(self) -> None:
+        health = lived(sick(PORT_DOWN), 0)
+        rebooted = replace(facts(), node=node(boot_id="kubelet-boot-2"))
+        assert judged(health, 60, facts=rebooted).state is VerdictState.UNHEALTHY
+
+    @pytest.mark.parametrize("kind", sorted(KINDS))
+    def test_every_kind_is_cleared_in_the_end(self, kind: str) -> None:
+        health = lived(sick(evidence(kind, 2 if kind == "RecoveryAction" else 79, count=99)), 0)
+        gone = health.model_copy(
+            update={"status": health.status.model_copy(update={"evidence": [], "agent": agent("boot-2")})}
+        )
+        assert judged(gone, 60).state is VerdictState.HEALTHY
+
+    def test_without_boot_ids_a_log_line_ends_with_its_evidence(self) -> None:
+        health = lived(
+            sick(XID_79.model_copy(update={"boot_id": ""}), health=healthy(boot="")), 0, facts=facts(boot_id="")
+        )
+        assert judged(sick(health=health), 60, facts=facts(boot_id="")).state is VerdictState.HEALTHY
+
+
+class TestHumans:
+    def test_a_cordon_sticks_and_gives_the_humans_reason(self) -> None:
+        health = decided(healthy(), Decision.CORDON, reason="liquid under rack 7")
+        for at in (0, 3600, 10**7):
+            health = lived(health, at, taken=False)
+            assert (health.status.state, health.status.reason) == ("Quarantined", "Cordoned")
+        verdict = judged(health, 10**7)
+        assert verdict.cordoned
+        assert verdict.message == "cordoned by ann: liquid under rack 7"
+        assert verdict.offences.score == "0"
+        back = judged(decided(health, None), 10**7 + 1)
+        assert back.state is VerdictState.HEALTHY
+        assert back.incidents[-1].cleared_by == "the cordon was taken back"
+
+    def test_a_release_holds_until_something_new_happens(self) -> None:
+        health = lived(sick(PORT_DOWN, XID_79), 0)
+        health = lived(decided(health, Decision.RELEASE, at=100), 100)
+        assert (health.status.state, health.status.reason) == ("Healthy", "Released")
+        assert health.status.incidents[-1].cleared_by == "released by ann: looked at it"
+        assert {finding.severity for finding in health.status.findings} == {"Info"}
+        again = [PORT_DOWN.model_copy(update={"last_seen": after(9000)}), XID_79]
+        assert judged(sick(*again, health=health), 9000).state is VerdictState.HEALTHY, "it lasts: that is not new"
+        new = [PORT_DOWN, XID_79.model_copy(update={"last_seen": after(9000), "count": 2})]
+        verdict = judged(sick(*new, health=health), 9000)
+        assert (verdict.state, verdict.reason) == ("Unhealthy", "Xid79")
+        assert verdict.findings[0].since == after(9000)
+
+    def test_a_release_lets_go_of_what_only_a_boot_ends(self) -> None:
+        health = lived(sick(XID_79), 0)
+        health = lived(sick(health=decided(health, Decision.RELEASE, at=100)), 100)
+        assert health.status.state == "Healthy"
+        assert lived(health, 200).status.state == "Healthy"
+
+    def test_news_after_a_release_outlast_their_evidence(self) -> None:
+        health = lived(decided(sick(XID_79), Decision.RELEASE, at=10), 20)
+        health = lived(sick(XID_79.model_copy(update={"last_seen": after(30)}), health=health), 40)
+        assert lived(sick(health=health), 90000).status.state == "Unhealthy"
+
+    def test_a_mark_without_a_time_is_released_as_well(self) -> None:
+        marked = facts(labels={"autopilot.ibm.com/gpuhealth": "EVICT"})
+        health = lived(healthy(), 0, facts=marked)
+        assert health.status.state == "Degraded"
+        health = decided(health, Decision.RELEASE, at=50)
+        for at in (60, 600):
+            health = lived(health, at, facts=marked)
+            assert health.status.state == "Healthy"
+        unmarked = lived(health, 700)
+        assert lived(unmarked, 800, facts=marked).status.state == "Degraded", "it was gone and has come again"
+
+    def test_a_release_from_a_clock_far_ahead_waits_for_its_time(self) -> None:
+        health = decided(sick(XID_79), Decision.RELEASE, at=86400)
+        verdict = judged(health, 0)
+        assert verdict.state is VerdictState.UNHEALTHY
+        assert verdict.wake == after(86400)
+        assert judged(health, 86400).state is VerdictState.HEALTHY
+
+
+class TestJobs:
+    WORD = JobWord("team-a", "team-a/llama", "NCCL: remote error on mlx5_3", NOW)
+    OTHER = JobWord("team-b", "team-b/gpt", "loss is NaN", after(10))
+
+    @pytest.mark.parametrize(
+        ("words", "state"),
+        [
+            pytest.param([], "Healthy", id="nobody"),
+            pytest.param([WORD], "Suspect", id="one"),
+            pytest.param(
+                [WORD, replace(WORD, job="team-a/bert", time=after(5))], "Suspect", id="two jobs of one owner"
+            ),
+            pytest.param([WORD] * 100, "Suspect", id="one who shouts"),
+            pytest.param([WORD, OTHER], "Degraded", id="two owners"),
+        ],
+    )
+    def test_one_owner_asks_for_a_look_and_two_count(self, words: list[JobWord], state: str) -> None:
+        assert judged(healthy(), 20, words=words).state == state
+
+    def test_their_word_fades(self) -> None:
+        words = [self.WORD, self.OTHER]
+        verdict = judged(healthy(), 20, words=words)
+        assert verdict.wake == after(86400)
+        assert judged(healthy(), 86400, words=words).state is VerdictState.SUSPECT
+        assert judged(healthy(), 86410, words=words).state is VerdictState.HEALTHY
+
+    def test_a_release_covers_it(self) -> None:
+        released = decided(healthy(), Decision.RELEASE, at=15)
+        assert judged(released, 20, words=[self.WORD, self.OTHER]).state is VerdictState.HEALTHY
+
+    def test_a_word_from_the_future_is_of_now(self) -> None:
+        assert judged(healthy(), 0, words=[replace(self.WORD, time=after(10**9))]).state is VerdictState.SUSPECT
+
+
+class TestMemory:
+    def _incident(self, health: NodeHealth, at: float) -> NodeHealth:
+        health = lived(sick(PORT_DOWN.model_copy(update={"first_seen": after(at)}), health=health), at)
+        health = lived(health, at + 1)
+        return lived(sick(health=health), at + 60)
+
+    def test_the_third_incident_in_short_order_is_quarantine(self) -> None:
+        health = healthy()
+        for day in (0, 1):
+            health = self._incident(health, day * 86400)
+            assert health.status.state == "Healthy"
+        health = self._incident(health, 2 * 86400)
+        assert (health.status.state, health.status.reason) == ("Quarantined", "RepeatOffender")
+        assert health.status.recommended_action == "Inspect"
+        assert len(health.status.incidents) == 3
+
+    def test_three_in_three_months_are_not(self) -> None:
+        health = healthy()
+        for month in (0, 1, 2):
+            health = self._incident(health, month * 30 * 86400)
+            assert health.status.state == "Healthy"
+
+    def test_quarantine_ends_by_itself_when_enough_has_faded(self) -> None:
+        health = healthy()
+        for hour in (0, 1, 2):
+            health = self._incident(health, hour * 3600)
+        wake = judged(health, 8000).wake
+        assert wake is not None
+        assert after(WEEK) < wake < after(2 * WEEK)
+        before, then = (wake - NOW - timedelta(hours=3)).total_seconds(), (wake - NOW).total_seconds()
+        assert judged(health, before).state is VerdictState.QUARANTINED
+        assert judged(health, then).state is VerdictState.HEALTHY
+        assert judged(health, then).incidents[-1].cleared_by == "what was held against the machine has faded"
+
+    def test_a_human_who_vouches_ends_it_but_the_memory_stays(self) -> None:
+        health = healthy()
+        for hour in (0, 1, 2):
+            health = self._incident(health, hour * 3600)
+        health = lived(decided(health, Decision.RELEASE, at=9000), 9000)
+        assert health.status.state == "Healthy"
+        assert self._incident(health, 10000).status.state == "Quarantined"
+
+    def test_what_the_breaker_holds_back_is_not_charged(self) -> None:
+        health = healthy()
+        for hour in range(6):
+            health = lived(sick(PORT_DOWN, health=health), hour * 3600, taken=False)
+            health = lived(sick(health=health), hour * 3600 + 60, taken=False)
+        assert health.status.offences.score == "0"
+        assert health.status.state == "Healthy"
+
+    def test_maintenance_is_no_offence(self) -> None:
+        planned = ConditionView("MaintenancePlanned", "True", "Firmware", "", after(-1))
+        health = healthy()
+        for day in range(5):
+            health = lived(health, day * 86400, planned)
+            health = lived(health, day * 86400 + 60)
+        assert health.status.offences.score == "0"
+        assert len(health.status.incidents) == 5
+
+    def test_the_same_hardware_under_another_name_inherits(self) -> None:
+        old = self._incident(self._incident(healthy("old"), 0), 3600)
+        memory = Memory([old.status.offences])
+        new = lived(healthy("new", system_uuid="new-vm"), 7000, memory=memory)
+        assert new.status.offences.hardware != ""
+        assert new.status.offences.score == judged(healthy("new"), 7000, memory=memory).offences.score != "0"
+        assert self._incident(new, 7200).status.state == "Quarantined"
+
+    def test_the_same_name_with_other_hardware_inherits_nothing(self) -> None:
+        health = healthy()
+        for hour in (0, 1, 2):
+            health = self._incident(health, hour * 3600)
+        health = lived(sick(XID_79, health=health), 9000)
+        assert health.status.state == "Quarantined"
+        status = health.status.model_copy(
+            update={"agent": agent("boot-9", system_uuid="other", gpu_serials=["a", "b"]), "evidence": []}
+        )
+        verdict = judged(health.model_copy(update={"status": status}), 9100, memory=Memory([health.status.offences]))
+        assert verdict.state is VerdictState.HEALTHY
+        assert verdict.offences.score == "0"
+        assert verdict.incidents[-1].cleared_by == "another machine has the name now"
+
+    def test_a_lost_gpu_loses_no_memory(self) -> None:
+        health = self._incident(self._incident(healthy(), 0), 3600)
+        known = health.status.offences.hardware
+        less = health.status.model_copy(
+            update={"agent": agent(gpu_serials=[f"165212300{i}" for i in range(7)], gpus=7)}
+        )
+        health = self._incident(health.model_copy(update={"status": less}), 7200)
+        assert health.status.state == "Quarantined"
+        assert health.status.offences.hardware == known
+
+    def test_the_same_fault_again_was_not_repaired_by_what_was_done(self) -> None:
+        health = lived(sick(XID_79), 0)
+        assert health.status.recommended_action == "Reboot"
+        booted = health.status.model_copy(update={"agent": agent("boot-2"), "evidence": []})
+        health = lived(health.model_copy(update={"status": booted}), 600)
+        again = XID_79.model_copy(update={"boot_id": "boot-2", "first_seen": after(900), "last_seen": after(900)})
+        health = lived(sick(again, health=health), 900)
+        assert health.status.recommended_action == "Replace"
+
+    def test_the_list_of_incidents_is_bounded(self) -> None:
+        health, lenient = healthy(), rules(quarantine={"incidents": 32})
+        for hour in range(0, 4000, 100):
+            health = lived(sick(PORT_DOWN, health=health), hour * 3600, rules=lenient)
+            health = lived(sick(health=health), hour * 3600 + 60, rules=lenient)
+        assert len(health.status.incidents) == 32
+        assert health.status.incidents[-1].time == after(3900 * 3600)
+
+
+class TestRepairByOthers:
+    """NVSentinel's keys in the order in which it writes and removes them."""
+
+    LABEL = "dgxc.nvidia.com/nvsentinel-state"
+
+    def test_it_is_in_charge_from_its_first_key_to_its_last(self) -> None:
+        bad = ConditionView(
+            "GpuNvlinkWatch", "True", "GpuNvlinkWatchIsNotHealthy", "Recommended Action=RESTART_VM", NOW
+        )
+        good = ConditionView("GpuNvlinkWatch", "False", "GpuNvlinkWatchIsHealthy", "", after(900))
+        states = ["quarantined", "draining", "drain-succeeded", "remediating", "remediation-succeeded"]
+        health = healthy()
+        for index, state in enumerate(states):
+            marked = replace(facts(labels={self.LABEL: state}, unschedulable=True), conditions=(bad,))
+            verdict = judged(health, 10 * index, facts=marked)
+            assert (verdict.state, verdict.in_charge) == ("Unhealthy", "nvsentinel")
+            health = written(health, verdict)
+        almost = replace(facts(labels={self.LABEL: states[-1]}, unschedulable=True), conditions=(good,))
+        assert judged(health, 900, facts=almost).in_charge == "nvsentinel"
+        over = replace(facts(), conditions=(good,))
+        verdict = judged(health, 910, facts=over)
+        assert (verdict.state, verdict.in_charge) == ("Healthy", "")
+        assert len(verdict.incidents) == 1
+
+    def test_a_cordon_after_the_word_of_eks_is_the_beginning_of_its_repair(self) -> None:
+        assert judged(healthy(), 0, EKS_BAD).in_charge == ""
+        assert judged(healthy(), 0, facts=replace(facts(unschedulable=True), conditions=(EKS_BAD,))).in_charge == "eks"
+
+    def test_our_own_finding_on_a_cordoned_node_is_ours(self) -> None:
+        assert judged(sick(XID_79), 0, facts=facts(unschedulable=True)).in_charge == ""
+
+
+class TestClocks:
+    @pytest.mark.parametrize("jump", [-10 * 365 * 86400, -3600, 3600, 10 * 365 * 86400])
+    def test_a_jump_neither_condemns_nor_releases(self, jump: float) -> None:
+        well = lived(healthy(), 0)
+        assert judged(well, jump).state is VerdictState.HEALTHY
+        bad = lived(sick(PORT_DOWN), 0)
+        verdict = judged(bad, jump)
+        assert verdict.state is VerdictState.UNHEALTHY
+        assert len(verdict.incidents) == 1
+        back = lived(bad, jump)
+        assert judged(back, 60).state is VerdictState.UNHEALTHY
+        assert judged(sick(health=back), 60).state is VerdictState.HEALTHY
+
+
+texts = st.text(max_size=20)
+moments = st.integers(-(10**8), 10**8).map(after)
+kinds = st.sampled_from([*KINDS, "Tachyons", "X", "Xid79", "ReportedByJobs"])
+
+
+@st.composite
+def garbage(draw: st.DrawFn) -> Evidence:
+    return Evidence(
+        kind=draw(kinds),
+        subject=draw(texts),
+        code=draw(st.integers(-(2**31), 2**63)),
+        value=draw(texts),
+        threshold=draw(texts),
+        message=draw(texts),
+        first_seen=draw(moments),
+        last_seen=draw(moments),
+        count=draw(st.integers(1, 2**40)),
+        boot_id=draw(st.sampled_from(["", "boot-1", "boot-2"])),
+    )
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(garbage(), max_size=8), moments, moments)
+def test_garbage_is_judged_without_an_error_and_the_second_look_agrees(
+    entries: list[Evidence], now: Any, later: Any
+) -> None:
+    health = sick(*entries)
+    first = assess(facts(), health, rules(), now)
+    stored = written(health, first)
+    second = assess(facts(), stored, rules(), now)
+    assert (second.state, second.reason) == (first.state, first.reason)
+    assert second.incidents == tuple(stored.status.incidents)
+    assess(facts(), written(stored, second), rules(), later)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.tuples(texts, st.sampled_from(["Unknown", "", "True"]), texts), max_size=6),
+    st.dictionaries(texts, texts, max_size=6),
+)
+def test_no_verdict_out_of_what_nobody_knows(conditions: list[tuple[str, str, str]], labels: dict[str, str]) -> None:
+    """Conditions of unknown types or of no known status, and labels of nobody: no node is out for these."""
+    known = ("AcceleratedHardwareReady", "KernelReady", "Ready")
+    views = [ConditionView(t, s, r, "", NOW) for t, s, r in conditions]
+    views += [ConditionView(t, "Unknown", "NvidiaXID79Error", "", NOW) for t in known]
+    unknown = healthy().model_copy(update={"status": NodeHealthStatus()})
+    verdict = judged(unknown, 3600, facts=replace(facts(labels=labels), conditions=tuple(views)))
+    assert not verdict.out
+
+
+def test_looking_is_cheap_enough_for_thousands() -> None:
+    """Counted, not timed: each key of labels and conditions is compared with the patterns once in the fleet."""
+    fleet = Stored.of(50, rules())
+    for name in fleet.facts:
+        fleet.facts[name] = facts(name, labels={f"label-{index}": name for index in range(30)})
+    fleet.step(NOW)
+    assert len(fleet.rules._known) == 30
+
+
+def test_of_equal_findings_the_older_comes_first_and_each_says_where_it_is_from() -> None:
+    verdict = judged(sick(XID_79), 0, EKS_BAD)
+    assert [(f.source, f.reason, f.subject, f.severity) for f in verdict.findings] == [
+        ("eks", "NvidiaNVLinkError", "AcceleratedHardwareReady", "Fatal"),
+        ("agent", "Xid79", GPU, "Fatal"),
+    ]

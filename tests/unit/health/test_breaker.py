@@ -1,0 +1,410 @@
+"""How many nodes are taken out, by any sequence of events and restarts."""
+
+from collections import Counter
+from dataclasses import replace
+from datetime import timedelta
+from itertools import accumulate
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from muster.api.nodehealth import Decision
+from muster.health.breaker import MAX_PAUSE_SECONDS, Act, BreakerState
+from muster.health.facts import ConditionView
+from tests.unit.health.builders import NOW, Stored, after, decided, evidence, rules
+
+XID_79 = evidence("Xid", 79)
+PORT_DOWN = evidence("IbPortDown", subject="mlx5_3/1")
+NODES: dict[str, Any] = {"enforcement": "Nodes"}
+
+
+def acts(rulings: dict[str, Any]) -> Counter[str]:
+    return Counter(str(ruling.act) for ruling in rulings.values())
+
+
+def all_sick(fleet: Stored, *names: str) -> None:
+    for name in names or fleet.facts:
+        fleet.report(name, PORT_DOWN)
+
+
+class TestOneNode:
+    def test_is_taken_at_once_and_given_back_when_it_is_well(self) -> None:
+        fleet = Stored.of(4, rules(**NODES))
+        fleet.report("node-0001", PORT_DOWN)
+        _, rulings, effects, breaker = fleet.step(NOW)
+        assert acts(rulings) == {"Take": 1, "Nothing": 3}
+        assert (fleet.tainted, effects["node-0001"].leave, breaker.state) == ({"node-0001"}, "Now", "Closed")
+        fleet.report("node-0001")
+        _, rulings, effects, _ = fleet.step(after(60))
+        assert rulings["node-0001"].act is Act.UNTAINT
+        assert fleet.tainted == set()
+
+    def test_may_be_taken_in_the_smallest_fleet(self) -> None:
+        fleet = Stored.of(1, rules(**NODES))
+        all_sick(fleet)
+        fleet.step(NOW)
+        assert fleet.tainted == {"node-0000"}
+
+    def test_a_taint_that_a_crash_prevented_is_made_up_for_without_another_charge(self) -> None:
+        fleet = Stored.of(20, rules(**NODES))
+        fleet.report("node-0001", PORT_DOWN)
+        fleet.step(NOW, crash_before_taints=True)
+        assert fleet.tainted == set()
+        _, rulings, _, breaker = fleet.step(after(5))
+        assert (fleet.tainted, breaker.used) == ({"node-0001"}, 1)
+        assert not rulings["node-0001"].charge
+        assert fleet.taken_at == [(NOW, "node-0001")]
+
+    def test_taints_whose_records_were_deleted_are_paid_for_but_come_first(self) -> None:
+        fleet = Stored.of(20, rules(**NODES))
+        all_sick(fleet)
+        fleet.tainted = {"node-0011", "node-0012", "node-0013"}
+        _, rulings, _, breaker = fleet.step(NOW)
+        assert fleet.tainted == {"node-0011", "node-0012"}
+        assert (rulings["node-0011"].charge, breaker.out) == (True, 2)
+
+    def test_a_cordon_that_is_taken_back_leaves_a_sick_node_to_the_budget(self) -> None:
+        fleet = Stored.of(10, rules(**NODES))
+        all_sick(fleet, "node-0001", "node-0002")
+        fleet.healths["node-0002"] = decided(fleet.healths["node-0002"], Decision.CORDON)
+        fleet.step(NOW)
+        assert fleet.tainted == {"node-0001", "node-0002"}
+        fleet.healths["node-0002"] = decided(fleet.healths["node-0002"], None)
+        _, rulings, effects, _ = fleet.step(after(60))
+        assert (fleet.tainted, rulings["node-0002"].act) == ({"node-0001"}, Act.HOLD)
+        assert effects["node-0002"].avoid
+
+
+_PAUSES = [10, 20, 40, 80, 160, *[MAX_PAUSE_SECONDS // 60] * 15]
+_TRIES = list(accumulate(_PAUSES))
+
+
+class TestManyAtOnce:
+    @pytest.mark.parametrize(("count", "budget", "cap"), [(2048, 204, 614), (100, 10, 30), (9, 1, 2), (3, 1, 1)])
+    def test_the_budget_is_taken_and_the_rest_is_only_avoided(self, count: int, budget: int, cap: int) -> None:
+        fleet = Stored.of(count, rules(**NODES))
+        for name in fleet.facts:
+            fleet.report(name, XID_79)
+        _, rulings, effects, breaker = fleet.step(NOW)
+        assert acts(rulings) == {"Take": budget, "Hold": count - budget}
+        assert len(fleet.tainted) == budget
+        assert all(effect.avoid for effect in effects.values())
+        assert Counter(str(effect.leave) for effect in effects.values()) == {"Now": budget, "No": count - budget}
+        _, again, _, breaker = fleet.step(after(1))
+        assert acts(again) == acts(rulings)
+        assert (breaker.state, breaker.held, breaker.cap) == ("Open", count - budget, cap)
+        assert "spec.health.budget" in breaker.message
+
+    def test_it_tries_one_at_a_time_after_pauses_that_double_up_to_the_cap(self) -> None:
+        fleet = Stored.of(100, rules(**NODES))
+        all_sick(fleet)
+        tries, last = [], 10
+        for minute in (0, *(minute + early for minute in _TRIES for early in (-1, 0)), 60 * 120):
+            _, _, _, breaker = fleet.step(after(minute * 60))
+            if len(fleet.tainted) > last:
+                assert len(fleet.tainted) == last + 1
+                tries.append(minute)
+                last = len(fleet.tainted)
+        pauses = [later - before for before, later in zip([0, *tries], tries, strict=False)]
+        assert pauses == _PAUSES
+        assert len(fleet.tainted) == 30
+        assert "no more than 30 nodes (30 %) of all" not in breaker.message
+        assert breaker.held == 70
+        assert breaker.next_try is None
+
+    def test_half_open_is_said_when_one_may_be_tried(self) -> None:
+        fleet = Stored.of(100, rules(**NODES))
+        all_sick(fleet)
+        fleet.step(NOW)
+        _, _, _, waits = fleet.step(after(599))
+        assert (waits.state, waits.next_try) == (BreakerState.OPEN, after(600))
+        _, rulings, _, tried = fleet.step(after(600))
+        assert (tried.state, acts(rulings)["Take"]) == (BreakerState.HALF_OPEN, 11)
+
+    def test_every_node_reports_xid_79_at_once_and_it_was_all_wrong(self) -> None:
+        fleet = Stored.of(200, rules(**NODES), per_domain=20)
+        for name in fleet.facts:
+            fleet.report(name, XID_79)
+        for second in range(0, 3000, 30):
+            fleet.step(after(second))
+        assert len(fleet.tainted) == 20 + 2
+        assert len([name for name, h in fleet.healths.items() if h.status.offences.score != "0"]) == 22
+        for name in fleet.facts:
+            fleet.reboot(name, "boot-2")
+        _, rulings, effects, breaker = fleet.step(after(3000))
+        assert acts(rulings) == {"Nothing": 178, "Untaint": 22}
+        assert not any(effect.avoid for effect in effects.values())
+        assert (breaker.state, breaker.held, fleet.tainted) == (BreakerState.CLOSED, 0, set())
+
+    def test_a_roll_out_that_calls_sixty_percent_unready(self) -> None:
+        fleet = Stored.of(100, rules(**NODES), per_domain=10)
+        bad = ConditionView("AcceleratedHardwareReady", "False", "DCGMError", "", NOW)
+        for name in sorted(fleet.facts)[:60]:
+            fleet.mark(name, bad)
+        for minute in range(9):
+            _, rulings, effects, _ = fleet.step(after(60 * minute))
+            assert acts(rulings) == {"Take": 10, "Hold": 50, "Nothing": 40}
+            racks = Counter(fleet.domains[name] for name in fleet.tainted)
+            assert max(racks.values()) <= 2
+        assert {str(e.leave) for e in effects.values()} == {"AfterCheckpoint", "No"}
+        for name in fleet.facts:
+            fleet.mark(name, replace(bad, status="True", since=after(600)))
+        fleet.step(after(601))
+        assert fleet.tainted == set()
+        _, rulings, _, breaker = fleet.step(after(602))
+        assert (acts(rulings), breaker.held) == ({"Nothing": 100}, 0)
+
+    def test_a_condition_that_flaps_on_every_node_does_not_creep(self) -> None:
+        """Each time it comes the window counts what was taken the times before."""
+        fleet = Stored.of(100, rules(**NODES))
+        for second in range(0, 600, 20):
+            for name in fleet.facts:
+                on = second % 40 == 0
+                fleet.mark(
+                    name, ConditionView("GPUMissing", "True" if on else "False", "GPUMissing", "", after(second))
+                )
+            fleet.step(after(second))
+        assert len(fleet.taken_at) == 10
+
+    def test_the_gravest_go_first_then_those_that_wait_for_longest(self) -> None:
+        fleet = Stored.of(20, rules(**NODES))
+        fleet.report("node-0001", evidence("RowRemapPending"))
+        fleet.report("node-0002", evidence("RowRemapPending"))
+        fleet.report("node-0003", PORT_DOWN)
+        fleet.step(NOW)
+        assert fleet.tainted == {"node-0001", "node-0003"}
+
+
+class TestDomains:
+    def test_no_more_than_a_quarter_of_a_rack_is_out(self) -> None:
+        fleet = Stored.of(80, rules(**NODES, budget={"nodesPercent": 100, "totalPercent": 100}), per_domain=8)
+        all_sick(fleet)
+        _, rulings, _, breaker = fleet.step(NOW)
+        assert set(Counter(fleet.domains[name] for name in fleet.tainted).values()) == {2}
+        assert {r.why for r in rulings.values() if r.act is Act.HOLD} == {
+            f"no more than 2 of the 8 nodes of block/rack-{rack} may be out" for rack in range(10)
+        }
+        assert breaker.next_try is None, "no time will do"
+
+    def test_at_least_one_of_the_smallest_rack(self) -> None:
+        fleet = Stored.of(6, rules(**NODES, budget={"nodesPercent": 100, "totalPercent": 100}), per_domain=2)
+        all_sick(fleet)
+        fleet.step(NOW)
+        assert len(fleet.tainted) == 3
+
+    def test_nodes_without_a_label_are_in_no_domain(self) -> None:
+        fleet = Stored.of(20, rules(**NODES, budget={"nodesPercent": 100, "totalPercent": 100, "domainPercent": 0}))
+        fleet.domains = dict.fromkeys(fleet.facts, ("", ""))
+        all_sick(fleet)
+        fleet.step(NOW)
+        assert len(fleet.tainted) == 20
+
+    def test_one_full_rack_does_not_open_the_breaker_for_the_others(self) -> None:
+        fleet = Stored.of(100, rules(**NODES), per_domain=10)
+        rack = sorted(fleet.facts)[:10]
+        all_sick(fleet, *rack)
+        fleet.step(NOW)
+        assert len(fleet.tainted) == 2
+        for minute in (30, 60, 90):
+            fleet.report(f"node-00{minute}", PORT_DOWN)
+            _, _, _, breaker = fleet.step(after(minute * 60))
+            assert f"node-00{minute}" in fleet.tainted
+            assert breaker.state is BreakerState.CLOSED
+
+
+class TestOthers:
+    def test_a_node_that_somebody_repairs_is_not_taken_a_second_time(self) -> None:
+        fleet = Stored.of(10, rules(**NODES))
+        label = {"dgxc.nvidia.com/nvsentinel-state": "draining"}
+        fleet.facts["node-0001"] = replace(
+            fleet.facts["node-0001"], node=replace(fleet.facts["node-0001"].node, labels=label, unschedulable=True)
+        )
+        fleet.report("node-0001", PORT_DOWN)
+        verdicts, rulings, effects, breaker = fleet.step(NOW)
+        assert rulings["node-0001"].act is Act.YIELD
+        assert (effects["node-0001"].avoid, effects["node-0001"].leave) == (True, "AfterCheckpoint")
+        assert (fleet.tainted, breaker.used, breaker.held) == (set(), 0, 0)
+        assert verdicts["node-0001"].open_incident is not None
+
+    def test_our_taint_neither_goes_nor_comes_while_others_repair(self) -> None:
+        fleet = Stored.of(10, rules(**NODES))
+        fleet.report("node-0001", PORT_DOWN)
+        seen = []
+        plain = fleet.facts["node-0001"]
+        for index, state in enumerate(["", "quarantined", "draining", "remediating", "remediation-succeeded", ""]):
+            labels = {"dgxc.nvidia.com/nvsentinel-state": state} if state else {}
+            fleet.facts["node-0001"] = replace(
+                plain, node=replace(plain.node, labels=labels, unschedulable=bool(state))
+            )
+            if state == "remediation-succeeded":
+                fleet.reboot("node-0001", "boot-2")
+            fleet.step(after(30 * index))
+            seen.append("node-0001" in fleet.tainted)
+        assert seen == [True, True, True, True, True, False]
+
+    def test_repairs_of_others_use_up_no_budget(self) -> None:
+        fleet = Stored.of(10, rules(**NODES))
+        for name in sorted(fleet.facts)[:8]:
+            plain = fleet.facts[name]
+            labels = {"cloud.google.com/active-node-maintenance": "ONGOING"}
+            fleet.facts[name] = replace(plain, node=replace(plain.node, labels=labels))
+        fleet.report("node-0009", PORT_DOWN)
+        fleet.step(NOW)
+        assert fleet.tainted == {"node-0009"}
+
+    def test_what_a_human_cordons_uses_up_no_budget_and_is_not_held(self) -> None:
+        fleet = Stored.of(10, rules(**NODES))
+        for name in sorted(fleet.facts)[:9]:
+            fleet.healths[name] = decided(fleet.healths[name], Decision.CORDON)
+        fleet.report("node-0009", PORT_DOWN)
+        _, rulings, effects, _ = fleet.step(NOW)
+        assert len(fleet.tainted) == 10
+        assert effects["node-0000"].leave == "AfterCheckpoint"
+        assert [name for name, ruling in rulings.items() if ruling.charge] == ["node-0009"]
+
+
+class TestEnforcement:
+    @pytest.mark.parametrize(
+        ("enforcement", "avoid", "leave", "taint"),
+        [("Observe", False, "No", False), ("Jobs", True, "Now", False), ("Nodes", True, "Now", True)],
+    )
+    def test_says_what_is_done(self, enforcement: str, avoid: bool, leave: str, taint: bool) -> None:
+        fleet = Stored.of(4, rules(enforcement=enforcement))
+        fleet.report("node-0001", PORT_DOWN)
+        _, _, effects, _ = fleet.step(NOW)
+        what = effects["node-0001"]
+        assert (what.avoid, str(what.leave), what.taint) == (avoid, leave, taint)
+
+    @pytest.mark.parametrize("enforcement", ["Observe", "Jobs"])
+    def test_a_cordon_is_obeyed_in_any_case(self, enforcement: str) -> None:
+        fleet = Stored.of(4, rules(enforcement=enforcement))
+        fleet.healths["node-0001"] = decided(fleet.healths["node-0001"], Decision.CORDON)
+        _, _, effects, _ = fleet.step(NOW)
+        assert (effects["node-0001"].avoid, str(effects["node-0001"].leave)) == (True, "AfterCheckpoint")
+        assert not effects["node-0001"].taint
+
+    def test_jobs_leave_within_the_budget_too(self) -> None:
+        fleet = Stored.of(100, rules())
+        all_sick(fleet)
+        for second in (0, 1, 300):
+            _, _, effects, _ = fleet.step(after(second))
+            assert sum(effect.leave != "No" for effect in effects.values()) == 10
+
+
+class TestClocks:
+    @pytest.mark.parametrize("jump", [-(10**8), -86400, -60, 86400, 10**8])
+    def test_a_jump_never_takes_more_than_the_cap_and_recovery_goes_on(self, jump: float) -> None:
+        fleet = Stored.of(100, rules(**NODES))
+        all_sick(fleet)
+        fleet.step(NOW)
+        for second in range(0, 1200, 60):
+            fleet.step(after(jump + second))
+            assert len(fleet.tainted) <= 30
+        for name in fleet.facts:
+            fleet.report(name)
+        fleet.step(after(jump + 1300))
+        assert fleet.tainted == set()
+
+
+def test_incidents_of_nodes_that_are_gone_count_for_the_window() -> None:
+    fleet = Stored.of(20, rules(**NODES))
+    all_sick(fleet, "node-0001", "node-0002")
+    fleet.step(NOW)
+    for name in ("node-0001", "node-0002"):
+        del fleet.facts[name]
+        fleet.tainted.discard(name)
+    fleet.report("node-0003", PORT_DOWN)
+    _, rulings, _, _ = fleet.step(after(60))
+    assert rulings["node-0003"].act is Act.HOLD
+
+
+class AnySequence(RuleBasedStateMachine):
+    """Nodes fall sick and get well, are cordoned, repaired by others, come and go; operators crash and start anew."""
+
+    @initialize(count=st.integers(1, 24), per_domain=st.sampled_from([0, 3, 8]))
+    def begin(self, count: int, per_domain: int) -> None:
+        self.fleet = Stored.of(count, rules(**NODES), per_domain)
+        self.now = NOW
+        self.out_before: set[str] = set()
+
+    def _name(self, index: int) -> str:
+        names = sorted(self.fleet.facts)
+        return names[index % len(names)]
+
+    def _step(self, crash: bool = False) -> None:
+        verdicts, rulings, _, breaker = self.fleet.step(self.now, crash_before_taints=crash)
+        assert not breaker.message or breaker.held
+        for name, ruling in rulings.items():
+            if ruling.act is Act.TAKE:
+                assert verdicts[name].out
+            if ruling.act in (Act.NOTHING, Act.UNTAINT):
+                assert not verdicts[name].out
+
+    @rule(index=st.integers(0, 99), kind=st.sampled_from(["IbPortDown", "RowRemapPending", "Xid"]), crash=st.booleans())
+    def falls_sick(self, index: int, kind: str, crash: bool) -> None:
+        seconds = (self.now - NOW).total_seconds()
+        boot = self.fleet.healths[self._name(index)].status.boot_id or "boot-1"
+        self.fleet.report(self._name(index), evidence(kind, 79, at=seconds, boot_id=boot))
+        self._step(crash)
+
+    @rule(crash=st.booleans())
+    def all_fall_sick(self, crash: bool) -> None:
+        seconds = (self.now - NOW).total_seconds()
+        for name in self.fleet.facts:
+            self.fleet.report(name, evidence("IbPortDown", at=seconds, boot_id=""))
+        self._step(crash)
+
+    @rule(index=st.integers(0, 99))
+    def gets_well(self, index: int) -> None:
+        self.fleet.reboot(self._name(index), f"boot-{self.now.timestamp()}")
+        self._step()
+
+    @rule()
+    def all_get_well(self) -> None:
+        for name in self.fleet.facts:
+            self.fleet.reboot(name, f"boot-{self.now.timestamp()}")
+        self._step()
+
+    @rule(index=st.integers(0, 99), decision=st.sampled_from([None, Decision.RELEASE, Decision.CORDON]))
+    def a_human_decides(self, index: int, decision: Decision | None) -> None:
+        name = self._name(index)
+        self.fleet.healths[name] = decided(self.fleet.healths[name], decision, (self.now - NOW).total_seconds())
+        self._step()
+
+    @rule(index=st.integers(0, 99), state=st.sampled_from(["", "draining"]))
+    def others_repair(self, index: int, state: str) -> None:
+        plain = self.fleet.facts[self._name(index)]
+        labels = {"dgxc.nvidia.com/nvsentinel-state": state} if state else {}
+        self.fleet.facts[self._name(index)] = replace(plain, node=replace(plain.node, labels=labels))
+        self._step()
+
+    @rule(seconds=st.sampled_from([1, 59, 600, 601, 3600, 86400, 7 * 86400]))
+    def time_passes(self, seconds: int) -> None:
+        self.now += timedelta(seconds=seconds)
+        self._step()
+
+    @invariant()
+    def the_budget_is_never_exceeded(self) -> None:
+        size = len(self.fleet.facts)
+        window, per_window, cap = timedelta(seconds=600), max(1, size // 10), max(1, size * 30 // 100)
+        times = [moment for moment, _ in self.fleet.taken_at]
+        for moment in times:
+            assert sum(1 for other in times if moment - window < other <= moment) <= per_window
+        charged = {
+            name
+            for name, health in self.fleet.healths.items()
+            if health.status.incidents and not health.status.incidents[-1].cleared and health.status.incidents[-1].taken
+        }
+        assert len(charged) <= cap
+        for domain, count in Counter(
+            self.fleet.domains[name] for name in charged if name in self.fleet.domains
+        ).items():
+            members = sum(1 for other in self.fleet.domains.values() if other == domain)
+            assert count <= max(1, members // 4)
+
+
+AnySequence.TestCase.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
+TestAnySequence = AnySequence.TestCase

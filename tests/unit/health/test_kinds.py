@@ -1,0 +1,70 @@
+import pytest
+
+from muster.agent import kinds as agent_kinds
+from muster.api.nodehealth import Severity
+from muster.health.kinds import KINDS, sign_of
+from muster.health.signs import Clears
+from tests.unit.health.builders import NOW, after, evidence
+
+
+def test_every_kind_that_the_agent_sends_has_a_row_and_no_other() -> None:
+    assert set(KINDS) == set(agent_kinds.STRONGEST_FIRST)
+
+
+@pytest.mark.parametrize(
+    ("kind", "severity", "action"),
+    [
+        ("GpuLost", "Fatal", "Reboot"),
+        ("ResetRequired", "Fatal", "Reset"),
+        ("GpuCount", "Fatal", "Reboot"),
+        ("NvmlHang", "Degraded", "Reboot"),
+        ("EccUncorrected", "Fatal", "Reset"),
+        ("EccCorrected", "Warning", "None"),
+        ("SramThreshold", "Fatal", "Replace"),
+        ("RowRemapPending", "Degraded", "Reset"),
+        ("RowRemapFailed", "Fatal", "Replace"),
+        ("NvLinkDown", "Fatal", "Reset"),
+        ("FabricState", "Fatal", "Inspect"),
+        ("Throttle", "Degraded", "Inspect"),
+        ("IbPortDown", "Fatal", "Inspect"),
+        ("IbPortFlap", "Degraded", "Inspect"),
+        ("ReadOnlyFilesystem", "Degraded", "Reboot"),
+        ("EnergyCounter", "Info", "None"),
+        ("DriverDrift", "Warning", "Inspect"),
+    ],
+)
+def test_what_a_kind_weighs(kind: str, severity: str, action: str) -> None:
+    sign = sign_of(evidence(kind, value="7", threshold="8", message="as seen"), NOW)
+    assert (sign.severity, sign.action, sign.reason) == (severity, action, kind)
+    assert sign.message == f"{KINDS[kind].meaning}: 7, allowed 8: as seen"
+
+
+@pytest.mark.parametrize(
+    ("kind", "count", "hours", "severity"),
+    [
+        ("KernelHang", 2, 0.5, "Warning"),
+        ("KernelHang", 3, 0.5, "Degraded"),
+        ("IbCounters", 3, 1.0, "Degraded"),
+        ("IbCounters", 3, 5.0, "Warning"),
+        ("NvLinkErrors", 3, 20.0, "Degraded"),
+        ("PcieReplay", 2, 1.0, "Warning"),
+    ],
+)
+def test_what_weighs_more_when_it_comes_often(kind: str, count: int, hours: float, severity: str) -> None:
+    assert sign_of(evidence(kind, count=count, last=hours * 3600), after(hours * 3600)).severity == severity
+
+
+def test_a_kind_of_a_newer_agent_warns_and_no_more() -> None:
+    sign = sign_of(evidence("FluxCapacitor", 79, count=10_000), NOW)
+    assert sign.severity is Severity.WARNING
+    assert sign.clears is Clears.EVIDENCE
+
+
+def test_times_to_come_count_as_now() -> None:
+    sign = sign_of(evidence("Xid", 79, at=86400, last=2 * 86400), NOW)
+    assert (sign.since, sign.newest) == (NOW, NOW)
+
+
+@pytest.mark.parametrize(("kind", "newest"), [("Xid", 60.0), ("DiskError", 60.0), ("RowRemapFailed", 0.0)])
+def test_what_happens_is_news_each_time_and_what_lasts_only_once(kind: str, newest: float) -> None:
+    assert sign_of(evidence(kind, 79, last=60), after(90)).newest == after(newest)

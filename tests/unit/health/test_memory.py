@@ -1,0 +1,96 @@
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster.api.nodehealth import Offences
+from muster.health.memory import Memory, fuller, identity, same_machine, score
+from tests.unit.health.builders import NOW, after, agent
+
+WEEK = 604800
+SERIALS = [f"165212300{index}" for index in range(8)]
+ZEROS = "00000000-0000-0000-0000-000000000000"
+
+
+def machine(**changes: Any) -> str:
+    return identity(agent(**changes))
+
+
+class TestIdentity:
+    @pytest.mark.parametrize(
+        ("changes", "same"),
+        [
+            pytest.param({}, True, id="itself"),
+            pytest.param({"system_uuid": "another-board"}, True, id="a virtual machine has a new UUID at each start"),
+            pytest.param({"gpu_serials": SERIALS[1:]}, True, id="a GPU has fallen off the bus"),
+            pytest.param({"gpu_serials": []}, True, id="no driver: the board is known"),
+            pytest.param({"gpu_serials": [*SERIALS[1:], "9"]}, True, id="one GPU was replaced"),
+            pytest.param({"gpu_serials": list(reversed(SERIALS))}, True, id="in another order"),
+            pytest.param(
+                {"gpu_serials": [f"9{index}" for index in range(8)]}, False, id="other GPUs on the same board"
+            ),
+            pytest.param({"system_uuid": "another-board", "gpu_serials": []}, False, id="another board"),
+        ],
+    )
+    def test_is_that_of_the_hardware(self, changes: dict[str, Any], same: bool) -> None:
+        assert same_machine(machine(), machine(**changes)) is same
+        assert same_machine(machine(**changes), machine()) is same
+
+    def test_nothing_known_is_no_machine(self) -> None:
+        assert identity(None) == ""
+        assert machine(system_uuid="", gpu_serials=[]) == ""
+        assert machine(system_uuid=ZEROS, gpu_serials=["0", "0"]) == ""
+        assert not same_machine("", "")
+        assert not same_machine(":", ":")
+
+    def test_has_room_in_the_api(self) -> None:
+        Offences(hardware=machine(gpu_serials=[f"serial-{index}" for index in range(16)]))
+
+    def test_a_lost_gpu_is_not_forgotten(self) -> None:
+        whole, less = machine(), machine(gpu_serials=SERIALS[:7])
+        assert fuller(less, whole) == whole
+        assert fuller(whole, less) == whole
+
+
+class TestScore:
+    @pytest.mark.parametrize(
+        ("offences", "at", "left"),
+        [
+            pytest.param(Offences(score="4", as_of=NOW), 0, "4.00", id="now"),
+            pytest.param(Offences(score="4", as_of=NOW), WEEK, "2.00", id="after a half-life"),
+            pytest.param(Offences(score="4", as_of=NOW), 3 * WEEK, "0.50", id="after three"),
+            pytest.param(Offences(score="4", as_of=NOW), 10**9, "0.00", id="after ages"),
+            pytest.param(Offences(score="4", as_of=NOW), -WEEK, "4.00", id="a clock that went back"),
+            pytest.param(Offences(score="4"), 0, "0", id="without a time"),
+            pytest.param(Offences(score="lots", as_of=NOW), 0, "0", id="no number"),
+            pytest.param(Offences(score="NaN", as_of=NOW), 0, "0", id="not a number"),
+            pytest.param(Offences(score="Infinity", as_of=NOW), 0, "0", id="infinite"),
+            pytest.param(Offences(score="-3", as_of=NOW), 0, "0", id="negative"),
+            pytest.param(Offences(score="1E+900", as_of=NOW), 0, "1000.00", id="absurd"),
+        ],
+    )
+    def test_halves_and_survives_garbage(self, offences: Offences, at: float, left: str) -> None:
+        assert score(offences, after(at), WEEK) == Decimal(left)
+
+    @given(st.text(max_size=32), st.floats(-1e12, 1e12))
+    def test_is_never_negative_or_too_much(self, text: str, at: float) -> None:
+        at = max(-1e9, min(at, 1e9))
+        assert 0 <= score(Offences(score=text, as_of=NOW), after(at), WEEK) <= 1000
+
+
+class TestMemory:
+    def test_finds_the_machine_under_another_name(self) -> None:
+        memory = Memory([Offences(hardware=machine(), score="2", as_of=NOW)])
+        assert memory.of(machine(system_uuid="new"), after(WEEK), WEEK) == Decimal("1.00")
+        assert memory.of(machine(gpu_serials=[]), NOW, WEEK) == Decimal("2.00")
+
+    def test_another_machine_inherits_nothing(self) -> None:
+        memory = Memory([Offences(hardware=machine(), score="2", as_of=NOW), Offences(score="9", as_of=NOW)])
+        assert memory.of(machine(system_uuid="new", gpu_serials=["7"]), NOW, WEEK) == 0
+        assert memory.of("", NOW, WEEK) == 0
+
+    def test_the_highest_account_counts(self) -> None:
+        accounts = [Offences(hardware=machine(), score=score, as_of=NOW) for score in ("1", "3", "2")]
+        assert Memory(accounts).of(machine(), NOW, WEEK) == Decimal("3.00")
