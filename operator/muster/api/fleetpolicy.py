@@ -274,6 +274,16 @@ class HealthRule(ApiModel):
 class TakeOutBudget(ApiModel):
     """How many nodes Muster takes out by itself. At least one is always allowed; what people cordon is not counted."""
 
+    model_config = ConfigDict(
+        json_schema_extra=checks(
+            rule(
+                "self.nodesPercent <= self.totalPercent",
+                "more in one window than may be out at all: lower nodesPercent, or raise totalPercent",
+                at=".nodesPercent",
+            )
+        )
+    )
+
     nodes_percent: int = Field(10, ge=0, le=100, description="Of all nodes, within `windowSeconds`.")
     window_seconds: int = Field(
         600, ge=10, le=86400, description="The window, and the first pause when the budget did not do; it doubles."

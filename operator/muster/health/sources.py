@@ -608,13 +608,8 @@ def problems(policy: HealthPolicy) -> tuple[str, ...]:
 
 
 def _problems(policy: HealthPolicy) -> Iterator[str]:
-    if policy.enforcement is Enforcement.OBSERVE and "nodesPercent" in _said(policy.budget):
+    if policy.enforcement is Enforcement.OBSERVE and policy.budget != TakeOutBudget():
         yield "health.budget has no effect while health.enforcement is Observe: set Jobs or Nodes, or leave it out"
-    if policy.budget.total_percent < policy.budget.nodes_percent:
-        yield (
-            f"health.budget.nodesPercent {policy.budget.nodes_percent} can never be used up: totalPercent "
-            f"{policy.budget.total_percent} comes before it; raise the one or lower the other"
-        )
     off = {source.name.value for source in policy.sources if not source.enabled}
     if off >= {name.value for name in SourceName} and not policy.rules:
         yield "health.sources switches everything off: no node will ever be found sick"
@@ -629,10 +624,6 @@ def _problems(policy: HealthPolicy) -> Iterator[str]:
             f"health.rules: {one.name} ({one.severity.value}) and {other.name} ({other.severity.value}) can be true of "
             "the same mark: the stronger counts; give both a reason or value, or keep one"
         )
-
-
-def _said(budget: TakeOutBudget) -> set[str]:
-    return {"nodesPercent"} if budget != TakeOutBudget() else set()
 
 
 def _contradicted(rule: HealthRule, off: set[str]) -> Iterator[Row]:

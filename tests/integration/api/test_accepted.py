@@ -35,6 +35,22 @@ MODELS = {"TrainingJob": TrainingJob, "Gang": Gang, "FleetPolicy": FleetPolicy}
         pytest.param("FleetPolicy", {}, id="FleetPolicy without a spec"),
         pytest.param("FleetPolicy", {"spec.topology": {}}, id="FleetPolicy with an empty topology"),
         pytest.param("FleetPolicy", {"spec.topology.levels": []}, id="FleetPolicy without levels"),
+        pytest.param(
+            "FleetPolicy",
+            {
+                "spec.health": {
+                    "budget": {"totalPercent": 50},
+                    "sources": [{"name": "eks"}],
+                    "rules": [
+                        {"name": "a", "condition": {"type": "GpuSick"}, "severity": "Fatal"},
+                        {"name": "b", "condition": {"type": "GpuSick", "badWhenFalse": True}, "severity": "Info"},
+                        {"name": "c", "label": {"key": "example.org/health"}, "severity": "Degraded", "planned": True},
+                        {"name": "d", "taint": {"key": "example.org/repair"}, "severity": "Warning"},
+                    ],
+                }
+            },
+            id="FleetPolicy with rules of its own",
+        ),
     ],
 )
 def test_the_defaults_of_the_server_are_those_of_the_models(

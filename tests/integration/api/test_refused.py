@@ -165,6 +165,21 @@ def levels(*pairs: tuple[str, str]) -> list[dict[str, str]]:
     return [{"name": name, "label": label} for name, label in pairs]
 
 
+def health_rule(**changes: Any) -> dict[str, Any]:
+    """A valid rule of spec.health, changed; None takes a field away."""
+    values = {"name": "a", "label": {"key": "a/b"}, "severity": "Warning", **changes}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def in_rule(what: str, field: str, changes: dict[str, Any], *says: str) -> tuple[str, Case]:
+    """Something wrong in one rule of spec.health; the answer names the field."""
+    other = {} if not {"condition", "taint"} & set(changes) else {"label": None}
+    path = f"spec.health.rules[].{field}"
+    return f"a rule with {what}", Case(
+        path, {"spec.health.rules": [health_rule(**other, **changes)]}, (path.replace("[]", "[0]"), *says)
+    )
+
+
 POLICIES: dict[str, Case] = {
     "another name": one("metadata.name", "fleet", "it is called default: use this name"),
     "spec that is text": one("spec", "rack", "must be of type object"),
@@ -244,6 +259,122 @@ POLICIES: dict[str, Case] = {
         ("spec.queueing.limits[0].nodes", "should be greater than or equal to 0"),
     ),
     **dict(bounds("spec.queueing.assemblyTimeoutSeconds", 10, 86400)),
+    "health that is text": one("spec.health", "good", "must be of type object"),
+    "enforcement in lower case": one("spec.health.enforcement", "nodes", f'{SUPPORTED}"Observe", "Jobs", "Nodes"'),
+    "a budget that is a number": one("spec.health.budget", 10, "must be of type object"),
+    **dict(bounds("spec.health.budget.nodesPercent", 0, 100)),
+    "more in one window than may be out at all": one(
+        "spec.health.budget.nodesPercent", 31, "lower nodesPercent, or raise totalPercent"
+    ),
+    **dict(bounds("spec.health.budget.windowSeconds", 10, 86400)),
+    **dict(bounds("spec.health.budget.domainPercent", 0, 100)),
+    **dict(bounds("spec.health.budget.totalPercent", 0, 100)),
+    "quarantine that is a number": one("spec.health.quarantine", 3, "must be of type object"),
+    **dict(bounds("spec.health.quarantine.incidents", 1, 32)),
+    **dict(bounds("spec.health.quarantine.halfLifeSeconds", 60, 31536000)),
+    "sources that are text": one("spec.health.sources", "eks", "must be of type array"),
+    "too many sources": one("spec.health.sources", [{"name": "eks"} for _ in range(33)], "must have at most 32 items"),
+    "a source twice": one("spec.health.sources", [{"name": "eks"}, {"name": "eks"}], "[1]: Duplicate value"),
+    "a source that Muster does not know": Case(
+        "spec.health.sources[].name",
+        {"spec.health.sources": [{"name": "EKS"}]},
+        ("spec.health.sources[0].name", f'{SUPPORTED}"agent", "aks"'),
+    ),
+    "a source that is switched in words": Case(
+        "spec.health.sources[].enabled",
+        {"spec.health.sources": [{"name": "eks", "enabled": "no"}]},
+        ("spec.health.sources[0].enabled", "must be of type boolean"),
+    ),
+    "rules that are text": one("spec.health.rules", "strict", "must be of type array"),
+    "too many rules": one(
+        "spec.health.rules",
+        [health_rule(name=f"r{i}", label={"key": f"a/l{i}"}) for i in range(33)],
+        "must have at most 32 items",
+    ),
+    "two rules of one name": one(
+        "spec.health.rules", [health_rule(), health_rule(label={"key": "a/b"})], "[1]: Duplicate value"
+    ),
+    "two rules about one condition": one(
+        "spec.health.rules",
+        [health_rule(name=name, label=None, condition={"type": "GpuSick"}) for name in "ab"],
+        "two rules say something about the same condition: keep one of them",
+    ),
+    "two rules about one label": one(
+        "spec.health.rules",
+        [health_rule(name="a"), health_rule(name="b", severity="Fatal")],
+        "two rules say something about the same label: keep one of them",
+    ),
+    "two rules about one taint": one(
+        "spec.health.rules",
+        [health_rule(name=name, label=None, taint={"key": "a/t"}) for name in "ab"],
+        "two rules say something about the same taint: keep one of them",
+    ),
+    "a rule about nothing": one(
+        "spec.health.rules", [health_rule(label=None)], "write either condition, label or taint"
+    ),
+    "a rule about two things": one(
+        "spec.health.rules", [health_rule(taint={"key": "a/t"})], "write either condition, label or taint"
+    ),
+    **dict(
+        in_rule(what, field, changes, *says)
+        for what, field, changes, says in (
+            ("a name in capitals", "name", {"name": "Rule"}, ("write a short name of lower-case letters",)),
+            ("a condition that is text", "condition", {"condition": "Sick"}, ("must be of type object",)),
+            (
+                "a condition with a space",
+                "condition.type",
+                {"condition": {"type": "a b"}},
+                ("write the type of a node's",),
+            ),
+            ("a condition without a type", "condition.type", {"condition": {}}, (MISSING,)),
+            (
+                "a polarity in words",
+                "condition.badWhenFalse",
+                {"condition": {"type": "A", "badWhenFalse": "False"}},
+                ("must be of type boolean",),
+            ),
+            (
+                "a long reason",
+                "condition.reason",
+                {"condition": {"type": "A", "reason": "r" * 129}},
+                ("may not be more than 128",),
+            ),
+            ("a label that is text", "label", {"label": "a/b"}, ("must be of type object",)),
+            ("a label that is no label", "label.key", {"label": {"key": "a/b/c"}}, ("write the key of a label",)),
+            ("a long value", "label.value", {"label": {"key": "a/b", "value": "v" * 64}}, ("may not be more than 63",)),
+            ("a taint that is text", "taint", {"taint": "a/b"}, ("must be of type object",)),
+            ("a taint that is no taint", "taint.key", {"taint": {"key": "a/b/c"}}, ("write the key of a taint",)),
+            (
+                "Muster's own taint",
+                "taint.key",
+                {"taint": {"key": "muster.dev/unhealthy"}},
+                ("it would be its own reason: leave it out",),
+            ),
+            (
+                "a taint's long value",
+                "taint.value",
+                {"taint": {"key": "a/b", "value": "v" * 64}},
+                ("may not be more than",),
+            ),
+            ("an age below nothing", "minimumAgeSeconds", {"minimumAgeSeconds": -1}, ("greater than or equal to 0",)),
+            ("an age of more than a day", "minimumAgeSeconds", {"minimumAgeSeconds": 86401}, ("or equal to 86400",)),
+            ("a severity in lower case", "severity", {"severity": "fatal"}, (f'{SUPPORTED}"Info", "Warning"',)),
+            ("no severity", "severity", {"severity": None}, (MISSING,)),
+            ("an unknown action", "action", {"action": "Pray"}, (f'{SUPPORTED}"None", "Reset"',)),
+            (
+                "an action for the record",
+                "action",
+                {"severity": "Info", "action": "Reboot"},
+                ("severity Info asks for nothing: leave action out, or use Warning",),
+            ),
+            (
+                "a plan that cannot wait",
+                "planned",
+                {"severity": "Fatal", "planned": True},
+                ("use severity Degraded, or leave planned out",),
+            ),
+        )
+    ),
     "an accelerator without a domain": one(
         "spec.acceleratorResource",
         "gpus",

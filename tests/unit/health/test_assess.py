@@ -7,12 +7,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from muster.api.nodehealth import Decision, Evidence, NodeHealth, NodeHealthStatus, RecommendedAction, VerdictState
-from muster.health.assess import JobWord, Verdict, assess
-from muster.health.facts import ConditionView
-from muster.health.kinds import KINDS
-from muster.health.memory import Memory
 from tests.unit.health.builders import (
     GPU,
     NOW,
@@ -28,6 +22,12 @@ from tests.unit.health.builders import (
     sick,
     written,
 )
+
+from muster.api.nodehealth import Decision, Evidence, NodeHealth, NodeHealthStatus, RecommendedAction, VerdictState
+from muster.health.assess import JobWord, Verdict, assess
+from muster.health.facts import ConditionView
+from muster.health.kinds import KINDS
+from muster.health.memory import Memory
 
 XID_79 = evidence("Xid", 79, message="NVRM: Xid (PCI:0000:5d:00): 79, GPU has fallen off the bus.")
 PORT_DOWN = evidence("IbPortDown", subject="mlx5_3/1", value="DOWN")

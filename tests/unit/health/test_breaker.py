@@ -10,11 +10,11 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from tests.unit.health.builders import NOW, Stored, after, decided, evidence, rules
 
 from muster.api.nodehealth import Decision
 from muster.health.breaker import MAX_PAUSE_SECONDS, Act, BreakerState
 from muster.health.facts import ConditionView
-from tests.unit.health.builders import NOW, Stored, after, decided, evidence, rules
 
 XID_79 = evidence("Xid", 79)
 PORT_DOWN = evidence("IbPortDown", subject="mlx5_3/1")

@@ -4,10 +4,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.health.builders import NOW, after, agent
 
 from muster.api.nodehealth import Offences
 from muster.health.memory import Memory, fuller, identity, same_machine, score
-from tests.unit.health.builders import NOW, after, agent
 
 WEEK = 604800
 SERIALS = [f"165212300{index}" for index in range(8)]

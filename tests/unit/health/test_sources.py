@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from tests.unit.health.builders import NOW, after, facts_of, rules
 
 from muster.api.nodehealth import Finding, Severity
 from muster.health.facts import NodeFacts
 from muster.health.signs import Sign
 from muster.health.sources import ROWS, Condition, in_charge
-from tests.unit.health.builders import NOW, after, facts_of, rules
 
 LONG_AGO = "2026-11-20T08:00:00Z"
 
@@ -593,7 +593,6 @@ class TestProblems:
             pytest.param(
                 {"enforcement": "Observe", "budget": {"nodesPercent": 5}}, "health.budget has no effect", id="observe"
             ),
-            pytest.param({"budget": {"nodesPercent": 50}}, "can never be used up", id="cap below the window"),
             pytest.param(
                 {"rules": [{"name": "eks", "condition": {"type": _EKS, "badWhenFalse": True}, "severity": "Warning"}]},
                 "looks at what eks/hardware (Fatal) looks at, too",

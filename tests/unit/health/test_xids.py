@@ -1,12 +1,12 @@
 import re
 
 import pytest
+from tests.unit.health.builders import after, evidence
 
 from muster.api.nodehealth import RecommendedAction, Severity
 from muster.health import xids
 from muster.health.kinds import sign_of
 from muster.health.signs import Clears, Repetition
-from tests.unit.health.builders import after, evidence
 
 EVERY_CODE = range(1, 174)
 
