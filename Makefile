@@ -21,7 +21,7 @@ demo: venv images ## The main job: train, lose a process, a pod and a node, fini
 test: lint verify test-unit test-integration test-e2e ## All tests that CI runs
 
 ##@ Tests
-.PHONY: lint verify test-unit test-integration test-e2e test-long
+.PHONY: lint verify test-unit test-integration test-e2e test-long test-gpu
 lint: venv ## ruff, mypy, import-linter, yamllint
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check .
@@ -51,6 +51,9 @@ test-e2e: venv cluster-up ## Real nodes, real containers, real faults
 
 test-long: venv cluster-up ## Random moments and soak; not run by CI
 	@$(PY) -m pytest tests -q -m long
+
+test-gpu: venv ## The node agent with this machine's own NVIDIA driver; not run by CI
+	@$(PY) -m pytest tests/gpu -q -s
 
 ##@ The pieces
 .PHONY: venv print-venv lock

@@ -67,5 +67,8 @@ def pci_address(text: str) -> str | None:
 
 def clean(text: str, length: int) -> str:
     """Text from outside as it may stand in an object: no control characters, at most so long."""
-    kept = "".join(character if character.isprintable() else " " for character in text[: length * 2]).strip()
+    text = text[: length * 2]
+    if not text.isprintable():
+        text = "".join(character if character.isprintable() else " " for character in text)
+    kept = text.strip()
     return kept if len(kept) <= length else f"{kept[: length - 1]}…"
