@@ -358,6 +358,11 @@ class _Account:
         return bool(charged) and blamed and self.now_worth >= self._limit
 
     @property
+    def last(self) -> str:
+        """The account after the last charge, for people: it does not change while it fades."""
+        return f"{float(self.offences.score):.1f}"
+
+    @property
     def quarantine_ends(self) -> datetime | None:
         """When so much has faded that the quarantine ends by itself."""
         if self.now_worth <= 0:
@@ -397,7 +402,7 @@ def _told(
         return CORDONED, f"cordoned by {human.by or 'somebody'}: {human.reason}"
     if quarantined:
         what = f"; now {strongest.reason}: {seen}" if strongest else "; nothing is seen of it now"
-        return REPEAT_OFFENDER, f"the machine keeps failing (account {account.now_worth}){what}"
+        return REPEAT_OFFENDER, f"the machine keeps failing (account {account.last}){what}"
     if strongest:
         return strongest.reason, seen
     if state is None:

@@ -139,7 +139,8 @@ def rule(situation: Situation, budget: TakeOutBudget, now: datetime) -> tuple[di
     for name in waiting:
         why = _blocked(name, domain_of, sizes, out_in, budget, len(out), cap)
         if not why and not allowed:
-            why = f"{per_window} nodes ({budget.nodes_percent} %) in {budget.window_seconds} s are used up"
+            nodes = f"{per_window} node{'s' * (per_window != 1)}"
+            why = f"the budget of {nodes} in {budget.window_seconds} s ({budget.nodes_percent} % of all) is used up"
         if why:
             rulings[name] = Ruling(Act.HOLD, why)
             continue
@@ -206,13 +207,13 @@ def _blocked(
 ) -> str:
     """Why no time will do for the node, only others' return; "" if time will. Without figures that change."""
     if out >= cap:
-        return f"no more than {cap} nodes ({budget.total_percent} % of all) may be out: somebody has to look"
+        return f"of the fleet no more than {cap} ({budget.total_percent} %) may be out: somebody has to look"
     domain = domain_of.get(name)
     if domain is None:
         return ""
     most = at_least_one(budget.domain_percent, sizes[domain])
     if out_in.get(domain, 0) >= most:
-        return f"no more than {most} of the {sizes[domain]} nodes of {'/'.join(domain)} may be out"
+        return f"of the {sizes[domain]} nodes of {'/'.join(domain)} no more than {most} may be out"
     return ""
 
 

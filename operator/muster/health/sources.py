@@ -111,9 +111,9 @@ class Row:
 
 _NVSENTINEL_CONDITIONS = (
     r"Gpu(Mem|Thermal|ThermalMargin|Pcie|Power|Inforom|Sm|Nvlink|Mcu|Pmu|Driver|Cpuset)Watch"
-    r"|GpuDcgmUnresponsive|GpuDcgmConnectivityFailure|SysLogs(XIDError|SXIDError|GPUFallenOff)"
-    r"|NVSwitch(FatalError|Down|NonFatalError)|DCGMError|SyslogError"
+    r"|SysLogs(XIDError|SXIDError|GPUFallenOff)|NVSwitch(FatalError|Down)|DCGMError|SyslogError"
 )
+_NVSENTINEL_LIGHT = "NVSwitchNonFatalError|GpuDcgmUnresponsive|GpuDcgmConnectivityFailure"
 _NVSENTINEL_NETWORK = r"(InfiniBand(State|Degradation|CharDevice)|Ethernet\w*|EFA\w*)Check"
 
 _S = SourceName
@@ -128,6 +128,14 @@ ROWS: tuple[Row, ...] = (
         INSPECT,
         action_in_message=True,
         note="only what is fatal becomes a condition there",
+    ),
+    Row(
+        "nvsentinel/light",
+        _S.NVSENTINEL,
+        Condition(_NVSENTINEL_LIGHT),
+        WARNING,
+        INSPECT,
+        note="of DCGM itself, or said to be not fatal",
     ),
     Row(
         "nvsentinel/network",

@@ -37,7 +37,7 @@ def effect_text(verdict: Verdict, ruling: Ruling, effect: Effect, enforcement: E
     if enforcement is Enforcement.OBSERVE and not effect.avoid:
         return "nothing: spec.health.enforcement of the FleetPolicy is Observe"
     if ruling.act is Act.HOLD:
-        return _cut(f"excluded from placement; the budget holds it back: {ruling.why}", EFFECT_LENGTH)
+        return _cut(f"excluded from placement; running jobs stay: {ruling.why}", EFFECT_LENGTH)
     parts = ["tainted" if effect.taint else "excluded from placement", _LEAVES[effect.leave]]
     if ruling.act is Act.YIELD:
         parts.append(f"{ruling.why}, so that Muster does not taint it")
@@ -53,7 +53,7 @@ def tell(node: str, verdict: Verdict, ruling: Ruling, effect: Effect, enforcemen
         parts.append(f"{verdict.state} since {_moment(verdict.since)}")
     others = _others(verdict)
     if others:
-        parts.append(f"besides: {others}")
+        parts.append(f"Besides: {others}")
     did = effect_text(verdict, ruling, effect, enforcement)
     if did:
         parts.append(f"Muster: {did}")

@@ -103,6 +103,13 @@ CASES: dict[str, Case] = {
             with_(condition("GpuMemWatcher", "True", "SomebodyElse")),
         ],
     ),
+    "nvsentinel/light": Case(
+        with_(condition("GpuDcgmUnresponsive", "True", "GpuDcgmUnresponsiveIsNotHealthy")),
+        "GpuDcgmUnresponsiveIsNotHealthy",
+        "Warning",
+        "Inspect",
+        [with_(condition("GpuDcgmUnresponsive", "False", "GpuDcgmUnresponsiveIsHealthy"))],
+    ),
     "nvsentinel/network": Case(
         with_(
             condition(
