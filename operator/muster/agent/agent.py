@@ -22,6 +22,7 @@ from muster.agent.ledger import Ledger
 from muster.agent.log import log
 from muster.agent.machine import FabricManager, Mounts, read_word
 from muster.agent.nvml_process import NvmlProcess
+from muster.agent.sampler import Sampler
 from muster.agent.serve import Metric
 from muster.agent.settings import Settings
 from muster.agent.thresholds import Thresholds
@@ -59,7 +60,6 @@ class Agent:
         self._nvml = nvml
         self._gpus = Gpus(thresholds, settings.expected_gpus)
         self._log = KernelLog(settings.kernel_log)
-        self._infiniband = InfiniBand(settings.sysfs, thresholds, settings.expected_ports)
         self._mounts = Mounts(settings.mounts_file)
         self._fabric_manager = FabricManager(settings.proc, thresholds)
         self._ledger = Ledger(read_word(settings.boot_id_file), thresholds["burst"])
@@ -68,6 +68,7 @@ class Agent:
         self._stored: dict[str, Any] | None = None
         self._adopted = False
         self._told: dict[str, Any] | None = None
+        self._infiniband, self._ports = self._look_at_ports()
         self._selector = selectors.DefaultSelector()
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._selector.register(self._wake_read, selectors.EVENT_READ)
@@ -83,11 +84,13 @@ class Agent:
     def run(self) -> None:
         """Look until told to stop."""
         self._writer.start()
+        self._ports.start()
         log("the node agent runs", node=self._settings.node, version=__version__, boot=self._ledger.boot_id)
         try:
             while not self._stopping.is_set():
                 self._turn()
         finally:
+            self._ports.end()
             self._nvml.close()
             self._log.close()
 
@@ -97,8 +100,9 @@ class Agent:
         self._wake()
 
     def is_alive(self) -> bool:
-        """Whether the loop turns."""
-        return time.monotonic() - self._alive_at < _ALIVE_SECONDS
+        """Whether the loop turns, and its threads live."""
+        turns = time.monotonic() - self._alive_at < _ALIVE_SECONDS
+        return turns and self._writer.is_alive() and self._ports.is_alive()
 
     def _wake(self) -> None:
         try:
@@ -118,12 +122,7 @@ class Agent:
         self._nvml_turn(now)
         self._on_time("log", now, self._log_period(), self._read_log)
         self._on_time("machine", now, self._thresholds["machine.period"], self._look_at_machine)
-        ports = self._thresholds["infiniband.state_period"]
-        self._on_time("ports", now, ports, lambda now: self._ledger.sample(self._infiniband.states(), now))
-        counters = self._thresholds["infiniband.counter_period"]
-        self._on_time(
-            "counters", now, counters, lambda now: self._ledger.sample(self._infiniband.counters(now.mono), now)
-        )
+        self._ledger.sample(self._ports.take(), now)
         self._ledger.expire(now)
         self._tell()
         self._wait()
@@ -142,7 +141,7 @@ class Agent:
             nvml = min(self._due.get(name, 0.0) for name in self._batches())
         else:
             nvml = now + _LONGEST_WAIT_SECONDS
-        due = min(nvml, *(self._due[name] for name in ("log", "machine", "ports", "counters")))
+        due = min(nvml, self._due["log"], self._due["machine"])
         for key, _ in self._selector.select(max(0.0, min(due - now, _LONGEST_WAIT_SECONDS))):
             if key.fd == self._wake_read:
                 os.read(self._wake_read, 4096)
@@ -269,6 +268,14 @@ class Agent:
     def _log_period(self) -> float:
         return _FILE_PERIOD_SECONDS if self._log.fileno() is None else _LONGEST_WAIT_SECONDS
 
+    def _look_at_ports(self) -> tuple[InfiniBand, Sampler]:
+        fabric = InfiniBand(self._settings.sysfs, self._thresholds, self._settings.expected_ports)
+        looks = (
+            (self._thresholds["infiniband.state_period"], fabric.states),
+            (self._thresholds["infiniband.counter_period"], lambda: fabric.counters(time.monotonic())),
+        )
+        return fabric, Sampler(looks, self._wake)
+
     def _read_log(self, now: Clock) -> None:
         for entry in self._log.read():
             self._logged(entry, now)
@@ -293,7 +300,9 @@ class Agent:
             log("the node has a new boot id: everything before is forgotten", boot=boot_id)
             self._ledger.restart(boot_id)
             self._gpus.restart()
-            self._infiniband.restart()
+            self._ports.end()
+            self._infiniband, self._ports = self._look_at_ports()
+            self._ports.start()
             self._mounts.restart()
             self._nvml.renew()
         self._ledger.sample(self._mounts.signals(), now)
@@ -323,8 +332,9 @@ class Agent:
         if not self._adopted or not self._knows_enough():
             return
         agent = self._agent_status()
-        news = agent != self._told or self._ledger.news
-        if not news and not self._ledger.counted:
+        # A GPU that answers now and then, or an error that comes and goes, must not make a write a second.
+        news = self._ledger.news or self._told is None or agent["bootId"] != self._told["bootId"]
+        if not news and not self._ledger.counted and agent == self._told:
             return
         evidence = self._ledger.evidence()
         self._writer.offer({"evidence": evidence, "agent": agent}, urgent=news)

@@ -62,8 +62,13 @@ class NodeHealthClient:
         answer = self._request("GET", f"{_PATH}/{self._settings.node}", None)
         if answer.status == _NOT_FOUND:
             return None
-        found = json.loads(_checked(answer).body)
-        return found if isinstance(found, dict) else None
+        try:
+            found = json.loads(_checked(answer).body)
+        except ValueError as error:
+            raise ApiError(f"it answered no JSON: {error}") from error
+        if not isinstance(found, dict) or not isinstance(found.get("status", {}), dict):
+            raise ApiError("it answered something that is no NodeHealth")
+        return found
 
     def apply(self, status: dict[str, Any]) -> None:
         """Make our part of the status this; the object is created if there is none.

@@ -46,7 +46,7 @@ class Port:
 
 
 class InfiniBand:
-    """The ports of this node."""
+    """The ports of this node. `states` and `counters` are called by one thread."""
 
     def __init__(self, sysfs: Path, thresholds: Thresholds, expected_ports: int | None) -> None:
         self._root = sysfs / _CLASS
@@ -54,25 +54,19 @@ class InfiniBand:
         self._expected_ports = expected_ports
         self._windows = Windows()
         self._been_up: set[str] = set()
+        self._adopted: frozenset[str] = frozenset()
         self._paths: dict[str, Path] = {}
 
-    def restart(self) -> None:
-        """The node has booted."""
-        self._windows.clear()
-        self._been_up.clear()
-        self._paths.clear()
-
     def adopt(self, subjects: Iterable[str]) -> None:
-        """Ports and devices that an earlier agent missed in this boot: they were up before."""
-        for subject in subjects:
-            if subject and len(self._been_up) < _MAX_PORTS:
-                self._been_up.add(subject if "/" in subject else f"{subject}/?")
+        """Ports and devices that an earlier agent missed in this boot: they were up before. Called by any thread."""
+        known = sorted(subject if "/" in subject else f"{subject}/?" for subject in subjects if subject)
+        self._adopted = frozenset(known[:_MAX_PORTS])
 
     def states(self) -> list[Signal]:
         """Which ports are up, and which devices are gone."""
         ports = list(self._ports())
         self._paths = {port.name: port.path for port in ports}
-        self._been_up.update(port.name for port in ports if port.up)
+        self._been_up |= {port.name for port in ports if port.up} | self._adopted
         return [*self._port_signals(ports), *self._device_signals(ports), *self._count_signal(ports)]
 
     def _port_signals(self, ports: list[Port]) -> Iterator[Signal]:

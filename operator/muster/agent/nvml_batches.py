@@ -65,6 +65,7 @@ class Batches:
         self._handles: dict[int, Any] = {}
         self._unreachable: dict[int, int] = {}
         self._links: dict[int, list[int]] = {}
+        self._uuids: dict[int | None, str] = {}
         self._errors: dict[str, int] = {}
 
     def start(self) -> Answer:
@@ -130,10 +131,8 @@ class Batches:
         return {"look": True} if happened.eventType & _RECOVERY_EVENTS else None
 
     def _uuid(self, handle: Any) -> str:
-        try:
-            return str(self._nvml.nvmlDeviceGetUUID(handle))
-        except self._nvml.NVMLError:
-            return ""
+        """Of the GPU of an event. One that has just been lost cannot be asked any more, but has its handle."""
+        return self._uuids.get(_address(handle), "")
 
     def _count(self) -> int | None:
         count = self._ask(self._nvml.nvmlDeviceGetCount)
@@ -158,10 +157,12 @@ class Batches:
     def _identity_of(self, index: int, handle: Any) -> Answer:
         nvml = self._nvml
         pci = self._ask(nvml.nvmlDeviceGetPciInfo, handle)
+        uuid = self._ask(nvml.nvmlDeviceGetUUID, handle) or ""
+        self._uuids[_address(handle)] = uuid
         states = [self._ask(nvml.nvmlDeviceGetNvLinkState, handle, link) for link in range(MAX_LINKS)]
         self._links[index] = [link for link, state in enumerate(states) if state is not None]
         return {
-            "uuid": self._ask(nvml.nvmlDeviceGetUUID, handle) or "",
+            "uuid": uuid,
             "pci": _text(pci.busId) if pci is not None else "",
             "serial": self._ask(nvml.nvmlDeviceGetSerial, handle) or "",
             "model": self._ask(nvml.nvmlDeviceGetName, handle) or "",
@@ -247,6 +248,11 @@ class Batches:
     def _with_errors(self, answer: Answer) -> Answer:
         errors, self._errors = self._errors, {}
         return {**answer, "errors": errors} if errors else answer
+
+
+def _address(handle: Any) -> int | None:
+    """What a handle points to; pynvml makes a new object for it each time."""
+    return ctypes.cast(handle, ctypes.c_void_p).value
 
 
 def _text(value: bytes | str) -> str:

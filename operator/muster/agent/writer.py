@@ -48,6 +48,10 @@ class Writer:
         """Begin."""
         self._thread.start()
 
+    def is_alive(self) -> bool:
+        """Whether there is still somebody who writes."""
+        return self._thread.is_alive()
+
     def offer(self, status: dict[str, Any], *, urgent: bool) -> None:
         """The newest status. Never blocks."""
         with self._changed:

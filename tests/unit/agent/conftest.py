@@ -54,6 +54,9 @@ class Wrote:
     def start(self) -> None:
         self._on_stored(self._stored)
 
+    def is_alive(self) -> bool:
+        return True
+
     def offer(self, status: dict[str, Any], *, urgent: bool) -> None:
         self.offers.append((status, urgent))
 

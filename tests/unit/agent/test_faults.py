@@ -137,6 +137,28 @@ def test_an_xid_by_event_and_by_log_is_one(node: Any, run: Any) -> None:
     assert [(item["kind"], item["count"]) for item in agent.evidence] == [(kinds.XID, 1)]
 
 
+def test_the_xid_of_a_gpu_that_is_lost_has_its_name(node: Any, run: Any) -> None:
+    agent = run()
+    agent.wait_until_looking()
+    node.faults("lost=1@gpu1", "xid=79@gpu1")
+    node.log("NVRM: Xid (PCI:0000:11:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.")
+    agent.wait(lambda: {item["kind"] for item in agent.evidence} == {kinds.XID, kinds.GPU_LOST})
+    time.sleep(0.3)
+    assert [(item["kind"], item["subject"]) for item in agent.evidence] == [(kinds.GPU_LOST, GPU1), (kinds.XID, GPU1)]
+
+
+def test_a_gpu_that_answers_now_and_then_is_no_news_each_time(node: Any, run: Any) -> None:
+    agent = run(thresholds={"gpu.clear": 30.0})
+    agent.wait_until_looking()
+    for _ in range(10):
+        node.faults("lost=1@gpu1")
+        time.sleep(0.15)
+        node.faults()
+        time.sleep(0.15)
+    assert [item["kind"] for item in agent.evidence] == [kinds.GPU_LOST]
+    assert sum(urgent for _, urgent in agent.wrote.offers) <= 3
+
+
 def test_an_xid_is_told_within_a_second_and_goes_when_it_is_old(node: Any, run: Any) -> None:
     agent = run(thresholds={"xid.expires": 2.0, "burst": 0.1})
     agent.wait_until_looking()

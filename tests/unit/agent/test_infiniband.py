@@ -1,6 +1,8 @@
 """Ports and counters, in sysfs trees made of files; and the rest of what comes from files."""
 
+import os
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +119,20 @@ def test_garbage_in_sysfs_is_harmless(node: Any, fabric: InfiniBand) -> None:
     (path / "counters/symbol_error").mkdir()
     fabric.states()
     assert bad(fabric.counters(0.0)) == []
+
+
+def test_a_port_whose_state_cannot_be_read_in_time_holds_nothing_up(node: Any, run: Any) -> None:
+    path = node.port("mlx5_0/1")
+    agent = run()
+    agent.wait_until_looking()
+    (path / "state").unlink()
+    os.mkfifo(path / "state")  # opening it waits for somebody who writes
+    time.sleep(0.5)
+    node.faults("recovery_action=1@gpu1")
+    began = time.monotonic()
+    agent.wait_for(kinds.RECOVERY_ACTION)
+    assert time.monotonic() - began < 1.0
+    assert agent.agent.is_alive()
 
 
 def test_the_agent_tells_of_ports_and_disks(node: Any, run: Any) -> None:

@@ -1,5 +1,6 @@
 """The answers that a real H200 gave (tests/fixtures/nvml-h200.json) are no evidence, in whatever batch they come."""
 
+import ctypes
 import json
 from types import SimpleNamespace
 from typing import Any
@@ -39,8 +40,10 @@ class Recorded:
         return call
 
     def _answer(self, name: str, arguments: tuple[Any, ...]) -> Any:
-        if name in ("nvmlInit", "nvmlDeviceGetHandleByIndex"):
-            return name
+        if name == "nvmlInit":
+            return None
+        if name == "nvmlDeviceGetHandleByIndex":
+            return ctypes.c_void_p(1)
         if name == "nvmlSystemGetDriverVersion":
             return self._recorded["driver"]
         if name == "nvmlDeviceGetCount":
