@@ -24,13 +24,16 @@ def main() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         return
+    # Whatever a library prints must not get among the answers.
+    answers = os.dup(1)
+    os.dup2(2, 1)
     import pynvml  # type: ignore[import-untyped]
 
     from muster.agent.nvml_batches import Answer, Batches
 
     def write(answer: Answer) -> None:
         with _write_lock:
-            os.write(1, (json.dumps(answer, separators=(",", ":")) + "\n").encode())
+            os.write(answers, (json.dumps(answer, separators=(",", ":")) + "\n").encode())
 
     batches = Batches(pynvml)
 

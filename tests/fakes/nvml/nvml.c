@@ -30,14 +30,14 @@ enum key {
   GPUS, COUNT, LOST_GPU, RESET_GPU, ACTION, ECC, ECC_CORRECTED, SRAM, SRAM_FLAG, REMAP_PENDING, REMAP_FAILED, REMAPS,
   RETIRED, RETIRED_PENDING, REPAIR, INFOROM, NVLINKS, NVLINK_DOWN, NVLINK_RECOVERIES, NVLINK_CRC, FABRIC,
   FABRIC_STATUS, FABRIC_MASK, PCIE_WIDTH, PCIE_REPLAYS, PCIE_FATAL, MARGIN, THROTTLE, ENERGY_STUCK, POWER, VBIOS,
-  INIT_ERROR, HANG_SECONDS, BUSY, EVERY_CALL_FAILS, KEYS
+  INIT_ERROR, HANG_SECONDS, BUSY, EVERY_CALL_FAILS, NOISE, KEYS
 };
 static const char *const known[KEYS] = {
   "gpus", "count", "lost", "reset_required", "recovery_action", "ecc", "ecc_corrected", "sram", "sram_flag",
   "remap_pending", "remap_failed", "remaps", "retired", "retired_pending", "repair", "inforom", "nvlinks",
   "nvlink_down", "nvlink_recoveries", "nvlink_crc", "fabric", "fabric_status", "fabric_mask", "pcie_width",
   "pcie_replays", "pcie_fatal", "margin", "throttle", "energy_stuck", "power_mw", "vbios", "init_error",
-  "hang_seconds", "busy", "every_call_fails"
+  "hang_seconds", "busy", "every_call_fails", "noise"
 };
 
 static struct {
@@ -107,6 +107,7 @@ static long get(enum key key, int gpu, long recorded) {
 static int enter(int gpu, double recorded_ms) {
   long hang = get(HANG_SECONDS, gpu, 0);
   if (hang) nanosleep(&(struct timespec){hang, 0}, NULL);
+  if (get(NOISE, gpu, 0)) { puts("a library that prints"); fflush(stdout); }
   if (get(BUSY, gpu, 0)) {
     struct timespec begin, now;
     clock_gettime(CLOCK_MONOTONIC, &begin);

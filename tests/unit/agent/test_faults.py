@@ -217,6 +217,15 @@ def test_a_child_that_dies_is_started_again(node: Any, run: Any) -> None:
     agent.wait(lambda: agent.status["agent"]["problem"] == "")
 
 
+def test_a_library_that_prints_disturbs_nobody(node: Any, run: Any) -> None:
+    node.faults("noise=1")
+    agent = run()
+    agent.wait_until_looking()
+    node.faults("noise=1", "recovery_action=1@gpu1")
+    agent.wait_for(kinds.RECOVERY_ACTION)
+    assert agent.nvml.starts == 1
+
+
 def test_without_a_driver_there_is_no_sickness(run: Any) -> None:
     agent = run(driver=None)
     agent.wait(lambda: "no driver" in agent.status["agent"].get("problem", ""))
