@@ -17,9 +17,10 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from muster.api.fleetpolicy import TakeOutBudget
+from muster.api.fleetpolicy import Enforcement, TakeOutBudget
 from muster.api.nodehealth import HealthIncident
 from muster.health.assess import Verdict
+from muster.health.sources import Rules
 
 MAX_PAUSE_SECONDS = 14400
 """The pause between two tries doubles up to four hours."""
@@ -97,7 +98,7 @@ class Situation:
         tainted: nodes that bear Muster's taint.
         domains: node -> path of its innermost domain; absent, or empty at the end: it is in none.
         gone: incidents of NodeHealth objects whose node does not exist now; they count for the window.
-        nodes: how many nodes the fleet has.
+        nodes: how many nodes the fleet has, if more than have a verdict.
     """
 
     verdicts: Mapping[str, Verdict]
@@ -112,8 +113,13 @@ def at_least_one(percent: int, of: int) -> int:
     return max(1, of * percent // 100)
 
 
-def rule(situation: Situation, budget: TakeOutBudget, now: datetime) -> tuple[dict[str, Ruling], Breaker]:
-    """What may be done about each node, and the breaker's state."""
+def rule(situation: Situation, rules: Rules, now: datetime) -> tuple[dict[str, Ruling], Breaker]:
+    """What may be done about each node, and the breaker's state.
+
+    Where the policy only observes, the rulings say what would be done, and nothing is charged: a later change of the policy
+    finds the whole budget, and not a fleet that counts as taken already.
+    """
+    budget, charge = rules.budget, rules.enforcement is not Enforcement.OBSERVE
     size = max(situation.nodes, len(situation.verdicts))
     per_window, cap = at_least_one(budget.nodes_percent, size), at_least_one(budget.total_percent, size)
     window = timedelta(seconds=budget.window_seconds)
@@ -149,7 +155,7 @@ def rule(situation: Situation, budget: TakeOutBudget, now: datetime) -> tuple[di
         out.add(name)
         if name in domain_of:
             out_in[domain_of[name]] += 1
-        rulings[name] = Ruling(Act.TAKE, charge=True)
+        rulings[name] = Ruling(Act.TAKE, charge=charge)
     held = sum(1 for ruling in rulings.values() if ruling.act is Act.HOLD)
     if held and len(out) >= cap and state is BreakerState.CLOSED:
         state = BreakerState.OPEN

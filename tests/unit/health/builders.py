@@ -181,7 +181,7 @@ class Stored:
             for name in self.facts
         }
         gone = [i for name, health in self.healths.items() if name not in self.facts for i in health.status.incidents]
-        rulings, breaker = rule(Situation(verdicts, self.tainted, self.domains, gone), self.rules.budget, now)
+        rulings, breaker = rule(Situation(verdicts, self.tainted, self.domains, gone), self.rules, now)
         for name, ruling in rulings.items():
             if ruling.charge:
                 verdicts[name] = verdicts[name].taken(now)

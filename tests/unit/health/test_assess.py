@@ -194,6 +194,12 @@ class TestHumans:
         assert back.state is VerdictState.HEALTHY
         assert back.incidents[-1].cleared_by == "the cordon was taken back"
 
+    def test_under_a_cordon_that_is_taken_back_the_fault_is_told(self) -> None:
+        health = lived(decided(healthy(), Decision.CORDON), 0, taken=False)
+        health = lived(decided(sick(PORT_DOWN, health=health), None), 60, taken=False)
+        (incident,) = health.status.incidents
+        assert (incident.state, incident.reason, incident.time) == ("Unhealthy", "IbPortDown", NOW)
+
     def test_a_release_holds_until_something_new_happens(self) -> None:
         health = lived(sick(PORT_DOWN, XID_79), 0)
         health = lived(decided(health, Decision.RELEASE, at=100), 100)
@@ -351,6 +357,22 @@ class TestMemory:
         assert verdict.state is VerdictState.HEALTHY
         assert verdict.offences.score == "0"
         assert verdict.incidents[-1].cleared_by == "another machine has the name now"
+
+    def test_what_is_inherited_is_inherited_once(self) -> None:
+        """A clone of the mainboard's UUID is not charged for what the other one does."""
+        old = self._incident(healthy("old"), 0)
+        new = lived(healthy("new"), 7000, memory=Memory([old.status.offences]))
+        old = self._incident(old, 7100)
+        later = lived(new, 7200, memory=Memory([old.status.offences]))
+        assert later.status.offences == new.status.offences
+
+    def test_marks_on_a_new_machine_under_the_old_name_are_new(self) -> None:
+        marked = facts(labels={"autopilot.ibm.com/gpuhealth": "EVICT"})
+        health = lived(healthy(), 0, facts=marked)
+        status = health.status.model_copy(update={"agent": agent(system_uuid="other", gpu_serials=["a", "b"])})
+        verdict = judged(health.model_copy(update={"status": status}), 600, facts=marked)
+        assert [finding.since for finding in verdict.findings] == [after(600)]
+        assert [incident.time for incident in verdict.incidents] == [NOW, after(600)]
 
     def test_a_lost_gpu_loses_no_memory(self) -> None:
         health = self._incident(self._incident(healthy(), 0), 3600)

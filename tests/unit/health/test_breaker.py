@@ -268,6 +268,15 @@ class TestOthers:
         assert effects["node-0000"].leave == "AfterCheckpoint"
         assert [name for name, ruling in rulings.items() if ruling.charge] == ["node-0009"]
 
+    def test_a_cordon_over_a_node_that_muster_took_makes_no_room_for_another(self) -> None:
+        fleet = Stored.of(4, rules(**NODES))
+        fleet.report("node-0001", PORT_DOWN)
+        fleet.step(NOW)
+        fleet.healths["node-0001"] = decided(fleet.healths["node-0001"], Decision.CORDON, at=10)
+        fleet.report("node-0002", evidence("IbPortDown", at=700))
+        _, rulings, _, breaker = fleet.step(after(700))
+        assert (rulings["node-0002"].act, breaker.out, breaker.state) == (Act.HOLD, 1, "Open")
+
 
 class TestEnforcement:
     @pytest.mark.parametrize(
@@ -288,6 +297,17 @@ class TestEnforcement:
         _, _, effects, _ = fleet.step(NOW)
         assert (effects["node-0001"].avoid, str(effects["node-0001"].leave)) == (True, "AfterCheckpoint")
         assert not effects["node-0001"].taint
+
+    def test_after_a_time_of_observing_the_budget_holds(self) -> None:
+        fleet = Stored.of(100, rules(enforcement="Observe"))
+        all_sick(fleet)
+        for second in (0, 600, 1200):
+            _, rulings, effects, _ = fleet.step(after(second))
+            assert acts(rulings) == {"Take": 10, "Hold": 90}
+            assert not any(effect.avoid for effect in effects.values())
+        fleet.rules = rules(**NODES)
+        fleet.step(after(1300))
+        assert len(fleet.tainted) == 10
 
     def test_jobs_leave_within_the_budget_too(self) -> None:
         fleet = Stored.of(100, rules())
@@ -310,6 +330,16 @@ class TestClocks:
             fleet.report(name)
         fleet.step(after(jump + 1300))
         assert fleet.tainted == set()
+
+
+def test_after_a_clock_that_was_wrong_nodes_can_still_be_taken() -> None:
+    fleet = Stored.of(100, rules(**NODES))
+    all_sick(fleet, *sorted(fleet.facts)[:10])
+    fleet.step(NOW)
+    fleet.report("node-0050", PORT_DOWN)
+    fleet.step(after(-86400))
+    assert "node-0050" in fleet.tainted
+    assert len(fleet.tainted) == 11
 
 
 def test_incidents_of_nodes_that_are_gone_count_for_the_window() -> None:
