@@ -432,14 +432,19 @@ def _incidents(
         worse = _OUT[state] > _OUT.get(was_open.state, 0)
         uncordoned = was_open.reason == CORDONED and not cordoned
         other = {"state": state, "reason": reason, "message": message} if worse or uncordoned else {}
-        past.append(was_open.model_copy(update=other))
+        past.append(_changed(was_open, other))
     elif out and state is not None:
         past.append(HealthIncident(time=now, state=state, reason=reason, message=message, boot_id=boot))
     return tuple(past[-MAX_INCIDENTS:])
 
 
 def _closed(incident: HealthIncident, why: str, now: datetime) -> HealthIncident:
-    return HealthIncident.model_validate({**dict(incident), "cleared": now, "cleared_by": why})
+    return _changed(incident, {"cleared": now, "cleared_by": why})
+
+
+def _changed(incident: HealthIncident, changes: Mapping[str, object]) -> HealthIncident:
+    """The incident with other values, which are cut to what the API has room for."""
+    return HealthIncident.model_validate({**dict(incident), **changes}) if changes else incident
 
 
 def _why_cleared(incident: HealthIncident, human: HumanDecision | None, released: datetime | None, boot: str) -> str:

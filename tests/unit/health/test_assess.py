@@ -498,6 +498,19 @@ def test_no_verdict_out_of_what_nobody_knows(conditions: list[tuple[str, str, st
     assert not verdict.out
 
 
+def test_what_is_written_has_room_in_the_api() -> None:
+    long = {"subject": "s" * 128, "message": "m" * 512, "value": "v" * 128, "threshold": "t" * 128}
+    health = lived(decided(sick(evidence("RowRemapPending", **long)), None), 0)
+    worse = sick(evidence("GpuLost", **long), health=health)
+    verdict = judged(worse, 60)
+    released = judged(decided(written(worse, verdict), Decision.RELEASE, at=70, reason="r" * 512), 80)
+    for incident in (*verdict.incidents, *released.incidents):
+        assert len(incident.message) <= 512
+        assert len(incident.cleared_by) <= 128
+    assert verdict.incidents[0].reason == "GpuLost"
+    assert all(len(finding.message) <= 512 for finding in verdict.findings)
+
+
 def test_looking_is_cheap_enough_for_thousands() -> None:
     """Counted, not timed: each key of labels and conditions is compared with the patterns once in the fleet."""
     fleet = Stored.of(50, rules())
