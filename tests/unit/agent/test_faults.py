@@ -141,9 +141,7 @@ def test_the_xid_of_a_gpu_that_is_lost_has_its_name(node: Any, run: Any) -> None
     agent = run()
     agent.wait_until_looking()
     node.faults("lost=1@gpu1", "xid=79@gpu1")
-    node.log("NVRM: Xid (PCI:0000:11:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.")
     agent.wait(lambda: {item["kind"] for item in agent.evidence} == {kinds.XID, kinds.GPU_LOST})
-    time.sleep(0.3)
     assert [(item["kind"], item["subject"]) for item in agent.evidence] == [(kinds.GPU_LOST, GPU1), (kinds.XID, GPU1)]
 
 

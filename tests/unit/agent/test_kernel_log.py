@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -125,3 +126,32 @@ def test_a_flood_of_noise_has_no_verdict(node: Any, run: Any) -> None:
     node.log(*["\x00\xff Xid nvme I/O error mlx5_core Oops" for _ in range(5000)])
     agent.wait(lambda: agent.agent._log.lines >= 10_000)
     assert agent.evidence == []
+
+
+def test_the_log_s_own_time_is_told(node: Any, run: Any) -> None:
+    now = time.monotonic()
+    long_ago = now / 2
+    node.log(f"4,1,{int(long_ago * 1e6)},-;{XID}")
+    agent = run()
+    found = agent.wait_for(kinds.XID)
+    seen = datetime.fromisoformat(found["firstSeen"]).timestamp()
+    assert abs(time.time() - seen - (time.monotonic() - long_ago)) < 1.0
+
+
+def test_what_the_log_holds_from_too_long_ago_is_past(node: Any, run: Any) -> None:
+    node.log(f"4,1,{int(time.monotonic() / 2 * 1e6)},-;{XID}")
+    agent = run(thresholds={"xid.expires": time.monotonic() / 4})
+    agent.wait_until_looking()
+    assert agent.agent._log.lines == 1
+    assert agent.evidence == []
+
+
+def test_the_kernel_s_own_log_can_be_read() -> None:
+    log = KernelLog(Path("/dev/kmsg"))
+    if not log.open():
+        assert "cannot be read" in log.problem
+        return
+    list(log.read())
+    assert log.lines > 0
+    assert log.fileno() is not None
+    log.close()
