@@ -215,6 +215,18 @@ def test_a_child_that_dies_is_started_again(node: Any, run: Any) -> None:
     agent.wait(lambda: agent.status["agent"]["problem"] == "")
 
 
+def test_a_lost_gpu_keeps_its_name_when_nvml_starts_again(node: Any, run: Any) -> None:
+    agent = run()
+    agent.wait_until_looking()
+    node.faults("lost=1@gpu1")
+    agent.wait_for(kinds.GPU_LOST)
+    os.kill(agent.nvml.pid, signal.SIGKILL)
+    agent.wait(lambda: agent.nvml.starts == 2 and agent.status["agent"]["problem"] == "")
+    agent.wait(lambda: agent.status["agent"]["gpus"] == 7)
+    time.sleep(0.5)
+    assert [(item["kind"], item["subject"]) for item in agent.evidence] == [(kinds.GPU_LOST, GPU1)]
+
+
 def test_a_library_that_prints_disturbs_nobody(node: Any, run: Any) -> None:
     node.faults("noise=1")
     agent = run()
