@@ -52,6 +52,16 @@ test-e2e: venv cluster-up ## Real nodes, real containers, real faults
 test-long: venv cluster-up ## Random moments and soak; not run by CI
 	@$(PY) -m pytest tests -q -m long
 
+##@ Measurements
+# Every bench-* target of this file.
+BENCHES := $(shell awk -F: '/^bench-[a-z]+:/ {print $$1}' $(MAKEFILE_LIST))
+.PHONY: bench $(BENCHES)
+bench: $(BENCHES) ## Every bench below; figures go to build/bench/
+
+GANG_OPTIONS := $(foreach option,SYSTEMS SIZES CASES RUNS BINDINGS MODES,$(if $($(option)),--$(shell echo $(option) | tr A-Z a-z) $($(option))))
+bench-gang: venv ## Gangs of 64 to 2,048 pods, Muster and its peers (SIZES=64 SYSTEMS=bare,muster RUNS=1 for a part)
+	@$(PY) -m bench.gang $(GANG_OPTIONS)
+
 ##@ The pieces
 .PHONY: venv print-venv lock
 venv:
@@ -63,7 +73,7 @@ print-venv: venv
 lock: venv ## Lock the dependencies: requirements/*.in -> requirements/*.txt
 	@PATH="$(VENV)/bin:$$PATH" tools/lock.sh
 
-.PHONY: generate images cluster-up cluster-down clean clean-cache
+.PHONY: generate images cluster-up kwok-up cluster-down clean clean-cache
 images: venv ## Build the container images (cached by content)
 ifeq ($(CLUSTER),existing)
 	@echo "CLUSTER=existing: the images are taken from IMAGE_PREFIX=$(IMAGE_PREFIX)"
@@ -77,6 +87,9 @@ ifeq ($(CLUSTER),existing)
 else
 	@$(TOOL) localcluster up --from build/images/images.json
 endif
+
+kwok-up: ## A control plane with NODES=64 fake GPU nodes, until Ctrl-C
+	@$(TOOL) localcluster.kwok --nodes $(or $(NODES),64)
 
 cluster-down: ## Take the local cluster down and leave nothing behind
 ifneq ($(CLUSTER),existing)
