@@ -17,6 +17,7 @@ from prometheus_client import Counter, Gauge
 
 from muster.coordinator.auth import AuthError, Caller
 from muster.coordinator.hub import Hub
+from muster.coordinator.reports import decode_report
 from muster.protocol import messages
 from muster.protocol.messages import MAX_REPORT_BYTES, REPORT_PATH, Directive, ProtocolError
 
@@ -112,7 +113,7 @@ class CoordinatorServer:
         try:
             async with asyncio.timeout(BODY_DEADLINE_SECONDS):
                 body = await request.read()
-            report = messages.decode_report(body)
+            report = decode_report(body)
         except TimeoutError:
             return _refusal(408, f"the report did not arrive within {BODY_DEADLINE_SECONDS:.0f} s")
         except web.HTTPRequestEntityTooLarge:
