@@ -17,6 +17,7 @@ from muster.world.views import LauncherView, RankView
 
 MAX_LAUNCHERS = 16384
 STEP_NEWS_SECONDS = 5.0
+CROWD_SHRINKS_BELOW = 0.4  # of itself, where a half would do: numbers near a power of two come and go
 
 _launchers = Gauge("muster_launchers", "Launchers that this process has heard and not forgotten.")
 
@@ -41,6 +42,7 @@ class Hub:
         self._present: set[str] = set()  # those that are expected to go on talking
         self._subscribers: list[Subscriber] = []
         self._serving_since: float | None = None
+        self._crowd = 1
 
     def start_serving(self) -> None:
         """From now on launchers can reach us (this process has become the leader)."""
@@ -93,6 +95,11 @@ class Hub:
         entry = self._entries.get(pod_uid)
         return _view(entry, self._clock()) if entry else None
 
+    def last(self, pod_uid: str) -> Report | None:
+        """Its last report as it came, for what does not age; None when this process has never heard it."""
+        entry = self._entries.get(pod_uid)
+        return entry.report if entry else None
+
     def views_of(self, pod_uids: Iterable[str]) -> dict[str, LauncherView]:
         """The views of those that have been heard, by pod uid, all as of one moment."""
         now = self._clock()
@@ -115,6 +122,15 @@ class Hub:
                 break
             silent += uid in self._present
         return silent, len(self._present)
+
+    def crowd(self) -> int:
+        """How many launchers are expected to talk, as a power of two: what depends on it rarely changes."""
+        present = len(self._present)
+        while self._crowd < present:
+            self._crowd *= 2
+        while self._crowd > 1 and present < self._crowd * CROWD_SHRINKS_BELOW:
+            self._crowd //= 2
+        return self._crowd
 
 
 def _has_left(report: Report) -> bool:

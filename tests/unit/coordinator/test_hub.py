@@ -120,6 +120,28 @@ def test_memory_is_bounded_and_keeps_those_heard_last(hub: Hub) -> None:
     assert set(hub.views_of(["u1", "u2", "u3", "u4"])) == {"u1", "u3", "u4"}
 
 
+def test_the_last_report_is_there_as_it_came(hub: Hub, clock: Any) -> None:
+    hub.record(caller(), RUNNING)
+    clock.advance(9.0)
+    assert hub.last("u1") is RUNNING
+    assert hub.last("u2") is None
+
+
+def test_a_crowd_is_a_power_of_two_that_does_not_flap(clock: Any) -> None:
+    hub = Hub(clock)
+    seen = [hub.crowd()]
+    for number in range(600):
+        hub.record(caller(f"u{number}"), RUNNING)
+        seen.append(hub.crowd())
+    assert sorted(set(seen)) == [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]
+    for number in range(600):
+        hub.retire(f"u{number}")
+        assert hub.crowd() == seen[-1] or 600 - number - 1 < seen[-1] * 0.4
+        seen.append(hub.crowd())
+    assert seen[-1] == 1
+    assert seen[601 : 601 + 190] == [1024] * 190, "between 410 and 600 nothing changes"
+
+
 def test_serving_age(hub: Hub, clock: Any) -> None:
     clock.advance(5.0)
     assert hub.serving_age_seconds() == 0.0
