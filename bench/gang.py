@@ -45,6 +45,7 @@ def main() -> None:
     """Run what the command line asks for, and show what is known then."""
     arguments = _arguments()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have had it ignored
     known = facts()
     kept = _kept(arguments.output, known)
     wish = Wish(arguments.systems, arguments.bindings, arguments.modes, arguments.cases, arguments.runs)

@@ -175,7 +175,18 @@ class Launchers:
         arguments = ["--kubeconfig", str(bed.cluster.kubeconfig), "--coordinator", coordinator, *_PACE]
         self._log = (bed.cluster.directory / "logs" / "launchers.log").open("ab")
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "bench.launchers", *arguments, "--namespace", NAMESPACE],
+            # It dies with this process, also when this one is killed.
+            [
+                "setpriv",
+                "--pdeathsig",
+                "KILL",
+                sys.executable,
+                "-m",
+                "bench.launchers",
+                *arguments,
+                "--namespace",
+                NAMESPACE,
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
