@@ -132,7 +132,12 @@ class Directive:
 
 def digest(directive: Directive) -> str:
     """A short fingerprint, equal for equal directives, that a launcher returns as `directive_seen`."""
-    return hashlib.sha256(encode(directive)).hexdigest()[:16]
+    return digest_of(encode(directive))
+
+
+def digest_of(encoded: bytes) -> str:
+    """The same of a directive's bytes, as they were received or are to be sent."""
+    return hashlib.sha256(encoded).hexdigest()[:16]
 
 
 def encode(message: Union[Report, Directive]) -> bytes:
@@ -296,5 +301,6 @@ __all__: List[str] = [
     "decode_directive",
     "decode_report",
     "digest",
+    "digest_of",
     "encode",
 ]

@@ -37,6 +37,7 @@ class Controller:
     def __init__(self) -> None:
         self.directives: dict[str, Directive] = {"u1": WAIT}
         self.not_ready = ""
+        self.broken = ""  # pod for which no directive can be found out
 
     async def verify(self, authorization: str) -> Caller:
         if not authorization:
@@ -44,6 +45,8 @@ class Controller:
         return Caller("team", f"pod-{authorization}", authorization, "node", "node-uid")
 
     def directive_for(self, caller: Caller) -> Directive | None:
+        if caller.pod_uid == self.broken:
+            raise ValueError(caller.pod_uid)
         return self.directives.get(caller.pod_uid)
 
 
@@ -119,15 +122,14 @@ async def test_refused(door: Door, pod: str, body: bytes, want: int, says: str) 
 
 async def test_not_leading(door: Door) -> None:
     door.controller.not_ready = "replica b leads"
-    assert await door.report() == (503, b'{"error": "replica b leads"}')
+    assert await door.report() == (503, b'{"error":"replica b leads"}')
     assert door.hub.view("u1") is None
 
 
 async def test_held_until_the_directive_changes(door: Door) -> None:
     task = await door.held()
-    waiter = door.server._waiting["u1"]
     door.server.notify(["u1"])  # false alarm
-    await until(lambda: door.server._waiting.get("u1") not in (None, waiter))
+    assert set(door.server._waiting) == {"u1"}
     run = replace(WAIT, kind=messages.RUN)
     door.controller.directives["u1"] = run
     assert not task.done()
@@ -164,6 +166,37 @@ async def test_newer_request_of_a_pod_releases_the_older(door: Door) -> None:
     door.controller.directives["u1"] = replace(WAIT, kind=messages.EXIT)
     door.server.notify(["u1"])
     assert messages.decode_directive((await second)[1]).kind == messages.EXIT
+
+
+async def test_news_of_a_pod_leaves_its_held_answer_alone(door: Door) -> None:
+    held = await door.held()
+    assert (await door.report(step=5, directive_seen=messages.digest(WAIT)))[0] == 200
+    assert set(door.server._waiting) == {"u1"}
+    assert not held.done()
+    view = door.hub.view("u1")
+    assert view is not None
+    assert view.step == 5
+    door.controller.directives["u1"] = replace(WAIT, kind=messages.EXIT)
+    door.server.notify(["u1"])
+    assert messages.decode_directive((await held)[1]).kind == messages.EXIT
+
+
+async def test_change_that_nobody_told_of_goes_out_when_the_hold_ends(door: Door) -> None:
+    task = asyncio.create_task(door.report(directive_seen=messages.digest(WAIT), hold_seconds=0.3))
+    await until(lambda: "u1" in door.server._waiting)
+    door.controller.directives["u1"] = replace(WAIT, poll_seconds=2.0)
+    assert messages.decode_directive((await task)[1]).poll_seconds == 2.0
+
+
+async def test_trouble_with_one_pod_does_not_keep_the_others_waiting(door: Door) -> None:
+    door.controller.directives["u2"] = WAIT
+    tasks = [await door.held("u1"), await door.held("u2")]
+    del door.controller.directives["u1"]
+    door.controller.directives["u2"] = replace(WAIT, kind=messages.EXIT)
+    door.controller.broken = "u1"
+    door.server.notify(["u1", "u2"])
+    assert [(await task)[0] for task in tasks] == [500, 200]
+    assert (await door.report("u1"))[0] == 500
 
 
 async def test_launcher_that_hangs_up_is_not_waited_for(door: Door) -> None:
