@@ -21,6 +21,8 @@ UNREACHABLE_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreac
 # A kubelet renews its lease every 10 s. The node controller calls a node unready after 40 s or more; whoever replaces a
 # lost worker knows better by then, and a rack dies together.
 STALE_HEARTBEAT_SECONDS = 20.0
+# What one soft taint weighs in accelerators that would lie idle: more than any node has.
+_SOFT_TAINT = 1024
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
@@ -88,6 +90,15 @@ def unsuitable(node: NodeView, needs: Requirements, fleet: Fleet) -> str:
     if needs.accelerators and node.allocatable.get(resource, 0) < needs.accelerators:
         return f"with fewer than {needs.accelerators} {resource}"
     return _short_of(needs, node.allocatable, "with too little {} for a worker")
+
+
+def reluctance(node: NodeView, needs: Requirements, fleet: Fleet) -> int:
+    """How much rather another node should be taken: by soft taints first, then by accelerators beyond those asked for."""
+    tolerations = needs.template_spec.get("tolerations") or ()
+    soft = [taint for taint in node.taints if taint.effect == "PreferNoSchedule"]
+    unwelcome = sum(not any(_tolerates(toleration, taint) for toleration in tolerations) for taint in soft)
+    spare = node.allocatable.get(fleet.policy.accelerator_resource, 0) - needs.accelerators
+    return unwelcome * _SOFT_TAINT + min(max(spare, 0), _SOFT_TAINT - 1)
 
 
 def binding_of(node: NodeView, fleet: Fleet) -> Binding:
