@@ -87,6 +87,8 @@ def _refused(ground: Ground, tree: Tree) -> Counter[str]:
             refused[why] += 1
             if standing.why:
                 refused[standing.why] -= 1
+    refused[IN_USE] -= len(ground.own)
+    refused.update(why for why in ground.own.values() if why)
     for name, why in ground.taken.items():
         standing = tree.standing.get(name)
         if standing is not None and not standing.why and name not in ground.barred:

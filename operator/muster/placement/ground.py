@@ -26,6 +26,7 @@ class Ground:
         root: the fleet, with the domains marked that the job keeps nodes in.
         starts: the domains inside one of which all must lie: the fleet itself where no level is required.
         barred: nodes not for this request, whatever runs on them -> why.
+        own: nodes that only this job holds -> what still keeps it from using them, "" if nothing.
         standing: how each node stands apart from that.
         taken: nodes that this plan has given away -> why.
         levels: how many there are.
@@ -34,6 +35,7 @@ class Ground:
     root: Domain
     starts: tuple[Domain, ...]
     barred: Mapping[str, str]
+    own: Mapping[str, str]
     standing: Mapping[str, Standing]
     taken: Mapping[str, str]
     levels: int
@@ -91,21 +93,20 @@ def ground(fleet: Fleet, tree: Tree, root: Domain, taken: Mapping[str, str], req
         for name in barred
         if (found := standing.get(name)) is not None and not found.why and name not in taken
     ]
+    own = {}
     for name in fleet.nodes_of(request.job_uid):
-        if name in barred or name in taken:
-            continue
-        own = standing.get(name)
-        if own is None or not own.suitable or len(own.holders) > 1:
-            continue
-        if not lacking(fleet.nodes[name], request.needs, fleet):
-            changes.append(Change(own.path, come=own.entry))
+        held = standing.get(name)
+        if held is not None and held.suitable and len(held.holders) == 1 and name not in barred and name not in taken:
+            own[name] = lacking(fleet.nodes[name], request.needs, fleet)
+            if not own[name]:
+                changes.append(Change(held.path, come=held.entry))
     if changes:
         root = root.changed(changes)
     levels = len(fleet.policy.topology.levels)
     kept = [name for name in request.kept if name in standing]
     if kept:
         root = root.keeping({standing[name].path for name in kept})
-    here = Ground(root, (root,), barred, standing, taken, levels)
+    here = Ground(root, (root,), barred, own, standing, taken, levels)
     if not depth:
         return here
     if not kept:

@@ -544,7 +544,7 @@ class _Rests:
     """What the rest of a table can add."""
 
     def __init__(self, sums: Sequence[int], shape: Shape) -> None:
-        self._sums = sums
+        self._by_singles = list(_by_singles(sums).values())
         self._shape = shape
         self._rooms: dict[int, list[tuple[int, int]]] = {}
 
@@ -562,17 +562,9 @@ class _Rests:
         return False
 
     def _at(self, cost: int) -> list[tuple[int, int]]:
-        """Room for at most this cost: what no other beats, most segments first."""
-        end = bisect_right(self._sums, cost << _LOW)
-        if not self._shape.spares:
-            return [room_of(self._sums[end - 1])] if end else []
-        size = self._shape.segment_size
-        found, most = [], -1
-        for segments, singles in sorted({room_of(point) for point in self._sums[:end]}, reverse=True):
-            if segments * size + singles > most:
-                most = segments * size + singles
-                found.append((segments, singles))
-        return found
+        """Room for at most this cost, most segments first: with as many single nodes, the dearest point has most."""
+        ends = [(points, bisect_right(points, cost << _LOW)) for points in self._by_singles]
+        return sorted([room_of(points[end - 1]) for points, end in ends if end], reverse=True)
 
 
 class _Frontier:
