@@ -70,6 +70,7 @@ def refusal(node: NodeView, needs: Requirements, fleet: Fleet, job_uid: str) -> 
 
 
 STALE = "without a heartbeat"
+LEFT_BY_OTHERS = "left by other pods"
 IN_USE = "in use"
 
 
@@ -115,7 +116,7 @@ def lacking(node: NodeView, needs: Requirements, fleet: Fleet) -> str:
     if not used:
         return ""
     left = {name: value - used.get(name, 0) for name, value in node.allocatable.items()}
-    return _short_of(needs, left, "with too little {} left by other pods")
+    return _short_of(needs, left, f"with too little {{}} {LEFT_BY_OTHERS}")
 
 
 def _short_of(needs: Requirements, offered: Amounts, words: str) -> str:

@@ -2,10 +2,11 @@
 
 import heapq
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 
 from muster.placement.domain import Domain
-from muster.placement.eligibility import IN_USE
+from muster.placement.eligibility import IN_USE, LEFT_BY_OTHERS
 from muster.placement.ground import Ground
 from muster.placement.natural import natural
 from muster.placement.request import Request
@@ -32,10 +33,15 @@ def not_placed(request: Request, ground: Ground, tree: Tree, fleet: Fleet) -> No
     ground = ground.emptied
     short = _shortfall(request, ground, tree, fleet)
     if not short.ever and not request.kept:
-        return NotPlaced("NeverFits", _never(request, short), short)
+        return NotPlaced("NeverFits", _never(request, short, set(ground.taken.values())), short)
     if short.free < short.needs:
         return NotPlaced("InsufficientNodes", f"needs {_what(request, '')}: {_fleet(short)}{_rest(short)}", short)
     return NotPlaced("TopologyUnsatisfied", _apart(request, ground, short), short)
+
+
+def indivisible(request: Request) -> bool:
+    """Whether the nodes asked for do not make up whole segments; those of a replacement join what is left of some."""
+    return bool(request.count % request.segment_size) and not request.broken
 
 
 def could_hold(domain: Domain, request: Request, levels: int) -> bool:
@@ -62,7 +68,7 @@ def _shortfall(request: Request, ground: Ground, tree: Tree, fleet: Fleet) -> Sh
         refused=dict(_most(refused)),
         holders=dict(_most(holders)[:MAX_HOLDERS]),
         domains=tuple(DomainCount("/".join(d.path), d.free, d.suitable) for d in best),
-        ever=any(could_hold(start, request, ground.levels) for start in ground.starts),
+        ever=not indivisible(request) and any(could_hold(start, request, ground.levels) for start in ground.starts),
     )
 
 
@@ -132,7 +138,7 @@ def _are(count: int) -> str:
 
 
 def _fleet(short: Shortfall) -> str:
-    return f"{short.free} of the fleet's {short.fleet} {_are(short.free)} free and suitable"
+    return f"{short.free} of the fleet's {short.fleet} are free and suitable"
 
 
 def _rest(short: Shortfall) -> str:
@@ -173,6 +179,8 @@ def _where(request: Request, ground: Ground) -> str:
     if request.kept and not ground.starts:
         return f"the nodes that it keeps are in no {request.required}"
     best = next(iter(_best(request, ground)), None)
+    if best is None and request.kept:
+        return f"there is none in the {request.required} of its other nodes"
     if best is None:
         return f"no suitable node is in a {request.required}"
     if any(broken.beside for broken in request.broken):
@@ -187,8 +195,8 @@ def _where(request: Request, ground: Ground) -> str:
     return f"{bound} {name} with {best.free} of {best.suitable}"
 
 
-def _never(request: Request, short: Shortfall) -> str:
-    if request.count % request.segment_size:
+def _never(request: Request, short: Shortfall, given: Collection[str]) -> str:
+    if indivisible(request):
         return f"needs {_nodes(request.count)}, which cannot be divided into segments of {request.segment_size}"
     best: Iterable[DomainCount] = short.domains
     most = max(best, key=lambda domain: domain.suitable, default=None)
@@ -202,12 +210,11 @@ def _never(request: Request, short: Shortfall) -> str:
         if short.suitable >= short.needs:
             there = f"too few of the fleet's {short.suitable} suitable nodes are side by side"
         rest = ""
-    return f"needs {_what(request, '')}: {there}, whatever else runs{rest}{_unsuitable(short)}"
+    return f"needs {_what(request, '')}: {there}, whatever else runs{rest}{_rest(_lasting(short, given))}"
 
 
-def _unsuitable(short: Shortfall) -> str:
-    """Why nodes are not suitable, in brackets."""
-    passing = sum(short.refused.values()) - (short.fleet - short.suitable)
-    if passing <= 0:
-        return _rest(short)
-    return ""
+def _lasting(short: Shortfall, given: Collection[str]) -> Shortfall:
+    """The numbers without what others use or are to get."""
+    passing = {IN_USE, *given}
+    refused = {why: n for why, n in short.refused.items() if why not in passing and not why.endswith(LEFT_BY_OTHERS)}
+    return replace(short, refused=refused, holders={})

@@ -14,6 +14,7 @@ A capacity is a number of segments for workers and of single nodes beside them, 
 workers, or by spares alone; the latter counts less.
 """
 
+import heapq
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -364,7 +365,7 @@ class Knapsack:
         least = [0, *accumulate(sorted([1] * len(domain.nodes) + [kid.free for kid in table.kids if not kid.kept]))]
         digit = _COUNT_BITS * (self.levels - domain.depth - 1)
         new = [not kid.kept for kid in table.kids]
-        outlines = [_Outline(0, 0, 0, None)]
+        outlines = [_Outline(self._bound(0, cost, digit, least), 0, 0, None)]
         for index, kid in enumerate(table.kids):
             rests = _Rests(table.sums[index + 1], self.shape)
             offers = [(cost_of(offer), *room_of(offer)) for offer in table.offers[index]]
@@ -375,8 +376,6 @@ class Knapsack:
             for outline in outlines:
                 spent, point = outline.spent, outline.point
                 segments, singles = room_of(point)
-                if new[index] and rests.complete(cost - spent, segments, singles, wanted):
-                    following.append(outline)
                 for price, more, loose in offers:
                     if spent + price > cost:
                         break
@@ -385,6 +384,8 @@ class Knapsack:
                         total = point + own + encode(0, more, loose)
                         bound = self._bound(total, cost - spent - price, digit, least)
                         following.append(_Outline(bound, spent + price, total, (part, outline.parts)))
+                if new[index] and rests.complete(cost - spent, segments, singles, wanted):
+                    following.append(outline)
             outlines = self._beam(following, BEAM)
         return self._beam(self._with_singles(outlines, domain, cost, wanted), ENDS)
 
@@ -396,23 +397,20 @@ class Knapsack:
 
     def _beam(self, outlines: list["_Outline"], width: int) -> list["_Outline"]:
         """The most promising ones; of those that cost the same none that leave more behind and have no more room."""
-        outlines.sort(key=lambda outline: (outline.bound, outline.point))
-        kept: list[_Outline] = []
         frontiers: dict[int, tuple[_Frontier, dict[int, int]]] = {}
-        for outline in outlines:
+        kept = []
+        for place in sorted(range(len(outlines)), key=lambda place: (outlines[place].point, place)):
+            outline = outlines[place]
             frontier, alike = frontiers.setdefault(outline.spent, (_Frontier(self.shape, _ROOM_MASK), {}))
             if outline.point in alike:
                 alike[outline.point] += 1
-                if alike[outline.point] > TIES:
-                    continue
+                if alike[outline.point] <= TIES:
+                    kept.append((outline.bound, place))
             elif frontier.kept([outline.point]):
                 alike[outline.point] = 1
-            else:
-                continue
-            kept.append(outline)
-            if len(kept) == width:
-                break
-        return kept
+                kept.append((outline.bound, place))
+        # Among equals those that use what comes first in the order of names.
+        return [outlines[place] for _, place in heapq.nsmallest(width, kept)]
 
     def _with_singles(
         self, outlines: Iterable["_Outline"], domain: Domain, cost: int, wanted: Room

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from muster.placement.domain import Change, Domain, Path
 from muster.placement.eligibility import Requirements
-from muster.placement.explain import could_hold, not_placed
+from muster.placement.explain import could_hold, indivisible, not_placed
 from muster.placement.ground import Ground, ground
 from muster.placement.knapsack import Knapsack, Shape
 from muster.placement.natural import natural
@@ -80,7 +80,7 @@ class Space:
         if unknown:
             return NotPlaced("UnknownTopologyLevel", f"{unknown!r} is no longer a level of this fleet's FleetPolicy")
         tree, here = self._ground(request)
-        if _indivisible(request):
+        if indivisible(request):
             return not_placed(request, here, tree, fleet)
         shape = Shape(request.segment_size, request.spares)
         knapsack = fleet.derived((Knapsack, shape), lambda fleet: Knapsack(len(fleet.policy.topology.levels), shape))
@@ -95,7 +95,7 @@ class Space:
         The best domain is the one of the required level (the fleet where none is) that could ever hold the request and
         has most nodes free for it. Empty when no domain could hold it even if nothing else ran.
         """
-        if unknown_level(self._fleet, request.required) or _indivisible(request):
+        if unknown_level(self._fleet, request.required) or indivisible(request):
             return ()
         _, here = self._ground(request)
         here = here.emptied
@@ -138,11 +138,6 @@ def solve(fleet: Fleet, request: Request) -> Placed | NotPlaced:
 def domain_path(node: NodeView, fleet: Fleet) -> DomainPath:
     """The node's domains, outermost first; "" for a level whose label it lacks."""
     return tuple(node.labels.get(level.label, "") for level in fleet.policy.topology.levels)
-
-
-def _indivisible(request: Request) -> bool:
-    """Whether the nodes asked for do not make up whole segments; those of a replacement join what is left of some."""
-    return bool(request.count % request.segment_size) and not request.broken
 
 
 def _depth(fleet: Fleet, level: str | None) -> int:

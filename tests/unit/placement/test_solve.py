@@ -1,7 +1,7 @@
 """The gang solver: all or nothing, near together; one row each. test_exhaustive.py has what holds of every fleet."""
 
 import pytest
-from tests.unit.lifecycle.builders import BLOCK, a_fleet, a_node
+from tests.unit.lifecycle.builders import BLOCK, GPU, RACK, a_fleet, a_node, tainted
 
 from muster.placement.eligibility import Requirements
 from muster.placement.request import Request
@@ -85,3 +85,83 @@ def test_without_levels_every_node_is_as_near_as_any_other() -> None:
 def test_unknown_level_names_the_first() -> None:
     assert unknown_level(tree("b1/r1:1"), None, "rack", "row") == "row"
     assert unknown_level(tree("b1/r1:1"), None, "rack") is None
+
+
+def test_ranks_follow_the_fabric_and_numbers_in_names_count_as_such() -> None:
+    labels = {BLOCK: "b1"}
+    nodes = [a_node(f"gpu-{n}", labels=labels | {RACK: f"r{n % 2 * 8 + 2}"}) for n in (1, 2, 10, 11)]
+    assert nodes_of(solve(a_fleet(nodes), ask(4))) == ("gpu-2", "gpu-10", "gpu-1", "gpu-11")
+
+
+def nodes_of(answer: Placed | NotPlaced) -> tuple[str, ...]:
+    assert isinstance(answer, Placed), answer
+    return answer.nodes
+
+
+def test_spares_go_to_distinct_racks_of_the_gang() -> None:
+    answer = solve(tree("b1/r1:4 b1/r2:4 b1/r3:4"), ask(5, spares=2))
+    assert isinstance(answer, Placed)
+    assert {name.rsplit("-", 1)[0] for name in answer.spares} == {"b1-r1", "b1-r2"}
+    assert answer.domains == {"block": 1, "rack": 2}
+
+
+def test_fitting_nodes_of_a_mixed_pool_go_first() -> None:
+    big = [a_node(f"a{n}", rack="r1", allocatable={GPU: 16}) for n in range(2)]
+    fitting = [a_node(f"b{n}", rack="r2") for n in range(2)]
+    assert racks_of(solve(a_fleet([*big, *fitting]), ask(2))) == {"b0", "b1"}
+    assert racks_of(solve(a_fleet([*big, *fitting], []), ask(2))) == {"b0", "b1"}
+
+
+def racks_of(answer: Placed | NotPlaced) -> set[str]:
+    return set(nodes_of(answer))
+
+
+def test_a_soft_taint_is_avoided_where_that_costs_no_domain() -> None:
+    nodes = [a_node(f"n{n}", rack="r1") for n in range(3)]
+    nodes[0] = tainted(nodes[0], "slow", effect="PreferNoSchedule")
+    assert nodes_of(solve(a_fleet(nodes), ask(2))) == ("n1", "n2")
+    other = a_node("n9", rack="r2")
+    assert nodes_of(solve(a_fleet([*nodes, other]), ask(3))) == ("n0", "n1", "n2")
+
+
+def test_a_node_that_changes_rack_is_where_it_is_now() -> None:
+    fleet = tree("b1/r1:2 b1/r2:2")
+    assert isinstance(solve(fleet, ask(3, required="rack")), NotPlaced)
+    fleet.put_node(a_node("b1-r2-0", "b1", "r1"))
+    assert nodes_of(solve(fleet, ask(3, required="rack"))) == ("b1-r1-0", "b1-r1-1", "b1-r2-0")
+
+
+def test_labels_removed_under_a_running_job_bind_it_to_where_most_of_it_is() -> None:
+    fleet = tree("b1/r1:4 b1/r2:4")
+    kept = ("b1-r1-0", "b1-r1-1", "b1-r2-0")
+    assert nodes_of(solve(fleet, ask(1, required="rack", kept=kept))) == ("b1-r1-2",)
+    for name in kept:
+        fleet.put_node(a_node(name, labels={}))
+    answer = solve(fleet, ask(1, required="rack", kept=kept))
+    assert isinstance(answer, NotPlaced)
+    assert answer.reason == "TopologyUnsatisfied"
+
+
+def test_one_node_in_each_domain_is_as_good_as_no_topology() -> None:
+    """A level whose label is different on every node."""
+    fleet = a_fleet([a_node(f"n{n}", labels={"host": f"n{n}"}) for n in range(4)], [("host", "host")])
+    assert nodes_of(solve(fleet, ask(3))) == ("n0", "n1", "n2")
+    assert isinstance(solve(fleet, ask(2, required="host")), NotPlaced)
+
+
+def test_what_other_pods_leave_too_little_of_counts_at_once() -> None:
+    needs = Requirements(8, {}, {}, {GPU: 8, "cpu": 4000})
+    fleet = a_fleet([a_node("n0", allocatable={GPU: 8, "cpu": 8000})])
+    request = Request(count=1, needs=needs, job_uid="me")
+    assert nodes_of(solve(fleet, request)) == ("n0",)
+    fleet.occupy("pod", "", frozenset({"n0"}), {"cpu": 4001})
+    assert isinstance(solve(fleet, request), NotPlaced)
+    fleet.occupy("pod", "", frozenset())
+    assert nodes_of(solve(fleet, request)) == ("n0",)
+
+
+def test_sixteen_levels() -> None:
+    levels = [(f"level{n}", f"l{n}") for n in range(16)]
+    nodes = [a_node(f"n{i}", labels={f"l{n}": str(i >> (15 - n)) for n in range(16)}) for i in range(64)]
+    answer = solve(a_fleet(nodes, levels), ask(8, required="level12"))
+    assert nodes_of(answer) == tuple(f"n{i}" for i in range(8))
