@@ -20,6 +20,7 @@ from prometheus_client import Counter, Gauge
 from muster.coordinator.auth import AuthError, Caller
 from muster.coordinator.http import BadRequestError, Connection, Head, refusal
 from muster.coordinator.hub import Hub
+from muster.coordinator.memory import give_back
 from muster.coordinator.reports import decode_report
 from muster.protocol import messages
 from muster.protocol.messages import MAX_REPORT_BYTES, REPORT_PATH, Directive, ProtocolError
@@ -27,6 +28,7 @@ from muster.protocol.messages import MAX_REPORT_BYTES, REPORT_PATH, Directive, P
 MAX_HOLD_SECONDS = 10.0
 HANDSHAKE_SECONDS = 30.0  # thousands may come at once after a change of leader
 CLOSING_SECONDS = 1.0
+CROWD = 256  # connections opened since memory was last given back that make it worth while again
 SWEEP_SECONDS = 1.0  # how often connections are looked through for those that are over time
 TLS_BUFFER_BYTES = 4 * 1024  # beyond nearly every report
 MAX_DIRECTIVES = 16384  # encoded ones that are kept
@@ -73,6 +75,7 @@ class CoordinatorServer:
         self._notified = 0
         self._stopping = False
         self._connections: set[Connection] = set()
+        self._opened = 0  # connections since memory was last given back
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
         self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -87,7 +90,7 @@ class CoordinatorServer:
         # asyncio gives each TLS connection a read buffer of 256 KiB: a gigabyte for 4,096 idle launchers.
         asyncio.sslproto.SSLProtocol.max_size = TLS_BUFFER_BYTES
         self._server = await asyncio.get_running_loop().create_server(
-            lambda: Connection(self._connections, _admit, self._take),
+            self._open,
             host,
             port,
             ssl=self._tls,
@@ -132,6 +135,10 @@ class CoordinatorServer:
             hold = self._waiting.get(uid)
             if hold is not None:
                 self._look_again(hold)
+
+    def _open(self) -> Connection:
+        self._opened += 1
+        return Connection(self._connections, _admit, self._take)
 
     def _take(self, connection: Connection, head: Head, body: bytes) -> None:
         self._spawn(self._report(connection, head, body))
@@ -229,8 +236,13 @@ class CoordinatorServer:
         task.add_done_callback(self._tasks.discard)
 
     async def _sweep(self) -> None:
+        opened = 0
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
+            if self._opened == opened >= CROWD:  # the last ones have come, and are served
+                give_back()
+                self._opened = 0
+            opened = self._opened
             now = asyncio.get_running_loop().time()
             for connection in list(self._connections):
                 connection.expire(now)

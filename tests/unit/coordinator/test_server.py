@@ -12,6 +12,7 @@ import aiohttp
 import pytest
 from cryptography import x509
 
+from muster.coordinator import server
 from muster.coordinator.auth import AuthError, Caller
 from muster.coordinator.hub import Hub
 from muster.coordinator.server import CoordinatorServer
@@ -224,6 +225,27 @@ async def test_pod_that_was_replaced_while_held(door: Door) -> None:
     del door.controller.directives["u1"]
     door.server.notify(["u1"])
     assert (await task)[0] == 403
+
+
+async def test_memory_is_given_back_once_after_a_crowd(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[int] = []
+    door = Door()
+    monkeypatch.setattr(server, "SWEEP_SECONDS", 0.01)
+    monkeypatch.setattr(server, "CROWD", 3)
+    monkeypatch.setattr(server, "give_back", lambda: given.append(len(door.server._connections)))
+    serving = CERTIFICATES.serving
+    door.port = await door.server.start("localhost", 0, serving.certificate, serving.key)
+    writers = []
+    try:
+        for count in range(1, 6):
+            writers.append((await asyncio.open_connection("localhost", door.port, ssl=door.trust))[1])
+            await asyncio.sleep(0.05)
+            assert given == ([] if count < 3 else [3])
+    finally:
+        for writer in writers:
+            writer.close()
+        await door.session.close()
+        await door.server.stop()
 
 
 async def test_certificate_is_replaced_under_a_running_server(door: Door) -> None:
