@@ -37,7 +37,7 @@ from localcluster.errors import LocalClusterError
 from localcluster.kwok import KwokControlPlane
 
 OUTPUT = ROOT / "build" / "bench" / "gang.json"
-BARE_CONNECTIONS = (8, 16, 32, 64)
+BARE_CONNECTIONS = (16, 32, 64)
 _WIDTH = 200
 
 
