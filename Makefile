@@ -62,6 +62,9 @@ GANG_OPTIONS := $(foreach option,SYSTEMS SIZES CASES RUNS BINDINGS MODES,$(if $(
 bench-gang: venv ## Gangs of 64 to 2,048 pods, Muster and its peers (SIZES=64 SYSTEMS=bare,muster RUNS=1 for a part)
 	@$(PY) -m bench.gang $(GANG_OPTIONS)
 
+bench-placement: venv ## Placing gangs on 16,384 nodes, and a queue of 1,000 jobs, in milliseconds
+	@$(PY) -m bench.placement
+
 ##@ The pieces
 .PHONY: venv print-venv lock
 venv:

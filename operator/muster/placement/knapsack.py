@@ -481,9 +481,18 @@ class Knapsack:
         own = 0 if kid.kept else self._unit(kid.depth, part.workers)
         nodes = part.segments * self.shape.segment_size + part.singles - max(slack.nodes, 0)
         if not part.workers:
-            return self._spares_alone.for_spares(kid, part.price - own, max(nodes, 1), part.singles)
+            least, most = max(nodes, 1), part.singles
+            found = self._spares_alone.for_spares(kid, part.price - own, least, most)
+            if all(room_of(point)[1] < most for point, _ in found):
+                found = found + self._spares_alone.for_spares(kid, part.price - own, most, most)
+            return found
         short = Room(max(part.segments - slack.segments, 0), max(nodes, 0) if self.shape.spares else 0)
-        return self.refined(kid, part.price - own, short, part.segments)
+        offered = Room(part.segments, part.segments * self.shape.segment_size + part.singles)
+        found = self.refined(kid, part.price - own, short, part.segments)
+        # One with all the room has to be among them, or those of several domains may be too small together.
+        if not any(point_holds(point, self.shape, offered) for point, _ in found):
+            found = found + self.refined(kid, part.price - own, offered, part.segments)
+        return found
 
     def for_spares(self, domain: Domain, cost: int, nodes: int, most: int) -> list[tuple[int, Choice]]:
         """As `refined`, in a domain used by spares alone: its nodes are single ones."""

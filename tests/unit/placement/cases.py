@@ -60,7 +60,8 @@ def a_case(random: Random, most_nodes: int = 10) -> Case:
 
 def _a_request(random: Random, names: list[str], levels: list[str]) -> Request:
     segment_size = random.choice([1, 1, 1, 2, 2, 3])
-    kept, broken = (), []
+    kept: tuple[str, ...] = ()
+    broken: list[Broken] = []
     if random.random() < 0.4:
         kept = tuple(random.sample(names, random.randint(1, min(4, len(names)))))
         rest = list(kept)
