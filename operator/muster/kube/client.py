@@ -11,7 +11,8 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import tenacity
@@ -88,6 +89,10 @@ class Client:
         self._configuration = configuration
         self._refresh_credentials = refresh_credentials
         self._host = str(configuration.host).rstrip("/")
+        # Left to itself the transport asks the environment and ~/.netrc anew for each request, each time in a thread.
+        configuration.client_session_kwargs = {"trust_env": False}
+        if configuration.proxy is None:
+            configuration.proxy = _proxy(self._host)
         self._transport: Any = RESTClientObject(configuration)
         self._clock = clock
 
@@ -312,6 +317,14 @@ class Client:
         _requests.labels(verb, paths.resource_of(path), "0").inc()
         what = str(error) or type(error).__name__
         return Unreachable(0, "Unreachable", f"no answer to {verb} {path} from the API server at {self._host}: {what}")
+
+
+def _proxy(host: str) -> str | None:
+    """The proxy that the environment names for the API server (HTTPS_PROXY, NO_PROXY)."""
+    url = urlsplit(host)
+    if not url.hostname or proxy_bypass(url.hostname):
+        return None
+    return getproxies().get(url.scheme)
 
 
 def _kubeconfig_files() -> str:
