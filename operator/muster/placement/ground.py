@@ -57,13 +57,13 @@ class Ground:
 
     def places(self, names: Iterable[str]) -> set[Path]:
         """Where these nodes are, down to the innermost level; one without all labels is nowhere but at itself."""
-        found = set()
-        for name in names:
-            standing = self.standing.get(name)
-            if standing is not None:
-                path = standing.path
-                gap = self.levels - len(path)
-                found.add((*path, *(f"\0{name}",) * gap) if gap else path)
+        standing = self.standing
+        paths = {name: standing[name].path for name in names if name in standing}
+        short = {path for path in set(paths.values()) if len(path) < self.levels}
+        found = set(paths.values()) - short
+        for name, path in paths.items() if short else ():
+            if path in short:
+                found.add((*path, *(f"\0{name}",) * (self.levels - len(path))))
         return found
 
     def home(self, names: Iterable[str], depth: int) -> Path | None:

@@ -40,6 +40,7 @@ class Tally:
     Attributes:
         jobs: how many those are.
         domains: by depth from 1 on, summed over them.
+        at: by depth, how many of them were on a fleet that has it.
         placed: jobs placed, those the others did not place included.
         probes: times it was looked how many large gangs would fit, each as large as an outermost domain.
         whole: how many did, summed up: outermost domains that were free as a whole.
@@ -49,6 +50,7 @@ class Tally:
 
     jobs: int = 0
     domains: Counter[int] = field(default_factory=Counter)
+    at: Counter[int] = field(default_factory=Counter)
     placed: int = 0
     probes: int = 0
     whole: int = 0
@@ -169,6 +171,7 @@ def whole_stream(seed: int, steps: int) -> dict[str, Tally]:
             for system, counts in zip(SYSTEMS, together, strict=True):
                 tallies[system].jobs += 1
                 tallies[system].domains.update(dict(enumerate(counts or (), start=1)))
+                tallies[system].at.update(range(1, len(counts or ()) + 1))
     return tallies
 
 
@@ -197,6 +200,7 @@ def tallied(seeds: Sequence[int], steps: int) -> dict[str, Tally]:
             total = sums[system]
             total.jobs += tally.jobs
             total.domains += tally.domains
+            total.at += tally.at
             total.placed += tally.placed
             total.probes += tally.probes
             total.whole += tally.whole
