@@ -88,6 +88,20 @@ def test_steps_are_news_now_and_then(hub: Hub, clock: Any) -> None:
     assert heard == [None, 2, 12]
 
 
+def test_steps_of_a_gang_are_news_once_however_many_tell_them(clock: Any) -> None:
+    hub = Hub(clock)
+    heard: list[tuple[str, float]] = []
+    workers = [Caller("team", f"{job}-{i}-1", f"{job}{i}", "n", "nu") for job in ("a", "b") for i in range(8)]
+    began = clock.now
+    for sequence in range(1, 42):
+        for worker in workers:
+            hub.record(worker, replace(RUNNING, sequence=sequence, step=sequence))
+        if sequence == 1:
+            hub.subscribe(lambda caller, _: heard.append((caller.pod_name[0], clock.now - began)))
+        clock.advance(STEP_NEWS_SECONDS / 10)
+    assert heard == [(job, STEP_NEWS_SECONDS * n) for n in range(1, 5) for job in ("a", "b")]
+
+
 def test_last_words_prove_death(hub: Hub) -> None:
     leaving = replace(RUNNING, sequence=2, state=messages.LEAVING)
     hub.record(caller(), RUNNING)
