@@ -55,6 +55,22 @@ test-long: venv cluster-up ## Random moments and soak; not run by CI
 test-gpu: venv ## The node agent with this machine's own NVIDIA driver; not run by CI
 	@$(PY) -m pytest tests/gpu -q -s
 
+##@ Measurements
+# Every bench-* target of this file.
+BENCHES := $(shell awk -F: '/^bench-[a-z]+:/ {print $$1}' $(MAKEFILE_LIST))
+.PHONY: bench $(BENCHES)
+bench: $(BENCHES) ## Every bench below; figures go to build/bench/
+
+GANG_OPTIONS := $(foreach option,SYSTEMS SIZES CASES RUNS BINDINGS MODES,$(if $($(option)),--$(shell echo $(option) | tr A-Z a-z) $($(option))))
+bench-gang: venv ## Gangs of 64 to 2,048 pods, Muster and its peers (SIZES=64 SYSTEMS=bare,muster RUNS=1 for a part)
+	@$(PY) -m bench.gang $(GANG_OPTIONS)
+
+bench-agent: venv ## What the node agent costs: CPU and memory over ten minutes beside eight GPUs of a fake driver
+	@$(PY) -m bench.agent
+
+bench-placement: venv ## Placing gangs on 16,384 nodes, and a queue of 1,000 jobs, in milliseconds
+	@$(PY) -m bench.placement
+
 ##@ The pieces
 .PHONY: venv print-venv lock
 venv:
@@ -66,7 +82,7 @@ print-venv: venv
 lock: venv ## Lock the dependencies: requirements/*.in -> requirements/*.txt
 	@PATH="$(VENV)/bin:$$PATH" tools/lock.sh
 
-.PHONY: generate images cluster-up cluster-down clean clean-cache
+.PHONY: generate images cluster-up kwok-up cluster-down clean clean-cache
 images: venv ## Build the container images (cached by content)
 ifeq ($(CLUSTER),existing)
 	@echo "CLUSTER=existing: the images are taken from IMAGE_PREFIX=$(IMAGE_PREFIX)"
@@ -80,6 +96,9 @@ ifeq ($(CLUSTER),existing)
 else
 	@$(TOOL) localcluster up --from build/images/images.json
 endif
+
+kwok-up: ## A control plane with NODES=64 fake GPU nodes, until Ctrl-C
+	@$(TOOL) localcluster.kwok --nodes $(or $(NODES),64)
 
 cluster-down: ## Take the local cluster down and leave nothing behind
 ifneq ($(CLUSTER),existing)

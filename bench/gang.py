@@ -37,7 +37,7 @@ from localcluster.errors import LocalClusterError
 from localcluster.kwok import KwokControlPlane
 
 OUTPUT = ROOT / "build" / "bench" / "gang.json"
-BARE_CONNECTIONS = (8, 16, 32, 64)
+BARE_CONNECTIONS = (16, 32, 64)
 _WIDTH = 200
 
 
@@ -45,6 +45,7 @@ def main() -> None:
     """Run what the command line asks for, and show what is known then."""
     arguments = _arguments()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have had it ignored
     known = facts()
     kept = _kept(arguments.output, known)
     wish = Wish(arguments.systems, arguments.bindings, arguments.modes, arguments.cases, arguments.runs)

@@ -1,19 +1,18 @@
 """The two conversations of one launcher with the coordinator, at the pace of muster.launcher.reporter.
 
-One connection polls: its answer is held until the directive changes. The other tells news at once, and progress when
-nothing has been said for as long as the coordinator asks.
+One connection polls: its answer is held until the directive changes, and upon a new one the next poll waits a moment for
+what the worker does about it. The other tells news while an answer is held, and speaks when the poll is overdue.
 """
 
 import asyncio
 import functools
-import hashlib
 import random
 import time
 from collections import Counter
 
 from bench.launchers.channel import Channel, Endpoint, RefusedError, UnreachableError
 from bench.launchers.worker import Worker
-from muster.protocol.messages import Directive, decode_directive, encode
+from muster.protocol.messages import Directive, decode_directive, digest_of, encode
 
 ANSWER_SECONDS = 30.0  # the real one gives 3 s; here the machine may be far too small for so many, and that is no fault
 LEAVE_SECONDS = 0.5  # for the last words after a SIGTERM
@@ -21,6 +20,8 @@ EXIT_SECONDS = 2.0  # for those after an Exit
 MAX_BACKOFF_SECONDS = 2.0
 FIRST_BACKOFF_SECONDS = 0.1
 BETWEEN_POLLS_SECONDS = 0.05
+DONE_SECONDS = 0.25
+LATE_SECONDS = 0.5
 SHORTEST_POLL_SECONDS = 0.05
 
 
@@ -39,7 +40,10 @@ class Launcher:
         self._seen = ""
         self._pace = Directive(kind="")  # poll_seconds and hold_seconds of the last answer
         self._sent_at = time.monotonic()
+        self._poll_speaks_next = True  # the next report is the poll's, and it carries the news
+        self._poll_speaks_at = 0.0  # when it does so at the latest; in the past while it has trouble
         self._news = asyncio.Event()
+        self._done: asyncio.Future[None] | None = None  # awaited by the poll until the worker has done as told
         self._timer: asyncio.TimerHandle | None = None
         self._exit: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
@@ -94,20 +98,49 @@ class Launcher:
         while True:
             hold = max(0.0, self._pace.hold_seconds) if self._seen else 0.0
             seen, sent_at = self._seen, time.monotonic()
+            news, self.worker.changed = self.worker.changed, False
+            self._poll_speaks_next, self._poll_speaks_at = False, sent_at + hold
             try:
-                await self._say(channel, hold, hold + ANSWER_SECONDS)
+                answered = await self._say(channel, hold, hold + ANSWER_SECONDS)
             except UnreachableError:
                 failures += 1
+                self._poll_speaks_at = 0.0
+                self._tell_news(news)
                 await asyncio.sleep(_backoff(failures))
                 continue
             failures = 0
-            if self._seen != seen:
+            await self._until_done()
+            if answered != seen:
                 continue
             elapsed = time.monotonic() - sent_at
             if hold == 0:
-                await asyncio.sleep(max(SHORTEST_POLL_SECONDS, self._pace.poll_seconds - elapsed))
-            elif elapsed < hold:  # let go for a newer report of ours
-                await asyncio.sleep(BETWEEN_POLLS_SECONDS)
+                await self._pause(max(SHORTEST_POLL_SECONDS, self._pace.poll_seconds - elapsed))
+            elif elapsed < hold:  # let go early
+                await self._pause(BETWEEN_POLLS_SECONDS)
+
+    async def _until_done(self) -> None:
+        """Let the worker do what its directive says, for a moment: the next poll then tells the outcome."""
+        loop = asyncio.get_running_loop()
+        self._poll_speaks_next, self._poll_speaks_at = True, time.monotonic() + DONE_SECONDS
+        if self.worker.is_done:
+            return
+        self._done = loop.create_future()
+        timer = loop.call_later(DONE_SECONDS, _release, self._done)
+        try:
+            await self._done
+        finally:
+            timer.cancel()
+            self._done = None
+
+    async def _pause(self, seconds: float) -> None:
+        self._poll_speaks_next = False
+        self._tell_news(self.worker.changed)
+        await asyncio.sleep(seconds)
+
+    def _tell_news(self, news: bool) -> None:
+        if news:
+            self.worker.changed = True
+            self._news.set()
 
     async def _tell(self, channel: Channel) -> None:
         failures = 0
@@ -124,9 +157,9 @@ class Launcher:
             failures = 0
 
     async def _until_due(self) -> None:
-        """Until there is news, or nothing has been said for long enough while ranks are here."""
-        while not self.worker.changed:
-            pause = max(SHORTEST_POLL_SECONDS, self._pace.poll_seconds) - (time.monotonic() - self._sent_at)
+        """Until there is news that the poll cannot carry, or nothing has been said for too long while ranks are here."""
+        while not self.worker.changed or self._poll_speaks_next:
+            pause = self._due_at() - time.monotonic()
             if self.worker.is_active and pause <= 0:
                 return
             self._news.clear()
@@ -139,11 +172,18 @@ class Launcher:
                 if timer is not None:
                     timer.cancel()
 
-    async def _say(self, channel: Channel, hold_seconds: float, timeout_seconds: float) -> None:
-        directive, self._seen = _decoded(await self._post(channel, hold_seconds, timeout_seconds))
-        self._pace = directive
+    def _due_at(self) -> float:
+        due_at = self._sent_at + max(SHORTEST_POLL_SECONDS, self._pace.poll_seconds)
+        late_at = self._poll_speaks_at + LATE_SECONDS
+        return late_at if due_at < late_at < due_at + 2 * LATE_SECONDS else due_at
+
+    async def _say(self, channel: Channel, hold_seconds: float, timeout_seconds: float) -> str:
+        """Returns the digest of the answer."""
+        directive, seen = _decoded(await self._post(channel, hold_seconds, timeout_seconds))
+        self._pace, self._seen = directive, seen
         self.worker.obey(directive)
         self._turn()
+        return seen
 
     async def _post(self, channel: Channel, hold_seconds: float, timeout_seconds: float) -> bytes:
         self._sent_at = time.monotonic()
@@ -166,7 +206,9 @@ class Launcher:
             self._timer.cancel()
             self._timer = None
         worker.turn(time.monotonic())
-        if worker.changed:
+        if self._done is not None and worker.is_done:
+            _release(self._done)
+        elif worker.changed and not self._poll_speaks_next:
             self._news.set()
         if worker.told_to_exit and not self._exit.done():
             assert worker.directive is not None
@@ -178,8 +220,13 @@ class Launcher:
 
 @functools.lru_cache(maxsize=8192)
 def _decoded(body: bytes) -> tuple[Directive, str]:
-    """The directive and its digest: of the same release it is that of the bytes. Each one comes again and again."""
-    return decode_directive(body), hashlib.sha256(body).hexdigest()[:16]
+    """The directive and its digest. Each one comes again and again."""
+    return decode_directive(body), digest_of(body)
+
+
+def _release(waiter: "asyncio.Future[None]") -> None:
+    if not waiter.done():
+        waiter.set_result(None)
 
 
 def _backoff(failures: int) -> float:

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from bench.launchers.training import Pace, Training
-from muster.launcher.reporter import supersedes
+from muster.launcher.reporter import is_done, supersedes
+from muster.launcher.snapshot import Snapshot
 from muster.protocol.messages import (
     EXIT,
     EXITED,
@@ -77,6 +78,16 @@ class Worker:
     def is_active(self) -> bool:
         """Whether to report at the coordinator's pace even without news, as the real one does."""
         return self._state in (RUNNING, RECLAIMING)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing is to be told soon that the coordinator waits for (muster.launcher.reporter.is_done)."""
+        snapshot = Snapshot(
+            state=self._state,
+            attempt=self._running_attempt or self._idle_attempt,
+            checkpoints_scanned_for_attempt=self._scanned_for,
+        )
+        return is_done(self.directive, snapshot, bool(self._training.directory))
 
     @property
     def told_to_exit(self) -> bool:

@@ -1,7 +1,8 @@
 """Muster: its operator beside the cluster, with the rights of its manifests, and launchers that are simulated.
 
 Managed: one process (bench.launchers) speaks the real protocol for all workers, because KWOK's pods have no inside; it
-is no component of a cluster and its CPU is not counted. Plain: pods run as they are.
+is no component of a cluster, its CPU is not counted, and it stands back where others want to run: launchers have
+processors of their own. Plain: pods run as they are.
 """
 
 from __future__ import annotations
@@ -175,7 +176,18 @@ class Launchers:
         arguments = ["--kubeconfig", str(bed.cluster.kubeconfig), "--coordinator", coordinator, *_PACE]
         self._log = (bed.cluster.directory / "logs" / "launchers.log").open("ab")
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "bench.launchers", *arguments, "--namespace", NAMESPACE],
+            # It dies with this process, also when this one is killed.
+            [
+                "setpriv",
+                "--pdeathsig",
+                "KILL",
+                sys.executable,
+                "-m",
+                "bench.launchers",
+                *arguments,
+                "--namespace",
+                NAMESPACE,
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,

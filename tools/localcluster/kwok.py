@@ -24,6 +24,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Self
 
 from localcluster.api import ApiError, wait_for
@@ -146,6 +147,13 @@ class KwokControlPlane(ControlPlane):
         made = cls(tempfile.mkdtemp(prefix="muster-kwok-"), nodes=nodes)
         made._temporary = True
         return made
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # Whoever asks it to stop has no use for the logs.
+        stopped = isinstance(error, KeyboardInterrupt | SystemExit)
+        super().__exit__(kind, None if stopped else error, trace)
 
     def start(self) -> None:
         """Start the control plane, then the fleet's nodes, and wait until they are Ready."""

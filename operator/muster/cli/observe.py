@@ -5,10 +5,10 @@ node by the same rules (`muster.controller.cluster`); a test holds the two toget
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from muster.api.fleetpolicy import FleetPolicy, FleetPolicySpec
 from muster.api.gang import Gang
@@ -17,8 +17,7 @@ from muster.kube import informer, paths
 from muster.kube.client import Client
 from muster.kube.decode import NodeLease, Undecodable, custom
 from muster.kube.errors import Forbidden, NotFound
-from muster.world.fleet import Fleet, KnownAges
-from muster.world.resources import is_extended
+from muster.world.fleet import Fleet, KnownAges, holder_of
 from muster.world.views import NodeView, OccupantView, PodView
 
 T = TypeVar("T")
@@ -113,10 +112,9 @@ def fleet_of(seen: Seen) -> Fleet:
         fleet.occupy(("gang", gang.metadata.namespace, gang.metadata.name), gang.spec.job_uid, names)
     for pod in seen.workers:
         if pod.node and not pod.terminal:
-            ours = pod.owner_uid == pod.job_uid
-            _occupy(fleet, pod, pod.job_uid if ours else _foreign_holder(pod), pod.requests)
+            _occupy(fleet, pod)
     for occupant in seen.occupants:
-        _occupy(fleet, occupant, _foreign_holder(occupant), occupant.requests)
+        _occupy(fleet, occupant)
     return fleet
 
 
@@ -137,10 +135,5 @@ def _moment(text: str) -> datetime | None:
         return None
 
 
-def _occupy(fleet: Fleet, pod: PodView | OccupantView, holder: str, uses: Mapping[str, int]) -> None:
-    fleet.occupy(("pod", pod.uid), holder, frozenset({pod.node}), uses)
-
-
-def _foreign_holder(pod: Any) -> str:
-    """The holder that a pod of somebody else is: one that has accelerators has the node to itself."""
-    return f"pod/{pod.namespace}/{pod.name}" if any(is_extended(name) for name in pod.requests) else ""
+def _occupy(fleet: Fleet, pod: PodView | OccupantView) -> None:
+    fleet.occupy(("pod", pod.uid), holder_of(pod), frozenset({pod.node}), pod.requests)

@@ -16,9 +16,8 @@ from muster.kube import informer
 from muster.kube.client import Client
 from muster.kube.decode import NodeLease, Undecodable
 from muster.kube.informer import Informer
-from muster.world.fleet import Fleet, Silence
+from muster.world.fleet import Fleet, Silence, holder_of
 from muster.world.job import CreateError, JobWorld, TemplateVerdict
-from muster.world.resources import is_extended
 from muster.world.views import NodeView, OccupantView, PodView
 
 Key = tuple[str, str]  # namespace, name of a TrainingJob
@@ -314,25 +313,21 @@ class Cluster:
             self.hub.retire(pod.uid)
         if new is None and not self._is_named(pod):
             self._forget(pod.uid)
-        ours = new is not None and new.owner_uid == new.job_uid  # one that only looks so is an occupant like any other
-        nodes = frozenset({pod.node}) if new and new.node and not new.terminal else frozenset()
-        if self._occupies(pod, pod.job_uid if ours else _foreign_holder(pod), nodes, pod.requests):
+        if self._occupies(pod, here=new is not None and not new.terminal):
             self._node_freed()
         self._ring_uid(pod.job_uid)
 
     def _occupant_changed(self, old: OccupantView | None, new: OccupantView | None) -> None:
         pod = new or old
         assert pod is not None
-        nodes = frozenset({pod.node}) if new and new.node else frozenset()
-        if self._occupies(pod, _foreign_holder(pod), nodes, pod.requests):
+        if self._occupies(pod, here=new is not None):
             self._node_freed()
 
-    def _occupies(
-        self, pod: PodView | OccupantView, holder: str, nodes: frozenset[str], uses: Mapping[str, int]
-    ) -> bool:
+    def _occupies(self, pod: PodView | OccupantView, *, here: bool) -> bool:
         """Account for a pod; whether that made room for somebody."""
-        freed = self.fleet.occupy(("pod", pod.uid), holder, nodes, uses)
-        return freed or (bool(uses) and not nodes)
+        nodes = frozenset({pod.node}) if here and pod.node else frozenset()
+        freed = self.fleet.occupy(("pod", pod.uid), holder_of(pod), nodes, pod.requests)
+        return freed or (bool(pod.requests) and not nodes)
 
     def _node_changed(self, old: NodeView | None, new: NodeView | None) -> None:
         node = new or old
@@ -395,8 +390,3 @@ def _named_by(gang: Gang | None) -> set[str]:
         return set()
     members, ghosts = gang.spec.members, gang.spec.ghosts
     return {member.pod_uid for member in members if member.pod_uid} | {ghost.pod_uid for ghost in ghosts}
-
-
-def _foreign_holder(pod: PodView | OccupantView) -> str:
-    """The holder that a pod of somebody else is: one that has accelerators has the node to itself."""
-    return f"pod/{pod.namespace}/{pod.name}" if any(is_extended(name) for name in pod.requests) else ""

@@ -46,7 +46,8 @@ class DirtyKeys:
                 self._changed.set()  # others waiting have a new head to look at
                 return key
             try:
-                await asyncio.wait_for(self._changed.wait(), pause)
+                async with asyncio.timeout(pause):  # wait_for can lose a cancellation before Python 3.12
+                    await self._changed.wait()
             except TimeoutError:
                 continue
 

@@ -35,7 +35,6 @@ from muster.kube.version import check_server_version
 from muster.lifecycle.directive import directive_for
 from muster.lifecycle.worker_pod import WorkerSettings
 from muster.protocol.messages import Directive, Report
-from muster.world.views import LauncherView
 
 LEASE_NAME = "muster-leader"
 LEADER_LABEL = "muster.dev/leader"
@@ -268,11 +267,10 @@ class Operator:
         if isinstance(gang, Undecodable):
             gang = None  # the job has ended or is gone, and that is enough to know
 
-        def launcher_of(index: int) -> LauncherView | None:
-            uid = gang.spec.members[index].pod_uid if gang else ""
-            return self.hub.view(uid) if uid else None
+        def launcher_of(index: int) -> Report | None:
+            return self.hub.last(gang.spec.members[index].pod_uid) if gang else None
 
-        return directive_for(job, gang, pod.name, pod.uid, launcher_of)
+        return directive_for(job, gang, pod.name, pod.uid, launcher_of, self.hub.crowd())
 
     def _heard(self, caller: Caller, _: Report) -> None:
         pod = self.cluster.pods.store.get((caller.namespace, caller.pod_name))

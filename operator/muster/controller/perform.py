@@ -40,7 +40,7 @@ from muster.world.job import CreateError, TemplateVerdict, VerdictKind
 from muster.world.names import gang_name
 
 FIELD_MANAGER = "muster"
-WRITES_AT_ONCE = 32  # pods of one job, created or deleted
+WRITES_AT_ONCE = 64  # pods of one job, created or deleted
 MAX_CREATE_BACK_OFF_SECONDS = 60.0
 PROGRESS_WRITE_SECONDS = 30.0
 COUNTS_WRITE_SECONDS = 2.0
@@ -231,7 +231,8 @@ class Performer:
             if self._pausing(memory):
                 return  # one was refused: the others would be, too
             try:
-                answer = await self._client.post(paths.core("pods", namespace=job.metadata.namespace), action.manifest)
+                pods = paths.core("pods", namespace=job.metadata.namespace)
+                answer = await self._client.post(pods, action.manifest, one_of_many=True)
             except AlreadyExists:
                 answer = await self._adopt(job, action)
             except (Forbidden, Invalid) as refused:
@@ -239,6 +240,8 @@ class Performer:
                 raise
             self._cluster.pods.assume(answer)
 
+        # Whoever deletes it gets it back with the next pods, as everything that they share.
+        memory.support_applied.pop(("PodDisruptionBudget", gang_name(job.metadata.name, job.metadata.uid)), None)
         await _side_by_side(create, creations)
         memory.create_error, memory.create_failures, memory.refusal_logged = None, 0, ""
 
@@ -274,7 +277,7 @@ class Performer:
         }
         path = paths.core("pods", namespace=job.metadata.namespace, name=action.name, subresource="binding")
         try:
-            await self._client.post(path, body)
+            await self._client.post(path, body, one_of_many=True)
         except (NotFound, Conflict) as error:
             # Gone, being deleted, or bound by an earlier call of ours: the watch tells which.
             log.info("not bound", job=_name(job), pod=action.name, node=action.node, error=error.message)

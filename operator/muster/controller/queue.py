@@ -132,7 +132,8 @@ class Queue:
         measured = float("-inf")
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stale.wait(), REPLAN_SECONDS)
+                async with asyncio.timeout(REPLAN_SECONDS):  # wait_for can lose a cancellation before Python 3.12
+                    await self._stale.wait()
             self._stale.clear()
             if self._unseen:
                 continue

@@ -79,7 +79,7 @@ class Reconciler:
         self._placing = asyncio.Lock()
         self._turn = asyncio.Lock()
         self._failures: dict[Key, int] = {}
-        self._spent: dict[Key, float] = {}  # seconds that the last decision about a job took
+        self._pauses: dict[Key, float] = {}  # how long to leave a job alone after the pass under way
         self._resting_until: dict[Key, float] = {}  # jobs that Muster itself fails at
 
     async def run(self) -> None:
@@ -126,7 +126,7 @@ class Reconciler:
             finally:
                 if wake is not None:
                     self._dirty.add(key, wake)
-                self._dirty.done(key, max(SPACING_SECONDS, self._spent.pop(key, 0.0) / DECIDING_SHARE))
+                self._dirty.done(key, self._pauses.pop(key, SPACING_SECONDS))
 
     def _rest_seconds(self, key: Key) -> float | None:
         """How long to leave the job alone, whatever happens meanwhile; None when it is not to be left alone."""
@@ -170,7 +170,9 @@ class Reconciler:
         self._queue.put(key, uid, waiting, waited)
         begun = self._clock()
         plan = decide(replace(world, turn=self._queue.turn(uid)), self._settings())
-        self._spent[key] = self._clock() - begun
+        # Who has just done something goes on at once; who only waits can wait for several changes together.
+        idle = max(SPACING_SECONDS, (self._clock() - begun) / DECIDING_SHARE)
+        self._pauses[key] = 0.0 if plan.acts else idle
         return plan
 
     def _waiting(self, world: JobWorld, request: Request) -> Waiting:

@@ -17,6 +17,7 @@ from muster.world.views import LauncherView, RankView
 
 MAX_LAUNCHERS = 16384
 STEP_NEWS_SECONDS = 5.0
+CROWD_SHRINKS_BELOW = 0.4  # of itself, where a half would do: numbers near a power of two come and go
 
 _launchers = Gauge("muster_launchers", "Launchers that this process has heard and not forgotten.")
 
@@ -28,7 +29,6 @@ class _Entry:
     caller: Caller
     report: Report
     heard_at: float
-    step_news_at: float
 
 
 class Hub:
@@ -41,6 +41,8 @@ class Hub:
         self._present: set[str] = set()  # those that are expected to go on talking
         self._subscribers: list[Subscriber] = []
         self._serving_since: float | None = None
+        self._crowd = 1
+        self._news_at: dict[str, float] = {}  # gang -> when one of its launchers last had news
 
     def start_serving(self) -> None:
         """From now on launchers can reach us (this process has become the leader)."""
@@ -51,7 +53,7 @@ class Hub:
         return 0.0 if self._serving_since is None else self._clock() - self._serving_since
 
     def subscribe(self, callback: Subscriber) -> None:
-        """Call back on news worth a decision: state, attempt, ranks, checkpoints, peers, a step now and then."""
+        """Call back on news worth a decision: state, attempt, ranks, checkpoints, peers; now and then a gang's step."""
         self._subscribers.append(callback)
 
     def record(self, caller: Caller, report: Report) -> bool:
@@ -59,7 +61,7 @@ class Hub:
         now = self._clock()
         entry = self._entries.get(caller.pod_uid)
         if entry is None:
-            self._entries[caller.pod_uid] = _Entry(caller, report, now, now)
+            self._entries[caller.pod_uid] = _Entry(caller, report, now)
             self._present.add(caller.pod_uid)
             while len(self._entries) > self._max_launchers:
                 self.forget(next(iter(self._entries)))
@@ -69,15 +71,17 @@ class Hub:
             return False
         else:
             news = _is_news(entry.report, report) or (
-                report.step != entry.report.step and now - entry.step_news_at >= STEP_NEWS_SECONDS
+                report.step != entry.report.step
+                and now - self._news_at.get(_gang_of(caller), -STEP_NEWS_SECONDS) >= STEP_NEWS_SECONDS
             )
             entry.caller, entry.report, entry.heard_at = caller, report, now
-            if news:
-                entry.step_news_at = now
             self._entries.move_to_end(caller.pod_uid)
         if _has_left(report):
             self._present.discard(caller.pod_uid)
         if news:
+            if len(self._news_at) >= self._max_launchers:
+                self._news_at.clear()
+            self._news_at[_gang_of(caller)] = now
             for callback in self._subscribers:
                 callback(caller, report)
         return True
@@ -92,6 +96,11 @@ class Hub:
         """What this launcher last said, aged to now; None when this process has never heard it."""
         entry = self._entries.get(pod_uid)
         return _view(entry, self._clock()) if entry else None
+
+    def last(self, pod_uid: str) -> Report | None:
+        """Its last report as it came, for what does not age; None when this process has never heard it."""
+        entry = self._entries.get(pod_uid)
+        return entry.report if entry else None
 
     def views_of(self, pod_uids: Iterable[str]) -> dict[str, LauncherView]:
         """The views of those that have been heard, by pod uid, all as of one moment."""
@@ -115,6 +124,20 @@ class Hub:
                 break
             silent += uid in self._present
         return silent, len(self._present)
+
+    def crowd(self) -> int:
+        """How many launchers are expected to talk, as a power of two: what depends on it rarely changes."""
+        present = len(self._present)
+        while self._crowd < present:
+            self._crowd *= 2
+        while self._crowd > 1 and present < self._crowd * CROWD_SHRINKS_BELOW:
+            self._crowd //= 2
+        return self._crowd
+
+
+def _gang_of(caller: Caller) -> str:
+    """The gang of a worker, by its pod's name (muster.world.names); steps of one worker are those of all."""
+    return f"{caller.namespace}/{caller.pod_name.rsplit('-', 2)[0]}"
 
 
 def _has_left(report: Report) -> bool:

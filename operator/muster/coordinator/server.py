@@ -1,7 +1,8 @@
 """The launchers' one door: a report comes in over HTTPS, the directive goes out, held back while nothing is new.
 
 A held answer is a long poll: it goes out the moment `notify` says that the pod's directive may have changed, so a
-decision reaches thousands of launchers at once while each of them asks only every few seconds.
+decision reaches thousands of launchers at once while each of them asks only every few seconds. It is an entry in a
+table, not a task that waits.
 """
 
 import asyncio
@@ -9,26 +10,44 @@ import asyncio.sslproto
 import functools
 import os
 import ssl
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from dataclasses import dataclass
+from typing import Any
 
 import structlog
-from aiohttp import web
 from prometheus_client import Counter, Gauge
 
 from muster.coordinator.auth import AuthError, Caller
+from muster.coordinator.http import BadRequestError, Connection, Head, refusal
 from muster.coordinator.hub import Hub
+from muster.coordinator.memory import give_back
+from muster.coordinator.reports import decode_report
 from muster.protocol import messages
 from muster.protocol.messages import MAX_REPORT_BYTES, REPORT_PATH, Directive, ProtocolError
 
 MAX_HOLD_SECONDS = 10.0
-BODY_DEADLINE_SECONDS = 10.0
-KEEPALIVE_SECONDS = 75.0
-TLS_BUFFER_BYTES = 16 * 1024  # one TLS record
+HANDSHAKE_SECONDS = 30.0  # thousands may come at once after a change of leader
+CLOSING_SECONDS = 1.0
+CROWD = 256  # connections opened since memory was last given back that make it worth while again
+SWEEP_SECONDS = 1.0  # how often connections are looked through for those that are over time
+TLS_BUFFER_BYTES = 4 * 1024  # beyond nearly every report
 MAX_DIRECTIVES = 16384  # encoded ones that are kept
 
 log = structlog.get_logger()
 _reports = Counter("muster_reports_total", "Reports of launchers, by the status of the answer.", ["code"])
 _held = Gauge("muster_reports_held", "Answers that are held back now.")
+
+Answer = tuple[int, bytes]
+
+
+@dataclass(slots=True, eq=False)
+class _Hold:
+    """An answer that is held back."""
+
+    connection: Connection
+    caller: Caller
+    seen: str  # digest of the directive that the launcher has
+    timer: asyncio.TimerHandle | None = None
 
 
 class CoordinatorServer:
@@ -36,8 +55,8 @@ class CoordinatorServer:
 
     Args:
         verify: the caller behind an Authorization header (TokenVerifier.verify).
-        directive_for: what this pod shall do, or None when it is not a worker of any job. Called twice per report and
-            once per `notify`, so it should be cheap.
+        directive_for: what this pod shall do, or None when it is not a worker of any job. Called for each report, for
+            each answer that was held to the end, and once per pod and `notify`, so it should be cheap.
         not_ready: "" when directives may be served, else why not (not leading, not synced).
     """
 
@@ -52,34 +71,52 @@ class CoordinatorServer:
         self._verify = verify
         self._directive_for = directive_for
         self._not_ready = not_ready
-        self._waiting: dict[str, asyncio.Future[bool]] = {}
+        self._waiting: dict[str, _Hold] = {}  # by pod uid
+        self._notified = 0
         self._stopping = False
-        self._runner: web.AppRunner | None = None
+        self._connections: set[Connection] = set()
+        self._opened = 0  # connections since memory was last given back
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._server: asyncio.Server | None = None
         self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._tls.minimum_version = ssl.TLSVersion.TLSv1_2
+        # Launchers do not resume sessions: with elliptic curves that would save next to nothing.
+        self._tls.num_tickets = 0
+        self._tls.options |= ssl.OP_NO_TICKET
 
     async def start(self, host: str, port: int, certificate_pem: bytes, key_pem: bytes) -> int:
         """Listen; returns the port (which matters when asked for port 0)."""
         self.load_certificate(certificate_pem, key_pem)
         # asyncio gives each TLS connection a read buffer of 256 KiB: a gigabyte for 4,096 idle launchers.
         asyncio.sslproto.SSLProtocol.max_size = TLS_BUFFER_BYTES
-        app = web.Application(client_max_size=MAX_REPORT_BYTES)
-        app.router.add_post(REPORT_PATH, self._report)
-        self._runner = web.AppRunner(
-            app, access_log=None, keepalive_timeout=KEEPALIVE_SECONDS, handler_cancellation=True, shutdown_timeout=1.0
+        self._server = await asyncio.get_running_loop().create_server(
+            self._open,
+            host,
+            port,
+            ssl=self._tls,
+            backlog=4096,
+            ssl_handshake_timeout=HANDSHAKE_SECONDS,
+            ssl_shutdown_timeout=CLOSING_SECONDS,
         )
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, host, port, ssl_context=self._tls, backlog=4096)
-        await site.start()
-        address: tuple[str, int] = self._runner.addresses[0]
+        self._spawn(self._sweep())
+        address: tuple[str, int] = self._server.sockets[0].getsockname()
         return address[1]
 
     async def stop(self) -> None:
         """Answer what is held, then close."""
         self._stopping = True
         self.notify(list(self._waiting))
-        if self._runner is not None:
-            await self._runner.cleanup()
+        if self._server is None:
+            return
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for connection in list(self._connections):
+            connection.close()
+        until = asyncio.get_running_loop().time() + CLOSING_SECONDS
+        while self._connections and asyncio.get_running_loop().time() < until:  # noqa: ASYNC110 - a last moment
+            await asyncio.sleep(0.01)
 
     def load_certificate(self, certificate_pem: bytes, key_pem: bytes) -> None:
         """Use this certificate for connections from now on; open ones stay."""
@@ -93,94 +130,156 @@ class CoordinatorServer:
 
     def notify(self, pod_uids: Iterable[str]) -> None:
         """The directives of these pods may have changed: look again, and answer those whose has."""
+        self._notified += 1
         for uid in pod_uids:
-            self._wake(uid)
+            hold = self._waiting.get(uid)
+            if hold is not None:
+                self._look_again(hold)
 
-    async def _report(self, request: web.Request) -> web.Response:
-        response = await self._answer(request)
-        _reports.labels(response.status).inc()
-        return response
+    def _open(self) -> Connection:
+        self._opened += 1
+        return Connection(self._connections, _admit, self._take)
 
-    async def _answer(self, request: web.Request) -> web.Response:
+    def _take(self, connection: Connection, head: Head, body: bytes) -> None:
+        self._spawn(self._report(connection, head, body))
+
+    async def _report(self, connection: Connection, head: Head, body: bytes) -> None:
+        try:
+            answer = await self._answer(connection, head, body)
+        except Exception:
+            log.exception("a report could not be answered")
+            answer = _FAILED
+        if answer is not None:
+            _send(connection, answer)
+
+    async def _answer(self, connection: Connection, head: Head, body: bytes) -> Answer | None:
+        """The answer, or None when it is held back."""
         reason = self._unready()
         if reason:
-            return _refusal(503, reason)
+            return 503, refusal(reason)
         try:
-            caller = await self._verify(request.headers.get("Authorization", ""))
+            caller = await self._verify(head.authorization)
+            report = decode_report(body)
         except AuthError as error:
-            return _refusal(error.status, str(error))
-        try:
-            async with asyncio.timeout(BODY_DEADLINE_SECONDS):
-                body = await request.read()
-            report = messages.decode_report(body)
-        except TimeoutError:
-            return _refusal(408, f"the report did not arrive within {BODY_DEADLINE_SECONDS:.0f} s")
-        except web.HTTPRequestEntityTooLarge:
-            return _refusal(413, f"a report may have {MAX_REPORT_BYTES} bytes")
+            return error.status, refusal(str(error))
         except ProtocolError as error:
-            return _refusal(400, f"{error}: the launcher and the operator do not understand each other")
-        if self._directive_for(caller) is None:
+            return 400, refusal(f"{error}: the launcher and the operator do not understand each other")
+        directive, notified = self._directive_for(caller), self._notified
+        if directive is None:
             return _stranger(caller)
         self._hub.record(caller, report)
-        return await self._hold(caller, report.directive_seen, min(report.hold_seconds, MAX_HOLD_SECONDS))
-
-    async def _hold(self, caller: Caller, seen: str, hold_seconds: float) -> web.Response:
-        loop = asyncio.get_running_loop()
-        until = loop.time() + hold_seconds
-        self._wake(caller.pod_uid, superseded=True)  # a newer request of the same pod releases the older one
-        superseded = False
-        while True:
+        if self._notified != notified:  # what was heard has changed something at once
             directive = self._directive_for(caller)
             if directive is None:
                 return _stranger(caller)
-            digest, body = _encoded(directive)
-            if superseded or self._stopping or loop.time() >= until or digest != seen:
-                return web.Response(body=body, content_type="application/json")
-            superseded = await self._wait(caller.pod_uid, until)
-            reason = self._not_ready()
-            if reason:
-                return _refusal(503, reason)
+        digest, encoded = _encoded(directive)
+        if report.hold_seconds <= 0:  # news: the request that waits beside it goes on waiting
+            return 200, encoded
+        self._release_older(caller.pod_uid)
+        if self._stopping or digest != report.directive_seen:
+            return 200, encoded
+        self._hold(_Hold(connection, caller, report.directive_seen), min(report.hold_seconds, MAX_HOLD_SECONDS))
+        return None
 
-    async def _wait(self, pod_uid: str, until: float) -> bool:
-        """Wait for `notify`, a newer request (then True) or the end of the hold."""
-        loop = asyncio.get_running_loop()
-        waiter: asyncio.Future[bool] = loop.create_future()
-        self._waiting[pod_uid] = waiter
-        timer = loop.call_at(until, _release, waiter)
+    def _hold(self, hold: _Hold, seconds: float) -> None:
+        if not hold.connection.is_open:
+            return
+        self._waiting[hold.caller.pod_uid] = hold
+        _held.inc()
+        hold.timer = asyncio.get_running_loop().call_later(seconds, self._end, hold)
+        hold.connection.on_lost = functools.partial(self._drop, hold)
+
+    def _drop(self, hold: _Hold) -> None:
+        """It is held no longer."""
+        if self._waiting.get(hold.caller.pod_uid) is hold:
+            del self._waiting[hold.caller.pod_uid]
+            _held.dec()
+        if hold.timer is not None:
+            hold.timer.cancel()
+
+    def _end(self, hold: _Hold) -> None:
+        """Answer now, whatever the directive is."""
+        self._look_again(hold, at_once=True)
+
+    def _release_older(self, pod_uid: str) -> None:
+        """A newer request of the same pod waits from now on: nobody may be reading the older one's answer."""
+        older = self._waiting.get(pod_uid)
+        if older is not None:
+            self._end(older)
+
+    def _look_again(self, hold: _Hold, *, at_once: bool = False) -> None:
         try:
-            with _held.track_inprogress():
-                return await waiter
-        finally:
-            timer.cancel()
-            if self._waiting.get(pod_uid) is waiter:
-                del self._waiting[pod_uid]
+            answer = self._answer_to(hold, at_once or self._stopping)
+        except Exception:
+            log.exception("a held report could not be answered", pod=hold.caller.pod_name)
+            answer = _FAILED
+        if answer is not None:
+            self._drop(hold)
+            _send(hold.connection, answer)
+
+    def _answer_to(self, hold: _Hold, at_once: bool) -> Answer | None:
+        reason = self._not_ready()
+        if reason:
+            return 503, refusal(reason)
+        directive = self._directive_for(hold.caller)
+        if directive is None:
+            return _stranger(hold.caller)
+        digest, encoded = _encoded(directive)
+        return (200, encoded) if at_once or digest != hold.seen else None
 
     def _unready(self) -> str:
         return "this replica is stopping: ask again" if self._stopping else self._not_ready()
 
-    def _wake(self, pod_uid: str, *, superseded: bool = False) -> None:
-        waiter = self._waiting.pop(pod_uid, None)
-        if waiter is not None:
-            _release(waiter, superseded=superseded)
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _sweep(self) -> None:
+        opened = 0
+        while True:
+            await asyncio.sleep(SWEEP_SECONDS)
+            if self._opened == opened >= CROWD:  # the last ones have come, and are served
+                give_back()
+                self._opened = 0
+            opened = self._opened
+            now = asyncio.get_running_loop().time()
+            for connection in list(self._connections):
+                connection.expire(now)
 
 
-def _release(waiter: "asyncio.Future[bool]", *, superseded: bool = False) -> None:
-    if not waiter.done():
-        waiter.set_result(superseded)
+def _admit(head: Head) -> None:
+    if head.path != REPORT_PATH:
+        raise BadRequestError(404, f"reports go to {REPORT_PATH}")
+    if head.method != "POST":
+        raise BadRequestError(405, "a report is posted")
+    if head.length > MAX_REPORT_BYTES:
+        raise BadRequestError(413, f"a report may have {MAX_REPORT_BYTES} bytes")
 
 
 @functools.lru_cache(maxsize=MAX_DIRECTIVES)
 def _encoded(directive: Directive) -> tuple[str, bytes]:
-    return messages.digest(directive), messages.encode(directive)
+    """Digest and bytes; workers that wait are told the same, those that run are told each their own again and again."""
+    data = messages.encode(directive)
+    return messages.digest_of(data), data
 
 
-def _stranger(caller: Caller) -> web.Response:
-    return _refusal(
-        403,
+_FAILED = (500, refusal("the operator could not answer: its log says why"))
+
+
+def _send(connection: Connection, answer: Answer) -> None:
+    status, body = answer
+    _answered(status).inc()
+    connection.answer(status, body)
+
+
+@functools.cache
+def _answered(status: int) -> Counter:
+    return _reports.labels(status)
+
+
+def _stranger(caller: Caller) -> Answer:
+    return 403, refusal(
         f"pod {caller.namespace}/{caller.pod_name} is no worker of a job that Muster runs: it was replaced, or its job "
         "is gone; a pod that was created just now asks again",
     )
-
-
-def _refusal(status: int, message: str) -> web.Response:
-    return web.json_response({"error": message}, status=status)

@@ -123,7 +123,8 @@ class EventRecorder:
             # Repetitions become due by time alone.
             timeout = self._series_seconds / 4 if self._pending else None
             try:
-                await asyncio.wait_for(self._wakeup.wait(), timeout)
+                async with asyncio.timeout(timeout):  # wait_for can lose a cancellation before Python 3.12
+                    await self._wakeup.wait()
             except TimeoutError:
                 continue
 

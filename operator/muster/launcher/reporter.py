@@ -1,8 +1,11 @@
 """Talks to the coordinator from threads of its own, so that DNS, TLS or a dropped packet never hold up supervision.
 
-Two connections: one is held by the coordinator until the directive changes, the other carries news at once and progress
-at the pace the coordinator asks for. Trouble of any kind (refused, timeout, 401, 503, an unreadable answer) changes
-nothing but the time of the next try.
+One connection polls: its answer is held by the coordinator until the directive changes, for as long as the coordinator
+asks, so each poll carries progress at its pace; and what the launcher does upon a new directive the next poll tells,
+which waits a moment for it. The other connection speaks only when that one cannot: of news while an answer is held, and
+when the poll is overdue. Thousands of launchers talk to one coordinator: each report that says nothing new costs it as
+much as one that does. Trouble of any kind (refused, timeout, 401, 503, an unreadable answer) changes nothing but the
+time of the next try.
 """
 
 from __future__ import annotations
@@ -21,6 +24,8 @@ from muster.launcher.environment import Settings
 from muster.launcher.snapshot import Snapshot
 from muster.protocol.messages import (
     EXIT,
+    EXITED,
+    IDLE,
     RECLAIMING,
     REPORT_PATH,
     RUN,
@@ -30,7 +35,7 @@ from muster.protocol.messages import (
     ProtocolError,
     Report,
     decode_directive,
-    digest,
+    digest_of,
     encode,
 )
 
@@ -39,6 +44,9 @@ _ANSWER_SECONDS = 3.0  # beyond the time that the answer may be held
 _MAX_BACKOFF_SECONDS = 2.0
 _FIRST_BACKOFF_SECONDS = 0.1
 _BETWEEN_POLLS_SECONDS = 0.05
+_DONE_SECONDS = 0.25  # to do what the directive says, before the next poll tells how far that has come
+_LATE_SECONDS = 0.5  # after the moment at which the poll was to speak again
+_SHORTEST_PACE_SECONDS = 0.05
 _MAX_REASONS = 4  # that are logged until the next answer
 _MAX_ANSWER_BYTES = 1024 * 1024
 _ORDER = {WAIT: 0, RUN: 1, EXIT: 2}
@@ -62,6 +70,23 @@ def supersedes(new: Directive, old: Optional[Directive]) -> bool:
     return (new.attempt, _ORDER[new.kind]) >= (old.attempt, _ORDER[old.kind])
 
 
+def is_done(directive: Optional[Directive], snapshot: Snapshot, scans: bool) -> bool:
+    """Whether there is nothing to report soon that the coordinator waits for.
+
+    Args:
+        scans: whether this launcher looks for checkpoints, whose list belongs to being ready for an attempt.
+    """
+    if directive is None:
+        return True
+    here = snapshot.attempt == directive.attempt
+    if directive.kind == WAIT:
+        listed = not scans or snapshot.checkpoints_scanned_for_attempt == directive.attempt
+        return here and snapshot.state == IDLE and (listed or snapshot.checkpoint_error != "")
+    if directive.kind == RUN:
+        return here and snapshot.state in (RUNNING, EXITED)
+    return directive.kind != EXIT
+
+
 class Channel:
     """One keep-alive HTTPS connection."""
 
@@ -71,8 +96,8 @@ class Channel:
         self._context: Optional[ssl.SSLContext] = None
         self._ca_version: Tuple[int, int, int] = (0, 0, 0)
 
-    def exchange(self, report: Report, timeout_seconds: float) -> Directive:
-        """Send a report and return the answer; one retry when a kept connection turns out to be closed.
+    def exchange(self, report: Report, timeout_seconds: float) -> Tuple[Directive, str]:
+        """Send a report; returns the answer and its digest. One retry when a kept connection turns out to be closed.
 
         Raises:
             UnreachableError: no answer, or none that can be used.
@@ -100,7 +125,7 @@ class Channel:
             self._connection.close()
             self._connection = None
 
-    def _exchange(self, body: bytes, timeout_seconds: float) -> Directive:
+    def _exchange(self, body: bytes, timeout_seconds: float) -> Tuple[Directive, str]:
         with open(self._settings.token_file, encoding="ascii") as stream:
             token = stream.read().strip()
         connection = self._connect(min(_CONNECT_SECONDS, timeout_seconds))
@@ -113,7 +138,7 @@ class Channel:
             self.close()
             detail = data[:200].decode("utf-8", "replace").strip()
             raise UnreachableError("it answered %d %s %s" % (response.status, response.reason, detail))
-        return decode_directive(data)
+        return decode_directive(data), digest_of(data)
 
     def _connect(self, timeout_seconds: float) -> http.client.HTTPSConnection:
         if self._connection is None:
@@ -156,10 +181,17 @@ def _describe(error: BaseException) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Contact:
-    """The last report that was answered: when it was sent, and the length of the fence that it told."""
+    """The last report that was answered.
+
+    Attributes:
+        sent_at: when it was sent: the coordinator has not heard this launcher earlier than then.
+        fence_seconds: the length of the fence that it told.
+        next_due_at: when, by the coordinator's pace, the next answer is there at the latest; silence begins then.
+    """
 
     sent_at: float
     fence_seconds: float
+    next_due_at: float
 
 
 class Reporter:
@@ -178,7 +210,9 @@ class Reporter:
         self._log = log
         self._changed = threading.Condition()
         self._snapshot = Snapshot()
-        self._urgent = True
+        self._urgent = True  # there is news that no report has carried
+        self._poll_speaks_next = True  # the next report is the poll's, and it carries the news
+        self._poll_speaks_at = 0.0  # when it does so at the latest; in the past while it has trouble
         self._sequence = 0
         self._seen = ""
         self._directive: Optional[Directive] = None
@@ -222,18 +256,22 @@ class Reporter:
         until = time.monotonic() + deadline_seconds
         pause = _FIRST_BACKOFF_SECONDS
         while time.monotonic() < until:
-            report, _ = self._report(hold_seconds=0.0)
+            report, _, _ = self._report(hold_seconds=0.0)
             try:
                 Channel(self._settings).exchange(report, until - time.monotonic())
                 return
             except UnreachableError:
                 time.sleep(pause)
 
-    def _report(self, hold_seconds: float) -> Tuple[Report, float]:
+    def _report(self, hold_seconds: float, polls: bool = False) -> Tuple[Report, float, bool]:
+        """The next report, the time, and whether it carries news."""
         with self._changed:
             self._sequence += 1
             now = time.monotonic()
             self._sent_at = now
+            news, self._urgent = self._urgent, False
+            if polls:
+                self._poll_speaks_next, self._poll_speaks_at = False, now + hold_seconds
             report = dataclasses.replace(
                 self._snapshot.report(now, self._sequence),
                 directive_seen=self._seen,
@@ -242,14 +280,20 @@ class Reporter:
                 address=self._identity.address,
                 launcher_version=self._identity.launcher_version,
             )
-            return report, now
+            return report, now, news
 
-    def _accept(self, directive: Directive, report: Report, sent_at: float) -> None:
+    def _accept(self, answer: Tuple[Directive, str], report: Report, sent_at: float, polls: bool = False) -> None:
+        directive, seen = answer
         with self._changed:
-            self._seen = digest(directive)
+            now = time.monotonic()
+            self._seen = seen
             self._pace = directive
-            if self._contact is None or sent_at > self._contact.sent_at:
-                self._contact = Contact(sent_at, report.fence_seconds)
+            contact = self._contact
+            if contact is None or sent_at > contact.sent_at:
+                contact = Contact(sent_at, report.fence_seconds, 0.0)
+            self._contact = dataclasses.replace(contact, next_due_at=now + directive.poll_seconds)
+            if polls:
+                self._poll_speaks_next, self._poll_speaks_at = True, now + _DONE_SECONDS
             if supersedes(directive, self._directive):
                 self._directive = directive
             found = bool(self._reasons)
@@ -258,8 +302,12 @@ class Reporter:
             self._log("the coordinator answers again")
         self._wake()
 
-    def _failed(self, error: UnreachableError) -> None:
+    def _failed(self, error: UnreachableError, news: bool, polls: bool = False) -> None:
         with self._changed:
+            self._urgent = self._urgent or news
+            if polls:
+                self._poll_speaks_next, self._poll_speaks_at = False, 0.0
+                self._changed.notify_all()
             news = str(error) not in self._reasons and len(self._reasons) < _MAX_REASONS
             if news:
                 self._reasons.add(str(error))
@@ -271,50 +319,73 @@ class Reporter:
         failures = 0
         while True:
             hold_seconds = max(0.0, self._pace.hold_seconds) if self._seen else 0.0
-            report, sent_at = self._report(hold_seconds)
+            report, sent_at, news = self._report(hold_seconds, polls=True)
             try:
-                directive = channel.exchange(report, hold_seconds + _ANSWER_SECONDS)
+                answer = channel.exchange(report, hold_seconds + _ANSWER_SECONDS)
             except UnreachableError as error:
                 failures += 1
-                self._failed(error)
+                self._failed(error, news, polls=True)
                 time.sleep(_backoff(failures))
                 continue
             failures = 0
-            self._accept(directive, report, sent_at)
-            if digest(directive) != report.directive_seen:
+            self._accept(answer, report, sent_at, polls=True)
+            self._wait_until_done()
+            directive, seen = answer
+            if seen != report.directive_seen:
                 continue
             elapsed = time.monotonic() - sent_at
             if hold_seconds == 0:
-                time.sleep(max(0.05, directive.poll_seconds - elapsed))
-            elif elapsed < hold_seconds:  # let go for a newer report of ours: be there again for the next directive
-                time.sleep(_BETWEEN_POLLS_SECONDS)
+                self._pause(max(_SHORTEST_PACE_SECONDS, directive.poll_seconds - elapsed))
+            elif elapsed < hold_seconds:  # let go early: be there again for the next directive, but do not hurry
+                self._pause(_BETWEEN_POLLS_SECONDS)
+
+    def _wait_until_done(self) -> None:
+        """Let the supervisor do what the directive says, for a moment: the next poll then tells the outcome."""
+        until = time.monotonic() + _DONE_SECONDS
+        with self._changed:
+            while not is_done(self._directive, self._snapshot, bool(self._settings.checkpoint_directory)):
+                left = until - time.monotonic()
+                if left <= 0:
+                    return
+                self._changed.wait(left)
+
+    def _pause(self, seconds: float) -> None:
+        """Poll later; what happens until then the other connection tells."""
+        with self._changed:
+            self._poll_speaks_next = False
+            self._changed.notify_all()
+        time.sleep(seconds)
 
     def _tell_forever(self) -> None:
         channel = Channel(self._settings)
         failures = 0
         while True:
             with self._changed:
-                while not self._urgent and not self._is_due():
+                while not self._has_to_tell():
                     self._changed.wait(self._until_due())
-                self._urgent = False
-            report, sent_at = self._report(hold_seconds=0.0)
+            report, sent_at, _ = self._report(hold_seconds=0.0)
             try:
-                directive = channel.exchange(report, _ANSWER_SECONDS)
+                answer = channel.exchange(report, _ANSWER_SECONDS)
             except UnreachableError as error:
                 failures += 1
-                self._failed(error)
-                with self._changed:
-                    self._urgent = True
+                self._failed(error, news=True)
                 time.sleep(_backoff(failures))
                 continue
             failures = 0
-            self._accept(directive, report, sent_at)
+            self._accept(answer, report, sent_at)
 
-    def _is_due(self) -> bool:
-        return self._snapshot.state in (RUNNING, RECLAIMING) and self._until_due() <= 0
+    def _has_to_tell(self) -> bool:
+        return (self._urgent and not self._poll_speaks_next) or self._until_due() == 0.0
 
-    def _until_due(self) -> float:
-        return max(0.05, self._pace.poll_seconds) - (time.monotonic() - self._sent_at)
+    def _until_due(self) -> Optional[float]:
+        """Seconds until there is to be a report even without news and even if no poll gets through; None: never."""
+        if self._snapshot.state not in (RUNNING, RECLAIMING):
+            return None
+        due_at = self._sent_at + max(_SHORTEST_PACE_SECONDS, self._pace.poll_seconds)
+        late_at = self._poll_speaks_at + _LATE_SECONDS
+        if due_at < late_at < due_at + 2 * _LATE_SECONDS:  # the poll is about to speak
+            due_at = late_at
+        return max(0.0, due_at - time.monotonic())
 
 
 def _backoff(failures: int) -> float:

@@ -269,13 +269,13 @@ class Supervisor:
             return False
         contact = self._reporter.contact()
         limit = contact.fence_seconds if contact is not None else self._fence_seconds(gang)
-        answered_at = contact.sent_at if contact is not None else self._started_at
-        if is_superseded(gang.attempt, self._peers.newest_heard, now - answered_at):
+        sent_at, due_at = (contact.sent_at, contact.next_due_at) if contact is not None else (self._started_at,) * 2
+        if is_superseded(gang.attempt, self._peers.newest_heard, now - due_at):
             return True
         steps = [rank.clock.finished_at for rank in gang.ranks if rank.clock.finished_at is not None]
         return is_cut_off(
             limit,
-            now - answered_at,
+            now - sent_at,
             [now - heard_at for _, heard_at in self._peers.heard()],
             now - max([gang.started_at, *steps]),
         )

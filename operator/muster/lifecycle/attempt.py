@@ -39,6 +39,8 @@ _HEAR = "if that lasts, look at its log and at network policies between it and t
 # A gang that could not be assembled waits so long before its next try, twice as long each time.
 FIRST_RELEASE_SECONDS = 60.0
 MAX_RELEASE_SECONDS = 3600.0
+# What has one cause (a rack, a network, a bad image) reaches the workers, and us, within this time.
+TOGETHER_SECONDS = 10.0
 TOPOLOGY_UNSATISFIED = "TopologyUnsatisfied"
 _NODES_TO_AVOID = frozenset(
     {Kind.NODE_UNREACHABLE, Kind.POD_REJECTED, Kind.NODE_CONFLICT, Kind.POD_STUCK, Kind.POD_START_TIMEOUT}
@@ -123,11 +125,34 @@ def recovered(world: JobWorld, record: GangSpec, failures: Sequence[Failure]) ->
     lost = {failure.index for failure in failures if failure.level is Level.POD}
     moved = {failure.index for failure in failures if failure.level is Level.REPLACE}
     level, members = _remade(world, record, level, lost, moved)
-    incident = _incident(world, record, level, cause, fault_class, len(failures))
     ghosts = _ghosts(world, record, members)
+    if _same_story(world, record, failures):
+        record = record.model_copy(update={"incidents": _continued(record, level, cause, len(failures))})
+        return _next(record, world.now, level, cause.kind, members, ghosts=ghosts)
+    incident = _incident(world, record, level, cause, fault_class, len(failures))
     spec = _next(record, world.now, level, cause.kind, members, incident, ghosts)
     pause = budgets.back_off_seconds(spec)
     return spec.model_copy(update={"hold_until": world.now + timedelta(seconds=pause)}) if pause else spec
+
+
+def _same_story(world: JobWorld, record: GangSpec, failures: Sequence[Failure]) -> bool:
+    """Whether these failures belong to the incident that is being repaired: what fails together is not seen at once.
+
+    Only of workers that were there when it happened. Whoever fails anew in his new pod has a story of his own.
+    """
+    last = record.incidents[-1] if record.incidents else None
+    if record.go is not None or last is None or last.resumed_step is not None:
+        return False
+    together = (world.now - last.time).total_seconds() <= TOGETHER_SECONDS
+    return together and all(record.members[failure.index].pod_uid for failure in failures)
+
+
+def _continued(record: GangSpec, level: Level, cause: Failure, count: int) -> list[GangIncident]:
+    """The incidents, the last one with what has failed since."""
+    last = record.incidents[-1]
+    more = f"; then {cause.message}" + (f" (and {count - 1} more workers)" if count > 1 else "")
+    changes = {"level": max(level, last.level, key=_ORDER.index), "message": (last.message + more)[:2048]}
+    return [*record.incidents[:-1], last.model_copy(update=changes)]
 
 
 def _elsewhere(world: JobWorld, record: GangSpec, conflicts: Sequence[Failure]) -> GangSpec:

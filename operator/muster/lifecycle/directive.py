@@ -1,18 +1,30 @@
 """What a launcher shall do, from the committed record alone. Pure; asked on every poll."""
 
 from collections.abc import Callable
+from typing import Protocol
 
 from muster.api.gang import Gang, GangIncident
 from muster.api.trainingjob import CompletionResult, TrainingJob
 from muster.protocol.messages import EXIT, RUN, WAIT, Directive, Peer
 from muster.world.names import pod_name
-from muster.world.views import LauncherView
 
 # A worker pings its two neighbours on either side of the ring of ranks.
 PEER_DISTANCES = (-2, -1, 1, 2)
-# Every launcher reports once in this many seconds; a large gang less often, so that one coordinator hears them all.
+# Every launcher reports once in this many seconds; where there are many less often, so that one coordinator hears all.
 POLL_SECONDS = 1.0
 REPORTS_PER_SECOND = 512
+
+
+class Reachable(Protocol):
+    """What a launcher has told of where its neighbours can ping it; "" and 0 before it knows."""
+
+    @property
+    def address(self) -> str:
+        """The IP of its pod."""
+
+    @property
+    def peer_port(self) -> int:
+        """Its UDP port."""
 
 
 def directive_for(
@@ -20,13 +32,15 @@ def directive_for(
     gang: Gang | None,
     pod: str,
     pod_uid: str,
-    launcher_of: Callable[[int], LauncherView | None],
+    launcher_of: Callable[[int], Reachable | None],
+    crowd: int = 0,
 ) -> Directive:
     """The directive for one pod.
 
     Args:
         job: the pod's job, None if there is none any more.
         launcher_of: what the launcher of the member with this index last said.
+        crowd: about how many launchers report to this coordinator, those of other jobs included.
     """
     if job is None or job.metadata.deletion_timestamp is not None:
         return Directive(EXIT, exit_code=1, reason="the job is gone")
@@ -40,7 +54,7 @@ def directive_for(
     if gang is None or index is None:
         return Directive(EXIT, reason="this pod is no longer a member of its gang")
     record, spec = gang.spec, job.spec
-    pace = max(POLL_SECONDS, len(record.members) / REPORTS_PER_SECOND)
+    pace = max(POLL_SECONDS, max(len(record.members), crowd) / REPORTS_PER_SECOND)
     pace = min(pace, spec.recovery.unreachable_timeout_seconds / 4)
     if record.go is None:
         return Directive(
@@ -88,7 +102,9 @@ def _index(job: TrainingJob, gang: Gang | None, pod: str, pod_uid: str) -> int |
     return index if named and member.pod_uid in ("", pod_uid) else None
 
 
-def _peers(index: int, count: int, launcher_of: Callable[[int], LauncherView | None]) -> tuple[Peer, ...]:
+def _peers(index: int, count: int, launcher_of: Callable[[int], Reachable | None]) -> tuple[Peer, ...]:
     neighbours = sorted({(index + distance) % count for distance in PEER_DISTANCES} - {index})
-    views = ((neighbour, launcher_of(neighbour)) for neighbour in neighbours)
-    return tuple(Peer(n, view.address, view.peer_port) for n, view in views if view and view.address and view.peer_port)
+    found = ((neighbour, launcher_of(neighbour)) for neighbour in neighbours)
+    return tuple(
+        [Peer(n, told.address, told.peer_port) for n, told in found if told and told.address and told.peer_port]
+    )

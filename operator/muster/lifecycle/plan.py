@@ -95,6 +95,11 @@ class Plan:
     overtaken: bool = False
 
     @property
+    def acts(self) -> bool:
+        """Whether anything is done that the next decision goes on from; asking for what is there already is not."""
+        return any(not isinstance(action, ApplySupport) for action in self.actions)
+
+    @property
     def commits(self) -> bool:
         """Whether a Gang is committed: such plans are made and performed one at a time, fleet-wide."""
         return any(isinstance(action, CommitGang) for action in self.actions)

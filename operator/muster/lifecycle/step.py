@@ -25,7 +25,7 @@ from muster.lifecycle.plan import (
     Plan,
 )
 from muster.lifecycle.template import claims_of, problem, scheduler_for
-from muster.lifecycle.worker_pod import WorkerSettings, support_manifests, worker_manifest
+from muster.lifecycle.worker_pod import WorkerSettings, disruption_budget, support_manifests, worker_manifest
 from muster.placement.eligibility import binding_of
 from muster.protocol.messages import EXITED, IDLE
 from muster.recovery import blame, budgets, failures
@@ -386,9 +386,7 @@ def _overdue(world: JobWorld, gang: Gang) -> str:
 def _give_back(world: JobWorld, gang: Gang, why: str) -> Plan:
     spec = attempt.unassembled(world, gang.spec)
     pause = (spec.hold_until - world.now).total_seconds() if spec.hold_until else 0
-    note = (
-        f"not assembled within {_assembly_timeout(world):.0f} s ({why.rstrip('.')}); its nodes are free, next try in {pause:.0f} s"
-    )
+    note = f"not assembled within {_assembly_timeout(world):.0f} s ({why.rstrip('.')}); its nodes are free, next try in {pause:.0f} s"
     return _commit(world, spec, Announcement(spec.reason, note, warning=True))
 
 
@@ -533,7 +531,8 @@ def _pod_trouble(pod: PodView) -> CreateError | None:
 def _training(world: JobWorld, gang: Gang, settings: WorkerSettings) -> Plan:
     """Nothing is wrong: tell how it goes."""
     now = status.training(world, gang)
-    actions: tuple[Action, ...] = (*_leftovers(world, gang.spec.members), *_support(world, settings))
+    budget = ApplySupport(disruption_budget(world.job))
+    actions: tuple[Action, ...] = (*_leftovers(world, gang.spec.members), *_support(world, settings), budget)
     return Plan(actions, now, status.changes(world, now), TICK_SECONDS)
 
 

@@ -63,30 +63,35 @@ def worker_container(job: TrainingJob) -> dict[str, Any] | None:
 
 
 def support_manifests(job: TrainingJob, settings: WorkerSettings) -> list[dict[str, Any]]:
-    """What a job's workers share: trusted authorities, a disruption budget, and for Plain a headless service."""
-    metadata = {
+    """What a job's workers share and need before they start: trusted authorities, or for Plain a name for the first one."""
+    if job.spec.launch.mode is LaunchMode.PLAIN:
+        # Only the worker that the others call: each pod behind a Service costs the cluster one more write of them all.
+        selector = {JOB_UID_LABEL: job.metadata.uid, INDEX_LABEL: "0"}
+        spec = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": selector}
+        return [{"apiVersion": "v1", "kind": "Service", "metadata": _shared(job), "spec": spec}]
+    return [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": _shared(job), "data": {"ca.crt": settings.ca_bundle}}]
+
+
+def disruption_budget(job: TrainingJob) -> dict[str, Any]:
+    """The budget that makes evictions ask Muster. Not made before the gang runs: its status is written for each pod
+    that comes, and there is nothing to protect yet.
+    """
+    selector = {"matchLabels": {JOB_UID_LABEL: job.metadata.uid}}
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": _shared(job),
+        "spec": {"minAvailable": job.spec.nodes, "selector": selector},
+    }
+
+
+def _shared(job: TrainingJob) -> dict[str, Any]:
+    return {
         "name": gang_name(job.metadata.name, job.metadata.uid),
         "namespace": job.metadata.namespace,
         "labels": {JOB_NAME_LABEL: job.metadata.name, JOB_UID_LABEL: job.metadata.uid},
         "ownerReferences": [owner_reference(job)],
     }
-    selector = {JOB_UID_LABEL: job.metadata.uid}
-    budget = {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": metadata,
-        "spec": {"minAvailable": job.spec.nodes, "selector": {"matchLabels": selector}},
-    }
-    if job.spec.launch.mode is LaunchMode.PLAIN:
-        service = {
-            "apiVersion": "v1",
-            "kind": "Service",
-            "metadata": metadata,
-            "spec": {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": selector},
-        }
-        return [budget, service]
-    trust = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"ca.crt": settings.ca_bundle}}
-    return [budget, trust]
 
 
 def worker_manifest(

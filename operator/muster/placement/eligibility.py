@@ -21,6 +21,8 @@ UNREACHABLE_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreac
 # A kubelet renews its lease every 10 s. The node controller calls a node unready after 40 s or more; whoever replaces a
 # lost worker knows better by then, and a rack dies together.
 STALE_HEARTBEAT_SECONDS = 20.0
+# What one soft taint weighs in accelerators that would lie idle: more than any node has.
+_SOFT_TAINT = 1024
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
@@ -68,6 +70,7 @@ def refusal(node: NodeView, needs: Requirements, fleet: Fleet, job_uid: str) -> 
 
 
 STALE = "without a heartbeat"
+LEFT_BY_OTHERS = "left by other pods"
 IN_USE = "in use"
 
 
@@ -90,6 +93,15 @@ def unsuitable(node: NodeView, needs: Requirements, fleet: Fleet) -> str:
     return _short_of(needs, node.allocatable, "with too little {} for a worker")
 
 
+def reluctance(node: NodeView, needs: Requirements, fleet: Fleet) -> int:
+    """How much rather another node should be taken: by soft taints first, then by accelerators beyond those asked for."""
+    tolerations = needs.template_spec.get("tolerations") or ()
+    soft = [taint for taint in node.taints if taint.effect == "PreferNoSchedule"]
+    unwelcome = sum(not any(_tolerates(toleration, taint) for toleration in tolerations) for taint in soft)
+    spare = node.allocatable.get(fleet.policy.accelerator_resource, 0) - needs.accelerators
+    return unwelcome * _SOFT_TAINT + min(max(spare, 0), _SOFT_TAINT - 1)
+
+
 def binding_of(node: NodeView, fleet: Fleet) -> Binding:
     """Who binds pods to this node: as the first pool says that the node is in."""
     for pool in fleet.policy.pools:
@@ -104,7 +116,7 @@ def lacking(node: NodeView, needs: Requirements, fleet: Fleet) -> str:
     if not used:
         return ""
     left = {name: value - used.get(name, 0) for name, value in node.allocatable.items()}
-    return _short_of(needs, left, "with too little {} left by other pods")
+    return _short_of(needs, left, f"with too little {{}} {LEFT_BY_OTHERS}")
 
 
 def _short_of(needs: Requirements, offered: Amounts, words: str) -> str:

@@ -19,6 +19,7 @@ TOKEN_AUDIENCE = "muster.dev/coordinator"  # noqa: S105 - the name of an audienc
 MAX_REPORT_BYTES = 256 * 1024
 MAX_TAIL_CHARS = 2048
 MAX_PATH_CHARS = 1024
+LONGEST_SECONDS = 1e12  # beyond any age; what is longer is no number of seconds
 
 # What a launcher is doing (Report.state).
 IDLE = "Idle"  # no rank process of any attempt is alive
@@ -131,12 +132,17 @@ class Directive:
 
 def digest(directive: Directive) -> str:
     """A short fingerprint, equal for equal directives, that a launcher returns as `directive_seen`."""
-    return hashlib.sha256(encode(directive)).hexdigest()[:16]
+    return digest_of(encode(directive))
+
+
+def digest_of(encoded: bytes) -> str:
+    """The same of a directive's bytes, as they were received or are to be sent."""
+    return hashlib.sha256(encoded).hexdigest()[:16]
 
 
 def encode(message: Union[Report, Directive]) -> bytes:
     """The JSON of a message, keys sorted, None left out."""
-    return json.dumps(_to_json(message), sort_keys=True, separators=(",", ":")).encode()
+    return _ENCODER.encode(_to_json(message)).encode()
 
 
 def decode_report(data: bytes) -> Report:
@@ -146,12 +152,21 @@ def decode_report(data: bytes) -> Report:
         ProtocolError: not JSON, not an object, or a field of the wrong type or beyond its bounds (named).
     """
     report = _from_json(Report, _load(data), "report")
+    check_report(report)
+    return report
+
+
+def check_report(report: Report) -> None:
+    """Refuse what no record could hold.
+
+    Raises:
+        ProtocolError: a field is beyond its bounds (named).
+    """
     if report.step is not None and report.step < 0:
         raise ProtocolError("report.step: %d is no step" % report.step)
     for checkpoint in report.checkpoints:
         if checkpoint.step < 0 or not 0 < len(checkpoint.path) <= MAX_PATH_CHARS:
             raise ProtocolError("report.checkpoints: step %d at %.80r" % (checkpoint.step, checkpoint.path))
-    return report
 
 
 def decode_directive(data: bytes) -> Directive:
@@ -168,18 +183,26 @@ T = TypeVar("T")
 
 def _load(data: bytes) -> Any:
     try:
-        return json.loads(data)
-    except ValueError as error:
+        return json.loads(data, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
         raise ProtocolError("not JSON: %s" % error) from error
 
 
-def _to_json(value: Any) -> Any:
-    if dataclasses.is_dataclass(value):
-        pairs = ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
-        return {_camel(name): _to_json(item) for name, item in pairs if item is not None}
-    if isinstance(value, tuple):
-        return [_to_json(item) for item in value]
-    return value
+def _refuse(name: str) -> Any:
+    raise ValueError("%s is no number" % name)
+
+
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
+
+
+def _to_json(value: Any) -> Dict[str, Any]:
+    """The JSON object of a message or of a part of one, keys in order."""
+    found = {}
+    for name, key in _keys(type(value)):
+        item = getattr(value, name)
+        if item is not None:
+            found[key] = [_to_json(one) for one in item] if isinstance(item, tuple) else item
+    return found
 
 
 def _from_json(kind: Type[T], data: Any, where: str) -> T:
@@ -187,14 +210,14 @@ def _from_json(kind: Type[T], data: Any, where: str) -> T:
         raise ProtocolError("%s: an object is expected, not %s" % (where, type(data).__name__))
     hints = _hints(kind)
     values = {}
-    for field in dataclasses.fields(kind):  # type: ignore[arg-type]
-        key = _camel(field.name)
-        if data.get(key) is None:
-            if field.default is dataclasses.MISSING:
-                raise ProtocolError("%s.%s is missing" % (where, key))
-            continue
-        values[field.name] = _convert(hints[field.name], data[key], "%s.%s" % (where, key))
-    return kind(**values)
+    for name, key in _keys(kind):
+        item = data.get(key)
+        if item is not None:
+            values[name] = _convert(hints[name], item, "%s.%s" % (where, key))
+    try:
+        return kind(**values)
+    except TypeError:
+        raise ProtocolError("%s.%s is missing" % (where, _missing(kind, values))) from None
 
 
 def _convert(hint: Any, value: Any, where: str) -> Any:
@@ -207,20 +230,43 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
         return tuple(_convert(arguments[0], item, "%s[%d]" % (where, i)) for i, item in enumerate(value))
     if dataclasses.is_dataclass(hint):
         return _from_json(hint, value, where)  # type: ignore[arg-type]
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+    if hint is float and isinstance(value, (int, float)) and not isinstance(value, bool):
+        return _finite(value, where)
     if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
         raise ProtocolError("%s: %s is expected, not %s" % (where, hint.__name__, type(value).__name__))
     return value
 
 
+def _finite(value: float, where: str) -> float:
+    if not -LONGEST_SECONDS < value < LONGEST_SECONDS:
+        raise ProtocolError("%s: %.80s is no time" % (where, value))
+    return float(value)
+
+
 _HINTS: Dict[Any, Dict[str, Any]] = {}
+_KEYS: Dict[Any, List[Tuple[str, str]]] = {}
 
 
 def _hints(kind: Any) -> Dict[str, Any]:
     if kind not in _HINTS:
         _HINTS[kind] = get_type_hints(kind)
     return _HINTS[kind]
+
+
+def _keys(kind: Any) -> List[Tuple[str, str]]:
+    """Names of a message's fields with those on the wire, in the order of the latter."""
+    if kind not in _KEYS:
+        _KEYS[kind] = sorted(((field.name, _camel(field.name)) for field in dataclasses.fields(kind)), key=_second)
+    return _KEYS[kind]
+
+
+def _second(pair: Tuple[str, str]) -> str:
+    return pair[1]
+
+
+def _missing(kind: Any, values: Mapping[str, Any]) -> str:
+    needed = (field.name for field in dataclasses.fields(kind) if field.default is dataclasses.MISSING)
+    return _camel(next(name for name in needed if name not in values))
 
 
 def _camel(name: str) -> str:
@@ -233,6 +279,7 @@ __all__: List[str] = [
     "EXITED",
     "IDLE",
     "LEAVING",
+    "LONGEST_SECONDS",
     "MAX_PATH_CHARS",
     "MAX_REPORT_BYTES",
     "MAX_TAIL_CHARS",
@@ -250,8 +297,10 @@ __all__: List[str] = [
     "ProtocolError",
     "RankReport",
     "Report",
+    "check_report",
     "decode_directive",
     "decode_report",
     "digest",
+    "digest_of",
     "encode",
 ]

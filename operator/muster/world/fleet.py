@@ -12,7 +12,8 @@ from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
 from muster.api.fleetpolicy import Binding, FleetPolicySpec
-from muster.world.views import NodeView
+from muster.world.resources import is_extended
+from muster.world.views import NodeView, OccupantView, PodView
 
 T = TypeVar("T")
 
@@ -203,6 +204,17 @@ class Fleet:
         self._log.append(node)
         if len(self._log) > 2 * len(self.nodes) + 4096:
             del self._log[: len(self._log) // 2]
+
+
+def holder_of(pod: PodView | OccupantView) -> str:
+    """Who holds a pod's node by it, as `Fleet.occupy` names holders.
+
+    A worker holds it for its job. Somebody else's pod holds it for itself when it has accelerators, and otherwise only
+    uses a part of it; so does one that has our labels without a job's owner reference.
+    """
+    if isinstance(pod, PodView) and pod.owner_uid == pod.job_uid:
+        return pod.job_uid
+    return f"pod/{pod.namespace}/{pod.name}" if any(is_extended(name) for name in pod.requests) else ""
 
 
 def placement_facts(node: NodeView) -> tuple[Any, ...]:

@@ -50,7 +50,7 @@ async def test_the_next_is_the_one_with_the_highest_priority_then_the_oldest(sce
     assert (found["position"], found["needs"], found["free"], found["suitable"]) == (1, 2, 0, 3)
     assert found["blockers"] == [{"reason": f"in use by {scene.namespace}/first", "nodes": 3}]
     first.hold_at = 30
-    await scene.succeeded("first")
+    await scene.state("Succeeded", "first")
     await scene.training_at(1, training)
     assert (await scene.state("Pending", "old"))["status"]["waiting"]["needs"] == 2
     await patiently(
@@ -69,7 +69,7 @@ async def test_a_small_job_does_not_overtake_a_large_one_on_the_nodes_that_it_wa
     await scene.eventually("small stands behind large", functools.partial(is_reason, scene, "small", "BehindInQueue"))
     assert f"reserved for {scene.namespace}/large" in (await scene.condition("Placed", "small"))[2]
     first.hold_at = 30
-    await scene.succeeded("first")
+    await scene.state("Succeeded", "first")
     await scene.training_at(1, large)
 
 

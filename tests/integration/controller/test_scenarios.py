@@ -27,7 +27,7 @@ async def test_a_lost_process_restarts_every_rank_in_place(scene: Scene) -> None
     await scene.training_at(1, training)
     scene.hand.launchers()[2].fail(signal=9)
     await scene.training_at(2, training)
-    status = (await scene.state("Running"))["status"]
+    status = (await scene.recovered(2))["status"]
     incident = status["incidents"][0]
     assert (incident["level"], incident["reason"], incident["lostSteps"]) == ("R0", "RankFailed", 2)
     assert "rank 2 was ended by SIGKILL" in incident["message"]

@@ -72,7 +72,7 @@ def story(installation: Any, namespace: str, wait_until: Callable[..., Any]) -> 
     assert "not bound to a pod" in _report(replica.coordinator_port, token)
     # A job that nobody can place: the same is told again after a restart.
     installation.apply(_job("large", namespace, nodes=9))
-    wait_until(lambda: "2 of the fleet's 2 are free" in json.dumps(_told(installation, here, "large")), "an Event")
+    wait_until(lambda: "only 2 of the fleet's 2 nodes are suitable" in json.dumps(_told(installation, here, "large")), "an Event")
     assert replica.terminate() == 0
     # A certificate that nobody can use is replaced.
     installation.kubectl(

@@ -46,6 +46,35 @@ async def test_steps_are_told_at_the_coordinators_pace(coordinator: Any, launche
     assert launcher._counts["answered"] < 40
 
 
+async def test_steps_are_told_once_in_each_pace(coordinator: Any, launcher: Launcher) -> None:
+    coordinator.order(Directive(RUN, attempt=1, node_count=1, **PACE))
+    await eventually(lambda: coordinator.states[-1:] == ["Running 1"])
+    await asyncio.sleep(0.3)
+    before = launcher._counts["answered"]
+    await asyncio.sleep(2.0)
+    assert 5 <= launcher._counts["answered"] - before <= 11
+    assert len(coordinator.server._connections) == 1, "the other connection has nothing to say"
+
+
+async def test_a_restart_takes_two_reports(coordinator: Any, launcher: Launcher) -> None:
+    slow = {"poll_seconds": 9.0, "hold_seconds": 9.0}
+    coordinator.order(Directive(RUN, attempt=1, node_count=1, **slow))
+    await eventually(lambda: coordinator.states[-1:] == ["Running 1"])
+    before = launcher._counts["answered"] + 1  # the answer that is held
+    coordinator.order(Directive(WAIT, attempt=2, **slow))
+    await eventually(lambda: coordinator.states[-1:] == ["Idle 2"])
+    coordinator.order(Directive(RUN, attempt=2, node_count=1, **slow))
+    await eventually(lambda: coordinator.states[-1:] == ["Running 2"])
+    assert coordinator.states[-3:] == ["Running 1", "Idle 2", "Running 2"]
+    assert launcher._counts["answered"] - before == 1, "that of Idle; that of Running is held"
+
+
+async def test_an_overdue_poll_is_not_waited_for(coordinator: Any, launcher: Launcher) -> None:
+    coordinator.order(Directive(RUN, attempt=1, node_count=1, poll_seconds=0.1, hold_seconds=9.0))
+    await eventually(lambda: coordinator.states[-1:] == ["Running 1"])
+    await eventually(lambda: (coordinator.hub.view("uid-0").step or 0) >= 20, seconds=3.0)
+
+
 async def test_a_held_poll_waits_for_the_next_directive(coordinator: Any, launcher: Launcher) -> None:
     coordinator.order(Directive(WAIT, attempt=1, poll_seconds=9.0, hold_seconds=9.0))
     await eventually(lambda: launcher._pace.hold_seconds == 9.0)

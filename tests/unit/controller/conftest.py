@@ -49,7 +49,7 @@ class Api:
     async def get(self, path: str, query: Any = None) -> bytes:
         raise AssertionError(f"nobody should read {path}")
 
-    async def post(self, path: str, body: Any, query: Any = None) -> bytes:
+    async def post(self, path: str, body: Any, query: Any = None, *, one_of_many: bool = False) -> bytes:
         return await self._write("POST", path, body)
 
     async def put(self, path: str, body: Any) -> bytes:

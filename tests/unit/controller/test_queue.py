@@ -101,3 +101,15 @@ async def test_a_job_that_is_gone_is_forgotten_by_its_key(keeper: Keeper) -> Non
     await keeper.until(lambda: keeper.queue.turn("a"))
     keeper.queue.forget(("ns", "a"))
     assert keeper.queue.turn("a") is None
+
+
+async def test_a_keeper_that_is_told_to_stop_stops_whatever_happens_just_then(scene: Any) -> None:
+    made = Keeper(scene)
+    for _ in range(50):
+        running = asyncio.create_task(made.queue.run())
+        await asyncio.sleep(0)
+        made.queue.replan()
+        running.cancel()
+        async with asyncio.timeout(10):
+            await asyncio.gather(running, return_exceptions=True)
+        assert running.cancelled()

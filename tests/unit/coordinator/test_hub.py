@@ -88,6 +88,20 @@ def test_steps_are_news_now_and_then(hub: Hub, clock: Any) -> None:
     assert heard == [None, 2, 12]
 
 
+def test_steps_of_a_gang_are_news_once_however_many_tell_them(clock: Any) -> None:
+    hub = Hub(clock)
+    heard: list[tuple[str, float]] = []
+    workers = [Caller("team", f"{job}-{i}-1", f"{job}{i}", "n", "nu") for job in ("a", "b") for i in range(8)]
+    began = clock.now
+    for sequence in range(1, 42):
+        for worker in workers:
+            hub.record(worker, replace(RUNNING, sequence=sequence, step=sequence))
+        if sequence == 1:
+            hub.subscribe(lambda caller, _: heard.append((caller.pod_name[0], clock.now - began)))
+        clock.advance(STEP_NEWS_SECONDS / 10)
+    assert heard == [(job, STEP_NEWS_SECONDS * n) for n in range(1, 5) for job in ("a", "b")]
+
+
 def test_last_words_prove_death(hub: Hub) -> None:
     leaving = replace(RUNNING, sequence=2, state=messages.LEAVING)
     hub.record(caller(), RUNNING)
@@ -118,6 +132,28 @@ def test_memory_is_bounded_and_keeps_those_heard_last(hub: Hub) -> None:
     hub.record(caller("u1"), replace(RUNNING, sequence=2))
     hub.record(caller("u4"), RUNNING)
     assert set(hub.views_of(["u1", "u2", "u3", "u4"])) == {"u1", "u3", "u4"}
+
+
+def test_the_last_report_is_there_as_it_came(hub: Hub, clock: Any) -> None:
+    hub.record(caller(), RUNNING)
+    clock.advance(9.0)
+    assert hub.last("u1") is RUNNING
+    assert hub.last("u2") is None
+
+
+def test_a_crowd_is_a_power_of_two_that_does_not_flap(clock: Any) -> None:
+    hub = Hub(clock)
+    seen = [hub.crowd()]
+    for number in range(600):
+        hub.record(caller(f"u{number}"), RUNNING)
+        seen.append(hub.crowd())
+    assert sorted(set(seen)) == [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]
+    for number in range(600):
+        hub.retire(f"u{number}")
+        assert hub.crowd() == seen[-1] or 600 - number - 1 < seen[-1] * 0.4
+        seen.append(hub.crowd())
+    assert seen[-1] == 1
+    assert seen[601 : 601 + 190] == [1024] * 190, "between 410 and 600 nothing changes"
 
 
 def test_serving_age(hub: Hub, clock: Any) -> None:

@@ -12,6 +12,7 @@ import aiohttp
 import pytest
 from cryptography import x509
 
+from muster.coordinator import server
 from muster.coordinator.auth import AuthError, Caller
 from muster.coordinator.hub import Hub
 from muster.coordinator.server import CoordinatorServer
@@ -37,6 +38,7 @@ class Controller:
     def __init__(self) -> None:
         self.directives: dict[str, Directive] = {"u1": WAIT}
         self.not_ready = ""
+        self.broken = ""  # pod for which no directive can be found out
 
     async def verify(self, authorization: str) -> Caller:
         if not authorization:
@@ -44,6 +46,8 @@ class Controller:
         return Caller("team", f"pod-{authorization}", authorization, "node", "node-uid")
 
     def directive_for(self, caller: Caller) -> Directive | None:
+        if caller.pod_uid == self.broken:
+            raise ValueError(caller.pod_uid)
         return self.directives.get(caller.pod_uid)
 
 
@@ -119,15 +123,14 @@ async def test_refused(door: Door, pod: str, body: bytes, want: int, says: str) 
 
 async def test_not_leading(door: Door) -> None:
     door.controller.not_ready = "replica b leads"
-    assert await door.report() == (503, b'{"error": "replica b leads"}')
+    assert await door.report() == (503, b'{"error":"replica b leads"}')
     assert door.hub.view("u1") is None
 
 
 async def test_held_until_the_directive_changes(door: Door) -> None:
     task = await door.held()
-    waiter = door.server._waiting["u1"]
     door.server.notify(["u1"])  # false alarm
-    await until(lambda: door.server._waiting.get("u1") not in (None, waiter))
+    assert set(door.server._waiting) == {"u1"}
     run = replace(WAIT, kind=messages.RUN)
     door.controller.directives["u1"] = run
     assert not task.done()
@@ -166,6 +169,37 @@ async def test_newer_request_of_a_pod_releases_the_older(door: Door) -> None:
     assert messages.decode_directive((await second)[1]).kind == messages.EXIT
 
 
+async def test_news_of_a_pod_leaves_its_held_answer_alone(door: Door) -> None:
+    held = await door.held()
+    assert (await door.report(step=5, directive_seen=messages.digest(WAIT)))[0] == 200
+    assert set(door.server._waiting) == {"u1"}
+    assert not held.done()
+    view = door.hub.view("u1")
+    assert view is not None
+    assert view.step == 5
+    door.controller.directives["u1"] = replace(WAIT, kind=messages.EXIT)
+    door.server.notify(["u1"])
+    assert messages.decode_directive((await held)[1]).kind == messages.EXIT
+
+
+async def test_change_that_nobody_told_of_goes_out_when_the_hold_ends(door: Door) -> None:
+    task = asyncio.create_task(door.report(directive_seen=messages.digest(WAIT), hold_seconds=0.3))
+    await until(lambda: "u1" in door.server._waiting)
+    door.controller.directives["u1"] = replace(WAIT, poll_seconds=2.0)
+    assert messages.decode_directive((await task)[1]).poll_seconds == 2.0
+
+
+async def test_trouble_with_one_pod_does_not_keep_the_others_waiting(door: Door) -> None:
+    door.controller.directives["u2"] = WAIT
+    tasks = [await door.held("u1"), await door.held("u2")]
+    del door.controller.directives["u1"]
+    door.controller.directives["u2"] = replace(WAIT, kind=messages.EXIT)
+    door.controller.broken = "u1"
+    door.server.notify(["u1", "u2"])
+    assert [(await task)[0] for task in tasks] == [500, 200]
+    assert (await door.report("u1"))[0] == 500
+
+
 async def test_launcher_that_hangs_up_is_not_waited_for(door: Door) -> None:
     task = await door.held()
     task.cancel()
@@ -191,6 +225,27 @@ async def test_pod_that_was_replaced_while_held(door: Door) -> None:
     del door.controller.directives["u1"]
     door.server.notify(["u1"])
     assert (await task)[0] == 403
+
+
+async def test_memory_is_given_back_once_after_a_crowd(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[int] = []
+    door = Door()
+    monkeypatch.setattr(server, "SWEEP_SECONDS", 0.01)
+    monkeypatch.setattr(server, "CROWD", 3)
+    monkeypatch.setattr(server, "give_back", lambda: given.append(len(door.server._connections)))
+    serving = CERTIFICATES.serving
+    door.port = await door.server.start("localhost", 0, serving.certificate, serving.key)
+    writers = []
+    try:
+        for count in range(1, 6):
+            writers.append((await asyncio.open_connection("localhost", door.port, ssl=door.trust))[1])
+            await asyncio.sleep(0.05)
+            assert given == ([] if count < 3 else [3])
+    finally:
+        for writer in writers:
+            writer.close()
+        await door.session.close()
+        await door.server.stop()
 
 
 async def test_certificate_is_replaced_under_a_running_server(door: Door) -> None:

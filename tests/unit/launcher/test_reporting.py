@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import socket
+import threading
 import time
 
 import pytest
 
-from muster.launcher.reporter import supersedes
-from muster.protocol.messages import EXIT, EXITED, IDLE, RUN, RUNNING, WAIT, Directive
+from muster.launcher.environment import Settings
+from muster.launcher.reporter import Reporter, is_done, supersedes
+from muster.launcher.snapshot import Snapshot
+from muster.protocol.messages import (
+    EXIT,
+    EXITED,
+    IDLE,
+    RECLAIMING,
+    RUN,
+    RUNNING,
+    WAIT,
+    Directive,
+    Report,
+)
 
 STEPS = """
 import json, os, time
@@ -64,6 +78,46 @@ def test_an_idle_worker_does_not_flood_the_coordinator(coordinator, run_python):
     count = len(coordinator.received)
     time.sleep(1.0)
     assert len(coordinator.received) - count <= 2  # the end of the first scan
+
+
+def test_steps_are_told_once_in_each_pace(coordinator, run_python):
+    run_python(STEPS)
+    coordinator.run(1, hold_seconds=0.5, poll_seconds=0.5)
+    coordinator.wait_for(lambda r: r.step is not None)
+    first = len(coordinator.received)
+    time.sleep(4.0)
+    told = coordinator.received[first:]
+    assert 6 <= len(told) <= 9
+    assert len({item.connection for item in told}) == 1, "the other connection has nothing to say"
+    gaps = [after.report.step - before.report.step for before, after in itertools.pairwise(told)]
+    assert min(gaps) > 0
+
+
+def test_an_overdue_poll_is_not_waited_for(coordinator, run_python):
+    run_python(STEPS)
+    coordinator.run(1, hold_seconds=600.0, poll_seconds=0.2)
+    coordinator.wait_for(lambda r: r.step is not None and held(coordinator) == 1)
+    first = len(coordinator.received)
+    time.sleep(2.0)
+    assert len(coordinator.received) - first >= 5
+
+
+@pytest.mark.parametrize("checkpoints", [False, True])
+def test_a_restart_takes_two_reports(coordinator, run_python, tmp_path, checkpoints):
+    (tmp_path / "checkpoints").mkdir()
+    extra = {"MUSTER_CHECKPOINT_DIRECTORY": str(tmp_path / "checkpoints")} if checkpoints else {}
+    run_python(STEPS, MUSTER_SCAN_SECONDS="600", **extra)
+    coordinator.run(1, hold_seconds=600.0, poll_seconds=600.0)
+    coordinator.wait_for(lambda r: r.state == RUNNING and r.directive_seen)
+    for attempt in (2, 3):
+        before = len(coordinator.received)
+        coordinator.wait_to_run(attempt, hold_seconds=600.0, poll_seconds=600.0)
+        idle = coordinator.wait_for(lambda r, n=attempt: r.state == IDLE and r.attempt == n)
+        assert idle.previous_attempt == attempt - 1
+        coordinator.wait_for(lambda r, n=attempt: r.checkpoints_scanned_for_attempt == n)
+        coordinator.run(attempt, hold_seconds=600.0, poll_seconds=600.0)
+        coordinator.wait_for(lambda r, n=attempt: r.state == RUNNING and r.attempt == n)
+        assert len(coordinator.received) - before <= 4, "Idle and Running; on a slow machine each in two reports"
 
 
 @pytest.mark.parametrize("status", [401, 403, 500, 503])
@@ -180,6 +234,56 @@ def test_a_missing_setting_is_named(launch, missing, text):
     launcher = launch("true", **{missing: ""})
     assert launcher.wait() == 78
     assert text in launcher.error_text
+
+
+class CountedWaits(threading.Condition):
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits = 0
+
+    def wait(self, timeout=None):
+        self.waits += 1
+        return super().wait(timeout)
+
+
+def test_an_idle_launcher_without_a_coordinator_sleeps(tmp_path):
+    """It is overdue all the time, and has nothing to say but that it is there."""
+    (tmp_path / "token").write_text("a-token")
+    (tmp_path / "ca.pem").write_text("")
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        settings = Settings(
+            "127.0.0.1", nobody.getsockname()[1], "c", str(tmp_path / "token"), str(tmp_path / "ca.pem"), "", 0, ""
+        )
+        reporter = Reporter(settings, Report(0, IDLE), lambda: None, lambda _: None)
+        reporter._pace = Directive(WAIT, 1, poll_seconds=0.1)
+        reporter._changed = counted = CountedWaits()
+        reporter.start()
+        time.sleep(1.5)
+        assert counted.waits < 40
+
+
+READY = Snapshot(IDLE, attempt=2, checkpoints_scanned_for_attempt=2)
+DONE = {
+    "nothing was said yet": (None, READY, True, True),
+    "waiting": (Directive(WAIT, 2), READY, True, True),
+    "a scan is missing": (Directive(WAIT, 2), Snapshot(IDLE, attempt=2), True, False),
+    "nothing is scanned here": (Directive(WAIT, 2), Snapshot(IDLE, attempt=2), False, True),
+    "the scan has failed": (Directive(WAIT, 2), Snapshot(IDLE, attempt=2, checkpoint_error="denied"), True, True),
+    "still in the attempt before": (Directive(WAIT, 3), READY, True, False),
+    "old ranks are ending": (Directive(WAIT, 2), Snapshot(RECLAIMING, attempt=1), False, False),
+    "not started yet": (Directive(RUN, 2), READY, True, False),
+    "running": (Directive(RUN, 2), Snapshot(RUNNING, attempt=2), True, True),
+    "ended at once": (Directive(RUN, 2), Snapshot(EXITED, attempt=2), True, True),
+    "running the attempt before": (Directive(RUN, 2), Snapshot(RUNNING, attempt=1), True, False),
+    "exiting": (Directive(EXIT), READY, True, False),
+    "told something unknown": (Directive("Dance", 9), READY, True, True),
+}
+
+
+@pytest.mark.parametrize(("directive", "snapshot", "scans", "expected"), DONE.values(), ids=DONE.keys())
+def test_when_a_directive_is_done(directive, snapshot, scans, expected):
+    assert is_done(directive, snapshot, scans) is expected
 
 
 ORDER = {

@@ -1,5 +1,7 @@
 """The records themselves: what a start needs, whom it has to outwait, and what one failure leaves for the next."""
 
+from typing import Any
+
 import pytest
 from tests.unit.lifecycle.builders import SETTINGS, Scene, a_ghost, a_job, an_incident, at, failed, idle, running
 
@@ -299,3 +301,34 @@ def test_a_leave_waits_for_a_checkpoint_of_what_was_done_until_it_began() -> Non
     leave = attempt.leaving(world, world.gang.spec, "Suspended", []).leave
     assert leave is not None
     assert leave.after_step == 56
+
+
+class TestTogether:
+    """Workers that fail one after the other by one cause."""
+
+    def lost(self, *indexes: int, seconds: float = 100.0, **changes: Any) -> GangSpec:
+        """The record after workers 0 and then these were lost, at this second; the first went at second 100."""
+        scene = Scene(a_job(nodes=4)).fleet(6).gang().pods().all(running(1, step=7))
+        first = recover(scene.ended(0).world())
+        members = [
+            member.model_copy(update=changes) if index in indexes else member
+            for index, member in enumerate(first.members)
+        ]
+        scene.record, scene.seconds = first.model_copy(update={"members": members}), seconds
+        for index in indexes:
+            scene.ended(index)
+        return recover(scene.world())
+
+    def test_those_that_follow_at_once_are_part_of_the_same_incident(self) -> None:
+        spec = self.lost(1, 2, seconds=103.0)
+        (incident,) = spec.incidents
+        assert (spec.attempt, incident.attempt, incident.resumed_step) == (3, 1, None)
+        assert "; then container main of pod" in incident.message
+        assert "(and 1 more workers)" in incident.message
+        assert spec.hold_until is None
+
+    def test_one_that_follows_later_has_its_own(self) -> None:
+        assert len(self.lost(1, seconds=111.0).incidents) == 2
+
+    def test_a_new_pod_that_fails_has_its_own(self) -> None:
+        assert len(self.lost(1, seconds=103.0, pod_uid="").incidents) == 2

@@ -52,6 +52,25 @@ def test_a_neighbour_that_has_not_told_its_address_is_left_out() -> None:
 
 
 @pytest.mark.parametrize(
+    ("nodes", "crowd", "seconds"),
+    [
+        pytest.param(3, 3, 1.0, id="few"),
+        pytest.param(3, 1024, 2.0, id="a small gang among many others"),
+        pytest.param(1536, 4, 3.0, id="a large gang of which few have reported"),
+        pytest.param(3, 2**20, 5.0, id="never too slow to notice silence"),
+    ],
+)
+@pytest.mark.parametrize("go", [False, True])
+def test_the_pace_follows_all_launchers(nodes: int, crowd: int, seconds: float, go: bool) -> None:
+    scene = Scene(a_job(nodes=nodes)).gang(go=go)
+    name = pod_name(scene.job.metadata.name, scene.job.metadata.uid, 0, 1)
+    assert scene.record
+    gang = Gang(metadata=ObjectMeta(name="g"), spec=scene.record)
+    directive = directive_for(scene.job, gang, name, scene.uid(0), lambda _: None, crowd)
+    assert (directive.poll_seconds, directive.hold_seconds) == (seconds, seconds)
+
+
+@pytest.mark.parametrize(
     ("index", "uid", "incarnation"),
     [
         pytest.param(1, "somebody", 1, id="another pod of that name"),

@@ -53,6 +53,16 @@ def test_a_directive_survives_the_wire_with_its_digest(directive):
     assert digest(received) == digest(directive)
 
 
+def test_the_bytes_stay_as_they_are():
+    """Launchers of older releases tell by a digest of these very bytes which directive they have seen."""
+    directive = Directive("Run", 2, resume_path="/\u00e4", peers=(Peer(1, "10.0.0.1", 9),), poll_seconds=2.0)
+    assert encode(directive) == (
+        b'{"attempt":2,"exitCode":0,"holdSeconds":5.0,"kind":"Run","masterAddress":"","masterPort":0,"nodeCount":0,'
+        b'"nodeRank":0,"peers":[{"address":"10.0.0.1","index":1,"port":9}],"pollSeconds":2.0,"processesPerNode":1,'
+        b'"protocol":1,"reason":"","resumePath":"/\\u00e4"}'
+    )
+
+
 def test_the_digest_changes_with_the_directive():
     assert digest(Directive("Run", 1)) != digest(Directive("Run", 2))
 
@@ -82,6 +92,10 @@ NONSENSE = {
         r"report.ranks\[0\].alive is missing",
     ),
     "inside an optional": (b'{"sequence": 1, "state": "Idle", "step": 1.5}', "report.step: int is expected"),
+    "not a number": (b'{"sequence": 1, "state": "Idle", "stepAgeSeconds": NaN}', "not JSON: NaN is no number"),
+    "infinite": (b'{"sequence": 1, "state": "Idle", "holdSeconds": 1e999}', "report.holdSeconds: inf is no time"),
+    "too long": (b'{"sequence": 1, "state": "Idle", "holdSeconds": 1' + b"0" * 400 + b"}", "report.holdSeconds: 10"),
+    "too deep": (b"[" * 100_000, "not JSON"),
 }
 
 

@@ -133,6 +133,17 @@ class Scene:
         found: Object = await self.eventually(f"{name} is {wanted}", reached, seconds)
         return found
 
+    async def recovered(self, attempt: int, name: str = "job") -> Object:
+        """Wait until the job's status tells of this attempt, running."""
+
+        async def told() -> Object | None:
+            job = await self.job(name)
+            status = job.get("status", {})
+            return job if (status.get("attempt"), status.get("state")) == (attempt, "Running") else None
+
+        found: Object = await self.eventually(f"{name} tells of attempt {attempt}", told)
+        return found
+
     async def succeeded(self, name: str = "job") -> Object:
         """Wait until the job has succeeded and its workers have exited."""
         job = await self.state("Succeeded", name)

@@ -1,0 +1,191 @@
+"""`python -m bench.placement`: how long placement takes on large fleets, into build/bench/placement.json.
+
+With `--streams N` the table of docs/placement.md instead: N streams of jobs beside Kueue's documented rules.
+"""
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from tests.unit.lifecycle.builders import a_fleet, a_node
+from tests.unit.placement.streams import MUSTER, RULES, SYSTEMS, compared, tallied
+
+from bench.facts import facts
+from muster.placement.eligibility import Requirements
+from muster.placement.request import Request
+from muster.placement.space import Space, solve
+from muster.world.fleet import Fleet
+from muster.world.turn import NotPlaced, Placed
+
+OUTPUT = Path(__file__).resolve().parents[1] / "build" / "bench" / "placement.json"
+LEVELS = [("superpod", "superpod"), ("block", "block"), ("rack", "rack")]
+LARGE = (16, 16, 4, 16)  # superpods, blocks in each, racks in each, nodes in each
+SMALL = (2, 16, 4, 16)
+NEEDS = Requirements(8, {}, {})
+GANG = 2048
+STEPS = 40  # jobs in each stream
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Fill:
+    """How a fleet is occupied before a gang is placed: by the first so many nodes, or by a share at random."""
+
+    name: str
+    packed: int = 0
+    share: float = 0.0
+
+
+FILLS = (Fill("empty"), Fill("packed", packed=5000), Fill("random 30 %", share=0.3), Fill("random 60 %", share=0.6))
+
+
+def a_large_fleet(shape: Sequence[int], fill: Fill) -> Fleet:
+    """A fleet of equal domains, its nodes numbered along the fabric, filled by jobs of 64 nodes."""
+    random, names, holders = Random(1), [], {}
+    superpods, blocks, racks, nodes = shape
+    for place in range(superpods * blocks * racks * nodes):
+        rack = place // nodes
+        labels = {"superpod": f"s{rack // racks // blocks}", "block": f"b{rack // racks % blocks}"}
+        names.append(a_node(f"gpu-{place}", labels=labels | {"rack": f"r{rack % racks}"}))
+        if place < fill.packed or random.random() < fill.share:
+            holders[f"gpu-{place}"] = frozenset({f"job-{place // 64}"})
+    return a_fleet(names, LEVELS, holders=holders)
+
+
+def seconds(work: Callable[[], Any]) -> tuple[float, float]:
+    """How long it takes: by the clock, and of a core."""
+    start, used = time.perf_counter(), time.process_time()
+    work()
+    return time.perf_counter() - start, time.process_time() - used
+
+
+def figures(runs: Sequence[tuple[float, float]]) -> dict[str, Any]:
+    """Milliseconds of several runs."""
+    clock, core = ([round(value * 1000, 3) for value in values] for values in zip(*runs, strict=True))
+    return {"ms": _spread(clock), "core_ms": _spread(core)}
+
+
+def _spread(values: Sequence[float]) -> dict[str, Any]:
+    return {"min": min(values), "median": statistics.median(values), "max": max(values), "runs": list(values)}
+
+
+def decisions(fill: Fill, spares: int, runs: int) -> list[Row]:
+    """A gang, and the replacement of three of its nodes, on a fleet of which 20 nodes change before each decision."""
+    fleet, random = a_large_fleet(LARGE, fill), Random(2)
+    names = sorted(fleet.nodes)
+    request = Request(GANG, NEEDS, "gang", spares=spares)
+    row = {"nodes": len(names), "fleet": fill.name, "spares": spares}
+
+    def change() -> None:
+        for name in random.sample(names, 20):
+            fleet.occupy(("other", name), "other", frozenset({name} if random.random() < 0.5 else ()))
+
+    cold = seconds(lambda: solve(fleet, request))
+    warm = []
+    for _ in range(runs):
+        change()
+        warm.append(seconds(lambda: solve(fleet, request)))
+    answer = solve(fleet, request)
+    assert isinstance(answer, Placed), answer
+    fleet.occupy("gang", "gang", frozenset((*answer.nodes, *answer.spares)))
+    lost = answer.nodes[:: GANG // 3 + 1]
+    kept = tuple(name for name in answer.nodes if name not in lost)
+    needs = Requirements(8, {}, dict.fromkeys(lost, "avoided after a failure there"))
+    replacement = Request(len(lost), needs, "gang", kept=kept)
+    solve(fleet, replacement)
+    again = []
+    for _ in range(runs):
+        change()
+        again.append(seconds(lambda: solve(fleet, replacement)))
+    return [
+        {**row, "case": "gang, first decision", "size": GANG, **figures([cold])},
+        {**row, "case": "gang", "size": GANG, **figures(warm), "domains": dict(answer.domains)},
+        {**row, "case": "replacement", "size": len(lost), **figures(again)},
+    ]
+
+
+def plan(runs: int) -> Row:
+    """1,000 waiting jobs on 2,048 nodes, most of which find no place, as the queue asks: one space, takings after each."""
+    random = Random(3)
+    requests = [
+        Request(
+            random.choice([1, 4, 16, 64, 256, 512]),
+            NEEDS,
+            f"job-{number}",
+            required=random.choice([None, "block", "rack"]),
+        )
+        for number in range(1000)
+    ]
+    fleet = a_large_fleet(SMALL, Fill("random 60 %", share=0.6))
+
+    def work() -> int:
+        space, placed = Space(fleet), 0
+        for request in requests:
+            answer = space.solve(request)
+            if isinstance(answer, NotPlaced):
+                space.take(space.reservation(request), f"reserved for default/{request.job_uid}")
+            else:
+                placed += 1
+                space.take(answer.nodes, f"promised to default/{request.job_uid}")
+        return placed
+
+    placed = work()
+    times = [seconds(work) for _ in range(runs)]
+    return {"nodes": len(fleet.nodes), "case": "plan", "size": len(requests), "placed": placed, **figures(times)}
+
+
+def measure(runs: int) -> list[Row]:
+    """All rows."""
+    rows = [row for fill in FILLS for spares in (0, 2) for row in decisions(fill, spares, runs)]
+    return [*rows, plan(runs)]
+
+
+def streams(count: int) -> str:
+    """The tables of docs/placement.md."""
+    seeds = range(count)
+    beside = compared(seeds, STEPS)
+    lines = ["| beside | decisions | fewer domains | equal | more | only Muster finds a place | only the rule does |"]
+    lines.append("|---|---|---|---|---|---|---|")
+    for rule in RULES:
+        found = beside[rule]
+        equal = found.decisions - found.fewer - found.more
+        cells = (found.decisions, found.fewer, equal, found.more, found.only_muster, found.only_rule)
+        lines.append(f"| {rule} | {' | '.join(f'{cell:,}' for cell in cells)} |")
+    sums = tallied(seeds, STEPS)
+    depths = sorted(sums[MUSTER].domains)
+    names = "".join(f" domains at level {depth} |" for depth in depths)
+    lines += ["", f"| system | jobs placed |{names} whole outermost domains free | largest one free | 3/4 of it |"]
+    lines.append("|---|---|" + "---|" * (len(depths) + 3))
+    for system in SYSTEMS:
+        tally = sums[system]
+        means = [f"{tally.domains[depth] / tally.at[depth]:.4f}" for depth in depths]
+        room = [f"{value / tally.probes:.4f}" for value in (tally.whole, tally.largest, tally.most)]
+        lines.append(f"| {system} | {tally.placed:,} | {' | '.join([*means, *room])} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Measure, or compare."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=9)
+    parser.add_argument("--streams", type=int, default=0, help="print the tables of so many streams instead")
+    arguments = parser.parse_args()
+    if arguments.streams:
+        print(streams(arguments.streams))
+        return
+    rows = measure(arguments.runs)
+    OUTPUT.parent.mkdir(parents=True, exist_ok=True)
+    OUTPUT.write_text(json.dumps({**facts(), "results": rows}, indent=2) + "\n")
+    for row in rows:
+        place = f"{row['case']:22}{row.get('fleet', ''):12} spares {row.get('spares', 0)}"
+        print(f"{place}  {row['ms']['median']:9.2f} ms, {row['core_ms']['median']:9.2f} ms of a core")
+
+
+if __name__ == "__main__":
+    main()

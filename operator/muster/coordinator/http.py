@@ -1,0 +1,245 @@
+"""The least HTTP/1.1 that a launcher needs: requests with a Content-Length on connections that are kept, one at a time.
+
+Thousands of connections lie still here, each with an answer that is held back. A framework keeps a task, a parser and a
+request object for each of them and spends more on a report than the report's own work costs; here a connection is one
+small object without a task. Whatever is not such a request is refused and its connection closed.
+"""
+
+import asyncio
+import http
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+
+MAX_HEAD_BYTES = 16 * 1024  # a service-account token has one or two thousand
+KEEPALIVE_SECONDS = 75.0
+REQUEST_DEADLINE_SECONDS = 10.0  # from its first byte to its last
+LINGER_SECONDS = 2.0  # for a refused caller to read why, before the connection is cut
+JSON = "application/json"
+
+_LATER = float("inf")
+
+
+class BadRequestError(Exception):
+    """Not a request that is served here; says why, with the status of the answer."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What a request says before its body."""
+
+    method: str
+    path: str
+    length: int
+    authorization: str
+    keep: bool  # the connection stays open for another request
+
+
+def parsed_head(data: bytes) -> Head:
+    """The head of a request, without the empty line that ends it.
+
+    Raises:
+        BadRequestError: it is none, or it does not say how long the body is.
+    """
+    try:
+        request_line, *lines = data.decode("latin-1").split("\r\n")
+        method, path, version = request_line.split(" ")
+    except ValueError:
+        raise BadRequestError(400, "this is no HTTP request") from None
+    if version not in ("HTTP/1.1", "HTTP/1.0"):
+        raise BadRequestError(505, "HTTP/1.1 is spoken here")
+    length, authorization, keep = "", "", version == "HTTP/1.1"
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if not colon or not name or name[0] in " \t" or name[-1] in " \t":
+            raise BadRequestError(400, "a header cannot be read")
+        name = name.lower()
+        if name == "content-length":
+            if length:
+                raise BadRequestError(400, "more than one Content-Length")
+            length = value.strip()
+        elif name == "authorization":
+            authorization = value.strip()
+        elif name == "connection":
+            keep = keep and value.strip().lower() != "close"
+        elif name == "transfer-encoding":
+            raise BadRequestError(411, "send a Content-Length")
+    if not length:
+        if method == "POST":
+            raise BadRequestError(411, "send a Content-Length")
+        length = "0"
+    if not (length.isascii() and length.isdigit() and len(length) < 16):
+        raise BadRequestError(400, "the Content-Length is no number")
+    return Head(method, path, int(length), authorization, keep)
+
+
+class Connection(asyncio.Protocol):
+    """One connection. Whoever is handed a request calls `answer` once, now or later.
+
+    Args:
+        connections: the open ones, of which this will be one.
+        admit: raises BadRequestError for a head whose body is not wanted.
+        serve: takes over a complete request.
+
+    Attributes:
+        is_open: False once nobody can be answered any more.
+        on_lost: called when the caller hangs up; reset it when that no longer matters.
+    """
+
+    __slots__ = (
+        "_admit",
+        "_connections",
+        "_deadline",
+        "_head",
+        "_loop",
+        "_received",
+        "_serve",
+        "_state",
+        "_transport",
+        "_writable",
+        "is_open",
+        "on_lost",
+    )
+
+    def __init__(
+        self,
+        connections: "set[Connection]",
+        admit: Callable[[Head], None],
+        serve: Callable[["Connection", Head, bytes], None],
+    ) -> None:
+        self._connections = connections
+        self._admit = admit
+        self._serve = serve
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._received = b""
+        self._head: Head | None = None  # of the request that is coming in or being answered
+        self._state = _READING
+        self._writable = True
+        self._deadline = _LATER
+        self.is_open = False
+        self.on_lost: Callable[[], None] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The TLS handshake is done."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport, self.is_open = transport, True
+        self._deadline = self._loop.time() + KEEPALIVE_SECONDS
+        self._connections.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection is closed, by whomever."""
+        self._connections.discard(self)
+        self._transport, self.is_open, self._received = None, False, b""
+        if self.on_lost is not None:
+            self.on_lost()
+
+    def data_received(self, data: bytes) -> None:
+        """A part of a request."""
+        if self._state is _REFUSED:
+            return
+        if not self._received and self._state is _READING:
+            self._deadline = self._loop.time() + REQUEST_DEADLINE_SECONDS
+        self._received += data
+        if self._state is _READING:
+            self._read()
+        elif len(self._received) > MAX_HEAD_BYTES and self._transport is not None:
+            self._transport.pause_reading()
+
+    def pause_writing(self) -> None:
+        """The caller does not read: nothing more is served to it until it does."""
+        self._writable = False
+
+    def resume_writing(self) -> None:
+        """It reads again."""
+        self._writable = True
+        if self._state is _READING:
+            self._read()
+
+    def answer(self, status: int, body: bytes) -> None:
+        """Send the answer to the request handed over; does nothing when the caller has hung up."""
+        self.on_lost = None
+        transport, head = self._transport, self._head
+        if transport is None or head is None:
+            return
+        self._head = None
+        transport.write(_answer(status, body, head.keep))
+        if not head.keep:
+            transport.close()
+            return
+        self._state, self._deadline = _READING, self._loop.time() + KEEPALIVE_SECONDS
+        transport.resume_reading()
+        if self._received:  # the next request has come already
+            self._deadline = self._loop.time() + REQUEST_DEADLINE_SECONDS
+            self._loop.call_soon(self._read)
+
+    def expire(self, now: float) -> None:
+        """End the connection if it has been idle, or a request has been coming in, for too long."""
+        if now < self._deadline or self._transport is None:
+            return
+        if self._state is _READING and self._received:
+            self._refuse(408, f"the request did not arrive within {REQUEST_DEADLINE_SECONDS:.0f} s")
+        elif self._state is _READING:
+            self._transport.close()
+        else:
+            self._transport.abort()
+
+    def close(self) -> None:
+        """Close it; what was written still goes out."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def _read(self) -> None:
+        """Hand over the next request if it is complete."""
+        if self._state is not _READING or not self._writable or not self._received:
+            return
+        try:
+            if self._head is None and not self._read_head():
+                return
+        except BadRequestError as error:
+            self._refuse(error.status, str(error))
+            return
+        head = self._head
+        if head is None or len(self._received) < head.length:
+            return
+        body, self._received = self._received[: head.length], self._received[head.length :]
+        self._state, self._deadline = _SERVING, _LATER
+        self._serve(self, head, body)
+
+    def _read_head(self) -> bool:
+        head, separator, rest = self._received.partition(b"\r\n\r\n")
+        if len(head) > MAX_HEAD_BYTES:
+            raise BadRequestError(431, f"the head of a request may have {MAX_HEAD_BYTES} bytes")
+        if not separator:
+            return False
+        parsed = parsed_head(head)
+        self._admit(parsed)
+        self._head, self._received = parsed, rest
+        return True
+
+    def _refuse(self, status: int, message: str) -> None:
+        """Say why and end. What still comes is thrown away: to close at once would take the answer from the caller."""
+        assert self._transport is not None
+        self._transport.write(_answer(status, refusal(message), keep=False))
+        self._received, self._head = b"", None
+        self._state, self._deadline = _REFUSED, self._loop.time() + LINGER_SECONDS
+
+
+_READING, _SERVING, _REFUSED = "reading", "serving", "refused"
+
+
+def refusal(message: str) -> bytes:
+    """The body of an answer that is no directive."""
+    return msgspec.json.encode({"error": message})
+
+
+def _answer(status: int, body: bytes, keep: bool) -> bytes:
+    phrase = http.HTTPStatus(status).phrase
+    ending = "" if keep else "Connection: close\r\n"
+    head = f"HTTP/1.1 {status} {phrase}\r\nContent-Type: {JSON}\r\nContent-Length: {len(body)}\r\n{ending}\r\n"
+    return head.encode("ascii") + body

@@ -1,0 +1,220 @@
+"""Why there is no place: the reason, one sentence with numbers for people, and the numbers."""
+
+import heapq
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+
+from muster.placement.domain import Domain
+from muster.placement.eligibility import IN_USE, LEFT_BY_OTHERS
+from muster.placement.ground import Ground
+from muster.placement.natural import natural
+from muster.placement.request import Request
+from muster.placement.search import wanted
+from muster.placement.tree import Tree
+from muster.world.fleet import Fleet
+from muster.world.turn import DomainCount, NotPlaced, Shortfall
+
+MAX_DOMAINS = 8
+MAX_HOLDERS = 8
+MAX_REASONS = 6
+_AGAIN = "delete the job and create it"
+
+
+def not_placed(request: Request, ground: Ground, tree: Tree, fleet: Fleet) -> NotPlaced:
+    """The answer to a request that has no place.
+
+    Args:
+        request: what was asked.
+        ground: what it could choose from.
+        tree: the fleet in the eyes of its workers.
+        fleet: the fleet.
+    """
+    ground = ground.emptied
+    short = _shortfall(request, ground, tree, fleet)
+    if not short.ever and not request.kept:
+        return NotPlaced("NeverFits", _never(request, short, set(ground.taken.values())), short)
+    if short.free < short.needs:
+        return NotPlaced("InsufficientNodes", f"needs {_what(request, '')}: {_fleet(short)}{_rest(short)}", short)
+    return NotPlaced("TopologyUnsatisfied", _apart(request, ground, short), short)
+
+
+def indivisible(request: Request) -> bool:
+    """Whether the nodes asked for do not make up whole segments; those of a replacement join what is left of some."""
+    return bool(request.count % request.segment_size) and not request.broken
+
+
+def could_hold(domain: Domain, request: Request, levels: int) -> bool:
+    """Whether the domain could hold the request if nothing else ran."""
+    room = wanted(request)
+    segments = domain.room(request.segment_size, levels)[1]
+    return segments >= room.segments and domain.suitable >= request.count + request.spares
+
+
+def _shortfall(request: Request, ground: Ground, tree: Tree, fleet: Fleet) -> Shortfall:
+    best = _best(request, ground)
+    refused = _refused(ground, tree)
+    names = _others(request, ground, tree)
+    holders = Counter[str]()
+    for holder, count in names.items():
+        holders[fleet.name_of(holder)] += count
+    return Shortfall(
+        needs=request.count + request.spares,
+        inside=request.required,
+        segment_size=request.segment_size,
+        fleet=len(fleet.nodes),
+        suitable=ground.root.suitable,
+        free=ground.root.free,
+        refused=dict(_most(refused)),
+        holders=dict(_most(holders)[:MAX_HOLDERS]),
+        domains=tuple(DomainCount("/".join(d.path), d.free, d.suitable) for d in best),
+        ever=not indivisible(request) and any(could_hold(start, request, ground.levels) for start in ground.starts),
+    )
+
+
+def _best(request: Request, ground: Ground) -> list[Domain]:
+    """The domains that are nearest to holding the request; those that never could only where there are no others."""
+
+    def rank(domain: Domain) -> tuple[object, ...]:
+        return -domain.free, -domain.suitable, [natural(name) for name in domain.path], domain.path
+
+    chosen = heapq.nsmallest(
+        MAX_DOMAINS, ground.starts, key=lambda d: (not could_hold(d, request, ground.levels), *rank(d))
+    )
+    return sorted((domain for domain in chosen if domain.suitable), key=rank)
+
+
+def _refused(ground: Ground, tree: Tree) -> Counter[str]:
+    """Why nodes cannot be used now -> how many: what is barred for this request counts as that."""
+    refused = Counter(tree.refused)
+    for name, why in ground.barred.items():
+        standing = tree.standing.get(name)
+        if standing is not None:
+            refused[why] += 1
+            if standing.why:
+                refused[standing.why] -= 1
+    refused[IN_USE] -= len(ground.own)
+    refused.update(why for why in ground.own.values() if why)
+    for name, why in ground.taken.items():
+        standing = tree.standing.get(name)
+        if standing is not None and not standing.why and name not in ground.barred:
+            refused[why] += 1
+    return refused
+
+
+def _others(request: Request, ground: Ground, tree: Tree) -> Counter[str]:
+    """Who else holds nodes that could be used otherwise -> how many."""
+    held = Counter(tree.held)
+    del held[request.job_uid]
+    for name in ground.barred:
+        standing = tree.standing.get(name)
+        if standing is not None and standing.suitable:
+            held.subtract(holder for holder in standing.holders if holder in held)
+    return held
+
+
+def _most(counts: Mapping[str, int]) -> list[tuple[str, int]]:
+    return sorted(((why, count) for why, count in counts.items() if count > 0), key=lambda item: (-item[1], item[0]))
+
+
+def _nodes(count: int, kind: str = "") -> str:
+    return f"{count} {kind}node{'s' * (count != 1)}"
+
+
+def _what(request: Request, kind: str) -> str:
+    """What it needs, and inside what."""
+    more = "more " if request.kept else ""
+    parts = [_nodes(request.count, more + kind)] if request.count else []
+    if request.spares:
+        parts.append(f"{request.spares} spare{'s' * (request.spares != 1)}")
+    inside = f" in one {request.required}" if request.required else ""
+    size = request.segment_size
+    segments = f", {size} at a time in one domain of the innermost level" if size > 1 else ""
+    return " and ".join(parts) + inside + segments
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
+
+
+def _fleet(short: Shortfall) -> str:
+    return f"{short.free} of the fleet's {short.fleet} are free and suitable"
+
+
+def _rest(short: Shortfall) -> str:
+    """Why the others are not, in brackets."""
+    refused = dict(short.refused)
+    named = sum(short.holders.values())
+    used = refused.pop(IN_USE, 0)
+    parts = [(count, f"{count} {why}") for why, count in refused.items()]
+    if 0 < named <= used:
+        parts += [(count, f"{count} {IN_USE} by {holder}") for holder, count in short.holders.items()]
+        parts += [(used - named, f"{used - named} {IN_USE} by others")] if used > named else []
+    elif used:
+        parts.append((used, f"{used} {IN_USE}"))
+    parts.sort(key=lambda part: (-part[0], part[1]))
+    texts = [text for _, text in parts[:MAX_REASONS]]
+    if len(parts) > MAX_REASONS:
+        rest = sum(count for count, _ in parts[MAX_REASONS:])
+        texts.append(f"{rest} for {_more_reasons(len(parts) - MAX_REASONS)}")
+    return f" ({', '.join(texts)})" if texts else ""
+
+
+def _more_reasons(count: int) -> str:
+    return f"{count} more reason{'s' * (count != 1)}"
+
+
+def _apart(request: Request, ground: Ground, short: Shortfall) -> str:
+    """Enough nodes are free, but not where they would have to be."""
+    where = _where(request, ground)
+    message = f"needs {_what(request, 'free ')}: {where}; {_fleet(short)}{_rest(short)}"
+    ways = ["without spec.placement.required"] if request.required else []
+    ways += ["without spec.placement.segmentSize"] if request.segment_size > 1 else []
+    if request.kept or not ways:
+        return message
+    return f"{message}. To start now, {_AGAIN} {' and '.join(ways)}, or with fewer nodes."
+
+
+def _where(request: Request, ground: Ground) -> str:
+    if request.kept and not ground.starts:
+        return f"the nodes that it keeps are in no {request.required}"
+    best = next(iter(_best(request, ground)), None)
+    if best is None and request.kept:
+        return f"there is none in the {request.required} of its other nodes"
+    if best is None:
+        return f"no suitable node is in a {request.required}"
+    if any(broken.beside for broken in request.broken):
+        where = "a segment cannot be mended beside the nodes that it keeps"
+        return f"{where}, or the others find no room" if wanted(request).nodes else where
+    room = best.room(request.segment_size, ground.levels)[0]
+    name = "/".join(best.path)
+    if request.segment_size > 1 and best.free >= request.count + request.spares:
+        there = f"{name} has" if name else "there is"
+        return f"{there} room for {room} of {wanted(request).segments} such segments"
+    bound = "the one of its other nodes is" if request.kept else "best is"
+    return f"{bound} {name} with {best.free} of {best.suitable}"
+
+
+def _never(request: Request, short: Shortfall, given: Collection[str]) -> str:
+    if indivisible(request):
+        return f"needs {_nodes(request.count)}, which cannot be divided into segments of {request.segment_size}"
+    best: Iterable[DomainCount] = short.domains
+    most = max(best, key=lambda domain: domain.suitable, default=None)
+    if request.required:
+        there = f"even {most.domain} has only {most.suitable} suitable" if most else "no suitable node is in one"
+        if most and most.suitable >= short.needs:
+            there = f"{most.domain} has {most.suitable} suitable, too few of them side by side"
+        rest = f"; {short.suitable} of the fleet's {short.fleet} nodes are suitable"
+    else:
+        there = f"only {short.suitable} of the fleet's {short.fleet} nodes {_are(short.suitable)} suitable"
+        if short.suitable >= short.needs:
+            there = f"too few of the fleet's {short.suitable} suitable nodes are side by side"
+        rest = ""
+    return f"needs {_what(request, '')}: {there}, whatever else runs{rest}{_rest(_lasting(short, given))}"
+
+
+def _lasting(short: Shortfall, given: Collection[str]) -> Shortfall:
+    """The numbers without what others use or are to get."""
+    passing = {IN_USE, *given}
+    refused = {why: n for why, n in short.refused.items() if why not in passing and not why.endswith(LEFT_BY_OTHERS)}
+    return replace(short, refused=refused, holders={})

@@ -1,0 +1,116 @@
+"""What one request can choose from: the tree of free nodes less what is not for it, and where it may look.
+
+Few nodes differ from one request to the next (those to avoid, those without a heartbeat, those the job itself holds), so
+they are laid over the shared tree.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from muster.placement.domain import Change, Domain, Path
+from muster.placement.eligibility import STALE, STALE_HEARTBEAT_SECONDS, lacking
+from muster.placement.natural import natural
+from muster.placement.request import Request
+from muster.placement.tree import Standing, Tree
+from muster.world.fleet import Fleet
+
+OWN = "already used by this job"
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What one request can choose from.
+
+    Attributes:
+        root: the fleet, with the domains marked that the job keeps nodes in.
+        starts: the domains inside one of which all must lie: the fleet itself where no level is required.
+        barred: nodes not for this request, whatever runs on them -> why.
+        own: nodes that only this job holds -> what still keeps it from using them, "" if nothing.
+        standing: how each node stands apart from that.
+        taken: nodes that this plan has given away -> why.
+        levels: how many there are.
+    """
+
+    root: Domain
+    starts: tuple[Domain, ...]
+    barred: Mapping[str, str]
+    own: Mapping[str, str]
+    standing: Mapping[str, Standing]
+    taken: Mapping[str, str]
+    levels: int
+
+    @property
+    def emptied(self) -> "Ground":
+        """The same with the suitable nodes counted for this request alone, as the free ones are already."""
+        away = [Change(s.path, suitable=-1) for s in self._barred() if s.suitable and not self._was_free(s)]
+        if not away:
+            return self
+        root = self.root.changed(away)
+        return replace(self, root=root, starts=tuple(root.at(s.path) or Domain(s.path, {}, (), 0) for s in self.starts))
+
+    def _barred(self) -> Iterable[Standing]:
+        return (self.standing[name] for name in self.barred if name in self.standing)
+
+    def _was_free(self, standing: Standing) -> bool:
+        return not standing.why and standing.entry.name not in self.taken
+
+    def places(self, names: Iterable[str]) -> set[Path]:
+        """Where these nodes are, down to the innermost level; one without all labels is nowhere but at itself."""
+        standing = self.standing
+        paths = {name: standing[name].path for name in names if name in standing}
+        short = {path for path in set(paths.values()) if len(path) < self.levels}
+        found = set(paths.values()) - short
+        for name, path in paths.items() if short else ():
+            if path in short:
+                found.add((*path, *(f"\0{name}",) * (self.levels - len(path))))
+        return found
+
+    def home(self, names: Iterable[str], depth: int) -> Path | None:
+        """The domain at this depth that most of these nodes are in, the first by name among equals."""
+        paths = [self.standing[name].path for name in names if name in self.standing]
+        counts = Counter(path[:depth] for path in paths if len(path) >= depth)
+        return min(counts, key=lambda path: (-counts[path], [natural(name) for name in path], path), default=None)
+
+
+def ground(fleet: Fleet, tree: Tree, root: Domain, taken: Mapping[str, str], request: Request, depth: int) -> Ground:
+    """What a request can choose from.
+
+    Args:
+        fleet: the fleet.
+        tree: in the eyes of this kind of worker.
+        root: its root, less the nodes taken.
+        taken: nodes that this plan has given away -> why.
+        request: what is asked.
+        depth: of the level inside one domain of which all must lie; 0 for none.
+    """
+    barred = dict.fromkeys(fleet.heartbeats.older_than(STALE_HEARTBEAT_SECONDS), STALE)
+    barred.update(request.needs.avoid)
+    barred.update(dict.fromkeys(request.kept, OWN))
+    standing = tree.standing
+    changes = [
+        Change(found.path, gone=found.entry, suitable=-1)
+        for name in barred
+        if (found := standing.get(name)) is not None and not found.why and name not in taken
+    ]
+    own = {}
+    for name in fleet.nodes_of(request.job_uid):
+        held = standing.get(name)
+        if held is not None and held.suitable and len(held.holders) == 1 and name not in barred and name not in taken:
+            own[name] = lacking(fleet.nodes[name], request.needs, fleet)
+            if not own[name]:
+                changes.append(Change(held.path, come=held.entry))
+    if changes:
+        root = root.changed(changes)
+    levels = len(fleet.policy.topology.levels)
+    kept = [name for name in request.kept if name in standing]
+    if kept:
+        root = root.keeping({standing[name].path for name in kept})
+    here = Ground(root, (root,), barred, own, standing, taken, levels)
+    if not depth:
+        return here
+    if not kept:
+        return replace(here, starts=tuple(root.level(depth)))
+    home = here.home(kept, depth)
+    start = root.at(home) if home is not None else None
+    return replace(here, starts=(start,) if start is not None else ())

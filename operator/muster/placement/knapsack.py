@@ -1,0 +1,639 @@
+"""Which domains to use: a multiple-choice knapsack over the tree, exact in the number of domains at every level.
+
+**Costs** are vectors of counts, compared from the outside in; written as the digits of one whole number they can be
+added and compared as such. Each domain offers a few points (cost, capacity), of which only those that no other one
+beats are kept; the points of a domain are the sums of points of the domains inside, added up one after the other from
+the smallest to the largest. `Knapsack.table` holds these running sums, bounded from both sides: no point beyond the
+capacity wanted, none that the larger domains still to come cannot complete.
+
+**Fragmentation** comes second. Among the choices of least cost the one that leaves least behind is found by walking the
+tables once more, the other way round: they tell at each step what can still be completed at that cost. Where too many
+choices are left `WIDTH` of them are followed, so this part is a heuristic on large fleets.
+
+A capacity is a number of segments for workers and of single nodes beside them, for spares. A domain may be used by
+workers, or by spares alone; the latter counts less.
+"""
+
+import heapq
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from typing import Any, NamedTuple, TypeVar
+
+from muster.placement.allot import Site
+from muster.placement.domain import Domain
+from muster.placement.natural import natural
+
+# How many choices are followed: domains of one level, ends of that, alike ones among them, and what is used inside.
+BEAM = 24
+ENDS = 6
+TIES = 3
+WIDTH = 6
+T = TypeVar("T")
+
+_COUNT_BITS = 20  # one digit of a cost; more domains than a fleet can have nodes
+_FREE_BITS = 24  # one digit of what is left behind
+_RELUCTANCE_BITS = 44
+_ROOM_BITS = 24  # segments, and single nodes
+_LOW = 2 * _ROOM_BITS
+_LOW_MASK = (1 << _LOW) - 1
+_ROOM_MASK = (1 << _ROOM_BITS) - 1
+_MAX_TABLES = 20_000
+
+
+class Shape(NamedTuple):
+    """How nodes are asked for: so many to a segment, so many spares."""
+
+    segment_size: int
+    spares: int
+
+
+class Room(NamedTuple):
+    """What is wanted, or there: segments, and nodes in all."""
+
+    segments: int
+    nodes: int
+
+
+class Singles(NamedTuple):
+    """So many of a domain's nodes that have no further label: for workers, and for spares alone."""
+
+    workers: int
+    spares: int
+
+
+class Use(NamedTuple):
+    """A domain of the answer, with what is used inside: index in `Table.kids`, whether workers are there, what inside."""
+
+    kid: int
+    workers: bool
+    inside: "Choice"
+
+
+class Choice(NamedTuple):
+    """What is used inside a domain; a chain, the last link first."""
+
+    use: "Use | Singles"
+    before: "Choice | None"
+
+
+# A solution without anything used: of a domain that is innermost, or used through what it keeps alone.
+NOTHING = Choice(Singles(0, 0), None)
+
+
+@dataclass(slots=True)
+class Table:
+    """The running sums of one domain.
+
+    Attributes:
+        domain: which one.
+        low: segments below which points were left out.
+        high: segments beyond which they were.
+        kids: the domains inside that have free nodes, the largest first, those kept last.
+        offers: what each of them offers: costs and room, encoded, ascending.
+        sums: sums[i] are the points that kids[i:] and the single nodes make up together, ascending.
+    """
+
+    domain: Domain
+    low: int
+    high: int
+    kids: list[Domain]
+    offers: list[list[int]]
+    sums: list[list[int]]
+
+
+def encode(cost: int, segments: int, singles: int) -> int:
+    """One number that adds up and sorts by cost, then by room, most first."""
+    return (cost << _LOW) - (segments << _ROOM_BITS) - singles
+
+
+def room_of(point: int) -> tuple[int, int]:
+    """Segments and single nodes of an encoded point."""
+    low = -point & _LOW_MASK
+    return low >> _ROOM_BITS, low & _ROOM_MASK
+
+
+def cost_of(point: int) -> int:
+    """The cost of an encoded point."""
+    return (point + (-point & _LOW_MASK)) >> _LOW
+
+
+def point_holds(point: int, shape: Shape, wanted: Room) -> bool:
+    """Whether an encoded point has the room."""
+    segments, singles = room_of(point)
+    nodes = segments * shape.segment_size + singles
+    return segments >= wanted.segments and (not shape.spares or nodes >= wanted.nodes)
+
+
+class Knapsack:
+    """The tables of one fleet's domains, for one way to ask; they are shared by domains that differ in names only."""
+
+    def __init__(self, levels: int, shape: Shape) -> None:
+        self.levels = levels
+        self.shape = shape
+        self._tables: dict[int, Table] = {}
+        self._refined: dict[tuple[int, int, Room, int], list[tuple[int, Choice]]] = {}
+
+    @cached_property
+    def _spares_alone(self) -> "Knapsack":
+        """The same fleet for nodes that are used by spares alone."""
+        return Knapsack(self.levels, Shape(1, 0))
+
+    # Counts.
+
+    def best(self, domain: Domain, wanted: Room) -> int | None:
+        """The least cost at which the domain, itself not counted, has the room; None if it has not."""
+        return min(
+            (cost_of(p) for p in self._points(domain, wanted.segments) if point_holds(p, self.shape, wanted)),
+            default=None,
+        )
+
+    def _points(self, domain: Domain, segments: int) -> list[int]:
+        if domain.depth == self.levels:
+            return [self._leaf(domain)]
+        return self.table(domain, segments, segments).sums[0]
+
+    def _leaf(self, domain: Domain) -> int:
+        size = self.shape.segment_size
+        segments, rest = divmod(len(domain.nodes), size)
+        return encode(0, segments, min(rest, self.shape.spares))
+
+    def table(self, domain: Domain, low: int, high: int) -> Table:
+        """The running sums for `low` to `high` segments."""
+        high = min(high, domain.room(self.shape.segment_size, self.levels)[0])
+        low = min(low, high)
+        found = self._tables.get(domain.signature)
+        if found is not None and found.low <= low and found.high >= high:
+            if found.domain is not domain:
+                found = Table(domain, found.low, found.high, self._ordered(domain), found.offers, found.sums)
+                self._tables[domain.signature] = found
+            return found
+        if found is not None:
+            low, high = min(low, found.low), max(high, found.high)
+        if len(self._tables) >= _MAX_TABLES:
+            self._tables.clear()
+        table = self._tables[domain.signature] = self._added_up(domain, low, high)
+        return table
+
+    def _ordered(self, domain: Domain) -> list[Domain]:
+        size, spares = self.shape
+        kids = []
+        for kid in domain.kids.values():
+            room = kid.room(size, self.levels)[0]
+            if room or (spares and kid.free):
+                kids.append((kid.kept, -room, -kid.free, kid.signature, natural(kid.path[-1]), kid.path[-1], kid))
+        return [kid[-1] for kid in sorted(kids)]
+
+    def _added_up(self, domain: Domain, low: int, high: int) -> Table:
+        size = self.shape.segment_size
+        kids = self._ordered(domain)
+        rooms = [kid.room(size, self.levels)[0] for kid in kids]
+        new = sum(not kid.kept for kid in kids)
+        singles = len(domain.nodes) if size == 1 else 0
+        # Prefix sums: the most that so many new domains can hold, the largest ones first, single nodes at the end.
+        most = [0, *accumulate(rooms[:new])]
+        kept = sum(rooms[new:])
+        enough = high - kept  # what new domains have to hold
+        if most[-1] < enough:
+            limit = new + min(enough - most[-1], singles)
+        else:
+            limit = next(count for count, room in enumerate(most) if room >= enough)
+
+        def top(count: int) -> int:
+            return most[min(count, new)] + min(max(count - new, 0), singles)
+
+        groups = self._singles(domain, limit, [low - kept - most[min(new, limit - c)] for c in range(limit + 1)])
+        waiting = kept
+        sums = [[point for group in groups for point in group]]
+        offers: list[list[int]] = []
+        for index in range(len(kids) - 1, -1, -1):
+            kid = kids[index]
+            if kid.kept:
+                waiting -= rooms[index]
+                others = kept - rooms[index] + top(limit)
+            else:
+                others = kept + (top(limit) - rooms[index] if index < limit else top(max(limit - 1, 0)))
+            offer = self._offer(kid, max(low - others, 0 if kid.kept else 1), high)
+            before = min(index, new)
+            least = [low - waiting - most[min(before, limit - c)] for c in range(limit + 1)]
+            groups = self._plus(groups, offer, kid.kept, least, high)
+            sums.append([point for group in groups for point in group])
+            offers.append(offer)
+        return Table(domain, low, high, kids, offers[::-1], sums[::-1])
+
+    def _unit(self, depth: int, workers: bool) -> int:
+        """The cost of one domain at this depth; with spares, digits for all domains follow those for the workers'."""
+        unit = 1 << (_COUNT_BITS * (self.levels - depth))
+        if not self.shape.spares:
+            return unit
+        return unit + (unit << (_COUNT_BITS * self.levels) if workers else 0)
+
+    def _alone(self, depth: int, workers: bool) -> int:
+        """The cost of a node that is a domain of its own from this depth inwards."""
+        return sum(self._unit(inner, workers) for inner in range(depth, self.levels + 1))
+
+    def _singles(self, domain: Domain, limit: int, least: Sequence[int]) -> list[list[int]]:
+        """Points of the single nodes alone, in groups by the number of domains that workers are in."""
+        size, spares = self.shape
+        depth, there = domain.depth + 1, len(domain.nodes)
+        work, spare = self._alone(depth, True), self._alone(depth, False)
+        groups: list[list[int]] = []
+        for count in range(limit + 1):
+            group = []
+            if count == 0 or (size == 1 and count <= there and count >= least[count]):
+                extras = range(min(spares, there - count) + 1)
+                group = [encode(count * work + extra * spare, count, extra) for extra in extras]
+            groups.append(group)
+        return groups
+
+    def _offer(self, kid: Domain, low: int, high: int) -> list[int]:
+        """What a domain offers to the one around it."""
+        points = [self._leaf(kid)] if kid.depth == self.levels else self.table(kid, low, high).sums[0]
+        if kid.kept:
+            return points
+        unit = self._unit(kid.depth, workers=True) << _LOW
+        least = max(low, 1) << _ROOM_BITS
+        offer = [point + unit for point in points if -point & _LOW_MASK >= least]
+        if self.shape.spares:
+            alone = self._unit(kid.depth, workers=False)
+            offer += [
+                encode(cost_of(point) + alone, 0, room_of(point)[0])
+                for point in self._spares_alone.points_up_to(kid, self.shape.spares)
+            ]
+        return sorted(offer)
+
+    def points_up_to(self, domain: Domain, segments: int) -> list[int]:
+        """What the domain, itself not counted, offers for one segment up to so many."""
+        if domain.depth == self.levels:
+            return [self._leaf(domain)]
+        return [point for point in self.table(domain, 1, segments).sums[0] if -point & _LOW_MASK]
+
+    def _plus(
+        self, groups: list[list[int]], offer: Sequence[int], kept: bool, least: Sequence[int], high: int
+    ) -> list[list[int]]:
+        """The points with one more domain to choose from, in groups by the number of domains that workers are in."""
+        workers = [point for point in offer if kept or -point & _LOW_MASK >= 1 << _ROOM_BITS]
+        others = [] if kept else [point for point in offer if -point & _LOW_MASK < 1 << _ROOM_BITS]
+        frontier = _Frontier(self.shape, high)
+        found = []
+        for count, group in enumerate(groups):
+            # What is not better than a cheaper one, or cannot be completed any more, need not be looked at.
+            points = [] if kept else frontier.better(group, least[count])
+            points += frontier.products(group, others, least[count])
+            source = group if kept else groups[count - 1] if count else []
+            points += frontier.products(source, workers, least[count])
+            found.append(frontier.kept(points))
+        return found
+
+    # Fragmentation, among the choices of least cost.
+
+    def refined(self, domain: Domain, cost: int, wanted: Room, most: int) -> list[tuple[int, Choice]]:
+        """Choices inside the domain, itself not counted, of at most this cost that have the room.
+
+        Of the choices found none beats another in what it leaves behind and in its room at once.
+
+        Args:
+            domain: inside which.
+            cost: the least for the room that is wanted, or for more up to `most`.
+            wanted: room that any choice needs to be of use.
+            most: segments beyond which more are of no use.
+
+        Returns:
+            What is left behind and the room, encoded as costs are, ascending; with the choice.
+        """
+        if domain.depth == self.levels:
+            return [(self._leaf(domain) + (self._left(domain) << _LOW), NOTHING)]
+        key = (domain.signature, cost, wanted, most)
+        found = self._refined.get(key)
+        if found is None:
+            found = self._refined[key] = self._refine(domain, cost, wanted, most)
+        return found
+
+    def sites(self, domain: Domain, choice: Choice, workers: bool = True) -> Iterator[Site]:
+        """The places that a choice inside a domain uses."""
+        if domain.depth == self.levels:
+            yield Site(domain.path, domain.nodes, workers, domain.kept)
+            return
+        kids = self._ordered(domain)
+        link: Choice | None = choice
+        while link is not None:
+            use, link = link
+            if isinstance(use, Use):
+                side = self if use.workers else self._spares_alone
+                yield from side.sites(kids[use.kid], use.inside, workers and use.workers)
+                continue
+            for index in range(use.workers + use.spares):
+                yield Site(domain.path, domain.nodes[index : index + 1], workers and index < use.workers, kept=False)
+
+    def forget_refined(self) -> None:
+        """Choices are for one request only."""
+        self._refined.clear()
+        if self.shape.spares:
+            self._spares_alone.forget_refined()
+
+    def _left(self, domain: Domain) -> int:
+        """What an innermost domain adds to the reluctance."""
+        return sum([entry.reluctance for entry in domain.nodes])
+
+    def unit_left(self, domain: Domain) -> int:
+        """What a domain adds to what is left behind, those inside apart: its free nodes, as the digit of its level."""
+        return 0 if domain.kept else self._left_digit(domain.depth, domain.free)
+
+    def _left_digit(self, depth: int, free: int) -> int:
+        return free << (_RELUCTANCE_BITS + _FREE_BITS * (self.levels - depth))
+
+    @staticmethod
+    def left_of(point: int) -> int:
+        """What an encoded point of `refined` leaves behind, as one number."""
+        return cost_of(point)
+
+    def _refine(self, domain: Domain, cost: int, wanted: Room, most: int) -> list[tuple[int, Choice]]:
+        found: dict[int, Choice] = {}
+        for outline in self._outlines(domain, cost, wanted, most):
+            for point, choice in self._filled_in(domain, outline, wanted):
+                found.setdefault(point, choice)
+        return self._thinned(found, WIDTH)
+
+    def _outlines(self, domain: Domain, cost: int, wanted: Room, most: int) -> list["_Outline"]:
+        """Which of the domains inside to use, and at what cost each, so that little is left behind at their level.
+
+        What is left behind further inside counts less, so it is looked at only for the choices found here.
+        """
+        table = self.table(domain, wanted.segments, max(wanted.segments, most))
+        least = [0, *accumulate(sorted([1] * len(domain.nodes) + [kid.free for kid in table.kids if not kid.kept]))]
+        digit = _COUNT_BITS * (self.levels - domain.depth - 1)
+        new = [not kid.kept for kid in table.kids]
+        outlines = [_Outline(self._bound(0, cost, digit, least), 0, 0, None)]
+        for index, kid in enumerate(table.kids):
+            rests = _Rests(table.sums[index + 1], self.shape)
+            offers = [(cost_of(offer), *room_of(offer)) for offer in table.offers[index]]
+            own = self.unit_left(kid) << _LOW
+            if kid.depth == self.levels:
+                own += self._left(kid) << _LOW
+            following = []
+            for outline in outlines:
+                spent, point = outline.spent, outline.point
+                segments, singles = room_of(point)
+                for price, more, loose in offers:
+                    if spent + price > cost:
+                        break
+                    if rests.complete(cost - spent - price, segments + more, singles + loose, wanted):
+                        part = _Part(index, kid.kept or more > 0, price, more, loose)
+                        total = point + own + encode(0, more, loose)
+                        bound = self._bound(total, cost - spent - price, digit, least)
+                        following.append(_Outline(bound, spent + price, total, (part, outline.parts)))
+                if new[index] and rests.complete(cost - spent, segments, singles, wanted):
+                    following.append(outline)
+            outlines = self._beam(following, BEAM)
+        return self._beam(self._with_singles(outlines, domain, cost, wanted), ENDS)
+
+    def _bound(self, point: int, cost: int, digit: int, least: Sequence[int]) -> int:
+        """What is left behind at this level at least, when the rest of the cost is spent, too."""
+        further = min((cost >> digit) & ((1 << _COUNT_BITS) - 1), len(least) - 1)
+        shift = _RELUCTANCE_BITS + _FREE_BITS * (digit // _COUNT_BITS)
+        return cost_of(point) + (least[further] << shift)
+
+    def _beam(self, outlines: list["_Outline"], width: int) -> list["_Outline"]:
+        """The most promising ones; of those that cost the same none that leave more behind and have no more room."""
+        frontiers: dict[int, tuple[_Frontier, dict[int, int]]] = {}
+        kept = []
+        for place in sorted(range(len(outlines)), key=lambda place: (outlines[place].point, place)):
+            outline = outlines[place]
+            frontier, alike = frontiers.setdefault(outline.spent, (_Frontier(self.shape, _ROOM_MASK), {}))
+            if outline.point in alike:
+                alike[outline.point] += 1
+                if alike[outline.point] <= TIES:
+                    kept.append((outline.bound, place))
+            elif frontier.kept([outline.point]):
+                alike[outline.point] = 1
+                kept.append((outline.bound, place))
+        # Among equals those that use what comes first in the order of names.
+        return [outlines[place] for _, place in heapq.nsmallest(width, kept)]
+
+    def _with_singles(
+        self, outlines: Iterable["_Outline"], domain: Domain, cost: int, wanted: Room
+    ) -> list["_Outline"]:
+        """The outlines with as many single nodes as it takes."""
+        depth, size = domain.depth + 1, self.shape.segment_size
+        work, spare = self._alone(depth, True), self._alone(depth, False)
+        digit = sum(self._left_digit(inner, 1) for inner in range(depth, self.levels + 1))
+        there = len(domain.nodes)
+        reluctances = [0, *accumulate([entry.reluctance for entry in domain.nodes])]
+        found = []
+        for outline in outlines:
+            spent, point = outline.spent, outline.point
+            segments, singles = room_of(point)
+            missing = max(wanted.segments - segments, 0)
+            if missing and size > 1:
+                continue
+            # More than is missing can be of use only where two kinds of room are wanted.
+            most = there if self.shape.spares and size == 1 else missing
+            for workers in range(missing, most + 1):
+                nodes = (segments + workers) * size + singles
+                few = max(wanted.nodes - nodes, 0) if self.shape.spares else 0
+                if spent + workers * work + few * spare > cost or workers + few > there:
+                    break
+                for spares in range(few, max(few, min(self.shape.spares, there - workers)) + 1):
+                    total = spent + workers * work + spares * spare
+                    if total > cost:
+                        break
+                    used = workers + spares
+                    left = point + encode(used * digit + reluctances[used], workers, spares)
+                    found.append(_Outline(cost_of(left), total, left, (Singles(workers, spares), outline.parts)))
+        return found
+
+    def _filled_in(self, domain: Domain, outline: "_Outline", wanted: Room) -> list[tuple[int, Choice]]:
+        """The outline with what is used inside each domain."""
+        kids = self._ordered(domain)
+        size = self.shape.segment_size
+        segments, singles = room_of(outline.point)
+        # How much less than it offers each of the domains may be used for.
+        slack = Room(segments - wanted.segments, segments * size + singles - wanted.nodes)
+        parts = []
+        link = outline.parts
+        while link is not None:
+            part, link = link
+            parts.append(part)
+        found: dict[int, Choice | None] = {outline.point: None}
+        for part in parts:
+            if isinstance(part, Singles):
+                found = {point: Choice(part, choice) for point, choice in found.items()}
+                continue
+            kid = kids[part.kid]
+            if kid.depth == self.levels:
+                found = {point: Choice(Use(part.kid, part.workers, NOTHING), choice) for point, choice in found.items()}
+                continue
+            inside = self._inside(kid, part, slack)
+            offered = encode(0, part.segments, part.singles)
+            following: dict[int, Choice | None] = {}
+            for point, choice in found.items():
+                for more, used in inside:
+                    total = point - offered + more
+                    if point_holds(total, self.shape, wanted):
+                        following.setdefault(total, Choice(Use(part.kid, part.workers, used), choice))
+            found = dict(self._thinned(following, WIDTH))
+        return [(point, choice) for point, choice in found.items() if choice is not None]
+
+    def _inside(self, kid: Domain, part: "_Part", slack: Room) -> list[tuple[int, Choice]]:
+        """What to use inside one domain of an outline, for what it offers there less the slack."""
+        own = 0 if kid.kept else self._unit(kid.depth, part.workers)
+        nodes = part.segments * self.shape.segment_size + part.singles - max(slack.nodes, 0)
+        if not part.workers:
+            least, most = max(nodes, 1), part.singles
+            found = self._spares_alone.for_spares(kid, part.price - own, least, most)
+            if all(room_of(point)[1] < most for point, _ in found):
+                found = found + self._spares_alone.for_spares(kid, part.price - own, most, most)
+            return found
+        short = Room(max(part.segments - slack.segments, 0), max(nodes, 0) if self.shape.spares else 0)
+        offered = Room(part.segments, part.segments * self.shape.segment_size + part.singles)
+        found = self.refined(kid, part.price - own, short, part.segments)
+        # One with all the room has to be among them, or those of several domains may be too small together.
+        if not any(point_holds(point, self.shape, offered) for point, _ in found):
+            found = found + self.refined(kid, part.price - own, offered, part.segments)
+        return found
+
+    def for_spares(self, domain: Domain, cost: int, nodes: int, most: int) -> list[tuple[int, Choice]]:
+        """As `refined`, in a domain used by spares alone: its nodes are single ones."""
+        found = self.refined(domain, cost, Room(nodes, nodes), most)
+        return [(_as_singles(point), choice) for point, choice in found]
+
+    def _thinned(self, points: "Mapping[int, T]", width: int) -> "list[tuple[int, T]]":
+        """Those that no other one beats; of very many a few, among them the least and the roomiest ones."""
+        frontier = _Frontier(self.shape, _ROOM_MASK)
+        best = frontier.kept(list(points))
+        if len(best) > width:
+            step = (len(best) - 1) / (width - 1)
+            needed = {best[round(index * step)] for index in range(width)}
+            if self.shape.spares:
+                needed |= self._roomiest(best)
+            best = sorted(needed)
+        return [(point, points[point]) for point in best]
+
+    def _roomiest(self, points: Sequence[int]) -> set[int]:
+        """Those that no other one beats in room, whatever they leave behind."""
+        found, most = set(), -1
+        for segments, singles, point in sorted(((*room_of(point), point) for point in points), reverse=True):
+            nodes = segments * self.shape.segment_size + singles
+            if nodes > most:
+                found.add(point)
+                most = nodes
+        return found
+
+
+def _as_singles(point: int) -> int:
+    """A point whose segments are single nodes of another shape."""
+    segments, _ = room_of(point)
+    return point + (segments << _ROOM_BITS) - segments
+
+
+class _Part(NamedTuple):
+    """A domain in an outline: which, for whom, at what cost, and what it offers for that."""
+
+    kid: int
+    workers: bool
+    price: int
+    segments: int
+    singles: int
+
+
+class _Outline(NamedTuple):
+    """Some domains to use: what will be left behind at least, what they cost, what they leave and their room."""
+
+    bound: int
+    spent: int
+    point: int
+    parts: "tuple[_Part | Singles, Any] | None"
+
+
+class _Rests:
+    """What the rest of a table can add."""
+
+    def __init__(self, sums: Sequence[int], shape: Shape) -> None:
+        self._by_singles = list(_by_singles(sums).values())
+        self._shape = shape
+        self._rooms: dict[int, list[tuple[int, int]]] = {}
+
+    def complete(self, cost: int, segments: int, singles: int, wanted: Room) -> bool:
+        """Whether it has the room that is missing, at no more than this cost."""
+        rooms = self._rooms.get(cost)
+        if rooms is None:
+            rooms = self._rooms[cost] = self._at(cost)
+        size, spares = self._shape
+        for more, loose in rooms:
+            if segments + more < wanted.segments:
+                return False
+            if not spares or (segments + more) * size + singles + loose >= wanted.nodes:
+                return True
+        return False
+
+    def _at(self, cost: int) -> list[tuple[int, int]]:
+        """Room for at most this cost, most segments first: with as many single nodes, the dearest point has most."""
+        ends = [(points, bisect_right(points, cost << _LOW)) for points in self._by_singles]
+        return sorted([room_of(points[end - 1]) for points, end in ends if end], reverse=True)
+
+
+class _Frontier:
+    """Points, cheapest first, of which those stay that have more room than each cheaper one."""
+
+    def __init__(self, shape: Shape, high: int) -> None:
+        self._shape = shape
+        self._high = high
+        # By single nodes beside them: segments that a cheaper point has, too, with as many nodes in all.
+        self._beaten = [-1] * (shape.spares + 1)
+
+    def better(self, points: Sequence[int], least: int) -> list[int]:
+        """Those of the points that are not beaten already and have so many segments."""
+        floors = [max(least - 1, beaten) for beaten in self._beaten]
+        found = []
+        for point in points:
+            low = -point & _LOW_MASK
+            if low >> _ROOM_BITS > floors[low & _ROOM_MASK]:
+                found.append(point)
+        return found
+
+    def products(self, points: Sequence[int], offer: Sequence[int], least: int) -> list[int]:
+        """All sums of a point and an offer that are not beaten already and have so many segments."""
+        spares = self._shape.spares
+        found: list[int] = []
+        for loose, several in _by_singles(points).items():
+            for more_loose, offers in _by_singles(offer).items():
+                beside = min(loose + more_loose, spares)
+                surplus = loose + more_loose - beside  # more single nodes than spares are of no use
+                floor = max(least - 1, self._beaten[beside])
+                segments = [(-each & _LOW_MASK) >> _ROOM_BITS for each in offers]
+                for point in several:
+                    start = bisect_right(segments, floor - ((-point & _LOW_MASK) >> _ROOM_BITS))
+                    base = point + surplus
+                    found += [base + each for each in (offers[start:] if start else offers)]
+        return found
+
+    def kept(self, points: list[int]) -> list[int]:
+        """Those of the points that stay."""
+        points.sort()
+        size, spares = self._shape
+        beaten, enough = self._beaten, self._high * size + spares
+        found = []
+        for point in points:
+            low = -point & _LOW_MASK
+            segments = low >> _ROOM_BITS
+            singles = min(low & _ROOM_MASK, spares)
+            if segments <= beaten[singles]:
+                continue
+            found.append(point)
+            nodes = segments * size + singles
+            if segments >= self._high and nodes >= enough:
+                self._beaten = [_ROOM_MASK] * (spares + 1)
+                break
+            for beside in range(spares + 1):
+                beaten[beside] = max(beaten[beside], min(segments, (nodes - beside) // size))
+        return found
+
+
+def _by_singles(points: Sequence[int]) -> dict[int, list[int]]:
+    """The points by single nodes beside the segments."""
+    found: dict[int, list[int]] = {}
+    for point in points:
+        found.setdefault(-point & _ROOM_MASK, []).append(point)
+    return found

@@ -1,0 +1,116 @@
+"""Chooses nodes for one request on its ground, or finds that there are none."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from muster.placement.allot import Site, allot
+from muster.placement.domain import Change, Domain
+from muster.placement.ground import Ground
+from muster.placement.knapsack import NOTHING, Choice, Knapsack, Room, point_holds
+from muster.placement.request import Request
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Nodes for the workers in the order of the request, and for the spares."""
+
+    nodes: tuple[str, ...]
+    spares: tuple[str, ...]
+
+
+def wanted(request: Request) -> Room:
+    """The segments to find anywhere, and those nodes together with the spares."""
+    beside = sum(broken.missing for broken in request.broken if broken.beside)
+    free = request.count - beside
+    return Room(free // request.segment_size, free + request.spares)
+
+
+def search(request: Request, ground: Ground, knapsack: Knapsack) -> Found | None:
+    """The nodes; None if there are none that will do."""
+    mended = _mended(request, ground)
+    if mended is None:
+        return None
+    ground, beside = mended
+    room = wanted(request)
+    starts = _best_starts(ground, knapsack, room)
+    choices: list[tuple[int, int, Domain, Choice]] = []
+    seen = set()
+    for number, (start, cost) in enumerate(starts):
+        if start.signature in seen:
+            continue
+        seen.add(start.signature)
+        left, choice = _choice(start, cost, room, knapsack)
+        choices.append((left, number, start, choice))
+    knapsack.forget_refined()
+    if not choices:
+        return None
+    _, _, start, choice = min(choices, key=lambda found: found[:2])
+    sites: list[Site] = list(knapsack.sites(start, choice))
+    workers, spares = allot(sites, room.segments, request.segment_size, request.spares)
+    return Found(_in_order(request, workers, beside), tuple(spares))
+
+
+def _mended(request: Request, ground: Ground) -> tuple[Ground, dict[int, list[str]]] | None:
+    """The ground without the nodes that join what is left of broken segments, and those, by their place in `broken`."""
+    beside: dict[int, list[str]] = {}
+    root = ground.root
+    for index, broken in enumerate(request.broken):
+        if not broken.beside:
+            continue
+        path = ground.home(broken.beside, ground.levels)
+        home = root.at(path) if path is not None else None
+        inside = path is not None and any(path[: start.depth] == start.path for start in ground.starts)
+        if home is None or not inside or len(home.nodes) < broken.missing:
+            return None
+        entries = home.nodes[: broken.missing]
+        beside[index] = [entry.name for entry in sorted(entries, key=lambda entry: (entry.key, entry.name))]
+        root = root.changed([Change(home.path, gone=entry) for entry in entries])
+    if not beside:
+        return ground, beside
+    starts = tuple(root.at(start.path) or Domain(start.path, {}, (), 0) for start in ground.starts)
+    return replace(ground, root=root, starts=starts), beside
+
+
+def _best_starts(ground: Ground, knapsack: Knapsack, room: Room) -> list[tuple[Domain, int]]:
+    """The domains that can hold it at the least cost and, among those, leave least behind around them; with the cost."""
+    size = knapsack.shape.segment_size
+    able = [s for s in ground.starts if s.free >= room.nodes and s.room(size, ground.levels)[0] >= room.segments]
+    costs = [(cost, start) for start in able if (cost := knapsack.best(start, room)) is not None]
+    least = min((cost for cost, _ in costs), default=0)
+    equal = [(_left_around(start, ground.root, knapsack), start) for cost, start in costs if cost == least]
+    lowest = min((left for left, _ in equal), default=0)
+    return [(start, least) for left, start in equal if left == lowest]
+
+
+def _left_around(start: Domain, root: Domain, knapsack: Knapsack) -> int:
+    """What stays free in the domain itself and in those around it."""
+    left, domain = 0, root
+    for name in start.path:
+        domain = domain.kids[name]
+        left += knapsack.unit_left(domain)
+    return left
+
+
+def _choice(start: Domain, cost: int, room: Room, knapsack: Knapsack) -> tuple[int, Choice]:
+    if start.depth == knapsack.levels:
+        return sum(entry.reluctance for entry in start.nodes), NOTHING
+    found = [
+        (left, choice)
+        for left, choice in knapsack.refined(start, cost, room, room.segments)
+        if point_holds(left, knapsack.shape, room)
+    ]
+    left, choice = found[0]
+    return knapsack.left_of(left), choice
+
+
+def _in_order(request: Request, workers: Sequence[str], beside: dict[int, list[str]]) -> tuple[str, ...]:
+    if not beside:
+        return tuple(workers)
+    rest, ordered = list(workers), list[str]()
+    for index, broken in enumerate(request.broken):
+        if index in beside:
+            ordered += beside[index]
+        else:
+            ordered += rest[: broken.missing]
+            del rest[: broken.missing]
+    return tuple(ordered)

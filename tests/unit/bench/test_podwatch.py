@@ -1,0 +1,104 @@
+"""The watch notes the first time of each state, and goes on after the server has ended it."""
+
+import json
+import queue
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+import pytest
+from bench.api import Connection
+from bench.podwatch import PodWatch, latest
+
+
+class Server:
+    """Plays the API server's part: a list, and watches that give what the test puts in."""
+
+    def __init__(self) -> None:
+        self.items: list[dict[str, Any]] = []
+        self.lines: queue.Queue[bytes | None] = queue.Queue()
+        self.versions: list[str] = []
+
+    def get(self, _path: str) -> Any:
+        return {"metadata": {"resourceVersion": "7"}, "items": self.items}
+
+    def watch(self, _path: str, query: Mapping[str, str]) -> Iterator[bytes]:
+        self.versions.append(query["resourceVersion"])
+        while (line := self.lines.get(timeout=10)) is not None:
+            yield line
+
+    def say(self, kind: str, **changes: Any) -> None:
+        self.lines.put(json.dumps({"type": kind, "object": pod(**changes)}).encode())
+
+
+def pod(
+    uid: str = "u1", version: str = "8", node: str = "", phase: str = "Pending", deleting: bool = False
+) -> dict[str, Any]:
+    metadata = {"name": f"pod-{uid}", "uid": uid, "resourceVersion": version}
+    if deleting:
+        metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    return {"metadata": metadata, "spec": {"nodeName": node} if node else {}, "status": {"phase": phase}}
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server()
+
+
+@pytest.fixture
+def watch(server: Server) -> Iterator[PodWatch]:
+    made = PodWatch(cast("Connection", server), "bench")
+    yield made
+    made.close()
+    server.lines.put(None)
+
+
+def test_a_pod_is_followed_from_its_creation_until_it_runs(server: Server, watch: PodWatch):
+    server.say("ADDED")
+    server.say("MODIFIED", node="gpu-00001")
+    server.say("MODIFIED", node="gpu-00001", phase="Running")
+    assert watch.wait(lambda seen: seen.running == 1, 5)
+    seen = watch.pods()["u1"]
+    assert (seen.name, seen.node) == ("pod-u1", "gpu-00001")
+    assert seen.created is not None
+    assert seen.bound is not None
+    assert seen.running is not None
+    assert seen.created <= seen.bound <= seen.running
+    assert watch.events == 3
+
+
+@pytest.mark.parametrize("end", [{"phase": "Failed"}, {"phase": "Running", "deleting": True}])
+def test_a_pod_that_failed_or_is_deleted_runs_no_more(server: Server, watch: PodWatch, end: dict[str, Any]):
+    server.say("ADDED", node="gpu-00001", phase="Running")
+    assert watch.wait(lambda seen: seen.any_runs(["u1"]), 5)
+    server.say("MODIFIED", node="gpu-00001", **end)
+    assert watch.wait(lambda seen: not seen.any_runs(["u1"]), 5)
+    assert watch.present == 1
+    server.say("DELETED", node="gpu-00001", **end)
+    assert watch.wait(lambda seen: seen.present == 0, 5)
+
+
+def test_a_watch_that_ends_is_taken_up_where_it_was(server: Server, watch: PodWatch):
+    server.say("ADDED", version="11")
+    assert watch.wait(lambda seen: seen.present == 1, 5)
+    server.lines.put(None)
+    server.say("ADDED", uid="u2", version="12")
+    assert watch.wait(lambda seen: seen.present == 2, 5)
+    assert server.versions == ["7", "11"]
+    assert watch.relists == 0
+
+
+def test_after_an_expired_watch_the_list_says_what_was_missed(server: Server, watch: PodWatch):
+    server.say("ADDED")
+    assert watch.wait(lambda seen: seen.present == 1, 5)
+    server.items = [pod("u2", node="gpu-00002", phase="Running")]
+    error = {"kind": "Status", "status": "Failure", "code": 410, "metadata": {}}
+    server.lines.put(json.dumps({"type": "ERROR", "object": error}).encode())
+    assert watch.wait(lambda seen: seen.running == 1, 5)
+    assert set(watch.pods()) == {"u2"}
+    assert watch.relists == 1
+
+
+def test_the_last_of_some_times_counts_and_a_missing_one_makes_it_unknown():
+    assert latest([12.0, 15.0, 13.0], 10.0) == 5.0
+    assert latest([12.0, None], 10.0) is None
+    assert latest([], 10.0) is None

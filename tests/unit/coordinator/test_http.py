@@ -1,0 +1,229 @@
+"""Requests as launchers send them, in pieces and one after another, and everything else that may come to a port."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from muster.coordinator import http
+from muster.coordinator.http import BadRequestError, Connection, Head, parsed_head
+
+BODY_LIMIT = 64 * 1024
+POST = b"POST /v1/report HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer t\r\nContent-Length: %d\r\n\r\n%b"
+DEADLINE = 10.0
+
+
+def post(body: bytes) -> bytes:
+    return POST % (len(body), body)
+
+
+class Site:
+    """Answers each request with its body, at once or when told to."""
+
+    def __init__(self) -> None:
+        self.connections: set[Connection] = set()
+        self.taken: list[tuple[Connection, bytes]] = []
+        self.at_once = True
+        self.port = 0
+
+    def admit(self, head: Head) -> None:
+        if head.length > BODY_LIMIT:
+            raise BadRequestError(413, "too large")
+
+    def serve(self, connection: Connection, _: Head, body: bytes) -> None:
+        self.taken.append((connection, body))
+        if self.at_once:
+            connection.answer(200, body)
+
+    async def visit(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection("127.0.0.1", self.port)
+
+    async def sent(self, count: int) -> None:
+        async with asyncio.timeout(DEADLINE):
+            while len(self.taken) < count:  # noqa: ASYNC110 - what is waited for is the server's progress
+                await asyncio.sleep(0.005)
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Site]:
+    made = Site()
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: Connection(made.connections, made.admit, made.serve), "127.0.0.1", 0)
+    made.port = server.sockets[0].getsockname()[1]
+    yield made
+    server.close()
+    for connection in list(made.connections):
+        connection.close()
+
+
+async def answer(reader: asyncio.StreamReader) -> tuple[int, bytes]:
+    async with asyncio.timeout(DEADLINE):
+        head = (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n")
+        length = next(int(line.split(b":")[1]) for line in head if line.lower().startswith(b"content-length"))
+        return int(head[0].split()[1]), await reader.readexactly(length)
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        pytest.param(
+            "POST /a HTTP/1.1\r\nContent-Length: 3\r\nAuthorization:  Bearer x \r\nX-Other: y",
+            Head("POST", "/a", 3, "Bearer x", keep=True),
+            id="as launchers send it",
+        ),
+        pytest.param(
+            "POST /a HTTP/1.1\r\ncontent-length:0\r\nconnection: Close",
+            Head("POST", "/a", 0, "", keep=False),
+            id="the last one of its connection",
+        ),
+        pytest.param("GET / HTTP/1.0", Head("GET", "/", 0, "", keep=False), id="an old browser"),
+    ],
+)
+def test_heads(text: str, want: Head) -> None:
+    assert parsed_head(text.encode()) == want
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        pytest.param("", 400, id="nothing"),
+        pytest.param("\x16\x03\x01", 400, id="TLS within TLS"),
+        pytest.param("POST /a b HTTP/1.1", 400, id="too many words"),
+        pytest.param("POST / HTTP/2.0\r\nContent-Length: 1", 505, id="another version"),
+        pytest.param("POST / HTTP/1.1", 411, id="no length"),
+        pytest.param("POST / HTTP/1.1\r\nTransfer-Encoding: chunked", 411, id="chunks"),
+        pytest.param("POST / HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked", 411, id="both"),
+        pytest.param("POST / HTTP/1.1\r\nContent-Length: 5\r\nContent-Length: 6", 400, id="two lengths"),
+        pytest.param("POST / HTTP/1.1\r\nContent-Length: -5", 400, id="negative"),
+        pytest.param("POST / HTTP/1.1\r\nContent-Length: ٣", 400, id="digits of another script"),
+        pytest.param("POST / HTTP/1.1\r\nContent-Length: " + "9" * 400, 400, id="huge"),
+        pytest.param("POST / HTTP/1.1\r\nContent-Length: 5\r\n continued", 400, id="a folded header"),
+        pytest.param("POST / HTTP/1.1\r\nContent-Length : 5", 400, id="a blank before the colon"),
+        pytest.param("POST / HTTP/1.1\r\nnonsense", 400, id="no colon"),
+    ],
+)
+def test_heads_that_are_refused(text: str, status: int) -> None:
+    with pytest.raises(BadRequestError) as caught:
+        parsed_head(text.encode())
+    assert caught.value.status == status
+
+
+async def test_a_request_may_come_byte_by_byte(site: Site) -> None:
+    reader, writer = await site.visit()
+    for byte in post(b"hello"):
+        writer.write(bytes([byte]))
+        await asyncio.sleep(0)
+    assert await answer(reader) == (200, b"hello")
+    writer.close()
+
+
+async def test_requests_follow_each_other_on_one_connection(site: Site) -> None:
+    reader, writer = await site.visit()
+    for body in (b"one", b"x" * BODY_LIMIT, b""):
+        writer.write(post(body))
+        assert await answer(reader) == (200, body)
+    assert len(site.connections) == 1
+    writer.close()
+
+
+async def test_requests_sent_ahead_are_answered_in_order(site: Site) -> None:
+    site.at_once = False
+    reader, writer = await site.visit()
+    writer.write(b"".join(post(b"%d" % number) for number in range(3)))
+    for number in range(3):
+        await site.sent(number + 1)
+        await asyncio.sleep(0.02)
+        assert len(site.taken) == number + 1
+        site.taken[-1][0].answer(200, b"to %d" % number)
+        assert await answer(reader) == (200, b"to %d" % number)
+    writer.close()
+
+
+async def test_who_sends_far_ahead_is_not_read_until_answered(site: Site) -> None:
+    site.at_once = False
+    reader, writer = await site.visit()
+    body = b"x" * BODY_LIMIT
+    writer.write(post(body) * 64)
+    await site.sent(1)
+    await asyncio.sleep(0.05)
+    kept = site.taken[0][0]._received
+    assert len(kept) < 16 * BODY_LIMIT
+    site.at_once = True
+    site.taken[0][0].answer(200, body)
+    for _ in range(64):
+        assert await answer(reader) == (200, body)
+    writer.close()
+
+
+async def test_a_caller_that_asks_for_it_is_let_go(site: Site) -> None:
+    reader, writer = await site.visit()
+    writer.write(b"POST / HTTP/1.1\r\nConnection: close\r\nContent-Length: 2\r\n\r\nhi")
+    assert await answer(reader) == (200, b"hi")
+    assert await reader.read() == b""
+    writer.close()
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        pytest.param(b"nonsense\r\n\r\n", 400, id="no request"),
+        pytest.param(POST % (BODY_LIMIT + 1, b"x" * (BODY_LIMIT + 1)), 413, id="too large"),
+        pytest.param(b"POST / HTTP/1.1\r\nX: " + b"y" * http.MAX_HEAD_BYTES, 431, id="an endless head"),
+    ],
+)
+async def test_a_refused_caller_reads_why_and_is_cut_off(site: Site, data: bytes, status: int) -> None:
+    reader, writer = await site.visit()
+    writer.write(data)
+    assert (await answer(reader))[0] == status
+    writer.write(post(b"again"))
+    (connection,) = site.connections
+    connection.expire(asyncio.get_running_loop().time() + http.LINGER_SECONDS)
+    with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+        await answer(reader)
+    assert site.taken == []
+    writer.close()
+
+
+async def test_a_request_that_never_ends_is_given_up(site: Site) -> None:
+    reader, writer = await site.visit()
+    writer.write(post(b"hello")[:-1])
+    async with asyncio.timeout(DEADLINE):
+        while not any(connection._received for connection in site.connections):  # noqa: ASYNC110 - as above
+            await asyncio.sleep(0.005)
+    (connection,) = site.connections
+    now = asyncio.get_running_loop().time()
+    connection.expire(now + http.REQUEST_DEADLINE_SECONDS - 1)
+    assert connection.is_open
+    connection.expire(now + http.REQUEST_DEADLINE_SECONDS)
+    assert (await answer(reader))[0] == 408
+    writer.close()
+
+
+async def test_only_a_connection_without_a_request_is_idle(site: Site) -> None:
+    site.at_once = False
+    reader, writer = await site.visit()
+    writer.write(post(b"hello"))
+    await site.sent(1)
+    (connection,) = site.connections
+    later = asyncio.get_running_loop().time() + 10 * http.KEEPALIVE_SECONDS
+    connection.expire(later)
+    connection.answer(200, b"at last")
+    assert await answer(reader) == (200, b"at last")
+    connection.expire(later)
+    assert await reader.read() == b""
+    writer.close()
+
+
+async def test_whoever_hangs_up_is_reported_once_and_answered_in_vain(site: Site) -> None:
+    site.at_once = False
+    _, writer = await site.visit()
+    writer.write(post(b"hello"))
+    await site.sent(1)
+    connection, lost = site.taken[0][0], asyncio.Event()
+    connection.on_lost = lost.set
+    writer.close()
+    async with asyncio.timeout(DEADLINE):
+        await lost.wait()
+    assert not connection.is_open
+    connection.answer(200, b"nobody reads this")
+    assert site.connections == set()

@@ -1,0 +1,83 @@
+"""The fast decoder: it takes what the protocol's own takes, and says the same of the rest."""
+
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster.coordinator import reports
+from muster.coordinator.reports import decode_report
+from muster.protocol import messages
+from muster.protocol.messages import CheckpointReport, PeerReport, ProtocolError, RankReport, Report
+
+FULL = Report(
+    sequence=7,
+    state=messages.EXITED,
+    attempt=3,
+    ranks=(RankReport(8, 0, alive=True), RankReport(9, 1, False, 1, None, True, 2.5, "ValueError: no")),
+    step=12,
+    step_age_seconds=0.5,
+    started_age_seconds=30.0,
+    step_seconds=1.5,
+    fence_seconds=20.0,
+    fenced=True,
+    previous_attempt=2,
+    previous_ranks=(RankReport(8, 0, False, None, 9),),
+    peer_port=4000,
+    peers=(PeerReport(1, 0.25),),
+    checkpoints=(CheckpointReport(10, "/c/10"),),
+    checkpoints_scanned_for_attempt=3,
+    checkpoint_error="stale handle",
+    address="10.0.0.9",
+    launcher_version="1",
+    directive_seen="abc",
+    hold_seconds=5.0,
+)
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+def verdict(decode: Any, data: bytes) -> Report | str:
+    try:
+        found: Report = decode(data)
+    except ProtocolError as error:
+        return str(error)
+    return found
+
+
+def test_every_field_arrives() -> None:
+    defaults = {field.name: field.default for field in dataclasses.fields(Report)}
+    same = [name for name, default in defaults.items() if getattr(FULL, name) == default]
+    assert same == ["protocol"], "the report of this test sets every field"
+    assert decode_report(messages.encode(FULL)) == FULL
+
+
+def test_what_is_left_out_has_the_protocols_default() -> None:
+    assert decode_report(b'{"sequence": 1, "state": "Idle", "unknown": {}}') == Report(1, "Idle")
+
+
+def test_a_good_report_does_not_take_the_slow_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(_: bytes) -> Report:
+        raise AssertionError("the protocol's own decoder was asked")
+
+    monkeypatch.setattr(reports.messages, "decode_report", slow)
+    assert decode_report(messages.encode(FULL)) == FULL
+
+
+@given(st.sampled_from(sorted(json.loads(messages.encode(FULL)))), anything)
+def test_both_decoders_agree_on_any_value_of_any_field(key: str, value: Any) -> None:
+    data = json.dumps({**json.loads(messages.encode(FULL)), key: value}).encode()
+    assert verdict(decode_report, data) == verdict(messages.decode_report, data)
+
+
+@given(st.integers(0, 600), st.text(st.characters(max_codepoint=127), min_size=1, max_size=3))
+def test_both_decoders_agree_on_broken_text(at: int, wrong: str) -> None:
+    data = messages.encode(FULL)
+    data = data[:at] + wrong.encode() + data[at + len(wrong) :]
+    assert verdict(decode_report, data) == verdict(messages.decode_report, data)

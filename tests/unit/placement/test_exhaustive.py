@@ -1,0 +1,205 @@
+"""What holds of every answer, checked against a solver that tries everything."""
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from random import Random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.unit.placement.cases import Case, a_case
+from tests.unit.placement.exhaustive import Best, best, depth_of, home, labelled, place, usable, vectors
+
+from muster.placement.eligibility import reluctance
+from muster.placement.space import Space
+from muster.world.fleet import Fleet
+from muster.world.turn import NotPlaced, Placed
+
+FIXED = settings(max_examples=400, deadline=None, derandomize=True, database=None)
+seeds = st.integers(0, 1 << 32)
+
+
+def answer_of(case: Case, fleet: Fleet | None = None) -> Placed | NotPlaced:
+    space = Space(case.fleet if fleet is None else fleet)
+    space.take(case.taken, "reserved for default/big")
+    return space.solve(case.request)
+
+
+@dataclass(frozen=True)
+class Reached:
+    """What an answer reaches, as the exhaustive solver measures it."""
+
+    counts: tuple[int, ...]
+    with_spares: tuple[int, ...]
+    left: tuple[int, ...]
+    reluctance: int
+
+
+def reached(case: Case, answer: Placed) -> Reached:
+    fleet = case.fleet
+    free = Counter(place(fleet, name) for name in usable(fleet, case.request, case.taken))
+    workers = {place(fleet, name) for name in answer.nodes}
+    chosen = (*answer.nodes, *answer.spares)
+    total = sum(reluctance(fleet.nodes[name], case.request.needs, fleet) for name in chosen)
+    counts, with_spares, left = vectors(fleet, case.request, free, workers, {place(fleet, n) for n in answer.spares})
+    return Reached(counts, with_spares, left, total)
+
+
+def check_counts(case: Case) -> tuple[Best, Reached] | None:
+    """Feasible if and only if anything is; as few domains as any choice, per level from the outside in."""
+    answer, optimum = answer_of(case), best(case.fleet, case.request, case.taken)
+    assert isinstance(answer, Placed) == (optimum is not None), answer
+    if optimum is None or isinstance(answer, NotPlaced):
+        return None
+    found = reached(case, answer)
+    assert (found.counts, found.with_spares) == (optimum.counts, optimum.with_spares)
+    assert tuple(answer.domains.values()) == found.counts
+    return optimum, found
+
+
+@FIXED
+@given(seeds)
+def test_as_few_domains_as_any_choice_and_a_place_exactly_where_there_is_one(seed: int) -> None:
+    check_counts(a_case(Random(seed)))
+
+
+def test_what_is_left_behind_is_the_least_nearly_always() -> None:
+    cases = [check_counts(a_case(Random(seed))) for seed in range(5000)]
+    pairs = [pair for pair in cases if pair is not None]
+    assert len(pairs) > 1000
+    left = sum(found.left == optimum.left for optimum, found in pairs)
+    assert left >= 0.99 * len(pairs)
+    reluctant = sum((found.left, found.reluctance) == (optimum.left, optimum.reluctance) for optimum, found in pairs)
+    assert reluctant >= 0.97 * len(pairs)
+
+
+@FIXED
+@given(seeds)
+def test_what_is_chosen_may_be_chosen(seed: int) -> None:
+    case = a_case(Random(seed))
+    answer, fleet, request = answer_of(case), case.fleet, case.request
+    if isinstance(answer, NotPlaced):
+        return
+    chosen = (*answer.nodes, *answer.spares)
+    assert (len(answer.nodes), len(answer.spares)) == (request.count, request.spares)
+    assert len(set(chosen)) == len(chosen)
+    assert set(chosen) <= set(usable(fleet, request, case.taken))
+    depth = depth_of(fleet, request.required)
+    within = {place(fleet, name)[:depth] for name in chosen}
+    assert len(within) <= 1 or not depth
+    if depth and request.kept:
+        assert within == {home(fleet, request.kept, depth)}
+    if depth:
+        assert all(len(labelled(fleet, name)) >= depth for name in chosen)
+
+
+@FIXED
+@given(seeds)
+def test_segments_are_whole(seed: int) -> None:
+    case = a_case(Random(seed))
+    answer, fleet, request = answer_of(case), case.fleet, case.request
+    size, levels = request.segment_size, len(case.levels)
+    if isinstance(answer, NotPlaced) or size == 1:
+        return
+    parts = [(broken.missing, broken.beside) for broken in request.broken] or [(size, ())] * (request.count // size)
+    rest = list(answer.nodes)
+    for missing, beside in parts:
+        together = {labelled(fleet, name) for name in rest[:missing]}
+        del rest[:missing]
+        assert len(together) == 1
+        assert all(len(path) == levels for path in together)
+        if beside:
+            assert together == {home(fleet, beside, levels)}
+
+
+@FIXED
+@given(seeds, st.randoms(use_true_random=False))
+def test_the_answer_does_not_depend_on_the_order_of_nodes(seed: int, order: Random) -> None:
+    case = a_case(Random(seed))
+    names = list(case.nodes)
+    order.shuffle(names)
+    shuffled = replace(case, nodes={name: case.nodes[name] for name in names})
+    assert answer_of(shuffled) == answer_of(case)
+
+
+@FIXED
+@given(seeds, seeds)
+def test_a_fleet_that_has_changed_is_answered_like_a_new_one(seed: int, other: int) -> None:
+    """The tree and the tables follow every change: nodes come, go, change; holders come and go; plans take nodes."""
+    before, after = a_case(Random(other)), a_case(Random(seed))
+    before = replace(before, levels=after.levels)
+    fleet = before.fleet
+    answer_of(replace(before, request=replace(before.request, required=None)), fleet)
+    answer_of(replace(before, request=replace(after.request, kept=(), broken=())), fleet)
+    for name in [*before.nodes]:
+        fleet.occupy((name, next(iter(before.holders.get(name, ())), "")), "", frozenset())
+        if name not in after.nodes:
+            fleet.drop_node(name)
+    for name, node in after.nodes.items():
+        fleet.put_node(node)
+        for holder in after.holders.get(name, ()):
+            fleet.occupy((name, holder), holder, frozenset({name}))
+    fleet.heartbeats = after.fleet.heartbeats
+    assert answer_of(after, fleet) == answer_of(after)
+
+
+@FIXED
+@given(seeds)
+def test_one_space_answers_like_new_ones(seed: int) -> None:
+    """What earlier requests of a plan left behind (but for the nodes it took) changes nothing for the next."""
+    random = Random(seed)
+    case = a_case(random, most_nodes=14)
+    space, taken = Space(case.fleet), list[str]()
+    for _ in range(4):
+        request = replace(a_case(random, most_nodes=14).request, kept=(), broken=())
+        if request.required not in {None, *(name for name, _ in case.levels)} or request.count % request.segment_size:
+            continue
+        fresh = Space(case.fleet)
+        fresh.take(taken, "promised")
+        answer = space.solve(request)
+        assert answer == fresh.solve(request)
+        if isinstance(answer, Placed):
+            assert not {*answer.nodes, *answer.spares} & {*taken}
+            space.take((*answer.nodes, *answer.spares), "promised")
+            taken += (*answer.nodes, *answer.spares)
+
+
+@FIXED
+@given(seeds)
+def test_a_reservation_is_of_free_nodes_in_one_domain_that_could_hold_it(seed: int) -> None:
+    case = a_case(Random(seed))
+    space, fleet, request = Space(case.fleet), case.fleet, case.request
+    space.take(case.taken, "promised")
+    reserved = space.reservation(request)
+    assert set(reserved) <= set(usable(fleet, request, case.taken))
+    depth = depth_of(fleet, request.required)
+    assert len({place(fleet, name)[:depth] for name in reserved}) <= 1
+    answer = space.solve(request)
+    if isinstance(answer, NotPlaced) and answer.reason == "NeverFits":
+        assert reserved == ()
+    if isinstance(answer, Placed) and not request.broken:
+        assert len(reserved) >= request.count + request.spares
+
+
+@FIXED
+@given(seeds)
+def test_a_refusal_adds_up(seed: int) -> None:
+    case = a_case(Random(seed))
+    answer = answer_of(case)
+    if isinstance(answer, Placed):
+        return
+    short = answer.shortfall
+    assert short is not None
+    assert short.fleet == short.free + sum(short.refused.values())
+    assert short.free == len(usable(case.fleet, case.request, case.taken))
+    assert short.free <= short.suitable <= short.fleet
+    assert sum(domain.free for domain in short.domains) <= short.free
+    assert "\n" not in answer.message
+    empty = replace(case, holders={}, taken=())
+    if not case.request.kept:
+        fits = best(empty.fleet, case.request) is not None
+        assert short.ever == fits
+        assert (answer.reason == "NeverFits") == (not fits)
+    if answer.reason == "InsufficientNodes":
+        assert short.free < short.needs
+    if answer.reason == "TopologyUnsatisfied":
+        assert short.free >= short.needs
