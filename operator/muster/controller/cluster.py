@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -104,6 +104,7 @@ class Cluster:
         self.occupants = informer.occupant_pods(client)
         self.nodes = informer.nodes(client)
         self.leases = informer.node_leases(client)
+        self.healths = informer.node_healths(client)
         self.priorities = informer.priority_classes(client)
         self.memories: dict[str, JobMemory] = {}
         self._rings = rings
@@ -132,6 +133,7 @@ class Cluster:
             self.priorities,
             self.nodes,
             self.leases,
+            self.healths,
             self.jobs,
             self.gangs,
             self.pods,
@@ -154,7 +156,7 @@ class Cluster:
             ApiError: it could not be listed.
             ValueError: something listed cannot be read.
         """
-        await asyncio.gather(*(source.refresh() for source in (self.jobs, self.gangs, self.pods)))
+        await asyncio.gather(*(source.refresh() for source in (self.jobs, self.gangs, self.pods, self.healths)))
 
     def stalest_seconds(self) -> tuple[str, float]:
         """The informer that has heard nothing for longest while the API server was answering, and for how long."""
@@ -185,6 +187,10 @@ class Cluster:
             return None
         gang = self.gang_of(job.metadata.uid)
         return gang if isinstance(gang, Undecodable) else None
+
+    def jobs_on(self, node: str) -> Collection[str]:
+        """Uids of the jobs that have a member there."""
+        return tuple(self._jobs_on.get(node, ()))
 
     def memory(self, job_uid: str) -> JobMemory:
         """What this leader remembers of a job."""
@@ -240,7 +246,8 @@ class Cluster:
             create_error=memory.create_error,
         )
 
-    def _ring_uid(self, job_uid: str) -> None:
+    def ring_uid(self, job_uid: str) -> None:
+        """Decide again about the job of this uid."""
         for job in self.jobs.store.by_index(job_uid):
             self._rings(_key(job))
 
@@ -271,7 +278,7 @@ class Cluster:
         assert value is not None
         key = _key(value)
         if isinstance(new, Undecodable):  # it holds what it held
-            self._ring_uid(new.owner_uid)
+            self.ring_uid(new.owner_uid)
             return
         before = self._records.pop(key, None)
         if new is not None:
@@ -280,7 +287,7 @@ class Cluster:
         self._forget_dropped(before, new)
         gang = new or before
         if gang is not None:
-            self._ring_uid(gang.spec.job_uid)
+            self.ring_uid(gang.spec.job_uid)
 
     def _hold(self, before: Gang | None, after: Gang | None) -> None:
         """Account for the nodes of a record; those of an ended or vanished job are free."""
@@ -315,7 +322,7 @@ class Cluster:
             self._forget(pod.uid)
         if self._occupies(pod, here=new is not None and not new.terminal):
             self._node_freed()
-        self._ring_uid(pod.job_uid)
+        self.ring_uid(pod.job_uid)
 
     def _occupant_changed(self, old: OccupantView | None, new: OccupantView | None) -> None:
         pod = new or old
@@ -337,7 +344,7 @@ class Cluster:
         elif not self.fleet.put_node(new):
             return
         for uid in self._jobs_on.get(node.name, ()):
-            self._ring_uid(uid)
+            self.ring_uid(uid)
         self._node_freed()
 
     def _lease_changed(self, old: NodeLease | None, new: NodeLease | None) -> None:

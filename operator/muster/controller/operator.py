@@ -16,6 +16,7 @@ import structlog
 from muster.api.trainingjob import TrainingJob
 from muster.controller.cluster import Cluster
 from muster.controller.dirty import DirtyKeys
+from muster.controller.health import HealthKeeper
 from muster.controller.perform import Performer
 from muster.controller.queue import Queue
 from muster.controller.reconciler import Reconciler
@@ -59,6 +60,9 @@ class Operator:
         self.cluster = Cluster(client, self.hub, self.dirty.add, lambda: self.queue.replan())
         self.queue = Queue(self.cluster, self.dirty.add)
         self.events = EventRecorder(client, "muster.dev/operator", settings.pod_name or settings.identity)
+        self.health = HealthKeeper(
+            client, self.cluster, self.events, self.cluster.ring_uid, lambda: self.queue.replan()
+        )
         self.reconciler = Reconciler(
             self.cluster,
             Performer(client, self.cluster),
@@ -196,6 +200,7 @@ class Operator:
         for key in keys:
             self.dirty.add(key)
         self._spawn(self.queue.run(), "queue")
+        self._spawn(self.health.run(), "health")
         await self.reconciler.run()
 
     async def _catch_up(self) -> None:

@@ -1,19 +1,11 @@
 """What a verdict and the breaker's ruling come to, under the policy's enforcement: avoid, leave, taint."""
 
 from dataclasses import dataclass
-from enum import StrEnum
 
 from muster.api.fleetpolicy import Enforcement
 from muster.health.assess import Verdict
 from muster.health.breaker import Act, Ruling
-
-
-class Leave(StrEnum):
-    """Whether jobs have to leave a node, and how."""
-
-    NO = "No"
-    AFTER_CHECKPOINT = "AfterCheckpoint"
-    NOW = "Now"
+from muster.world.fleet import Leave
 
 
 @dataclass(frozen=True, slots=True)

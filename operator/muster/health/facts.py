@@ -1,29 +1,11 @@
-"""What verdicts read of a Node object: its view, its conditions, and what it has of accelerators in all."""
+"""What verdicts read of a Node object."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 
-from muster.world.views import NodeView
+from muster.world.views import ConditionView, NodeView
 
-
-@dataclass(frozen=True, slots=True)
-class ConditionView:
-    """One condition of a node.
-
-    Attributes:
-        type: e.g. Ready.
-        status: True, False or Unknown.
-        reason: CamelCase, as its writer chose it.
-        message: for people.
-        since: lastTransitionTime; None where nobody has written one.
-    """
-
-    type: str
-    status: str
-    reason: str = ""
-    message: str = ""
-    since: datetime | None = None
+__all__ = ["ConditionView", "NodeFacts"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,3 +21,8 @@ class NodeFacts:
     node: NodeView
     conditions: tuple[ConditionView, ...] = ()
     capacity: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, node: NodeView) -> "NodeFacts":
+        """A node as it was read."""
+        return cls(node, node.conditions, node.capacity)

@@ -10,7 +10,8 @@ from muster.api.fleetpolicy import Enforcement
 from muster.api.nodehealth import RecommendedAction, Severity, VerdictState
 from muster.health.assess import REPEAT_OFFENDER, Verdict
 from muster.health.breaker import Act, Ruling
-from muster.health.effects import Effect, Leave
+from muster.health.effects import Effect
+from muster.world.fleet import Leave
 
 MESSAGE_LENGTH, EFFECT_LENGTH = 1024, 256
 _MAX_OTHERS = 4

@@ -18,6 +18,7 @@ from muster.world.views import (
     INCARNATION_LABEL,
     INDEX_LABEL,
     JOB_UID_LABEL,
+    ConditionView,
     ContainerView,
     NodeView,
     OccupantView,
@@ -134,11 +135,12 @@ class _ContainerStatus(msgspec.Struct):
     state: _State | None = None
 
 
-class _Condition(msgspec.Struct):
+class _Condition(msgspec.Struct, rename="camel"):
     type: str = ""
     status: str = ""
     reason: str | None = None
     message: str | None = None
+    last_transition_time: datetime | None = None
 
 
 class _PodStatus(msgspec.Struct, rename="camel"):
@@ -180,6 +182,7 @@ class _NodeInfo(msgspec.Struct, rename={"boot_id": "bootID"}):
 class _NodeStatus(msgspec.Struct, rename="camel"):
     conditions: list[_Condition] | None = None
     allocatable: dict[str, str] | None = None
+    capacity: dict[str, str] | None = None
     node_info: _NodeInfo | None = None
 
 
@@ -338,6 +341,11 @@ def node(data: Raw) -> NodeView:
         ready_reason=ready.reason or "",
         boot_id=status.node_info.boot_id if status.node_info else "",
         allocatable=amounts(status.allocatable),
+        capacity=amounts(status.capacity),
+        conditions=tuple(
+            ConditionView(c.type, c.status, c.reason or "", c.message or "", c.last_transition_time)
+            for c in status.conditions or ()
+        ),
     )
 
 

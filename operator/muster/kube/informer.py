@@ -19,6 +19,7 @@ from prometheus_client import Counter, Gauge
 
 from muster.api.fleetpolicy import FleetPolicy
 from muster.api.gang import Gang
+from muster.api.nodehealth import NodeHealth
 from muster.api.trainingjob import TrainingJob
 from muster.kube import decode, paths
 from muster.kube.client import Client
@@ -370,6 +371,11 @@ def gangs(client: Client) -> Informer[Gang | Undecodable]:
     return _custom(
         client, "gangs", Gang, lambda gang: gang.owner_uid if isinstance(gang, Undecodable) else gang.spec.job_uid
     )
+
+
+def node_healths(client: Client) -> Informer[NodeHealth | Undecodable]:
+    """Every NodeHealth; its key is ("", name of the node)."""
+    return _custom(client, "nodehealths", NodeHealth, _uid)
 
 
 def fleet_policies(client: Client) -> Informer[FleetPolicy | Undecodable]:

@@ -30,6 +30,7 @@ from muster.placement.eligibility import binding_of
 from muster.protocol.messages import EXITED, IDLE
 from muster.recovery import blame, budgets, failures
 from muster.recovery.failures import FRESH_SECONDS, POD_START_SECONDS, Kind
+from muster.world.fleet import Leave
 from muster.world.job import CreateError, JobWorld, VerdictKind
 from muster.world.turn import NotPlaced
 from muster.world.views import SCHEDULER_NAME, PodView
@@ -252,8 +253,9 @@ def _recovering(world: JobWorld, gang: Gang) -> Plan | None:
 def _leaving(world: JobWorld, gang: Gang) -> Plan | None:
     """Suspension, and members on cordoned nodes: wait for a new checkpoint, then go."""
     record = gang.spec
-    nodes = [] if world.job.spec.suspend else _cordoned(world, record)
-    reason = "Suspended" if world.job.spec.suspend else "NodeCordoned"
+    why = {} if world.job.spec.suspend else _to_leave(world, record)
+    nodes = sorted(why)
+    reason = "Suspended" if world.job.spec.suspend else _strongest_reason(why)
     if not world.job.spec.suspend and not nodes:
         if record.leave is None:
             return None
@@ -270,7 +272,7 @@ def _leaving(world: JobWorld, gang: Gang) -> Plan | None:
     if leave is None and world.leader_age_seconds < FRESH_SECONDS and not _all_heard(world, record):
         return None  # what counts as a NEW checkpoint is known once everybody has told which ones there are
     if leave is None or (leave.reason, leave.nodes) != (reason, nodes):
-        what = "the job is suspended" if world.job.spec.suspend else f"{', '.join(nodes)} is cordoned"
+        what = "the job is suspended" if world.job.spec.suspend else ", ".join(why.values())
         note = f"{what}: stopping at the next complete checkpoint, at the latest in {world.job.spec.checkpoint.save_timeout_seconds} s"
         return _commit(world, attempt.leaving(world, record, reason, nodes), Announcement("LeavePlanned", note))
     newest = attempt.newest_checkpoint(world, record)
@@ -295,9 +297,20 @@ def _all_heard(world: JobWorld, record: GangSpec) -> bool:
     return len(world.views) == len(record.members)
 
 
-def _cordoned(world: JobWorld, record: GangSpec) -> list[str]:
-    nodes = (world.node(member) for member in record.members)
-    return sorted(node.name for node in nodes if node is not None and node.unschedulable)
+def _to_leave(world: JobWorld, record: GangSpec) -> dict[str, str]:
+    """Nodes that the gang should leave at its next checkpoint -> what is the matter with them, in words."""
+    found = {}
+    for member in record.members:
+        node, exclusion = world.node(member), world.fleet.exclusion(member.node)
+        if exclusion and exclusion.leave is Leave.AFTER_CHECKPOINT:
+            found[member.node] = f"{member.node} is degraded ({exclusion.reason})"
+        elif node is not None and node.unschedulable:
+            found[member.node] = f"{member.node} is cordoned"
+    return found
+
+
+def _strongest_reason(why: Mapping[str, str]) -> str:
+    return "NodeDegraded" if any("degraded" in words for words in why.values()) else "NodeCordoned"
 
 
 # Getting the pods in line, and the ranks on their way.

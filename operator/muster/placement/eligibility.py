@@ -80,6 +80,9 @@ def unsuitable(node: NodeView, needs: Requirements, fleet: Fleet) -> str:
         return "not ready"
     if node.unschedulable:
         return "cordoned"
+    exclusion = fleet.exclusion(node.name)
+    if exclusion:
+        return f"unhealthy ({exclusion.reason})"
     taint = _untolerated(node.taints, needs.template_spec.get("tolerations") or ())
     if taint:
         return f"taint {taint.key}"

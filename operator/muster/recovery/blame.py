@@ -31,11 +31,13 @@ CLASSES = {
     Kind.POD_START_TIMEOUT: FaultClass.INFRASTRUCTURE,
     Kind.NODE_GONE: FaultClass.INFRASTRUCTURE,
     Kind.NODE_UNREACHABLE: FaultClass.INFRASTRUCTURE,
+    Kind.NODE_UNHEALTHY: FaultClass.HARDWARE,
 }
 # The stronger evidence first.
 _RANKING = [
     Kind.NODE_GONE,
     Kind.NODE_UNREACHABLE,
+    Kind.NODE_UNHEALTHY,
     Kind.POD_REJECTED,
     Kind.POD_STUCK,
     Kind.POD_START_TIMEOUT,

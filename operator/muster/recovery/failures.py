@@ -8,6 +8,7 @@ from enum import StrEnum
 from muster.api.gang import Gang, Level, Member
 from muster.api.trainingjob import LaunchMode
 from muster.protocol.messages import EXITED, IDLE, LEAVING
+from muster.world.fleet import Leave
 from muster.world.job import JobWorld
 from muster.world.views import SCHEDULER_NAME, ContainerView, LauncherView, PodView, RankView
 
@@ -67,6 +68,7 @@ class Kind(StrEnum):
     POD_START_TIMEOUT = "PodStartTimeout"
     NODE_GONE = "NodeGone"
     NODE_UNREACHABLE = "NodeUnreachable"
+    NODE_UNHEALTHY = "NodeUnhealthy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,10 @@ def _member_failure(world: JobWorld, gang: Gang, index: int, member: Member) -> 
         return Failure(
             Kind.NODE_GONE, Level.REPLACE, index, member.node, f"node {member.node} is gone from the cluster"
         )
+    exclusion = world.fleet.exclusion(member.node)
+    if exclusion and exclusion.leave is Leave.NOW:
+        message = f"node {member.node} is unhealthy ({exclusion.reason}): {exclusion.message}"
+        return Failure(Kind.NODE_UNHEALTHY, Level.REPLACE, index, member.node, message)
     pod = world.pod(index, member)
     if pod is None:
         if member.pod_uid:

@@ -8,6 +8,7 @@ changed since. Decisions only read it, and nothing changes while one is made.
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
@@ -47,6 +48,29 @@ class KnownAges:
         return [node for node, age in self.ages.items() if age >= seconds]
 
 
+class Leave(StrEnum):
+    """Whether workers have to leave a node, and how."""
+
+    NO = "No"
+    AFTER_CHECKPOINT = "AfterCheckpoint"
+    NOW = "Now"
+
+
+@dataclass(frozen=True, slots=True)
+class Exclusion:
+    """A node that takes no new worker because of its health.
+
+    Attributes:
+        reason: stable and CamelCase, e.g. Xid79.
+        message: for people: what is wrong with it.
+        leave: what workers have to do that are there.
+    """
+
+    reason: str
+    message: str = ""
+    leave: Leave = Leave.NO
+
+
 class Fleet:
     """All nodes, with their holders and what is used on them.
 
@@ -67,6 +91,7 @@ class Fleet:
         self.heartbeats: Heartbeats = heartbeats or KnownAges({})
         self.names: dict[str, str] = {}
         self.version = 0
+        self._excluded: dict[str, Exclusion] = {}
         self._log: list[str] = []  # nodes changed by versions self.version - len(self._log) + 1 .. self.version
         self._by_source: dict[Hashable, tuple[str, frozenset[str], Mapping[str, int]]] = {}
         self._holders: dict[str, Counter[str]] = {}
@@ -155,6 +180,21 @@ class Fleet:
                 self._changed(node)
             freed = freed or (bool(holders) and not now)
         return freed
+
+    def exclude(self, node: str, exclusion: Exclusion | None) -> bool:
+        """Whether the node's health keeps workers from it; True if that is another answer than before."""
+        if self._excluded.get(node) == exclusion:
+            return False
+        if exclusion is None:
+            del self._excluded[node]
+        else:
+            self._excluded[node] = exclusion
+        self._changed(node)
+        return True
+
+    def exclusion(self, node: str) -> Exclusion | None:
+        """Why the node's health keeps workers from it; None if it does not."""
+        return self._excluded.get(node)
 
     def holders(self, node: str) -> frozenset[str]:
         """Who holds the node."""

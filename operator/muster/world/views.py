@@ -90,6 +90,25 @@ class Taint:
 
 
 @dataclass(frozen=True, slots=True)
+class ConditionView:
+    """One condition of a node.
+
+    Attributes:
+        type: e.g. Ready.
+        status: True, False or Unknown.
+        reason: CamelCase, as its writer chose it.
+        message: for people.
+        since: lastTransitionTime; None where nobody has written one.
+    """
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    since: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class NodeView:
     """A node."""
 
@@ -104,6 +123,8 @@ class NodeView:
     boot_id: str = ""
     # Extended resources, memory (bytes), cpu (thousandths of a core), pods; one that is absent is not accounted for.
     allocatable: Mapping[str, int] = field(default_factory=dict)
+    capacity: Mapping[str, int] = field(default_factory=dict)  # likewise, healthy or not
+    conditions: tuple[ConditionView, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
