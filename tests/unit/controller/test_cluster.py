@@ -193,4 +193,4 @@ async def test_a_refresh_reads_what_a_decision_must_not_miss(scene: Any, monkeyp
 
     monkeypatch.setattr(scene.api, "get", get)
     await scene.cluster.refresh()
-    assert sorted(read) == ["gangs", "pods", "trainingjobs"]
+    assert sorted(read) == ["gangs", "nodehealths", "pods", "trainingjobs"]
