@@ -20,6 +20,7 @@ import yaml
 from muster.api.base import GROUP, NAME_LENGTH, VERSION, ApiModel
 from muster.api.fleetpolicy import FleetPolicy
 from muster.api.gang import Gang
+from muster.api.nodehealth import NodeHealth
 from muster.api.trainingjob import TrainingJob
 
 Schema: TypeAlias = dict[str, Any]
@@ -128,6 +129,21 @@ RESOURCES = (
         "Cluster",
         (Column("Accelerator", ".spec.acceleratorResource"), _AGE),
     ),
+    Resource(
+        NodeHealth,
+        "nodehealths",
+        "Cluster",
+        (
+            Column("State", ".status.state"),
+            Column("Reason", ".status.reason"),
+            Column("Action", ".status.recommendedAction"),
+            Column("Since", ".status.since", "date"),
+            Column("GPUs", ".status.agent.gpus", "integer"),
+            Column("Driver", ".status.agent.driver"),
+            _AGE,
+        ),
+        short_names=("nh",),
+    ),
 )
 
 
@@ -231,9 +247,11 @@ def object_schema(resource: Resource) -> Schema:
     schema = structural(raw)
     parts = schema["properties"]
     if "status" in parts:
+        parts["status"] = _without_defaults(parts["status"])
         # What nobody has written yet is not made up, but for one field: while it differs from metadata.generation,
         # tools that wait for an object (kstatus) know that the operator has not seen it.
-        parts["status"] = {**_without_defaults(parts["status"]), "default": {"observedGeneration": 0}}
+        if "observedGeneration" in parts["status"]["properties"]:
+            parts["status"]["default"] = {"observedGeneration": 0}
     schema["properties"] = {
         "apiVersion": {"type": "string"},
         "kind": {"type": "string"},

@@ -1,4 +1,4 @@
-"""The API server with NodeHealth in it, and the agent as a process of its own beside it."""
+"""The agent as a process of its own, beside the API server."""
 
 import json
 import os
@@ -10,12 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from tests.fakes.nvml.build import library
 
 from localcluster.controlplane import ControlPlane
-from muster.api.nodehealth import NodeHealth
-from muster.api.render import Resource, definition
 
 ROOT = Path(__file__).resolve().parents[3]
 QUICK = {
@@ -30,21 +27,6 @@ QUICK = {
     "write.check": 2.0,
     "write.counts": 2.0,
 }
-
-
-@pytest.fixture(scope="session")
-def server(api_server: ControlPlane, kubectl: Callable[..., Any]) -> ControlPlane:
-    """With the definition of NodeHealth, whether or not crds/ holds it."""
-    if kubectl("get", "crd", "nodehealths.muster.dev").returncode != 0:
-        crd = definition(Resource(NodeHealth, "nodehealths", "Cluster", ()))
-        status = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]
-        if "observedGeneration" not in status["properties"]:
-            status.pop("default")
-        made = kubectl("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump(crd))
-        assert made.returncode == 0, made.stderr
-        ready = kubectl("wait", "--for=condition=Established", "crd", "nodehealths.muster.dev")
-        assert ready.returncode == 0, ready.stderr
-    return api_server
 
 
 class AgentProcess:
@@ -121,14 +103,14 @@ class AgentProcess:
 
 @pytest.fixture
 def make_agent(
-    server: ControlPlane, kubectl: Callable[..., Any], tmp_path: Path, request: pytest.FixtureRequest
+    api_server: ControlPlane, kubectl: Callable[..., Any], tmp_path: Path, request: pytest.FixtureRequest
 ) -> Iterator[Callable[[], AgentProcess]]:
     made: list[AgentProcess] = []
 
     def make() -> AgentProcess:
         name = f"node-{abs(hash(request.node.name)) % 10**8}-{len(made)}"
         (tmp_path / name).mkdir()
-        made.append(AgentProcess(tmp_path / name, name, server, kubectl))
+        made.append(AgentProcess(tmp_path / name, name, api_server, kubectl))
         return made[-1]
 
     yield make

@@ -54,9 +54,9 @@ def test_a_healthy_node_has_an_object_that_says_so(agent: Any) -> None:
 
 
 @pytest.mark.parametrize("way", ["event", "log", "recovery action"])
-def test_a_fault_is_in_the_object_within_a_second(agent: Any, server: ControlPlane, way: str) -> None:
+def test_a_fault_is_in_the_object_within_a_second(agent: Any, api_server: ControlPlane, way: str) -> None:
     seen: list[tuple[float, dict[str, Any]]] = []
-    watch(server, agent.name, seen)
+    watch(api_server, agent.name, seen)
     agent.wait(lambda: seen)
     time.sleep(1.0)  # a write within a second of the last one waits
     began = time.monotonic()
@@ -144,9 +144,9 @@ def test_an_agent_that_restarts_forgets_nothing_of_this_boot(agent: Any) -> None
     assert agent.status()["agent"]["bootId"] == "boot-2"
 
 
-def test_an_api_server_that_is_away_is_waited_for(agent: Any, server: ControlPlane) -> None:
+def test_an_api_server_that_is_away_is_waited_for(agent: Any, api_server: ControlPlane) -> None:
     (agent.folder / "token").write_text("somebody")
     agent.faults("recovery_action=2@gpu0")
     agent.wait(lambda: any("401" in entry.get("problem", "") for entry in agent.logged()))
-    (agent.folder / "token").write_text(server.api.token)
+    (agent.folder / "token").write_text(api_server.api.token)
     agent.wait(lambda: agent.kinds() == ["RecoveryAction"])

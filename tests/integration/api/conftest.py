@@ -38,6 +38,7 @@ SMALLEST: Mapping[str, Manifest] = {
         "spec": {"jobUid": "7f3b", "attempt": 2, "time": TIME, "level": "R0", "reason": "ProcessExited"},
     },
     "FleetPolicy": {"apiVersion": "muster.dev/v1alpha1", "kind": "FleetPolicy", "metadata": {"name": "default"}},
+    "NodeHealth": {"apiVersion": "muster.dev/v1alpha1", "kind": "NodeHealth", "metadata": {"name": "node-1.example"}},
 }
 
 

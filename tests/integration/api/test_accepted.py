@@ -9,10 +9,11 @@ import pytest
 from muster.api import render
 from muster.api.fleetpolicy import FleetPolicy
 from muster.api.gang import Gang
+from muster.api.nodehealth import NodeHealth
 from muster.api.trainingjob import TrainingJob
 
 TIME = "2026-01-31T12:00:00.000000Z"
-MODELS = {"TrainingJob": TrainingJob, "Gang": Gang, "FleetPolicy": FleetPolicy}
+MODELS = {"TrainingJob": TrainingJob, "Gang": Gang, "FleetPolicy": FleetPolicy, "NodeHealth": NodeHealth}
 
 
 @pytest.mark.parametrize(
@@ -50,6 +51,12 @@ MODELS = {"TrainingJob": TrainingJob, "Gang": Gang, "FleetPolicy": FleetPolicy}
                 }
             },
             id="FleetPolicy with rules of its own",
+        ),
+        pytest.param("NodeHealth", {}, id="NodeHealth about which nobody has said anything"),
+        pytest.param(
+            "NodeHealth",
+            {"spec.human": {"decision": "Cordon", "reason": "loose cable", "time": TIME}},
+            id="NodeHealth with a decision",
         ),
     ],
 )
@@ -252,3 +259,36 @@ def test_kubectl_get_shows_what_a_person_wants_to_know(
     assert header.split() == ["NAME", "STATE", "REASON", "NODES", "ATTEMPT", "STEP", "CHECKPOINT", "AGE"]
     assert row.split()[:7] == ["small", "Running", "Training", "2/2", "3", "120", "100"]
     assert "trainingjob.muster.dev/small" in kubectl("get", "muster", "--namespace", namespace).stdout
+
+
+def test_a_nodehealth_says_nothing_before_anybody_has_looked(
+    manifest: Callable[..., Any], apply: Callable[..., Any], kubectl: Callable[..., Any]
+) -> None:
+    asked = manifest("NodeHealth", {"metadata.name": "silent", "status.state": "Unhealthy"})
+    assert apply(asked).returncode == 0
+    stored = json.loads(kubectl("get", "nodehealth", "silent", "--output=json").stdout)
+    assert "status" not in stored, "neither what the user wrote nor made up"
+    _, row = kubectl("get", "nh", "silent").stdout.splitlines()
+    assert row.split()[0] == "silent"
+    assert len(row.split()) == 2, "nothing but the name and the age"
+
+
+def test_kubectl_get_shows_how_a_node_is(
+    manifest: Callable[..., Any], apply: Callable[..., Any], kubectl: Callable[..., Any]
+) -> None:
+    assert apply(manifest("NodeHealth", {"metadata.name": "sick"})).returncode == 0
+    status = {
+        "state": "Unhealthy",
+        "reason": "Xid79",
+        "recommendedAction": "Reboot",
+        "since": TIME,
+        "agent": {"gpus": 7, "driver": "580.159.04"},
+    }
+    data = json.dumps({"status": status})
+    assert kubectl("patch", "nh", "sick", "--subresource=status", "--type=merge", "-p", data).returncode == 0
+    header, row = kubectl("get", "nh", "sick").stdout.splitlines()
+    assert header.split() == ["NAME", "STATE", "REASON", "ACTION", "SINCE", "GPUS", "DRIVER", "AGE"]
+    name, state, reason, action, since, gpus, driver, _ = row.split()
+    assert (name, state, reason, action) == ("sick", "Unhealthy", "Xid79", "Reboot")
+    assert since.rstrip("dhmy0123456789") == "", f"how long ago, not {since}"
+    assert (gpus, driver) == ("7", "580.159.04")

@@ -386,10 +386,38 @@ POLICIES: dict[str, Case] = {
     "an accelerator too long": one("spec.acceleratorResource", "a/" + "b" * 316, "may not be more than 317"),
 }
 
+DECISION = {"decision": "Cordon", "reason": "loose cable", "by": "anna", "time": TIME}
+
+
+def decision(field: str, value: Any, *says: str) -> Case:
+    """A human's word with one field replaced, or taken away by None."""
+    word = {name: part for name, part in {**DECISION, field: value}.items() if part is not None}
+    return Case(f"spec.human.{field}", {"spec.human": word}, (f"spec.human.{field}", *says))
+
+
+HEALTHS: dict[str, Case] = {
+    "a name that no node has": one("metadata.name", "Node_1", "a lowercase RFC 1123 subdomain must consist of"),
+    "spec that is text": one("spec", "Cordon", "must be of type object"),
+    "a misspelt field": one("spec.humans", {}, 'unknown field "spec.humans"', field="spec"),
+    "a decision that is text": one("spec.human", "Cordon", "must be of type object"),
+    "a decision in lower case": decision("decision", "cordon", f'{SUPPORTED}"Cordon", "Release"'),
+    "no decision": decision("decision", None, MISSING),
+    "no reason": decision("reason", None, MISSING),
+    "an empty reason": decision("reason", "", "say why, for those who find the node like that"),
+    "a long reason": decision("reason", "r" * 513, "may not be more than 512"),
+    "a long name of who said so": decision("by", "b" * 254, "may not be more than 253"),
+    "no time": decision("time", None, MISSING),
+    "a time without a zone": decision("time", "yesterday", "must be of type date-time"),
+}
+
 CASES = [
     *(pytest.param("TrainingJob", case, id=f"TrainingJob: {name}") for name, case in JOBS.items()),
     *(pytest.param("FleetPolicy", case, id=f"FleetPolicy: {name}") for name, case in POLICIES.items()),
+    *(pytest.param("NodeHealth", case, id=f"NodeHealth: {name}") for name, case in HEALTHS.items()),
 ]
+
+
+WRITTEN = [("TrainingJob", JOBS), ("FleetPolicy", POLICIES), ("NodeHealth", HEALTHS)]
 
 
 @pytest.mark.parametrize(("kind", "case"), CASES)
@@ -404,14 +432,14 @@ def test_is_refused(
         assert words in result.stderr
 
 
-@pytest.mark.parametrize(("kind", "cases"), [("TrainingJob", JOBS), ("FleetPolicy", POLICIES)])
+@pytest.mark.parametrize(("kind", "cases"), WRITTEN)
 def test_every_field_that_users_write_has_a_case(kind: str, cases: dict[str, Case]) -> None:
     spec = render.object_schema(RESOURCES[kind])["properties"]["spec"]
     fields = {"metadata.name", "spec", *(f"spec.{path}" for path, _ in render.leaves(spec))}
     assert fields == {case.field for case in cases.values()}
 
 
-@pytest.mark.parametrize(("kind", "cases"), [("TrainingJob", JOBS), ("FleetPolicy", POLICIES)])
+@pytest.mark.parametrize(("kind", "cases"), WRITTEN)
 def test_every_rule_about_one_version_of_an_object_has_a_case(kind: str, cases: dict[str, Case]) -> None:
     schema = render.object_schema(RESOURCES[kind])
     said = [words for case in cases.values() for words in case.says]
@@ -514,6 +542,64 @@ FULL_STATUS: dict[str, Any] = {
     "completion": {"result": "Succeeded", "reason": "Finished", "message": "", "time": TIME, "attempt": 2},
 }
 
+FULL_HEALTH: dict[str, Any] = {
+    "evidence": [
+        {
+            "kind": "Xid",
+            "subject": "GPU-1",
+            "code": 79,
+            "value": "1",
+            "threshold": "0",
+            "message": "GPU has fallen off the bus",
+            "firstSeen": TIME,
+            "lastSeen": TIME,
+            "count": 2,
+            "bootId": "b-1",
+        }
+    ],
+    "agent": {
+        "version": "0.1.0",
+        "bootId": "b-1",
+        "systemUuid": "s-1",
+        "gpuSerials": ["1650"],
+        "gpuModel": "NVIDIA H200",
+        "gpus": 8,
+        "driver": "580.159.04",
+        "problem": "",
+    },
+    "state": "Unhealthy",
+    "reason": "Xid79",
+    "message": "a GPU is lost: reboot",
+    "since": TIME,
+    "recommendedAction": "Reboot",
+    "findings": [
+        {
+            "source": "agent",
+            "reason": "Xid79",
+            "subject": "GPU-1",
+            "severity": "Fatal",
+            "message": "GPU has fallen off the bus",
+            "since": TIME,
+        }
+    ],
+    "effect": "tainted",
+    "incidents": [
+        {
+            "time": TIME,
+            "state": "Unhealthy",
+            "reason": "Xid79",
+            "message": "a GPU is lost",
+            "bootId": "b-1",
+            "taken": TIME,
+            "cleared": TIME,
+            "clearedBy": "a new boot",
+        }
+    ],
+    "offences": {"hardware": "h-1", "score": "1.5", "asOf": TIME},
+    "nodeUid": "u-1",
+    "bootId": "b-1",
+}
+
 
 def _instance(path: str) -> str:
     """A field's path in a manifest: the first entry of each list."""
@@ -555,30 +641,63 @@ def test_a_map_of_excluded_nodes_holds_times(manifest: Callable[..., Any], apply
 
 
 @pytest.fixture(scope="module")
-def job(manifest: Callable[..., Any], apply: Callable[..., Any]) -> str:
-    name = "status-is-checked"
-    result = apply(manifest("TrainingJob", {"metadata.name": name}))
-    assert result.returncode == 0, result.stderr
-    return name
+def objects(manifest: Callable[..., Any], apply: Callable[..., Any]) -> dict[str, str]:
+    """An object of each kind with a status, by kind."""
+    names = {"TrainingJob": "status-is-checked", "NodeHealth": "status-is-checked"}
+    for kind, name in names.items():
+        result = apply(manifest(kind, {"metadata.name": name}))
+        assert result.returncode == 0, result.stderr
+    return names
+
+
+FULL = {"TrainingJob": FULL_STATUS, "NodeHealth": FULL_HEALTH}
+
+
+def _every_part(schema: dict[str, Any], value: Any, path: str = "") -> Iterator[str]:
+    """The paths of a schema that a value leaves out."""
+    if "items" in schema:
+        assert value, f"{path} is empty"
+        yield from _every_part(schema["items"], value[0], f"{path}[]")
+    for name, part in schema.get("properties", {}).items():
+        if name in value:
+            yield from _every_part(part, value[name], f"{path}.{name}")
+        else:
+            yield f"{path}.{name}"
 
 
 class TestStatus:
     """Status is written through its own door."""
 
-    def _patch(self, kubectl: Callable[..., Any], job: str, status: dict[str, Any]) -> Any:
+    def _patch(self, kubectl: Callable[..., Any], kind: str, name: str, status: dict[str, Any]) -> Any:
         patch = json.dumps({"status": status})
         return kubectl(
-            "patch", "trainingjob", job, "--subresource=status", "--type=merge", "--dry-run=server", "-p", patch
+            "patch", kind.lower(), name, "--subresource=status", "--type=merge", "--dry-run=server", "-p", patch
         )
 
-    def test_a_full_one_is_accepted(self, kubectl: Callable[..., Any], job: str) -> None:
-        result = self._patch(kubectl, job, FULL_STATUS)
+    @pytest.mark.parametrize("kind", FULL)
+    def test_a_full_one_is_accepted(self, kind: str, kubectl: Callable[..., Any], objects: dict[str, str]) -> None:
+        schema = render.object_schema(RESOURCES[kind])["properties"]["status"]
+        assert list(_every_part(schema, FULL[kind])) == []
+        result = self._patch(kubectl, kind, objects[kind], FULL[kind])
         assert result.returncode == 0, result.stderr
 
-    @pytest.mark.parametrize(("path", "bad"), list(_wrong_values("TrainingJob", "status")))
+    @pytest.mark.parametrize(
+        ("kind", "path", "bad"),
+        [
+            pytest.param(kind, *case.values, id=f"{kind}: {case.id}")
+            for kind in FULL
+            for case in _wrong_values(kind, "status")
+        ],
+    )
     def test_a_wrong_value_is_refused(
-        self, path: str, bad: Any, kubectl: Callable[..., Any], job: str, change: Callable[..., Any]
+        self,
+        kind: str,
+        path: str,
+        bad: Any,
+        kubectl: Callable[..., Any],
+        objects: dict[str, str],
+        change: Callable[..., Any],
     ) -> None:
-        result = self._patch(kubectl, job, change({"status": FULL_STATUS}, {path: bad})["status"])
+        result = self._patch(kubectl, kind, objects[kind], change({"status": FULL[kind]}, {path: bad})["status"])
         assert result.returncode != 0, f"accepted: {result.stdout}"
         assert f"{path}: " in result.stderr
