@@ -4,6 +4,7 @@ from muster.kube import errors
 
 VIEW_ROLE = "muster-view"
 FLEET_ROLE = "muster-fleet-view"
+FLEET_EDIT_ROLE = "muster-fleet-edit"
 _INSTALL = "install Muster with kubectl apply -k manifests/overlays/default, or choose another cluster with --context"
 
 

@@ -25,11 +25,13 @@ class Target:
         files: kubeconfig files as in KUBECONFIG; "" for the credentials that a pod has.
         context: its name; "" in a pod.
         namespace: the context's.
+        user: what the context calls its user; "" in a pod.
     """
 
     files: str
     context: str
     namespace: str
+    user: str = ""
 
 
 def find(
@@ -59,7 +61,8 @@ def find(
         raise CliError(f"{files} has no current context: give --context NAME ({known})")
     if wanted not in contexts:
         raise CliError(f"{files} has no context {wanted!r}: give --context NAME ({known})")
-    return Target(files, wanted, str(contexts[wanted].get("namespace") or "default"))
+    chosen = contexts[wanted]
+    return Target(files, wanted, str(chosen.get("namespace") or "default"), str(chosen.get("user") or ""))
 
 
 def _read(path: Path) -> Mapping[str, Any]:

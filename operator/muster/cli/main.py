@@ -7,12 +7,14 @@ import sys
 
 import typer
 
-from muster.cli import explain, nodes
+from muster.cli import decide, explain, nodes
 from muster.cli.session import ContextOption, KubeconfigOption, NamespaceOption, Options, OutputOption
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
 app.command("explain")(explain.command)
 app.command("nodes")(nodes.command)
+app.command("cordon")(decide.cordon)
+app.command("release")(decide.release)
 
 
 @app.callback()

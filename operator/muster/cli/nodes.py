@@ -1,7 +1,8 @@
-"""`kubectl muster nodes`: the tree of the fleet, and what of it is free, used and excluded."""
+"""`kubectl muster nodes`: the tree of the fleet, what of it is free, used and excluded, and what is known against nodes."""
 
 import difflib
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
@@ -10,6 +11,7 @@ from rich.text import Text
 
 from muster.cli import show
 from muster.cli.errors import CliError
+from muster.cli.health import verdict
 from muster.cli.session import (
     ContextOption,
     KubeconfigOption,
@@ -19,7 +21,17 @@ from muster.cli.session import (
     Session,
     run,
 )
-from muster.cli.tree import NO_LABEL, DomainRow, FleetTree, Path, UnknownDomainError, UnknownLevelError, Wanted, tree_of
+from muster.cli.tree import (
+    NO_LABEL,
+    DomainRow,
+    FleetTree,
+    NodeRow,
+    Path,
+    UnknownDomainError,
+    UnknownLevelError,
+    Wanted,
+    tree_of,
+)
 
 MAX_DOMAINS = 64
 """More domains than this are shown by the levels further out, unless a level is asked for."""
@@ -38,6 +50,7 @@ def command(
         str | None, typer.Option("--domain", metavar="PATH", help="Only this domain, e.g. b1 or b1/r2.")
     ] = None,
     free: Annotated[bool, typer.Option("--free", help="Only what is free, most free first.")] = False,
+    sick: Annotated[bool, typer.Option("--sick", help="Only nodes that something stands against.")] = False,
     wide: Annotated[bool, typer.Option("--wide", help="List every node, and every holder and reason.")] = False,
     tolerate: Annotated[
         list[str] | None,
@@ -48,14 +61,16 @@ def command(
     namespace: NamespaceOption = None,
     output: OutputOption = None,
 ) -> None:
-    """Show the fleet's tree: nodes that are free, used (by whom) and excluded (why)."""
+    """Show the fleet's tree: nodes that are free, used (by whom) and excluded (why), and their health."""
     path = tuple(part or NO_LABEL for part in domain.strip("/").split("/")) if domain and domain.strip("/") else ()
-    wanted = Wanted(path, level, free, tuple(tolerate or ()))
+    wanted = Wanted(path, level, free, sick, tuple(tolerate or ()))
     options = Options(kubeconfig, kube_context, namespace, output).over(context.obj)
     run(
         options,
         lambda session: find(session, wanted),
-        lambda console, it: render(console, it, chosen_level=level is not None, wide=wide),
+        lambda console, it: render(
+            console, it, chosen_level=level is not None, wide=wide, sick=sick, now=datetime.now(UTC)
+        ),
     )
 
 
@@ -67,12 +82,12 @@ async def find(session: Session, wanted: Wanted) -> FleetTree:
         ApiError: something could not be read.
     """
     # It needs the client, which takes half a second to import.
-    from muster.cli.observe import fleet_of, look
+    from muster.cli.observe import fleet_of, healths_of, look
 
     seen = await look(session.client)
     fleet = fleet_of(seen)
     try:
-        return tree_of(fleet, wanted, seen.notes)
+        return tree_of(fleet, wanted, seen.notes, healths_of(seen))
     except UnknownLevelError as error:
         known = ", ".join(level.name for level in fleet.policy.topology.levels) or "none"
         raise CliError(f"the fleet has no level {error}: its levels are {known} (FleetPolicy default)") from error
@@ -91,11 +106,21 @@ def _no_such_domain(path: Path, paths: Sequence[str]) -> str:
     return f"the fleet has no domain {missing}: kubectl muster nodes lists them, e.g. {paths[0]}"
 
 
-def render(console: Console, it: FleetTree, *, chosen_level: bool = False, wide: bool = False) -> None:
+def render(
+    console: Console,
+    it: FleetTree,
+    *,
+    now: datetime,
+    chosen_level: bool = False,
+    wide: bool = False,
+    sick: bool = False,
+) -> None:
     """Print the tree as text: domains, and single nodes where they are few or asked for."""
     root = it.domains[0]
     base = _depth(root)
-    listed = wide or (not chosen_level and (root.nodes <= MAX_NODES or (len(it.domains) == 1 and bool(root.domain))))
+    listed = (
+        wide or sick or (not chosen_level and (root.nodes <= MAX_NODES or (len(it.domains) == 1 and bool(root.domain))))
+    )
     deepest = max(map(_depth, it.domains))
     if not (chosen_level or wide):
         while deepest > base + 1 and sum(_depth(row) <= deepest for row in it.domains) > MAX_DOMAINS:
@@ -119,34 +144,54 @@ def render(console: Console, it: FleetTree, *, chosen_level: bool = False, wide:
             )
     console.print(made)
     if listed and it.nodes:
-        _print_nodes(console, it, gpus=gpus)
+        _print_nodes(console, it, now, gpus=gpus)
     _print_notes(console, it, hidden=max(map(_depth, it.domains)) > deepest, listed=listed)
 
 
-def _print_nodes(console: Console, it: FleetTree, *, gpus: bool) -> None:
+def _print_nodes(console: Console, it: FleetTree, now: datetime, *, gpus: bool) -> None:
     console.print()
+    # Where nothing is known of any node there is nothing to show.
+    known = any(node.health is not None and node.health.state for node in it.nodes)
     made = show.table(
         "NODE",
         "DOMAIN",
         "STATE",
+        *(["HEALTH", "FOR"] if known else []),
         *([_accelerators(it)] if gpus else []),
         "USED BY",
         "REASON",
         numbers=[_accelerators(it)],
-        whole=("NODE", "STATE"),
+        whole=("NODE", "STATE", "HEALTH", "FOR"),
     )
     for node in it.nodes:
-        state = Text(node.state, style=show.STATE_STYLES.get(node.state, ""))
         show.add(
             made,
             node.name,
             node.domain,
-            state,
+            _styled(node.state),
+            *(_health_cells(node, now) if known else []),
             *([node.accelerators] if gpus else []),
             ", ".join(node.used_by),
-            node.reason,
+            _reason(node),
         )
     console.print(made)
+
+
+def _styled(state: str) -> Text:
+    return Text(state, style=show.STATE_STYLES.get(state, ""))
+
+
+def _health_cells(node: NodeRow, now: datetime) -> list[object]:
+    health = node.health
+    return [_styled(health.state), show.age(health.since, now)] if health and health.state else ["", ""]
+
+
+def _reason(node: NodeRow) -> str:
+    """Why it is excluded, and what stands against it, without the state that has a column of its own."""
+    if node.health is None or not node.health.sick:
+        return node.reason
+    others = node.reason if node.reason != verdict(node.health) else ""
+    return "; ".join(filter(None, (others, node.health.reason)))
 
 
 def _print_notes(console: Console, it: FleetTree, *, hidden: bool, listed: bool) -> None:
@@ -160,6 +205,8 @@ def _print_notes(console: Console, it: FleetTree, *, hidden: bool, listed: bool)
     if len(it.domains) == 1 and not root and it.levels and it.nodes:
         labels = ", ".join(it.levels)
         lines.append(f"no node has a label of the fleet's levels ({labels}): every node counts as near to no other")
+    if listed and any(node.sick for node in it.nodes):
+        lines.append("what happened to a node, and what to do: kubectl describe nodehealth NODE")
     for line in [*lines, *(f"note: {note}" for note in it.notes)]:
         console.print(Text(line, style="dim"))
 

@@ -12,8 +12,10 @@ from typing import TypeVar
 
 from muster.api.fleetpolicy import FleetPolicy, FleetPolicySpec
 from muster.api.gang import Gang
+from muster.api.nodehealth import NodeHealth
 from muster.api.trainingjob import TrainingJob
-from muster.kube import informer, paths
+from muster.cli.health import HealthRow, health_row
+from muster.kube import decode, informer, paths
 from muster.kube.client import Client
 from muster.kube.decode import NodeLease, Undecodable, custom
 from muster.kube.errors import Forbidden, NotFound
@@ -39,33 +41,49 @@ class Seen:
     occupants: Iterable[OccupantView]
     leases: Iterable[NodeLease]
     notes: tuple[str, ...] = ()
+    healths: Iterable[NodeHealth | Undecodable] = ()
 
 
 async def look(client: Client) -> Seen:
     """Read everything that the account needs, each kind once.
 
     Raises:
-        ApiError: something but the leases could not be read.
+        ApiError: something but leases and health could not be read.
     """
-    policy, notes = await _policy(client)
-    nodes, jobs, gangs, workers, occupants, (leases, unseen) = await asyncio.gather(
-        _all(informer.nodes(client)),
+    policy, notes = await policy_of(client)
+    nodes, jobs, gangs, workers, occupants, marks = await asyncio.gather(
+        all_nodes(client),
         _all(informer.training_jobs(client)),
         _all(informer.gangs(client)),
         _all(informer.worker_pods(client)),
         _all(informer.occupant_pods(client)),
-        _leases(client),
+        asyncio.gather(_leases(client), _healths(client)),
     )
-    notes += unseen
+    (leases, silent), (healths, unwell) = marks
+    notes += [*silent, *unwell]
     unreadable = sum(isinstance(gang, Undecodable) for gang in gangs)
     if unreadable:
         notes.append(
             f"{unreadable} Gang(s) cannot be read by this version: nodes that they hold without a pod are shown as free"
         )
-    return Seen(policy, nodes, jobs, gangs, workers, occupants, leases, tuple(notes))
+    return Seen(policy, nodes, jobs, gangs, workers, occupants, leases, tuple(notes), healths)
 
 
-async def _policy(client: Client) -> tuple[FleetPolicySpec, list[str]]:
+async def all_nodes(client: Client) -> list[NodeView]:
+    """Every node of the cluster.
+
+    Raises:
+        ApiError: they could not be listed.
+    """
+    return await _all(informer.nodes(client))
+
+
+async def policy_of(client: Client) -> tuple[FleetPolicySpec, list[str]]:
+    """The policy in force, and what has to be said of it.
+
+    Raises:
+        ApiError: it could not be read, or the cluster does not know the kind.
+    """
     try:
         found = custom(FleetPolicy)(await client.get(paths.muster("fleetpolicies", name="default")))
     except NotFound as error:
@@ -90,6 +108,27 @@ async def _leases(client: Client) -> tuple[list[NodeLease], list[str]]:
         return await _all(informer.node_leases(client)), []
     except Forbidden:
         return [], ["heartbeats may not be read (leases in kube-node-lease): a node that fell silent shows late"]
+
+
+async def _healths(client: Client) -> tuple[list[NodeHealth | Undecodable], list[str]]:
+    kind = informer.Kind("nodehealths", paths.muster("nodehealths"), decode.custom(NodeHealth), decode.custom_meta)
+    try:
+        found = await _all(informer.Informer(client, kind))
+    except NotFound:
+        return [], ["the health of nodes is not known: this cluster's Muster is too old to keep NodeHealth"]
+    except Forbidden:
+        return [], [
+            "the health of nodes may not be read (nodehealths): a node that is excluded for it may show as free"
+        ]
+    unreadable = sum(isinstance(health, Undecodable) for health in found)
+    if not unreadable:
+        return found, []
+    return found, [f"{unreadable} NodeHealth(s) cannot be read by this version: nothing is told of these nodes' health"]
+
+
+def healths_of(seen: Seen) -> dict[str, HealthRow]:
+    """What Muster makes of nodes, by name; without those that cannot be read."""
+    return {health.metadata.name: health_row(health) for health in seen.healths if isinstance(health, NodeHealth)}
 
 
 def fleet_of(seen: Seen) -> Fleet:

@@ -65,10 +65,19 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A connection to a cluster, and the namespace that a command is about."""
+    """A connection to a cluster.
+
+    Attributes:
+        client: the connection.
+        namespace: what the command is about.
+        context: name of the kubeconfig's context, "" in a pod.
+        user: what the context calls its user, "" in a pod.
+    """
 
     client: "Client"
     namespace: str
+    context: str = ""
+    user: str = ""
 
 
 def run(
@@ -107,7 +116,7 @@ async def _find(options: Options, find: Callable[[Session], Awaitable[Found]]) -
         why = " ".join(str(error).split()) or type(error).__name__
         raise CliError(f"the kubeconfig {target.files} cannot be used for context {target.context}: {why}") from error
     try:
-        return await find(Session(client, options.namespace or target.namespace))
+        return await find(Session(client, options.namespace or target.namespace, target.context, target.user))
     except ApiError as error:
         raise told(error, target.context) from error
     finally:

@@ -30,6 +30,12 @@ STATE_STYLES = {
     "Excluded": "red",
     "Pending": "yellow",
     "Recovering": "yellow",
+    "Healthy": "green",
+    "Suspect": "yellow",
+    "Degraded": "red",
+    "Unhealthy": "red",
+    "Quarantined": "red",
+    "Validating": "yellow",
 }
 _UNITS = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
 # ECMA-48: control sequences (colours, moves of the cursor), and operating system commands (titles, links).

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from muster.api.base import ApiModel
 from muster.cli.explanation import OUTPUT_VERSION
+from muster.cli.health import HealthRow, excluded_for
 from muster.placement.eligibility import STALE, STALE_HEARTBEAT_SECONDS, Requirements, unsuitable
 from muster.world.fleet import Fleet
 from muster.world.views import NodeView
@@ -18,6 +19,7 @@ NO_LABEL = "-"
 
 FREE, USED, EXCLUDED = "Free", "Used", "Excluded"
 Path = tuple[str, ...]
+_NOTHING: Mapping[str, HealthRow] = {}
 
 
 class NodeRow(ApiModel):
@@ -29,6 +31,12 @@ class NodeRow(ApiModel):
     reason: str = Field("", description="Why it is excluded.")
     used_by: list[str] = Field([], description="Who holds it: namespace/name of a job, or pod namespace/name.")
     accelerators: int = 0
+    health: HealthRow | None = Field(None, description="Left out: the node has no NodeHealth, or it may not be read.")
+
+    @property
+    def sick(self) -> bool:
+        """Whether something that weighs stands against the node."""
+        return self.health is not None and self.health.sick
 
 
 class Share(ApiModel):
@@ -47,6 +55,7 @@ class DomainRow(ApiModel):
     free: int
     used: int = Field(description="Held by somebody, and free once that ends.")
     excluded: int = Field(description="They take no new worker now, held by somebody or not.")
+    sick: int = Field(description="Suspect or worse, excluded or not.")
     accelerators: int
     free_accelerators: int
     used_by: list[Share] = Field([], description="Most first. Of excluded nodes, too.")
@@ -85,17 +94,27 @@ class Wanted:
         domain: path of the domain to look into; () is the fleet.
         level: innermost level of domains to list; None: all.
         free: only domains with free nodes, most free first, and free nodes.
+        sick: only domains with nodes that something stands against, and these nodes.
         tolerated: keys of taints that do not exclude a node, beside the one of the accelerators.
     """
 
     domain: Path = ()
     level: str | None = None
     free: bool = False
+    sick: bool = False
     tolerated: tuple[str, ...] = ()
 
 
-def tree_of(fleet: Fleet, wanted: Wanted, notes: Sequence[str] = ()) -> FleetTree:
+def tree_of(
+    fleet: Fleet, wanted: Wanted, notes: Sequence[str] = (), healths: Mapping[str, HealthRow] = _NOTHING
+) -> FleetTree:
     """The domains and nodes of the fleet, or of one domain.
+
+    Args:
+        fleet: nodes and who holds them.
+        wanted: which part.
+        notes: what limits the answer.
+        healths: what Muster makes of nodes, by name.
 
     Raises:
         UnknownLevelError: `wanted.level` is no level of this fleet.
@@ -110,7 +129,10 @@ def tree_of(fleet: Fleet, wanted: Wanted, notes: Sequence[str] = ()) -> FleetTre
     if wanted.domain and not inside:
         every = {"/".join(path[:size]) for path in paths.values() for size in range(1, len(path) + 1)}
         raise UnknownDomainError(sorted(every))
-    rows = {name: _node_row(fleet.nodes[name], path, fleet, wanted.tolerated) for name, path in inside.items()}
+    rows = {
+        name: _node_row(fleet.nodes[name], path, fleet, wanted.tolerated, healths.get(name))
+        for name, path in inside.items()
+    }
     members: dict[Path, list[NodeRow]] = defaultdict(list)
     for name, path in inside.items():
         for size in range(len(wanted.domain), min(max(depth, len(wanted.domain)), len(path)) + 1):
@@ -123,7 +145,7 @@ def tree_of(fleet: Fleet, wanted: Wanted, notes: Sequence[str] = ()) -> FleetTre
         accelerator_resource=fleet.policy.accelerator_resource,
         levels=levels,
         domains=_ordered(domains, wanted),
-        nodes=[node for node in shown if node.state == FREE or not wanted.free],
+        nodes=[node for node in shown if (node.state == FREE or not wanted.free) and (node.sick or not wanted.sick)],
         notes=list(notes),
     )
 
@@ -150,13 +172,14 @@ def _natural(path: Path) -> tuple[object, ...]:
     return tuple(natural(name) for name in path)
 
 
-def _node_row(node: NodeView, path: Path, fleet: Fleet, tolerated: Sequence[str]) -> NodeRow:
+def _node_row(node: NodeView, path: Path, fleet: Fleet, tolerated: Sequence[str], health: HealthRow | None) -> NodeRow:
     """The node as placement sees it for a worker that tolerates these taints and asks for nothing else."""
+    sick = excluded_for(health, fleet.policy.health.enforcement) if health else ""
     resource = fleet.policy.accelerator_resource
     # Nodes with accelerators commonly have a taint of this name, which whoever asks for accelerators tolerates.
     tolerations = [{"key": key, "operator": "Exists"} for key in (resource, *tolerated)]
     silent = fleet.heartbeats.age_seconds(node.name) >= STALE_HEARTBEAT_SECONDS
-    why = STALE if silent else unsuitable(node, Requirements(0, {"tolerations": tolerations}, {}), fleet)
+    why = sick or (STALE if silent else unsuitable(node, Requirements(0, {"tolerations": tolerations}, {}), fleet))
     holders = sorted(fleet.name_of(holder) for holder in fleet.holders(node.name))
     return NodeRow(
         name=node.name,
@@ -165,6 +188,7 @@ def _node_row(node: NodeView, path: Path, fleet: Fleet, tolerated: Sequence[str]
         reason=why,
         used_by=holders,
         accelerators=node.allocatable.get(resource, 0),
+        health=health,
     )
 
 
@@ -177,6 +201,7 @@ def _domain_row(path: Path, nodes: Sequence[NodeRow], levels: Sequence[str]) -> 
         free=states[FREE],
         used=states[USED],
         excluded=states[EXCLUDED],
+        sick=sum(node.sick for node in nodes),
         accelerators=sum(node.accelerators for node in nodes),
         free_accelerators=sum(node.accelerators for node in nodes if node.state == FREE),
         used_by=_shares(Counter(holder for node in nodes for holder in node.used_by)),
@@ -197,5 +222,9 @@ def _ordered(domains: Mapping[Path, DomainRow], wanted: Wanted) -> list[DomainRo
         return tuple((-domains[step].free if wanted.free else 0, _natural(step[-1:])) for step in steps)
 
     root = wanted.domain
-    kept = [path for path, row in domains.items() if path == root or row.free or not wanted.free]
+    kept = [
+        path
+        for path, row in domains.items()
+        if path == root or ((row.free or not wanted.free) and (row.sick or not wanted.sick))
+    ]
     return [domains[path] for path in sorted(kept, key=rank)]

@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.lifecycle.builders import BLOCK, GPU, RACK, a_fleet, a_node, tainted
+from tests.unit.lifecycle.builders import BLOCK, GPU, RACK, a_fleet, a_node, at, tainted
 
 from muster.cli.nodes import render
 from muster.cli.tree import DomainRow, FleetTree, UnknownDomainError, UnknownLevelError, Wanted, natural, tree_of
 from muster.world.fleet import Fleet
 from muster.world.views import NodeView
+
+NOW = at(0)
 
 
 def small_fleet() -> Fleet:
@@ -145,7 +147,7 @@ def test_numbers_in_names_are_sorted_as_numbers() -> None:
 
 def test_a_small_fleet_is_shown_with_its_nodes(printed: Callable[..., str]) -> None:
     tree = tree_of(small_fleet(), Wanted(), ["heartbeats may not be read"])
-    text = printed(lambda console: render(console, tree), width=110)
+    text = printed(lambda console: render(console, tree, now=NOW), width=110)
     assert (
         text
         == """\
@@ -183,7 +185,7 @@ def a_large_fleet(blocks: int = 16, racks: int = 8, size: int = 16) -> Fleet:
 def test_a_large_fleet_is_summed_up(printed: Callable[..., str]) -> None:
     tree = tree_of(a_large_fleet(), Wanted())
     assert len(tree.domains) == 1 + 16 + 128
-    text = printed(lambda console: render(console, tree))
+    text = printed(lambda console: render(console, tree, now=NOW))
     assert text.splitlines()[:3] == [
         "DOMAIN   NODES  FREE  USED  EXCLUDED          GPU  USED BY  EXCLUDED FOR",
         "(fleet)   2048  2048     0         0  16384/16384",
@@ -191,31 +193,31 @@ def test_a_large_fleet_is_summed_up(printed: Callable[..., str]) -> None:
     ]
     assert text.splitlines()[-1] == "more domains: --level rack or --domain PATH"
     assert len(text.splitlines()) == 1 + 17 + 1
-    asked_for = printed(lambda console: render(console, tree, chosen_level=True))
+    asked_for = printed(lambda console: render(console, tree, now=NOW, chosen_level=True))
     assert len(asked_for.splitlines()) == 1 + 145 + 1
-    everything = printed(lambda console: render(console, tree, wide=True))
+    everything = printed(lambda console: render(console, tree, now=NOW, wide=True))
     assert len(everything.splitlines()) == 1 + 145 + 2 + 2048
 
 
 def test_an_innermost_domain_is_shown_with_its_nodes_however_many(printed: Callable[..., str]) -> None:
     fleet = a_large_fleet(1, 2, 40)
-    block = printed(lambda console: render(console, tree_of(fleet, Wanted(("b0",)))))
+    block = printed(lambda console: render(console, tree_of(fleet, Wanted(("b0",))), now=NOW))
     assert "n-0-1-39" not in block
     assert block.splitlines()[-1] == "single nodes: --domain b0/... down to an innermost domain, or --wide"
-    rack = printed(lambda console: render(console, tree_of(fleet, Wanted(("b0", "r1")))))
+    rack = printed(lambda console: render(console, tree_of(fleet, Wanted(("b0", "r1"))), now=NOW))
     assert len(rack.splitlines()) == 2 + 2 + 40
 
 
 def test_nodes_without_labels_or_accelerators_are_shown_as_that(printed: Callable[..., str]) -> None:
     bare: dict[str, Any] = {"labels": {}, "allocatable": {}}
     flat = tree_of(a_fleet([a_node("cpu-1", **bare), a_node("cpu-2", **bare)]), Wanted())
-    text = printed(lambda console: render(console, flat))
+    text = printed(lambda console: render(console, flat, now=NOW))
     assert text.splitlines()[0] == "DOMAIN   NODES  FREE  USED  EXCLUDED  USED BY  EXCLUDED FOR"
     hint = "no node has a label of the fleet's levels (block, rack): every node counts as near to no other"
     assert " ".join(text.splitlines()[-2:]) == hint
     mixed = tree_of(a_fleet([a_node("a"), a_node("b", labels={RACK: "r9"})]), Wanted())
     assert [row.domain for row in mixed.domains] == ["", "-", "-/r9", "b1", "b1/r1"]
-    assert "\n  (no block)" in printed(lambda console: render(console, mixed))
+    assert "\n  (no block)" in printed(lambda console: render(console, mixed, now=NOW))
 
 
 def test_the_shape_for_programs_is_what_the_page_says() -> None:

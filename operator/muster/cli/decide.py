@@ -1,0 +1,290 @@
+"""`kubectl muster cordon` and `release`: a human's word about nodes, written to NodeHealth for the operator to act on.
+
+Everything is checked before anything is written. One server-side apply for each node, with a field manager of people's own,
+makes the NodeHealth where there is none and touches nothing but `spec.human`.
+"""
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from muster.api.base import API_VERSION, NAME_LENGTH
+from muster.api.fleetpolicy import FleetPolicySpec
+from muster.api.nodehealth import Decision, HumanDecision, NodeHealth
+from muster.cli import show
+from muster.cli.decision import DecidedNode, Known, NodeDecisions, follows, groups, moment, next_steps
+from muster.cli.errors import FLEET_EDIT_ROLE, CliError, one_line, told
+from muster.cli.health import HealthRow, health_row
+from muster.cli.session import (
+    ContextOption,
+    KubeconfigOption,
+    NamespaceOption,
+    Options,
+    OutputOption,
+    Session,
+    run,
+)
+from muster.cli.tree import natural
+from muster.kube import paths
+from muster.kube.errors import ApiError, Forbidden, NotFound
+
+if TYPE_CHECKING:
+    from muster.world.fleet import Fleet
+    from muster.world.views import NodeView
+
+FIELD_MANAGER = "muster-human"
+MAX_REASON = 512
+SHOWN = 5  # names of nodes in one line
+_WHO_AM_I = paths.group("authentication.k8s.io/v1", "selfsubjectreviews")
+
+NodesArgument = Annotated[list[str], typer.Argument(metavar="NODE...", help="Names of nodes.")]
+ReasonOption = Annotated[
+    str, typer.Option("--reason", metavar="TEXT", help="Why, for those who find the node like that.")
+]
+
+
+def cordon(
+    context: typer.Context,
+    nodes: NodesArgument,
+    reason: ReasonOption,
+    kubeconfig: KubeconfigOption = None,
+    kube_context: ContextOption = None,
+    namespace: NamespaceOption = None,
+    output: OutputOption = None,
+) -> None:
+    """Take nodes out of use for training jobs, until somebody releases them."""
+    options = Options(kubeconfig, kube_context, namespace, output).over(context.obj)
+    _decide(options, Decision.CORDON, nodes, reason)
+
+
+def release(
+    context: typer.Context,
+    nodes: NodesArgument,
+    reason: ReasonOption,
+    kubeconfig: KubeconfigOption = None,
+    kube_context: ContextOption = None,
+    namespace: NamespaceOption = None,
+    output: OutputOption = None,
+) -> None:
+    """Let nodes back into use: take a cordon back, and forgive what has been seen of them until now."""
+    options = Options(kubeconfig, kube_context, namespace, output).over(context.obj)
+    _decide(options, Decision.RELEASE, nodes, reason)
+
+
+def _decide(options: Options, decision: Decision, nodes: Sequence[str], reason: str) -> None:
+    reason = reason.strip()
+    if not reason:
+        raise typer.BadParameter("say why, for those who find the node like that", param_hint="--reason")
+    if len(reason) > MAX_REASON:
+        raise typer.BadParameter(
+            f"it has {len(reason)} characters and may have {MAX_REASON}: say the rest in a ticket, and name that",
+            param_hint="--reason",
+        )
+    # As `kubectl get nodes -o name` prints them; each once.
+    names = list(dict.fromkeys(name.removeprefix("node/") for name in nodes))
+    run(options, lambda session: decide(session, decision, names, reason), render)
+
+
+async def decide(session: Session, decision: Decision, names: Sequence[str], reason: str) -> NodeDecisions:
+    """Write the decision about each of the nodes.
+
+    Raises:
+        CliError: there is no such node, or it may not be decided about.
+        ApiError: the API server did not answer as it should.
+    """
+    # It needs the client, which takes half a second to import.
+    from muster.cli.observe import all_nodes
+
+    try:
+        nodes = {node.name: node for node in await all_nodes(session.client)}
+    except Forbidden as error:
+        raise CliError(_ask(error)) from error
+    missing = [name for name in names if name not in nodes]
+    if missing:
+        raise CliError(_no_such_nodes(missing, nodes))
+    healths = {name: await _health(session, name) for name in names}
+    by, servers_time = await _who_am_i(session)
+    account = await _account(session, nodes.values())
+    human = HumanDecision(decision=decision, reason=reason, by=by, time=moment(datetime.now(UTC), servers_time))
+    await _write(session, names, human)
+    return NodeDecisions(
+        decision=decision,
+        reason=reason,
+        by=by,
+        time=human.time,
+        nodes=[_decided(decision, name, account.known(nodes[name], healths[name])) for name in names],
+        next=next_steps(decision, names),
+        notes=list(account.notes),
+    )
+
+
+def _decided(decision: Decision, name: str, known: Known) -> DecidedNode:
+    used_by = None if known.used_by is None else list(known.used_by)
+    return DecidedNode(name=name, before=known.health, used_by=used_by, follows=follows(decision, known))
+
+
+def _no_such_nodes(missing: Sequence[str], there: Iterable[str]) -> str:
+    """That there are no such nodes, and which ones may have been meant. Nothing was written."""
+    names = sorted(there, key=natural)
+    more = f" and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
+    what = f"there is no node {', '.join(missing[:SHOWN])}{more}"
+    if not names:
+        return f"{what}, nor any other: choose another cluster with --context"
+    near = list(dict.fromkeys(m for name in missing[:SHOWN] for m in difflib.get_close_matches(name, names, n=3)))
+    if near:
+        return f"{what}: did you mean {' or '.join(near[:SHOWN])}? Nothing was changed"
+    return f"{what}: kubectl muster nodes --wide lists them, e.g. {names[0]}. Nothing was changed"
+
+
+async def _health(session: Session, name: str) -> HealthRow | None:
+    """What stood in the node's NodeHealth; None: there is none yet, or it cannot be read by this version."""
+    from muster.kube.decode import Undecodable, custom
+
+    try:
+        answer = await session.client.get(paths.muster("nodehealths", name=name))
+    except NotFound as error:
+        if error.details.get("name") == name:
+            return None
+        raise CliError(_too_old(session)) from error
+    except Forbidden as error:
+        raise CliError(_ask(error)) from error
+    found = custom(NodeHealth)(answer)
+    return None if isinstance(found, Undecodable) else health_row(found)
+
+
+class _UserInfo(msgspec.Struct):
+    username: str = ""
+
+
+class _ReviewStatus(msgspec.Struct, rename="camel"):
+    user_info: _UserInfo = msgspec.field(default_factory=_UserInfo)
+
+
+class _ReviewMeta(msgspec.Struct, rename="camel"):
+    creation_timestamp: datetime | None = None
+
+
+class _Review(msgspec.Struct):
+    metadata: _ReviewMeta = msgspec.field(default_factory=_ReviewMeta)
+    status: _ReviewStatus = msgspec.field(default_factory=_ReviewStatus)
+
+
+async def _who_am_i(session: Session) -> tuple[str, datetime | None]:
+    """Whom the API server takes us for (else what the kubeconfig calls us), and what time it has."""
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    try:
+        answer = await session.client.post(_WHO_AM_I, body)
+    except (Forbidden, NotFound):  # older than Kubernetes 1.28, or somebody has taken the right away
+        return session.user[:NAME_LENGTH], None
+    review = msgspec.json.decode(answer, type=_Review)
+    return (review.status.user_info.username or session.user)[:NAME_LENGTH], review.metadata.creation_timestamp
+
+
+@dataclass(frozen=True, slots=True)
+class _Account:
+    """The fleet as far as this user may know it.
+
+    Attributes:
+        fleet: nodes and, where they may be known, their holders and the policy.
+        knows_holders: whether it knows who holds nodes.
+        knows_policy: whether it knows the policy.
+        notes: what it does not know.
+    """
+
+    fleet: "Fleet"
+    knows_holders: bool = True
+    knows_policy: bool = True
+    notes: tuple[str, ...] = ()
+
+    def known(self, node: "NodeView", health: HealthRow | None) -> Known:
+        """What is known of one node."""
+        from muster.health.sources import UNHEALTHY_TAINT
+        from muster.placement.eligibility import Requirements, unsuitable
+
+        policy = self.fleet.policy
+        tolerations = [{"key": key, "operator": "Exists"} for key in (policy.accelerator_resource, UNHEALTHY_TAINT)]
+        holders = sorted(self.fleet.name_of(holder) for holder in self.fleet.holders(node.name))
+        return Known(
+            health=health,
+            used_by=tuple(holders) if self.knows_holders else None,
+            refused=unsuitable(node, Requirements(0, {"tolerations": tolerations}, {}), self.fleet),
+            enforcement=policy.health.enforcement if self.knows_policy else None,
+        )
+
+
+async def _account(session: Session, nodes: Iterable["NodeView"]) -> _Account:
+    from muster.cli.observe import fleet_of, look, policy_of
+    from muster.world.fleet import Fleet
+
+    try:
+        return _Account(fleet_of(await look(session.client)))
+    except Forbidden:
+        notes = ("who is on these nodes may not be read: ClusterRole muster-fleet-view has the rights",)
+    try:
+        policy, knows_policy = (await policy_of(session.client))[0], True
+    except Forbidden:
+        policy, knows_policy = FleetPolicySpec(), False
+    fleet = Fleet(policy)
+    for node in nodes:
+        fleet.put_node(node)
+    return _Account(fleet, knows_holders=False, knows_policy=knows_policy, notes=notes)
+
+
+async def _write(session: Session, names: Sequence[str], human: HumanDecision) -> None:
+    from muster.kube.client import APPLY_PATCH
+
+    for index, name in enumerate(names):
+        body = {
+            "apiVersion": API_VERSION,
+            "kind": "NodeHealth",
+            "metadata": {"name": name},
+            "spec": {"human": human.to_json()},
+        }
+        # By force: the newest word counts, whatever tool wrote the one before.
+        query = {"fieldManager": FIELD_MANAGER, "force": "true"}
+        try:
+            await session.client.patch(paths.muster("nodehealths", name=name), body, APPLY_PATCH, query)
+        except ApiError as error:
+            if isinstance(error, Forbidden):
+                why = _ask(error)
+            elif isinstance(error, NotFound):
+                why = _too_old(session)
+            else:
+                why = str(told(error, session.context))
+            done = f" ({show.count(index, 'node')} before it done: {', '.join(names[:index])})" if index else ""
+            raise CliError(f"{name}: {why}{done}") from error
+
+
+def _ask(error: Forbidden) -> str:
+    return (
+        f"{one_line(error.message)}: ask for ClusterRole {FLEET_EDIT_ROLE} (a ClusterRoleBinding), which has every right "
+        "that this command needs"
+    )
+
+
+def _too_old(session: Session) -> str:
+    where = f" of context {session.context}" if session.context else ""
+    return (
+        f"the cluster{where} keeps no NodeHealth: install Muster, or a newer one, with kubectl apply -k "
+        "manifests/overlays/default; kubectl cordon keeps new pods off a node meanwhile"
+    )
+
+
+def render(console: Console, it: NodeDecisions) -> None:
+    """Print what was decided, and what follows, once for nodes for which the same does."""
+    done = "cordoned" if it.decision is Decision.CORDON else "released"
+    for sentences, names in groups(it).items():
+        console.print(Text(f"{show.printable(show.folded(names))} {done}", style="bold"))
+        for sentence in sentences:
+            console.print(Text(f"-  {show.printable(sentence)}"))
+    for step in it.next:
+        console.print(Text(show.printable(step)))
+    for note in it.notes:
+        console.print(Text(f"note: {show.printable(note)}", style="dim"))

@@ -1,0 +1,139 @@
+"""What a human's cordon or release of a node comes to, in sentences: pure, from what was known before.
+
+The decision itself is the operator's to carry out. These sentences say what it will do by the rules of docs/node-health.md,
+so that nobody has to know them by heart.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal
+
+from pydantic import Field
+
+from muster.api.base import ApiModel, Time
+from muster.api.fleetpolicy import Enforcement
+from muster.api.nodehealth import Decision
+from muster.cli.explanation import OUTPUT_VERSION
+from muster.cli.health import HealthRow, verdict
+
+CLOCK_ERROR = timedelta(seconds=2)
+"""The API server tells its time in whole seconds, and the answer takes a while."""
+MAX_NAMES = 8  # nodes that a command to be copied names
+
+
+class DecidedNode(ApiModel):
+    """One node that was decided about."""
+
+    name: str
+    before: HealthRow | None = Field(None, description="Its health before; left out: it had no NodeHealth.")
+    used_by: list[str] | None = Field(None, description="Who held it; left out where that may not be read.")
+    follows: list[str] = Field(description="Sentences: what comes of it.")
+
+
+class NodeDecisions(ApiModel):
+    """What somebody has decided about nodes, and what follows from it."""
+
+    api_version: str = OUTPUT_VERSION
+    kind: Literal["NodeDecisions"] = "NodeDecisions"
+    decision: Decision
+    reason: str
+    by: str = Field(description="Whom the API server takes the user for; empty: it does not say.")
+    time: Time
+    nodes: list[DecidedNode] = Field(description="In the order given.")
+    next: list[str] = Field([], description="Sentences: how to take it back, what to look at.")
+    notes: list[str] = Field([], description="What limits this answer.")
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What was known of a node when it was decided about.
+
+    Attributes:
+        health: its health; None: it had no NodeHealth.
+        used_by: who held it, jobs and pods of others; None: it may not be read.
+        refused: why it would take no worker even if Muster held nothing against it; "" if it would.
+        enforcement: of the policy; None: it may not be read.
+    """
+
+    health: HealthRow | None = None
+    used_by: tuple[str, ...] | None = None
+    refused: str = ""
+    enforcement: Enforcement | None = None
+
+
+def moment(local: datetime, servers: datetime | None) -> datetime:
+    """When the decision was made: by this machine's clock, or by the API server's where this one is wrong.
+
+    A release forgives what was seen before it, so that a clock that is wrong would forgive too much or too little.
+    """
+    if servers is None or abs(local - servers) <= CLOCK_ERROR:
+        return local
+    return servers
+
+
+def follows(decision: Decision, known: Known) -> list[str]:
+    """What comes of it."""
+    return _of_cordon(known) if decision is Decision.CORDON else _of_release(known)
+
+
+def _of_cordon(known: Known) -> list[str]:
+    told = ["it takes no new worker of a training job"]
+    jobs = [name for name in known.used_by or () if not _foreign(name)]
+    others = [name for name in known.used_by or () if _foreign(name)]
+    if known.used_by is None:
+        told.append("jobs that have workers here leave after their next checkpoint")
+    elif jobs:
+        told.append(f"{_and(jobs)} {'leaves' if len(jobs) == 1 else 'leave'} after the next checkpoint")
+    if others:
+        told.append(f"{_and(others)} {'stays' if len(others) == 1 else 'stay'}: Muster moves only its own jobs")
+    if known.enforcement is Enforcement.NODES:
+        told.append("the taint muster.dev/unhealthy keeps new pods of others away, too")
+    elif known.enforcement is not None:
+        told.append("new pods of others still come: kubectl cordon keeps them away, too")
+    human = known.health.human if known.health else None
+    if human and human.decision is Decision.CORDON:
+        told.append(f"it was cordoned already, by {human.by or 'somebody'}: {human.reason}")
+    return told
+
+
+def _of_release(known: Known) -> list[str]:
+    told = []
+    health = known.health
+    human = health.human if health else None
+    if human and human.decision is Decision.CORDON:
+        told.append(f"the cordon by {human.by or 'somebody'} is taken back: {human.reason}")
+    if health and health.sick and health.reason != "Cordoned":
+        told.append(f"what has been seen until now does not count any more ({verdict(health)}); what is newer does")
+    if not told:
+        told.append("nothing stood against it")
+    if known.refused == "cordoned":
+        told.append("it takes no worker yet, because it is cordoned for every pod: kubectl uncordon lifts that")
+    elif known.refused:
+        told.append(f"it takes no worker yet: {known.refused}")
+    return told
+
+
+def next_steps(decision: Decision, names: Sequence[str]) -> list[str]:
+    """How to take it back, or what to look at."""
+    shown = " ".join(names) if len(names) <= MAX_NAMES else "NODE..."
+    if decision is Decision.CORDON:
+        return [f"to take it back: kubectl muster release {shown} --reason TEXT"]
+    return ["what stands against nodes now: kubectl muster nodes --sick"]
+
+
+def groups(it: NodeDecisions) -> Mapping[tuple[str, ...], list[str]]:
+    """Names of nodes by what comes of it for them, in the order given."""
+    found: dict[tuple[str, ...], list[str]] = {}
+    for node in it.nodes:
+        found.setdefault(tuple(node.follows), []).append(node.name)
+    return found
+
+
+def _foreign(holder: str) -> bool:
+    """Whether it is a pod of somebody else's, as `Fleet.name_of` writes them."""
+    return holder.startswith("pod ")
+
+
+def _and(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
