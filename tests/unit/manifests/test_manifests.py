@@ -9,11 +9,17 @@ import yaml
 from yamllint import linter
 from yamllint.config import YamlLintConfig
 
+from muster.agent import settings as agent_settings
+from muster.agent.client import API_VERSION
+from muster.api.nodehealth import NodeHealthStatus
 from muster.controller.operator import APP_LABEL, LEADER_LABEL, LEASE_NAME
 from muster.controller.settings import COORDINATOR_SERVICE, Settings
 from muster.kube.certificates import names_of
 
 Manifests = list[dict[str, Any]]
+ADMISSION = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+AGENT = "muster-agent"
+AGENT_FILES = ("agent.yaml", "agent-rbac.yaml", "agent-admission.yaml")
 
 
 def of_kind(base: Manifests, *kinds: str) -> Manifests:
@@ -31,9 +37,9 @@ def test_every_file_is_part_of_the_installation(root: Path) -> None:
 
 
 def test_everything_namespaced_names_its_namespace(base: Manifests) -> None:
-    cluster_wide = {"Namespace", "ClusterRole", "ClusterRoleBinding"}
+    cluster_wide = {"Namespace", "ClusterRole", "ClusterRoleBinding", *ADMISSION}
     places = {item["metadata"].get("namespace") for item in base if item["kind"] not in cluster_wide}
-    assert places == {"muster-system", "kube-node-lease"}
+    assert places == {"muster-system", "muster-agent", "kube-node-lease"}
     strangers = {item["kind"] for item in base if item["metadata"].get("namespace") == "kube-node-lease"}
     assert strangers == {"Role", "RoleBinding"}
 
@@ -63,7 +69,10 @@ def test_the_operator_cannot_raise_its_own_rights(base: Manifests, verb: str) ->
     groups = {group for rule in rules for group in rule.get("apiGroups", ())}
     assert groups == {"", "muster.dev", "policy", "coordination.k8s.io", "events.k8s.io", "scheduling.k8s.io"}
     resources = {resource for rule in rules for resource in rule.get("resources", ())}
-    assert not {"pods/eviction", "pods/exec", "pods/attach", "pods/portforward", "nodes/proxy", "serviceaccounts/token"} & resources
+    assert (
+        not {"pods/eviction", "pods/exec", "pods/attach", "pods/portforward", "nodes/proxy", "serviceaccounts/token"}
+        & resources
+    )
 
 
 def test_people_cannot_write_gangs(base: Manifests) -> None:
@@ -75,9 +84,19 @@ def test_people_cannot_write_gangs(base: Manifests) -> None:
                 assert set(rule["verbs"]) == {"get", "list", "watch"}
 
 
-def test_the_namespace_enforces_restricted(base: Manifests) -> None:
-    labels = of_kind(base, "Namespace")[0]["metadata"]["labels"]
-    assert {labels[f"pod-security.kubernetes.io/{mode}"] for mode in ("enforce", "audit", "warn")} == {"restricted"}
+@pytest.mark.parametrize(("name", "level"), [("muster-system", "restricted"), (AGENT, "privileged")])
+def test_each_namespace_enforces_a_level_of_pod_security(base: Manifests, name: str, level: str) -> None:
+    labels = named(base, "Namespace", name)["metadata"]["labels"]
+    assert {labels[f"pod-security.kubernetes.io/{mode}"] for mode in ("enforce", "audit", "warn")} == {level}
+
+
+def test_nothing_but_the_agent_is_where_pods_may_be_privileged(base: Manifests) -> None:
+    there = [item for item in base if item["metadata"].get("namespace") == AGENT]
+    assert {(item["kind"], item["metadata"]["name"]) for item in there} == {
+        ("DaemonSet", AGENT),
+        ("ServiceAccount", AGENT),
+        ("NetworkPolicy", AGENT),
+    }
 
 
 def test_the_pods_are_restricted(deployment: dict[str, Any]) -> None:
@@ -119,7 +138,7 @@ def test_selectors_find_the_pods(base: Manifests, deployment: dict[str, Any]) ->
     selectors = [
         deployment["spec"]["selector"],
         of_kind(base, "PodDisruptionBudget")[0]["spec"]["selector"],
-        of_kind(base, "NetworkPolicy")[0]["spec"]["podSelector"],
+        named(base, "NetworkPolicy", "muster")["spec"]["podSelector"],
         spec["topologySpreadConstraints"][0]["labelSelector"],
         spec["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"][0]["podAffinityTerm"][
             "labelSelector"
@@ -146,7 +165,7 @@ def test_ports_and_names_are_the_codes(base: Manifests, deployment: dict[str, An
         for name in rule.get("resourceNames", ())
     ]
     assert lease == [LEASE_NAME]
-    allowed = {p["port"] for rule in of_kind(base, "NetworkPolicy")[0]["spec"]["ingress"] for p in rule["ports"]}
+    allowed = {p["port"] for rule in named(base, "NetworkPolicy", "muster")["spec"]["ingress"] for p in rule["ports"]}
     assert allowed == set(ports.values())
 
 
@@ -170,19 +189,94 @@ def test_the_overlay_sets_both_images(root: Path, deployment: dict[str, Any]) ->
     assert [field["path"] for field in fields["images"]] == ["spec/template/spec/containers/env/value"]
 
 
-def test_security_page_names_every_right(root: Path, base: Manifests) -> None:
-    page = (root / "docs" / "security.md").read_text()
+@pytest.mark.parametrize(
+    ("title", "role_name"), [("## The operator's rights", "muster-operator"), ("## The agents' rights", AGENT)]
+)
+def test_security_page_names_every_right(root: Path, base: Manifests, title: str, role_name: str) -> None:
+    page = (root / "docs" / "security.md").read_text().partition(f"{title}\n")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| `([^`]+)` \| ([a-z, ]+) \|", page, re.MULTILINE)
     told = {(resource, verb) for resource, verbs in rows for verb in verbs.split(", ")}
     held = {
         (resource, verb)
         for role in of_kind(base, "Role", "ClusterRole")
-        if role["metadata"]["name"] == "muster-operator"
+        if role["metadata"]["name"] == role_name
         for rule in role["rules"]
         for resource in (*rule.get("resources", ()), *rule.get("nonResourceURLs", ()))
         for verb in rule["verbs"]
     }
     assert told == held
+
+
+class TestTheAgent:
+    @pytest.fixture
+    def pod(self, base: Manifests) -> dict[str, Any]:
+        spec: dict[str, Any] = named(base, "DaemonSet", AGENT)["spec"]["template"]["spec"]
+        return spec
+
+    def test_its_environment_is_one_that_it_takes(self, pod: dict[str, Any]) -> None:
+        (container,) = pod["containers"]
+        fields = {entry["name"]: entry["valueFrom"]["fieldRef"]["fieldPath"] for entry in container["env"][:1]}
+        assert fields == {"MUSTER_NODE": "spec.nodeName"}
+        environment = {entry["name"]: entry.get("value", "node-1") for entry in container["env"]}
+        settings = agent_settings.from_environment({**environment, "KUBERNETES_SERVICE_HOST": "10.96.0.1"})
+        assert settings.node == "node-1"
+        assert settings.listen == ("0.0.0.0", container["ports"][0]["containerPort"])
+        places = {mount["mountPath"]: mount for mount in container["volumeMounts"]}
+        assert set(places) == {str(settings.sysfs), str(settings.proc)}
+        assert all(mount["readOnly"] for mount in places.values())
+
+    def test_of_the_node_it_sees_the_two_file_systems_that_it_reads(self, pod: dict[str, Any]) -> None:
+        assert [volume["hostPath"]["path"] for volume in pod["volumes"]] == ["/sys", "/proc"]
+        assert not [key for key in ("hostNetwork", "hostPID", "hostIPC") if pod.get(key)]
+        (container,) = pod["containers"]
+        assert container["securityContext"]["readOnlyRootFilesystem"] is True
+        assert container["resources"]["requests"].keys() == {"cpu", "memory"}
+        assert container["resources"]["limits"].keys() == {"memory"}
+
+    def test_it_stays_on_sick_nodes(self, pod: dict[str, Any]) -> None:
+        assert pod["tolerations"] == [{"operator": "Exists"}]
+        assert pod["priorityClassName"] == "system-node-critical"
+
+    def test_it_runs_from_the_operators_image(self, pod: dict[str, Any], deployment: dict[str, Any]) -> None:
+        (container,) = pod["containers"]
+        assert container["image"] == deployment["spec"]["template"]["spec"]["containers"][0]["image"]
+        assert container["command"] == ["python3", "-m", "muster.agent"]
+
+    def test_selectors_and_ports_find_it(self, base: Manifests) -> None:
+        daemon_set, policy = named(base, "DaemonSet", AGENT), named(base, "NetworkPolicy", AGENT)
+        template = daemon_set["spec"]["template"]
+        labels = daemon_set["spec"]["selector"]["matchLabels"]
+        assert labels.items() <= template["metadata"]["labels"].items()
+        assert policy["spec"]["podSelector"]["matchLabels"] == labels
+        (container,) = template["spec"]["containers"]
+        ports = [port["port"] for rule in policy["spec"]["ingress"] for port in rule["ports"]]
+        assert ports == [port["containerPort"] for port in container["ports"]]
+        key, _, value = APP_LABEL.partition("=")
+        assert template["metadata"]["labels"][key] != value, "it would be taken for an operator"
+
+    def test_the_policy_is_about_its_service_account_and_its_fields(self, base: Manifests) -> None:
+        policy, binding = (named(base, kind, AGENT)["spec"] for kind in ADMISSION)
+        assert policy["failurePolicy"] == "Fail"
+        assert (binding["policyName"], binding["validationActions"]) == (AGENT, ["Deny"])
+        account = named(base, "ServiceAccount", AGENT)["metadata"]
+        (condition,) = policy["matchConditions"]
+        assert f"'system:serviceaccount:{account['namespace']}:{account['name']}'" in condition["expression"]
+        (rule,) = policy["matchConstraints"]["resourceRules"]
+        (group,) = rule["apiGroups"]
+        assert API_VERSION.startswith(f"{group}/")
+        (fields,) = {
+            found
+            for check in policy["validations"]
+            for found in re.findall(r"key in \[([^]]+)\] \|\|", check["expression"])
+        }
+        names = fields.replace("'", "").split(", ")
+        assert set(names) == {"evidence", "agent"} <= set(NodeHealthStatus.model_fields)
+
+    def test_every_part_has_the_label_by_which_it_can_be_left_out(self, root: Path, base: Manifests) -> None:
+        files = [yaml.safe_load_all((root / "manifests" / "base" / name).read_text()) for name in AGENT_FILES]
+        parts = [part for documents in files for part in documents]
+        label = {"app.kubernetes.io/component": "agent"}
+        assert [part for part in base if label.items() <= part["metadata"]["labels"].items()] == parts
 
 
 @pytest.mark.parametrize("folder", ["manifests", "crds", "examples"])
