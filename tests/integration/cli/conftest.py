@@ -156,6 +156,14 @@ class Hand:
             result = self.kubectl(*arguments)
             assert result.returncode == 0, result.stderr
 
+    def health(self, node: str, state: str, reason: str, seconds_ago: float = 60) -> None:
+        """The operator's verdict on a node, which may have a NodeHealth already."""
+        body = {"apiVersion": "muster.dev/v1alpha1", "kind": "NodeHealth", "metadata": {"name": node}}
+        status = {"state": state, "reason": reason, "message": f"{reason}: seen", "since": ago(seconds_ago)}
+        result = self.kubectl("apply", "--server-side", "-f", "-", stdin=json.dumps({**body, "spec": {}}))
+        assert result.returncode == 0, result.stderr
+        self.patch_status("nodehealth", node, status)
+
     def event(self, job: Object, reason: str, note: str, kind: str = "Normal") -> None:
         meta = job["metadata"]
         regarding = {"apiVersion": job["apiVersion"], "kind": job["kind"], "name": meta["name"], "uid": meta["uid"]}
@@ -204,3 +212,4 @@ def hand(kubectl: Callable[..., "subprocess.CompletedProcess[str]"], namespace: 
     for path in ("/api/v1/nodes", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"):
         result = kubectl("delete", "--raw", f"{path}?labelSelector=test%3D{namespace}")  # all at once
         assert result.returncode == 0, result.stderr
+    kubectl("delete", "nodehealths", "--all")

@@ -32,6 +32,8 @@ class Api:
         self.bodies: dict[str, Any] = {}
         self.errors: dict[str, ApiError] = {}
         self.asked: list[str] = []
+        self.written: list[tuple[str, str, Any]] = []
+        self.refuses: dict[str, ApiError] = {}
         self.closed = False
 
     def put(self, path: str, body: Mapping[str, Any]) -> None:
@@ -47,6 +49,19 @@ class Api:
         if path not in self.bodies:
             raise NotFound(404, "NotFound", "the server could not find the requested resource")
         return json.dumps(self.bodies[path]).encode()
+
+    async def post(self, path: str, body: Any, query: Any = None, **_: Any) -> bytes:
+        return self._write("POST", path, body)
+
+    async def patch(self, path: str, body: Any, content_type: str = "", query: Any = None, **_: Any) -> bytes:
+        return self._write(f"PATCH {content_type} {dict(query or {})}", path, body)
+
+    def _write(self, verb: str, path: str, body: Any) -> bytes:
+        """A write that nothing refuses is answered with what the path holds."""
+        if path in self.refuses:
+            raise self.refuses[path]
+        self.written.append((verb, path, body))
+        return json.dumps(self.bodies.get(path, body)).encode()
 
     async def close(self) -> None:
         self.closed = True

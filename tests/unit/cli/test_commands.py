@@ -15,6 +15,7 @@ from muster.cli import main
 from muster.kube.errors import ApiError, Forbidden, NotFound, ServerError, Unauthorized, Unreachable
 
 JOBS = "/apis/muster.dev/v1alpha1/trainingjobs"
+HEALTHS = "/apis/muster.dev/v1alpha1/nodehealths"
 EVENTS = "/api/v1/namespaces/team-a/events"
 OPERATOR = Path(__file__).resolve().parents[3] / "operator"
 Run = Callable[..., Result]
@@ -54,6 +55,7 @@ def with_fleet(api: Any) -> None:
         "/apis/muster.dev/v1alpha1/gangs",
         "/api/v1/pods",
         "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases",
+        HEALTHS,
     ):
         api.lists(path)
     labels = {"topology.muster.dev/block": "b1"}
@@ -135,6 +137,10 @@ def test_the_same_is_said_in_each_format(api: Any, command: Run) -> None:
         ("nodes", "extra"),
         ("nodes", "--nope"),
         ("cordn", "n1"),
+        ("cordon", "n1"),
+        ("cordon", "--reason", "why"),
+        ("release", "n1", "--reason", " "),
+        ("release", "n1", "--reason", "x" * 513),
     ],
 )
 def test_wrong_usage_ends_with_2_and_says_how(api: Any, command: Run, arguments: tuple[str, ...]) -> None:
@@ -145,7 +151,9 @@ def test_wrong_usage_ends_with_2_and_says_how(api: Any, command: Run, arguments:
     assert api.asked == []
 
 
-@pytest.mark.parametrize("arguments", [("--help",), ("explain", "--help"), ("nodes", "--help")])
+@pytest.mark.parametrize(
+    "arguments", [("--help",), *((name, "--help") for name in ("explain", "nodes", "cordon", "release"))]
+)
 def test_help_is_given_without_a_cluster(api: Any, command: Run, arguments: tuple[str, ...]) -> None:
     result = command(*arguments)
     assert result.exit_code == 0
@@ -258,6 +266,43 @@ def test_heartbeats_that_may_not_be_read_are_a_note(api: Any, command: Run) -> N
     result = command("nodes")
     assert result.exit_code == 0
     assert result.stdout.splitlines()[-1].startswith("note: heartbeats may not be read")
+
+
+def a_health(name: str, state: str = "Healthy", reason: str = "", **spec: Any) -> dict[str, Any]:
+    status = {"state": state, "reason": reason, "since": "2026-01-31T12:00:00.000000Z"}
+    return {"metadata": {"name": name, "resourceVersion": "4"}, "spec": spec, "status": status}
+
+
+def test_health_that_is_not_kept_or_may_not_be_read_is_a_note(api: Any, command: Run) -> None:
+    with_fleet(api)
+    del api.bodies[HEALTHS]
+    notes = json.loads(command("nodes", "-o", "json").stdout)["notes"]
+    assert notes == ["the health of nodes is not known: this cluster's Muster is too old to keep NodeHealth"]
+    api.errors[HEALTHS] = forbidden("nodehealths", "muster.dev", "at the cluster scope")
+    result = command("nodes")
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[-1].startswith("note: the health of nodes may not be read")
+    assert "HEALTH" not in result.stdout
+
+
+def test_a_health_that_does_not_fit_is_a_note(api: Any, command: Run) -> None:
+    with_fleet(api)
+    api.lists(HEALTHS, a_health("gpu-1", "Peaky"))
+    found = json.loads(command("nodes", "-o", "json").stdout)
+    assert found["notes"] == ["1 NodeHealth(s) cannot be read by this version: nothing is told of these nodes' health"]
+    assert "health" not in found["nodes"][0]
+
+
+def test_the_policy_says_whether_a_sick_node_is_excluded(api: Any, command: Run) -> None:
+    with_fleet(api)
+    api.lists(HEALTHS, a_health("gpu-1", "Unhealthy", "Xid79"))
+    (node,) = json.loads(command("nodes", "--sick", "-o", "json").stdout)["nodes"]
+    assert (node["state"], node["reason"], node["health"]["reason"]) == ("Excluded", "unhealthy: Xid79", "Xid79")
+    policy = "/apis/muster.dev/v1alpha1/fleetpolicies/default"
+    del api.errors[policy]
+    api.put(policy, {"metadata": {"name": "default"}, "spec": {"health": {"enforcement": "Observe"}}})
+    (node,) = json.loads(command("nodes", "--sick", "-o", "json").stdout)["nodes"]
+    assert (node["state"], node["reason"], node["health"]["state"]) == ("Free", "", "Unhealthy")
 
 
 def test_definitions_without_a_fleet_policy_are_too_old_for_the_tree(api: Any, command: Run) -> None:

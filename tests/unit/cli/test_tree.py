@@ -11,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.lifecycle.builders import BLOCK, GPU, RACK, a_fleet, a_node, at, tainted
 
+from muster.api.nodehealth import Decision, HumanDecision, VerdictState
+from muster.cli.health import HealthRow
 from muster.cli.nodes import render
 from muster.cli.tree import DomainRow, FleetTree, UnknownDomainError, UnknownLevelError, Wanted, natural, tree_of
 from muster.world.fleet import Fleet
@@ -34,6 +36,23 @@ def small_fleet() -> Fleet:
     )
     fleet.names["uid-1"] = "team-a/llama"
     return fleet
+
+
+def healths() -> dict[str, HealthRow]:
+    """Of the small fleet: one well, one suspect, three out by verdict (two of them otherwise, too), one by a human."""
+    cordon = HumanDecision(decision=Decision.CORDON, reason="liquid", by="ann", time=NOW)
+    of = {
+        "n3": ("Healthy", "", 86400),
+        "n7": ("Suspect", "EccCorrected", 7200),
+        "n0": ("Unhealthy", "Xid79", 65),
+        "n5": ("Degraded", "IbPortFlap", 600),
+        "n1": ("Suspect", "IbCounters", 30),
+    }
+    made = {
+        name: HealthRow(state=VerdictState(state), reason=reason, since=at(-age))
+        for name, (state, reason, age) in of.items()
+    }
+    return {**made, "n10": HealthRow(human=cordon), "gone": made["n0"]}
 
 
 def rows(tree: FleetTree) -> dict[str, DomainRow]:
@@ -69,6 +88,56 @@ def test_domains_add_up_and_come_before_what_is_in_them() -> None:
         ("cordoned", 1),
         ("taint example.org/repair", 1),
     ]
+
+
+def test_who_is_excluded_for_its_health_says_so_first() -> None:
+    tree = tree_of(small_fleet(), Wanted(), healths=healths())
+    told = {node.name: (node.state, node.reason, node.used_by) for node in tree.nodes}
+    assert told == {
+        "n0": ("Excluded", "unhealthy: Xid79", ["team-a/llama"]),
+        "n1": ("Excluded", "cordoned", ["team-a/llama"]),
+        "n2": ("Excluded", "taint example.org/repair", []),
+        "n3": ("Free", "", []),
+        "n4": ("Excluded", "not ready", []),
+        "n5": ("Excluded", "degraded: IbPortFlap", []),
+        "n6": ("Used", "", ["pod team-b/notebook", "team-a/llama"]),
+        "n7": ("Free", "", []),
+        "n10": ("Excluded", "quarantined: Cordoned", []),
+    }
+    fleet, block = rows(tree)[""], rows(tree)["b1"]
+    assert (fleet.nodes, fleet.free, fleet.used, fleet.excluded, fleet.sick) == (9, 2, 1, 6, 4)
+    assert (block.excluded, block.sick) == (3, 2)
+    assert ("unhealthy: Xid79", 1) in [(share.name, share.nodes) for share in block.excluded_for]
+
+
+def test_only_what_something_stands_against() -> None:
+    tree = tree_of(small_fleet(), Wanted(sick=True), healths=healths())
+    assert [node.name for node in tree.nodes] == ["n0", "n1", "n5", "n7"]
+    assert [row.domain for row in tree.domains] == ["", "b1", "b1/r1", "b2", "b2/r1", "b2/r2"]
+    both = tree_of(small_fleet(), Wanted(free=True, sick=True), healths=healths())
+    assert [node.name for node in both.nodes] == ["n7"]
+    assert [row.domain for row in both.domains] == ["", "b1", "b2", "b2/r2"]
+    assert tree_of(small_fleet(), Wanted(sick=True)).nodes == []
+
+
+def test_health_is_shown_beside_what_a_node_does(printed: Callable[..., str]) -> None:
+    tree = tree_of(small_fleet(), Wanted(("b1",)), healths=healths())
+    text = printed(lambda console: render(console, tree, now=NOW), width=110)
+    assert text.splitlines()[-6:] == [
+        "NODE  DOMAIN  STATE     HEALTH     FOR   GPU  USED BY       REASON",
+        "n0    b1/r1   Excluded  Unhealthy  1m5s    8  team-a/llama  Xid79",
+        "n1    b1/r1   Excluded  Suspect    30s     8  team-a/llama  cordoned; IbCounters",
+        "n2    b1/r2   Excluded                     8                taint example.org/repair",
+        "n3    b1/r2   Free      Healthy    1d      8",
+        "what happened to a node, and what to do: kubectl describe nodehealth NODE",
+    ]
+
+
+def test_the_sick_of_a_large_fleet_are_listed(printed: Callable[..., str]) -> None:
+    sick = {"n-3-1-7": HealthRow(state=VerdictState.SUSPECT, reason="EccCorrected", since=NOW)}
+    tree = tree_of(a_large_fleet(), Wanted(sick=True), healths=sick)
+    lines = printed(lambda console: render(console, tree, now=NOW, sick=True)).splitlines()
+    assert [line.split()[0] for line in lines if line] == ["DOMAIN", "(fleet)", "b3", "r1", "NODE", "n-3-1-7", "what"]
 
 
 Nodes = st.lists(
@@ -227,5 +296,8 @@ def test_the_shape_for_programs_is_what_the_page_says() -> None:
         {name for cell in re.findall(r"^\|([^|]*)\|", part, re.MULTILINE) for name in re.findall(r"`(\w+)`", cell)}
         for part in parts
     ]
-    tree = tree_of(small_fleet(), Wanted()).to_json()
-    assert told == [set(tree), set(tree["domains"][0]), set(tree["nodes"][0])]
+    found = healths()
+    health = found["n0"].model_copy(update={"human": found["n10"].human})
+    tree = tree_of(small_fleet(), Wanted(), healths={"n10": health}).to_json()
+    node = tree["nodes"][0]
+    assert told == [set(tree), set(tree["domains"][0]), set(node), set(node["health"])]

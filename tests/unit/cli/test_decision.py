@@ -1,0 +1,125 @@
+"""What a cordon or a release comes to, in sentences."""
+
+import re
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.lifecycle.builders import at
+
+from muster.api.fleetpolicy import Enforcement
+from muster.api.nodehealth import Decision, HumanDecision, VerdictState
+from muster.cli.decision import DecidedNode, Known, NodeDecisions, follows, groups, moment, next_steps
+from muster.cli.health import HealthRow
+
+CORDON, RELEASE = Decision.CORDON, Decision.RELEASE
+BY_ANN = HumanDecision(decision=CORDON, reason="liquid", by="ann", time=at(0))
+NO_WORKER = "it takes no new worker of a training job"
+OTHERS_COME = "new pods of others still come: kubectl cordon keeps them away, too"
+XID = HealthRow(state=VerdictState.UNHEALTHY, reason="Xid79")
+FORGIVEN = "what has been seen until now does not count any more (unhealthy: Xid79); what is newer does"
+
+
+@pytest.mark.parametrize(
+    ("decision", "known", "sentences"),
+    [
+        (CORDON, Known(used_by=(), enforcement=Enforcement.JOBS), [NO_WORKER, OTHERS_COME]),
+        (
+            CORDON,
+            Known(used_by=("pod b/notebook", "a/llama"), enforcement=Enforcement.NODES),
+            [
+                NO_WORKER,
+                "a/llama leaves after the next checkpoint",
+                "pod b/notebook stays: Muster moves only its own jobs",
+                "the taint muster.dev/unhealthy keeps new pods of others away, too",
+            ],
+        ),
+        (
+            CORDON,
+            Known(used_by=("a/one", "a/two", "b/three", "pod b/x", "pod b/y"), enforcement=Enforcement.OBSERVE),
+            [
+                NO_WORKER,
+                "a/one, a/two and b/three leave after the next checkpoint",
+                "pod b/x and pod b/y stay: Muster moves only its own jobs",
+                OTHERS_COME,
+            ],
+        ),
+        (
+            CORDON,
+            Known(health=HealthRow(state=VerdictState.QUARANTINED, reason="Cordoned", human=BY_ANN)),
+            [
+                NO_WORKER,
+                "jobs that have workers here leave after their next checkpoint",
+                "it was cordoned already, by ann: liquid",
+            ],
+        ),
+        (RELEASE, Known(), ["nothing stood against it"]),
+        (RELEASE, Known(health=HealthRow(state=VerdictState.HEALTHY)), ["nothing stood against it"]),
+        (RELEASE, Known(health=XID), [FORGIVEN]),
+        (
+            RELEASE,
+            Known(health=HealthRow(state=VerdictState.QUARANTINED, reason="Cordoned", human=BY_ANN)),
+            ["the cordon by ann is taken back: liquid"],
+        ),
+        (
+            RELEASE,
+            Known(health=XID.model_copy(update={"human": BY_ANN.model_copy(update={"by": ""})}), refused="cordoned"),
+            [
+                "the cordon by somebody is taken back: liquid",
+                FORGIVEN,
+                "it takes no worker yet, because it is cordoned for every pod: kubectl uncordon lifts that",
+            ],
+        ),
+        (
+            RELEASE,
+            Known(refused="taint example.org/repair"),
+            ["nothing stood against it", "it takes no worker yet: taint example.org/repair"],
+        ),
+    ],
+    ids=[
+        "idle",
+        "held, tainted",
+        "held by several",
+        "again, and holders unknown",
+        "unknown",
+        "well",
+        "sick",
+        "cordoned",
+        "cordoned twice, before the operator looked",
+        "tainted by others",
+    ],
+)
+def test_what_follows_is_said(decision: Decision, known: Known, sentences: list[str]) -> None:
+    assert follows(decision, known) == sentences
+
+
+def test_the_api_servers_clock_counts_where_this_one_is_wrong() -> None:
+    local = at(0.7)
+    assert moment(local, None) == local
+    assert moment(local, at(0)) == local
+    assert moment(local, at(3600)) == at(3600)
+    assert moment(local + timedelta(days=1), at(0)) == at(0)
+
+
+def test_how_to_take_it_back_names_the_nodes_while_they_are_few() -> None:
+    assert next_steps(CORDON, ["n2", "n1"]) == ["to take it back: kubectl muster release n2 n1 --reason TEXT"]
+    many = [f"n{i}" for i in range(9)]
+    assert next_steps(CORDON, many) == ["to take it back: kubectl muster release NODE... --reason TEXT"]
+    assert next_steps(RELEASE, many) == ["what stands against nodes now: kubectl muster nodes --sick"]
+
+
+def some_decisions(**of_node: Any) -> NodeDecisions:
+    nodes = [DecidedNode(name=name, follows=[f"{name[0]} follows"], **of_node) for name in ("a1", "b1", "a2")]
+    return NodeDecisions(decision=CORDON, reason="liquid", by="ann", time=at(0), nodes=nodes)
+
+
+def test_nodes_for_which_the_same_follows_are_told_together() -> None:
+    assert groups(some_decisions()) == {("a follows",): ["a1", "a2"], ("b follows",): ["b1"]}
+
+
+def test_the_shape_for_programs_is_what_the_page_says() -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs" / "cli.md").read_text().partition("## NodeDecisions")[2]
+    told = [set(re.findall(r"^\| `(\w+)` \|", part, re.MULTILINE)) for part in page.split("\nOf each ")]
+    found = some_decisions(before=XID, used_by=[]).to_json()
+    assert told == [set(found), set(found["nodes"][0])]
