@@ -28,7 +28,9 @@ RELEASE = HumanDecision(decision=Decision.RELEASE, reason="dry", by="bob", time=
 
 def test_it_is_what_the_operator_avoids() -> None:
     states = [state for state in (None, *VerdictState) if state is not VerdictState.QUARANTINED]
-    cases = [(state, None) for state in (*states, VerdictState.QUARANTINED)]
+    cases: list[tuple[VerdictState | None, HumanDecision | None]] = [
+        (state, None) for state in (*states, VerdictState.QUARANTINED)
+    ]
     cases += [(state, RELEASE) for state in states] + [(VerdictState.QUARANTINED, CORDON)]
     for (state, human), enforcement, act in itertools.product(cases, Enforcement, (Act.TAKE, Act.HOLD, Act.YIELD)):
         verdict = Verdict(state, "Why", "", RecommendedAction.NONE, (), at(0), (), Offences(), cordoned=human is CORDON)
