@@ -88,7 +88,8 @@ class AgentProcess:
         return json.loads(found.stdout) if found.returncode == 0 else {}
 
     def status(self) -> dict[str, Any]:
-        return self.object().get("status", {})
+        found: dict[str, Any] = self.object().get("status", {})
+        return found
 
     def kinds(self) -> list[str]:
         return sorted(item["kind"] for item in self.status().get("evidence", []))

@@ -7,13 +7,19 @@ from typing import Any
 import pytest
 
 from muster.api import render
+from muster.api.base import ApiModel
 from muster.api.fleetpolicy import FleetPolicy
 from muster.api.gang import Gang
 from muster.api.nodehealth import NodeHealth
 from muster.api.trainingjob import TrainingJob
 
 TIME = "2026-01-31T12:00:00.000000Z"
-MODELS = {"TrainingJob": TrainingJob, "Gang": Gang, "FleetPolicy": FleetPolicy, "NodeHealth": NodeHealth}
+MODELS: dict[str, type[ApiModel]] = {
+    "TrainingJob": TrainingJob,
+    "Gang": Gang,
+    "FleetPolicy": FleetPolicy,
+    "NodeHealth": NodeHealth,
+}
 
 
 @pytest.mark.parametrize(
