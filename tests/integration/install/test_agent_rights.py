@@ -320,15 +320,35 @@ def test_everything_else_is_refused_by_the_roles(method: str, path: str, thief: 
     assert (code, "cannot" in message) == (403, True), message
 
 
-def test_the_installation_page_tells_how_to_leave_it_out(installation: Any, overlay: Path, tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "install.md").read_text()
-    shown = page.partition("### Leaving it out\n")[2].partition("\n    ")[2].partition("\n\n")[0]
-    patches = yaml.safe_load("\n".join(line.removeprefix("    ") for line in f"    {shown}".splitlines()))
-    kustomization = {"resources": [os.path.relpath(overlay, tmp_path.resolve())], **patches}
-    (tmp_path / "kustomization.yaml").write_text(json.dumps(kustomization))
-    rendered = list(yaml.safe_load_all(installation.kubectl("kustomize", str(tmp_path))))
+@pytest.fixture
+def with_patches_of(installation: Any, overlay: Path, tmp_path: Path) -> Callable[[str], list[Any]]:
+    """What an overlay renders that has the patches which docs/install.md shows under a title."""
+
+    def render(title: str) -> list[Any]:
+        page = (ROOT / "docs" / "install.md").read_text()
+        lines = page.partition(f"### {title}\n")[2].partition("\n#")[0].splitlines()
+        shown = yaml.safe_load("\n".join(line.removeprefix("    ") for line in lines if line.startswith("    ")))
+        kustomization = {"resources": [os.path.relpath(overlay, tmp_path.resolve())], **shown}
+        (tmp_path / "kustomization.yaml").write_text(json.dumps(kustomization))
+        return list(yaml.safe_load_all(installation.kubectl("kustomize", str(tmp_path))))
+
+    return render
+
+
+def test_the_agent_can_be_left_out(
+    installation: Any, overlay: Path, with_patches_of: Callable[[str], list[Any]]
+) -> None:
+    rendered = with_patches_of("Leaving it out")
     everything = list(yaml.safe_load_all(installation.kubectl("kustomize", str(overlay))))
     left_out = [item for item in everything if item not in rendered]
     assert {item["metadata"]["name"] for item in left_out} == {"muster-agent"}
     assert len(left_out) == 8
-    assert not [item for item in rendered if "muster-agent" in item["metadata"]["name"]]
+    assert [item for item in everything if item not in left_out] == rendered
+
+
+def test_the_agent_can_do_without_privilege(installation: Any, with_patches_of: Callable[[str], list[Any]]) -> None:
+    (agent,) = (item for item in with_patches_of("Without privilege") if item["kind"] == "DaemonSet")
+    installation.kubectl("apply", "--dry-run=server", "-f", "-", stdin=json.dumps(agent))
+    (container,) = agent["spec"]["template"]["spec"]["containers"]
+    assert "privileged" not in container["securityContext"]
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
