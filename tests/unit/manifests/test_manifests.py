@@ -63,7 +63,10 @@ def test_the_operator_cannot_raise_its_own_rights(base: Manifests, verb: str) ->
     groups = {group for rule in rules for group in rule.get("apiGroups", ())}
     assert groups == {"", "muster.dev", "policy", "coordination.k8s.io", "events.k8s.io", "scheduling.k8s.io"}
     resources = {resource for rule in rules for resource in rule.get("resources", ())}
-    assert not {"pods/eviction", "pods/exec", "pods/attach", "pods/portforward", "nodes/proxy", "serviceaccounts/token"} & resources
+    assert (
+        not {"pods/eviction", "pods/exec", "pods/attach", "pods/portforward", "nodes/proxy", "serviceaccounts/token"}
+        & resources
+    )
 
 
 def test_people_cannot_write_gangs(base: Manifests) -> None:
