@@ -131,6 +131,10 @@ def story(installation: Any, namespace: str, wait_until: Callable[..., Any]) -> 
     installation.apply(direct)
     wait_until(lambda: [pod for pod in pods("direct") if pod["spec"].get("nodeName")], "Muster has bound a worker")
     installation.kubectl("delete", "fleetpolicy", "default")
+    # Its node is for other tests, and no kubelet ends its pod.
+    installation.kubectl("delete", "trainingjob", "direct", here)
+    for pod in pods("direct"):
+        installation.kubectl("delete", "pod", pod["metadata"]["name"], here, "--grace-period=0", "--force")
     assert "403" not in {dict(labels)["code"] for labels in replica.samples("muster_api_requests_total")}
 
 
