@@ -40,7 +40,7 @@ verify: venv ## Regenerate, then the tree must be what it was
 OWN_CLUSTERS := tests/e2e/test_localcluster.py
 
 test-unit: venv ## Pure functions and single processes
-	@$(PY) -m pytest tests/unit -q -n 4
+	@$(PY) -m pytest tests/unit -q -m "not long" -n 4
 
 test-integration: venv ## Against a real API server
 	@$(TOOL) localcluster build

@@ -4,6 +4,7 @@ from enum import StrEnum
 from typing import Annotated
 
 from pydantic import ConfigDict, Field
+from pydantic.config import JsonDict
 
 from muster.api.base import ApiModel, ObjectMeta, checks, rule
 from muster.api.nodehealth import RecommendedAction, Severity
@@ -14,6 +15,14 @@ MAX_LIMITS = 1024
 MAX_RULES = 32
 
 
+def _short_name(example: str) -> JsonDict:
+    """A name that people write in manifests."""
+    return rule(
+        "self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",
+        f"write a short name of lower-case letters, digits and '-', e.g. {example}",
+    )
+
+
 class TopologyLevel(ApiModel):
     """One level of the network's tree."""
 
@@ -21,12 +30,7 @@ class TopologyLevel(ApiModel):
         min_length=1,
         max_length=63,
         description="Short name that jobs use, e.g. rack.",
-        json_schema_extra=checks(
-            rule(
-                "self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",
-                "write a short name of lower-case letters, digits and '-', e.g. rack",
-            )
-        ),
+        json_schema_extra=checks(_short_name("rack")),
     )
     label: str = Field(
         min_length=1,
@@ -82,12 +86,7 @@ class NodePool(ApiModel):
         min_length=1,
         max_length=63,
         description="Short name for people, e.g. h200.",
-        json_schema_extra=checks(
-            rule(
-                "self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",
-                "write a short name of lower-case letters, digits and '-', e.g. h200",
-            )
-        ),
+        json_schema_extra=checks(_short_name("h200")),
     )
     node_selector: dict[str, Annotated[str, Field(max_length=63)]] = Field(
         {},

@@ -96,8 +96,11 @@ class Plan:
 
     @property
     def acts(self) -> bool:
-        """Whether anything is done that the next decision goes on from; asking for what is there already is not."""
-        return any(not isinstance(action, ApplySupport) for action in self.actions)
+        """Whether anything is done that the next decision can go on from at once.
+
+        Asking for what is there already is not; nor is a binding, which only the watch will show.
+        """
+        return any(not isinstance(action, ApplySupport | BindPod) for action in self.actions)
 
     @property
     def commits(self) -> bool:

@@ -466,20 +466,19 @@ def _pods_in_line(world: JobWorld, record: GangSpec, settings: WorkerSettings) -
     ]
     if missing:
         actions += _support(world, settings)
+        # The policy may have changed since the gang was placed there.
+        ours_to_bind = not scheduler_for(world.job.spec.template.get("spec") or {})
         for index in missing:
             member = record.members[index]
-            direct = _is_direct(world, member)
+            direct = ours_to_bind and _is_direct(world, member)
             actions.append(CreatePod(worker_manifest(world.job, index, member, settings, direct=direct)))
     return tuple(actions)
 
 
 def _is_direct(world: JobWorld, member: Member) -> bool:
-    """Whether Muster binds the member's pod itself."""
+    """Whether the member is on a node to which Muster binds pods itself."""
     node = world.node(member)
-    if node is None or binding_of(node, world.fleet) is not Binding.DIRECT:
-        return False
-    # The policy may have changed since the gang was placed there.
-    return not scheduler_for(world.job.spec.template.get("spec") or {})
+    return node is not None and binding_of(node, world.fleet) is Binding.DIRECT
 
 
 def _support(world: JobWorld, settings: WorkerSettings) -> list[ApplySupport]:

@@ -72,7 +72,10 @@ def story(installation: Any, namespace: str, wait_until: Callable[..., Any]) -> 
     assert "not bound to a pod" in _report(replica.coordinator_port, token)
     # A job that nobody can place: the same is told again after a restart.
     installation.apply(_job("large", namespace, nodes=9))
-    wait_until(lambda: "only 2 of the fleet's 2 nodes are suitable" in json.dumps(_told(installation, here, "large")), "an Event")
+    wait_until(
+        lambda: "only 2 of the fleet's 2 nodes are suitable" in json.dumps(_told(installation, here, "large")),
+        "an Event",
+    )
     assert replica.terminate() == 0
     # A certificate that nobody can use is replaced.
     installation.kubectl(
@@ -102,17 +105,15 @@ def story(installation: Any, namespace: str, wait_until: Callable[..., Any]) -> 
         _job("plain", namespace, nodes=1, launch={"mode": "Plain"}, completion={"ttlSecondsAfterFinished": 0})
     )
     wait_until(lambda: pods("plain"), "a Plain worker")
-    succeeded = {"phase": "Succeeded", "containerStatuses": [_ended("trainer")]}
     name = pods("plain")[0]["metadata"]["name"]
-    installation.kubectl(
-        "patch",
-        "pod",
-        name,
-        here,
-        "--subresource=status",
-        "--type=merge",
-        f"--patch={json.dumps({'status': succeeded})}",
-    )
+
+    def becomes(status: dict[str, Any]) -> None:
+        patch = f"--patch={json.dumps({'status': status})}"
+        installation.kubectl("patch", "pod", name, here, "--subresource=status", "--type=merge", patch)
+
+    becomes({"phase": "Running"})
+    wait_until(lambda: "plain" in json.dumps(installation.get("pdb", here)), "a disruption budget while it runs")
+    becomes({"phase": "Succeeded", "containerStatuses": [_ended("trainer")]})
     wait_until(
         lambda: not installation.get("trainingjobs", here, "--field-selector=metadata.name=plain")["items"],
         "it is gone",
@@ -130,6 +131,10 @@ def story(installation: Any, namespace: str, wait_until: Callable[..., Any]) -> 
     installation.apply(direct)
     wait_until(lambda: [pod for pod in pods("direct") if pod["spec"].get("nodeName")], "Muster has bound a worker")
     installation.kubectl("delete", "fleetpolicy", "default")
+    # Its node is for other tests, and no kubelet ends its pod.
+    installation.kubectl("delete", "trainingjob", "direct", here)
+    for pod in pods("direct"):
+        installation.kubectl("delete", "pod", pod["metadata"]["name"], here, "--grace-period=0", "--force")
     assert "403" not in {dict(labels)["code"] for labels in replica.samples("muster_api_requests_total")}
 
 
