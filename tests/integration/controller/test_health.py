@@ -1,5 +1,6 @@
 """Sick nodes: what the operator concludes from evidence, and what becomes of the jobs there."""
 
+import contextlib
 import functools
 from datetime import UTC, datetime
 from typing import Any
@@ -27,10 +28,8 @@ async def agent_says(scene: Scene, node: str, *several: dict[str, Any], boot: st
     """The agent of a node writes its part of NodeHealth."""
     collection = paths.muster("nodehealths")
     body: dict[str, Any] = {"apiVersion": API_VERSION, "kind": "NodeHealth", "metadata": {"name": node}}
-    try:
+    with contextlib.suppress(AlreadyExists):
         await scene.api.post(collection, body)
-    except AlreadyExists:
-        pass
     agent = {"version": "test", "bootId": boot, "systemUuid": f"board-of-{node}", "gpus": 8}
     path = paths.muster("nodehealths", name=node, subresource="status")
     said = {**body, "status": {"evidence": list(several), "agent": agent}}
