@@ -9,6 +9,7 @@ import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import yaml
@@ -135,7 +136,48 @@ def story(installation: Any, namespace: str, wait_until: Callable[..., Any]) -> 
     installation.kubectl("delete", "trainingjob", "direct", here)
     for pod in pods("direct"):
         installation.kubectl("delete", "pod", pod["metadata"]["name"], here, "--grace-period=0", "--force")
+    a_node_turns_sick_and_gets_well(installation, wait_until)
     assert "403" not in {dict(labels)["code"] for labels in replica.samples("muster_api_requests_total")}
+
+
+def a_node_turns_sick_and_gets_well(installation: Any, wait_until: Callable[..., Any]) -> None:
+    """What is known against it is written down, and its taint is put on and taken off."""
+    policy = {"metadata": {"name": "default"}, "spec": {"health": {"enforcement": "Nodes"}}}
+    installation.apply({"apiVersion": "muster.dev/v1alpha1", "kind": "FleetPolicy", **policy})
+
+    def health() -> Any:
+        found = installation.get("nodehealths", "--field-selector=metadata.name=node-b")["items"]
+        return found[0].get("status", {}) if found else {}
+
+    def taints() -> list[str]:
+        return [taint["key"] for taint in installation.get("node", "node-b")["spec"].get("taints", [])]
+
+    def patched(what: str, status: dict[str, Any]) -> None:
+        patch = f"--patch={json.dumps({'status': status})}"
+        installation.kubectl("patch", what, "node-b", "--subresource=status", "--type=strategic", patch)
+
+    def agent_says(boot: str, *evidence: dict[str, Any]) -> None:
+        status = {"evidence": evidence, "agent": {"version": "test", "bootId": boot}}
+        patch = f"--patch={json.dumps({'status': status})}"
+        installation.kubectl("patch", "nodehealth", "node-b", "--subresource=status", "--type=merge", patch)
+
+    # A mark of somebody else's, before any agent has spoken: Muster makes the object.
+    mark = {"type": "GpuDcgmUnresponsive", "reason": "DcgmIsSilent"}
+    patched("node", {"conditions": [{**mark, "status": "True"}]})
+    wait_until(lambda: health().get("state") == "Suspect", "the mark is written down")
+    assert "muster.dev/unhealthy" not in taints()
+    now = datetime.now(UTC).isoformat()
+    agent_says("1", {"kind": "Xid", "code": 79, "subject": "GPU-1", "firstSeen": now, "lastSeen": now, "bootId": "1"})
+    wait_until(lambda: "muster.dev/unhealthy" in taints(), "the taint")
+    assert health()["state"] == "Unhealthy"
+    # It comes back from a reboot.
+    patched("node", {"conditions": [{**mark, "status": "False"}]})
+    agent_says("2")
+    wait_until(lambda: "muster.dev/unhealthy" not in taints(), "the taint is taken off")
+    wait_until(lambda: health().get("state") == "Healthy", "it is well")
+    patched("node", {"conditions": [{"type": mark["type"], "$patch": "delete"}]})
+    installation.kubectl("delete", "nodehealth", "node-b")
+    installation.kubectl("delete", "fleetpolicy", "default")
 
 
 def _job(name: str, namespace: str, nodes: int = 2, **spec: Any) -> dict[str, Any]:
