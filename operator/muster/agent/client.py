@@ -7,6 +7,7 @@ written is never put right: of two agents on one node (an upgrade overlaps) the 
 import http.client
 import json
 import os
+import re
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,12 +22,18 @@ _PATH = f"/apis/{API_VERSION}/nodehealths"
 _DEADLINE_SECONDS = 5.0
 _MAX_ANSWER_BYTES = 2 * 1024 * 1024
 _APPLY = "application/apply-patch+yaml"
-_NOT_FOUND = 404
+_FORBIDDEN, _NOT_FOUND = 403, 404
 _REMEDIES = {
     401: "the token is not accepted: is MUSTER_TOKEN_FILE this cluster's?",
-    403: "the agent's ClusterRole has to allow get, create and patch of nodehealths and nodehealths/status",
     404: "is the CustomResourceDefinition nodehealths.muster.dev installed?",
 }
+# Roles and admission both answer 403 Forbidden; only the words tell them apart.
+_REFUSED_BY_ROLES = re.compile(r" cannot (get|create|patch) resource ")
+_REFUSED_BY_OUR_POLICY = "ValidatingAdmissionPolicy 'muster-agent'"
+_ROLES_REMEDY = (
+    "the agent's ClusterRole has to allow get, create and patch of nodehealths, and patch of nodehealths/status"
+)
+_OUR_POLICY_REMEDY = "MUSTER_NODE has to be the node of this pod, and MUSTER_TOKEN_FILE the token of this pod"
 
 
 class ApiError(Exception):
@@ -136,8 +143,17 @@ def _checked(answer: _Answer) -> _Answer:
     if answer.status < 300:
         return answer
     try:
-        said = str(json.loads(answer.body).get("message", ""))[:300]
+        said = str(json.loads(answer.body).get("message", ""))
     except (ValueError, AttributeError):
         said = answer.body[:100].decode("utf-8", "replace")
-    remedy = _REMEDIES.get(answer.status, "")
-    raise ApiError(f"it answered {answer.status}: {said}{f' ({remedy})' if remedy else ''}", answer.status)
+    remedy = _remedy(answer.status, said)
+    raise ApiError(f"it answered {answer.status}: {said[:400]}{f' ({remedy})' if remedy else ''}", answer.status)
+
+
+def _remedy(status: int, said: str) -> str:
+    """What to do; empty where the answer itself is all that is known, as with the admission of others."""
+    if status != _FORBIDDEN:
+        return _REMEDIES.get(status, "")
+    if _REFUSED_BY_OUR_POLICY in said:
+        return _OUR_POLICY_REMEDY
+    return _ROLES_REMEDY if _REFUSED_BY_ROLES.search(said) else ""

@@ -1,5 +1,6 @@
 """/healthz and /metrics over plain HTTP, for the kubelet and Prometheus; a few lines instead of a library."""
 
+import socket
 import threading
 from collections.abc import Callable, Iterable
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -25,8 +26,29 @@ def _escaped(text: str) -> str:
     return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
 
 
+class _Server(HTTPServer):
+    """Of either kind of address; the one that stands for all serves both, where the node has both."""
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        host, port = address
+        host = host or ("::" if socket.has_dualstack_ipv6() else "0.0.0.0")  # noqa: S104 - that is what was asked for
+        self.address_family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        super().__init__((host, port), handler)
+
+    def server_bind(self) -> None:
+        """Bind, whatever the node's default for new sockets is."""
+        if self.address_family == socket.AF_INET6:
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        super().server_bind()
+
+
 def serve(address: tuple[str, int], healthy: Callable[[], bool], metrics: Callable[[], Iterable[Metric]]) -> int:
     """Serve from a thread; answers the port.
+
+    Args:
+        address: host, of IPv4 or IPv6, and port; no host: all addresses of the node; port 0: any.
+        healthy: whether the agent is alive.
+        metrics: what it measures.
 
     Raises:
         OSError: the address cannot be used.
@@ -56,6 +78,6 @@ def serve(address: tuple[str, int], healthy: Callable[[], bool], metrics: Callab
         def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002
             """Requests are not logged."""
 
-    server = HTTPServer(address, Handler)
+    server = _Server(address, Handler)
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 5.0}, name="http", daemon=True).start()
     return int(server.server_address[1])

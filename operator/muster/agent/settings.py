@@ -42,7 +42,8 @@ class Settings:
     expected_ports: int | None
     """MUSTER_EXPECTED_IB_PORTS: how many InfiniBand ports must be up; by default those that were up in this boot."""
     listen: tuple[str, int]
-    """MUSTER_LISTEN: `address:port` of /healthz and /metrics; 127.0.0.1:9475 by default, port 0 is any."""
+    """MUSTER_LISTEN: `address:port` of /healthz and /metrics; 127.0.0.1:9475 by default. `[::1]:9475` is of IPv6,
+    `:9475` all addresses of both kinds, port 0 any port."""
 
 
 def from_environment(environment: Mapping[str, str]) -> Settings:

@@ -19,6 +19,9 @@ from typing import Any
 import pytest
 import yaml
 
+from muster.agent.client import ApiError, NodeHealthClient
+from muster.agent.settings import from_environment
+
 ROOT = Path(__file__).resolve().parents[3]
 NAMESPACE = "--namespace=muster-agent"
 API = "/apis/muster.dev/v1alpha1/nodehealths"
@@ -300,6 +303,31 @@ def test_a_token_that_is_bound_to_no_pod_is_good_for_nothing(installation: Any, 
         assert code == 403
         assert "bound to no pod on a node" in message
     assert thief.patch(f"{OWN}/status", health(OWN, **SICK), APPLY) == (200, "")
+
+
+@pytest.mark.parametrize(
+    ("whose", "node", "says"),
+    [
+        ("agent", OTHER, f"{NOT_ITS_NODE} (MUSTER_NODE has to be the node of this pod"),
+        ("default", OWN, "(the agent's ClusterRole has to allow get, create and patch of nodehealths"),
+    ],
+)
+def test_an_agent_that_is_refused_says_what_to_do(
+    whose: str, node: str, says: str, installation: Any, thief: Thief, tmp_path: Path
+) -> None:
+    stranger = installation.kubectl("create", "token", "default", NAMESPACE)
+    (tmp_path / "token").write_text(thief.token if whose == "agent" else stranger)
+    environment = {
+        "MUSTER_NODE": node,
+        "MUSTER_API_SERVER": thief.server,
+        "MUSTER_CA_FILE": str(thief.ca_file),
+        "MUSTER_TOKEN_FILE": str(tmp_path / "token"),
+    }
+    client = NodeHealthClient(from_environment(environment))
+    with pytest.raises(ApiError) as caught:
+        client.apply({"evidence": []})
+    client.close()
+    assert says in str(caught.value)
 
 
 @pytest.mark.parametrize(

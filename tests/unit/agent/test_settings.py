@@ -1,6 +1,8 @@
 """Settings, thresholds, /metrics: what is taken, and what is told about what cannot be."""
 
 import json
+import socket
+import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -120,3 +122,36 @@ def test_health_and_metrics_are_served(node: Any, run: Any) -> None:
     agent.agent._alive_at -= 60
     with pytest.raises(urllib.error.HTTPError, match="503"):
         urllib.request.urlopen(f"{address}/healthz", timeout=5)
+
+
+@pytest.mark.parametrize(
+    ("text", "reached", "not_reached"),
+    [
+        ("127.0.0.1:0", ["127.0.0.1"], ["127.0.0.2", "[::1]"]),
+        ("localhost:0", ["localhost"], ["127.0.0.2"]),
+        ("[::1]:0", ["[::1]"], ["127.0.0.1"]),
+        ("0.0.0.0:0", ["127.0.0.1", "127.0.0.2"], ["[::1]"]),
+        ("[::]:0", ["[::1]", "127.0.0.1"], []),
+        (":0", ["[::1]", "127.0.0.1"], []),
+    ],
+)
+def test_addresses_of_both_kinds_are_served(text: str, reached: list[str], not_reached: list[str]) -> None:
+    port = serve(from_environment(POD | {"MUSTER_LISTEN": text}).listen, lambda: True, list)
+    for host in reached:
+        with urllib.request.urlopen(f"http://{host}:{port}/healthz", timeout=5) as answer:
+            assert answer.read() == b"ok\n"
+    for host in not_reached:
+        with pytest.raises(urllib.error.URLError, match="refused"):
+            urllib.request.urlopen(f"http://{host}:{port}/healthz", timeout=5)
+
+
+def test_on_a_node_without_ipv6_all_addresses_are_those_of_ipv4(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "has_dualstack_ipv6", lambda: False)
+    port = serve(("", 0), lambda: True, list)
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5) as answer:
+        assert answer.read() == b"ok\n"
+
+
+def test_an_address_that_is_not_the_nodes_is_an_error() -> None:
+    with pytest.raises(OSError, match=r"assign|known|resolution"):
+        serve(("192.0.2.1", 0), lambda: True, list)

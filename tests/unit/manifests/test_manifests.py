@@ -220,7 +220,7 @@ class TestTheAgent:
         environment = {entry["name"]: entry.get("value", "node-1") for entry in container["env"]}
         settings = agent_settings.from_environment({**environment, "KUBERNETES_SERVICE_HOST": "10.96.0.1"})
         assert settings.node == "node-1"
-        assert settings.listen == ("0.0.0.0", container["ports"][0]["containerPort"])
+        assert settings.listen == ("", container["ports"][0]["containerPort"])
         places = {mount["mountPath"]: mount for mount in container["volumeMounts"]}
         assert set(places) == {str(settings.sysfs), str(settings.proc)}
         assert all(mount["readOnly"] for mount in places.values())

@@ -1,0 +1,61 @@
+"""What the agent tells people about an answer that is none it wanted: the API server's own words, and what to do."""
+
+import json
+
+import pytest
+
+from muster.agent.client import ApiError, _Answer, _checked
+
+WHO = "system:serviceaccount:muster-agent:muster-agent"
+ROLES = (
+    f'nodehealths.muster.dev "n-1" is forbidden: User "{WHO}" cannot %s in API group "muster.dev" at the cluster scope'
+)
+ADMISSION = (
+    "nodehealths.muster.dev \"n-1\" is forbidden: ValidatingAdmissionPolicy '%s' with binding '%s' denied request: %s"
+)
+OTHER_NODE = "this token is of the agent on node n-2, which may write the NodeHealth of that node only"
+
+
+def told(status: int, message: str) -> str:
+    body = {"kind": "Status", "status": "Failure", "message": message, "reason": "Forbidden", "code": status}
+    with pytest.raises(ApiError) as caught:
+        _checked(_Answer(status, json.dumps(body).encode()))
+    assert caught.value.status == status
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("right", ['get resource "nodehealths"', 'patch resource "nodehealths/status"'])
+def test_a_right_that_is_missing_is_the_roles_affair(right: str) -> None:
+    text = told(403, ROLES % right)
+    assert right in text
+    assert "get, create and patch of nodehealths, and patch of nodehealths/status" in text
+
+
+def test_what_our_own_admission_refuses_is_no_affair_of_the_role() -> None:
+    text = told(403, ADMISSION % ("muster-agent", "muster-agent", OTHER_NODE))
+    assert OTHER_NODE in text
+    assert "MUSTER_NODE has to be the node of this pod" in text
+    assert "ClusterRole" not in text
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        ADMISSION % ("freeze", "freeze", "no changes before the holidays"),
+        'admission webhook "guard.example.org" denied the request: nodehealths are frozen',
+    ],
+)
+def test_what_others_refuse_is_told_in_their_words_and_nothing_is_guessed(message: str) -> None:
+    assert told(403, message) == f"it answered 403: {message}"
+
+
+@pytest.mark.parametrize(("status", "says"), [(401, "MUSTER_TOKEN_FILE"), (404, "CustomResourceDefinition")])
+def test_other_answers_have_their_remedies(status: int, says: str) -> None:
+    assert says in told(status, "no")
+
+
+@pytest.mark.parametrize("body", [b"<html>", b"[]", b"\xff", b""])
+def test_an_answer_that_is_no_status_is_told_as_it_is(body: bytes) -> None:
+    with pytest.raises(ApiError, match="it answered 502: ") as caught:
+        _checked(_Answer(502, body))
+    assert caught.value.status == 502
