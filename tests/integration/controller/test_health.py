@@ -1,68 +1,18 @@
 """Sick nodes: what the operator concludes from evidence, and what becomes of the jobs there."""
 
-import contextlib
 import functools
 from datetime import UTC, datetime
 from typing import Any
 
-from muster.api.base import API_VERSION, rfc3339
+from muster.api.base import rfc3339
 from muster.kube import paths
-from muster.kube.client import APPLY_PATCH
-from muster.kube.errors import AlreadyExists, NotFound
-from stage.hand import patiently
+from stage.health import agent_says, are_tainted, evidence, health, is_in_state, tainted
 from stage.scene import Scene
 
 NODES = {"health": {"enforcement": "Nodes"}}
 # All of them at once, where that is not what a test is about.
 NO_BUDGET = {"budget": {"nodesPercent": 100, "totalPercent": 100, "domainPercent": 100}}
 FREE = {"health": {"enforcement": "Nodes", **NO_BUDGET}}
-
-
-def evidence(kind: str, code: int = 0, subject: str = "GPU-1", boot: str = "boot-1", **more: Any) -> dict[str, Any]:
-    """What an agent tells of one thing."""
-    now = rfc3339(datetime.now(UTC))
-    return {"kind": kind, "code": code, "subject": subject, "firstSeen": now, "lastSeen": now, "bootId": boot, **more}
-
-
-async def agent_says(scene: Scene, node: str, *several: dict[str, Any], boot: str = "boot-1") -> None:
-    """The agent of a node writes its part of NodeHealth."""
-    collection = paths.muster("nodehealths")
-    body: dict[str, Any] = {"apiVersion": API_VERSION, "kind": "NodeHealth", "metadata": {"name": node}}
-    with contextlib.suppress(AlreadyExists):
-        await scene.api.post(collection, body)
-    agent = {"version": "test", "bootId": boot, "systemUuid": f"board-of-{node}", "gpus": 8}
-    path = paths.muster("nodehealths", name=node, subresource="status")
-    said = {**body, "status": {"evidence": list(several), "agent": agent}}
-    query = {"fieldManager": "muster-agent", "force": "true"}
-    await patiently(lambda: scene.api.patch(path, said, APPLY_PATCH, query))
-
-
-async def health(scene: Scene, node: str) -> dict[str, Any]:
-    """The status of the node's record; empty when there is none."""
-    try:
-        found = await patiently(lambda: scene.api.get(paths.muster("nodehealths", name=node)))
-    except NotFound:
-        return {}
-    status: dict[str, Any] = found.get("status", {})
-    return status
-
-
-async def is_in_state(scene: Scene, node: str, state: str) -> bool:
-    return (await health(scene, node)).get("state") == state
-
-
-async def tainted(scene: Scene) -> list[str]:
-    """The nodes that bear Muster's taint."""
-    nodes = await scene.listed(paths.core("nodes"))
-    return sorted(
-        node["metadata"]["name"]
-        for node in nodes
-        if any(taint["key"] == "muster.dev/unhealthy" for taint in node["spec"].get("taints") or ())
-    )
-
-
-async def are_tainted(scene: Scene, *names: str) -> bool:
-    return await tainted(scene) == sorted(names)
 
 
 async def test_a_gpu_that_fell_off_the_bus_sends_the_job_elsewhere_and_comes_back_with_a_reboot(scene: Scene) -> None:

@@ -1,0 +1,198 @@
+"""The operator is killed before and after each of the health keeper's writes; a fresh one comes to the same end.
+
+The points are named as in test_crash_points.py. A node's story has three parts: another system's mark makes Muster
+write about it first, then its agent reports a fault, and it comes back from a reboot.
+"""
+
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from muster.kube import paths
+from stage.health import (
+    agent_says,
+    are_tainted,
+    evidence,
+    health,
+    is_in_state,
+    node,
+    others_taints,
+    set_conditions,
+    set_taints,
+    tainted,
+)
+from stage.launcher import Training
+from stage.operators import OperatorProcess
+from stage.scene import Scene
+
+TAINTS = {"health": {"enforcement": "Nodes"}}
+THEIRS = {"key": "example.org/rack-7", "value": "leaks", "effect": "PreferNoSchedule"}
+CREATE, RECORD, TAINT = "POST nodehealths", "PATCH nodehealths/status", "PATCH nodes"
+SUSPECTED = {"type": "GpuDcgmUnresponsive", "status": "True", "reason": "DcgmIsSilent"}
+"""Of a row that warns and no more."""
+
+
+@dataclass(frozen=True)
+class Act:
+    """A part of the story.
+
+    Attributes:
+        writes: what the keeper writes, in this order; each once.
+        attempt: the job's attempt when it has ended.
+        state: of the node, when it has ended.
+        tainted: whether it bears the taint then.
+    """
+
+    name: str
+    writes: tuple[str, ...]
+    attempt: int
+    state: str
+    tainted: bool
+
+
+MARKED = Act("marked by others", (CREATE, RECORD), 1, "Suspect", tainted=False)
+SICK = Act("sick", (RECORD, TAINT), 2, "Unhealthy", tainted=True)
+WELL = Act("well again", (RECORD, TAINT), 2, "Healthy", tainted=False)
+STORY = (MARKED, SICK, WELL)
+
+
+def points() -> Iterator[Any]:
+    for act in STORY:
+        for write in act.writes:
+            for moment in ("before", "after"):
+                yield pytest.param(act, f"{moment} {write} 1", id=f"{act.name}: {moment} {write}")
+
+
+async def begin(scene: Scene, act: Act, name: str) -> None:
+    if act is MARKED:
+        await set_conditions(scene, name, SUSPECTED)
+    elif act is SICK:
+        await agent_says(scene, name, evidence("Xid", 79, message="GPU has fallen off the bus"))
+    else:
+        await set_conditions(scene, name)
+        await agent_says(scene, name, boot="boot-2")
+
+
+async def ended(scene: Scene, act: Act, name: str, training: Training) -> None:
+    await scene.training_at(act.attempt, training)
+    await scene.recovered(act.attempt)
+    await scene.eventually(f"it is {act.state}", functools.partial(is_in_state, scene, name, act.state))
+    bear_it = [name] if act.tainted else []
+    await scene.eventually("taints are right", functools.partial(are_tainted, scene, *bear_it))
+
+
+async def until(scene: Scene, last: Act, name: str, training: Training) -> None:
+    """Let the story happen up to before this act."""
+    await scene.training_at(1, training)
+    for act in STORY[: STORY.index(last)]:
+        await begin(scene, act, name)
+        await ended(scene, act, name, training)
+
+
+async def a_taint_has_its_record(scene: Scene) -> None:
+    """At any moment, also between the death of one operator and the birth of the next."""
+    for name in await tainted(scene):
+        incident = (await health(scene, name))["incidents"][-1]
+        assert incident["taken"], "what is done is written down first"
+
+
+async def the_end_is_the_same(scene: Scene, act: Act, name: str) -> None:
+    status = await health(scene, name)
+    incidents = status.get("incidents", [])
+    assert len(incidents) == (0 if act is MARKED else 1), "one fault is one incident"
+    assert Decimal(status.get("offences", {}).get("score", "0")) == len(incidents), "it is charged once"
+    assert [bool(incident.get("cleared")) for incident in incidents] == ([] if act is MARKED else [act is WELL])
+    assert all(incident["taken"] for incident in incidents)
+    gang = await scene.gang()
+    assert gang
+    assert (gang["attempt"], len(gang["incidents"])) == (act.attempt, act.attempt - 1), "the job has moved once"
+    assert (await scene.job())["status"]["restarts"] == act.attempt - 1
+    on_it = [member["node"] for member in gang["members"]].count(name)
+    assert on_it == (1 if act is MARKED else 0)
+    assert len(scene.hand.workers) == 2 + act.attempt - 1, "one worker has been replaced, once"
+    assert await others_taints(scene, name) == [THEIRS]
+
+
+def written(*processes: OperatorProcess) -> list[str]:
+    """The keeper's writes that were made, in order."""
+    done = [write for process in processes for write in process.writes if write.startswith("after ")]
+    kinds = [write.removeprefix("after ").rpartition(" ")[0] for write in done]
+    return [kind for kind in kinds if kind in (CREATE, RECORD, TAINT)]
+
+
+async def a_job_on_a_node(scene: Scene) -> tuple[OperatorProcess, Training, str]:
+    await scene.add_nodes(4, "n")
+    operator = await scene.operators.start()
+    training = await scene.create_job(nodes=2)
+    await scene.training_at(1, training)
+    await scene.state("Running")
+    name = scene.hand.worker(1).node
+    await set_taints(scene, name, THEIRS)
+    return operator, training, name
+
+
+@pytest.mark.parametrize(("act", "point"), list(points()))
+async def test_a_killed_operator_is_survived(scene: Scene, act: Act, point: str) -> None:
+    async with scene.policy(TAINTS):
+        first, training, name = await a_job_on_a_node(scene)
+        await until(scene, act, name, training)
+        await first.arm(point)
+        await begin(scene, act, name)
+        await first.death()
+        await a_taint_has_its_record(scene)
+        second = await scene.operators.succeed(scene.api)
+        await ended(scene, act, name, training)
+        await the_end_is_the_same(scene, act, name)
+        # What the first one had written is not written again; of the write that it died after nobody told us.
+        moment, _, kind = point.removesuffix(" 1").partition(" ")
+        done = written(first) + ([kind] if moment == "after" else [])
+        assert tuple(done + written(second)) == act.writes
+
+
+async def test_the_points_are_all_there_are(scene: Scene) -> None:
+    async with scene.policy(TAINTS):
+        operator, training, name = await a_job_on_a_node(scene)
+        for act in STORY:
+            await operator.arm()
+            await begin(scene, act, name)
+            await ended(scene, act, name, training)
+            await the_end_is_the_same(scene, act, name)
+            assert tuple(written(operator)) == act.writes
+
+
+async def test_an_operator_that_dies_at_every_write_of_a_story_comes_to_the_same_end(scene: Scene) -> None:
+    async with scene.policy(TAINTS):
+        operator, training, name = await a_job_on_a_node(scene)
+        for act in STORY:
+            for number, write in enumerate(act.writes):
+                await operator.arm(f"before {write} 1")
+                if number == 0:
+                    await begin(scene, act, name)
+                await operator.death()
+                await a_taint_has_its_record(scene)
+                operator = await scene.operators.succeed(scene.api)
+            await ended(scene, act, name, training)
+            await the_end_is_the_same(scene, act, name)
+
+
+async def test_a_node_that_was_made_anew_is_tainted_again_and_not_counted_again(scene: Scene) -> None:
+    """Its kubelet has registered it again, without the taint; the machine and its fault are the same."""
+    async with scene.policy(TAINTS):
+        operator, training, name = await a_job_on_a_node(scene)
+        await until(scene, WELL, name, training)
+        await operator.kill()
+        uid = (await node(scene, name))["metadata"]["uid"]
+        await scene.api.delete(paths.core("nodes", name=name))
+        await scene.api.delete(paths.leases("kube-node-lease", name))
+        await scene.hand.add_node(name, rack="n-r0", block="n")
+        await set_taints(scene, name, THEIRS)
+        second = await scene.operators.succeed(scene.api)
+        await scene.eventually("the taint", functools.partial(are_tainted, scene, name))
+        await the_end_is_the_same(scene, SICK, name)
+        status = await health(scene, name)
+        assert status["nodeUid"] == (await node(scene, name))["metadata"]["uid"] != uid
+        assert written(second) == [RECORD, TAINT]
