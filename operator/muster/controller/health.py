@@ -54,6 +54,9 @@ _nodes = Gauge("muster_nodes", "Nodes by verdict; `Unknown` are those of which n
 _findings = Gauge("muster_node_findings", "Nodes with a finding that weighs against them, by its reason.", ["reason"])
 _breaker = Gauge("muster_breaker_open", "Whether the budget of nodes to take out holds any back (1) or not (0).")
 _held = Gauge("muster_breaker_held_nodes", "Sick nodes that the budget holds back.")
+_contradictions = Gauge(
+    "muster_health_policy_problems", "What in the FleetPolicy's health makes no sense together; the log names it."
+)
 _latency = Histogram(
     "muster_detection_seconds",
     "Time from the first sign of what took a node out to the moment when jobs avoid it.",
@@ -183,6 +186,7 @@ class HealthKeeper:
         policy = self._cluster.fleet.policy
         if policy != self._policy:
             self._policy, self._rules = policy, Rules.of(policy)
+            _contradictions.set(len(self._rules.problems))
             for problem in self._rules.problems:
                 log.warning("the FleetPolicy's health makes no sense together", problem=problem)
 

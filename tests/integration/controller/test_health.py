@@ -6,7 +6,7 @@ from typing import Any
 
 from muster.api.base import rfc3339
 from muster.kube import paths
-from stage.health import agent_says, are_tainted, evidence, health, is_in_state, tainted
+from stage.health import agent_says, are_tainted, evidence, health, is_in_state, set_conditions, tainted
 from stage.scene import Scene
 
 NODES = {"health": {"enforcement": "Nodes"}}
@@ -124,3 +124,23 @@ async def test_a_humans_word_sticks(scene: Scene) -> None:
         await scene.api.patch(paths.muster("nodehealths", name="n-0"), cordon)
         await scene.eventually("it is out again", functools.partial(are_tainted, scene, "n-0"))
         assert "cable to be changed" in (await health(scene, "n-0"))["message"]
+
+
+async def test_a_policy_that_contradicts_itself_is_told_and_the_stronger_rule_counts(scene: Scene) -> None:
+    await scene.add_nodes(2, "n")
+    burnt = {"type": "GpuSick", "reason": "Burnt"}
+    rules = [
+        {"name": "mild", "condition": burnt, "severity": "Warning"},
+        {"name": "strict", "condition": burnt, "severity": "Fatal", "action": "Replace"},
+    ]
+    async with scene.policy({"health": {"enforcement": "Nodes", "rules": rules, **NO_BUDGET}}):
+        operator = await scene.operators.start()
+        await set_conditions(scene, "n-0", {**burnt, "status": "True"})
+        await scene.eventually("it is out", functools.partial(are_tainted, scene, "n-0"))
+        told = await health(scene, "n-0")
+        assert (told["state"], told["reason"], told["recommendedAction"]) == ("Unhealthy", "Burnt", "Replace")
+        lines = [line for line in operator.log.read_text().splitlines() if "makes no sense together" in line]
+        assert len(lines) == 1
+        assert "mild" in lines[0]
+        assert "strict" in lines[0]
+        assert "muster_health_policy_problems 1.0\n" in await operator.metrics()

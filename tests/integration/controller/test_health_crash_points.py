@@ -124,6 +124,10 @@ def written(*processes: OperatorProcess) -> list[str]:
     return [kind for kind in kinds if kind in (CREATE, RECORD, TAINT)]
 
 
+def has_written(operator: OperatorProcess, count: int) -> bool:
+    return len(written(operator)) >= count
+
+
 async def a_job_on_a_node(scene: Scene) -> tuple[OperatorProcess, Training, str]:
     await scene.add_nodes(4, "n")
     operator = await scene.operators.start()
@@ -148,6 +152,7 @@ async def test_a_killed_operator_is_survived(scene: Scene, act: Act, point: str)
         await ended(scene, act, name, training)
         await the_end_is_the_same(scene, act, name)
         # What the first one had written is not written again; of the write that it died after nobody told us.
+        await second.stop()  # nothing that it told is under way any more
         moment, _, kind = point.removesuffix(" 1").partition(" ")
         done = written(first) + ([kind] if moment == "after" else [])
         assert tuple(done + written(second)) == act.writes
@@ -161,6 +166,7 @@ async def test_the_points_are_all_there_are(scene: Scene) -> None:
             await begin(scene, act, name)
             await ended(scene, act, name, training)
             await the_end_is_the_same(scene, act, name)
+            await scene.eventually("they are made", functools.partial(has_written, operator, len(act.writes)))
             assert tuple(written(operator)) == act.writes
 
 
@@ -195,4 +201,5 @@ async def test_a_node_that_was_made_anew_is_tainted_again_and_not_counted_again(
         await the_end_is_the_same(scene, SICK, name)
         status = await health(scene, name)
         assert status["nodeUid"] == (await node(scene, name))["metadata"]["uid"] != uid
+        await second.stop()
         assert written(second) == [RECORD, TAINT]

@@ -252,6 +252,18 @@ def test_a_module_that_is_not_loaded_is_no_sickness(node: Any, run: Any) -> None
     agent.wait(lambda: agent.status["agent"]["gpus"] == 8)
 
 
+@pytest.mark.parametrize("library", [b"", b"\x7fELF\x02\x01\x01", b"not a library\n"], ids=["empty", "cut off", "text"])
+def test_a_library_that_cannot_be_loaded_is_no_sickness(
+    library: bytes, node: Any, run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver that is being installed, or whose installation broke off."""
+    (node.folder / "libnvidia-ml.so.1").write_bytes(library)
+    agent = run(driver=None)
+    agent.wait(lambda: "no driver" in agent.status["agent"].get("problem", ""))
+    assert agent.evidence == []
+    assert agent.agent.is_alive()
+
+
 def test_an_old_driver_lacks_things_and_is_healthy(node: Any, run: Any) -> None:
     agent = run(driver="old")
     agent.wait_until_looking()

@@ -132,8 +132,10 @@ class TestManyAtOnce:
         for name in fleet.facts:
             fleet.report(name, XID_79)
         for second in range(0, 3000, 30):
-            fleet.step(after(second))
-        assert len(fleet.tainted) == 20 + 2
+            _, _, effects, _ = fleet.step(after(second))
+            left = [name for name, effect in effects.items() if effect.leave != "No"]
+            # The budget, one more after ten minutes, and another one after twenty more.
+            assert len(left) == len(fleet.tainted) == 20 + (second >= 600) + (second >= 1800)
         assert len([name for name, h in fleet.healths.items() if h.status.offences.score != "0"]) == 22
         for name in fleet.facts:
             fleet.reboot(name, "boot-2")
@@ -141,6 +143,9 @@ class TestManyAtOnce:
         assert acts(rulings) == {"Nothing": 178, "Untaint": 22}
         assert not any(effect.avoid for effect in effects.values())
         assert (breaker.state, breaker.held, fleet.tainted) == (BreakerState.CLOSED, 0, set())
+        fleet.report("node-0100", evidence("IbPortDown", at=3100, boot_id="boot-2"))
+        fleet.step(after(3100))
+        assert fleet.tainted == {"node-0100"}, "who really falls sick after that is taken at once"
 
     def test_a_roll_out_that_calls_sixty_percent_unready(self) -> None:
         fleet = Stored.of(100, rules(**NODES), per_domain=10)
@@ -150,6 +155,7 @@ class TestManyAtOnce:
         for minute in range(9):
             _, rulings, effects, _ = fleet.step(after(60 * minute))
             assert acts(rulings) == {"Take": 10, "Hold": 50, "Nothing": 40}
+            assert sum(effect.leave != "No" for effect in effects.values()) == len(fleet.tainted) == 10
             racks = Counter(fleet.domains[name] for name in fleet.tainted)
             assert max(racks.values()) <= 2
         assert {str(e.leave) for e in effects.values()} == {"AfterCheckpoint", "No"}
@@ -157,8 +163,9 @@ class TestManyAtOnce:
             fleet.mark(name, replace(bad, status="True", since=after(600)))
         fleet.step(after(601))
         assert fleet.tainted == set()
-        _, rulings, _, breaker = fleet.step(after(602))
-        assert (acts(rulings), breaker.held) == ({"Nothing": 100}, 0)
+        _, rulings, effects, breaker = fleet.step(after(602))
+        assert (acts(rulings), breaker.held, breaker.state) == ({"Nothing": 100}, 0, BreakerState.CLOSED)
+        assert not any(effect.avoid for effect in effects.values())
 
     def test_a_condition_that_flaps_on_every_node_does_not_creep(self) -> None:
         """Each time it comes the window counts what was taken the times before."""

@@ -89,14 +89,14 @@ async def label(scene: Scene, name: str, labels: dict[str, str | None]) -> None:
     await scene.hand.patch_node(name, {"metadata": {"labels": labels}})
 
 
-async def set_conditions(scene: Scene, name: str, *conditions: Object) -> None:
+async def set_conditions(scene: Scene, name: str, *conditions: Object, ready: str = "True") -> None:
     """The node has these conditions besides Ready; each with `type`, `status`, `reason`, `message`."""
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     before = {condition["type"]: condition for condition in (await node(scene, name))["status"]["conditions"]}
     dated = []
-    for condition in conditions:
+    for condition in ({"type": "Ready", "status": ready, "reason": "KubeletReady"}, *conditions):
         old = before.get(condition["type"])
         since = old["lastTransitionTime"] if old and old["status"] == condition["status"] else now
         dated.append({"message": "", **condition, "lastHeartbeatTime": now, "lastTransitionTime": since})
-    patch = {"status": {"conditions": [before["Ready"], *dated]}}
+    patch = {"status": {"conditions": dated}}
     await scene.hand.patch_node(name, patch, "status")

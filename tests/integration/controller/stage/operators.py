@@ -90,12 +90,16 @@ class OperatorProcess:
 
     async def requests(self) -> dict[str, float]:
         """Requests to the API server so far, by `<verb> <resource> <code>`."""
+        found = SAMPLE.findall(await self.metrics())
+        return {f"{verb} {resource} {code}": float(value) for code, resource, verb, value in found}
+
+    async def metrics(self) -> str:
+        """All of them, in Prometheus' text."""
         async with (
             aiohttp.ClientSession() as session,
             session.get(f"http://127.0.0.1:{self.probe_port}/metrics") as answer,
         ):
-            found = SAMPLE.findall(await answer.text())
-        return {f"{verb} {resource} {code}": float(value) for code, resource, verb, value in found}
+            return await answer.text()
 
     async def served(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Take in what the process says until it ends."""
