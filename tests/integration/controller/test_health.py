@@ -2,6 +2,7 @@
 
 import functools
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 from muster.api.base import rfc3339
@@ -145,3 +146,24 @@ async def test_a_policy_that_contradicts_the_table_is_told_and_the_stronger_coun
         assert len(lines) == 1
         assert "mild (Warning) looks at what eks/hardware (Fatal) looks at" in lines[0]
         assert "muster_health_policy_problems 1.0\n" in await operator.metrics()
+
+
+async def test_a_machine_that_comes_back_under_another_name_brings_its_account_and_another_one_none(
+    scene: Scene,
+) -> None:
+    await scene.add_nodes(2, "n")
+    async with scene.policy(FREE):
+        await scene.operators.start()
+        await agent_says(scene, "n-0", evidence("Xid", 79), machine="board-1")
+        await scene.eventually("it is out", functools.partial(are_tainted, scene, "n-0"))
+        await scene.hand.remove_node("n-0")
+        await scene.hand.add_node("m-0")
+        await scene.hand.add_node("n-0")
+        await agent_says(scene, "m-0", evidence("Xid", 79), machine="board-1")
+        await agent_says(scene, "n-0", boot="boot-9", machine="board-2")
+        await scene.eventually("the machine is out again", functools.partial(are_tainted, scene, "m-0"))
+        await scene.eventually("the name is not", functools.partial(is_in_state, scene, "n-0", "Healthy"))
+        moved, other = await health(scene, "m-0"), await health(scene, "n-0")
+        assert Decimal("1.99") < Decimal(moved["offences"]["score"]) <= 2
+        assert Decimal(other["offences"].get("score", "0")) == 0
+        assert other["incidents"][0]["clearedBy"] == "another machine has the name now"

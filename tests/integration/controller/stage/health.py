@@ -20,13 +20,15 @@ def evidence(kind: str, code: int = 0, subject: str = "GPU-1", boot: str = "boot
     return {"kind": kind, "code": code, "subject": subject, "firstSeen": now, "lastSeen": now, "bootId": boot, **more}
 
 
-async def agent_says(scene: Scene, node: str, *several: dict[str, Any], boot: str = "boot-1") -> None:
-    """The agent of a node writes its part of NodeHealth."""
+async def agent_says(
+    scene: Scene, node: str, *several: dict[str, Any], boot: str = "boot-1", machine: str = ""
+) -> None:
+    """The agent of a node writes its part of NodeHealth; each node is a machine of its own unless said otherwise."""
     collection = paths.muster("nodehealths")
     body: dict[str, Any] = {"apiVersion": API_VERSION, "kind": "NodeHealth", "metadata": {"name": node}}
     with contextlib.suppress(AlreadyExists):
         await scene.api.post(collection, body)
-    agent = {"version": "test", "bootId": boot, "systemUuid": f"board-of-{node}", "gpus": 8}
+    agent = {"version": "test", "bootId": boot, "systemUuid": machine or f"board-of-{node}", "gpus": 8}
     path = paths.muster("nodehealths", name=node, subresource="status")
     said = {**body, "status": {"evidence": list(several), "agent": agent}}
     query = {"fieldManager": "muster-agent", "force": "true"}

@@ -314,7 +314,8 @@ class Launcher:
             self._run_ranks(directive)
         elif directive.kind == EXIT and not self._exit.done():
             await self._last_words()
-            self._exit.set_result(directive.exit_code)
+            if not self._exit.done():  # SIGTERM was quicker
+                self._exit.set_result(directive.exit_code)
 
     def _run_ranks(self, directive: Directive) -> None:
         identity = self.identity
