@@ -39,7 +39,7 @@ class Step:
     """Everything that others say about the node now.
 
     Attributes:
-        told: what NodeHealth's findings then hold, or the node's state when nothing is left to be told.
+        told: what NodeHealth's findings or message then hold, or the node's state when nothing is left to be told.
         by_muster: whether Muster's taint is there, once that is told.
     """
 
@@ -95,8 +95,8 @@ def eks(told: str, *, bad: bool, cordoned: bool, ready: str = "True", by_muster:
 EKS = (
     eks("NvidiaXID79Error", bad=True, cordoned=False, by_muster=True),
     # After ten minutes the repair begins: cordon, reboot.
-    eks("NvidiaXID79Error", bad=True, cordoned=True, by_muster=True),
-    eks("NvidiaXID79Error", bad=True, cordoned=True, ready="False", by_muster=True),
+    eks("It comes back when eks is done with it", bad=True, cordoned=True, by_muster=True),
+    eks("It comes back when eks is done with it", bad=True, cordoned=True, ready="False", by_muster=True),
     eks("Healthy", bad=False, cordoned=True, by_muster=False),
     eks("Healthy", bad=False, cordoned=False, by_muster=False),
 )
@@ -131,7 +131,7 @@ async def is_told(scene: Scene, name: str, step: Step) -> bool:
     status = await health(scene, name)
     if step.told == "Healthy":
         return status.get("state") == "Healthy"
-    return step.told in json.dumps(status.get("findings"))
+    return step.told in json.dumps([status.get("findings"), status.get("message")])
 
 
 async def muster_bears_it(scene: Scene, name: str, step: Step) -> bool:
