@@ -223,7 +223,7 @@ class Cluster:
         if gang is not None:
             uids.update(member.pod_uid for member in gang.spec.members)
             uids.update(ghost.pod_uid for ghost in gang.spec.ghosts)
-        dead = {pod.uid for pod in pods.values() if pod.containers_dead}
+        dead = {pod.uid for pod in pods.values() if pod.terminal and pod.containers_dead}
         dead.update(uid for uid in uids if uid in self._dead or self.hub.proved_dead(uid))
         timeout = float(job.spec.recovery.unreachable_timeout_seconds)
         return JobWorld(

@@ -208,7 +208,7 @@ class Reconciler:
         finally:
             if plan.commits:
                 self._directives_changed(job.metadata.uid)
-        unwritten = await self._performer.write_status(job, plan)
+        unwritten = await self._performer.conclude(job, plan)
         if plan.status is not None and plan.status.completion is not None:
             self._directives_changed(job.metadata.uid)
         for announcement in plan.announcements:

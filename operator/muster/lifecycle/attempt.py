@@ -363,8 +363,7 @@ def _last_step(world: JobWorld, record: GangSpec) -> int | None:
 
 def newest_checkpoint(world: JobWorld, record: GangSpec) -> Resume | None:
     """The newest complete checkpoint that any worker sees, or that the record knows."""
-    views = (world.launcher(index, member) for index, member in enumerate(record.members))
-    seen = (view.checkpoints[0] for view in views if view and view.checkpoints)
+    seen = (view.checkpoints[0] for view in world.views.values() if view.checkpoints)
     step, path = max(seen, key=lambda checkpoint: checkpoint[0], default=(-1, ""))
     if record.checkpoint and record.checkpoint.step >= step:
         return record.checkpoint
@@ -469,7 +468,7 @@ def _without_nodes(world: JobWorld, record: GangSpec, moved: set[int]) -> list[M
 
 
 def _next_incarnation(world: JobWorld, record: GangSpec, index: int) -> int:
-    used = [pod.incarnation for pod in world.pods_by_index.get(index, ())]
+    used = [pod.incarnation for pod in world.others.get(index, ())]
     return 1 + max([record.members[index].incarnation, *used])
 
 
