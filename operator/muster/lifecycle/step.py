@@ -110,7 +110,6 @@ def _queued(world: JobWorld, record: GangSpec | None, stale: tuple[Action, ...])
 
 
 def _placed(world: JobWorld, spec: GangSpec) -> Plan:
-    spec = attempt.located(world, spec)
     return _commit(world, spec, Announcement("Placed", f"attempt {spec.attempt}: {status.on_nodes(spec)}"))
 
 
