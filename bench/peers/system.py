@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
@@ -11,7 +12,7 @@ from bench.figures import Subject
 GANG = "gang"
 
 
-class System:
+class System(ABC):
     """One way to start and to recover a gang. `begin` on a bed comes first, `end` last; one gang at a time."""
 
     name: ClassVar[str]
@@ -36,13 +37,13 @@ class System:
     def prepare(self) -> None:
         """What may be done before the clock runs."""
 
+    @abstractmethod
     def submit(self) -> None:
         """Ask for the gang: returns as soon as the request is answered."""
-        raise NotImplementedError
 
+    @abstractmethod
     def remove(self) -> None:
         """Ask that the gang goes."""
-        raise NotImplementedError
 
     def replace(self, pods: Sequence[str]) -> None:
         """These pods failed: for a client that has to do it itself."""
