@@ -18,6 +18,8 @@ class System(ABC):
     name: ClassVar[str]
     binding: str | None = None
     mode: str | None = None
+    watches = False
+    """Whether it has managers of its own that watch pods."""
     calm_seconds = 1.5
     """How long a gang is left alone before the next failure."""
 

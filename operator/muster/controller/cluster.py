@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -307,6 +307,8 @@ class Cluster:
     def _pod_changed(self, old: PodView | None, new: PodView | None) -> None:
         pod = new or old
         assert pod is not None
+        if old is not None and new is not None and replace(old, resource_version=new.resource_version) == new:
+            return  # something in it that nobody here looks at
         if pod.containers_dead or (old is not None and old.containers_dead):
             self._remember_dead(pod.uid)
         if new is None or new.terminal:
