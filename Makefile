@@ -25,7 +25,7 @@ test: lint verify test-unit test-integration test-e2e ## All tests that CI runs
 lint: venv ## ruff, mypy, import-linter, yamllint
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check .
-	@MYPYPATH=operator:tools $(VENV)/bin/mypy
+	@MYPYPATH=operator:tools:. $(VENV)/bin/mypy
 	@PYTHONPATH=operator $(VENV)/bin/lint-imports --no-logo
 	@test ! -e operator/__init__.py || { echo "operator/__init__.py shadows the standard library: remove it"; exit 1; }
 	@$(VENV)/bin/yamllint --strict manifests examples crds

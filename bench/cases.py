@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from bench.bed import VICTIM
+from bench.bed import PODS, VICTIM
 from bench.figures import Measurement
 from bench.peers.system import System
 from bench.podwatch import PodWatch, latest
@@ -23,6 +23,7 @@ _REMOVAL_SECONDS = 180.0
 # What follows the last pod's Running (status, events) is part of the cost, too.
 _AFTERMATH_SECONDS = 1.0
 _PAUSE_SECONDS = 0.5
+_IDLE_SECONDS = 4.0
 _QUIET_WINDOW_SECONDS = 1.0
 # The heartbeats of 2,048 nodes alone take a third of a core.
 _QUIET_CORES = 0.5
@@ -86,6 +87,33 @@ def settle(stage: Stage) -> bool:
     return trained
 
 
+def event_cost(stage: Stage) -> float | None:
+    """CPU microseconds that one event of a running pod costs the system's managers: each pod's status changes once.
+
+    What they take anyway (heartbeats of the nodes, reports of launchers) is measured just before and taken off.
+    """
+    system, watch = stage.system, stage.watch
+    managers = system.managers()
+    names = [pod.name for pod in watch.pods().values()]
+
+    def own(act: Callable[[], None]) -> tuple[float, float]:
+        before, started = cpu_seconds(managers), time.monotonic()
+        act()
+        return sum(spent(before, cpu_seconds(managers)).values()), time.monotonic() - started
+
+    def touch() -> None:
+        change = {"status": {"message": f"changed at {time.time()}"}}
+        for name in names:
+            system.bed.connection.patch(f"{PODS}/{name}/status", change)
+        time.sleep(_AFTERMATH_SECONDS)
+
+    idle_cpu, idle_seconds = own(lambda: time.sleep(_IDLE_SECONDS))
+    events_before = watch.events
+    busy_cpu, busy_seconds = own(touch)
+    events = watch.events - events_before
+    return (busy_cpu - idle_cpu * busy_seconds / idle_seconds) / events * 1e6 if events else None
+
+
 def fail_pods(stage: Stage, count: int) -> Measurement:
     """Let `count` pods, spread over the gang, fail; wait until the whole gang runs again."""
     pods = stage.watch.pods()
@@ -143,21 +171,19 @@ def _costing(stage: Stage, act: Callable[[float], Measurement]) -> Measurement:
     system, bed = stage.system, stage.system.bed
     managers = dict(system.managers())
     everybody = {**bed.cluster.pids(), **managers}
-    writes_before, events_before = bed.write_counts(), stage.watch.events
+    writes_before = bed.write_counts()
     reset_peaks(managers.values())
     before = cpu_seconds(everybody)
     measured = act(time.time())
     time.sleep(_AFTERMATH_SECONDS)
     costs = spent(before, cpu_seconds(everybody))
     writes = writes_between(writes_before, bed.write_counts())
-    events = stage.watch.events - events_before
     own = sum(costs[name] for name in managers)
     return replace(
         measured,
         cpu_s=sum(costs.values()),
         rss_mb=peak_mebibytes(managers.values()) if managers else None,
         manager_cpu_s=own if managers else None,
-        cpu_us_per_pod_event=own / events * 1e6 if managers and events else None,
         writes=writes,
         notes=system.notes(),
     )

@@ -44,7 +44,7 @@ class Measurement:
         rss_mb: peak resident memory of the system's own managers in MiB.
         writes_per_pod: writes of everybody that the API server served, divided by the gang's size.
         manager_cpu_s: CPU seconds of the system's own managers.
-        cpu_us_per_pod_event: those, in microseconds, divided by the pod events of the namespace.
+        cpu_us_per_pod_event: CPU microseconds of the managers for one event of a pod that runs (`cases.event_cost`).
         writes: the writes by verb and resource.
         notes: what else a reader has to know, such as bare's connections.
     """

@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +139,8 @@ def _hopeless(runs: Sequence[Measurement]) -> bool:
 def _gang(stage: cases.Stage, wanted: set[str], measured: dict[str, list[Measurement]]) -> None:
     """One gang: it starts, and what is to fail fails one after the other."""
     begun = cases.start(stage)
+    if stage.system.watches and cases.settle(stage):
+        begun = replace(begun, cpu_us_per_pod_event=cases.event_cost(stage))
     _tell(stage, "Start", begun)
     if "Start" in wanted:
         measured["Start"].append(begun)
@@ -190,7 +193,16 @@ def _system(bed: Bed, variant: Variant) -> System:
 
 
 def _tell(stage: cases.Stage, case: str, measured: Measurement) -> None:
-    names = ("created_s", "bound_s", "running_s", "recovery_s", "cpu_s", "rss_mb", "writes_per_pod")
+    names = (
+        "created_s",
+        "bound_s",
+        "running_s",
+        "recovery_s",
+        "cpu_s",
+        "rss_mb",
+        "writes_per_pod",
+        "cpu_us_per_pod_event",
+    )
     figures = ((name, getattr(measured, name)) for name in names)
     text = ", ".join(f"{name} {figure:.2f}" for name, figure in figures if figure is not None)
     notes = ", ".join(f"{key} {value}" for key, value in measured.notes.items())

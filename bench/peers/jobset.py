@@ -22,6 +22,7 @@ class JobSet(System):
     """The gang as a JobSet with one Job, restarts with the default strategy Recreate."""
 
     name = "jobset"
+    watches = True
 
     def __init__(self, bed: Bed) -> None:
         super().__init__(bed)

@@ -35,6 +35,7 @@ class JobSetKueue(JobSet):
     """The same JobSet, queued."""
 
     name = "jobset+kueue"
+    watches = True
 
     def __init__(self, bed: Bed) -> None:
         super().__init__(bed)

@@ -54,6 +54,7 @@ class Muster(System):
     """The gang as a TrainingJob."""
 
     name = "muster"
+    watches = True
 
     def __init__(self, bed: Bed, binding: str, mode: str) -> None:
         super().__init__(bed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
@@ -11,12 +12,14 @@ from bench.figures import Subject
 GANG = "gang"
 
 
-class System:
+class System(ABC):
     """One way to start and to recover a gang. `begin` on a bed comes first, `end` last; one gang at a time."""
 
     name: ClassVar[str]
     binding: str | None = None
     mode: str | None = None
+    watches = False
+    """Whether it has managers of its own that watch pods."""
     calm_seconds = 1.5
     """How long a gang is left alone before the next failure."""
 
@@ -36,13 +39,13 @@ class System:
     def prepare(self) -> None:
         """What may be done before the clock runs."""
 
+    @abstractmethod
     def submit(self) -> None:
         """Ask for the gang: returns as soon as the request is answered."""
-        raise NotImplementedError
 
+    @abstractmethod
     def remove(self) -> None:
         """Ask that the gang goes."""
-        raise NotImplementedError
 
     def replace(self, pods: Sequence[str]) -> None:
         """These pods failed: for a client that has to do it itself."""

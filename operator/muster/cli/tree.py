@@ -11,6 +11,7 @@ from muster.api.base import ApiModel
 from muster.cli.explanation import OUTPUT_VERSION
 from muster.cli.health import HealthRow, excluded_for
 from muster.placement.eligibility import STALE, STALE_HEARTBEAT_SECONDS, Requirements, unsuitable
+from muster.placement.natural import natural
 from muster.world.fleet import Fleet
 from muster.world.views import NodeView
 
@@ -140,7 +141,7 @@ def tree_of(
     domains = {path: _domain_row(path, nodes, levels) for path, nodes in members.items()}
     if not domains:  # a fleet without a node
         domains[()] = _domain_row((), [], levels)
-    shown = [rows[name] for name in sorted(rows, key=lambda name: (_natural(inside[name]), natural(name)))]
+    shown = [rows[name] for name in sorted(rows, key=lambda name: (_natural(inside[name]), _natural((name,))))]
     return FleetTree(
         accelerator_resource=fleet.policy.accelerator_resource,
         levels=levels,
@@ -158,18 +159,8 @@ def domain_of(node: NodeView, fleet: Fleet) -> Path:
     return tuple(names)
 
 
-def natural(name: str) -> tuple[tuple[bool, int, str], ...]:
-    """Sorts gpu-2 before gpu-10."""
-    parts: list[str] = [""]
-    for character in name:
-        if character.isdecimal() != parts[-1][-1:].isdecimal() and parts[-1]:
-            parts.append("")
-        parts[-1] += character
-    return tuple((not part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts)
-
-
 def _natural(path: Path) -> tuple[object, ...]:
-    return tuple(natural(name) for name in path)
+    return tuple((natural(name), name) for name in path)
 
 
 def _node_row(node: NodeView, path: Path, fleet: Fleet, tolerated: Sequence[str], health: HealthRow | None) -> NodeRow:

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -229,7 +229,7 @@ class Cluster:
         if gang is not None:
             uids.update(member.pod_uid for member in gang.spec.members)
             uids.update(ghost.pod_uid for ghost in gang.spec.ghosts)
-        dead = {pod.uid for pod in pods.values() if pod.containers_dead}
+        dead = {pod.uid for pod in pods.values() if pod.terminal and pod.containers_dead}
         dead.update(uid for uid in uids if uid in self._dead or self.hub.proved_dead(uid))
         timeout = float(job.spec.recovery.unreachable_timeout_seconds)
         return JobWorld(
@@ -314,6 +314,8 @@ class Cluster:
     def _pod_changed(self, old: PodView | None, new: PodView | None) -> None:
         pod = new or old
         assert pod is not None
+        if old is not None and new is not None and replace(old, resource_version=new.resource_version) == new:
+            return  # something in it that nobody here looks at
         if pod.containers_dead or (old is not None and old.containers_dead):
             self._remember_dead(pod.uid)
         if new is None or new.terminal:

@@ -40,7 +40,7 @@ from muster.world.job import CreateError, TemplateVerdict, VerdictKind
 from muster.world.names import gang_name
 
 FIELD_MANAGER = "muster"
-WRITES_AT_ONCE = 64  # pods of one job, created or deleted
+WRITES_AT_ONCE = 32  # pods of one job, created or deleted
 MAX_CREATE_BACK_OFF_SECONDS = 60.0
 PROGRESS_WRITE_SECONDS = 30.0
 COUNTS_WRITE_SECONDS = 2.0
@@ -71,25 +71,43 @@ class Performer:
         self._clock = clock
 
     async def perform(self, job: TrainingJob, plan: Plan) -> None:
-        """Perform the actions: deletions and bindings of pods side by side, the others in order, then creations.
+        """Perform all actions but creations of pods: deletions and bindings side by side, then the others in order.
 
         Raises:
             ApiError: an action failed; those of the groups after it were not begun.
         """
         deletions = [action for action in plan.actions if isinstance(action, DeletePod)]
-        creations = [action for action in plan.actions if isinstance(action, CreatePod)]
         await _side_by_side(functools.partial(self._delete_pod, job), deletions)
         bindings = [action for action in plan.actions if isinstance(action, BindPod)]
         if bindings:
             memory = self._cluster.memory(job.metadata.uid)
             memory.bound &= {action.uid for action in bindings}
             await _side_by_side(functools.partial(self._bind_pod, job), bindings)
+        anew = any(isinstance(action, CreatePod) for action in plan.actions)
         for action in plan.actions:
-            await self._one(job, action, anew=bool(creations))
-        if creations:
-            await self._create_pods(job, creations)
+            await self._one(job, action, anew=anew)
 
-    async def write_status(self, job: TrainingJob, plan: Plan) -> float | None:
+    async def conclude(self, job: TrainingJob, plan: Plan) -> float | None:
+        """Create the pods and, beside that, write the status: thousands of pods take seconds.
+
+        Returns:
+            None when the status stands as wanted, else in how many seconds it is time to write what has changed.
+
+        Raises:
+            ApiError: a pod was not created, or the status not written.
+        """
+        creations = [action for action in plan.actions if isinstance(action, CreatePod)]
+        if not creations:
+            return await self._write_status(job, plan)
+        writes = self._create_pods(job, creations), self._write_status(job, plan)
+        created, unwritten = await asyncio.gather(*writes, return_exceptions=True)
+        if isinstance(created, BaseException):
+            raise created
+        if isinstance(unwritten, BaseException):
+            raise unwritten
+        return unwritten
+
+    async def _write_status(self, job: TrainingJob, plan: Plan) -> float | None:
         """Write the status if it differs, guarded by the job's resourceVersion.
 
         Returns:

@@ -39,7 +39,7 @@ MAX_DOUBLINGS = 16
 # Changes come in bursts (the pods of a gang start together): decide at most this often for one job, and for a large one
 # so seldom that deciding takes no more than this share of the time.
 SPACING_SECONDS = 0.05
-DECIDING_SHARE = 0.1
+DECIDING_SHARE = 0.05
 
 log = structlog.get_logger()
 _seconds = Histogram("muster_reconcile_seconds", "Time of one pass over one job, API calls included.")
@@ -208,7 +208,7 @@ class Reconciler:
         finally:
             if plan.commits:
                 self._directives_changed(job.metadata.uid)
-        unwritten = await self._performer.write_status(job, plan)
+        unwritten = await self._performer.conclude(job, plan)
         if plan.status is not None and plan.status.completion is not None:
             self._directives_changed(job.metadata.uid)
         for announcement in plan.announcements:

@@ -6,6 +6,7 @@ not, except where the server said 429 and therefore did nothing: whether to writ
 """
 
 import asyncio
+import functools
 import os
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
@@ -50,6 +51,11 @@ _seconds = Histogram(
     ["verb", "resource"],
     buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
 )
+
+
+# Looking a label set up takes the library longer than counting.
+_requests_of = functools.lru_cache(maxsize=1024)(_requests.labels)
+_seconds_of = functools.lru_cache(maxsize=256)(_seconds.labels)
 
 
 class Answers:
@@ -280,7 +286,7 @@ class Client:
                 headers = {**_HEADERS, "Content-Type": "application/json", **await self._credentials()}
                 async with asyncio.timeout(deadline_seconds):
                     answer = await self._pipes.post(path, headers, data)
-                _requests.labels("POST", resource, answer.status).inc()
+                _requests_of("POST", resource, answer.status).inc()
                 if answer.status < 500:
                     self.answers.heard()
                 if answer.status < 400:
@@ -292,7 +298,7 @@ class Client:
         except OSError as error:  # a deadline that has passed is one, too
             raise self._unreachable("POST", path, error) from error
         finally:
-            _seconds.labels("POST", resource).observe(self._clock() - started)
+            _seconds_of("POST", resource).observe(self._clock() - started)
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     async def _request(
@@ -308,7 +314,7 @@ class Client:
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             raise self._unreachable(verb, path, error) from error
         finally:
-            _seconds.labels(verb, paths.resource_of(path)).observe(self._clock() - started)
+            _seconds_of(verb, paths.resource_of(path)).observe(self._clock() - started)
 
     async def _open(
         self,
@@ -328,7 +334,7 @@ class Client:
                 headers["Content-Type"] = content_type
             answer = await self._transport.request(verb, url, headers=headers, body=body, _request_timeout=timeout)
             response: aiohttp.ClientResponse = answer.response
-            _requests.labels(label, paths.resource_of(path), response.status).inc()
+            _requests_of(label, paths.resource_of(path), response.status).inc()
             if response.status < 500:
                 self.answers.heard()
             if response.status < 400:
@@ -348,7 +354,7 @@ class Client:
         return {"Authorization": str(token["value"])} if token else {}
 
     def _unreachable(self, verb: str, path: str, error: BaseException) -> Unreachable:
-        _requests.labels(verb, paths.resource_of(path), "0").inc()
+        _requests_of(verb, paths.resource_of(path), "0").inc()
         what = str(error) or type(error).__name__
         return Unreachable(0, "Unreachable", f"no answer to {verb} {path} from the API server at {self._host}: {what}")
 

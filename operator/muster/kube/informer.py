@@ -197,6 +197,7 @@ class Informer(Generic[T]):
         self._client = client
         self._clock = clock
         self._listing = asyncio.Lock()
+        self._count = _objects.labels(kind.name)
         self.last_contact = clock()  # when the API server last said here something that could be read
         self._position: str | None = None  # resourceVersion to resume from; None: list first
         self._failures = 0
@@ -265,7 +266,7 @@ class Informer(Generic[T]):
             self.store.replace(values, int(version))
         self._position = version
         self.last_contact = self._clock()
-        _objects.labels(self.kind.name).set(len(self.store))
+        self._count.set(len(self.store))
         self.synced.set()
 
     async def _read(self) -> tuple[list[T], str]:
@@ -305,7 +306,7 @@ class Informer(Generic[T]):
             value = self.kind.decode(event.object)
             version = self.kind.meta(value).resource_version
             self.store.apply(event.type, value)
-            _objects.labels(self.kind.name).set(len(self.store))
+            self._count.set(len(self.store))
         self._position = str(version)
 
 

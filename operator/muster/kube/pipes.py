@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-MAX_CONNECTIONS = 64
+MAX_CONNECTIONS = 32
 # The API server closes connections that were idle for longer than a minute and a half.
 IDLE_SECONDS = 30.0
 MAX_HEAD_BYTES = 1 << 16

@@ -6,7 +6,7 @@ whatever changes them also takes the next number.
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from muster.api.base import LevelCount
 from muster.api.gang import FaultClass, Gang, GangIncident, GangSpec, Ghost, Go, Leave, Level, Member, Resume
@@ -81,25 +81,16 @@ def placed_anew(world: JobWorld, placed: Placed, reason: str) -> GangSpec:
     incarnation = 1 + max((pod.incarnation for pod in world.pods.values()), default=0)
     members = [Member(node=node, incarnation=incarnation) for node in placed.nodes]
     if record is None:
-        attempt = 1 + world.job.status.attempt
         return GangSpec(
-            job_uid=world.uid, attempt=attempt, time=world.now, level=Level.START, reason=reason, members=members
+            job_uid=world.uid,
+            attempt=1 + world.job.status.attempt,
+            time=world.now,
+            level=Level.START,
+            reason=reason,
+            members=members,
+            topology=_topology(world, members),
         )
-    return _next(record, world.now, Level.START, reason, members)
-
-
-def located(world: JobWorld, spec: GangSpec) -> GangSpec:
-    """The record with how many domains its members are in."""
-    levels = [level.name for level in world.fleet.policy.topology.levels]
-    nodes = [world.fleet.nodes[member.node] for member in spec.members if member.node in world.fleet.nodes]
-    paths = {node.name: domain_path(node, world.fleet) for node in nodes}
-    domains: list[set[tuple[str, ...]]] = [set() for _ in levels]
-    for name, path in paths.items():
-        for depth, found in enumerate(domains):
-            # A node without the level's label is near to nothing that is known: a domain by itself.
-            found.add(path[: depth + 1] if all(path[: depth + 1]) else (name,))
-    counts = [LevelCount(level=name, domains=len(found)) for name, found in zip(levels, domains, strict=True)]
-    return spec.model_copy(update={"topology": counts if nodes else []})
+    return _next(world, record, Level.START, reason, members)
 
 
 def recovered(world: JobWorld, record: GangSpec, failures: Sequence[Failure]) -> GangSpec:
@@ -128,9 +119,9 @@ def recovered(world: JobWorld, record: GangSpec, failures: Sequence[Failure]) ->
     ghosts = _ghosts(world, record, members)
     if _same_story(world, record, failures):
         record = record.model_copy(update={"incidents": _continued(record, level, cause, len(failures))})
-        return _next(record, world.now, level, cause.kind, members, ghosts=ghosts)
+        return _next(world, record, level, cause.kind, members, ghosts=ghosts)
     incident = _incident(world, record, level, cause, fault_class, len(failures))
-    spec = _next(record, world.now, level, cause.kind, members, incident, ghosts)
+    spec = _next(world, record, level, cause.kind, members, incident, ghosts)
     pause = budgets.back_off_seconds(spec)
     return spec.model_copy(update={"hold_until": world.now + timedelta(seconds=pause)}) if pause else spec
 
@@ -161,7 +152,7 @@ def _elsewhere(world: JobWorld, record: GangSpec, conflicts: Sequence[Failure]) 
     level, members = _remade(world, record, Level.REPLACE, set(), moved)
     ghosts = _ghosts(world, record, members)
     level = Level.START if record.level is Level.START else level
-    return _next(record, world.now, level, Kind.NODE_CONFLICT, members, ghosts=ghosts)
+    return _next(world, record, level, Kind.NODE_CONFLICT, members, ghosts=ghosts)
 
 
 def filled(world: JobWorld, record: GangSpec) -> GangSpec | NotPlaced | None:
@@ -182,7 +173,7 @@ def filled(world: JobWorld, record: GangSpec) -> GangSpec | NotPlaced | None:
     else:
         for index, node in zip(open_places, answer.nodes, strict=True):
             members[index] = members[index].model_copy(update={"node": node})
-    return _next(record, world.now, level, record.reason, members, ghosts=_ghosts(world, record, members))
+    return _next(world, record, level, record.reason, members, ghosts=_ghosts(world, record, members))
 
 
 def unassembled(world: JobWorld, record: GangSpec) -> GangSpec:
@@ -234,13 +225,13 @@ def left(world: JobWorld, record: GangSpec, leave: Leave) -> GangSpec:
         message=f"left {', '.join(leave.nodes)}"[:2048],
         settled=True,
     )
-    return _next(record, world.now, level, leave.reason, members, incident, _ghosts(world, record, members))
+    return _next(world, record, level, leave.reason, members, incident, _ghosts(world, record, members))
 
 
 def released(world: JobWorld, record: GangSpec, reason: str = "Suspended") -> GangSpec:
     """The record without members: the nodes are free."""
-    record = record.model_copy(update={"checkpoint": newest_checkpoint(world, record), "topology": []})
-    return _next(record, world.now, Level.START, reason, [], ghosts=_ghosts(world, record, []))
+    record = record.model_copy(update={"checkpoint": newest_checkpoint(world, record)})
+    return _next(world, record, Level.START, reason, [], ghosts=_ghosts(world, record, []))
 
 
 def settled(world: JobWorld, gang: Gang) -> GangSpec | None:
@@ -363,8 +354,7 @@ def _last_step(world: JobWorld, record: GangSpec) -> int | None:
 
 def newest_checkpoint(world: JobWorld, record: GangSpec) -> Resume | None:
     """The newest complete checkpoint that any worker sees, or that the record knows."""
-    views = (world.launcher(index, member) for index, member in enumerate(record.members))
-    seen = (view.checkpoints[0] for view in views if view and view.checkpoints)
+    seen = (view.checkpoints[0] for view in world.views.values() if view.checkpoints)
     step, path = max(seen, key=lambda checkpoint: checkpoint[0], default=(-1, ""))
     if record.checkpoint and record.checkpoint.step >= step:
         return record.checkpoint
@@ -469,7 +459,7 @@ def _without_nodes(world: JobWorld, record: GangSpec, moved: set[int]) -> list[M
 
 
 def _next_incarnation(world: JobWorld, record: GangSpec, index: int) -> int:
-    used = [pod.incarnation for pod in world.pods_by_index.get(index, ())]
+    used = [pod.incarnation for pod in world.others.get(index, ())]
     return 1 + max([record.members[index].incarnation, *used])
 
 
@@ -559,9 +549,23 @@ def _incident(
     )
 
 
+def _topology(world: JobWorld, members: Sequence[Member]) -> list[LevelCount]:
+    """How many domains of each level the members are in."""
+    levels = [level.name for level in world.fleet.policy.topology.levels]
+    nodes = [world.fleet.nodes[member.node] for member in members if member.node in world.fleet.nodes]
+    domains: list[set[tuple[str, ...]]] = [set() for _ in levels]
+    for node in nodes:
+        path = domain_path(node, world.fleet)
+        for depth, found in enumerate(domains):
+            # A node without the level's label is near to nothing that is known: a domain by itself.
+            found.add(path[: depth + 1] if all(path[: depth + 1]) else (node.name,))
+    counts = [LevelCount(level=name, domains=len(found)) for name, found in zip(levels, domains, strict=True)]
+    return counts if nodes else []
+
+
 def _next(
+    world: JobWorld,
     record: GangSpec,
-    now: datetime,
     level: Level,
     reason: str,
     members: Sequence[Member],
@@ -572,10 +576,11 @@ def _next(
     return record.model_copy(
         update={
             "attempt": record.attempt + 1,
-            "time": now,
+            "time": world.now,
             "level": level,
             "reason": reason,
             "members": list(members),
+            "topology": _topology(world, members),
             "go": None,
             "leave": None,
             "hold_until": None,

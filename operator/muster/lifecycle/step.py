@@ -5,7 +5,7 @@ The phases below are tried in order; the first that has something to say ends th
 interrupts, the next step finds in a state that some step before has left on purpose.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from muster.api.fleetpolicy import Binding
@@ -66,7 +66,7 @@ def decide(world: JobWorld, settings: WorkerSettings) -> Plan:
 
 
 def _without_nodes(world: JobWorld, record: GangSpec | None, settings: WorkerSettings) -> Plan:
-    stale = tuple(_leftovers(world, []))
+    stale = _leftovers(world)
     if record is None and any(not pod.terminal and pod.uid not in world.proved_dead for pod in world.pods.values()):
         now = status.pending(world, "WaitingForOldPods", "its record is gone; waiting until its old pods have ended")
         return Plan(stale, now, status.changes(world, now), TICK_SECONDS)
@@ -111,7 +111,6 @@ def _queued(world: JobWorld, record: GangSpec | None, stale: tuple[Action, ...])
 
 
 def _placed(world: JobWorld, spec: GangSpec) -> Plan:
-    spec = attempt.located(world, spec)
     return _commit(world, spec, Announcement("Placed", f"attempt {spec.attempt}: {status.on_nodes(spec)}"))
 
 
@@ -328,7 +327,7 @@ def _assembling(world: JobWorld, gang: Gang, settings: WorkerSettings) -> Plan |
         return _give_back(world, gang, late)
     plain = world.job.spec.launch.mode is LaunchMode.PLAIN
     if plain and (held := _held_back(world, gang)):  # there a pod's creation is the start of its ranks
-        return replace(held, actions=tuple(_leftovers(world, record.members)))
+        return replace(held, actions=_leftovers(world))
     pods = _pods_in_line(world, record, settings)
     if pods:
         now = status.recovering(world, gang, *_start_trouble(world, gang, "creating pods"))
@@ -364,7 +363,7 @@ def _assembling(world: JobWorld, gang: Gang, settings: WorkerSettings) -> Plan |
 def _incomplete(world: JobWorld, gang: Gang) -> Plan:
     """Some members have no node."""
     record = gang.spec
-    leftovers = tuple(_leftovers(world, record.members))
+    leftovers = _leftovers(world)
     spec = attempt.filled(world, record)
     if isinstance(spec, GangSpec):
         return _placed(world, spec)
@@ -457,13 +456,11 @@ def _plain_started(world: JobWorld, gang: Gang) -> Plan | None:
 
 def _pods_in_line(world: JobWorld, record: GangSpec, settings: WorkerSettings) -> tuple[Action, ...]:
     """Deletions of pods that the record no longer names, creations of those that it names and that are missing."""
-    actions: list[Action] = list(_leftovers(world, record.members))
-    held = _held_nodes(world)
-    missing = [
-        index
-        for index, member in enumerate(record.members)
-        if world.pod(index, member) is None and not _predecessor_alive(world, held, member)
-    ]
+    actions: list[Action] = list(_leftovers(world))
+    missing = [index for index, member in enumerate(record.members) if world.pod(index, member) is None]
+    if missing:
+        held = _held_nodes(world)
+        missing = [index for index in missing if not _predecessor_alive(world, held, record.members[index])]
     if missing:
         actions += _support(world, settings)
         # The policy may have changed since the gang was placed there.
@@ -486,12 +483,10 @@ def _support(world: JobWorld, settings: WorkerSettings) -> list[ApplySupport]:
     return [ApplySupport(manifest) for manifest in support_manifests(world.job, settings)]
 
 
-def _leftovers(world: JobWorld, members: list[Member]) -> Iterator[DeletePod]:
+def _leftovers(world: JobWorld) -> tuple[DeletePod, ...]:
     """This job's pods that are no member's, not yet being deleted."""
-    named = {world.pod_name(index, member) for index, member in enumerate(members)}
-    for pod in sorted(world.pods.values(), key=lambda pod: pod.name):
-        if pod.name not in named and not pod.deleting:
-            yield DeletePod(pod.name, pod.uid)
+    left = (pod for pods in world.others.values() for pod in pods if not pod.deleting)
+    return tuple(DeletePod(pod.name, pod.uid) for pod in sorted(left, key=lambda pod: pod.name))
 
 
 def _held_nodes(world: JobWorld) -> Mapping[str, int]:
@@ -544,7 +539,7 @@ def _training(world: JobWorld, gang: Gang, settings: WorkerSettings) -> Plan:
     """Nothing is wrong: tell how it goes."""
     now = status.training(world, gang)
     budget = ApplySupport(disruption_budget(world.job))
-    actions: tuple[Action, ...] = (*_leftovers(world, gang.spec.members), *_support(world, settings), budget)
+    actions: tuple[Action, ...] = (*_leftovers(world), *_support(world, settings), budget)
     return Plan(actions, now, status.changes(world, now), TICK_SECONDS)
 
 

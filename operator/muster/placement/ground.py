@@ -5,7 +5,7 @@ they are laid over the shared tree.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from muster.placement.domain import Change, Domain, Path
@@ -27,6 +27,7 @@ class Ground:
         starts: the domains inside one of which all must lie: the fleet itself where no level is required.
         barred: nodes not for this request, whatever runs on them -> why.
         own: nodes that only this job holds -> what still keeps it from using them, "" if nothing.
+        kept: how the nodes stand that the job keeps.
         standing: how each node stands apart from that.
         taken: nodes that this plan has given away -> why.
         levels: how many there are.
@@ -36,6 +37,7 @@ class Ground:
     starts: tuple[Domain, ...]
     barred: Mapping[str, str]
     own: Mapping[str, str]
+    kept: Sequence[Standing]
     standing: Mapping[str, Standing]
     taken: Mapping[str, str]
     levels: int
@@ -56,15 +58,15 @@ class Ground:
         return not standing.why and standing.entry.name not in self.taken
 
     def places(self, names: Iterable[str]) -> set[Path]:
-        """Where these nodes are, down to the innermost level; one without all labels is nowhere but at itself."""
-        standing = self.standing
-        paths = {name: standing[name].path for name in names if name in standing}
-        short = {path for path in set(paths.values()) if len(path) < self.levels}
-        found = set(paths.values()) - short
-        for name, path in paths.items() if short else ():
-            if path in short:
-                found.add((*path, *(f"\0{name}",) * (self.levels - len(path))))
-        return found
+        """Where these nodes and those kept are, down to the innermost level; one without all labels is at itself."""
+        standings = [*self.kept, *(self.standing[name] for name in names)]
+        paths = {standing.path for standing in standings}
+        short = {path for path in paths if len(path) < self.levels}
+        alone = {self._itself(standing) for standing in standings if standing.path in short} if short else set()
+        return paths - short | alone
+
+    def _itself(self, standing: Standing) -> Path:
+        return *standing.path, *(f"\0{standing.entry.name}",) * (self.levels - len(standing.path))
 
     def home(self, names: Iterable[str], depth: int) -> Path | None:
         """The domain at this depth that most of these nodes are in, the first by name among equals."""
@@ -94,23 +96,23 @@ def ground(fleet: Fleet, tree: Tree, root: Domain, taken: Mapping[str, str], req
         if (found := standing.get(name)) is not None and not found.why and name not in taken
     ]
     own = {}
-    for name in fleet.nodes_of(request.job_uid):
+    for name in set(fleet.nodes_of(request.job_uid)).difference(barred, taken):
         held = standing.get(name)
-        if held is not None and held.suitable and len(held.holders) == 1 and name not in barred and name not in taken:
+        if held is not None and held.suitable and len(held.holders) == 1:
             own[name] = lacking(fleet.nodes[name], request.needs, fleet)
             if not own[name]:
                 changes.append(Change(held.path, come=held.entry))
     if changes:
         root = root.changed(changes)
     levels = len(fleet.policy.topology.levels)
-    kept = [name for name in request.kept if name in standing]
+    kept = [found for name in request.kept if (found := standing.get(name)) is not None]
     if kept:
-        root = root.keeping({standing[name].path for name in kept})
-    here = Ground(root, (root,), barred, own, standing, taken, levels)
+        root = root.keeping({found.path for found in kept})
+    here = Ground(root, (root,), barred, own, kept, standing, taken, levels)
     if not depth:
         return here
     if not kept:
         return replace(here, starts=tuple(root.level(depth)))
-    home = here.home(kept, depth)
+    home = here.home(request.kept, depth)
     start = root.at(home) if home is not None else None
     return replace(here, starts=(start,) if start is not None else ())

@@ -8,7 +8,7 @@ them is a matter of order (`allot`). docs/placement.md has the rules, docs/decis
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from muster.placement.domain import Change, Domain, Path
+from muster.placement.domain import Change, Domain
 from muster.placement.eligibility import Requirements
 from muster.placement.explain import could_hold, indivisible, not_placed
 from muster.placement.ground import Ground, ground
@@ -87,7 +87,7 @@ class Space:
         found = search(request, here, knapsack)
         if found is None:
             return not_placed(request, here, tree, fleet)
-        return _placed(request, here, found, fleet)
+        return _placed(here, found, fleet)
 
     def reservation(self, request: Request) -> tuple[str, ...]:
         """The free nodes to hold back for a request that has no place: those it can use in its best domain.
@@ -145,8 +145,8 @@ def _depth(fleet: Fleet, level: str | None) -> int:
     return names.index(level) + 1 if level else 0
 
 
-def _placed(request: Request, here: Ground, found: Found, fleet: Fleet) -> Placed:
-    places: set[Path] = here.places(found.nodes) | here.places(request.kept)
+def _placed(here: Ground, found: Found, fleet: Fleet) -> Placed:
+    places = here.places(found.nodes)
     levels = [level.name for level in fleet.policy.topology.levels]
     domains = {name: len({place[: depth + 1] for place in places}) for depth, name in enumerate(levels)}
     return Placed(found.nodes, found.spares, domains)

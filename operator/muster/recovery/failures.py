@@ -252,7 +252,7 @@ def _culprit(pod: PodView) -> ContainerView | None:
 
 
 def _stuck_predecessor(world: JobWorld, index: int, member: Member) -> Failure | None:
-    for pod in world.pods_by_index.get(index, ()):
+    for pod in world.others.get(index, ()):
         same_place = pod.incarnation < member.incarnation and pod.node == member.node
         if not same_place or pod.terminal or pod.deletion_time is None:
             continue
@@ -332,8 +332,8 @@ def _others_have_ended(world: JobWorld, gang: Gang, index: int) -> bool:
 
 def _plain_unreachable(world: JobWorld, index: int, member: Member, timeout: float) -> Failure | None:
     """Without a launcher the node's heartbeat and its Ready condition are the two witnesses."""
-    node, age = world.node(member), world.fleet.heartbeats.age_seconds(member.node)
-    if node is None or node.ready or age < timeout:
+    node = world.node(member)
+    if node is None or node.ready or world.fleet.heartbeats.age_seconds(member.node) < timeout:
         return None
     message = f"node {member.node} has sent no heartbeat for {timeout:.0f} s and is not ready ({node.ready_reason})"
     return Failure(Kind.NODE_UNREACHABLE, Level.REPLACE, index, member.node, message)

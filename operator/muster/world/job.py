@@ -83,18 +83,27 @@ class JobWorld:
         return gang_name(self.job.metadata.name, self.uid)
 
     @cached_property
-    def pods_by_index(self) -> Mapping[int, list[PodView]]:
-        """This job's pods of every incarnation, by worker index."""
+    def names(self) -> list[str]:
+        """The names of the members' pods, by worker index."""
+        members = self.gang.spec.members if self.gang else ()
+        return [pod_name_in(self.gang_name, index, member.incarnation) for index, member in enumerate(members)]
+
+    @cached_property
+    def others(self) -> Mapping[int, list[PodView]]:
+        """This job's pods that are no member's (of other incarnations, mostly), by worker index."""
         found: dict[int, list[PodView]] = {}
-        for pod in self.pods.values():
-            found.setdefault(pod.index, []).append(pod)
+        named = frozenset(self.names)
+        for name, pod in self.pods.items():
+            if name not in named:
+                found.setdefault(pod.index, []).append(pod)
         return found
 
     @cached_property
     def views(self) -> Mapping[int, LauncherView]:
         """What the launchers of the gang's members last said, by worker index."""
-        members = self.gang.spec.members if self.gang else []
-        found = ((index, self.launcher(index, member)) for index, member in enumerate(members))
+        found = (
+            (index, self.launchers.get(pod.uid)) for index, (_, pod) in enumerate(self._members) if pod is not None
+        )
         return {index: view for index, view in found if view is not None}
 
     @cached_property
@@ -115,16 +124,27 @@ class JobWorld:
                 found.setdefault(index, []).append((view, seconds))
         return found
 
+    @cached_property
+    def _members(self) -> list[tuple[Member, PodView | None]]:
+        """The members of the record, each with its pod."""
+        members = self.gang.spec.members if self.gang else ()
+        return [(member, self._pod(name, member)) for name, member in zip(self.names, members, strict=True)]
+
+    def _pod(self, name: str, member: Member) -> PodView | None:
+        pod = self.pods.get(name)
+        if pod is None or pod.owner_uid != self.uid or (member.pod_uid and member.pod_uid != pod.uid):
+            return None
+        return pod
+
     def pod_name(self, index: int, member: Member) -> str:
         """Name of a member's pod."""
         return pod_name_in(self.gang_name, index, member.incarnation)
 
     def pod(self, index: int, member: Member) -> PodView | None:
         """The member's pod, if it exists, is ours and is the one that the record names."""
-        pod = self.pods.get(self.pod_name(index, member))
-        if pod is None or pod.owner_uid != self.uid or (member.pod_uid and member.pod_uid != pod.uid):
-            return None
-        return pod
+        if index < len(self._members) and self._members[index][0] is member:
+            return self._members[index][1]
+        return self._pod(self.pod_name(index, member), member)
 
     def launcher(self, index: int, member: Member) -> LauncherView | None:
         """What the member's launcher last said."""

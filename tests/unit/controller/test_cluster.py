@@ -51,6 +51,18 @@ def test_a_pod_with_our_label_and_no_owner_occupies_its_node_for_everybody(scene
     assert scene.holders(job) == {"n0": {f"pod/ns/{forged.name}"}}
 
 
+def test_a_pod_in_which_nothing_changes_that_counts_asks_for_no_decision(scene: Any, make: Any) -> None:
+    job = make.job()
+    scene.cluster.jobs.store.assume(job)
+    pod = make.pod(job, 0, "p0", version=20)
+    scene.cluster.pods.store.assume(pod)
+    scene.rung.clear()
+    scene.cluster.pods.store.assume(replace(pod, resource_version=21))
+    assert scene.rung == []
+    scene.cluster.pods.store.assume(replace(pod, resource_version=22, phase="Failed"))
+    assert scene.rung == [("ns", "j")]
+
+
 def test_nodes_are_held_by_the_record_and_by_pods_until_both_let_go(scene: Any, make: Any) -> None:
     job = make.job()
     cluster = scene.cluster

@@ -39,21 +39,27 @@ def support(text: str = "one", kind: str = "ConfigMap") -> ApplySupport:
     return ApplySupport({"kind": kind, "metadata": {"name": "shared", "namespace": "ns"}, "data": {"ca": text}})
 
 
+async def carry_out(performer: Performer, job: Any, plan: Plan) -> None:
+    """All that a pass writes."""
+    await performer.perform(job, plan)
+    await performer.conclude(job, plan)
+
+
 async def test_pods_are_created_and_deleted_side_by_side_within_bounds(
     performer: Performer, scene: Any, make: Any
 ) -> None:
     job = make.job()
-    await performer.perform(job, Plan(tuple(DeletePod(f"p{i}", f"u{i}") for i in range(100))))
+    await carry_out(performer, job, Plan(tuple(DeletePod(f"p{i}", f"u{i}") for i in range(100))))
     assert scene.api.count("DELETE") == 100
     assert scene.api.most_at_once == WRITES_AT_ONCE
     scene.api.most_at_once = 0
-    await performer.perform(job, Plan(tuple(creation(f"p{i}") for i in range(100))))
+    await carry_out(performer, job, Plan(tuple(creation(f"p{i}") for i in range(100))))
     assert scene.api.count("POST") == len(scene.cluster.pods.store) == 100
     assert scene.api.most_at_once == WRITES_AT_ONCE
 
 
 async def test_deletions_come_first_and_creations_last(performer: Performer, scene: Any, make: Any) -> None:
-    await performer.perform(make.job(), Plan((creation(), support(), DeletePod("old", "u"))))
+    await carry_out(performer, make.job(), Plan((creation(), support(), DeletePod("old", "u"))))
     assert [verb for verb, _ in scene.api.calls] == ["DELETE", "PATCH", "POST"]
     assert scene.api.bodies[0]["preconditions"] == {"uid": "u"}
 
@@ -63,16 +69,27 @@ async def test_a_deleted_pod_leaves_the_store_at_once(performer: Performer, scen
     for index in range(2):
         scene.cluster.pods.store.assume(make.pod(job, index, f"p{index}"))
     names = {pod.uid: pod.name for pod in scene.cluster.pods.store.values()}
-    await performer.perform(job, Plan((DeletePod(names["p0"], "p0"),)))
+    await carry_out(performer, job, Plan((DeletePod(names["p0"], "p0"),)))
     scene.api.refuse["DELETE"] = NotFound(404, "NotFound", "gone")
-    await performer.perform(job, Plan((DeletePod(names["p1"], "p1"),)))
+    await carry_out(performer, job, Plan((DeletePod(names["p1"], "p1"),)))
     assert scene.cluster.pods.store.values() == []
+
+
+async def test_the_status_is_written_although_a_pod_is_refused_and_the_refusal_is_told(
+    performer: Performer, scene: Any, make: Any
+) -> None:
+    job = make.job()
+    scene.cluster.jobs.store.assume(job)
+    scene.api.refuse["POST"] = QUOTA
+    with pytest.raises(Forbidden):
+        await carry_out(performer, job, Plan((creation(),), job.status.model_copy(update={"attempt": 7})))
+    assert scene.cluster.job(("ns", "j")).status.attempt == 7
 
 
 async def test_one_failing_deletion_does_not_hold_up_the_others(performer: Performer, scene: Any, make: Any) -> None:
     scene.api.refuse["DELETE"] = Forbidden(403, "Forbidden", "no")
     with pytest.raises(Forbidden):
-        await performer.perform(make.job(), Plan((DeletePod("a", "1"), DeletePod("b", "2"), creation())))
+        await carry_out(performer, make.job(), Plan((DeletePod("a", "1"), DeletePod("b", "2"), creation())))
     assert scene.api.count("DELETE") == 2
     assert scene.api.count("POST") == 0
 
@@ -84,7 +101,7 @@ async def test_what_workers_share_is_applied_when_it_changes_and_whenever_pods_a
 
     async def applied(*actions: Any) -> int:
         before = scene.api.count("PATCH")
-        await performer.perform(job, Plan(actions))
+        await carry_out(performer, job, Plan(actions))
         return int(scene.api.count("PATCH")) - before
 
     assert await applied(support(), support(kind="PodDisruptionBudget")) == 2
@@ -104,22 +121,22 @@ async def test_creations_back_off_after_a_refusal_and_go_on_when_it_is_over(
     pauses = []
     for _ in range(7):
         with pytest.raises(Forbidden):
-            await performer.perform(job, plan)
+            await carry_out(performer, job, plan)
         assert memory.create_error.reason == "QuotaExceeded"
         pauses.append(memory.create_not_before - clock.now)
         tried = len(scene.api.calls)
         clock.advance(pauses[-1] - 0.1)
-        await performer.perform(job, plan)
+        await carry_out(performer, job, plan)
         assert len(scene.api.calls) == tried, "nobody storms the API server"
         clock.advance(0.2)
     assert pauses == pytest.approx([2.0, 4.0, 8.0, 16.0, 32.0, *[MAX_CREATE_BACK_OFF_SECONDS] * 2])
     assert [line["event"] for line in logged] == ["creation refused"], "one line while nothing changes"
     scene.api.refuse.clear()
-    await performer.perform(job, plan)
+    await carry_out(performer, job, plan)
     assert memory.create_error is None
     scene.api.refuse["POST"] = QUOTA
     with pytest.raises(Forbidden):
-        await performer.perform(job, plan)
+        await carry_out(performer, job, plan)
     assert memory.create_not_before - clock.now == pytest.approx(2.0)
     assert len(logged) == 2
 
@@ -130,7 +147,7 @@ async def test_a_refused_template_is_logged_once_and_tried_again(
     job = make.job()
     scene.api.refuse["POST"] = Forbidden(403, "Forbidden", "violates PodSecurity")
     for _ in range(3):
-        await performer.perform(job, Plan((CheckTemplate({"metadata": {}}, 1),)))
+        await carry_out(performer, job, Plan((CheckTemplate({"metadata": {}}, 1),)))
         assert scene.cluster.world(job).template_verdict.reason == "PodSecurityViolation"
         clock.advance(TEMPLATE_RETRY_SECONDS)
         assert scene.cluster.world(job).template_verdict is None
@@ -146,7 +163,7 @@ class Statuses:
 
     async def write(self, **changes: Any) -> float | None:
         job = self._scene.cluster.job(("ns", "j"))
-        return await self._performer.write_status(job, Plan(status=job.status.model_copy(update=changes)))
+        return await self._performer.conclude(job, Plan(status=job.status.model_copy(update=changes)))
 
     def conditions(self, reason: str, message: str) -> list[Any]:
         condition = {

@@ -154,6 +154,7 @@ def test_a_lost_pod_on_a_cordoned_node_moves() -> None:
     here = Scene(a_job()).fleet().gang().pods().all(running(1, 7)).pod(1, deleting=True).node("n1", unschedulable=True)
     record = recover(here.world())
     assert (record.level, record.members[1]) == (Level.REPLACE, Member(node="n3", incarnation=2))
+    assert [(count.level, count.domains) for count in record.topology] == [("block", 1), ("rack", 2)]
 
 
 def test_a_new_pod_waits_for_the_old_one_on_its_node_whoever_that_was() -> None:
