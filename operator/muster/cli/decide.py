@@ -31,9 +31,9 @@ from muster.cli.session import (
     Session,
     run,
 )
-from muster.cli.tree import natural
 from muster.kube import paths
 from muster.kube.errors import ApiError, Forbidden, NotFound
+from muster.placement.natural import natural
 
 if TYPE_CHECKING:
     from muster.world.fleet import Fleet
