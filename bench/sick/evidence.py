@@ -79,21 +79,31 @@ class Speaker:
     def __init__(self, server: str, ca: Path, tokens: Path, token: str) -> None:
         self._server, self._ca, self._tokens = server, ca, tokens
         self._agents: dict[str, Agent] = {}
+        self._token = token
         self._detectors: queue.SimpleQueue[Connection] = queue.SimpleQueue()
-        for _ in range(THREADS):
-            self._detectors.put(Connection(server, token, ca))
 
     def carry_out(self, order: dict[str, Any]) -> dict[str, float]:
         """Do it; returns when each node was spoken of."""
         if "boot" in order:
             return self._all((node, self._agent(node).boot) for node in order["boot"])
         if "well" in order:
+            self._warm_up()
             return self._all((node, lambda node=node: self._mark(node, False)) for node in order["well"])
+        self._warm_up()
         acts = [
             (node, self._agent(node).fall_off if by == "agent" else (lambda node=node: self._mark(node, True)))
             for node, by in order["sick"]
         ]
         return self._all(acts, order["seconds"])
+
+    def _warm_up(self) -> None:
+        """A node problem detector's connection is there already; an agent's, which writes once in ten minutes, is not."""
+        while self._detectors.qsize() < THREADS:
+            self._detectors.put(Connection(self._server, self._token, self._ca))
+        for _ in range(THREADS):
+            detector = self._detectors.get()
+            detector.get("/version")
+            self._detectors.put(detector)
 
     def _agent(self, node: str) -> Agent:
         if node not in self._agents:
