@@ -50,6 +50,7 @@ _THREADS = 8
 _TOKEN_SECONDS = 7200
 _SETTLED_SECONDS = 120.0
 _QUIET_SECONDS = 3.0
+_POLL_SECONDS = 1.0
 _HEALTHS = "/apis/muster.dev/v1alpha1/nodehealths"
 # A tenth of the nodes, as FleetPolicy has it by default.
 _BUDGET_PERCENT = 10
@@ -227,12 +228,13 @@ def _observe(ward: Ward, system: Muster, watch: TaintWatch, sick: Sequence[Sick]
     sent: dict[str, float] = ward.speaker.ask(order)
     if all_out:
         watch.wait(lambda tainted: len(tainted) >= len(sick), _SETTLED_SECONDS)
+    cpu = sum(spent(before, cpu_seconds(pids)).values())
     _wait_quiet(system)
     if watch.broken:
         raise LocalClusterError(f"the watch of the nodes broke ({watch.broken}): run it again")
     tainted = watch.tainted()
     after = requests_made(system.metrics())
-    cpu, memory = sum(spent(before, cpu_seconds(pids)).values()), peak_mebibytes(pids.values())
+    memory = peak_mebibytes(pids.values())
     connection = ward.bed.connection
     wrong = wrong_verdicts(sick, connection.get(_HEALTHS)["items"], connection.get("/api/v1/nodes")["items"], all_out)
     took = delays(sent, tainted) if all_out and sent.keys() <= tainted.keys() else None
@@ -294,7 +296,7 @@ def _wait_quiet(system: Muster) -> None:
         made, now = writes(requests_made(system.metrics())), time.monotonic()
         if made != state["writes"]:
             state.update(writes=made, since=now)
-        time.sleep(0.3)
+        time.sleep(_POLL_SECONDS)
         return now - state["since"] >= _QUIET_SECONDS
 
     wait_for(quiet, "an operator that has nothing to write", _SETTLED_SECONDS)
