@@ -348,16 +348,16 @@ class HealthKeeper:
             await self._create(name)
         self._written[name] = ours
         try:
-            answer = await self._client.patch(path, body, APPLY_PATCH, query)
+            answer = await self._client.patch(path, body, APPLY_PATCH, query, one_of_many=True)
         except NotFound:  # it has just been deleted
             await self._create(name)
-            answer = await self._client.patch(path, body, APPLY_PATCH, query)
+            answer = await self._client.patch(path, body, APPLY_PATCH, query, one_of_many=True)
         self._cluster.healths.assume(answer)
 
     async def _create(self, name: str) -> None:
         body = {"apiVersion": API_VERSION, "kind": "NodeHealth", "metadata": {"name": name}}
         with contextlib.suppress(AlreadyExists):
-            await self._client.post(paths.muster("nodehealths"), body)
+            await self._client.post(paths.muster("nodehealths"), body, one_of_many=True)
 
     async def _taint(self, node: NodeView, reason: str) -> None:
         """Put our taint on the node beside everybody else's, in one request that touches none of them."""
@@ -370,8 +370,9 @@ class HealthKeeper:
                 {"op": "test", "path": "/spec/taints", "value": None},
                 {"op": "add", "path": "/spec/taints", "value": [ours]},
             ]
+        path = paths.core("nodes", name=node.name)
         try:
-            answer = await self._client.patch(paths.core("nodes", name=node.name), patch, JSON_PATCH)
+            answer = await self._client.patch(path, patch, JSON_PATCH, one_of_many=True)
         except NotFound:
             return
         except Invalid:  # it has other taints by now than we know of, or ours
