@@ -27,7 +27,7 @@ from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.nodehealth import HealthIncident, NodeHealth, NodeHealthStatus, VerdictState
 from muster.controller.cluster import Cluster
 from muster.health.assess import Verdict, assess
-from muster.health.breaker import Act, Breaker, BreakerState, Ruling, Situation, rule
+from muster.health.breaker import Act, Breaker, BreakerState, Ruling, Situation, concerned, rule
 from muster.health.effects import Effect, effect
 from muster.health.facts import NodeFacts
 from muster.health.memory import Memory
@@ -44,7 +44,7 @@ from muster.world.views import NodeView
 
 TAINT_KEY = "muster.dev/unhealthy"
 FIELD_MANAGER = "muster"
-NODES_AT_ONCE = 16
+NODES_AT_ONCE = 32
 # Nodes fall sick in crowds: they are judged together, so that the budget sees them together.
 GATHER_SECONDS = 0.1
 RETRY_SECONDS = 2.0
@@ -277,11 +277,11 @@ class HealthKeeper:
     def _situation(self) -> Situation:
         """Everything that a ruling can be about: what is out, what was, and what bears our taint."""
         books, ground, nodes = self._books, self._ground, self._cluster.fleet.nodes
-        concerned = [n for n in books.marked | ground.tainted if n in books.verdicts and n in nodes]
+        names = [n for n in books.concerned | ground.tainted if n in books.verdicts and n in nodes]
         return Situation(
-            verdicts={name: books.verdicts[name] for name in concerned},
+            verdicts={name: books.verdicts[name] for name in names},
             tainted=ground.tainted,
-            domains={name: ground.domains[name] for name in concerned},
+            domains={name: ground.domains[name] for name in names},
             gone=[i for name, several in ground.incidents.items() if name not in nodes for i in several],
             nodes=len(nodes),
             sizes=ground.sizes,
@@ -489,14 +489,14 @@ class _Books:
 
     Attributes:
         verdicts: by node.
-        marked: nodes that are out, or against which Muster has acted before.
+        concerned: nodes that the breaker has to know of.
         states: nodes by verdict.
         reasons: nodes that are out, by their strongest finding.
     """
 
     def __init__(self) -> None:
         self.verdicts: dict[str, Verdict] = {}
-        self.marked: set[str] = set()
+        self.concerned: set[str] = set()
         self.states: Counter[str] = Counter()
         self.reasons: Counter[str] = Counter()
 
@@ -505,13 +505,13 @@ class _Books:
         before = self.verdicts.pop(name, None)
         if before is not None:
             self._count(before, -1)
-        self.marked.discard(name)
+        self.concerned.discard(name)
         if verdict is None:
             return
         self.verdicts[name] = verdict
         self._count(verdict, 1)
-        if verdict.out or any(incident.taken for incident in verdict.incidents):
-            self.marked.add(name)
+        if concerned(verdict):
+            self.concerned.add(name)
 
     def _count(self, verdict: Verdict, by: int) -> None:
         self.states[verdict.state.value if verdict.state else "Unknown"] += by

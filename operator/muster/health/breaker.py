@@ -94,8 +94,8 @@ class Situation:
     """What the rulings are made of.
 
     Attributes:
-        verdicts: on the nodes that exist, by name. One that is not out, not tainted and was never taken need not be among
-            them: nothing is ruled about it.
+        verdicts: on the nodes that exist, by name. Those that are neither tainted nor `concerned` may be left out: nothing
+            is ruled about them.
         tainted: nodes that bear Muster's taint.
         domains: node -> path of its innermost domain; absent, or empty at the end: it is in none.
         gone: incidents of NodeHealth objects whose node does not exist now; they count for the window.
@@ -109,6 +109,11 @@ class Situation:
     gone: Iterable[HealthIncident] = ()
     nodes: int = 0
     sizes: Mapping[tuple[str, ...], int] | None = None
+
+
+def concerned(verdict: Verdict) -> bool:
+    """Whether a ruling can be about the node, or has to count what was done to it before."""
+    return verdict.out or any(incident.taken is not None for incident in verdict.incidents)
 
 
 def at_least_one(percent: int, of: int) -> int:
