@@ -361,18 +361,9 @@ class HealthKeeper:
 
     async def _taint(self, node: NodeView, reason: str) -> None:
         """Put our taint on the node beside everybody else's, in one request that touches none of them."""
-        ours = {"key": TAINT_KEY, "value": reason[:63], "effect": "NoSchedule"}
-        patch: list[dict[str, Any]]
-        if node.taints:
-            patch = [{"op": "add", "path": "/spec/taints/-", "value": ours}]
-        else:
-            patch = [
-                {"op": "test", "path": "/spec/taints", "value": None},
-                {"op": "add", "path": "/spec/taints", "value": [ours]},
-            ]
         path = paths.core("nodes", name=node.name)
         try:
-            answer = await self._client.patch(path, patch, JSON_PATCH, one_of_many=True)
+            answer = await self._client.patch(path, taint_patch(node, reason), JSON_PATCH, one_of_many=True)
         except NotFound:
             return
         except Invalid:  # it has other taints by now than we know of, or ours
@@ -387,7 +378,7 @@ class HealthKeeper:
         try:
             node = msgspec.json.decode(await self._client.get(path))
             others = [taint for taint in node["spec"].get("taints") or () if taint.get("key") != TAINT_KEY]
-            ours = [{"key": TAINT_KEY, "value": reason[:63], "effect": "NoSchedule"}] if wanted else []
+            ours = [_taint(reason)] if wanted else []
             patch = [
                 {"op": "test", "path": "/metadata/resourceVersion", "value": node["metadata"]["resourceVersion"]},
                 {"op": "add", "path": "/spec/taints", "value": [*others, *ours]},
@@ -433,6 +424,23 @@ class HealthKeeper:
         assert self._breaker is not None
         _breaker.set(self._breaker.state is not BreakerState.CLOSED)
         _held.set(self._breaker.held)
+
+
+def taint_patch(node: NodeView, reason: str) -> list[dict[str, Any]]:
+    """The JSON patch that adds our taint to the others'. Refused as Invalid where it cannot: the node has ours already, has
+    none any more, or has some by now.
+    """
+    ours = _taint(reason)
+    if node.taints:
+        return [{"op": "add", "path": "/spec/taints/-", "value": ours}]
+    return [
+        {"op": "test", "path": "/spec/taints", "value": None},
+        {"op": "add", "path": "/spec/taints", "value": [ours]},
+    ]
+
+
+def _taint(reason: str) -> dict[str, str]:
+    return {"key": TAINT_KEY, "value": reason[:63], "effect": "NoSchedule"}
 
 
 @dataclass(frozen=True, slots=True)
