@@ -106,6 +106,7 @@ class HealthKeeper:
         self._stirred = asyncio.Event()
         self._room = asyncio.Semaphore(NODES_AT_ONCE)
         self._doing: dict[str, _Doing] = {}
+        self._resting: set[str] = set()  # nodes of which something failed just now
         self._failure: BaseException | None = None
         self._ground = _Ground()
         self._memory = Memory()
@@ -210,7 +211,7 @@ class HealthKeeper:
         for name in changed:
             if name in self._doing:
                 self._dirty.add(name)
-            else:
+            elif name not in self._resting:
                 self._begin(name, rulings.get(name, _NO_RULING), now)
 
     async def settled(self) -> None:
@@ -234,7 +235,12 @@ class HealthKeeper:
                 await self._put_into_force(name, verdict, ruling, wanted, now)
             except ApiError as error:
                 log.warning("node not dealt with", node=name, error=str(error))
-                asyncio.get_running_loop().call_later(RETRY_SECONDS, self._stir, [name])
+                self._resting.add(name)
+                asyncio.get_running_loop().call_later(RETRY_SECONDS, self._rested, name)
+
+    def _rested(self, name: str) -> None:
+        self._resting.discard(name)
+        self._stir([name])
 
     def _done(self, name: str, task: asyncio.Task[None]) -> None:
         del self._doing[name]

@@ -414,6 +414,18 @@ async def test_what_failed_is_tried_again(stage: Stage, monkeypatch: pytest.Monk
     assert len(stage.status("a")["incidents"]) == 1
 
 
+async def test_what_fails_is_left_alone_for_a_while_and_the_others_are_not(stage: Stage) -> None:
+    stage.add("a", "b")
+    await stage.look()
+    stage.say("a", 79)
+    stage.api.fails["a"] = [ServerError(500, "", "no") for _ in range(10)]
+    await stage.look()
+    stage.say("b", 79)
+    await stage.look()
+    assert len([name for _, _, name in stage.api.calls if name == "a"]) == 1
+    assert stage.tainted() == {"b"}
+
+
 async def test_who_may_not_write_any_more_stops(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     stage.add("a")
     stage.say("a", 79)
