@@ -133,6 +133,7 @@ def measure(nodes: int, bad: int, runs: int) -> dict[str, Any]:
         "bad_nodes": bad,
         "wrong_verdicts": sum(len(run.wrong) for run in (*raised, *kept)),
         "evidence_to_taint_seconds": {"p50": middle["p50"], "p99": middle["p99"]},
+        "stored_to_taint_seconds": {"p50": middle["stored_p50"], "p99": middle["stored_p99"]},
         "taints_per_second": middle["taints_per_second"],
         "sending_seconds": middle["sending_seconds"],
         "budget_run": {
@@ -227,10 +228,11 @@ def _observe(ward: Ward, system: Muster, watch: TaintWatch, sick: Sequence[Sick]
     before, asked = cpu_seconds(pids), requests_made(system.metrics())
     reset_peaks(pids.values())
     order = {"sick": [[each.node, each.by] for each in sick], "seconds": SECONDS}
-    sent: dict[str, float] = ward.speaker.ask(order)
+    times: dict[str, tuple[float, float]] = ward.speaker.ask(order)
+    sent = {node: moment for node, (moment, _) in times.items()}
     watch.wait(lambda tainted: len(tainted) >= wanted, _SETTLED_SECONDS)
     cpu = sum(spent(before, cpu_seconds(pids)).values())
-    _wait_quiet(system)
+    _wait_quiet(system, events=wanted == len(sick))
     if watch.broken:
         raise LocalClusterError(f"the watch of the nodes broke ({watch.broken}): run it again")
     tainted = watch.tainted()
@@ -238,7 +240,10 @@ def _observe(ward: Ward, system: Muster, watch: TaintWatch, sick: Sequence[Sick]
     memory = peak_mebibytes(pids.values())
     connection, all_out = ward.bed.connection, wanted == len(sick)
     wrong = wrong_verdicts(sick, connection.get(_HEALTHS)["items"], connection.get("/api/v1/nodes")["items"], all_out)
-    took = delays(sent, tainted) if all_out and sent.keys() <= tainted.keys() else None
+    took = None
+    if all_out and sent.keys() <= tainted.keys():
+        stored = delays({node: moment for node, (_, moment) in times.items()}, tainted)
+        took = delays(sent, tainted) | {"stored_p50": stored["p50"], "stored_p99": stored["p99"]}
     outcome = Outcome(took, wrong, len(tainted), writes_between(asked, after), round(cpu, 2), round(memory, 1))
     _tell("A" if all_out else "B", outcome)
     return outcome
@@ -290,12 +295,15 @@ def _share(work: Any, nodes: Sequence[str]) -> None:
         list(pool.map(work, [nodes[start::_THREADS] for start in range(_THREADS)]))
 
 
-def _wait_quiet(system: Muster) -> None:
-    """Until the operator has written nothing for a while, its Events included."""
+def _wait_quiet(system: Muster, *, events: bool = True) -> None:
+    """Until the operator has written nothing for a while; its Events, ten a second, are waited for only if asked."""
     state = {"writes": -1, "since": time.monotonic()}
 
     def quiet() -> bool:
-        made, now = writes(requests_made(system.metrics())), time.monotonic()
+        counts, now = requests_made(system.metrics()), time.monotonic()
+        made = writes(
+            counts if events else {key: count for key, count in counts.items() if not key.endswith(" events")}
+        )
         if made != state["writes"]:
             state.update(writes=made, since=now)
         time.sleep(_POLL_SECONDS)

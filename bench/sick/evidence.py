@@ -8,7 +8,7 @@ other nodes are written as a node problem detector writes them.
     {"sick": [[NODE, "agent" | "condition"]], "seconds": S}  one after the other, evenly within so many seconds
     {"well": [NODES]}                                     the conditions of these nodes are fine
 
-An order is answered by one line, {NODE: when it was sent}, once the last answer of the API server is there.
+An order is answered by one line, {NODE: [when it was sent, when the API server answered]}, once the last answer is there.
 """
 
 from __future__ import annotations
@@ -34,6 +34,11 @@ from muster.agent.ledger import Ledger
 from muster.agent.settings import from_environment
 from muster.agent.thresholds import DEFAULTS
 
+# As many as speak at once: who is due waits for nobody else's answer.
+SPEAKERS = 256
+# They have to be there before the first one is due.
+START_SECONDS = 0.3
+# Where it does not matter when.
 THREADS = 32
 _GPUS = 8
 
@@ -82,25 +87,25 @@ class Speaker:
         self._token = token
         self._detectors: queue.SimpleQueue[Connection] = queue.SimpleQueue()
 
-    def carry_out(self, order: dict[str, Any]) -> dict[str, float]:
+    def carry_out(self, order: dict[str, Any]) -> dict[str, tuple[float, float]]:
         """Do it; returns when each node was spoken of."""
         if "boot" in order:
             return self._all((node, self._agent(node).boot) for node in order["boot"])
         if "well" in order:
-            self._warm_up()
+            self._warm_up(THREADS)
             return self._all((node, lambda node=node: self._mark(node, False)) for node in order["well"])
-        self._warm_up()
+        self._warm_up(sum(by != "agent" for _, by in order["sick"]))
         acts = [
             (node, self._agent(node).fall_off if by == "agent" else (lambda node=node: self._mark(node, True)))
             for node, by in order["sick"]
         ]
         return self._all(acts, order["seconds"])
 
-    def _warm_up(self) -> None:
+    def _warm_up(self, connections: int) -> None:
         """A node problem detector's connection is there already; an agent's, which writes once in ten minutes, is not."""
-        while self._detectors.qsize() < THREADS:
+        while self._detectors.qsize() < connections:
             self._detectors.put(Connection(self._server, self._token, self._ca))
-        for _ in range(THREADS):
+        for _ in range(self._detectors.qsize()):
             detector = self._detectors.get()
             detector.get("/version")
             self._detectors.put(detector)
@@ -118,20 +123,23 @@ class Speaker:
         finally:
             self._detectors.put(detector)
 
-    def _all(self, acts: Iterable[tuple[str, Callable[[], None]]], seconds: float = 0.0) -> dict[str, float]:
-        """Do each when it is due, over a few threads."""
+    def _all(
+        self, acts: Iterable[tuple[str, Callable[[], None]]], seconds: float = 0.0
+    ) -> dict[str, tuple[float, float]]:
+        """Do each when it is due."""
         each = list(acts)
-        begin, sent = time.monotonic(), {}
+        begin, times = time.monotonic() + (START_SECONDS if seconds else 0.0), {}
 
         def do(number: int) -> None:
             node, act = each[number]
             time.sleep(max(begin + seconds * number / len(each) - time.monotonic(), 0.0))
-            sent[node] = time.time()
+            sent = time.time()
             act()
+            times[node] = (sent, time.time())
 
-        with ThreadPoolExecutor(THREADS) as pool:
+        with ThreadPoolExecutor(SPEAKERS if seconds else THREADS) as pool:
             list(pool.map(do, range(len(each))))
-        return sent
+        return times
 
 
 def main(server: str, ca: str, tokens: str) -> None:

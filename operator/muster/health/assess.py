@@ -125,7 +125,7 @@ class Verdict:
         return last if last is not None and last.cleared is None else None
 
     def taken(self, now: datetime) -> "Verdict":
-        """The same, its incident marked as one that Muster acts on: to be written before anything is done."""
+        """The same, its incident marked as one that Muster acts on: to be written before any job is told."""
         if self.open_incident is None:
             return self
         acted = self.open_incident.model_copy(update={"taken": now})

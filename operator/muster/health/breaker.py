@@ -7,8 +7,8 @@ least one node each. While the budget holds a node back, new pods of jobs still 
 When the window's budget has been used up and there are more sick nodes, the breaker is open: it then tries one node at a
 time, after a pause that doubles with each. It closes by itself when no sick node waits any more. Nothing of this is kept
 anywhere: it follows from the incidents in NodeHealth (when each began, when Muster acted on it) and from the taints that
-are on the nodes, so that a restart resets nothing. An action is written into its incident before it is done
-(`Verdict.taken`), and is not counted a second time when it is done again.
+are on the nodes, so that a restart resets nothing. An action is written into its incident (`Verdict.taken`) before any job is told, and is not
+counted a second time when it is done again. A taint that a crash left without a record is paid for before anything else.
 """
 
 from collections import Counter

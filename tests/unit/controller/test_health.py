@@ -26,7 +26,10 @@ OTHER = {"key": "example.org/reserved", "effect": "NoSchedule"}
 
 
 class ApiServer:
-    """Nodes and NodeHealths; every write is shown to the watcher, as a watch would. `holds` and `fails` are asked first."""
+    """Nodes and NodeHealths; every write is shown to the watcher.
+
+    `gates` hold up the requests about a node, `fails` refuse them, by name or by `<name> <kind>`.
+    """
 
     def __init__(self) -> None:
         self.answers = Answers(lambda: 0.0)
@@ -85,8 +88,9 @@ class ApiServer:
         await asyncio.sleep(0)
         if name in self.gates:
             await self.gates[name].wait()
-        if self.fails.get(name):
-            raise self.fails[name].pop(0)
+        for key in (name, f"{name} {kind}"):
+            if self.fails.get(key):
+                raise self.fails[key].pop(0)
 
 
 def _carry_out(step: dict[str, Any], node: dict[str, Any]) -> None:
@@ -221,7 +225,7 @@ async def test_a_sick_node_costs_one_write_of_its_record_and_one_of_its_taint(st
     stage.add("a", "b")
     stage.say("a", 79)
     await stage.look()
-    assert [call[:2] for call in stage.api.calls] == [("PATCH", "nodehealths"), ("PATCH", "nodes")]
+    assert sorted(call[:2] for call in stage.api.calls) == [("PATCH", "nodehealths"), ("PATCH", "nodes")]
     assert stage.api.objects["nodes", "a"]["spec"]["taints"] == [
         OTHER,
         {"key": TAINT_KEY, "value": "Xid79", "effect": "NoSchedule"},
@@ -230,14 +234,26 @@ async def test_a_sick_node_costs_one_write_of_its_record_and_one_of_its_taint(st
     assert stage.told.reasons == [("a", "NodeUnhealthy")]
 
 
-async def test_the_record_is_written_before_the_taint(stage: Stage) -> None:
+async def test_the_taint_waits_for_no_record_but_jobs_do(stage: Stage) -> None:
     stage.add("a")
+    await stage.look()
     stage.say("a", 79)
-    stage.api.fails["a"] = [ServerError(500, "", "the record is not written")]
-    stage.keeper.look()
-    await stage.keeper.settled()
-    assert stage.tainted() == set()
+    stage.api.fails["a nodehealths"] = [ServerError(500, "", "the record is not written")]
+    await stage.look()
+    assert stage.tainted() == {"a"}
     assert stage.cluster.fleet.exclusion("a") is None
+    assert stage.told.reasons == []
+
+
+async def test_a_taint_that_a_crash_left_without_a_record_uses_up_the_budget(stage: Stage) -> None:
+    stage.policy(budget={**EVERYTHING, "nodesPercent": 10})
+    stage.add(*(f"n{number}" for number in range(9)))
+    stage.add("z", taints=[OTHER, {"key": TAINT_KEY, "value": "Xid79", "effect": "NoSchedule"}])
+    for name in ("n0", "n1", "z"):
+        stage.say(name, 79)
+    await stage.look()
+    assert stage.tainted() == {"z"}
+    assert [bool(stage.status(name)["incidents"][0].get("taken")) for name in ("n0", "n1", "z")] == [False, False, True]
 
 
 @pytest.mark.parametrize("taints", [[], [OTHER]], ids=["none", "one"])
@@ -422,7 +438,7 @@ async def test_what_fails_is_left_alone_for_a_while_and_the_others_are_not(stage
     await stage.look()
     stage.say("b", 79)
     await stage.look()
-    assert len([name for _, _, name in stage.api.calls if name == "a"]) == 1
+    assert len([name for _, _, name in stage.api.calls if name == "a"]) == 2  # record and taint
     assert stage.tainted() == {"b"}
 
 
