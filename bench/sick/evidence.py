@@ -27,7 +27,7 @@ from typing import Any
 
 from bench.api import STRATEGIC_PATCH, Connection
 from bench.sick.verdicts import SUBJECT, XID, XID_TEXT, condition
-from muster.agent.client import NodeHealthClient
+from muster.agent.client import ApiError, NodeHealthClient
 from muster.agent.facts import Clock, Incident
 from muster.agent.kinds import XID as XID_KIND
 from muster.agent.ledger import Ledger
@@ -41,6 +41,7 @@ START_SECONDS = 0.3
 # Where it does not matter when.
 THREADS = 32
 _GPUS = 8
+_RETRIES, _RETRY_SECONDS = 5, 0.5
 
 
 class Agent:
@@ -75,7 +76,14 @@ class Agent:
             "driver": "580.95.05",
             "problem": "",
         }
-        self._client.apply({"evidence": self._ledger.evidence(), "agent": agent})
+        for last in (*(False,) * _RETRIES, True):
+            try:
+                self._client.apply({"evidence": self._ledger.evidence(), "agent": agent})
+                return
+            except ApiError:  # as the agent's writer does: an API server under load may take longer than its deadline
+                if last:
+                    raise
+                time.sleep(_RETRY_SECONDS)
 
 
 class Speaker:

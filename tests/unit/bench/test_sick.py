@@ -29,6 +29,7 @@ from bench.sick.verdicts import (
 )
 
 from localcluster.kwok import FakeNode, fleet
+from muster.agent.client import ApiError
 from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.nodehealth import Evidence
 from muster.health.facts import NodeFacts
@@ -100,6 +101,19 @@ class TestWhatIsSaid:
         sign = sign_of(evidence, evidence.last_seen)
         assert (sign.reason, sign.severity.value) == (REASONS["agent"], "Fatal")
         assert len({each["agent"]["bootId"] for each in said}) == 2
+
+    def test_an_agent_that_gets_no_answer_tries_again(self, tmp_path: Any, monkeypatch: Any) -> None:
+        tries: list[float] = []
+
+        def apply(_self: Any, _status: Any) -> None:
+            tries.append(0.0)
+            if len(tries) < 3:
+                raise ApiError("no answer: timed out")
+
+        monkeypatch.setattr("bench.sick.evidence.NodeHealthClient.apply", apply)
+        monkeypatch.setattr("bench.sick.evidence.time.sleep", lambda _seconds: None)
+        Agent("gpu-00000", "https://127.0.0.1:1", tmp_path / "ca", tmp_path / "token").boot()
+        assert len(tries) == 3
 
 
 class TestWhatIsWrong:
