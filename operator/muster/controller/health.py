@@ -45,7 +45,8 @@ from muster.world.views import NodeView
 
 TAINT_KEY = "muster.dev/unhealthy"
 FIELD_MANAGER = "muster"
-RECORDS_AT_ONCE, TAINTS_AT_ONCE = 16, 16
+# A record costs the API server about as much as four taints: few at once leave it room for those.
+RECORDS_AT_ONCE, TAINTS_AT_ONCE = 8, 16
 # Nodes fall sick in crowds: they are judged together, so that the budget sees them together.
 GATHER_SECONDS = 0.1
 RETRY_SECONDS = 2.0
