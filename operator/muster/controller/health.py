@@ -3,7 +3,7 @@
 All judgement is pure (`muster.health`). Here its inputs are gathered and its outcome is put into force, in this order for
 each node: the record (NodeHealth's status, with the incident marked as acted on, so that the budget is charged before
 any job is told), then placement and jobs, then Events. A crash in between is mended by the next look, which starts from what
-is stored. The taint ends nothing that runs and goes beside the record, which costs the API server several times as much:
+is stored. The taint ends nothing that runs and goes beside the record, which costs the API server more:
 one that a crash left without a record is the first that the breaker charges, so that no crash adds to the budget.
 
 A look costs what has changed and what is out, not what the fleet has. It does not wait for the writes of the one before:
@@ -45,7 +45,7 @@ from muster.world.views import NodeView
 
 TAINT_KEY = "muster.dev/unhealthy"
 FIELD_MANAGER = "muster"
-# A record costs the API server about as much as four taints: few at once leave it room for those.
+# A record costs the API server more than a taint: few at once leave it room for those.
 RECORDS_AT_ONCE, TAINTS_AT_ONCE = 8, 16
 # Nodes fall sick in crowds: they are judged together, so that the budget sees them together.
 GATHER_SECONDS = 0.1
