@@ -56,19 +56,22 @@ class Muster(System):
     name = "muster"
     watches = True
 
-    def __init__(self, bed: Bed, binding: str, mode: str) -> None:
+    def __init__(self, bed: Bed, binding: str, mode: str, health: Object | None = None) -> None:
         super().__init__(bed)
         assert binding in BINDINGS
         self.binding, self.mode = binding, mode
+        self._health = health or {}
         if mode == "Managed":
             self.calm_seconds = _CHECKPOINT_HEARD_SECONDS
         self._operator = Manager(bed, "muster")
         self._launchers: Launchers | None = None
+        self._probes = 0
 
     def begin(self) -> None:
         """Install the definitions and rights, start the operator and wait until it leads; then the launchers."""
-        self._install()
+        self.install()
         port, probes = free_port(), free_port()
+        self._probes = probes
         environment = {
             "PATH": os.environ["PATH"],
             "HOME": str(self._operator.folder),
@@ -80,7 +83,7 @@ class Muster(System):
             "MUSTER_PROBE_PORT": str(probes),
         }
         self._operator.start([sys.executable, "-m", "muster"], probes, environment)
-        wait_for(lambda: _leads(self._operator.metrics(probes)), "a leading operator", _LEADER_SECONDS)
+        wait_for(lambda: _leads(self.metrics()), "a leading operator", _LEADER_SECONDS)
         if self.mode == "Managed":
             self._launchers = Launchers(self.bed, f"https://{HOST}:{port}")
 
@@ -105,6 +108,10 @@ class Muster(System):
     def managers(self) -> Mapping[str, int]:
         """The operator."""
         return {"muster": self._operator.pid}
+
+    def metrics(self) -> str:
+        """What the operator serves under /metrics; "" while it does not."""
+        return self._operator.metrics(self._probes)
 
     def power_cut(self, node: str) -> None:
         """Every launcher on the node falls silent."""
@@ -138,12 +145,13 @@ class Muster(System):
             },
         }
 
-    def _install(self) -> None:
+    def install(self) -> None:
+        """The definitions, the operator's rights and the FleetPolicy."""
         crds = [each for file in sorted((ROOT / "crds").glob("*.yaml")) for each in documents(file)]
         self.bed.install_definitions(crds)
         for name in _MANIFESTS:
             self.bed.apply(documents(ROOT / "manifests" / "base" / name))
-        spec: dict[str, Any] = {}
+        spec: dict[str, Any] = {"health": self._health}
         if self.binding == "Direct":
             spec["pools"] = [{"name": "kwok", "nodeSelector": {"type": "kwok"}, "binding": "Direct"}]
         policies = f"{_GROUP}/fleetpolicies"

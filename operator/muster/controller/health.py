@@ -4,14 +4,17 @@ All judgement is pure (`muster.health`). Here its inputs are gathered and its ou
 each node: the record (NodeHealth's status, with the incident marked as acted on, so that the budget is charged before
 anything is done), then placement and jobs, then the taint, then Events. A crash in between is mended by the next look,
 which starts from what is stored.
+
+A look costs what has changed and what is out, not what the fleet has. It does not wait for the writes of the one before:
+a node that is being dealt with is looked at again when that is done, if it has changed meanwhile.
 """
 
 import asyncio
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -21,10 +24,10 @@ from prometheus_client import Gauge, Histogram
 
 from muster.api.base import API_VERSION, ObjectMeta
 from muster.api.fleetpolicy import FleetPolicySpec
-from muster.api.nodehealth import NodeHealth, NodeHealthStatus, VerdictState
+from muster.api.nodehealth import HealthIncident, NodeHealth, NodeHealthStatus, VerdictState
 from muster.controller.cluster import Cluster
 from muster.health.assess import Verdict, assess
-from muster.health.breaker import Breaker, BreakerState, Ruling, Situation, rule
+from muster.health.breaker import Act, Breaker, BreakerState, Ruling, Situation, concerned, rule
 from muster.health.effects import Effect, effect
 from muster.health.facts import NodeFacts
 from muster.health.memory import Memory
@@ -33,21 +36,23 @@ from muster.health.story import effect_text, tell
 from muster.kube import paths
 from muster.kube.client import APPLY_PATCH, Client
 from muster.kube.decode import Undecodable
-from muster.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
+from muster.kube.errors import AlreadyExists, ApiError, Conflict, Invalid, NotFound
 from muster.kube.events import NORMAL, WARNING, EventRecorder, Regarding
-from muster.placement.space import domain_path
-from muster.world.fleet import Exclusion
+from muster.placement.space import DomainPath, domain_path
+from muster.world.fleet import Exclusion, Fleet
 from muster.world.views import NodeView
 
 TAINT_KEY = "muster.dev/unhealthy"
 FIELD_MANAGER = "muster"
-WRITES_AT_ONCE = 16
+NODES_AT_ONCE = 32
 # Nodes fall sick in crowds: they are judged together, so that the budget sees them together.
 GATHER_SECONDS = 0.1
 RETRY_SECONDS = 2.0
 # The agent's part of the status; the rest is the operator's.
 _AGENTS = frozenset({"evidence", "agent"})
 JSON_PATCH = "application/json-patch+json"
+
+_NO_RULING = Ruling(Act.NOTHING)
 
 log = structlog.get_logger()
 _nodes = Gauge("muster_nodes", "Nodes by verdict; `Unknown` are those of which nobody says anything.", ["state"])
@@ -102,9 +107,17 @@ class HealthKeeper:
         self._wall_clock = wall_clock
         self._dirty: set[str] = set()
         self._stirred = asyncio.Event()
-        self._verdicts: dict[str, Verdict] = {}
+        self._room = asyncio.Semaphore(NODES_AT_ONCE)
+        self._doing: dict[str, _Doing] = {}
+        self._resting: set[str] = set()  # nodes of which something failed just now
+        self._failure: BaseException | None = None
+        self._ground = _Ground()
+        self._memory = Memory()
+        self._books = _Books()
         self._wakes: dict[str, datetime] = {}
         self._outcomes: dict[str, _Outcome] = {}
+        self._written: dict[str, Mapping[str, Any]] = {}  # what we are writing into a record
+        self._echoes: set[str] = set()  # nodes whose record says what we have written last
         self._breaker: Breaker | None = None
         self._policy: FleetPolicySpec | None = None
         self._rules = Rules.of(FleetPolicySpec())
@@ -115,21 +128,29 @@ class HealthKeeper:
 
     def everything(self) -> None:
         """Look at every node again."""
+        self._echoes.clear()
         self._stir(self._cluster.fleet.nodes)
 
     async def run(self) -> None:
-        """Judge and act until cancelled; to be run by the leader."""
+        """Judge and act until cancelled; to be run by the leader.
+
+        Raises:
+            LeadershipLost: this process may not write any more.
+        """
         self.everything()
-        while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._pause()):
-                    await self._stirred.wait()
-            await asyncio.sleep(GATHER_SECONDS)
-            self._stirred.clear()
-            failed = await self._look()
-            if failed:
-                await asyncio.sleep(RETRY_SECONDS)
-                self._stir(failed)
+        try:
+            while True:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self._pause()):
+                        await self._stirred.wait()
+                await asyncio.sleep(GATHER_SECONDS)
+                self._stirred.clear()
+                if self._failure is not None:
+                    raise self._failure
+                self.look()
+        finally:
+            for doing in self._doing.values():
+                doing.task.cancel()
 
     def _stir(self, nodes: Iterable[str]) -> None:
         self._dirty.update(nodes)
@@ -138,13 +159,27 @@ class HealthKeeper:
     def _node_changed(self, old: NodeView | None, new: NodeView | None) -> None:
         node = new or old
         assert node is not None
+        self._ground.put(node.name, new, self._cluster.fleet)
         if old is None or new is None or _facts(old) != _facts(new):
             self._stir([node.name])
+        elif _is_tainted(old) != _is_tainted(new):
+            outcome = self._outcomes.get(node.name)
+            if outcome is None or outcome.effect.taint != _is_tainted(new):
+                self._stir([node.name])  # it was not we who did it
 
     def _health_changed(self, old: NodeHealth | Undecodable | None, new: NodeHealth | Undecodable | None) -> None:
         value = new or old
         assert value is not None
-        self._stir([value.name if isinstance(value, Undecodable) else value.metadata.name])
+        name = value.name if isinstance(value, Undecodable) else value.metadata.name
+        if not isinstance(new, Undecodable):  # an account that cannot be read is not one that is settled
+            self._memory.put(name, new.status.offences if new else None)
+            self._ground.put_incidents(name, new.status.incidents if new else ())
+        written = self._written.pop(name, None)
+        if isinstance(new, NodeHealth) and written is not None and _ours(new.status) == written:
+            self._echoes.add(name)
+        else:
+            self._echoes.discard(name)
+        self._stir([name])
 
     def _pause(self) -> float | None:
         """Seconds until something is due by time alone."""
@@ -155,56 +190,90 @@ class HealthKeeper:
             return None
         return max((min(moments) - self._wall_clock()).total_seconds(), 0.0)
 
-    async def _look(self) -> Collection[str]:
-        """Judge what is dirty or due and put the outcome into force; returns the nodes of which it failed."""
+    def look(self) -> None:
+        """Judge what is dirty or due, and begin to put the outcome into force."""
         now = self._wall_clock()
         self._take_in_policy()
-        due = {name for name, moment in self._wakes.items() if moment <= now}
-        names, self._dirty = self._dirty | due, set()
-        memory = Memory(h.status.offences for h in self._healths() if h.status.offences.hardware)
-        for name in names:
-            self._judge(name, memory, now)
+        names = self._dirty | {name for name, moment in self._wakes.items() if moment <= now}
+        # One that is being dealt with is judged by what is written then.
+        self._dirty = names & self._doing.keys()
+        names -= self._dirty
+        for name in self._dirty:
+            self._wakes.pop(name, None)
+        for name in list(names):
+            before = self._books.verdicts.get(name)
+            self._judge(name, now)
+            if name in self._echoes and before is not None and _same(before, self._books.verdicts.get(name)):
+                names.discard(name)  # as it is in force and on record
+            self._echoes.discard(name)
         rulings, self._breaker = rule(self._situation(), self._rules, now)
         self._measure()
-        # A ruling can change without its node: the budget is everybody's.
+        # A ruling can change without its node: the budget is everybody's. Who is sick comes first.
         changed = [name for name, ruling in rulings.items() if name in names or self._differs(name, ruling)]
-        limit = asyncio.Semaphore(WRITES_AT_ONCE)
-        failed: set[str] = set()
+        changed += [name for name in names if name not in rulings and name in self._books.verdicts]
+        for name in changed:
+            if name in self._doing:
+                self._dirty.add(name)
+            elif name not in self._resting:
+                self._begin(name, rulings.get(name, _NO_RULING), now)
 
-        async def one(name: str) -> None:
-            async with limit:
-                try:
-                    await self._put_into_force(name, rulings[name], now)
-                except ApiError as error:
-                    log.warning("node not dealt with", node=name, error=str(error))
-                    failed.add(name)
+    async def settled(self) -> None:
+        """Returns once nothing is being put into force."""
+        while self._doing:
+            await asyncio.wait([doing.task for doing in self._doing.values()])
 
-        await asyncio.gather(*(one(name) for name in changed))
-        return failed
+    def _begin(self, name: str, ruling: Ruling, now: datetime) -> None:
+        verdict = self._books.verdicts[name]
+        if ruling.charge:  # the next look must know, though it is written only in a moment
+            verdict = verdict.taken(now)
+            self._books.put(name, verdict)
+        wanted = effect(verdict, ruling, self._rules.enforcement)
+        task = asyncio.create_task(self._deal_with(name, verdict, ruling, wanted, now), name=f"health of {name}")
+        self._doing[name] = _Doing(task, wanted)
+        task.add_done_callback(lambda task: self._done(name, task))
+
+    async def _deal_with(self, name: str, verdict: Verdict, ruling: Ruling, wanted: Effect, now: datetime) -> None:
+        async with self._room:
+            try:
+                await self._put_into_force(name, verdict, ruling, wanted, now)
+            except ApiError as error:
+                log.warning("node not dealt with", node=name, error=str(error))
+                self._resting.add(name)
+                asyncio.get_running_loop().call_later(RETRY_SECONDS, self._rested, name)
+
+    def _rested(self, name: str) -> None:
+        self._resting.discard(name)
+        self._stir([name])
+
+    def _done(self, name: str, task: asyncio.Task[None]) -> None:
+        del self._doing[name]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._failure = error
+            self._stirred.set()
+        if name in self._dirty:
+            self._stirred.set()
 
     def _take_in_policy(self) -> None:
         policy = self._cluster.fleet.policy
         if policy != self._policy:
             self._policy, self._rules = policy, Rules.of(policy)
+            self._ground.lay_out(self._cluster.fleet)
             _contradictions.set(len(self._rules.problems))
             for problem in self._rules.problems:
                 log.warning("the FleetPolicy's health makes no sense together", problem=problem)
 
-    def _healths(self) -> list[NodeHealth]:
-        return [health for health in self._cluster.healths.store.values() if isinstance(health, NodeHealth)]
-
-    def _judge(self, name: str, memory: Memory, now: datetime) -> None:
+    def _judge(self, name: str, now: datetime) -> None:
         node, health = self._cluster.fleet.nodes.get(name), self._health(name)
         self._wakes.pop(name, None)
         if node is not None and health is None:
             return  # a record that cannot be read acquits nobody
         if node is None or health is None:
-            self._verdicts.pop(name, None)
+            self._books.put(name, None)
             self._outcomes.pop(name, None)
             self._cluster.fleet.exclude(name, None)
             return
-        verdict = assess(NodeFacts.of(node), health, self._rules, now, memory=memory)
-        self._verdicts[name] = verdict
+        verdict = assess(NodeFacts.of(node), health, self._rules, now, memory=self._memory)
+        self._books.put(name, verdict)
         if verdict.wake is not None:
             self._wakes[name] = verdict.wake
 
@@ -216,39 +285,35 @@ class HealthKeeper:
         return found or NodeHealth(metadata=ObjectMeta(name=name))
 
     def _situation(self) -> Situation:
-        fleet = self._cluster.fleet
-        nodes = {name: fleet.nodes[name] for name in self._verdicts if name in fleet.nodes}
+        """Everything that a ruling can be about: what is out, what was, and what bears our taint."""
+        books, ground, nodes = self._books, self._ground, self._cluster.fleet.nodes
+        names = [n for n in books.concerned | ground.tainted if n in books.verdicts and n in nodes]
         return Situation(
-            verdicts={name: self._verdicts[name] for name in nodes},
-            tainted={name for name, node in nodes.items() if _is_tainted(node)},
-            domains={name: domain_path(node, fleet) for name, node in nodes.items()},
-            gone=[
-                incident
-                for health in self._healths()
-                if health.metadata.name not in fleet.nodes
-                for incident in health.status.incidents
-            ],
-            nodes=len(fleet.nodes),
+            verdicts={name: books.verdicts[name] for name in names},
+            tainted=ground.tainted,
+            domains={name: ground.domains[name] for name in names},
+            gone=[i for name, several in ground.incidents.items() if name not in nodes for i in several],
+            nodes=len(nodes),
+            sizes=ground.sizes,
         )
 
     def _differs(self, name: str, ruling: Ruling) -> bool:
-        verdict, outcome = self._verdicts[name], self._outcomes.get(name)
+        """Whether something else has to be in force than is, or is about to be."""
+        verdict, outcome, doing = self._books.verdicts[name], self._outcomes.get(name), self._doing.get(name)
         wanted = effect(verdict, ruling, self._rules.enforcement)
-        tainted = _is_tainted(self._cluster.fleet.nodes[name])
+        if doing is not None:
+            return doing.effect != wanted
+        tainted = name in self._ground.tainted
         return ruling.charge or outcome is None or outcome.effect != wanted or wanted.taint != tainted
 
-    async def _put_into_force(self, name: str, ruling: Ruling, now: datetime) -> None:
-        verdict = self._verdicts[name]
-        if ruling.charge:
-            verdict = self._verdicts[name] = verdict.taken(now)
-        wanted = effect(verdict, ruling, self._rules.enforcement)
+    async def _put_into_force(self, name: str, verdict: Verdict, ruling: Ruling, wanted: Effect, now: datetime) -> None:
         await self._record(name, verdict, ruling, wanted)
         before = self._outcomes.get(name)
         self._outcomes[name] = _Outcome(verdict.state, verdict.reason, wanted)
         self._exclude(name, verdict, wanted, now)
         node = self._cluster.fleet.nodes.get(name)
         if node is not None and _is_tainted(node) != wanted.taint:
-            await self._taint(name, wanted.taint, verdict.reason)
+            await (self._taint(node, verdict.reason) if wanted.taint else self._change_taint(name, False, ""))
         self._tell(name, verdict, ruling, wanted, before)
 
     def _exclude(self, name: str, verdict: Verdict, wanted: Effect, now: datetime) -> None:
@@ -281,36 +346,49 @@ class HealthKeeper:
             offences=verdict.offences,
             node_uid=verdict.node_uid,
             boot_id=verdict.boot_id,
-        ).to_json()
-        ours = {key: value for key, value in status.items() if key not in _AGENTS}
-        stored = {key: value for key, value in health.status.to_json().items() if key not in _AGENTS}
+        )
+        ours = _ours(status)
         exists = bool(health.metadata.uid)
-        if ours == stored or (not exists and verdict.state in (None, VerdictState.HEALTHY)):
+        if ours == _ours(health.status) or (not exists and verdict.state in (None, VerdictState.HEALTHY)):
             return
         path = paths.muster("nodehealths", name=name, subresource="status")
         body = {"apiVersion": API_VERSION, "kind": "NodeHealth", "metadata": {"name": name}, "status": ours}
         query = {"fieldManager": FIELD_MANAGER, "force": "true"}
         if not exists:
             await self._create(name)
+        self._written[name] = ours
         try:
-            answer = await self._client.patch(path, body, APPLY_PATCH, query)
+            answer = await self._client.patch(path, body, APPLY_PATCH, query, one_of_many=True)
         except NotFound:  # it has just been deleted
             await self._create(name)
-            answer = await self._client.patch(path, body, APPLY_PATCH, query)
+            answer = await self._client.patch(path, body, APPLY_PATCH, query, one_of_many=True)
         self._cluster.healths.assume(answer)
 
     async def _create(self, name: str) -> None:
         body = {"apiVersion": API_VERSION, "kind": "NodeHealth", "metadata": {"name": name}}
         with contextlib.suppress(AlreadyExists):
-            await self._client.post(paths.muster("nodehealths"), body)
+            await self._client.post(paths.muster("nodehealths"), body, one_of_many=True)
 
-    async def _taint(self, name: str, wanted: bool, reason: str) -> None:
-        """Put our taint on the node, or take it off; everybody else's stay as they are."""
+    async def _taint(self, node: NodeView, reason: str) -> None:
+        """Put our taint on the node beside everybody else's, in one request that touches none of them."""
+        path = paths.core("nodes", name=node.name)
+        try:
+            answer = await self._client.patch(path, taint_patch(node, reason), JSON_PATCH, one_of_many=True)
+        except NotFound:
+            return
+        except Invalid:  # it has other taints by now than we know of, or ours
+            await self._change_taint(node.name, True, reason)
+            return
+        self._cluster.nodes.assume(answer)
+        log.info("tainted", node=node.name, reason=reason)
+
+    async def _change_taint(self, name: str, wanted: bool, reason: str) -> None:
+        """Read the node, then put our taint on it or take it off; everybody else's stay as they are."""
         path = paths.core("nodes", name=name)
         try:
             node = msgspec.json.decode(await self._client.get(path))
             others = [taint for taint in node["spec"].get("taints") or () if taint.get("key") != TAINT_KEY]
-            ours = [{"key": TAINT_KEY, "value": reason[:63], "effect": "NoSchedule"}] if wanted else []
+            ours = [_taint(reason)] if wanted else []
             patch = [
                 {"op": "test", "path": "/metadata/resourceVersion", "value": node["metadata"]["resourceVersion"]},
                 {"op": "add", "path": "/spec/taints", "value": [*others, *ours]},
@@ -345,10 +423,9 @@ class HealthKeeper:
             self._events.record(about, kind, reason, text)
 
     def _measure(self) -> None:
-        states = Counter(v.state.value if v.state else "Unknown" for v in self._verdicts.values())
+        states, reasons = self._books.states, self._books.reasons
         for state in (*VerdictState, "Unknown"):
             _nodes.labels(str(state)).set(states.get(str(state), 0))
-        reasons = Counter(f.reason for v in self._verdicts.values() if v.out for f in v.findings[:1])
         for reason in sorted(reasons):
             if len(self._reasons) < MAX_REASONS:
                 self._reasons.add(reason)
@@ -359,12 +436,125 @@ class HealthKeeper:
         _held.set(self._breaker.held)
 
 
+def taint_patch(node: NodeView, reason: str) -> list[dict[str, Any]]:
+    """The JSON patch that adds our taint to the others'. Refused as Invalid where it cannot: the node has ours already, has
+    none any more, or has some by now.
+    """
+    ours = _taint(reason)
+    if node.taints:
+        return [{"op": "add", "path": "/spec/taints/-", "value": ours}]
+    return [
+        {"op": "test", "path": "/spec/taints", "value": None},
+        {"op": "add", "path": "/spec/taints", "value": [ours]},
+    ]
+
+
+def _taint(reason: str) -> dict[str, str]:
+    return {"key": TAINT_KEY, "value": reason[:63], "effect": "NoSchedule"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Doing:
+    """A node that is being dealt with, and what will be in force then."""
+
+    task: asyncio.Task[None]
+    effect: Effect
+
+
+class _Ground:
+    """What rulings need to know of all nodes, kept up to date with each change instead of counted at each look.
+
+    Attributes:
+        domains: path of each node's innermost domain.
+        sizes: how many nodes each of these has.
+        tainted: nodes that bear our taint.
+        incidents: those of each NodeHealth, whether its node exists or not.
+    """
+
+    def __init__(self) -> None:
+        self.domains: dict[str, DomainPath] = {}
+        self.sizes: Counter[DomainPath] = Counter()
+        self.tainted: set[str] = set()
+        self.incidents: dict[str, Sequence[HealthIncident]] = {}
+
+    def put(self, name: str, node: NodeView | None, fleet: Fleet) -> None:
+        """A node as it now is; None: it is gone."""
+        before = self.domains.pop(name, None)
+        if before is not None:
+            self.sizes[before] -= 1
+        if node is not None:
+            path = self.domains[name] = domain_path(node, fleet)
+            self.sizes[path] += 1
+        (self.tainted.add if node is not None and _is_tainted(node) else self.tainted.discard)(name)
+
+    def put_incidents(self, name: str, incidents: Sequence[HealthIncident]) -> None:
+        """The incidents of a record."""
+        if incidents:
+            self.incidents[name] = incidents
+        else:
+            self.incidents.pop(name, None)
+
+    def lay_out(self, fleet: Fleet) -> None:
+        """The topology is another one."""
+        self.sizes.clear()
+        self.domains.clear()
+        for name, node in fleet.nodes.items():
+            self.put(name, node, fleet)
+
+
+class _Books:
+    """All verdicts, and what is counted of them.
+
+    Attributes:
+        verdicts: by node.
+        concerned: nodes that the breaker has to know of.
+        states: nodes by verdict.
+        reasons: nodes that are out, by their strongest finding.
+    """
+
+    def __init__(self) -> None:
+        self.verdicts: dict[str, Verdict] = {}
+        self.concerned: set[str] = set()
+        self.states: Counter[str] = Counter()
+        self.reasons: Counter[str] = Counter()
+
+    def put(self, name: str, verdict: Verdict | None) -> None:
+        """The verdict on a node; None: it is gone."""
+        before = self.verdicts.pop(name, None)
+        if before is not None:
+            self._count(before, -1)
+        self.concerned.discard(name)
+        if verdict is None:
+            return
+        self.verdicts[name] = verdict
+        self._count(verdict, 1)
+        if concerned(verdict):
+            self.concerned.add(name)
+
+    def _count(self, verdict: Verdict, by: int) -> None:
+        self.states[verdict.state.value if verdict.state else "Unknown"] += by
+        if verdict.out and verdict.findings:
+            self.reasons[verdict.findings[0].reason] += by
+
+
+def _same(one: Verdict, other: Verdict | None) -> bool:
+    """Whether two verdicts come to the same; what would follow later is not compared."""
+    if other is None:
+        return False
+    return one == replace(other, wake=one.wake, offences_if_taken=one.offences_if_taken)
+
+
+def _ours(status: NodeHealthStatus) -> dict[str, Any]:
+    """The operator's part of a status, as it is written."""
+    return {key: value for key, value in status.to_json().items() if key not in _AGENTS}
+
+
 def _facts(node: NodeView) -> tuple[Any, ...]:
-    """What of a node its health is judged by."""
+    """What of a node its health is judged by; our own taint is none of it."""
     return (
         node.uid,
         node.labels,
-        node.taints,
+        [taint for taint in node.taints if taint.key != TAINT_KEY],
         node.unschedulable,
         node.boot_id,
         node.allocatable,

@@ -94,11 +94,13 @@ class Situation:
     """What the rulings are made of.
 
     Attributes:
-        verdicts: on every node that exists, by name.
+        verdicts: on the nodes that exist, by name. Those that are neither tainted nor `concerned` may be left out: nothing
+            is ruled about them.
         tainted: nodes that bear Muster's taint.
         domains: node -> path of its innermost domain; absent, or empty at the end: it is in none.
         gone: incidents of NodeHealth objects whose node does not exist now; they count for the window.
-        nodes: how many nodes the fleet has, if more than have a verdict.
+        nodes: how many nodes the fleet has, if more than are in `verdicts`.
+        sizes: how many nodes each innermost domain has, by its path; None: those that are in `verdicts`.
     """
 
     verdicts: Mapping[str, Verdict]
@@ -106,6 +108,12 @@ class Situation:
     domains: Mapping[str, Sequence[str]] = field(default_factory=dict)
     gone: Iterable[HealthIncident] = ()
     nodes: int = 0
+    sizes: Mapping[tuple[str, ...], int] | None = None
+
+
+def concerned(verdict: Verdict) -> bool:
+    """Whether a ruling can be about the node, or has to count what was done to it before."""
+    return verdict.out or any(incident.taken is not None for incident in verdict.incidents)
 
 
 def at_least_one(percent: int, of: int) -> int:
@@ -127,7 +135,9 @@ def rule(situation: Situation, rules: Rules, now: datetime) -> tuple[dict[str, R
     rulings, out, waiting = _settled(situation)
 
     domain_of = {name: tuple(path) for name, path in situation.domains.items() if path and path[-1]}
-    sizes = Counter(domain_of.get(name) for name in situation.verdicts)
+    sizes = situation.sizes
+    if sizes is None:
+        sizes = Counter(domain_of[name] for name in situation.verdicts if name in domain_of)
     out_in = Counter(domain_of[name] for name in out if name in domain_of)
     used = sum(1 for moment in taken if moment > now - window)
     able = [name for name in waiting if _blocked(name, domain_of, sizes, out_in, budget, len(out), cap) == ""]
@@ -205,7 +215,7 @@ def _began(verdict: Verdict, now: datetime) -> datetime:
 def _blocked(
     name: str,
     domain_of: Mapping[str, tuple[str, ...]],
-    sizes: Mapping[tuple[str, ...] | None, int],
+    sizes: Mapping[tuple[str, ...], int],
     out_in: Mapping[tuple[str, ...], int],
     budget: TakeOutBudget,
     out: int,

@@ -9,7 +9,7 @@ machine when most of the GPUs are the same, or, where no GPU is known, the mainb
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from datetime import datetime
 from decimal import ROUND_HALF_EVEN, Decimal, InvalidOperation
 
@@ -57,24 +57,39 @@ def score(offences: Offences, now: datetime, half_life_seconds: int) -> Decimal:
 
 
 class Memory:
-    """All accounts of the fleet, to be asked by machine."""
+    """All accounts of the fleet, to be asked by machine.
 
-    def __init__(self, accounts: Iterable[Offences]) -> None:
-        self._by_board: defaultdict[str, list[Offences]] = defaultdict(list)
-        self._by_gpu: defaultdict[str, list[Offences]] = defaultdict(list)
-        for account in accounts:
-            board, gpus = _parts(account.hardware)
-            if board:
-                self._by_board[board].append(account)
-            for gpu in gpus:
-                self._by_gpu[gpu].append(account)
+    Args:
+        accounts: those that nothing changes; they have no name.
+    """
+
+    def __init__(self, accounts: Iterable[Offences] = ()) -> None:
+        self._named: dict[Hashable, Offences] = {}
+        self._by_board: defaultdict[str, dict[Hashable, Offences]] = defaultdict(dict)
+        self._by_gpu: defaultdict[str, dict[Hashable, Offences]] = defaultdict(dict)
+        for number, account in enumerate(accounts):
+            self.put(number, account)
+
+    def put(self, name: Hashable, account: Offences | None) -> None:
+        """The account that is kept under a name is now this one; None: there is none any more."""
+        old = self._named.pop(name, None)
+        if old is not None:
+            self._drop(name, old)
+        if account is None or not account.hardware:
+            return
+        self._named[name] = account
+        board, gpus = _parts(account.hardware)
+        if board:
+            self._by_board[board][name] = account
+        for gpu in gpus:
+            self._by_gpu[gpu][name] = account
 
     def of(self, machine: str, now: datetime, half_life_seconds: int) -> Decimal:
         """The highest account of the machine, under whatever name."""
         board, gpus = _parts(machine)
-        candidates = {id(account): account for gpu in gpus for account in self._by_gpu.get(gpu, ())}
+        candidates = {name: account for gpu in gpus for name, account in self._by_gpu.get(gpu, {}).items()}
         if board:
-            candidates |= {id(account): account for account in self._by_board.get(board, ())}
+            candidates |= self._by_board.get(board, {})
         return max(
             (
                 score(account, now, half_life_seconds)
@@ -83,6 +98,14 @@ class Memory:
             ),
             default=Decimal(0),
         )
+
+    def _drop(self, name: Hashable, account: Offences) -> None:
+        board, gpus = _parts(account.hardware)
+        for index, key in ((self._by_board, board), *((self._by_gpu, gpu) for gpu in gpus)):
+            if key in index:
+                index[key].pop(name, None)
+                if not index[key]:
+                    del index[key]
 
 
 def _digest(text: str, digits: int) -> str:

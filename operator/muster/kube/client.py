@@ -171,8 +171,7 @@ class Client:
             LeadershipLost: this process must not write any more (not when guarded is False: the Lease itself).
             ApiError: refused, or its outcome is unknown (ServerError, Unreachable).
         """
-        many = one_of_many and self._configuration.proxy is None
-        return await self._write("POST", path, body, "application/json", query, guarded, deadline_seconds, many)
+        return await self._write("POST", path, body, "application/json", query, guarded, deadline_seconds, one_of_many)
 
     async def put(
         self,
@@ -194,10 +193,11 @@ class Client:
         query: Query | None = None,
         *,
         guarded: bool = True,
+        one_of_many: bool = False,
         deadline_seconds: float = DEFAULT_DEADLINE_SECONDS,
     ) -> bytes:
-        """Patch an object; `APPLY_PATCH` needs the query `fieldManager`. Raises as `post`."""
-        return await self._write("PATCH", path, body, content_type, query, guarded, deadline_seconds)
+        """Patch an object; `APPLY_PATCH` needs the query `fieldManager`. `one_of_many` and what it raises: as `post`."""
+        return await self._write("PATCH", path, body, content_type, query, guarded, deadline_seconds, one_of_many)
 
     async def delete(
         self,
@@ -258,8 +258,8 @@ class Client:
                     left = self.before_write()
                     deadline = deadline if left is None else min(deadline, left)
             try:
-                if one_of_many:
-                    answer = await self._post_in_pipe(path, body, deadline)
+                if one_of_many and self._configuration.proxy is None:
+                    answer = await self._write_in_pipe(verb, path, query, body, content_type, deadline)
                 else:
                     answer = await self._request(verb, path, query, body, content_type, deadline)
             except TooManyRequests as error:
@@ -279,14 +279,17 @@ class Client:
             if awaitable is not None:
                 await awaitable
 
-    async def _post_in_pipe(self, path: str, body: Any, deadline_seconds: float) -> bytes:
+    async def _write_in_pipe(
+        self, verb: str, path: str, query: Query | None, body: Any, content_type: str, deadline_seconds: float
+    ) -> bytes:
         started, resource, data = self._clock(), paths.resource_of(path), msgspec.json.encode(body)
+        target = f"{path}?{urlencode(query)}" if query else path
         try:
             for last in (False, True):
-                headers = {**_HEADERS, "Content-Type": "application/json", **await self._credentials()}
+                headers = {**_HEADERS, "Content-Type": content_type, **await self._credentials()}
                 async with asyncio.timeout(deadline_seconds):
-                    answer = await self._pipes.post(path, headers, data)
-                _requests_of("POST", resource, answer.status).inc()
+                    answer = await self._pipes.send(verb, target, headers, data)
+                _requests_of(verb, resource, answer.status).inc()
                 if answer.status < 500:
                     self.answers.heard()
                 if answer.status < 400:
@@ -296,9 +299,9 @@ class Client:
                     raise error
                 await self._refresh_credentials()
         except OSError as error:  # a deadline that has passed is one, too
-            raise self._unreachable("POST", path, error) from error
+            raise self._unreachable(verb, path, error) from error
         finally:
-            _seconds_of("POST", resource).observe(self._clock() - started)
+            _seconds_of(verb, resource).observe(self._clock() - started)
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     async def _request(

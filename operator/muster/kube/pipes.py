@@ -1,4 +1,4 @@
-"""POSTs by the thousand: HTTP/1.1 over kept connections, spoken by hand.
+"""Writes by the thousand: HTTP/1.1 over kept connections, spoken by hand.
 
 A gang of a thousand workers is two thousand writes at once, and then a client library's own time is most of what the
 operator adds to a start (docs/decisions/0010). This does one thing: send a body, read the answer. Everything else goes
@@ -64,7 +64,7 @@ class Pipes:
         self._idle: list[_Pipe] = []
         self._room = asyncio.Semaphore(MAX_CONNECTIONS)
 
-    async def post(self, path: str, headers: Mapping[str, str], body: bytes) -> Answer:
+    async def send(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Answer:
         """Send one request and read its answer. A connection that fails, or is left in the middle, is closed.
 
         Raises:
@@ -72,7 +72,8 @@ class Pipes:
         """
         fields = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
         head = (
-            f"POST {self._prefix}{path} HTTP/1.1\r\nHost: {self._netloc}\r\n{fields}Content-Length: {len(body)}\r\n\r\n"
+            f"{method} {self._prefix}{path} HTTP/1.1\r\n"
+            f"Host: {self._netloc}\r\n{fields}Content-Length: {len(body)}\r\n\r\n"
         )
         async with self._room:
             pipe = await self._take()

@@ -5,8 +5,13 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
+import pytest
+
 from muster.api.base import rfc3339
-from muster.kube import paths
+from muster.controller.health import JSON_PATCH, TAINT_KEY, taint_patch
+from muster.kube import decode, paths
+from muster.kube.errors import Invalid
+from stage.hand import patiently
 from stage.health import agent_says, are_tainted, evidence, health, is_in_state, set_conditions, tainted
 from stage.scene import Scene
 
@@ -167,3 +172,21 @@ async def test_a_machine_that_comes_back_under_another_name_brings_its_account_a
         assert Decimal("1.99") < Decimal(moved["offences"]["score"]) <= 2
         assert Decimal(other["offences"].get("score", "0")) == 0
         assert other["incidents"][0]["clearedBy"] == "another machine has the name now"
+
+
+async def test_our_taint_joins_others_in_one_request_or_is_refused(scene: Scene) -> None:
+    """What the API server makes of `taint_patch`, by which the operator saves reading each node first."""
+    bare, other = (paths.core("nodes", name=name) for name in await scene.add_nodes(2, "n"))
+    reserved = {"key": "example.org/reserved", "effect": "NoSchedule"}
+    await patiently(lambda: scene.api.patch(other, {"spec": {"taints": [reserved]}}))
+    without, with_one = decode.node(await scene.api.get(bare)), decode.node(await scene.api.get(other))
+    assert (len(without.taints), len(with_one.taints)) == (0, 1)
+    for path, stale in ((bare, with_one), (other, without)):
+        with pytest.raises(Invalid):
+            await scene.api.patch(path, taint_patch(stale, "Xid79"), JSON_PATCH)
+    assert await tainted(scene) == []
+    for path, view in ((bare, without), (other, with_one)):
+        after = decode.node(await scene.api.patch(path, taint_patch(view, "Xid79"), JSON_PATCH, one_of_many=True))
+        assert [taint.key for taint in after.taints] == [*(taint.key for taint in view.taints), TAINT_KEY]
+        with pytest.raises(Invalid):
+            await scene.api.patch(path, taint_patch(after, "Xid79"), JSON_PATCH)

@@ -1,6 +1,7 @@
 """Objects for tests of health, and a fleet that keeps nothing but what would be stored in the cluster."""
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -12,13 +13,14 @@ from muster.api.nodehealth import (
     AgentStatus,
     Decision,
     Evidence,
+    HealthIncident,
     HumanDecision,
     NodeHealth,
     NodeHealthSpec,
     NodeHealthStatus,
 )
 from muster.health.assess import JobWord, Verdict, assess
-from muster.health.breaker import Breaker, Ruling, Situation, rule
+from muster.health.breaker import Act, Breaker, Ruling, Situation, concerned, rule
 from muster.health.effects import Effect, effect
 from muster.health.facts import ConditionView, NodeFacts
 from muster.health.memory import Memory
@@ -182,6 +184,7 @@ class Stored:
         }
         gone = [i for name, health in self.healths.items() if name not in self.facts for i in health.status.incidents]
         rulings, breaker = rule(Situation(verdicts, self.tainted, self.domains, gone), self.rules, now)
+        self._assert_the_rest_may_be_left_out(verdicts, gone, rulings, breaker, now)
         for name, ruling in rulings.items():
             if ruling.charge:
                 verdicts[name] = verdicts[name].taken(now)
@@ -191,3 +194,20 @@ class Stored:
         if not crash_before_taints:
             self.tainted = {name for name, what in effects.items() if what.taint}
         return verdicts, rulings, effects, breaker
+
+    def _assert_the_rest_may_be_left_out(
+        self,
+        verdicts: dict[str, Verdict],
+        gone: list[HealthIncident],
+        rulings: dict[str, Ruling],
+        breaker: Breaker,
+        now: datetime,
+    ) -> None:
+        """A large fleet is not counted at each look: what is left out changes nothing."""
+        few = {name: v for name, v in verdicts.items() if concerned(v) or name in self.tainted}
+        sizes = Counter(self.domains[name] for name in self.facts if name in self.domains)
+        situation = Situation(few, self.tainted, self.domains, gone, nodes=len(self.facts), sizes=sizes)
+        found, same = rule(situation, self.rules, now)
+        assert same == breaker
+        assert found == {name: rulings[name] for name in few}
+        assert all(rulings[name] == Ruling(Act.NOTHING) for name in rulings if name not in few)

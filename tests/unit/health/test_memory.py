@@ -94,3 +94,22 @@ class TestMemory:
     def test_the_highest_account_counts(self) -> None:
         accounts = [Offences(hardware=machine(), score=score, as_of=NOW) for score in ("1", "3", "2")]
         assert Memory(accounts).of(machine(), NOW, WEEK) == Decimal("3.00")
+
+    def test_an_account_is_replaced_and_dropped_by_name(self) -> None:
+        memory = Memory()
+        memory.put("a", Offences(hardware=machine(), score="3", as_of=NOW))
+        memory.put("b", Offences(hardware=machine(), score="1", as_of=NOW))
+        memory.put("a", Offences(hardware=machine(system_uuid="board-2", gpu_serials=["7"]), score="2", as_of=NOW))
+        assert memory.of(machine(), NOW, WEEK) == Decimal("1.00")
+        assert memory.of(machine(system_uuid="board-2", gpu_serials=["7"]), NOW, WEEK) == Decimal("2.00")
+        memory.put("b", None)
+        memory.put("never there", None)
+        assert memory.of(machine(), NOW, WEEK) == 0
+
+    def test_what_is_dropped_takes_no_room(self) -> None:
+        memory = Memory()
+        memory.put("a", Offences(hardware=machine(), score="3", as_of=NOW))
+        memory.put("a", Offences())
+        assert not memory._named
+        assert not memory._by_board
+        assert not memory._by_gpu

@@ -63,10 +63,18 @@ async def test_requests_follow_each_other_on_one_connection() -> None:
     server = Server(OK, OK)
     async with pipes(server) as made:
         for _ in range(2):
-            assert await made.post("/api/pods", {"Authorization": "Bearer x"}, b"{}") == Answer(201, b"pod!")
+            assert await made.send("POST", "/api/pods", {"Authorization": "Bearer x"}, b"{}") == Answer(201, b"pod!")
     assert server.connections == 1
     assert server.requests[0].startswith(b"POST /base/api/pods HTTP/1.1\r\nHost: 127.0.0.1")
     assert b"\r\nAuthorization: Bearer x\r\nContent-Length: 2\r\n\r\n{}" in server.requests[0]
+
+
+async def test_a_patch_says_so() -> None:
+    server = Server(OK)
+    async with pipes(server) as made:
+        kind = {"Content-Type": "application/json-patch+json"}
+        assert await made.send("PATCH", "/api/nodes/a?force=true", kind, b"{}") == Answer(201, b"pod!")
+    assert server.requests[0].startswith(b"PATCH /base/api/nodes/a?force=true HTTP/1.1\r\n")
 
 
 @pytest.mark.parametrize(
@@ -102,8 +110,8 @@ async def test_requests_follow_each_other_on_one_connection() -> None:
 async def test_answers_of_every_shape(said: bytes, want: Answer, connections: int) -> None:
     server = Server(said, OK)
     async with pipes(server) as made:
-        assert await made.post("/", {}, b"{}") == want
-        assert await made.post("/", {}, b"{}") == Answer(201, b"pod!")
+        assert await made.send("POST", "/", {}, b"{}") == want
+        assert await made.send("POST", "/", {}, b"{}") == Answer(201, b"pod!")
     assert server.connections == connections
 
 
@@ -115,7 +123,7 @@ async def test_an_answer_without_a_length_ends_with_the_connection() -> None:
 
     listening = await asyncio.start_server(once, "127.0.0.1", 0)
     made = Pipes(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}", ssl.create_default_context())
-    assert await made.post("/", {}, b"{}") == Answer(200, b"all of it")
+    assert await made.send("POST", "/", {}, b"{}") == Answer(200, b"all of it")
     listening.close()
 
 
@@ -145,16 +153,16 @@ async def test_what_is_cut_short_is_an_error_and_the_connection_is_dropped(said:
     server = Cut(OK)
     async with pipes(server) as made:
         with pytest.raises(OSError, match=r"cut short|reset"):
-            await made.post("/", {}, b"{}")
-        assert await made.post("/", {}, b"{}") == Answer(201, b"pod!")
+            await made.send("POST", "/", {}, b"{}")
+        assert await made.send("POST", "/", {}, b"{}") == Answer(201, b"pod!")
 
 
 async def test_a_connection_that_was_idle_for_long_is_not_used_again() -> None:
     server, clock = Server(OK, OK), Clock()
     async with pipes(server, clock) as made:
-        await made.post("/", {}, b"{}")
+        await made.send("POST", "/", {}, b"{}")
         clock.now += IDLE_SECONDS
-        await made.post("/", {}, b"{}")
+        await made.send("POST", "/", {}, b"{}")
     assert server.connections == 2
 
 
@@ -172,6 +180,6 @@ async def test_a_request_that_is_given_up_leaves_no_connection_behind() -> None:
     async with pipes(server) as made:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05):
-                await made.post("/", {}, b"{}")
-        assert await made.post("/", {}, b"{}") == Answer(201, b"pod!")
+                await made.send("POST", "/", {}, b"{}")
+        assert await made.send("POST", "/", {}, b"{}") == Answer(201, b"pod!")
     assert server.connections == 2

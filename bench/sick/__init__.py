@@ -1,0 +1,1 @@
+"""The health bench: many nodes fall sick at once."""

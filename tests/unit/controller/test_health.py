@@ -1,0 +1,460 @@
+"""The keeper of node health: what it asks of the API server, in which order, and how much it looks at."""
+
+import asyncio
+import copy
+import json
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from muster.api.fleetpolicy import FleetPolicy
+from muster.api.nodehealth import NodeHealth
+from muster.controller import health as module
+from muster.controller.cluster import Cluster
+from muster.controller.health import TAINT_KEY, HealthKeeper
+from muster.coordinator.hub import Hub
+from muster.kube import decode
+from muster.kube.client import Answers
+from muster.kube.errors import AlreadyExists, ApiError, Invalid, LeadershipLost, NotFound, ServerError
+
+NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
+EVERYTHING = {"nodesPercent": 100, "domainPercent": 100, "totalPercent": 100}
+OTHER = {"key": "example.org/reserved", "effect": "NoSchedule"}
+
+
+class ApiServer:
+    """Nodes and NodeHealths; every write is shown to the watcher, as a watch would. `holds` and `fails` are asked first."""
+
+    def __init__(self) -> None:
+        self.answers = Answers(lambda: 0.0)
+        self.objects: dict[tuple[str, str], dict[str, Any]] = {}
+        self.calls: list[tuple[str, str, str]] = []
+        self.shown: Callable[[str, bytes], None] = lambda _kind, _data: None
+        self.gates: dict[str, asyncio.Event] = {}
+        self.fails: dict[str, list[Exception]] = {}
+        self.version = 100
+
+    def count(self, verb: str, kind: str) -> int:
+        return sum((called, of) == (verb, kind) for called, of, _ in self.calls)
+
+    def put(self, kind: str, value: dict[str, Any], *, show: bool = True) -> bytes:
+        self.version += 1
+        value["metadata"]["resourceVersion"] = str(self.version)
+        self.objects[kind, value["metadata"]["name"]] = value
+        data = json.dumps(value).encode()
+        if show:
+            self.shown(kind, data)
+        return data
+
+    async def get(self, path: str, query: Any = None) -> bytes:
+        await self._called("GET", "nodes", path.split("/")[-1])
+        return json.dumps(self.objects["nodes", path.split("/")[-1]]).encode()
+
+    async def post(self, path: str, body: Any, query: Any = None, *, one_of_many: bool = False) -> bytes:
+        name = body["metadata"]["name"]
+        await self._called("POST", "nodehealths", name)
+        if ("nodehealths", name) in self.objects:
+            raise AlreadyExists(409, "AlreadyExists", "it is there")
+        return self.put("nodehealths", {**body, "metadata": {"name": name, "uid": f"health-{name}"}})
+
+    async def patch(
+        self, path: str, body: Any, content_type: str = "", query: Any = None, *, one_of_many: bool = False
+    ) -> bytes:
+        if path.endswith("/status"):
+            return await self._apply(path.split("/")[-2], body)
+        name = path.split("/")[-1]
+        await self._called("PATCH", "nodes", name)
+        node = copy.deepcopy(self.objects["nodes", name])
+        for step in body:
+            _carry_out(step, node)
+        return self.put("nodes", node)
+
+    async def _apply(self, name: str, body: Any) -> bytes:
+        await self._called("PATCH", "nodehealths", name)
+        before = self.objects.get(("nodehealths", name))
+        if before is None:
+            raise NotFound(404, "NotFound", "there is none")
+        agents = {key: value for key, value in before.get("status", {}).items() if key in ("evidence", "agent")}
+        return self.put("nodehealths", {**before, "status": {**agents, **body["status"]}})
+
+    async def _called(self, verb: str, kind: str, name: str) -> None:
+        self.calls.append((verb, kind, name))
+        await asyncio.sleep(0)
+        if name in self.gates:
+            await self.gates[name].wait()
+        if self.fails.get(name):
+            raise self.fails[name].pop(0)
+
+
+def _carry_out(step: dict[str, Any], node: dict[str, Any]) -> None:
+    """One step of a JSON patch, as the API server does it."""
+    taints, path = node["spec"].get("taints"), step["path"]
+    if step["op"] == "test":
+        found = node["metadata"]["resourceVersion"] if path == "/metadata/resourceVersion" else taints
+        if found != step["value"]:
+            raise Invalid(422, "Invalid", "the test failed")
+    elif path == "/spec/taints/-":
+        if taints is None or any(taint["key"] == step["value"]["key"] for taint in taints):
+            raise Invalid(422, "Invalid", "nowhere to add it, or a duplicate")
+        taints.append(step["value"])
+    else:
+        assert path == "/spec/taints"
+        node["spec"]["taints"] = step["value"]
+
+
+class Told:
+    """Events, as they were recorded."""
+
+    def __init__(self) -> None:
+        self.reasons: list[tuple[str, str]] = []
+
+    def record(self, about: Any, _kind: str, reason: str, _note: str) -> None:
+        if about.kind == "Node":
+            self.reasons.append((about.name, reason))
+
+
+class Stage:
+    """A keeper over a fleet, with the time in the test's hand."""
+
+    def __init__(self) -> None:
+        self.api, self.told, self.now = ApiServer(), Told(), NOW
+        self.cluster = Cluster(self.api, Hub(lambda: 0.0), lambda _key: None, lambda: None)  # type: ignore[arg-type]
+        self.keeper = HealthKeeper(
+            self.api,  # type: ignore[arg-type]
+            self.cluster,
+            self.told,  # type: ignore[arg-type]
+            lambda _uid: None,
+            lambda: None,
+            wall_clock=lambda: self.now,
+        )
+        self.api.shown = self._show
+
+    def _show(self, kind: str, data: bytes) -> None:
+        if kind == "nodes":
+            self.cluster.nodes.store.assume(decode.node(data))
+        else:
+            self.cluster.healths.store.assume(NodeHealth.model_validate_json(data))
+
+    def policy(self, **health: Any) -> None:
+        self.api.version += 1
+        spec = {"health": {"enforcement": "Nodes", "budget": EVERYTHING, **health}}
+        meta = {"name": "default", "uid": "policy", "resourceVersion": str(self.api.version)}
+        self.cluster.policies.store.assume(FleetPolicy.model_validate({"metadata": meta, "spec": spec}))
+
+    def add(self, *names: str, taints: Iterable[dict[str, str]] = (OTHER,), rack: str = "r0") -> None:
+        for name in names:
+            labels = {"topology.muster.dev/block": "b0", "topology.muster.dev/rack": rack}
+            spec = {"taints": list(taints)} if taints else {}
+            self.api.put("nodes", {"metadata": {"name": name, "uid": name, "labels": labels}, "spec": spec})
+
+    def say(self, name: str, *codes: int, boot: str = "boot-1", **status: Any) -> None:
+        """What the agent sees now."""
+        seen = (self.now - timedelta(seconds=1)).isoformat()
+        evidence = [
+            {"kind": "Xid", "code": code, "firstSeen": seen, "lastSeen": seen, "bootId": boot} for code in codes
+        ]
+        known = self.api.objects.get(("nodehealths", name)) or {"metadata": {"name": name, "uid": f"health-{name}"}}
+        agents = {"evidence": evidence, "agent": {"bootId": boot, "systemUuid": f"board of {name}"}}
+        self.api.put("nodehealths", {**known, "status": {**known.get("status", {}), **status, **agents}})
+
+    def status(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.api.objects["nodehealths", name].get("status", {})
+        return found
+
+    def tainted(self) -> set[str]:
+        nodes = [value for (kind, _), value in self.api.objects.items() if kind == "nodes"]
+        return {
+            node["metadata"]["name"]
+            for node in nodes
+            if any(taint["key"] == TAINT_KEY for taint in node["spec"].get("taints") or ())
+        }
+
+    async def look(self) -> None:
+        """Look until nothing changes any more."""
+        for _ in range(4):
+            self.keeper.look()
+            await self.keeper.settled()
+
+
+@pytest.fixture
+def stage() -> Stage:
+    made = Stage()
+    made.policy()
+    return made
+
+
+@pytest.fixture
+def judged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The nodes that were judged."""
+    names: list[str] = []
+    assess = module.assess
+
+    def counted(facts: Any, *arguments: Any, **more: Any) -> Any:
+        names.append(facts.node.name)
+        return assess(facts, *arguments, **more)
+
+    monkeypatch.setattr(module, "assess", counted)
+    return names
+
+
+@asynccontextmanager
+async def running(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[asyncio.Task[None]]:
+    monkeypatch.setattr(module, "GATHER_SECONDS", 0.001)
+    monkeypatch.setattr(module, "RETRY_SECONDS", 0.001)
+    task = asyncio.create_task(stage.keeper.run())
+    yield task
+    task.cancel()
+    with suppress(asyncio.CancelledError, LeadershipLost):
+        await task
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 - nobody would set an event
+            await asyncio.sleep(0.002)
+
+
+async def test_a_sick_node_costs_one_write_of_its_record_and_one_of_its_taint(stage: Stage) -> None:
+    stage.add("a", "b")
+    stage.say("a", 79)
+    await stage.look()
+    assert [call[:2] for call in stage.api.calls] == [("PATCH", "nodehealths"), ("PATCH", "nodes")]
+    assert stage.api.objects["nodes", "a"]["spec"]["taints"] == [
+        OTHER,
+        {"key": TAINT_KEY, "value": "Xid79", "effect": "NoSchedule"},
+    ]
+    assert (stage.status("a")["state"], stage.status("a")["reason"]) == ("Unhealthy", "Xid79")
+    assert stage.told.reasons == [("a", "NodeUnhealthy")]
+
+
+async def test_the_record_is_written_before_the_taint(stage: Stage) -> None:
+    stage.add("a")
+    stage.say("a", 79)
+    stage.api.fails["a"] = [ServerError(500, "", "the record is not written")]
+    stage.keeper.look()
+    await stage.keeper.settled()
+    assert stage.tainted() == set()
+    assert stage.cluster.fleet.exclusion("a") is None
+
+
+@pytest.mark.parametrize("taints", [[], [OTHER]], ids=["none", "one"])
+async def test_taints_that_came_meanwhile_stay(stage: Stage, taints: list[dict[str, str]]) -> None:
+    stage.add("a", taints=taints)
+    stage.say("a", 79)
+    new = {"key": "example.org/new", "effect": "NoExecute"}
+    node = copy.deepcopy(stage.api.objects["nodes", "a"])
+    node["spec"]["taints"] = [new]
+    stage.api.put("nodes", node, show=False)  # the watch has not brought it
+    stage.keeper.look()
+    await stage.keeper.settled()
+    found = stage.api.objects["nodes", "a"]["spec"]["taints"]
+    assert [taint["key"] for taint in found] == [new["key"], TAINT_KEY]
+
+
+async def test_a_taint_that_is_there_already_is_no_error(stage: Stage) -> None:
+    stage.add("a")
+    stage.say("a", 79)
+    node = copy.deepcopy(stage.api.objects["nodes", "a"])
+    node["spec"]["taints"].append({"key": TAINT_KEY, "value": "Old", "effect": "NoSchedule"})
+    stage.api.put("nodes", node, show=False)
+    await stage.look()
+    assert [taint.get("value") for taint in stage.api.objects["nodes", "a"]["spec"]["taints"]] == [None, "Xid79"]
+
+
+async def test_a_node_that_is_well_again_loses_the_taint_and_nothing_else(stage: Stage) -> None:
+    stage.add("a")
+    stage.say("a", 79)
+    await stage.look()
+    stage.say("a", boot="boot-2")
+    await stage.look()
+    assert stage.api.objects["nodes", "a"]["spec"]["taints"] == [OTHER]
+    assert stage.status("a")["state"] == "Healthy"
+
+
+async def test_a_write_that_hangs_holds_up_no_other_node(stage: Stage) -> None:
+    stage.add("a", "b")
+    await stage.look()
+    stage.api.gates["a"] = asyncio.Event()
+    stage.say("a", 79)
+    stage.keeper.look()
+    stage.say("b", 79)
+    stage.keeper.look()
+    await until(lambda: stage.tainted() == {"b"})
+    stage.api.gates.pop("a").set()
+    await stage.look()
+    assert stage.tainted() == {"a", "b"}
+
+
+async def test_what_changes_while_a_node_is_dealt_with_is_looked_at_afterwards(stage: Stage) -> None:
+    stage.add("a")
+    stage.api.gates["a"] = asyncio.Event()
+    stage.say("a", 79)
+    stage.keeper.look()
+    await asyncio.sleep(0.01)
+    stage.say("a", boot="boot-2")
+    stage.keeper.look()
+    assert stage.api.count("PATCH", "nodehealths") == 1
+    stage.api.gates.pop("a").set()
+    await stage.look()
+    assert stage.tainted() == set()
+    assert stage.status("a")["state"] == "Healthy"
+
+
+async def test_a_look_judges_what_has_changed_and_no_more(stage: Stage, judged: list[str]) -> None:
+    stage.add(*(f"n{number}" for number in range(50)))
+    await stage.look()
+    assert sorted(set(judged)) == sorted(f"n{number}" for number in range(50))
+    judged.clear()
+    stage.say("n7", 79)
+    await stage.look()
+    assert set(judged) == {"n7"}
+    judged.clear()
+    calls = len(stage.api.calls)
+    await stage.look()
+    assert judged == []
+    assert len(stage.api.calls) == calls
+
+
+async def test_a_taint_that_somebody_takes_away_comes_back(stage: Stage) -> None:
+    stage.add("a")
+    stage.say("a", 79)
+    await stage.look()
+    node = copy.deepcopy(stage.api.objects["nodes", "a"])
+    node["spec"]["taints"] = [OTHER]
+    stage.api.put("nodes", node)
+    await stage.look()
+    assert stage.tainted() == {"a"}
+
+
+async def test_a_record_that_somebody_rewrites_is_put_right(stage: Stage) -> None:
+    stage.add("a")
+    stage.say("a", 79)
+    await stage.look()
+    stage.say("a", 79, message="all is well, says somebody")
+    await stage.look()
+    assert stage.status("a")["message"].startswith("Xid79")
+
+
+async def test_what_is_being_taken_counts_before_it_is_written(stage: Stage) -> None:
+    stage.policy(budget={**EVERYTHING, "nodesPercent": 20})
+    stage.add(*(f"n{number}" for number in range(10)))
+    await stage.look()
+    for number in range(10):
+        stage.api.gates[f"n{number}"] = asyncio.Event()
+    for number in range(0, 10, 2):
+        stage.say(f"n{number}", 79)
+        stage.keeper.look()
+        await asyncio.sleep(0)
+    for gate in stage.api.gates.values():
+        gate.set()
+    await stage.look()
+    assert len(stage.tainted()) == 2
+    held = [f"n{n}" for n in range(0, 10, 2) if "running jobs stay" in stage.status(f"n{n}")["effect"]]
+    assert len(held) == 3
+    assert all(stage.cluster.fleet.exclusion(f"n{n}") for n in range(0, 10, 2))
+
+
+async def test_a_domain_is_as_large_as_all_its_nodes(stage: Stage) -> None:
+    stage.policy(budget={**EVERYTHING, "domainPercent": 25})
+    stage.add(*(f"a{number}" for number in range(8)), rack="r1")
+    stage.add(*(f"b{number}" for number in range(4)), rack="r2")
+    for name in ("a0", "a1", "a2", "b0", "b1"):
+        stage.say(name, 79)
+    await stage.look()
+    assert sorted(name[0] for name in stage.tainted()) == ["a", "a", "b"]
+
+
+async def test_domains_follow_the_policy(stage: Stage) -> None:
+    stage.add("a", "b", rack="r1")
+    stage.add("c", "d", rack="r2")
+    stage.policy(budget={**EVERYTHING, "domainPercent": 50})
+    await stage.look()
+    assert stage.keeper._ground.sizes == {("b0", "r1"): 2, ("b0", "r2"): 2}
+    stage.api.version += 1
+    meta = {"name": "default", "uid": "policy", "resourceVersion": str(stage.api.version)}
+    spec = {"topology": {"levels": [{"name": "block", "label": "topology.muster.dev/block"}]}}
+    stage.cluster.policies.store.assume(FleetPolicy.model_validate({"metadata": meta, "spec": spec}))
+    await stage.look()
+    assert stage.keeper._ground.sizes == {("b0",): 4}
+
+
+async def test_the_third_offence_puts_the_machine_into_quarantine_at_once(stage: Stage) -> None:
+    stage.add("a")
+    offences = {"hardware": "", "score": "2", "asOf": NOW.isoformat()}
+    stage.say("a", 79, offences=offences)
+    await stage.look()
+    assert stage.status("a")["state"] == "Quarantined"
+
+
+async def test_what_is_held_against_a_machine_is_found_under_its_new_name(stage: Stage) -> None:
+    stage.add("old")
+    stage.say("old", 79)
+    await stage.look()
+    owed = stage.status("old")["offences"]
+    assert owed["score"] == "1"
+    stage.add("new")
+    stage.say("new", boot="boot-3")
+    record = copy.deepcopy(stage.api.objects["nodehealths", "new"])
+    record["status"]["agent"]["systemUuid"] = "board of old"
+    stage.api.put("nodehealths", record)
+    await stage.look()
+    assert stage.status("new")["offences"]["hardware"] == owed["hardware"]
+    assert float(stage.status("new")["offences"]["score"]) == 1.0
+
+
+async def test_what_failed_is_tried_again(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage.add("a")
+    stage.say("a", 79)
+    stage.api.fails["a"] = [ServerError(500, "", "no"), ApiError(0, "", "no")]
+    async with running(stage, monkeypatch):
+        await until(lambda: stage.tainted() == {"a"})
+    assert len(stage.status("a")["incidents"]) == 1
+
+
+async def test_what_fails_is_left_alone_for_a_while_and_the_others_are_not(stage: Stage) -> None:
+    stage.add("a", "b")
+    await stage.look()
+    stage.say("a", 79)
+    stage.api.fails["a"] = [ServerError(500, "", "no") for _ in range(10)]
+    await stage.look()
+    stage.say("b", 79)
+    await stage.look()
+    assert len([name for _, _, name in stage.api.calls if name == "a"]) == 1
+    assert stage.tainted() == {"b"}
+
+
+async def test_who_may_not_write_any_more_stops(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage.add("a")
+    stage.say("a", 79)
+    stage.api.fails["a"] = [LeadershipLost("the lease is over")]
+    async with running(stage, monkeypatch) as task:
+        with pytest.raises(LeadershipLost):
+            await asyncio.wait_for(asyncio.shield(task), 10)
+
+
+async def test_who_stops_leaves_no_write_behind(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage.add("a")
+    stage.say("a", 79)
+    stage.api.gates["a"] = asyncio.Event()
+    async with running(stage, monkeypatch):
+        await until(lambda: bool(stage.api.calls))
+    stage.api.gates["a"].set()
+    await asyncio.sleep(0.01)
+    assert "state" not in stage.status("a")
+    assert stage.tainted() == set()
+
+
+async def test_nodes_are_counted_by_what_is_held_against_them(stage: Stage) -> None:
+    stage.add("a", "b", "c")
+    stage.say("a", 79)
+    stage.say("b")
+    await stage.look()
+    books = stage.keeper._books
+    assert {state: n for state, n in books.states.items() if n} == {"Unhealthy": 1, "Healthy": 1, "Unknown": 1}
+    stage.say("a", boot="boot-2")
+    await stage.look()
+    assert {state: n for state, n in books.states.items() if n} == {"Healthy": 2, "Unknown": 1}
+    assert sum(books.reasons.values()) == 0
