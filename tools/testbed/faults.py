@@ -64,12 +64,14 @@ def agent_patch() -> dict[str, Any]:
         },
         "volumeMounts": [{"name": "node", "mountPath": _IN_POD, "readOnly": True}],
     }
+    # Agents that run already take other thresholds for a reason to start anew.
+    metadata = {"annotations": {"thresholds": json.dumps(_THRESHOLDS)}}
     volume = {"name": "node", "hostPath": {"path": IDENTITY_IN_NODE, "type": "Directory"}}
     return {
         "apiVersion": "apps/v1",
         "kind": "DaemonSet",
         "metadata": {"name": "muster-agent", "namespace": AGENT_NAMESPACE},
-        "spec": {"template": {"spec": {"containers": [container], "volumes": [volume]}}},
+        "spec": {"template": {"metadata": metadata, "spec": {"containers": [container], "volumes": [volume]}}},
     }
 
 
