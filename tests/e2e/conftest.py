@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from tests.fakes.nvml.build import library
 
 from testbed.bed import ROOT, SYSTEM_NAMESPACE, Bed
 from testbed.gangwatch import GangWatch
@@ -21,9 +22,9 @@ NAMESPACE = "muster-e2e"
 
 @pytest.fixture(scope="session")
 def bed() -> Iterator[Bed]:
-    """The cluster, with this tree's Muster installed."""
+    """The cluster, with this tree's Muster installed, and eight GPUs on each node for the agents to look at."""
     opened = Bed.open()
-    opened.install()
+    opened.install(library())
     return opened
 
 
@@ -77,6 +78,17 @@ def namespace(bed: Bed) -> Iterator[str]:
 @pytest.fixture
 def submit(bed: Bed, namespace: str) -> Iterator[Callable[..., Job]]:
     """Submit a job of the fast trainer: submit("name", nodes=3, trainer=["--steps=..."], spec={...})."""
+    yield from submitter(bed, namespace)
+
+
+@pytest.fixture(scope="module")
+def submit_for_all(bed: Bed, namespace: str) -> Iterator[Callable[..., Job]]:
+    """The same, for jobs that all tests of a module share."""
+    yield from submitter(bed, namespace)
+
+
+def submitter(bed: Bed, namespace: str) -> Iterator[Callable[..., Job]]:
+    """The function that submits; afterwards what it submitted is gone again."""
     jobs: list[Job] = []
     shared = bed.cluster.folder_of_claim(namespace, CLAIM)
 

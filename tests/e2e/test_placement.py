@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,13 +16,6 @@ LONG = ["--steps=100000", "--step-seconds=0.1", "--checkpoint-every=10"]
 SHORT = ["--steps=30", "--step-seconds=0.05", "--checkpoint-every=10"]
 
 Submit = Callable[..., Job]
-
-
-def muster(bed: Bed, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """`kubectl muster ...` as its users run it."""
-    command = [sys.executable, "-m", "muster.cli", *arguments]
-    environment = os.environ | {"KUBECONFIG": str(bed.kubectl.kubeconfig), "COLUMNS": "120", "NO_COLOR": "1"}
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
 
 
 @pytest.fixture
@@ -61,13 +51,13 @@ def test_a_job_that_waits_is_explained_and_starts_when_there_is_room(bed: Bed, s
     first.wait_step(1)
     second = submit("waits", nodes=2, trainer=SHORT)
     wait_until("it waits", lambda: second.status().get("waiting"), 60)
-    told = muster(bed, "explain", second.name, "-n", second.namespace)
+    told = bed.muster("explain", second.name, "-n", second.namespace)
     assert (told.returncode, told.stderr) == (0, "")
     assert "InsufficientNodes" in told.stdout
     assert f"{first.namespace}/{first.name}" in told.stdout
-    answer = json.loads(muster(bed, "explain", second.name, "-n", second.namespace, "-o", "json").stdout)
+    answer = json.loads(bed.muster("explain", second.name, "-n", second.namespace, "-o", "json").stdout)
     assert answer["waiting"]["needs"] == 2
-    tree = muster(bed, "nodes")
+    tree = bed.muster("nodes")
     assert (tree.returncode, tree.stderr) == (0, "")
     assert first.name in tree.stdout
     first.delete()
@@ -75,7 +65,7 @@ def test_a_job_that_waits_is_explained_and_starts_when_there_is_room(bed: Bed, s
 
 
 def test_the_command_says_what_is_wrong(bed: Bed, submit: Submit) -> None:
-    nobody = muster(bed, "explain", "nobody", "-n", "default")
+    nobody = bed.muster("explain", "nobody", "-n", "default")
     assert nobody.returncode == 1
     assert "nobody" in nobody.stderr
-    assert muster(bed, "explain").returncode == 2
+    assert bed.muster("explain").returncode == 2

@@ -54,6 +54,7 @@ _READY_MADE_VOLUMES = 16
 _VOLUME_SIZE = "100Gi"
 _START_SECONDS = 180.0
 _READY_SECONDS = 120.0
+_BOUND_SECONDS = 30.0
 _END_SECONDS = 30.0
 _OPERATION_SECONDS = 120.0
 _POLL_SECONDS = 0.02
@@ -223,12 +224,14 @@ class Cluster:
                 self.make_shared_volume(name)
 
     def folder_of_claim(self, namespace: str, claim: str) -> Path:
-        """The host's folder with the content of a bound claim."""
-        found = self.api.get(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{claim}")
-        volume = found["spec"].get("volumeName")
-        if not volume:
-            raise LocalClusterError(f"claim {namespace}/{claim} is not bound yet: wait for its phase Bound")
-        return self._layout().shared / str(volume)
+        """The host's folder with the content of a claim; waits until it is bound."""
+
+        def volume() -> str:
+            found = self.api.get(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{claim}")
+            return str(found["spec"].get("volumeName", ""))
+
+        wait_for(lambda: volume() != "", f"claim {namespace}/{claim} bound", _BOUND_SECONDS)
+        return self._layout().shared / volume()
 
     def node_exec(self, node: str, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
         """Run a program of the host inside a node, as its root would."""

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
+import sys
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from localcluster.cluster import Cluster
+from testbed.faults import AGENT_NAMESPACE, Faults, agent_patch
 from testbed.kube import Kubectl, find_kubectl, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -18,6 +21,7 @@ SYSTEM_NAMESPACE = "muster-system"
 OVERLAY = ROOT / "build" / "cluster" / "overlay"
 DEFAULT_OVERLAY = ROOT / "manifests" / "overlays" / "default"
 IMAGE_FIELDS = "image-fields.yaml"
+AGENT_PATCH = "agent-of-a-test-node.yaml"
 IMAGES = ROOT / "build" / "images" / "images.json"
 
 
@@ -70,20 +74,52 @@ class Bed:
             raise SystemExit("This needs the local cluster: nodes of an existing one are never touched.")
         return self.local
 
-    def install(self) -> None:
-        """Install Muster the way a user does, with the images built here, and wait until both replicas are ready."""
+    @cached_property
+    def faults(self) -> Faults:
+        """Faults that the agents of local nodes see.
+
+        Raises:
+            SystemExit: this is an existing cluster.
+        """
+        return Faults(self.cluster, self.kubectl)
+
+    def install(self, nvml: Path | None = None) -> None:
+        """Install Muster the way a user does, with the images built here, and wait until both replicas are ready.
+
+        On the local cluster also until the agents are; nobody waits for all nodes of somebody else's.
+
+        Args:
+            nvml: folder with an NVML for the agents of local nodes, which have no GPU; None: they have no driver.
+        """
         OVERLAY.mkdir(parents=True, exist_ok=True)
         (OVERLAY / "kustomization.yaml").write_text(self._overlay())
         shutil.copy(DEFAULT_OVERLAY / IMAGE_FIELDS, OVERLAY)
+        if self.local is not None:
+            (OVERLAY / AGENT_PATCH).write_text(json.dumps(agent_patch(), indent=2))
+            self.faults.prepare(nvml)
         self.kubectl("apply", "-k", str(OVERLAY))
-        self.kubectl(
-            "rollout", "status", "deployment/muster", "-n", SYSTEM_NAMESPACE, "--timeout=120s", timeout_seconds=150
-        )
+        self._rolled_out("deployment/muster", SYSTEM_NAMESPACE)
+        if self.local is not None:
+            self._rolled_out("daemonset/muster-agent", AGENT_NAMESPACE)
         wait_until("a leader", self.leader)
+
+    def _rolled_out(self, workload: str, namespace: str) -> None:
+        self.kubectl("rollout", "status", workload, "-n", namespace, "--timeout=120s", timeout_seconds=150)
 
     def uninstall(self) -> None:
         """Take out what `install` put in; custom resources go with their definitions."""
         self.kubectl("delete", "-k", str(OVERLAY), "--ignore-not-found", "--timeout=120s", timeout_seconds=150)
+
+    def muster(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """`kubectl muster ...` of this tree, as its users run it; the caller judges the result."""
+        command = [sys.executable, "-m", "muster.cli", *arguments]
+        environment = os.environ | {
+            "KUBECONFIG": str(self.kubectl.kubeconfig),
+            "PYTHONPATH": str(ROOT / "operator"),
+            "COLUMNS": "120",
+            "NO_COLOR": "1",
+        }
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
 
     def leader(self) -> dict[str, Any] | None:
         """The pod of the leading replica, once its Service has it."""
@@ -107,11 +143,13 @@ class Bed:
             return f"  - name: muster/{name}\n    newName: {repository}\n    newTag: {tag}\n"
 
         base = os.path.relpath(DEFAULT_OVERLAY, OVERLAY)
+        patches = "" if self.local is None else f"patches:\n  - path: {AGENT_PATCH}\n"
         return (
             "# Generated: the default overlay with the images that were built here.\n"
             "apiVersion: kustomize.config.k8s.io/v1beta1\n"
             "kind: Kustomization\n"
             f"resources:\n  - {base}\n"
             f"configurations:\n  - {IMAGE_FIELDS}\n"
+            f"{patches}"
             f"images:\n{entry('operator')}{entry('launcher')}"
         )

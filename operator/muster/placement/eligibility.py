@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from muster.api.fleetpolicy import Binding
-from muster.world.fleet import Fleet
+from muster.world.fleet import Exclusion, Fleet
 from muster.world.resources import Amounts, is_extended
 from muster.world.views import NodeView, Taint
 
@@ -82,7 +82,7 @@ def unsuitable(node: NodeView, needs: Requirements, fleet: Fleet) -> str:
         return "cordoned"
     exclusion = fleet.exclusion(node.name)
     if exclusion:
-        return f"unhealthy ({exclusion.reason})"
+        return unhealthy(exclusion)
     taint = _untolerated(node.taints, needs.template_spec.get("tolerations") or ())
     if taint:
         return f"taint {taint.key}"
@@ -94,6 +94,11 @@ def unsuitable(node: NodeView, needs: Requirements, fleet: Fleet) -> str:
     if needs.accelerators and node.allocatable.get(resource, 0) < needs.accelerators:
         return f"with fewer than {needs.accelerators} {resource}"
     return _short_of(needs, node.allocatable, "with too little {} for a worker")
+
+
+def unhealthy(exclusion: Exclusion) -> str:
+    """What is said of a node that its health excludes."""
+    return f"unhealthy ({exclusion.reason})"
 
 
 def reluctance(node: NodeView, needs: Requirements, fleet: Fleet) -> int:

@@ -1,12 +1,12 @@
 """Why there is no place: the reason, one sentence with numbers for people, and the numbers."""
 
 import heapq
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from muster.placement.domain import Domain
-from muster.placement.eligibility import IN_USE, LEFT_BY_OTHERS
+from muster.placement.eligibility import IN_USE, LEFT_BY_OTHERS, unhealthy
 from muster.placement.ground import Ground
 from muster.placement.natural import natural
 from muster.placement.request import Request
@@ -18,6 +18,7 @@ from muster.world.turn import DomainCount, NotPlaced, Shortfall
 MAX_DOMAINS = 8
 MAX_HOLDERS = 8
 MAX_REASONS = 6
+MAX_NAMED = 3
 _AGAIN = "delete the job and create it"
 
 
@@ -69,7 +70,18 @@ def _shortfall(request: Request, ground: Ground, tree: Tree, fleet: Fleet) -> Sh
         holders=dict(_most(holders)[:MAX_HOLDERS]),
         domains=tuple(DomainCount("/".join(d.path), d.free, d.suitable) for d in best),
         ever=not indivisible(request) and any(could_hold(start, request, ground.levels) for start in ground.starts),
+        named=_sick(ground, tree, fleet),
     )
+
+
+def _sick(ground: Ground, tree: Tree, fleet: Fleet) -> dict[str, tuple[str, ...]]:
+    """The first nodes of each reason of health: somebody has to see to these very machines."""
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for name in sorted(fleet.excluded, key=natural):
+        standing, exclusion = tree.standing.get(name), fleet.exclusion(name)
+        if standing and exclusion and standing.why == unhealthy(exclusion) and name not in ground.barred:
+            found[standing.why].append(name)
+    return {why: tuple(names[:MAX_NAMED]) for why, names in found.items()}
 
 
 def _best(request: Request, ground: Ground) -> list[Domain]:

@@ -99,7 +99,7 @@ def _of_fleet(job: TrainingJob, short: Shortfall) -> Iterator[str]:
         there += f", too few of them in groups of {short.segment_size} side by side"
     again = "the fleet cannot replace them even if nothing else ran"
     yield f"{NEVER if short.needs >= job.spec.nodes else again}: {there}"
-    if most + sum(count for why, count in short.refused.items() if _repair(why, count)) >= short.needs:
+    if most + sum(count for why, count in short.refused.items() if _repair(short, why, count)) >= short.needs:
         yield from _repairs(short, _where(short, best))
     yield from _smaller(job, short, best and DomainCount(best.domain, best.suitable, best.suitable), short.suitable)
 
@@ -151,13 +151,17 @@ def _smaller(job: TrainingJob, short: Shortfall, best: DomainCount | None, anywh
 def _repairs(short: Shortfall, where: str) -> Iterator[str]:
     """What people or time can do about refused nodes."""
     for why, count in short.refused.items():
-        text = _repair(why, count)
+        text = _repair(short, why, count)
         if text:
             yield f"{text}{where}{' ' + _AGAIN if 'spec.template' in text else ''}"
 
 
-def _repair(why: str, count: int) -> str:
+def _repair(short: Shortfall, why: str, count: int) -> str:
     """The remedy for a reason in the words of `placement.eligibility`; "" where there is none."""
+    names = short.named.get(why)
+    if names:
+        rest = f" and {count - len(names)} more" if count > len(names) else ""
+        return f"repair {', '.join(names)}{rest}, or release {'them' if count > 1 else 'it'}: {why}"
     return next((words(count, why.removeprefix(start)) for start, words in _WORDS.items() if why.startswith(start)), "")
 
 

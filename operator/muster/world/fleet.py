@@ -196,6 +196,11 @@ class Fleet:
         """Why the node's health keeps workers from it; None if it does not."""
         return self._excluded.get(node)
 
+    @property
+    def excluded(self) -> Collection[str]:
+        """The nodes whose health keeps workers from them."""
+        return self._excluded.keys()
+
     def holders(self, node: str) -> frozenset[str]:
         """Who holds the node."""
         found = self._holders.get(node)

@@ -43,6 +43,7 @@ class Shortfall:
         holders: who has nodes that could be used otherwise, in words -> how many; most first, a few only.
         domains: the best domains of the level, the fleet itself where no level is required; most free first, a few only.
         ever: whether the request would fit if nothing else ran.
+        named: of reasons in `refused` that are about single machines, the nodes; the first few only.
     """
 
     needs: int
@@ -55,6 +56,7 @@ class Shortfall:
     holders: Mapping[str, int]
     domains: tuple[DomainCount, ...]
     ever: bool
+    named: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

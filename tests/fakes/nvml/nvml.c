@@ -2,7 +2,7 @@
  *
  * The file that FAKE_NVML_CONTROL names is read again whenever it has changed. A line is `key=value`, for all GPUs, or
  * `key=value@gpuN` for one. Keys: see `known` below; a key that is not there has the recorded value. `xid=79@gpu1` is
- * delivered once, as an event, when the line appears; `xid=79@gpu1#2` is another line.
+ * delivered once, as an event, when the line appears; `xid=79@gpu1#2` is another line. `serial` is that of GPU 0.
  *
  * Compiled with OLD_DRIVER it lacks what drivers before r525 lack: symbols and fields.
  * recorded.h is made by build.py from tests/fixtures/nvml-h200.json: fields, and what each call cost.
@@ -30,14 +30,14 @@ enum key {
   GPUS, COUNT, LOST_GPU, RESET_GPU, ACTION, ECC, ECC_CORRECTED, SRAM, SRAM_FLAG, REMAP_PENDING, REMAP_FAILED, REMAPS,
   RETIRED, RETIRED_PENDING, REPAIR, INFOROM, NVLINKS, NVLINK_DOWN, NVLINK_RECOVERIES, NVLINK_CRC, FABRIC,
   FABRIC_STATUS, FABRIC_MASK, PCIE_WIDTH, PCIE_REPLAYS, PCIE_FATAL, MARGIN, THROTTLE, ENERGY_STUCK, POWER, VBIOS,
-  INIT_ERROR, HANG_SECONDS, BUSY, EVERY_CALL_FAILS, NOISE, KEYS
+  SERIAL, INIT_ERROR, HANG_SECONDS, BUSY, EVERY_CALL_FAILS, NOISE, KEYS
 };
 static const char *const known[KEYS] = {
   "gpus", "count", "lost", "reset_required", "recovery_action", "ecc", "ecc_corrected", "sram", "sram_flag",
   "remap_pending", "remap_failed", "remaps", "retired", "retired_pending", "repair", "inforom", "nvlinks",
   "nvlink_down", "nvlink_recoveries", "nvlink_crc", "fabric", "fabric_status", "fabric_mask", "pcie_width",
-  "pcie_replays", "pcie_fatal", "margin", "throttle", "energy_stuck", "power_mw", "vbios", "init_error",
-  "hang_seconds", "busy", "every_call_fails", "noise"
+  "pcie_replays", "pcie_fatal", "margin", "throttle", "energy_stuck", "power_mw", "vbios",
+  "serial", "init_error", "hang_seconds", "busy", "every_call_fails", "noise"
 };
 
 static struct {
@@ -165,7 +165,7 @@ int nvmlDeviceGetUUID(struct gpu *gpu, char *text, unsigned length) {
 }
 int nvmlDeviceGetSerial(struct gpu *gpu, char *text, unsigned length) {
   ON(gpu, MS_SERIAL);
-  snprintf(text, length, "%ld", 1650000000001L + gpu->index);
+  snprintf(text, length, "%ld", get(SERIAL, gpu->index, 1650000000001L) + gpu->index);
   return SUCCESS;
 }
 int nvmlDeviceGetName(struct gpu *gpu, char *text, unsigned length) {

@@ -1,12 +1,15 @@
 """What a job that has no place is told: wording that people and runbooks rely on."""
 
+from dataclasses import replace
+
 import pytest
 from tests.unit.lifecycle.builders import a_fleet, a_node
 from tests.unit.placement.test_solve import ask, tree
 
+from muster.placement.eligibility import Requirements
 from muster.placement.request import Broken, Request
 from muster.placement.space import Space
-from muster.world.fleet import Fleet
+from muster.world.fleet import Exclusion, Fleet
 from muster.world.turn import DomainCount, NotPlaced, Shortfall
 
 
@@ -172,6 +175,27 @@ def test_the_numbers() -> None:
         domains=(DomainCount("b1/r2", 3, 4), DomainCount("b1/r1", 2, 4)),
         ever=True,
     )
+
+
+def test_sick_nodes_are_named() -> None:
+    fleet = tree("b1/r1:12")
+    for number in (10, 9, 2, 1):
+        fleet.exclude(f"b1-r1-{number}", Exclusion("Xid79"))
+    fleet.exclude("b1-r1-0", Exclusion("IbPortDown"))
+    fleet.exclude("b1-r1-5", Exclusion("IbPortDown"))
+    fleet.exclude("not-a-node-any-more", Exclusion("Xid79"))
+    avoiding = Requirements(8, {}, {"b1-r1-5": "avoided after a failure there"})
+    found = answer(fleet, replace(ask(8), needs=avoiding)).shortfall
+    assert found is not None
+    assert found.refused == {"unhealthy (Xid79)": 4, "avoided after a failure there": 1, "unhealthy (IbPortDown)": 1}
+    assert found.named == {
+        "unhealthy (Xid79)": ("b1-r1-1", "b1-r1-2", "b1-r1-9"),
+        "unhealthy (IbPortDown)": ("b1-r1-0",),
+    }
+    fleet.exclude("b1-r1-0", None)
+    well = answer(fleet, ask(8)).shortfall
+    assert well is not None
+    assert well.named["unhealthy (IbPortDown)"] == ("b1-r1-5",)
 
 
 def test_a_reservation_is_what_it_can_use_in_its_best_domain() -> None:

@@ -32,9 +32,11 @@ def short(
     refused: Mapping[str, int] | None = None,
     holders: Mapping[str, int] | None = None,
     ever: bool = True,
+    named: Mapping[str, tuple[str, ...]] | None = None,
 ) -> Shortfall:
     counts = tuple(DomainCount(*domain) for domain in domains) or (DomainCount("", free, suitable),)
-    return Shortfall(needs, inside, segment_size, 64, suitable, free, refused or {}, holders or {}, counts, ever)
+    known = refused or {}, holders or {}, counts, ever, named or {}
+    return Shortfall(needs, inside, segment_size, 64, suitable, free, *known)
 
 
 def lacking(shortfall: Shortfall | None, reason: str = "InsufficientNodes") -> NotPlaced:
@@ -74,6 +76,26 @@ REMEDIES = [
             f"lower spec.nodes to 14 {AGAIN}",
         ],
         id="too few nodes",
+    ),
+    pytest.param(
+        of(4),
+        lacking(
+            short(
+                4,
+                0,
+                4,
+                ("b1", 0, 4),
+                inside="block",
+                refused={"in use": 4, "unhealthy (Xid79)": 5, "unhealthy (IbPortDown)": 1},
+                named={"unhealthy (Xid79)": ("n1", "n2", "n7"), "unhealthy (IbPortDown)": ("n3",)},
+            )
+        ),
+        [
+            "4 more nodes in block b1",
+            "repair n1, n2, n7 and 2 more, or release them: unhealthy (Xid79), as far as that is in block b1",
+            "repair n3, or release it: unhealthy (IbPortDown), as far as that is in block b1",
+        ],
+        id="sick nodes are named",
     ),
     pytest.param(
         of(4),

@@ -1,0 +1,196 @@
+"""Faults of test nodes that their agents see, switched while all runs.
+
+The nodes of the local cluster share a kernel and have no GPU. So each node's agent looks at files of its own instead: the
+kernel log and the identity that the cluster gives to every node, and beside them a boot id, InfiniBand ports and the
+control file of a fake NVML (tests/fakes/nvml). Whatever judges or acts on what the agent sees is the real thing.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+import uuid
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from localcluster.cluster import Cluster
+from localcluster.layout import IDENTITY_IN_NODE
+from testbed.kube import Kubectl
+
+AGENT_NAMESPACE = "muster-agent"
+GPUS = 8
+PORTS = ("mlx5_0", "mlx5_1")
+
+_FOLDER = "faults"
+_IN_POD = "/node"
+_LIBRARY = "libnvidia-ml.so.1"
+_FIRST_BUS = 0x10
+"""Of the fake NVML's first GPU."""
+_FIRST_SERIAL = 1650000000001
+_OURS = "set by the test bed"
+_THRESHOLDS = {
+    # How soon a fault is seen is left as it is in production; these say how long a repaired node has to wait.
+    "gpu.clear": 1,
+    "nvml.clear": 1,
+    "infiniband.clear": 1,
+    "machine.period": 1,
+    "nvml.retry_period": 2,
+    "write.check": 2,
+    "write.counts": 2,
+}
+
+
+def agent_patch() -> dict[str, Any]:
+    """What makes the installed agents look at their node's files; it needs no privilege for them."""
+    faults = f"{_IN_POD}/{_FOLDER}"
+    environment = {
+        "MUSTER_KERNEL_LOG": f"{_IN_POD}/kmsg",
+        "MUSTER_SYSTEM_UUID_FILE": f"{_IN_POD}/machine_id",
+        "MUSTER_BOOT_ID_FILE": f"{faults}/boot_id",
+        "MUSTER_SYSFS": f"{faults}/sys",
+        "MUSTER_THRESHOLDS": f"{faults}/thresholds.json",
+        "FAKE_NVML_CONTROL": f"{faults}/nvml",
+        "LD_LIBRARY_PATH": f"{faults}/lib",
+    }
+    container = {
+        "name": "agent",
+        "env": [{"name": name, "value": value} for name, value in environment.items()],
+        "securityContext": {
+            "privileged": False,
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": [{"name": "node", "mountPath": _IN_POD, "readOnly": True}],
+    }
+    # Agents that run already take other thresholds for a reason to start anew.
+    metadata = {"annotations": {"thresholds": json.dumps(_THRESHOLDS)}}
+    volume = {"name": "node", "hostPath": {"path": IDENTITY_IN_NODE, "type": "Directory"}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": "muster-agent", "namespace": AGENT_NAMESPACE},
+        "spec": {"template": {"metadata": metadata, "spec": {"containers": [container], "volumes": [volume]}}},
+    }
+
+
+class Faults:
+    """Breaks and repairs nodes of the local cluster."""
+
+    def __init__(self, cluster: Cluster, kubectl: Kubectl) -> None:
+        self._cluster = cluster
+        self._kubectl = kubectl
+        described = cluster.describe()["nodes"]
+        self._logs = {node["name"]: Path(node["kernel_log"]["host"]) for node in described}
+
+    def prepare(self, nvml: Path | None) -> None:
+        """Give every node what its agent looks at, all of it well.
+
+        Args:
+            nvml: folder with the fake NVML's library; None: the nodes have no driver.
+        """
+        for node in self._logs:
+            folder = self._folder(node)
+            (folder / "lib").mkdir(parents=True, exist_ok=True)
+            if nvml is None:
+                (folder / "lib" / _LIBRARY).unlink(missing_ok=True)
+            else:
+                _replace(folder / "lib" / _LIBRARY, nvml / _LIBRARY)
+            _write(folder / "thresholds.json", json.dumps(_THRESHOLDS))
+            self.clear(node)
+            # The id that the kubelet tells, too, until the node is only said to boot.
+            (folder / "boot_id").unlink(missing_ok=True)
+            (folder / "boot_id").symlink_to("../boot_id")
+
+    # --- faults -------------------------------------------------------------------------------------------------------
+
+    def xid(self, node: str, code: int, gpu: int = 0) -> None:
+        """The driver reports an error of a GPU in the node's kernel log."""
+        address = f"PCI:0000:{_FIRST_BUS + gpu:02x}:00"
+        with self._logs[node].open("a") as log:
+            log.write(f"4,1,{time.monotonic() * 1e6:.0f},-;NVRM: Xid ({address}): {code}, pid=4242, name=python3\n")
+
+    def recovery_action(self, node: str, action: int, gpu: int = 0) -> None:
+        """The driver says what to do about a GPU: NVML's field 230."""
+        self._nvml(node, f"recovery_action={action}@gpu{gpu}")
+
+    def hang(self, node: str, seconds: int) -> None:
+        """Every call of NVML takes so long."""
+        self._nvml(node, f"hang_seconds={seconds}")
+
+    def lose_gpu(self, node: str) -> None:
+        """NVML shows one GPU less."""
+        self._nvml(node, f"count={GPUS - 1}")
+
+    def port_down(self, node: str, device: str = PORTS[0]) -> None:
+        """An InfiniBand port loses its link."""
+        self._port(node, device, "1: DOWN", "3: Disabled")
+
+    def condition(self, node: str, kind: str, status: str, reason: str = "") -> None:
+        """Somebody else sets a condition of the Node."""
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        times = {"lastTransitionTime": now, "lastHeartbeatTime": now}
+        self._patch_conditions(
+            node, [{"type": kind, "status": status, "reason": reason or kind, "message": _OURS, **times}]
+        )
+
+    # --- repairs ------------------------------------------------------------------------------------------------------
+
+    def clear(self, node: str) -> None:
+        """Repair what can be repaired while the node runs; its kernel log stays."""
+        self._nvml(node)
+        for device in PORTS:
+            self._port(node, device, "4: ACTIVE", "5: LinkUp")
+        conditions = self._kubectl.json("get", "node", node)["status"]["conditions"]
+        ours = [{"type": c["type"], "$patch": "delete"} for c in conditions if c.get("message") == _OURS]
+        if ours:
+            self._patch_conditions(node, ours)
+
+    def reboot(self, node: str) -> None:
+        """Repair everything and have another boot id. No process ends: of a boot the agent sees nothing else."""
+        self.clear(node)
+        self._logs[node].write_text("")
+        _write(self._folder(node) / "boot_id", f"{uuid.uuid4()}\n")
+
+    def mend(self) -> None:
+        """Make every node well again."""
+        for node, log in self._logs.items():
+            if log.read_text():
+                self.reboot(node)
+            else:
+                self.clear(node)
+
+    # --- files --------------------------------------------------------------------------------------------------------
+
+    def _folder(self, node: str) -> Path:
+        return self._logs[node].parent / _FOLDER
+
+    def _nvml(self, node: str, *lines: str) -> None:
+        number = sorted(self._logs).index(node)
+        well = (f"gpus={GPUS}", f"serial={_FIRST_SERIAL + number * GPUS}")
+        _write(self._folder(node) / "nvml", "".join(f"{line}\n" for line in (*well, *lines)))
+
+    def _port(self, node: str, device: str, state: str, physical: str) -> None:
+        folder = self._folder(node) / "sys" / "class" / "infiniband" / device / "ports" / "1"
+        folder.mkdir(parents=True, exist_ok=True)
+        _write(folder / "state", f"{state}\n")
+        _write(folder / "phys_state", f"{physical}\n")
+
+    def _patch_conditions(self, node: str, conditions: list[dict[str, str]]) -> None:
+        patch = json.dumps({"status": {"conditions": conditions}})
+        self._kubectl("patch", "node", node, "--subresource=status", "--type=strategic", "-p", patch)
+
+
+def _write(path: Path, text: str) -> None:
+    """At once, so that nobody reads half of it."""
+    new = path.with_name(f".{path.name}.new")
+    new.write_text(text)
+    new.rename(path)
+
+
+def _replace(path: Path, source: Path) -> None:
+    """A running program keeps the old file."""
+    new = path.with_name(f".{path.name}.new")
+    shutil.copy(source, new)
+    new.rename(path)
