@@ -16,18 +16,21 @@ class DirtyKeys:
         self._due: dict[Key, float] = {}
         self._heap: list[tuple[float, Key]] = []
         self._busy: dict[Key, float | None] = {}  # being worked on -> when due again, if added meanwhile
+        self._rests: dict[Key, float] = {}  # until when a key is left alone
         self._changed = asyncio.Event()
 
     def __len__(self) -> int:
         return len(self._due)
 
     def add(self, key: Key, in_seconds: float = 0.0) -> None:
-        """Make the key due after so long, or sooner if it already is. While it is worked on, that counts from then."""
+        """Make the key due after so long, or sooner if it already is; not before its rest is over."""
         due = self._clock() + in_seconds
         if key in self._busy:
             before = self._busy[key]
             self._busy[key] = due if before is None else min(before, due)
-        elif due < self._due.get(key, float("inf")):
+            return
+        due = max(due, self._rests.get(key, due))
+        if due < self._due.get(key, float("inf")):
             self._due[key] = due
             heapq.heappush(self._heap, (due, key))
             self._changed.set()
@@ -51,8 +54,12 @@ class DirtyKeys:
             except TimeoutError:
                 continue
 
-    def done(self, key: Key, not_before_seconds: float = 0.0) -> None:
-        """The work on the key has ended; if it was added meanwhile it is due again, at the soonest after so long."""
-        due = self._busy.pop(key)
+    def done(self, key: Key, rest_seconds: float = 0.0) -> None:
+        """The work on the key has ended; it is due again when it was added meanwhile or will be, after a rest of so long."""
+        due, now = self._busy.pop(key), self._clock()
+        self._rests.pop(key, None)
+        if rest_seconds > 0:
+            self._rests = {other: until for other, until in self._rests.items() if until > now}
+            self._rests[key] = now + rest_seconds
         if due is not None:
-            self.add(key, max(due - self._clock(), not_before_seconds))
+            self.add(key, due - now)

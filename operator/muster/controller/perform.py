@@ -40,7 +40,7 @@ from muster.world.job import CreateError, TemplateVerdict, VerdictKind
 from muster.world.names import gang_name
 
 FIELD_MANAGER = "muster"
-WRITES_AT_ONCE = 32  # pods of one job, created or deleted
+WRITES_AT_ONCE = 128  # pods of one job, created or deleted
 MAX_CREATE_BACK_OFF_SECONDS = 60.0
 PROGRESS_WRITE_SECONDS = 30.0
 COUNTS_WRITE_SECONDS = 2.0

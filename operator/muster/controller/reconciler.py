@@ -36,10 +36,10 @@ WORKERS = 16
 RETRY_FIRST_SECONDS = 0.2
 RETRY_LIMIT_SECONDS = 30.0
 MAX_DOUBLINGS = 16
-# Changes come in bursts (the pods of a gang start together): decide at most this often for one job, and for a large one
-# so seldom that deciding takes no more than this share of the time.
-SPACING_SECONDS = 0.05
-DECIDING_SHARE = 0.05
+# Changes come in bursts (the pods of a gang start together): a job rests so long after a decision that changed nothing,
+# and a large one so long that deciding takes no more than this share of the time.
+SPACING_SECONDS = 0.02
+DECIDING_SHARE = 0.1
 
 log = structlog.get_logger()
 _seconds = Histogram("muster_reconcile_seconds", "Time of one pass over one job, API calls included.")
@@ -157,6 +157,7 @@ class Reconciler:
         return await self._carry_out(key, job, plan)
 
     def _decide(self, job: TrainingJob) -> Plan:
+        begun = self._clock()
         world, record = self._cluster.world(job), self._cluster.unreadable_record_of(job)
         key, uid = (job.metadata.namespace, job.metadata.name), job.metadata.uid
         if record is not None:
@@ -168,7 +169,6 @@ class Reconciler:
         created = job.metadata.creation_timestamp or world.now
         waited = (world.now - created).total_seconds() if world.gang is None else 0.0
         self._queue.put(key, uid, waiting, waited)
-        begun = self._clock()
         plan = decide(replace(world, turn=self._queue.turn(uid)), self._settings())
         # Who has just done something goes on at once; who only waits can wait for several changes together.
         idle = max(SPACING_SECONDS, (self._clock() - begun) / DECIDING_SHARE)

@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-MAX_CONNECTIONS = 32
-# The API server closes connections that were idle for longer than a minute and a half.
-IDLE_SECONDS = 30.0
+MAX_CONNECTIONS = 128
+# The API server closes connections that were idle for a minute and a half.
+IDLE_SECONDS = 60.0
 MAX_HEAD_BYTES = 1 << 16
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d+)", re.IGNORECASE)
 _CHUNKED = re.compile(rb"\r\ntransfer-encoding:[^\r]*chunked", re.IGNORECASE)

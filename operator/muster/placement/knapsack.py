@@ -1,7 +1,7 @@
 """Which domains to use: a multiple-choice knapsack over the tree, exact in the number of domains at every level.
 
 **Costs** are vectors of counts, compared from the outside in; written as the digits of one whole number they can be
-added and compared as such. Each domain offers a few points (cost, capacity), of which only those that no other one
+added and compared as such (`points`). Each domain offers a few points (cost, capacity), of which only those that no other one
 beats are kept; the points of a domain are the sums of points of the domains inside, added up one after the other from
 the smallest to the largest. `Knapsack.table` holds these running sums, bounded from both sides: no point beyond the
 capacity wanted, none that the larger domains still to come cannot complete.
@@ -15,7 +15,6 @@ workers, or by spares alone; the latter counts less.
 """
 
 import heapq
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,6 +24,21 @@ from typing import Any, NamedTuple, TypeVar
 from muster.placement.allot import Site
 from muster.placement.domain import Domain
 from muster.placement.natural import natural
+from muster.placement.points import (
+    LOW,
+    LOW_MASK,
+    ROOM_BITS,
+    ROOM_MASK,
+    Frontier,
+    Rests,
+    Room,
+    Shape,
+    as_singles,
+    cost_of,
+    encode,
+    point_holds,
+    room_of,
+)
 
 # How many choices are followed: domains of one level, ends of that, alike ones among them, and what is used inside.
 BEAM = 24
@@ -36,25 +50,7 @@ T = TypeVar("T")
 _COUNT_BITS = 20  # one digit of a cost; more domains than a fleet can have nodes
 _FREE_BITS = 24  # one digit of what is left behind
 _RELUCTANCE_BITS = 44
-_ROOM_BITS = 24  # segments, and single nodes
-_LOW = 2 * _ROOM_BITS
-_LOW_MASK = (1 << _LOW) - 1
-_ROOM_MASK = (1 << _ROOM_BITS) - 1
 _MAX_TABLES = 20_000
-
-
-class Shape(NamedTuple):
-    """How nodes are asked for: so many to a segment, so many spares."""
-
-    segment_size: int
-    spares: int
-
-
-class Room(NamedTuple):
-    """What is wanted, or there: segments, and nodes in all."""
-
-    segments: int
-    nodes: int
 
 
 class Singles(NamedTuple):
@@ -102,29 +98,6 @@ class Table:
     kids: list[Domain]
     offers: list[list[int]]
     sums: list[list[int]]
-
-
-def encode(cost: int, segments: int, singles: int) -> int:
-    """One number that adds up and sorts by cost, then by room, most first."""
-    return (cost << _LOW) - (segments << _ROOM_BITS) - singles
-
-
-def room_of(point: int) -> tuple[int, int]:
-    """Segments and single nodes of an encoded point."""
-    low = -point & _LOW_MASK
-    return low >> _ROOM_BITS, low & _ROOM_MASK
-
-
-def cost_of(point: int) -> int:
-    """The cost of an encoded point."""
-    return (point + (-point & _LOW_MASK)) >> _LOW
-
-
-def point_holds(point: int, shape: Shape, wanted: Room) -> bool:
-    """Whether an encoded point has the room."""
-    segments, singles = room_of(point)
-    nodes = segments * shape.segment_size + singles
-    return segments >= wanted.segments and (not shape.spares or nodes >= wanted.nodes)
 
 
 class Knapsack:
@@ -253,9 +226,9 @@ class Knapsack:
         points = [self._leaf(kid)] if kid.depth == self.levels else self.table(kid, low, high).sums[0]
         if kid.kept:
             return points
-        unit = self._unit(kid.depth, workers=True) << _LOW
-        least = max(low, 1) << _ROOM_BITS
-        offer = [point + unit for point in points if -point & _LOW_MASK >= least]
+        unit = self._unit(kid.depth, workers=True) << LOW
+        least = max(low, 1) << ROOM_BITS
+        offer = [point + unit for point in points if -point & LOW_MASK >= least]
         if self.shape.spares:
             alone = self._unit(kid.depth, workers=False)
             offer += [
@@ -268,15 +241,15 @@ class Knapsack:
         """What the domain, itself not counted, offers for one segment up to so many."""
         if domain.depth == self.levels:
             return [self._leaf(domain)]
-        return [point for point in self.table(domain, 1, segments).sums[0] if -point & _LOW_MASK]
+        return [point for point in self.table(domain, 1, segments).sums[0] if -point & LOW_MASK]
 
     def _plus(
         self, groups: list[list[int]], offer: Sequence[int], kept: bool, least: Sequence[int], high: int
     ) -> list[list[int]]:
         """The points with one more domain to choose from, in groups by the number of domains that workers are in."""
-        workers = [point for point in offer if kept or -point & _LOW_MASK >= 1 << _ROOM_BITS]
-        others = [] if kept else [point for point in offer if -point & _LOW_MASK < 1 << _ROOM_BITS]
-        frontier = _Frontier(self.shape, high)
+        workers = [point for point in offer if kept or -point & LOW_MASK >= 1 << ROOM_BITS]
+        others = [] if kept else [point for point in offer if -point & LOW_MASK < 1 << ROOM_BITS]
+        frontier = Frontier(self.shape, high)
         found = []
         for count, group in enumerate(groups):
             # What is not better than a cheaper one, or cannot be completed any more, need not be looked at.
@@ -304,7 +277,7 @@ class Knapsack:
             What is left behind and the room, encoded as costs are, ascending; with the choice.
         """
         if domain.depth == self.levels:
-            return [(self._leaf(domain) + (self._left(domain) << _LOW), NOTHING)]
+            return [(self._leaf(domain) + (self._left(domain) << LOW), NOTHING)]
         key = (domain.signature, cost, wanted, most)
         found = self._refined.get(key)
         if found is None:
@@ -367,11 +340,11 @@ class Knapsack:
         new = [not kid.kept for kid in table.kids]
         outlines = [_Outline(self._bound(0, cost, digit, least), 0, 0, None)]
         for index, kid in enumerate(table.kids):
-            rests = _Rests(table.sums[index + 1], self.shape)
+            rests = Rests(table.sums[index + 1], self.shape)
             offers = [(cost_of(offer), *room_of(offer)) for offer in table.offers[index]]
-            own = self.unit_left(kid) << _LOW
+            own = self.unit_left(kid) << LOW
             if kid.depth == self.levels:
-                own += self._left(kid) << _LOW
+                own += self._left(kid) << LOW
             following = []
             for outline in outlines:
                 spent, point = outline.spent, outline.point
@@ -397,11 +370,11 @@ class Knapsack:
 
     def _beam(self, outlines: list["_Outline"], width: int) -> list["_Outline"]:
         """The most promising ones; of those that cost the same none that leave more behind and have no more room."""
-        frontiers: dict[int, tuple[_Frontier, dict[int, int]]] = {}
+        frontiers: dict[int, tuple[Frontier, dict[int, int]]] = {}
         kept = []
         for place in sorted(range(len(outlines)), key=lambda place: (outlines[place].point, place)):
             outline = outlines[place]
-            frontier, alike = frontiers.setdefault(outline.spent, (_Frontier(self.shape, _ROOM_MASK), {}))
+            frontier, alike = frontiers.setdefault(outline.spent, (Frontier(self.shape, ROOM_MASK), {}))
             if outline.point in alike:
                 alike[outline.point] += 1
                 if alike[outline.point] <= TIES:
@@ -497,11 +470,11 @@ class Knapsack:
     def for_spares(self, domain: Domain, cost: int, nodes: int, most: int) -> list[tuple[int, Choice]]:
         """As `refined`, in a domain used by spares alone: its nodes are single ones."""
         found = self.refined(domain, cost, Room(nodes, nodes), most)
-        return [(_as_singles(point), choice) for point, choice in found]
+        return [(as_singles(point), choice) for point, choice in found]
 
     def _thinned(self, points: "Mapping[int, T]", width: int) -> "list[tuple[int, T]]":
         """Those that no other one beats; of very many a few, among them the least and the roomiest ones."""
-        frontier = _Frontier(self.shape, _ROOM_MASK)
+        frontier = Frontier(self.shape, ROOM_MASK)
         best = frontier.kept(list(points))
         if len(best) > width:
             step = (len(best) - 1) / (width - 1)
@@ -522,12 +495,6 @@ class Knapsack:
         return found
 
 
-def _as_singles(point: int) -> int:
-    """A point whose segments are single nodes of another shape."""
-    segments, _ = room_of(point)
-    return point + (segments << _ROOM_BITS) - segments
-
-
 class _Part(NamedTuple):
     """A domain in an outline: which, for whom, at what cost, and what it offers for that."""
 
@@ -545,95 +512,3 @@ class _Outline(NamedTuple):
     spent: int
     point: int
     parts: "tuple[_Part | Singles, Any] | None"
-
-
-class _Rests:
-    """What the rest of a table can add."""
-
-    def __init__(self, sums: Sequence[int], shape: Shape) -> None:
-        self._by_singles = list(_by_singles(sums).values())
-        self._shape = shape
-        self._rooms: dict[int, list[tuple[int, int]]] = {}
-
-    def complete(self, cost: int, segments: int, singles: int, wanted: Room) -> bool:
-        """Whether it has the room that is missing, at no more than this cost."""
-        rooms = self._rooms.get(cost)
-        if rooms is None:
-            rooms = self._rooms[cost] = self._at(cost)
-        size, spares = self._shape
-        for more, loose in rooms:
-            if segments + more < wanted.segments:
-                return False
-            if not spares or (segments + more) * size + singles + loose >= wanted.nodes:
-                return True
-        return False
-
-    def _at(self, cost: int) -> list[tuple[int, int]]:
-        """Room for at most this cost, most segments first: with as many single nodes, the dearest point has most."""
-        ends = [(points, bisect_right(points, cost << _LOW)) for points in self._by_singles]
-        return sorted([room_of(points[end - 1]) for points, end in ends if end], reverse=True)
-
-
-class _Frontier:
-    """Points, cheapest first, of which those stay that have more room than each cheaper one."""
-
-    def __init__(self, shape: Shape, high: int) -> None:
-        self._shape = shape
-        self._high = high
-        # By single nodes beside them: segments that a cheaper point has, too, with as many nodes in all.
-        self._beaten = [-1] * (shape.spares + 1)
-
-    def better(self, points: Sequence[int], least: int) -> list[int]:
-        """Those of the points that are not beaten already and have so many segments."""
-        floors = [max(least - 1, beaten) for beaten in self._beaten]
-        found = []
-        for point in points:
-            low = -point & _LOW_MASK
-            if low >> _ROOM_BITS > floors[low & _ROOM_MASK]:
-                found.append(point)
-        return found
-
-    def products(self, points: Sequence[int], offer: Sequence[int], least: int) -> list[int]:
-        """All sums of a point and an offer that are not beaten already and have so many segments."""
-        spares = self._shape.spares
-        found: list[int] = []
-        for loose, several in _by_singles(points).items():
-            for more_loose, offers in _by_singles(offer).items():
-                beside = min(loose + more_loose, spares)
-                surplus = loose + more_loose - beside  # more single nodes than spares are of no use
-                floor = max(least - 1, self._beaten[beside])
-                segments = [(-each & _LOW_MASK) >> _ROOM_BITS for each in offers]
-                for point in several:
-                    start = bisect_right(segments, floor - ((-point & _LOW_MASK) >> _ROOM_BITS))
-                    base = point + surplus
-                    found += [base + each for each in (offers[start:] if start else offers)]
-        return found
-
-    def kept(self, points: list[int]) -> list[int]:
-        """Those of the points that stay."""
-        points.sort()
-        size, spares = self._shape
-        beaten, enough = self._beaten, self._high * size + spares
-        found = []
-        for point in points:
-            low = -point & _LOW_MASK
-            segments = low >> _ROOM_BITS
-            singles = min(low & _ROOM_MASK, spares)
-            if segments <= beaten[singles]:
-                continue
-            found.append(point)
-            nodes = segments * size + singles
-            if segments >= self._high and nodes >= enough:
-                self._beaten = [_ROOM_MASK] * (spares + 1)
-                break
-            for beside in range(spares + 1):
-                beaten[beside] = max(beaten[beside], min(segments, (nodes - beside) // size))
-        return found
-
-
-def _by_singles(points: Sequence[int]) -> dict[int, list[int]]:
-    """The points by single nodes beside the segments."""
-    found: dict[int, list[int]] = {}
-    for point in points:
-        found.setdefault(-point & _ROOM_MASK, []).append(point)
-    return found

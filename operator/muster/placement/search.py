@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from muster.placement.allot import Site, allot
 from muster.placement.domain import Change, Domain
 from muster.placement.ground import Ground
-from muster.placement.knapsack import NOTHING, Choice, Knapsack, Room, point_holds
+from muster.placement.knapsack import NOTHING, Choice, Knapsack
+from muster.placement.points import Room, point_holds
 from muster.placement.request import Request
 
 

@@ -12,8 +12,9 @@ from muster.placement.domain import Change, Domain
 from muster.placement.eligibility import Requirements
 from muster.placement.explain import could_hold, indivisible, not_placed
 from muster.placement.ground import Ground, ground
-from muster.placement.knapsack import Knapsack, Shape
+from muster.placement.knapsack import Knapsack
 from muster.placement.natural import natural
+from muster.placement.points import Shape
 from muster.placement.request import Request
 from muster.placement.search import Found, search
 from muster.placement.tree import Tree

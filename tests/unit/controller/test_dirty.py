@@ -41,7 +41,7 @@ async def test_a_key_is_not_handed_out_twice_at_a_time(clock: Any) -> None:
     dirty.add(A, 7.0)
     dirty.add(A)
     assert await taken(dirty) is None
-    dirty.done(A, not_before_seconds=2.0)
+    dirty.done(A, rest_seconds=2.0)
     clock.advance(1.9)
     assert await taken(dirty) is None
     clock.advance(0.1)
@@ -49,6 +49,23 @@ async def test_a_key_is_not_handed_out_twice_at_a_time(clock: Any) -> None:
     dirty.done(A)
     clock.advance(30.0)
     assert await taken(dirty) is None, "it was added before it was taken again, not since"
+
+
+async def test_a_key_rests_whenever_it_is_added(clock: Any) -> None:
+    dirty = DirtyKeys(clock)
+    for _ in range(2):
+        dirty.add(A)
+        assert await taken(dirty) == A
+        dirty.done(A, rest_seconds=2.0)
+        clock.advance(1.0)
+        dirty.add(A)
+        dirty.add(B)
+        assert await taken(dirty) == B, "another one does not rest"
+        dirty.done(B)
+        assert await taken(dirty) is None
+        clock.advance(1.0)
+        assert await taken(dirty) == A
+        dirty.done(A)
 
 
 async def test_a_waiting_worker_sees_a_key_that_comes_later() -> None:

@@ -49,12 +49,12 @@ async def test_pods_are_created_and_deleted_side_by_side_within_bounds(
     performer: Performer, scene: Any, make: Any
 ) -> None:
     job = make.job()
-    await carry_out(performer, job, Plan(tuple(DeletePod(f"p{i}", f"u{i}") for i in range(100))))
-    assert scene.api.count("DELETE") == 100
+    await carry_out(performer, job, Plan(tuple(DeletePod(f"p{i}", f"u{i}") for i in range(300))))
+    assert scene.api.count("DELETE") == 300
     assert scene.api.most_at_once == WRITES_AT_ONCE
     scene.api.most_at_once = 0
-    await carry_out(performer, job, Plan(tuple(creation(f"p{i}") for i in range(100))))
-    assert scene.api.count("POST") == len(scene.cluster.pods.store) == 100
+    await carry_out(performer, job, Plan(tuple(creation(f"p{i}") for i in range(300))))
+    assert scene.api.count("POST") == len(scene.cluster.pods.store) == 300
     assert scene.api.most_at_once == WRITES_AT_ONCE
 
 

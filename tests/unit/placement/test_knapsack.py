@@ -6,8 +6,9 @@ import pytest
 from tests.unit.placement.cases import NEEDS
 from tests.unit.placement.streams import a_fleet_of, domains
 
-from muster.placement.knapsack import Knapsack, Room, Shape
+from muster.placement.knapsack import Knapsack
 from muster.placement.natural import natural
+from muster.placement.points import Room, Shape
 from muster.placement.request import Request
 from muster.placement.space import solve
 from muster.placement.tree import Tree
