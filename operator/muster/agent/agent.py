@@ -75,6 +75,7 @@ class Agent:
         self._watched: set[int] = set()
         self._due: dict[str, float] = {}
         self._initialised = False
+        self._told_of_start: tuple[bool, str] | None = None
         self._looking_at_once = False
         self._nvml_errors: dict[str, str] = {}
         self._kinds: dict[str, int] = {}
@@ -252,7 +253,9 @@ class Agent:
             self._initialised = "init_error" not in answer
             self._ledger.sample(self._gpus.started(answer), now)
             self._ledger.rename(self._gpus.names)
-            log("NVML started" if self._initialised else "NVML does not start", problem=self._gpus.problem)
+            if self._told_of_start != (told := (self._initialised, self._gpus.problem)):  # it is tried for ever
+                self._told_of_start = told
+                log("NVML started" if self._initialised else "NVML does not start", problem=self._gpus.problem)
         elif batch == "fast":
             self._ledger.sample(self._gpus.fast(answer), now)
         elif batch == "normal":
