@@ -277,8 +277,10 @@ def _unreachable(world: JobWorld, gang: Gang, index: int, member: Member, pod: P
     if world.job.spec.launch.mode is LaunchMode.PLAIN:
         return _plain_unreachable(world, index, member, timeout)
     launcher = world.launchers.get(pod.uid)
-    if launcher is None and pod.phase != "Running" and not member.pod_uid:
-        return _plain_unreachable(world, index, member, timeout)  # nothing in it that could be silent
+    if launcher is None and not member.pod_uid:
+        # Nobody has been heard in it who could be silent now: a control plane that is overloaded by the start itself
+        # delays first words and heartbeats alike.
+        return _plain_unreachable(world, index, member, timeout)
     if not _silent(world, launcher, timeout):
         return None
     if world.silence.widespread or not any(view.heard_age_seconds < timeout for view in world.views.values()):
