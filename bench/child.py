@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,11 +45,9 @@ class Child:
         Raises:
             LocalClusterError: it ended instead; says what its log says.
         """
-        assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:
-            self._process.stdin.write(json.dumps(order) + "\n")
-            self._process.stdin.flush()
+            self.tell(order)
             line = self._process.stdout.readline()
         except BrokenPipeError:
             line = ""
@@ -57,6 +55,17 @@ class Child:
             said = self._log_path.read_text(errors="replace")[-2000:]
             raise LocalClusterError(f"{self._module} ended; its log says:\n{said}")
         return json.loads(line)
+
+    def tell(self, order: Any) -> None:
+        """Give an order that is not answered."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(order) + "\n")
+        self._process.stdin.flush()
+
+    def says(self) -> Iterator[Any]:
+        """What it says of its own accord, until it ends."""
+        assert self._process.stdout is not None
+        return map(json.loads, self._process.stdout)
 
     def close(self) -> None:
         """End it."""

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bench.bed import NAMESPACE, PODS, ROOT, Bed
+from bench.bed import NAMESPACE, PODS, Bed
+from bench.child import Child
 from bench.peers.system import GANG, System
 
 
@@ -21,28 +18,20 @@ class Bare(System):
     def __init__(self, bed: Bed, connections: int) -> None:
         super().__init__(bed)
         self.connections = connections
-        self._process: subprocess.Popen[str] | None = None
+        self._client: Child | None = None
         self._nodes: dict[str, str] = {}
 
     def begin(self) -> None:
         """Start the client and open its connections."""
-        api = self.bed.connection
+        api, log = self.bed.connection, self.bed.cluster.directory / "logs" / "bare.log"
         arguments = [api.server, str(api.ca), NAMESPACE, str(self.connections)]
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "bench.peers.bareclient", *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=ROOT,
-            env={**os.environ, "BENCH_TOKEN": api.token},
-        )
-        self._ask({})
+        self._client = Child("bench.peers.bareclient", arguments, {"BENCH_TOKEN": api.token}, log)
+        self._client.ask({})
 
     def end(self) -> None:
-        """Let the client end."""
-        if self._process is not None and self._process.stdin is not None:
-            self._process.stdin.close()
-            self._process.wait(10)
+        """End the client."""
+        if self._client is not None:
+            self._client.close()
 
     def submit(self) -> None:
         """Order the gang; returns when every pod is bound."""
@@ -64,7 +53,7 @@ class Bare(System):
 
     def managers(self) -> Mapping[str, int]:
         """The client: it is all there is."""
-        return {"bare": self._process.pid} if self._process is not None else {}
+        return {"bare": self._client.pid} if self._client is not None else {}
 
     def notes(self) -> Mapping[str, int | str]:
         """How many connections it has."""
@@ -72,11 +61,5 @@ class Bare(System):
 
     def _ask(self, command: Mapping[str, Any]) -> None:
         """Give an order and wait until it is carried out."""
-        process = self._process
-        assert process is not None
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(json.dumps(command) + "\n")
-        process.stdin.flush()
-        if process.stdout.readline().strip() != "done":
-            raise RuntimeError("the bare client ended: what it said stands above")
+        assert self._client is not None
+        self._client.ask(command)

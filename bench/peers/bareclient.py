@@ -1,7 +1,7 @@
-"""The raw client behind `bare`: `bareclient SERVER CA NAMESPACE CONNECTIONS`, orders on standard input, one JSON a line.
+"""The raw client behind `bare`: `bareclient SERVER CA NAMESPACE CONNECTIONS`, orders and answers as of `bench.child`.
 
-An order {"delete": [PODS], "pods": {POD: NODE}} deletes, then creates all pods, then binds them all; "done" is printed
-when the last answer is there.
+An order {"delete": [PODS], "pods": {POD: NODE}} deletes, then creates all pods, then binds them all; it is answered by
+"done" when the last answer of the API server is there.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ async def main(server: str, ca: str, namespace: str, connections: str) -> None:
     loop = asyncio.get_running_loop()
     while line := await loop.run_in_executor(None, sys.stdin.readline):
         await client.carry_out(json.loads(line))
-        print("done", flush=True)
+        print(json.dumps("done"), flush=True)
 
 
 if __name__ == "__main__":

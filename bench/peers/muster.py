@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from bench.api import Object
 from bench.bed import NAMESPACE, ROOT, Bed, documents, pod_spec
+from bench.child import Child
 from bench.peers.manager import HOST, Manager
 from bench.peers.system import GANG, System
 from bench.plan import BINDINGS
@@ -183,38 +183,16 @@ class Launchers:
 
     def __init__(self, bed: Bed, coordinator: str) -> None:
         arguments = ["--kubeconfig", str(bed.cluster.kubeconfig), "--coordinator", coordinator, *_PACE]
-        self._log = (bed.cluster.directory / "logs" / "launchers.log").open("ab")
-        self._process = subprocess.Popen(
-            # It dies with this process, also when this one is killed.
-            [
-                "setpriv",
-                "--pdeathsig",
-                "KILL",
-                sys.executable,
-                "-m",
-                "bench.launchers",
-                *arguments,
-                "--namespace",
-                NAMESPACE,
-            ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            text=True,
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT / "operator"), str(ROOT / "tools")))},
-        )
-        assert self._process.stdout is not None
+        log = bed.cluster.directory / "logs" / "launchers.log"
+        self._process = Child("bench.launchers", [*arguments, "--namespace", NAMESPACE], {}, log)
         self._changed = threading.Condition()
         self._started: list[Started] = []
         self._ended = False
-        threading.Thread(target=self._read, args=(self._process.stdout,), name="launchers", daemon=True).start()
+        threading.Thread(target=self._read, name="launchers", daemon=True).start()
 
     def tell(self, command: Mapping[str, Any]) -> None:
         """Give an order."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(command) + "\n")
-        self._process.stdin.flush()
+        self._process.tell(command)
 
     def forget(self) -> None:
         """A new job: what was started before it does not count."""
@@ -237,13 +215,10 @@ class Launchers:
 
     def close(self) -> None:
         """End the process."""
-        self._process.kill()
-        self._process.wait()
-        self._log.close()
+        self._process.close()
 
-    def _read(self, lines: IO[str]) -> None:
-        for line in lines:
-            event = json.loads(line)
+    def _read(self) -> None:
+        for event in self._process.says():
             if event.get("event") == "started":
                 with self._changed:
                     self._started.append(Started(event["attempt"], event["workers"], event["time"]))
