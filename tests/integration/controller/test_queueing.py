@@ -145,6 +145,7 @@ async def test_muster_binds_the_gang_when_every_pod_is_there_and_no_gate_is_left
             lift = [{"op": "remove", "path": "/spec/schedulingGates"}]
             await scene.api.patch(path, lift, "application/json-patch+json")
         await scene.training_at(1, training)
+        await operator.stop()  # nothing that it told is under way any more
         assert sum("after POST pods/binding" in write for write in operator.writes) == 2
 
 
