@@ -2,7 +2,7 @@
 
 The real two processes, with the fake NVML library: 8 GPUs, each call of which burns the CPU time that it took on a real
 H200 (an upper bound: there it is partly waiting), 8 InfiniBand ports, and an API server that takes what it is sent.
-Then a flood of one XID, 10,000 lines a second.
+Then a flood of one XID, 10,000 lines a second. `--own-driver` takes this machine's own GPUs instead of the fake ones.
 """
 
 from __future__ import annotations
@@ -10,23 +10,15 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import ssl
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 from tests.fakes.nvml.build import library
+from tests.fakes.sink import Sink
 
 from bench.processes import cpu_seconds
 
@@ -37,65 +29,6 @@ PSS_BUDGET_MB, CORE_BUDGET = 80.0, 0.01
 _FLOOD_LINES, _FLOOD_SECONDS, _FLOOD_STEPS = 10_000, 10, 20
 _SETTLE_SECONDS = 20.0
 _XID = "NVRM: Xid (PCI:0000:11:00): 31, pid=4242, name=python, Ch 00000008, intr 00000000. MMU Fault"
-
-
-def _certificate(folder: Path) -> Path:
-    """A key and a certificate for 127.0.0.1 that signs itself, in one file."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "bench")])
-    now = datetime.now(UTC)
-    made = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    path = folder / "server.pem"
-    path.write_bytes(private + made.public_bytes(serialization.Encoding.PEM))
-    (folder / "ca.crt").write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    return path
-
-
-class Server:
-    """Takes applies and remembers the last; no object is there at first."""
-
-    def __init__(self, folder: Path) -> None:
-        outer = self
-        self.writes = 0
-        self.status: dict[str, Any] = {}
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_GET(self) -> None:
-                self._answer(200 if outer.status else 404, {"status": outer.status})
-
-            def do_PATCH(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                outer.writes += 1
-                outer.status = body.get("status", {})
-                self._answer(200, body)
-
-            def _answer(self, status: int, body: dict[str, Any]) -> None:
-                data = json.dumps(body).encode()
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-            def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002
-                """Silent."""
-
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(_certificate(folder))
-        server = HTTPServer(("127.0.0.1", 0), Handler)
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-        self.port = server.server_address[1]
-        threading.Thread(target=server.serve_forever, daemon=True).start()
 
 
 def _node(folder: Path) -> None:
@@ -115,23 +48,20 @@ def _node(folder: Path) -> None:
     (folder / "proc/1/mounts").write_text("/dev/nvme0n1p1 / ext4 rw,relatime 0 0\n")
     (folder / "boot_id").write_text("bench\n")
     (folder / "kmsg").touch()
-    (folder / "token").write_text("bench")
     (folder / "control").write_text(f"gpus={GPUS}\nbusy=1\nnvlinks=18\n")
 
 
-def _start(folder: Path, server: Server) -> subprocess.Popen[bytes]:
-    files = {"TOKEN_FILE": "token", "CA_FILE": "ca.crt", "KERNEL_LOG": "kmsg", "SYSFS": "sys", "PROC": "proc"}
+def _start(folder: Path, sink: Sink, *, own_driver: bool) -> subprocess.Popen[bytes]:
+    files = {"KERNEL_LOG": "kmsg", "SYSFS": "sys", "PROC": "proc", "BOOT_ID_FILE": "boot_id"}
     environment = {
         **os.environ,
+        **sink.environment,
         **{f"MUSTER_{name}": str(folder / file) for name, file in files.items()},
-        "MUSTER_BOOT_ID_FILE": str(folder / "boot_id"),
         "MUSTER_NODE": "bench",
-        "MUSTER_API_SERVER": f"https://127.0.0.1:{server.port}",
-        "MUSTER_LISTEN": "127.0.0.1:0",
-        "LD_LIBRARY_PATH": str(library()),
-        "FAKE_NVML_CONTROL": str(folder / "control"),
-        "PYTHONPATH": str(ROOT / "operator"),
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "operator"), os.environ.get("PYTHONPATH", "")]),
     }
+    if not own_driver:
+        environment |= {"LD_LIBRARY_PATH": str(library()), "FAKE_NVML_CONTROL": str(folder / "control")}
     log = (folder / "agent.log").open("wb")
     return subprocess.Popen([sys.executable, "-m", "muster.agent"], env=environment, stderr=log)
 
@@ -159,7 +89,7 @@ def _flood(folder: Path) -> None:
         time.sleep(max(0.0, 1 / _FLOOD_STEPS - (time.monotonic() - began)))
 
 
-def measure(seconds: float) -> dict[str, Any]:
+def measure(seconds: float, *, own_driver: bool = False) -> dict[str, Any]:
     """Run the agent for so long, then the flood.
 
     Raises:
@@ -168,34 +98,35 @@ def measure(seconds: float) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="muster-bench-agent-") as name:
         folder = Path(name)
         _node(folder)
-        server = Server(folder)
-        process = _start(folder, server)
+        sink = Sink(folder)
+        process = _start(folder, sink, own_driver=own_driver)
         try:
             time.sleep(_SETTLE_SECONDS)
-            if server.status.get("agent", {}).get("gpus") != GPUS or server.status["evidence"]:
-                raise RuntimeError(f"the agent did not find {GPUS} healthy GPUs: {server.status}")
+            gpus = sink.status.get("agent", {}).get("gpus", 0)
+            if gpus < 1 or (gpus != GPUS and not own_driver) or sink.status["evidence"]:
+                raise RuntimeError(f"the agent did not find {'' if own_driver else GPUS} healthy GPUs: {sink.status}")
             pids = _pids(process.pid)
-            quiet_writes, before, began = server.writes, cpu_seconds(pids), time.monotonic()
+            quiet_writes, before, began = sink.writes, cpu_seconds(pids), time.monotonic()
             time.sleep(seconds)
             took, after = time.monotonic() - began, cpu_seconds(pids)
             cpu = {part: round(after[part] - before[part], 2) for part in pids}
             pss = {part: round(_memory_mb(pid), 1) for part, pid in pids.items()}
             # PSS is shared with whatever other Python runs on this machine; this is not, and no less than PSS alone.
             rss = sum(_memory_mb(pid, "Rss") for pid in pids.values())
-            quiet_writes = server.writes - quiet_writes
-            flooded, writes, began = cpu_seconds(pids), server.writes, time.monotonic()
+            quiet_writes = sink.writes - quiet_writes
+            flooded, writes, began = cpu_seconds(pids), sink.writes, time.monotonic()
             _flood(folder)
             time.sleep(2.0)
             flood_took = time.monotonic() - began
             flood_cpu = sum(cpu_seconds(pids).values()) - sum(flooded.values())
-            evidence = [(item["kind"], item["code"], item["count"]) for item in server.status["evidence"]]
+            evidence = [(item["kind"], item["code"], item["count"]) for item in sink.status["evidence"]]
             if [item[0] for item in evidence] != ["Xid"] or _pids(process.pid) != pids:
                 raise RuntimeError(f"after the flood there is {evidence}")
             return {
-                "gpus": GPUS,
+                "gpus": gpus,
                 "ports": PORTS,
                 "seconds": round(took, 1),
-                "nvml_calls": "burn what they took on a real H200",
+                "nvml_calls": "of this machine's driver" if own_driver else "burn what they took on a real H200",
                 "cpu_seconds": cpu,
                 "core_share": round(sum(cpu.values()) / took, 5),
                 "pss_mb": {**pss, "total": round(sum(pss.values()), 1)},
@@ -207,7 +138,7 @@ def measure(seconds: float) -> dict[str, Any]:
                     "seconds": _FLOOD_SECONDS,
                     "core_share": round(flood_cpu / flood_took, 4),
                     "evidence": len(evidence),
-                    "writes": server.writes - writes,
+                    "writes": sink.writes - writes,
                 },
                 "budget": {"core_share": CORE_BUDGET, "pss_mb": PSS_BUDGET_MB},
             }
@@ -220,7 +151,9 @@ def main() -> int:
     """Measure, write, and fail if a budget is exceeded."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=600.0)
-    found = measure(parser.parse_args().seconds)
+    parser.add_argument("--own-driver", action="store_true", help="this machine's own GPUs")
+    options = parser.parse_args()
+    found = measure(options.seconds, own_driver=options.own_driver)
     OUTPUT.parent.mkdir(parents=True, exist_ok=True)
     OUTPUT.write_text(json.dumps(found, indent=1) + "\n")
     print(json.dumps(found, indent=1))

@@ -34,6 +34,8 @@ class Incident:
     message: str = ""
     age_seconds: float = 0.0
     """How long ago it happened; 0 is now."""
+    brief: bool = False
+    """The message says no more than kind and code do: whoever tells of the same in more words is quoted instead."""
 
 
 @dataclass(frozen=True)

@@ -194,7 +194,7 @@ class Gpus:
         if isinstance(code, int) and code > 0:
             text = f"NVML reports XID {code}"
             expires = self._thresholds["xid.expires"]
-            yield Incident(kinds.XID, clean(str(event.get("uuid", "")), 128), expires, code, message=text)
+            yield Incident(kinds.XID, clean(str(event.get("uuid", "")), 128), expires, code, message=text, brief=True)
 
     def _named(self, answer: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
         for gpu in answer["gpus"]:

@@ -38,6 +38,8 @@ class Entry:
     good_since: float | None = None
     expires_seconds: float | None = None
     """Of incidents; None: it goes when signals say that it is gone."""
+    brief: bool = False
+    """As of an incident."""
 
     @property
     def strength(self) -> tuple[int, float]:
@@ -69,7 +71,7 @@ class Ledger:
         self.news = False
         """Something appeared, went or changed its code since this was last set back."""
         self.counted = False
-        """A count or a value changed."""
+        """A count, a value or a message changed."""
         self._burst_seconds = burst_seconds
         self._entries: dict[_Key, Entry] = {}
         self._bad_since: dict[_Key, float] = {}
@@ -135,6 +137,9 @@ class Ledger:
         if entry is None:
             self._add(key, _of_incident(key, incident, then))
             return
+        if entry.brief and not incident.brief:
+            entry.message, entry.brief = clean(incident.message, _MESSAGE), False
+            self.counted = True
         if then.mono < entry.first.mono:
             entry.first = then
         if then.mono <= entry.last.mono:
@@ -262,6 +267,7 @@ def _of_incident(key: _Key, incident: Incident, then: Clock) -> Entry:
         then,
         burst_began=then.mono,
         expires_seconds=incident.expires_seconds,
+        brief=incident.brief,
     )
 
 
@@ -271,6 +277,8 @@ def _later(last: Clock, now: Clock) -> Clock:
 
 
 def _merge(into: Entry, other: Entry) -> None:
+    if into.brief and not other.brief:
+        into.message, into.brief = other.message, False
     if other.first.mono < into.first.mono:
         into.first = other.first
     if other.last.mono > into.last.mono:

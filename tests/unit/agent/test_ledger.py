@@ -98,6 +98,25 @@ def test_what_is_read_twice_counts_once(ledger: Ledger) -> None:
     assert 2990 < seconds.total_seconds() < 3010
 
 
+@pytest.mark.parametrize("first", ["NVML", "the log"])
+def test_who_tells_more_is_quoted_whoever_comes_first(ledger: Ledger, first: str) -> None:
+    told = [
+        Incident(kinds.XID, "GPU-1", 86400, 31, message="NVML reports XID 31", brief=True),
+        Incident(kinds.XID, "GPU-1", 86400, 31, message="NVRM: Xid 31, pid=476, MMU Fault", age_seconds=0.1),
+    ]
+    for incident in told if first == "NVML" else reversed(told):
+        ledger.record(incident, at(5000))
+    found = ledger.evidence()[0]
+    assert (found["message"], found["count"]) == ("NVRM: Xid 31, pid=476, MMU Fault", 1)
+
+
+def test_a_gpu_with_two_names_keeps_the_fuller_message(ledger: Ledger) -> None:
+    ledger.record(Incident(kinds.XID, "PCI:0000:11:00", 86400, 31, message="NVRM: Xid 31, pid=476"), at(0))
+    ledger.record(Incident(kinds.XID, "GPU-1", 86400, 31, message="NVML reports XID 31", brief=True), at(1))
+    ledger.rename({"PCI:0000:11:00": "GPU-1"})
+    assert [item["message"] for item in ledger.evidence()] == ["NVRM: Xid 31, pid=476"]
+
+
 def test_incidents_expire(ledger: Ledger) -> None:
     ledger.record(xid(expires=100), at(0))
     ledger.expire(at(100))

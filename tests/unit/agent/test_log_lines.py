@@ -12,6 +12,24 @@ FACTS = {
         "NVRM: Xid (PCI:0000:1b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.",
         (kinds.XID, 79, "0000:1b:00"),
     ),
+    "a real H200's XID 31": (
+        "NVRM: Xid (PCI:0000:00:06): 31, pid=472, name=python3, channel 0x0000000a, intr 00000000. MMU Fault: ENGINE "
+        "GRAPHICS GPC5 GPCCLIENT_T1_2 faulted @ 0x0_00000000. Fault is of type FAULT_PDE ACCESS_TYPE_VIRT_WRITE",
+        (kinds.XID, 31, "0000:00:06"),
+    ),
+    "its XID 43": (
+        "NVRM: Xid (PCI:0000:00:06): 43, pid=523, name=python3, channel 0x0000000a",
+        (kinds.XID, 43, "0000:00:06"),
+    ),
+    "its XID 13, one of 591": (
+        "NVRM: Xid (PCI:0000:00:06): 13, Graphics SM Warp Exception on (GPC 0, TPC 0, SM 0): Misaligned Address",
+        (kinds.XID, 13, "0000:00:06"),
+    ),
+    "another of them": (
+        "NVRM: Xid (PCI:0000:00:06): 13, pid=502, name=ld-linux-x86-64, Graphics Exception: ESR 0x557730=0xd33000f "
+        "0x557734=0x24 0x557728=0x1f81fb60 0x55772c=0x1174",
+        (kinds.XID, 13, "0000:00:06"),
+    ),
     "XID with function": (
         "NVRM: Xid (PCI:0000:CA:00.0): 154, GPU recovery action changed",
         (kinds.XID, 154, "0000:ca:00"),
@@ -53,6 +71,8 @@ FACTS = {
 }
 
 NOTHING = {
+    "what a driver says before an XID": "NVRM: GPU at PCI:0000:00:06: GPU-5d2a3f0e-1111-2222-3333-444455556666",
+    "the GPU's number": "NVRM: GPU Board Serial Number: 1650000000000",
     "XID 0": "NVRM: Xid (PCI:0000:1b:00): 0, nothing",
     "no address": "NVRM: Xid (PCI:hello): 79, x",
     "an address of nowhere": "NVRM: Xid (PCI:0000:1ff:00): 79, x",
