@@ -27,9 +27,9 @@ NORMAL = "Normal"
 WARNING = "Warning"
 
 MAX_NOTE_BYTES = 1024  # the API server's limit, and it counts bytes
-MAX_PENDING = 1024
+MAX_PENDING = 4096  # a rack that fails is hundreds at once
 MAX_REMEMBERED = 4096
-PER_SECOND = 10.0
+PER_SECOND = 25.0
 SERIES_SECONDS = 30.0  # a repetition is written at most this often
 
 log = structlog.get_logger()

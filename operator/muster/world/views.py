@@ -46,7 +46,7 @@ class PodView:
     node: str = ""
     phase: str = ""
     reason: str = ""  # status.reason, e.g. OutOfnvidia.com/gpu, NodeAffinity, Evicted
-    message: str = ""
+    message: str = ""  # status.message of a pod that has ended: of one that runs it decides nothing
     pod_ip: str = ""
     deleting: bool = False
     created: datetime | None = None

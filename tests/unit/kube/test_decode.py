@@ -78,6 +78,15 @@ def test_pod_with_everything() -> None:
     assert not pod.containers_dead
 
 
+@pytest.mark.parametrize(
+    ("phase", "message"), [("Running", ""), ("Pending", ""), ("Failed", "the node was low on memory")]
+)
+def test_only_a_pod_that_has_ended_has_something_to_say(phase: str, message: str) -> None:
+    """Else each word of a kubelet would have the whole gang looked at."""
+    pod = decode.pod(raw({**POD, "status": {**POD["status"], "phase": phase}}))
+    assert pod.message == message
+
+
 def test_bare_pod() -> None:
     pod = decode.pod(raw({"metadata": {"name": "x", "namespace": "y", "uid": "u", "resourceVersion": "1"}, "spec": {}}))
     assert (pod.index, pod.incarnation, pod.job_uid, pod.node) == (-1, 0, "", "")
