@@ -33,6 +33,9 @@ PAGE_SIZE = 500
 SERVER_TIMEOUT_SECONDS = 300
 READ_TIMEOUT_SECONDS = 75.0  # bookmarks come about once a minute: a stream silent for longer is dead
 MAX_BACKOFF_SECONDS = 10.0
+# Jobs are decided about no sooner one after the other, and what comes together costs less. Nobody waits for a heartbeat.
+GATHER_SECONDS = 0.02
+GATHER_HEARTBEATS_SECONDS = 0.5
 RESUMES_BEFORE_LIST = 3
 
 log = structlog.get_logger()
@@ -51,6 +54,7 @@ class Kind(Generic[T]):
     query: Mapping[str, str] = field(default_factory=dict)
     keep: Callable[[T], bool] = lambda _: True  # what decode gives but nobody needs is dropped at once
     index: Callable[[T], Hashable] = lambda _: None
+    gather_seconds: float = GATHER_SECONDS  # what the watch shows within so long of something is read together
 
 
 Subscriber = Callable[[T | None, T | None], None]
@@ -288,7 +292,9 @@ class Informer(Generic[T]):
             "allowWatchBookmarks": "true",
             "timeoutSeconds": int(SERVER_TIMEOUT_SECONDS * random.uniform(0.9, 1.1)),
         }
-        lines = self._client.watch(self.kind.path, query, read_timeout_seconds=READ_TIMEOUT_SECONDS)
+        lines = self._client.watch(
+            self.kind.path, query, read_timeout_seconds=READ_TIMEOUT_SECONDS, gather_seconds=self.kind.gather_seconds
+        )
         async with contextlib.aclosing(lines):
             async for line in lines:
                 self._take(line)
@@ -353,7 +359,16 @@ def nodes(client: Client) -> Informer[NodeView]:
 
 def node_leases(client: Client) -> Informer[decode.NodeLease]:
     """The kubelets' heartbeats; the key is ("kube-node-lease", node)."""
-    return Informer(client, Kind("node_leases", paths.leases("kube-node-lease"), decode.node_lease, decode.lease_meta))
+    return Informer(
+        client,
+        Kind(
+            "node_leases",
+            paths.leases("kube-node-lease"),
+            decode.node_lease,
+            decode.lease_meta,
+            gather_seconds=GATHER_HEARTBEATS_SECONDS,
+        ),
+    )
 
 
 def priority_classes(client: Client) -> Informer[decode.PriorityClass]:

@@ -165,6 +165,32 @@ def exists(api_server: Any, path: str) -> bool:
         return False
 
 
+@pytest.mark.parametrize("gather_seconds", [0.0, 0.3])
+async def test_a_watch_shows_everything_in_order_until_the_server_ends_it(
+    client: Client, namespace: str, gather_seconds: float
+) -> None:
+    """More than the buffers hold, and the end while nothing is being read."""
+    query = {"resourceVersion": json.loads(await client.get(at(namespace)))["metadata"]["resourceVersion"]}
+    lines = client.watch(at(namespace), {**query, "timeoutSeconds": 5}, gather_seconds=gather_seconds)
+
+    async def write() -> None:
+        for number in range(60):
+            await client.post(at(namespace), config_map(f"c{number:02}", text="x" * 50_000))
+
+    writing = asyncio.create_task(write())
+    seen = [json.loads(line) async for line in lines]
+    await writing
+    if len(seen) < 60:  # a slow machine was still writing
+        query["resourceVersion"] = (
+            seen[-1]["object"]["metadata"]["resourceVersion"] if seen else query["resourceVersion"]
+        )
+        lines = client.watch(at(namespace), {**query, "timeoutSeconds": 5}, gather_seconds=gather_seconds)
+        seen += [json.loads(line) async for line in lines]
+    assert [(event["type"], event["object"]["metadata"]["name"]) for event in seen] == [
+        ("ADDED", f"c{number:02}") for number in range(60)
+    ]
+
+
 async def test_server_version(client: Client) -> None:
     assert (await check_server_version(client)).startswith("v1.")
 

@@ -50,8 +50,10 @@ class Script:
         assert isinstance(step, bytes)
         return step
 
-    async def watch(self, _: str, query: dict[str, Any], *, read_timeout_seconds: float) -> AsyncIterator[bytes]:
-        assert read_timeout_seconds > 60
+    async def watch(
+        self, _: str, query: dict[str, Any], *, read_timeout_seconds: float, gather_seconds: float
+    ) -> AsyncIterator[bytes]:
+        assert read_timeout_seconds > 60 > gather_seconds
         self.calls.append(f"watch {query['resourceVersion']}")
         stream = next(self.steps, None)
         if stream is None:
