@@ -20,6 +20,7 @@ from bench.facts import facts
 from muster.placement.eligibility import Requirements
 from muster.placement.request import Request
 from muster.placement.space import Space, solve
+from muster.placement.where import domain_counts
 from muster.world.fleet import Fleet
 from muster.world.turn import NotPlaced, Placed
 
@@ -105,7 +106,7 @@ def decisions(fill: Fill, spares: int, runs: int) -> list[Row]:
         again.append(seconds(lambda: solve(fleet, replacement)))
     return [
         {**row, "case": "gang, first decision", "size": GANG, **figures([cold])},
-        {**row, "case": "gang", "size": GANG, **figures(warm), "domains": dict(answer.domains)},
+        {**row, "case": "gang", "size": GANG, **figures(warm), "domains": domain_counts(fleet, answer.nodes)},
         {**row, "case": "replacement", "size": len(lost), **figures(again)},
     ]
 

@@ -4,25 +4,25 @@ There is no controller manager: what its controllers would do (garbage collectio
 service account) does not happen unless a test does it.
 """
 
-import subprocess
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from tests.integration.kubectl import Kubectl, kubectl_of
 
 from localcluster.controlplane import ControlPlane
+from muster.kube.client import Client
 
 CRDS = Path(__file__).resolve().parents[2] / "crds"
-Kubectl = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture(scope="session")
 def api_server() -> Iterator[ControlPlane]:
     """The control plane: `.server`, `.kubeconfig`, `.restart_apiserver()`."""
     with tempfile.TemporaryDirectory(prefix="muster-integration-") as folder, ControlPlane(folder) as control_plane:
-        install = _kubectl_of(control_plane)
+        install = kubectl_of(control_plane)
         # Client-side apply, the way a user does it: it refuses definitions that are too large for its annotation.
         for arguments in (("apply", "-f", str(CRDS)), ("wait", "--for=condition=Established", "crd", "--all")):
             result = install(*arguments)
@@ -33,7 +33,7 @@ def api_server() -> Iterator[ControlPlane]:
 @pytest.fixture(scope="session")
 def kubectl(api_server: ControlPlane) -> Kubectl:
     """`kubectl(*arguments, stdin=None)` as the administrator; the caller judges the result."""
-    return _kubectl_of(api_server)
+    return kubectl_of(api_server)
 
 
 @pytest.fixture
@@ -46,21 +46,9 @@ def namespace(kubectl: Kubectl) -> str:
     return name
 
 
-def _kubectl_of(control_plane: ControlPlane) -> Kubectl:
-    def kubectl(*arguments: str, stdin: str | None = None) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            [
-                str(control_plane.kubectl),
-                f"--kubeconfig={control_plane.kubeconfig}",
-                # What it has learnt about a server is keyed by the address, which another session may have used.
-                f"--cache-dir={control_plane.directory / 'kubectl-cache'}",
-                *arguments,
-            ],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-
-    return kubectl
+@pytest.fixture
+async def client(api_server: ControlPlane) -> AsyncIterator[Client]:
+    """The operator's client, as the administrator."""
+    made = await Client.connect(str(api_server.kubeconfig))
+    yield made
+    await made.close()

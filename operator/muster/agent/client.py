@@ -111,11 +111,7 @@ class NodeHealthClient:
             # A kept connection may have been closed by the other side meanwhile; both requests may be made twice.
             if not kept or isinstance(error, TimeoutError):
                 raise ApiError(f"no answer: {str(error) or type(error).__name__}") from error
-        try:
-            return self._once(method, path, data)
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            self.close()
-            raise ApiError(f"no answer: {str(error) or type(error).__name__}") from error
+        return self._request(method, path, body)  # by a new connection now
 
     def _once(self, method: str, path: str, data: bytes | None) -> _Answer:
         token = self._settings.token_file.read_text(encoding="ascii").strip()

@@ -71,6 +71,11 @@ class Topology(ApiModel):
         ),
     )
 
+    @property
+    def labels(self) -> list[str]:
+        """The levels' labels, outermost first."""
+        return [level.label for level in self.levels]
+
 
 class Binding(StrEnum):
     """Who binds the workers' pods to their nodes."""

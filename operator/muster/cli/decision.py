@@ -16,6 +16,7 @@ from muster.api.fleetpolicy import Enforcement
 from muster.api.nodehealth import Decision
 from muster.cli.explanation import OUTPUT_VERSION
 from muster.cli.health import HealthRow, verdict
+from muster.health.assess import CORDONED
 
 CLOCK_ERROR = timedelta(seconds=2)
 """The API server tells its time in whole seconds, and the answer takes a while."""
@@ -103,7 +104,7 @@ def _of_release(known: Known) -> list[str]:
     human = health.human if health else None
     if human and human.decision is Decision.CORDON:
         told.append(f"the cordon by {human.by or 'somebody'} is taken back: {human.reason}")
-    if health and health.sick and health.reason != "Cordoned":
+    if health and health.sick and health.reason != CORDONED:
         told.append(f"what has been seen until now does not count any more ({verdict(health)}); what is newer does")
     if not told:
         told.append("nothing stood against it")

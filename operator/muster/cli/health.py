@@ -1,7 +1,6 @@
 """A node's health as commands tell it: the verdict that stands in its NodeHealth, and whether Muster excludes it for that.
 
-Pure. Whether it excludes is derived by the rule of `muster.health.effects`, of what is stored; a test holds the two
-together.
+Pure. Whether it excludes is the operator's own rule, applied to what is stored.
 """
 
 from pydantic import Field
@@ -9,9 +8,9 @@ from pydantic import Field
 from muster.api.base import ApiModel, Time
 from muster.api.fleetpolicy import Enforcement
 from muster.api.nodehealth import Decision, HumanDecision, NodeHealth, RecommendedAction, VerdictState
+from muster.health.assess import CORDONED
+from muster.health.effects import avoids
 
-CORDONED = "quarantined: Cordoned"
-_OUT = frozenset({VerdictState.DEGRADED, VerdictState.UNHEALTHY, VerdictState.QUARANTINED})
 _WELL = frozenset({None, VerdictState.HEALTHY})
 
 
@@ -51,13 +50,16 @@ def excluded_for(row: HealthRow, enforcement: Enforcement) -> str:
 
     What a human has just cordoned counts, although the operator may not have written its verdict yet.
     """
-    if row.human is not None and row.human.decision is Decision.CORDON:
-        return CORDONED
-    if row.state not in _OUT or enforcement is Enforcement.OBSERVE:
+    cordoned = row.human is not None and row.human.decision is Decision.CORDON
+    if not avoids(row.state, enforcement, cordoned=cordoned):
         return ""
-    return verdict(row)
+    return _words(VerdictState.QUARANTINED, CORDONED) if cordoned else verdict(row)
 
 
 def verdict(row: HealthRow) -> str:
     """State and reason, e.g. `unhealthy: Xid79`; "" if nothing is known."""
-    return ": ".join(filter(None, (row.state.lower() if row.state else "", row.reason)))
+    return _words(row.state, row.reason)
+
+
+def _words(state: VerdictState | None, reason: str) -> str:
+    return ": ".join(filter(None, (state.lower() if state else "", reason)))

@@ -12,6 +12,7 @@ from muster.cli.explanation import OUTPUT_VERSION
 from muster.cli.health import HealthRow, excluded_for
 from muster.placement.eligibility import STALE, STALE_HEARTBEAT_SECONDS, Requirements, unsuitable
 from muster.placement.natural import natural
+from muster.placement.where import domain_path
 from muster.world.fleet import Fleet
 from muster.world.views import NodeView
 
@@ -153,7 +154,7 @@ def tree_of(
 
 def domain_of(node: NodeView, fleet: Fleet) -> Path:
     """The node's domains from the outside in, down to the innermost one of which it has the label."""
-    names = [node.labels.get(level.label, "") or NO_LABEL for level in fleet.policy.topology.levels]
+    names = [name or NO_LABEL for name in domain_path(node, fleet.policy.topology.labels)]
     while names and names[-1] == NO_LABEL:
         names.pop()
     return tuple(names)

@@ -38,7 +38,7 @@ from muster.kube.client import APPLY_PATCH, Client
 from muster.kube.decode import Undecodable
 from muster.kube.errors import AlreadyExists, ApiError, Conflict, Invalid, NotFound
 from muster.kube.events import NORMAL, WARNING, EventRecorder, Regarding
-from muster.placement.space import DomainPath, domain_path
+from muster.placement.where import DomainPath, domain_path
 from muster.world.fleet import Exclusion, Fleet
 from muster.world.views import NodeView
 
@@ -483,7 +483,7 @@ class _Ground:
         if before is not None:
             self.sizes[before] -= 1
         if node is not None:
-            path = self.domains[name] = domain_path(node, fleet)
+            path = self.domains[name] = domain_path(node, fleet.policy.topology.labels)
             self.sizes[path] += 1
         (self.tainted.add if node is not None and _is_tainted(node) else self.tainted.discard)(name)
 

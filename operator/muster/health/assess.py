@@ -51,7 +51,7 @@ REPORTED_BY_JOBS = "ReportedByJobs"
 
 ANOTHER_MACHINE = "another machine has the name now"
 
-_OUT = {VerdictState.DEGRADED: 1, VerdictState.UNHEALTHY: 2, VerdictState.QUARANTINED: 3}
+OUT = {VerdictState.DEGRADED: 1, VerdictState.UNHEALTHY: 2, VerdictState.QUARANTINED: 3}
 _STATES = (VerdictState.HEALTHY, VerdictState.SUSPECT, VerdictState.DEGRADED, VerdictState.UNHEALTHY)
 
 
@@ -116,7 +116,7 @@ class Verdict:
     @property
     def out(self) -> bool:
         """Whether the node should not be used."""
-        return self.state in _OUT
+        return self.state in OUT
 
     @property
     def open_incident(self) -> HealthIncident | None:
@@ -425,11 +425,11 @@ def _incidents(
     boot: str,
     now: datetime,
 ) -> tuple[HealthIncident, ...]:
-    out = state is not None and state in _OUT
+    out = state is not None and state in OUT
     if was_open and not out:
         past.append(_closed(was_open, _why_cleared(was_open, human, released, boot), now))
     elif was_open and state is not None:
-        worse = _OUT[state] > _OUT.get(was_open.state, 0)
+        worse = OUT[state] > OUT.get(was_open.state, 0)
         uncordoned = was_open.reason == CORDONED and not cordoned
         other = {"state": state, "reason": reason, "message": message} if worse or uncordoned else {}
         past.append(_changed(was_open, other))

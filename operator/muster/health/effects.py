@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from muster.api.fleetpolicy import Enforcement
-from muster.health.assess import Verdict
+from muster.api.nodehealth import VerdictState
+from muster.health.assess import OUT, Verdict
 from muster.health.breaker import Act, Ruling
 from muster.world.fleet import Leave
 
@@ -23,10 +24,14 @@ class Effect:
     taint: bool = False
 
 
+def avoids(state: VerdictState | None, enforcement: Enforcement, *, cordoned: bool) -> bool:
+    """Whether no new worker is placed on a node, whatever the breaker rules; what a human has cordoned in any case."""
+    return cordoned or (state in OUT and enforcement is not Enforcement.OBSERVE)
+
+
 def effect(verdict: Verdict, ruling: Ruling, enforcement: Enforcement) -> Effect:
-    """What is done about a node. What a human has cordoned is avoided and left in any case."""
-    acts = verdict.cordoned or enforcement is not Enforcement.OBSERVE
-    if not verdict.out or not acts:
+    """What is done about a node. What a human has cordoned is left in any case, too."""
+    if not avoids(verdict.state, enforcement, cordoned=verdict.cordoned):
         return Effect()
     if ruling.act is Act.HOLD:
         return Effect(avoid=True)

@@ -1,15 +1,12 @@
-"""`run.pyz [--] COMMAND...` supervises ranks, `--install DEST` copies the archive, `--scan DIR` looks for checkpoints.
+"""`run.pyz [--] COMMAND...` supervises ranks, `--scan DIR` looks for checkpoints.
 
 Everything is imported late, so that an old Python or one without `ssl` gets a sentence instead of a traceback, and a
 scan does not load what it does not need.
 """
 
-import os
-import shutil
 import sys
-import tempfile
 
-USAGE = "usage: run.pyz [--] COMMAND [ARGUMENT...] | --install DEST | --scan DIRECTORY"
+USAGE = "usage: run.pyz [--] COMMAND [ARGUMENT...] | --scan DIRECTORY"
 _USAGE_ERROR = 2
 _CONFIGURATION_ERROR = 78  # EX_CONFIG
 
@@ -19,7 +16,7 @@ def main() -> None:
     if sys.version_info < (3, 8):
         sys.exit("muster: Python 3.8 or later is needed in this image, it has %s" % sys.version.split()[0])
     arguments = sys.argv[1:]
-    modes = {"--install": _install, "--scan": _scan, "--scan-on-request": _scan_on_request}
+    modes = {"--scan": _scan, "--scan-on-request": _scan_on_request}
     if len(arguments) == 2 and arguments[0] in modes:
         modes[arguments[0]](arguments[1])
         return
@@ -28,22 +25,6 @@ def main() -> None:
         sys.stderr.write(USAGE + "\n")
         sys.exit(_USAGE_ERROR)
     _supervise(command)
-
-
-def _install(destination: str) -> None:
-    from muster.launcher.scanner import ROOT
-
-    if os.path.isdir(destination):
-        destination = os.path.join(destination, "run.pyz")
-    descriptor, temporary = tempfile.mkstemp(dir=os.path.dirname(os.path.abspath(destination)))
-    os.close(descriptor)
-    try:
-        shutil.copyfile(ROOT, temporary)
-        os.chmod(temporary, 0o755)  # noqa: S103 - the user's container may run as anybody
-        os.replace(temporary, destination)
-    except BaseException:
-        os.unlink(temporary)
-        raise
 
 
 def _scan(directory: str) -> None:

@@ -106,18 +106,11 @@ class Channel:
         kept = self._connection is not None
         try:
             return self._exchange(body, timeout_seconds)
-        except (http.client.RemoteDisconnected, ConnectionError, BrokenPipeError) as error:
+        except (OSError, http.client.HTTPException, ProtocolError, ValueError) as error:
             self.close()
-            if not kept:
+            if not kept or not isinstance(error, ConnectionError):
                 raise UnreachableError(_describe(error)) from error
-        except (OSError, http.client.HTTPException, ProtocolError, ValueError) as error:
-            self.close()
-            raise UnreachableError(_describe(error)) from error
-        try:
-            return self._exchange(body, timeout_seconds)
-        except (OSError, http.client.HTTPException, ProtocolError, ValueError) as error:
-            self.close()
-            raise UnreachableError(_describe(error)) from error
+        return self.exchange(report, timeout_seconds)  # by a new connection now
 
     def close(self) -> None:
         """Drop the connection."""

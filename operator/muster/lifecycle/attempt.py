@@ -15,7 +15,8 @@ from muster.lifecycle.template import problem, requirements
 from muster.lifecycle.worker_pod import PLAIN_MASTER_PORT
 from muster.placement.eligibility import refusal
 from muster.placement.request import Broken, Request
-from muster.placement.space import domain_path, solve
+from muster.placement.space import solve
+from muster.placement.where import domain_counts
 from muster.protocol.messages import IDLE
 from muster.recovery import blame, budgets, failures
 from muster.recovery.failures import FRESH_SECONDS, Failure, Kind
@@ -551,16 +552,8 @@ def _incident(
 
 def _topology(world: JobWorld, members: Sequence[Member]) -> list[LevelCount]:
     """How many domains of each level the members are in."""
-    levels = [level.name for level in world.fleet.policy.topology.levels]
-    nodes = [world.fleet.nodes[member.node] for member in members if member.node in world.fleet.nodes]
-    domains: list[set[tuple[str, ...]]] = [set() for _ in levels]
-    for node in nodes:
-        path = domain_path(node, world.fleet)
-        for depth, found in enumerate(domains):
-            # A node without the level's label is near to nothing that is known: a domain by itself.
-            found.add(path[: depth + 1] if all(path[: depth + 1]) else (node.name,))
-    counts = [LevelCount(level=name, domains=len(found)) for name, found in zip(levels, domains, strict=True)]
-    return counts if nodes else []
+    counts = domain_counts(world.fleet, [member.node for member in members])
+    return [LevelCount(level=name, domains=count) for name, count in counts.items()]
 
 
 def _next(

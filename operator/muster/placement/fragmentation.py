@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from muster.placement.space import domain_path
+from muster.placement.where import domain_path
 from muster.world.fleet import Fleet
 
 
@@ -13,9 +13,9 @@ def fragmentation(fleet: Fleet) -> dict[str, float]:
     """
     free: list[Counter[tuple[str, ...]]] = [Counter() for _ in fleet.policy.topology.levels]
     held: list[set[tuple[str, ...]]] = [set() for _ in fleet.policy.topology.levels]
-    total = 0
+    labels, total = fleet.policy.topology.labels, 0
     for node in fleet.nodes.values():
-        path, taken = domain_path(node, fleet), bool(fleet.holders(node.name))
+        path, taken = domain_path(node, labels), bool(fleet.holders(node.name))
         usable = node.ready and not node.unschedulable and not taken
         total += usable
         for depth in range(len(free)):

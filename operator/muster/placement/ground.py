@@ -5,7 +5,7 @@ they are laid over the shared tree.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from muster.placement.domain import Change, Domain, Path
@@ -27,7 +27,6 @@ class Ground:
         starts: the domains inside one of which all must lie: the fleet itself where no level is required.
         barred: nodes not for this request, whatever runs on them -> why.
         own: nodes that only this job holds -> what still keeps it from using them, "" if nothing.
-        kept: how the nodes stand that the job keeps.
         standing: how each node stands apart from that.
         taken: nodes that this plan has given away -> why.
         levels: how many there are.
@@ -37,7 +36,6 @@ class Ground:
     starts: tuple[Domain, ...]
     barred: Mapping[str, str]
     own: Mapping[str, str]
-    kept: Sequence[Standing]
     standing: Mapping[str, Standing]
     taken: Mapping[str, str]
     levels: int
@@ -56,17 +54,6 @@ class Ground:
 
     def _was_free(self, standing: Standing) -> bool:
         return not standing.why and standing.entry.name not in self.taken
-
-    def places(self, names: Iterable[str]) -> set[Path]:
-        """Where these nodes and those kept are, down to the innermost level; one without all labels is at itself."""
-        standings = [*self.kept, *(self.standing[name] for name in names)]
-        paths = {standing.path for standing in standings}
-        short = {path for path in paths if len(path) < self.levels}
-        alone = {self._itself(standing) for standing in standings if standing.path in short} if short else set()
-        return paths - short | alone
-
-    def _itself(self, standing: Standing) -> Path:
-        return *standing.path, *(f"\0{standing.entry.name}",) * (self.levels - len(standing.path))
 
     def home(self, names: Iterable[str], depth: int) -> Path | None:
         """The domain at this depth that most of these nodes are in, the first by name among equals."""
@@ -108,7 +95,7 @@ def ground(fleet: Fleet, tree: Tree, root: Domain, taken: Mapping[str, str], req
     kept = [found for name in request.kept if (found := standing.get(name)) is not None]
     if kept:
         root = root.keeping({found.path for found in kept})
-    here = Ground(root, (root,), barred, own, kept, standing, taken, levels)
+    here = Ground(root, (root,), barred, own, standing, taken, levels)
     if not depth:
         return here
     if not kept:

@@ -16,13 +16,10 @@ from muster.placement.knapsack import Knapsack
 from muster.placement.natural import natural
 from muster.placement.points import Shape
 from muster.placement.request import Request
-from muster.placement.search import Found, search
+from muster.placement.search import search
 from muster.placement.tree import Tree
 from muster.world.fleet import Fleet
 from muster.world.turn import NotPlaced, Placed
-from muster.world.views import NodeView
-
-DomainPath = tuple[str, ...]
 
 
 def unknown_level(fleet: Fleet, *names: str | None) -> str | None:
@@ -88,7 +85,7 @@ class Space:
         found = search(request, here, knapsack)
         if found is None:
             return not_placed(request, here, tree, fleet)
-        return _placed(here, found, fleet)
+        return Placed(found.nodes, found.spares)
 
     def reservation(self, request: Request) -> tuple[str, ...]:
         """The free nodes to hold back for a request that has no place: those it can use in its best domain.
@@ -136,21 +133,9 @@ def solve(fleet: Fleet, request: Request) -> Placed | NotPlaced:
     return Space(fleet).solve(request)
 
 
-def domain_path(node: NodeView, fleet: Fleet) -> DomainPath:
-    """The node's domains, outermost first; "" for a level whose label it lacks."""
-    return tuple(node.labels.get(level.label, "") for level in fleet.policy.topology.levels)
-
-
 def _depth(fleet: Fleet, level: str | None) -> int:
     names = [level.name for level in fleet.policy.topology.levels]
     return names.index(level) + 1 if level else 0
-
-
-def _placed(here: Ground, found: Found, fleet: Fleet) -> Placed:
-    places = here.places(found.nodes)
-    levels = [level.name for level in fleet.policy.topology.levels]
-    domains = {name: len({place[: depth + 1] for place in places}) for depth, name in enumerate(levels)}
-    return Placed(found.nodes, found.spares, domains)
 
 
 def _usable(start: Domain, request: Request, levels: int) -> list[str]:

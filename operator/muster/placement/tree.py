@@ -10,6 +10,7 @@ from typing import NamedTuple
 from muster.placement.domain import Change, Domain, Entry, Path
 from muster.placement.eligibility import IN_USE, Requirements, lacking, reluctance, unsuitable
 from muster.placement.natural import natural
+from muster.placement.where import domain_path
 from muster.world.fleet import Fleet
 from muster.world.views import NodeView
 
@@ -45,7 +46,7 @@ class Tree:
     def __init__(self, fleet: Fleet, needs: Requirements) -> None:
         self._fleet = fleet
         self._needs = Requirements(needs.accelerators, needs.template_spec, {}, needs.requests, needs.scheduler_for)
-        self._labels = [level.label for level in fleet.policy.topology.levels]
+        self._labels = fleet.policy.topology.labels
         self.root = Domain((), {}, (), 0)
         self.standing: dict[str, Standing] = {}
         self.refused: Counter[str] = Counter()
@@ -102,15 +103,7 @@ class Tree:
         if suitable:
             why = IN_USE if holders else lacking(node, self._needs, fleet)
         entry = Entry(reluctance(node, self._needs, fleet), natural(node.name), node.name)
-        return Standing(known_path(node, self._labels), entry, suitable, why, holders)
-
-
-def known_path(node: NodeView, labels: list[str]) -> Path:
-    """The node's domains from the outside in, as far as its labels tell without a gap."""
-    path: list[str] = []
-    for label in labels:
-        value = node.labels.get(label)
-        if not value:
-            break
-        path.append(value)
-    return tuple(path)
+        path = domain_path(node, self._labels)
+        if "" in path:  # it is known to be in what lies further out, and in no more
+            path = path[: path.index("")]
+        return Standing(path, entry, suitable, why, holders)

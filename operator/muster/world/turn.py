@@ -11,12 +11,10 @@ class Placed:
     Attributes:
         nodes: for the workers, neighbours in the fabric beside each other: the order of ranks.
         spares: for the spares, the one to be used first is first.
-        domains: level name -> how many of its domains the workers are in, `kept` included; outermost first.
     """
 
     nodes: tuple[str, ...]
     spares: tuple[str, ...] = ()
-    domains: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

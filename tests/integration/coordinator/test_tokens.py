@@ -4,7 +4,7 @@ import json
 import ssl
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import aiohttp
@@ -21,13 +21,6 @@ from muster.protocol.messages import REPORT_PATH, Directive, Report
 
 AUDIENCE = "muster.dev/coordinator"
 Request = Callable[..., Awaitable[str]]
-
-
-@pytest.fixture
-async def client(api_server: Any) -> AsyncIterator[Client]:
-    made = await Client.connect(str(api_server.kubeconfig))
-    yield made
-    await made.close()
 
 
 @pytest.fixture

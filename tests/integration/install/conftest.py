@@ -23,6 +23,7 @@ from typing import Any
 import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
+from tests.integration.kubectl import kubectl_of
 
 from localcluster.controlplane import ControlPlane, free_port
 
@@ -129,19 +130,7 @@ class Installation:
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
         """The output; a refusal fails the test."""
-        result = subprocess.run(
-            [
-                str(self.control_plane.kubectl),
-                f"--kubeconfig={self.control_plane.kubeconfig}",
-                f"--cache-dir={self.control_plane.directory / 'kubectl-cache'}",
-                *arguments,
-            ],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        result = kubectl_of(self.control_plane)(*arguments, stdin=stdin)
         assert result.returncode == 0, f"kubectl {' '.join(arguments)}: {result.stderr}"
         return result.stdout
 

@@ -7,16 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-
-
-def job(name: str, namespace: str, **spec: Any) -> dict[str, Any]:
-    container = {"name": "trainer", "image": "example.org/trainer:1", "command": ["python3", "train.py"]}
-    return {
-        "apiVersion": "muster.dev/v1alpha1",
-        "kind": "TrainingJob",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {"nodes": 2, "template": {"spec": {"containers": [container]}}, **spec},
-    }
+from tests.integration.install.manifests import a_job
 
 
 def test_deployments_pods_are_admitted_where_pod_security_is_restricted(installation: Any) -> None:
@@ -52,7 +43,7 @@ def test_leads_and_shows_its_figures(installation: Any, wait_until: Any) -> None
 
 def test_starts_a_job_and_lets_it_go_without_a_refusal(installation: Any, namespace: str, wait_until: Any) -> None:
     replica = installation.start_leader()
-    installation.apply(job("two", namespace))
+    installation.apply(a_job("two", namespace))
     names = wait_until(lambda: _pods_of(installation, namespace, 2), "two workers")
     assert len(names) == 2
     pinned = {_pinned_to(installation.get("pod", name, f"--namespace={namespace}")) for name in names}

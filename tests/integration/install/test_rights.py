@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import yaml
+from tests.integration.install.manifests import a_job
 
 from muster.protocol.messages import REPORT_PATH, TOKEN_AUDIENCE
 from muster.world.names import pod_name
@@ -64,7 +65,7 @@ def story(installation: Any, namespace: str, wait_until: Callable[..., Any]) -> 
 
     # A job of the usual kind is placed, then suspended: its pods go.
     replica = installation.start_leader()
-    installation.apply(_job("usual", namespace))
+    installation.apply(a_job("usual", namespace))
     wait_until(lambda: len(pods("usual")) == 2, "two workers")
     suspend("usual", yes=True)
     wait_until(lambda: not pods("usual"), "the workers are deleted")
@@ -72,7 +73,7 @@ def story(installation: Any, namespace: str, wait_until: Callable[..., Any]) -> 
     token = installation.kubectl("create", "token", "default", here, f"--audience={TOKEN_AUDIENCE}").strip()
     assert "not bound to a pod" in _report(replica.coordinator_port, token)
     # A job that nobody can place: the same is told again after a restart.
-    installation.apply(_job("large", namespace, nodes=9))
+    installation.apply(a_job("large", namespace, nodes=9))
     wait_until(
         lambda: "only 2 of the fleet's 2 nodes are suitable" in json.dumps(_told(installation, here, "large")),
         "an Event",
@@ -94,7 +95,7 @@ def story(installation: Any, namespace: str, wait_until: Callable[..., Any]) -> 
     replica = installation.start_leader()
     wait_until(lambda: "series" in json.dumps(_told(installation, here, "large")), "the Event has a series")
     # A stranger's pod has the name that a worker would get.
-    installation.apply(_job("squatted", namespace, nodes=1, suspend=True))
+    installation.apply(a_job("squatted", namespace, nodes=1, suspend=True))
     squatted = pod_name("squatted", job("squatted")["metadata"]["uid"], 0, 1)
     installation.apply(_pod(squatted, namespace))
     suspend("squatted", yes=False)
@@ -103,7 +104,7 @@ def story(installation: Any, namespace: str, wait_until: Callable[..., Any]) -> 
     installation.kubectl("delete", "pod", squatted, here, "--grace-period=0", "--force")
     # A Plain job trains to its end and is deleted when its time to live is over.
     installation.apply(
-        _job("plain", namespace, nodes=1, launch={"mode": "Plain"}, completion={"ttlSecondsAfterFinished": 0})
+        a_job("plain", namespace, nodes=1, launch={"mode": "Plain"}, completion={"ttlSecondsAfterFinished": 0})
     )
     wait_until(lambda: pods("plain"), "a Plain worker")
     name = pods("plain")[0]["metadata"]["name"]
@@ -126,7 +127,7 @@ def story(installation: Any, namespace: str, wait_until: Callable[..., Any]) -> 
         installation.apply(manifest)
     bound = json.dumps({"status": {"phase": "Bound"}})
     installation.kubectl("patch", "pvc", "data", here, "--subresource=status", "--type=merge", f"--patch={bound}")
-    direct = _job("direct", namespace, nodes=1)
+    direct = a_job("direct", namespace, nodes=1)
     direct["spec"]["template"]["spec"]["volumes"] = [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]
     wait_until(lambda: "default" in json.dumps(installation.get("fleetpolicies")), "the policy is there")
     installation.apply(direct)
@@ -178,16 +179,6 @@ def a_node_turns_sick_and_gets_well(installation: Any, wait_until: Callable[...,
     patched("node", {"conditions": [{"type": mark["type"], "$patch": "delete"}]})
     installation.kubectl("delete", "nodehealth", "node-b")
     installation.kubectl("delete", "fleetpolicy", "default")
-
-
-def _job(name: str, namespace: str, nodes: int = 2, **spec: Any) -> dict[str, Any]:
-    container = {"name": "trainer", "image": "example.org/trainer:1", "command": ["python3", "train.py"]}
-    return {
-        "apiVersion": "muster.dev/v1alpha1",
-        "kind": "TrainingJob",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {"nodes": nodes, "template": {"spec": {"containers": [container]}}, **spec},
-    }
 
 
 def _volume(name: str, namespace: str) -> list[dict[str, Any]]:

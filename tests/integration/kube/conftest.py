@@ -79,13 +79,6 @@ class Network:
 
 
 @pytest.fixture
-async def client(api_server: ControlPlane) -> AsyncIterator[Client]:
-    made = await Client.connect(str(api_server.kubeconfig))
-    yield made
-    await made.close()
-
-
-@pytest.fixture
 async def network(api_server: ControlPlane) -> AsyncIterator[Network]:
     made = Network(api_server.server)
     yield made

@@ -1,10 +1,13 @@
-"""What the agent tells people about an answer that is none it wanted: the API server's own words, and what to do."""
+"""What the agent tells people about an answer that is none it wanted, and when it asks a second time."""
 
+import http.client
 import json
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from muster.agent.client import ApiError, _Answer, _checked
+from muster.agent.client import ApiError, NodeHealthClient, _Answer, _checked
 
 WHO = "system:serviceaccount:muster-agent:muster-agent"
 ROLES = (
@@ -59,3 +62,39 @@ def test_an_answer_that_is_no_status_is_told_as_it_is(body: bytes) -> None:
     with pytest.raises(ApiError, match="it answered 502: ") as caught:
         _checked(_Answer(502, body))
     assert caught.value.status == 502
+
+
+class Unsteady(NodeHealthClient):
+    """Fails as told, then answers; every connection is kept."""
+
+    def __init__(self, errors: list[Exception], *, kept: bool) -> None:
+        super().__init__(SimpleNamespace(node="n-1", api_server="https://127.0.0.1:1"))  # type: ignore[arg-type]
+        self.errors, self.tries = errors, 0
+        self._connection = http.client.HTTPSConnection("127.0.0.1") if kept else None
+
+    def _once(self, method: str, path: str, data: Any) -> _Answer:
+        self.tries += 1
+        self._connection = http.client.HTTPSConnection("127.0.0.1")
+        if self.errors:
+            raise self.errors.pop(0)
+        return _Answer(200, b"{}")
+
+
+def test_a_kept_connection_that_was_closed_is_replaced_once() -> None:
+    client = Unsteady([http.client.RemoteDisconnected("closed")], kept=True)
+    assert (client.read(), client.tries) == ({}, 2)
+
+
+@pytest.mark.parametrize(
+    ("errors", "kept", "tries"),
+    [
+        pytest.param([ConnectionResetError("first"), ConnectionResetError("no more")], True, 2, id="closed again"),
+        pytest.param([ConnectionRefusedError("no more")], False, 1, id="a new connection"),
+        pytest.param([TimeoutError("no more")], True, 1, id="no answer in time"),
+    ],
+)
+def test_nobody_is_asked_again_in_vain(errors: list[Exception], kept: bool, tries: int) -> None:
+    client = Unsteady(errors, kept=kept)
+    with pytest.raises(ApiError, match="no answer: no more"):
+        client.read()
+    assert (client.tries, client._connection) == (tries, None)

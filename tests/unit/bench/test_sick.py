@@ -4,6 +4,7 @@ import json
 import queue
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from typing import Any, cast
 
 import pytest
@@ -34,6 +35,7 @@ from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.nodehealth import Evidence
 from muster.health.facts import NodeFacts
 from muster.health.kinds import sign_of
+from muster.health.signs import Sign
 from muster.health.sources import Rules
 from muster.kube import decode
 
@@ -46,6 +48,17 @@ def node(name: str, *keys: str) -> dict[str, Any]:
 
 def health(name: str, state: str | None, reason: str = "", effect: str = "") -> dict[str, Any]:
     return {"metadata": {"name": name}, "status": {"state": state, "reason": reason, "effect": effect}}
+
+
+def signs_of(*, sick: bool) -> tuple[list[Sign], datetime | None]:
+    """What the operator's tables make of a node with the bench's condition, at the time of that."""
+    manifest = FakeNode("a", "b0", "r0").manifest()
+    manifest["metadata"] |= {"uid": "a", "resourceVersion": "1"}
+    manifest["status"] |= condition(sick, "2026-01-31T12:00:00Z")["status"]
+    facts = NodeFacts.of(decode.node(json.dumps(manifest).encode()))
+    now = facts.conditions[0].since
+    assert now is not None
+    return Rules.of(FleetPolicySpec()).signs(facts, {}, now)
 
 
 class TestWhoFallsSick:
@@ -71,24 +84,12 @@ class TestWhatIsSaid:
     """The operator's own tables have to agree that it is fatal at once."""
 
     def test_the_condition_is_one_of_the_table(self) -> None:
-        manifest = FakeNode("a", "b0", "r0").manifest()
-        manifest["metadata"] |= {"uid": "a", "resourceVersion": "1"}
-        manifest["status"] |= condition(True, "2026-01-31T12:00:00Z")["status"]
-        facts = NodeFacts.of(decode.node(json.dumps(manifest).encode()))
-        now = facts.conditions[0].since
-        assert now is not None
-        signs, ripe = Rules.of(FleetPolicySpec()).signs(facts, {}, now)
+        signs, ripe = signs_of(sick=True)
         assert [(sign.reason, sign.severity.value) for sign in signs] == [(CONDITION, "Fatal")]
         assert ripe is None
 
     def test_a_condition_that_is_fine_says_nothing(self) -> None:
-        manifest = FakeNode("a", "b0", "r0").manifest()
-        manifest["metadata"] |= {"uid": "a", "resourceVersion": "1"}
-        manifest["status"] |= condition(False, "2026-01-31T12:00:00Z")["status"]
-        facts = NodeFacts.of(decode.node(json.dumps(manifest).encode()))
-        now = facts.conditions[0].since
-        assert now is not None
-        assert Rules.of(FleetPolicySpec()).signs(facts, {}, now) == ([], None)
+        assert signs_of(sick=False) == ([], None)
 
     def test_the_agents_word_is_fatal_and_goes_with_the_boot(self, tmp_path: Any, monkeypatch: Any) -> None:
         said: list[dict[str, Any]] = []

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from tests.unit.clock import Clock
 
 from muster.api.gang import Gang
 from muster.api.trainingjob import TrainingJob
@@ -18,19 +19,6 @@ from muster.world.names import gang_name, pod_name
 from muster.world.views import PodView
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
-
-
-class Clock:
-    """Seconds that pass only when told to."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-    def advance(self, seconds: float) -> None:
-        self.now += seconds
 
 
 class Api:
@@ -170,11 +158,6 @@ class Scene:
     def holders(self, job: TrainingJob) -> dict[str, frozenset[str]]:
         fleet = self.cluster.world(job).fleet
         return {node: fleet.holders(node) for node in fleet._holders}
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
+from tests.unit.clock import Clock
 
 from muster.kube.pipes import IDLE_SECONDS, Answer, Pipes
 
@@ -37,14 +38,6 @@ class Server:
             return
         finally:
             writer.close()
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @asynccontextmanager
@@ -157,11 +150,11 @@ async def test_what_is_cut_short_is_an_error_and_the_connection_is_dropped(said:
         assert await made.send("POST", "/", {}, b"{}") == Answer(201, b"pod!")
 
 
-async def test_a_connection_that_was_idle_for_long_is_not_used_again() -> None:
-    server, clock = Server(OK, OK), Clock()
+async def test_a_connection_that_was_idle_for_long_is_not_used_again(clock: Clock) -> None:
+    server = Server(OK, OK)
     async with pipes(server, clock) as made:
         await made.send("POST", "/", {}, b"{}")
-        clock.now += IDLE_SECONDS
+        clock.advance(IDLE_SECONDS)
         await made.send("POST", "/", {}, b"{}")
     assert server.connections == 2
 

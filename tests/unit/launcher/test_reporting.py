@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import itertools
 import shutil
 import socket
@@ -11,7 +12,7 @@ import time
 import pytest
 
 from muster.launcher.environment import Settings
-from muster.launcher.reporter import Reporter, is_done, supersedes
+from muster.launcher.reporter import Channel, Reporter, UnreachableError, is_done, supersedes
 from muster.launcher.snapshot import Snapshot
 from muster.protocol.messages import (
     EXIT,
@@ -22,6 +23,7 @@ from muster.protocol.messages import (
     RUNNING,
     WAIT,
     Directive,
+    ProtocolError,
     Report,
 )
 
@@ -261,6 +263,44 @@ def test_an_idle_launcher_without_a_coordinator_sleeps(tmp_path):
         reporter.start()
         time.sleep(1.5)
         assert counted.waits < 40
+
+
+class Unsteady(Channel):
+    """Fails as told, then answers; every connection is kept."""
+
+    def __init__(self, errors, kept):
+        super().__init__(Settings("127.0.0.1", 1, "c", "", "", "", 0, ""))
+        self.errors, self.tries = errors, 0
+        self._connection = http.client.HTTPSConnection("127.0.0.1") if kept else None
+
+    def _exchange(self, body, timeout_seconds):
+        self.tries += 1
+        self._connection = http.client.HTTPSConnection("127.0.0.1")
+        if self.errors:
+            raise self.errors.pop(0)
+        return Directive(WAIT, 1), "digest"
+
+
+def test_a_kept_connection_that_was_closed_is_replaced_once():
+    channel = Unsteady([http.client.RemoteDisconnected("closed")], kept=True)
+    assert channel.exchange(Report(1, IDLE), 1.0) == (Directive(WAIT, 1), "digest")
+    assert channel.tries == 2
+
+
+@pytest.mark.parametrize(
+    ("errors", "kept", "tries"),
+    [
+        pytest.param([ConnectionResetError("first"), BrokenPipeError("no more")], True, 2, id="closed again"),
+        pytest.param([ConnectionRefusedError("no more")], False, 1, id="a new connection"),
+        pytest.param([TimeoutError("no more")], True, 1, id="no answer in time"),
+        pytest.param([ProtocolError("no more")], True, 1, id="no directive"),
+    ],
+)
+def test_nobody_is_asked_again_in_vain(errors, kept, tries):
+    channel = Unsteady(errors, kept)
+    with pytest.raises(UnreachableError, match="no more"):
+        channel.exchange(Report(1, IDLE), 1.0)
+    assert (channel.tries, channel._connection) == (tries, None)
 
 
 READY = Snapshot(IDLE, attempt=2, checkpoints_scanned_for_attempt=2)

@@ -9,10 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-import zipfile
 from pathlib import Path
-
-import pytest
 
 from muster.protocol.messages import EXITED, IDLE, RUNNING
 
@@ -126,18 +123,6 @@ def test_the_child_that_scans_is_replaced_when_it_dies(coordinator, run_python, 
     os.kill(children_of(launcher)[0], signal.SIGKILL)
     write_checkpoint(tmp_path / "ckpt", 20)
     coordinator.wait_for(lambda r: steps(r) == [20, 10])
-
-
-@pytest.mark.parametrize("kind", ["onto a file", "into a directory"])
-def test_install_copies_the_archive(archive, tmp_path, kind):
-    target = tmp_path / "volume" / "run.pyz"
-    target.parent.mkdir()
-    destination = target if kind == "onto a file" else target.parent
-    subprocess.run([sys.executable, "-I", archive, "--install", destination], check=True)
-    assert target.read_bytes() == archive.read_bytes()
-    assert target.stat().st_mode & 0o777 == 0o755
-    assert zipfile.is_zipfile(target)
-    assert list(target.parent.iterdir()) == [target]
 
 
 def test_scan_prints_what_it_found(archive, tmp_path):

@@ -10,7 +10,8 @@ from tests.unit.placement import oracles
 from tests.unit.placement.cases import LEVELS, NEEDS
 
 from muster.placement.request import Request
-from muster.placement.space import domain_path, solve
+from muster.placement.space import solve
+from muster.placement.where import domain_counts, domain_path
 from muster.world.fleet import Fleet
 from muster.world.turn import Placed
 from muster.world.views import NodeView
@@ -86,7 +87,8 @@ def a_fleet_of(random: Random) -> tuple[Fleet, Counter[str]]:
 
     fill(())
     fleet = a_fleet(nodes, LEVELS[:depth])
-    return fleet, Counter(domain_path(node, fleet)[0] for node in nodes)
+    labels = fleet.policy.topology.labels
+    return fleet, Counter(domain_path(node, labels)[0] for node in nodes)
 
 
 def a_stream(random: Random, fleet: Fleet, steps: int) -> list[Job]:
@@ -103,9 +105,10 @@ def a_stream(random: Random, fleet: Fleet, steps: int) -> list[Job]:
 def free_of(fleet: Fleet) -> dict[tuple[str, ...], list[str]]:
     """Free nodes by innermost domain, as the rules want them."""
     free: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    labels = fleet.policy.topology.labels
     for name, node in fleet.nodes.items():
         if not fleet.holders(name):
-            free[domain_path(node, fleet)].append(name)
+            free[domain_path(node, labels)].append(name)
     return free
 
 
@@ -120,8 +123,7 @@ def choose(system: str, fleet: Fleet, count: int, required: int) -> Sequence[str
 
 def domains(fleet: Fleet, nodes: Sequence[str]) -> tuple[int, ...]:
     """How many domains the nodes are in, by level from the outside in."""
-    depths = range(1, len(fleet.policy.topology.levels) + 1)
-    return tuple(len({domain_path(fleet.nodes[name], fleet)[:depth] for name in nodes}) for depth in depths)
+    return tuple(domain_counts(fleet, nodes).values())
 
 
 def per_decision(seed: int, steps: int) -> Iterator[tuple[str, Sequence[str] | None, Sequence[str] | None, Fleet]]:

@@ -1,7 +1,5 @@
 """A clock that tests move."""
 
-import pytest
-
 
 class Clock:
     """Seconds that pass only when told to."""
@@ -14,8 +12,3 @@ class Clock:
 
     def advance(self, seconds: float) -> None:
         self.now += seconds
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
