@@ -134,7 +134,7 @@ def rule(situation: Situation, rules: Rules, now: datetime) -> tuple[dict[str, R
     taken = _times_taken(situation, now, window)
     rulings, out, waiting = _settled(situation)
 
-    domain_of = {name: tuple(path) for name, path in situation.domains.items() if path and path[-1]}
+    domain_of = {name: tuple(path) for name, path in situation.domains.items() if path and all(path)}
     sizes = situation.sizes
     if sizes is None:
         sizes = Counter(domain_of[name] for name in situation.verdicts if name in domain_of)

@@ -9,7 +9,8 @@ from muster.world.fleet import Fleet
 def fragmentation(fleet: Fleet) -> dict[str, float]:
     """Level name -> share of the free nodes that are in domains of which a part is in use; 0 when none are free.
 
-    Free is a node that is ready, not cordoned and held by nobody; nodes that are neither free nor held do not count.
+    Free is a node that is ready, not cordoned and held by nobody; nodes that are neither free nor held do not count. One
+    that lacks the label of a level, or of one further out, is no part of any domain there.
     """
     free: list[Counter[tuple[str, ...]]] = [Counter() for _ in fleet.policy.topology.levels]
     held: list[set[tuple[str, ...]]] = [set() for _ in fleet.policy.topology.levels]
@@ -19,6 +20,8 @@ def fragmentation(fleet: Fleet) -> dict[str, float]:
         usable = node.ready and not node.unschedulable and not taken
         total += usable
         for depth in range(len(free)):
+            if not path[depth]:
+                break
             if usable:
                 free[depth][path[: depth + 1]] += 1
             elif taken:

@@ -205,9 +205,10 @@ class TestDomains:
         fleet.step(NOW)
         assert len(fleet.tainted) == 3
 
-    def test_nodes_without_a_label_are_in_no_domain(self) -> None:
+    @pytest.mark.parametrize("path", [("", ""), ("b1", ""), ("", "r1")], ids=["no label", "no rack", "no block"])
+    def test_nodes_that_lack_a_label_are_in_no_domain(self, path: tuple[str, str]) -> None:
         fleet = Stored.of(20, rules(**NODES, budget={"nodesPercent": 100, "totalPercent": 100, "domainPercent": 0}))
-        fleet.domains = dict.fromkeys(fleet.facts, ("", ""))
+        fleet.domains = dict.fromkeys(fleet.facts, path)
         all_sick(fleet)
         fleet.step(NOW)
         assert len(fleet.tainted) == 20

@@ -133,13 +133,13 @@ def test_a_failed_rank_is_told_with_code_tail_and_its_neighbour_goes_on(coordina
     assert report.ranks[1].exited_age_seconds >= 0
 
 
-def test_a_rank_killed_by_a_signal_is_told_with_the_signal(coordinator, run_python):
+def test_a_rank_killed_by_a_signal_is_told_with_the_signal(coordinator, run_python, until):
     launcher = run_python("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")
     coordinator.run(1)
     report = coordinator.wait_for(lambda r: r.state == EXITED)
     assert (report.ranks[0].exit_code, report.ranks[0].signal) == (None, signal.SIGSEGV)
     assert not report.ranks[0].ended_by_launcher
-    assert "attempt 1: rank 0 was ended by SIGSEGV" in launcher.error_text
+    until(lambda: "attempt 1: rank 0 was ended by SIGSEGV" in launcher.error_text, "the log")
 
 
 @pytest.mark.parametrize(
