@@ -57,7 +57,7 @@ _PATHS: Mapping[str, Callable[..., str]] = {
     "PodDisruptionBudget": lambda **where: paths.group("policy/v1", "poddisruptionbudgets", **where),
 }
 
-PodAction = TypeVar("PodAction", CreatePod, DeletePod, BindPod)
+OneOfSeveral = TypeVar("OneOfSeveral", CreatePod, DeletePod, BindPod, ApplySupport)
 
 log = structlog.get_logger()
 
@@ -71,7 +71,8 @@ class Performer:
         self._clock = clock
 
     async def perform(self, job: TrainingJob, plan: Plan) -> None:
-        """Perform all actions but creations of pods: deletions and bindings side by side, then the others in order.
+        """Perform all actions but creations of pods: deletions, bindings and what the workers share, each group side by
+        side, then the others in order.
 
         Raises:
             ApiError: an action failed; those of the groups after it were not begun.
@@ -84,8 +85,10 @@ class Performer:
             memory.bound &= {action.uid for action in bindings}
             await _side_by_side(functools.partial(self._bind_pod, job), bindings)
         anew = any(isinstance(action, CreatePod) for action in plan.actions)
+        support = [action for action in plan.actions if isinstance(action, ApplySupport)]
+        await _side_by_side(functools.partial(self._apply, job, anew=anew), support)
         for action in plan.actions:
-            await self._one(job, action, anew=anew)
+            await self._one(job, action)
 
     async def conclude(self, job: TrainingJob, plan: Plan) -> float | None:
         """Create the pods and, beside that, write the status: thousands of pods take seconds.
@@ -150,15 +153,13 @@ class Performer:
         self._cluster.jobs.assume(answer)
         return None
 
-    async def _one(self, job: TrainingJob, action: Action, *, anew: bool) -> None:
-        """Perform one action of those that are no pod's; `anew` asks for what was applied before, too."""
+    async def _one(self, job: TrainingJob, action: Action) -> None:
+        """Perform one action of those that come one after the other."""
         match action:
             case CommitGang():
                 await self._commit(job, action)
             case CheckTemplate():
                 await self._check_template(job, action)
-            case ApplySupport():
-                await self._apply(job, action, anew=anew)
             case DeleteJob():
                 await self._delete_job(job)
 
@@ -327,11 +328,11 @@ class Performer:
         memory.create_not_before = self._clock() + pause
 
 
-async def _side_by_side(act: Callable[[PodAction], Awaitable[None]], actions: Iterable[PodAction]) -> None:
+async def _side_by_side(act: Callable[[OneOfSeveral], Awaitable[None]], actions: Iterable[OneOfSeveral]) -> None:
     """Do all of them, so many at once; the first error is raised when every one has ended."""
     limit = asyncio.Semaphore(WRITES_AT_ONCE)
 
-    async def one(action: PodAction) -> None:
+    async def one(action: OneOfSeveral) -> None:
         async with limit:
             await act(action)
 
