@@ -98,7 +98,7 @@ def test_a_quiet_but_sound_watch_is_far_from_stale_and_so_is_one_that_waits_to_t
 
 def _health(replica: Operator) -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{replica.settings.probe_port}/healthz", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{replica.settings.probe_port}/healthz", timeout=30) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
