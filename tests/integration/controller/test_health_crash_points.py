@@ -44,19 +44,19 @@ class Act:
     Attributes:
         writes: what the keeper writes, in this order; each once.
         attempt: the job's attempt when it has ended.
-        state: of the node, when it has ended.
+        state: of the node, when it has ended; None while nobody says anything.
         tainted: whether it bears the taint then.
     """
 
     name: str
     writes: tuple[str, ...]
     attempt: int
-    state: str
+    state: str | None
     tainted: bool
 
 
 MARKED = Act("marked by others", (CREATE, RECORD), 1, "Suspect", tainted=False)
-UNMARKED = Act("mark taken off", (RECORD,), 1, "Healthy", tainted=False)
+UNMARKED = Act("mark taken off", (RECORD,), 1, None, tainted=False)
 SICK = Act("sick", (RECORD, TAINT), 2, "Unhealthy", tainted=True)
 WELL = Act("well again", (RECORD, TAINT), 2, "Healthy", tainted=False)
 STORY = (MARKED, UNMARKED, SICK, WELL)
