@@ -117,6 +117,7 @@ async def test_a_suspended_job_leaves_the_queue_and_comes_back_by_its_age(scene:
     second = await scene.create_job("second", nodes=2)
     await waiting(scene, "second")
     await scene.patch_job({"suspend": True}, "first")
+    await scene.state("Saving", "first")
     first.hold_at = 20  # one more checkpoint
     await scene.training_at(1, second)
     await scene.state("Suspended", "first")
