@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from localcluster.controlplane import free_port
 from testbed.bed import SYSTEM_NAMESPACE, Bed
 from testbed.jobs import Job
 from testbed.kube import wait_until
@@ -33,8 +34,7 @@ def right_weights(bed: Bed, namespace: str) -> str:
 def reference_weights(steps: int, ranks: int) -> str:
     """Run the same trainer program as local processes, undisturbed."""
     trainer = Path(__file__).parent / "trainers" / "steps.py"
-    port = 20000 + os.getpid() % 9000
-    common = {**os.environ, "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    common = {**os.environ, "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     processes = [
         subprocess.Popen(
             ["python3", str(trainer), f"--steps={steps}", "--step-seconds=0"],
@@ -69,7 +69,7 @@ def test_a_killed_rank_restarts_in_place(submit: Submit, right_weights: str) -> 
     assert again.resumed_step >= 20
     assert {pod["metadata"]["uid"] for pod in job.pods().values()} == pods
     finishes_right(job, right_weights)
-    assert {"RankFailed", "Started", "Placed", "Completed"} <= job.reasons()
+    job.wait_reasons("RankFailed", "Started", "Placed", "Completed")
 
 
 def test_a_deleted_pod_comes_back_on_its_node(submit: Submit, right_weights: str) -> None:
@@ -94,7 +94,7 @@ def test_a_node_that_loses_power_is_replaced(submit: Submit, right_weights: str)
     assert again.level == "R2"
     assert node not in again.nodes
     finishes_right(job, right_weights)
-    assert "NodeUnreachable" in job.reasons()
+    job.wait_reasons("NodeUnreachable")
 
 
 def test_a_stopped_rank_is_a_hang(submit: Submit, right_weights: str) -> None:
@@ -158,6 +158,7 @@ def test_a_drained_node_is_left_after_a_new_checkpoint(submit: Submit, right_wei
     job = submit("drained", trainer=TRAINER)
     job.wait_step(25)
     node = victim_node(job)
+    saved = job.newest_checkpoint()
     with job.bed.kubectl.stream(
         "drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--pod-selector", f"muster.dev/job={job.name}"
     ) as drain:
@@ -166,9 +167,8 @@ def test_a_drained_node_is_left_after_a_new_checkpoint(submit: Submit, right_wei
         assert drain.returncode == 0
     assert again.reason == "NodeCordoned"
     assert node not in again.nodes
-    left_at = max(line["step"] for line in job.events("step", 1))
     assert again.resumed_step is not None
-    assert left_at - again.resumed_step < 10, "it left before a new checkpoint was complete"
+    assert again.resumed_step > saved, "it left before a new checkpoint was complete"
     finishes_right(job, right_weights)
 
 

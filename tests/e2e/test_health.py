@@ -121,7 +121,7 @@ def test_xid_79_moves_the_job_and_the_node_is_used_again_after_a_reboot(
     sick, again = moves(bed, training, "XID 79", lambda node: bed.faults.xid(node, 79))
     told = healths(bed)[sick]
     assert (told["state"], told["reason"], told["recommendedAction"]) == ("Unhealthy", "Xid79", "Reboot")
-    assert "NodeUnhealthy" in training.reasons()
+    training.wait_reasons("NodeUnhealthy")
 
     (fourth,) = set(bed.cluster.node_names) - {sick, *again.nodes}
     lone = submit("lone", nodes=1, trainer=LONG)
@@ -194,7 +194,7 @@ def test_errors_that_a_program_can_cause_evict_nobody(bed: Bed, training: Job) -
         bed.faults.xid(node, code)
     known = {"Xid13", "Xid31", "Xid43", "Xid45"}
     wait_until(
-        "them to be written down", lambda: {f["reason"] for f in healths(bed)[node].get("findings", ())} == known, 30
+        "them to be written down", lambda: {f["reason"] for f in healths(bed)[node].get("findings", ())} == known, 60
     )
     training.wait_step(training.step() + 30)
     assert training.current().attempt == before.attempt

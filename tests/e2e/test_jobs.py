@@ -41,14 +41,14 @@ def test_an_application_that_always_fails_gets_three_restarts(submit: Submit) ->
 def test_suspend_saves_first_and_resume_goes_on(submit: Submit) -> None:
     job = submit("suspended", nodes=2, trainer=LONG)
     job.wait_step(15)
+    saved = job.newest_checkpoint()
     job.bed.kubectl("patch", "tj", "-n", job.namespace, job.name, "--type=merge", "-p", '{"spec":{"suspend":true}}')
     wait_until("the suspension", lambda: state(job)[0] == "Suspended", 90)
     wait_until("the pods to go", lambda: not job.pods(), 60)
-    last = job.step()
     job.bed.kubectl("patch", "tj", "-n", job.namespace, job.name, "--type=merge", "-p", '{"spec":{"suspend":false}}')
     again = job.wait_training_again(1)
     assert again.resumed_step is not None
-    assert last - again.resumed_step < 10, "it was stopped before a new checkpoint was complete"
+    assert again.resumed_step > saved, "it was stopped before a new checkpoint was complete"
 
 
 def test_deleting_a_job_while_it_trains_frees_everything_and_a_namesake_adopts_nothing(
@@ -103,7 +103,7 @@ def test_a_plain_job_is_rebuilt_after_any_failure(bed: Bed, submit: Submit) -> N
     wait_until("it to run", lambda: state(job)[0] == "Running", 90)
     before = {pod["metadata"]["uid"] for pod in job.pods().values()}
     name = job.pods()[1]["metadata"]["name"]
-    text = wait_until("its output", lambda: bed.kubectl("logs", "-n", job.namespace, name, check=False), 30)
+    text = wait_until("its output", lambda: bed.kubectl("logs", "-n", job.namespace, name, check=False), 60)
     assert text.split()[:2] == ["1", "2"]
     bed.kubectl("delete", "pod", "-n", job.namespace, name, "--wait=false", "--grace-period=1")
     again = wait_until(
@@ -137,7 +137,7 @@ def test_an_image_without_python_fails_with_the_remedy(bed: Bed, submit: Submit)
 
 def test_a_command_is_needed_in_managed_mode(submit: Submit) -> None:
     job = submit("no-command", nodes=1, command=[])
-    wait_until("the verdict", lambda: state(job) == ("Stalled", "CommandMissing"), 30)
+    wait_until("the verdict", lambda: state(job) == ("Stalled", "CommandMissing"), 60)
     assert "spec.launch.mode" in condition(job, "Stalled")["message"]
 
 

@@ -162,7 +162,7 @@ async def launchers(control_plane: ControlPlane, api: Client) -> AsyncIterator[L
         await made.event("watching")
         yield made
         process.terminate()
-        assert await asyncio.wait_for(process.wait(), 10) == 0
+        assert await asyncio.wait_for(process.wait(), 60) == 0
     finally:
         if process.returncode is None:
             process.kill()

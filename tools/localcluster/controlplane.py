@@ -7,6 +7,7 @@ cluster (`cluster`) runs the same class inside a network namespace.
 from __future__ import annotations
 
 import base64
+import collections
 import json
 import random
 import secrets
@@ -56,16 +57,30 @@ _CONTROLLER_MANAGER = "system:kube-controller-manager"
 _SCHEDULER = "system:kube-scheduler"
 
 
+# Whoever listens on a port by then has no need of its reservation.
+_MAX_RESERVED = 256
+_reserved: collections.deque[socket.socket] = collections.deque()
+
+
 def free_port() -> int:
-    """A loopback port that nobody listens on now."""
+    """A loopback port that nobody listens on now, and that nobody else is given before its user listens there.
+
+    The reservation is a name that the kernel gives to one socket at a time, of whatever process; it goes with the process.
+    """
     while True:
         port = random.randrange(*_PORTS)
+        reservation = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         with socket.socket() as probe:
             try:
+                reservation.bind(f"\0muster-port-{port}")
                 probe.bind((_LOOPBACK, port))
             except OSError:
+                reservation.close()
                 continue
-            return port
+        _reserved.append(reservation)
+        if len(_reserved) > _MAX_RESERVED:
+            _reserved.popleft().close()
+        return port
 
 
 def _listens(port: int) -> bool:

@@ -45,6 +45,10 @@ class Job:
     def step(self, attempt: int | None = None) -> int:
         return max((line["step"] for line in self.events("step", attempt)), default=0)
 
+    def newest_checkpoint(self) -> int:
+        """The step of the newest one that was published; 0 before there is any."""
+        return max((line["step"] for line in self.events("checkpoint")), default=0)
+
     def wait_step(self, step: int, attempt: int | None = None) -> None:
         wait_until(f"step {step} of {self.name}", lambda: self.step(attempt) >= step, 180)
 
@@ -58,7 +62,10 @@ class Job:
             return next((a for a in sorted(ranks) if a > after_attempt and len(ranks[a]) == self.nodes), None)
 
         number = wait_until(f"{self.name} training again", attempt, timeout_seconds)
-        return next(seen for seen in self.watch.seen if seen.attempt == number and seen.going)
+        return wait_until(
+            f"the record of attempt {number} of {self.name}",
+            lambda: next((seen for seen in self.watch.seen if seen.attempt == number and seen.going), None),
+        )
 
     def current(self) -> Seen:
         return wait_until(f"the gang of {self.name}", lambda: self.watch.latest)
@@ -95,6 +102,10 @@ class Job:
 
     def reasons(self) -> set[str]:
         return {event["reason"] for event in self.events_of()}
+
+    def wait_reasons(self, *reasons: str) -> None:
+        """Wait until Events with these reasons are there: they are written after what they tell of."""
+        wait_until(f"Events {', '.join(reasons)} of {self.name}", lambda: self.reasons() >= set(reasons), 60)
 
     def weights(self) -> set[str]:
         return {line["weights_sha256"] for line in self.events("done")}

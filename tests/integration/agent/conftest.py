@@ -18,7 +18,6 @@ ROOT = Path(__file__).resolve().parents[3]
 QUICK = {
     "nvml.fast_period": 0.2,
     "nvml.normal_period": 0.5,
-    "nvml.deadline": 1.0,
     "nvml.clear": 1.0,
     "gpu.clear": 0.5,
     "infiniband.state_period": 0.2,
@@ -77,11 +76,17 @@ class AgentProcess:
         for process in self._processes:
             process.terminate()
         for process in self._processes:
-            assert process.wait(10) in (0, -15)
+            assert process.wait(60) in (0, -15)
 
     def logged(self) -> list[dict[str, Any]]:
         lines = [line for path in sorted(self.folder.glob("agent-*.log")) for line in path.read_text().splitlines()]
         return [json.loads(line) for line in lines if line.startswith("{")]
+
+    def told(self, number: int) -> list[list[str]]:
+        """The kinds of evidence in each write of its process with this number; -1 is the last one."""
+        log = self.folder / f"agent-{range(len(self._processes))[number]}.log"
+        lines = [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{")]
+        return [line["kinds"] for line in lines if line["event"] == "evidence written"]
 
     def object(self) -> dict[str, Any]:
         found = self._kubectl("get", "nodehealth", self.name, "-o", "json", "--show-managed-fields")
@@ -94,7 +99,7 @@ class AgentProcess:
     def kinds(self) -> list[str]:
         return sorted(item["kind"] for item in self.status().get("evidence", []))
 
-    def wait(self, condition: Callable[[], Any], seconds: float = 20.0) -> Any:
+    def wait(self, condition: Callable[[], Any], seconds: float = 60.0) -> Any:
         until = time.monotonic() + seconds
         while not (result := condition()):
             assert time.monotonic() < until, (self.object(), self.logged()[-5:])

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
+from tests.integration.agent.conftest import QUICK
 
 from localcluster.controlplane import ControlPlane
 
@@ -58,20 +59,34 @@ def test_a_fault_is_in_the_object_within_a_second(agent: Any, api_server: Contro
     seen: list[tuple[float, dict[str, Any]]] = []
     watch(api_server, agent.name, seen)
     agent.wait(lambda: seen)
+    # Of three the one in the middle counts: a machine with no time for anybody for a moment proves nothing.
+    took = sorted(seconds_until_told(agent, seen, way, gpus) for gpus in (1, 2, 3))
+    assert took[1] < 1.0, took
+
+
+def seconds_until_told(agent: Any, seen: list[tuple[float, dict[str, Any]]], way: str, gpus: int) -> float:
+    """Let one more GPU be faulty, so that it is this many."""
+
+    def told() -> tuple[float, dict[str, Any]] | None:
+        return next(((when, found) for when, found in list(seen) if evidence_in(found)), None)
+
+    def evidence_in(found: dict[str, Any]) -> list[dict[str, Any]]:
+        return [item for item in found["status"].get("evidence", ()) if item["subject"] == subject]
+
+    subject = f"GPU-00000000-0000-4000-8000-{gpus + 1:012}"
     time.sleep(1.0)  # a write within a second of the last one waits
     began = time.monotonic()
     if way == "event":
-        agent.faults("xid=79@gpu1")
+        agent.faults(*(f"xid=79@gpu{number}" for number in range(1, gpus + 1)))
     elif way == "log":
-        agent.log("NVRM: Xid (PCI:0000:11:00): 79, pid=1, GPU has fallen off the bus.")
+        agent.log(f"NVRM: Xid (PCI:0000:1{gpus}:00): 79, pid=1, GPU has fallen off the bus.")
     else:
-        agent.faults("recovery_action=2@gpu1")
-    agent.wait(lambda: any(found["status"].get("evidence") for _, found in list(seen)))
-    when, found = next((when, found) for when, found in seen if found["status"].get("evidence"))
-    (item,) = found["status"]["evidence"]
+        agent.faults(*(f"recovery_action=2@gpu{number}" for number in range(1, gpus + 1)))
+    when, found = agent.wait(told)
+    (item,) = evidence_in(found)
     assert (item["kind"], item["code"]) == (("RecoveryAction", 2) if way == "recovery action" else ("Xid", 79))
-    assert item["subject"] == "GPU-00000000-0000-4000-8000-000000000002"
-    assert when - began < 1.0
+    assert len(found["status"]["evidence"]) == gpus
+    return float(when - began)
 
 
 def test_evidence_goes_when_the_fault_is_gone(agent: Any) -> None:
@@ -96,11 +111,13 @@ def test_a_quiet_node_is_not_written_about(agent: Any) -> None:
 
 def test_a_flood_is_few_writes(agent: Any) -> None:
     line = "NVRM: Xid (PCI:0000:11:00): 31, pid=1, name=python, Ch 00000008, MMU Fault"
+    before, began = len(agent.told(-1)), time.monotonic()
     for _ in range(30):
         agent.log("\n".join([line] * 1000))
         time.sleep(0.1)
     agent.wait(lambda: agent.kinds() == ["Xid"])
-    assert sum(entry["event"] == "evidence written" for entry in agent.logged()) <= 3
+    # The news at once, counts from time to time.
+    assert len(agent.told(-1)) - before <= 1 + (time.monotonic() - began) / QUICK["write.counts"]
 
 
 def test_what_others_write_stays_and_is_not_undone(agent: Any, kubectl: Callable[..., Any]) -> None:
@@ -122,8 +139,9 @@ def test_an_object_that_is_deleted_is_made_again(agent: Any, kubectl: Callable[.
 
 def test_two_agents_on_one_node_do_not_fight(agent: Any) -> None:
     agent.start()
+    agent.wait(lambda: agent.told(-1))
     agent.faults("xid=79@gpu1", "count=7")
-    agent.wait(lambda: agent.kinds() == ["GpuCount", "Xid"])
+    agent.wait(lambda: all(["GpuCount", "Xid"] in agent.told(number) for number in (0, 1)))
     time.sleep(3)
     version = agent.object()["metadata"]["resourceVersion"]
     time.sleep(4)
@@ -137,7 +155,8 @@ def test_an_agent_that_restarts_forgets_nothing_of_this_boot(agent: Any) -> None
     before = what_stands(agent)
     agent.stop()
     agent.start()
-    time.sleep(4)
+    agent.wait(lambda: agent.told(-1))
+    time.sleep(3)
     assert what_stands(agent) == before
     (agent.folder / "boot_id").write_text("boot-2\n")
     agent.wait(lambda: agent.kinds() == [])

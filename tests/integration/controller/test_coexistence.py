@@ -190,10 +190,19 @@ async def moved_once(scene: Scene, name: str, training: Training) -> Object:
     return incident
 
 
-async def writes_to_nodes(operator: OperatorProcess) -> int:
-    """How many there were; ends the operator, so that nothing that it told is under way any more."""
+async def writes_to_nodes(scene: Scene, operator: OperatorProcess, least: int = 0) -> int:
+    """How many there were; ends the operator, so that nothing that it told is under way any more.
+
+    Args:
+        least: so many are waited for: others see a write before the operator has its answer.
+    """
+
+    def told() -> int:
+        return sum(write.startswith("after PATCH nodes ") for write in operator.writes)
+
+    await scene.eventually(f"it tells of {least} writes to nodes", lambda: told() >= least)
     await operator.stop()
-    return sum(write.startswith("after PATCH nodes ") for write in operator.writes)
+    return told()
 
 
 @pytest.mark.parametrize(
@@ -211,7 +220,7 @@ async def test_who_repairs_later_finds_the_node_left_and_the_taint_stays_until_i
         for step in then:
             await go_through(scene, name, step)
         await moved_once(scene, name, training)
-        assert await writes_to_nodes(operator) == 2, "one to put the taint on, one to take it off"
+        assert await writes_to_nodes(scene, operator, 2) == 2, "one to put the taint on, one to take it off"
         incidents = (await health(scene, name))["incidents"]
         assert [bool(incident["cleared"]) for incident in incidents] == [True]
 
@@ -235,7 +244,7 @@ async def test_who_has_begun_before_muster_looks_is_left_to_it(scene: Scene, evi
         for step in steps[2:]:
             await go_through(scene, name, step)
         await moved_once(scene, name, training)
-        assert await writes_to_nodes(operator) == 0
+        assert await writes_to_nodes(scene, operator) == 0
         assert (await health(scene, name))["offences"].get("score", "0") == "0", (
             "it is not charged for another's repair"
         )
@@ -254,7 +263,7 @@ async def test_a_clouds_maintenance_is_left_in_time_and_nothing_is_written_to_th
         for step in GKE[2:]:
             await go_through(scene, name, step)
         await moved_once(scene, name, training)
-        assert await writes_to_nodes(operator) == 0
+        assert await writes_to_nodes(scene, operator) == 0
 
 
 async def test_others_write_while_muster_writes_and_no_taint_is_lost(scene: Scene) -> None:

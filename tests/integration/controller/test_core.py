@@ -23,10 +23,13 @@ async def test_a_fault_within_a_recovery_takes_the_next_number(scene: Scene) -> 
     await scene.operators.start()
     training = await scene.create_job()
     await scene.training_at(1, training)
-    scene.hand.launchers()[0].reclaim_seconds = 1.5
+    slow = scene.hand.launchers()[0]
+    slow.may_reclaim.clear()  # attempt 2 does not start meanwhile
     scene.hand.launchers()[2].fail(signal=9)
     await scene.eventually("attempt 2 assembles", lambda: attempt_is(scene, 2))
     await scene.hand.shut_down(scene.hand.worker(1).node)
+    await scene.eventually("attempt 3 assembles", lambda: attempt_is(scene, 3))
+    slow.may_reclaim.set()
     await scene.training_at(3, training)
     assert scene.ledger.started(2) == []
     assert scene.hand.worker(1).incarnation == 2

@@ -103,8 +103,13 @@ async def test_many_at_once_are_held_back_by_the_budget_and_avoided_all_the_same
 
         await scene.eventually("all are judged", judged)
         assert len(await tainted(scene)) <= 1
-        held = [n for n in range(5) if "running jobs stay" in (await health(scene, f"n-{n}")).get("effect", "")]
-        assert len(held) == 4
+
+        async def held() -> bool:
+            effects = [(await health(scene, f"n-{number}")).get("effect", "") for number in range(5)]
+            return sum("running jobs stay" in effect for effect in effects) == 4
+
+        await scene.eventually("four are held back", held)
+        assert len(await tainted(scene)) <= 1
         await scene.create_job("waits", nodes=2)
 
         async def waiting() -> Any:

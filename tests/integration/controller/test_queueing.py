@@ -5,6 +5,7 @@ from typing import Any
 
 from muster.kube import paths
 from stage.hand import job_manifest, patiently
+from stage.operators import OperatorProcess
 from stage.scene import Scene
 
 DIRECT = {"pools": [{"name": "all", "binding": "Direct"}]}
@@ -116,6 +117,7 @@ async def test_a_suspended_job_leaves_the_queue_and_comes_back_by_its_age(scene:
     second = await scene.create_job("second", nodes=2)
     await waiting(scene, "second")
     await scene.patch_job({"suspend": True}, "first")
+    await scene.state("Saving", "first")
     first.hold_at = 20  # one more checkpoint
     await scene.training_at(1, second)
     await scene.state("Suspended", "first")
@@ -145,8 +147,13 @@ async def test_muster_binds_the_gang_when_every_pod_is_there_and_no_gate_is_left
             lift = [{"op": "remove", "path": "/spec/schedulingGates"}]
             await scene.api.patch(path, lift, "application/json-patch+json")
         await scene.training_at(1, training)
+        await scene.eventually("it tells of both bindings", lambda: bindings(operator) >= 2)
         await operator.stop()  # nothing that it told is under way any more
-        assert sum("after POST pods/binding" in write for write in operator.writes) == 2
+        assert bindings(operator) == 2
+
+
+def bindings(operator: OperatorProcess) -> int:
+    return sum("after POST pods/binding" in write for write in operator.writes)
 
 
 async def test_a_kubelet_that_refuses_a_pod_is_a_conflict_that_costs_nothing(scene: Scene) -> None:

@@ -171,7 +171,7 @@ async def test_two_jobs_never_share_a_node(scene: Scene) -> None:
     waiting = next(name for name, nodes in places.items() if not nodes)
     busy = [name for name in places if name != waiting]
     assert not places[busy[0]] & places[busy[1]]
-    assert (await scene.state("Pending", waiting))["status"]["reason"] == "InsufficientNodes"
+    await scene.eventually("the third waits", lambda: waits_for_nodes(scene, waiting))
     for training in trainings:
         training.hold_at = 20
     for name in ("a", "b", "c"):
@@ -192,6 +192,11 @@ async def test_deleting_a_job_while_it_trains_frees_everything(scene: Scene) -> 
 
 async def told(scene: Scene, reason: str, part: str) -> bool:
     return any(event["reason"] == reason and part in event["note"] for event in await scene.events())
+
+
+async def waits_for_nodes(scene: Scene, name: str) -> bool:
+    status = (await scene.job(name)).get("status", {})
+    return (status.get("state"), status.get("reason")) == ("Pending", "InsufficientNodes")
 
 
 async def no_pods(scene: Scene) -> bool:

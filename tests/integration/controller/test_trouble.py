@@ -2,27 +2,31 @@
 
 import asyncio
 import contextlib
+import time
 from typing import Any
 
 import pytest
 
 from localcluster.controlplane import ControlPlane
 from muster.kube import paths
-from muster.kube.errors import ApiError, NotFound
+from muster.kube.errors import ApiError, Forbidden, NotFound
 from stage.hand import job_manifest, patiently
 from stage.operators import OperatorProcess
 from stage.scene import Scene
 
 CALM_SECONDS = 2.0
-# What the lease's renewal, Events and a retry now and then may cost in that time; a storm makes hundreds.
+# What the lease's renewal, Events and a retry now and then may cost in each such time; a storm makes hundreds.
 CALM_REQUESTS = 12
 
 
 async def assert_calm(operator: OperatorProcess) -> None:
     """Nothing is tried again and again. The time is a window to count in, not a deadline."""
+    began = time.monotonic()
     before = sum((await operator.requests()).values())
     await asyncio.sleep(CALM_SECONDS)
-    assert sum((await operator.requests()).values()) - before <= CALM_REQUESTS, operator.writes[-CALM_REQUESTS:]
+    made = sum((await operator.requests()).values()) - before
+    windows = (time.monotonic() - began) / CALM_SECONDS  # a busy machine may look away for longer
+    assert made <= CALM_REQUESTS * windows, operator.writes[-CALM_REQUESTS:]
 
 
 async def told(scene: Scene, reason: str) -> bool:
@@ -94,6 +98,7 @@ async def test_what_can_never_start_is_said_at_once(
 async def test_pod_security_refuses_the_template(scene: Scene) -> None:
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     await scene.api.patch(paths.core("namespaces", name=scene.namespace), {"metadata": {"labels": labels}})
+    await scene.eventually("the label is in force", lambda: refuses_privileges(scene))
     await scene.add_nodes(2, "n")
     operator = await scene.operators.start()
     await scene.create_job(nodes=2)
@@ -102,6 +107,16 @@ async def test_pod_security_refuses_the_template(scene: Scene) -> None:
     status, _, _ = await scene.condition("TemplateAccepted")
     assert status == "False"
     await assert_calm(operator)
+
+
+async def refuses_privileges(scene: Scene) -> bool:
+    """The API server hears of a namespace's labels a moment after they are written."""
+    pod = {"metadata": {"name": "pod"}, "spec": {"containers": [{"name": "main", "image": "example.org/main:1"}]}}
+    try:
+        await scene.api.post(paths.core("pods", namespace=scene.namespace), pod, {"dryRun": "All"})
+    except Forbidden:
+        return True
+    return False
 
 
 async def test_a_quota_holds_the_gang_until_it_is_raised(scene: Scene) -> None:
@@ -228,6 +243,7 @@ async def test_a_namespace_is_deleted_under_its_job(scene: Scene) -> None:
 async def test_the_api_server_restarts_in_the_middle_of_a_recovery(scene: Scene, control_plane: ControlPlane) -> None:
     await scene.add_nodes(4, "n")
     await scene.operators.start()
+    await scene.operators.start()  # leads if the restart takes longer than the lease of the first
     training = await scene.create_job()
     await scene.training_at(1, training)
     scene.hand.starting.clear()

@@ -75,7 +75,7 @@ class Replica:
         """Status and text of an answer of the probe port; status 0 when nobody answers."""
         try:
             with urllib.request.urlopen(
-                f"http://127.0.0.1:{self.environment['MUSTER_PROBE_PORT']}{path}", timeout=5
+                f"http://127.0.0.1:{self.environment['MUSTER_PROBE_PORT']}{path}", timeout=30
             ) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:

@@ -185,7 +185,7 @@ def test_an_agent_runs_with_the_rights_of_the_installation(
         process.terminate()
         said = (tmp_path / "log").read_text()
         print(said)
-    assert process.wait(10) == 0
+    assert process.wait(60) == 0
     assert "403" not in said
     assert status()["state"] == "Unhealthy"
     judge(installation)

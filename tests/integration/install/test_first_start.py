@@ -37,7 +37,8 @@ def test_leads_and_shows_its_figures(installation: Any, wait_until: Any) -> None
     assert lease["spec"]["holderIdentity"].startswith(replica.pod)
     requests = replica.samples("muster_api_requests_total")
     assert requests[("code", "201"), ("resource", "leases"), ("verb", "POST")] == 1
-    assert requests[("code", "200"), ("resource", "nodes"), ("verb", "WATCH")] >= 1
+    watched = (("code", "200"), ("resource", "nodes"), ("verb", "WATCH"))
+    wait_until(lambda: replica.samples("muster_api_requests_total").get(watched, 0) >= 1, "it watches nodes")
     wait_until(lambda: installation.leader_pods() == [replica.pod], "the Service selects the leader")
 
 

@@ -17,8 +17,9 @@ from muster.kube import informer
 from muster.kube.client import Client
 from muster.kube.informer import READ_TIMEOUT_SECONDS
 
-STALE_SECONDS = 6.0
-AWAY_SECONDS = 3.0
+# Informers do not hear again all at once when the API server is back; this is more than lies between the first and the last.
+STALE_SECONDS = 12.0
+AWAY_SECONDS = 6.0
 
 
 @pytest.fixture
@@ -87,7 +88,7 @@ async def test_liveness_fails_while_an_informer_is_deaf_and_the_api_server_answe
         _set_rules(installation, rights["rules"])
     assert status == 500
     assert "informer nodes has heard nothing for" in text
-    # not "all is well": the other streams have nothing to say meanwhile, and six seconds of silence are long here
+    # not "all is well": the other streams have nothing to say meanwhile, and twelve seconds of silence are long here
     await asyncio.to_thread(wait_until, lambda: "informer nodes" not in _health(standby)[1], "it hears again")
 
 
@@ -98,7 +99,7 @@ def test_a_quiet_but_sound_watch_is_far_from_stale_and_so_is_one_that_waits_to_t
 
 def _health(replica: Operator) -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{replica.settings.probe_port}/healthz", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{replica.settings.probe_port}/healthz", timeout=30) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()

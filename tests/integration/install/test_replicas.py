@@ -1,11 +1,15 @@
 """Two replicas: one leads, the other is ready; whatever happens to the leader or to the API server, one leads again."""
 
 import json
+import time
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
 LEASE_SECONDS = 15  # kube/lease.py: nobody takes over sooner unless the lease was given back
+# A leader gives up 10 s after its last renewal, and renews every 2 s.
+SURVIVED_SECONDS = 6.0
+RESTARTS = 5
 
 
 def test_standby_is_ready_and_writes_nothing(installation: Any, wait_until: Callable[..., Any]) -> None:
@@ -54,10 +58,8 @@ def test_only_the_leader_is_an_endpoint_of_the_coordinator(installation: Any, wa
 
 
 def test_a_leader_survives_a_restart_of_the_api_server(installation: Any, wait_until: Callable[..., Any]) -> None:
-    leader, standby = _pair(installation, wait_until)
-    installation.control_plane.restart_apiserver()
-    renewed = _lease(installation)["renewTime"]
-    wait_until(lambda: _lease(installation)["renewTime"] != renewed, "the lease is renewed")
+    leader, standby = _pair_with_a_restart(installation, wait_until)
+    _wait_for_a_renewal(installation, wait_until)
     assert leader.process.poll() is None
     assert leader.leads()
     assert not standby.leads()
@@ -92,6 +94,25 @@ def _pair(installation: Any, wait_until: Callable[..., Any]) -> tuple[Any, Any]:
     wait_until(standby.ready, "the standby is ready")
     wait_until(lambda: installation.leader_pods() == [leader.pod], "the leader's pod has the label")
     return leader, standby
+
+
+def _pair_with_a_restart(installation: Any, wait_until: Callable[..., Any]) -> tuple[Any, Any]:
+    """Leader and standby after a restart of the API server that a leader has to survive: a busy machine's may take longer."""
+    for _ in range(RESTARTS):
+        leader, standby = _pair(installation, wait_until)
+        began = time.monotonic()
+        installation.control_plane.restart_apiserver()
+        away_seconds = time.monotonic() - began
+        _wait_for_a_renewal(installation, wait_until)  # by whomever
+        if leader.process.poll() is None or away_seconds < SURVIVED_SECONDS:
+            return leader, standby
+        installation.stop_all()
+    raise AssertionError(f"no restart of the API server took less than {SURVIVED_SECONDS:.0f} s")
+
+
+def _wait_for_a_renewal(installation: Any, wait_until: Callable[..., Any]) -> None:
+    before = _lease(installation)["renewTime"]
+    wait_until(lambda: _lease(installation)["renewTime"] != before, "the lease is renewed")
 
 
 def _lease(installation: Any) -> Any:

@@ -12,7 +12,8 @@ from muster.kube.client import Client
 from muster.kube.errors import LeadershipLost
 from muster.kube.lease import LeaderLease
 
-DURATION, DEADLINE, RETRY = 3.0, 2.0, 0.3
+# Long enough that a busy machine renews in time.
+DURATION, DEADLINE, RETRY = 6.0, 4.0, 0.5
 
 
 class Candidate:

@@ -45,7 +45,7 @@ async def health(scene: Scene, node: str) -> dict[str, Any]:
     return status
 
 
-async def is_in_state(scene: Scene, node: str, state: str) -> bool:
+async def is_in_state(scene: Scene, node: str, state: str | None) -> bool:
     return (await health(scene, node)).get("state") == state
 
 

@@ -140,6 +140,7 @@ class Launcher:
     Attributes:
         answers: kinds of the directives, and HTTP statuses or names of errors, in the order of their arrival.
         reclaim_seconds: how long its ranks take to die.
+        may_reclaim: while it is not set, its ranks do not die.
     """
 
     def __init__(
@@ -153,6 +154,8 @@ class Launcher:
         self.answers: list[str] = []
         self.silent_peers: tuple[PeerReport, ...] = ()
         self.reclaim_seconds = 0.0
+        self.may_reclaim = asyncio.Event()
+        self.may_reclaim.set()
         self.is_cut = False
         self._training = training
         self._fence_seconds = fence_seconds
@@ -304,6 +307,7 @@ class Launcher:
         attempt_ended = self.attempt != directive.attempt or directive.kind != RUN
         if self.state in (RUNNING, EXITED) and attempt_ended:
             await asyncio.sleep(self.reclaim_seconds)
+            await self.may_reclaim.wait()
             self.end_ranks()
             self.state, self.attempt, self._ranks, self._fenced = IDLE, 0, (), False
         if directive.kind == WAIT and self.attempt != directive.attempt:

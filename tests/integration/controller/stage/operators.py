@@ -68,9 +68,8 @@ class OperatorProcess:
         """Count writes anew, and die at the point `fatal`: `<before or after> <verb> <resource> <which one>`."""
         self._armed.clear()
         self._say({"do": "arm", "fatal": fatal})
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await self._armed.wait()
-        self.writes.clear()
 
     async def stop(self) -> None:
         """Stop it gracefully."""
@@ -83,7 +82,7 @@ class OperatorProcess:
             os.kill(self.pid, signal.SIGKILL)
         await self.death()
 
-    async def death(self, seconds: float = 30) -> None:
+    async def death(self, seconds: float = 60) -> None:
         """Wait until it has ended."""
         async with asyncio.timeout(seconds):
             await self.dead.wait()
@@ -113,6 +112,7 @@ class OperatorProcess:
                     self.pid = message["pid"]
                     self._connected.set()
                 else:
+                    self.writes.clear()  # here: what it tells next may be here already, and belongs to the new count
                     self._armed.set()
         self.dead.set()
         self._connected.set()
