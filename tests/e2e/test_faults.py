@@ -19,7 +19,8 @@ from testbed.jobs import Job
 from testbed.kube import wait_until
 
 STEPS = 80
-TRAINER = [f"--steps={STEPS}", "--step-seconds=0.1", "--checkpoint-every=10"]
+# On a busy machine a fault may be slower than the training: the first attempt does not end without one.
+TRAINER = [f"--steps={STEPS}", "--step-seconds=0.1", "--checkpoint-every=10", "--hold-at=70"]
 LONG = ["--steps=100000", "--step-seconds=0.1", "--checkpoint-every=10"]
 
 Submit = Callable[..., Job]

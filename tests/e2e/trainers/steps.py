@@ -238,6 +238,8 @@ def train(arguments, rank, world_size, attempt, log):
     log("ready", step=step)
     progress = os.environ.get("MUSTER_PROGRESS")
     while step < arguments.steps:
+        while attempt == 1 and step == arguments.hold_at:
+            time.sleep(0.1)
         step += 1
         time.sleep(arguments.step_seconds)
         if rank == arguments.fault_rank % world_size:
@@ -272,6 +274,7 @@ def parse():
     parser.add_argument("--hang-at", type=int, metavar="STEP")
     parser.add_argument("--fault-rank", type=int, default=-1, help="who fails or hangs; -1 = the last rank")
     parser.add_argument("--always", action="store_true", help="fail or hang in every attempt, not only once")
+    parser.add_argument("--hold-at", type=int, metavar="STEP", help="where the first attempt waits for its fault")
     parser.add_argument("--ignore-sigterm", action="store_true")
     parser.add_argument("--orphan-loader", action="store_true")
     arguments = parser.parse_args()
