@@ -101,7 +101,10 @@ def _bare(bed: Bed, wish: Wish) -> list[Row]:
     system = Bare(bed, best)
     recovered = _measure(system, variant, wish, ("FailOnePod", "FailEightPods"))
     measured = {**starts[best], **{case: recovered[case] for case in cases.FAILED_PODS}}
-    return [row(system.subject(case), runs) for case, runs in measured.items() if runs]
+    rows = [row(system.subject(case), runs) for case, runs in measured.items() if runs]
+    for mode in wish.modes:
+        rows += _rows(Bare(bed, best, mode), variant, wish, ("Start",))
+    return rows
 
 
 def _rows(system: System, variant: Variant, wish: Wish, wanted: Sequence[str]) -> list[Row]:

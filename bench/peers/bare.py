@@ -1,13 +1,21 @@
-"""The floor: one raw client creates all pods, then posts all bindings. It decides nothing and keeps no books."""
+"""The floor: one raw client creates all pods, then posts all bindings. It decides nothing and keeps no books.
+
+Its own pods are the smallest that there can be. With a mode it makes the pods that Muster makes in that mode: the floor
+of everything but what a pod costs the API server.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bench.api import Object
 from bench.bed import NAMESPACE, PODS, Bed
 from bench.child import Child
+from bench.peers.muster import training_job
 from bench.peers.system import GANG, System
+
+_OWNERS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 
 
 class Bare(System):
@@ -15,27 +23,39 @@ class Bare(System):
 
     name = "bare"
 
-    def __init__(self, bed: Bed, connections: int) -> None:
+    def __init__(self, bed: Bed, connections: int, mode: str | None = None) -> None:
         super().__init__(bed)
-        self.connections = connections
+        self.connections, self.mode = connections, mode
         self._client: Child | None = None
         self._nodes: dict[str, str] = {}
+        self._job: Object | None = None
 
     def begin(self) -> None:
         """Start the client and open its connections."""
         api, log = self.bed.connection, self.bed.cluster.directory / "logs" / "bare.log"
         arguments = [api.server, str(api.ca), NAMESPACE, str(self.connections)]
         self._client = Child("bench.peers.bareclient", arguments, {"BENCH_TOKEN": api.token}, log)
-        self._client.ask({})
+        self._ask({})
+        if self.mode is not None:
+            # Pods whose owner is not there would be deleted.
+            owner = self.bed.connection.post(_OWNERS, {"metadata": {"name": GANG}})
+            self._job = training_job(self.bed.size, self.mode)
+            self._job["metadata"] |= {"namespace": NAMESPACE, "uid": owner["metadata"]["uid"]}
 
     def end(self) -> None:
         """End the client."""
         if self._client is not None:
             self._client.close()
+        if self._job is not None:
+            self.bed.connection.delete(f"{_OWNERS}/{GANG}")
+
+    def prepare(self) -> None:
+        """Have the bodies of the requests written."""
+        self._nodes = {f"{GANG}-{index}-0": f"gpu-{index:05d}" for index in range(self.bed.size)}
+        self._ask({"prepare": self._nodes, "job": self._job})
 
     def submit(self) -> None:
         """Order the gang; returns when every pod is bound."""
-        self._nodes = {f"{GANG}-{index}-0": f"gpu-{index:05d}" for index in range(self.bed.size)}
         self._ask({"pods": self._nodes})
 
     def replace(self, pods: Sequence[str]) -> None:

@@ -27,6 +27,8 @@ from localcluster.controlplane import free_port
 from localcluster.errors import LocalClusterError
 from localcluster.kwok import NODES_PER_BLOCK
 
+LAUNCHER_IMAGE = "muster/launcher:bench"
+
 _GROUP = "/apis/muster.dev/v1alpha1"
 _JOBS = f"{_GROUP}/namespaces/{NAMESPACE}/trainingjobs"
 _SYSTEM_NAMESPACE = "muster-system"
@@ -48,6 +50,24 @@ class Started:
     attempt: int
     workers: int
     time: float
+
+
+def training_job(size: int, mode: str) -> Object:
+    """The gang as a TrainingJob."""
+    level = "required" if size <= NODES_PER_BLOCK else "preferred"
+    return {
+        "apiVersion": "muster.dev/v1alpha1",
+        "kind": "TrainingJob",
+        "metadata": {"name": GANG},
+        "spec": {
+            "nodes": size,
+            "launch": {"mode": mode},
+            "placement": {level: "block"},
+            **({"checkpoint": {"directory": _CHECKPOINTS}} if mode == "Managed" else {}),
+            "recovery": {"applicationRestartsPerDay": _RESTARTS_PER_DAY},
+            "template": {"spec": pod_spec()},
+        },
+    }
 
 
 class Muster(System):
@@ -78,7 +98,7 @@ class Muster(System):
             "PYTHONPATH": str(ROOT / "operator"),
             "KUBECONFIG": str(self._kubeconfig()),
             "MUSTER_NAMESPACE": _SYSTEM_NAMESPACE,
-            "MUSTER_LAUNCHER_IMAGE": "muster/launcher:bench",
+            "MUSTER_LAUNCHER_IMAGE": LAUNCHER_IMAGE,
             "MUSTER_COORDINATOR_PORT": str(port),
             "MUSTER_PROBE_PORT": str(probes),
         }
@@ -99,7 +119,8 @@ class Muster(System):
 
     def submit(self) -> None:
         """Create the TrainingJob."""
-        self.bed.connection.post(_JOBS, self._manifest())
+        assert self.mode is not None
+        self.bed.connection.post(_JOBS, training_job(self.bed.size, self.mode))
 
     def remove(self) -> None:
         """Delete the TrainingJob; all of it follows."""
@@ -128,22 +149,6 @@ class Muster(System):
         """Forget the ranks of earlier gangs."""
         if self._launchers is not None:
             self._launchers.forget()
-
-    def _manifest(self) -> Object:
-        level = "required" if self.bed.size <= NODES_PER_BLOCK else "preferred"
-        return {
-            "apiVersion": "muster.dev/v1alpha1",
-            "kind": "TrainingJob",
-            "metadata": {"name": GANG},
-            "spec": {
-                "nodes": self.bed.size,
-                "launch": {"mode": self.mode},
-                "placement": {level: "block"},
-                **({"checkpoint": {"directory": _CHECKPOINTS}} if self.mode == "Managed" else {}),
-                "recovery": {"applicationRestartsPerDay": _RESTARTS_PER_DAY},
-                "template": {"spec": pod_spec()},
-            },
-        }
 
     def install(self) -> None:
         """The definitions, the operator's rights and the FleetPolicy."""
