@@ -15,7 +15,7 @@ from typing import Any
 import structlog
 
 from bench.launchers.channel import save_memory
-from bench.launchers.control import CommandError, FailRanks, Silence, Statistics, parse
+from bench.launchers.control import CommandError, FailRanks, Restore, Silence, Statistics, parse
 from bench.launchers.fleet import Fleet, Options
 from bench.launchers.training import Pace
 from muster.kube.client import Client
@@ -95,6 +95,8 @@ def _obey(fleet: Fleet, line: str) -> None:
             emit("failed_ranks", pods=fleet.fail_ranks(command))
         case Silence():
             emit("silenced", launchers=fleet.silence(command))
+        case Restore():
+            emit("restored", was_silent=fleet.restore(command))
         case Statistics():
             emit("statistics", **fleet.statistics())
 

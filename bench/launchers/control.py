@@ -25,12 +25,22 @@ class Silence:
 
 
 @dataclass(frozen=True, slots=True)
+class Restore:
+    """The node has power again: what begins there from now on lives."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
 class Statistics:
     """Print what this process has done and costs."""
 
 
-Command = FailRanks | Silence | Statistics
-_FORMS = 'use {"fail_ranks": [PODS], "exit_code": 1}, {"silence_node": NODE}, {"silence_pods": [PODS]} or {"statistics": true}'
+Command = FailRanks | Silence | Restore | Statistics
+_FORMS = (
+    'use {"fail_ranks": [PODS], "exit_code": 1}, {"silence_node": NODE}, {"silence_pods": [PODS]}, '
+    '{"restore_node": NODE} or {"statistics": true}'
+)
 
 
 @dataclass(slots=True)
@@ -44,6 +54,12 @@ class _Fields:
         if not isinstance(value, list) or not value or not all(isinstance(item, str) for item in value):
             raise CommandError(f"{key}: a list of names is expected, not {value!r}")
         return tuple(value)
+
+    def name(self, key: str) -> str:
+        value = self.members.pop(key)
+        if not isinstance(value, str) or not value:
+            raise CommandError(f"{key}: a name is expected, not {value!r}")
+        return value
 
 
 def parse(line: str) -> Command:
@@ -66,10 +82,9 @@ def parse(line: str) -> Command:
             raise CommandError(f"exit_code: 0 to 255 is expected, not {exit_code!r}")
         command = FailRanks(pods, exit_code)
     elif "silence_node" in document:
-        node = fields.members.pop("silence_node")
-        if not isinstance(node, str) or not node:
-            raise CommandError(f"silence_node: a name is expected, not {node!r}")
-        command = Silence(node=node)
+        command = Silence(node=fields.name("silence_node"))
+    elif "restore_node" in document:
+        command = Restore(fields.name("restore_node"))
     elif "silence_pods" in document:
         command = Silence(pods=fields.names("silence_pods"))
     elif fields.members.pop("statistics", None) is True:

@@ -16,7 +16,7 @@ import msgspec
 
 from bench.launchers import pods
 from bench.launchers.channel import Endpoint
-from bench.launchers.control import FailRanks, Silence
+from bench.launchers.control import FailRanks, Restore, Silence
 from bench.launchers.pods import WorkerPod
 from bench.launchers.reporter import Launcher
 from bench.launchers.training import Pace, Training
@@ -111,6 +111,12 @@ class Fleet:
         for one in found:
             self._cut(one)
         return len(found)
+
+    def restore(self, command: Restore) -> bool:
+        """Returns whether the node was silent."""
+        dark = command.node in self._dark_nodes
+        self._dark_nodes.discard(command.node)
+        return dark
 
     def statistics(self) -> dict[str, Any]:
         """Launchers, reports so far by outcome, and what this process has used."""

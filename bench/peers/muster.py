@@ -86,6 +86,7 @@ class Muster(System):
         self._operator = Manager(bed, "muster")
         self._launchers: Launchers | None = None
         self._probes = 0
+        self._dark: set[str] = set()
 
     def begin(self) -> None:
         """Install the definitions and rights, start the operator and wait until it leads; then the launchers."""
@@ -138,6 +139,7 @@ class Muster(System):
         """Every launcher on the node falls silent."""
         if self._launchers is not None:
             self._launchers.tell({"silence_node": node})
+            self._dark.add(node)
 
     def trained(self, since: float, deadline_seconds: float) -> float | None:
         """When the launchers say that all ranks were started."""
@@ -146,9 +148,11 @@ class Muster(System):
         return self._launchers.started(self.bed.size, since, deadline_seconds)
 
     def prepare(self) -> None:
-        """Forget the ranks of earlier gangs."""
+        """Forget the ranks of earlier gangs, and that nodes had no power."""
         if self._launchers is not None:
             self._launchers.forget()
+            while self._dark:
+                self._launchers.tell({"restore_node": self._dark.pop()})
 
     def install(self) -> None:
         """The definitions, the operator's rights and the FleetPolicy."""

@@ -215,6 +215,8 @@ async def test_a_job_from_start_through_faults_to_its_end(api: Client, launchers
     await launchers.event("started", attempt=4, **about)
     members = (await record(api))["members"]
     assert lost not in [member["node"] for member in members]
+    launchers.order({"restore_node": lost})
+    await launchers.event("restored", was_silent=True)
 
     names = await pods_by_uid(api)
     last = [names[member["podUid"]]["metadata"]["name"] for member in members]

@@ -1,11 +1,12 @@
 """Commands of a bench: each form, and what is no form."""
 
 import pytest
-from bench.launchers.control import Command, CommandError, FailRanks, Silence, Statistics, parse
+from bench.launchers.control import Command, CommandError, FailRanks, Restore, Silence, Statistics, parse
 
 COMMANDS: dict[str, tuple[str, Command]] = {
     "ranks fail": ('{"fail_ranks": ["a", "b"], "exit_code": 3}', FailRanks(("a", "b"), 3)),
     "with code 1": ('{"fail_ranks": ["a"]}', FailRanks(("a",), 1)),
+    "a node that has power again": ('{"restore_node": "gpu-00017"}', Restore("gpu-00017")),
     "a node": ('{"silence_node": "gpu-00017"}', Silence(node="gpu-00017")),
     "pods": ('{"silence_pods": ["a"]}', Silence(pods=("a",))),
     "statistics": ('{"statistics": true}', Statistics()),
