@@ -53,6 +53,11 @@ def goals(rows: Sequence[Row]) -> list[Goal]:
                 1.3,
             ),
             Goal(
+                f"Direct {mode}: all bound at {SIZE} / bare with the same pods",
+                _ratio(bound, value(rows, Subject("bare", SIZE, "Start", None, mode), "bound_s")),
+                1.3,
+            ),
+            Goal(
                 f"JobSet + Kueue / Direct {mode}: all bound at {SIZE}",
                 _ratio(value(rows, kueue, "bound_s"), bound),
                 2.5,

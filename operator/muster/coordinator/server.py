@@ -28,7 +28,7 @@ from muster.protocol.messages import MAX_REPORT_BYTES, REPORT_PATH, Directive, P
 MAX_HOLD_SECONDS = 10.0
 HANDSHAKE_SECONDS = 30.0  # thousands may come at once after a change of leader
 CLOSING_SECONDS = 1.0
-CROWD = 256  # connections opened since memory was last given back that make it worth while again
+CROWD = 256  # connections opened or lost since memory was last given back that make it worth while again
 SWEEP_SECONDS = 1.0  # how often connections are looked through for those that are over time
 TLS_BUFFER_BYTES = 4 * 1024  # beyond nearly every report
 MAX_DIRECTIVES = 16384  # encoded ones that are kept
@@ -75,7 +75,7 @@ class CoordinatorServer:
         self._notified = 0
         self._stopping = False
         self._connections: set[Connection] = set()
-        self._opened = 0  # connections since memory was last given back
+        self._opened = 0  # connections so far
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
         self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -236,13 +236,15 @@ class CoordinatorServer:
         task.add_done_callback(self._tasks.discard)
 
     async def _sweep(self) -> None:
-        opened = 0
+        seen = settled = (0, 0)
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
-            if self._opened == opened >= CROWD:  # the last ones have come, and are served
-                give_back()
-                self._opened = 0
-            opened = self._opened
+            opened, lost = counts = self._opened, self._opened - len(self._connections)
+            has_gone = lost - settled[1] >= CROWD
+            if counts == seen and (has_gone or opened - settled[0] >= CROWD):  # the last ones have come, or gone
+                give_back(garbage=has_gone)
+                settled = counts
+            seen = counts
             now = asyncio.get_running_loop().time()
             for connection in list(self._connections):
                 connection.expire(now)

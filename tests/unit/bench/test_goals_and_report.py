@@ -26,6 +26,16 @@ def test_direct_is_compared_with_the_bare_client_of_the_same_size():
     assert goal.met is False
 
 
+def test_direct_is_compared_with_the_bare_client_that_makes_its_pods():
+    rows = [
+        start("muster", 1024, "Direct", "Managed", bound_s=4.5),
+        start("bare", bound_s=2.0),
+        start("bare", mode="Managed", bound_s=3.6),
+    ]
+    goal = named(rows, "Direct Managed: all bound at 1024 / bare with the same pods")
+    assert (goal.measured, goal.met) == (pytest.approx(1.25), True)
+
+
 def test_kueue_has_to_be_slower_by_at_least_the_factor():
     rows = [start("muster", 1024, "Direct", "Managed", bound_s=4.0), start("jobset+kueue", bound_s=10.0)]
     goal = named(rows, "JobSet + Kueue / Direct Managed: all bound at 1024")
@@ -58,7 +68,7 @@ def test_memory_is_judged_in_megabytes_of_the_largest_run(mebibytes: float, met:
 
 def test_a_goal_without_its_rows_is_not_judged():
     assert all(goal.met is None for goal in goals([]))
-    assert len(goals([])) == 14
+    assert len(goals([])) == 16
 
 
 def test_a_figure_is_shown_as_min_median_and_max():

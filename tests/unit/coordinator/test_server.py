@@ -227,20 +227,34 @@ async def test_pod_that_was_replaced_while_held(door: Door) -> None:
     assert (await task)[0] == 403
 
 
-async def test_memory_is_given_back_once_after_a_crowd(monkeypatch: pytest.MonkeyPatch) -> None:
-    given: list[int] = []
+async def test_memory_is_given_back_after_a_crowd_has_come_and_after_it_has_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given: list[bool] = []
     door = Door()
     monkeypatch.setattr(server, "SWEEP_SECONDS", 0.01)
     monkeypatch.setattr(server, "CROWD", 3)
-    monkeypatch.setattr(server, "give_back", lambda: given.append(len(door.server._connections)))
+    monkeypatch.setattr(server, "give_back", lambda *, garbage: given.append(garbage))
     serving = CERTIFICATES.serving
     door.port = await door.server.start("localhost", 0, serving.certificate, serving.key)
-    writers = []
+
+    async def opened(count: int) -> list[asyncio.StreamWriter]:
+        return [(await asyncio.open_connection("localhost", door.port, ssl=door.trust))[1] for _ in range(count)]
+
+    async def until(wanted: list[bool]) -> None:
+        async with asyncio.timeout(30):
+            while given != wanted:  # noqa: ASYNC110 - the server tells nobody
+                await asyncio.sleep(0.01)
+
+    writers = await opened(3)
     try:
-        for count in range(1, 6):
-            writers.append((await asyncio.open_connection("localhost", door.port, ssl=door.trust))[1])
-            await asyncio.sleep(0.05)
-            assert given == ([] if count < 3 else [3])
+        await until([False])
+        writers += await opened(1)
+        await asyncio.sleep(0.1)
+        assert given == [False], "one more is no crowd"
+        for writer in writers:
+            writer.close()
+        await until([False, True])
     finally:
         for writer in writers:
             writer.close()
