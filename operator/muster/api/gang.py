@@ -7,9 +7,9 @@ the same answer. See docs/decisions/0002.
 """
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from muster.api.base import (
     NAME_LENGTH,
@@ -45,10 +45,38 @@ class FaultClass(StrEnum):
     UNKNOWN = "Unknown"
 
 
-class Member(ApiModel):
-    """One worker of the attempt; its place in the list is its index and its node rank."""
+class Role(StrEnum):
+    """What a member is there for."""
 
+    WORKER = "Worker"
+    SPARE = "Spare"
+
+
+class Proof(StrEnum):
+    """What it takes to be sure that the ranks of a pod that cannot be asked have ended."""
+
+    FENCE = "Fence"
+    MARKER = "Marker"
+    DEATH = "Death"
+
+
+# The launcher's own, before any other is served to it.
+FENCE_SECONDS = 15
+
+
+class Member(ApiModel):
+    """One member of the gang. Its index names its pods and never changes; its rank is its place in the attempt."""
+
+    index: int = Field(-1, ge=-1, le=4095, description="Absent in records of old: its place in the list.")
+    role: Role = Role.WORKER
+    rank: int = Field(-1, ge=-1, le=4095, description="Node rank; absent in records of old: its index.")
+    fence_seconds: int = Field(
+        FENCE_SECONDS, ge=1, le=86400, description="The longest fence that its launcher may be counting by."
+    )
     node: NodeName = Field("", description="Node it is placed on; empty while no node is free for it.")
+    boot: str = Field(
+        "", max_length=8, description="First characters of the node's boot id when its ranks got their go."
+    )
     incarnation: int = Field(1, ge=1, description="Grows each time the worker gets a new pod.")
     pod_uid: str = Field("", max_length=UID_LENGTH, description="Uid of its pod, once Muster has seen it created.")
 
@@ -58,6 +86,16 @@ class Resume(ApiModel):
 
     step: int = Field(ge=0)
     path: str = Field(max_length=1024)
+
+
+class Lineage(ApiModel):
+    """Where a person has let the training go on from: what was saved beyond that before is another history."""
+
+    asked: str = Field(max_length=1024, description="The wish, as spec.checkpoint.resumeFrom had it.")
+    step: int = Field(-1, ge=-1, description="Of the checkpoint gone on from; -1: from scratch.")
+    since_ns: int = Field(
+        0, ge=0, description="When, by the clock of the file system; checkpoints beyond count if newer."
+    )
 
 
 class Go(ApiModel):
@@ -78,7 +116,14 @@ class Ghost(ApiModel):
     pod: str = Field(max_length=NAME_LENGTH)
     pod_uid: str = Field("", max_length=UID_LENGTH)
     node: NodeName = ""
+    boot: str = Field("", max_length=8, description="As of the member: another boot than this has none of its ranks.")
     fenced_time: Time = Field(description="From now on its launcher has ended its ranks by itself, even if cut off.")
+    fence_seconds: int = Field(FENCE_SECONDS, ge=1, le=86400, description="The fence that its launcher counts by.")
+    proof: Proof = Field(
+        Proof.FENCE,
+        description="Fence: it ends its ranks by itself, because it misses a part of its gang. Marker: it may miss "
+        "nobody, so the marker in the checkpoint directory has to tell it. Death: nothing tells it.",
+    )
 
 
 class Leave(ApiModel):
@@ -106,6 +151,7 @@ class GangIncident(ApiModel):
     signal: int | None = None
     step: int | None = Field(None, description="Newest step known to be finished when it happened.")
     resumed_step: int | None = Field(None, description="Step that the following attempt resumed from.")
+    checkpoint_step: int | None = Field(None, description="Newest complete checkpoint known when it happened.")
     message: Annotated[str, shortened_to(2048)] = Field("", max_length=2048)
     settled: bool = Field(False, description="Class and blame are final.")
 
@@ -144,6 +190,24 @@ class GangSpec(ApiModel):
         0, ge=0, description="How often in a row the gang gave its nodes back because it could not be assembled."
     )
     checkpoint: Resume | None = Field(None, description="Newest complete checkpoint seen so far.")
+    lineage: Lineage | None = Field(None, description="Absent: nobody has asked to go on from anywhere else.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _numbered(cls, data: Any) -> Any:
+        """Members of a record of old have neither index nor rank: both were their place in the list."""
+        if not isinstance(data, dict) or not isinstance(data.get("members"), list):
+            return data
+        return {**data, "members": [_numbered(member, place) for place, member in enumerate(data["members"])]}
+
+
+def _numbered(member: Any, place: int) -> Any:
+    if isinstance(member, Member):
+        missing = {name: place for name in ("index", "rank") if getattr(member, name) < 0}
+        return member.model_copy(update=missing) if missing else member
+    if isinstance(member, dict):
+        return {"index": place, "rank": member.get("index", place), **member}
+    return member
 
 
 class Gang(ApiModel):

@@ -178,6 +178,10 @@ class Placement(ApiModel):
 class Checkpoint(ApiModel):
     """Where the trainer's checkpoints are."""
 
+    model_config = ConfigDict(
+        json_schema_extra=checks(_keeps("directory"), _keeps("localDirectory"), _keeps("saveTimeoutSeconds"))
+    )
+
     directory: str | None = Field(
         None,
         min_length=1,
@@ -185,6 +189,31 @@ class Checkpoint(ApiModel):
         description="Absolute path in the worker container, visible to every worker, that holds the checkpoints. "
         "Without it a restart begins from scratch.",
         json_schema_extra=checks(rule("self.startsWith('/')", "write an absolute path, e.g. /checkpoints")),
+    )
+    local_directory: str | None = Field(
+        None,
+        min_length=1,
+        max_length=1024,
+        description="Absolute path in the worker container, on each node's own disk, where the trainer keeps copies. A "
+        "cache: nothing there counts as a checkpoint. The trainer finds it in MUSTER_LOCAL_CHECKPOINT_DIRECTORY.",
+        json_schema_extra=checks(rule("self.startsWith('/')", "write an absolute path, e.g. /local/checkpoints")),
+    )
+    resume_from: int | str | None = Field(
+        None,
+        description="Go on from here and not from the newest complete checkpoint, once: a step, the absolute path of a "
+        "checkpoint, or Scratch. Checkpoints beyond it that are there already do not count any more. May be set or "
+        "changed while the job is stalled or suspended.",
+        json_schema_extra={
+            "x-kubernetes-int-or-string": True,
+            "maxLength": 1024,
+            **checks(
+                rule(
+                    "type(self) == int ? self >= 0 : "
+                    "(self == 'Scratch' || self.matches('^[0-9]{1,18}$') || self.startsWith('/'))",
+                    "write a step, e.g. 5000, the absolute path of a checkpoint, or Scratch",
+                )
+            ),
+        },
     )
     save_timeout_seconds: int = Field(
         300,
@@ -245,6 +274,15 @@ class Recovery(ApiModel):
         description="A worker that two witnesses agree is silent for this long has lost its node.",
         json_schema_extra=checks(_IMMUTABLE),
     )
+    unproved_death_timeout_seconds: int | None = Field(
+        None,
+        ge=60,
+        le=604800,
+        description="A lost worker of which nothing proves that its ranks have ended, and which nothing shared can tell "
+        "to end them (no checkpoint.directory, or mode Plain), is replaced after this long all the same. Default: 300 "
+        "in mode Managed; in mode Plain Muster waits for proof, or for `kubectl muster lost NODE`. May change while the "
+        "job exists.",
+    )
 
 
 class Completion(ApiModel):
@@ -277,6 +315,7 @@ class TrainingJobSpec(ApiModel):
                 at=".placement.segmentSize",
             ),
             _managed_only("checkpoint", "directory"),
+            _managed_only("checkpoint", "resumeFrom"),
             _managed_only("progress", "stepPattern"),
             _managed_only("progress", "stepTimeoutSeconds"),
             _managed_only("progress", "startTimeoutSeconds"),
@@ -303,7 +342,7 @@ class TrainingJobSpec(ApiModel):
     )
     launch: Launch = Field(Launch(), json_schema_extra=checks(_IMMUTABLE))
     placement: Placement = Placement()
-    checkpoint: Checkpoint = Field(Checkpoint(), json_schema_extra=checks(_IMMUTABLE))
+    checkpoint: Checkpoint = Checkpoint()
     progress: Progress = Field(Progress(), json_schema_extra=checks(_IMMUTABLE))
     recovery: Recovery = Recovery()
     completion: Completion = Completion()
@@ -456,6 +495,15 @@ class TrainingJob(ApiModel):
                 "self.metadata.name.matches('^[a-z][-a-z0-9]*$')",
                 "becomes part of host names: use lower-case letters, digits and '-', and begin with a letter",
                 at=".metadata.name",
+            ),
+            rule(
+                "!has(self.spec.checkpoint) || !has(self.spec.checkpoint.resumeFrom) || self.spec.suspend || "
+                "(has(oldSelf.spec.checkpoint) && has(oldSelf.spec.checkpoint.resumeFrom) && "
+                "oldSelf.spec.checkpoint.resumeFrom == self.spec.checkpoint.resumeFrom) || "
+                "!has(self.status) || !has(self.status.state) || self.status.state == 'Stalled' || "
+                "self.status.state == 'Suspended'",
+                "may be set or changed only while the job is stalled or suspended: set spec.suspend to true first",
+                at=".spec.checkpoint.resumeFrom",
             ),
         )
     )

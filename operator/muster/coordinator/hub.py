@@ -190,4 +190,11 @@ def _view(entry: _Entry, now: float) -> LauncherView:
         checkpoints=tuple((c.step, c.path) for c in report.checkpoints),
         scanned_for_attempt=report.checkpoints_scanned_for_attempt,
         checkpoint_error=report.checkpoint_error,
+        loop_age_seconds=report.loop_age_seconds + since,
+        first_step=report.first_step,
+        reads_marker=report.reads_marker,
+        marker_attempt=report.marker_attempt,
+        marker_age_seconds=aged(report.marker_age_seconds),
+        marker_written_ns=report.marker_written_ns,
+        marker_error=report.marker_error,
     )

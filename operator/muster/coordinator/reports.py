@@ -26,9 +26,11 @@ class _Rank(msgspec.Struct, rename="camel", gc=False):
     tail: str = ""
 
 
-class _Checkpoint(msgspec.Struct, gc=False):
+class _Checkpoint(msgspec.Struct, rename="camel", gc=False):
     step: int
     path: str
+    written_ns: int = 0
+    judged: bool = True
 
 
 class _Peer(msgspec.Struct, rename="camel", gc=False):
@@ -56,6 +58,13 @@ class _Report(msgspec.Struct, rename="camel", gc=False):
     checkpoint_error: str = ""
     address: str = ""
     launcher_version: str = ""
+    loop_age_seconds: _Seconds = 0.0
+    first_step: int | None = None
+    reads_marker: bool = False
+    marker_attempt: int = 0
+    marker_age_seconds: _Seconds | None = None
+    marker_written_ns: int = 0
+    marker_error: str = ""
     directive_seen: str = ""
     hold_seconds: _Seconds = 0.0
     protocol: int = messages.PROTOCOL_VERSION
@@ -89,11 +98,18 @@ def decode_report(data: bytes) -> Report:
         _ranks(found.previous_ranks),
         found.peer_port,
         tuple([PeerReport(peer.index, peer.silent_seconds) for peer in found.peers]),
-        tuple([CheckpointReport(checkpoint.step, checkpoint.path) for checkpoint in found.checkpoints]),
+        tuple([CheckpointReport(c.step, c.path, c.written_ns, c.judged) for c in found.checkpoints]),
         found.checkpoints_scanned_for_attempt,
         found.checkpoint_error,
         found.address,
         found.launcher_version,
+        found.loop_age_seconds,
+        found.first_step,
+        found.reads_marker,
+        found.marker_attempt,
+        found.marker_age_seconds,
+        found.marker_written_ns,
+        found.marker_error,
         found.directive_seen,
         found.hold_seconds,
         found.protocol,

@@ -173,6 +173,7 @@ def _wrap(spec: dict[str, Any], worker: dict[str, Any], job: TrainingJob, index:
         "MUSTER_CA_FILE": f"{IDENTITY_DIRECTORY}/ca.crt",
         "MUSTER_DIRECTORY": MUSTER_DIRECTORY,
         "MUSTER_WORKER_INDEX": str(index),
+        "MUSTER_GANG": gang_name(job.metadata.name, job.metadata.uid),
         "MUSTER_CHECKPOINT_DIRECTORY": job.spec.checkpoint.directory,
         "MUSTER_STEP_PATTERN": job.spec.progress.step_pattern,
     }

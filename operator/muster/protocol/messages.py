@@ -54,10 +54,12 @@ class RankReport:
 
 @dataclasses.dataclass(frozen=True)
 class CheckpointReport:
-    """One complete checkpoint as this worker sees it."""
+    """One checkpoint as this worker sees it."""
 
     step: int
     path: str
+    written_ns: int = 0  # when the file that completes it was written, by the clock of its file system; 0 = not known
+    judged: bool = True  # False: it is there and has its marker, but whether all of it is there others have to say
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,6 +97,15 @@ class Report:
     checkpoint_error: str = ""  # why the scan failed, "" if it did not
     address: str = ""  # this pod's IP as the launcher knows it (downward API)
     launcher_version: str = ""
+    loop_age_seconds: float = (
+        0.0  # since the supervisor itself last turned: other threads may speak for one that is stuck
+    )
+    first_step: Optional[int] = None  # the first step that was finished in this attempt; lowest over the local ranks
+    reads_marker: bool = False  # without its coordinator it ends its ranks once a newer attempt stands in the marker
+    marker_attempt: int = 0  # the attempt that stands in the marker, as last read; 0 = none
+    marker_age_seconds: Optional[float] = None  # since this launcher wrote it there by order; None = it did not
+    marker_written_ns: int = 0  # when, by the clock of the file system
+    marker_error: str = ""  # why the marker could not be written or read, "" if it could
     directive_seen: str = ""  # digest of the directive last received; the answer is held while it stays the same
     hold_seconds: float = 0.0  # how long the answer may be held
     protocol: int = PROTOCOL_VERSION
@@ -127,6 +138,13 @@ class Directive:
     reason: str = ""  # for people: why this directive
     poll_seconds: float = 1.0  # when to report again although nothing happened and nothing is held
     hold_seconds: float = 5.0  # what to ask for as hold_seconds from now on
+    fence_seconds: float = 0.0  # the length of the fence in this attempt; 0 = as the launcher itself finds right
+    claim: bool = False  # write the attempt into the marker in the checkpoint directory, and say so
+    scans: bool = True  # judge checkpoints; False: only tell which there are
+    lineage_step: Optional[int] = (
+        None  # beyond this step only checkpoints count that were written after `lineage_since_ns`
+    )
+    lineage_since_ns: int = 0
     protocol: int = PROTOCOL_VERSION
 
 

@@ -148,6 +148,13 @@ class LauncherView:
     checkpoint_error: str = ""
     previous_attempt: int = 0
     previous_ranks: tuple["RankView", ...] = ()  # how the ranks of `previous_attempt` ended
+    loop_age_seconds: float = 0.0
+    first_step: int | None = None
+    reads_marker: bool = False
+    marker_attempt: int = 0
+    marker_age_seconds: float | None = None
+    marker_written_ns: int = 0
+    marker_error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
