@@ -59,7 +59,8 @@ def bodies(pods: dict[str, str], job: Object | None) -> dict[str, bytes]:
         return {name: json.dumps({"metadata": {"name": name}, "spec": spec}).encode() for name in pods}
     model, made = TrainingJob.model_validate(job), {}
     for index, (name, node) in enumerate(pods.items()):
-        pod: dict[str, Any] = worker_manifest(model, index, Member(node=node, incarnation=1), _SETTINGS, direct=True)
+        member = Member(index=index, rank=index, node=node)
+        pod: dict[str, Any] = worker_manifest(model, member, _SETTINGS, direct=True)
         pod["metadata"]["name"] = name
         for owner in pod["metadata"]["ownerReferences"]:
             owner |= {"apiVersion": "v1", "kind": "ConfigMap"}  # there is no job

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from muster.lifecycle import attempt
+from muster import lifecycle
 from muster.recovery import blame
 from muster.recovery.failures import Kind
 
@@ -26,9 +26,10 @@ def test_every_failure_has_its_row_and_its_class() -> None:
 
 
 def test_every_reason_of_waiting_has_its_row() -> None:
-    source = Path(attempt.__file__).read_text() + (Path(attempt.__file__).parent / "step.py").read_text()
+    source = "".join(path.read_text() for path in Path(lifecycle.__path__[0]).glob("*.py"))
     reasons = set(re.findall(r'Missing\(\s*"([A-Za-z]+)"', source))
-    reasons |= set(re.findall(r'status\.(?:pending|recovering)\(\s*world,\s*(?:gang,\s*)?"([A-Za-z]+)"', source))
+    reasons |= set(re.findall(r'^[A-Z_]+ = "([A-Z][a-z]+[A-Z][A-Za-z]+)"$', source, re.MULTILINE))
+    reasons |= set(re.findall(r'Telling\(\s*State\.[A-Z]+,\s*"([A-Za-z]+)"', source)) - {"Suspended"}
     assert len(reasons) > 5
     for reason in sorted(reasons):
         row(reason)

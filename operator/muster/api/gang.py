@@ -62,6 +62,7 @@ class Proof(StrEnum):
 
 # The launcher's own, before any other is served to it.
 FENCE_SECONDS = 15
+MAX_FENCE_SECONDS = 86400
 
 
 class Member(ApiModel):
@@ -71,7 +72,7 @@ class Member(ApiModel):
     role: Role = Role.WORKER
     rank: int = Field(-1, ge=-1, le=4095, description="Node rank; absent in records of old: its index.")
     fence_seconds: int = Field(
-        FENCE_SECONDS, ge=1, le=86400, description="The longest fence that its launcher may be counting by."
+        FENCE_SECONDS, ge=1, le=MAX_FENCE_SECONDS, description="The longest fence that its launcher may be counting by."
     )
     node: NodeName = Field("", description="Node it is placed on; empty while no node is free for it.")
     boot: str = Field(
@@ -79,6 +80,9 @@ class Member(ApiModel):
     )
     incarnation: int = Field(1, ge=1, description="Grows each time the worker gets a new pod.")
     pod_uid: str = Field("", max_length=UID_LENGTH, description="Uid of its pod, once Muster has seen it created.")
+    reads_marker: bool = Field(
+        False, description="Its launcher ends its ranks when the marker in the checkpoint directory tells it to."
+    )
 
 
 class Resume(ApiModel):
@@ -117,8 +121,12 @@ class Ghost(ApiModel):
     pod_uid: str = Field("", max_length=UID_LENGTH)
     node: NodeName = ""
     boot: str = Field("", max_length=8, description="As of the member: another boot than this has none of its ranks.")
-    fenced_time: Time = Field(description="From now on its launcher has ended its ranks by itself, even if cut off.")
-    fence_seconds: int = Field(FENCE_SECONDS, ge=1, le=86400, description="The fence that its launcher counts by.")
+    fenced_time: Time = Field(
+        description="From then on its launcher has ended its ranks by itself, even if cut off. With proof Death: since "
+        "when it has been silent."
+    )
+    fence_seconds: int = Field(FENCE_SECONDS, ge=1, le=MAX_FENCE_SECONDS, description="The fence that its launcher counts by.")
+    attempt: int = Field(0, ge=0, description="The attempt whose ranks it may be running; 0 in records of old.")
     proof: Proof = Field(
         Proof.FENCE,
         description="Fence: it ends its ranks by itself, because it misses a part of its gang. Marker: it may miss "

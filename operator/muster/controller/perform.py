@@ -22,6 +22,7 @@ from muster.controller.cluster import Cluster, JobMemory
 from muster.kube import decode, paths
 from muster.kube.client import APPLY_PATCH, Client
 from muster.kube.errors import AlreadyExists, ApiError, Conflict, Forbidden, Invalid, NotFound
+from muster.lifecycle.pending import TEMPLATE_RETRY_SECONDS
 from muster.lifecycle.plan import (
     Action,
     ApplySupport,
@@ -33,7 +34,6 @@ from muster.lifecycle.plan import (
     DeletePod,
     Plan,
 )
-from muster.lifecycle.step import TEMPLATE_RETRY_SECONDS
 from muster.lifecycle.template import AGAIN
 from muster.lifecycle.worker_pod import owner_reference
 from muster.world.job import CreateError, TemplateVerdict, VerdictKind

@@ -24,8 +24,8 @@ from muster.kube.decode import Undecodable
 from muster.kube.errors import ApiError, Conflict, LeadershipLost
 from muster.kube.events import NORMAL, WARNING, EventRecorder, Regarding
 from muster.lifecycle import status
-from muster.lifecycle.attempt import wanted
-from muster.lifecycle.plan import Announcement, ApplySupport, CommitGang, Plan
+from muster.lifecycle.members import wanted
+from muster.lifecycle.plan import Announcement, ApplySupport, CommitGang, Plan, State, Telling
 from muster.lifecycle.step import decide
 from muster.lifecycle.worker_pod import WorkerSettings
 from muster.placement.request import Request
@@ -253,8 +253,8 @@ def _without_record(world: JobWorld, record: Undecodable) -> Plan:
     )
     before = world.job.status
     seen = {"attempt": before.attempt, "nodes_ready": before.nodes_ready, "nodes": before.nodes}
-    now = status.stalled(world, "RecordUnreadable", message).model_copy(update=seen)
-    return Plan((), now, status.changes(world, now))
+    now = status.stalled(world, Telling(State.STALLED, "RecordUnreadable", message)).model_copy(update=seen)
+    return Plan((), announcements=status.changes(world, now), status=now)
 
 
 def _log_decision(key: Key, plan: Plan) -> None:

@@ -187,7 +187,9 @@ def _view(entry: _Entry, now: float) -> LauncherView:
         address=report.address,
         # Not aged: since the report was sent nobody has looked.
         silent_peers={peer.index: peer.silent_seconds for peer in report.peers},
-        checkpoints=tuple((c.step, c.path) for c in report.checkpoints),
+        checkpoints=report.checkpoints,
+        scanned_age_seconds=aged(report.scanned_age_seconds),
+        step_seconds=report.step_seconds,
         scanned_for_attempt=report.checkpoints_scanned_for_attempt,
         checkpoint_error=report.checkpoint_error,
         loop_age_seconds=report.loop_age_seconds + since,

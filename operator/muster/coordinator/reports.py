@@ -55,6 +55,7 @@ class _Report(msgspec.Struct, rename="camel", gc=False):
     peers: tuple[_Peer, ...] = ()
     checkpoints: tuple[_Checkpoint, ...] = ()
     checkpoints_scanned_for_attempt: int = 0
+    scanned_age_seconds: _Seconds | None = None
     checkpoint_error: str = ""
     address: str = ""
     launcher_version: str = ""
@@ -100,6 +101,7 @@ def decode_report(data: bytes) -> Report:
         tuple([PeerReport(peer.index, peer.silent_seconds) for peer in found.peers]),
         tuple([CheckpointReport(c.step, c.path, c.written_ns, c.judged) for c in found.checkpoints]),
         found.checkpoints_scanned_for_attempt,
+        found.scanned_age_seconds,
         found.checkpoint_error,
         found.address,
         found.launcher_version,

@@ -125,9 +125,13 @@ class _Terminated(msgspec.Struct, rename="camel"):
     message: str | None = None
 
 
+class _Running(msgspec.Struct, rename="camel"):
+    started_at: datetime | None = None
+
+
 class _State(msgspec.Struct):
     waiting: _Waiting | None = None
-    running: dict[str, Any] | None = None
+    running: _Running | None = None
     terminated: _Terminated | None = None
 
 
@@ -450,7 +454,7 @@ def _container(status: _ContainerStatus, *, init: bool) -> ContainerView:
             terminated_message=ended.message or "",
         )
     if state.running is not None:
-        return ContainerView(status.name, init, running=True)
+        return ContainerView(status.name, init, running=True, started=state.running.started_at)
     waiting = state.waiting or _Waiting()
     return ContainerView(status.name, init, waiting_reason=waiting.reason or "", waiting_message=waiting.message or "")
 

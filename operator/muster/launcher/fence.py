@@ -35,3 +35,28 @@ def is_cut_off(
 def is_superseded(attempt: int, neighbours_attempt: int, coordinator_seconds: float) -> bool:
     """Whether neighbours have gone on to a later attempt while the coordinator does not answer here."""
     return neighbours_attempt > attempt and coordinator_seconds >= SUPERSEDED_SECONDS
+
+
+# Beyond the launcher's own limit: what its clock and the operator's may differ by within one fence.
+MARGIN_SECONDS = 2.0
+
+
+def wanted_fence_seconds(base_seconds: int, step_seconds: Optional[float]) -> int:
+    """The length that an attempt should have: the base, doubled until three usual steps fit into it."""
+    wanted = base_seconds
+    while wanted < STEPS * (step_seconds or 0.0) and wanted < 86400:
+        wanted *= 2
+    return min(wanted, 86400)
+
+
+def fenced_after_seconds(fence_seconds: float, members: int) -> float:
+    """After so long without coordinator, step and a part of its gang a launcher has ended its ranks, for certain."""
+    return fence_seconds + MARGIN_SECONDS
+
+
+def peer_distances(count: int) -> Sequence[int]:
+    """Distances on the ring of `count` ranks to the neighbours that each pings."""
+    near = [1, 2]
+    while near[-1] * 4 <= count // 2:
+        near.append(4 if near[-1] == 2 else near[-1] * 4)
+    return [sign * distance for distance in near for sign in (1, -1)]

@@ -3,13 +3,17 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from muster.api.gang import Gang, GangIncident
+from muster.api.gang import Gang, GangIncident, GangSpec, Role
 from muster.api.trainingjob import CompletionResult, TrainingJob
+from muster.launcher.fence import peer_distances
+from muster.lifecycle import resume
+from muster.lifecycle.survivors import needs_marker
 from muster.protocol.messages import EXIT, RUN, WAIT, Directive, Peer
 from muster.world.names import pod_name
 
-# A worker pings its two neighbours on either side of the ring of ranks.
-PEER_DISTANCES = (-2, -1, 1, 2)
+# Judging checkpoints means many small reads of shared storage: so many workers of a gang do it, the others look what
+# is there.
+SCANNERS = 3
 # Every launcher reports once in this many seconds; where there are many less often, so that one coordinator hears all.
 POLL_SECONDS = 1.0
 REPORTS_PER_SECOND = 512
@@ -39,7 +43,7 @@ def directive_for(
 
     Args:
         job: the pod's job, None if there is none any more.
-        launcher_of: what the launcher of the member with this index last said.
+        launcher_of: what the launcher of the member at this place of the list last said.
         crowd: about how many launchers report to this coordinator, those of other jobs included.
     """
     if job is None or job.metadata.deletion_timestamp is not None:
@@ -50,12 +54,14 @@ def directive_for(
         return Directive(
             EXIT, attempt=completion.attempt, exit_code=int(failed), reason=f"the job has ended: {completion.reason}"
         )
-    index = _index(job, gang, pod, pod_uid)
-    if gang is None or index is None:
+    place = _place(job, gang, pod, pod_uid)
+    if gang is None or place is None:
         return Directive(EXIT, reason="this pod is no longer a member of its gang")
     record, spec = gang.spec, job.spec
     pace = max(POLL_SECONDS, max(len(record.members), crowd) / REPORTS_PER_SECOND)
     pace = min(pace, spec.recovery.unreachable_timeout_seconds / 4)
+    # Whoever is asked to go on from elsewhere may have to find what the history of before does not count.
+    lineage = None if resume.asked(job, record) else record.lineage
     if record.go is None:
         return Directive(
             WAIT,
@@ -63,21 +69,29 @@ def directive_for(
             poll_seconds=pace,
             hold_seconds=pace,
             reason=_why(record.reason, record.incidents),
+            claim=place == 0 and needs_marker(record),
+            scans=_scans(place, record),
+            lineage_step=lineage.step if lineage else None,
+            lineage_since_ns=lineage.since_ns if lineage else 0,
         )
-    resume = record.go.resume
+    resumed, member = record.go.resume, record.members[place]
     return Directive(
         RUN,
         attempt=record.attempt,
-        node_rank=index,
-        node_count=len(record.members),
+        node_rank=member.rank,
+        node_count=sum(member.role is Role.WORKER for member in record.members),
         processes_per_node=spec.launch.processes_per_node,
         master_address=record.go.master_address,
         master_port=record.go.master_port,
-        resume_path=resume.path if resume else "",
-        resume_step=resume.step if resume else None,
-        peers=_peers(index, len(record.members), launcher_of),
+        resume_path=resumed.path if resumed else "",
+        resume_step=resumed.step if resumed else None,
+        peers=_peers(place, record, launcher_of),
         poll_seconds=pace,
         hold_seconds=pace,
+        fence_seconds=float(member.fence_seconds),
+        scans=_scans(place, record),
+        lineage_step=lineage.step if lineage else None,
+        lineage_since_ns=lineage.since_ns if lineage else 0,
     )
 
 
@@ -89,22 +103,33 @@ def _why(reason: str, incidents: list[GangIncident]) -> str:
     return f"{reason} of worker {last.index} on {last.node}"
 
 
-def _index(job: TrainingJob, gang: Gang | None, pod: str, pod_uid: str) -> int | None:
-    """The member's index; the pod's name carries it, the record has to agree."""
+def _place(job: TrainingJob, gang: Gang | None, pod: str, pod_uid: str) -> int | None:
+    """The member's place in the list; the pod's name carries its index, the record has to agree."""
     parts = pod.rsplit("-", 2)
     if gang is None or len(parts) != 3 or not parts[1].isdigit():
         return None
     index, members = int(parts[1]), gang.spec.members
-    if index >= len(members):
+    if index < len(members) and members[index].index == index:
+        place = index
+    else:
+        place = next((place for place, member in enumerate(members) if member.index == index), -1)
+    if place < 0:
         return None
-    member = members[index]
+    member = members[place]
     named = pod_name(job.metadata.name, job.metadata.uid, index, member.incarnation) == pod
-    return index if named and member.pod_uid in ("", pod_uid) else None
+    return place if named and member.pod_uid in ("", pod_uid) else None
 
 
-def _peers(index: int, count: int, launcher_of: Callable[[int], Reachable | None]) -> tuple[Peer, ...]:
-    neighbours = sorted({(index + distance) % count for distance in PEER_DISTANCES} - {index})
-    found = ((neighbour, launcher_of(neighbour)) for neighbour in neighbours)
+def _scans(place: int, record: GangSpec) -> bool:
+    count = len(record.members)
+    return place in {count * part // SCANNERS for part in range(SCANNERS)}
+
+
+def _peers(place: int, record: GangSpec, launcher_of: Callable[[int], Reachable | None]) -> tuple[Peer, ...]:
+    """The neighbours on the ring of members."""
+    count = len(record.members)
+    neighbours = sorted({(place + distance) % count for distance in peer_distances(count)} - {place})
+    found = ((record.members[neighbour].index, launcher_of(neighbour)) for neighbour in neighbours)
     return tuple(
         [Peer(n, told.address, told.peer_port) for n, told in found if told and told.address and told.peer_port]
     )

@@ -1,10 +1,12 @@
 """What a decision may ask for. Every action carries what it expects, so that doing it twice or too late is harmless."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from muster.api.gang import GangSpec
-from muster.api.trainingjob import TrainingJobStatus
+from muster.api.trainingjob import CompletionRecord, TrainingJobStatus
+from muster.world.turn import NotPlaced
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,23 +78,56 @@ class Announcement:
     warning: bool = False
 
 
+class State(StrEnum):
+    """What there is to tell of a job, before it is put into words and conditions."""
+
+    PENDING = "Pending"
+    STALLED = "Stalled"
+    SUSPENDED = "Suspended"
+    STARTING = "Starting"
+    TRAINING = "Training"
+    COMPLETED = "Completed"
+
+
+@dataclass(frozen=True, slots=True)
+class Telling:
+    """What people shall be told of the job.
+
+    Attributes:
+        reason: stable CamelCase; "" where the state itself knows a better one.
+        message: for people.
+        answer: of a job that waits for nodes: why there are none.
+        template_refused: the API server does not accept the template.
+        completion: of a job that has ended.
+    """
+
+    state: State
+    reason: str = ""
+    message: str = ""
+    answer: NotPlaced | None = None
+    template_refused: bool = False
+    completion: CompletionRecord | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """The outcome of one decision.
 
     Attributes:
         actions: performed in order; a failing one ends the pass.
-        status: what the job's status shall be, or None to leave it.
+        telling: what people shall be told, None to leave what they have been told.
+        status: the same as the job's status; filled in once, at the end of a decision.
         announcements: Events, emitted only after actions and status have succeeded.
         wake_in_seconds: decide again after this long even if nothing is seen to change.
         overtaken: the nodes that the queue had promised are no longer to be had: its plan has to be made anew.
     """
 
     actions: tuple[Action, ...] = ()
-    status: TrainingJobStatus | None = None
+    telling: Telling | None = None
     announcements: tuple[Announcement, ...] = ()
     wake_in_seconds: float | None = None
     overtaken: bool = False
+    status: TrainingJobStatus | None = None
 
     @property
     def acts(self) -> bool:

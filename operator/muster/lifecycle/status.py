@@ -1,6 +1,7 @@
 """What people are told: the job's status, projected from the record and from what is seen. Never read back by decisions."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from muster.api.gang import Gang, GangSpec, Level
@@ -12,26 +13,19 @@ from muster.api.trainingjob import (
     ConditionStatus,
     Incident,
     TrainingJobStatus,
+    Waiting,
 )
-from muster.lifecycle import attempt
-from muster.lifecycle.plan import Announcement
+from muster.lifecycle import record as records
+from muster.lifecycle import resume
+from muster.lifecycle.assembling import ASSEMBLING
+from muster.lifecycle.plan import Announcement, Plan, State, Telling
+from muster.lifecycle.words import on_nodes
 from muster.queueing import explain
-from muster.recovery.failures import WHOLE_GANG_SECONDS
+from muster.recovery.failures import WHOLE_GANG_SECONDS, Kind, runs_behind
 from muster.world.job import JobWorld
-from muster.world.turn import NotPlaced, Turn
 
 MAX_INCIDENTS = 16
-MAX_NODES_IN_NOTE = 8
 
-WHAT_LEVELS_DO: Mapping[Level, str] = {
-    Level.START: "the whole gang starts",
-    Level.IN_PLACE: "ranks restart in place",
-    Level.POD: "a new pod on the same node",
-    Level.REPLACE: "a new node takes the lost one's place",
-    Level.REBUILD: "the gang is rebuilt",
-}
-
-ASSEMBLING = "Assembling"
 # Reasons of waiting that are a normal part of every start and need no Event.
 _QUIET = frozenset({ASSEMBLING, "RanksStarted", "Training", "Settling"})
 # After so long without one, a checkpoint directory is more likely wrong than the interval long.
@@ -40,35 +34,48 @@ UNSAVED_SECONDS = 600.0
 _Facts = dict[str, tuple[bool | None, str, str]]
 
 
-def pending(world: JobWorld, reason: str, message: str) -> TrainingJobStatus:
+def told(world: JobWorld, plan: Plan) -> Plan:
+    """The plan with what it tells put into the job's status, and an Event where the reason is new."""
+    telling = plan.telling
+    if telling is None:
+        return plan
+    now = _TELLERS[telling.state](world, telling)
+    quiet = telling.state in (State.COMPLETED, State.SUSPENDED)
+    events = () if quiet else changes(world, now)
+    return replace(plan, status=now, announcements=(*plan.announcements, *events))
+
+
+def _pending(world: JobWorld, telling: Telling) -> TrainingJobStatus:
     """Waiting for nodes."""
+    reason, message, turn = telling.reason, telling.message, world.turn
+    if telling.answer is not None and turn is not None:
+        reason, message = telling.answer.reason, explain.message(world.job, turn)
     facts: _Facts = {
         "TemplateAccepted": (True, "Accepted", ""),
         "Placed": (False, reason, message),
         "Running": (False, reason, message),
         "Reconciling": (True, reason, message),
     }
-    return _build(world, "Pending", reason, facts)
+    now = _build(world, "Pending", reason, facts)
+    return now.model_copy(update={"waiting": _waiting(world, telling)})
 
 
-def queued(world: JobWorld, turn: Turn) -> TrainingJobStatus:
-    """Waiting for its turn, or for nodes."""
-    assert isinstance(turn.answer, NotPlaced)
-    now = pending(world, turn.answer.reason, explain.message(world.job, turn))
-    return now.model_copy(update={"waiting": explain.waiting(world.job, turn, world.now)})
-
-
-def stalled(world: JobWorld, reason: str, message: str, *, template_refused: bool = False) -> TrainingJobStatus:
+def stalled(world: JobWorld, telling: Telling) -> TrainingJobStatus:
     """It cannot go on as it is; somebody has to change something."""
+    reason, message = telling.reason, telling.message
     facts: _Facts = {"Stalled": (True, reason, message), "Running": (False, reason, message)}
-    if template_refused:
+    if telling.template_refused:
         facts["TemplateAccepted"] = (False, reason, message)
+    if world.gang and world.gang.spec.members:
+        facts["Placed"] = (True, "Placed", on_nodes(world.gang.spec))
     return _build(world, "Stalled", reason, facts)
 
 
-def suspended(world: JobWorld) -> TrainingJobStatus:
+def _suspended(world: JobWorld, telling: Telling) -> TrainingJobStatus:
     """Stopped on the user's wish, nodes released."""
     message = "set spec.suspend to false to continue from the newest complete checkpoint"
+    if resume.asked(world.job, world.gang.spec if world.gang else None):
+        message = f"set spec.suspend to false to continue from {world.job.spec.checkpoint.resume_from}, as resumeFrom asks"
     return _build(
         world,
         "Suspended",
@@ -77,37 +84,43 @@ def suspended(world: JobWorld) -> TrainingJobStatus:
     )
 
 
-def recovering(world: JobWorld, gang: Gang, reason: str, message: str) -> TrainingJobStatus:
+def _starting(world: JobWorld, telling: Telling) -> TrainingJobStatus:
     """On nodes, ranks not yet started in this attempt."""
-    state = "Starting" if gang.spec.level is Level.START else "Recovering"
-    shown = gang.spec.reason if reason == ASSEMBLING and state == "Recovering" else reason
+    assert world.gang is not None
+    spec, turn, reason, message = world.gang.spec, world.turn, telling.reason, telling.message
+    if telling.answer is not None:
+        reason, message = telling.answer.reason, telling.answer.message
+        message = explain.message(world.job, turn) if turn else message
+    state = "Starting" if spec.level is Level.START else "Recovering"
+    shown = spec.reason if reason == ASSEMBLING and state == "Recovering" else reason
     facts: _Facts = {
         "TemplateAccepted": (True, "Accepted", ""),
-        "Placed": (all(member.node for member in gang.spec.members), "Placed", on_nodes(gang.spec)),
+        "Placed": (all(member.node for member in spec.members), "Placed", on_nodes(spec)),
         "Running": (False, reason, message),
         "Reconciling": (True, reason, message),
     }
-    return _build(world, state, shown, facts)
+    return _build(world, state, shown, facts).model_copy(update={"waiting": _waiting(world, telling)})
 
 
-def incomplete(world: JobWorld, gang: Gang, answer: NotPlaced) -> TrainingJobStatus:
-    """Some members have lost their nodes, and there are no others."""
-    turn = world.turn
-    now = recovering(world, gang, answer.reason, explain.message(world.job, turn) if turn else answer.message)
-    return now.model_copy(update={"waiting": explain.waiting(world.job, turn, world.now) if turn else None})
+def _waiting(world: JobWorld, telling: Telling) -> Waiting | None:
+    return explain.waiting(world.job, world.turn, world.now) if telling.answer is not None and world.turn else None
 
 
-def training(world: JobWorld, gang: Gang) -> TrainingJobStatus:
+def _training(world: JobWorld, telling: Telling) -> TrainingJobStatus:
     """Ranks have their go."""
+    gang = world.gang
+    assert gang is not None
     leave = gang.spec.leave
-    stepping = attempt.newest_step(world, gang.spec) is not None
+    stepping = records.newest_step(world, gang.spec) is not None
     state, reason = ("Saving", leave.reason) if leave else ("Running", "Training" if stepping else "RanksStarted")
     message = f"attempt {gang.spec.attempt} {on_nodes(gang.spec)}"
-    unsaved, silent = _unsaved(world, gang), _silence(world)
-    if unsaved:
-        reason, message = "NoCheckpointSeen", unsaved
-    if silent:
-        reason, message = "WorkersSilent", silent
+    for trouble, words in (
+        ("NoCheckpointSeen", _unsaved(world, gang)),
+        (Kind.RESUMED_BEHIND, _behind(world, gang)),
+        ("WorkersSilent", _silence(world)),
+    ):
+        if words:
+            reason, message = str(trouble), words
     if leave:
         message = f"waiting for a new complete checkpoint until {leave.deadline:%H:%M:%S} UTC before leaving {', '.join(leave.nodes) or 'all nodes'}"
     facts: _Facts = {
@@ -118,8 +131,10 @@ def training(world: JobWorld, gang: Gang) -> TrainingJobStatus:
     return _build(world, state, reason, facts)
 
 
-def completed(world: JobWorld, completion: CompletionRecord) -> TrainingJobStatus:
+def _completed(world: JobWorld, telling: Telling) -> TrainingJobStatus:
     """The end."""
+    completion = telling.completion
+    assert completion is not None
     good = completion.result is CompletionResult.SUCCEEDED
     facts: _Facts = {
         "Succeeded": (good, completion.reason, completion.message),
@@ -128,6 +143,16 @@ def completed(world: JobWorld, completion: CompletionRecord) -> TrainingJobStatu
     if not good:
         facts["Stalled"] = (True, completion.reason, completion.message)
     return _build(world, completion.result.value, completion.reason, facts, completion)
+
+
+_TELLERS: Mapping[State, Callable[[JobWorld, Telling], TrainingJobStatus]] = {
+    State.PENDING: _pending,
+    State.STALLED: stalled,
+    State.SUSPENDED: _suspended,
+    State.STARTING: _starting,
+    State.TRAINING: _training,
+    State.COMPLETED: _completed,
+}
 
 
 def changes(world: JobWorld, now: TrainingJobStatus) -> tuple[Announcement, ...]:
@@ -143,15 +168,6 @@ def changes(world: JobWorld, now: TrainingJobStatus) -> tuple[Announcement, ...]
     if now.state == "Recovering" and world.gang and now.reason == world.gang.spec.reason:
         return ()
     return (Announcement(now.reason, message, warning=now.state == "Stalled" or now.state != "Pending"),)
-
-
-def on_nodes(spec: GangSpec) -> str:
-    """Where the gang is, short enough for an Event."""
-    names = [member.node or "(no node yet)" for member in spec.members]
-    shown = ", ".join(names[:MAX_NODES_IN_NOTE])
-    rest = len(names) - MAX_NODES_IN_NOTE
-    where = ", ".join(f"{count.domains} {count.level}{'s' * (count.domains != 1)}" for count in spec.topology)
-    return f"on {shown}" + (f" and {rest} more" if rest > 0 else "") + (f" ({where})" if where else "")
 
 
 def _build(
@@ -205,7 +221,7 @@ def _condition(
 
 def _step(world: JobWorld, record: GangSpec | None, checkpoint: CheckpointStatus | None) -> int | None:
     """The newest finished step of this attempt; before its first one, the step that it resumed from."""
-    newest = attempt.newest_step(world, record) if record else None
+    newest = records.newest_step(world, record) if record else None
     if newest is None and record and record.go:
         return record.go.resume.step if record.go.resume else 0
     steps = (newest if newest is not None else world.job.status.step, checkpoint.step if checkpoint else None)
@@ -214,15 +230,13 @@ def _step(world: JobWorld, record: GangSpec | None, checkpoint: CheckpointStatus
 
 def _ready(world: JobWorld, record: GangSpec | None) -> str:
     members = record.members if record else []
-    running = sum(
-        1 for index, member in enumerate(members) if (pod := world.pod(index, member)) and pod.phase == "Running"
-    )
-    return f"{running}/{world.job.spec.nodes}"
+    running = sum(seat.pod is not None and seat.pod.phase == "Running" and not seat.over for seat in world.seats)
+    return f"{running if members else 0}/{world.job.spec.nodes}"
 
 
 def _checkpoint(world: JobWorld, record: GangSpec | None) -> CheckpointStatus | None:
     before = world.job.status.checkpoint
-    newest = attempt.newest_checkpoint(world, record) if record else None
+    newest = resume.newest(world, record) if record else None
     if newest is None:
         return before
     if before and (before.step, before.path) == (newest.step, newest.path):
@@ -233,14 +247,27 @@ def _checkpoint(world: JobWorld, record: GangSpec | None) -> CheckpointStatus | 
 def _unsaved(world: JobWorld, gang: Gang) -> str:
     """That training goes on and on without a complete checkpoint that Muster could see; "" when all is well."""
     directory, go = world.job.spec.checkpoint.directory, gang.spec.go
-    if directory is None or go is None or attempt.newest_checkpoint(world, gang.spec) is not None:
+    if directory is None or go is None or resume.newest(world, gang.spec) is not None:
         return ""
-    seconds, step = (world.now - go.time).total_seconds(), attempt.newest_step(world, gang.spec)
+    seconds, step = (world.now - go.time).total_seconds(), records.newest_step(world, gang.spec)
     if step is None or seconds < UNSAVED_SECONDS:
         return ""
     return (
         f"no complete checkpoint below {directory} after {seconds / 60:.0f} min and {step} steps: a fault now loses everything. "
         "Is it the directory that the trainer writes to, on a volume that the worker container mounts?"
+    )
+
+
+def _behind(world: JobWorld, gang: Gang) -> str:
+    """That the trainer does not go on from where it was told to, for the second time; "" while it does."""
+    behind = next((seat for seat in world.seats if seat.launcher and runs_behind(gang, seat.launcher)), None)
+    if behind is None or behind.launcher is None or gang.spec.go is None or gang.spec.go.resume is None:
+        return ""
+    resumed = gang.spec.go.resume
+    return (
+        f"{behind.where} began with step {behind.launcher.first_step}, though it was told to go on from step {resumed.step} "
+        f"({resumed.path}): work is done twice, or numbers of steps mean something else here. It has been restarted once for "
+        "that and is left alone now; the trainer has to load what MUSTER_RESUME_PATH names"
     )
 
 

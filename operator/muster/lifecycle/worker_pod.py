@@ -95,13 +95,15 @@ def _shared(job: TrainingJob) -> dict[str, Any]:
 
 
 def worker_manifest(
-    job: TrainingJob, index: int, member: Member, settings: WorkerSettings, *, direct: bool = False
+    job: TrainingJob, member: Member, settings: WorkerSettings, *, first: Member | None = None, direct: bool = False
 ) -> dict[str, Any]:
     """The pod of one member: the user's template, pinned to the member's node, with the launcher put in front.
 
     Args:
+        first: the member of rank 0, to which the others connect; the member itself where that is not given.
         direct: Muster binds it. It is pinned all the same: nothing else must bind it elsewhere.
     """
+    index = member.index
     template = copy.deepcopy(job.spec.template)
     spec: dict[str, Any] = template.get("spec") or {}
     template_metadata = template.get("metadata") or {}
@@ -137,7 +139,7 @@ def worker_manifest(
         if job.spec.launch.mode is LaunchMode.MANAGED:
             _wrap(spec, worker, job, index, settings)
         else:
-            _plain(spec, worker, job, index, member)
+            _plain(spec, worker, job, member, first or member)
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
@@ -175,6 +177,7 @@ def _wrap(spec: dict[str, Any], worker: dict[str, Any], job: TrainingJob, index:
         "MUSTER_WORKER_INDEX": str(index),
         "MUSTER_GANG": gang_name(job.metadata.name, job.metadata.uid),
         "MUSTER_CHECKPOINT_DIRECTORY": job.spec.checkpoint.directory,
+        "MUSTER_LOCAL_CHECKPOINT_DIRECTORY": job.spec.checkpoint.local_directory,
         "MUSTER_STEP_PATTERN": job.spec.progress.step_pattern,
     }
     ours: list[dict[str, Any]] = [{"name": key, "value": value} for key, value in environment.items() if value]
@@ -223,16 +226,16 @@ def _installer(settings: WorkerSettings, mount: dict[str, Any], spec: dict[str, 
     }
 
 
-def _plain(spec: dict[str, Any], worker: dict[str, Any], job: TrainingJob, index: int, member: Member) -> None:
+def _plain(spec: dict[str, Any], worker: dict[str, Any], job: TrainingJob, member: Member, first: Member) -> None:
     """NODE_RANK, NNODES and a name for the first worker; the rest is the user's."""
     service = gang_name(job.metadata.name, job.metadata.uid)
-    first = pod_name(job.metadata.name, job.metadata.uid, 0, member.incarnation)
-    spec["hostname"] = pod_name(job.metadata.name, job.metadata.uid, index, member.incarnation)
+    spec["hostname"] = pod_name(job.metadata.name, job.metadata.uid, member.index, member.incarnation)
     spec["subdomain"] = service
+    master = pod_name(job.metadata.name, job.metadata.uid, first.index, first.incarnation)
     environment = {
-        "NODE_RANK": str(index),
+        "NODE_RANK": str(member.rank),
         "NNODES": str(job.spec.nodes),
-        "MASTER_ADDR": f"{first}.{service}.{job.metadata.namespace}.svc",
+        "MASTER_ADDR": f"{master}.{service}.{job.metadata.namespace}.svc",
         "MASTER_PORT": str(PLAIN_MASTER_PORT),
     }
     worker["env"] = [*(worker.get("env") or []), *({"name": k, "value": v} for k, v in environment.items())]

@@ -94,6 +94,7 @@ class Report:
     peers: Tuple[PeerReport, ...] = ()
     checkpoints: Tuple[CheckpointReport, ...] = ()  # complete ones, newest first, at most 8
     checkpoints_scanned_for_attempt: int = 0  # a scan that began when no rank was alive, for this attempt; 0 = none
+    scanned_age_seconds: Optional[float] = None  # since the first scan that counts for that attempt
     checkpoint_error: str = ""  # why the scan failed, "" if it did not
     address: str = ""  # this pod's IP as the launcher knows it (downward API)
     launcher_version: str = ""

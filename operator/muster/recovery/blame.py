@@ -19,6 +19,9 @@ CLASSES = {
     Kind.FENCED: FaultClass.INFRASTRUCTURE,
     Kind.RECLAIM_SLOW: FaultClass.UNKNOWN,
     Kind.LAUNCHER_SILENT: FaultClass.INFRASTRUCTURE,
+    Kind.LAUNCHER_STUCK: FaultClass.INFRASTRUCTURE,
+    Kind.LISTING_STUCK: FaultClass.INFRASTRUCTURE,
+    Kind.RESUMED_BEHIND: FaultClass.APPLICATION,
     Kind.POD_DELETED: FaultClass.INFRASTRUCTURE,
     Kind.POD_GONE: FaultClass.INFRASTRUCTURE,
     Kind.POD_ENDED: FaultClass.UNKNOWN,
@@ -31,11 +34,13 @@ CLASSES = {
     Kind.POD_START_TIMEOUT: FaultClass.INFRASTRUCTURE,
     Kind.NODE_GONE: FaultClass.INFRASTRUCTURE,
     Kind.NODE_UNREACHABLE: FaultClass.INFRASTRUCTURE,
+    Kind.NODE_LOST: FaultClass.INFRASTRUCTURE,
     Kind.NODE_UNHEALTHY: FaultClass.HARDWARE,
 }
 # The stronger evidence first.
 _RANKING = [
     Kind.NODE_GONE,
+    Kind.NODE_LOST,
     Kind.NODE_UNREACHABLE,
     Kind.NODE_UNHEALTHY,
     Kind.POD_REJECTED,
@@ -48,8 +53,11 @@ _RANKING = [
     Kind.POD_GONE,
     Kind.POD_ENDED,
     Kind.LAUNCHER_SILENT,
+    Kind.LAUNCHER_STUCK,
+    Kind.LISTING_STUCK,
     Kind.FENCED,
     Kind.RANK_FAILED,
+    Kind.RESUMED_BEHIND,
     Kind.RECLAIM_SLOW,
     Kind.HANG,
     Kind.START_HANG,
@@ -77,6 +85,8 @@ def fault_class(failure: Failure) -> FaultClass:
     """The provisional class of a failure by itself."""
     if failure.kind is not Kind.RANK_FAILED:
         return CLASSES[failure.kind]
+    if failure.ailment:
+        return FaultClass.HARDWARE
     if failure.victim or failure.signal == SIGKILL:
         return FaultClass.UNKNOWN
     return FaultClass.APPLICATION

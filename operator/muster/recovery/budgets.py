@@ -61,4 +61,6 @@ def _recent(incident: GangIncident, now: datetime) -> bool:
 
 
 def _refunded(incident: GangIncident, gang: GangSpec) -> bool:
-    return gang.checkpoint is not None and gang.checkpoint.step > (incident.step or 0)
+    """Whether progress has been won since: a checkpoint beyond the failing step that was not there when it failed."""
+    before = max(incident.step or 0, incident.checkpoint_step or 0, incident.resumed_step or 0)
+    return gang.checkpoint is not None and gang.checkpoint.step > before

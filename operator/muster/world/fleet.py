@@ -92,6 +92,7 @@ class Fleet:
         self.names: dict[str, str] = {}
         self.version = 0
         self._excluded: dict[str, Exclusion] = {}
+        self._ailing: dict[str, str] = {}
         self._log: list[str] = []  # nodes changed by versions self.version - len(self._log) + 1 .. self.version
         self._by_source: dict[Hashable, tuple[str, frozenset[str], Mapping[str, int]]] = {}
         self._holders: dict[str, Counter[str]] = {}
@@ -195,6 +196,18 @@ class Fleet:
     def exclusion(self, node: str) -> Exclusion | None:
         """Why the node's health keeps workers from it; None if it does not."""
         return self._excluded.get(node)
+
+    def ail(self, node: str, what: str) -> bool:
+        """What is wrong with the node, "" if nothing, whether or not that keeps workers from it; True if that is news."""
+        before = self._ailing.pop(node, "")
+        if what:
+            self._ailing[node] = what
+        return what != before
+
+    def ailment(self, node: str) -> str:
+        """What is wrong with the node, though it may be held by the breaker or left to others; "" if nothing."""
+        exclusion = self._excluded.get(node)
+        return self._ailing.get(node) or (f"{exclusion.reason}: {exclusion.message}" if exclusion else "")
 
     @property
     def excluded(self) -> Collection[str]:

@@ -1,4 +1,4 @@
-"""Everything one decision about one job may look at."""
+"""Everything one decision about one job may look at: a value, so that the same world gives the same plan."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from muster.api.trainingjob import TrainingJob
 from muster.world.fleet import Fleet, Silence
 from muster.world.names import gang_name, pod_name_in
 from muster.world.turn import Turn
-from muster.world.views import LauncherView, NodeView, PodView
+from muster.world.views import ContainerView, LauncherView, NodeView, PodView
 
 
 class VerdictKind(StrEnum):
@@ -46,6 +46,50 @@ class CreateError:
     message: str
 
 
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """One member of the gang with everything that is seen of it.
+
+    Attributes:
+        pod: its pod, if that exists, is the job's and is the one that the record names.
+        launcher: what the launcher in it last said.
+        node: its node; None for one that is gone.
+        container: state of the container that trains, where the kubelet has told of it.
+    """
+
+    index: int
+    member: Member
+    name: str
+    pod: PodView | None = None
+    launcher: LauncherView | None = None
+    node: NodeView | None = None
+    container: ContainerView | None = None
+
+    @property
+    def where(self) -> str:
+        """In words."""
+        return f"worker {self.index} on {self.member.node}"
+
+    @property
+    def over(self) -> bool:
+        """Whether the container that trains has ended: a sidecar may keep its pod running."""
+        return self.pod is not None and (self.pod.terminal or (self.container is not None and self.container.terminated))
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether it has ended well."""
+        if self.pod is None:
+            return False
+        if self.container is not None and self.container.terminated:
+            return self.container.exit_code == 0
+        return self.pod.phase == "Succeeded"
+
+    @property
+    def runs(self) -> bool:
+        """Whether the container that trains has begun, for certain."""
+        return self.pod is not None and self.pod.phase != "Pending"
+
+
 @dataclass(frozen=True)
 class JobWorld:
     """One job and its surroundings at one moment. What a decision asks for again and again is worked out once.
@@ -55,6 +99,8 @@ class JobWorld:
         pods: this job's pods by name, of every incarnation.
         launchers: what launchers last said, by pod uid.
         proved_dead: uids of pods of which no process is alive, for certain.
+        silence: of all launchers.
+        dark: of all nodes, by their heartbeats.
         turn: of a job that waits for nodes; None before the queue has heard of it.
         leader_age_seconds: for how long this process has been the leader.
     """
@@ -67,6 +113,7 @@ class JobWorld:
     proved_dead: frozenset[str] = frozenset()
     fleet: Fleet = field(default_factory=Fleet)
     silence: Silence = Silence()
+    dark: Silence = Silence()
     turn: Turn | None = None
     leader_age_seconds: float = 0.0
     template_verdict: TemplateVerdict | None = None
@@ -86,7 +133,38 @@ class JobWorld:
     def names(self) -> list[str]:
         """The names of the members' pods, by worker index."""
         members = self.gang.spec.members if self.gang else ()
-        return [pod_name_in(self.gang_name, index, member.incarnation) for index, member in enumerate(members)]
+        return [pod_name_in(self.gang_name, member.index, member.incarnation) for member in members]
+
+    @cached_property
+    def seats(self) -> list[Seat]:
+        """The members of the record, each with what is seen of it."""
+        members = self.gang.spec.members if self.gang else ()
+        return [self._seat(member, name) for name, member in zip(self.names, members, strict=True)]
+
+    def _seat(self, member: Member, name: str) -> Seat:
+        pod = self._pod(name, member)
+        return Seat(
+            member.index,
+            member,
+            name,
+            pod,
+            self.launchers.get(pod.uid) if pod else None,
+            self.fleet.nodes.get(member.node),
+            self.container_of(pod) if pod else None,
+        )
+
+    def container_of(self, pod: PodView) -> ContainerView | None:
+        """The container of a pod that trains."""
+        containers = [container for container in pod.containers if not container.init]
+        wanted = self.job.spec.launch.worker_container
+        if wanted is None and containers:
+            wanted = next((c["name"] for c in self.job.spec.template["spec"]["containers"]), None)
+        return next((container for container in containers if container.name == wanted), None)
+
+    @cached_property
+    def by_index(self) -> Mapping[int, Seat]:
+        """The same by the members' indices."""
+        return {seat.index: seat for seat in self.seats}
 
     @cached_property
     def others(self) -> Mapping[int, list[PodView]]:
@@ -99,12 +177,18 @@ class JobWorld:
         return found
 
     @cached_property
+    def holding(self) -> Mapping[str, PodView]:
+        """Node -> of this job's pods there that have not ended the one of the lowest incarnation: it holds accelerators."""
+        held: dict[str, PodView] = {}
+        for pod in self.pods.values():
+            if not pod.terminal and (pod.node not in held or pod.incarnation < held[pod.node].incarnation):
+                held[pod.node] = pod
+        return held
+
+    @cached_property
     def views(self) -> Mapping[int, LauncherView]:
         """What the launchers of the gang's members last said, by worker index."""
-        found = (
-            (index, self.launchers.get(pod.uid)) for index, (_, pod) in enumerate(self._members) if pod is not None
-        )
-        return {index: view for index, view in found if view is not None}
+        return {seat.index: seat.launcher for seat in self.seats if seat.launcher is not None}
 
     @cached_property
     def newest_step_age_seconds(self) -> float:
@@ -124,33 +208,29 @@ class JobWorld:
                 found.setdefault(index, []).append((view, seconds))
         return found
 
-    @cached_property
-    def _members(self) -> list[tuple[Member, PodView | None]]:
-        """The members of the record, each with its pod."""
-        members = self.gang.spec.members if self.gang else ()
-        return [(member, self._pod(name, member)) for name, member in zip(self.names, members, strict=True)]
-
     def _pod(self, name: str, member: Member) -> PodView | None:
         pod = self.pods.get(name)
         if pod is None or pod.owner_uid != self.uid or (member.pod_uid and member.pod_uid != pod.uid):
             return None
         return pod
 
-    def pod_name(self, index: int, member: Member) -> str:
+    def is_dead(self, pod_uid: str) -> bool:
+        """Whether no rank of this pod can be alive, for certain: all of it has ended, or the container that trains."""
+        return pod_uid in self._dead
+
+    @cached_property
+    def _dead(self) -> frozenset[str]:
+        ended = (
+            pod.uid
+            for pod in self.pods.values()
+            if (container := self.container_of(pod)) is not None and container.terminated
+        )
+        return self.proved_dead.union(ended)
+
+    def pod_name(self, member: Member) -> str:
         """Name of a member's pod."""
-        return pod_name_in(self.gang_name, index, member.incarnation)
+        return pod_name_in(self.gang_name, member.index, member.incarnation)
 
-    def pod(self, index: int, member: Member) -> PodView | None:
-        """The member's pod, if it exists, is ours and is the one that the record names."""
-        if index < len(self._members) and self._members[index][0] is member:
-            return self._members[index][1]
-        return self._pod(self.pod_name(index, member), member)
-
-    def launcher(self, index: int, member: Member) -> LauncherView | None:
-        """What the member's launcher last said."""
-        pod = self.pod(index, member)
-        return self.launchers.get(pod.uid) if pod else None
-
-    def node(self, member: Member) -> NodeView | None:
-        """The member's node."""
-        return self.fleet.nodes.get(member.node)
+    def heartbeat_age_seconds(self, node: str) -> float:
+        """Since the node's kubelet renewed its lease; 0 where there is none."""
+        return self.fleet.heartbeats.age_seconds(node)

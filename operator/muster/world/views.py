@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from muster.protocol.messages import CheckpointReport
+
 # Labels that Muster puts on every worker pod; informers select by the first.
 JOB_UID_LABEL = "muster.dev/job-uid"
 JOB_NAME_LABEL = "muster.dev/job"
@@ -23,6 +25,7 @@ class ContainerView:
     name: str
     init: bool = False
     running: bool = False
+    started: datetime | None = None  # of one that runs
     waiting_reason: str = ""
     waiting_message: str = ""
     terminated: bool = False
@@ -143,8 +146,10 @@ class LauncherView:
     peer_port: int = 0
     address: str = ""
     silent_peers: Mapping[int, float] = field(default_factory=dict)  # index -> seconds without an answer
-    checkpoints: tuple[tuple[int, str], ...] = ()  # (step, path), complete, newest first
+    checkpoints: tuple[CheckpointReport, ...] = ()  # newest first
     scanned_for_attempt: int = 0
+    scanned_age_seconds: float | None = None
+    step_seconds: float | None = None
     checkpoint_error: str = ""
     previous_attempt: int = 0
     previous_ranks: tuple["RankView", ...] = ()  # how the ranks of `previous_attempt` ended

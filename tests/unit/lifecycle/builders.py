@@ -11,9 +11,9 @@ from muster.api.base import ObjectMeta
 from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.gang import FaultClass, Gang, GangIncident, GangSpec, Ghost, Go, Level, Member, Resume
 from muster.api.trainingjob import TrainingJob
-from muster.lifecycle.attempt import wanted
+from muster.lifecycle.members import wanted
 from muster.lifecycle.worker_pod import WorkerSettings
-from muster.protocol.messages import EXITED, IDLE, RUNNING
+from muster.protocol.messages import EXITED, IDLE, RUNNING, CheckpointReport
 from muster.queueing.queue import Waiting, plan
 from muster.world.fleet import Fleet, Silence
 from muster.world.job import JobWorld, TemplateVerdict, VerdictKind
@@ -75,7 +75,13 @@ def running(attempt: int, step: int | None = None, rank: int = 0, **changes: Any
         address=f"10.0.0.{rank + 1}",
         peer_port=9000,
     )
-    return replace(view, **changes)
+    return _seen(replace(view, **changes))
+
+
+def _seen(view: LauncherView) -> LauncherView:
+    """The view with checkpoints that a test gives as (step, path)."""
+    reports = (c if isinstance(c, CheckpointReport) else CheckpointReport(*c) for c in view.checkpoints)
+    return replace(view, checkpoints=tuple(reports))
 
 
 def idle(attempt: int, rank: int = 0, scanned: bool = True, **changes: Any) -> LauncherView:
@@ -85,10 +91,11 @@ def idle(attempt: int, rank: int = 0, scanned: bool = True, **changes: Any) -> L
         attempt=attempt,
         state=IDLE,
         scanned_for_attempt=attempt if scanned else 0,
+        scanned_age_seconds=1.0,
         address=f"10.0.0.{rank + 1}",
         peer_port=9000,
     )
-    return replace(view, **changes)
+    return _seen(replace(view, **changes))
 
 
 def failed(
@@ -151,7 +158,8 @@ class Scene:
     def gang(self, attempt: int = 1, go: bool = True, resume: int | None = None, **changes: Any) -> Scene:
         """A gang on n0, n1, ... that has its go; committed 60 seconds ago."""
         members = [
-            Member(node=f"n{i}", incarnation=1, pod_uid=self.uid(i) if go else "") for i in range(self.job.spec.nodes)
+            Member(index=i, rank=i, node=f"n{i}", incarnation=1, pod_uid=self.uid(i) if go else "")
+            for i in range(self.job.spec.nodes)
         ]
         point = Resume(step=resume, path=f"/checkpoints/{resume}") if resume is not None else None
         values: dict[str, Any] = {

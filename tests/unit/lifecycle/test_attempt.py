@@ -6,8 +6,10 @@ import pytest
 from tests.unit.lifecycle.builders import SETTINGS, Scene, a_ghost, a_job, an_incident, at, failed, idle, running
 
 from muster.api.gang import GangSpec, Level, Member, Resume
-from muster.lifecycle import attempt
+from muster.lifecycle import members
+from muster.lifecycle import record as records
 from muster.lifecycle.plan import CommitGang, CreatePod, DeletePod
+from muster.lifecycle.resume import NOT_VISIBLE_SECONDS, Missing
 from muster.lifecycle.step import decide
 from muster.recovery import failures
 from muster.world.job import JobWorld, TemplateVerdict, VerdictKind
@@ -20,15 +22,16 @@ def waiting(**changes: object) -> Scene:
     return Scene(a_job()).fleet().gang(2, go=False, **changes).pods().all(idle(2))
 
 
-def start(scene: Scene) -> GangSpec | attempt.Missing:
+def start(scene: Scene) -> GangSpec | Missing:
     world = scene.world()
     assert world.gang is not None
-    return attempt.started(world, world.gang.spec)
+    found = records.started(world, world.gang.spec)
+    return found if isinstance(found, Missing) else found[0]
 
 
 def recover(world: JobWorld) -> GangSpec:
     assert world.gang is not None
-    return attempt.recovered(world, world.gang.spec, failures.find(world))
+    return records.recovered(world, world.gang.spec, failures.find(world))
 
 
 def test_with_nothing_missing_the_go_is_given() -> None:
@@ -62,7 +65,7 @@ def test_with_nothing_missing_the_go_is_given() -> None:
 )
 def test_what_a_start_waits_for(arrange: object, words: str) -> None:
     missing = start(arrange(waiting()))  # type: ignore[operator]
-    assert isinstance(missing, attempt.Missing)
+    assert isinstance(missing, Missing)
     assert words in missing.message
 
 
@@ -215,7 +218,7 @@ def test_the_blame_goes_to_the_culprit_that_is_heard_of_late() -> None:
     scene.launcher(1, running(2, step=3, rank=1, previous_attempt=1, previous_ranks=(culprit,)))
     world = scene.world()
     assert world.gang is not None
-    record = attempt.settled(world, world.gang)
+    record = records.settled(world, world.gang)
     assert record is not None
     (incident,) = record.incidents
     assert (incident.rank, incident.index, incident.exit_code, incident.settled) == (1, 1, 7, True)
@@ -224,12 +227,12 @@ def test_the_blame_goes_to_the_culprit_that_is_heard_of_late() -> None:
 
 def test_a_node_with_a_failure_is_taken_again_when_there_is_no_other() -> None:
     def placed(seconds_since_failure: float) -> object:
-        until = at(100.0 - seconds_since_failure) + attempt.EXCLUSION
+        until = at(100.0 - seconds_since_failure) + members.EXCLUSION
         scene = Scene(a_job()).fleet(3).gang(2, go=False, excluded_nodes={"n2": until})
-        scene.record = scene.record.model_copy(update={"members": [*scene.record.members[:2], Member(incarnation=2)]})
+        scene.record = scene.record.model_copy(update={"members": [*scene.record.members[:2], Member(index=2, rank=2, incarnation=2)]})
         world = scene.pods().world()
         assert world.gang is not None
-        return attempt.filled(world, world.gang.spec)
+        return records.filled(world, world.gang.spec)
 
     assert isinstance(placed(5.0), NotPlaced)
     record = placed(90.0)
@@ -241,15 +244,15 @@ def test_a_known_checkpoint_that_a_worker_does_not_see_holds_the_start_for_a_whi
     seen = ((40, "/checkpoints/40"),)
     known = Resume(step=40, path="/checkpoints/40")
 
-    def after(seconds: float) -> GangSpec | attempt.Missing:
+    def after(seconds: float) -> GangSpec | Missing:
         scene = waiting(checkpoint=known, time=at(100.0 - seconds)).all(idle(2, checkpoints=seen))
         return start(scene.launcher(1, idle(2)))
 
     held = after(5.0)
-    assert isinstance(held, attempt.Missing)
+    assert isinstance(held, Missing)
     assert held.reason == "CheckpointNotVisible"
     assert "worker 1 on n1 does not see /checkpoints/40" in held.message
-    given_up = after(attempt.NOT_VISIBLE_SECONDS + 1)
+    given_up = after(NOT_VISIBLE_SECONDS + 1)
     assert isinstance(given_up, GangSpec)
     assert given_up.go is not None
     assert given_up.go.resume is None
@@ -259,10 +262,10 @@ def test_more_nodes_to_leave_push_the_deadline_of_a_leave_back_for_nobody() -> N
     scene = Scene(a_job()).fleet(6).gang().pods().all(running(1, step=7))
     world = scene.world()
     assert world.gang is not None
-    first = attempt.leaving(world, world.gang.spec, "NodeCordoned", ["n1"])
+    first = records.leaving(world, world.gang.spec, "NodeCordoned", ["n1"])
     scene.record, scene.seconds = first, 200.0
     later = scene.world()
-    second = attempt.leaving(later, first, "NodeCordoned", ["n1", "n2"])
+    second = records.leaving(later, first, "NodeCordoned", ["n1", "n2"])
     assert first.leave is not None
     assert second.leave is not None
     assert second.leave.nodes == ["n1", "n2"]
@@ -272,14 +275,14 @@ def test_more_nodes_to_leave_push_the_deadline_of_a_leave_back_for_nobody() -> N
 def test_a_decision_asks_for_each_worker_a_bounded_number_of_times(monkeypatch: pytest.MonkeyPatch) -> None:
     """At 2,000 workers a decision that walks all of them for each of them would take longer than the lease lasts."""
     asked = 0
-    look_up = JobWorld.pod
+    look_up = JobWorld._pod
 
-    def counted(world: JobWorld, index: int, member: Member) -> object:
+    def counted(world: JobWorld, name: str, member: Member) -> object:
         nonlocal asked
         asked += 1
-        return look_up(world, index, member)
+        return look_up(world, name, member)
 
-    monkeypatch.setattr(JobWorld, "pod", counted)
+    monkeypatch.setattr(JobWorld, "_pod", counted)
 
     def lookups(workers: int, seconds_silent: float) -> int:
         nonlocal asked
@@ -299,7 +302,7 @@ def test_a_leave_waits_for_a_checkpoint_of_what_was_done_until_it_began() -> Non
         Scene(a_job()).fleet().gang(checkpoint=Resume(step=40, path="/c/40")).pods().all(running(1, step=57)).world()
     )
     assert world.gang is not None
-    leave = attempt.leaving(world, world.gang.spec, "Suspended", []).leave
+    leave = records.leaving(world, world.gang.spec, "Suspended", []).leave
     assert leave is not None
     assert leave.after_step == 56
 

@@ -9,7 +9,7 @@ from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, at, in_queue
 from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.gang import Level, Member
 from muster.api.trainingjob import TrainingJobStatus
-from muster.lifecycle import attempt
+from muster.lifecycle import members
 from muster.lifecycle.plan import BindPod, CommitGang, CreatePod, Plan
 from muster.lifecycle.step import decide
 from muster.lifecycle.template import scheduler_for
@@ -84,12 +84,12 @@ def test_who_waits_says_why_in_numbers() -> None:
     ],
 )
 def test_who_waits_for_no_nodes_is_not_in_the_queue(scene: Scene) -> None:
-    assert attempt.wanted(scene.world()) is None
+    assert members.wanted(scene.world()) is None
 
 
 def test_a_gang_that_has_lost_a_node_waits_beside_the_others() -> None:
     members = [Member(node="n0"), Member(node=""), Member(node="n2")]
-    request = attempt.wanted(Scene(a_job()).fleet(3).gang(go=False, members=members).world())
+    request = members.wanted(Scene(a_job()).fleet(3).gang(go=False, members=members).world())
     assert request is not None
     assert (request.count, request.kept, request.broken) == (1, ("n0", "n2"), ())
 
@@ -97,7 +97,7 @@ def test_a_gang_that_has_lost_a_node_waits_beside_the_others() -> None:
 def test_a_broken_segment_is_mended_beside_what_is_left_of_it() -> None:
     job = a_job(nodes=4, placement={"segmentSize": 2})
     members = [Member(node="n0"), Member(node=""), Member(node=""), Member(node="")]
-    request = attempt.wanted(Scene(job).fleet(4).gang(go=False, members=members).world())
+    request = members.wanted(Scene(job).fleet(4).gang(go=False, members=members).world())
     assert request is not None
     assert [(part.missing, part.beside) for part in request.broken] == [(1, ("n0",)), (2, ())]
 

@@ -1,0 +1,272 @@
+"""From nodes to the go: pods, bindings, the barrier, the go itself. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from muster.api.fleetpolicy import Binding
+from muster.api.gang import Gang, GangSpec, Member
+from muster.api.trainingjob import LaunchMode
+from muster.lifecycle import record
+from muster.lifecycle.commit import commit, leftovers
+from muster.lifecycle.ending import overdrawn
+from muster.lifecycle.facts import Facts
+from muster.lifecycle.plan import Action, Announcement, ApplySupport, BindPod, CreatePod, Plan, State, Telling
+from muster.lifecycle.resume import Missing
+from muster.lifecycle.template import scheduler_for
+from muster.lifecycle.words import on_nodes
+from muster.lifecycle.worker_pod import WorkerSettings, support_manifests, worker_manifest
+from muster.placement.eligibility import binding_of
+from muster.recovery import budgets
+from muster.recovery.failures import POD_START_SECONDS
+from muster.world.job import CreateError, JobWorld
+from muster.world.views import SCHEDULER_NAME, PodView
+
+ASSEMBLING = "Assembling"
+CREATE_RETRY_SECONDS = 10.0
+# A start that takes longer names what it waits for.
+WORTH_TELLING_SECONDS = 60.0
+# While something is under way that no watch announces (ages, deadlines), look again this often.
+TICK_SECONDS = 1.0
+
+
+def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
+    """Until the go."""
+    gang = facts.gang
+    assert gang is not None
+    if not all(member.node for member in gang.spec.members):
+        return _incomplete(world, gang)
+    late = _overdue(world, gang)
+    if late:
+        return _late(world, gang, late)
+    plain = world.job.spec.launch.mode is LaunchMode.PLAIN
+    if plain and (held := _held_back(world, gang)):  # there a pod's creation is the start of its ranks
+        return replace(held, actions=leftovers(world))
+    actions, blocked = _pods_in_line(world, gang.spec, settings)
+    if actions:
+        wait = CREATE_RETRY_SECONDS if world.create_error else TICK_SECONDS
+        return _waiting(world, gang, Missing(ASSEMBLING, "creating pods"), actions=actions, wake=wait)
+    if blocked is not None:
+        return _waiting(world, gang, Missing("OldRanksNotProvedDead", _why_wait_for(blocked)))
+    unbound = _bindings(world, gang)
+    if unbound:
+        return unbound
+    if plain:
+        return _plain_started(world, gang)
+    return _held_back(world, gang) or _started(world, gang)
+
+
+def support(world: JobWorld, settings: WorkerSettings) -> list[ApplySupport]:
+    """What the workers share; asked for again and again, because certificates change while a job runs."""
+    return [ApplySupport(manifest) for manifest in support_manifests(world.job, settings)]
+
+
+# The barrier and the go.
+
+
+def _started(world: JobWorld, gang: Gang) -> Plan:
+    spec = gang.spec
+    started = record.started(world, spec)
+    if isinstance(started, Missing):
+        if started.stalled:
+            telling = Telling(State.STALLED, started.reason, started.message)
+            return Plan((), telling, wake_in_seconds=TICK_SECONDS)
+        return _waiting(world, gang, started)
+    begun, warning = started
+    resumed = begun.go.resume if begun.go else None
+    where = f"from checkpoint {resumed.step} ({resumed.path})" if resumed else "from scratch"
+    if resumed and spec.checkpoint is None:
+        where += ", found in spec.checkpoint.directory"
+    if begun.lineage != spec.lineage and begun.lineage and begun.lineage.asked:
+        where += ", as spec.checkpoint.resumeFrom asks"
+    text = f"attempt {spec.attempt} starts {where}" + (f"; {warning}" if warning else "")
+    return commit(world, begun, Announcement("Started", text, warning=bool(warning)))
+
+
+def _plain_started(world: JobWorld, gang: Gang) -> Plan:
+    """Plain mode has no barrier: once all pods run, the attempt has begun."""
+    if not all(seat.runs for seat in world.seats):
+        return _waiting(world, gang, Missing(ASSEMBLING, "waiting for the pods to run"))
+    told = Announcement("Started", f"attempt {gang.spec.attempt} runs")
+    return commit(world, record.plain_started(world, gang.spec), told)
+
+
+def _held_back(world: JobWorld, gang: Gang) -> Plan | None:
+    """A start that may not be yet, because of what failed before."""
+    spec = gang.spec
+    if overdrawn(world, spec):
+        message = "the restart budget is used up; waiting for late evidence"
+        return Plan((), Telling(State.STARTING, "Settling", message), wake_in_seconds=TICK_SECONDS)
+    if spec.hold_until and world.now < spec.hold_until:
+        pause = (spec.hold_until - world.now).total_seconds()
+        text = f"failed {budgets.CRASH_LOOP} times or more without a new checkpoint; next start at {spec.hold_until:%H:%M:%S} UTC"
+        return Plan((), Telling(State.STARTING, "CrashLoopBackOff", text), wake_in_seconds=pause)
+    return None
+
+
+# Members without nodes, and members that do not come to run on theirs.
+
+
+def _incomplete(world: JobWorld, gang: Gang) -> Plan:
+    """Some members have no node."""
+    left = leftovers(world)
+    spec = record.filled(world, gang.spec)
+    if isinstance(spec, GangSpec):
+        return commit(world, spec, Announcement("Placed", f"attempt {spec.attempt}: {on_nodes(spec)}"))
+    if spec is None:
+        return Plan(left, wake_in_seconds=TICK_SECONDS, overtaken=world.turn is not None)
+    turn = world.turn
+    if turn and turn.queued > 1 and _assembling_seconds(world, gang.spec) >= _assembly_timeout(world):
+        return _given_back(world, gang, {}, f"{spec.message}; and others wait for nodes")
+    return Plan(left, Telling(State.STARTING, answer=spec), wake_in_seconds=TICK_SECONDS)
+
+
+def _overdue(world: JobWorld, gang: Gang) -> dict[int, str]:
+    """Workers that should run by now -> why they do not. Empty while there is hope."""
+    waited, timeout = _assembling_seconds(world, gang.spec), _assembly_timeout(world)
+    if waited < timeout:
+        return {}
+    found = {}
+    for seat in world.seats:
+        pod = seat.pod
+        if pod is None or not pod.node:
+            if _predecessor(world, seat.member) is not None:
+                continue  # it waits for proof, and the status says so
+            why = world.create_error.message if world.create_error else (pod and pod.unschedulable_message) or ""
+            state = "does not exist" if pod is None else "is not bound"
+            found[seat.index] = f"{seat.where}: its pod {state}" + (f": {why}" if why else "")
+            continue
+        trouble = _pod_trouble(pod)
+        if pod.phase == "Pending" and (trouble or waited >= max(timeout, POD_START_SECONDS)):
+            found[seat.index] = f"{seat.where}: {trouble.message if trouble else 'its pod does not come to run'}"
+    return found
+
+
+def _late(world: JobWorld, gang: Gang, late: Mapping[int, str]) -> Plan:
+    """Those who come to run keep their nodes, if it is the fault of a few and there are other nodes for these."""
+    spec, (why, *_) = gang.spec, late.values()
+    few = 2 * len(late) < len(spec.members) or (len(late) == 1 and len(spec.members) > 1)
+    if few and world.create_error is None:
+        other = record.reseated(world, spec, late.keys())
+        if all(member.node for member in other.members):
+            limit = _assembly_timeout(world)
+            note = f"not assembled within {limit:.0f} s ({why.rstrip('.')}); attempt {other.attempt}: {on_nodes(other)}"
+            return commit(world, other, Announcement(other.reason, note, warning=True))
+    return _given_back(world, gang, late if few else {}, why)
+
+
+def _given_back(world: JobWorld, gang: Gang, late: Mapping[int, str], why: str) -> Plan:
+    spec = record.unassembled(world, gang.spec, late.keys())
+    pause = (spec.hold_until - world.now).total_seconds() if spec.hold_until else 0
+    note = f"not assembled within {_assembly_timeout(world):.0f} s ({why.rstrip('.')}); its nodes are free, next try in {pause:.0f} s"
+    return commit(world, spec, Announcement(spec.reason, note, warning=True))
+
+
+def _assembling_seconds(world: JobWorld, spec: GangSpec) -> float:
+    """For how long the gang could have been assembled."""
+    begun = max(spec.time, spec.hold_until) if spec.hold_until else spec.time
+    return (world.now - begun).total_seconds()
+
+
+def _assembly_timeout(world: JobWorld) -> float:
+    return float(world.fleet.policy.queueing.assembly_timeout_seconds)
+
+
+# Pods.
+
+
+def _bindings(world: JobWorld, gang: Gang) -> Plan | None:
+    """Binds the pods that are Muster's to bind, all at once, when every pod exists and nobody holds one back."""
+    unbound = [
+        (pod, seat.member.node)
+        for seat in world.seats
+        if (pod := seat.pod) is not None and pod.scheduler == SCHEDULER_NAME and not pod.node
+    ]
+    if not unbound:
+        return None
+    gated = next((seat.pod for seat in world.seats if seat.pod is not None and seat.pod.gates), None)
+    if gated:
+        text = f"pod {gated.name} is held back by the scheduling gate {gated.gates[0]}, which whoever put it there must remove"
+        return Plan((), Telling(State.STARTING, "SchedulingGated", text), wake_in_seconds=TICK_SECONDS)
+    bindings = (BindPod(pod.name, pod.uid, node) for pod, node in unbound if not pod.deleting)
+    return Plan(tuple(bindings), wake_in_seconds=TICK_SECONDS)
+
+
+def _pods_in_line(
+    world: JobWorld, spec: GangSpec, settings: WorkerSettings
+) -> tuple[tuple[Action, ...], PodView | None]:
+    """Deletions of pods that the record no longer names, creations of those that it names and that are missing.
+
+    Beside them a pod whose end a creation still waits for.
+    """
+    actions: list[Action] = list(leftovers(world))
+    missing = [seat.member for seat in world.seats if seat.pod is None]
+    before = {member.index: _predecessor(world, member) for member in missing}
+    wanted = [member for member in missing if before[member.index] is None]
+    if wanted:
+        actions += support(world, settings)
+        # The policy may have changed since the gang was placed there.
+        ours_to_bind = not scheduler_for(world.job.spec.template.get("spec") or {})
+        for member in wanted:
+            direct = ours_to_bind and _is_direct(world, member)
+            manifest = worker_manifest(world.job, member, settings, direct=direct, first=spec.members[0])
+            actions.append(CreatePod(manifest))
+    return tuple(actions), next((pod for pod in before.values() if pod is not None), None)
+
+
+def _why_wait_for(old: PodView) -> str:
+    return (
+        f"waiting for proof that pod {old.name} on {old.node} has ended; if its node is gone for good, say so: "
+        f"kubectl muster lost {old.node}"
+    )
+
+
+def _is_direct(world: JobWorld, member: Member) -> bool:
+    """Whether the member is on a node to which Muster binds pods itself."""
+    node = world.fleet.nodes.get(member.node)
+    return node is not None and binding_of(node, world.fleet) is Binding.DIRECT
+
+
+def _predecessor(world: JobWorld, member: Member) -> PodView | None:
+    """An older pod for which the member's has to wait: it may hold the node or, in Plain mode, still train anywhere."""
+    here = world.holding.get(member.node)
+    if here is not None and here.incarnation < member.incarnation:
+        return here
+    if world.job.spec.launch.mode is not LaunchMode.PLAIN:
+        return None
+    older = (pod for pod in world.holding.values() if pod.incarnation < member.incarnation and pod.node)
+    return next((pod for pod in older if not world.is_dead(pod.uid)), None)
+
+
+def _waiting(
+    world: JobWorld, gang: Gang, missing: Missing, actions: tuple[Action, ...] = (), wake: float = TICK_SECONDS
+) -> Plan:
+    """A plan of a gang that is not yet complete, with the most telling reason why."""
+    waited = (world.now - gang.spec.time).total_seconds()
+    reason = missing.reason if waited > WORTH_TELLING_SECONDS else ASSEMBLING
+    told, message = _start_trouble(world) or (reason, missing.message)
+    return Plan(actions, Telling(State.STARTING, told, message), wake_in_seconds=wake)
+
+
+def _start_trouble(world: JobWorld) -> tuple[str, str] | None:
+    if world.create_error:
+        return world.create_error.reason, world.create_error.message
+    for seat in world.seats:
+        trouble = _pod_trouble(seat.pod) if seat.pod else None
+        if trouble:
+            return trouble.reason, f"{seat.where}: {trouble.message}"
+    return None
+
+
+_REMEDY = "If the image cannot be had, delete the job and create it again with one that can."
+
+
+def _pod_trouble(pod: PodView) -> CreateError | None:
+    for container in pod.containers:
+        if container.waiting_reason and container.waiting_reason not in ("ContainerCreating", "PodInitializing"):
+            what = f"container {container.name}: {container.waiting_message}"
+            return CreateError(
+                container.waiting_reason, f"{what}. {_REMEDY if 'Image' in container.waiting_reason else ''}".strip()
+            )
+    if pod.unschedulable_message:
+        return CreateError("Unschedulable", pod.unschedulable_message)
+    return None

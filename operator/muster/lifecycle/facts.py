@@ -1,0 +1,52 @@
+"""What a decision is made from, derived from the world once: the phase is chosen by it, and the phases plan with it."""
+
+from dataclasses import dataclass
+
+from muster.api.gang import Gang, GangSpec
+from muster.api.trainingjob import CompletionRecord
+from muster.lifecycle import ending, leaving, record
+from muster.recovery import failures
+from muster.recovery.failures import Failure
+from muster.world.job import JobWorld
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is so.
+
+    Attributes:
+        deleted: the job is being deleted.
+        completion: of a job that has ended, as it is recorded.
+        gang: the record, if there is one.
+        end: what has to be recorded, of a job that has ended just now.
+        failures: what is wrong with the current attempt.
+        settled: the record with blame made final, when it is time for that.
+        leave: what a planned leave comes to now, if anything.
+    """
+
+    deleted: bool = False
+    completion: CompletionRecord | None = None
+    gang: Gang | None = None
+    end: CompletionRecord | None = None
+    failures: tuple[Failure, ...] = ()
+    settled: GangSpec | None = None
+    leave: leaving.Leaving | None = None
+
+
+def derive(world: JobWorld) -> Facts:
+    """The facts; those of a phase that an earlier one precedes are not looked for."""
+    if world.job.metadata.deletion_timestamp is not None:
+        return Facts(deleted=True)
+    if world.job.status.completion is not None:
+        return Facts(completion=world.job.status.completion)
+    gang = world.gang
+    if gang is None or not gang.spec.members:
+        return Facts(gang=gang)
+    end = ending.of(world, gang)
+    if end is not None:
+        return Facts(gang=gang, end=end)
+    found = tuple(failures.find(world))
+    settled = None if found else record.settled(world, gang)
+    if found or settled is not None:
+        return Facts(gang=gang, failures=found, settled=settled)
+    return Facts(gang=gang, leave=leaving.due(world, gang.spec))

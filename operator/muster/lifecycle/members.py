@@ -1,0 +1,197 @@
+"""Who is a member, and where: the nodes that a job waits for, and the members of the next record. Pure."""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+
+from muster.api.base import LevelCount
+from muster.api.gang import GangSpec, Level, Member, Role
+from muster.lifecycle.template import problem, requirements
+from muster.placement.eligibility import refusal
+from muster.placement.request import Broken, Request
+from muster.placement.space import solve
+from muster.placement.where import domain_counts
+from muster.world.job import JobWorld, VerdictKind
+from muster.world.turn import NotPlaced, Placed
+
+EXCLUSION = timedelta(minutes=10)
+# So soon a node with a failure is taken again when there is no other.
+RETRY_EXCLUDED = timedelta(minutes=1)
+TOPOLOGY_UNSATISFIED = "TopologyUnsatisfied"
+
+
+def wanted(world: JobWorld) -> Request | None:
+    """The nodes that this job waits for; None while it waits for none: it has them, or something else is in its way."""
+    job, record, verdict = world.job, world.gang.spec if world.gang else None, world.template_verdict
+    if job.metadata.deletion_timestamp is not None or job.status.completion is not None or job.spec.suspend:
+        return None
+    if record is not None and record.members:
+        open_places = {member.index for member in record.members if not member.node}
+        return _replacement(world, record, open_places, firmly(world, record)) if open_places else None
+    if verdict is None or verdict.generation != job.metadata.generation or verdict.kind is not VerdictKind.ACCEPTED:
+        return None  # what the API server has not looked at may have any shape
+    if problem(job, world.fleet):
+        return None
+    if record is None and any(not pod.terminal and not world.is_dead(pod.uid) for pod in world.pods.values()):
+        return None
+    if record is not None and record.hold_until and world.now < record.hold_until:
+        return None
+    return _whole(world, firmly(world, record) if record else None)
+
+
+def to_be_had(world: JobWorld, placed: Placed) -> bool:
+    """Whether the nodes that the queue has promised are still free for this job."""
+    record = world.gang.spec if world.gang else None
+    needs = requirements(world, firmly(world, record) if record else None)
+    nodes = (world.fleet.nodes.get(name) for name in placed.nodes)
+    return all(node is not None and not refusal(node, needs, world.fleet, world.uid) for node in nodes)
+
+
+def seated(nodes: Sequence[str], incarnation: int) -> list[Member]:
+    """The members of a gang on entirely new nodes, in the order of ranks."""
+    return [
+        Member(index=place, role=Role.WORKER, rank=place, node=node, incarnation=incarnation)
+        for place, node in enumerate(nodes)
+    ]
+
+
+def filled(record: GangSpec, answer: Placed) -> list[Member] | None:
+    """The members with nodes for those that have none; None where the answer is for another number of them."""
+    open_places = [place for place, member in enumerate(record.members) if not member.node]
+    if len(answer.nodes) != len(open_places):
+        return None
+    members = list(record.members)
+    for place, node in zip(open_places, answer.nodes, strict=True):
+        members[place] = members[place].model_copy(update={"node": node})
+    return members
+
+
+def remade(
+    world: JobWorld, record: GangSpec, level: Level, lost: Collection[int], moved: Collection[int]
+) -> tuple[Level, list[Member]]:
+    """Level and members after losing some pods and some nodes.
+
+    A lost pod moves, too, where its node takes no new one.
+
+    Args:
+        level: the least that is needed.
+        lost: indices of those whose pods are lost.
+        moved: of those who leave their nodes.
+    """
+    away = set(moved) | _turned_out(world, record, lost)
+    if level is Level.REBUILD:
+        return rebuilt(world, record) or (level, without_nodes(world, record, {m.index for m in record.members}))
+    if away:
+        level = Level.REPLACE
+    members = without_nodes(world, record, away)
+    if not away:
+        return level, anew(world, members, lost)
+    answer = _solve(world, record, lambda excluded: _replacement(world, record, away, excluded))
+    if isinstance(answer, Placed):
+        given = dict(zip(sorted(away), answer.nodes, strict=True))
+        members = [m.model_copy(update={"node": given[m.index]}) if m.index in given else m for m in members]
+    elif answer.reason == TOPOLOGY_UNSATISFIED and (elsewhere := rebuilt(world, record)):
+        return elsewhere
+    return level, anew(world, members, set(lost) - away)
+
+
+def rebuilt(world: JobWorld, record: GangSpec) -> tuple[Level, list[Member]] | None:
+    """The whole gang placed anew, or None where there is no room."""
+    answer = _solve(world, record, lambda excluded: _whole(world, excluded))
+    if isinstance(answer, NotPlaced):
+        return None
+    return Level.REBUILD, seated(answer.nodes, max(next_incarnation(world, member) for member in record.members))
+
+
+def replaceable(world: JobWorld, record: GangSpec, indices: Collection[int]) -> bool:
+    """Whether these members could move elsewhere now."""
+    _, members = remade(world, record, Level.REPLACE, (), indices)
+    return all(member.node for member in members)
+
+
+def on(record: GangSpec, nodes: Collection[str]) -> set[int]:
+    """The indices of the members on these nodes."""
+    return {member.index for member in record.members if member.node in nodes}
+
+
+def without_nodes(world: JobWorld, record: GangSpec, away: Collection[int]) -> list[Member]:
+    """The members, those away without a node and with their next incarnation."""
+    return [
+        _fresh(world, member, node="") if member.index in away and member.node else member for member in record.members
+    ]
+
+
+def anew(world: JobWorld, members: Iterable[Member], lost: Collection[int]) -> list[Member]:
+    """The members, the lost ones with their next incarnation on the same node."""
+    return [_fresh(world, member, node=member.node) if member.index in lost else member for member in members]
+
+
+def next_incarnation(world: JobWorld, member: Member) -> int:
+    """Beyond that of every pod that the member has, or had."""
+    used = (pod.incarnation for pod in world.others.get(member.index, ()))
+    return 1 + max([member.incarnation, *used])
+
+
+def firmly(world: JobWorld, record: GangSpec) -> GangSpec:
+    """The record with those nodes excluded whose failure is recent: the others are taken where there is nothing else."""
+    latest = world.now + EXCLUSION - RETRY_EXCLUDED
+    return record.model_copy(
+        update={"excluded_nodes": {node: until for node, until in record.excluded_nodes.items() if until > latest}}
+    )
+
+
+def topology(world: JobWorld, members: Iterable[Member]) -> list[LevelCount]:
+    """How many domains of each level the members are in."""
+    counts = domain_counts(world.fleet, [member.node for member in members])
+    return [LevelCount(level=name, domains=count) for name, count in counts.items()]
+
+
+def _fresh(world: JobWorld, member: Member, node: str) -> Member:
+    return Member(
+        index=member.index, role=member.role, rank=member.rank, node=node, incarnation=next_incarnation(world, member)
+    )
+
+
+def _turned_out(world: JobWorld, record: GangSpec, lost: Collection[int]) -> set[int]:
+    """Those of the lost whose node takes no new pod of this job."""
+    if not lost:
+        return set()
+    needs = requirements(world, record)
+    places = ((m.index, world.fleet.nodes.get(m.node)) for m in record.members if m.index in lost)
+    return {index for index, node in places if node is None or refusal(node, needs, world.fleet, world.uid)}
+
+
+def _solve(world: JobWorld, record: GangSpec, ask: Callable[[GangSpec], Request]) -> Placed | NotPlaced:
+    """Nodes at once, before everybody who waits; those with a failure only where no others are left."""
+    answer = solve(world.fleet, ask(record))
+    if isinstance(answer, Placed):
+        return answer
+    second = solve(world.fleet, ask(firmly(world, record)))
+    return second if isinstance(second, Placed) else answer
+
+
+def _whole(world: JobWorld, record: GangSpec | None) -> Request:
+    """Nodes for the whole gang."""
+    placement = world.job.spec.placement
+    return Request(
+        count=world.job.spec.nodes,
+        needs=requirements(world, record),
+        job_uid=world.uid,
+        required=placement.required,
+        preferred=placement.preferred,
+        segment_size=placement.segment_size or 1,
+    )
+
+
+def _replacement(world: JobWorld, record: GangSpec, moved: Collection[int], excluded: GangSpec) -> Request:
+    """Nodes for some members, beside those of the others."""
+    nodes = {member.index: member.node for member in record.members}
+    kept = tuple(node for index, node in nodes.items() if node and index not in moved)
+    size = world.job.spec.placement.segment_size or 1
+    broken = []
+    for segment in sorted({index // size for index in moved}) if size > 1 else ():
+        several = range(segment * size, (segment + 1) * size)
+        beside = tuple(nodes[index] for index in several if index not in moved)
+        broken.append(Broken(size - len(beside), beside))
+    whole = _whole(world, excluded)
+    return replace(whole, count=len(moved), kept=kept, broken=tuple(broken))

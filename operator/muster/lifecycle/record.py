@@ -1,0 +1,470 @@
+"""Writes the next Gang record: every way in which an attempt begins, leaves or gets its go. Pure.
+
+Each function returns a whole new spec, to be committed by one guarded update. Members never change within an attempt:
+whatever changes them also takes the next number.
+"""
+
+from collections.abc import Collection, Sequence
+from datetime import timedelta
+
+from muster.api.gang import (
+    FENCE_SECONDS,
+    MAX_FENCE_SECONDS,
+    FaultClass,
+    Gang,
+    GangIncident,
+    GangSpec,
+    Ghost,
+    Go,
+    Leave,
+    Level,
+    Member,
+)
+from muster.api.trainingjob import LaunchMode
+from muster.launcher.fence import wanted_fence_seconds
+from muster.lifecycle import members, resume
+from muster.lifecycle.resume import Missing, Start
+from muster.lifecycle.survivors import BOOT_CHARACTERS, ghosts, laid, waited_for
+from muster.lifecycle.worker_pod import PLAIN_MASTER_PORT
+from muster.protocol.messages import IDLE
+from muster.recovery import blame, budgets, failures
+from muster.recovery.failures import FRESH_SECONDS, Failure, Kind
+from muster.world.job import JobWorld, Seat
+from muster.world.turn import NotPlaced, Placed
+
+MAX_INCIDENTS = 256
+# Of the newest ones people read every word; of older ones the budgets need numbers.
+TOLD_WHOLE = 16
+SHORT_MESSAGE_CHARACTERS = 160
+MASTER_PORTS = range(20000, 30000)
+_HEAR = "if that lasts, look at its log and at network policies between it and the Service muster-coordinator"
+
+# A gang that could not be assembled waits so long before its next try, twice as long each time.
+FIRST_RELEASE_SECONDS = 60.0
+MAX_RELEASE_SECONDS = 3600.0
+# What has one cause (a rack, a network, a bad image) reaches the workers, and us, within this time.
+TOGETHER_SECONDS = 10.0
+ASSEMBLY_TIMED_OUT = "AssemblyTimedOut"
+# Kinds that speak against the node, when they take the worker from it.
+_NODES_TO_AVOID = frozenset(
+    {
+        Kind.NODE_UNREACHABLE,
+        Kind.NODE_LOST,
+        Kind.POD_REJECTED,
+        Kind.NODE_CONFLICT,
+        Kind.POD_STUCK,
+        Kind.POD_START_TIMEOUT,
+        Kind.LAUNCHER_SILENT,
+        Kind.LAUNCHER_STUCK,
+        Kind.LISTING_STUCK,
+        Kind.RANK_FAILED,
+    }
+)
+
+_ORDER = [Level.START, Level.IN_PLACE, Level.POD, Level.REPLACE, Level.REBUILD]
+
+
+def placed_anew(world: JobWorld, placed: Placed, reason: str) -> GangSpec:
+    """The record of an attempt on entirely new nodes: the first one, or the first after they were given back."""
+    record = world.gang.spec if world.gang else None
+    seats = members.seated(placed.nodes, 1 + max((pod.incarnation for pod in world.pods.values()), default=0))
+    if record is None:
+        return GangSpec(
+            job_uid=world.uid,
+            attempt=1 + world.job.status.attempt,
+            time=world.now,
+            level=Level.START,
+            reason=reason,
+            members=seats,
+            topology=members.topology(world, seats),
+        )
+    return _next(world, record, Level.START, reason, seats)
+
+
+def recovered(world: JobWorld, record: GangSpec, found: Sequence[Failure]) -> GangSpec:
+    """The record after failures: the shortest way back that mends all of them at once."""
+    cause = blame.culprit(found)
+    fault_class = blame.fault_class(cause)
+    excluded = {node: until for node, until in record.excluded_nodes.items() if until > world.now}
+    for failure in found:
+        if failure.kind in _NODES_TO_AVOID and failure.level is Level.REPLACE:
+            excluded[failure.node] = world.now + members.EXCLUSION
+    if cause.kind is Kind.NODE_CONFLICT:  # the strongest of all: nothing has failed
+        return _elsewhere(world, record.model_copy(update={"excluded_nodes": excluded}), found)
+    incidents = blame.upgrade(record.incidents, _first_open(record), fault_class, cause.kind, cause.node)
+    record = record.model_copy(
+        update={
+            "incidents": incidents,
+            "excluded_nodes": excluded,
+            "checkpoint": resume.newest(world, record),  # what it has won counts before what it has lost
+        }
+    )
+    level, seats = _mended(world, record, found)
+    stays = {member.node for member in seats}
+    avoided = {node: until for node, until in excluded.items() if node not in stays}
+    record = record.model_copy(update={"excluded_nodes": avoided})
+    left = ghosts(world, record, seats)
+    if _same_story(world, record, found):
+        record = record.model_copy(update={"incidents": _continued(record, level, cause, len(found))})
+        return _next(world, record, level, cause.kind, seats, left=left)
+    incident = _incident(world, record, level, cause, fault_class, len(found))
+    spec = _next(world, record, level, cause.kind, seats, incident, left)
+    pause = budgets.back_off_seconds(spec)
+    return spec.model_copy(update={"hold_until": world.now + timedelta(seconds=pause)}) if pause else spec
+
+
+def _mended(world: JobWorld, record: GangSpec, found: Sequence[Failure]) -> tuple[Level, list[Member]]:
+    lost = {failure.index for failure in found if failure.level is Level.POD}
+    moved = {failure.index for failure in found if failure.level is Level.REPLACE and not failure.if_free}
+    hoped = {failure.index for failure in found if failure.level is Level.REPLACE and failure.if_free}
+    if world.job.spec.launch.mode is LaunchMode.PLAIN:
+        return members.remade(world, record, Level.REBUILD, lost, moved)
+    if hoped and members.replaceable(world, record, moved | hoped):
+        moved |= hoped
+    level = Level.REPLACE if moved else Level.POD if lost else Level.IN_PLACE
+    return members.remade(world, record, level, lost, moved)
+
+
+def _same_story(world: JobWorld, record: GangSpec, found: Sequence[Failure]) -> bool:
+    """Whether these failures belong to the incident that is being repaired: what fails together is not seen at once.
+
+    Only of workers that were there when it happened. Whoever fails anew in his new pod has a story of his own.
+    """
+    last = record.incidents[-1] if record.incidents else None
+    if record.go is not None or last is None or last.resumed_step is not None:
+        return False
+    together = (world.now - last.time).total_seconds() <= TOGETHER_SECONDS
+    return together and all(world.by_index[failure.index].member.pod_uid for failure in found)
+
+
+def _continued(record: GangSpec, level: Level, cause: Failure, count: int) -> list[GangIncident]:
+    """The incidents, the last one with what has failed since."""
+    last = record.incidents[-1]
+    more = f"; then {cause.message}" + (f" (and {count - 1} more workers)" if count > 1 else "")
+    changes = {"level": max(level, last.level, key=_ORDER.index), "message": (last.message + more)[:2048]}
+    return [*record.incidents[:-1], last.model_copy(update=changes)]
+
+
+def _elsewhere(world: JobWorld, record: GangSpec, conflicts: Sequence[Failure]) -> GangSpec:
+    """The record after kubelets refused pods that Muster had bound: somebody was faster. No failure, and nobody pays."""
+    level, seats = _moved(world, record, {failure.index for failure in conflicts})
+    level = Level.START if record.level is Level.START else level
+    return _next(world, record, level, Kind.NODE_CONFLICT, seats, left=ghosts(world, record, seats))
+
+
+def _moved(world: JobWorld, record: GangSpec, indices: Collection[int]) -> tuple[Level, list[Member]]:
+    """Some members on other nodes. In mode Plain the others would go on without them: there all of them start anew."""
+    plain = world.job.spec.launch.mode is LaunchMode.PLAIN
+    return members.remade(world, record, Level.REBUILD if plain else Level.REPLACE, (), indices)
+
+
+def filled(world: JobWorld, record: GangSpec) -> GangSpec | NotPlaced | None:
+    """The record with nodes for the members that have none, once there are some; None before the queue has answered."""
+    answer = world.turn.answer if world.turn else None
+    if answer is None:
+        return None
+    if isinstance(answer, NotPlaced):
+        elsewhere = members.rebuilt(world, record) if answer.reason == members.TOPOLOGY_UNSATISFIED else None
+        if elsewhere is None:
+            return answer
+        level, seats = elsewhere
+    else:
+        found = members.filled(record, answer)
+        if found is None or not members.to_be_had(world, answer):
+            return None
+        level, seats = Level.REPLACE, found
+    return _next(world, record, level, record.reason, seats, left=ghosts(world, record, seats))
+
+
+def reseated(world: JobWorld, record: GangSpec, late: Collection[int]) -> GangSpec:
+    """The record after some workers did not come to run on their nodes: they move, and the others keep theirs."""
+    nodes = (world.by_index[index].member.node for index in late)
+    excluded = {**record.excluded_nodes, **dict.fromkeys(nodes, world.now + members.EXCLUSION)}
+    record = record.model_copy(update={"excluded_nodes": excluded})
+    level, seats = _moved(world, record, late)
+    level = Level.START if record.level is Level.START else level
+    return _next(world, record, level, ASSEMBLY_TIMED_OUT, seats, left=ghosts(world, record, seats))
+
+
+def unassembled(world: JobWorld, record: GangSpec, late: Collection[int]) -> GangSpec:
+    """The record of a gang that gives its nodes back because it could not be assembled on them; it waits a while."""
+    releases = record.releases + 1
+    pause = min(FIRST_RELEASE_SECONDS * 2.0 ** (releases - 1), MAX_RELEASE_SECONDS)
+    nodes = (world.by_index[index].member.node for index in late)
+    # For as long as it waits and a little longer, or it would come back to them.
+    until = world.now + timedelta(seconds=pause) + members.EXCLUSION
+    excluded = {**record.excluded_nodes, **dict.fromkeys(filter(None, nodes), until)} if late else record.excluded_nodes
+    update = {"hold_until": world.now + timedelta(seconds=pause), "releases": releases, "excluded_nodes": excluded}
+    return released(world, record, ASSEMBLY_TIMED_OUT).model_copy(update=update)
+
+
+def leaving(world: JobWorld, record: GangSpec, reason: str, nodes: Sequence[str]) -> GangSpec:
+    """The record with a planned leave begun; the attempt goes on until a new checkpoint is complete."""
+    if record.leave and record.leave.reason == reason:  # more nodes to leave: nobody waits longer for that
+        return record.model_copy(update={"leave": record.leave.model_copy(update={"nodes": sorted(nodes)})})
+    deadline = world.now + timedelta(seconds=world.job.spec.checkpoint.save_timeout_seconds)
+    newest = resume.newest(world, record)
+    # One for a step that was finished before is not new: it may have been complete already, only not yet seen.
+    steps = (newest.step if newest else None, (newest_step(world, record) or 0) - 1)
+    after = max(step for step in steps if step is not None)
+    leave = Leave(
+        reason=reason,
+        nodes=sorted(nodes),
+        since=world.now,
+        deadline=deadline,
+        after_step=after if after >= 0 else None,
+    )
+    return record.model_copy(update={"leave": leave, "checkpoint": newest})
+
+
+def left(world: JobWorld, record: GangSpec, leave: Leave) -> GangSpec:
+    """The record after a planned leave of some nodes: their members elsewhere, the others in place."""
+    level, seats = _moved(world, record, members.on(record, leave.nodes))
+    incident = GangIncident(
+        attempt=record.attempt,
+        time=world.now,
+        level=level,
+        fault_class=FaultClass.PLANNED,
+        reason=leave.reason,
+        node=leave.nodes[0],
+        step=_last_step(world, record),
+        message=f"left {', '.join(leave.nodes)}"[:2048],
+        settled=True,
+    )
+    return _next(world, record, level, leave.reason, seats, incident, ghosts(world, record, seats))
+
+
+def released(world: JobWorld, record: GangSpec, reason: str = "Suspended") -> GangSpec:
+    """The record without members: the nodes are free."""
+    record = record.model_copy(update={"checkpoint": resume.newest(world, record)})
+    return _next(world, record, Level.START, reason, [], left=ghosts(world, record, []))
+
+
+def settled(world: JobWorld, gang: Gang) -> GangSpec | None:
+    """The record with class and blame of recent incidents made final, when their time has come.
+
+    The worker that was seen to fail first may have been a victim of one that reported later.
+    """
+    record = gang.spec
+    settle = timedelta(seconds=blame.SETTLE_SECONDS)
+    due = [i for i in record.incidents if not i.settled and world.now - i.time >= settle]
+    if not due:
+        return None
+    incidents = [
+        _blamed(world, gang, incident).model_copy(update={"settled": True}) if incident in due else incident
+        for incident in record.incidents
+    ]
+    return record.model_copy(update={"incidents": incidents})
+
+
+def _blamed(world: JobWorld, gang: Gang, incident: GangIncident) -> GangIncident:
+    late = failures.late(world, gang, incident.attempt) if incident.reason == Kind.RANK_FAILED else []
+    culprits = [failure for failure in late if not failure.victim]
+    if not culprits or incident.fault_class not in budgets.OWN_DOING:
+        return incident
+    cause = blame.culprit(culprits)
+    if cause.rank == incident.rank:
+        return incident
+    return incident.model_copy(
+        update={
+            "fault_class": blame.fault_class(cause),
+            "node": cause.node,
+            "index": cause.index,
+            "rank": cause.rank,
+            "exit_code": cause.exit_code,
+            "signal": cause.signal,
+            "message": cause.message[:2048],
+        }
+    )
+
+
+def fenced_longer(world: JobWorld, record: GangSpec) -> GangSpec | None:
+    """The record with longer fences, when steps take longer than these allow for; None when they do.
+
+    They stand here before they are served, so that no leader ever counts less than a launcher does; and they fall only
+    with the next start, when every launcher has told that it has no rank.
+    """
+    if record.go is None or world.job.spec.launch.mode is LaunchMode.PLAIN:
+        return None
+    steps = (view.step_seconds for view in world.views.values() if view.attempt == record.attempt)
+    wanted = wanted_fence_seconds(FENCE_SECONDS, max((step for step in steps if step is not None), default=None))
+    # Launchers of old set their own.
+    own = max((view.fence_seconds for view in world.views.values() if view.attempt == record.attempt), default=0.0)
+    while wanted < own and wanted < MAX_FENCE_SECONDS:
+        wanted *= 2
+    if all(member.fence_seconds >= wanted for member in record.members):
+        return None
+    return record.model_copy(
+        update={
+            "members": [
+                member.model_copy(update={"fence_seconds": max(member.fence_seconds, min(wanted, MAX_FENCE_SECONDS))})
+                for member in record.members
+            ]
+        }
+    )
+
+
+def started(world: JobWorld, record: GangSpec) -> tuple[GangSpec, str] | Missing:
+    """The record with its go, once every member is idle and no rank of before can be alive; else what is missing.
+
+    With the record comes what people have to be told of where it resumes, "" if nothing.
+    """
+    missing = _missing(world, record)
+    if missing:
+        return missing
+    where = resume.start(world, record)
+    if isinstance(where, Missing):
+        return where
+    first = world.seats[0]
+    address = (first.launcher.address if first.launcher else "") or (first.pod.pod_ip if first.pod else "")
+    port = MASTER_PORTS[record.attempt % len(MASTER_PORTS)]
+    go = Go(time=world.now, master_address=address, master_port=port, resume=where.resume)
+    spec = record.model_copy(
+        update={
+            "members": [_begun(seat) for seat in world.seats],
+            "go": go,
+            "ghosts": [],
+            "hold_until": None,
+            "releases": 0,
+            "incidents": _resumed(record, where),
+            "lineage": where.lineage,
+            "checkpoint": where.resume if where.lineage != record.lineage else where.resume or record.checkpoint,
+        }
+    )
+    return spec, where.warning
+
+
+def _missing(world: JobWorld, record: GangSpec) -> Missing | None:
+    """What keeps the ranks from starting, apart from where they resume."""
+    alive = next((ghost for ghost in record.ghosts if not laid(world, record, ghost)), None)
+    if alive is not None:
+        return Missing("OldRanksNotProvedDead", waited_for(world, record, alive))
+    for seat in world.seats:
+        launcher = seat.launcher
+        if seat.pod is None or seat.pod.phase == "Pending":
+            return Missing("PodNotRunning", f"waiting for the pod of {seat.where} to run")
+        if launcher is None or launcher.heard_age_seconds > FRESH_SECONDS:
+            return Missing("LauncherSilent", f"waiting for the launcher of {seat.where} to report: {_HEAR}")
+        if launcher.attempt != record.attempt or launcher.state != IDLE:
+            return Missing("OldRanksAlive", f"waiting for {seat.where} to end its old ranks")
+        if world.job.spec.checkpoint.directory and launcher.scanned_for_attempt != record.attempt:
+            why = f": {launcher.checkpoint_error}" if launcher.checkpoint_error else ""
+            return Missing("CheckpointsNotListed", f"waiting for {seat.where} to list the checkpoints{why}")
+    return None
+
+
+def _begun(seat: Seat) -> Member:
+    """The member as its ranks start: the fence begins anew, since its launcher has told that none is alive."""
+    return seat.member.model_copy(
+        update={
+            "pod_uid": seat.pod.uid if seat.pod else "",
+            "boot": seat.node.boot_id[:BOOT_CHARACTERS] if seat.node else "",
+            "fence_seconds": FENCE_SECONDS,
+            "reads_marker": seat.launcher is not None and seat.launcher.reads_marker,
+        }
+    )
+
+
+def _resumed(record: GangSpec, where: Start) -> list[GangIncident]:
+    """The incidents, the last one with where its story ends."""
+    incidents = list(record.incidents)
+    if incidents and incidents[-1].resumed_step is None:
+        incidents[-1] = incidents[-1].model_copy(update={"resumed_step": where.resume.step if where.resume else 0})
+    if where.lineage is None or where.lineage == record.lineage or where.lineage.asked == "":
+        return incidents
+    # Another history begins: what failed in the one before is refunded by what this one wins.
+    most = max(where.lineage.step, 0)
+    return [
+        incident.model_copy(update={name: min(getattr(incident, name) or 0, most) for name in _STEPS})
+        for incident in incidents
+    ]
+
+
+_STEPS = ("step", "checkpoint_step", "resumed_step")
+
+
+def plain_started(world: JobWorld, record: GangSpec) -> GangSpec:
+    """The record with its go in Plain mode: the pods have started their ranks themselves."""
+    first = world.seats[0].pod
+    go = Go(time=world.now, master_address=first.pod_ip if first else "", master_port=PLAIN_MASTER_PORT)
+    seats = [_begun(seat) if seat.pod else seat.member for seat in world.seats]
+    return record.model_copy(update={"members": seats, "go": go, "hold_until": None, "releases": 0})
+
+
+def newest_step(world: JobWorld, record: GangSpec) -> int | None:
+    """The newest step that any worker has finished in this attempt."""
+    steps = (view.step for view in world.views.values() if view.attempt == record.attempt)
+    return max((step for step in steps if step is not None), default=None)
+
+
+def _last_step(world: JobWorld, record: GangSpec) -> int | None:
+    """The newest step known to be finished: an attempt that has finished none stands where it resumed."""
+    resumed = record.go.resume if record.go else record.checkpoint
+    step = newest_step(world, record)
+    return step if step is not None else (resumed.step if resumed else None)
+
+
+def _first_open(record: GangSpec) -> int:
+    """Lowest attempt whose failure no start of the ranks has followed: this one, and those before it without a go."""
+    if record.go is not None:
+        return record.attempt
+    first = record.attempt
+    for incident in reversed(record.incidents):
+        if incident.resumed_step is not None:
+            break
+        first = incident.attempt
+    return first
+
+
+def _incident(
+    world: JobWorld, record: GangSpec, level: Level, cause: Failure, fault_class: FaultClass, count: int
+) -> GangIncident:
+    others = f" (and {count - 1} more workers)" if count > 1 else ""
+    return GangIncident(
+        attempt=record.attempt,
+        time=world.now,
+        level=level,
+        fault_class=fault_class,
+        reason=cause.kind,
+        node=cause.node,
+        index=cause.index,
+        rank=cause.rank,
+        exit_code=cause.exit_code,
+        signal=cause.signal,
+        step=_last_step(world, record),
+        checkpoint_step=record.checkpoint.step if record.checkpoint else None,
+        message=(cause.message + others)[:2048],
+    )
+
+
+def _next(
+    world: JobWorld,
+    record: GangSpec,
+    level: Level,
+    reason: str,
+    seats: Sequence[Member],
+    incident: GangIncident | None = None,
+    left: Sequence[Ghost] | None = None,
+) -> GangSpec:
+    incidents = [*record.incidents, *([incident] if incident else [])][-MAX_INCIDENTS:]
+    return record.model_copy(
+        update={
+            "attempt": record.attempt + 1,
+            "time": world.now,
+            "level": level,
+            "reason": reason,
+            "members": list(seats),
+            "topology": members.topology(world, seats),
+            "go": None,
+            "leave": None,
+            "hold_until": None,
+            "incidents": [*map(_shortened, incidents[:-TOLD_WHOLE]), *incidents[-TOLD_WHOLE:]],
+            "ghosts": list(record.ghosts if left is None else left),
+        }
+    )
+
+
+def _shortened(incident: GangIncident) -> GangIncident:
+    if len(incident.message) <= SHORT_MESSAGE_CHARACTERS:
+        return incident
+    return incident.model_copy(update={"message": incident.message[: SHORT_MESSAGE_CHARACTERS - 1] + "…"})

@@ -1,0 +1,29 @@
+"""A new attempt, when the current one is broken. Pure."""
+
+from muster.lifecycle import record
+from muster.lifecycle.commit import commit
+from muster.lifecycle.ending import overdrawn
+from muster.lifecycle.facts import Facts
+from muster.lifecycle.plan import Announcement, Plan
+from muster.lifecycle.words import WHAT_LEVELS_DO
+from muster.lifecycle.worker_pod import WorkerSettings
+from muster.recovery import blame
+from muster.world.job import JobWorld
+
+
+def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
+    """Commits the next attempt, or the blame for the last ones."""
+    gang = facts.gang
+    assert gang is not None
+    if facts.settled is not None:
+        return commit(world, facts.settled)
+    pause = blame.gathering_seconds(facts.failures)
+    if pause > 0 and gang.spec.go is not None:
+        return Plan(wake_in_seconds=pause)
+    spec = record.recovered(world, gang.spec, facts.failures)
+    cause = blame.culprit(facts.failures)
+    follows = f"attempt {spec.attempt} follows ({spec.level.value}: {WHAT_LEVELS_DO[spec.level]})"
+    if overdrawn(world, spec):
+        follows = "no restart is left"
+    note = f"attempt {gang.spec.attempt}: {cause.message}; {follows}"
+    return commit(world, spec, Announcement(cause.kind, note, warning=True))
