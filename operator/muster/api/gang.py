@@ -125,7 +125,9 @@ class Ghost(ApiModel):
         description="From then on its launcher has ended its ranks by itself, even if cut off. With proof Death: since "
         "when it has been silent."
     )
-    fence_seconds: int = Field(FENCE_SECONDS, ge=1, le=MAX_FENCE_SECONDS, description="The fence that its launcher counts by.")
+    fence_seconds: int = Field(
+        FENCE_SECONDS, ge=1, le=MAX_FENCE_SECONDS, description="The fence that its launcher counts by."
+    )
     attempt: int = Field(0, ge=0, description="The attempt whose ranks it may be running; 0 in records of old.")
     proof: Proof = Field(
         Proof.FENCE,

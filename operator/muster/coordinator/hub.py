@@ -29,6 +29,7 @@ class _Entry:
     caller: Caller
     report: Report
     heard_at: float
+    attempt_at: float
 
 
 class Hub:
@@ -61,7 +62,7 @@ class Hub:
         now = self._clock()
         entry = self._entries.get(caller.pod_uid)
         if entry is None:
-            self._entries[caller.pod_uid] = _Entry(caller, report, now)
+            self._entries[caller.pod_uid] = _Entry(caller, report, now, now)
             self._present.add(caller.pod_uid)
             while len(self._entries) > self._max_launchers:
                 self.forget(next(iter(self._entries)))
@@ -74,6 +75,8 @@ class Hub:
                 report.step != entry.report.step
                 and now - self._news_at.get(_gang_of(caller), -STEP_NEWS_SECONDS) >= STEP_NEWS_SECONDS
             )
+            if report.attempt != entry.report.attempt:
+                entry.attempt_at = now
             entry.caller, entry.report, entry.heard_at = caller, report, now
             self._entries.move_to_end(caller.pod_uid)
         if _has_left(report):
@@ -174,6 +177,7 @@ def _view(entry: _Entry, now: float) -> LauncherView:
     return LauncherView(
         heard_age_seconds=since,
         attempt=report.attempt,
+        attempt_age_seconds=now - entry.attempt_at,
         state=report.state,
         ranks=ranks(report.ranks),
         previous_attempt=report.previous_attempt,

@@ -38,7 +38,11 @@ MODELS: dict[str, type[ApiModel]] = {
             id="TrainingJob with parts of parts",
         ),
         pytest.param("Gang", {}, id="smallest Gang"),
-        pytest.param("Gang", {"spec.members": [{}], "spec.ghosts": [{"pod": "a", "fencedTime": TIME}]}, id="Gang"),
+        pytest.param(
+            "Gang",
+            {"spec.members": [{"index": 0, "rank": 0}], "spec.ghosts": [{"pod": "a", "fencedTime": TIME}]},
+            id="Gang",
+        ),
         pytest.param("FleetPolicy", {}, id="FleetPolicy without a spec"),
         pytest.param("FleetPolicy", {"spec.topology": {}}, id="FleetPolicy with an empty topology"),
         pytest.param("FleetPolicy", {"spec.topology.levels": []}, id="FleetPolicy without levels"),
@@ -83,6 +87,8 @@ MUTABLE = {
     "spec.placement.avoidNodes": ["node-4"],
     "spec.recovery.applicationRestartsPerDay": 9,
     "spec.recovery.hardwareRestartsPerDay": 9,
+    "spec.recovery.unprovedDeathTimeoutSeconds": 900,
+    "spec.checkpoint.resumeFrom": "Scratch",  # while nothing runs
     "spec.completion.ttlSecondsAfterFinished": 60,
 }
 IMMUTABLE = {
@@ -97,6 +103,7 @@ IMMUTABLE = {
     "spec.placement.preferred": ("rack", "spec.placement.preferred"),
     "spec.placement.segmentSize": (1, "spec.placement.segmentSize"),
     "spec.checkpoint.directory": ("/elsewhere", "spec.checkpoint"),
+    "spec.checkpoint.localDirectory": ("/local", "spec.checkpoint"),
     "spec.checkpoint.saveTimeoutSeconds": (60, "spec.checkpoint"),
     "spec.progress.stepPattern": ("step ([0-9]+)", "spec.progress"),
     "spec.progress.stepTimeoutSeconds": (60, "spec.progress"),

@@ -73,7 +73,7 @@ def test_pod_with_everything() -> None:
     assert pod.containers == (
         ContainerView("copy", init=True, waiting_reason="ImagePullBackOff", waiting_message="no such image"),
         ContainerView("worker", terminated=True, exit_code=137, terminated_reason="OOMKilled"),
-        ContainerView("side", running=True),
+        ContainerView("side", running=True, started=datetime(2026, 1, 31, 12, 0, 1, tzinfo=UTC)),
     )
     assert not pod.containers_dead
 
