@@ -233,7 +233,7 @@ def _predecessor(world: JobWorld, member: Member) -> PodView | None:
         return here
     if world.job.spec.launch.mode is not LaunchMode.PLAIN:
         return None
-    older = (pod for pod in world.holding.values() if pod.incarnation < member.incarnation and pod.node)
+    older = (pod for pods in world.others.values() for pod in pods if pod.node and not pod.terminal)
     return next((pod for pod in older if not world.is_dead(pod.uid) and not given_up(world, pod)), None)
 
 

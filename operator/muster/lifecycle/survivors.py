@@ -104,13 +104,18 @@ def _ghost(world: JobWorld, record: GangSpec, seat: Seat) -> Ghost:
         pod_uid=member.pod_uid,
         node=member.node,
         boot=member.boot,
-        fenced_time=world.now - timedelta(seconds=view.heard_age_seconds if view else 0.0),
+        fenced_time=world.now - timedelta(seconds=_silent_seconds(world)),
         fence_seconds=min(fence, MAX_FENCE_SECONDS),
         attempt=record.attempt if record.go else record.attempt - 1,
         proof=Proof.MARKER if member.reads_marker else Proof.DEATH,
     )
     missing = _missing_seconds(world, record, ghost, seat)
     return ghost if missing is None else _fenced(world, record, ghost, _counted_seconds(world, record, view, missing))
+
+
+def _silent_seconds(world: JobWorld) -> float:
+    """For how long nobody of the gang has been heard: what happened since to one of them may have happened to all."""
+    return min((view.heard_age_seconds for view in world.views.values()), default=0.0)
 
 
 def _known(world: JobWorld, record: GangSpec, ghost: Ghost) -> Ghost:
@@ -122,7 +127,7 @@ def _known(world: JobWorld, record: GangSpec, ghost: Ghost) -> Ghost:
 def _fenced(world: JobWorld, record: GangSpec, ghost: Ghost, counted_seconds: float) -> Ghost:
     """The same, its fence having counted for so long."""
     limit = fenced_after_seconds(float(ghost.fence_seconds), len(record.members))
-    until = world.now + timedelta(seconds=limit - counted_seconds)
+    until = world.now + timedelta(seconds=math.ceil(limit - counted_seconds))
     return ghost.model_copy(update={"proof": Proof.FENCE, "fenced_time": until})
 
 
