@@ -26,6 +26,7 @@ class Settings:
     pod_ip: str
     worker_index: int
     directory: str  # writable, for files of the launcher and its ranks
+    gang: str = ""  # name of the gang's record; "" in pods of old
     checkpoint_directory: str = ""
     step_pattern: str = ""
     scan_seconds: float = 2.0
@@ -49,6 +50,7 @@ def settings_from(environment: Mapping[str, str], default_directory: str) -> Set
         pod_ip=environment.get("MUSTER_POD_IP", ""),
         worker_index=int(_number(environment, "MUSTER_WORKER_INDEX", 0)),
         directory=environment.get("MUSTER_DIRECTORY") or default_directory,
+        gang=environment.get("MUSTER_GANG", ""),
         checkpoint_directory=environment.get("MUSTER_CHECKPOINT_DIRECTORY", ""),
         step_pattern=environment.get("MUSTER_STEP_PATTERN", ""),
         scan_seconds=_number(environment, "MUSTER_SCAN_SECONDS", Settings.scan_seconds),

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from muster.launcher.datagrams import Datagrams
 from muster.launcher.environment import RankFiles, SettingsError, rank_environment, settings_from
 from muster.launcher.log import Log
 from muster.launcher.peers import Peers
@@ -120,7 +121,9 @@ def test_a_progress_file_is_read_line_by_line_however_it_is_written(tmp_path):
     assert file.read() == 1
     with path.open("ab") as stream:
         stream.write(
-            b': 2, "loss": 1.5}\n\nnonsense\n{"step": 99999999999999999999}\n{"step": "3"}\n{"step": true}\n{"step": -4}\n' + b"[" * 99999 + b"\n"
+            b': 2, "loss": 1.5}\n\nnonsense\n{"step": 99999999999999999999}\n{"step": "3"}\n{"step": true}\n{"step": -4}\n'
+            + b"[" * 99999
+            + b"\n"
         )
     assert file.read() == 2
     assert file.ignored_lines == 6
@@ -195,8 +198,8 @@ def test_a_process_that_took_over_a_pid_is_not_killed():
 
 
 def test_a_neighbour_given_by_name_is_not_looked_up_and_counts_as_silent():
-    peers = Peers("127.0.0.1")
-    peers.watch((Peer(1, "no.such.host.invalid", 1), Peer(2, "127.0.0.1", peers.port)), 0.0, attempt_started=True)
+    peers = Peers(Datagrams("127.0.0.1"))
+    peers.begin(1, (Peer(1, "no.such.host.invalid", 1), Peer(2, "127.0.0.1", peers.port)), 0.0)
     peers.turn(0.0)
     assert [index for index, _ in peers.heard()] == [1, 2]
 
