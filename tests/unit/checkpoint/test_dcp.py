@@ -35,9 +35,26 @@ def test_a_shard_that_lacks_its_last_byte(dcp, cut):
     assert found(dcp) == []
 
 
-def test_a_shard_newer_than_the_metadata_is_being_written_over(dcp):
-    now = (dcp / ".metadata").stat().st_mtime_ns + 1
-    os.utime(dcp / "__0_0.distcp", ns=(now, now))
+def newer_by(shard, seconds):
+    moment = (shard.parent / ".metadata").stat().st_mtime_ns + int(seconds * 1e9)
+    os.utime(shard, ns=(moment, moment))
+
+
+@pytest.mark.parametrize("seconds", [0.005, 1.9])
+def test_a_shard_stamped_by_a_clock_that_is_a_little_ahead(dcp, seconds):
+    newer_by(dcp / "__0_0.distcp", seconds)
+    assert found(dcp) == [(40, str(dcp))]
+
+
+@pytest.mark.parametrize("seconds", [2.1, 3600])
+def test_a_shard_of_a_later_save_over_this_one(dcp, seconds):
+    newer_by(dcp / "__0_0.distcp", seconds)
+    assert found(dcp) == []
+
+
+def test_a_shard_that_was_just_begun_again_within_what_clocks_differ(dcp, cut):
+    cut(dcp / "__0_0.distcp", 100)
+    newer_by(dcp / "__0_0.distcp", 0.005)
     assert found(dcp) == []
 
 
