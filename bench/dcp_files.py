@@ -35,7 +35,7 @@ Metadata, TensorStorageMetadata, ChunkStorageMetadata, MetadataIndex, StorageInf
     _record(name)
     for name in ("Metadata", "TensorStorageMetadata", "ChunkStorageMetadata", "MetadataIndex", "_StorageInfo")
 )
-_PLACES = {
+PLACES = {
     Size: ("torch", "Size"),
     StorageInfo: (_FILESYSTEM, "_StorageInfo"),
     **{kind: (_METADATA, kind.__name__) for kind in (Metadata, TensorStorageMetadata, ChunkStorageMetadata, MetadataIndex)},
@@ -63,7 +63,7 @@ def modules_of_torch() -> Iterator[dict[str, ModuleType]]:
     names = ("torch", "torch.distributed", "torch.distributed.checkpoint", _METADATA, _FILESYSTEM)
     before = {name: sys.modules.get(name) for name in names}
     made = {name: ModuleType(name) for name in names}
-    for kind, (module, name) in _PLACES.items():
+    for kind, (module, name) in PLACES.items():
         kind.__module__, kind.__qualname__ = module, name
         setattr(made[module], name, kind)
     sys.modules.update(made)
@@ -80,9 +80,14 @@ def modules_of_torch() -> Iterator[dict[str, ModuleType]]:
 def metadata_of(tensors: Mapping[str, Sequence[Piece]]) -> bytes:
     """The bytes of `.metadata`."""
     described = {name: TensorStorageMetadata(size=Size((0,)), chunks=_chunks(pieces)) for name, pieces in tensors.items()}
-    stored = {_index(name, piece): _storage(piece) for name, piece in _by_shard(tensors)}
+    stored = {index_of(name, 0, piece.offsets): _storage(piece) for name, piece in _by_shard(tensors)}
+    return pickled(Metadata(state_dict_metadata=described, planner_data=None, storage_data=stored))
+
+
+def pickled(record: Any) -> bytes:
+    """The record as torch saves it."""
     with modules_of_torch():
-        return pickle.dumps(Metadata(state_dict_metadata=described, planner_data=None, storage_data=stored), protocol=4)
+        return pickle.dumps(record, protocol=4)
 
 
 def _chunks(pieces: Iterable[Piece]) -> list[Any]:
@@ -94,9 +99,10 @@ def _by_shard(tensors: Mapping[str, Sequence[Piece]]) -> list[tuple[str, Piece]]
     return sorted(found, key=lambda pair: pair[1].shard)
 
 
-def _index(name: str, piece: Piece) -> Any:
-    own = (name + " ")[:-1]  # each rank sends its own string, so that none is shared
-    return MetadataIndex(fqn=own, index=0, offset=Size(piece.offsets))
+def index_of(fqn: str, index: int | None, offset: Sequence[int] | None) -> Any:
+    """The key of a piece."""
+    own = (fqn + " ")[:-1]  # each rank sends its own string, so that none is shared
+    return MetadataIndex(fqn=own, index=index, **({} if offset is None else {"offset": Size(offset)}))
 
 
 def _storage(piece: Piece) -> Any:

@@ -129,6 +129,8 @@ class _Walk:
         return opcode.name != "STOP"
 
     def _take(self, name: str, argument: Any, code: bytes) -> None:
+        if name == "FRAME":  # begins anywhere, even between a field's name and its value
+            return
         if name == "MEMOIZE" or name in _PUTS:
             self._memoize(self._memoized if name == "MEMOIZE" else int(argument))
             self._last = None
@@ -139,15 +141,14 @@ class _Walk:
             self._last = self._gets.get(code)
         else:
             self._last = None
-            return
         if self._key is not None:
             self._piece[self._key] = self._last
             self._key = None
             if len(self._piece) == len(_FIELDS):
                 self._note(*(self._piece[field] for field in _FIELDS))
                 self._piece = {}
-        elif self._last == _FIELDS[0] or (self._piece and self._last in _FIELDS):
-            self._key = self._last  # type: ignore[assignment]
+        elif isinstance(self._last, str) and self._last in _FIELDS[: len(_FIELDS) if self._piece else 1]:
+            self._key = self._last
         if isinstance(self._last, str) and SHARD_NAME.match(self._last):
             self.sizes.setdefault(self._last, 1)
 
