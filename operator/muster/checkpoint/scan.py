@@ -21,10 +21,29 @@ _MAX_STEP_DIGITS = 18
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
-    """A complete checkpoint."""
+    """A checkpoint that has its marker.
+
+    Attributes:
+        written_ns: when the marker was written, by the clock of the file system.
+        judged: whether it was found complete; False: nobody has looked yet.
+    """
 
     step: int
     path: str
+    written_ns: int = 0
+    judged: bool = True
+
+
+@dataclasses.dataclass(frozen=True)
+class Lineage:
+    """A person sent the training back to `step`: what was written beyond it until `since_ns` is another history."""
+
+    step: int
+    since_ns: int
+
+    def has(self, checkpoint: Checkpoint) -> bool:
+        """Whether it belongs to the history that goes on."""
+        return checkpoint.step <= self.step or checkpoint.written_ns > self.since_ns
 
 
 def step_in_name(name: str) -> Optional[int]:
