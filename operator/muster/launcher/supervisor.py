@@ -143,12 +143,11 @@ class Supervisor:
     def _take_scan(self, result: Optional[ScanResult]) -> None:
         if result is None:
             return
-        if result.error:
-            if result.error != self._scan_error:
-                self._log("checkpoints: %s" % result.error)
-            self._scan_error = result.error
+        if result.error and result.error != self._scan_error:
+            self._log("checkpoints: %s" % result.error)
+        self._scan_error = result.error
+        if result.error and not result.attempt:
             return
-        self._scan_error = ""
         self._checkpoints = result.checkpoints
         self._scanned_for = max(self._scanned_for, result.attempt)
 
@@ -162,6 +161,7 @@ class Supervisor:
         directive = self._reporter.directive()
         if directive is not None:
             self._peers.know(directive.attempt)
+            self._scanner.follow(directive)
         if self._gang is not None and self._must_fence(now):
             self._fencing = True
             self._begin_reclaim(
