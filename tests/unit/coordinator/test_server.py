@@ -262,6 +262,33 @@ async def test_memory_is_given_back_after_a_crowd_has_come_and_after_it_has_gone
         await door.server.stop()
 
 
+async def test_a_pod_has_so_many_connections_and_no_more(door: Door) -> None:
+    head = f"POST {REPORT_PATH} HTTP/1.1\r\nAuthorization: u1\r\nContent-Length: 9\r\n\r\n".encode()
+    connections = []
+    try:
+        for count in range(1, server.MAX_CONNECTIONS_OF_POD + 3):
+            connections.append(await asyncio.open_connection("localhost", door.port, ssl=door.trust))
+            connections[-1][1].write(head)
+            wanted = min(count, server.MAX_CONNECTIONS_OF_POD)
+            await until(lambda: not door.server._strangers and len(door.server.connections) == wanted)  # noqa: B023
+        for reader, _ in connections[:2]:
+            assert await reader.read() == b"", "the oldest went"
+    finally:
+        for _, writer in connections:
+            writer.close()
+    await until(lambda: not door.server.connections)
+    assert (door.server._owners, door.server._by_pod) == ({}, {})
+
+
+async def test_a_handshake_that_fails_leaves_nothing_behind(door: Door) -> None:
+    _, writer = await asyncio.open_connection("localhost", door.port)
+    await until(lambda: len(door.server._strangers) == 1)
+    writer.close()
+    await until(lambda: not door.server._strangers)
+    assert door.server._door._strangers == 0
+    assert (await door.report())[0] == 200
+
+
 async def test_certificate_is_replaced_under_a_running_server(door: Door) -> None:
     renewed = new_serving(CERTIFICATES.authority, ("localhost",), NOW)
     assert await served_serial(door) == CERTIFICATES.serving.parsed.serial_number
