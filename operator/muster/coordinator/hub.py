@@ -3,6 +3,7 @@
 Reports carry ages, not times; receipt is stamped here with one monotonic clock, and every age grows from there.
 """
 
+import itertools
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
@@ -38,7 +39,9 @@ class Hub:
         self._clock = clock
         self._max_launchers = max_launchers
         self._entries: OrderedDict[str, _Entry] = OrderedDict()  # the one heard longest ago comes first
-        self._present: set[str] = set()  # those that are expected to go on talking
+        # Those that are expected to go on talking -> when heard, the one heard longest ago first: whoever has finished
+        # is none of them, and is not met again when the silent ones are counted.
+        self._present: OrderedDict[str, float] = OrderedDict()
         self._subscribers: list[Subscriber] = []
         self._serving_since: float | None = None
         self._crowd = 1
@@ -62,7 +65,7 @@ class Hub:
         entry = self._entries.get(caller.pod_uid)
         if entry is None:
             self._entries[caller.pod_uid] = _Entry(caller, report, now)
-            self._present.add(caller.pod_uid)
+            self._present[caller.pod_uid] = now
             while len(self._entries) > self._max_launchers:
                 self.forget(next(iter(self._entries)))
             _launchers.set(len(self._entries))
@@ -76,8 +79,11 @@ class Hub:
             )
             entry.caller, entry.report, entry.heard_at = caller, report, now
             self._entries.move_to_end(caller.pod_uid)
+            if caller.pod_uid in self._present:
+                self._present[caller.pod_uid] = now
+                self._present.move_to_end(caller.pod_uid)
         if _has_left(report):
-            self._present.discard(caller.pod_uid)
+            self.retire(caller.pod_uid)
         if news:
             if len(self._news_at) >= self._max_launchers:
                 self._news_at.clear()
@@ -89,7 +95,7 @@ class Hub:
     def forget(self, pod_uid: str) -> None:
         """Its pod is gone for good."""
         self._entries.pop(pod_uid, None)
-        self._present.discard(pod_uid)
+        self.retire(pod_uid)
         _launchers.set(len(self._entries))
 
     def view(self, pod_uid: str) -> LauncherView | None:
@@ -114,16 +120,13 @@ class Hub:
 
     def retire(self, pod_uid: str) -> None:
         """Nothing is expected of it any more (replaced, or its pod has ended): its silence is no sign of anything."""
-        self._present.discard(pod_uid)
+        self._present.pop(pod_uid, None)
 
     def silence(self, timeout_seconds: float) -> tuple[int, int]:
         """How many launchers have said nothing for this long, of how many that are expected to talk."""
-        now, silent = self._clock(), 0
-        for uid, entry in self._entries.items():  # the one heard longest ago comes first
-            if now - entry.heard_at <= timeout_seconds:
-                break
-            silent += uid in self._present
-        return silent, len(self._present)
+        now = self._clock()
+        silent = itertools.takewhile(lambda heard_at: now - heard_at > timeout_seconds, self._present.values())
+        return sum(1 for _ in silent), len(self._present)
 
     def crowd(self) -> int:
         """How many launchers are expected to talk, as a power of two: what depends on it rarely changes."""

@@ -1,5 +1,6 @@
 """What the coordinator remembers of launchers, and when it speaks up."""
 
+from collections import OrderedDict
 from dataclasses import replace
 from typing import Any
 
@@ -124,6 +125,28 @@ def test_silence_counts_those_who_are_expected_to_talk(hub: Hub, clock: Any) -> 
     assert hub.view("u1") is not None
     hub.forget("u1")
     assert hub.view("u1") is None
+
+
+def test_counting_the_silent_ones_meets_nobody_who_has_finished(clock: Any) -> None:
+    hub = Hub(clock)
+    for number in range(500):
+        hub.record(caller(f"left{number}"), Report(sequence=1, state=messages.LEAVING))
+        hub.record(caller(f"ended{number}"), RUNNING)
+        hub.retire(f"ended{number}")
+        hub.record(caller(f"ended{number}"), replace(RUNNING, sequence=2))
+    hub.record(caller("silent"), RUNNING)
+    clock.advance(21.0)
+    hub.record(caller("talks"), RUNNING)
+    met: list[float] = []
+
+    class Met(OrderedDict[str, float]):
+        def values(self) -> Any:
+            return (met.append(heard_at) or heard_at for heard_at in super().values())
+
+    hub._present = Met(hub._present)
+    assert hub.silence(20.0) == (1, 2)
+    assert len(met) == 2
+    assert hub.view("left0") is not None
 
 
 def test_memory_is_bounded_and_keeps_those_heard_last(hub: Hub) -> None:
