@@ -211,11 +211,11 @@ class Connection(asyncio.Protocol):
         self._transport.resume_reading()
         self._read()
 
-    def refuse(self, status: int, message: str) -> None:
+    def refuse(self, status: int, body: bytes) -> None:
         """Say why and end. What still comes is thrown away: to close at once would take the answer from the caller."""
         if self._transport is None or self._state in (_SERVING, _REFUSED):
             return
-        self._transport.write(_answer(status, refusal(message), keep=False))
+        self._transport.write(_answer(status, body, keep=False))
         self._received, self._head = b"", None
         self._state, self._deadline = _REFUSED, self._loop.time() + LINGER_SECONDS
         self._transport.resume_reading()
@@ -225,7 +225,7 @@ class Connection(asyncio.Protocol):
         if now < self._deadline or self._transport is None:
             return
         if self._state is _READING and (self._received or self._head is not None):
-            self.refuse(408, f"the request did not arrive within {REQUEST_DEADLINE_SECONDS:.0f} s")
+            self.refuse(408, refusal(f"the request did not arrive within {REQUEST_DEADLINE_SECONDS:.0f} s"))
         elif self._state is _READING:
             self._transport.close()
         else:
@@ -250,7 +250,7 @@ class Connection(asyncio.Protocol):
                 self._read_head()  # and `welcome` goes on
                 return
         except BadRequestError as error:
-            self.refuse(error.status, str(error))
+            self.refuse(error.status, refusal(str(error)))
             return
         head = self._head
         if head is None or len(self._received) < head.length:

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import structlog
 from prometheus_client import Counter, Gauge
 
@@ -60,7 +61,8 @@ class CoordinatorServer:
         verify: the caller behind an Authorization header (TokenVerifier.verify).
         directive_for: what this pod shall do, or None when it is not a worker of any job. Called for each report, for
             each answer that was held to the end, and once per pod and `notify`, so it should be cheap.
-        not_ready: "" when directives may be served, else why not (not leading, not synced).
+        not_ready: "" when directives may be served, else why not.
+        leader: None when this replica leads, else the address of the one that does; "" where that is not known.
     """
 
     def __init__(
@@ -69,11 +71,13 @@ class CoordinatorServer:
         verify: Callable[[str], Awaitable[Caller]],
         directive_for: Callable[[Caller], Directive | None],
         not_ready: Callable[[], str],
+        leader: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._hub = hub
         self._verify = verify
         self._directive_for = directive_for
         self._not_ready = not_ready
+        self._leader = leader
         self._waiting: dict[str, _Hold] = {}  # by pod uid
         self._notified = 0
         self._stopping = False
@@ -151,9 +155,9 @@ class CoordinatorServer:
 
     def identify(self, connection: Connection, head: Head) -> None:
         """Let the body of a request come once its token is known to be good."""
-        reason = self._unready()
-        if reason:
-            _refuse(connection, 503, reason)
+        answer = self._unready()
+        if answer is not None:  # whoever asks: to be told who leads no token is needed, nor a key to check it with
+            _refuse(connection, answer)
         else:
             self._spawn(self._identify(connection, head))
 
@@ -161,10 +165,10 @@ class CoordinatorServer:
         try:
             caller = await self._verify(head.authorization)
         except AuthError as error:
-            _refuse(connection, error.status, str(error))
+            _refuse(connection, (error.status, refusal(str(error))))
         except Exception:
             log.exception("a token could not be checked")
-            _refuse(connection, 500, "the operator could not check the token: its log says why")
+            _refuse(connection, _FAILED)
         else:
             if connection.is_open:
                 if connection in self._strangers:
@@ -227,9 +231,9 @@ class CoordinatorServer:
 
     def _answer(self, connection: Connection, caller: Caller, body: bytes) -> Answer | None:
         """The answer, or None when it is held back."""
-        reason = self._unready()
-        if reason:
-            return 503, refusal(reason)
+        unready = self._unready()
+        if unready is not None:
+            return unready
         try:
             report = decode_report(body)
         except ProtocolError as error:
@@ -288,17 +292,24 @@ class CoordinatorServer:
             _send(hold.connection, answer)
 
     def _answer_to(self, hold: _Hold, at_once: bool) -> Answer | None:
-        reason = self._not_ready()
-        if reason:
-            return 503, refusal(reason)
+        unready = None if self._stopping else self._unready()
+        if unready is not None:
+            return unready
         directive = self._directive_for(hold.caller)
         if directive is None:
             return _stranger(hold.caller)
         digest, encoded = _encoded(directive)
         return (200, encoded) if at_once or digest != hold.seen else None
 
-    def _unready(self) -> str:
-        return "this replica is stopping: ask again" if self._stopping else self._not_ready()
+    def _unready(self) -> Answer | None:
+        """What whoever asks is told while this replica serves no directives; None when it does."""
+        if self._stopping:
+            return 503, refusal("this replica is stopping: ask again")
+        leader = self._leader()
+        if leader is not None:
+            return 421, msgspec.json.encode({"error": "this replica does not lead: ask the leader", "leader": leader})
+        reason = self._not_ready()
+        return (503, refusal(reason)) if reason else None
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -330,9 +341,10 @@ def _encoded(directive: Directive) -> tuple[str, bytes]:
 _FAILED = (500, refusal("the operator could not answer: its log says why"))
 
 
-def _refuse(connection: Connection, status: int, message: str) -> None:
+def _refuse(connection: Connection, answer: Answer) -> None:
+    status, body = answer
     _answered(status).inc()
-    connection.refuse(status, message)
+    connection.refuse(status, body)
 
 
 def _send(connection: Connection, answer: Answer) -> None:

@@ -195,7 +195,7 @@ async def test_an_unknown_sender_is_told_so_though_he_still_sends(site: Site) ->
         while not site.asked:  # noqa: ASYNC110 - as above
             await asyncio.sleep(0.005)
     connection = site.asked[0][0]
-    connection.refuse(401, "who are you?")
+    connection.refuse(401, http.refusal("who are you?"))
     connection.welcome(CALLER)  # too late
     assert await answer(reader) == (401, b'{"error":"who are you?"}')
     assert connection._received == b""

@@ -38,6 +38,7 @@ class Controller:
     def __init__(self) -> None:
         self.directives: dict[str, Directive] = {"u1": WAIT}
         self.not_ready = ""
+        self.leader: str | None = None
         self.broken = ""  # pod for which no directive can be found out
 
     async def verify(self, authorization: str) -> Caller:
@@ -58,7 +59,11 @@ class Door:
         self.controller = Controller()
         self.hub = Hub()
         self.server = CoordinatorServer(
-            self.hub, self.controller.verify, self.controller.directive_for, lambda: self.controller.not_ready
+            self.hub,
+            self.controller.verify,
+            self.controller.directive_for,
+            lambda: self.controller.not_ready,
+            lambda: self.controller.leader,
         )
         self.port = 0
         self.sequence = 0
@@ -122,8 +127,18 @@ async def test_refused(door: Door, pod: str, body: bytes, want: int, says: str) 
 
 
 async def test_not_leading(door: Door) -> None:
-    door.controller.not_ready = "replica b leads"
-    assert await door.report() == (503, b'{"error":"replica b leads"}')
+    door.controller.not_ready = "still reading"
+    assert await door.report() == (503, b'{"error":"still reading"}')
+    assert door.hub.view("u1") is None
+
+
+@pytest.mark.parametrize("pod", ["u1", "u9", ""], ids=["a worker", "a stranger", "nobody"])
+@pytest.mark.parametrize("leader", ["10.0.0.7:8443", ""], ids=["known", "unknown"])
+async def test_a_replica_that_does_not_lead_names_the_leader(door: Door, pod: str, leader: str) -> None:
+    door.controller.not_ready, door.controller.leader = "still reading", leader
+    status, body = await door.report(pod)
+    said = json.loads(body)
+    assert (status, said["leader"], "does not lead" in said["error"]) == (421, leader, True)
     assert door.hub.view("u1") is None
 
 
@@ -208,9 +223,9 @@ async def test_launcher_that_hangs_up_is_not_waited_for(door: Door) -> None:
 
 async def test_lost_leadership_ends_the_hold(door: Door) -> None:
     task = await door.held()
-    door.controller.not_ready = "the lease is lost"
+    door.controller.leader = "10.0.0.7:8443"
     door.server.notify(["u1"])
-    assert (await task)[0] == 503
+    assert (await task)[0] == 421
 
 
 async def test_stop_answers_what_is_held(door: Door) -> None:
