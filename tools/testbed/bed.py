@@ -123,7 +123,14 @@ class Bed:
 
     def leader(self) -> dict[str, Any] | None:
         """The pod of the leading replica, once its Service has it."""
-        pods = self.kubectl.json("get", "pods", "-n", SYSTEM_NAMESPACE, "-l", "muster.dev/leader=true")["items"]
+        lease = self.kubectl.json(
+            "get", "leases", "-n", SYSTEM_NAMESPACE, "--field-selector=metadata.name=muster-leader"
+        )
+        holders = {item["spec"].get("holderIdentity", "").rpartition("_")[0] for item in lease["items"]}
+        listed = self.kubectl.json("get", "pods", "-n", SYSTEM_NAMESPACE, "-l", "app.kubernetes.io/name=muster")[
+            "items"
+        ]
+        pods = [pod for pod in listed if pod["metadata"]["name"] in holders]
         slices = self.kubectl.json(
             "get", "endpointslices", "-n", SYSTEM_NAMESPACE, "-l", "kubernetes.io/service-name=muster-coordinator"
         )["items"]
