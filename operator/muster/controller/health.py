@@ -36,7 +36,7 @@ from muster.health.story import effect_text, tell
 from muster.kube import paths
 from muster.kube.client import APPLY_PATCH, Client
 from muster.kube.decode import Undecodable
-from muster.kube.errors import AlreadyExists, ApiError, Conflict, Invalid, NotFound
+from muster.kube.errors import AlreadyExists, ApiError, Conflict, Invalid, LeadershipLost, NotFound
 from muster.kube.events import NORMAL, WARNING, EventRecorder, Regarding
 from muster.placement.where import DomainPath, domain_path
 from muster.world.fleet import Exclusion, Fleet
@@ -122,6 +122,7 @@ class HealthKeeper:
         self._policy: FleetPolicySpec | None = None
         self._rules = Rules.of(FleetPolicySpec())
         self._reasons: set[str] = set()
+        self._unreadable: dict[str, str] = {}  # nodes whose record cannot be read -> why
         cluster.nodes.store.subscribe(self._node_changed)
         cluster.healths.store.subscribe(self._health_changed)
         cluster.policies.store.subscribe(lambda _old, _new: self.everything())
@@ -147,7 +148,11 @@ class HealthKeeper:
                 self._stirred.clear()
                 if self._failure is not None:
                     raise self._failure
-                self.look()
+                try:
+                    self.look()
+                except Exception:  # what is in force stays; whatever it was is met again, or is over
+                    log.exception("nodes not judged", nodes=len(self._dirty))
+                    asyncio.get_running_loop().call_later(RETRY_SECONDS, self._stirred.set)
         finally:
             for doing in self._doing.values():
                 doing.task.cancel()
@@ -202,7 +207,9 @@ class HealthKeeper:
             self._wakes.pop(name, None)
         for name in list(names):
             before = self._books.verdicts.get(name)
-            self._judge(name, now)
+            if not self._judged(name, now):
+                names.discard(name)
+                continue
             if name in self._echoes and before is not None and _same(before, self._books.verdicts.get(name)):
                 names.discard(name)  # as it is in force and on record
             self._echoes.discard(name)
@@ -238,8 +245,18 @@ class HealthKeeper:
                 await self._put_into_force(name, verdict, ruling, wanted, now)
             except ApiError as error:
                 log.warning("node not dealt with", node=name, error=str(error))
-                self._resting.add(name)
-                asyncio.get_running_loop().call_later(RETRY_SECONDS, self._rested, name)
+                self._rest(name)
+            except LeadershipLost:
+                raise
+            except Exception as error:
+                log.exception("node not dealt with", node=name)
+                self._rest(name)
+                self._events.record(Regarding("v1", "Node", name, name), WARNING, "InternalError", _defect(error))
+
+    def _rest(self, name: str) -> None:
+        """Leave a node alone for a moment: something failed."""
+        self._resting.add(name)
+        asyncio.get_running_loop().call_later(RETRY_SECONDS, self._rested, name)
 
     def _rested(self, name: str) -> None:
         self._resting.discard(name)
@@ -262,11 +279,24 @@ class HealthKeeper:
             for problem in self._rules.problems:
                 log.warning("the FleetPolicy's health makes no sense together", problem=problem)
 
+    def _judged(self, name: str, now: datetime) -> bool:
+        """Judge a node; False where that met a defect, and its last verdict stands."""
+        try:
+            self._judge(name, now)
+        except Exception as error:
+            log.exception("node not judged", node=name)
+            self._rest(name)
+            self._events.record(Regarding("v1", "Node", name, name), WARNING, "InternalError", _defect(error))
+            return False
+        return True
+
     def _judge(self, name: str, now: datetime) -> None:
         node, health = self._cluster.fleet.nodes.get(name), self._health(name)
         self._wakes.pop(name, None)
         if node is not None and health is None:
-            return  # a record that cannot be read acquits nobody
+            self._tell_unreadable(name)  # which acquits nobody
+            return
+        self._unreadable.pop(name, None)
         if node is None or health is None:
             self._books.put(name, None)
             self._outcomes.pop(name, None)
@@ -422,6 +452,18 @@ class HealthKeeper:
             about = Regarding(API_VERSION, "NodeHealth", name, health.metadata.uid)
             self._events.record(about, kind, reason, text)
 
+    def _tell_unreadable(self, name: str) -> None:
+        record = self._cluster.healths.store.get(("", name))
+        if not isinstance(record, Undecodable) or self._unreadable.get(name) == record.error:
+            return
+        self._unreadable[name] = record.error
+        text = (
+            f"NodeHealth {name} does not fit its schema ({record.error}): the node stays as it was last judged. Mend that "
+            "field, or delete the NodeHealth: what Muster remembers of the node goes with it."
+        )
+        log.warning("health record unreadable", node=name, error=record.error)
+        self._events.record(Regarding("v1", "Node", name, name), WARNING, "RecordUnreadable", text)
+
     def _measure(self) -> None:
         states, reasons = self._books.states, self._books.reasons
         for state in (*VerdictState, "Unknown"):
@@ -434,6 +476,11 @@ class HealthKeeper:
         assert self._breaker is not None
         _breaker.set(self._breaker.state is not BreakerState.CLOSED)
         _held.set(self._breaker.held)
+
+
+def _defect(error: Exception) -> str:
+    what = f"an unexpected error keeps Muster from judging this node ({type(error).__name__}: {error})"
+    return f"{what}. It stays as it was last judged. This is a defect: report it with the operator's log."
 
 
 def taint_patch(node: NodeView, reason: str) -> list[dict[str, Any]]:

@@ -22,6 +22,7 @@ from muster.queueing.words import after_it, are, listed, more, nodes, part
 from muster.world.fleet import Fleet
 from muster.world.turn import NotPlaced, Placed, Turn
 
+INTERNAL_ERROR = "InternalError"
 # Waiting does not help these: they are in nobody's way.
 _HOPELESS = frozenset({"NeverFits", "UnknownTopologyLevel"})
 
@@ -70,6 +71,17 @@ class Behind(NotPlaced):
     reserved_for: Mapping[str, int] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Failed(NotPlaced):
+    """No answer, because working it out met a defect of Muster's; the others in the queue have theirs.
+
+    Attributes:
+        error: what it met.
+    """
+
+    error: Exception | None = None
+
+
 def order(waiting: Iterable[Waiting]) -> list[Waiting]:
     """Who comes first: replacements (they let other nodes idle), then higher priority, then age, then name."""
     return sorted(waiting, key=lambda job: (not job.replacement, -job.priority, job.created, job.name))
@@ -99,7 +111,15 @@ def plan_steps(
     queue = order(waiting)
     desk = _Desk(fleet, Limits(limits, held))
     for position, job in enumerate(queue, start=1):
-        yield job.job_uid, Turn(position, len(queue), desk.answer(job))
+        yield job.job_uid, Turn(position, len(queue), _guarded(desk, job))
+
+
+def _guarded(desk: "_Desk", job: Waiting) -> Placed | NotPlaced:
+    try:
+        return desk.answer(job)
+    except Exception as error:  # noqa: BLE001 - whatever one job asks for, the others get their answers
+        text = f"working out its place met a defect of Muster's ({type(error).__name__}: {error})"
+        return Failed(INTERNAL_ERROR, f"{text}; it is tried again. Report it with the operator's log.", error=error)
 
 
 class _Desk:

@@ -18,6 +18,7 @@ from muster.controller.health import TAINT_KEY, HealthKeeper
 from muster.coordinator.hub import Hub
 from muster.kube import decode
 from muster.kube.client import Answers
+from muster.kube.decode import Undecodable
 from muster.kube.errors import AlreadyExists, ApiError, Invalid, LeadershipLost, NotFound, ServerError
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -458,3 +459,58 @@ async def test_nodes_are_counted_by_what_is_held_against_them(stage: Stage) -> N
     await stage.look()
     assert {state: n for state, n in books.states.items() if n} == {"Healthy": 2, "Unknown": 1}
     assert sum(books.reasons.values()) == 0
+
+
+async def test_a_record_that_cannot_be_read_is_told_and_the_others_are_judged(stage: Stage) -> None:
+    stage.add("n0", "n1")
+    stage.say("n0", 79)
+    await stage.look()
+    assert stage.tainted() == {"n0"}
+    stage.api.version += 1
+    wrong = "status.evidence.0.firstSeen: a time between 1970 and 2200 is needed"
+    stage.cluster.healths.store.assume(Undecodable("", "n0", "health-n0", stage.api.version, 1, wrong))
+    stage.say("n1", 79)
+    await stage.look()
+    assert stage.tainted() == {"n0", "n1"}
+    assert stage.told.reasons.count(("n0", "RecordUnreadable")) == 1
+
+
+async def test_a_node_that_breaks_its_judgement_stays_as_it_was_and_harms_no_other(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.add("n0", "n1")
+    stage.say("n0", 79)
+    await stage.look()
+    assess = module.assess
+
+    def fails(facts: Any, *arguments: Any, **more: Any) -> Any:
+        if facts.node.name == "n0":
+            raise OverflowError("date value out of range")
+        return assess(facts, *arguments, **more)
+
+    monkeypatch.setattr(module, "assess", fails)
+    stage.say("n0")
+    stage.say("n1", 79)
+    await stage.look()
+    assert stage.tainted() == {"n0", "n1"}
+    assert ("n0", "InternalError") in stage.told.reasons
+
+
+async def test_a_node_that_breaks_what_is_done_about_it_harms_no_other(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.add("n0", "n1")
+    tell = module.tell
+
+    def fails(name: str, *arguments: Any) -> str:
+        if name == "n0":
+            raise OverflowError("date value out of range")
+        return tell(name, *arguments)
+
+    monkeypatch.setattr(module, "tell", fails)
+    stage.say("n0", 79)
+    stage.say("n1", 79)
+    await stage.look()
+    assert stage.tainted() == {"n1"}
+    assert stage.keeper._failure is None
+    assert ("n0", "InternalError") in stage.told.reasons
