@@ -26,7 +26,7 @@ from muster.api.base import API_VERSION, ObjectMeta
 from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.nodehealth import HealthIncident, NodeHealth, NodeHealthStatus, VerdictState
 from muster.controller.cluster import Cluster
-from muster.health.assess import Verdict, assess
+from muster.health.assess import Verdict, ailment, assess
 from muster.health.breaker import Act, Breaker, BreakerState, Ruling, Situation, concerned, rule
 from muster.health.effects import Effect, effect
 from muster.health.facts import NodeFacts
@@ -301,9 +301,13 @@ class HealthKeeper:
             self._books.put(name, None)
             self._outcomes.pop(name, None)
             self._cluster.fleet.exclude(name, None)
+            self._cluster.fleet.ail(name, "")
             return
         verdict = assess(NodeFacts.of(node), health, self._rules, now, memory=self._memory)
         self._books.put(name, verdict)
+        if self._cluster.fleet.ail(name, ailment(verdict)):
+            for uid in self._cluster.jobs_on(name):
+                self._rings(uid)
         if verdict.wake is not None:
             self._wakes[name] = verdict.wake
 

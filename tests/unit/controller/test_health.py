@@ -20,6 +20,7 @@ from muster.kube import decode
 from muster.kube.client import Answers
 from muster.kube.decode import Undecodable
 from muster.kube.errors import AlreadyExists, ApiError, Invalid, LeadershipLost, NotFound, ServerError
+from muster.world.fleet import Leave
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 EVERYTHING = {"nodesPercent": 100, "domainPercent": 100, "totalPercent": 100}
@@ -514,3 +515,33 @@ async def test_a_node_that_breaks_what_is_done_about_it_harms_no_other(
     assert stage.tainted() == {"n1"}
     assert stage.keeper._failure is None
     assert ("n0", "InternalError") in stage.told.reasons
+
+
+@pytest.mark.parametrize("held", [False, True])
+async def test_what_ails_a_node_is_known_though_the_breaker_holds_it(stage: Stage, held: bool) -> None:
+    none = {"nodesPercent": 0, "domainPercent": 0, "totalPercent": 0}
+    stage.policy(budget=none if held else EVERYTHING)
+    stage.add("n0", "n1", "n2")
+    stage.say("n0", 79)  # one is always allowed
+    await stage.look()
+    stage.say("n1", 79)
+    stage.say("n2")
+    await stage.look()
+    fleet = stage.cluster.fleet
+    exclusion = fleet.exclusion("n1")
+    assert exclusion is not None
+    assert exclusion.leave is (Leave.NO if held else Leave.NOW)
+    assert fleet.ailment("n1").startswith("Xid79: ")
+    assert fleet.ailment("n2") == ""
+    stage.api.put("nodehealths", {"metadata": {"name": "n1", "uid": "health-n1"}})
+    await stage.look()
+    assert fleet.ailment("n1") == ""
+
+
+async def test_a_cordon_is_no_ailment(stage: Stage) -> None:
+    stage.add("n0")
+    human = {"decision": "Cordon", "reason": "rack work", "time": NOW.isoformat()}
+    stage.api.put("nodehealths", {"metadata": {"name": "n0", "uid": "h"}, "spec": {"human": human}})
+    await stage.look()
+    assert "n0" in stage.cluster.fleet.excluded
+    assert not stage.cluster.fleet._ailing
