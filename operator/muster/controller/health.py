@@ -27,7 +27,7 @@ from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.nodehealth import HealthIncident, NodeHealth, NodeHealthStatus, VerdictState
 from muster.controller.cluster import Cluster
 from muster.health.assess import Verdict, ailment, assess
-from muster.health.breaker import Act, Breaker, BreakerState, Ruling, Situation, concerned, rule
+from muster.health.breaker import Act, Breaker, BreakerState, Ruling, Situation, concerned, held_back, rule
 from muster.health.effects import Effect, effect
 from muster.health.facts import NodeFacts
 from muster.health.memory import Memory
@@ -61,6 +61,10 @@ _breaker = Gauge("muster_breaker_open", "Whether the budget of nodes to take out
 _held = Gauge("muster_breaker_held_nodes", "Sick nodes that the budget holds back.")
 _contradictions = Gauge(
     "muster_health_policy_problems", "What in the FleetPolicy's health makes no sense together; the log names it."
+)
+_unread_policy = Gauge(
+    "muster_fleet_policy_unreadable",
+    "Whether the FleetPolicy cannot be read, and an older one or the defaults hold (1).",
 )
 _latency = Histogram(
     "muster_detection_seconds",
@@ -122,6 +126,7 @@ class HealthKeeper:
         self._policy: FleetPolicySpec | None = None
         self._rules = Rules.of(FleetPolicySpec())
         self._reasons: set[str] = set()
+        self._policy_problem = ""
         self._unreadable: dict[str, str] = {}  # nodes whose record cannot be read -> why
         cluster.nodes.store.subscribe(self._node_changed)
         cluster.healths.store.subscribe(self._health_changed)
@@ -214,6 +219,8 @@ class HealthKeeper:
                 names.discard(name)  # as it is in force and on record
             self._echoes.discard(name)
         rulings, self._breaker = rule(self._situation(), self._rules, now)
+        if self._cluster.policy_unknown:
+            rulings = {name: held_back(ruling) for name, ruling in rulings.items()}
         self._measure()
         # A ruling can change without its node: the budget is everybody's. Who is sick comes first.
         changed = [name for name, ruling in rulings.items() if name in names or self._differs(name, ruling)]
@@ -234,7 +241,7 @@ class HealthKeeper:
         if ruling.charge:  # the next look must know, though it is written only in a moment
             verdict = verdict.taken(now)
             self._books.put(name, verdict)
-        wanted = effect(verdict, ruling, self._rules.enforcement)
+        wanted = self._effect(name, verdict, ruling)
         task = asyncio.create_task(self._deal_with(name, verdict, ruling, wanted, now), name=f"health of {name}")
         self._doing[name] = _Doing(task, wanted)
         task.add_done_callback(lambda task: self._done(name, task))
@@ -271,6 +278,7 @@ class HealthKeeper:
             self._stirred.set()
 
     def _take_in_policy(self) -> None:
+        self._tell_policy()
         policy = self._cluster.fleet.policy
         if policy != self._policy:
             self._policy, self._rules = policy, Rules.of(policy)
@@ -278,6 +286,28 @@ class HealthKeeper:
             _contradictions.set(len(self._rules.problems))
             for problem in self._rules.problems:
                 log.warning("the FleetPolicy's health makes no sense together", problem=problem)
+
+    def _tell_policy(self) -> None:
+        """That the FleetPolicy cannot be read, and what holds meanwhile."""
+        problem = self._cluster.policy_problem
+        _unread_policy.set(bool(problem))
+        if problem == self._policy_problem:
+            return
+        self._policy_problem = problem
+        policy = self._cluster.policies.store.get(("", "default"))
+        if not isinstance(policy, Undecodable):
+            log.info("FleetPolicy readable again")
+            return
+        holds = (
+            "the defaults hold, and no node is newly taken out, because what it said before is not known"
+            if self._cluster.policy_unknown
+            else "what it said before holds"
+        )
+        text = f"it does not fit its schema ({problem}): {holds}. Mend that field, or run the version that it was written for."
+        log.error("FleetPolicy unreadable", error=problem, holds=holds)
+        self._events.record(
+            Regarding(API_VERSION, "FleetPolicy", policy.name, policy.uid), WARNING, "PolicyUnreadable", text
+        )
 
     def _judged(self, name: str, now: datetime) -> bool:
         """Judge a node; False where that met a defect, and its last verdict stands."""
@@ -331,10 +361,15 @@ class HealthKeeper:
             sizes=ground.sizes,
         )
 
+    def _effect(self, name: str, verdict: Verdict, ruling: Ruling) -> Effect:
+        """What is to be in force. While nobody knows what the policy says of taints they stay as they are."""
+        wanted = effect(verdict, ruling, self._rules.enforcement)
+        return replace(wanted, taint=name in self._ground.tainted) if self._cluster.policy_unknown else wanted
+
     def _differs(self, name: str, ruling: Ruling) -> bool:
         """Whether something else has to be in force than is, or is about to be."""
         verdict, outcome, doing = self._books.verdicts[name], self._outcomes.get(name), self._doing.get(name)
-        wanted = effect(verdict, ruling, self._rules.enforcement)
+        wanted = self._effect(name, verdict, ruling)
         if doing is not None:
             return doing.effect != wanted
         tainted = name in self._ground.tainted

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from muster.api.fleetpolicy import Binding
+from muster.api.fleetpolicy import AcceleratorNodes, Binding
 from muster.placement.wishes import Wishes, wishes
 from muster.world.fleet import Exclusion, Fleet
 from muster.world.resources import Amounts, is_extended
@@ -72,10 +72,16 @@ def refusal(node: NodeView, needs: Requirements, fleet: Fleet, job_uid: str) -> 
 STALE = "without a heartbeat"
 LEFT_BY_OTHERS = "left by other pods"
 IN_USE = "in use"
+KEPT_FOR_ACCELERATORS = "kept for jobs with accelerators"
 
 
 def unsuitable(node: NodeView, needs: Requirements, fleet: Fleet) -> str:
     """Why the node could not take such a worker even if nothing else ran there; "" if it could."""
+    return unusable(node, needs, fleet) or _unfit(node, needs, fleet)
+
+
+def unusable(node: NodeView, needs: Requirements, fleet: Fleet) -> str:
+    """Why the node takes no worker, whatever that asks for of its resources; "" if it does."""
     if not node.ready:
         return "not ready"
     if node.unschedulable:
@@ -90,12 +96,27 @@ def unsuitable(node: NodeView, needs: Requirements, fleet: Fleet) -> str:
         return f"taint {taint.key}"
     if not needs.wishes.select(node):
         return "excluded by the template's node selector or affinity"
+    return ""
+
+
+def _unfit(node: NodeView, needs: Requirements, fleet: Fleet) -> str:
+    """What of the node does not do for this worker; "" if all does."""
     if needs.scheduler_for and binding_of(node, fleet) is Binding.DIRECT:
         return f"bound directly, which does not do for {needs.scheduler_for}"
     resource = fleet.policy.accelerator_resource
+    if not needs.accelerators and _is_kept(node, fleet):
+        return KEPT_FOR_ACCELERATORS
     if needs.accelerators and node.allocatable.get(resource, 0) < needs.accelerators:
         return f"with fewer than {needs.accelerators} {resource}"
     return _short_of(needs, node.allocatable, "with too little {} for a worker")
+
+
+def _is_kept(node: NodeView, fleet: Fleet) -> bool:
+    """Whether the node has accelerators, healthy or not, and the policy keeps it for jobs that ask for some."""
+    if fleet.policy.placement.accelerator_nodes_for_other_jobs is not AcceleratorNodes.NEVER:
+        return False
+    resource = fleet.policy.accelerator_resource
+    return max(node.allocatable.get(resource, 0), node.capacity.get(resource, 0)) > 0
 
 
 def unhealthy(exclusion: Exclusion) -> str:

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from muster.placement.names import OTHERS, shown
 from muster.placement.request import Request
 from muster.placement.space import Space
 from muster.queueing.limits import BEHIND_IN_QUEUE, Limits
@@ -164,11 +165,13 @@ class _Desk:
         free = self._otherwise(job) if self._reserved else ()
         if not free:
             return None
-        reserved_for = Counter(self._reserved[node] for node in free if node in self._reserved)
+        viewer = job.request.viewer
+        reserved_for = Counter(shown(self._reserved[node], viewer) for node in free if node in self._reserved)
+        alone = len(reserved_for) == 1 and not OTHERS & reserved_for.keys()
         inside = f" in one {job.request.required}" if job.request.required else ""
         message = (
             f"needs {nodes(job.needs, more(job.needs, job.size))}: {len(free)} {are(len(free))} free for it{inside}, but "
-            f"{part(reserved_for.total(), len(free))} reserved for {listed(reserved_for)}, {after_it(len(reserved_for))}"
+            f"{part(reserved_for.total(), len(free))} reserved for {listed(reserved_for)}, {after_it(1 if alone else 2)}"
         )
         return Behind(BEHIND_IN_QUEUE, message, answer.shortfall, dict(reserved_for))
 

@@ -100,7 +100,7 @@ class Loops:
 
     def add(self, name: str, spec: dict[str, Any], **more: Any) -> None:
         meta = {"name": name, "namespace": "ns", "uid": f"uid-{name}", "resourceVersion": "5", "generation": 1}
-        body = {"nodes": 1, "template": {"spec": {"containers": [TRAINER], **spec}}, **more}
+        body = {"nodes": 1, "gpusPerNode": 8, "template": {"spec": {"containers": [TRAINER], **spec}}, **more}
         data = json.dumps({"metadata": meta, "spec": body}).encode()
         self.scene.cluster.jobs.store.assume(decode.custom(TrainingJob)(data))
         self.dirty.add(("ns", name))
@@ -208,6 +208,35 @@ async def test_a_queue_that_cannot_be_planned_is_planned_again(loops: Loops, mon
     await loops.until(lambda: bool(failed))
     loops.queue.replan()
     await loops.until(lambda: loops.placed("good"))
+
+
+async def test_a_class_that_does_not_count_is_told_once(loops: Loops) -> None:
+    loops.add("first", {"priorityClassName": "system-node-critical"})
+    await loops.until(lambda: loops.placed("first"))
+    loops.dirty.add(("ns", "first"))
+    loops.add("second", {})
+    await loops.until(lambda: loops.placed("second"))
+    assert [(who, reason) for who, reason, _ in loops.events if reason == "PriorityIgnored"] == [
+        ("first", "PriorityIgnored")
+    ]
+
+
+@pytest.mark.parametrize("shows", [False, True])
+async def test_a_waiting_job_names_those_of_other_namespaces_only_where_it_may(loops: Loops, shows: bool) -> None:
+    cluster = loops.scene.cluster
+    meta = {"name": "default", "uid": "p", "resourceVersion": "9"}
+    queueing = {"queueing": {"showJobsOfOtherNamespaces": shows}}
+    cluster.policies.store.assume(FleetPolicy.model_validate({"metadata": meta, "spec": queueing}))
+    for number, holder in enumerate(["stranger", "friend", "pod/secret/web"]):
+        cluster.fleet.occupy(holder, holder, frozenset({f"n{number}"}))
+    cluster.fleet.names |= {"stranger": "secret/llama", "friend": "ns/mine"}
+    loops.add("waits", {}, nodes=4)
+    await loops.until(lambda: "InsufficientNodes" in str(cluster.job(("ns", "waits")).status))
+    status = cluster.job(("ns", "waits")).status.model_dump_json() + str(loops.events)
+    assert "ns/mine" in status
+    assert ("secret" in status) is shows
+    assert ("jobs of other namespaces" in status) is not shows
+    assert ("pods of other namespaces" in status) is not shows
 
 
 @pytest.mark.parametrize("depth", [150, 900, 5000])

@@ -112,8 +112,11 @@ class Told:
 
     def __init__(self) -> None:
         self.reasons: list[tuple[str, str]] = []
+        self.policies: list[str] = []
 
     def record(self, about: Any, _kind: str, reason: str, _note: str) -> None:
+        if about.kind == "FleetPolicy":
+            self.policies.append(reason)
         if about.kind == "Node":
             self.reasons.append((about.name, reason))
 
@@ -545,3 +548,33 @@ async def test_a_cordon_is_no_ailment(stage: Stage) -> None:
     await stage.look()
     assert "n0" in stage.cluster.fleet.excluded
     assert not stage.cluster.fleet._ailing
+
+
+async def test_a_policy_that_was_never_read_takes_no_node_out_and_touches_no_taint(stage: Stage) -> None:
+    fresh = Stage()
+    unread = Undecodable("", "default", "policy", 50, 1, "spec.topology: bad")
+    fresh.cluster.policies.store.assume(unread)
+    ours = {"key": TAINT_KEY, "value": "Xid79", "effect": "NoSchedule"}
+    fresh.add("n0")
+    fresh.add("n1", taints=[ours])
+    fresh.say("n0", 79)
+    await fresh.look()
+    exclusion = fresh.cluster.fleet.exclusion("n0")
+    assert exclusion is not None
+    assert (exclusion.leave, fresh.tainted()) == (Leave.NO, {"n1"})
+    assert fresh.told.policies == ["PolicyUnreadable"]
+    fresh.policy()
+    await fresh.look()
+    assert fresh.tainted() == {"n0"}
+
+
+async def test_a_policy_that_becomes_unreadable_goes_on_to_hold(stage: Stage) -> None:
+    stage.add("n0")
+    await stage.look()
+    stage.api.version += 1
+    unread = Undecodable("", "default", "policy", stage.api.version, 2, "spec.topology: bad")
+    stage.cluster.policies.store.assume(unread)
+    stage.say("n0", 79)
+    await stage.look()
+    assert stage.tainted() == {"n0"}
+    assert stage.told.policies == ["PolicyUnreadable"]
