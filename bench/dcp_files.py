@@ -38,7 +38,10 @@ Metadata, TensorStorageMetadata, ChunkStorageMetadata, MetadataIndex, StorageInf
 PLACES = {
     Size: ("torch", "Size"),
     StorageInfo: (_FILESYSTEM, "_StorageInfo"),
-    **{kind: (_METADATA, kind.__name__) for kind in (Metadata, TensorStorageMetadata, ChunkStorageMetadata, MetadataIndex)},
+    **{
+        kind: (_METADATA, kind.__name__)
+        for kind in (Metadata, TensorStorageMetadata, ChunkStorageMetadata, MetadataIndex)
+    },
 }
 
 
@@ -79,7 +82,9 @@ def modules_of_torch() -> Iterator[dict[str, ModuleType]]:
 
 def metadata_of(tensors: Mapping[str, Sequence[Piece]]) -> bytes:
     """The bytes of `.metadata`."""
-    described = {name: TensorStorageMetadata(size=Size((0,)), chunks=_chunks(pieces)) for name, pieces in tensors.items()}
+    described = {
+        name: TensorStorageMetadata(size=Size((0,)), chunks=_chunks(pieces)) for name, pieces in tensors.items()
+    }
     stored = {index_of(name, 0, piece.offsets): _storage(piece) for name, piece in _by_shard(tensors)}
     return pickled(Metadata(state_dict_metadata=described, planner_data=None, storage_data=stored))
 

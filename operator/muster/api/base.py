@@ -82,9 +82,16 @@ def rfc3339(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
+EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
+LATEST = datetime(2200, 1, 1, tzinfo=UTC)
+"""Times outside are nobody's clock, and cannot be reckoned with: spans added to them run over the calendar's ends."""
+
+
 def _aware(moment: datetime) -> datetime:
     if moment.tzinfo is None:
         raise ValueError("a time needs a zone: write it as RFC 3339, e.g. 2026-01-31T12:00:00Z")
+    if not EARLIEST <= moment <= LATEST:
+        raise ValueError("a time between 1970 and 2200 is needed, e.g. 2026-01-31T12:00:00Z")
     return moment
 
 

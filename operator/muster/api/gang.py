@@ -241,7 +241,8 @@ def _numbered(member: Any, place: int) -> Any:
 
 def _told_once(ghosts: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Ghosts as `Ghost` says they are written."""
-    found, before = [], {}
+    found: list[dict[str, Any]] = []
+    before: dict[str, Any] = {}
     for ghost in ghosts:
         shared = {name: ghost[name] for name in _SHARED}
         own = {name: value for name, value in ghost.items() if name not in _SHARED and value != ""}
@@ -252,7 +253,8 @@ def _told_once(ghosts: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _each_told(ghosts: list[Any]) -> list[Any]:
     """The way back."""
-    found, before = [], {}
+    found: list[Any] = []
+    before: dict[str, Any] = {}
     for ghost in ghosts:
         told = {**before, **ghost} if isinstance(ghost, dict) else ghost
         before = {name: told[name] for name in _SHARED if name in told} if isinstance(told, dict) else {}

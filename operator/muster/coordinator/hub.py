@@ -192,7 +192,7 @@ def _view(entry: _Entry, now: float) -> LauncherView:
         values[position] = tuple([RankView(*_aged(_of_rank(r), _AGES_OF_RANK, since)) for r in values[position]])
     # Not aged: since the report was sent nobody has looked.
     values[_PEERS] = {peer.index: peer.silent_seconds for peer in values[_PEERS]}
-    return LauncherView(since, *values, now - entry.attempt_at)
+    return LauncherView(since, *[*values, now - entry.attempt_at])
 
 
 def _aged(values: Iterable[Any], ages: Iterable[int], seconds: float) -> list[Any]:

@@ -44,7 +44,7 @@ def told(template: dict[str, Any]) -> tuple[str, str]:
                     "containers": [CONTAINER],
                 }
             },
-            "each term",
+            "nodeSelectorTerms[0].matchExpressions[0].operator",
         ),
     ],
 )
