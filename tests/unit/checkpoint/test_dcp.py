@@ -8,8 +8,8 @@ import pickletools
 from pathlib import Path
 
 import pytest
-
 from bench import dcp_files
+
 from muster.checkpoint import dcp as walk
 from muster.checkpoint.dcp import MetadataError, shard_sizes
 from muster.checkpoint.find import Finder
