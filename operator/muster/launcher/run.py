@@ -12,6 +12,7 @@ from muster.launcher.datagrams import Datagrams
 from muster.launcher.environment import Settings, SettingsError, settings_from
 from muster.launcher.host import Host, Wakeup
 from muster.launcher.log import Log
+from muster.launcher.marker import Marker, Storage, path_of
 from muster.launcher.peers import Peers
 from muster.launcher.reclaim import become_subreaper
 from muster.launcher.reporter import Reporter
@@ -42,7 +43,9 @@ def _supervise(settings: Settings, command: List[str], log: Log) -> int:
     host = Host(command, os.environ, settings.directory, become_subreaper(), wakeup)
     identity = Report(sequence=0, state="", peer_port=peers.port, address=settings.pod_ip, launcher_version=VERSION)
     reporter = Reporter(settings, identity, wakeup, log)
-    supervisor = Supervisor(settings, host, reporter, peers, log)
+    marker_path = path_of(settings.checkpoint_directory, settings.gang)
+    storage = Storage(marker_path, wakeup) if marker_path else None
+    supervisor = Supervisor(settings, host, reporter, peers, Marker(storage), log)
     wakeup.take_signals(
         {
             signal.SIGTERM: supervisor.leave,

@@ -56,6 +56,11 @@ class Snapshot:
     checkpoints: Tuple[CheckpointReport, ...] = ()
     checkpoints_scanned_for_attempt: int = 0
     checkpoint_error: str = ""
+    reads_marker: bool = False
+    marker_attempt: int = 0
+    marker_at: Optional[float] = None
+    marker_written_ns: int = 0
+    marker_error: str = ""
 
     def is_news(self, before: "Snapshot") -> bool:
         """Whether something happened that cannot wait for the next periodic report."""
@@ -83,6 +88,11 @@ class Snapshot:
             checkpoints=self.checkpoints,
             checkpoints_scanned_for_attempt=self.checkpoints_scanned_for_attempt,
             checkpoint_error=self.checkpoint_error,
+            reads_marker=self.reads_marker,
+            marker_attempt=self.marker_attempt,
+            marker_age_seconds=_age(now, self.marker_at),
+            marker_written_ns=self.marker_written_ns,
+            marker_error=self.marker_error,
         )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from muster.launcher.environment import Settings
 from muster.launcher.fence import peer_distances
+from muster.launcher.marker import Marker, Standing
 from muster.launcher.peers import Peers
 from muster.launcher.progress import StepClock
 from muster.launcher.reporter import Contact
@@ -155,6 +156,41 @@ class Reporter:
         self.snapshot = snapshot
 
 
+class Storage:
+    """The marker as one worker sees it; a look takes a moment, or never ends."""
+
+    path = "/checkpoints/.muster-gang"
+    pids: frozenset[int] = frozenset()
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._found: Standing | None = None
+        self.is_busy = False
+
+    def read(self) -> None:
+        self.claim(0)
+
+    def claim(self, attempt: int) -> None:
+        self.is_busy = True
+        clock = self._worker.world.clock
+        clock.at(clock.now + 0.05, lambda: self._end(attempt))
+
+    def _end(self, attempt: int) -> None:
+        world = self._worker.world
+        if not world.storage_stalls:
+            world.marker = max(world.marker, attempt)
+            self._found = Standing(world.marker)
+            self._worker.turn_at(world.clock.now)
+
+    def take(self) -> Standing | None:
+        found, self._found = self._found, None
+        self.is_busy = self.is_busy and found is None
+        return found
+
+    def kill(self) -> None:
+        self.is_busy = False
+
+
 class Worker:
     """One launcher."""
 
@@ -165,8 +201,9 @@ class Worker:
         self.datagrams = Datagrams(world, index)
         self.reporter = Reporter(self)
         self.peers = Peers(self.datagrams, "gang", world.random.randbytes)  # type: ignore[arg-type]
+        self.marker = Marker(Storage(self) if world.has_storage else None)  # type: ignore[arg-type]
         settings = Settings("", 0, "", "", "", address(index), index, "", gang="gang", fence_seconds=world.base_seconds)
-        self.supervisor = Supervisor(settings, Host(self), self.reporter, self.peers, lambda _text: None)  # type: ignore[arg-type]
+        self.supervisor = Supervisor(settings, Host(self), self.reporter, self.peers, self.marker, lambda _text: None)  # type: ignore[arg-type]
         self._turn_at = float("inf")
         self.turn_at(world.clock.now)
 
@@ -194,7 +231,13 @@ class World:
     """A gang, its coordinator, and who cannot send to whom."""
 
     def __init__(
-        self, size: int, seed: int = 0, served_fence_seconds: float = 15.0, base_seconds: float = 15.0
+        self,
+        size: int,
+        seed: int = 0,
+        *,
+        served_fence_seconds: float = 15.0,
+        base_seconds: float = 15.0,
+        has_storage: bool = False,
     ) -> None:
         self.clock = Clock()
         self.random = random.Random(seed)
@@ -204,6 +247,7 @@ class World:
         self.steps = 0
         self.makes_steps = True
         self.cuts: set[tuple[int, int]] = set()
+        self.has_storage, self.storage_stalls, self.marker = has_storage, False, 0
         self.only_pings_are_cut = False
         self.workers: list[Worker] = []
         self.workers += [Worker(self, index) for index in range(size)]
