@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import tempfile
 from typing import List, NoReturn
 
@@ -26,6 +27,8 @@ _FLUSH_SECONDS = 0.1
 
 def run(command: List[str]) -> NoReturn:
     """Supervise `command` until told to leave, then end this process."""
+    # With vfork a program that hangs in exec, on stalled storage, would stop every thread of this process.
+    vars(subprocess)["_USE_VFORK"] = False
     log = Log()
     code = _CONFIGURATION_ERROR
     try:

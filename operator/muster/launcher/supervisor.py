@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import signal
-from typing import Callable, Dict, FrozenSet, List, Optional, Pattern, Tuple
+from typing import Callable, Dict, FrozenSet, Optional, Pattern, Tuple
 
 from muster.launcher.environment import Settings
 from muster.launcher.fence import fence_seconds, is_cut_off, is_superseded, misses_somebody
@@ -12,7 +12,7 @@ from muster.launcher.host import Host
 from muster.launcher.marker import SILENT_SECONDS, Marker
 from muster.launcher.peers import Peers
 from muster.launcher.progress import compile_pattern, lowest
-from muster.launcher.ranks import Rank
+from muster.launcher.ranks import Rank, Starting
 from muster.launcher.reclaim import Leftover, Reclaim
 from muster.launcher.reporter import Reporter
 from muster.launcher.scanner import Scanner, ScanResult
@@ -48,12 +48,23 @@ class LocalGang:
     """The ranks of one attempt on this worker."""
 
     attempt: int
-    ranks: List[Rank]
+    count: int  # of ranks
+    starting: Starting
     started_at: float
     shared_memory_before: FrozenSet[Leftover]
     fenced: bool = False
     obeys_marker: bool = False  # the coordinator may count on it, since it was told before the ranks started
     served_fence_seconds: float = 0.0  # as the coordinator has told it for this attempt; 0 = it has not
+
+    @property
+    def ranks(self) -> Tuple[Rank, ...]:
+        """Those that are up."""
+        return self.starting.ranks
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether every rank has come up and ended."""
+        return len(self.ranks) == self.count and all(rank.has_ended for rank in self.ranks)
 
 
 class Supervisor:
@@ -86,6 +97,8 @@ class Supervisor:
         self._scanned_for = 0
         self._scan_error = ""
         self._logged_ranks: FrozenSet[int] = frozenset()
+        self._ended: Dict[int, int] = {}  # statuses of children that may belong to a rank that is not up yet
+        self._scanned_at: Optional[float] = None
         self._told_to_leave = False
         self._started_at = self._now()
 
@@ -141,14 +154,17 @@ class Supervisor:
         self._take_scan(self._scanner.turn(now, ended))
 
     def _note_ended(self, ended: Dict[int, int]) -> None:
-        if self._gang is None:
-            return
-        for rank in self._gang.ranks:
-            if rank.pid in ended:
-                rank.note_exit(ended.pop(rank.pid), by_launcher=self._reclaim is not None)
-            if rank.has_ended and rank.rank not in self._logged_ranks and self._reclaim is None:
+        """Tell the ranks of children that have ended; one that is not up yet is told later."""
+        self._ended.update(ended)
+        gang, none_comes = self._gang, self._gang is None or self._gang.starting.is_over
+        for rank in gang.ranks if gang is not None else ():
+            if rank.pid in self._ended:
+                rank.note_exit(self._ended.pop(rank.pid), by_launcher=self._reclaim is not None)
+            if gang is not None and rank.has_ended and rank.rank not in self._logged_ranks and self._reclaim is None:
                 self._logged_ranks |= {rank.rank}
-                self._log("attempt %d: rank %d %s" % (self._gang.attempt, rank.rank, _end_of(rank.view())))
+                self._log("attempt %d: rank %d %s" % (gang.attempt, rank.rank, _end_of(rank.view())))
+        if none_comes:
+            self._ended.clear()
 
     def _take_scan(self, result: Optional[ScanResult]) -> None:
         if result is None:
@@ -160,13 +176,14 @@ class Supervisor:
             return
         self._scan_error = ""
         self._checkpoints = result.checkpoints
-        self._scanned_for = max(self._scanned_for, result.attempt)
+        if result.attempt > self._scanned_for:
+            self._scanned_for, self._scanned_at = result.attempt, self._now()
 
     # Converging
 
     def _converge(self, now: float) -> None:
         if self._reclaim is not None:
-            if not self._reclaim.step(self._scanner.pids | self._marker.pids):
+            if not self._is_reclaimed(self._reclaim):
                 return
             self._finish_reclaim()
         directive = self._reporter.directive()
@@ -199,10 +216,10 @@ class Supervisor:
         self._scanner.ranks_start()
         self._announce(directive)
         before = self._host.shared_memory()
-        ranks = self._host.start_ranks(directive, self._pattern)
         self._gang = LocalGang(
             directive.attempt,
-            ranks,
+            directive.processes_per_node,
+            self._host.start_ranks(directive, self._pattern),
             now,
             before,
             obeys_marker=self._marker.is_readable,
@@ -213,10 +230,20 @@ class Supervisor:
         self._host.wake()
 
     def _begin_reclaim(self, why: str) -> None:
+        if self._gang is not None:
+            self._gang.starting.stop()
         if self._gang is not None and any(not rank.is_reaped for rank in self._gang.ranks):
             self._log("attempt %d: ending its processes: %s" % (self._gang.attempt, why))
         self._reclaim = self._host.reclaim()
         self._host.wake()
+
+    def _is_reclaimed(self, reclaim: Reclaim) -> bool:
+        """One round; what comes up later, because its start was under way, takes rounds of its own."""
+        none_comes = self._gang is None or self._gang.starting.is_over
+        clean = reclaim.step(self._scanner.pids | self._marker.pids)
+        if not none_comes:
+            self._reclaim = self._host.reclaim()
+        return clean and none_comes
 
     def _finish_reclaim(self) -> None:
         self._reclaim = None
@@ -263,7 +290,7 @@ class Supervisor:
     def _why_to_fence(self, now: float) -> str:
         """Why the ranks must end although nobody says so, "" if they need not."""
         gang = self._gang
-        if gang is None or gang.fenced or all(rank.has_ended for rank in gang.ranks):
+        if gang is None or gang.fenced or gang.has_ended:
             return ""
         contact = self._reporter.contact()
         if is_superseded(
@@ -308,7 +335,9 @@ class Supervisor:
             peers=self._peers.heard(),
             checkpoints=self._checkpoints,
             checkpoints_scanned_for_attempt=self._scanned_for,
+            scanned_at=self._scanned_at,
             checkpoint_error=self._scan_error,
+            turned_at=self._now(),
             reads_marker=self._marker.is_readable,
             marker_attempt=self._marker.standing.attempt,
             marker_at=self._marker.claimed_at,
@@ -319,13 +348,14 @@ class Supervisor:
             return common
         views = tuple(rank.view() for rank in gang.ranks)
         last = lowest([rank.clock for rank in gang.ranks])
-        running = RUNNING if any(view.alive for view in views) else EXITED
+        running = EXITED if gang.has_ended or gang.fenced else RUNNING
         return dataclasses.replace(
             common,
             state=RECLAIMING if self._reclaim is not None else running,
             attempt=gang.attempt,
             ranks=views,
             started_at=gang.started_at,
+            first_step=min((rank.first_step for rank in gang.ranks if rank.first_step is not None), default=None),
             step=last.step if last is not None else None,
             step_at=last.finished_at if last is not None else None,
             step_seconds=_step_seconds(gang),
@@ -361,10 +391,12 @@ class Supervisor:
         self._scanner.stop()
         self._marker.stop()
         was_reclaiming = self._reclaim is not None
+        if self._gang is not None:
+            self._gang.starting.stop()
         self._reclaim = self._reclaim or self._host.reclaim()
         clean = False
-        while not clean and self._now() < began + _LEAVE_RECLAIM_SECONDS:
-            clean = self._reclaim.step(self._scanner.pids | self._marker.pids)
+        while not clean and self._reclaim is not None and self._now() < began + _LEAVE_RECLAIM_SECONDS:
+            clean = self._is_reclaimed(self._reclaim)
             self._note_ended(self._host.reap())
             if not clean:
                 self._host.pause(0.002)

@@ -77,6 +77,7 @@ class Rank:
         self.rank = self.pid = rank
         self.clock = StepClock()
         self.alive = True
+        self.first_step: int | None = None
 
     def update_progress(self) -> None:
         pass
@@ -91,6 +92,17 @@ class Rank:
         return RankView(self.rank, 0, self.alive)
 
     last_view = view
+
+
+class Starting:
+    """The start of a rank."""
+
+    def __init__(self) -> None:
+        self.ranks: tuple[Rank, ...] = ()
+        self.is_over = self.is_stopped = False
+
+    def stop(self) -> None:
+        self.is_stopped = True
 
 
 class Host:
@@ -108,9 +120,18 @@ class Host:
     def reap(self) -> dict[int, int]:
         return {}
 
-    def start_ranks(self, directive: Directive, _pattern: Any) -> list[Rank]:
-        self._worker.rank = Rank(directive.node_rank)
-        return [self._worker.rank]
+    def start_ranks(self, directive: Directive, _pattern: Any) -> Starting:
+        starting = Starting()
+        if not self._worker.world.programs_stall:
+            self._come_up(starting, directive.node_rank)
+        else:
+            self._worker.come_up = lambda: self._come_up(starting, directive.node_rank)
+        return starting
+
+    def _come_up(self, starting: Starting, rank: int) -> None:
+        self._worker.rank = Rank(rank)
+        starting.ranks, starting.is_over = (self._worker.rank,), True
+        self.wake()
 
     def reclaim(self) -> Host:
         return self
@@ -197,6 +218,7 @@ class Worker:
     def __init__(self, world: World, index: int) -> None:
         self.world, self.index = world, index
         self.rank: Rank | None = None
+        self.come_up: Callable[[], None] = lambda: None
         self.ended_at: float | None = None
         self.datagrams = Datagrams(world, index)
         self.reporter = Reporter(self)
@@ -248,6 +270,7 @@ class World:
         self.makes_steps = True
         self.cuts: set[tuple[int, int]] = set()
         self.has_storage, self.storage_stalls, self.marker = has_storage, False, 0
+        self.programs_stall = False
         self.only_pings_are_cut = False
         self.workers: list[Worker] = []
         self.workers += [Worker(self, index) for index in range(size)]
