@@ -6,10 +6,11 @@ import os
 import select
 import shutil
 import signal
+import threading
 import time
-from typing import Callable, Dict, FrozenSet, List, Mapping, Optional, Pattern, Sequence
+from typing import Callable, Dict, FrozenSet, Mapping, Optional, Pattern, Sequence
 
-from muster.launcher.ranks import Rank, start_ranks
+from muster.launcher.ranks import Starting, rank_starts
 from muster.launcher.reclaim import MARK, Leftover, Reclaim, reap, remove_shared_memory, shared_memory
 from muster.protocol.messages import Directive
 
@@ -80,13 +81,12 @@ class Host:
         """Children that have ended: wait status by pid."""
         return reap()
 
-    def start_ranks(self, directive: Directive, pattern: Optional[Pattern[str]]) -> List[Rank]:
-        """Start the local ranks of an attempt; one that cannot be started counts as ended."""
-        ranks = start_ranks(
-            self._command, self._inherited, directive, self._attempt_directory(directive.attempt), pattern, self.now
-        )
-        shutil.rmtree(self._attempt_directory(directive.attempt - _KEPT_ATTEMPTS), ignore_errors=True)
-        return ranks
+    def start_ranks(self, directive: Directive, pattern: Optional[Pattern[str]]) -> Starting:
+        """Begin to start the local ranks of an attempt."""
+        old = self._attempt_directory(directive.attempt - _KEPT_ATTEMPTS)
+        threading.Thread(target=shutil.rmtree, args=(old, True), name="tidy", daemon=True).start()
+        directory = self._attempt_directory(directive.attempt)
+        return Starting(rank_starts(self._command, self._inherited, directive, directory, pattern, self.now), self.wake)
 
     def reclaim(self) -> Reclaim:
         """Begin to end everything that the ranks have left."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import tempfile
 from typing import List, NoReturn
 
@@ -12,6 +13,7 @@ from muster.launcher.datagrams import Datagrams
 from muster.launcher.environment import Settings, SettingsError, settings_from
 from muster.launcher.host import Host, Wakeup
 from muster.launcher.log import Log
+from muster.launcher.marker import Marker, Storage, path_of
 from muster.launcher.peers import Peers
 from muster.launcher.reclaim import become_subreaper
 from muster.launcher.reporter import Reporter
@@ -25,6 +27,8 @@ _FLUSH_SECONDS = 0.1
 
 def run(command: List[str]) -> NoReturn:
     """Supervise `command` until told to leave, then end this process."""
+    # With vfork a program that hangs in exec, on stalled storage, would stop every thread of this process.
+    vars(subprocess)["_USE_VFORK"] = False
     log = Log()
     code = _CONFIGURATION_ERROR
     try:
@@ -42,7 +46,9 @@ def _supervise(settings: Settings, command: List[str], log: Log) -> int:
     host = Host(command, os.environ, settings.directory, become_subreaper(), wakeup)
     identity = Report(sequence=0, state="", peer_port=peers.port, address=settings.pod_ip, launcher_version=VERSION)
     reporter = Reporter(settings, identity, wakeup, log)
-    supervisor = Supervisor(settings, host, reporter, peers, log)
+    marker_path = path_of(settings.checkpoint_directory, settings.gang)
+    storage = Storage(marker_path, wakeup) if marker_path else None
+    supervisor = Supervisor(settings, host, reporter, peers, Marker(storage), log)
     wakeup.take_signals(
         {
             signal.SIGTERM: supervisor.leave,

@@ -11,6 +11,7 @@ from typing import Any
 
 from muster.launcher.environment import Settings
 from muster.launcher.fence import peer_distances
+from muster.launcher.marker import Marker, Standing
 from muster.launcher.peers import Peers
 from muster.launcher.progress import StepClock
 from muster.launcher.reporter import Contact
@@ -76,6 +77,7 @@ class Rank:
         self.rank = self.pid = rank
         self.clock = StepClock()
         self.alive = True
+        self.first_step: int | None = None
 
     def update_progress(self) -> None:
         pass
@@ -90,6 +92,17 @@ class Rank:
         return RankView(self.rank, 0, self.alive)
 
     last_view = view
+
+
+class Starting:
+    """The start of a rank."""
+
+    def __init__(self) -> None:
+        self.ranks: tuple[Rank, ...] = ()
+        self.is_over = self.is_stopped = False
+
+    def stop(self) -> None:
+        self.is_stopped = True
 
 
 class Host:
@@ -107,9 +120,18 @@ class Host:
     def reap(self) -> dict[int, int]:
         return {}
 
-    def start_ranks(self, directive: Directive, _pattern: Any) -> list[Rank]:
-        self._worker.rank = Rank(directive.node_rank)
-        return [self._worker.rank]
+    def start_ranks(self, directive: Directive, _pattern: Any) -> Starting:
+        starting = Starting()
+        if not self._worker.world.programs_stall:
+            self._come_up(starting, directive.node_rank)
+        else:
+            self._worker.come_up = lambda: self._come_up(starting, directive.node_rank)
+        return starting
+
+    def _come_up(self, starting: Starting, rank: int) -> None:
+        self._worker.rank = Rank(rank)
+        starting.ranks, starting.is_over = (self._worker.rank,), True
+        self.wake()
 
     def reclaim(self) -> Host:
         return self
@@ -155,18 +177,55 @@ class Reporter:
         self.snapshot = snapshot
 
 
+class Storage:
+    """The marker as one worker sees it; a look takes a moment, or never ends."""
+
+    path = "/checkpoints/.muster-gang"
+    pids: frozenset[int] = frozenset()
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._found: Standing | None = None
+        self.is_busy = False
+
+    def read(self) -> None:
+        self.claim(0)
+
+    def claim(self, attempt: int) -> None:
+        self.is_busy = True
+        clock = self._worker.world.clock
+        clock.at(clock.now + 0.05, lambda: self._end(attempt))
+
+    def _end(self, attempt: int) -> None:
+        world = self._worker.world
+        if not world.storage_stalls:
+            world.marker = max(world.marker, attempt)
+            self._found = Standing(world.marker)
+            self._worker.turn_at(world.clock.now)
+
+    def take(self) -> Standing | None:
+        found, self._found = self._found, None
+        self.is_busy = self.is_busy and found is None
+        return found
+
+    def kill(self) -> None:
+        self.is_busy = False
+
+
 class Worker:
     """One launcher."""
 
     def __init__(self, world: World, index: int) -> None:
         self.world, self.index = world, index
         self.rank: Rank | None = None
+        self.come_up: Callable[[], None] = lambda: None
         self.ended_at: float | None = None
         self.datagrams = Datagrams(world, index)
         self.reporter = Reporter(self)
         self.peers = Peers(self.datagrams, "gang", world.random.randbytes)  # type: ignore[arg-type]
+        self.marker = Marker(Storage(self) if world.has_storage else None)  # type: ignore[arg-type]
         settings = Settings("", 0, "", "", "", address(index), index, "", gang="gang", fence_seconds=world.base_seconds)
-        self.supervisor = Supervisor(settings, Host(self), self.reporter, self.peers, lambda _text: None)  # type: ignore[arg-type]
+        self.supervisor = Supervisor(settings, Host(self), self.reporter, self.peers, self.marker, lambda _text: None)  # type: ignore[arg-type]
         self._turn_at = float("inf")
         self.turn_at(world.clock.now)
 
@@ -194,7 +253,13 @@ class World:
     """A gang, its coordinator, and who cannot send to whom."""
 
     def __init__(
-        self, size: int, seed: int = 0, served_fence_seconds: float = 15.0, base_seconds: float = 15.0
+        self,
+        size: int,
+        seed: int = 0,
+        *,
+        served_fence_seconds: float = 15.0,
+        base_seconds: float = 15.0,
+        has_storage: bool = False,
     ) -> None:
         self.clock = Clock()
         self.random = random.Random(seed)
@@ -204,6 +269,8 @@ class World:
         self.steps = 0
         self.makes_steps = True
         self.cuts: set[tuple[int, int]] = set()
+        self.has_storage, self.storage_stalls, self.marker = has_storage, False, 0
+        self.programs_stall = False
         self.only_pings_are_cut = False
         self.workers: list[Worker] = []
         self.workers += [Worker(self, index) for index in range(size)]
