@@ -7,7 +7,6 @@ with what torch wrote. What costs a reader time is the number of pieces: each ra
 from __future__ import annotations
 
 import contextlib
-import os
 import pickle
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,6 +21,8 @@ _FILESYSTEM = "torch.distributed.checkpoint.filesystem"
 
 class Size(tuple[int, ...]):
     """`torch.Size`."""
+
+    __slots__ = ()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Size, (tuple(self),)
@@ -38,7 +39,10 @@ Metadata, TensorStorageMetadata, ChunkStorageMetadata, MetadataIndex, StorageInf
 PLACES = {
     Size: ("torch", "Size"),
     StorageInfo: (_FILESYSTEM, "_StorageInfo"),
-    **{kind: (_METADATA, kind.__name__) for kind in (Metadata, TensorStorageMetadata, ChunkStorageMetadata, MetadataIndex)},
+    **{
+        kind: (_METADATA, kind.__name__)
+        for kind in (Metadata, TensorStorageMetadata, ChunkStorageMetadata, MetadataIndex)
+    },
 }
 
 
@@ -70,16 +74,18 @@ def modules_of_torch() -> Iterator[dict[str, ModuleType]]:
     try:
         yield made
     finally:
-        for name, module in before.items():
-            if module is None:
+        for name, earlier in before.items():
+            if earlier is None:
                 del sys.modules[name]
             else:
-                sys.modules[name] = module
+                sys.modules[name] = earlier
 
 
 def metadata_of(tensors: Mapping[str, Sequence[Piece]]) -> bytes:
     """The bytes of `.metadata`."""
-    described = {name: TensorStorageMetadata(size=Size((0,)), chunks=_chunks(pieces)) for name, pieces in tensors.items()}
+    described = {
+        name: TensorStorageMetadata(size=Size((0,)), chunks=_chunks(pieces)) for name, pieces in tensors.items()
+    }
     stored = {index_of(name, 0, piece.offsets): _storage(piece) for name, piece in _by_shard(tensors)}
     return pickled(Metadata(state_dict_metadata=described, planner_data=None, storage_data=stored))
 
@@ -132,4 +138,4 @@ def write(directory: Path, metadata: bytes, tensors: Mapping[str, Sequence[Piece
         with (directory / shard).open("wb") as stream:
             stream.truncate(size)
     (directory / ".metadata.tmp").write_bytes(metadata)
-    os.replace(directory / ".metadata.tmp", directory / ".metadata")
+    (directory / ".metadata.tmp").replace(directory / ".metadata")

@@ -166,7 +166,7 @@ class _Walk:
 
     def _note(self, path: Any, offset: Any, length: Any) -> None:
         if not isinstance(path, str):
-            raise ValueError("a piece without the name of its shard")
+            raise ValueError("a piece without the name of its shard")  # noqa: TRY004 - the file is wrong, not the caller
         if isinstance(offset, int) and isinstance(length, int):
             self.sizes[path] = max(self.sizes.get(path, 1), offset + length)
         else:

@@ -130,7 +130,9 @@ class Scanner:
             self._kill()
             text = "no answer from %s within %g s: is the filesystem stalled?"
             result = self._failed(now, text % (self._directory, self._deadline_seconds))
-        if not self._dying and (self._wanted or (self._heard_at is None and self._scans_again and now >= self._next_at)):
+        if not self._dying and (
+            self._wanted or (self._heard_at is None and self._scans_again and now >= self._next_at)
+        ):
             result = self._ask(now) or result
         return result
 
@@ -149,7 +151,7 @@ class Scanner:
         thorough = self._wanted or (self._idle_attempt != 0 and self.scanned_at is None)
         request = {"scan": self.scans, "thorough": thorough, "judges": self._judges, "lineage": self._lineage}
         self._heard_at, self._wanted = now, False
-        lines = [request]
+        lines: List[Dict[str, Any]] = [request]
         try:
             if self._child is None:
                 self._child = self._spawn()

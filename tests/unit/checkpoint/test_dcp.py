@@ -8,8 +8,8 @@ import pickletools
 from pathlib import Path
 
 import pytest
-
 from bench import dcp_files
+
 from muster.checkpoint import dcp as walk
 from muster.checkpoint.dcp import MetadataError, shard_sizes
 from muster.checkpoint.find import Finder
@@ -113,7 +113,9 @@ LARGE = {
 }
 
 
-@pytest.mark.parametrize("tensors", [SPARSE, LARGE, dcp_files.sharded(40, 12)], ids=["each its own", "frames end within pieces", "sharded"])
+@pytest.mark.parametrize(
+    "tensors", [SPARSE, LARGE, dcp_files.sharded(40, 12)], ids=["each its own", "frames end within pieces", "sharded"]
+)
 def test_the_sizes_of_a_metadata_of_many_pieces(tensors):
     needed = {}
     for piece in (piece for pieces in tensors.values() for piece in pieces):
@@ -162,7 +164,9 @@ def test_the_bench_makes_metadata_as_torch_does(version):
         dcp_files.index_of(index.fqn, index.index, getattr(index, "offset", None)): dcp_files.StorageInfo(**vars(info))
         for index, info in loaded.storage_data.items()
     }
-    made = dcp_files.pickled({"state_dict_metadata": [dcp_files.Metadata(), dcp_files.Size()], "storage_data": pieces, "storage_meta": 0})
+    made = dcp_files.pickled(
+        {"state_dict_metadata": [dcp_files.Metadata(), dcp_files.Size()], "storage_data": pieces, "storage_meta": 0}
+    )
     expected = opcodes(recorded.read_bytes(), "relative_path", "storage_meta")
     assert len(expected) > 300
     assert opcodes(made, "relative_path", "storage_meta") == expected
