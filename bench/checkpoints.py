@@ -17,7 +17,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +100,7 @@ def measure(directory: Path) -> dict[str, float]:
     markers = sorted(directory.glob("*/.metadata"))
     files = [path for path in directory.glob("*/*") if path.name != ".metadata"]
     forget(directory)
-    first = seconds(lambda: read([markers[-1]]) or look(files[: len(files) // len(markers)]))
+    first = plainly(markers[-1:], files[: len(files) // len(markers)])
     forget(directory)
     return {
         "newest_s": newest,
@@ -111,29 +111,20 @@ def measure(directory: Path) -> dict[str, float]:
         "gang_looks_per_second": SCANNERS * rate,
         "child_peak_mib": memory,
         "floor_newest_s": first,
-        "floor_all_s": seconds(lambda: read(markers) or look(files)),
-        "floor_unchanged_thorough_s": seconds(lambda: look(files + markers)),
-        "floor_unchanged_s": seconds(lambda: look(markers * 4)),
+        "floor_all_s": plainly(markers, files),
+        "floor_unchanged_thorough_s": plainly([], files + markers),
+        "floor_unchanged_s": plainly([], markers * 4),
     }
 
 
-def seconds(work: Callable[[], Any]) -> float:
-    """How long it takes."""
+def plainly(to_read: Sequence[Path], to_look_at: Sequence[Path]) -> float:
+    """Seconds to read all bytes of files, and to look once at each of others."""
     began = time.perf_counter()
-    work()
-    return time.perf_counter() - began
-
-
-def read(paths: Sequence[Path]) -> None:
-    """All bytes of these files."""
-    for path in paths:
+    for path in to_read:
         path.read_bytes()
-
-
-def look(paths: Sequence[Path]) -> None:
-    """One look at each."""
-    for path in paths:
+    for path in to_look_at:
         path.stat()
+    return time.perf_counter() - began
 
 
 def forget(directory: Path) -> None:
