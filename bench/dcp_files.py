@@ -7,7 +7,6 @@ with what torch wrote. What costs a reader time is the number of pieces: each ra
 from __future__ import annotations
 
 import contextlib
-import os
 import pickle
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,6 +21,8 @@ _FILESYSTEM = "torch.distributed.checkpoint.filesystem"
 
 class Size(tuple[int, ...]):
     """`torch.Size`."""
+
+    __slots__ = ()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Size, (tuple(self),)
@@ -73,11 +74,11 @@ def modules_of_torch() -> Iterator[dict[str, ModuleType]]:
     try:
         yield made
     finally:
-        for name, module in before.items():
-            if module is None:
+        for name, earlier in before.items():
+            if earlier is None:
                 del sys.modules[name]
             else:
-                sys.modules[name] = module
+                sys.modules[name] = earlier
 
 
 def metadata_of(tensors: Mapping[str, Sequence[Piece]]) -> bytes:
@@ -137,4 +138,4 @@ def write(directory: Path, metadata: bytes, tensors: Mapping[str, Sequence[Piece
         with (directory / shard).open("wb") as stream:
             stream.truncate(size)
     (directory / ".metadata.tmp").write_bytes(metadata)
-    os.replace(directory / ".metadata.tmp", directory / ".metadata")
+    (directory / ".metadata.tmp").replace(directory / ".metadata")

@@ -27,10 +27,11 @@ _INTEGERS = frozenset(("BININT", "BININT1", "BININT2", "LONG1", "LONG4", "INT", 
 _PUTS = frozenset(("PUT", "BINPUT", "LONG_BINPUT"))
 _GETS = frozenset(("GET", "BINGET", "LONG_BINGET"))
 _INTEGER = rb"(K.|M..|J.{4}|\x8a(?:\x05.{5}|\x04.{4}|\x06.{6}|\x07.{7}))"
-_SHORT_STRING, _MEMOIZE, _SIGNED = 0x8C, rb"\x94", b"J\x8a"
+_SHORT_STRING, _LONG, _SIGNED = 0x8C, 0x8A, b"J\x8a"
+_MEMOIZE = rb"\x94"
 _NOT_PASSED = _PUTS | {"BINGET", "LONG_BINGET", "MEMOIZE", "STOP"}
 _MEMOIZED_AT_ONCE = 24  # in one match, which has a group for each
-_PASSED_AT_ONCE = 8
+_PASSED_AT_ONCE = 6
 _TURNS_BETWEEN_SIGNS = 16384
 _OPCODES = {ord(opcode.code): opcode for opcode in pickletools.opcodes}
 
@@ -82,43 +83,42 @@ class _Walk:
 
     def turns(self, count: int) -> bool:
         """Go on for a while; returns whether there is more."""
-        for _ in range(count):
-            between = not self._piece and self._key is None and self._last is None
-            if between and self._pass():
-                continue
+        while count > 0:
+            if not self._piece and self._key is None and self._last is None:
+                count = self._pass(count)
             if not self._step():
                 return False
+            count -= 1
         return True
 
-    def _pass(self) -> bool:
-        """Pass over what does not matter, and note the whole piece that may follow; False: there is something else."""
-        passed = self._passed.match(self._data, self._position)
-        if passed is not None and passed.lastindex:
-            self._memoized += passed.lastindex
-            self._position = passed.end()
-            if passed.lastindex == _MEMOIZED_AT_ONCE:
-                return True
-        elif passed is not None:
-            self._position = passed.end()
-        if self._whole_piece is None:
-            return False
-        found = self._whole_piece.match(self._data, self._position)
-        if found is None or found[1] not in self._gets:
-            return False
-        self._position = found.end()
-        self._note(self._gets[found[1]], _integer(found[2]), _integer(found[3]))
-        return True
+    def _pass(self, count: int) -> int:
+        """Pass over what does not matter, and note whole pieces on the way; returns how many turns are left."""
+        data, position, memoized = self._data, self._position, self._memoized
+        passed, piece, gets = self._passed, self._whole_piece, self._gets
+        while count > 0:
+            count -= 1
+            found = passed.match(data, position)
+            if found is not None:
+                position = found.end()
+                memoized += found.lastindex or 0
+                if found.lastindex == _MEMOIZED_AT_ONCE:
+                    continue
+            if data[position] == _SHORT_STRING:
+                end = position + 2 + data[position + 1]
+                if end < len(data) and not _RELEVANT.match(data, position + 2, end):
+                    position = end
+                    continue
+            found = piece.match(data, position) if piece is not None else None
+            if found is None or found[1] not in gets:
+                break
+            position = found.end()
+            self._note(gets[found[1]], _integer(found[2]), _integer(found[3]))
+        self._position, self._memoized = position, memoized
+        return count
 
     def _step(self) -> bool:
         """One opcode; False: it was the last."""
-        code = self._data[self._position]
-        if code == _SHORT_STRING and self._key is None:
-            start = self._position + 2
-            end = start + self._data[start - 1]
-            if not _RELEVANT.match(self._data, start, end) and end < len(self._data):
-                self._position, self._last = end, None
-                return True
-        opcode = _OPCODES[code]
+        opcode = _OPCODES[self._data[self._position]]
         start, argument = self._position, None
         self._position += 1
         if opcode.arg is not None:
@@ -165,12 +165,11 @@ class _Walk:
             self._whole_piece = _whole_piece(self._gets)
 
     def _note(self, path: Any, offset: Any, length: Any) -> None:
+        end = offset + length if isinstance(offset, int) and isinstance(length, int) else 1
         if not isinstance(path, str):
-            raise ValueError("a piece without the name of its shard")
-        if isinstance(offset, int) and isinstance(length, int):
-            self.sizes[path] = max(self.sizes.get(path, 1), offset + length)
-        else:
-            self.sizes.setdefault(path, 1)
+            raise ValueError("a piece without the name of its shard")  # noqa: TRY004 - the file is wrong, not the caller
+        if end > self.sizes.get(path, 0):
+            self.sizes[path] = max(end, 1)
 
 
 def _gets(place: int) -> List[bytes]:
@@ -190,7 +189,7 @@ def _passed(stops: Sequence[bytes]) -> Pattern[bytes]:
     kinds += [b"%s%s" % (_except(stops, code), get) for code, get in ((b"h", b"h."), (b"j", b"j.{4}"))]
     alone = b"[%s]*" % by_length[0]
     some = alone + _up_to(_PASSED_AT_ONCE, b"(?:%s)%s" % (b"|".join(kinds), alone))
-    return re.compile(some + (b"(?:(%s)%s|)" % (_MEMOIZE, some)) * _MEMOIZED_AT_ONCE, re.DOTALL)
+    return re.compile(some + _up_to(_MEMOIZED_AT_ONCE, b"(%s)%s" % (_MEMOIZE, some)), re.DOTALL)
 
 
 def _except(stops: Sequence[bytes], code: bytes) -> bytes:
@@ -213,5 +212,5 @@ def _whole_piece(gets: Dict[bytes, str]) -> Optional[Pattern[bytes]]:
 
 def _integer(code: bytes) -> int:
     """The value of an opcode that puts an integer on the stack."""
-    start = 2 if code[0] == _SIGNED[1] else 1
-    return int.from_bytes(code[start:], "little", signed=code[0] in _SIGNED)
+    kind = code[0]
+    return int.from_bytes(code[2 if kind == _LONG else 1 :], "little", signed=kind in _SIGNED)

@@ -151,7 +151,7 @@ class Scanner:
         thorough = self._wanted or (self._idle_attempt != 0 and self.scanned_at is None)
         request = {"scan": self.scans, "thorough": thorough, "judges": self._judges, "lineage": self._lineage}
         self._heard_at, self._wanted = now, False
-        lines = [request]
+        lines: List[Dict[str, Any]] = [request]
         try:
             if self._child is None:
                 self._child = self._spawn()
