@@ -76,6 +76,7 @@ class JobMemory:
     progress_written_at: float = float("-inf")
     counts_written_at: float = float("-inf")
     refusal_logged: str = ""
+    class_told: str = ""  # the PriorityClass that counts for nothing, as its people were told
 
 
 class Cluster:
@@ -113,6 +114,8 @@ class Cluster:
         self._wall_clock = wall_clock
         self.heartbeats = LeaseAges(clock, self.leases.last_contact_age_seconds)
         self.fleet = Fleet(heartbeats=self.heartbeats)
+        self._policy = FleetPolicySpec()
+        self._policy_read = False
         self._records: dict[Key, Gang] = {}  # the Gangs by key; of one that has become unreadable, what it was before
         self._jobs_on: dict[str, set[str]] = {}  # node -> job uids with a member there
         self._dead: OrderedDict[str, None] = OrderedDict()
@@ -197,15 +200,25 @@ class Cluster:
         return self.memories.setdefault(job_uid, JobMemory())
 
     def policy(self) -> FleetPolicySpec:
-        """The FleetPolicy in force."""
-        policy = self.policies.store.get(("", "default"))
-        return policy.spec if isinstance(policy, FleetPolicy) else FleetPolicySpec()
+        """The FleetPolicy in force: of one that cannot be read the last that could, else the defaults."""
+        return self._policy
+
+    @property
+    def policy_problem(self) -> str:
+        """Why the FleetPolicy cannot be read; "" if it can, or if there is none."""
+        found = self.policies.store.get(("", "default"))
+        return found.error if isinstance(found, Undecodable) else ""
+
+    @property
+    def policy_unknown(self) -> bool:
+        """Whether there is a FleetPolicy of which this process has never read a version: the defaults are a guess."""
+        return bool(self.policy_problem) and not self._policy_read
 
     def priority_of(self, job: TrainingJob) -> int:
-        """The value of the PriorityClass that the template names, or of the default one."""
-        name = (job.spec.template.get("spec") or {}).get("priorityClassName")
-        if name:
-            found = self.priorities.store.get(("", str(name)))
+        """The value of the PriorityClass that the template names, if it counts in the queue, or of the default one."""
+        name = named_class(job)
+        if name and self.policy().queueing.counts(name):
+            found = self.priorities.store.get(("", name))
             return found.value if found else 0
         return max((known.value for known in self.priorities.store.values() if known.is_default), default=0)
 
@@ -251,8 +264,15 @@ class Cluster:
         for job in self.jobs.store.by_index(job_uid):
             self._rings(_key(job))
 
-    def _policy_changed(self, _old: object, _new: object) -> None:
-        self.fleet.set_policy(self.policy())
+    def _policy_changed(self, old: FleetPolicy | Undecodable | None, new: FleetPolicy | Undecodable | None) -> None:
+        value = new or old
+        assert value is not None
+        if _key(value)[1] != "default":
+            return
+        if not isinstance(new, Undecodable):  # what holds goes on to hold
+            self._policy = new.spec if new is not None else FleetPolicySpec()
+            self._policy_read = new is not None
+        self.fleet.set_policy(self._policy)
         self._everybody()
 
     def _everybody(self) -> None:
@@ -384,7 +404,12 @@ class Cluster:
             self._dead.popitem(last=False)
 
 
-def _key(value: TrainingJob | Gang | Undecodable) -> Key:
+def named_class(job: TrainingJob) -> str:
+    """The PriorityClass that the job's template names; "" for none."""
+    return str((job.spec.template.get("spec") or {}).get("priorityClassName") or "")
+
+
+def _key(value: TrainingJob | Gang | FleetPolicy | Undecodable) -> Key:
     if isinstance(value, Undecodable):
         return (value.namespace, value.name)
     return (value.metadata.namespace, value.metadata.name)

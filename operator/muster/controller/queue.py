@@ -17,7 +17,7 @@ from prometheus_client import Gauge, Histogram
 
 from muster.controller.cluster import Cluster, Key
 from muster.placement.fragmentation import fragmentation
-from muster.queueing.queue import Waiting, plan_steps
+from muster.queueing.queue import Failed, Waiting, plan_steps
 from muster.world.turn import NotPlaced, Placed, Turn
 
 # Heartbeats grow old without any watch telling so.
@@ -80,6 +80,7 @@ class Queue:
         self._turns: Mapping[str, Turn] = {}
         self._unseen: set[Key] = set()
         self._stale = asyncio.Event()
+        self._failed: dict[str, str] = {}  # jobs that planning failed at -> how
 
     def expect(self, keys: list[Key]) -> None:
         """No plan before these jobs have been looked at once: a new leader must not serve whom it sees first."""
@@ -91,6 +92,7 @@ class Queue:
         if waiting is None:
             if known is not None:
                 del self._entries[job_uid]
+                self._failed.pop(job_uid, None)
                 self._stale.set()
         elif known is None or known.waiting != waiting:
             since = known.since if known else self._wall_clock() - waited_seconds
@@ -138,17 +140,28 @@ class Queue:
             if self._unseen:
                 continue
             begun = self._clock()
-            if self._entries:
-                self._plan()
-            elif self._turns:
-                self._turns = {}
-                _pending.clear()
+            try:
+                if self._entries:
+                    self._plan()
+                elif self._turns:
+                    self._turns = {}
+                    _pending.clear()
+                if self._clock() - measured >= MEASURE_SECONDS:
+                    measured = self._clock()
+                    self._measure()
+            except Exception:  # the next plan may meet another queue, or another fleet
+                log.exception("no plan", jobs=len(self._entries))
             spent = self._clock() - begun
-            if self._clock() - measured >= MEASURE_SECONDS:
-                measured = self._clock()
-                for level, share in fragmentation(self._cluster.fleet).items():
-                    _fragmentation.labels(level).set(share)
             await asyncio.sleep(spent / PLANNING_SHARE - spent)
+
+    def _measure(self) -> None:
+        for level, share in fragmentation(self._cluster.fleet).items():
+            _fragmentation.labels(level).set(share)
+
+    def _log_failure(self, uid: str, turn: Turn) -> None:
+        if isinstance(turn.answer, Failed) and self._failed.get(uid) != turn.answer.message:
+            self._failed[uid] = turn.answer.message
+            log.error("no answer for a job", job=self._entries[uid].waiting.name, exc_info=turn.answer.error)
 
     def _plan(self) -> None:
         limits = {limit.namespace: limit.nodes for limit in self._cluster.fleet.policy.queueing.limits}
@@ -162,6 +175,7 @@ class Queue:
                 break
             _placement.observe(self._clock() - begun)
             turns[step[0]] = step[1]
+            self._log_failure(*step)
         before, self._turns = self._turns, turns
         reasons = Counter(turn.answer.reason for turn in turns.values() if isinstance(turn.answer, NotPlaced))
         _pending.clear()

@@ -16,7 +16,7 @@ from prometheus_client import Counter, Histogram
 from muster.api.base import API_VERSION
 from muster.api.gang import Gang
 from muster.api.trainingjob import TrainingJob
-from muster.controller.cluster import Cluster, Key
+from muster.controller.cluster import Cluster, Key, named_class
 from muster.controller.dirty import DirtyKeys
 from muster.controller.perform import Performer
 from muster.controller.queue import Queue
@@ -177,13 +177,15 @@ class Reconciler:
 
     def _waiting(self, world: JobWorld, request: Request) -> Waiting:
         job = world.job
+        self._tell_class(job)
+        hidden = replace(request, viewer=job.metadata.namespace)
         return Waiting(
             job_uid=job.metadata.uid,
             name=f"{job.metadata.namespace}/{job.metadata.name}",
             namespace=job.metadata.namespace,
             priority=self._cluster.priority_of(job),
             created=job.metadata.creation_timestamp or world.now,
-            request=request,
+            request=request if self._cluster.policy().queueing.show_jobs_of_other_namespaces else hidden,
             replacement=world.gang is not None and bool(world.gang.spec.members),
         )
 
@@ -231,6 +233,18 @@ class Reconciler:
         about = Regarding(API_VERSION, "TrainingJob", job.metadata.name, job.metadata.uid, job.metadata.namespace)
         kind = WARNING if announcement.warning else NORMAL
         self._events.record(about, kind, announcement.reason, announcement.note)
+
+    def _tell_class(self, job: TrainingJob) -> None:
+        """That the job's PriorityClass counts for nothing in the queue, once."""
+        name, memory = named_class(job), self._cluster.memory(job.metadata.uid)
+        told = name if name and not self._cluster.policy().queueing.counts(name) else ""
+        if told and memory.class_told != told:
+            text = (
+                f"PriorityClass {name} does not count in the queue: the job waits as one that names none. To change that, add "
+                "the class to spec.queueing.priorityClasses of FleetPolicy default, or name another one."
+            )
+            self._tell(job, Announcement("PriorityIgnored", text, warning=True))
+        memory.class_told = told
 
     def _tell_undecodable(self, job: Undecodable) -> None:
         about = Regarding(API_VERSION, "TrainingJob", job.name, job.uid, job.namespace)

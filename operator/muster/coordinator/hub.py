@@ -33,6 +33,7 @@ class _Entry:
     caller: Caller
     report: Report
     heard_at: float
+    attempt_at: float
 
 
 class Hub:
@@ -67,7 +68,7 @@ class Hub:
         now = self._clock()
         entry = self._entries.get(caller.pod_uid)
         if entry is None:
-            self._entries[caller.pod_uid] = _Entry(caller, report, now)
+            self._entries[caller.pod_uid] = _Entry(caller, report, now, now)
             self._present[caller.pod_uid] = now
             while len(self._entries) > self._max_launchers:
                 self.forget(next(iter(self._entries)))
@@ -80,6 +81,8 @@ class Hub:
                 report.step != entry.report.step
                 and now - self._news_at.get(_gang_of(caller), -STEP_NEWS_SECONDS) >= STEP_NEWS_SECONDS
             )
+            if report.attempt != entry.report.attempt:
+                entry.attempt_at = now
             entry.caller, entry.report, entry.heard_at = caller, report, now
             self._entries.move_to_end(caller.pod_uid)
             if caller.pod_uid in self._present:
@@ -170,7 +173,7 @@ def _is_news(old: Report, new: Report) -> bool:
 
 # What is called otherwise in a report than in its view.
 _CALLED = {"scanned_for_attempt": "checkpoints_scanned_for_attempt", "silent_peers": "peers"}
-_FIRST, *_SHOWN = [field.name for field in dataclasses.fields(LauncherView)]
+_FIRST, *_SHOWN, _LAST = [field.name for field in dataclasses.fields(LauncherView)]
 _OF_RANK = [field.name for field in dataclasses.fields(RankView)]
 _shown_of = operator.attrgetter(*[_CALLED.get(name, name) for name in _SHOWN])
 _of_rank = operator.attrgetter(*_OF_RANK)
@@ -178,7 +181,7 @@ _AGES = [position for position, name in enumerate(_SHOWN) if name.endswith("_age
 _AGES_OF_RANK = [position for position, name in enumerate(_OF_RANK) if name.endswith("_age_seconds")]
 _RANKS = [_SHOWN.index("ranks"), _SHOWN.index("previous_ranks")]
 _PEERS = _SHOWN.index("silent_peers")
-assert _FIRST == "heard_age_seconds"
+assert (_FIRST, _LAST) == ("heard_age_seconds", "attempt_age_seconds")
 
 
 def _view(entry: _Entry, now: float) -> LauncherView:
@@ -189,7 +192,7 @@ def _view(entry: _Entry, now: float) -> LauncherView:
         values[position] = tuple([RankView(*_aged(_of_rank(r), _AGES_OF_RANK, since)) for r in values[position]])
     # Not aged: since the report was sent nobody has looked.
     values[_PEERS] = {peer.index: peer.silent_seconds for peer in values[_PEERS]}
-    return LauncherView(since, *values)
+    return LauncherView(since, *[*values, now - entry.attempt_at])
 
 
 def _aged(values: Iterable[Any], ages: Iterable[int], seconds: float) -> list[Any]:

@@ -13,6 +13,7 @@ _READ_BYTES = 256 * 1024
 _MAX_LINE_BYTES = 64 * 1024
 _MAX_MATCHED_CHARS = 4096
 _WINDOW = 64
+_MAX_STEP = 2**53  # what every reader of JSON keeps exact
 
 
 class StepClock:
@@ -75,7 +76,7 @@ class ProgressFile:
         except (ValueError, RecursionError):
             document = None
         step = document.get("step") if isinstance(document, dict) else None
-        if not isinstance(step, int) or isinstance(step, bool) or step < 0:
+        if not isinstance(step, int) or isinstance(step, bool) or not 0 <= step <= _MAX_STEP:
             self.ignored_lines += 1
             return None
         return step
@@ -91,7 +92,7 @@ def compile_pattern(pattern: str) -> Optional[Pattern[str]]:
         return None
     try:
         compiled = re.compile(pattern)
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError, MemoryError) as error:  # all of them from patterns
         raise ValueError("not a regular expression: %s" % error) from error
     if compiled.groups < 1:
         raise ValueError("it needs a group that matches the step")
@@ -107,7 +108,7 @@ def step_in_line(pattern: Pattern[str], line: bytes) -> Optional[int]:
         step = int(match.group(1))
     except (TypeError, ValueError):
         return None
-    return step if step >= 0 else None
+    return step if 0 <= step <= _MAX_STEP else None
 
 
 def lowest(clocks: List[StepClock]) -> Optional[StepClock]:

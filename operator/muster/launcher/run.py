@@ -8,13 +8,15 @@ import tempfile
 from typing import List, NoReturn
 
 from muster.launcher import VERSION
+from muster.launcher.datagrams import Datagrams
 from muster.launcher.environment import Settings, SettingsError, settings_from
+from muster.launcher.host import Host, Wakeup
 from muster.launcher.log import Log
 from muster.launcher.peers import Peers
 from muster.launcher.reclaim import become_subreaper
 from muster.launcher.reporter import Reporter
 from muster.launcher.scanner import ROOT
-from muster.launcher.supervisor import Supervisor, Wakeup
+from muster.launcher.supervisor import Supervisor
 from muster.protocol.messages import Report
 
 _CONFIGURATION_ERROR = 78  # EX_CONFIG
@@ -36,10 +38,11 @@ def run(command: List[str]) -> NoReturn:
 
 def _supervise(settings: Settings, command: List[str], log: Log) -> int:
     wakeup = Wakeup()
-    peers = Peers(settings.pod_ip)
+    peers = Peers(Datagrams(settings.pod_ip), settings.gang)
+    host = Host(command, os.environ, settings.directory, become_subreaper(), wakeup)
     identity = Report(sequence=0, state="", peer_port=peers.port, address=settings.pod_ip, launcher_version=VERSION)
     reporter = Reporter(settings, identity, wakeup, log)
-    supervisor = Supervisor(settings, command, os.environ, reporter, peers, wakeup, become_subreaper(), log)
+    supervisor = Supervisor(settings, host, reporter, peers, log)
     wakeup.take_signals(
         {
             signal.SIGTERM: supervisor.leave,

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-import select
-import shutil
 import signal
-import time
-from typing import Callable, Dict, FrozenSet, List, Mapping, Optional, Pattern, Sequence, Tuple
+from typing import Callable, Dict, FrozenSet, List, Optional, Pattern, Tuple
 
 from muster.launcher.environment import Settings
-from muster.launcher.fence import fence_seconds, is_cut_off, is_superseded
+from muster.launcher.fence import fence_seconds, is_cut_off, is_superseded, misses_somebody
+from muster.launcher.host import Host
 from muster.launcher.peers import Peers
 from muster.launcher.progress import compile_pattern, lowest
-from muster.launcher.ranks import Rank, start_ranks
-from muster.launcher.reclaim import MARK, Leftover, Reclaim, reap, remove_shared_memory, shared_memory
+from muster.launcher.ranks import Rank
+from muster.launcher.reclaim import Leftover, Reclaim
 from muster.launcher.reporter import Reporter
 from muster.launcher.scanner import Scanner, ScanResult
 from muster.launcher.snapshot import RankView, Snapshot
@@ -35,7 +32,6 @@ from muster.protocol.messages import (
 _TICK_SECONDS = 0.2  # how often progress files are read
 _SHORT_TICK_SECONDS = 0.01  # while processes are ending
 _IDLE_TICK_SECONDS = 1.0
-_KEPT_ATTEMPTS = 3  # directories of attempts, with the traces that ranks dumped
 _LEAVE_SECONDS = 0.8  # to end the ranks and to say so
 _LEAVE_RECLAIM_SECONDS = 0.5
 _LEAVE_REPORT_SECONDS = 0.5
@@ -43,36 +39,6 @@ _LEAVE_DRAIN_SECONDS = 0.1
 _EXIT_REPORT_SECONDS = 2.0
 _EXIT_DRAIN_SECONDS = 5.0
 TERMINATED = 128 + signal.SIGTERM
-
-
-class Wakeup:
-    """A pipe that ends the supervisor's wait; signals write into it, and so do other threads."""
-
-    def __init__(self) -> None:
-        self.descriptor, self._write = os.pipe()
-        os.set_blocking(self.descriptor, False)
-        os.set_blocking(self._write, False)
-
-    def take_signals(self, handlers: Mapping[int, Callable[[], None]]) -> None:
-        """From now on these signals wake the loop; call from the main thread."""
-        signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
-        for number, handler in handlers.items():
-            signal.signal(number, lambda _number, _frame, handler=handler: handler())  # type: ignore[misc]
-
-    def __call__(self) -> None:
-        """Wake the loop."""
-        try:
-            os.write(self._write, b"\0")
-        except BlockingIOError:  # full: it will wake anyway
-            return
-
-    def clear(self) -> None:
-        """Forget the wake-ups so far."""
-        try:
-            while os.read(self.descriptor, 4096):
-                pass
-        except BlockingIOError:
-            return
 
 
 @dataclasses.dataclass
@@ -84,6 +50,7 @@ class LocalGang:
     started_at: float
     shared_memory_before: FrozenSet[Leftover]
     fenced: bool = False
+    served_fence_seconds: float = 0.0  # as the coordinator has told it for this attempt; 0 = it has not
 
 
 class Supervisor:
@@ -92,24 +59,17 @@ class Supervisor:
     def __init__(
         self,
         settings: Settings,
-        command: Sequence[str],
-        inherited: Mapping[str, str],
+        host: Host,
         reporter: Reporter,
         peers: Peers,
-        wakeup: Wakeup,
-        subreaper: bool,
         log: Callable[[str], None],
     ) -> None:
         self._settings = settings
-        self._command = command
-        self._mark = "%d-%d" % (os.getpid(), time.monotonic_ns())
-        self._inherited = dict(inherited, **{MARK: self._mark})
+        self._host = host
         self._reporter = reporter
         self._peers = peers
-        self._wakeup = wakeup
-        self._subreaper = subreaper
         self._log = log
-        self._now = time.monotonic
+        self._now = host.now
         self._scanner = Scanner(settings.checkpoint_directory, settings.scan_seconds, settings.scan_deadline_seconds)
         self._pattern = self._compile(settings.step_pattern)
         self._gang: Optional[LocalGang] = None
@@ -131,25 +91,24 @@ class Supervisor:
     def run(self) -> int:
         """Supervise until told to leave; returns the exit code."""
         while True:
-            self._wait()
-            if self._told_to_leave:
-                return self._leave()
-            now = self._now()
-            self._turn(now)
-            directive = self._reporter.directive()
-            if directive is not None and directive.kind == EXIT and self._is_clean():
-                return self._exit(directive)
-            self._reporter.publish(self._snapshot())
+            self._host.wait((self._peers.descriptor, self._scanner.descriptor), self.timeout_seconds())
+            code = self.turn()
+            if code is not None:
+                return code
 
-    def _wait(self) -> None:
-        poller = select.poll()
-        for descriptor in (self._wakeup.descriptor, self._peers.socket.fileno(), self._scanner.descriptor):
-            if descriptor is not None:
-                poller.register(descriptor, select.POLLIN)
-        poller.poll(max(0.0, self._timeout_seconds()) * 1000)
-        self._wakeup.clear()
+    def turn(self) -> Optional[int]:
+        """Look, act and report once; returns the exit code when that was the last time."""
+        if self._told_to_leave:
+            return self._leave()
+        self._turn(self._now())
+        directive = self._reporter.directive()
+        if directive is not None and directive.kind == EXIT and self._is_clean():
+            return self._exit(directive)
+        self._reporter.publish(self._snapshot())
+        return None
 
-    def _timeout_seconds(self) -> float:
+    def timeout_seconds(self) -> float:
+        """After how long to turn again although nothing happens."""
         if self._reclaim is not None:
             return _SHORT_TICK_SECONDS
         tick = _IDLE_TICK_SECONDS
@@ -161,12 +120,13 @@ class Supervisor:
         return min([tick] + [moment - self._now() for moment in moments])
 
     def _turn(self, now: float) -> None:
-        ended = reap()
+        ended = self._host.reap()
         self._note_ended(ended)
         self._peers.turn(now)
         if self._gang is not None:
             for rank in self._gang.ranks:
                 rank.update_progress()
+        self._look_for_missing(now)
         self._converge(now)
         self._take_scan(self._scanner.turn(now, ended))
 
@@ -183,12 +143,11 @@ class Supervisor:
     def _take_scan(self, result: Optional[ScanResult]) -> None:
         if result is None:
             return
-        if result.error:
-            if result.error != self._scan_error:
-                self._log("checkpoints: %s" % result.error)
-            self._scan_error = result.error
+        if result.error and result.error != self._scan_error:
+            self._log("checkpoints: %s" % result.error)
+        self._scan_error = result.error
+        if result.error and not result.attempt:
             return
-        self._scan_error = ""
         self._checkpoints = result.checkpoints
         self._scanned_for = max(self._scanned_for, result.attempt)
 
@@ -201,7 +160,8 @@ class Supervisor:
             self._finish_reclaim()
         directive = self._reporter.directive()
         if directive is not None:
-            self._peers.attempt = max(self._peers.attempt, directive.attempt)
+            self._peers.know(directive.attempt)
+            self._scanner.follow(directive)
         if self._gang is not None and self._must_fence(now):
             self._fencing = True
             self._begin_reclaim(
@@ -221,63 +181,68 @@ class Supervisor:
         if self._gang is None:
             self._start(directive, now)
         elif self._gang.attempt == directive.attempt:
-            self._peers.watch(directive.peers, now, attempt_started=False)
+            self._gang.served_fence_seconds = max(self._gang.served_fence_seconds, directive.fence_seconds)
+            self._peers.watch(directive.peers, now)
         else:
             self._begin_reclaim("attempt %d is next" % directive.attempt)
 
     def _start(self, directive: Directive, now: float) -> None:
         self._scanner.ranks_start()
         self._announce(directive)
-        before = shared_memory()
-        ranks = start_ranks(
-            self._command,
-            self._inherited,
-            directive,
-            self._attempt_directory(directive.attempt),
-            self._pattern,
-            self._now,
+        before = self._host.shared_memory()
+        ranks = self._host.start_ranks(directive, self._pattern)
+        self._gang = LocalGang(
+            directive.attempt, ranks, now, before, served_fence_seconds=max(0.0, directive.fence_seconds)
         )
-        shutil.rmtree(self._attempt_directory(directive.attempt - _KEPT_ATTEMPTS), ignore_errors=True)
-        self._gang = LocalGang(directive.attempt, ranks, now, before)
         self._logged_ranks = frozenset()
-        self._peers.watch(directive.peers, now, attempt_started=True)
-        self._wakeup()
+        self._peers.begin(directive.attempt, directive.peers, now)
+        self._host.wake()
 
     def _begin_reclaim(self, why: str) -> None:
         if self._gang is not None and any(not rank.is_reaped for rank in self._gang.ranks):
             self._log("attempt %d: ending its processes: %s" % (self._gang.attempt, why))
-        self._reclaim = Reclaim(self._mark, self._subreaper)
-        self._wakeup()
+        self._reclaim = self._host.reclaim()
+        self._host.wake()
 
     def _finish_reclaim(self) -> None:
         self._reclaim = None
         gang = self._gang
         if gang is None:
             return
-        remove_shared_memory(gang.shared_memory_before)
+        self._host.remove_shared_memory(gang.shared_memory_before)
         if self._fencing:
             self._fencing = False
             gang.fenced = True
             return
         self._previous = (gang.attempt, tuple(rank.last_view() for rank in gang.ranks))
         self._gang = None
-        self._peers.watch((), self._now(), attempt_started=True)
+        self._peers.begin(0, (), self._now())
+
+    def _look_for_missing(self, now: float) -> None:
+        """Find out by one's own eyes whether the gang is broken, and let the neighbours know."""
+        gang = self._gang
+        if gang is None:
+            return
+        silent = [now - heard_at for _, heard_at in self._peers.heard()]
+        if gang.fenced or self._fencing or misses_somebody(self._fence_seconds(gang), silent):
+            self._peers.found_broken(now)
 
     def _must_fence(self, now: float) -> bool:
         gang = self._gang
         if gang is None or gang.fenced or all(rank.has_ended for rank in gang.ranks):
             return False
         contact = self._reporter.contact()
-        limit = contact.fence_seconds if contact is not None else self._fence_seconds(gang)
         sent_at, due_at = (contact.sent_at, contact.next_due_at) if contact is not None else (self._started_at,) * 2
         if is_superseded(gang.attempt, self._peers.newest_heard, now - due_at):
             return True
         steps = [rank.clock.finished_at for rank in gang.ranks if rank.clock.finished_at is not None]
+        broken_at = self._peers.broken_at
         return is_cut_off(
-            limit,
+            self._told_fence_seconds(gang),
             now - sent_at,
             [now - heard_at for _, heard_at in self._peers.heard()],
             now - max([gang.started_at, *steps]),
+            now - broken_at if broken_at is not None else None,
         )
 
     def _is_clean(self) -> bool:
@@ -317,7 +282,14 @@ class Supervisor:
         )
 
     def _fence_seconds(self, gang: LocalGang) -> float:
-        return fence_seconds(self._settings.fence_seconds, _step_seconds(gang))
+        return gang.served_fence_seconds or fence_seconds(self._settings.fence_seconds, _step_seconds(gang))
+
+    def _told_fence_seconds(self, gang: LocalGang) -> float:
+        """The length that the coordinator knows of: what it has served, else what it was last told."""
+        contact = self._reporter.contact()
+        if gang.served_fence_seconds or contact is None:
+            return self._fence_seconds(gang)
+        return contact.fence_seconds
 
     def _announce(self, directive: Directive) -> None:
         first = directive.node_rank * directive.processes_per_node
@@ -336,13 +308,13 @@ class Supervisor:
         began = self._now()
         self._scanner.stop()
         was_reclaiming = self._reclaim is not None
-        self._reclaim = self._reclaim or Reclaim(self._mark, self._subreaper)
+        self._reclaim = self._reclaim or self._host.reclaim()
         clean = False
         while not clean and self._now() < began + _LEAVE_RECLAIM_SECONDS:
             clean = self._reclaim.step(self._scanner.pids)
-            self._note_ended(reap())
+            self._note_ended(self._host.reap())
             if not clean:
-                time.sleep(0.002)
+                self._host.pause(0.002)
         if self._gang is not None and not was_reclaiming:
             self._log("attempt %d: told to terminate, its processes are ended" % self._gang.attempt)
         report_seconds = min(_LEAVE_REPORT_SECONDS, began + _LEAVE_SECONDS - self._now())
@@ -365,9 +337,6 @@ class Supervisor:
             rank.drain(until)
 
     # Small things
-
-    def _attempt_directory(self, attempt: int) -> str:
-        return os.path.join(self._settings.directory, "attempt-%d" % attempt)
 
     def _compile(self, pattern: str) -> Optional[Pattern[str]]:
         try:

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from muster.placement.names import OTHERS, shown
 from muster.placement.request import Request
 from muster.placement.space import Space
 from muster.queueing.limits import BEHIND_IN_QUEUE, Limits
@@ -22,6 +23,7 @@ from muster.queueing.words import after_it, are, listed, more, nodes, part
 from muster.world.fleet import Fleet
 from muster.world.turn import NotPlaced, Placed, Turn
 
+INTERNAL_ERROR = "InternalError"
 # Waiting does not help these: they are in nobody's way.
 _HOPELESS = frozenset({"NeverFits", "UnknownTopologyLevel"})
 
@@ -70,6 +72,17 @@ class Behind(NotPlaced):
     reserved_for: Mapping[str, int] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Failed(NotPlaced):
+    """No answer, because working it out met a defect of Muster's; the others in the queue have theirs.
+
+    Attributes:
+        error: what it met.
+    """
+
+    error: Exception | None = None
+
+
 def order(waiting: Iterable[Waiting]) -> list[Waiting]:
     """Who comes first: replacements (they let other nodes idle), then higher priority, then age, then name."""
     return sorted(waiting, key=lambda job: (not job.replacement, -job.priority, job.created, job.name))
@@ -99,7 +112,15 @@ def plan_steps(
     queue = order(waiting)
     desk = _Desk(fleet, Limits(limits, held))
     for position, job in enumerate(queue, start=1):
-        yield job.job_uid, Turn(position, len(queue), desk.answer(job))
+        yield job.job_uid, Turn(position, len(queue), _guarded(desk, job))
+
+
+def _guarded(desk: "_Desk", job: Waiting) -> Placed | NotPlaced:
+    try:
+        return desk.answer(job)
+    except Exception as error:  # noqa: BLE001 - whatever one job asks for, the others get their answers
+        text = f"working out its place met a defect of Muster's ({type(error).__name__}: {error})"
+        return Failed(INTERNAL_ERROR, f"{text}; it is tried again. Report it with the operator's log.", error=error)
 
 
 class _Desk:
@@ -144,11 +165,13 @@ class _Desk:
         free = self._otherwise(job) if self._reserved else ()
         if not free:
             return None
-        reserved_for = Counter(self._reserved[node] for node in free if node in self._reserved)
+        viewer = job.request.viewer
+        reserved_for = Counter(shown(self._reserved[node], viewer) for node in free if node in self._reserved)
+        alone = len(reserved_for) == 1 and not OTHERS & reserved_for.keys()
         inside = f" in one {job.request.required}" if job.request.required else ""
         message = (
             f"needs {nodes(job.needs, more(job.needs, job.size))}: {len(free)} {are(len(free))} free for it{inside}, but "
-            f"{part(reserved_for.total(), len(free))} reserved for {listed(reserved_for)}, {after_it(len(reserved_for))}"
+            f"{part(reserved_for.total(), len(free))} reserved for {listed(reserved_for)}, {after_it(1 if alone else 2)}"
         )
         return Behind(BEHIND_IN_QUEUE, message, answer.shortfall, dict(reserved_for))
 

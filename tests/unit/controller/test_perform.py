@@ -14,8 +14,8 @@ from muster.controller.perform import (
     Performer,
 )
 from muster.kube.errors import Forbidden, NotFound
+from muster.lifecycle.pending import TEMPLATE_RETRY_SECONDS
 from muster.lifecycle.plan import ApplySupport, CheckTemplate, CreatePod, DeletePod, Plan
-from muster.lifecycle.step import TEMPLATE_RETRY_SECONDS
 
 QUOTA = Forbidden(403, "Forbidden", 'pods "x" is forbidden: exceeded quota: few')
 
@@ -82,7 +82,7 @@ async def test_the_status_is_written_although_a_pod_is_refused_and_the_refusal_i
     scene.cluster.jobs.store.assume(job)
     scene.api.refuse["POST"] = QUOTA
     with pytest.raises(Forbidden):
-        await carry_out(performer, job, Plan((creation(),), job.status.model_copy(update={"attempt": 7})))
+        await carry_out(performer, job, Plan((creation(),), status=job.status.model_copy(update={"attempt": 7})))
     assert scene.cluster.job(("ns", "j")).status.attempt == 7
 
 

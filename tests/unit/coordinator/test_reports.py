@@ -30,7 +30,7 @@ FULL = Report(
     peers=(PeerReport(1, 0.25),),
     checkpoints=(CheckpointReport(10, "/c/10", 7, judged=False),),
     checkpoints_scanned_for_attempt=3,
-    scanned_age_seconds=0.75,
+    scanned_age_seconds=4.0,
     checkpoint_error="stale handle",
     address="10.0.0.9",
     launcher_version="1",
