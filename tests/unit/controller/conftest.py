@@ -32,6 +32,7 @@ class Api:
         self.job: Callable[[str], TrainingJob]
         self.gate: asyncio.Event | None = None
         self.running = self.most_at_once = 0
+        self.before_write: Callable[[], float | None] | None = None
         self._version = 1000
 
     async def get(self, path: str, query: Any = None) -> bytes:
