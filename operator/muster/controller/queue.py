@@ -25,6 +25,8 @@ REPLAN_SECONDS = 15.0
 # A plan of a long queue takes its time: at most this share of it is spent on planning.
 PLANNING_SHARE = 0.2
 MEASURE_SECONDS = 15.0
+# After so long everything else of the process has its turn: launchers, watches, the lease.
+SLICE_SECONDS = 0.01
 
 log = structlog.get_logger()
 _placement = Histogram(
@@ -142,7 +144,7 @@ class Queue:
             begun = self._clock()
             try:
                 if self._entries:
-                    self._plan()
+                    await self._plan()
                 elif self._turns:
                     self._turns = {}
                     _pending.clear()
@@ -158,24 +160,35 @@ class Queue:
         for level, share in fragmentation(self._cluster.fleet).items():
             _fragmentation.labels(level).set(share)
 
+    def _waits(self, uid: str, asked: Mapping[str, Waiting]) -> bool:
+        entry = self._entries.get(uid)
+        return entry is not None and entry.waiting == asked[uid]
+
     def _log_failure(self, uid: str, turn: Turn) -> None:
         if isinstance(turn.answer, Failed) and self._failed.get(uid) != turn.answer.message:
             self._failed[uid] = turn.answer.message
-            log.error("no answer for a job", job=self._entries[uid].waiting.name, exc_info=turn.answer.error)
+            log.error("no answer for a job", job_uid=uid, exc_info=turn.answer.error)
 
-    def _plan(self) -> None:
+    async def _plan(self) -> None:
         limits = {limit.namespace: limit.nodes for limit in self._cluster.fleet.policy.queueing.limits}
         held = self._cluster.held_by_namespace() if limits else {}
         turns: dict[str, Turn] = {}
-        steps = plan_steps(self._cluster.fleet, [entry.waiting for entry in self._entries.values()], limits, held)
-        while True:
-            begun = self._clock()
-            step = next(steps, None)
-            if step is None:
-                break
-            _placement.observe(self._clock() - begun)
-            turns[step[0]] = step[1]
-            self._log_failure(*step)
+        asked = {uid: entry.waiting for uid, entry in self._entries.items()}
+        steps = plan_steps(self._cluster.fleet, asked.values(), limits, held)
+        begun = sliced = self._clock()
+        for step in steps:
+            now = self._clock()
+            if step is not None:
+                _placement.observe(now - begun)
+                turns[step[0]] = step[1]
+                self._log_failure(*step)
+                begun = now
+            if now - sliced >= SLICE_SECONDS:
+                await asyncio.sleep(0)
+                sliced = self._clock()
+                begun += sliced - now
+        # Who has left meanwhile, or waits for something else now, is not told what he would have got.
+        turns = {uid: turn for uid, turn in turns.items() if self._waits(uid, asked)}
         before, self._turns = self._turns, turns
         reasons = Counter(turn.answer.reason for turn in turns.values() if isinstance(turn.answer, NotPlaced))
         _pending.clear()

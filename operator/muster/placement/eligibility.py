@@ -72,16 +72,23 @@ def refusal(node: NodeView, needs: Requirements, fleet: Fleet, job_uid: str) -> 
 STALE = "without a heartbeat"
 LEFT_BY_OTHERS = "left by other pods"
 IN_USE = "in use"
+UNSELECTED = "excluded by the template's node selector or affinity"
 KEPT_FOR_ACCELERATORS = "kept for jobs with accelerators"
 
 
 def unsuitable(node: NodeView, needs: Requirements, fleet: Fleet) -> str:
     """Why the node could not take such a worker even if nothing else ran there; "" if it could."""
-    return unusable(node, needs, fleet) or _unfit(node, needs, fleet)
+    return unusable(node, needs, fleet) or unfit(node, needs, fleet)
 
 
 def unusable(node: NodeView, needs: Requirements, fleet: Fleet) -> str:
     """Why the node takes no worker, whatever that asks for of its resources; "" if it does."""
+    why = closed(node, needs, fleet)
+    return why or ("" if needs.wishes.select(node) else UNSELECTED)
+
+
+def closed(node: NodeView, needs: Requirements, fleet: Fleet) -> str:
+    """What of the node's state and taints keeps the worker away, its labels apart; "" if nothing."""
     if not node.ready:
         return "not ready"
     if node.unschedulable:
@@ -92,15 +99,11 @@ def unusable(node: NodeView, needs: Requirements, fleet: Fleet) -> str:
     if needs.wishes.problem:
         return f"not to be judged: spec.template.spec.{needs.wishes.problem}"
     taint = _untolerated(node.taints, needs.wishes)
-    if taint:
-        return f"taint {taint.key}"
-    if not needs.wishes.select(node):
-        return "excluded by the template's node selector or affinity"
-    return ""
+    return f"taint {taint.key}" if taint else ""
 
 
-def _unfit(node: NodeView, needs: Requirements, fleet: Fleet) -> str:
-    """What of the node does not do for this worker; "" if all does."""
+def unfit(node: NodeView, needs: Requirements, fleet: Fleet) -> str:
+    """What the node, in its pool, has too little of for the worker; "" if nothing."""
     if needs.scheduler_for and binding_of(node, fleet) is Binding.DIRECT:
         return f"bound directly, which does not do for {needs.scheduler_for}"
     resource = fleet.policy.accelerator_resource

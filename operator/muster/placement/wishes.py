@@ -84,6 +84,15 @@ class Wishes:
     tolerations: tuple[Toleration, ...] = ()
     problem: str = ""
 
+    @property
+    def label_keys(self) -> tuple[str, ...] | None:
+        """The labels that decide whether a node is selected; None where its name does, too."""
+        terms = self.terms or ()
+        if any(term.fields for term in terms):
+            return None
+        keys = {key for key, _ in self.selector}
+        return tuple(sorted(keys.union(each.key for term in terms for each in term.labels)))
+
     def select(self, node: NodeView) -> bool:
         """Whether selector and affinity allow the node."""
         if any(node.labels.get(key) != value for key, value in self.selector):

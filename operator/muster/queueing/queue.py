@@ -11,7 +11,7 @@ nodes. A choice that stays is empty once its running jobs have ended, and a doma
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -92,12 +92,12 @@ def plan(
     fleet: Fleet, waiting: Iterable[Waiting], limits: Mapping[str, int], held: Mapping[str, int]
 ) -> dict[str, Turn]:
     """The turns of all waiting jobs, by job uid; see `plan_steps`."""
-    return dict(plan_steps(fleet, waiting, limits, held))
+    return dict(step for step in plan_steps(fleet, waiting, limits, held) if step is not None)
 
 
 def plan_steps(
     fleet: Fleet, waiting: Iterable[Waiting], limits: Mapping[str, int], held: Mapping[str, int]
-) -> Iterator[tuple[str, Turn]]:
+) -> Iterator[tuple[str, Turn] | None]:
     """The turns of all waiting jobs, first come first, each worked out when it is asked for.
 
     Args:
@@ -107,17 +107,18 @@ def plan_steps(
         held: nodes that the jobs of a namespace hold now, those of gangs that wait for a replacement included.
 
     Yields:
-        Job uid and turn. What is `Placed` does not overlap, so that all of them may take their nodes.
+        Job uid and turn; None between parts of the work on one job: whatever else there is to do may have its turn. What is `Placed` does not overlap, so that all of them may take their nodes.
     """
     queue = order(waiting)
     desk = _Desk(fleet, Limits(limits, held))
     for position, job in enumerate(queue, start=1):
-        yield job.job_uid, Turn(position, len(queue), _guarded(desk, job))
+        answer = yield from _guarded(desk, job)
+        yield job.job_uid, Turn(position, len(queue), answer)
 
 
-def _guarded(desk: "_Desk", job: Waiting) -> Placed | NotPlaced:
+def _guarded(desk: "_Desk", job: Waiting) -> Generator[None, None, Placed | NotPlaced]:
     try:
-        return desk.answer(job)
+        return (yield from desk.answer(job))
     except Exception as error:  # noqa: BLE001 - whatever one job asks for, the others get their answers
         text = f"working out its place met a defect of Muster's ({type(error).__name__}: {error})"
         return Failed(INTERNAL_ERROR, f"{text}; it is tried again. Report it with the operator's log.", error=error)
@@ -132,8 +133,9 @@ class _Desk:
         self._unreserved = Space(fleet)  # the same, as if nothing were reserved
         self._reserved: dict[str, str] = {}  # node -> for whom
 
-    def answer(self, job: Waiting) -> Placed | NotPlaced:
+    def answer(self, job: Waiting) -> Generator[None, None, Placed | NotPlaced]:
         """The next job's answer; its nodes are gone, or reserved, for those behind it."""
+        yield from self._space.prepared(job.request)
         answer = self._space.solve(job.request)
         if isinstance(answer, NotPlaced) and answer.reason in _HOPELESS:
             return answer
@@ -145,7 +147,9 @@ class _Desk:
         if isinstance(answer, Placed):
             self._promise(job, answer)
             return answer
+        yield
         behind = self._behind(job, answer)
+        yield
         self._reserve(job)
         return behind or answer
 

@@ -20,6 +20,8 @@ T = TypeVar("T")
 
 # Ways to look at the fleet that are kept up to date; the one unused for longest goes first.
 MAX_DERIVED = 64
+# Small fleets have room for more: so many nodes in all of them together.
+MAX_DERIVED_NODES = 1 << 20
 _NOTHING: Mapping[str, int] = MappingProxyType({})
 
 
@@ -244,10 +246,19 @@ class Fleet:
         """Something derived from this fleet, made once for each key; it follows the changes by `changed_since`."""
         if key not in self._derived:
             self._derived[key] = make(self)
-            if len(self._derived) > MAX_DERIVED:
+            if len(self._derived) > max(MAX_DERIVED, MAX_DERIVED_NODES // (len(self.nodes) + 1)):
                 self._derived.popitem(last=False)
         self._derived.move_to_end(key)
         found: T = self._derived[key]
+        return found
+
+    def known(self, key: Hashable, kind: type[T]) -> T | None:
+        """What was derived under this key, if it is still kept."""
+        found = self._derived.get(key)
+        if found is None:
+            return None
+        self._derived.move_to_end(key)
+        assert isinstance(found, kind)
         return found
 
     def changed_since(self, version: int) -> Collection[str] | None:
