@@ -303,6 +303,21 @@ class Cluster:
         self._check_node(node)
         self._nft(node, _NO_FAULT)
 
+    @contextmanager
+    def frozen_kubelet(self, node: str) -> Iterator[None]:
+        """The node's kubelet does nothing, heartbeats included; what runs there goes on."""
+        self._check_node(node)
+        self._signal_kubelet(node, "STOP")
+        try:
+            yield
+        finally:
+            self._signal_kubelet(node, "CONT")
+
+    def _signal_kubelet(self, node: str, name: str) -> None:
+        done = self.node_exec(node, ["pkill", f"-{name}", "-x", "kubelet"])
+        if done.returncode != 0:
+            raise LocalClusterError(f"no kubelet on {node}: {done.stderr.strip()}")
+
     def restart_apiserver(self) -> None:
         """Kill and start the API server; returns when it serves."""
         self._ask("restart_apiserver")
