@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import os
 from typing import Callable, Dict, List, Mapping, Optional, Tuple
 
 MAX_DEPTH = 3
 MAX_ENTRIES = 50_000
 MAX_CHILDREN = 100_000
-MAX_CONTENT_BYTES = 256 * 1024 * 1024
+MAX_CONTENT_BYTES = 1024 * 1024 * 1024
 _READ_BYTES = 4 * 1024 * 1024  # at once: a slow file system answers so much within seconds
 
 
@@ -101,14 +102,12 @@ def read_content(path: str, sign: Callable[[], None] = no_sign) -> bytes:
     Raises:
         OSError: it cannot be read or is larger than MAX_CONTENT_BYTES.
     """
-    parts: List[bytes] = []
-    left = MAX_CONTENT_BYTES + 1
+    content = io.BytesIO()
     with open(path, "rb", buffering=0) as stream:
-        while left > 0:
-            part = stream.read(min(_READ_BYTES, left))
+        while content.tell() <= MAX_CONTENT_BYTES:
+            part = stream.read(_READ_BYTES)
             if not part:
-                return b"".join(parts)
-            parts.append(part)
-            left -= len(part)
+                return content.getvalue()
+            content.write(part)
             sign()
     raise OSError("%s is larger than %d bytes" % (path, MAX_CONTENT_BYTES))

@@ -99,6 +99,13 @@ def test_what_is_still_being_assembled_is_left_alone(tmp_path, name):
     assert steps(tmp_path) == []
 
 
+def test_a_marker_that_is_too_large_to_read_is_told(tmp_path, monkeypatch):
+    write(tmp_path, "step-5", 5)
+    monkeypatch.setattr(listing, "MAX_CONTENT_BYTES", 20)
+    with pytest.raises(OSError, match="larger than 20 bytes"):
+        steps(tmp_path)
+
+
 def test_links_are_left_alone(tmp_path):
     target = write(tmp_path, "step-5", 5)
     (tmp_path / "latest-5").symlink_to(target)
