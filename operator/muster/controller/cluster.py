@@ -16,7 +16,7 @@ from muster.kube import informer
 from muster.kube.client import Client
 from muster.kube.decode import NodeLease, Undecodable
 from muster.kube.informer import Informer
-from muster.world.fleet import Fleet, Silence, holder_of
+from muster.world.fleet import Fleet, KnownAges, Silence, holder_of
 from muster.world.job import CreateError, JobWorld, TemplateVerdict
 from muster.world.views import NodeView, OccupantView, PodView
 
@@ -25,10 +25,16 @@ Key = tuple[str, str]  # namespace, name of a TrainingJob
 MAX_REMEMBERED_DEAD = 65536
 
 
+# Kubelets renew their leases every ten seconds. Where the first node of many that fall silent together is judged, the
+# others are nearly as late.
+DARK_SECONDS = 12.0
+
+
 class LeaseAges:
     """How old each node's heartbeat is, on our own clock, as of when we last heard of any.
 
     Args:
+        clock: one that stands still while the API server is away: nobody can be heard meanwhile.
         blind_seconds: for how long we have heard of no heartbeat at all: what we cannot see is nobody's silence.
     """
 
@@ -53,13 +59,16 @@ class LeaseAges:
 
     def older_than(self, seconds: float) -> list[str]:
         """The nodes whose heartbeat is at least that old."""
-        latest = self._clock() - self._blind_seconds() - seconds
-        found = []
+        return list(self.known(seconds).ages)
+
+    def known(self, seconds: float) -> KnownAges:
+        """The ages of now, of those that are at least so old; the others count as fresh."""
+        now, found = self._clock() - self._blind_seconds(), {}
         for node, changed in self._changed_at.items():
-            if changed > latest:
+            if now - changed < seconds:
                 break
-            found.append(node)
-        return found
+            found[node] = now - changed
+        return KnownAges(found)
 
 
 @dataclass(slots=True)
@@ -112,7 +121,7 @@ class Cluster:
         self._node_freed = node_freed
         self._clock = clock
         self._wall_clock = wall_clock
-        self.heartbeats = LeaseAges(clock, self.leases.last_contact_age_seconds)
+        self.heartbeats = LeaseAges(self._answers.attended_seconds, self.leases.last_contact_age_seconds)
         self.fleet = Fleet(heartbeats=self.heartbeats)
         self._policy = FleetPolicySpec()
         self._policy_read = False
@@ -245,6 +254,9 @@ class Cluster:
         dead = {pod.uid for pod in pods.values() if pod.terminal and pod.containers_dead}
         dead.update(uid for uid in uids if uid in self._dead or self.hub.proved_dead(uid))
         timeout = float(job.spec.recovery.unreachable_timeout_seconds)
+        ages = self.heartbeats.known(min(timeout, DARK_SECONDS))
+        fleet = self.fleet.snapshot(ages)
+        dark = sum(name in fleet.nodes for name in ages.older_than(DARK_SECONDS))
         return JobWorld(
             now=self._wall_clock(),
             job=job,
@@ -252,7 +264,8 @@ class Cluster:
             pods=pods,
             launchers=self.hub.views_of(uids),
             proved_dead=frozenset(dead),
-            fleet=self.fleet,
+            fleet=fleet,
+            dark=Silence(dark, len(fleet.nodes)),
             silence=Silence(*self.hub.silence(timeout)),
             leader_age_seconds=self.hub.serving_age_seconds(),
             template_verdict=memory.template_verdict,
@@ -285,9 +298,9 @@ class Cluster:
         uid = job.metadata.uid if isinstance(job, TrainingJob) else job.uid
         if new is None:
             self.memories.pop(uid, None)
-            self.fleet.names.pop(uid, None)
+            self.fleet.call(uid, "")
         else:
-            self.fleet.names[uid] = "/".join(_key(job))
+            self.fleet.call(uid, "/".join(_key(job)))
         gang = self.gang_of(uid)
         if isinstance(gang, Gang):
             self._hold(gang, gang)
