@@ -354,6 +354,7 @@ class Supervisor:
             state=RECLAIMING if self._reclaim is not None else running,
             attempt=gang.attempt,
             ranks=views,
+            is_starting=not gang.starting.is_over,
             started_at=gang.started_at,
             first_step=min((rank.first_step for rank in gang.ranks if rank.first_step is not None), default=None),
             step=last.step if last is not None else None,
