@@ -169,12 +169,11 @@ class Supervisor:
     def _take_scan(self, result: Optional[ScanResult]) -> None:
         if result is None:
             return
-        if result.error:
-            if result.error != self._scan_error:
-                self._log("checkpoints: %s" % result.error)
-            self._scan_error = result.error
+        if result.error and result.error != self._scan_error:
+            self._log("checkpoints: %s" % result.error)
+        self._scan_error = result.error
+        if result.error and not result.attempt:
             return
-        self._scan_error = ""
         self._checkpoints = result.checkpoints
         if result.attempt > self._scanned_for:
             self._scanned_for, self._scanned_at = result.attempt, self._now()
@@ -189,6 +188,7 @@ class Supervisor:
         directive = self._reporter.directive()
         if directive is not None:
             self._peers.know(directive.attempt)
+            self._scanner.follow(directive)
         why = self._why_to_fence(now)
         if why:
             self._fencing = True
