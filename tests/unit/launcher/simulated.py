@@ -16,6 +16,7 @@ from muster.launcher.marker import Marker, Standing
 from muster.launcher.peers import Peers
 from muster.launcher.progress import StepClock
 from muster.launcher.reporter_core import POLL, TELL, Contact, ReporterCore, Send
+from muster.launcher.scanner import Scanner
 from muster.launcher.snapshot import RankView, Snapshot
 from muster.launcher.supervisor import Supervisor
 from muster.protocol.messages import RUN, WAIT, Directive, Peer, Report, digest
@@ -287,7 +288,9 @@ class Worker:
         self.peers = Peers(self.datagrams, "gang", world.random.randbytes)  # type: ignore[arg-type]
         self.marker = Marker(Storage(self) if world.has_storage else None)  # type: ignore[arg-type]
         settings = Settings("", 0, "", "", "", address(index), index, "", gang="gang", fence_seconds=world.base_seconds)
-        self.supervisor = Supervisor(settings, Host(self), self.reporter, self.peers, self.marker, lambda _text: None)  # type: ignore[arg-type]
+        self.supervisor = Supervisor(
+            settings, Host(self), self.reporter, self.peers, self.marker, Scanner("", 2.0, 10.0), lambda _text: None
+        )  # type: ignore[arg-type]
         self._turn_at = float("inf")
         self.turn_at(world.clock.now)
 
