@@ -17,11 +17,12 @@ STEPS = 3
 # A coordinator that is there tells of a new attempt itself, in good order.
 SUPERSEDED_SECONDS = 3.0
 NEWS_SECONDS = 600.0
+LONGEST_SECONDS = 86400.0
 
 
 def fence_seconds(base_seconds: float, step_seconds: Optional[float]) -> float:
     """The length of the fence: the base, or three usual steps when these take longer."""
-    return max(base_seconds, STEPS * (step_seconds or 0.0))
+    return min(max(base_seconds, STEPS * (step_seconds or 0.0)), LONGEST_SECONDS)
 
 
 def misses_somebody(limit_seconds: float, peer_seconds: Sequence[float]) -> bool:

@@ -7,6 +7,8 @@ import json
 import os
 from typing import Tuple
 
+from muster.protocol.messages import MAX_NUMBER
+
 _MAX_BYTES = 4096
 
 
@@ -48,9 +50,9 @@ def _standing(path: str) -> Tuple[int, int]:
         return 0, 0
     document = json.loads(data)
     attempt = document.get("attempt") if isinstance(document, dict) else None
-    if not isinstance(attempt, int) or isinstance(attempt, bool) or attempt < 0:
+    if not isinstance(attempt, int) or isinstance(attempt, bool) or not 0 <= attempt <= MAX_NUMBER:
         raise ValueError("no attempt stands in it")
-    return attempt, written_ns
+    return attempt, max(0, written_ns)
 
 
 def _write(path: str, attempt: int) -> None:

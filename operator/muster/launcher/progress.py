@@ -9,11 +9,12 @@ import re
 import statistics
 from typing import Deque, List, Optional, Pattern
 
+from muster.protocol.messages import MAX_NUMBER
+
 _READ_BYTES = 256 * 1024
 _MAX_LINE_BYTES = 64 * 1024
 _MAX_MATCHED_CHARS = 4096
 _WINDOW = 64
-_MAX_STEP = 2**53  # what every reader of JSON keeps exact
 
 
 class StepClock:
@@ -79,7 +80,7 @@ class ProgressFile:
         except (ValueError, RecursionError):
             document = None
         step = document.get("step") if isinstance(document, dict) else None
-        if not isinstance(step, int) or isinstance(step, bool) or not 0 <= step <= _MAX_STEP:
+        if not isinstance(step, int) or isinstance(step, bool) or not 0 <= step <= MAX_NUMBER:
             self.ignored_lines += 1
             return None
         return step
@@ -111,7 +112,7 @@ def step_in_line(pattern: Pattern[str], line: bytes) -> Optional[int]:
         step = int(match.group(1))
     except (TypeError, ValueError):
         return None
-    return step if 0 <= step <= _MAX_STEP else None
+    return step if 0 <= step <= MAX_NUMBER else None
 
 
 def lowest(clocks: List[StepClock]) -> Optional[StepClock]:

@@ -17,7 +17,7 @@ from muster.launcher.marker import Marker, Storage, path_of
 from muster.launcher.peers import Peers
 from muster.launcher.reclaim import become_subreaper
 from muster.launcher.reporter import Reporter
-from muster.launcher.scanner import ROOT
+from muster.launcher.scanner import ROOT, Scanner
 from muster.launcher.supervisor import Supervisor
 from muster.protocol.messages import Report
 
@@ -48,7 +48,8 @@ def _supervise(settings: Settings, command: List[str], log: Log) -> int:
     reporter = Reporter(settings, identity, wakeup, log)
     marker_path = path_of(settings.checkpoint_directory, settings.gang)
     storage = Storage(marker_path, wakeup) if marker_path else None
-    supervisor = Supervisor(settings, host, reporter, peers, Marker(storage), log)
+    scanner = Scanner(settings.checkpoint_directory, settings.scan_seconds, settings.scan_deadline_seconds)
+    supervisor = Supervisor(settings, host, reporter, peers, Marker(storage), scanner, log)
     wakeup.take_signals(
         {
             signal.SIGTERM: supervisor.leave,

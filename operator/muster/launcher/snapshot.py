@@ -44,6 +44,7 @@ class Snapshot:
     state: str = IDLE
     attempt: int = 0
     ranks: Tuple[RankView, ...] = ()
+    is_starting: bool = False  # more ranks are about to come up; not reported
     started_at: Optional[float] = None
     step: Optional[int] = None
     step_at: Optional[float] = None

@@ -77,6 +77,7 @@ class Supervisor:
         reporter: Reporter,
         peers: Peers,
         marker: Marker,
+        scanner: Scanner,
         log: Callable[[str], None],
     ) -> None:
         self._settings = settings
@@ -86,7 +87,7 @@ class Supervisor:
         self._marker = marker
         self._log = log
         self._now = host.now
-        self._scanner = Scanner(settings.checkpoint_directory, settings.scan_seconds, settings.scan_deadline_seconds)
+        self._scanner = scanner
         self._pattern = self._compile(settings.step_pattern)
         self._gang: Optional[LocalGang] = None
         self._reclaim: Optional[Reclaim] = None
@@ -354,6 +355,7 @@ class Supervisor:
             state=RECLAIMING if self._reclaim is not None else running,
             attempt=gang.attempt,
             ranks=views,
+            is_starting=not gang.starting.is_over,
             started_at=gang.started_at,
             first_step=min((rank.first_step for rank in gang.ranks if rank.first_step is not None), default=None),
             step=last.step if last is not None else None,

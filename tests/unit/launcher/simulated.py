@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import heapq
 import itertools
 import random
@@ -14,13 +15,15 @@ from muster.launcher.fence import peer_distances
 from muster.launcher.marker import Marker, Standing
 from muster.launcher.peers import Peers
 from muster.launcher.progress import StepClock
-from muster.launcher.reporter import Contact
+from muster.launcher.reporter_core import POLL, TELL, Contact, ReporterCore, Send
+from muster.launcher.scanner import Scanner
 from muster.launcher.snapshot import RankView, Snapshot
 from muster.launcher.supervisor import Supervisor
-from muster.protocol.messages import RUN, WAIT, Directive, Peer
+from muster.protocol.messages import RUN, WAIT, Directive, Peer, Report, digest
 
 COORDINATOR = -1
 LATENCY_SECONDS = 0.002
+CONNECT_SECONDS = 1.0  # until a packet without an answer counts as lost
 STEP_SECONDS = 0.5
 PORT = 7000
 
@@ -150,31 +153,91 @@ class Host:
 
 
 class Reporter:
-    """Speaks to the coordinator once a second."""
+    """The shipped core of the reporter, driven by the events of the world."""
 
     def __init__(self, worker: Worker) -> None:
-        self._worker = worker
-        self._directive: Directive | None = None
-        self._contact: Contact | None = None
+        self._worker, self._world = worker, worker.world
+        clock = self._world.clock
+        identity = Report(0, "", peer_port=PORT + worker.index, address=address(worker.index))
+        self.core = ReporterCore(identity, False, clock.now, lambda _text: None, self._world.random.random)
         self.snapshot = Snapshot()
-        worker.world.clock.at(worker.world.clock.now + worker.world.random.random(), self._poll)
-
-    def _poll(self) -> None:
-        world, now = self._worker.world, self._worker.world.clock.now
-        if not world.is_cut(self._worker.index, COORDINATOR) and not world.is_cut(COORDINATOR, self._worker.index):
-            self._directive = world.directive_of(self._worker.index)
-            self._contact = Contact(now, self.snapshot.fence_seconds, now + 1.0)
-            self._worker.turn_at(now)
-        world.clock.at(now + 1.0, self._poll)
+        self._turns = {POLL: 0, TELL: 0}  # events of before the last turn of a line are void
+        self._kept: dict[str, Replica | None] = {}  # who was reached through the Service and does not lead
+        self._busy = {POLL: False, TELL: False}
+        for name in (POLL, TELL):
+            clock.at(clock.now + self._world.random.random(), lambda name=name: self._drive(name))  # type: ignore[misc]
 
     def directive(self) -> Directive | None:
-        return self._directive
+        return self.core.directive
 
     def contact(self) -> Contact | None:
-        return self._contact
+        return self.core.contact
 
     def publish(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
+        if self.core.publish(snapshot):
+            self._drive(TELL)
+            self._drive(POLL)
+
+    def _drive(self, name: str) -> None:
+        if self._busy[name]:
+            return
+        clock = self._world.clock
+        self._turns[name] += 1
+        action = self.core.next_action(name, clock.now)
+        if isinstance(action, Send):
+            self._busy[name] = True
+            self._send(name, action)
+        elif action.seconds is not None:
+            turn = self._turns[name]
+            clock.at(clock.now + action.seconds + 1e-6, lambda: self._turns[name] == turn and self._drive(name))
+
+    def _send(self, name: str, sent: Send) -> None:
+        clock, index = self._world.clock, self._worker.index
+        replica = self._kept.get(name) if sent.target is None else None
+        replica = replica or self._world.replica_at(sent.target)
+        self._kept[name] = None
+        if self._world.is_cut(index, COORDINATOR) or self._world.is_cut(COORDINATOR, index) or not replica.is_up:
+            clock.at(clock.now + CONNECT_SECONDS, lambda: self._over(name, self.core.on_error, sent, "no route"))
+        else:
+            clock.at(clock.now + LATENCY_SECONDS, lambda: self._ask(name, sent, replica))
+
+    def _ask(self, name: str, sent: Send, replica: Replica) -> None:
+        world, now, index = self._world, self._world.clock.now, self._worker.index
+        lost = world.is_cut(index, COORDINATOR) or world.is_cut(COORDINATOR, index) or not replica.is_up
+        if lost:
+            world.clock.at(
+                sent.sent_at + sent.timeout_seconds, lambda: self._over(name, self.core.on_error, sent, "no answer")
+            )
+        elif world.leader is not replica:
+            named = world.leader_named
+            self._kept[name] = replica if sent.target is None and name == TELL else None
+            if named is None:
+                self._over(name, self.core.on_error, sent, "it answered 421")
+            else:
+                self._over(name, self.core.on_redirection, sent, named.address)
+        else:
+            world.heard.setdefault(index, now)
+            directive = world.directive_of(index)
+            if digest(directive) == sent.report.directive_seen and now < sent.sent_at + sent.report.hold_seconds:
+                world.clock.at(now + 0.1, lambda: self._ask(name, sent, replica))
+            else:
+                self._over(name, self.core.on_answer, sent, directive, digest(directive))
+                self._worker.turn_at(now)
+
+    def _over(self, name: str, tell: Callable[..., None], sent: Send, *outcome: Any) -> None:
+        tell(name, sent, *outcome, self._world.clock.now)
+        self._busy[name] = False
+        self._drive(name)
+        self._drive(TELL)
+
+
+@dataclasses.dataclass(eq=False)
+class Replica:
+    """One of the operator's pods."""
+
+    address: tuple[str, int]
+    is_up: bool = True
 
 
 class Storage:
@@ -225,7 +288,9 @@ class Worker:
         self.peers = Peers(self.datagrams, "gang", world.random.randbytes)  # type: ignore[arg-type]
         self.marker = Marker(Storage(self) if world.has_storage else None)  # type: ignore[arg-type]
         settings = Settings("", 0, "", "", "", address(index), index, "", gang="gang", fence_seconds=world.base_seconds)
-        self.supervisor = Supervisor(settings, Host(self), self.reporter, self.peers, self.marker, lambda _text: None)  # type: ignore[arg-type]
+        self.supervisor = Supervisor(
+            settings, Host(self), self.reporter, self.peers, self.marker, Scanner("", 2.0, 10.0), lambda _text: None
+        )  # type: ignore[arg-type]
         self._turn_at = float("inf")
         self.turn_at(world.clock.now)
 
@@ -271,6 +336,10 @@ class World:
         self.cuts: set[tuple[int, int]] = set()
         self.has_storage, self.storage_stalls, self.marker = has_storage, False, 0
         self.programs_stall = False
+        self.replicas = [Replica(("10.9.0.1", 8443)), Replica(("10.9.0.2", 8443))]
+        self.leader: Replica | None = self.replicas[0]
+        self.leader_named: Replica | None = self.replicas[0]  # as the Lease has it
+        self.heard: dict[int, float] = {}  # when each worker was first heard by a leader
         self.only_pings_are_cut = False
         self.workers: list[Worker] = []
         self.workers += [Worker(self, index) for index in range(size)]
@@ -278,7 +347,7 @@ class World:
 
     def directive_of(self, index: int) -> Directive:
         if not self.runs:
-            return Directive(WAIT, self.attempt)
+            return Directive(WAIT, self.attempt, hold_seconds=1.0)
         neighbours = sorted({(index + distance) % self.size for distance in peer_distances(self.size)} - {index})
         return Directive(
             RUN,
@@ -287,7 +356,20 @@ class World:
             node_count=self.size,
             peers=tuple(Peer(other, address(other), PORT + other) for other in neighbours),
             fence_seconds=self.served_fence_seconds,
+            hold_seconds=1.0,
         )
+
+    def replica_at(self, target: tuple[str, int] | None) -> Replica:
+        """Who answers at this address; the Service takes any, be it up or not."""
+        if target is None:
+            return self.random.choice(self.replicas)
+        return next(replica for replica in self.replicas if replica.address == target)
+
+    def lead(self, replica: Replica | None) -> None:
+        """Another leads from now on, and the Lease says so."""
+        self.leader = replica
+        self.leader_named = replica or self.leader_named
+        self.heard = {}
 
     def is_cut(self, source: int, target: int) -> bool:
         return (source, target) in self.cuts

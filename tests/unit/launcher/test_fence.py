@@ -186,6 +186,7 @@ def test_the_fence_is_three_steps_when_these_take_longer():
     assert fence_seconds(15, None) == 15
     assert fence_seconds(15, 4) == 15
     assert fence_seconds(15, 6) == 18
+    assert fence_seconds(15, 1e6) == 86400  # what a report can tell
 
 
 def test_within_an_attempt_no_neighbour_is_forgotten(coordinator, run_python, silent_peer):

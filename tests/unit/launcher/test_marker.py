@@ -41,7 +41,9 @@ def test_a_number_is_never_lowered_and_the_same_is_not_written_again(tmp_path):
     assert (path.stat().st_mtime_ns, path.stat().st_ino) == (written.st_mtime_ns, written.st_ino)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"attempt": "5"}', '{"attempt": true}', "\xff"])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"attempt": "5"}', '{"attempt": true}', '{"attempt": 99999999999999999999}', "\xff"]
+)
 def test_what_is_no_marker_is_an_error_and_is_not_replaced(tmp_path, text):
     path = tmp_path / ".muster-gang"
     path.write_text(text, encoding="latin-1")
