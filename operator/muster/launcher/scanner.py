@@ -215,7 +215,9 @@ class Scanner:
             return self._failed(now, str(message["error"]))
         if message["done"]:
             self._over(now)
-        found = tuple(_report(item) for item in message["checkpoints"] if len(item["path"]) <= MAX_PATH_CHARS)
+        # What nobody has judged yet matters to a start, where it is enough that it is there.
+        items = [item for item in message["checkpoints"] if item["judged"] or self._idle_attempt != 0]
+        found = tuple(_report(item) for item in items if len(item["path"]) <= MAX_PATH_CHARS)
         counts = message["settled"] or not self._judges
         attempt = self._asked_for if counts and self._asked_for == self._idle_attempt else 0
         if attempt and self.scanned_at is None:

@@ -243,6 +243,12 @@ class TestPlayedChild:
         child.tell(2, [(30, True)], done=True)
         assert scanner.turn(103.0, {}).attempt == 2
 
+    def test_while_ranks_run_only_what_is_judged_is_told(self, scanner, child):
+        scanner.turn(100.0, {})
+        child.tell(1, [(30, False), (20, True)], settled=False)
+        result = scanner.turn(101.0, {})
+        assert (result.attempt, seen(result)) == (0, [(20, True)])
+
     def test_a_scan_that_failed_is_made_again_as_thoroughly(self, scanner, child):
         scanner.scan_for(2)
         scanner.turn(100.0, {})
