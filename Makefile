@@ -76,7 +76,7 @@ CHECKPOINTS_OPTIONS := $(foreach option,TENSORS RANKS RUNS,$(if $($(option)),--$
 bench-checkpoints: venv ## Judging eight checkpoints of 873 tensors on 512 ranks: the newest, all, and again (TENSORS=90 RANKS=64 RUNS=1)
 	@$(PY) -m bench.checkpoints $(CHECKPOINTS_OPTIONS)
 
-bench-placement: venv ## Placing gangs on 16,384 nodes, and a queue of 1,000 jobs, in milliseconds
+bench-placement: venv ## Placing gangs on 16,384 nodes, queues of 1,000 jobs, and the longest step of a plan, in milliseconds
 	@$(PY) -m bench.placement
 
 ##@ The pieces

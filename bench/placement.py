@@ -4,11 +4,14 @@ With `--streams N` the table of docs/placement.md instead: N streams of jobs bes
 """
 
 import argparse
+import gc
 import json
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -17,10 +20,12 @@ from tests.unit.lifecycle.builders import a_fleet, a_node
 from tests.unit.placement.streams import MUSTER, RULES, SYSTEMS, compared, tallied
 
 from bench.facts import facts
+from muster.controller.main import COLLECT_AFTER
 from muster.placement.eligibility import Requirements
 from muster.placement.request import Request
 from muster.placement.space import Space, solve
 from muster.placement.where import domain_counts
+from muster.queueing.queue import Waiting, plan_steps
 from muster.world.fleet import Fleet
 from muster.world.turn import NotPlaced, Placed
 
@@ -29,6 +34,7 @@ LEVELS = [("superpod", "superpod"), ("block", "block"), ("rack", "rack")]
 LARGE = (16, 16, 4, 16)  # superpods, blocks in each, racks in each, nodes in each
 SMALL = (2, 16, 4, 16)
 NEEDS = Requirements(8, {}, {})
+QUEUED = datetime(2026, 1, 31, 12, tzinfo=UTC)
 GANG = 2048
 STEPS = 40  # jobs in each stream
 Row = dict[str, Any]
@@ -141,10 +147,58 @@ def plan(runs: int) -> Row:
     return {"nodes": len(fleet.nodes), "case": "plan", "size": len(requests), "placed": placed, **figures(times)}
 
 
+def queue_of(kind: str, count: int) -> list[Waiting]:
+    """Waiting jobs whose workers differ in what their nodes must be like, so that no two share a look at the fleet."""
+    found = []
+    for number in range(count):
+        spec: dict[str, Any] = {}
+        requests: dict[str, int] = {}
+        if kind != "requests":
+            spec["tolerations"] = [{"key": f"team-{number}", "operator": "Exists"}]
+        if kind == "selectors":
+            spec["nodeSelector"] = {"superpod": f"s{number % 2}"}
+        if kind == "requests":
+            requests["cpu"] = 1000 + number
+        needs, name = Requirements(8, spec, {}, requests), f"job-{number}"
+        level = (None, "block", "rack")[number % 3]
+        request = Request(16 if number % 3 else 64, needs, name, required=level, viewer="default")
+        found.append(Waiting(name, f"default/{name}", "default", 0, QUEUED, request))
+    return found
+
+
+def _next(asked: Iterator[Any], over: list[bool]) -> None:
+    try:
+        next(asked)
+    except StopIteration:
+        over.append(True)
+
+
+def steps(shape: Sequence[int], kind: str, count: int, runs: int) -> Row:
+    """A plan for jobs of which each needs a look of its own: all of it, and the longest time without a pause."""
+    whole, longest = [], []
+    for _ in range(runs):
+        fleet = a_large_fleet(shape, Fill("random 60 %", share=0.6))
+        times = []
+        asked = plan_steps(fleet, queue_of(kind, count), {}, {})
+        over: list[bool] = []
+        while not over:
+            times.append(seconds(partial(_next, asked, over)))
+        whole.append((sum(clock for clock, _ in times), sum(core for _, core in times)))
+        longest.append((max(clock for clock, _ in times), max(core for _, core in times)))
+    nodes = shape[0] * shape[1] * shape[2] * shape[3]
+    row = {"nodes": nodes, "case": f"queue, own {kind}", "size": count, **figures(whole)}
+    return {**row, "longest_step": figures(longest)}
+
+
 def measure(runs: int) -> list[Row]:
     """All rows."""
     rows = [row for fill in FILLS for spares in (0, 2) for row in decisions(fill, spares, runs)]
-    return [*rows, plan(runs)]
+    queues = [
+        steps(shape, kind, count, min(runs, 3))
+        for shape, count in ((SMALL, 400), (LARGE, 60))
+        for kind in ("tolerations", "requests", "selectors")
+    ]
+    return [*rows, plan(runs), *queues]
 
 
 def streams(count: int) -> str:
@@ -173,6 +227,7 @@ def streams(count: int) -> str:
 
 def main() -> None:
     """Measure, or compare."""
+    gc.set_threshold(*COLLECT_AFTER)  # as in the operator
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=9)
     parser.add_argument("--streams", type=int, default=0, help="print the tables of so many streams instead")
@@ -185,7 +240,8 @@ def main() -> None:
     OUTPUT.write_text(json.dumps({**facts(), "results": rows}, indent=2) + "\n")
     for row in rows:
         place = f"{row['case']:22}{row.get('fleet', ''):12} spares {row.get('spares', 0)}"
-        print(f"{place}  {row['ms']['median']:9.2f} ms, {row['core_ms']['median']:9.2f} ms of a core")
+        longest = f", longest step {row['longest_step']['core_ms']['max']:.2f} ms" if "longest_step" in row else ""
+        print(f"{place}  {row['ms']['median']:9.2f} ms, {row['core_ms']['median']:9.2f} ms of a core{longest}")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,21 @@
 """What every model of the API shares: camelCase names outside, snake_case inside, frozen values."""
 
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    PlainSerializer,
+)
 from pydantic.alias_generators import to_camel
 from pydantic.config import JsonDict
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 GROUP = "muster.dev"
 VERSION = "v1alpha1"
@@ -33,6 +43,33 @@ class ApiModel(BaseModel):
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
+class CompactModel(ApiModel):
+    """One of thousands in an object: what it does not say is the default, and the API server fills nothing in.
+
+    Attributes:
+        unsaid: fields that are left out where they have their defaults.
+    """
+
+    unsaid: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        schema = handler.resolve_ref_schema(handler(core))
+        unsaid = [to_camel(name) for name in cls.unsaid]
+        for name in unsaid:
+            schema["properties"][name].pop("default", None)
+        schema["required"] = [name for name in schema.get("required", []) if name not in unsaid]
+        if not schema["required"]:
+            del schema["required"]
+        return schema
+
+    @classmethod
+    def compact(cls, listed: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Objects of this model, as `to_json` gives them, without what goes without saying."""
+        defaults = {to_camel(name): cls.model_fields[name].default for name in cls.unsaid}
+        return [{k: v for k, v in one.items() if k not in defaults or v != defaults[k]} for one in listed]
+
+
 class LevelCount(ApiModel):
     """How many domains of one topology level the workers are in."""
 
@@ -45,9 +82,16 @@ def rfc3339(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
+EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
+LATEST = datetime(2200, 1, 1, tzinfo=UTC)
+"""Times outside are nobody's clock, and cannot be reckoned with: spans added to them run over the calendar's ends."""
+
+
 def _aware(moment: datetime) -> datetime:
     if moment.tzinfo is None:
         raise ValueError("a time needs a zone: write it as RFC 3339, e.g. 2026-01-31T12:00:00Z")
+    if not EARLIEST <= moment <= LATEST:
+        raise ValueError("a time between 1970 and 2200 is needed, e.g. 2026-01-31T12:00:00Z")
     return moment
 
 

@@ -6,13 +6,15 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 from pydantic.config import JsonDict
 
-from muster.api.base import ApiModel, ObjectMeta, checks, rule
+from muster.api.base import NAME_LENGTH, ApiModel, ObjectMeta, checks, rule
 from muster.api.nodehealth import RecommendedAction, Severity
 
 MAX_LEVELS = 16
 MAX_POOLS = 64
 MAX_LIMITS = 1024
 MAX_RULES = 32
+MAX_CLASSES = 64
+SYSTEM_CLASSES = frozenset({"system-node-critical", "system-cluster-critical"})
 
 
 def _short_name(example: str) -> JsonDict:
@@ -120,6 +122,23 @@ class NamespaceLimit(ApiModel):
     nodes: int = Field(ge=0, le=1_000_000, description="Nodes at most. A job that would go beyond it waits.")
 
 
+class AcceleratorNodes(StrEnum):
+    """Whether jobs that ask for no accelerators may be placed on nodes that have some."""
+
+    NEVER = "Never"
+    WHEN_FREE = "WhenFree"
+
+
+class PlacementPolicy(ApiModel):
+    """Which nodes are whose."""
+
+    accelerator_nodes_for_other_jobs: AcceleratorNodes = Field(
+        AcceleratorNodes.NEVER,
+        description="Jobs with gpusPerNode 0 on nodes with accelerators, which each worker has to itself. Never: they keep "
+        "to other nodes. WhenFree: they take such nodes when these are free, other ones rather.",
+    )
+
+
 class Queueing(ApiModel):
     """How jobs wait for nodes: by priority of their PriorityClass, then by age, all or nothing."""
 
@@ -132,6 +151,18 @@ class Queueing(ApiModel):
             "x-kubernetes-list-map-keys": ["namespace"],
         },
     )
+    priority_classes: list[Annotated[str, Field(min_length=1, max_length=NAME_LENGTH)]] = Field(
+        [],
+        max_length=MAX_CLASSES,
+        description="PriorityClasses that count in the queue; a job that names another one waits as one that names none. "
+        "Empty: all but those of Kubernetes itself, system-node-critical and system-cluster-critical.",
+        json_schema_extra={"x-kubernetes-list-type": "set"},
+    )
+    show_jobs_of_other_namespaces: bool = Field(
+        False,
+        description="Whether a waiting job's status names the jobs and pods of other namespaces that are in its way; "
+        "without it they are counted, not named.",
+    )
     assembly_timeout_seconds: int = Field(
         300,
         ge=10,
@@ -139,6 +170,12 @@ class Queueing(ApiModel):
         description="A gang whose pods do not all exist on their nodes within this time (a quota, a webhook, a node that "
         "never comes) gives its nodes back and waits again, at first for a minute, then longer each time.",
     )
+
+    def counts(self, priority_class: str) -> bool:
+        """Whether a PriorityClass counts in the queue."""
+        if not self.priority_classes:
+            return priority_class not in SYSTEM_CLASSES
+        return priority_class in self.priority_classes
 
 
 class Enforcement(StrEnum):
@@ -364,6 +401,7 @@ class FleetPolicySpec(ApiModel):
         "scheduler.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
     )
+    placement: PlacementPolicy = PlacementPolicy()
     queueing: Queueing = Queueing()
     health: HealthPolicy = HealthPolicy()
     accelerator_resource: str = Field(

@@ -206,7 +206,7 @@ class _Account:
     def known(self, node: "NodeView", health: HealthRow | None) -> Known:
         """What is known of one node."""
         from muster.health.sources import UNHEALTHY_TAINT
-        from muster.placement.eligibility import Requirements, unsuitable
+        from muster.placement.eligibility import Requirements, unusable
 
         policy = self.fleet.policy
         tolerations = [{"key": key, "operator": "Exists"} for key in (policy.accelerator_resource, UNHEALTHY_TAINT)]
@@ -214,7 +214,7 @@ class _Account:
         return Known(
             health=health,
             used_by=tuple(holders) if self.knows_holders else None,
-            refused=unsuitable(node, Requirements(0, {"tolerations": tolerations}, {}), self.fleet),
+            refused=unusable(node, Requirements(0, {"tolerations": tolerations}, {}), self.fleet),
             enforcement=policy.health.enforcement if self.knows_policy else None,
         )
 

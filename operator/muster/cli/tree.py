@@ -10,7 +10,7 @@ from pydantic import Field
 from muster.api.base import ApiModel
 from muster.cli.explanation import OUTPUT_VERSION
 from muster.cli.health import HealthRow, excluded_for
-from muster.placement.eligibility import STALE, STALE_HEARTBEAT_SECONDS, Requirements, unsuitable
+from muster.placement.eligibility import STALE, STALE_HEARTBEAT_SECONDS, Requirements, unusable
 from muster.placement.natural import natural
 from muster.placement.where import domain_path
 from muster.world.fleet import Fleet
@@ -171,7 +171,7 @@ def _node_row(node: NodeView, path: Path, fleet: Fleet, tolerated: Sequence[str]
     # Nodes with accelerators commonly have a taint of this name, which whoever asks for accelerators tolerates.
     tolerations = [{"key": key, "operator": "Exists"} for key in (resource, *tolerated)]
     silent = fleet.heartbeats.age_seconds(node.name) >= STALE_HEARTBEAT_SECONDS
-    why = sick or (STALE if silent else unsuitable(node, Requirements(0, {"tolerations": tolerations}, {}), fleet))
+    why = sick or (STALE if silent else unusable(node, Requirements(0, {"tolerations": tolerations}, {}), fleet))
     holders = sorted(fleet.name_of(holder) for holder in fleet.holders(node.name))
     return NodeRow(
         name=node.name,

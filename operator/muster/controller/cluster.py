@@ -16,7 +16,7 @@ from muster.kube import informer
 from muster.kube.client import Client
 from muster.kube.decode import NodeLease, Undecodable
 from muster.kube.informer import Informer
-from muster.world.fleet import Fleet, Silence, holder_of
+from muster.world.fleet import Fleet, KnownAges, Silence, holder_of
 from muster.world.job import CreateError, JobWorld, TemplateVerdict
 from muster.world.views import NodeView, OccupantView, PodView
 
@@ -25,10 +25,16 @@ Key = tuple[str, str]  # namespace, name of a TrainingJob
 MAX_REMEMBERED_DEAD = 65536
 
 
+# Kubelets renew their leases every ten seconds. Where the first node of many that fall silent together is judged, the
+# others are nearly as late.
+DARK_SECONDS = 12.0
+
+
 class LeaseAges:
     """How old each node's heartbeat is, on our own clock, as of when we last heard of any.
 
     Args:
+        clock: one that stands still while the API server is away: nobody can be heard meanwhile.
         blind_seconds: for how long we have heard of no heartbeat at all: what we cannot see is nobody's silence.
     """
 
@@ -53,13 +59,16 @@ class LeaseAges:
 
     def older_than(self, seconds: float) -> list[str]:
         """The nodes whose heartbeat is at least that old."""
-        latest = self._clock() - self._blind_seconds() - seconds
-        found = []
+        return list(self.known(seconds).ages)
+
+    def known(self, seconds: float) -> KnownAges:
+        """The ages of now, of those that are at least so old; the others count as fresh."""
+        now, found = self._clock() - self._blind_seconds(), {}
         for node, changed in self._changed_at.items():
-            if changed > latest:
+            if now - changed < seconds:
                 break
-            found.append(node)
-        return found
+            found[node] = now - changed
+        return KnownAges(found)
 
 
 @dataclass(slots=True)
@@ -76,6 +85,7 @@ class JobMemory:
     progress_written_at: float = float("-inf")
     counts_written_at: float = float("-inf")
     refusal_logged: str = ""
+    class_told: str = ""  # the PriorityClass that counts for nothing, as its people were told
 
 
 class Cluster:
@@ -111,8 +121,10 @@ class Cluster:
         self._node_freed = node_freed
         self._clock = clock
         self._wall_clock = wall_clock
-        self.heartbeats = LeaseAges(clock, self.leases.last_contact_age_seconds)
+        self.heartbeats = LeaseAges(self._answers.attended_seconds, self.leases.last_contact_age_seconds)
         self.fleet = Fleet(heartbeats=self.heartbeats)
+        self._policy = FleetPolicySpec()
+        self._policy_read = False
         self._records: dict[Key, Gang] = {}  # the Gangs by key; of one that has become unreadable, what it was before
         self._jobs_on: dict[str, set[str]] = {}  # node -> job uids with a member there
         self._dead: OrderedDict[str, None] = OrderedDict()
@@ -197,15 +209,25 @@ class Cluster:
         return self.memories.setdefault(job_uid, JobMemory())
 
     def policy(self) -> FleetPolicySpec:
-        """The FleetPolicy in force."""
-        policy = self.policies.store.get(("", "default"))
-        return policy.spec if isinstance(policy, FleetPolicy) else FleetPolicySpec()
+        """The FleetPolicy in force: of one that cannot be read the last that could, else the defaults."""
+        return self._policy
+
+    @property
+    def policy_problem(self) -> str:
+        """Why the FleetPolicy cannot be read; "" if it can, or if there is none."""
+        found = self.policies.store.get(("", "default"))
+        return found.error if isinstance(found, Undecodable) else ""
+
+    @property
+    def policy_unknown(self) -> bool:
+        """Whether there is a FleetPolicy of which this process has never read a version: the defaults are a guess."""
+        return bool(self.policy_problem) and not self._policy_read
 
     def priority_of(self, job: TrainingJob) -> int:
-        """The value of the PriorityClass that the template names, or of the default one."""
-        name = (job.spec.template.get("spec") or {}).get("priorityClassName")
-        if name:
-            found = self.priorities.store.get(("", str(name)))
+        """The value of the PriorityClass that the template names, if it counts in the queue, or of the default one."""
+        name = named_class(job)
+        if name and self.policy().queueing.counts(name):
+            found = self.priorities.store.get(("", name))
             return found.value if found else 0
         return max((known.value for known in self.priorities.store.values() if known.is_default), default=0)
 
@@ -232,6 +254,9 @@ class Cluster:
         dead = {pod.uid for pod in pods.values() if pod.terminal and pod.containers_dead}
         dead.update(uid for uid in uids if uid in self._dead or self.hub.proved_dead(uid))
         timeout = float(job.spec.recovery.unreachable_timeout_seconds)
+        ages = self.heartbeats.known(min(timeout, DARK_SECONDS))
+        fleet = self.fleet.snapshot(ages)
+        dark = sum(name in fleet.nodes for name in ages.older_than(DARK_SECONDS))
         return JobWorld(
             now=self._wall_clock(),
             job=job,
@@ -239,7 +264,8 @@ class Cluster:
             pods=pods,
             launchers=self.hub.views_of(uids),
             proved_dead=frozenset(dead),
-            fleet=self.fleet,
+            fleet=fleet,
+            dark=Silence(dark, len(fleet.nodes)),
             silence=Silence(*self.hub.silence(timeout)),
             leader_age_seconds=self.hub.serving_age_seconds(),
             template_verdict=memory.template_verdict,
@@ -251,8 +277,15 @@ class Cluster:
         for job in self.jobs.store.by_index(job_uid):
             self._rings(_key(job))
 
-    def _policy_changed(self, _old: object, _new: object) -> None:
-        self.fleet.set_policy(self.policy())
+    def _policy_changed(self, old: FleetPolicy | Undecodable | None, new: FleetPolicy | Undecodable | None) -> None:
+        value = new or old
+        assert value is not None
+        if _key(value)[1] != "default":
+            return
+        if not isinstance(new, Undecodable):  # what holds goes on to hold
+            self._policy = new.spec if new is not None else FleetPolicySpec()
+            self._policy_read = new is not None
+        self.fleet.set_policy(self._policy)
         self._everybody()
 
     def _everybody(self) -> None:
@@ -265,9 +298,9 @@ class Cluster:
         uid = job.metadata.uid if isinstance(job, TrainingJob) else job.uid
         if new is None:
             self.memories.pop(uid, None)
-            self.fleet.names.pop(uid, None)
+            self.fleet.call(uid, "")
         else:
-            self.fleet.names[uid] = "/".join(_key(job))
+            self.fleet.call(uid, "/".join(_key(job)))
         gang = self.gang_of(uid)
         if isinstance(gang, Gang):
             self._hold(gang, gang)
@@ -384,7 +417,12 @@ class Cluster:
             self._dead.popitem(last=False)
 
 
-def _key(value: TrainingJob | Gang | Undecodable) -> Key:
+def named_class(job: TrainingJob) -> str:
+    """The PriorityClass that the job's template names; "" for none."""
+    return str((job.spec.template.get("spec") or {}).get("priorityClassName") or "")
+
+
+def _key(value: TrainingJob | Gang | FleetPolicy | Undecodable) -> Key:
     if isinstance(value, Undecodable):
         return (value.namespace, value.name)
     return (value.metadata.namespace, value.metadata.name)

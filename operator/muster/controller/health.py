@@ -26,8 +26,8 @@ from muster.api.base import API_VERSION, ObjectMeta
 from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.nodehealth import HealthIncident, NodeHealth, NodeHealthStatus, VerdictState
 from muster.controller.cluster import Cluster
-from muster.health.assess import Verdict, assess
-from muster.health.breaker import Act, Breaker, BreakerState, Ruling, Situation, concerned, rule
+from muster.health.assess import Verdict, ailment, assess
+from muster.health.breaker import Act, Breaker, BreakerState, Ruling, Situation, concerned, held_back, rule
 from muster.health.effects import Effect, effect
 from muster.health.facts import NodeFacts
 from muster.health.memory import Memory
@@ -36,7 +36,7 @@ from muster.health.story import effect_text, tell
 from muster.kube import paths
 from muster.kube.client import APPLY_PATCH, Client
 from muster.kube.decode import Undecodable
-from muster.kube.errors import AlreadyExists, ApiError, Conflict, Invalid, NotFound
+from muster.kube.errors import AlreadyExists, ApiError, Conflict, Invalid, LeadershipLost, NotFound
 from muster.kube.events import NORMAL, WARNING, EventRecorder, Regarding
 from muster.placement.where import DomainPath, domain_path
 from muster.world.fleet import Exclusion, Fleet
@@ -61,6 +61,10 @@ _breaker = Gauge("muster_breaker_open", "Whether the budget of nodes to take out
 _held = Gauge("muster_breaker_held_nodes", "Sick nodes that the budget holds back.")
 _contradictions = Gauge(
     "muster_health_policy_problems", "What in the FleetPolicy's health makes no sense together; the log names it."
+)
+_unread_policy = Gauge(
+    "muster_fleet_policy_unreadable",
+    "Whether the FleetPolicy cannot be read, and an older one or the defaults hold (1).",
 )
 _latency = Histogram(
     "muster_detection_seconds",
@@ -122,6 +126,8 @@ class HealthKeeper:
         self._policy: FleetPolicySpec | None = None
         self._rules = Rules.of(FleetPolicySpec())
         self._reasons: set[str] = set()
+        self._policy_problem = ""
+        self._unreadable: dict[str, str] = {}  # nodes whose record cannot be read -> why
         cluster.nodes.store.subscribe(self._node_changed)
         cluster.healths.store.subscribe(self._health_changed)
         cluster.policies.store.subscribe(lambda _old, _new: self.everything())
@@ -147,7 +153,11 @@ class HealthKeeper:
                 self._stirred.clear()
                 if self._failure is not None:
                     raise self._failure
-                self.look()
+                try:
+                    self.look()
+                except Exception:  # what is in force stays; whatever it was is met again, or is over
+                    log.exception("nodes not judged", nodes=len(self._dirty))
+                    asyncio.get_running_loop().call_later(RETRY_SECONDS, self._stirred.set)
         finally:
             for doing in self._doing.values():
                 doing.task.cancel()
@@ -202,11 +212,15 @@ class HealthKeeper:
             self._wakes.pop(name, None)
         for name in list(names):
             before = self._books.verdicts.get(name)
-            self._judge(name, now)
+            if not self._judged(name, now):
+                names.discard(name)
+                continue
             if name in self._echoes and before is not None and _same(before, self._books.verdicts.get(name)):
                 names.discard(name)  # as it is in force and on record
             self._echoes.discard(name)
         rulings, self._breaker = rule(self._situation(), self._rules, now)
+        if self._cluster.policy_unknown:
+            rulings = {name: held_back(ruling) for name, ruling in rulings.items()}
         self._measure()
         # A ruling can change without its node: the budget is everybody's. Who is sick comes first.
         changed = [name for name, ruling in rulings.items() if name in names or self._differs(name, ruling)]
@@ -227,7 +241,7 @@ class HealthKeeper:
         if ruling.charge:  # the next look must know, though it is written only in a moment
             verdict = verdict.taken(now)
             self._books.put(name, verdict)
-        wanted = effect(verdict, ruling, self._rules.enforcement)
+        wanted = self._effect(name, verdict, ruling)
         task = asyncio.create_task(self._deal_with(name, verdict, ruling, wanted, now), name=f"health of {name}")
         self._doing[name] = _Doing(task, wanted)
         task.add_done_callback(lambda task: self._done(name, task))
@@ -238,8 +252,18 @@ class HealthKeeper:
                 await self._put_into_force(name, verdict, ruling, wanted, now)
             except ApiError as error:
                 log.warning("node not dealt with", node=name, error=str(error))
-                self._resting.add(name)
-                asyncio.get_running_loop().call_later(RETRY_SECONDS, self._rested, name)
+                self._rest(name)
+            except LeadershipLost:
+                raise
+            except Exception as error:
+                log.exception("node not dealt with", node=name)
+                self._rest(name)
+                self._events.record(Regarding("v1", "Node", name, name), WARNING, "InternalError", _defect(error))
+
+    def _rest(self, name: str) -> None:
+        """Leave a node alone for a moment: something failed."""
+        self._resting.add(name)
+        asyncio.get_running_loop().call_later(RETRY_SECONDS, self._rested, name)
 
     def _rested(self, name: str) -> None:
         self._resting.discard(name)
@@ -254,6 +278,7 @@ class HealthKeeper:
             self._stirred.set()
 
     def _take_in_policy(self) -> None:
+        self._tell_policy()
         policy = self._cluster.fleet.policy
         if policy != self._policy:
             self._policy, self._rules = policy, Rules.of(policy)
@@ -262,18 +287,57 @@ class HealthKeeper:
             for problem in self._rules.problems:
                 log.warning("the FleetPolicy's health makes no sense together", problem=problem)
 
+    def _tell_policy(self) -> None:
+        """That the FleetPolicy cannot be read, and what holds meanwhile."""
+        problem = self._cluster.policy_problem
+        _unread_policy.set(bool(problem))
+        if problem == self._policy_problem:
+            return
+        self._policy_problem = problem
+        policy = self._cluster.policies.store.get(("", "default"))
+        if not isinstance(policy, Undecodable):
+            log.info("FleetPolicy readable again")
+            return
+        holds = (
+            "the defaults hold, and no node is newly taken out, because what it said before is not known"
+            if self._cluster.policy_unknown
+            else "what it said before holds"
+        )
+        text = f"it does not fit its schema ({problem}): {holds}. Mend that field, or run the version that it was written for."
+        log.error("FleetPolicy unreadable", error=problem, holds=holds)
+        self._events.record(
+            Regarding(API_VERSION, "FleetPolicy", policy.name, policy.uid), WARNING, "PolicyUnreadable", text
+        )
+
+    def _judged(self, name: str, now: datetime) -> bool:
+        """Judge a node; False where that met a defect, and its last verdict stands."""
+        try:
+            self._judge(name, now)
+        except Exception as error:
+            log.exception("node not judged", node=name)
+            self._rest(name)
+            self._events.record(Regarding("v1", "Node", name, name), WARNING, "InternalError", _defect(error))
+            return False
+        return True
+
     def _judge(self, name: str, now: datetime) -> None:
         node, health = self._cluster.fleet.nodes.get(name), self._health(name)
         self._wakes.pop(name, None)
         if node is not None and health is None:
-            return  # a record that cannot be read acquits nobody
+            self._tell_unreadable(name)  # which acquits nobody
+            return
+        self._unreadable.pop(name, None)
         if node is None or health is None:
             self._books.put(name, None)
             self._outcomes.pop(name, None)
             self._cluster.fleet.exclude(name, None)
+            self._cluster.fleet.ail(name, "")
             return
         verdict = assess(NodeFacts.of(node), health, self._rules, now, memory=self._memory)
         self._books.put(name, verdict)
+        if self._cluster.fleet.ail(name, ailment(verdict)):
+            for uid in self._cluster.jobs_on(name):
+                self._rings(uid)
         if verdict.wake is not None:
             self._wakes[name] = verdict.wake
 
@@ -297,10 +361,15 @@ class HealthKeeper:
             sizes=ground.sizes,
         )
 
+    def _effect(self, name: str, verdict: Verdict, ruling: Ruling) -> Effect:
+        """What is to be in force. While nobody knows what the policy says of taints they stay as they are."""
+        wanted = effect(verdict, ruling, self._rules.enforcement)
+        return replace(wanted, taint=name in self._ground.tainted) if self._cluster.policy_unknown else wanted
+
     def _differs(self, name: str, ruling: Ruling) -> bool:
         """Whether something else has to be in force than is, or is about to be."""
         verdict, outcome, doing = self._books.verdicts[name], self._outcomes.get(name), self._doing.get(name)
-        wanted = effect(verdict, ruling, self._rules.enforcement)
+        wanted = self._effect(name, verdict, ruling)
         if doing is not None:
             return doing.effect != wanted
         tainted = name in self._ground.tainted
@@ -422,6 +491,18 @@ class HealthKeeper:
             about = Regarding(API_VERSION, "NodeHealth", name, health.metadata.uid)
             self._events.record(about, kind, reason, text)
 
+    def _tell_unreadable(self, name: str) -> None:
+        record = self._cluster.healths.store.get(("", name))
+        if not isinstance(record, Undecodable) or self._unreadable.get(name) == record.error:
+            return
+        self._unreadable[name] = record.error
+        text = (
+            f"NodeHealth {name} does not fit its schema ({record.error}): the node stays as it was last judged. Mend that "
+            "field, or delete the NodeHealth: what Muster remembers of the node goes with it."
+        )
+        log.warning("health record unreadable", node=name, error=record.error)
+        self._events.record(Regarding("v1", "Node", name, name), WARNING, "RecordUnreadable", text)
+
     def _measure(self) -> None:
         states, reasons = self._books.states, self._books.reasons
         for state in (*VerdictState, "Unknown"):
@@ -434,6 +515,11 @@ class HealthKeeper:
         assert self._breaker is not None
         _breaker.set(self._breaker.state is not BreakerState.CLOSED)
         _held.set(self._breaker.held)
+
+
+def _defect(error: Exception) -> str:
+    what = f"an unexpected error keeps Muster from judging this node ({type(error).__name__}: {error})"
+    return f"{what}. It stays as it was last judged. This is a defect: report it with the operator's log."
 
 
 def taint_patch(node: NodeView, reason: str) -> list[dict[str, Any]]:

@@ -19,6 +19,7 @@ import structlog
 from muster.api.base import API_VERSION
 from muster.api.trainingjob import TrainingJob
 from muster.controller.cluster import Cluster, JobMemory
+from muster.controller.records import RecordWriter
 from muster.kube import decode, paths
 from muster.kube.client import APPLY_PATCH, Client
 from muster.kube.errors import AlreadyExists, ApiError, Conflict, Forbidden, Invalid, NotFound
@@ -41,6 +42,8 @@ from muster.world.names import gang_name
 
 FIELD_MANAGER = "muster"
 WRITES_AT_ONCE = 128  # pods of one job, created or deleted
+# Of the connections that such writes have together: what hangs in one namespace leaves the others some.
+NAMESPACE_WRITES = 96
 MAX_CREATE_BACK_OFF_SECONDS = 60.0
 PROGRESS_WRITE_SECONDS = 30.0
 COUNTS_WRITE_SECONDS = 2.0
@@ -67,8 +70,10 @@ class Performer:
 
     def __init__(self, client: Client, cluster: Cluster, clock: Callable[[], float] = time.monotonic) -> None:
         self._client = client
+        self._records = RecordWriter(client)
         self._cluster = cluster
         self._clock = clock
+        self._shares: dict[str, asyncio.Semaphore] = {}
 
     async def perform(self, job: TrainingJob, plan: Plan) -> None:
         """Perform all actions but creations of pods: deletions, bindings and what the workers share, each group side by
@@ -173,10 +178,7 @@ class Performer:
         }
         if action.resource_version:
             body["metadata"]["resourceVersion"] = action.resource_version
-            answer = await self._client.put(paths.muster("gangs", namespace=namespace, name=name), body)
-        else:
-            answer = await self._client.post(paths.muster("gangs", namespace=namespace), body)
-        self._cluster.gangs.assume(answer)
+        self._cluster.gangs.assume(await self._records.write(body))
         log.info(
             "committed",
             job=_name(job),
@@ -251,7 +253,8 @@ class Performer:
                 return  # one was refused: the others would be, too
             try:
                 pods = paths.core("pods", namespace=job.metadata.namespace)
-                answer = await self._client.post(pods, action.manifest, one_of_many=True)
+                async with self._share(job):
+                    answer = await self._client.post(pods, action.manifest, one_of_many=True)
             except AlreadyExists:
                 answer = await self._adopt(job, action)
             except (Forbidden, Invalid) as refused:
@@ -296,7 +299,8 @@ class Performer:
         }
         path = paths.core("pods", namespace=job.metadata.namespace, name=action.name, subresource="binding")
         try:
-            await self._client.post(path, body, one_of_many=True)
+            async with self._share(job):
+                await self._client.post(path, body, one_of_many=True)
         except (NotFound, Conflict) as error:
             # Gone, being deleted, or bound by an earlier call of ours: the watch tells which.
             log.info("not bound", job=_name(job), pod=action.name, node=action.node, error=error.message)
@@ -310,6 +314,10 @@ class Performer:
         except NotFound:
             return
         log.info("deleted after its time to live", job=_name(job))
+
+    def _share(self, job: TrainingJob) -> asyncio.Semaphore:
+        """The share of the job's namespace in the connections of writes that come by the thousand."""
+        return self._shares.setdefault(job.metadata.namespace, asyncio.Semaphore(NAMESPACE_WRITES))
 
     def _pausing(self, memory: JobMemory) -> bool:
         return memory.create_not_before > self._clock()

@@ -17,7 +17,7 @@ from prometheus_client import Gauge, Histogram
 
 from muster.controller.cluster import Cluster, Key
 from muster.placement.fragmentation import fragmentation
-from muster.queueing.queue import Waiting, plan_steps
+from muster.queueing.queue import Failed, Waiting, plan_steps
 from muster.world.turn import NotPlaced, Placed, Turn
 
 # Heartbeats grow old without any watch telling so.
@@ -25,6 +25,8 @@ REPLAN_SECONDS = 15.0
 # A plan of a long queue takes its time: at most this share of it is spent on planning.
 PLANNING_SHARE = 0.2
 MEASURE_SECONDS = 15.0
+# After so long everything else of the process has its turn: launchers, watches, the lease.
+SLICE_SECONDS = 0.01
 
 log = structlog.get_logger()
 _placement = Histogram(
@@ -80,6 +82,7 @@ class Queue:
         self._turns: Mapping[str, Turn] = {}
         self._unseen: set[Key] = set()
         self._stale = asyncio.Event()
+        self._failed: dict[str, str] = {}  # jobs that planning failed at -> how
 
     def expect(self, keys: list[Key]) -> None:
         """No plan before these jobs have been looked at once: a new leader must not serve whom it sees first."""
@@ -91,6 +94,7 @@ class Queue:
         if waiting is None:
             if known is not None:
                 del self._entries[job_uid]
+                self._failed.pop(job_uid, None)
                 self._stale.set()
         elif known is None or known.waiting != waiting:
             since = known.since if known else self._wall_clock() - waited_seconds
@@ -138,30 +142,53 @@ class Queue:
             if self._unseen:
                 continue
             begun = self._clock()
-            if self._entries:
-                self._plan()
-            elif self._turns:
-                self._turns = {}
-                _pending.clear()
+            try:
+                if self._entries:
+                    await self._plan()
+                elif self._turns:
+                    self._turns = {}
+                    _pending.clear()
+                if self._clock() - measured >= MEASURE_SECONDS:
+                    measured = self._clock()
+                    self._measure()
+            except Exception:  # the next plan may meet another queue, or another fleet
+                log.exception("no plan", jobs=len(self._entries))
             spent = self._clock() - begun
-            if self._clock() - measured >= MEASURE_SECONDS:
-                measured = self._clock()
-                for level, share in fragmentation(self._cluster.fleet).items():
-                    _fragmentation.labels(level).set(share)
             await asyncio.sleep(spent / PLANNING_SHARE - spent)
 
-    def _plan(self) -> None:
+    def _measure(self) -> None:
+        for level, share in fragmentation(self._cluster.fleet).items():
+            _fragmentation.labels(level).set(share)
+
+    def _waits(self, uid: str, asked: Mapping[str, Waiting]) -> bool:
+        entry = self._entries.get(uid)
+        return entry is not None and entry.waiting == asked[uid]
+
+    def _log_failure(self, uid: str, turn: Turn) -> None:
+        if isinstance(turn.answer, Failed) and self._failed.get(uid) != turn.answer.message:
+            self._failed[uid] = turn.answer.message
+            log.error("no answer for a job", job_uid=uid, exc_info=turn.answer.error)
+
+    async def _plan(self) -> None:
         limits = {limit.namespace: limit.nodes for limit in self._cluster.fleet.policy.queueing.limits}
         held = self._cluster.held_by_namespace() if limits else {}
         turns: dict[str, Turn] = {}
-        steps = plan_steps(self._cluster.fleet, [entry.waiting for entry in self._entries.values()], limits, held)
-        while True:
-            begun = self._clock()
-            step = next(steps, None)
-            if step is None:
-                break
-            _placement.observe(self._clock() - begun)
-            turns[step[0]] = step[1]
+        asked = {uid: entry.waiting for uid, entry in self._entries.items()}
+        steps = plan_steps(self._cluster.fleet, asked.values(), limits, held)
+        begun = sliced = self._clock()
+        for step in steps:
+            now = self._clock()
+            if step is not None:
+                _placement.observe(now - begun)
+                turns[step[0]] = step[1]
+                self._log_failure(*step)
+                begun = now
+            if now - sliced >= SLICE_SECONDS:
+                await asyncio.sleep(0)
+                sliced = self._clock()
+                begun += sliced - now
+        # Who has left meanwhile, or waits for something else now, is not told what he would have got.
+        turns = {uid: turn for uid, turn in turns.items() if self._waits(uid, asked)}
         before, self._turns = self._turns, turns
         reasons = Counter(turn.answer.reason for turn in turns.values() if isinstance(turn.answer, NotPlaced))
         _pending.clear()

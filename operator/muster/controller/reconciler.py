@@ -1,14 +1,17 @@
 """The loop: dirty keys in, one decision at a time for each job, its actions performed, its status written once.
 
-Different jobs are worked on side by side; plans that take nodes are decided and performed one at a time, so that two
-jobs never choose the same one. Nothing is written once this process has lost the lease (the client sees to that).
+Deciding and performing part: decisions are made one after the other and never wait for a write, what they ask for is
+performed side by side (`pool`), for one job in order and one pass at a time. The nodes that a plan takes count as taken from
+the moment of the decision, so that no two jobs choose the same one. Nothing is written once this process has lost the
+lease (the client sees to that).
 """
 
 import asyncio
 import time
 from collections import Counter as Counted
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, replace
+from typing import Any
 
 import structlog
 from prometheus_client import Counter, Histogram
@@ -16,9 +19,10 @@ from prometheus_client import Counter, Histogram
 from muster.api.base import API_VERSION
 from muster.api.gang import Gang
 from muster.api.trainingjob import TrainingJob
-from muster.controller.cluster import Cluster, Key
+from muster.controller.cluster import Cluster, Key, named_class
 from muster.controller.dirty import DirtyKeys
 from muster.controller.perform import Performer
+from muster.controller.pool import Pool
 from muster.controller.queue import Queue
 from muster.kube.decode import Undecodable
 from muster.kube.errors import ApiError, Conflict, LeadershipLost
@@ -32,7 +36,6 @@ from muster.placement.request import Request
 from muster.queueing.queue import Waiting
 from muster.world.job import JobWorld
 
-WORKERS = 16
 RETRY_FIRST_SECONDS = 0.2
 RETRY_LIMIT_SECONDS = 30.0
 MAX_DOUBLINGS = 16
@@ -67,6 +70,7 @@ class Reconciler:
         settings: Callable[[], WorkerSettings],
         directives_changed: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
+        pool: Pool | None = None,
     ) -> None:
         self._cluster = cluster
         self._performer = performer
@@ -76,8 +80,7 @@ class Reconciler:
         self._settings = settings
         self._directives_changed = directives_changed
         self._clock = clock
-        self._placing = asyncio.Lock()
-        self._turn = asyncio.Lock()
+        self._pool = pool or Pool()
         self._failures: dict[Key, int] = {}
         self._pauses: dict[Key, float] = {}  # how long to leave a job alone after the pass under way
         self._resting_until: dict[Key, float] = {}  # jobs that Muster itself fails at
@@ -90,43 +93,105 @@ class Reconciler:
         """
         try:
             async with asyncio.TaskGroup() as group:
-                for _ in range(WORKERS):
-                    group.create_task(self._work())
-        except ExceptionGroup as ended:  # nothing else ends a worker
+                await self._look(group)
+        except ExceptionGroup as ended:  # nothing else ends a pass
             raise ended.exceptions[0] from ended
 
-    async def _work(self) -> None:
+    async def _look(self, group: asyncio.TaskGroup) -> None:
+        """Decide about one dirty job after the other; nothing here waits for a write."""
         while True:
             key = await self._dirty.take()
-            wake: float | None = None
-            try:
-                # One pass for each turn of the loop: many that have nothing to write would never let go of it.
-                async with self._turn:
-                    await asyncio.sleep(0)
-                wake = self._rest_seconds(key)
-                if wake is None:
-                    with _seconds.time():
-                        wake = await self._pass(key)
-                    self._failures.pop(key, None)
-            except LeadershipLost:
-                raise
-            except Conflict as conflict:
-                # Somebody else wrote first; the watch brings it, and the next decision is made on that.
-                log.info("changed meanwhile", job="/".join(key), error=conflict.message)
-                wake = RETRY_FIRST_SECONDS
-            except ApiError as error:
-                wake = self._failed(key, error.reason or type(error).__name__)
-                log.warning("pass failed", job="/".join(key), error=str(error), retry_seconds=round(wake, 1))
-            except Exception as error:
-                # A defect of ours that one job has met: the others must not pay for it.
-                wake = self._failed(key, type(error).__name__)
-                self._resting_until[key] = self._clock() + wake
-                log.exception("pass failed unexpectedly", job="/".join(key), retry_seconds=round(wake, 1))
-                self._tell_internal_error(key, error)
-            finally:
-                if wake is not None:
-                    self._dirty.add(key, wake)
-                self._dirty.done(key, self._pauses.pop(key, SPACING_SECONDS))
+            await asyncio.sleep(0)  # many that have nothing to write would never let go of the loop
+            wake = self._rest_seconds(key)
+            if wake is not None:
+                self._end(key, wake)
+                continue
+            decision = self._decided(key)
+            if decision is None:
+                continue
+            if self._pool.enter(key[0]):
+                group.create_task(self._perform(key, decision))
+            else:
+                self._wait(group, key, decision)
+
+    def _wait(self, group: asyncio.TaskGroup, key: Key, decision: "_Decision") -> None:
+        """Perform once there is room, what is then decided."""
+        self._release(decision)
+        urgent = _recovers(self._cluster.gang_of(decision.job.metadata.uid))
+        self._pool.wait(key[0], urgent=urgent, start=lambda: _start(group, self._perform(key, None)))
+
+    def _decided(self, key: Key) -> "_Decision | None":
+        """What to do now; the nodes that it takes are nobody else's from here on. None: there is nothing to perform."""
+        begun, wake = self._clock(), None
+        try:
+            job = self._readable(key)
+            if job is not None:
+                plan = self._decide(job)
+                self._assume(job, plan)
+                return _Decision(job, plan, begun)
+        except Exception as error:  # noqa: BLE001 - it is logged there
+            wake = self._broken(key, error)
+        self._end(key, wake)
+        return None
+
+    async def _perform(self, key: Key, decision: "_Decision | None") -> None:
+        """One pass from its plan on; None: the plan is to be made now, after a wait for room."""
+        wake: float | None = None
+        try:
+            decision = decision or self._decided(key)
+            if decision is None:
+                return
+            wake = await self._carry_out(key, decision.job, decision.plan)
+            self._failures.pop(key, None)
+        except (LeadershipLost, asyncio.CancelledError):
+            self._pool.close()
+            raise
+        except Conflict as conflict:
+            # Somebody else wrote first; the watch brings it, and the next decision is made on that.
+            log.info("changed meanwhile", job="/".join(key), error=conflict.message)
+            wake = RETRY_FIRST_SECONDS
+        except ApiError as error:
+            wake = self._failed(key, error.reason or type(error).__name__)
+            log.warning("pass failed", job="/".join(key), error=str(error), retry_seconds=round(wake, 1))
+        except Exception as error:  # noqa: BLE001 - it is logged there
+            wake = self._broken(key, error)
+        finally:
+            self._pool.leave(key[0])
+            if decision is not None:
+                self._release(decision)
+                _seconds.observe(self._clock() - decision.begun)
+                self._end(key, wake)
+
+    def _end(self, key: Key, wake: float | None) -> None:
+        """The pass is over; the next one is due after so many seconds, or when something changes."""
+        if wake is not None:
+            self._dirty.add(key, wake)
+        self._dirty.done(key, self._pauses.pop(key, SPACING_SECONDS))
+
+    def _broken(self, key: Key, error: Exception) -> float:
+        """A defect of ours that one job has met: the others must not pay for it. Returns when to try again."""
+        wake = self._failed(key, type(error).__name__)
+        self._resting_until[key] = self._clock() + wake
+        log.error("pass failed unexpectedly", job="/".join(key), retry_seconds=round(wake, 1), exc_info=error)
+        self._tell_internal_error(key, error)
+        return wake
+
+    def _assume(self, job: TrainingJob, plan: Plan) -> None:
+        """The nodes that a plan takes are the job's while it is performed: no other decision chooses them."""
+        taken = frozenset(
+            member.node
+            for action in plan.actions
+            if isinstance(action, CommitGang)
+            for member in action.spec.members
+            if member.node
+        )
+        if taken:
+            self._cluster.fleet.occupy(("assumed", job.metadata.uid), job.metadata.uid, taken)
+
+    def _release(self, decision: "_Decision") -> None:
+        """What was assumed is on record now, or it is not going to be."""
+        if self._cluster.fleet.occupy(("assumed", decision.job.metadata.uid), "", frozenset()):
+            self._queue.replan()
 
     def _rest_seconds(self, key: Key) -> float | None:
         """How long to leave the job alone, whatever happens meanwhile; None when it is not to be left alone."""
@@ -136,25 +201,17 @@ class Reconciler:
             return None
         return until - self._clock()
 
-    async def _pass(self, key: Key) -> float | None:
+    def _readable(self, key: Key) -> TrainingJob | None:
+        """The job, if there is one that can be decided about."""
         job = self._cluster.job(key)
+        if isinstance(job, TrainingJob):
+            return job
         if job is None:
             self._failures.pop(key, None)
-            self._queue.forget(key)
-            return None
-        if isinstance(job, Undecodable):
-            self._queue.forget(key)
+        else:
             self._tell_undecodable(job)
-            return None
-        plan = self._decide(job)
-        if self._takes_nodes(job, plan):
-            async with self._placing:
-                fresh = self._cluster.job(key)
-                if not isinstance(fresh, TrainingJob):
-                    return 0.0
-                job, plan = fresh, self._decide(fresh)
-                return await self._carry_out(key, job, plan)
-        return await self._carry_out(key, job, plan)
+        self._queue.forget(key)
+        return None
 
     def _decide(self, job: TrainingJob) -> Plan:
         begun = self._clock()
@@ -177,25 +234,16 @@ class Reconciler:
 
     def _waiting(self, world: JobWorld, request: Request) -> Waiting:
         job = world.job
+        self._tell_class(job)
+        hidden = replace(request, viewer=job.metadata.namespace)
         return Waiting(
             job_uid=job.metadata.uid,
             name=f"{job.metadata.namespace}/{job.metadata.name}",
             namespace=job.metadata.namespace,
             priority=self._cluster.priority_of(job),
             created=job.metadata.creation_timestamp or world.now,
-            request=request,
+            request=request if self._cluster.policy().queueing.show_jobs_of_other_namespaces else hidden,
             replacement=world.gang is not None and bool(world.gang.spec.members),
-        )
-
-    def _takes_nodes(self, job: TrainingJob, plan: Plan) -> bool:
-        """Whether the plan commits a Gang to nodes that it does not hold yet: two jobs must never choose the same."""
-        gang = self._cluster.gang_of(job.metadata.uid)
-        held = {member.node for member in gang.spec.members} if isinstance(gang, Gang) else set()
-        return any(
-            member.node and member.node not in held
-            for action in plan.actions
-            if isinstance(action, CommitGang)
-            for member in action.spec.members
         )
 
     async def _carry_out(self, key: Key, job: TrainingJob, plan: Plan) -> float | None:
@@ -232,6 +280,18 @@ class Reconciler:
         kind = WARNING if announcement.warning else NORMAL
         self._events.record(about, kind, announcement.reason, announcement.note)
 
+    def _tell_class(self, job: TrainingJob) -> None:
+        """That the job's PriorityClass counts for nothing in the queue, once."""
+        name, memory = named_class(job), self._cluster.memory(job.metadata.uid)
+        told = name if name and not self._cluster.policy().queueing.counts(name) else ""
+        if told and memory.class_told != told:
+            text = (
+                f"PriorityClass {name} does not count in the queue: the job waits as one that names none. To change that, add "
+                "the class to spec.queueing.priorityClasses of FleetPolicy default, or name another one."
+            )
+            self._tell(job, Announcement("PriorityIgnored", text, warning=True))
+        memory.class_told = told
+
     def _tell_undecodable(self, job: Undecodable) -> None:
         about = Regarding(API_VERSION, "TrainingJob", job.name, job.uid, job.namespace)
         self._events.record(about, WARNING, "InvalidSpec", f"{job.error}. Delete the job and create it again.")
@@ -243,6 +303,28 @@ class Reconciler:
             what = f"an unexpected error keeps Muster from looking after this job ({type(error).__name__}: {error}). "
             remedy = "It goes on trying, and what runs goes on. This is a defect: report it with the operator's log."
             self._tell(job, Announcement("InternalError", what + remedy, warning=True))
+
+
+@dataclass(frozen=True, slots=True)
+class _Decision:
+    """A plan to perform.
+
+    Attributes:
+        begun: when it began to be made, by the clock of the loop.
+    """
+
+    job: TrainingJob
+    plan: Plan
+    begun: float
+
+
+def _recovers(gang: Gang | Undecodable | None) -> bool:
+    """Whether a gang has trained already: what is done for it goes before first starts."""
+    return isinstance(gang, Gang) and (gang.spec.attempt > 1 or gang.spec.go is not None or bool(gang.spec.incidents))
+
+
+def _start(group: asyncio.TaskGroup, work: Coroutine[Any, Any, None]) -> None:
+    group.create_task(work)
 
 
 def _without_record(world: JobWorld, record: Undecodable) -> Plan:

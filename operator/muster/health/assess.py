@@ -223,6 +223,18 @@ def assess(
     )
 
 
+def ailment(verdict: Verdict) -> str:
+    """What is wrong with a node whose verdict is at least Degraded, in words, whatever is done about it; "" for others.
+
+    That somebody has cordoned it is nothing wrong with it.
+    """
+    weighing = (finding for finding in verdict.findings if WEIGHT[finding.severity] >= WEIGHT[Severity.DEGRADED])
+    found = next(weighing, None)
+    if not verdict.out or (verdict.cordoned and found is None):
+        return ""
+    return f"{found.reason}: {found.message}" if found is not None else f"{verdict.reason}: {verdict.message}"
+
+
 def _agent_signs(before: NodeHealthStatus, earlier: Iterable[Finding], boot: str, now: datetime) -> list[Sign]:
     """What the agent sees, and what it has seen in this boot that only another boot ends."""
     seen = [sign_of(evidence, now) for evidence in before.evidence if _of_this_boot(evidence, before.agent)]

@@ -121,6 +121,13 @@ def at_least_one(percent: int, of: int) -> int:
     return max(1, of * percent // 100)
 
 
+def held_back(ruling: Ruling) -> Ruling:
+    """The same while nobody knows what the policy says: no node is newly taken out, and no taint is taken off."""
+    if ruling.charge:
+        return Ruling(Act.HOLD, "the FleetPolicy cannot be read, and takes no node out until it can")
+    return Ruling(Act.NOTHING) if ruling.act is Act.UNTAINT else ruling
+
+
 def rule(situation: Situation, rules: Rules, now: datetime) -> tuple[dict[str, Ruling], Breaker]:
     """What may be done about each node, and the breaker's state.
 

@@ -4,7 +4,9 @@ Pods and nodes come in thousands: msgspec skips every field that no decision rea
 checks them, and one that does not validate becomes an Undecodable value instead of breaking the stream for the others.
 """
 
-from collections.abc import Callable
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -12,7 +14,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import msgspec
 import pydantic
 
-from muster.api.base import ApiModel
+from muster.api.base import EARLIEST, LATEST, ApiModel
 from muster.world.resources import amounts, asked_by, asked_together
 from muster.world.views import (
     INCARNATION_LABEL,
@@ -26,6 +28,9 @@ from muster.world.views import (
     PodView,
     Taint,
 )
+
+# The API server lets objects nest 10,000 deep; Python's own limit may be a tenth of that.
+DEEPEST = 12_000
 
 Raw = bytes | msgspec.Raw
 Key = tuple[str, str]  # namespace ("" for cluster-scoped kinds), name
@@ -245,6 +250,8 @@ class ListPage(msgspec.Struct):
     items: list[msgspec.Raw] | None = None
 
 
+Decoded = TypeVar("Decoded")
+
 _pods = msgspec.json.Decoder(_Pod)
 _occupants = msgspec.json.Decoder(_Occupant)
 _nodes = msgspec.json.Decoder(_Node)
@@ -258,12 +265,31 @@ _deletions = msgspec.json.Decoder(_Deletion)
 
 def watch_event(line: bytes) -> WatchEvent:
     """One line of a watch."""
-    return _events.decode(line)
+    return _deeply(_events, line)
 
 
 def list_page(data: bytes) -> ListPage:
     """One page of a list."""
-    return _pages.decode(data)
+    return _deeply(_pages, data)
+
+
+@contextlib.contextmanager
+def _deeper() -> Iterator[None]:
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, DEEPEST))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
+
+
+def _deeply(decoder: "msgspec.json.Decoder[Decoded]", data: Raw) -> Decoded:
+    """Decode what may nest deeper, in parts that are skipped, than Python's limit allows."""
+    try:
+        return decoder.decode(data)
+    except RecursionError:
+        with _deeper():
+            return decoder.decode(data)
 
 
 def resource_version(data: Raw) -> int:
@@ -348,7 +374,7 @@ def node(data: Raw) -> NodeView:
         allocatable=amounts(status.allocatable),
         capacity=amounts(status.capacity),
         conditions=tuple(
-            ConditionView(c.type, c.status, c.reason or "", c.message or "", c.last_transition_time)
+            ConditionView(c.type, c.status, c.reason or "", c.message or "", _reckonable(c.last_transition_time))
             for c in status.conditions or ()
         ),
     )
@@ -378,18 +404,77 @@ def custom(model: type[Model]) -> Callable[[Raw], Model | Undecodable]:
         try:
             return model.model_validate_json(bytes(data))
         except pydantic.ValidationError as error:
-            meta = _metas.decode(data).metadata
-            return Undecodable(
-                meta.namespace,
-                meta.name,
-                meta.uid,
-                int(meta.resource_version),
-                meta.generation,
-                _explain(error),
-                _owner(meta),
-            )
+            return undecodable(data, _explain(error))
+        except Exception as error:  # noqa: BLE001 - whatever one object does to its model, the others are read
+            return undecodable(data, f"{type(error).__name__}: {error}")
 
     return decode
+
+
+def undecodable(data: Raw, error: str) -> Undecodable:
+    """What can be said of an object that does not fit its model."""
+    meta = _deeply(_metas, data).metadata
+    version = int(meta.resource_version)
+    return Undecodable(meta.namespace, meta.name, meta.uid, version, meta.generation, error, _owner(meta))
+
+
+class _BareSpec(msgspec.Struct, rename="camel"):
+    node_name: str | None = None
+
+
+class _BareMeta(msgspec.Struct, rename="camel"):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = "0"
+    labels: dict[str, str] | None = None
+    owner_references: list[_OwnerReference] | None = None
+
+
+class _Bare(msgspec.Struct):
+    metadata: _BareMeta
+    spec: _BareSpec | None = None
+
+
+_bares = msgspec.json.Decoder(_Bare)
+UNREADABLE = "Unreadable"
+# Stands for what a pod may hold when its own account of it cannot be read: its node is nobody else's.
+_ALL = "muster.dev/unreadable"
+
+
+def bare_pod(data: Raw) -> PodView:
+    """A pod of which only the identity can be read: it is there, and alive as far as anybody knows."""
+    parsed = _deeply(_bares, data)
+    meta, labels = parsed.metadata, parsed.metadata.labels or {}
+    owner = next((owner.uid for owner in meta.owner_references or () if owner.controller), "")
+    return PodView(
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        resource_version=int(meta.resource_version),
+        owner_uid=owner,
+        job_uid=labels.get(JOB_UID_LABEL, ""),
+        index=_label_number(labels.get(INDEX_LABEL), -1),
+        incarnation=_label_number(labels.get(INCARNATION_LABEL), 0),
+        node=(parsed.spec.node_name if parsed.spec else None) or "",
+        reason=UNREADABLE,
+        requests={} if owner and owner == labels.get(JOB_UID_LABEL) else {_ALL: 1},
+    )
+
+
+def bare_occupant(data: Raw) -> OccupantView:
+    """A pod of which only the identity can be read: it holds its node whole."""
+    pod = bare_pod(data)
+    return OccupantView(pod.namespace, pod.name, pod.uid, pod.resource_version, pod.node, {_ALL: 1})
+
+
+def bare_node(data: Raw) -> NodeView:
+    """A node of which only the identity can be read: it takes no worker."""
+    parsed = _deeply(_bares, data)
+    meta = parsed.metadata
+    return NodeView(
+        meta.name, meta.uid, int(meta.resource_version), labels=meta.labels or {}, ready=False, ready_reason=UNREADABLE
+    )
 
 
 class _Flat(Protocol):
@@ -433,6 +518,11 @@ def custom_meta(value: Any) -> Meta:
     return Meta((meta.namespace, meta.name), meta.uid, int(meta.resource_version or 0))
 
 
+def _reckonable(moment: datetime | None) -> datetime | None:
+    """A time that spans can be added to; one beyond all clocks is none."""
+    return moment if moment is not None and EARLIEST <= moment <= LATEST else None
+
+
 def _owner(meta: _ObjectMeta) -> str:
     return next((owner.uid for owner in meta.owner_references or () if owner.controller), "")
 
@@ -454,7 +544,7 @@ def _container(status: _ContainerStatus, *, init: bool) -> ContainerView:
             terminated_message=ended.message or "",
         )
     if state.running is not None:
-        return ContainerView(status.name, init, running=True, started=state.running.started_at)
+        return ContainerView(status.name, init, running=True, started=_reckonable(state.running.started_at))
     waiting = state.waiting or _Waiting()
     return ContainerView(status.name, init, waiting_reason=waiting.reason or "", waiting_message=waiting.message or "")
 

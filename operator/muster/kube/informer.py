@@ -13,7 +13,6 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-import msgspec
 import structlog
 from prometheus_client import Counter, Gauge
 
@@ -41,6 +40,11 @@ RESUMES_BEFORE_LIST = 3
 log = structlog.get_logger()
 _lists = Counter("muster_informer_lists_total", "Full lists that an informer has made.", ["informer"])
 _objects = Gauge("muster_informer_objects", "Objects that an informer holds.", ["informer"])
+_unreadable = Counter(
+    "muster_unreadable_objects_total",
+    "Objects, and changes of them, that could not be read or taken in; the log names them.",
+    ["informer"],
+)
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,7 @@ class Kind(Generic[T]):
     query: Mapping[str, str] = field(default_factory=dict)
     keep: Callable[[T], bool] = lambda _: True  # what decode gives but nobody needs is dropped at once
     index: Callable[[T], Hashable] = lambda _: None
+    bare: Callable[[Raw], T] | None = None  # what is left of one that decode cannot read
     gather_seconds: float = GATHER_SECONDS  # what the watch shows within so long of something is read together
 
 
@@ -89,7 +94,7 @@ class Store(Generic[T]):
         return len(self._objects)
 
     def subscribe(self, callback: Subscriber[T]) -> None:
-        """Call back with (old, new) on each change, in order; it must not raise, and must not write to the store."""
+        """Call back with (old, new) on each change, in order; it must not write to the store. Its errors are logged."""
         self._subscribers.append(callback)
 
     def assume(self, value: T) -> None:
@@ -188,7 +193,14 @@ class Store(Generic[T]):
 
     def _changed(self, old: T | None, new: T | None) -> None:
         for callback in self._subscribers:
-            callback(old, new)
+            try:
+                callback(old, new)
+            except Exception:  # the change stands, and the other objects must not pay for it
+                _unreadable.labels(self._kind.name).inc()
+                log.exception("change not taken in", informer=self._kind.name, key=self._key_of(new or old))
+
+    def _key_of(self, value: T | None) -> Key | None:
+        return self._kind.meta(value).key if value is not None else None
 
 
 class Informer(Generic[T]):
@@ -208,7 +220,7 @@ class Informer(Generic[T]):
 
     def assume(self, answer: bytes) -> T:
         """Lay the API server's answer to our own POST, PUT or PATCH over the store; returns it decoded."""
-        value = self.kind.decode(answer)
+        value = self._decode(answer)
         self.store.assume(value)
         return value
 
@@ -217,7 +229,7 @@ class Informer(Generic[T]):
         if decode.is_gone(answer):
             self.store.assume_deleted(key, uid)
         else:
-            self.store.assume(self.kind.decode(answer))
+            self.store.assume(self._decode(answer))
 
     def last_contact_age_seconds(self) -> float:
         """Since the API server last said here something that could be read; a sound stream has a bookmark a minute."""
@@ -250,8 +262,8 @@ class Informer(Generic[T]):
                 # A stream that broke is resumed; one that cannot be opened or resumed is listed anew.
                 if not isinstance(refused, Unreachable) or self._failures >= RESUMES_BEFORE_LIST:
                     self._position = None
-            except (msgspec.MsgspecError, ValueError) as unreadable:
-                # Skipping what cannot be read would hide an occupant: stay visibly stale instead.
+            except Exception as unreadable:  # noqa: BLE001
+                # Not even whose it is can be read. Skipping it would hide an occupant: stay visibly stale instead.
                 error, self._position = unreadable, None
             if error is None and self._clock() - started > 1.0:
                 self._failures = 0
@@ -279,7 +291,7 @@ class Informer(Generic[T]):
         query: dict[str, str | int] = {**self.kind.query, "limit": PAGE_SIZE}
         while True:
             page = decode.list_page(await self._client.get(self.kind.path, query))
-            values.extend(value for value in map(self.kind.decode, page.items or ()) if self.kind.keep(value))
+            values.extend(value for value in map(self._decode, page.items or ()) if self.kind.keep(value))
             if not page.metadata.continue_:
                 _lists.labels(self.kind.name).inc()
                 return values, page.metadata.resource_version
@@ -301,6 +313,18 @@ class Informer(Generic[T]):
                 self.last_contact = self._clock()
                 self._failures = 0
 
+    def _decode(self, data: Raw) -> T:
+        """The object, or what is left of it: one that cannot be read must not keep the others from being seen."""
+        try:
+            return self.kind.decode(data)
+        except Exception as error:
+            if self.kind.bare is None:
+                raise
+            value = self.kind.bare(data)
+            _unreadable.labels(self.kind.name).inc()
+            log.warning("unreadable", informer=self.kind.name, key=self.kind.meta(value).key, error=str(error))
+            return value
+
     def _take(self, line: bytes) -> None:
         event = decode.watch_event(line)
         if event.type == "ERROR":
@@ -309,7 +333,7 @@ class Informer(Generic[T]):
             version = decode.resource_version(event.object)
             self.store.advance(version)
         else:
-            value = self.kind.decode(event.object)
+            value = self._decode(event.object)
             version = self.kind.meta(value).resource_version
             self.store.apply(event.type, value)
             self._count.set(len(self.store))
@@ -327,6 +351,7 @@ def worker_pods(client: Client) -> Informer[PodView]:
             decode.flat_meta,
             query={"labelSelector": JOB_UID_LABEL},
             index=lambda pod: pod.job_uid,
+            bare=decode.bare_pod,
         ),
     )
 
@@ -348,13 +373,14 @@ def occupant_pods(client: Client) -> Informer[OccupantView]:
                 "labelSelector": f"!{JOB_UID_LABEL}",
             },
             keep=lambda pod: bool(pod.node),
+            bare=decode.bare_occupant,
         ),
     )
 
 
 def nodes(client: Client) -> Informer[NodeView]:
     """Every node; its key is ("", name)."""
-    return Informer(client, Kind("nodes", paths.core("nodes"), decode.node, decode.node_meta))
+    return Informer(client, Kind("nodes", paths.core("nodes"), decode.node, decode.node_meta, bare=decode.bare_node))
 
 
 def node_leases(client: Client) -> Informer[decode.NodeLease]:

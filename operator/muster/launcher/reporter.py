@@ -81,7 +81,8 @@ def is_done(directive: Optional[Directive], snapshot: Snapshot, scans: bool) -> 
     here = snapshot.attempt == directive.attempt
     if directive.kind == WAIT:
         listed = not scans or snapshot.checkpoints_scanned_for_attempt == directive.attempt
-        return here and snapshot.state == IDLE and (listed or snapshot.checkpoint_error != "")
+        claimed = not directive.claim or snapshot.marker_at is not None or snapshot.marker_error != ""
+        return here and snapshot.state == IDLE and (listed or snapshot.checkpoint_error != "") and claimed
     if directive.kind == RUN:
         return here and snapshot.state in (RUNNING, EXITED)
     return directive.kind != EXIT

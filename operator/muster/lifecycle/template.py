@@ -9,6 +9,7 @@ from muster.api.trainingjob import LaunchMode, TrainingJob
 from muster.lifecycle.worker_pod import worker_container
 from muster.placement.eligibility import Requirements
 from muster.placement.space import unknown_level
+from muster.placement.wishes import wishes
 from muster.world.fleet import Fleet
 from muster.world.job import JobWorld
 from muster.world.resources import asked_by_template
@@ -89,24 +90,8 @@ def _misshapen(template: Mapping[str, Any]) -> str:
             inner = _wrong_shape(entry, _CONTAINER_SHAPES) if path.endswith("ontainers") else ""
             if inner:
                 return f"{where}.{inner}"
-    return _misshapen_terms(spec)
-
-
-def _misshapen_terms(spec: Mapping[str, Any]) -> str:
-    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
-    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
-    for term in required.get("nodeSelectorTerms") or ():
-        expressions = (
-            [*((term or {}).get("matchExpressions") or ()), *((term or {}).get("matchFields") or ())]
-            if isinstance(term, dict)
-            else [None]
-        )
-        if any(
-            not isinstance(e, dict) or not isinstance(e.get("key"), str) or not isinstance(e.get("operator"), str)
-            for e in expressions
-        ):
-            return "spec.affinity.nodeAffinity: each term needs a list of objects with key and operator"
-    return ""
+    unread = wishes(spec).problem
+    return f"spec.{unread}" if unread else ""
 
 
 def _wrong_shape(root: Mapping[str, Any], shapes: Mapping[str, type]) -> str:
@@ -135,8 +120,8 @@ def requirements(world: JobWorld, record: GangSpec | None) -> Requirements:
 
 def claims_of(job: TrainingJob) -> list[str]:
     """Names of the volume claims that the template mounts."""
-    volumes = (job.spec.template.get("spec") or {}).get("volumes") or ()
-    claims = (volume.get("persistentVolumeClaim") for volume in volumes if isinstance(volume, dict))
+    volumes = _objects(job.spec.template.get("spec") or {}, "volumes")
+    claims = (volume.get("persistentVolumeClaim") for volume in volumes)
     return sorted({str(claim["claimName"]) for claim in claims if isinstance(claim, dict) and claim.get("claimName")})
 
 
@@ -147,20 +132,26 @@ def scheduler_for(spec: Mapping[str, Any]) -> str:
     """
     if spec.get("resourceClaims"):
         return "resource claims"
-    if any(isinstance(volume, dict) and volume.get("ephemeral") for volume in spec.get("volumes") or ()):
+    if any(volume.get("ephemeral") for volume in _objects(spec, "volumes")):
         return "ephemeral volumes"
     if spec.get("schedulerName") not in (None, "", "default-scheduler", SCHEDULER_NAME):
         return "a scheduler named in the template"
-    affinity = spec.get("affinity") or {}
+    affinity = spec["affinity"] if isinstance(spec.get("affinity"), dict) else {}
     for kind in ("podAffinity", "podAntiAffinity"):
         if isinstance(affinity.get(kind), dict) and affinity[kind].get(
             "requiredDuringSchedulingIgnoredDuringExecution"
         ):
             return "required affinity between pods"
-    spread = (c for c in spec.get("topologySpreadConstraints") or () if isinstance(c, dict))
+    spread = _objects(spec, "topologySpreadConstraints")
     if any(constraint.get("whenUnsatisfiable") != "ScheduleAnyway" for constraint in spread):
         return "topology spread constraints"
     return ""
+
+
+def _objects(spec: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    """The objects of a list of the pod spec; of anything else none."""
+    several = spec.get(name)
+    return [each for each in several if isinstance(each, dict)] if isinstance(several, list) else []
 
 
 def _pattern_problem(pattern: str | None) -> tuple[str, str] | None:
@@ -168,7 +159,7 @@ def _pattern_problem(pattern: str | None) -> tuple[str, str] | None:
         return None
     try:
         groups = re.compile(pattern).groups
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:  # as it happens to be for counts, and for depth
         return (
             "InvalidStepPattern",
             f"spec.progress.stepPattern: not a regular expression that Python understands: {error}. {AGAIN}",

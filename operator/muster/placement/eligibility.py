@@ -5,13 +5,13 @@ that it would refuse must not be chosen. Source: Kubernetes documentation, "Assi
 Tolerations".
 """
 
-import json
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from muster.api.fleetpolicy import Binding
+from muster.api.fleetpolicy import AcceleratorNodes, Binding
+from muster.placement.wishes import Wishes, wishes
 from muster.world.fleet import Exclusion, Fleet
 from muster.world.resources import Amounts, is_extended
 from muster.world.views import NodeView, Taint
@@ -23,7 +23,6 @@ UNREACHABLE_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreac
 STALE_HEARTBEAT_SECONDS = 20.0
 # What one soft taint weighs in accelerators that would lie idle: more than any node has.
 _SOFT_TAINT = 1024
-_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 @dataclass(frozen=True)
@@ -46,13 +45,14 @@ class Requirements:
     scheduler_for: str = ""
 
     @cached_property
+    def wishes(self) -> Wishes:
+        """What the template asks of nodes."""
+        return wishes(self.template_spec)
+
+    @cached_property
     def profile(self) -> Hashable:
         """Equal for requirements that the same nodes meet, apart from those to `avoid`."""
-        spec = self.template_spec
-        affinity = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(_REQUIRED)
-        chosen = [spec.get("nodeSelector"), affinity, spec.get("tolerations")]
-        asked = self.accelerators, tuple(sorted(self.requests.items())), self.scheduler_for
-        return *asked, json.dumps(chosen, sort_keys=True, default=str)
+        return self.accelerators, tuple(sorted(self.requests.items())), self.scheduler_for, self.wishes
 
 
 def refusal(node: NodeView, needs: Requirements, fleet: Fleet, job_uid: str) -> str:
@@ -72,10 +72,23 @@ def refusal(node: NodeView, needs: Requirements, fleet: Fleet, job_uid: str) -> 
 STALE = "without a heartbeat"
 LEFT_BY_OTHERS = "left by other pods"
 IN_USE = "in use"
+UNSELECTED = "excluded by the template's node selector or affinity"
+KEPT_FOR_ACCELERATORS = "kept for jobs with accelerators"
 
 
 def unsuitable(node: NodeView, needs: Requirements, fleet: Fleet) -> str:
     """Why the node could not take such a worker even if nothing else ran there; "" if it could."""
+    return unusable(node, needs, fleet) or unfit(node, needs, fleet)
+
+
+def unusable(node: NodeView, needs: Requirements, fleet: Fleet) -> str:
+    """Why the node takes no worker, whatever that asks for of its resources; "" if it does."""
+    why = closed(node, needs, fleet)
+    return why or ("" if needs.wishes.select(node) else UNSELECTED)
+
+
+def closed(node: NodeView, needs: Requirements, fleet: Fleet) -> str:
+    """What of the node's state and taints keeps the worker away, its labels apart; "" if nothing."""
     if not node.ready:
         return "not ready"
     if node.unschedulable:
@@ -83,17 +96,30 @@ def unsuitable(node: NodeView, needs: Requirements, fleet: Fleet) -> str:
     exclusion = fleet.exclusion(node.name)
     if exclusion:
         return unhealthy(exclusion)
-    taint = _untolerated(node.taints, needs.template_spec.get("tolerations") or ())
-    if taint:
-        return f"taint {taint.key}"
-    if not _selected(node, needs.template_spec):
-        return "excluded by the template's node selector or affinity"
+    if needs.wishes.problem:
+        return f"not to be judged: spec.template.spec.{needs.wishes.problem}"
+    taint = _untolerated(node.taints, needs.wishes)
+    return f"taint {taint.key}" if taint else ""
+
+
+def unfit(node: NodeView, needs: Requirements, fleet: Fleet) -> str:
+    """What the node, in its pool, has too little of for the worker; "" if nothing."""
     if needs.scheduler_for and binding_of(node, fleet) is Binding.DIRECT:
         return f"bound directly, which does not do for {needs.scheduler_for}"
     resource = fleet.policy.accelerator_resource
+    if not needs.accelerators and _is_kept(node, fleet):
+        return KEPT_FOR_ACCELERATORS
     if needs.accelerators and node.allocatable.get(resource, 0) < needs.accelerators:
         return f"with fewer than {needs.accelerators} {resource}"
     return _short_of(needs, node.allocatable, "with too little {} for a worker")
+
+
+def _is_kept(node: NodeView, fleet: Fleet) -> bool:
+    """Whether the node has accelerators, healthy or not, and the policy keeps it for jobs that ask for some."""
+    if fleet.policy.placement.accelerator_nodes_for_other_jobs is not AcceleratorNodes.NEVER:
+        return False
+    resource = fleet.policy.accelerator_resource
+    return max(node.allocatable.get(resource, 0), node.capacity.get(resource, 0)) > 0
 
 
 def unhealthy(exclusion: Exclusion) -> str:
@@ -103,9 +129,8 @@ def unhealthy(exclusion: Exclusion) -> str:
 
 def reluctance(node: NodeView, needs: Requirements, fleet: Fleet) -> int:
     """How much rather another node should be taken: by soft taints first, then by accelerators beyond those asked for."""
-    tolerations = needs.template_spec.get("tolerations") or ()
     soft = [taint for taint in node.taints if taint.effect == "PreferNoSchedule"]
-    unwelcome = sum(not any(_tolerates(toleration, taint) for toleration in tolerations) for taint in soft)
+    unwelcome = sum(not needs.wishes.tolerate(taint) for taint in soft)
     spare = node.allocatable.get(fleet.policy.accelerator_resource, 0) - needs.accelerators
     return unwelcome * _SOFT_TAINT + min(max(spare, 0), _SOFT_TAINT - 1)
 
@@ -135,63 +160,8 @@ def _short_of(needs: Requirements, offered: Amounts, words: str) -> str:
     return ""
 
 
-def _untolerated(taints: Sequence[Taint], tolerations: Sequence[Mapping[str, Any]]) -> Taint | None:
+def _untolerated(taints: Sequence[Taint], wishes: Wishes) -> Taint | None:
     for taint in taints:
-        if taint.effect == "PreferNoSchedule":
-            continue
-        if not any(_tolerates(toleration, taint) for toleration in tolerations):
+        if taint.effect != "PreferNoSchedule" and not wishes.tolerate(taint):
             return taint
     return None
-
-
-def _tolerates(toleration: Mapping[str, Any], taint: Taint) -> bool:
-    if toleration.get("effect") and toleration["effect"] != taint.effect:
-        return False
-    key, operator = toleration.get("key") or "", toleration.get("operator") or "Equal"
-    if key and key != taint.key:
-        return False
-    if operator == "Exists":
-        return True
-    return operator == "Equal" and bool(key) and (toleration.get("value") or "") == taint.value
-
-
-def _selected(node: NodeView, spec: Mapping[str, Any]) -> bool:
-    selector = spec.get("nodeSelector") or {}
-    if any(node.labels.get(key) != value for key, value in selector.items()):
-        return False
-    affinity = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(_REQUIRED)
-    if not affinity:
-        return True
-    return any(_term_matches(node, term) for term in affinity.get("nodeSelectorTerms") or ())
-
-
-def _term_matches(node: NodeView, term: Mapping[str, Any]) -> bool:
-    labels, fields = term.get("matchExpressions") or (), term.get("matchFields") or ()
-    if not labels and not fields:
-        return False  # an empty term matches nothing
-    return all(_expression_matches(node.labels, expression) for expression in labels) and all(
-        _expression_matches({"metadata.name": node.name}, expression) for expression in fields
-    )
-
-
-def _expression_matches(values: Mapping[str, str], expression: Mapping[str, Any]) -> bool:
-    value, wanted = values.get(expression["key"]), expression.get("values") or []
-    match = _OPERATORS.get(expression["operator"])
-    return match is not None and match(value, wanted)
-
-
-def _compare(value: str | None, wanted: Sequence[str], test: Callable[[int, int], bool]) -> bool:
-    try:
-        return value is not None and len(wanted) == 1 and test(int(value), int(wanted[0]))
-    except ValueError:
-        return False
-
-
-_OPERATORS: Mapping[str, Callable[[str | None, Sequence[str]], bool]] = {
-    "In": lambda value, wanted: value is not None and value in wanted,
-    "NotIn": lambda value, wanted: value is None or value not in wanted,
-    "Exists": lambda value, _: value is not None,
-    "DoesNotExist": lambda value, _: value is None,
-    "Gt": lambda value, wanted: _compare(value, wanted, int.__gt__),
-    "Lt": lambda value, wanted: _compare(value, wanted, int.__lt__),
-}

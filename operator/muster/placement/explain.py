@@ -8,6 +8,7 @@ from dataclasses import replace
 from muster.placement.domain import Domain
 from muster.placement.eligibility import IN_USE, LEFT_BY_OTHERS, unhealthy
 from muster.placement.ground import Ground
+from muster.placement.names import shown, shown_reason
 from muster.placement.natural import natural
 from muster.placement.request import Request
 from muster.placement.search import wanted
@@ -31,13 +32,21 @@ def not_placed(request: Request, ground: Ground, tree: Tree, fleet: Fleet) -> No
         tree: the fleet in the eyes of its workers.
         fleet: the fleet.
     """
-    ground = ground.emptied
+    ground = _told(ground.emptied, request.viewer)
     short = _shortfall(request, ground, tree, fleet)
     if not short.ever and not request.kept:
         return NotPlaced("NeverFits", _never(request, short, set(ground.taken.values())), short)
     if short.free < short.needs:
         return NotPlaced("InsufficientNodes", f"needs {_what(request, '')}: {_fleet(short)}{_rest(short)}", short)
     return NotPlaced("TopologyUnsatisfied", _apart(request, ground, short), short)
+
+
+def _told(ground: Ground, viewer: str | None) -> Ground:
+    """The ground with nobody named in it who is not to be named."""
+    if viewer is None or not ground.taken:
+        return ground
+    told = {why: shown_reason(why, viewer) for why in set(ground.taken.values())}
+    return replace(ground, taken={name: told[why] for name, why in ground.taken.items()})
 
 
 def indivisible(request: Request) -> bool:
@@ -58,7 +67,7 @@ def _shortfall(request: Request, ground: Ground, tree: Tree, fleet: Fleet) -> Sh
     names = _others(request, ground, tree)
     holders = Counter[str]()
     for holder, count in names.items():
-        holders[fleet.name_of(holder)] += count
+        holders[shown(fleet.name_of(holder), request.viewer)] += count
     return Shortfall(
         needs=request.count + request.spares,
         inside=request.required,

@@ -33,6 +33,7 @@ class Request:
         spares: further nodes, in the same required domain; the gang's own domains are preferred, distinct innermost ones
             once there are several.
         kept: nodes that the job keeps: a replacement prefers their domains, and `required` binds it to them.
+        viewer: namespace whose people read the answer: those of others are not named to them; None: they may be.
         broken: in a replacement with segments: what each broken segment needs, in the order in which the answer lists
             the nodes; its `missing` add up to `count`.
     """
@@ -46,3 +47,4 @@ class Request:
     spares: int = 0
     kept: tuple[str, ...] = ()
     broken: tuple[Broken, ...] = ()
+    viewer: str | None = None

@@ -5,7 +5,7 @@ special to a request is laid over that (`ground`), the choice of domains is a kn
 them is a matter of order (`allot`). docs/placement.md has the rules, docs/decisions/0007 why they are these.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from muster.placement.domain import Change, Domain
@@ -45,6 +45,10 @@ class _Prospect:
     applied: int = 0
 
 
+# Trees share roots, and so what they are less the nodes given away; of a fleet that changes the old ones are of no use.
+MAX_LAID = 256
+
+
 @dataclass(slots=True)
 class _Takings:
     """Nodes given away: why, and in which order."""
@@ -60,6 +64,7 @@ class Space:
         self._fleet = fleet
         self._taken = _Takings()
         self._prospects: dict[object, _Prospect] = {}
+        self._laid: dict[int, tuple[Domain, Domain, int]] = {}  # id of a base -> it, the same less so many takings
 
     def take(self, nodes: Iterable[str], why: str) -> None:
         """These nodes are not free any more: `why` in a few words that group well, e.g. `reserved for default/big`.
@@ -70,6 +75,10 @@ class Space:
             if node not in self._taken.why:
                 self._taken.why[node] = why
                 self._taken.order.append(node)
+
+    def prepared(self, request: Request) -> Iterator[None]:
+        """Make what an answer to this request needs, in parts of a few milliseconds."""
+        yield from Tree.made(self._fleet, request.needs)
 
     def solve(self, request: Request) -> Placed | NotPlaced:
         """Choose nodes for a request, deterministically."""
@@ -120,11 +129,17 @@ class Space:
             found.base = found.root = found.tree.root
             found.applied = 0
         order = self._taken.order
+        laid = self._laid.get(id(found.base))
+        if laid is not None and laid[2] > found.applied:
+            _, found.root, found.applied = laid
         if found.applied < len(order):
             standings = [found.tree.standing.get(name) for name in order[found.applied :]]
             changes = [Change(s.path, gone=s.entry) for s in standings if s is not None and not s.why]
             found.root = found.root.changed(changes)
             found.applied = len(order)
+            if len(self._laid) >= MAX_LAID:
+                self._laid.clear()
+            self._laid[id(found.base)] = (found.base, found.root, found.applied)
         return found
 
 

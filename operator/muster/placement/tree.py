@@ -1,36 +1,55 @@
 """The tree of free nodes for one kind of worker, kept up to date one changed node at a time.
 
-What it costs grows with what has changed since it was last looked at, not with the fleet or with the jobs that run.
+What it costs grows with what has changed since it was last looked at, not with the fleet or with the jobs that run. A
+new one is made in parts, between which others can have their turn, and of what a tree made before has already where
+every node stands alike.
 """
 
-from collections import Counter
-from collections.abc import Iterable
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import NamedTuple
 
-from muster.placement.domain import Change, Domain, Entry, Path
-from muster.placement.eligibility import IN_USE, Requirements, lacking, reluctance, unsuitable
-from muster.placement.natural import natural
-from muster.placement.where import domain_path
+from muster.placement.domain import Change, Domain
+from muster.placement.eligibility import Requirements
+from muster.placement.outline import PART, Eye, Outline, Standing
 from muster.world.fleet import Fleet
-from muster.world.views import NodeView
+
+MAX_SHAPES = 32
+# Beyond so many kinds of nodes an eye begins anew: nodes change, and what they were is of no use.
+MAX_FOLLOWED = 4096
+
+__all__ = ["Standing", "Tree"]
 
 
-class Standing(NamedTuple):
-    """One node, for this kind of worker.
+class _Shape(NamedTuple):
+    """Where all nodes stand, laid out; kept with the standings, by whose identity it is found again."""
 
-    Attributes:
-        path: the innermost domain that it is known to be in.
-        entry: as which it is listed there.
-        suitable: whether it could be used if nothing else ran there.
-        why: why not now, "" if it can be used.
-        holders: who holds it.
-    """
+    standings: tuple[Standing, ...]
+    root: Domain
+    refused: Counter[str]
+    held: Counter[str]
 
-    path: Path
-    entry: Entry
-    suitable: bool
-    why: str
-    holders: frozenset[str]
+
+class _Shapes:
+    """The newest shapes."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[int, ...], _Shape] = OrderedDict()
+
+    def get(self, standings: Iterable[Standing]) -> _Shape | None:
+        """The shape that has exactly these standings."""
+        key = tuple(map(id, standings))
+        found = self._known.get(key)
+        if found is not None:
+            self._known.move_to_end(key)
+        return found
+
+    def put(self, shape: _Shape) -> None:
+        """Keep it."""
+        self._known[tuple(map(id, shape.standings))] = shape
+        if len(self._known) > MAX_SHAPES:
+            self._known.popitem(last=False)
 
 
 class Tree:
@@ -45,21 +64,39 @@ class Tree:
 
     def __init__(self, fleet: Fleet, needs: Requirements) -> None:
         self._fleet = fleet
-        self._needs = Requirements(needs.accelerators, needs.template_spec, {}, needs.requests, needs.scheduler_for)
-        self._labels = fleet.policy.topology.labels
+        bare = Requirements(needs.accelerators, needs.template_spec, {}, needs.requests, needs.scheduler_for)
+        self._eye = Eye(fleet, bare)
         self.root = Domain((), {}, (), 0)
         self.standing: dict[str, Standing] = {}
         self.refused: Counter[str] = Counter()
         self.held: Counter[str] = Counter()
         self._version = fleet.version
-        self._update(fleet.nodes)
+        self._followed = 0
 
     @classmethod
     def of(cls, fleet: Fleet, needs: Requirements) -> "Tree":
         """The fleet's tree for workers like this, as of now."""
-        tree = fleet.derived((cls, needs.profile), lambda fleet: cls(fleet, needs))
+        tree = fleet.known((cls, needs.profile), cls)
+        if tree is None:
+            for _ in cls.made(fleet, needs):
+                pass
+            tree = fleet.known((cls, needs.profile), cls)
+            assert tree is not None
         tree.follow()
         return tree
+
+    @classmethod
+    def made(cls, fleet: Fleet, needs: Requirements) -> Iterator[None]:
+        """Make the tree in parts, if there is none yet, so that `of` finds it."""
+        if fleet.known((cls, needs.profile), cls) is not None:
+            return
+        policy, tree = fleet.policy, cls(fleet, needs)
+        yield from tree._build()
+        if fleet.policy is policy:
+            fleet.derived((cls, needs.profile), lambda _: tree)
+            tree.follow()
+        else:  # it was made for another one
+            yield from cls.made(fleet, needs)
 
     def follow(self) -> None:
         """Take in what has changed in the fleet."""
@@ -67,13 +104,44 @@ class Tree:
             return
         changed = self._fleet.changed_since(self._version)
         self._version = self._fleet.version
-        self._update(changed if changed is not None else {*self._fleet.nodes, *self.standing})
+        names = changed if changed is not None else {*self._fleet.nodes, *self.standing}
+        self._followed += len(names)
+        if self._followed > MAX_FOLLOWED:
+            self._followed = 0
+            self._eye.forget()
+        self._update(names)
+
+    def _build(self) -> Iterator[None]:
+        yield from Outline.made(self._fleet)
+        spots = dict(Outline.of(self._fleet).spots)
+        self._version = self._fleet.version
+        look, waiting = self._eye.look, iter(spots.items())
+        while part := {name: look(spot) for name, spot in islice(waiting, PART)}:
+            self.standing |= part
+            yield
+        shapes = self._fleet.derived(_Shapes, lambda _: _Shapes())
+        shape = shapes.get(self.standing.values())
+        if shape is None:
+            yield from self._lay_out()
+            shape = _Shape(tuple(self.standing.values()), self.root, Counter(self.refused), Counter(self.held))
+            shapes.put(shape)
+        self.root, self.refused, self.held = shape.root, Counter(shape.refused), Counter(shape.held)
+
+    def _lay_out(self) -> Iterator[None]:
+        waiting = iter(list(self.standing.values()))
+        while part := list(islice(waiting, PART)):
+            for standing in part:
+                self._count(standing, 1)
+            changes = [Change(s.path, come=None if s.why else s.entry, suitable=1) for s in part if s.suitable]
+            self.root = self.root.changed(changes)
+            yield
 
     def _update(self, names: Iterable[str]) -> None:
         changes: list[Change] = []
+        spots = Outline.of(self._fleet).spots
         for name in names:
-            node, old = self._fleet.nodes.get(name), self.standing.get(name)
-            new = self._look(node) if node is not None else None
+            spot, old = spots.get(name), self.standing.get(name)
+            new = self._eye.look(spot) if spot is not None else None
             if new == old:
                 continue
             if old is not None:
@@ -95,15 +163,3 @@ class Tree:
         if standing.suitable and standing.holders:
             for holder in standing.holders:
                 self.held[holder] += step
-
-    def _look(self, node: NodeView) -> Standing:
-        fleet = self._fleet
-        why = unsuitable(node, self._needs, fleet)
-        suitable, holders = not why, fleet.holders(node.name)
-        if suitable:
-            why = IN_USE if holders else lacking(node, self._needs, fleet)
-        entry = Entry(reluctance(node, self._needs, fleet), natural(node.name), node.name)
-        path = domain_path(node, self._labels)
-        if "" in path:  # it is known to be in what lies further out, and in no more
-            path = path[: path.index("")]
-        return Standing(path, entry, suitable, why, holders)

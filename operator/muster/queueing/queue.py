@@ -11,10 +11,11 @@ nodes. A choice that stays is empty once its running jobs have ended, and a doma
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from muster.placement.names import OTHERS, shown
 from muster.placement.request import Request
 from muster.placement.space import Space
 from muster.queueing.limits import BEHIND_IN_QUEUE, Limits
@@ -22,6 +23,7 @@ from muster.queueing.words import after_it, are, listed, more, nodes, part
 from muster.world.fleet import Fleet
 from muster.world.turn import NotPlaced, Placed, Turn
 
+INTERNAL_ERROR = "InternalError"
 # Waiting does not help these: they are in nobody's way.
 _HOPELESS = frozenset({"NeverFits", "UnknownTopologyLevel"})
 
@@ -70,6 +72,17 @@ class Behind(NotPlaced):
     reserved_for: Mapping[str, int] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Failed(NotPlaced):
+    """No answer, because working it out met a defect of Muster's; the others in the queue have theirs.
+
+    Attributes:
+        error: what it met.
+    """
+
+    error: Exception | None = None
+
+
 def order(waiting: Iterable[Waiting]) -> list[Waiting]:
     """Who comes first: replacements (they let other nodes idle), then higher priority, then age, then name."""
     return sorted(waiting, key=lambda job: (not job.replacement, -job.priority, job.created, job.name))
@@ -79,12 +92,12 @@ def plan(
     fleet: Fleet, waiting: Iterable[Waiting], limits: Mapping[str, int], held: Mapping[str, int]
 ) -> dict[str, Turn]:
     """The turns of all waiting jobs, by job uid; see `plan_steps`."""
-    return dict(plan_steps(fleet, waiting, limits, held))
+    return dict(step for step in plan_steps(fleet, waiting, limits, held) if step is not None)
 
 
 def plan_steps(
     fleet: Fleet, waiting: Iterable[Waiting], limits: Mapping[str, int], held: Mapping[str, int]
-) -> Iterator[tuple[str, Turn]]:
+) -> Iterator[tuple[str, Turn] | None]:
     """The turns of all waiting jobs, first come first, each worked out when it is asked for.
 
     Args:
@@ -94,12 +107,21 @@ def plan_steps(
         held: nodes that the jobs of a namespace hold now, those of gangs that wait for a replacement included.
 
     Yields:
-        Job uid and turn. What is `Placed` does not overlap, so that all of them may take their nodes.
+        Job uid and turn; None between parts of the work on one job: whatever else there is to do may have its turn. What is `Placed` does not overlap, so that all of them may take their nodes.
     """
     queue = order(waiting)
     desk = _Desk(fleet, Limits(limits, held))
     for position, job in enumerate(queue, start=1):
-        yield job.job_uid, Turn(position, len(queue), desk.answer(job))
+        answer = yield from _guarded(desk, job)
+        yield job.job_uid, Turn(position, len(queue), answer)
+
+
+def _guarded(desk: "_Desk", job: Waiting) -> Generator[None, None, Placed | NotPlaced]:
+    try:
+        return (yield from desk.answer(job))
+    except Exception as error:  # noqa: BLE001 - whatever one job asks for, the others get their answers
+        text = f"working out its place met a defect of Muster's ({type(error).__name__}: {error})"
+        return Failed(INTERNAL_ERROR, f"{text}; it is tried again. Report it with the operator's log.", error=error)
 
 
 class _Desk:
@@ -111,8 +133,9 @@ class _Desk:
         self._unreserved = Space(fleet)  # the same, as if nothing were reserved
         self._reserved: dict[str, str] = {}  # node -> for whom
 
-    def answer(self, job: Waiting) -> Placed | NotPlaced:
+    def answer(self, job: Waiting) -> Generator[None, None, Placed | NotPlaced]:
         """The next job's answer; its nodes are gone, or reserved, for those behind it."""
+        yield from self._space.prepared(job.request)
         answer = self._space.solve(job.request)
         if isinstance(answer, NotPlaced) and answer.reason in _HOPELESS:
             return answer
@@ -124,7 +147,9 @@ class _Desk:
         if isinstance(answer, Placed):
             self._promise(job, answer)
             return answer
+        yield
         behind = self._behind(job, answer)
+        yield
         self._reserve(job)
         return behind or answer
 
@@ -144,11 +169,13 @@ class _Desk:
         free = self._otherwise(job) if self._reserved else ()
         if not free:
             return None
-        reserved_for = Counter(self._reserved[node] for node in free if node in self._reserved)
+        viewer = job.request.viewer
+        reserved_for = Counter(shown(self._reserved[node], viewer) for node in free if node in self._reserved)
+        alone = len(reserved_for) == 1 and not OTHERS & reserved_for.keys()
         inside = f" in one {job.request.required}" if job.request.required else ""
         message = (
             f"needs {nodes(job.needs, more(job.needs, job.size))}: {len(free)} {are(len(free))} free for it{inside}, but "
-            f"{part(reserved_for.total(), len(free))} reserved for {listed(reserved_for)}, {after_it(len(reserved_for))}"
+            f"{part(reserved_for.total(), len(free))} reserved for {listed(reserved_for)}, {after_it(1 if alone else 2)}"
         )
         return Behind(BEHIND_IN_QUEUE, message, answer.shortfall, dict(reserved_for))
 

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 
 from muster.api.trainingjob import TrainingJob
-from muster.placement.eligibility import STALE
+from muster.placement.eligibility import KEPT_FOR_ACCELERATORS, STALE
+from muster.placement.names import OTHERS, PODS_OF_OTHERS
 from muster.queueing.limits import OverLimit
 from muster.queueing.queue import Behind
 from muster.queueing.words import are, nodes
@@ -44,6 +45,8 @@ def _remedies(job: TrainingJob, answer: NotPlaced) -> Iterator[str]:
 
 
 def _starts(name: str, count: int) -> str:
+    if name in OTHERS:
+        return f"{name} start or are deleted ({nodes(count)} {are(count)} reserved for them)"
     return f"{name} starts or is deleted ({nodes(count)} {are(count)} reserved for it)"
 
 
@@ -80,9 +83,14 @@ def _more_nodes(short: Shortfall) -> Iterator[str]:
     where = _where(short, _best(short))
     yield from _gaps(short)
     for holder, count in islice(short.holders.items(), MAX_NAMED):
-        ends = "ends" if holder.startswith("pod ") else "ends or is suspended"
-        yield f"{holder} {ends} (holds {nodes(count, 'suitable')}){where}"
+        yield f"{_ends(holder)} {nodes(count, 'suitable')}){where}"
     yield from _repairs(short, where)
+
+
+def _ends(holder: str) -> str:
+    if holder in OTHERS:
+        return f"{holder} end{'' if holder == PODS_OF_OTHERS else ' or are suspended'} (hold"
+    return f"{holder} ends{'' if holder.startswith('pod ') else ' or is suspended'} (holds"
 
 
 def _of_fleet(job: TrainingJob, short: Shortfall) -> Iterator[str]:
@@ -185,6 +193,9 @@ _WORDS: Mapping[str, Callable[[int, str], str]] = {
     "with too little ": _short_of,
     "bound directly, which does not do for ": lambda count, what: (
         f"set binding Scheduler for {nodes(count)} in FleetPolicy, or leave {what} out of spec.template"
+    ),
+    KEPT_FOR_ACCELERATORS: lambda count, _: (
+        f"set spec.placement.acceleratorNodesForOtherJobs to WhenFree in FleetPolicy default, for {nodes(count)} with accelerators"
     ),
     "in spec.placement.avoidNodes": lambda count, _: f"take {nodes(count)} out of spec.placement.avoidNodes",
     "avoided after a failure there": lambda count, _: (

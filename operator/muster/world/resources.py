@@ -4,7 +4,7 @@ CPU counts in thousandths of a core, everything else in its own unit (bytes, dev
 """
 
 from collections.abc import Iterable, Mapping
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any
 
 Amounts = Mapping[str, int]
@@ -12,6 +12,9 @@ Amounts = Mapping[str, int]
 PODS = "pods"
 # What placement accounts for beside extended resources. Ephemeral storage is left to the kubelet, which measures it.
 COUNTED = frozenset({"cpu", "memory", PODS})
+
+MOST = 2**63 - 1
+_MAX_DIGITS = 18
 
 _SUFFIXES = {
     **{unit + "i": Decimal(1024) ** (i + 1) for i, unit in enumerate("KMGTPE")},
@@ -23,13 +26,13 @@ _SUFFIXES = {
 
 
 def amount(name: str, quantity: str) -> int:
-    """A Kubernetes quantity of a resource, e.g. 8, 8k, 1Ki, 500m.
+    """A Kubernetes quantity of a resource, e.g. 8, 8k, 1Ki, 500m. As there, what is beyond 64 bits counts as the most.
 
     Raises:
         ValueError: not a quantity.
     """
     factor = Decimal(1000) if name == "cpu" else Decimal(1)
-    if quantity.isdigit():
+    if len(quantity) <= _MAX_DIGITS and quantity.isascii() and quantity.isdigit():
         return int(quantity) * int(factor)
     for suffix, scale in _SUFFIXES.items():
         if quantity.endswith(suffix):
@@ -38,10 +41,16 @@ def amount(name: str, quantity: str) -> int:
     else:
         number = quantity
     try:
-        value = Decimal(number) * factor
-    except InvalidOperation as error:
+        value = Decimal(number)
+        if not value.is_finite():
+            raise ValueError(f"{quantity!r} is not a quantity")
+        if value.adjusted() > _MAX_DIGITS:  # never worked out: it may have a billion digits
+            return MOST if value > 0 else -MOST
+        if value.adjusted() < -_MAX_DIGITS - 3:
+            return int(value > 0)
+        return max(min(int((value * factor).to_integral_value(rounding="ROUND_CEILING")), MOST), -MOST)
+    except ArithmeticError as error:
         raise ValueError(f"{quantity!r} is not a quantity") from error
-    return int(value.to_integral_value(rounding="ROUND_CEILING"))
 
 
 def is_extended(name: str) -> bool:
@@ -109,18 +118,24 @@ def asked_by_template(spec: Mapping[str, Any]) -> dict[str, int]:
     """What a pod of this spec (as parsed from YAML or JSON) asks for; quantities that are none count as absent."""
 
     def of(container: Any) -> dict[str, int]:
-        resources = (container.get("resources") if isinstance(container, dict) else None) or {}
+        resources = container.get("resources") if isinstance(container, dict) else None
+        if not isinstance(resources, dict):
+            return {}
         try:
             return asked_by(_texts(resources.get("requests")), _texts(resources.get("limits")))
         except ValueError:  # the API server will say so when it tries the pod
             return {}
 
-    inits = [container for container in spec.get("initContainers") or () if isinstance(container, dict)]
+    inits = [container for container in _list(spec.get("initContainers")) if isinstance(container, dict)]
     return asked_together(
-        [of(container) for container in spec.get("containers") or ()],
+        [of(container) for container in _list(spec.get("containers"))],
         [(of(container), container.get("restartPolicy") == "Always") for container in inits],
         [of({"resources": {"requests": spec.get("overhead")}})],
     )
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _texts(quantities: Any) -> dict[str, str]:

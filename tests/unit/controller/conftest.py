@@ -31,7 +31,9 @@ class Api:
         self.refuse: dict[str, Exception] = {}
         self.job: Callable[[str], TrainingJob]
         self.gate: asyncio.Event | None = None
+        self.hangs: Callable[[str, str], bool] = lambda _verb, _path: False
         self.running = self.most_at_once = 0
+        self.before_write: Callable[[], float | None] | None = None
         self._version = 1000
 
     async def get(self, path: str, query: Any = None) -> bytes:
@@ -60,6 +62,8 @@ class Api:
         self.most_at_once = max(self.most_at_once, self.running)
         try:
             await asyncio.sleep(0)
+            if self.hangs(verb, path):
+                await asyncio.Event().wait()
             if self.gate is not None:
                 await self.gate.wait()
         finally:
@@ -78,13 +82,13 @@ class Api:
         return json.dumps(answer).encode()
 
 
-def a_job(name: str = "j", workers: int = 2, version: int = 5, **status: Any) -> TrainingJob:
+def a_job(name: str = "j", workers: int = 2, version: int = 5, namespace: str = "ns", **status: Any) -> TrainingJob:
     container = {"name": "trainer", "image": "i", "command": ["train"]}
     return TrainingJob.model_validate(
         {
             "metadata": {
                 "name": name,
-                "namespace": "ns",
+                "namespace": namespace,
                 "uid": f"uid-{name}",
                 "resourceVersion": str(version),
                 "generation": 1,

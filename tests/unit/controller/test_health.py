@@ -18,7 +18,9 @@ from muster.controller.health import TAINT_KEY, HealthKeeper
 from muster.coordinator.hub import Hub
 from muster.kube import decode
 from muster.kube.client import Answers
+from muster.kube.decode import Undecodable
 from muster.kube.errors import AlreadyExists, ApiError, Invalid, LeadershipLost, NotFound, ServerError
+from muster.world.fleet import Leave
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 EVERYTHING = {"nodesPercent": 100, "domainPercent": 100, "totalPercent": 100}
@@ -110,8 +112,11 @@ class Told:
 
     def __init__(self) -> None:
         self.reasons: list[tuple[str, str]] = []
+        self.policies: list[str] = []
 
     def record(self, about: Any, _kind: str, reason: str, _note: str) -> None:
+        if about.kind == "FleetPolicy":
+            self.policies.append(reason)
         if about.kind == "Node":
             self.reasons.append((about.name, reason))
 
@@ -458,3 +463,118 @@ async def test_nodes_are_counted_by_what_is_held_against_them(stage: Stage) -> N
     await stage.look()
     assert {state: n for state, n in books.states.items() if n} == {"Healthy": 2, "Unknown": 1}
     assert sum(books.reasons.values()) == 0
+
+
+async def test_a_record_that_cannot_be_read_is_told_and_the_others_are_judged(stage: Stage) -> None:
+    stage.add("n0", "n1")
+    stage.say("n0", 79)
+    await stage.look()
+    assert stage.tainted() == {"n0"}
+    stage.api.version += 1
+    wrong = "status.evidence.0.firstSeen: a time between 1970 and 2200 is needed"
+    stage.cluster.healths.store.assume(Undecodable("", "n0", "health-n0", stage.api.version, 1, wrong))
+    stage.say("n1", 79)
+    await stage.look()
+    assert stage.tainted() == {"n0", "n1"}
+    assert stage.told.reasons.count(("n0", "RecordUnreadable")) == 1
+
+
+async def test_a_node_that_breaks_its_judgement_stays_as_it_was_and_harms_no_other(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.add("n0", "n1")
+    stage.say("n0", 79)
+    await stage.look()
+    assess = module.assess
+
+    def fails(facts: Any, *arguments: Any, **more: Any) -> Any:
+        if facts.node.name == "n0":
+            raise OverflowError("date value out of range")
+        return assess(facts, *arguments, **more)
+
+    monkeypatch.setattr(module, "assess", fails)
+    stage.say("n0")
+    stage.say("n1", 79)
+    await stage.look()
+    assert stage.tainted() == {"n0", "n1"}
+    assert ("n0", "InternalError") in stage.told.reasons
+
+
+async def test_a_node_that_breaks_what_is_done_about_it_harms_no_other(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.add("n0", "n1")
+    tell = module.tell
+
+    def fails(name: str, *arguments: Any) -> str:
+        if name == "n0":
+            raise OverflowError("date value out of range")
+        return tell(name, *arguments)
+
+    monkeypatch.setattr(module, "tell", fails)
+    stage.say("n0", 79)
+    stage.say("n1", 79)
+    await stage.look()
+    assert stage.tainted() == {"n1"}
+    assert stage.keeper._failure is None
+    assert ("n0", "InternalError") in stage.told.reasons
+
+
+@pytest.mark.parametrize("held", [False, True])
+async def test_what_ails_a_node_is_known_though_the_breaker_holds_it(stage: Stage, held: bool) -> None:
+    none = {"nodesPercent": 0, "domainPercent": 0, "totalPercent": 0}
+    stage.policy(budget=none if held else EVERYTHING)
+    stage.add("n0", "n1", "n2")
+    stage.say("n0", 79)  # one is always allowed
+    await stage.look()
+    stage.say("n1", 79)
+    stage.say("n2")
+    await stage.look()
+    fleet = stage.cluster.fleet
+    exclusion = fleet.exclusion("n1")
+    assert exclusion is not None
+    assert exclusion.leave is (Leave.NO if held else Leave.NOW)
+    assert fleet.ailment("n1").startswith("Xid79: ")
+    assert fleet.ailment("n2") == ""
+    stage.api.put("nodehealths", {"metadata": {"name": "n1", "uid": "health-n1"}})
+    await stage.look()
+    assert fleet.ailment("n1") == ""
+
+
+async def test_a_cordon_is_no_ailment(stage: Stage) -> None:
+    stage.add("n0")
+    human = {"decision": "Cordon", "reason": "rack work", "time": NOW.isoformat()}
+    stage.api.put("nodehealths", {"metadata": {"name": "n0", "uid": "h"}, "spec": {"human": human}})
+    await stage.look()
+    assert "n0" in stage.cluster.fleet.excluded
+    assert not stage.cluster.fleet._ailing
+
+
+async def test_a_policy_that_was_never_read_takes_no_node_out_and_touches_no_taint(stage: Stage) -> None:
+    fresh = Stage()
+    unread = Undecodable("", "default", "policy", 50, 1, "spec.topology: bad")
+    fresh.cluster.policies.store.assume(unread)
+    ours = {"key": TAINT_KEY, "value": "Xid79", "effect": "NoSchedule"}
+    fresh.add("n0")
+    fresh.add("n1", taints=[ours])
+    fresh.say("n0", 79)
+    await fresh.look()
+    exclusion = fresh.cluster.fleet.exclusion("n0")
+    assert exclusion is not None
+    assert (exclusion.leave, fresh.tainted()) == (Leave.NO, {"n1"})
+    assert fresh.told.policies == ["PolicyUnreadable"]
+    fresh.policy()
+    await fresh.look()
+    assert fresh.tainted() == {"n0"}
+
+
+async def test_a_policy_that_becomes_unreadable_goes_on_to_hold(stage: Stage) -> None:
+    stage.add("n0")
+    await stage.look()
+    stage.api.version += 1
+    unread = Undecodable("", "default", "policy", stage.api.version, 2, "spec.topology: bad")
+    stage.cluster.policies.store.assume(unread)
+    stage.say("n0", 79)
+    await stage.look()
+    assert stage.tainted() == {"n0"}
+    assert stage.told.policies == ["PolicyUnreadable"]

@@ -1,5 +1,6 @@
 """Acting: how much at once, what is left out because it stands already, how soon after a refusal, how often a status."""
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,13 +10,15 @@ import structlog
 from muster.controller.perform import (
     COUNTS_WRITE_SECONDS,
     MAX_CREATE_BACK_OFF_SECONDS,
+    NAMESPACE_WRITES,
     PROGRESS_WRITE_SECONDS,
     WRITES_AT_ONCE,
     Performer,
 )
 from muster.kube.errors import Forbidden, NotFound
+from muster.kube.pipes import MAX_CONNECTIONS
+from muster.lifecycle.pending import TEMPLATE_RETRY_SECONDS
 from muster.lifecycle.plan import ApplySupport, CheckTemplate, CreatePod, DeletePod, Plan
-from muster.lifecycle.step import TEMPLATE_RETRY_SECONDS
 
 QUOTA = Forbidden(403, "Forbidden", 'pods "x" is forbidden: exceeded quota: few')
 
@@ -55,7 +58,24 @@ async def test_pods_are_created_and_deleted_side_by_side_within_bounds(
     scene.api.most_at_once = 0
     await carry_out(performer, job, Plan(tuple(creation(f"p{i}") for i in range(300))))
     assert scene.api.count("POST") == len(scene.cluster.pods.store) == 300
-    assert scene.api.most_at_once == WRITES_AT_ONCE
+    assert scene.api.most_at_once == NAMESPACE_WRITES
+
+
+async def test_creations_that_hang_in_one_namespace_leave_the_others_connections(
+    performer: Performer, scene: Any, make: Any
+) -> None:
+    scene.api.hangs = lambda _verb, path: "/namespaces/hangs/" in path
+    several = [make.job(f"h{number}", namespace="hangs") for number in range(3)]
+    plan = Plan(tuple(creation(f"p{i}") for i in range(100)))
+    hanging = [asyncio.create_task(carry_out(performer, job, plan)) for job in several]
+    while scene.api.running < NAMESPACE_WRITES:  # noqa: ASYNC110 - until all that may have begun
+        await asyncio.sleep(0)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert scene.api.running == NAMESPACE_WRITES < MAX_CONNECTIONS
+    for task in hanging:
+        task.cancel()
+    await asyncio.gather(*hanging, return_exceptions=True)
 
 
 async def test_deletions_come_first_and_creations_last(performer: Performer, scene: Any, make: Any) -> None:
@@ -82,7 +102,7 @@ async def test_the_status_is_written_although_a_pod_is_refused_and_the_refusal_i
     scene.cluster.jobs.store.assume(job)
     scene.api.refuse["POST"] = QUOTA
     with pytest.raises(Forbidden):
-        await carry_out(performer, job, Plan((creation(),), job.status.model_copy(update={"attempt": 7})))
+        await carry_out(performer, job, Plan((creation(),), status=job.status.model_copy(update={"attempt": 7})))
     assert scene.cluster.job(("ns", "j")).status.attempt == 7
 
 

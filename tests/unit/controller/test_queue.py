@@ -1,6 +1,7 @@
 """The queue's keeper: when it plans, whom it rings, and what a new leader waits for."""
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 from typing import Any
@@ -8,9 +9,11 @@ from typing import Any
 import pytest
 from tests.unit.lifecycle.builders import EPOCH, a_node
 
+from muster.controller import queue as module
 from muster.controller.queue import Queue
 from muster.placement.eligibility import Requirements
 from muster.placement.request import Request
+from muster.placement.space import Space
 from muster.queueing.queue import Waiting
 from muster.world.turn import NotPlaced, Placed
 
@@ -113,3 +116,41 @@ async def test_a_keeper_that_is_told_to_stop_stops_whatever_happens_just_then(sc
         async with asyncio.timeout(10):
             await asyncio.gather(running, return_exceptions=True)
         assert running.cancelled()
+
+
+async def test_a_long_plan_lets_everything_else_have_its_turn(keeper: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SLICE_SECONDS", 0.0)
+    answered: list[int] = []
+    solve = Space.solve
+    monkeypatch.setattr(Space, "solve", lambda space, request: answered.append(1) or solve(space, request))
+    seen: list[int] = []
+
+    async def others() -> None:
+        while True:
+            seen.append(len(answered))
+            await asyncio.sleep(0)
+
+    beside = asyncio.create_task(others())
+    for number in range(100):
+        keeper.put(f"j{number}", 1, minutes=number)
+    await keeper.until(lambda: keeper.queue.turn("j99"))
+    beside.cancel()
+    assert max(after - before for before, after in itertools.pairwise(seen)) == 1
+
+
+async def test_who_leaves_while_a_plan_is_made_is_not_told_of_it(
+    keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SLICE_SECONDS", 0.0)
+    solve = Space.solve
+
+    def leaves(space: Space, request: Request) -> Any:
+        keeper.queue.put(("ns", "b"), "b", None)
+        return solve(space, request)
+
+    monkeypatch.setattr(Space, "solve", leaves)
+    keeper.put("a", 1)
+    keeper.put("b", 1, minutes=1)
+    await keeper.until(lambda: keeper.queue.turn("a"))
+    assert keeper.queue.turn("b") is None
+    assert ("ns", "b") not in keeper.rung

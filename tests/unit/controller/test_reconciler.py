@@ -13,11 +13,12 @@ import pytest
 from muster.controller import reconciler
 from muster.controller.dirty import DirtyKeys
 from muster.controller.perform import Performer
+from muster.controller.pool import PASSES, SHARE, Pool
 from muster.controller.queue import Queue
 from muster.controller.reconciler import Reconciler
 from muster.kube.decode import Undecodable
 from muster.kube.errors import Conflict, LeadershipLost, ServerError
-from muster.lifecycle.plan import Announcement, CommitGang, Plan
+from muster.lifecycle.plan import CommitGang, CreatePod, Plan
 from muster.world.job import JobWorld
 
 Decide = Callable[[JobWorld, Any], Plan]
@@ -36,7 +37,7 @@ class Told:
 class Loop:
     """A reconciler whose decisions are the test's."""
 
-    def __init__(self, scene: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, scene: Any, monkeypatch: pytest.MonkeyPatch, pool: Pool | None = None) -> None:
         self.scene = scene
         self.decided: Counter[str] = Counter()
         self.told = Told()
@@ -52,6 +53,7 @@ class Loop:
             self.queue,
             lambda: None,  # type: ignore[arg-type, return-value]
             lambda _: None,
+            pool=pool,
         )
         monkeypatch.setattr(reconciler, "decide", self._decide)
         monkeypatch.setattr(reconciler, "SPACING_SECONDS", 0.0)
@@ -59,7 +61,7 @@ class Loop:
     def add(self, job: Any, decide: Decide = lambda _world, _settings: Plan()) -> None:
         self.scene.cluster.jobs.store.assume(job)
         self.plans[job.metadata.name] = decide
-        self.dirty.add(("ns", job.metadata.name))
+        self.dirty.add((job.metadata.namespace, job.metadata.name))
 
     def _decide(self, world: JobWorld, settings: Any) -> Plan:
         name = world.job.metadata.name
@@ -205,36 +207,94 @@ async def test_a_job_that_cannot_be_read_is_told(loop: Loop) -> None:
     assert loop.scene.api.calls == []
 
 
-@pytest.mark.parametrize(
-    ("nodes", "waits"), [(["n0", "n1"], False), (["n1"], False), ([""], False), (["n0", "n9"], True)]
-)
-async def test_only_plans_that_take_nodes_wait_for_each_other(
-    loop: Loop, make: Any, nodes: list[str], waits: bool
-) -> None:
+async def test_the_nodes_that_a_plan_takes_are_taken_before_it_is_performed(loop: Loop, make: Any) -> None:
     scene = loop.scene
+    seen: dict[str, frozenset[str]] = {}
 
     def commit(world: JobWorld, _: Any) -> Plan:
-        if world.gang is not None and world.gang.spec.attempt == 2:
+        name = world.job.metadata.name
+        seen[name] = world.fleet.held_by_others("n5", world.uid)
+        if world.gang is not None or seen[name]:
             return Plan()
-        spec = make.gang(world.job, "p0", "p1", attempt=2).spec
-        where = ["n5"] if world.job.metadata.name == "first" else nodes
-        members = [spec.members[0].model_copy(update={"node": node}) for node in where]
-        spec = spec.model_copy(update={"members": members})
-        return Plan((CommitGang(spec, "10"),), announcements=(Announcement("Committed", "it is so"),))
+        spec = make.gang(world.job, "p0").spec
+        taken = [spec.members[0].model_copy(update={"node": "n5"})]
+        return Plan((CommitGang(spec.model_copy(update={"members": taken}), ""),))
 
     scene.api.gate = asyncio.Event()
     loop.add(make.job("first"), commit)
-    await loop.until(lambda: scene.api.count("PUT") == 1)
-    second = make.job("second")
-    scene.cluster.gangs.store.assume(make.gang(second, "p0", "p1"))
-    loop.add(second, commit)
-    await loop.until(lambda: loop.decided["second"] == 1)
-    for _ in range(20):
-        await asyncio.sleep(0)
-    assert scene.api.count("PUT") == (1 if waits else 2)
+    await loop.until(lambda: scene.api.count("POST") == 1)
+    loop.add(make.job("second"), commit)
+    await loop.until(lambda: "second" in seen)
+    assert seen["second"] == {"uid-first"}
     scene.api.gate.set()
-    await loop.until(lambda: {name for name, *_ in loop.told.events} == {"first", "second"})
-    assert loop.decided["second"] >= (2 if waits else 1)
+    await loop.until(lambda: scene.cluster.gang_of("uid-first") is not None)
+    await loop.until(lambda: not any(source[0] == "assumed" for source in scene.cluster.fleet._by_source))
+    assert scene.cluster.fleet.holders("n5") == {"uid-first"}
+    assert scene.api.count("POST") == 1
+
+
+async def test_nodes_of_a_commit_that_failed_are_free_again(loop: Loop, make: Any) -> None:
+    scene = loop.scene
+    scene.api.refuse["POST"] = Conflict(409, "Conflict", "changed")
+
+    def commit(world: JobWorld, _: Any) -> Plan:
+        return Plan((CommitGang(make.gang(world.job, "p0").spec, ""),))
+
+    loop.add(make.job("first"), commit)
+    await loop.until(lambda: scene.api.count("POST") >= 1)
+    loop.plans["first"] = lambda _world, _settings: Plan()
+    await loop.until(lambda: not scene.cluster.fleet.holders("n0"))
+
+
+def posting(make: Any) -> Decide:
+    """Creates one pod, and says so in the status."""
+
+    def decide(world: JobWorld, _: Any) -> Plan:
+        if world.job.status.state == "Running":
+            return Plan()
+        pod = {"metadata": {"name": f"{world.job.metadata.name}-0", "namespace": world.job.metadata.namespace}}
+        return Plan((CreatePod({**pod, "spec": {}}),), status=world.job.status.model_copy(update={"state": "Running"}))
+
+    return decide
+
+
+async def test_what_hangs_in_one_namespace_keeps_no_other_from_being_decided_and_performed(
+    loop: Loop, make: Any
+) -> None:
+    """A slow admission webhook: more jobs of its namespace than there are passes."""
+    api, jobs = loop.scene.api, {}
+    api.hangs = lambda verb, path: verb == "POST" and "/namespaces/hangs/" in path
+    api.job = lambda name: jobs[name]
+    for number in range(PASSES + 10):
+        job = jobs[f"h{number}"] = make.job(f"h{number}", namespace="hangs")
+        loop.add(job, posting(make))
+    await loop.until(lambda: sum(loop.decided[name] > 0 for name in jobs) == PASSES + 10)
+    assert api.count("POST", "/namespaces/hangs/") == SHARE
+    for number in range(SHARE + 5):
+        job = jobs[f"j{number}"] = make.job(f"j{number}", namespace="goes")
+        loop.add(job, posting(make))
+    await loop.until(lambda: api.count("POST", "/namespaces/goes/") == SHARE + 5)
+    assert loop.reconciler._pool.waiting == PASSES + 10 - SHARE
+
+
+async def test_a_job_that_waited_for_room_is_performed_as_it_then_is(
+    scene: Any, make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Loop(scene, monkeypatch, Pool(passes=1, share=1))
+    gone = asyncio.Event()
+    scene.api.gate = gone
+    running = asyncio.create_task(made.reconciler.run())
+    made.add(make.job("first"), posting(make))
+    await made.until(lambda: scene.api.count("POST") == 1)
+    made.add(make.job("second"), posting(make))
+    await made.until(lambda: made.reconciler._pool.waiting == 1)
+    made.plans["second"] = lambda _world, _settings: Plan()
+    gone.set()
+    await made.until(lambda: made.decided["second"] >= 2 and not made.reconciler._pool.waiting)
+    assert scene.api.count("POST") == 1
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
 
 
 async def test_what_was_not_written_yet_is_written_later(

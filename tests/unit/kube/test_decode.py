@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from muster.api.nodehealth import NodeHealth
 from muster.api.trainingjob import TrainingJob
 from muster.kube import decode, informer
 from muster.kube.decode import Undecodable
+from muster.world.fleet import holder_of
 from muster.world.views import ContainerView, Taint
 
 POD: dict[str, Any] = {
@@ -73,7 +75,7 @@ def test_pod_with_everything() -> None:
     assert pod.containers == (
         ContainerView("copy", init=True, waiting_reason="ImagePullBackOff", waiting_message="no such image"),
         ContainerView("worker", terminated=True, exit_code=137, terminated_reason="OOMKilled"),
-        ContainerView("side", running=True),
+        ContainerView("side", running=True, started=datetime(2026, 1, 31, 12, 0, 1, tzinfo=UTC)),
     )
     assert not pod.containers_dead
 
@@ -197,3 +199,38 @@ def test_list_page_and_watch_event() -> None:
     assert [decode.pod(item).name for item in page.items or ()] == ["job-abc-2-1"]
     event = decode.watch_event(raw({"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "77"}}}))
     assert (event.type, decode.resource_version(event.object)) == ("BOOKMARK", 77)
+
+
+@pytest.mark.parametrize("moment", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"])
+def test_a_time_that_no_span_can_be_added_to_is_none(moment: str) -> None:
+    condition = {"type": "GpuSick", "status": "True", "lastTransitionTime": moment}
+    node = decode.node(raw({"metadata": {"name": "n"}, "status": {"conditions": [condition]}}))
+    assert node.conditions[0].since is None
+
+
+def test_evidence_of_a_time_that_nobody_can_reckon_with_is_named() -> None:
+    evidence = {"kind": "Xid", "firstSeen": "0001-01-01T00:00:00Z", "lastSeen": "2026-01-31T12:00:00Z"}
+    data = raw({"metadata": {"name": "n", "resourceVersion": "4"}, "status": {"evidence": [evidence]}})
+    found = decode.custom(NodeHealth)(data)
+    assert isinstance(found, decode.Undecodable)
+    assert found.error.startswith("status.evidence.0.firstSeen")
+    assert "between 1970 and 2200" in found.error
+
+
+def test_of_what_cannot_be_read_the_identity_is_left() -> None:
+    meta = {
+        "name": "p",
+        "namespace": "ns",
+        "uid": "u",
+        "resourceVersion": "9",
+        "creationTimestamp": "0000-01-01T00:00:00Z",
+    }
+    pod = raw({"metadata": meta, "spec": {"nodeName": "n1"}})
+    with pytest.raises(ValueError, match="creation"):
+        decode.occupant(pod)
+    occupant = decode.bare_occupant(pod)
+    assert (occupant.node, occupant.uid, holder_of(occupant)) == ("n1", "u", "pod/ns/p")
+    labelled = raw({"metadata": {**meta, "labels": {"muster.dev/job-uid": "j"}}, "spec": {"nodeName": "n1"}})
+    assert holder_of(decode.bare_pod(labelled)) == "pod/ns/p"
+    node = decode.bare_node(pod)
+    assert (node.name, node.resource_version, node.ready) == ("p", 9, False)

@@ -190,3 +190,37 @@ async def test_not_synced_before_the_first_whole_list(monkeypatch: pytest.Monkey
     task.cancel()
     assert states == [False, False, False]
     assert made.synced.is_set()
+
+
+async def test_of_an_object_that_cannot_be_read_the_identity_is_kept_and_the_others_are_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    absurd = pod("b", 2)
+    absurd["metadata"]["creationTimestamp"] = "0000-01-01T00:00:00Z"
+    later = pod("d", 7)
+    later["metadata"]["creationTimestamp"] = "0000-01-01T00:00:00Z"
+    script = Script(page(5, pod("a", 1), absurd, pod("c", 3)), [event("ADDED", later), event("ADDED", pod("e", 8))])
+    monkeypatch.setattr(informer, "MAX_BACKOFF_SECONDS", 0.01)
+    made = informer.worker_pods(script)  # type: ignore[arg-type]
+    task = asyncio.create_task(made.run())
+    await asyncio.wait_for(script.over.wait(), 30)
+    task.cancel()
+    assert names(made) == {"a", "b", "c", "d", "e"}
+    assert script.calls == ["list", "watch 5", "watch 8"]
+
+
+async def test_a_change_that_somebody_fails_at_stands_and_is_told_to_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    script = Script(page(5, pod("a", 1), pod("b", 2)))
+    seen: list[str] = []
+
+    def fails(_old: Any, new: Any) -> None:
+        if new.name == "a":
+            raise KeyError("a defect")
+
+    made = Informer(script, Kind("test", "/pods", decode.pod, decode.flat_meta))  # type: ignore[arg-type]
+    made.store.subscribe(fails)
+    made.store.subscribe(lambda _old, new: seen.append(new.name))
+    await made._list()
+    assert (names(made), seen) == ({"a", "b"}, ["a", "b"])

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from tests.unit.lifecycle.builders import GPU, a_fleet, a_node, tainted
 
+from muster.api.fleetpolicy import FleetPolicySpec
 from muster.placement.eligibility import Requirements, refusal
 from muster.world.views import NodeView
 
@@ -50,8 +51,18 @@ def test_state_of_the_node(node: NodeView, expected: str) -> None:
     assert why(node) == expected
 
 
-def test_a_job_without_accelerators_fits_anywhere() -> None:
+def test_a_job_without_accelerators_fits_where_there_are_none() -> None:
     assert why(a_node("n0", allocatable={}), accelerators=0) == ""
+
+
+@pytest.mark.parametrize("offered", [{"allocatable": {GPU: 8}}, {"allocatable": {GPU: 0}, "capacity": {GPU: 8}}])
+def test_nodes_with_accelerators_are_for_other_jobs_only_where_the_policy_says_so(offered: dict[str, Any]) -> None:
+    node, needs = a_node("n0", **offered), Requirements(0, {}, {})
+    fleet = a_fleet([node])
+    assert refusal(node, needs, fleet, "me") == "kept for jobs with accelerators"
+    placement = {"acceleratorNodesForOtherJobs": "WhenFree"}
+    fleet.set_policy(FleetPolicySpec.model_validate({"placement": placement}))
+    assert refusal(node, needs, fleet, "me") == ""
 
 
 def test_a_node_to_avoid_says_why() -> None:

@@ -6,7 +6,12 @@ import pytest
 from tests.unit.lifecycle.builders import a_fleet, a_node, at, tainted
 from tests.unit.queueing.builders import NEEDS, answers, queue, told, tree, wants
 
+from muster.placement import outline
+from muster.placement import tree as trees
+from muster.placement.eligibility import Requirements
+from muster.placement.outline import Eye
 from muster.placement.space import Space
+from muster.placement.tree import Tree
 from muster.queueing.limits import OverLimit
 from muster.queueing.queue import Waiting, order, plan, plan_steps
 from muster.world.turn import NotPlaced, Turn
@@ -67,7 +72,7 @@ def test_a_step_works_out_one_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     solve = Space.solve
     monkeypatch.setattr(Space, "solve", lambda space, request: asked.append(request) or solve(space, request))
     jobs = queue(wants("a", 1), wants("b", 1), wants("c", 1))
-    steps = plan_steps(tree("b1/r1:3"), jobs, {}, {})
+    steps = filter(None, plan_steps(tree("b1/r1:3"), jobs, {}, {}))
     assert asked == []
     for number, job in enumerate(jobs, start=1):
         uid, turn = next(steps)
@@ -77,7 +82,7 @@ def test_a_step_works_out_one_turn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_plan_is_its_steps() -> None:
     jobs = queue(wants("a", 2), wants("b", 2), wants("c", 1))
-    assert plan(tree("b1/r1:3"), jobs, {}, {}) == dict(plan_steps(tree("b1/r1:3"), jobs, {}, {}))
+    assert plan(tree("b1/r1:3"), jobs, {}, {}) == dict(filter(None, plan_steps(tree("b1/r1:3"), jobs, {}, {})))
 
 
 RESERVATION = [
@@ -334,3 +339,46 @@ def test_a_turn_is_a_value() -> None:
     assert plan(tree("b1/r1:4"), jobs, {}, {}) == plan(tree("b1/r1:4"), reversed(jobs), {}, {})
     assert isinstance(plan(tree("b1/r1:4"), jobs, {}, {})["uid-of-b"], Turn)
     assert jobs[0].created == at(0)
+
+
+@pytest.mark.parametrize("kind", ["tolerations", "requests", "selectors"])
+def test_no_step_looks_at_more_than_a_part_of_the_fleet(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    looks: list[str] = []
+    look = Eye.look
+    monkeypatch.setattr(Eye, "look", lambda eye, spot: looks.append(spot.node.name) or look(eye, spot))
+    for module in (outline, trees):
+        monkeypatch.setattr(module, "PART", 10)
+    jobs = [
+        replace(job, request=replace(job.request, needs=own(kind, job.job_uid)))
+        for job in queue(wants("a", 90), wants("b", 3))
+    ]
+    steps = plan_steps(tree("b1/r1:40 b1/r2:40"), jobs, {}, {})
+    turns, counts = {}, []
+    while True:
+        looks.clear()
+        step = next(steps, ("", None))
+        counts.append(len(looks))
+        if step is not None and step[1] is None:
+            break
+        turns |= dict([step] if step else [])
+    assert max(counts) == 10
+    assert turns == plan(tree("b1/r1:40 b1/r2:40"), jobs, {}, {})
+
+
+def own(kind: str, name: str) -> Requirements:
+    if kind == "requests":
+        return Requirements(8, {}, {}, {"cpu": len(name)})
+    spec = {"tolerations": [{"key": name}]}
+    return Requirements(8, spec | ({"nodeSelector": {}} if kind == "selectors" else {}), {})
+
+
+def test_workers_of_different_kinds_share_what_they_see_alike() -> None:
+    fleet = tree("b1/r1:4 b1/r2:4")
+    one, other = (Tree.of(fleet, own("tolerations", name)) for name in ("one", "other"))
+    assert one is not other
+    assert one.root is other.root
+    fleet.occupy("gang", "x", frozenset({next(iter(fleet.nodes))}))
+    other.follow()
+    assert (one.root.free, other.root.free) == (8, 7)
+    one.follow()
+    assert one.root.free == 7

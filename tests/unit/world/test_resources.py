@@ -57,3 +57,25 @@ def of(name: str = "c", *, sidecar: bool = False, **requests: Any) -> dict[str, 
 )
 def test_what_a_template_asks_for(spec: dict[str, Any], want: dict[str, int]) -> None:
     assert asked_by_template(spec) == {"pods": 1, **want}
+
+
+@pytest.mark.parametrize(
+    ("quantity", "want"),
+    [
+        ("9e999999999", 2**63 - 1),
+        ("1e30", 2**63 - 1),
+        ("9" * 40, 2**63 - 1),
+        ("-1e30", -(2**63) + 1),
+        ("9Ei", 2**63 - 1),
+        ("-5Gi", -5 << 30),
+        ("1e-999999999", 1),
+    ],
+)
+def test_what_is_beyond_64_bits_counts_as_the_most(quantity: str, want: int) -> None:
+    assert amount("memory", quantity) == want
+
+
+@pytest.mark.parametrize("quantity", ["NaN", "Infinity", "²", "1e99999999999999999999"])
+def test_what_python_takes_for_a_number_is_no_quantity(quantity: str) -> None:
+    with pytest.raises(ValueError, match="not a quantity"):
+        amount("memory", quantity)

@@ -1,0 +1,75 @@
+"""Who may perform now: a bounded pool of passes, with a share for each namespace, recoveries first.
+
+What one namespace waits for (a slow admission webhook, a quota that is being looked up) must not keep the others from
+being worked on. So no namespace has more than its share, and one that has nothing under way is let in even when the pool is
+full: however many namespaces hang, the next one does not.
+"""
+
+from collections import Counter, deque
+from collections.abc import Callable
+
+PASSES = 64
+SHARE = 16
+
+
+class Pool:
+    """Starts work when there is room. Only the event loop's thread may touch it.
+
+    Args:
+        passes: so many at once.
+        share: of these for one namespace.
+    """
+
+    def __init__(self, passes: int = PASSES, share: int = SHARE) -> None:
+        self._passes = passes
+        self._share = share
+        self._held: Counter[str] = Counter()
+        # By namespace: those that recover, and those that start. The namespace that was served last is last.
+        self._waiting: dict[str, tuple[deque[Callable[[], None]], deque[Callable[[], None]]]] = {}
+
+    @property
+    def waiting(self) -> int:
+        """How many wait for room."""
+        return sum(len(urgent) + len(others) for urgent, others in self._waiting.values())
+
+    def enter(self, namespace: str) -> bool:
+        """Take room for one pass at once, before everybody who waits in other namespaces; False if there is none."""
+        if namespace in self._waiting or not self._has_room(namespace):
+            return False
+        self._held[namespace] += 1
+        return True
+
+    def wait(self, namespace: str, *, urgent: bool, start: Callable[[], None]) -> None:
+        """Call `start`, which must only begin a task, once there is room; the room is its own then."""
+        lanes = self._waiting.setdefault(namespace, (deque(), deque()))
+        lanes[0 if urgent else 1].append(start)
+        self._start()
+
+    def leave(self, namespace: str) -> None:
+        """A pass has ended."""
+        self._held[namespace] -= 1
+        if not self._held[namespace]:
+            del self._held[namespace]
+        self._start()
+
+    def close(self) -> None:
+        """Nothing more is begun."""
+        self._waiting.clear()
+
+    def _has_room(self, namespace: str) -> bool:
+        held = self._held.get(namespace, 0)
+        return held == 0 or (held < self._share and self._held.total() < self._passes)
+
+    def _start(self) -> None:
+        while (namespace := self._next()) is not None:
+            urgent, others = self._waiting.pop(namespace)
+            start = (urgent or others).popleft()
+            if urgent or others:
+                self._waiting[namespace] = (urgent, others)
+            self._held[namespace] += 1
+            start()
+
+    def _next(self) -> str | None:
+        """The namespace whose turn it is: one with a recovery first, then the one that was served longest ago."""
+        able = [namespace for namespace in self._waiting if self._has_room(namespace)]
+        return next((namespace for namespace in able if self._waiting[namespace][0]), next(iter(able), None))

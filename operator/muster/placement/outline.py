@@ -1,0 +1,216 @@
+"""What of each node is the same for every kind of worker, worked out once and kept up to date one changed node at a time.
+
+Nodes of a fleet are mostly alike: what a worker makes of a node's state, taints and resources is asked once for each kind
+of node, not for each node, and what is said of a node is shared between the trees of all kinds of workers that say the same.
+"""
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from itertools import count, islice
+from typing import NamedTuple
+
+from muster.placement.domain import Entry, Path
+from muster.placement.eligibility import (
+    IN_USE,
+    UNSELECTED,
+    Requirements,
+    binding_of,
+    closed,
+    lacking,
+    reluctance,
+    unfit,
+)
+from muster.placement.natural import NaturalKey, natural
+from muster.placement.where import domain_path
+from muster.world.fleet import Fleet
+from muster.world.views import NodeView
+
+# What jobs make of a node is in a few words, but some of them are the jobs' own.
+MAX_WORDS = 16
+# Nodes that are looked at in one go: a few milliseconds.
+PART = 1024
+_KEY = "outline"
+
+
+class Standing(NamedTuple):
+    """One node, for this kind of worker.
+
+    Attributes:
+        path: the innermost domain that it is known to be in.
+        entry: as which it is listed there.
+        suitable: whether it could be used if nothing else ran there.
+        why: why not now, "" if it can be used.
+        holders: who holds it.
+    """
+
+    path: Path
+    entry: Entry
+    suitable: bool
+    why: str
+    holders: frozenset[str]
+
+
+class Spot:
+    """One node, as it is for everybody.
+
+    Attributes:
+        kind: equal for nodes that differ in name, labels and what runs there only.
+        left: what pods of others leave of it, None where there are none; equal for nodes where it is the same.
+    """
+
+    __slots__ = ("_standings", "holders", "key", "kind", "left", "node", "path")
+
+    def __init__(self, node: NodeView, path: Path, holders: frozenset[str], kind: int, left: int | None) -> None:
+        self.node = node
+        self.path = path
+        self.key: NaturalKey = natural(node.name)
+        self.holders = holders
+        self.kind = kind
+        self.left = left
+        self._standings: dict[tuple[str, bool, int], Standing] = {}
+
+    def standing(self, why: str, suitable: bool, reluctance: int) -> Standing:
+        """The same object for the same words."""
+        found = self._standings.get((why, suitable, reluctance))
+        if found is None:
+            if len(self._standings) >= MAX_WORDS:
+                self._standings.clear()
+            entry = Entry(reluctance, self.key, self.node.name)
+            found = Standing(self.path, entry, suitable, why, self.holders)
+            self._standings[why, suitable, reluctance] = found
+        return found
+
+
+class Outline:
+    """The spots of a fleet, by name of the node."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self._version = fleet.version
+        self._numbers: dict[Hashable, int] = {}
+        self._next = count()
+        self.spots: dict[str, Spot] = {}
+
+    @classmethod
+    def of(cls, fleet: Fleet) -> "Outline":
+        """The fleet's outline as of now."""
+        for _ in cls.made(fleet):
+            pass
+        outline = fleet.known(_KEY, cls)
+        assert outline is not None
+        outline.follow()
+        return outline
+
+    @classmethod
+    def made(cls, fleet: Fleet) -> Iterator[None]:
+        """Make the outline in parts, if there is none yet, so that `of` finds it."""
+        if fleet.known(_KEY, cls) is not None:
+            return
+        policy, outline, names = fleet.policy, cls(fleet), iter(list(fleet.nodes))
+        while part := list(islice(names, PART)):
+            outline._look(part)
+            yield
+        if fleet.policy is policy:
+            fleet.derived(_KEY, lambda _: outline)
+        else:  # it was made for another one
+            yield from cls.made(fleet)
+
+    def follow(self) -> None:
+        """Take in what has changed in the fleet."""
+        if self._version != self._fleet.version:
+            changed = self._fleet.changed_since(self._version)
+            self._version = self._fleet.version
+            self._look(changed if changed is not None else {*self._fleet.nodes, *self.spots})
+
+    def _number(self, facts: Hashable) -> int:
+        """The same for what is equal, as a rule: a number is hashed and compared faster than facts."""
+        found = self._numbers.get(facts)
+        if found is None:
+            if len(self._numbers) > 2 * len(self._fleet.nodes) + 1024:
+                self._numbers.clear()  # nodes change, and what they were is of no use
+            found = self._numbers[facts] = next(self._next)
+        return found
+
+    def _look(self, names: Iterable[str]) -> None:
+        fleet, labels = self._fleet, self._fleet.policy.topology.labels
+        pools = bool(fleet.policy.pools)
+        for name in names:
+            node = fleet.nodes.get(name)
+            if node is None:
+                self.spots.pop(name, None)
+                continue
+            path = domain_path(node, labels)
+            if "" in path:  # it is known to be in what lies further out, and in no more
+                path = path[: path.index("")]
+            exclusion, used = fleet.exclusion(name), fleet.used(name)
+            facts = (
+                node.ready,
+                node.unschedulable,
+                exclusion.reason if exclusion else None,
+                node.taints,
+                tuple(node.allocatable.items()),
+                node.capacity.get(fleet.policy.accelerator_resource, 0),
+                binding_of(node, fleet) if pools else None,
+            )
+            left = self._number((facts[4], tuple(sorted(used.items())))) if used else None
+            self.spots[name] = Spot(node, path, fleet.holders(name), self._number(facts), left)
+
+
+class _Words(NamedTuple):
+    """What is made of a kind of node: before and after a look at its labels."""
+
+    before: str
+    after: str
+    reluctance: int
+
+
+class Eye:
+    """How one kind of worker sees nodes."""
+
+    def __init__(self, fleet: Fleet, needs: Requirements) -> None:
+        self._fleet = fleet
+        self._needs = needs
+        self._kinds: dict[int, _Words] = {}
+        self._left: dict[int, str] = {}
+        wishes = needs.wishes
+        self._chooses = bool(wishes.selector) or wishes.terms is not None
+        self._keys = wishes.label_keys
+        self._selected: dict[tuple[str | None, ...], bool] = {}
+
+    def forget(self) -> None:
+        """What was made of kinds of nodes that may be gone."""
+        self._kinds.clear()
+        self._left.clear()
+        self._selected.clear()
+
+    def look(self, spot: Spot) -> Standing:
+        """The node as this kind of worker sees it."""
+        words = self._kinds.get(spot.kind)
+        if words is None:
+            node, needs, fleet = spot.node, self._needs, self._fleet
+            words = _Words(closed(node, needs, fleet), unfit(node, needs, fleet), reluctance(node, needs, fleet))
+            self._kinds[spot.kind] = words
+        why = words.before
+        if not why and self._chooses and not self._selects(spot.node):
+            why = UNSELECTED
+        why = why or words.after
+        if why:
+            return spot.standing(why, False, words.reluctance)
+        return spot.standing(IN_USE if spot.holders else self._lacks(spot), True, words.reluctance)
+
+    def _lacks(self, spot: Spot) -> str:
+        if spot.left is None:
+            return ""
+        found = self._left.get(spot.left)
+        if found is None:
+            found = self._left[spot.left] = lacking(spot.node, self._needs, self._fleet)
+        return found
+
+    def _selects(self, node: NodeView) -> bool:
+        if self._keys is None:
+            return self._needs.wishes.select(node)
+        labels: Mapping[str, str] = node.labels
+        values = tuple([labels.get(key) for key in self._keys])
+        found = self._selected.get(values)
+        if found is None:
+            found = self._selected[values] = self._needs.wishes.select(node)
+        return found

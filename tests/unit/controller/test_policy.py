@@ -1,0 +1,67 @@
+"""What the FleetPolicy holds jobs to, and what holds while it cannot be read."""
+
+from typing import Any
+
+import pytest
+
+from muster.api.fleetpolicy import FleetPolicy, FleetPolicySpec
+from muster.kube.decode import PriorityClass, Undecodable
+
+UNREADABLE = Undecodable("", "default", "p", 60, 2, "spec.topology: bad")
+
+
+def policy(version: int = 50, **spec: Any) -> FleetPolicy:
+    meta = {"name": "default", "uid": "p", "resourceVersion": str(version)}
+    return FleetPolicy.model_validate({"metadata": meta, "spec": spec})
+
+
+def test_what_the_policy_said_holds_while_it_cannot_be_read(scene: Any) -> None:
+    cluster = scene.cluster
+    cluster.policies.store.assume(policy(acceleratorResource="amd.com/gpu"))
+    cluster.policies.store.assume(UNREADABLE)
+    assert cluster.policy().accelerator_resource == "amd.com/gpu"
+    assert cluster.fleet.policy.accelerator_resource == "amd.com/gpu"
+    assert (cluster.policy_problem, cluster.policy_unknown) == ("spec.topology: bad", False)
+    cluster.policies.store.assume(policy(70))
+    assert cluster.policy() == FleetPolicySpec()
+    assert cluster.policy_problem == ""
+
+
+def test_a_policy_that_was_never_read_is_unknown(scene: Any) -> None:
+    cluster = scene.cluster
+    assert not cluster.policy_unknown
+    cluster.policies.store.assume(UNREADABLE)
+    assert cluster.policy_unknown
+    cluster.policies.store.assume_deleted(("", "default"), "p")
+    assert not cluster.policy_unknown
+
+
+@pytest.mark.parametrize(
+    ("listed", "named", "want"),
+    [
+        ([], "urgent", 1000),
+        ([], "system-node-critical", 7),
+        ([], "system-cluster-critical", 7),
+        ([], "unknown", 0),
+        ([], "", 7),
+        (["urgent"], "urgent", 1000),
+        (["other"], "urgent", 7),
+        (["system-node-critical"], "system-node-critical", 2_000_001_000),
+    ],
+)
+def test_only_classes_that_the_policy_lets_count_put_a_job_first(
+    scene: Any, make: Any, listed: list[str], named: str, want: int
+) -> None:
+    values = {
+        "urgent": 1000,
+        "system-node-critical": 2_000_001_000,
+        "system-cluster-critical": 2_000_000_000,
+        "usual": 7,
+    }
+    for name, value in values.items():
+        scene.cluster.priorities.store.assume(PriorityClass(name, value, name == "usual", 1))
+    scene.cluster.policies.store.assume(policy(queueing={"priorityClasses": listed}))
+    job = make.job()
+    template = {"spec": {**job.spec.template["spec"], "priorityClassName": named}}
+    job = job.model_copy(update={"spec": job.spec.model_copy(update={"template": template})})
+    assert scene.cluster.priority_of(job) == want

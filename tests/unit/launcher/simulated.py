@@ -1,0 +1,323 @@
+"""Shipped launchers in one thread: simulated clock, network, processes and storage, nothing else is played."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import random
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from muster.launcher.environment import Settings
+from muster.launcher.fence import peer_distances
+from muster.launcher.marker import Marker, Standing
+from muster.launcher.peers import Peers
+from muster.launcher.progress import StepClock
+from muster.launcher.reporter import Contact
+from muster.launcher.snapshot import RankView, Snapshot
+from muster.launcher.supervisor import Supervisor
+from muster.protocol.messages import RUN, WAIT, Directive, Peer
+
+COORDINATOR = -1
+LATENCY_SECONDS = 0.002
+STEP_SECONDS = 0.5
+PORT = 7000
+
+
+class Clock:
+    """Time that goes on from event to event."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._numbers = itertools.count()
+
+    def at(self, moment: float, event: Callable[[], None]) -> None:
+        heapq.heappush(self._events, (max(moment, self.now), next(self._numbers), event))
+
+    def run(self, seconds: float) -> None:
+        until = self.now + seconds
+        while self._events and self._events[0][0] <= until:
+            self.now, _, event = heapq.heappop(self._events)
+            event()
+        self.now = until
+
+
+class Datagrams:
+    """One worker's socket."""
+
+    descriptor = -1
+
+    def __init__(self, world: World, index: int) -> None:
+        self.port = PORT + index
+        self._world = world
+        self._index = index
+        self.inbox: deque[tuple[bytes, tuple[str, int]]] = deque()
+
+    def receive(self) -> tuple[bytes, tuple[str, int]] | None:
+        return self.inbox.popleft() if self.inbox else None
+
+    def send(self, data: bytes, target: tuple[str, int]) -> None:
+        other = target[1] - PORT
+        if not self._world.is_cut(self._index, other):
+            worker = self._world.workers[other]
+            self._world.clock.at(
+                self._world.clock.now + LATENCY_SECONDS,
+                lambda: worker.receive(data, (address(self._index), self.port)),
+            )
+
+
+class Rank:
+    """A rank that makes steps as long as all of its gang does."""
+
+    local_rank = 0
+
+    def __init__(self, rank: int) -> None:
+        self.rank = self.pid = rank
+        self.clock = StepClock()
+        self.alive = True
+        self.first_step: int | None = None
+
+    def update_progress(self) -> None:
+        pass
+
+    @property
+    def has_ended(self) -> bool:
+        return not self.alive
+
+    is_reaped = has_ended
+
+    def view(self) -> RankView:
+        return RankView(self.rank, 0, self.alive)
+
+    last_view = view
+
+
+class Starting:
+    """The start of a rank."""
+
+    def __init__(self) -> None:
+        self.ranks: tuple[Rank, ...] = ()
+        self.is_over = self.is_stopped = False
+
+    def stop(self) -> None:
+        self.is_stopped = True
+
+
+class Host:
+    """One worker's machine."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+
+    def now(self) -> float:
+        return self._worker.world.clock.now
+
+    def wake(self) -> None:
+        self._worker.turn_at(self.now())
+
+    def reap(self) -> dict[int, int]:
+        return {}
+
+    def start_ranks(self, directive: Directive, _pattern: Any) -> Starting:
+        starting = Starting()
+        if not self._worker.world.programs_stall:
+            self._come_up(starting, directive.node_rank)
+        else:
+            self._worker.come_up = lambda: self._come_up(starting, directive.node_rank)
+        return starting
+
+    def _come_up(self, starting: Starting, rank: int) -> None:
+        self._worker.rank = Rank(rank)
+        starting.ranks, starting.is_over = (self._worker.rank,), True
+        self.wake()
+
+    def reclaim(self) -> Host:
+        return self
+
+    def step(self, _spared: Any) -> bool:
+        if self._worker.rank is not None and self._worker.rank.alive:
+            self._worker.rank.alive = False
+            self._worker.ended_at = self.now()
+        return True
+
+    def shared_memory(self) -> frozenset[Any]:
+        return frozenset()
+
+    def remove_shared_memory(self, before: frozenset[Any]) -> None:
+        pass
+
+
+class Reporter:
+    """Speaks to the coordinator once a second."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._directive: Directive | None = None
+        self._contact: Contact | None = None
+        self.snapshot = Snapshot()
+        worker.world.clock.at(worker.world.clock.now + worker.world.random.random(), self._poll)
+
+    def _poll(self) -> None:
+        world, now = self._worker.world, self._worker.world.clock.now
+        if not world.is_cut(self._worker.index, COORDINATOR) and not world.is_cut(COORDINATOR, self._worker.index):
+            self._directive = world.directive_of(self._worker.index)
+            self._contact = Contact(now, self.snapshot.fence_seconds, now + 1.0)
+            self._worker.turn_at(now)
+        world.clock.at(now + 1.0, self._poll)
+
+    def directive(self) -> Directive | None:
+        return self._directive
+
+    def contact(self) -> Contact | None:
+        return self._contact
+
+    def publish(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+
+
+class Storage:
+    """The marker as one worker sees it; a look takes a moment, or never ends."""
+
+    path = "/checkpoints/.muster-gang"
+    pids: frozenset[int] = frozenset()
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._found: Standing | None = None
+        self.is_busy = False
+
+    def read(self) -> None:
+        self.claim(0)
+
+    def claim(self, attempt: int) -> None:
+        self.is_busy = True
+        clock = self._worker.world.clock
+        clock.at(clock.now + 0.05, lambda: self._end(attempt))
+
+    def _end(self, attempt: int) -> None:
+        world = self._worker.world
+        if not world.storage_stalls:
+            world.marker = max(world.marker, attempt)
+            self._found = Standing(world.marker)
+            self._worker.turn_at(world.clock.now)
+
+    def take(self) -> Standing | None:
+        found, self._found = self._found, None
+        self.is_busy = self.is_busy and found is None
+        return found
+
+    def kill(self) -> None:
+        self.is_busy = False
+
+
+class Worker:
+    """One launcher."""
+
+    def __init__(self, world: World, index: int) -> None:
+        self.world, self.index = world, index
+        self.rank: Rank | None = None
+        self.come_up: Callable[[], None] = lambda: None
+        self.ended_at: float | None = None
+        self.datagrams = Datagrams(world, index)
+        self.reporter = Reporter(self)
+        self.peers = Peers(self.datagrams, "gang", world.random.randbytes)  # type: ignore[arg-type]
+        self.marker = Marker(Storage(self) if world.has_storage else None)  # type: ignore[arg-type]
+        settings = Settings("", 0, "", "", "", address(index), index, "", gang="gang", fence_seconds=world.base_seconds)
+        self.supervisor = Supervisor(settings, Host(self), self.reporter, self.peers, self.marker, lambda _text: None)  # type: ignore[arg-type]
+        self._turn_at = float("inf")
+        self.turn_at(world.clock.now)
+
+    def turn_at(self, moment: float) -> None:
+        if moment < self._turn_at:
+            self._turn_at = moment
+            self.world.clock.at(moment, lambda: self._turn(moment))
+
+    def _turn(self, moment: float) -> None:
+        if moment == self._turn_at:
+            self._turn_at = float("inf")
+            self.supervisor.turn()
+            self.turn_at(self.world.clock.now + max(0.001, self.supervisor.timeout_seconds()))
+
+    def receive(self, data: bytes, sender: tuple[str, int]) -> None:
+        self.datagrams.inbox.append((data, sender))
+        self.turn_at(self.world.clock.now)
+
+    @property
+    def is_training(self) -> bool:
+        return self.rank is not None and self.rank.alive
+
+
+class World:
+    """A gang, its coordinator, and who cannot send to whom."""
+
+    def __init__(
+        self,
+        size: int,
+        seed: int = 0,
+        *,
+        served_fence_seconds: float = 15.0,
+        base_seconds: float = 15.0,
+        has_storage: bool = False,
+    ) -> None:
+        self.clock = Clock()
+        self.random = random.Random(seed)
+        self.size, self.base_seconds = size, base_seconds
+        self.served_fence_seconds = served_fence_seconds
+        self.attempt, self.runs = 1, True
+        self.steps = 0
+        self.makes_steps = True
+        self.cuts: set[tuple[int, int]] = set()
+        self.has_storage, self.storage_stalls, self.marker = has_storage, False, 0
+        self.programs_stall = False
+        self.only_pings_are_cut = False
+        self.workers: list[Worker] = []
+        self.workers += [Worker(self, index) for index in range(size)]
+        self.clock.at(self.clock.now, self._step)
+
+    def directive_of(self, index: int) -> Directive:
+        if not self.runs:
+            return Directive(WAIT, self.attempt)
+        neighbours = sorted({(index + distance) % self.size for distance in peer_distances(self.size)} - {index})
+        return Directive(
+            RUN,
+            self.attempt,
+            node_rank=index,
+            node_count=self.size,
+            peers=tuple(Peer(other, address(other), PORT + other) for other in neighbours),
+            fence_seconds=self.served_fence_seconds,
+        )
+
+    def is_cut(self, source: int, target: int) -> bool:
+        return (source, target) in self.cuts
+
+    def cut(self, members: Iterable[int], *, outward: bool = True, inward: bool = True) -> None:
+        """Nothing passes between these and all others, the coordinator among them, or only in one direction."""
+        inside = set(members)
+        outside = {*range(self.size), COORDINATOR} - inside
+        self.cuts |= {(a, b) for a in inside for b in outside if outward}
+        self.cuts |= {(b, a) for a in inside for b in outside if inward}
+
+    def _step(self) -> None:
+        if self.makes_steps and not self._is_parted() and all(worker.is_training for worker in self.workers):
+            self.steps += 1
+            for worker in self.workers:
+                worker.rank.clock.note(self.steps, self.clock.now)  # type: ignore[union-attr]
+        self.clock.at(self.clock.now + STEP_SECONDS, self._step)
+
+    def _is_parted(self) -> bool:
+        return not self.only_pings_are_cut and any(COORDINATOR not in pair for pair in self.cuts)
+
+    def start(self) -> None:
+        """Until every worker trains."""
+        for _ in range(60):
+            self.clock.run(1.0)
+            if all(worker.is_training for worker in self.workers):
+                self.clock.run(self.random.uniform(2.0, 5.0))
+                return
+        raise AssertionError("the gang does not start")
+
+
+def address(index: int) -> str:
+    return f"10.0.{index // 256}.{index % 256}"
