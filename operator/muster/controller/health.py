@@ -127,6 +127,7 @@ class HealthKeeper:
         self._rules = Rules.of(FleetPolicySpec())
         self._reasons: set[str] = set()
         self._policy_problem = ""
+        self._refuted: set[str] = set()
         self._unreadable: dict[str, str] = {}  # nodes whose record cannot be read -> why
         cluster.nodes.store.subscribe(self._node_changed)
         cluster.healths.store.subscribe(self._health_changed)
@@ -327,6 +328,7 @@ class HealthKeeper:
             self._tell_unreadable(name)  # which acquits nobody
             return
         self._unreadable.pop(name, None)
+        self._tell_refuted(name)
         if node is None or health is None:
             self._books.put(name, None)
             self._outcomes.pop(name, None)
@@ -490,6 +492,16 @@ class HealthKeeper:
         if health is not None and health.metadata.uid:
             about = Regarding(API_VERSION, "NodeHealth", name, health.metadata.uid)
             self._events.record(about, kind, reason, text)
+
+    def _tell_refuted(self, name: str) -> None:
+        """That a node of which somebody has said that it is dead gives signs of life."""
+        why = self._cluster.refuted(name)
+        if why and name not in self._refuted:
+            text = f"somebody has said that this machine is lost, but {why}: nothing on it is taken for dead"
+            text += f". To take the word back: kubectl muster lost {name} --undo"
+            log.warning("not lost", node=name, why=why)
+            self._events.record(Regarding("v1", "Node", name, name), WARNING, "NotLost", text)
+        (self._refuted.add if why else self._refuted.discard)(name)
 
     def _tell_unreadable(self, name: str) -> None:
         record = self._cluster.healths.store.get(("", name))

@@ -578,3 +578,16 @@ async def test_a_policy_that_becomes_unreadable_goes_on_to_hold(stage: Stage) ->
     await stage.look()
     assert stage.tainted() == {"n0"}
     assert stage.told.policies == ["PolicyUnreadable"]
+
+
+async def test_a_lost_node_that_gives_a_sign_of_life_is_told_once(stage: Stage) -> None:
+    stage.add("n0")
+    lost = {"time": NOW.isoformat(), "reason": "dark", "bootId": "boot-0"}
+    stage.api.put("nodehealths", {"metadata": {"name": "n0", "uid": "h"}, "spec": {"lost": lost}})
+    await stage.look()
+    assert ("n0", "NotLost") not in stage.told.reasons
+    node = stage.api.objects["nodes", "n0"]
+    stage.api.put("nodes", {**node, "status": {"nodeInfo": {"bootID": "boot-1"}}})
+    await stage.look()
+    await stage.look()
+    assert stage.told.reasons.count(("n0", "NotLost")) == 1
