@@ -25,7 +25,7 @@ from bench import dcp_files
 from bench.facts import facts
 from bench.processes import peak_mebibytes
 from muster.launcher.scanner import Scanner, ScanResult
-from muster.lifecycle.directive import SCANNERS
+from muster.lifecycle.resume import JUDGES
 
 OUTPUT = Path(__file__).resolve().parents[1] / "build" / "bench" / "checkpoints.json"
 CHECKPOINTS, TENSORS, RANKS = 8, 873, 512
@@ -108,7 +108,7 @@ def measure(directory: Path) -> dict[str, float]:
         "unchanged_thorough_s": thorough,
         "unchanged_s": statistics.median(light),
         "new_child_s": after,
-        "gang_looks_per_second": SCANNERS * rate,
+        "gang_looks_per_second": JUDGES * rate,
         "child_peak_mib": memory,
         "floor_newest_s": first,
         "floor_all_s": plainly(markers, files),

@@ -58,6 +58,7 @@ class Found:
 
     Attributes:
         checkpoints: newest step first.
+        torn: the newest of those that have their marker and of which not all is there.
         done: nothing is left to judge.
         note: what could not be seen, though the directory is not known to be unreadable; "" = nothing.
     """
@@ -65,6 +66,7 @@ class Found:
     checkpoints: Tuple[Checkpoint, ...]
     done: bool
     note: str = ""
+    torn: Tuple[Checkpoint, ...] = ()
 
     @property
     def is_settled(self) -> bool:
@@ -131,18 +133,19 @@ class Finder:
         candidates = self._candidates(how)
         found: Dict[str, _Seen] = {}
         complete: Dict[str, Checkpoint] = {}
+        torn: List[Checkpoint] = []
         while True:
-            self._fill(found, candidates, how)
+            self._fill(found, torn, candidates, how)
             newest = newest_first((complete.get(path, seen.checkpoint) for path, seen in found.items()), how.limit)
             open_ones = [checkpoint.path for checkpoint in newest if not checkpoint.judged] if how.judges else []
-            yield Found(tuple(newest), not open_ones, self._note)
+            yield Found(tuple(newest), not open_ones, self._note, tuple(newest_first(torn, how.limit)))
             if not open_ones:
                 return
             path = open_ones[0]
             if self._is_complete(found[path]):
                 complete[path] = dataclasses.replace(found[path].checkpoint, judged=True)
             else:
-                del found[path]
+                torn.append(found.pop(path).checkpoint)
 
     def _candidates(self, how: Look) -> Iterator[Tuple[str, bool]]:
         """Directories that may hold a checkpoint, and whether their names tell a step."""
@@ -157,7 +160,9 @@ class Finder:
         for name in nameless + stepped:
             yield os.path.join(self._directory, name), step_in_name(name) is not None
 
-    def _fill(self, found: Dict[str, _Seen], candidates: Iterator[Tuple[str, bool]], how: Look) -> None:
+    def _fill(
+        self, found: Dict[str, _Seen], torn: List[Checkpoint], candidates: Iterator[Tuple[str, bool]], how: Look
+    ) -> None:
         """Look at candidates until there are enough, not counting those that need not be among the newest."""
         with_step = sum(1 for path in found if step_in_name(os.path.basename(path)) is not None)
         while with_step < how.limit:
@@ -168,6 +173,7 @@ class Finder:
             if seen is None or not (how.lineage is None or how.lineage.has(seen.checkpoint)):
                 continue
             if not how.thorough and how.judges and self._is_known_bad(seen):
+                torn.append(seen.checkpoint)
                 continue
             found[path] = self._known(seen) if not how.thorough else seen
             with_step += has_step

@@ -3,8 +3,8 @@
 One JSON object on each line. In: `{"verdicts": [...]}`, what an earlier child judged; `{"scan": 7, "thorough": true,
 "judges": true, "lineage": [step, sinceNs] or null}`, which ends a scan under way. Out: `{"sign": true}`, a sign of life;
 `{"verdict": {...}}`, to be handed to the next child; and the answer so far: `{"scan": 7, "checkpoints": [{"step",
-"path", "writtenNs", "judged"}], "settled", "done", "looks", "note", "error"}`. A scan is over once it is done, or has
-an error.
+"path", "writtenNs", "judged"}], "torn": [the same], "settled", "done", "looks", "note", "error"}`. A scan is over once it
+is done, or has an error.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import os
 import select
 import sys
 import time
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, Dict, Iterable, List, Mapping, Optional
 
 from muster.checkpoint.find import Finder, Found, Look
-from muster.checkpoint.scan import Lineage
+from muster.checkpoint.scan import Checkpoint, Lineage
 from muster.checkpoint.verdict import Verdict, verdict_from
 
 _BETWEEN_SIGNS_SECONDS = 0.5
@@ -77,7 +77,7 @@ class _Child:
                 if not found.done and self._is_asked_again():
                     return
         except (OSError, ValueError) as error:
-            answer.update(checkpoints=[], settled=False, done=False, looks=self._finder.looks - looks, note="")
+            answer.update(checkpoints=[], torn=[], settled=False, done=False, looks=self._finder.looks - looks, note="")
             self._write(dict(answer, error=str(error) or type(error).__name__))
 
     def _is_asked_again(self) -> bool:
@@ -116,11 +116,12 @@ def _look(request: Mapping[str, Any]) -> Look:
 
 
 def _answer(found: Found) -> Dict[str, Any]:
+    def told(items: Iterable[Checkpoint]) -> List[Dict[str, Any]]:
+        return [{"step": c.step, "path": c.path, "writtenNs": c.written_ns, "judged": c.judged} for c in items]
+
     return {
-        "checkpoints": [
-            {"step": item.step, "path": item.path, "writtenNs": item.written_ns, "judged": item.judged}
-            for item in found.checkpoints
-        ],
+        "checkpoints": told(found.checkpoints),
+        "torn": told(found.torn),
         "settled": found.is_settled,
         "done": found.done,
         "note": found.note,

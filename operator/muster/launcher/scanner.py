@@ -223,8 +223,11 @@ class Scanner:
             return self._failed(now, str(message["error"]))
         if message["done"]:
             self._over(now)
-        # What nobody has judged yet matters to a start, where it is enough that it is there.
-        items = [item for item in message["checkpoints"] if item["judged"] or self._idle_attempt != 0]
+        items = list(message["checkpoints"])
+        if self._idle_attempt == 0:
+            items = [item for item in items if item["judged"]]
+        else:  # what is not judged yet, or torn, matters to a start, where some worker may not see it
+            items += [dict(item, torn=True) for item in message.get("torn", ())]
         found = tuple(_report(item) for item in items if len(item["path"]) <= MAX_PATH_CHARS)
         counts = message["settled"] or not self._judges
         attempt = self._asked_for if counts and self._asked_for == self._idle_attempt else 0
@@ -267,6 +270,7 @@ def _report(item: Dict[str, Any]) -> CheckpointReport:
         path=str(item["path"]),
         written_ns=int(item["writtenNs"]),
         judged=bool(item["judged"]),
+        torn=bool(item.get("torn")),
     )
 
 

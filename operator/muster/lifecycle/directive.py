@@ -11,9 +11,6 @@ from muster.lifecycle.survivors import needs_marker
 from muster.protocol.messages import EXIT, RUN, WAIT, Directive, Peer
 from muster.world.names import pod_name
 
-# Judging checkpoints means many small reads of shared storage: so many workers of a gang do it, the others look what
-# is there.
-SCANNERS = 3
 # Every launcher reports once in this many seconds; where there are many less often, so that one coordinator hears all.
 POLL_SECONDS = 1.0
 REPORTS_PER_SECOND = 512
@@ -70,7 +67,7 @@ def directive_for(
             hold_seconds=pace,
             reason=_why(record.reason, record.incidents),
             claim=place == 0 and needs_marker(record),
-            scans=_scans(place, record),
+            scans=resume.does_judge(place, record),
             lineage_step=lineage.step if lineage else None,
             lineage_since_ns=lineage.since_ns if lineage else 0,
         )
@@ -89,7 +86,7 @@ def directive_for(
         poll_seconds=pace,
         hold_seconds=pace,
         fence_seconds=float(member.fence_seconds),
-        scans=_scans(place, record),
+        scans=resume.does_judge(place, record),
         lineage_step=lineage.step if lineage else None,
         lineage_since_ns=lineage.since_ns if lineage else 0,
     )
@@ -118,11 +115,6 @@ def _place(job: TrainingJob, gang: Gang | None, pod: str, pod_uid: str) -> int |
     member = members[place]
     named = pod_name(job.metadata.name, job.metadata.uid, index, member.incarnation) == pod
     return place if named and member.pod_uid in ("", pod_uid) else None
-
-
-def _scans(place: int, record: GangSpec) -> bool:
-    count = len(record.members)
-    return place in {count * part // SCANNERS for part in range(SCANNERS)}
 
 
 def _peers(place: int, record: GangSpec, launcher_of: Callable[[int], Reachable | None]) -> tuple[Peer, ...]:

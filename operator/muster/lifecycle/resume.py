@@ -17,6 +17,7 @@ from muster.world.views import LauncherView
 
 # How long a start waits for a checkpoint that some worker does not see (yet), after everybody's listing is there.
 NOT_VISIBLE_SECONDS = 60.0
+JUDGES = 3
 SCRATCH = "Scratch"
 NOT_VISIBLE = "CheckpointNotVisible"
 NOT_FOUND = "ResumeFromNotFound"
@@ -92,9 +93,15 @@ def start(world: JobWorld, record: GangSpec) -> Start | Missing:
 
 def _unasked(world: JobWorld, record: GangSpec, lineage: Lineage | None) -> Start | Missing:
     best = newest(world, record)
+    unseen = _seen_by_nobody_who_judges(world, record, best.step if best else -1)
+    if unseen is not None:
+        return unseen
     if best is None:
         return Start(None, lineage)
-    listings = {index: {key for key, c in _listed(view) if counts(record, c)} for index, view in world.views.items()}
+    listings = {
+        index: {key for key, c in _listed(view) if counts(record, c) and not c.torn}
+        for index, view in world.views.items()
+    }
     complete = {key for view in world.views.values() for key, c in _listed(view) if c.judged and counts(record, c)}
     everywhere = set.intersection(*listings.values()) if listings else set()
     wanted = (best.step, best.path)
@@ -120,6 +127,30 @@ def _unasked(world: JobWorld, record: GangSpec, lineage: Lineage | None) -> Star
     return Start(Resume(step=older[0], path=older[1]), lineage, warning)
 
 
+def _seen_by_nobody_who_judges(world: JobWorld, record: GangSpec, beyond: int) -> Missing | None:
+    """A newer one that is there for some, and not for those who judge: their mount is missing, or it is very new."""
+    told = [(seat, key, c) for seat in world.seats if seat.launcher for key, c in _listed(seat.launcher)]
+    known = {key for _, key, c in told if c.torn or c.judged}
+    newer = [(key, seat) for seat, key, c in told if key not in known and counts(record, c) and c.step > beyond]
+    judges = [seat for place, seat in enumerate(world.seats) if does_judge(place, record)]
+    for key, seeing in sorted(newer, key=lambda item: item[0], reverse=True):
+        blind = next((seat for seat in judges if seat.launcher and key not in dict(_listed(seat.launcher))), None)
+        if blind is not None:
+            patient = _listed_seconds(world, record) < NOT_VISIBLE_SECONDS
+            best = Resume(step=key[0], path=key[1])
+            return _not_visible(best, blind, f"{seeing.where} does", None, patient)
+    return None
+
+
+def does_judge(place: int, record: GangSpec) -> bool:
+    """Whether the worker at this place of the list looks whether checkpoints are complete; the others look what is there.
+
+    It means many small reads of shared storage, so that a few of a gang do it.
+    """
+    count = len(record.members)
+    return place in {count * part // JUDGES for part in range(JUDGES)}
+
+
 def _not_visible(best: Resume, blind: Seat | None, others: str, older: _Key | None, patient: bool) -> Missing:
     who = blind.where if blind else "no worker"
     message = f"{who} does not see checkpoint {best.step} ({best.path}), {others}"
@@ -139,7 +170,7 @@ def _as_asked(world: JobWorld, wish: str) -> Start | Missing:
     if wish == SCRATCH:
         return Start(None, Lineage(asked=wish, step=-1, since_ns=since))
     complete = {(c.step, c.path) for c in reports if c.judged}
-    seen = [{key for key, _ in _listed(view)} for view in world.views.values()]
+    seen = [{key for key, c in _listed(view) if not c.torn} for view in world.views.values()]
     usable = sorted(complete.intersection(*seen), reverse=True)
     for step, path in usable:
         if wish in (str(step), path):

@@ -89,6 +89,7 @@ class CheckpointReport:
     # When the file that completes it was written, by the clock of its file system; 0 = not known.
     written_ns: int = _limited(0, 0, MAX_NANOSECONDS)
     judged: bool = True  # False: it is there and has its marker, but whether all of it is there others have to say
+    torn: bool = False  # looked at, and not all of it is there; not judged then
 
 
 @dataclasses.dataclass(frozen=True)

@@ -28,7 +28,7 @@ FULL = Report(
     previous_ranks=(RankReport(8, 0, False, None, 9),),
     peer_port=4000,
     peers=(PeerReport(1, 0.25),),
-    checkpoints=(CheckpointReport(10, "/c/10", 7, judged=False),),
+    checkpoints=(CheckpointReport(10, "/c/10", 7, judged=False, torn=True),),
     checkpoints_scanned_for_attempt=3,
     scanned_age_seconds=4.0,
     checkpoint_error="stale handle",

@@ -82,6 +82,24 @@ class TestUnasked:
         assert isinstance(found, Missing)
         assert (found.reason, found.stalled) == ("CheckpointsNotJudged", False)
 
+    def test_judges_that_see_nothing_do_not_send_everybody_back_to_the_beginning(self) -> None:
+        """Workers 0, 1 and 2 judge; on their nodes the mount is an empty directory."""
+        unjudged = (CheckpointReport(1000, "/c/1000", judged=False),)
+        job = a_job(nodes=4)
+        early = where(scene((), (), unjudged, unjudged, job=job))
+        late = where(scene((), (), unjudged, unjudged, job=job, listed=NOT_VISIBLE_SECONDS))
+        assert isinstance(early, Missing)
+        assert isinstance(late, Missing)
+        assert "worker 0 on n0 does not see checkpoint 1000 (/c/1000), worker 2 on n2 does" in early.message
+        assert (early.stalled, late.stalled) == (False, True)
+
+    def test_a_torn_one_is_nobodys_blindness(self) -> None:
+        torn = (CheckpointReport(1000, "/c/1000", judged=False, torn=True), CheckpointReport(100, "/c/100"))
+        there = (CheckpointReport(1000, "/c/1000", judged=False), CheckpointReport(100, "/c/100", judged=False))
+        found = where(scene(torn, torn, torn, there, job=a_job(nodes=4)))
+        assert isinstance(found, Start)
+        assert found.resume == Resume(step=100, path="/c/100")
+
     def test_a_stalled_job_goes_on_by_itself_once_the_mount_is_mended(self) -> None:
         here = scene((NEW,), (NEW,), (), listed=NOT_VISIBLE_SECONDS)
         plan = decide(here.world(), SETTINGS)
