@@ -2,7 +2,7 @@
 
 Three writers, each with fields of its own: the node's agent writes `status.evidence` and `status.agent` (server-side
 apply, and a ValidatingAdmissionPolicy lets it write nothing else, and only of its own node), the operator the rest of
-the status, and people the spec (`kubectl muster cordon`, `kubectl muster release`).
+the status, and people the spec (`kubectl muster cordon`, `release` and `lost`).
 """
 
 from enum import StrEnum
@@ -33,10 +33,28 @@ class HumanDecision(ApiModel):
     time: Time
 
 
+class LostNode(ApiModel):
+    """A human's word that a machine is dead: powered off, or gone. It holds until the machine gives a sign of life."""
+
+    time: Time = Field(description="As of when: of what was on the node then, no process is alive any more.")
+    reason: str = Field(min_length=1, max_length=512, description="For those who find the node like that.")
+    by: str = Field("", max_length=NAME_LENGTH, description="Who said so.")
+    boot_id: str = Field(
+        "",
+        max_length=UID_LENGTH,
+        description="Boot of the node that this is about; in another one the word counts no more.",
+    )
+
+
 class NodeHealthSpec(ApiModel):
     """What people decide."""
 
     human: HumanDecision | None = Field(None, description="`kubectl muster cordon` and `release` write it.")
+    lost: LostNode | None = Field(
+        None,
+        description="`kubectl muster lost` writes it. The ranks of pods that were made on the node before count as dead, "
+        "once its kubelet and their launchers have been silent for 20 s, and for as long as neither is heard again.",
+    )
 
 
 class Evidence(ApiModel):
@@ -177,7 +195,12 @@ class NodeHealth(ApiModel):
                 "!has(self.spec.human) || self.spec.human.reason.size() > 0",
                 "say why, for those who find the node like that",
                 at=".spec.human.reason",
-            )
+            ),
+            rule(
+                "!has(self.spec.lost) || self.spec.lost.reason.size() > 0",
+                "say how you know, for those who find the node like that",
+                at=".spec.lost.reason",
+            ),
         )
     )
 

@@ -147,11 +147,10 @@ class Finder:
     def _candidates(self, how: Look) -> Iterator[Tuple[str, bool]]:
         """Directories that may hold a checkpoint, and whether their names tell a step."""
         try:
-            names = order_candidates(child_directories(self._directory))
+            names = order_candidates(child_directories(self._directory, self._sign))
         except FileNotFoundError:
             self._note = "%s does not exist" % self._directory
             return
-        self._sign()
         yield self._directory, False
         nameless = [name for name in names if step_in_name(name) is None][:MAX_WITHOUT_STEP]
         stepped = [name for name in names if step_in_name(name) is not None][:MAX_EXAMINED]

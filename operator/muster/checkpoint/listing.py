@@ -35,8 +35,11 @@ def no_sign() -> None:
     """Nobody waits for signs of life."""
 
 
-def child_directories(directory: str) -> List[str]:
+def child_directories(directory: str, sign: Callable[[], None] = no_sign) -> List[str]:
     """Names of the directories in `directory`, links left out.
+
+    Args:
+        sign: called after each entry, as a sign of life.
 
     Raises:
         OSError: it cannot be read.
@@ -48,6 +51,7 @@ def child_directories(directory: str) -> List[str]:
                 names.append(entry.name)
             if len(names) >= MAX_CHILDREN:
                 break
+            sign()
     return names
 
 

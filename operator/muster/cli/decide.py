@@ -105,13 +105,13 @@ async def decide(session: Session, decision: Decision, names: Sequence[str], rea
     try:
         nodes = {node.name: node for node in await all_nodes(session.client)}
     except Forbidden as error:
-        raise CliError(_ask(error)) from error
+        raise CliError(ask(error)) from error
     missing = [name for name in names if name not in nodes]
     if missing:
-        raise CliError(_no_such_nodes(missing, nodes))
+        raise CliError(no_such_nodes(missing, nodes))
     healths = {name: await _health(session, name) for name in names}
-    by, servers_time = await _who_am_i(session)
-    account = await _account(session, nodes.values())
+    by, servers_time = await who_am_i(session)
+    account = await account_of(session, nodes.values())
     human = HumanDecision(decision=decision, reason=reason, by=by, time=moment(datetime.now(UTC), servers_time))
     await _write(session, names, human)
     return NodeDecisions(
@@ -130,7 +130,7 @@ def _decided(decision: Decision, name: str, known: Known) -> DecidedNode:
     return DecidedNode(name=name, before=known.health, used_by=used_by, follows=follows(decision, known))
 
 
-def _no_such_nodes(missing: Sequence[str], there: Iterable[str]) -> str:
+def no_such_nodes(missing: Sequence[str], there: Iterable[str]) -> str:
     """That there are no such nodes, and which ones may have been meant. Nothing was written."""
     names = sorted(there, key=natural)
     more = f" and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
@@ -152,9 +152,9 @@ async def _health(session: Session, name: str) -> HealthRow | None:
     except NotFound as error:
         if error.details.get("name") == name:
             return None
-        raise CliError(_too_old(session)) from error
+        raise CliError(too_old(session)) from error
     except Forbidden as error:
-        raise CliError(_ask(error)) from error
+        raise CliError(ask(error)) from error
     found = custom(NodeHealth)(answer)
     return None if isinstance(found, Undecodable) else health_row(found)
 
@@ -176,7 +176,7 @@ class _Review(msgspec.Struct):
     status: _ReviewStatus = msgspec.field(default_factory=_ReviewStatus)
 
 
-async def _who_am_i(session: Session) -> tuple[str, datetime | None]:
+async def who_am_i(session: Session) -> tuple[str, datetime | None]:
     """Whom the API server takes us for (else what the kubeconfig calls us), and what time it has."""
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     try:
@@ -188,7 +188,7 @@ async def _who_am_i(session: Session) -> tuple[str, datetime | None]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Account:
+class Account:
     """The fleet as far as this user may know it.
 
     Attributes:
@@ -219,12 +219,13 @@ class _Account:
         )
 
 
-async def _account(session: Session, nodes: Iterable["NodeView"]) -> _Account:
+async def account_of(session: Session, nodes: Iterable["NodeView"]) -> Account:
+    """The fleet as far as this user may know it."""
     from muster.cli.observe import fleet_of, look, policy_of
     from muster.world.fleet import Fleet
 
     try:
-        return _Account(fleet_of(await look(session.client)))
+        return Account(fleet_of(await look(session.client)))
     except Forbidden:
         notes = ("who is on these nodes may not be read: ClusterRole muster-fleet-view has the rights",)
     try:
@@ -234,7 +235,7 @@ async def _account(session: Session, nodes: Iterable["NodeView"]) -> _Account:
     fleet = Fleet(policy)
     for node in nodes:
         fleet.put_node(node)
-    return _Account(fleet, knows_holders=False, knows_policy=knows_policy, notes=notes)
+    return Account(fleet, knows_holders=False, knows_policy=knows_policy, notes=notes)
 
 
 async def _write(session: Session, names: Sequence[str], human: HumanDecision) -> None:
@@ -253,23 +254,25 @@ async def _write(session: Session, names: Sequence[str], human: HumanDecision) -
             await session.client.patch(paths.muster("nodehealths", name=name), body, APPLY_PATCH, query)
         except ApiError as error:
             if isinstance(error, Forbidden):
-                why = _ask(error)
+                why = ask(error)
             elif isinstance(error, NotFound):
-                why = _too_old(session)
+                why = too_old(session)
             else:
                 why = str(told(error, session.context))
             done = f" ({show.count(index, 'node')} before it done: {', '.join(names[:index])})" if index else ""
             raise CliError(f"{name}: {why}{done}") from error
 
 
-def _ask(error: Forbidden) -> str:
+def ask(error: Forbidden) -> str:
+    """Which role to ask for."""
     return (
         f"{one_line(error.message)}: ask for ClusterRole {FLEET_EDIT_ROLE} (a ClusterRoleBinding), which has every right "
         "that this command needs"
     )
 
 
-def _too_old(session: Session) -> str:
+def too_old(session: Session) -> str:
+    """That the cluster does not know the kind."""
     where = f" of context {session.context}" if session.context else ""
     return (
         f"the cluster{where} keeps no NodeHealth: install Muster, or a newer one, with kubectl apply -k "

@@ -7,7 +7,7 @@ import sys
 
 import typer
 
-from muster.cli import decide, explain, nodes
+from muster.cli import decide, explain, lost, nodes
 from muster.cli.session import ContextOption, KubeconfigOption, NamespaceOption, Options, OutputOption
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -15,6 +15,7 @@ app.command("explain")(explain.command)
 app.command("nodes")(nodes.command)
 app.command("cordon")(decide.cordon)
 app.command("release")(decide.release)
+app.command("lost")(lost.command)
 
 
 @app.callback()

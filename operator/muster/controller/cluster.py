@@ -10,7 +10,9 @@ from typing import Any
 
 from muster.api.fleetpolicy import FleetPolicy, FleetPolicySpec
 from muster.api.gang import Gang
+from muster.api.nodehealth import LostNode, NodeHealth
 from muster.api.trainingjob import TrainingJob
+from muster.controller.lost import Heartbeat, dead_by, holds, refuted
 from muster.coordinator.hub import Hub
 from muster.kube import informer
 from muster.kube.client import Client
@@ -18,7 +20,7 @@ from muster.kube.decode import NodeLease, Undecodable
 from muster.kube.informer import Informer
 from muster.world.fleet import Fleet, KnownAges, Silence, holder_of
 from muster.world.job import CreateError, JobWorld, TemplateVerdict
-from muster.world.views import NodeView, OccupantView, PodView
+from muster.world.views import LauncherView, NodeView, OccupantView, PodView
 
 Key = tuple[str, str]  # namespace, name of a TrainingJob
 
@@ -126,6 +128,8 @@ class Cluster:
         self._policy = FleetPolicySpec()
         self._policy_read = False
         self._records: dict[Key, Gang] = {}  # the Gangs by key; of one that has become unreadable, what it was before
+        self._lost: dict[str, LostNode] = {}  # nodes of which a human has said that they are dead
+        self._renewed: dict[str, datetime] = {}  # node -> when its lease was last seen to be renewed
         self._jobs_on: dict[str, set[str]] = {}  # node -> job uids with a member there
         self._dead: OrderedDict[str, None] = OrderedDict()
         self.jobs.store.subscribe(self._job_changed)
@@ -136,6 +140,7 @@ class Cluster:
         self.occupants.store.subscribe(self._occupant_changed)
         self.nodes.store.subscribe(self._node_changed)
         self.leases.store.subscribe(self._lease_changed)
+        self.healths.store.subscribe(self._health_changed)
 
     @property
     def informers(self) -> tuple[Informer[Any], ...]:
@@ -253,16 +258,18 @@ class Cluster:
             uids.update(ghost.pod_uid for ghost in gang.spec.ghosts)
         dead = {pod.uid for pod in pods.values() if pod.terminal and pod.containers_dead}
         dead.update(uid for uid in uids if uid in self._dead or self.hub.proved_dead(uid))
+        launchers, now = self.hub.views_of(uids), self._wall_clock()
+        dead |= self._dead_on_lost_nodes(gang, pods, launchers, now)
         timeout = float(job.spec.recovery.unreachable_timeout_seconds)
         ages = self.heartbeats.known(min(timeout, DARK_SECONDS))
         fleet = self.fleet.snapshot(ages)
         dark = sum(name in fleet.nodes for name in ages.older_than(DARK_SECONDS))
         return JobWorld(
-            now=self._wall_clock(),
+            now=now,
             job=job,
             gang=gang,
             pods=pods,
-            launchers=self.hub.views_of(uids),
+            launchers=launchers,
             proved_dead=frozenset(dead),
             fleet=fleet,
             dark=Silence(dark, len(fleet.nodes)),
@@ -271,6 +278,51 @@ class Cluster:
             template_verdict=memory.template_verdict,
             create_error=memory.create_error,
         )
+
+    def _dead_on_lost_nodes(
+        self, gang: Gang | None, pods: Mapping[str, PodView], launchers: Mapping[str, LauncherView], now: datetime
+    ) -> set[str]:
+        """Uids of the job's pods of which a human's word says that they are dead."""
+        if not self._lost:
+            return set()
+        where = {pod.uid: pod.node for pod in pods.values()}
+        if gang is not None:
+            where |= {member.pod_uid: member.node for member in gang.spec.members if member.pod_uid}
+            where |= {ghost.pod_uid: ghost.node for ghost in gang.spec.ghosts if ghost.pod_uid}
+        by_uid = {pod.uid: pod for pod in pods.values()}
+        dead: set[str] = set()
+        for node in self._lost.keys() & where.values():
+            word = self._lost[node]
+            if holds(word, self.fleet.nodes.get(node), self._heartbeat(node)):
+                dead |= dead_by(word, [uid for uid, at in where.items() if at == node], by_uid, launchers, now)
+        return dead
+
+    def refuted(self, node: str) -> str:
+        """The sign of life that a node has given since a human said that it was lost; "" if there is none."""
+        word = self._lost.get(node)
+        return refuted(word, self.fleet.nodes.get(node), self._heartbeat(node)) if word else ""
+
+    def _heartbeat(self, node: str) -> Heartbeat | None:
+        lease = self.leases.store.get(("kube-node-lease", node))
+        if lease is None:
+            return None
+        return Heartbeat(self.heartbeats.age_seconds(node), _moment(lease.renew_time), self._renewed.get(node))
+
+    def _health_changed(self, old: NodeHealth | Undecodable | None, new: NodeHealth | Undecodable | None) -> None:
+        value = new or old
+        assert value is not None
+        if isinstance(new, Undecodable):  # a word that cannot be read is not one that was taken back
+            return
+        name = _key(value)[1]
+        word, before = new.spec.lost if new else None, self._lost.get(name)
+        if word == before:
+            return
+        if word is None:
+            del self._lost[name]
+        else:
+            self._lost[name] = word
+        for key in self.job_keys():  # whoever has had a pod there, or waits for its death
+            self._rings(key)
 
     def ring_uid(self, job_uid: str) -> None:
         """Decide again about the job of this uid."""
@@ -386,8 +438,11 @@ class Cluster:
         if new is None:
             if old is not None:
                 self.heartbeats.forget(old.node)
+                self._renewed.pop(old.node, None)
         elif old is None or old.renew_time != new.renew_time:
             self.heartbeats.renewed(new.node)
+            if old is not None:  # the first sight of one is no sign of life
+                self._renewed[new.node] = self._wall_clock()
 
     def _is_named(self, pod: PodView) -> bool:
         """Whether the job's record names this pod: the fence of its ranks may have to be outwaited."""
@@ -422,7 +477,16 @@ def named_class(job: TrainingJob) -> str:
     return str((job.spec.template.get("spec") or {}).get("priorityClassName") or "")
 
 
-def _key(value: TrainingJob | Gang | FleetPolicy | Undecodable) -> Key:
+def _moment(text: str) -> datetime | None:
+    """A time as the API server writes it; None for what is none, or has no zone."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else None
+
+
+def _key(value: TrainingJob | Gang | FleetPolicy | NodeHealth | Undecodable) -> Key:
     if isinstance(value, Undecodable):
         return (value.namespace, value.name)
     return (value.metadata.namespace, value.metadata.name)

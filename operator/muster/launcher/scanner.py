@@ -23,7 +23,8 @@ from muster.protocol.messages import MAX_PATH_CHARS, CheckpointReport, Directive
 
 _BOOT = "import sys; sys.path.insert(0, sys.argv.pop(1)); from muster.launcher.__main__ import main; main()"
 _MAX_LINE_BYTES = 256 * 1024
-_MAX_VERDICTS = 32  # that are handed on: as many as fit into a pipe that nobody reads yet
+_MAX_VERDICTS = 64
+_MAX_HANDED_ON_BYTES = 32 * 1024  # a pipe that nobody reads yet takes twice that
 LOOKS_PER_SECOND = 30.0  # at files and directories, by each worker that scans while ranks run
 _LONGEST_PAUSE_SECONDS = 30.0
 _LOOKER_PERIODS = 4  # between two looks of a worker that judges nothing, while it waits for its start
@@ -151,15 +152,22 @@ class Scanner:
         thorough = self._wanted or (self._idle_attempt != 0 and self.scanned_at is None)
         request = {"scan": self.scans, "thorough": thorough, "judges": self._judges, "lineage": self._lineage}
         self._heard_at, self._wanted = now, False
-        lines: List[Dict[str, Any]] = [request]
+        message = _line(request)
         try:
             if self._child is None:
                 self._child = self._spawn()
-                lines.insert(0, {"verdicts": list(self._verdicts.values())})
-            os.write(_descriptor(self._child.stdin), b"".join(json.dumps(line).encode() + b"\n" for line in lines))
+                message = self._handed_on() + message
+            os.write(_descriptor(self._child.stdin), message)
         except OSError as error:
             return self._failed(now, "cannot scan %s: %s" % (self._directory, error))
         return None
+
+    def _handed_on(self) -> bytes:
+        """What earlier children judged, the oldest left out where it is too much."""
+        verdicts = list(self._verdicts.values())
+        while len(_line({"verdicts": verdicts})) > _MAX_HANDED_ON_BYTES:
+            del verdicts[0]
+        return _line({"verdicts": verdicts})
 
     def _spawn(self) -> "subprocess.Popen[bytes]":
         command = [sys.executable or "python3", "-I", "-S", "-c", _BOOT, ROOT, "--scan-on-request", self._directory]
@@ -215,7 +223,9 @@ class Scanner:
             return self._failed(now, str(message["error"]))
         if message["done"]:
             self._over(now)
-        found = tuple(_report(item) for item in message["checkpoints"] if len(item["path"]) <= MAX_PATH_CHARS)
+        # What nobody has judged yet matters to a start, where it is enough that it is there.
+        items = [item for item in message["checkpoints"] if item["judged"] or self._idle_attempt != 0]
+        found = tuple(_report(item) for item in items if len(item["path"]) <= MAX_PATH_CHARS)
         counts = message["settled"] or not self._judges
         attempt = self._asked_for if counts and self._asked_for == self._idle_attempt else 0
         if attempt and self.scanned_at is None:
@@ -245,6 +255,10 @@ class Scanner:
                     stream.close()
         self._child = None
         self._dying = False
+
+
+def _line(message: Dict[str, Any]) -> bytes:
+    return json.dumps(message).encode() + b"\n"
 
 
 def _report(item: Dict[str, Any]) -> CheckpointReport:

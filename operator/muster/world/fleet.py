@@ -295,10 +295,16 @@ class Fleet:
         """A holder in words: `<namespace>/<name>` of a job, `pod <namespace>/<name>` of a pod."""
         return self.names.get(holder, holder.replace("/", " ", 1))
 
+    @property
+    def source(self) -> "Fleet":
+        """The fleet of which this is a snapshot, while it has not changed since: what is derived follows that one's changes."""
+        origin = self._origin
+        return origin if origin is not None and origin.version == self.version else self
+
     def derived(self, key: Hashable, make: Callable[["Fleet"], T]) -> T:
         """Something derived from this fleet, made once for each key; it follows the changes by `changed_since`."""
-        if self._origin is not None and self._origin.version == self.version:
-            return self._origin.derived(key, make)
+        if self.source is not self:
+            return self.source.derived(key, make)
         if key not in self._derived:
             self._derived[key] = make(self)
             if len(self._derived) > max(MAX_DERIVED, MAX_DERIVED_NODES // (len(self.nodes) + 1)):
@@ -309,6 +315,8 @@ class Fleet:
 
     def known(self, key: Hashable, kind: type[T]) -> T | None:
         """What was derived under this key, if it is still kept."""
+        if self.source is not self:
+            return self.source.known(key, kind)
         found = self._derived.get(key)
         if found is None:
             return None

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from muster.api.base import rfc3339
-from muster.controller.health import JSON_PATCH, TAINT_KEY, taint_patch
+from muster.controller.nodeacts import JSON_PATCH, TAINT_KEY, taint_patch
 from muster.kube import decode, paths
 from muster.kube.errors import Invalid
 from stage.hand import patiently

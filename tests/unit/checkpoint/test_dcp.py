@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import pickletools
@@ -72,6 +73,22 @@ def test_torn_metadata(dcp, keep):
     data = (dcp / ".metadata").read_bytes()
     (dcp / ".metadata").write_bytes(data[: int(len(data) * keep) if keep < 1 else len(data) - 1])
     assert found(dcp) == []
+
+
+def test_metadata_that_ends_anywhere(dcp):
+    data = (dcp / ".metadata").read_bytes()
+    for length in range(len(data)):
+        with pytest.raises(MetadataError):
+            shard_sizes(data[:length])
+
+
+def test_metadata_with_a_byte_changed_is_read_or_refused(dcp):
+    data = bytearray((dcp / ".metadata").read_bytes())
+    for place in range(0, len(data), 3):
+        right, data[place] = data[place], (data[place] * 7 + place) % 256
+        with contextlib.suppress(MetadataError):
+            assert shard_sizes(bytes(data))
+        data[place] = right
 
 
 @pytest.mark.parametrize("data", [b"garbage" * 100, b"\x80\x04\xff", bytes(1000), b"\x80\x04]\x94."], ids=repr)

@@ -175,7 +175,7 @@ def test_a_missing_directory_is_told(tmp_path):
 
 
 def test_a_directory_that_may_not_be_read_is_an_error(tmp_path, monkeypatch):
-    def denied(directory):
+    def denied(directory, _):
         raise PermissionError(13, "Permission denied", directory)
 
     monkeypatch.setattr(find, "child_directories", denied)

@@ -152,7 +152,7 @@ def test_wrong_usage_ends_with_2_and_says_how(api: Any, command: Run, arguments:
 
 
 @pytest.mark.parametrize(
-    "arguments", [("--help",), *((name, "--help") for name in ("explain", "nodes", "cordon", "release"))]
+    "arguments", [("--help",), *((name, "--help") for name in ("explain", "nodes", "cordon", "release", "lost"))]
 )
 def test_help_is_given_without_a_cluster(api: Any, command: Run, arguments: tuple[str, ...]) -> None:
     result = command(*arguments)

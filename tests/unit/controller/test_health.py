@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+import itertools
 import json
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
@@ -13,8 +14,10 @@ import pytest
 from muster.api.fleetpolicy import FleetPolicy
 from muster.api.nodehealth import NodeHealth
 from muster.controller import health as module
+from muster.controller import nodeacts
 from muster.controller.cluster import Cluster
-from muster.controller.health import TAINT_KEY, HealthKeeper
+from muster.controller.health import HealthKeeper
+from muster.controller.nodeacts import TAINT_KEY
 from muster.coordinator.hub import Hub
 from muster.kube import decode
 from muster.kube.client import Answers
@@ -180,7 +183,7 @@ class Stage:
     async def look(self) -> None:
         """Look until nothing changes any more."""
         for _ in range(4):
-            self.keeper.look()
+            await self.keeper.look()
             await self.keeper.settled()
 
 
@@ -239,7 +242,7 @@ async def test_the_record_is_written_before_the_taint(stage: Stage) -> None:
     stage.add("a")
     stage.say("a", 79)
     stage.api.fails["a"] = [ServerError(500, "", "the record is not written")]
-    stage.keeper.look()
+    await stage.keeper.look()
     await stage.keeper.settled()
     assert stage.tainted() == set()
     assert stage.cluster.fleet.exclusion("a") is None
@@ -253,7 +256,7 @@ async def test_taints_that_came_meanwhile_stay(stage: Stage, taints: list[dict[s
     node = copy.deepcopy(stage.api.objects["nodes", "a"])
     node["spec"]["taints"] = [new]
     stage.api.put("nodes", node, show=False)  # the watch has not brought it
-    stage.keeper.look()
+    await stage.keeper.look()
     await stage.keeper.settled()
     found = stage.api.objects["nodes", "a"]["spec"]["taints"]
     assert [taint["key"] for taint in found] == [new["key"], TAINT_KEY]
@@ -284,9 +287,9 @@ async def test_a_write_that_hangs_holds_up_no_other_node(stage: Stage) -> None:
     await stage.look()
     stage.api.gates["a"] = asyncio.Event()
     stage.say("a", 79)
-    stage.keeper.look()
+    await stage.keeper.look()
     stage.say("b", 79)
-    stage.keeper.look()
+    await stage.keeper.look()
     await until(lambda: stage.tainted() == {"b"})
     stage.api.gates.pop("a").set()
     await stage.look()
@@ -297,10 +300,10 @@ async def test_what_changes_while_a_node_is_dealt_with_is_looked_at_afterwards(s
     stage.add("a")
     stage.api.gates["a"] = asyncio.Event()
     stage.say("a", 79)
-    stage.keeper.look()
+    await stage.keeper.look()
     await asyncio.sleep(0.01)
     stage.say("a", boot="boot-2")
-    stage.keeper.look()
+    await stage.keeper.look()
     assert stage.api.count("PATCH", "nodehealths") == 1
     stage.api.gates.pop("a").set()
     await stage.look()
@@ -351,7 +354,7 @@ async def test_what_is_being_taken_counts_before_it_is_written(stage: Stage) -> 
         stage.api.gates[f"n{number}"] = asyncio.Event()
     for number in range(0, 10, 2):
         stage.say(f"n{number}", 79)
-        stage.keeper.look()
+        await stage.keeper.look()
         await asyncio.sleep(0)
     for gate in stage.api.gates.values():
         gate.set()
@@ -504,14 +507,14 @@ async def test_a_node_that_breaks_what_is_done_about_it_harms_no_other(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage.add("n0", "n1")
-    tell = module.tell
+    tell = nodeacts.tell
 
     def fails(name: str, *arguments: Any) -> str:
         if name == "n0":
             raise OverflowError("date value out of range")
         return tell(name, *arguments)
 
-    monkeypatch.setattr(module, "tell", fails)
+    monkeypatch.setattr(nodeacts, "tell", fails)
     stage.say("n0", 79)
     stage.say("n1", 79)
     await stage.look()
@@ -578,3 +581,33 @@ async def test_a_policy_that_becomes_unreadable_goes_on_to_hold(stage: Stage) ->
     await stage.look()
     assert stage.tainted() == {"n0"}
     assert stage.told.policies == ["PolicyUnreadable"]
+
+
+async def test_a_lost_node_that_gives_a_sign_of_life_is_told_once(stage: Stage) -> None:
+    stage.add("n0")
+    lost = {"time": NOW.isoformat(), "reason": "dark", "bootId": "boot-0"}
+    stage.api.put("nodehealths", {"metadata": {"name": "n0", "uid": "h"}, "spec": {"lost": lost}})
+    await stage.look()
+    assert ("n0", "NotLost") not in stage.told.reasons
+    node = stage.api.objects["nodes", "n0"]
+    stage.api.put("nodes", {**node, "status": {"nodeInfo": {"bootID": "boot-1"}}})
+    await stage.look()
+    await stage.look()
+    assert stage.told.reasons.count(("n0", "NotLost")) == 1
+
+
+async def test_many_nodes_are_judged_in_parts(stage: Stage, judged: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SLICE_SECONDS", 0.0)
+    stage.add(*(f"n{number}" for number in range(50)))
+    seen: list[int] = []
+
+    async def others() -> None:
+        while True:
+            seen.append(len(judged))
+            await asyncio.sleep(0)
+
+    beside = asyncio.create_task(others())
+    await stage.keeper.look()
+    beside.cancel()
+    assert len(judged) == 50
+    assert max(after - before for before, after in itertools.pairwise(seen)) == 1

@@ -171,6 +171,15 @@ class Played:
     """A child that says what the test says."""
 
     def __init__(self):
+        self._open()
+
+    def again(self):
+        """The next child."""
+        self._requests.close()
+        self._answers.close()
+        self._open()
+
+    def _open(self):
         requests, answers = os.pipe(), os.pipe()
         self.stdin, self.stdout = os.fdopen(requests[1], "wb", 0), os.fdopen(answers[0], "rb", 0)
         self._requests, self._answers = os.fdopen(requests[0], "rb", 0), os.fdopen(answers[1], "wb", 0)
@@ -217,6 +226,19 @@ class TestPlayedChild:
         assert "no answer from /c within 10 s" in scanner.turn(137.0, {}).error
         assert child.killed == [signal.SIGKILL]
 
+    def test_what_is_handed_on_fits_into_a_pipe_that_nobody_reads(self, scanner, child):
+        scanner.turn(100.0, {})
+        for place in range(60):
+            child.say(verdict={"path": "/c/" + "\u4e2d" * 900 + str(place)})
+            scanner.turn(101.0, {})
+        scanner.turn(102.0, {child.process.pid: 9})  # it died
+        child.again()
+        scanner.turn(110.0, {})
+        handed, asked = child.heard()
+        assert handed["verdicts"][-1]["path"].endswith("59")
+        assert 3 < len(handed["verdicts"]) < 60
+        assert asked["scan"] == 2
+
     def test_a_partial_answer_counts_once_the_newest_is_judged(self, scanner, child):
         scanner.scan_for(2)
         scanner.turn(100.0, {})
@@ -242,6 +264,12 @@ class TestPlayedChild:
         assert [(request["scan"], request["thorough"]) for request in asked] == [(1, False), (2, True)]
         child.tell(2, [(30, True)], done=True)
         assert scanner.turn(103.0, {}).attempt == 2
+
+    def test_while_ranks_run_only_what_is_judged_is_told(self, scanner, child):
+        scanner.turn(100.0, {})
+        child.tell(1, [(30, False), (20, True)], settled=False)
+        result = scanner.turn(101.0, {})
+        assert (result.attempt, seen(result)) == (0, [(20, True)])
 
     def test_a_scan_that_failed_is_made_again_as_thoroughly(self, scanner, child):
         scanner.scan_for(2)

@@ -1,0 +1,204 @@
+"""`kubectl muster lost`: a human's word that machines are dead, written to NodeHealth for the operator to act on.
+
+Where nothing shared can tell a launcher to end its ranks, Muster waits for proof that they have ended before it starts
+others. Somebody who has pulled the plug is proof. The word is checked against what the cluster sees, what follows is said
+before it is given, and nothing is written without a yes.
+"""
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from pydantic import Field
+from rich.console import Console
+from rich.text import Text
+
+from muster.api.base import API_VERSION, ApiModel, Time
+from muster.api.nodehealth import LostNode
+from muster.cli import show
+from muster.cli.decide import MAX_REASON, NodesArgument, account_of, ask, no_such_nodes, too_old, who_am_i
+from muster.cli.decision import moment
+from muster.cli.errors import CliError, told
+from muster.cli.explanation import OUTPUT_VERSION
+from muster.cli.session import ContextOption, KubeconfigOption, NamespaceOption, Options, OutputOption, Session, run
+from muster.kube import paths
+from muster.kube.errors import ApiError, Forbidden, NotFound
+
+if TYPE_CHECKING:
+    from muster.world.views import NodeView
+
+# Apart from that of cordon and release: whoever applies one of these does not take the other back.
+FIELD_MANAGER = "muster-human-lost"
+
+
+class LostNodeRow(ApiModel):
+    """One node."""
+
+    name: str
+    used_by: list[str] | None = Field(None, description="Who holds it; left out where that may not be read.")
+    follows: list[str] = Field(description="Sentences: what comes of it.")
+
+
+class LostNodes(ApiModel):
+    """What somebody has said of nodes, and what follows from it."""
+
+    api_version: str = OUTPUT_VERSION
+    kind: Literal["LostNodes"] = "LostNodes"
+    undone: bool = False
+    reason: str = ""
+    by: str = Field("", description="Whom the API server takes the user for; empty: it does not say.")
+    time: Time
+    nodes: list[LostNodeRow] = Field(description="In the order given.")
+    notes: list[str] = Field([], description="What limits this answer.")
+
+
+def command(
+    context: typer.Context,
+    nodes: NodesArgument,
+    reason: Annotated[
+        str, typer.Option("--reason", metavar="TEXT", help="How you know, for those who find the node like that.")
+    ] = "",
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Take the word back.")] = False,
+    kubeconfig: KubeconfigOption = None,
+    kube_context: ContextOption = None,
+    namespace: NamespaceOption = None,
+    output: OutputOption = None,
+) -> None:
+    """Say that machines are dead (powered off, or gone), so that jobs need not wait for proof of it."""
+    options = Options(kubeconfig, kube_context, namespace, output).over(context.obj)
+    reason = reason.strip()
+    if not reason and not undo:
+        raise typer.BadParameter("say how you know that it is dead", param_hint="--reason")
+    if len(reason) > MAX_REASON:
+        raise typer.BadParameter(f"it has {len(reason)} characters and may have {MAX_REASON}", param_hint="--reason")
+    names = list(dict.fromkeys(name.removeprefix("node/") for name in nodes))
+    if undo:
+        run(options, lambda session: take_back(session, names), render)
+    else:
+        run(options, lambda session: say(session, names, reason, yes=yes), render)
+
+
+async def say(session: Session, names: Sequence[str], reason: str, *, yes: bool) -> LostNodes:
+    """Write that the nodes are lost.
+
+    Raises:
+        CliError: there is no such node, one of them lives, or nobody has confirmed it.
+        ApiError: the API server did not answer as it should.
+    """
+    nodes = await _nodes(session, names)
+    alive = [name for name in names if nodes[name].ready]
+    if alive:
+        raise CliError(
+            f"{', '.join(alive)}: Ready, so the kubelet there was alive a moment ago, and so may be the ranks. Power the machine "
+            "off first, and wait until Kubernetes sees it (40 s or more). Nothing was changed"
+        )
+    by, servers_time = await who_am_i(session)
+    account = await account_of(session, nodes.values())
+    rows = []
+    for name in names:
+        known = account.known(nodes[name], None)
+        used_by = None if known.used_by is None else list(known.used_by)
+        rows.append(LostNodeRow(name=name, used_by=used_by, follows=follows(used_by)))
+    if not yes:
+        await _confirm(rows)
+    time = moment(datetime.now(UTC), servers_time)
+    for name in names:
+        word = LostNode(time=time, reason=reason, by=by, boot_id=nodes[name].boot_id)
+        await _write(session, name, {"lost": word.to_json()})
+    return LostNodes(reason=reason, by=by, time=time, nodes=rows, notes=list(account.notes))
+
+
+async def take_back(session: Session, names: Sequence[str]) -> LostNodes:
+    """Write that the nodes are not lost, or that nobody says so.
+
+    Raises:
+        CliError: it may not be written.
+        ApiError: the API server did not answer as it should.
+    """
+    by, servers_time = await who_am_i(session)
+    for name in names:
+        await _write(session, name, {})
+    rows = [LostNodeRow(name=name, follows=["nobody says any more that it is dead"]) for name in names]
+    return LostNodes(undone=True, by=by, time=moment(datetime.now(UTC), servers_time), nodes=rows)
+
+
+def follows(used_by: Sequence[str] | None) -> list[str]:
+    """What comes of it."""
+    jobs = [name for name in used_by or () if not name.startswith("pod ")]
+    who = ", ".join(jobs) if jobs else "every job" if used_by is None else ""
+    told = [
+        "its kubelet, and the launchers on it, have to stay silent: a sign of life makes the word count for nothing"
+    ]
+    if who:
+        starts = "starts" if len(jobs) < 2 else "start"
+        told.insert(0, f"{who} {starts} on other nodes without waiting for proof that the ranks here have ended")
+        told.append("if the machine is alive after all, two attempts may write to one checkpoint directory")
+    else:
+        told.insert(0, "no job holds it now; one that still waits for a death there waits no longer")
+    return told
+
+
+async def _nodes(session: Session, names: Sequence[str]) -> "dict[str, NodeView]":
+    from muster.cli.observe import all_nodes
+
+    try:
+        nodes = {node.name: node for node in await all_nodes(session.client)}
+    except Forbidden as error:
+        raise CliError(ask(error)) from error
+    missing = [name for name in names if name not in nodes]
+    if missing:
+        raise CliError(no_such_nodes(missing, nodes))
+    return {name: nodes[name] for name in names}
+
+
+async def _confirm(rows: Sequence[LostNodeRow]) -> None:
+    """Ask on the terminal.
+
+    Raises:
+        CliError: there is nobody to ask, or the answer was no.
+    """
+    for row in rows:
+        typer.echo(f"{row.name} is lost:", err=True)
+        for sentence in row.follows:
+            typer.echo(f"-  {show.printable(sentence)}", err=True)
+    if not _is_terminal():
+        raise CliError("nobody to ask here: add --yes if you are sure. Nothing was changed")
+    if not await asyncio.to_thread(typer.confirm, "Is it powered off, or gone, for certain?", err=True):
+        raise CliError("nothing was changed")
+
+
+def _is_terminal() -> bool:
+    return sys.stdin.isatty()
+
+
+async def _write(session: Session, name: str, spec: dict[str, Any]) -> None:
+    from muster.kube.client import APPLY_PATCH
+
+    body = {"apiVersion": API_VERSION, "kind": "NodeHealth", "metadata": {"name": name}, "spec": spec}
+    query = {"fieldManager": FIELD_MANAGER, "force": "true"}
+    try:
+        await session.client.patch(paths.muster("nodehealths", name=name), body, APPLY_PATCH, query)
+    except Forbidden as error:
+        raise CliError(f"{name}: {ask(error)}") from error
+    except NotFound as error:
+        raise CliError(f"{name}: {too_old(session)}") from error
+    except ApiError as error:
+        raise CliError(f"{name}: {told(error, session.context)}") from error
+
+
+def render(console: Console, it: LostNodes) -> None:
+    """Print what was said, and what follows."""
+    for row in it.nodes:
+        head = f"{row.name} is {'not ' if it.undone else ''}taken for lost"
+        console.print(Text(show.printable(head), style="bold"))
+        for sentence in row.follows:
+            console.print(Text(f"-  {show.printable(sentence)}"))
+    if not it.undone:
+        names = " ".join(row.name for row in it.nodes)
+        console.print(Text(show.printable(f"to take it back: kubectl muster lost {names} --undo")))
+    for note in it.notes:
+        console.print(Text(f"note: {show.printable(note)}", style="dim"))

@@ -1,0 +1,228 @@
+"""Puts into force what was decided about a node: its record, placement and jobs, the taint, Events; in this order.
+
+The record comes first, with the incident marked as acted on, so that the budget is charged before anything is done. A
+crash in between is mended by the next look, which starts from what is stored.
+"""
+
+import contextlib
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+import msgspec
+import structlog
+from prometheus_client import Histogram
+
+from muster.api.base import API_VERSION
+from muster.api.fleetpolicy import Enforcement
+from muster.api.nodehealth import NodeHealth, NodeHealthStatus, VerdictState
+from muster.controller.cluster import Cluster
+from muster.health.assess import Verdict
+from muster.health.books import is_tainted
+from muster.health.effects import Effect
+from muster.health.orders import InForce, Order
+from muster.health.sources import UNHEALTHY_TAINT
+from muster.health.story import effect_text, tell
+from muster.kube import paths
+from muster.kube.client import APPLY_PATCH, Client
+from muster.kube.errors import AlreadyExists, Conflict, Invalid, NotFound
+from muster.kube.events import NORMAL, WARNING, EventRecorder, Regarding
+from muster.world.fleet import Exclusion
+from muster.world.views import NodeView
+
+TAINT_KEY = UNHEALTHY_TAINT
+FIELD_MANAGER = "muster"
+# The agent's part of the status; the rest is the operator's.
+_AGENTS = frozenset({"evidence", "agent"})
+JSON_PATCH = "application/json-patch+json"
+
+log = structlog.get_logger()
+_latency = Histogram(
+    "muster_detection_seconds",
+    "Time from the first sign of what took a node out to the moment when jobs avoid it.",
+    buckets=(0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300),
+)
+
+
+class NodeActs:
+    """Performs orders.
+
+    Args:
+        health: the node's record, an empty one where there is none; None for one that cannot be read.
+        rings: called with a job's uid when a node of it is to be left, or is well again.
+        freed: called when a node may be used again.
+        stir: called with a node that has to be looked at again.
+
+    Attributes:
+        in_force: what was last put into force, by node.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        cluster: Cluster,
+        events: EventRecorder,
+        health: Callable[[str], NodeHealth | None],
+        rings: Callable[[str], None],
+        freed: Callable[[], None],
+        stir: Callable[[str], None],
+    ) -> None:
+        self._client = client
+        self._cluster = cluster
+        self._events = events
+        self._health = health
+        self._rings = rings
+        self._freed = freed
+        self._stir = stir
+        self.in_force: dict[str, InForce] = {}
+        self._written: dict[str, Mapping[str, Any]] = {}  # what we are writing into a record
+
+    def is_echo(self, name: str, status: NodeHealthStatus | None) -> bool:
+        """Whether a record that has changed says what we have just written into it; asked once for each change."""
+        written = self._written.pop(name, None)
+        return status is not None and written is not None and _ours(status) == written
+
+    async def put_into_force(self, order: Order, enforcement: Enforcement, now: datetime) -> None:
+        """Do all of it.
+
+        Raises:
+            ApiError: a part failed; those after it were not begun.
+        """
+        name, verdict, wanted = order.name, order.verdict, order.effect
+        await self._record(order, enforcement)
+        before = self.in_force.get(name)
+        self.in_force[name] = InForce(verdict.state, verdict.reason, wanted)
+        self._exclude(name, verdict, wanted, now)
+        node = self._cluster.fleet.nodes.get(name)
+        if node is not None and is_tainted(node) != wanted.taint:
+            await (self._taint(node, verdict.reason) if wanted.taint else self._change_taint(name, False, ""))
+        self._tell(order, enforcement, before)
+
+    def _exclude(self, name: str, verdict: Verdict, wanted: Effect, now: datetime) -> None:
+        exclusion = Exclusion(verdict.reason, verdict.message[:512], wanted.leave) if wanted.avoid else None
+        was = self._cluster.fleet.exclusion(name)
+        if not self._cluster.fleet.exclude(name, exclusion):
+            return
+        if exclusion is None:
+            self._freed()
+        elif was is None and verdict.findings:
+            _latency.observe(max((now - verdict.findings[0].since).total_seconds(), 0.0))
+        for uid in self._cluster.jobs_on(name):
+            self._rings(uid)
+
+    async def _record(self, order: Order, enforcement: Enforcement) -> None:
+        """Write the operator's part of NodeHealth, if it says anything new."""
+        name, verdict, ruling, wanted = order.name, order.verdict, order.ruling, order.effect
+        health = self._health(name)
+        if health is None:
+            return
+        status = NodeHealthStatus(
+            state=verdict.state,
+            reason=verdict.reason,
+            message=tell(name, verdict, ruling, wanted, enforcement),
+            since=verdict.since,
+            recommended_action=verdict.recommended_action,
+            findings=list(verdict.findings),
+            effect=effect_text(verdict, ruling, wanted, enforcement),
+            incidents=list(verdict.incidents),
+            offences=verdict.offences,
+            node_uid=verdict.node_uid,
+            boot_id=verdict.boot_id,
+        )
+        ours = _ours(status)
+        exists = bool(health.metadata.uid)
+        if ours == _ours(health.status) or (not exists and verdict.state in (None, VerdictState.HEALTHY)):
+            return
+        path = paths.muster("nodehealths", name=name, subresource="status")
+        body = {"apiVersion": API_VERSION, "kind": "NodeHealth", "metadata": {"name": name}, "status": ours}
+        query = {"fieldManager": FIELD_MANAGER, "force": "true"}
+        if not exists:
+            await self._create(name)
+        self._written[name] = ours
+        try:
+            answer = await self._client.patch(path, body, APPLY_PATCH, query, one_of_many=True)
+        except NotFound:  # it has just been deleted
+            await self._create(name)
+            answer = await self._client.patch(path, body, APPLY_PATCH, query, one_of_many=True)
+        self._cluster.healths.assume(answer)
+
+    async def _create(self, name: str) -> None:
+        body = {"apiVersion": API_VERSION, "kind": "NodeHealth", "metadata": {"name": name}}
+        with contextlib.suppress(AlreadyExists):
+            await self._client.post(paths.muster("nodehealths"), body, one_of_many=True)
+
+    async def _taint(self, node: NodeView, reason: str) -> None:
+        """Put our taint on the node beside everybody else's, in one request that touches none of them."""
+        path = paths.core("nodes", name=node.name)
+        try:
+            answer = await self._client.patch(path, taint_patch(node, reason), JSON_PATCH, one_of_many=True)
+        except NotFound:
+            return
+        except Invalid:  # it has other taints by now than we know of, or ours
+            await self._change_taint(node.name, True, reason)
+            return
+        self._cluster.nodes.assume(answer)
+        log.info("tainted", node=node.name, reason=reason)
+
+    async def _change_taint(self, name: str, wanted: bool, reason: str) -> None:
+        """Read the node, then put our taint on it or take it off; everybody else's stay as they are."""
+        path = paths.core("nodes", name=name)
+        try:
+            node = msgspec.json.decode(await self._client.get(path))
+            others = [taint for taint in node["spec"].get("taints") or () if taint.get("key") != TAINT_KEY]
+            ours = [_taint(reason)] if wanted else []
+            patch = [
+                {"op": "test", "path": "/metadata/resourceVersion", "value": node["metadata"]["resourceVersion"]},
+                {"op": "add", "path": "/spec/taints", "value": [*others, *ours]},
+            ]
+            answer = await self._client.patch(path, patch, JSON_PATCH)
+        except NotFound:
+            return
+        except Conflict:
+            self._stir(name)  # somebody else was writing to it
+            return
+        self._cluster.nodes.assume(answer)
+        log.info("tainted" if wanted else "taint removed", node=name, reason=reason)
+
+    def _tell(self, order: Order, enforcement: Enforcement, before: InForce | None) -> None:
+        name, verdict, ruling, wanted = order.name, order.verdict, order.ruling, order.effect
+        known = before.state if before else None
+        if verdict.state is known and (before is None or before.effect == wanted):
+            return
+        if before is None and verdict.state in (None, VerdictState.HEALTHY):
+            return
+        well = verdict.state in (None, VerdictState.HEALTHY)
+        text = tell(name, verdict, ruling, wanted, enforcement) or "nothing stands against it any more"
+        reason = f"Node{verdict.state.value if verdict.state else 'Healthy'}"
+        kind = NORMAL if well or verdict.state is VerdictState.SUSPECT else WARNING
+        log.info(
+            "verdict", node=name, state=verdict.state and verdict.state.value, reason=verdict.reason, act=ruling.act
+        )
+        # Events of nodes carry the node's name as uid: so `kubectl describe node` finds them.
+        self._events.record(Regarding("v1", "Node", name, name), kind, reason, text)
+        health = self._health(name)
+        if health is not None and health.metadata.uid:
+            about = Regarding(API_VERSION, "NodeHealth", name, health.metadata.uid)
+            self._events.record(about, kind, reason, text)
+
+
+def taint_patch(node: NodeView, reason: str) -> list[dict[str, Any]]:
+    """The JSON patch that adds our taint to the others'. Refused as Invalid where it cannot: the node has ours already, has
+    none any more, or has some by now.
+    """
+    ours = _taint(reason)
+    if node.taints:
+        return [{"op": "add", "path": "/spec/taints/-", "value": ours}]
+    return [
+        {"op": "test", "path": "/spec/taints", "value": None},
+        {"op": "add", "path": "/spec/taints", "value": [ours]},
+    ]
+
+
+def _taint(reason: str) -> dict[str, str]:
+    return {"key": TAINT_KEY, "value": reason[:63], "effect": "NoSchedule"}
+
+
+def _ours(status: NodeHealthStatus) -> dict[str, Any]:
+    """The operator's part of a status, as it is written."""
+    return {key: value for key, value in status.to_json().items() if key not in _AGENTS}

@@ -1,0 +1,100 @@
+"""`lost`: what is written, what is refused before anything is, and that somebody has to say yes."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.unit.cli.test_commands import HEALTHS, failed, forbidden, with_fleet
+from typer.testing import Result
+
+from muster.cli import lost
+
+Run = Callable[..., Result]
+WHO = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+SURE = ("--reason", "pulled the plug", "--yes")
+
+
+def put_nodes(api: Any, *names: str, ready: str = "Unknown") -> None:
+    """A fleet of these nodes, and a user whom the API server calls bob."""
+    with_fleet(api)
+    status = {"conditions": [{"type": "Ready", "status": ready}], "nodeInfo": {"bootID": "boot-1"}}
+    api.lists("/api/v1/nodes", *({"metadata": {"name": n, "resourceVersion": "1"}, "status": status} for n in names))
+    api.put(WHO, {"status": {"userInfo": {"username": "bob"}}, "metadata": {"creationTimestamp": None}})
+
+
+def patches(api: Any) -> list[tuple[str, str, Any]]:
+    return [written for written in api.written if written[0].startswith("PATCH")]
+
+
+def test_the_word_is_applied_to_each_node_by_a_manager_of_its_own(api: Any, command: Run) -> None:
+    put_nodes(api, "gpu-1", "gpu-2")
+    found = json.loads(command("lost", "gpu-2", "node/gpu-1", *SURE, "-o", "json").stdout)
+    assert [path for _, path, _ in patches(api)] == [f"{HEALTHS}/gpu-2", f"{HEALTHS}/gpu-1"]
+    for verb, _, body in patches(api):
+        assert verb == "PATCH application/apply-patch+yaml {'fieldManager': 'muster-human-lost', 'force': 'true'}"
+        word = {"time": found["time"], "reason": "pulled the plug", "by": "bob", "bootId": "boot-1"}
+        assert body["spec"] == {"lost": word}
+    assert [node["name"] for node in found["nodes"]] == ["gpu-2", "gpu-1"]
+
+
+def test_people_read_what_follows(api: Any, command: Run) -> None:
+    put_nodes(api, "gpu-1")
+    said = command("lost", "gpu-1", *SURE).stdout
+    assert "gpu-1 is taken for lost" in said
+    assert "no job holds it now" in said
+    assert "to take it back: kubectl muster lost gpu-1 --undo" in said
+
+
+def test_who_starts_elsewhere_is_named_with_the_danger() -> None:
+    told = lost.follows(["team-a/llama", "pod x/y"])
+    assert told[0].startswith("team-a/llama starts on other nodes without waiting")
+    assert "two attempts may write to one checkpoint directory" in told[-1]
+    assert lost.follows(None)[0].startswith("every job")
+
+
+def test_a_node_that_is_ready_is_not_lost(api: Any, command: Run) -> None:
+    put_nodes(api, "gpu-1", ready="True")
+    assert "Power the machine off first" in failed(command("lost", "gpu-1", *SURE))
+    assert patches(api) == []
+
+
+def test_nothing_is_written_without_a_yes(api: Any, command: Run) -> None:
+    put_nodes(api, "gpu-1")
+    result = command("lost", "gpu-1", "--reason", "dark")
+    assert result.exit_code == 1
+    assert "add --yes" in result.stderr
+    assert "no job holds it now" in result.stderr
+    assert patches(api) == []
+
+
+@pytest.mark.parametrize("answer", [True, False])
+def test_on_a_terminal_it_is_asked(api: Any, command: Run, monkeypatch: pytest.MonkeyPatch, answer: bool) -> None:
+    put_nodes(api, "gpu-1")
+    asked: list[str] = []
+    monkeypatch.setattr(lost, "_is_terminal", lambda: True)
+    monkeypatch.setattr(lost.typer, "confirm", lambda text, **_: asked.append(text) or answer)
+    result = command("lost", "gpu-1", "--reason", "dark")
+    assert asked == ["Is it powered off, or gone, for certain?"]
+    assert (result.exit_code, len(patches(api))) == ((0, 1) if answer else (1, 0))
+
+
+def test_an_unknown_node_is_refused(api: Any, command: Run) -> None:
+    put_nodes(api, "gpu-1")
+    assert "did you mean gpu-1?" in failed(command("lost", "gpu-11", *SURE))
+
+
+def test_who_may_not_is_told_which_role_to_ask_for(api: Any, command: Run) -> None:
+    put_nodes(api, "gpu-1")
+    api.refuses[f"{HEALTHS}/gpu-1"] = forbidden("nodehealths", "muster.dev", "at the cluster scope")
+    assert "muster-fleet-edit" in failed(command("lost", "gpu-1", *SURE))
+
+
+def test_a_reason_is_needed(command: Run) -> None:
+    assert command("lost", "gpu-1", "--yes").exit_code == 2
+
+
+def test_the_word_is_taken_back(api: Any, command: Run) -> None:
+    put_nodes(api, "gpu-1", ready="True")
+    assert "gpu-1 is not taken for lost" in command("lost", "gpu-1", "--undo").stdout
+    assert [body["spec"] for _, _, body in patches(api)] == [{}]

@@ -1,0 +1,113 @@
+"""A human's word that a machine is dead: what it proves, and the signs of life that make it count for nothing."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from tests.unit.controller.conftest import NOW
+from tests.unit.controller.test_cluster import hear
+from tests.unit.lifecycle.builders import a_node
+
+from muster.api.nodehealth import LostNode, NodeHealth
+from muster.controller.lost import Heartbeat, holds, refuted
+from muster.kube.decode import NodeLease
+from muster.world.fleet import holder_of
+
+WORD = LostNode(time=NOW, reason="pulled the plug", boot_id="boot-1")
+BEFORE, AFTER = NOW - timedelta(seconds=30), NOW + timedelta(seconds=5)
+
+
+@pytest.mark.parametrize(
+    ("heartbeat", "want"),
+    [
+        pytest.param(None, True, id="no lease at all"),
+        pytest.param(Heartbeat(30.0, BEFORE), True, id="silent since before"),
+        pytest.param(Heartbeat(5.0, BEFORE), False, id="not yet silent for long"),
+        pytest.param(Heartbeat(30.0, AFTER), False, id="its own clock says later"),
+        pytest.param(Heartbeat(30.0, BEFORE, AFTER), False, id="seen to be renewed later"),
+        pytest.param(Heartbeat(30.0, None, BEFORE), True, id="renewed before"),
+    ],
+)
+def test_the_word_holds_while_the_kubelet_is_silent(heartbeat: Heartbeat | None, want: bool) -> None:
+    assert holds(WORD, a_node("n0"), heartbeat) is want
+
+
+@pytest.mark.parametrize(("boot", "want"), [("boot-1", ""), ("", ""), ("boot-2", "it has booted since")])
+def test_another_boot_ends_the_word(boot: str, want: str) -> None:
+    assert refuted(WORD, replace(a_node("n0"), boot_id=boot), None) == want
+
+
+def test_a_node_that_is_gone_says_nothing_against_it() -> None:
+    assert holds(WORD, None, Heartbeat(300.0, BEFORE))
+
+
+def said(scene: Any, node: str = "n0", version: int = 40, word: LostNode | None = WORD) -> None:
+    meta = {"name": node, "uid": f"health-{node}", "resourceVersion": str(version)}
+    spec = {"lost": word.to_json()} if word else {}
+    scene.cluster.healths.store.assume(NodeHealth.model_validate({"metadata": meta, "spec": spec}))
+
+
+def gang_of_two(scene: Any, make: Any, created: datetime = BEFORE) -> Any:
+    job = make.job()
+    scene.cluster.jobs.store.assume(job)
+    scene.cluster.gangs.store.assume(make.gang(job, "p0", "p1"))
+    for index in range(2):
+        scene.cluster.nodes.store.assume(a_node(f"n{index}"))
+        scene.cluster.pods.store.assume(make.pod(job, index, f"p{index}", created=created))
+    return job
+
+
+def test_what_was_on_the_node_is_proved_dead(scene: Any, make: Any) -> None:
+    job = gang_of_two(scene, make)
+    assert scene.cluster.world(job).proved_dead == frozenset()
+    scene.rung.clear()
+    said(scene)
+    assert scene.rung == [("ns", "j")]
+    assert scene.cluster.world(job).proved_dead == {"p0"}
+    said(scene, version=41, word=None)
+    assert scene.cluster.world(job).proved_dead == frozenset()
+
+
+def test_a_pod_that_is_gone_is_proved_dead_by_its_record(scene: Any, make: Any) -> None:
+    job = gang_of_two(scene, make)
+    for pod in scene.cluster.pods.store.values():
+        assert holder_of(pod) == "uid-j"
+        scene.cluster.pods.store.assume_deleted(("ns", pod.name), pod.uid)
+    said(scene)
+    assert scene.cluster.world(job).proved_dead == {"p0"}
+
+
+def test_a_pod_made_after_the_word_is_not_meant(scene: Any, make: Any) -> None:
+    job = gang_of_two(scene, make, created=AFTER)
+    said(scene)
+    assert scene.cluster.world(job).proved_dead == frozenset()
+
+
+def test_a_launcher_that_is_heard_is_not_dead(scene: Any, make: Any) -> None:
+    job = gang_of_two(scene, make)
+    hear(scene, "p0")
+    said(scene)
+    assert scene.cluster.world(job).proved_dead == frozenset()
+    scene.clock.advance(25.0)
+    assert scene.cluster.world(job).proved_dead == {"p0"}
+
+
+def pass_time(scene: Any) -> None:
+    """25 s in which the API server tells of other nodes' leases."""
+    scene.clock.advance(25.0)
+    scene.cluster.heartbeats._blind_seconds = lambda: 0.0
+
+
+def test_a_kubelet_that_renews_its_lease_refutes_the_word(scene: Any, make: Any) -> None:
+    job = gang_of_two(scene, make)
+    lease = NodeLease("n0", BEFORE.isoformat(), 50)
+    scene.cluster.leases.store.assume(lease)
+    said(scene)
+    assert scene.cluster.world(job).proved_dead == frozenset()  # seen just now for the first time
+    pass_time(scene)
+    assert scene.cluster.world(job).proved_dead == {"p0"}
+    scene.cluster.leases.store.assume(lease._replace(renew_time=AFTER.isoformat(), resource_version=51))
+    pass_time(scene)
+    assert scene.cluster.world(job).proved_dead == frozenset()
+    assert scene.cluster.refuted("n0").startswith("its kubelet has renewed its lease")

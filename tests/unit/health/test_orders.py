@@ -1,0 +1,78 @@
+"""What has to be put into force for which nodes: pure, from what is known at one moment."""
+
+from typing import Any
+
+from tests.unit.health.builders import NOW
+from tests.unit.lifecycle.builders import a_fleet, a_node
+
+from muster.api.nodehealth import NodeHealth, VerdictState
+from muster.health.assess import Verdict, assess
+from muster.health.books import Books, Ground
+from muster.health.effects import Effect
+from muster.health.facts import NodeFacts
+from muster.health.orders import InForce, View, decide
+from muster.health.sources import Rules
+from muster.world.fleet import Leave
+
+SICK = {"n0", "n2"}
+
+
+def verdict(name: str) -> Verdict:
+    seen = {"kind": "Xid", "code": 79, "firstSeen": NOW.isoformat(), "lastSeen": NOW.isoformat(), "bootId": "boot-1"}
+    status = {"evidence": [seen] if name in SICK else [], "agent": {"bootId": "boot-1"}}
+    health = NodeHealth.model_validate({"metadata": {"name": name}, "status": status})
+    return assess(NodeFacts.of(a_node(name)), health, Rules.of(a_fleet([]).policy), NOW)
+
+
+def view(**changes: Any) -> View:
+    """Four nodes, two of them sick, of which one was judged just now."""
+    names = [f"n{number}" for number in range(4)]
+    fleet, books, ground = a_fleet([a_node(name) for name in names]), Books(), Ground()
+    ground.lay_out(fleet)
+    for name in names:
+        books.put(name, verdict(name))
+    values: dict[str, Any] = {
+        "now": NOW,
+        "rules": Rules.of(fleet.policy),
+        "books": books,
+        "ground": ground,
+        "nodes": names,
+        "judged": {"n0", "n1"},
+        "in_force": {},
+        "under_way": {},
+    }
+    return View(**(values | changes))
+
+
+def test_the_same_view_gives_the_same_orders() -> None:
+    seen = view()
+    assert decide(seen) == decide(seen)
+
+
+def test_who_is_sick_comes_first_and_who_was_not_judged_and_is_well_is_left_alone() -> None:
+    orders, breaker = decide(view())
+    assert [order.name for order in orders] == ["n0", "n2", "n1"]
+    assert [order.effect.avoid for order in orders] == [True, True, False]
+    assert breaker.held == 1  # one of four at a time
+    taken = next(order for order in orders if order.ruling.charge)
+    assert taken.verdict.open_incident is not None
+    assert taken.verdict.open_incident.taken == NOW
+    assert taken.effect.leave is Leave.NOW
+
+
+def test_what_is_in_force_or_under_way_is_not_ordered_again() -> None:
+    orders, _ = decide(view(judged=set()))
+    effects = {order.name: order.effect for order in orders}
+    held = next(order for order in orders if not order.ruling.charge)
+    known = InForce(VerdictState.UNHEALTHY, "Xid79", held.effect)
+    again, _ = decide(view(judged=set(), in_force={held.name: known}))
+    assert [order.name for order in again] == [name for name in effects if name != held.name]
+    assert decide(view(judged=set(), under_way=effects))[0] == []
+    assert decide(view(judged=set(), under_way={**effects, held.name: Effect()}))[0] == [held]
+
+
+def test_while_the_policy_is_unknown_nothing_is_charged() -> None:
+    orders, _ = decide(view(policy_unknown=True))
+    assert not any(order.ruling.charge for order in orders)
+    assert {order.effect.leave for order in orders} == {Leave.NO}
+    assert not any(order.effect.taint for order in orders)
