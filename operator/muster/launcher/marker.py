@@ -130,6 +130,7 @@ class Marker:
     Attributes:
         standing: what the last look has found.
         claimed_at: since when the claimed attempt has stood there; None while none is claimed, or another is found.
+        has_looked: whether a look has come to an end, or there is nothing to look at.
         is_readable: whether it has ever been read: only then it is told that this launcher obeys it.
     """
 
@@ -142,6 +143,7 @@ class Marker:
         self._read_at = float("-inf")  # when the last look that succeeded began
         self.standing = Standing()
         self.claimed_at: Optional[float] = None
+        self.has_looked = storage is None
         self.is_readable = False
 
     @property
@@ -194,6 +196,7 @@ class Marker:
             self._asked_at = None
 
     def _note(self, found: Standing, asked_at: float, now: float) -> None:
+        self.has_looked = True
         if found.error:  # what stood there may stand there still
             self.standing = dataclasses.replace(self.standing, error=found.error)
             return

@@ -303,7 +303,8 @@ class Supervisor:
         if self._is_alone(now) and self._marker.standing.attempt > gang.attempt:
             return "the coordinator does not answer, and attempt %d has the checkpoints" % self._marker.standing.attempt
         unread_seconds = self._marker.unread_seconds(now, max(self._answered_at(), gang.started_at))
-        if gang.obeys_marker and unread_seconds >= self._told_fence_seconds(gang):
+        limit_seconds = max(self._told_fence_seconds(gang), 2 * SILENT_SECONDS)
+        if gang.obeys_marker and unread_seconds >= limit_seconds:
             return "the coordinator does not answer, and who has the checkpoints cannot be seen: %s" % (
                 self._marker.standing.error or "no answer"
             )
@@ -335,7 +336,8 @@ class Supervisor:
             previous_ranks=self._previous[1],
             peers=self._peers.heard(),
             checkpoints=self._checkpoints,
-            checkpoints_scanned_for_attempt=self._scanned_for,
+            # The go waits for it, and with the go it is fixed what the gang obeys.
+            checkpoints_scanned_for_attempt=self._scanned_for if self._marker.has_looked else 0,
             scanned_at=self._scanned_at,
             checkpoint_error=self._scan_error,
             turned_at=self._now(),

@@ -210,6 +210,24 @@ def test_storage_that_was_never_readable_ends_nobody():
     assert all(worker.is_training for worker in world.workers)
 
 
+def test_a_worker_is_not_ready_before_it_knows_whether_it_can_read_the_marker():
+    world = World(1, has_storage=True)
+    world.runs, world.storage_stalls = False, True
+    world.clock.run(DEADLINE_SECONDS - 1)
+    told = world.workers[0].reporter
+    assert (told.snapshot.attempt, told.snapshot.checkpoints_scanned_for_attempt) == (1, 0)
+    world.clock.run(2)
+    assert (told.snapshot.reads_marker, told.snapshot.checkpoints_scanned_for_attempt) == (False, 1)
+
+
+def test_a_short_fence_leaves_time_to_read():
+    world = World(1, has_storage=True, served_fence_seconds=1.0)
+    world.start()
+    world.cut([0])
+    world.clock.run(60)
+    assert world.workers[0].is_training
+
+
 # Real launchers
 
 
