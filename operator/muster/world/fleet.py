@@ -2,8 +2,8 @@
 
 One object for all decisions, kept up to date one change at a time, so that the cost of a decision does not grow with
 the fleet: what is derived from it (the placement's tree of free nodes) is kept beside it and told which nodes have
-changed since. A decision reads a snapshot, which never changes: what is inside the dicts here is replaced, not changed,
-so that a snapshot is a copy of the dicts alone, one for all decisions until something changes.
+changed since. A decision reads a snapshot, which never changes: what is inside the dicts here is replaced once a snapshot
+shares it, so that a snapshot is a copy of the dicts alone, one for all decisions until something changes.
 """
 
 import copy
@@ -100,7 +100,8 @@ class Fleet:
         self._log: list[str] = []  # nodes changed by versions self.version - len(self._log) + 1 .. self.version
         self._by_source: dict[Hashable, tuple[str, frozenset[str], Mapping[str, int]]] = {}
         self._holders: dict[str, Counter[str]] = {}
-        self._held: dict[str, frozenset[str]] = {}  # holder -> nodes
+        self._held: dict[str, set[str]] = {}  # holder -> nodes
+        self._own: set[str] = set()  # holders whose nodes no snapshot shares
         self._used: dict[str, Mapping[str, int]] = {}
         self._derived: OrderedDict[Hashable, Any] = OrderedDict()
         self._origin: Fleet | None = None  # of which this is a snapshot
@@ -118,7 +119,7 @@ class Fleet:
         return made
 
     def _frozen(self) -> "Fleet":
-        made = copy.copy(self)
+        made, self._own = copy.copy(self), set()
         vars(made).update(
             nodes=self.nodes.copy(),
             names=self.names.copy(),
@@ -214,15 +215,19 @@ class Fleet:
                 self._changed(node)
             freed = freed or (bool(holders) and not now)
         for one in gone.keys() | come.keys():
-            self._hold(one, self._held.get(one, frozenset()) - gone[one] | come[one])
+            self._hold(one, gone[one], come[one])
         return freed
 
-    def _hold(self, holder: str, nodes: frozenset[str]) -> None:
-        if nodes:
-            self._held[holder] = nodes
-        else:
-            self._held.pop(holder, None)
-        self._snapshot = None
+    def _hold(self, holder: str, gone: set[str], come: set[str]) -> None:
+        if holder not in self._own:
+            self._own.add(holder)
+            self._held[holder] = set(self._held.get(holder, ()))
+        held = self._held[holder]
+        held -= gone
+        held |= come
+        if not held:
+            del self._held[holder]
+            self._own.discard(holder)
 
     def call(self, job_uid: str, name: str) -> None:
         """What people call this job; "" when it is gone."""
