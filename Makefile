@@ -72,6 +72,10 @@ HEALTH_OPTIONS := $(foreach option,NODES BAD RUNS,$(if $($(option)),--$(shell ec
 bench-health: venv ## 200 of 2,048 nodes fall sick at once: how soon each is tainted, and whether the budget holds (NODES=256 BAD=40 RUNS=1)
 	@$(PY) -m bench.health $(HEALTH_OPTIONS)
 
+CHECKPOINTS_OPTIONS := $(foreach option,TENSORS RANKS RUNS,$(if $($(option)),--$(shell echo $(option) | tr A-Z a-z) $($(option))))
+bench-checkpoints: venv ## Judging eight checkpoints of 873 tensors on 512 ranks: the newest, all, and again (TENSORS=90 RANKS=64 RUNS=1)
+	@$(PY) -m bench.checkpoints $(CHECKPOINTS_OPTIONS)
+
 bench-placement: venv ## Placing gangs on 16,384 nodes, queues of 1,000 jobs, and the longest step of a plan, in milliseconds
 	@$(PY) -m bench.placement
 

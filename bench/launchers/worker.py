@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from bench.launchers.training import Pace, Training
-from muster.launcher.reporter import is_done, supersedes
+from muster.launcher.reporter_core import is_done, supersedes
 from muster.launcher.snapshot import Snapshot
 from muster.protocol.messages import (
     EXIT,

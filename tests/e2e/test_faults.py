@@ -174,6 +174,49 @@ def test_a_drained_node_is_left_after_a_new_checkpoint(submit: Submit, right_wei
     finishes_right(job, right_weights)
 
 
+def test_a_job_without_checkpoints_waits_for_proof_until_somebody_says_that_its_node_is_gone(submit: Submit) -> None:
+    job = submit("nobody-knows", nodes=1, trainer=LONG, checkpoint={}, recovery={"unprovedDeathTimeoutSeconds": 604800})
+    job.wait_step(15)
+    node = job.pods()[0]["spec"]["nodeName"]
+    if node == leader_node(job.bed):
+        move_leader(job.bed, node)
+    job.bed.cluster.power_off(node)
+    wait_until("silence", lambda: job.status().get("reason") == "WorkersSilent", 120)
+    assert job.current().attempt == 1
+    told = job.bed.muster("lost", node, "--yes", "--reason", "its power supply burnt")
+    assert told.returncode == 0, told.stderr
+    again = job.wait_training_again(1)
+    assert (again.level, again.reason) == ("R2", "NodeLost")
+    assert node not in again.nodes
+
+
+def test_a_kubelet_that_is_away_for_a_minute_ends_no_plain_job(bed: Bed, submit: Submit) -> None:
+    program = "import time; time.sleep(3600)"
+    job = submit(
+        "plain-away",
+        nodes=2,
+        command=["python3", "-c", program],
+        launch={"mode": "Plain"},
+        checkpoint={"saveTimeoutSeconds": 300},
+    )
+    wait_until("it to run", lambda: job.status().get("state") == "Running", 90)
+    node = job.pods()[0]["spec"]["nodeName"]
+    pods = {pod["metadata"]["uid"] for pod in job.pods().values()}
+    with bed.cluster.frozen_kubelet(node):
+        wait_until("the node to be taken for lost", lambda: node_condition(bed, node) == "Unknown", 120)
+        since = time.monotonic()
+        wait_until("a minute more", lambda: time.monotonic() - since > 60, 90)
+        assert job.status()["state"] == "Running"
+    wait_until("the node to be back", lambda: node_condition(bed, node) == "True", 60)
+    assert job.current().attempt == 1
+    assert {pod["metadata"]["uid"] for pod in job.pods().values()} == pods
+
+
+def node_condition(bed: Bed, node: str) -> str:
+    conditions = bed.kubectl.json("get", "node", node)["status"]["conditions"]
+    return str(next(c["status"] for c in conditions if c["type"] == "Ready"))
+
+
 def test_an_operator_that_dies_in_the_middle_of_a_recovery_changes_nothing(submit: Submit, right_weights: str) -> None:
     job = submit("operator-dies", trainer=TRAINER)
     job.wait_step(25)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from testbed.bed import Bed
 from testbed.jobs import Job, manifest
-from testbed.kube import wait_until
+from testbed.kube import KubectlError, wait_until
 
 LONG = ["--steps=100000", "--step-seconds=0.1", "--checkpoint-every=10"]
 SHORT = ["--steps=30", "--step-seconds=0.05", "--checkpoint-every=10"]
@@ -112,6 +116,62 @@ def test_a_plain_job_is_rebuilt_after_any_failure(bed: Bed, submit: Submit) -> N
     )
     assert again.level == "R4"
     assert not before & {pod["metadata"]["uid"] for pod in job.pods().values()}
+
+
+def test_a_sidecar_hides_neither_a_death_nor_the_end(bed: Bed, submit: Submit) -> None:
+    forever = ["python3", "-c", "import time; time.sleep(1000000)"]
+    trainer = ["--steps=60", "--step-seconds=0.1", "--checkpoint-every=10", "--hold-at=40"]
+    job = submit("sidecar", nodes=2, trainer=trainer, sidecar=forever)
+    job.wait_step(15)
+    pod = job.pods()[1]
+    container = bed.cluster.pids_of(pod["spec"]["nodeName"], job.namespace, pod["metadata"]["name"], "trainer")
+    os.kill(container[0].pid, signal.SIGKILL)  # the launcher itself, and with it the container
+    again = job.wait_training_again(1)
+    assert (again.level, again.reason) == ("R0b", "PodEnded")
+    assert job.completion()["result"] == "Succeeded"
+    wait_until("the sidecars to end", lambda: not any(map(_runs, job.pods().values())), 120)
+
+
+def _runs(pod: dict[str, Any]) -> bool:
+    return pod["status"]["phase"] == "Running"
+
+
+def test_a_directory_that_not_all_workers_share_stalls_the_job_until_somebody_decides(bed: Bed, submit: Submit) -> None:
+    own = "/tmp/checkpoints"  # an emptyDir: what rank 0 saves there the others do not see
+    job = submit("not-shared", nodes=2, trainer=[*LONG, f"--checkpoint-dir={own}"], checkpoint={"directory": own})
+    job.wait_step(25)
+    wish = ("patch", "tj", "-n", job.namespace, job.name, "--type=merge", "-p")
+    asked = '{"spec":{"checkpoint":{"resumeFrom":"Scratch"}}}'
+    with pytest.raises(KubectlError, match=r"only while the job is stalled or suspended"):
+        bed.kubectl(*wish, asked)
+    job.signal_rank(1)
+    wait_until("the job to stall", lambda: state(job) == ("Stalled", "CheckpointNotVisible"), 180)
+    message = condition(job, "Stalled")["message"]
+    assert "worker 1 on" in message
+    assert "does not see checkpoint" in message
+    assert "set spec.checkpoint.resumeFrom to Scratch" in message
+    assert {line["attempt"] for line in job.events("step")} == {1}, "nothing starts from scratch unasked"
+    bed.kubectl(*wish, asked)
+    again = job.wait_training_again(1)
+    assert again.resumed_step is None
+    assert min(line["step"] for line in job.events("step", again.attempt)) == 1
+
+
+def test_a_trainer_that_does_not_load_its_checkpoint_is_stopped_once(submit: Submit) -> None:
+    job = submit("forgets", nodes=2, trainer=[*LONG, "--forget"], recovery={"applicationRestartsPerDay": 9})
+    job.wait_step(25)
+    job.signal_rank(1)
+    wait_until("the second stop", lambda: "ResumedBehind" in incidents(job), 120)
+    job.wait_step(5, attempt=3)
+    wait_until("the status to tell", lambda: state(job) == ("Running", "ResumedBehind"), 60)
+    assert "MUSTER_RESUME_PATH" in condition(job, "Running")["message"]
+    step = job.step(3)
+    job.wait_step(step + 20, attempt=3)
+    assert job.current().attempt == 3, "the second time it is left alone"
+
+
+def incidents(job: Job) -> list[str]:
+    return [incident["reason"] for incident in job.status().get("incidents", ())]
 
 
 def test_several_ranks_on_each_node(submit: Submit) -> None:

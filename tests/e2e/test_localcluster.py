@@ -26,7 +26,7 @@ from localcluster.cluster import Cluster
 from localcluster.controlplane import KUBERNETES_SERVICE_ADDRESS, ControlPlane
 from localcluster.errors import LocalClusterError
 from localcluster.kernel import processes_with_environment
-from localcluster.layout import CONTROL_PLANE_ADDRESS, MARK, SHARED_IN_NODE
+from localcluster.layout import API_PORT, CONTROL_PLANE_ADDRESS, MARK, SHARED_IN_NODE
 from localcluster.node import PAUSE_IMAGE
 
 DEADLINE_SECONDS = 90.0
@@ -159,18 +159,20 @@ except OSError as error:
 """
 
 
-def start_talk(cluster: Cluster, node: str, address: str, timeout_seconds: float = 5) -> subprocess.Popen[str]:
+def start_talk(
+    cluster: Cluster, node: str, address: str, timeout_seconds: float = 5, port: int = KUBELET_PORT
+) -> subprocess.Popen[str]:
     """A connection from `node` to the kubelet at `address`; on a line of input it tells what it hears."""
     pid = next(entry["pid"] for entry in cluster.describe()["nodes"] if entry["name"] == node)
     command = ["nsenter", "--target", str(pid), "--net", "--", sys.executable, "-c", TALK]
-    arguments = [address, str(KUBELET_PORT), str(timeout_seconds)]
+    arguments = [address, str(port), str(timeout_seconds)]
     return subprocess.Popen(
         [*command, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
 
 
-def can_reach(cluster: Cluster, node: str, address: str) -> bool:
-    talk = start_talk(cluster, node, address, timeout_seconds=1)
+def can_reach(cluster: Cluster, node: str, address: str, port: int = KUBELET_PORT) -> bool:
+    talk = start_talk(cluster, node, address, timeout_seconds=1, port=port)
     output, _ = talk.communicate("\n")
     return output.startswith("connected")
 
@@ -423,12 +425,30 @@ def test_dropped_packets_are_lost_until_healed_while_the_node_lives_on(
 
     assert not can_reach(cluster, "node-1", address)
     assert not can_reach(cluster, "node-2", node_address(cluster, "node-1"))
-    assert not can_reach(cluster, "node-2", CONTROL_PLANE_ADDRESS)
+    assert not can_reach(cluster, "node-2", CONTROL_PLANE_ADDRESS, API_PORT)
     assert cluster.pids_of("node-2", "default", name)
 
     cluster.heal("node-2")
 
     assert can_reach(cluster, "node-1", address)
+
+
+def test_nodes_that_are_cut_off_together_hear_each_other_and_nobody_else(cluster: Cluster) -> None:
+    address = node_address(cluster, "node-2")
+
+    cluster.cut_off(["node-1", "node-2"])
+
+    assert can_reach(cluster, "node-1", address)
+    assert not can_reach(cluster, "node-2", CONTROL_PLANE_ADDRESS, API_PORT)
+
+    cluster.cut_off(["node-1"])
+
+    assert not can_reach(cluster, "node-1", address)
+
+    cluster.heal("node-1")
+    cluster.heal("node-2")
+
+    assert can_reach(cluster, "node-2", CONTROL_PLANE_ADDRESS, API_PORT)
 
 
 def test_the_api_server_restarts_with_its_data_at_its_address(cluster: Cluster) -> None:

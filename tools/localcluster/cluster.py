@@ -60,6 +60,8 @@ _OPERATION_SECONDS = 120.0
 _POLL_SECONDS = 0.02
 _TOOLS = Path(__file__).resolve().parents[1]
 _FAULT_TABLE = "localcluster_fault"
+# Declaring it first makes deleting what is not there no error.
+_NO_FAULT = f"table inet {_FAULT_TABLE} {{}}\ndelete table inet {_FAULT_TABLE}\n"
 _TAINTS_OF_AN_ABSENT_NODE = {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}
 
 # What this process started itself: collected when it ends, so that no zombie is left in a process that calls both.
@@ -271,21 +273,50 @@ class Cluster:
     def drop_packets(self, node: str) -> None:
         """Lose every packet that leaves or reaches the node, silently, until `heal`."""
         self._check_node(node)
+        self._lose(node, f"iifname {LINK} drop;", f"oifname {LINK} drop;")
+
+    def cut_off(self, nodes: Sequence[str]) -> None:
+        """Lose every packet between these nodes and all others, as if their rack's uplink failed, until `heal` of each.
+
+        What they send each other arrives.
+        """
+        for node in nodes:
+            self._check_node(node)
+        inside = [node for node in self._layout().nodes if node.name in nodes]
+        networks = ", ".join(network for node in inside for network in (node.address, node.pod_network))
+        for node in inside:
+            self._lose(
+                node.name,
+                f"iifname {LINK} ip saddr != {{ {networks} }} drop;",
+                f"oifname {LINK} ip daddr != {{ {networks} }} drop;",
+            )
+
+    def _lose(self, node: str, arriving: str, leaving: str) -> None:
         rules = "".join(
             f"chain {hook} {{ type filter hook {hook} priority -400; policy accept; {matches} }}\n"
-            for hook, matches in (
-                ("input", f"iifname {LINK} drop;"),
-                ("output", f"oifname {LINK} drop;"),
-                ("forward", f"iifname {LINK} drop; oifname {LINK} drop;"),
-            )
+            for hook, matches in (("input", arriving), ("output", leaving), ("forward", arriving + leaving))
         )
-        self._nft(node, f"table inet {_FAULT_TABLE} {{\n{rules}}}\n")
+        self._nft(node, f"{_NO_FAULT}table inet {_FAULT_TABLE} {{\n{rules}}}\n")
 
     def heal(self, node: str) -> None:
-        """End `drop_packets`."""
+        """End `drop_packets` and `cut_off`."""
         self._check_node(node)
-        # Declaring it first makes deleting what is not there no error.
-        self._nft(node, f"table inet {_FAULT_TABLE} {{}}\ndelete table inet {_FAULT_TABLE}\n")
+        self._nft(node, _NO_FAULT)
+
+    @contextmanager
+    def frozen_kubelet(self, node: str) -> Iterator[None]:
+        """The node's kubelet does nothing, heartbeats included; what runs there goes on."""
+        self._check_node(node)
+        self._signal_kubelet(node, "STOP")
+        try:
+            yield
+        finally:
+            self._signal_kubelet(node, "CONT")
+
+    def _signal_kubelet(self, node: str, name: str) -> None:
+        done = self.node_exec(node, ["pkill", f"-{name}", "-x", "kubelet"])
+        if done.returncode != 0:
+            raise LocalClusterError(f"no kubelet on {node}: {done.stderr.strip()}")
 
     def restart_apiserver(self) -> None:
         """Kill and start the API server; returns when it serves."""

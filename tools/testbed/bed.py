@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +20,7 @@ from testbed.kube import Kubectl, find_kubectl, wait_until
 ROOT = Path(__file__).resolve().parents[2]
 SYSTEM_NAMESPACE = "muster-system"
 OVERLAY = ROOT / "build" / "cluster" / "overlay"
-DEFAULT_OVERLAY = ROOT / "manifests" / "overlays" / "default"
+DEFAULT_OVERLAY = Path("manifests", "overlays", "default")
 IMAGE_FIELDS = "image-fields.yaml"
 AGENT_PATCH = "agent-of-a-test-node.yaml"
 IMAGES = ROOT / "build" / "images" / "images.json"
@@ -83,17 +84,20 @@ class Bed:
         """
         return Faults(self.cluster, self.kubectl)
 
-    def install(self, nvml: Path | None = None) -> None:
+    def install(self, nvml: Path | None = None, tree: Path = ROOT, images: Mapping[str, str] | None = None) -> None:
         """Install Muster the way a user does, with the images built here, and wait until both replicas are ready.
 
         On the local cluster also until the agents are; nobody waits for all nodes of somebody else's.
 
         Args:
             nvml: folder with an NVML for the agents of local nodes, which have no GPU; None: they have no driver.
+            tree: whose manifests are applied; another one than this for what was installed before an upgrade.
+            images: that tree's.
         """
         OVERLAY.mkdir(parents=True, exist_ok=True)
-        (OVERLAY / "kustomization.yaml").write_text(self._overlay())
-        shutil.copy(DEFAULT_OVERLAY / IMAGE_FIELDS, OVERLAY)
+        default = tree / DEFAULT_OVERLAY
+        (OVERLAY / "kustomization.yaml").write_text(self._overlay(default, images or self.images))
+        shutil.copy(default / IMAGE_FIELDS, OVERLAY)
         if self.local is not None:
             (OVERLAY / AGENT_PATCH).write_text(json.dumps(agent_patch(), indent=2))
             self.faults.prepare(nvml)
@@ -123,7 +127,14 @@ class Bed:
 
     def leader(self) -> dict[str, Any] | None:
         """The pod of the leading replica, once its Service has it."""
-        pods = self.kubectl.json("get", "pods", "-n", SYSTEM_NAMESPACE, "-l", "muster.dev/leader=true")["items"]
+        lease = self.kubectl.json(
+            "get", "leases", "-n", SYSTEM_NAMESPACE, "--field-selector=metadata.name=muster-leader"
+        )
+        holders = {item["spec"].get("holderIdentity", "").rpartition("_")[0] for item in lease["items"]}
+        listed = self.kubectl.json("get", "pods", "-n", SYSTEM_NAMESPACE, "-l", "app.kubernetes.io/name=muster")[
+            "items"
+        ]
+        pods = [pod for pod in listed if pod["metadata"]["name"] in holders]
         slices = self.kubectl.json(
             "get", "endpointslices", "-n", SYSTEM_NAMESPACE, "-l", "kubernetes.io/service-name=muster-coordinator"
         )["items"]
@@ -136,13 +147,13 @@ class Bed:
         }
         return next((pod for pod in pods if pod["status"].get("podIP") in served), None)
 
-    def _overlay(self) -> str:
+    def _overlay(self, default: Path, images: Mapping[str, str]) -> str:
         def entry(name: str) -> str:
-            reference = self.images[name]
+            reference = images[name]
             repository, _, tag = reference.rpartition(":")
             return f"  - name: muster/{name}\n    newName: {repository}\n    newTag: {tag}\n"
 
-        base = os.path.relpath(DEFAULT_OVERLAY, OVERLAY)
+        base = os.path.relpath(default, OVERLAY)
         patches = "" if self.local is None else f"patches:\n  - path: {AGENT_PATCH}\n"
         return (
             "# Generated: the default overlay with the images that were built here.\n"

@@ -17,7 +17,7 @@ CLAIM = "shared"
 SHARED = "/shared"
 
 
-@dataclass
+@dataclass(eq=False)
 class Job:
     """One TrainingJob of the fast trainer, and everything a test wants to know of it."""
 
@@ -96,6 +96,16 @@ class Job:
         assert pids, f"worker {index} of {self.name} has no rank process"
         os.kill(pids[0], number)
 
+    def kill(self, pid: int) -> None:
+        """End a rank whose host pid was asked for before: without an API server nobody can be asked."""
+        os.kill(pid, signal.SIGKILL)
+
+    def ranks_of_a_later_attempt(self, attempt: int) -> set[int]:
+        """The ranks that have made a step in the first attempt after this one in which any has."""
+        steps = [line for line in self.events("step") if line["attempt"] > attempt]
+        first = min((line["attempt"] for line in steps), default=0)
+        return {line["rank"] for line in steps if line["attempt"] == first}
+
     def events_of(self) -> list[dict[str, Any]]:
         listed = self.bed.kubectl.json("get", "events.events.k8s.io", "-n", self.namespace)["items"]
         return [event for event in listed if (event.get("regarding") or {}).get("name") == self.name]
@@ -122,9 +132,10 @@ def manifest(
     arguments: list[str],
     image: str = "",
     command: list[str] | None = None,
+    sidecar: list[str] | None = None,
     **spec: Any,
 ) -> dict[str, Any]:
-    """A TrainingJob that fits Pod Security `restricted`."""
+    """A TrainingJob that fits Pod Security `restricted`; `sidecar`: the command of another container beside the trainer's."""
     container = {
         "name": "trainer",
         "image": image or bed.images["torch-ddp"],
@@ -146,7 +157,7 @@ def manifest(
     pod = {
         "securityContext": {"runAsNonRoot": True, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}},
         "terminationGracePeriodSeconds": 30,
-        "containers": [container],
+        "containers": [container, *([{**container, "name": "sidecar", "command": sidecar}] if sidecar else [])],
         "volumes": [
             {"name": "shared", "persistentVolumeClaim": {"claimName": CLAIM}},
             {"name": "trainer", "configMap": {"name": "trainer"}},

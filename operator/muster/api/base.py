@@ -1,11 +1,21 @@
 """What every model of the API shares: camelCase names outside, snake_case inside, frozen values."""
 
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    PlainSerializer,
+)
 from pydantic.alias_generators import to_camel
 from pydantic.config import JsonDict
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 GROUP = "muster.dev"
 VERSION = "v1alpha1"
@@ -31,6 +41,33 @@ class ApiModel(BaseModel):
     def to_json(self) -> dict[str, Any]:
         """The object as it is sent to the API server: camelCase, no nulls."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+class CompactModel(ApiModel):
+    """One of thousands in an object: what it does not say is the default, and the API server fills nothing in.
+
+    Attributes:
+        unsaid: fields that are left out where they have their defaults.
+    """
+
+    unsaid: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        schema = handler.resolve_ref_schema(handler(core))
+        unsaid = [to_camel(name) for name in cls.unsaid]
+        for name in unsaid:
+            schema["properties"][name].pop("default", None)
+        schema["required"] = [name for name in schema.get("required", []) if name not in unsaid]
+        if not schema["required"]:
+            del schema["required"]
+        return schema
+
+    @classmethod
+    def compact(cls, listed: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Objects of this model, as `to_json` gives them, without what goes without saying."""
+        defaults = {to_camel(name): cls.model_fields[name].default for name in cls.unsaid}
+        return [{k: v for k, v in one.items() if k not in defaults or v != defaults[k]} for one in listed]
 
 
 class LevelCount(ApiModel):

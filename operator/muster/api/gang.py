@@ -10,11 +10,13 @@ from enum import StrEnum
 from typing import Annotated, Any
 
 from pydantic import Field, model_validator
+from pydantic.alias_generators import to_camel
 
 from muster.api.base import (
     NAME_LENGTH,
     UID_LENGTH,
     ApiModel,
+    CompactModel,
     LevelCount,
     NodeName,
     ObjectMeta,
@@ -65,8 +67,10 @@ FENCE_SECONDS = 15
 MAX_FENCE_SECONDS = 86400
 
 
-class Member(ApiModel):
+class Member(CompactModel):
     """One member of the gang. Its index names its pods and never changes; its rank is its place in the attempt."""
+
+    unsaid = ("role", "fence_seconds", "boot", "pod_uid", "reads_marker")
 
     index: int = Field(-1, ge=-1, le=4095, description="Absent in records of old: its place in the list.")
     role: Role = Role.WORKER
@@ -111,11 +115,18 @@ class Go(ApiModel):
     resume: Resume | None = Field(None, description="Absent: from scratch.")
 
 
-class Ghost(ApiModel):
+# Those who are lost together have these in common.
+_LIKE_THE_ONE_BEFORE = ("fenced_time", "fence_seconds", "attempt", "proof")
+
+
+class Ghost(CompactModel):
     """A pod of an earlier attempt whose ranks are not yet proved dead.
 
-    No rank may start before it is proved or fenced.
+    No rank may start before it is proved or fenced. In the object it says of time, fence, attempt and proof only what is
+    different from the ghost before it in the list.
     """
+
+    unsaid = ("pod_uid", "node", "boot", *_LIKE_THE_ONE_BEFORE)
 
     pod: str = Field(max_length=NAME_LENGTH)
     pod_uid: str = Field("", max_length=UID_LENGTH)
@@ -125,7 +136,9 @@ class Ghost(ApiModel):
         description="From then on its launcher has ended its ranks by itself, even if cut off. With proof Death: since "
         "when it has been silent."
     )
-    fence_seconds: int = Field(FENCE_SECONDS, ge=1, le=MAX_FENCE_SECONDS, description="The fence that its launcher counts by.")
+    fence_seconds: int = Field(
+        FENCE_SECONDS, ge=1, le=MAX_FENCE_SECONDS, description="The fence that its launcher counts by."
+    )
     attempt: int = Field(0, ge=0, description="The attempt whose ranks it may be running; 0 in records of old.")
     proof: Proof = Field(
         Proof.FENCE,
@@ -200,13 +213,21 @@ class GangSpec(ApiModel):
     checkpoint: Resume | None = Field(None, description="Newest complete checkpoint seen so far.")
     lineage: Lineage | None = Field(None, description="Absent: nobody has asked to go on from anywhere else.")
 
+    def to_json(self) -> dict[str, Any]:
+        """As it is sent to the API server: what members and ghosts share is left out, or 4,096 would not fit into etcd."""
+        spec = super().to_json()
+        return {**spec, "members": Member.compact(spec["members"]), "ghosts": _told_once(spec["ghosts"])}
+
     @model_validator(mode="before")
     @classmethod
     def _numbered(cls, data: Any) -> Any:
         """Members of a record of old have neither index nor rank: both were their place in the list."""
-        if not isinstance(data, dict) or not isinstance(data.get("members"), list):
+        if not isinstance(data, dict):
             return data
-        return {**data, "members": [_numbered(member, place) for place, member in enumerate(data["members"])]}
+        members, ghosts = data.get("members"), data.get("ghosts")
+        if isinstance(members, list):
+            data = {**data, "members": [_numbered(member, place) for place, member in enumerate(members)]}
+        return {**data, "ghosts": _each_told(ghosts)} if isinstance(ghosts, list) else data
 
 
 def _numbered(member: Any, place: int) -> Any:
@@ -218,8 +239,38 @@ def _numbered(member: Any, place: int) -> Any:
     return member
 
 
+def _told_once(ghosts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Ghosts as `Ghost` says they are written."""
+    found: list[dict[str, Any]] = []
+    before: dict[str, Any] = {}
+    for ghost in ghosts:
+        shared = {name: ghost[name] for name in _SHARED}
+        own = {name: value for name, value in ghost.items() if name not in _SHARED and value != ""}
+        found.append(own | {name: value for name, value in shared.items() if before.get(name) != value})
+        before = shared
+    return found
+
+
+def _each_told(ghosts: list[Any]) -> list[Any]:
+    """The way back."""
+    found: list[Any] = []
+    before: dict[str, Any] = {}
+    for ghost in ghosts:
+        told = {**before, **ghost} if isinstance(ghost, dict) else ghost
+        before = {name: told[name] for name in _SHARED if name in told} if isinstance(told, dict) else {}
+        found.append(told)
+    return found
+
+
+_SHARED = tuple(map(to_camel, _LIKE_THE_ONE_BEFORE))
+
+
 class Gang(ApiModel):
     """The commit record of one TrainingJob; same name and namespace, owned by it."""
 
     metadata: ObjectMeta
     spec: GangSpec
+
+    def to_json(self) -> dict[str, Any]:
+        """The same, as its spec is sent."""
+        return {**super().to_json(), "spec": self.spec.to_json()}

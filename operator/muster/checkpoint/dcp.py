@@ -4,79 +4,213 @@
 torch may not be installed here, so the opcodes are walked instead. Each tensor piece is a `_StorageInfo` whose state is
 a dict with `relative_path`, `offset` and `length`; a shard is whole when it reaches the largest offset + length that
 points into it.
+
+There are as many pieces as tensors times ranks, and some forty opcodes for each. What says nothing about shards is
+passed over by a regular expression that knows how long each opcode is, and counts what is memoized on the way: a string
+is written once and referred to by that count.
 """
 
 from __future__ import annotations
 
+import io
 import pickletools
 import re
-from typing import Any, Dict, Optional
+from typing import Any, Callable, Dict, List, Optional, Pattern, Sequence, Union
 
 METADATA_NAME = ".metadata"
 SHARD_NAME = re.compile(r"__\d+_\d+\.distcp\Z")
 
+_FIELDS = ("relative_path", "offset", "length")
+_RELEVANT = re.compile(rb"__\d|(?:relative_path|offset|length)\Z")
 _STRINGS = frozenset(("SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8", "UNICODE"))
 _INTEGERS = frozenset(("BININT", "BININT1", "BININT2", "LONG1", "LONG4", "INT", "LONG"))
 _PUTS = frozenset(("PUT", "BINPUT", "LONG_BINPUT"))
 _GETS = frozenset(("GET", "BINGET", "LONG_BINGET"))
-_FIELDS = frozenset(("relative_path", "offset", "length"))
+_INTEGER = rb"(K.|M..|J.{4}|\x8a(?:\x05.{5}|\x04.{4}|\x06.{6}|\x07.{7}))"
+_SHORT_STRING, _LONG, _SIGNED = 0x8C, 0x8A, b"J\x8a"
+_MEMOIZE = rb"\x94"
+_NOT_PASSED = _PUTS | {"BINGET", "LONG_BINGET", "MEMOIZE", "STOP"}
+_MEMOIZED_AT_ONCE = 24  # in one match, which has a group for each
+_PASSED_AT_ONCE = 6
+_TURNS_BETWEEN_SIGNS = 16384
+_OPCODES = {ord(opcode.code): opcode for opcode in pickletools.opcodes}
 
 
 class MetadataError(ValueError):
     """The metadata cannot be read: torn, or not a pickle."""
 
 
-def shard_sizes(metadata: bytes) -> Dict[str, int]:
+def shard_sizes(metadata: bytes, sign: Callable[[], None] = lambda: None) -> Dict[str, int]:
     """Bytes that each shard must have at least, by its name relative to the checkpoint.
 
     A shard that is only named, without an offset and a length that could be read, must have one byte.
 
+    Args:
+        sign: called now and then, as a sign of life.
+
     Raises:
         MetadataError: not a whole pickle, or it names no shard.
     """
-    sizes: Dict[str, int] = {}
-    memo: Dict[Any, Any] = {}
-    memoized = 0
-    last: Any = None  # the value that the operation before put on the stack, None if unknown
-    key: Optional[str] = None  # the field whose value comes next
-    piece: Dict[str, Any] = {}
+    walk = _Walk(metadata)
     try:
-        for opcode, argument, _ in pickletools.genops(metadata):
-            name = opcode.name
-            if name == "MEMOIZE":
-                memo[memoized] = last
-                memoized += 1
-                continue
-            if name in _PUTS:
-                memo[argument] = last
-                continue
-            if name in _STRINGS or name in _INTEGERS:
-                last = argument
-            elif name in _GETS:
-                last = memo.get(argument)
-            else:
-                last = None
-                continue
-            if key is not None:
-                piece[key] = last
-                key = None
-                if len(piece) == len(_FIELDS):
-                    _note(sizes, piece)
-                    piece = {}
-            elif isinstance(last, str) and last in _FIELDS:
-                key = last
-            if isinstance(last, str) and SHARD_NAME.match(last):
-                sizes.setdefault(last, 1)
+        while walk.turns(_TURNS_BETWEEN_SIGNS):
+            sign()
     except Exception as error:
-        # genops lets the errors of its readers through (ValueError, struct.error, IndexError, UnicodeDecodeError ...);
-        # whatever it is, the file is not a whole pickle.
+        # The readers of pickletools let all kinds of errors through (ValueError, struct.error, IndexError,
+        # UnicodeDecodeError ...); whatever it is, the file is not a whole pickle.
         raise MetadataError("not a whole pickle: %s" % error) from error
-    if not sizes:
+    if not walk.sizes:
         raise MetadataError("it names no shard")
-    return sizes
+    return walk.sizes
 
 
-def _note(sizes: Dict[str, int], piece: Dict[str, Any]) -> None:
-    path, offset, length = piece["relative_path"], piece["offset"], piece["length"]
-    if isinstance(path, str) and isinstance(offset, int) and isinstance(length, int):
-        sizes[path] = max(sizes.get(path, 1), offset + length)
+class _Walk:
+    """Where in the pickle the reading is, and what was found so far."""
+
+    def __init__(self, metadata: bytes) -> None:
+        self.sizes: Dict[str, int] = {}
+        self._data = metadata
+        self._stream = io.BytesIO(metadata)
+        self._position = 0
+        self._memoized = 0
+        self._gets: Dict[bytes, str] = {}  # the opcode that refers to a memoized string, with its argument
+        self._last: Union[str, int, None] = None  # what the opcode before put on the stack, None if it does not matter
+        self._key: Optional[str] = None  # the field whose value comes next
+        self._piece: Dict[str, Any] = {}
+        self._path_gets: List[bytes] = []  # those that refer to the name of the first field
+        self._passed = _passed(())
+        self._whole_piece: Optional[Pattern[bytes]] = None
+
+    def turns(self, count: int) -> bool:
+        """Go on for a while; returns whether there is more."""
+        while count > 0:
+            if not self._piece and self._key is None and self._last is None:
+                count = self._pass(count)
+            if not self._step():
+                return False
+            count -= 1
+        return True
+
+    def _pass(self, count: int) -> int:
+        """Pass over what does not matter, and note whole pieces on the way; returns how many turns are left."""
+        data, position, memoized = self._data, self._position, self._memoized
+        passed, piece, gets = self._passed, self._whole_piece, self._gets
+        while count > 0:
+            count -= 1
+            found = passed.match(data, position)
+            if found is not None:
+                position = found.end()
+                memoized += found.lastindex or 0
+                if found.lastindex == _MEMOIZED_AT_ONCE:
+                    continue
+            if data[position] == _SHORT_STRING:
+                end = position + 2 + data[position + 1]
+                if end < len(data) and not _RELEVANT.match(data, position + 2, end):
+                    position = end
+                    continue
+            found = piece.match(data, position) if piece is not None else None
+            if found is None or found[1] not in gets:
+                break
+            position = found.end()
+            self._note(gets[found[1]], _integer(found[2]), _integer(found[3]))
+        self._position, self._memoized = position, memoized
+        return count
+
+    def _step(self) -> bool:
+        """One opcode; False: it was the last."""
+        opcode = _OPCODES[self._data[self._position]]
+        start, argument = self._position, None
+        self._position += 1
+        if opcode.arg is not None:
+            self._stream.seek(self._position)
+            argument = opcode.arg.reader(self._stream)
+            self._position = self._stream.tell()
+        self._take(opcode.name, argument, self._data[start : self._position])
+        return opcode.name != "STOP"
+
+    def _take(self, name: str, argument: Any, code: bytes) -> None:
+        if name == "FRAME":  # begins anywhere, even between a field's name and its value
+            return
+        if name == "MEMOIZE" or name in _PUTS:
+            self._memoize(self._memoized if name == "MEMOIZE" else int(argument))
+            self._last = None
+            return
+        if name in _STRINGS or name in _INTEGERS:
+            self._last = argument
+        elif name in _GETS:
+            self._last = self._gets.get(code)
+        else:
+            self._last = None
+        if self._key is not None:
+            self._piece[self._key] = self._last
+            self._key = None
+            if len(self._piece) == len(_FIELDS):
+                self._note(*(self._piece[field] for field in _FIELDS))
+                self._piece = {}
+        elif isinstance(self._last, str) and self._last in _FIELDS[: len(_FIELDS) if self._piece else 1]:
+            self._key = self._last
+        if isinstance(self._last, str) and SHARD_NAME.match(self._last):
+            self.sizes.setdefault(self._last, 1)
+
+    def _memoize(self, place: int) -> None:
+        self._memoized += 1
+        if not isinstance(self._last, str):
+            return
+        gets = _gets(place)
+        self._gets.update(dict.fromkeys(gets, self._last))
+        if self._last == _FIELDS[0]:
+            self._path_gets += gets[:2]
+            self._passed = _passed(self._path_gets)
+        if self._last in _FIELDS:
+            self._whole_piece = _whole_piece(self._gets)
+
+    def _note(self, path: Any, offset: Any, length: Any) -> None:
+        end = offset + length if isinstance(offset, int) and isinstance(length, int) else 1
+        if not isinstance(path, str):
+            raise ValueError("a piece without the name of its shard")  # noqa: TRY004 - the file is wrong, not the caller
+        if end > self.sizes.get(path, 0):
+            self.sizes[path] = max(end, 1)
+
+
+def _gets(place: int) -> List[bytes]:
+    """The opcodes that refer to what was memoized in this place, each with its argument."""
+    found = [b"j" + place.to_bytes(4, "little"), b"g%d\n" % place]
+    return [b"h%c" % place, *found] if place < 256 else found
+
+
+def _passed(stops: Sequence[bytes]) -> Pattern[bytes]:
+    """Opcodes with arguments of a fixed length, except these; one group matches for each that memoizes."""
+    by_length: Dict[int, bytes] = {}
+    for opcode in pickletools.opcodes:
+        length = 0 if opcode.arg is None else opcode.arg.n
+        if length >= 0 and opcode.name not in _NOT_PASSED:
+            by_length[length] = by_length.get(length, b"") + re.escape(opcode.code.encode("latin-1"))
+    kinds = [b"[%s].{%d}" % (codes, length) for length, codes in sorted(by_length.items()) if length]
+    kinds += [b"%s%s" % (_except(stops, code), get) for code, get in ((b"h", b"h."), (b"j", b"j.{4}"))]
+    alone = b"[%s]*" % by_length[0]
+    some = alone + _up_to(_PASSED_AT_ONCE, b"(?:%s)%s" % (b"|".join(kinds), alone))
+    return re.compile(some + _up_to(_MEMOIZED_AT_ONCE, b"(%s)%s" % (_MEMOIZE, some)), re.DOTALL)
+
+
+def _except(stops: Sequence[bytes], code: bytes) -> bytes:
+    return b"".join(b"(?!%s)" % re.escape(stop) for stop in stops if stop.startswith(code))
+
+
+def _up_to(count: int, pattern: bytes) -> bytes:
+    """So many times or less: nested, because the engine takes much longer over a repeat."""
+    return b"(?:%s%s|)" % (pattern, _up_to(count - 1, pattern)) if count else b""
+
+
+def _whole_piece(gets: Dict[bytes, str]) -> Optional[Pattern[bytes]]:
+    """The three fields one after the other, each name by reference, and the shard's, too."""
+    names = [[re.escape(get) for get, name in gets.items() if name == field] for field in _FIELDS]
+    if not all(names):
+        return None
+    path, offset, length = (b"(?:%s)" % b"|".join(name) for name in names)
+    return re.compile(path + rb"(h.|j.{4})" + offset + _INTEGER + length + _INTEGER, re.DOTALL)
+
+
+def _integer(code: bytes) -> int:
+    """The value of an opcode that puts an integer on the stack."""
+    kind = code[0]
+    return int.from_bytes(code[2 if kind == _LONG else 1 :], "little", signed=kind in _SIGNED)

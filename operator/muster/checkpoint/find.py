@@ -1,39 +1,114 @@
-"""Looks into a checkpoint directory: reads as little as possible, and remembers what it parsed.
+"""Looks into a checkpoint directory: reads as little as possible, remembers what it judged, and answers in parts.
 
-The metadata of a large model has tens of megabytes. A Finder lives as long as the process that scans, so that each
-metadata file is parsed once; a scan then costs one listing per candidate.
+A large checkpoint has a thousand files, and a metadata file of a hundred megabytes. Which checkpoints there are takes
+three or four looks at files for each; whether one is complete takes a look at every file, and for one that nobody has
+judged before the metadata. The newest is judged first, and the answer so far is there after each.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import os
-from typing import Dict, List, Mapping, Optional, Tuple, Union
+import time
+from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple, Union
 
 from muster.checkpoint.dcp import METADATA_NAME, MetadataError, shard_sizes
-from muster.checkpoint.listing import Listing, child_directories, read_content, read_listing
+from muster.checkpoint.listing import Listing, child_directories, no_sign, read_content, read_listing
 from muster.checkpoint.manifest import MANIFEST_NAME, Manifest, ManifestError, parse_manifest
 from muster.checkpoint.scan import (
     Checkpoint,
+    Lineage,
     dcp_problem,
     manifest_problem,
     newest_first,
     order_candidates,
     step_in_name,
 )
+from muster.checkpoint.verdict import Verdict, digest, stamp
 
 LIMIT = 8
 MAX_EXAMINED = 64
 MAX_WITHOUT_STEP = 16
+_MAX_REMEMBERED = 4 * MAX_EXAMINED
+_LOOK_AGAIN_SECONDS = (2.0, 30.0)  # at what is not complete though nothing seems to change: from, to
 
 _Parsed = Union[Manifest, Mapping[str, int], str]  # str: why it cannot be parsed
 
 
-class Finder:
-    """Finds the newest complete checkpoints in one directory, again and again."""
+@dataclasses.dataclass(frozen=True)
+class Look:
+    """How to look.
 
-    def __init__(self, directory: str) -> None:
+    Attributes:
+        thorough: at every file, whatever was known before; else only where something seems to have changed.
+        judges: False: only which checkpoints there are.
+        lineage: leave out what belongs to another history.
+        limit: so many checkpoints, the newest.
+    """
+
+    thorough: bool = True
+    judges: bool = True
+    lineage: Optional[Lineage] = None
+    limit: int = LIMIT
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """The answer so far.
+
+    Attributes:
+        checkpoints: newest step first.
+        done: nothing is left to judge.
+        note: what could not be seen, though the directory is not known to be unreadable; "" = nothing.
+    """
+
+    checkpoints: Tuple[Checkpoint, ...]
+    done: bool
+    note: str = ""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the newest complete checkpoint is known: what may come will be older."""
+        return self.done or (bool(self.checkpoints) and self.checkpoints[0].judged)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Seen:
+    """A directory with a marker, before anything else in it was looked at."""
+
+    checkpoint: Checkpoint
+    marker: str
+    marker_stamp: str
+    directory_stamp: str
+
+
+class Finder:
+    """Finds the newest complete checkpoints in one directory, again and again.
+
+    Attributes:
+        looks: at single files and directories so far.
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        sign: Callable[[], None] = no_sign,
+        judged: Callable[[Verdict], None] = lambda verdict: None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.looks = 0
         self._directory = os.path.abspath(directory)
-        self._parsed: Dict[str, Tuple[Tuple[int, int], _Parsed]] = {}
+        self._sign = sign
+        self._judged = judged
+        self._now = now
+        self._verdicts: Dict[str, Verdict] = {}
+        self._parsed: Dict[str, Tuple[str, _Parsed]] = {}
+        self._again: Dict[str, Tuple[float, float]] = {}  # when to look at it again, and how long to wait then
+        self._note = ""
+
+    def remember(self, verdicts: Iterable[Verdict]) -> None:
+        """Take over what another process judged."""
+        self._verdicts.update((verdict.path, verdict) for verdict in verdicts)
 
     def find(self, limit: int = LIMIT) -> List[Checkpoint]:
         """The newest complete checkpoints among the directory itself and its children, newest step first.
@@ -41,58 +116,170 @@ class Finder:
         Raises:
             OSError: the directory cannot be read; a missing one holds nothing.
         """
-        found: List[Checkpoint] = []
-        names = order_candidates(child_directories(self._directory))
+        found: Tuple[Checkpoint, ...] = ()
+        for answer in self.look(Look(limit=limit)):
+            found = answer.checkpoints
+        return list(found)
+
+    def look(self, how: Look) -> Iterator[Found]:
+        """The same in parts: the answer so far, whenever one more is judged.
+
+        Raises:
+            OSError: the directory cannot be read.
+        """
+        self._note = ""
+        candidates = self._candidates(how)
+        found: Dict[str, _Seen] = {}
+        complete: Dict[str, Checkpoint] = {}
+        while True:
+            self._fill(found, candidates, how)
+            newest = newest_first((complete.get(path, seen.checkpoint) for path, seen in found.items()), how.limit)
+            open_ones = [checkpoint.path for checkpoint in newest if not checkpoint.judged] if how.judges else []
+            yield Found(tuple(newest), not open_ones, self._note)
+            if not open_ones:
+                return
+            path = open_ones[0]
+            if self._is_complete(found[path]):
+                complete[path] = dataclasses.replace(found[path].checkpoint, judged=True)
+            else:
+                del found[path]
+
+    def _candidates(self, how: Look) -> Iterator[Tuple[str, bool]]:
+        """Directories that may hold a checkpoint, and whether their names tell a step."""
+        try:
+            names = order_candidates(child_directories(self._directory, self._sign))
+        except FileNotFoundError:
+            self._note = "%s does not exist" % self._directory
+            return
+        yield self._directory, False
         nameless = [name for name in names if step_in_name(name) is None][:MAX_WITHOUT_STEP]
         stepped = [name for name in names if step_in_name(name) is not None][:MAX_EXAMINED]
-        with_step = 0
-        for path in self._itself() + [os.path.join(self._directory, name) for name in nameless + stepped]:
-            if with_step >= limit:
-                break
-            checkpoint = self._examine(path)
-            if checkpoint is not None:
-                found.append(checkpoint)
-                with_step += os.path.basename(path) in stepped
-        return newest_first(found, limit)
+        for name in nameless + stepped:
+            yield os.path.join(self._directory, name), step_in_name(name) is not None
 
-    def _itself(self) -> List[str]:
-        markers = (MANIFEST_NAME, METADATA_NAME)
-        whole = any(os.path.isfile(os.path.join(self._directory, marker)) for marker in markers)
-        return [self._directory] if whole else []
+    def _fill(self, found: Dict[str, _Seen], candidates: Iterator[Tuple[str, bool]], how: Look) -> None:
+        """Look at candidates until there are enough, not counting those that need not be among the newest."""
+        with_step = sum(1 for path in found if step_in_name(os.path.basename(path)) is not None)
+        while with_step < how.limit:
+            path, has_step = next(candidates, ("", False))
+            if not path:
+                return
+            seen = self._see(path)
+            if seen is None or not (how.lineage is None or how.lineage.has(seen.checkpoint)):
+                continue
+            if not how.thorough and how.judges and self._is_known_bad(seen):
+                continue
+            found[path] = self._known(seen) if not how.thorough else seen
+            with_step += has_step
 
-    def _examine(self, path: str) -> Optional[Checkpoint]:
+    def _see(self, path: str) -> Optional[_Seen]:
+        """The marker in it; None without one, or without a step."""
         try:
-            listing = read_listing(path)
-        except PermissionError:  # lost+found and the like
-            return None
-        if listing.truncated:
-            return None
-        if MANIFEST_NAME in listing.files:
-            manifest = self._parse(listing, MANIFEST_NAME)
-            if isinstance(manifest, Manifest) and not manifest_problem(listing, manifest):
-                return Checkpoint(manifest.step, path)
-        elif METADATA_NAME in listing.files:
-            sizes = self._parse(listing, METADATA_NAME)
-            step = step_in_name(os.path.basename(path))
-            if isinstance(sizes, dict) and step is not None and not dcp_problem(listing, sizes):
-                return Checkpoint(step, path)
+            for name in (MANIFEST_NAME, METADATA_NAME):
+                status = self._stat(os.path.join(path, name))
+                if status is None:
+                    continue
+                marker = stamp(status)
+                step = step_in_name(os.path.basename(path))
+                if name == MANIFEST_NAME:
+                    manifest = self._parse(os.path.join(path, name), marker)
+                    step = manifest.step if isinstance(manifest, Manifest) else None
+                directory = self._stat(path)
+                if step is None or directory is None:
+                    return None
+                checkpoint = Checkpoint(step, path, status.st_mtime_ns, judged=False)
+                return _Seen(checkpoint, name, marker, stamp(directory))
+        except PermissionError as error:  # lost+found and the like have no step in their names
+            if step_in_name(os.path.basename(path)) is not None:
+                self._note = "%s cannot be read: %s" % (path, error.strerror)
         return None
 
-    def _parse(self, listing: Listing, name: str) -> _Parsed:
-        path = os.path.join(listing.path, name)
-        file = listing.files[name]
-        version = (file.size_bytes, file.modified_ns)
+    def _stat(self, path: str) -> Optional[os.stat_result]:
+        self.looks += 1
+        self._sign()
+        try:
+            return os.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def _glance(self, seen: _Seen, probe: str) -> str:
+        """What changes first."""
+        status = self._stat(os.path.join(seen.checkpoint.path, probe)) if probe else None
+        return " ".join((seen.marker_stamp, seen.directory_stamp, stamp(status) if status else "-"))
+
+    def _known(self, seen: _Seen) -> _Seen:
+        """With the verdict of before, if nothing has changed since."""
+        verdict = self._verdicts.get(seen.checkpoint.path)
+        if verdict is None or verdict.problem or verdict.glance != self._glance(seen, verdict.probe):
+            return seen
+        return dataclasses.replace(seen, checkpoint=dataclasses.replace(seen.checkpoint, judged=True))
+
+    def _is_known_bad(self, seen: _Seen) -> bool:
+        """Whether it was not complete a moment ago, and still looks the same."""
+        path = seen.checkpoint.path
+        verdict = self._verdicts.get(path)
+        if verdict is None or not verdict.problem or self._now() >= self._again.get(path, (0.0, 0.0))[0]:
+            return False
+        return verdict.glance == self._glance(seen, verdict.probe)
+
+    def _is_complete(self, seen: _Seen) -> bool:
+        path = seen.checkpoint.path
+        try:
+            verdict = self._judge(seen)
+        except PermissionError as error:
+            self._note = "%s cannot be read: %s" % (path, error.strerror)
+            return False
+        known = self._verdicts.get(path)
+        if verdict != known:
+            self._judged(verdict)
+        self._remember(verdict, unchanged=known is not None and known.files == verdict.files)
+        return not verdict.problem
+
+    def _judge(self, seen: _Seen) -> Verdict:
+        """Look at every file, and at what the marker says unless all are the same as before."""
+        path = seen.checkpoint.path
+        listing = read_listing(path, self._sign)
+        self.looks += len(listing.files)
+        files, known = digest(listing), self._verdicts.get(path)
+        probe = min((name for name in listing.files if name != seen.marker), default="")
+        problem = known.problem if known is not None and known.files == files else self._problem(seen, listing)
+        return Verdict(path, files, self._glance(seen, probe), probe, problem)
+
+    def _remember(self, verdict: Verdict, unchanged: bool) -> None:
+        if len(self._verdicts) >= _MAX_REMEMBERED and verdict.path not in self._verdicts:
+            self._verdicts.clear()
+            self._again.clear()
+        self._verdicts[verdict.path] = verdict
+        shortest, longest = _LOOK_AGAIN_SECONDS
+        wait = self._again.get(verdict.path, (0.0, shortest))[1] if unchanged else shortest
+        self._again[verdict.path] = (self._now() + wait, min(2 * wait, longest))
+
+    def _problem(self, seen: _Seen, listing: Listing) -> str:
+        """Why it is not complete; "" = it is."""
+        if listing.truncated:
+            return "too many files"
+        if seen.marker not in listing.files:
+            return "its marker vanished"
+        parsed = self._parse(os.path.join(listing.path, seen.marker), seen.marker_stamp)
+        if isinstance(parsed, str):
+            return parsed
+        if isinstance(parsed, Manifest):
+            return manifest_problem(listing, parsed)
+        return dcp_problem(listing, parsed)
+
+    def _parse(self, path: str, version: str) -> _Parsed:
         known = self._parsed.get(path)
         if known is not None and known[0] == version:
             return known[1]
+        is_manifest = os.path.basename(path) == MANIFEST_NAME
         try:
-            data = read_content(path)
-            parsed: _Parsed = parse_manifest(data) if name == MANIFEST_NAME else shard_sizes(data)
+            data = read_content(path, self._sign)
+            parsed: _Parsed = parse_manifest(data) if is_manifest else shard_sizes(data, self._sign)
         except (ManifestError, MetadataError) as error:
             parsed = str(error)
-        except FileNotFoundError:
-            return "it vanished"
-        if len(self._parsed) > 4 * MAX_EXAMINED:
+        except (FileNotFoundError, IsADirectoryError) as error:
+            return str(error)
+        if len(self._parsed) > _MAX_REMEMBERED:
             self._parsed.clear()
         self._parsed[path] = (version, parsed)
         return parsed

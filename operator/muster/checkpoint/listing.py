@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import os
-from typing import Dict, List, Mapping, Optional, Tuple
+from typing import Callable, Dict, List, Mapping, Optional, Tuple
 
 MAX_DEPTH = 3
 MAX_ENTRIES = 50_000
 MAX_CHILDREN = 100_000
-MAX_CONTENT_BYTES = 256 * 1024 * 1024
+MAX_CONTENT_BYTES = 1024 * 1024 * 1024
+_READ_BYTES = 4 * 1024 * 1024  # at once: a slow file system answers so much within seconds
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,27 +31,35 @@ class Listing:
     truncated: bool = False  # there is more than MAX_ENTRIES
 
 
-def child_directories(directory: str) -> List[str]:
-    """Names of the directories in `directory`, links left out; a missing directory has none.
+def no_sign() -> None:
+    """Nobody waits for signs of life."""
+
+
+def child_directories(directory: str, sign: Callable[[], None] = no_sign) -> List[str]:
+    """Names of the directories in `directory`, links left out.
+
+    Args:
+        sign: called after each entry, as a sign of life.
 
     Raises:
         OSError: it cannot be read.
     """
     names: List[str] = []
-    try:
-        with os.scandir(directory) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    names.append(entry.name)
-                if len(names) >= MAX_CHILDREN:
-                    break
-    except FileNotFoundError:
-        return []
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                names.append(entry.name)
+            if len(names) >= MAX_CHILDREN:
+                break
+            sign()
     return names
 
 
-def read_listing(directory: str) -> Listing:
-    """List the files down to MAX_DEPTH; what vanishes meanwhile is left out.
+def read_listing(directory: str, sign: Callable[[], None] = no_sign) -> Listing:
+    """List the files down to MAX_DEPTH, each looked at once; what vanishes meanwhile is left out.
+
+    Args:
+        sign: called after each file, as a sign of life.
 
     Raises:
         OSError: a directory cannot be read for another reason than that it vanished.
@@ -71,6 +81,7 @@ def read_listing(directory: str) -> Listing:
                     found = _stat(entry)
                     if found is not None:
                         files[relative] = found
+                    sign()
         except FileNotFoundError:
             continue
     return Listing(directory, files)
@@ -86,14 +97,21 @@ def _stat(entry: "os.DirEntry[str]") -> Optional[File]:
     return File(status.st_size, status.st_mtime_ns)
 
 
-def read_content(path: str) -> bytes:
-    """The bytes of a small file.
+def read_content(path: str, sign: Callable[[], None] = no_sign) -> bytes:
+    """The bytes of a file of moderate size.
+
+    Args:
+        sign: called after each part, as a sign of life.
 
     Raises:
         OSError: it cannot be read or is larger than MAX_CONTENT_BYTES.
     """
-    with open(path, "rb") as stream:
-        data = stream.read(MAX_CONTENT_BYTES + 1)
-    if len(data) > MAX_CONTENT_BYTES:
-        raise OSError("%s is larger than %d bytes" % (path, MAX_CONTENT_BYTES))
-    return data
+    content = io.BytesIO()
+    with open(path, "rb", buffering=0) as stream:
+        while content.tell() <= MAX_CONTENT_BYTES:
+            part = stream.read(_READ_BYTES)
+            if not part:
+                return content.getvalue()
+            content.write(part)
+            sign()
+    raise OSError("%s is larger than %d bytes" % (path, MAX_CONTENT_BYTES))

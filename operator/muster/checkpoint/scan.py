@@ -13,15 +13,37 @@ from muster.checkpoint.manifest import MANIFEST_NAME, Manifest
 # Where frameworks assemble a checkpoint before they rename it: complete today, gone tomorrow.
 _UNFINISHED = re.compile(r"\A\.|(?:\A|[._-])(?:tmp|temp|unfinished)(?:[._-]|\d*\Z)", re.IGNORECASE)
 _INTEGER = re.compile(r"\d+")
+# Clients of a shared file system may stamp times by their own clocks, which differ by less than this. Whoever saves over
+# an older checkpoint begins later: it was used since, or the training went back behind it.
+CLOCKS_DIFFER_NS = 2_000_000_000
 _MAX_STEP_DIGITS = 18
 
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
-    """A complete checkpoint."""
+    """A checkpoint that has its marker.
+
+    Attributes:
+        written_ns: when the marker was written, by the clock of the file system.
+        judged: whether it was found complete; False: nobody has looked yet.
+    """
 
     step: int
     path: str
+    written_ns: int = 0
+    judged: bool = True
+
+
+@dataclasses.dataclass(frozen=True)
+class Lineage:
+    """A person sent the training back to `step`: what was written beyond it until `since_ns` is another history."""
+
+    step: int
+    since_ns: int
+
+    def has(self, checkpoint: Checkpoint) -> bool:
+        """Whether it belongs to the history that goes on."""
+        return checkpoint.step <= self.step or checkpoint.written_ns > self.since_ns
 
 
 def step_in_name(name: str) -> Optional[int]:
@@ -50,7 +72,8 @@ def manifest_problem(listing: Listing, manifest: Manifest) -> str:
 def dcp_problem(listing: Listing, sizes: Mapping[str, int]) -> str:
     """Why a DCP checkpoint whose `.metadata` needs these shards is not complete; "" = it is.
 
-    A shard newer than `.metadata` is being written over while the old metadata still stands.
+    A save over an older checkpoint writes its shards in place while the old `.metadata` still stands. Until a shard is
+    whole its size tells, afterwards only the time does: it is newer than `.metadata` by more than clocks differ.
     """
     metadata = listing.files.get(METADATA_NAME)
     if metadata is None:
@@ -61,8 +84,9 @@ def dcp_problem(listing: Listing, sizes: Mapping[str, int]) -> str:
             return "%s names %s, which does not exist" % (METADATA_NAME, path)
         if shard.size_bytes < size_bytes:
             return "%s has %d bytes, %d are needed" % (path, shard.size_bytes, size_bytes)
+    newest_ns = metadata.modified_ns + CLOCKS_DIFFER_NS
     for path, file in listing.files.items():
-        if path.endswith(".distcp") and file.modified_ns > metadata.modified_ns:
+        if path.endswith(".distcp") and file.modified_ns > newest_ns:
             return "%s is newer than %s" % (path, METADATA_NAME)
     return ""
 

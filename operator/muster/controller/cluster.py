@@ -18,7 +18,7 @@ from muster.kube import informer
 from muster.kube.client import Client
 from muster.kube.decode import NodeLease, Undecodable
 from muster.kube.informer import Informer
-from muster.world.fleet import Fleet, Silence, holder_of
+from muster.world.fleet import Fleet, KnownAges, Silence, holder_of
 from muster.world.job import CreateError, JobWorld, TemplateVerdict
 from muster.world.views import LauncherView, NodeView, OccupantView, PodView
 
@@ -27,10 +27,16 @@ Key = tuple[str, str]  # namespace, name of a TrainingJob
 MAX_REMEMBERED_DEAD = 65536
 
 
+# Kubelets renew their leases every ten seconds. Where the first node of many that fall silent together is judged, the
+# others are nearly as late.
+DARK_SECONDS = 12.0
+
+
 class LeaseAges:
     """How old each node's heartbeat is, on our own clock, as of when we last heard of any.
 
     Args:
+        clock: one that stands still while the API server is away: nobody can be heard meanwhile.
         blind_seconds: for how long we have heard of no heartbeat at all: what we cannot see is nobody's silence.
     """
 
@@ -55,13 +61,16 @@ class LeaseAges:
 
     def older_than(self, seconds: float) -> list[str]:
         """The nodes whose heartbeat is at least that old."""
-        latest = self._clock() - self._blind_seconds() - seconds
-        found = []
+        return list(self.known(seconds).ages)
+
+    def known(self, seconds: float) -> KnownAges:
+        """The ages of now, of those that are at least so old; the others count as fresh."""
+        now, found = self._clock() - self._blind_seconds(), {}
         for node, changed in self._changed_at.items():
-            if changed > latest:
+            if now - changed < seconds:
                 break
-            found.append(node)
-        return found
+            found[node] = now - changed
+        return KnownAges(found)
 
 
 @dataclass(slots=True)
@@ -114,7 +123,7 @@ class Cluster:
         self._node_freed = node_freed
         self._clock = clock
         self._wall_clock = wall_clock
-        self.heartbeats = LeaseAges(clock, self.leases.last_contact_age_seconds)
+        self.heartbeats = LeaseAges(self._answers.attended_seconds, self.leases.last_contact_age_seconds)
         self.fleet = Fleet(heartbeats=self.heartbeats)
         self._policy = FleetPolicySpec()
         self._policy_read = False
@@ -252,6 +261,9 @@ class Cluster:
         launchers, now = self.hub.views_of(uids), self._wall_clock()
         dead |= self._dead_on_lost_nodes(gang, pods, launchers, now)
         timeout = float(job.spec.recovery.unreachable_timeout_seconds)
+        ages = self.heartbeats.known(min(timeout, DARK_SECONDS))
+        fleet = self.fleet.snapshot(ages)
+        dark = sum(name in fleet.nodes for name in ages.older_than(DARK_SECONDS))
         return JobWorld(
             now=now,
             job=job,
@@ -259,7 +271,8 @@ class Cluster:
             pods=pods,
             launchers=launchers,
             proved_dead=frozenset(dead),
-            fleet=self.fleet,
+            fleet=fleet,
+            dark=Silence(dark, len(fleet.nodes)),
             silence=Silence(*self.hub.silence(timeout)),
             leader_age_seconds=self.hub.serving_age_seconds(),
             template_verdict=memory.template_verdict,
@@ -337,9 +350,9 @@ class Cluster:
         uid = job.metadata.uid if isinstance(job, TrainingJob) else job.uid
         if new is None:
             self.memories.pop(uid, None)
-            self.fleet.names.pop(uid, None)
+            self.fleet.call(uid, "")
         else:
-            self.fleet.names[uid] = "/".join(_key(job))
+            self.fleet.call(uid, "/".join(_key(job)))
         gang = self.gang_of(uid)
         if isinstance(gang, Gang):
             self._hold(gang, gang)

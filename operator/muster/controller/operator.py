@@ -1,7 +1,8 @@
 """One operator process: standby until it holds the lease, then leader until it stops or loses it.
 
-A standby watches everything, so that it can lead within a moment; it decides nothing, writes nothing and serves no
-launcher. A process that loses the lease exits: nothing it has in flight may outlive its right to write.
+A standby watches everything, so that it can lead within a moment; it decides nothing and writes nothing, and tells a
+launcher that asks it who leads. A process that loses the lease exits: nothing it has in flight may outlive its right to
+write.
 """
 
 import asyncio
@@ -10,7 +11,6 @@ import os
 from collections.abc import Coroutine
 from typing import Any
 
-import msgspec
 import structlog
 
 from muster.api.trainingjob import TrainingJob
@@ -25,7 +25,6 @@ from muster.coordinator.auth import Caller, TokenVerifier
 from muster.coordinator.hub import Hub
 from muster.coordinator.probes import serve_http
 from muster.coordinator.server import CoordinatorServer
-from muster.kube import paths
 from muster.kube.certificates import CertificateKeeper, Certificates
 from muster.kube.client import Client
 from muster.kube.decode import Undecodable
@@ -38,7 +37,6 @@ from muster.lifecycle.worker_pod import WorkerSettings
 from muster.protocol.messages import Directive, Report
 
 LEASE_NAME = "muster-leader"
-LEADER_LABEL = "muster.dev/leader"
 APP_LABEL = "app.kubernetes.io/name=muster"
 CERTIFICATE_CHECK_SECONDS = 600.0
 CERTIFICATE_RETRY_SECONDS = 5.0
@@ -80,9 +78,14 @@ class Operator:
             LEASE_NAME,
             settings.identity,
             on_lost=lambda: self._give_up("lease lost"),
+            address=self._address,
         )
         self.server = CoordinatorServer(
-            self.hub, TokenVerifier(self._read).verify, self._directive_for, lambda: self.not_serving()
+            self.hub,
+            TokenVerifier(self._read).verify,
+            self._directive_for,
+            lambda: self.not_serving(),
+            lambda: self.leader_elsewhere(),
         )
         self._keeper = CertificateKeeper(client, settings.namespace)
         self._certificates: Certificates | None = None
@@ -106,6 +109,7 @@ class Operator:
         log.info("starting", identity=self.settings.identity, server=version)
         for source in self.cluster.informers:
             self._spawn(source.run(), f"informer {source.kind.name}")
+        self._spawn(self._keep_listening(), "coordinator")
         self._spawn(self._lead(), "leader")
 
     async def stop(self) -> None:
@@ -138,9 +142,12 @@ class Operator:
 
     def not_serving(self) -> str:
         """Why launchers cannot be answered now; "" when they can."""
-        if not self._leading or not self.lease.leading:
-            return "this replica is not the leader: ask again, the Service finds it"
-        return "" if self.cluster.synced else "the operator is still reading the cluster's state: ask again"
+        ready = self._leading and self.cluster.synced
+        return "" if ready else "the operator is still reading the cluster's state: ask again"
+
+    def leader_elsewhere(self) -> str | None:
+        """Where the replica that leads answers launchers, "" when that is not known; None when this one leads."""
+        return None if self.lease.leading else self.lease.leader_address
 
     def not_ready(self) -> str:
         """Why this replica could not lead now; "" when it could (a standby is ready, too)."""
@@ -187,12 +194,9 @@ class Operator:
         hold = asyncio.create_task(self.lease.hold(), name="lease")
         self._tasks.append(hold)
         await self._catch_up()
-        self._certificates = await self._first_certificates()
-        serving = self._certificates.serving
-        self.port = await self.server.start("", self.settings.coordinator_port, serving.certificate, serving.key)
+        await self._listen(await self._first_certificates())
         self._leading = True
-        await self._label_leader()
-        self.hub.start_serving()  # only now launchers find this replica
+        self.hub.start_serving()  # only now launchers are answered
         self._spawn(self.events.run(), "events")
         self._spawn(self._renew_certificates(), "certificates")
         keys = self.cluster.job_keys()
@@ -230,33 +234,40 @@ class Operator:
                 log.warning("certificates not checked", error=str(error))
                 continue
             if fresh != self._certificates:
-                self._certificates = fresh
-                self.server.load_certificate(fresh.serving.certificate, fresh.serving.key)
+                await self._listen(fresh)
                 for key in self.cluster.job_keys():
                     self.dirty.add(key)
 
-    async def _label_leader(self) -> None:
-        """The Service that launchers use selects the leader by this label."""
-        if not self.settings.pod_name:
-            return
-        pods = paths.core("pods", namespace=self.settings.namespace)
+    async def _keep_listening(self) -> None:
+        """While another one leads: answer launchers with the certificates that it keeps, so that none asks in vain."""
         while True:
-            try:
-                listed = msgspec.json.decode(
-                    await self.client.get(pods, {"labelSelector": f"{APP_LABEL},{LEADER_LABEL}=true"})
-                )
-                others = {pod["metadata"]["name"] for pod in listed["items"]} - {self.settings.pod_name}
-                await self._label(self.settings.pod_name, "true")
-                for name in sorted(others):
-                    await self._label(name, None)
-                return
-            except ApiError as error:
-                log.warning("cannot label the leader's pod", error=str(error))
-                await asyncio.sleep(CERTIFICATE_RETRY_SECONDS)
+            if not self.lease.leading:
+                await self._listen_with_what_there_is()
+            await asyncio.sleep(CERTIFICATE_CHECK_SECONDS if self.port else CERTIFICATE_RETRY_SECONDS)
 
-    async def _label(self, pod: str, value: str | None) -> None:
-        path = paths.core("pods", namespace=self.settings.namespace, name=pod)
-        await self.client.patch(path, {"metadata": {"labels": {LEADER_LABEL: value}}})
+    async def _listen_with_what_there_is(self) -> None:
+        try:
+            found = await self._keeper.read()
+        except ApiError as error:
+            log.warning("certificates not read", error=str(error))
+            return
+        if found is not None and not self.lease.leading:
+            await self._listen(found)
+
+    async def _listen(self, certificates: Certificates) -> None:
+        """Answer launchers from now on with these."""
+        self._certificates, serving = certificates, certificates.serving
+        if self.port:
+            self.server.load_certificate(serving.certificate, serving.key)
+            return
+        self.port = await self.server.start("", self.settings.coordinator_port, serving.certificate, serving.key)
+
+    def _address(self) -> str:
+        """Where launchers find this replica: host:port; "" while it does not listen, or does not know its address."""
+        host = self.settings.pod_ip
+        if not self.port or not host:
+            return ""
+        return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
 
     async def _read(self, path: str) -> bytes:
         return await self.client.get(path)

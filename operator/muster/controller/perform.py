@@ -19,6 +19,7 @@ import structlog
 from muster.api.base import API_VERSION
 from muster.api.trainingjob import TrainingJob
 from muster.controller.cluster import Cluster, JobMemory
+from muster.controller.records import RecordWriter
 from muster.kube import decode, paths
 from muster.kube.client import APPLY_PATCH, Client
 from muster.kube.errors import AlreadyExists, ApiError, Conflict, Forbidden, Invalid, NotFound
@@ -69,6 +70,7 @@ class Performer:
 
     def __init__(self, client: Client, cluster: Cluster, clock: Callable[[], float] = time.monotonic) -> None:
         self._client = client
+        self._records = RecordWriter(client)
         self._cluster = cluster
         self._clock = clock
         self._shares: dict[str, asyncio.Semaphore] = {}
@@ -176,10 +178,7 @@ class Performer:
         }
         if action.resource_version:
             body["metadata"]["resourceVersion"] = action.resource_version
-            answer = await self._client.put(paths.muster("gangs", namespace=namespace, name=name), body)
-        else:
-            answer = await self._client.post(paths.muster("gangs", namespace=namespace), body)
-        self._cluster.gangs.assume(answer)
+        self._cluster.gangs.assume(await self._records.write(body))
         log.info(
             "committed",
             job=_name(job),

@@ -15,9 +15,11 @@ class Settings:
 
     Attributes:
         namespace: where Muster runs (MUSTER_NAMESPACE).
-        pod_name: this replica's pod (POD_NAME); empty outside a cluster: then no pod is labelled as the leader.
+        pod_name: this replica's pod (POD_NAME); empty outside a cluster.
+        pod_ip: its address (POD_IP), at which launchers find this replica when it leads; empty outside a cluster: then
+            the other replicas cannot tell them.
         launcher_image: image that brings the launcher into workers (MUSTER_LAUNCHER_IMAGE).
-        coordinator_url: where launchers find the leader (MUSTER_COORDINATOR_URL).
+        coordinator_url: where launchers find a replica, which names the leader (MUSTER_COORDINATOR_URL).
         coordinator_port: port to serve launchers on (MUSTER_COORDINATOR_PORT).
         probe_port: port of /metrics, /healthz and /readyz (MUSTER_PROBE_PORT).
         log_level: DEBUG, INFO, WARNING or ERROR (MUSTER_LOG_LEVEL).
@@ -25,6 +27,7 @@ class Settings:
 
     namespace: str = "muster-system"
     pod_name: str = ""
+    pod_ip: str = ""
     identity: str = ""
     launcher_image: str = ""
     coordinator_url: str = ""
@@ -49,6 +52,7 @@ class Settings:
         return cls(
             namespace=namespace,
             pod_name=pod_name,
+            pod_ip=environment.get("POD_IP", ""),
             identity=f"{pod_name or socket.gethostname()}_{uuid.uuid4().hex[:8]}",
             launcher_image=image,
             coordinator_url=environment.get("MUSTER_COORDINATOR_URL", f"https://{name}:8443"),

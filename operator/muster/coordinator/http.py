@@ -3,16 +3,24 @@
 Thousands of connections lie still here, each with an answer that is held back. A framework keeps a task, a parser and a
 request object for each of them and spends more on a report than the report's own work costs; here a connection is one
 small object without a task. Whatever is not such a request is refused and its connection closed.
+
+Anybody can connect, so nothing of a request's body is taken in before its head has said who sends it: until then the
+connection is not read, and what has come already is a few kilobytes.
 """
 
 import asyncio
 import http
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import msgspec
 
+from muster.coordinator.auth import Caller
+
 MAX_HEAD_BYTES = 16 * 1024  # a service-account token has one or two thousand
+READ_AHEAD_BYTES = 16 * 1024  # that TLS keeps of a connection that is not read
+FIRST_REQUEST_SECONDS = 10.0  # from the handshake to a token that is good
 KEEPALIVE_SECONDS = 75.0
 REQUEST_DEADLINE_SECONDS = 10.0  # from its first byte to its last
 LINGER_SECONDS = 2.0  # for a refused caller to read why, before the connection is cut
@@ -78,43 +86,52 @@ def parsed_head(data: bytes) -> Head:
     return Head(method, path, int(length), authorization, keep)
 
 
+class Site(Protocol):
+    """Where connections lead to."""
+
+    connections: "set[Connection]"  # the open ones
+
+    def admit(self, head: Head) -> None:
+        """Raise BadRequestError for a head whose body is not wanted, whoever sends it."""
+
+    def identify(self, connection: "Connection", head: Head) -> None:
+        """Find out who sends it; then call `welcome` or `refuse`, now or later."""
+
+    def serve(self, connection: "Connection", head: Head, body: bytes) -> None:
+        """Take over a complete request of a known caller: call `answer` once, now or later."""
+
+    def lost(self, connection: "Connection") -> None:
+        """It is closed, by whomever."""
+
+
 class Connection(asyncio.Protocol):
-    """One connection. Whoever is handed a request calls `answer` once, now or later.
+    """One connection.
 
     Args:
-        connections: the open ones, of which this will be one.
-        admit: raises BadRequestError for a head whose body is not wanted.
-        serve: takes over a complete request.
+        site: where it leads to.
 
     Attributes:
+        caller: who sent the request that was last identified; None before any was.
         is_open: False once nobody can be answered any more.
         on_lost: called when the caller hangs up; reset it when that no longer matters.
     """
 
     __slots__ = (
-        "_admit",
-        "_connections",
         "_deadline",
         "_head",
         "_loop",
         "_received",
-        "_serve",
+        "_site",
         "_state",
         "_transport",
         "_writable",
+        "caller",
         "is_open",
         "on_lost",
     )
 
-    def __init__(
-        self,
-        connections: "set[Connection]",
-        admit: Callable[[Head], None],
-        serve: Callable[["Connection", Head, bytes], None],
-    ) -> None:
-        self._connections = connections
-        self._admit = admit
-        self._serve = serve
+    def __init__(self, site: Site) -> None:
+        self._site = site
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._received = b""
@@ -122,20 +139,25 @@ class Connection(asyncio.Protocol):
         self._state = _READING
         self._writable = True
         self._deadline = _LATER
+        self.caller: Caller | None = None
         self.is_open = False
         self.on_lost: Callable[[], None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The TLS handshake is done."""
         assert isinstance(transport, asyncio.Transport)
+        limit_read_ahead = getattr(transport, "set_read_buffer_limits", None)  # one without TLS has none to limit
+        if limit_read_ahead is not None:
+            limit_read_ahead(high=READ_AHEAD_BYTES)
         self._transport, self.is_open = transport, True
-        self._deadline = self._loop.time() + KEEPALIVE_SECONDS
-        self._connections.add(self)
+        self._deadline = self._loop.time() + FIRST_REQUEST_SECONDS
+        self._site.connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is closed, by whomever."""
-        self._connections.discard(self)
+        self._site.connections.discard(self)
         self._transport, self.is_open, self._received = None, False, b""
+        self._site.lost(self)
         if self.on_lost is not None:
             self.on_lost()
 
@@ -143,8 +165,8 @@ class Connection(asyncio.Protocol):
         """A part of a request."""
         if self._state is _REFUSED:
             return
-        if not self._received and self._state is _READING:
-            self._deadline = self._loop.time() + REQUEST_DEADLINE_SECONDS
+        if not self._received and self._head is None and self._state is _READING:
+            self._begin_request()
         self._received += data
         if self._state is _READING:
             self._read()
@@ -162,31 +184,56 @@ class Connection(asyncio.Protocol):
             self._read()
 
     def answer(self, status: int, body: bytes) -> None:
-        """Send the answer to the request handed over; does nothing when the caller has hung up."""
+        """Send the answer to the request handed over; does nothing when the caller has hung up.
+
+        Whoever is refused is let go: a launcher then asks anew, and others have no reason to stay.
+        """
         self.on_lost = None
         transport, head = self._transport, self._head
         if transport is None or head is None:
             return
-        self._head = None
-        transport.write(_answer(status, body, head.keep))
-        if not head.keep:
+        self._head, keep = None, head.keep and status == http.HTTPStatus.OK
+        transport.write(_answer(status, body, keep))
+        if not keep:
             transport.close()
             return
         self._state, self._deadline = _READING, self._loop.time() + KEEPALIVE_SECONDS
         transport.resume_reading()
         if self._received:  # the next request has come already
-            self._deadline = self._loop.time() + REQUEST_DEADLINE_SECONDS
+            self._begin_request()
             self._loop.call_soon(self._read)
+
+    def welcome(self, caller: Caller) -> None:
+        """The sender of the request that is coming in is known: its body may come."""
+        if self._state is not _IDENTIFYING or self._transport is None:
+            return
+        self.caller, self._state = caller, _READING
+        self._transport.resume_reading()
+        self._read()
+
+    def refuse(self, status: int, body: bytes) -> None:
+        """Say why and end. What still comes is thrown away: to close at once would take the answer from the caller."""
+        if self._transport is None or self._state in (_SERVING, _REFUSED):
+            return
+        self._transport.write(_answer(status, body, keep=False))
+        self._received, self._head = b"", None
+        self._state, self._deadline = _REFUSED, self._loop.time() + LINGER_SECONDS
+        self._transport.resume_reading()
 
     def expire(self, now: float) -> None:
         """End the connection if it has been idle, or a request has been coming in, for too long."""
         if now < self._deadline or self._transport is None:
             return
-        if self._state is _READING and self._received:
-            self._refuse(408, f"the request did not arrive within {REQUEST_DEADLINE_SECONDS:.0f} s")
+        if self._state is _READING and (self._received or self._head is not None):
+            self.refuse(408, refusal(f"the request did not arrive within {REQUEST_DEADLINE_SECONDS:.0f} s"))
         elif self._state is _READING:
             self._transport.close()
         else:
+            self._transport.abort()
+
+    def abort(self) -> None:
+        """Cut it off."""
+        if self._transport is not None:
             self._transport.abort()
 
     def close(self) -> None:
@@ -195,42 +242,43 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def _read(self) -> None:
-        """Hand over the next request if it is complete."""
-        if self._state is not _READING or not self._writable or not self._received:
+        """Ask who sends the next request once its head is there; hand it over once it is complete."""
+        if self._state is not _READING or not self._writable or not (self._received or self._head):
             return
         try:
-            if self._head is None and not self._read_head():
+            if self._head is None:
+                self._read_head()  # and `welcome` goes on
                 return
         except BadRequestError as error:
-            self._refuse(error.status, str(error))
+            self.refuse(error.status, refusal(str(error)))
             return
         head = self._head
         if head is None or len(self._received) < head.length:
             return
         body, self._received = self._received[: head.length], self._received[head.length :]
         self._state, self._deadline = _SERVING, _LATER
-        self._serve(self, head, body)
+        self._site.serve(self, head, body)
 
-    def _read_head(self) -> bool:
+    def _read_head(self) -> None:
         head, separator, rest = self._received.partition(b"\r\n\r\n")
         if len(head) > MAX_HEAD_BYTES:
             raise BadRequestError(431, f"the head of a request may have {MAX_HEAD_BYTES} bytes")
         if not separator:
-            return False
+            return
         parsed = parsed_head(head)
-        self._admit(parsed)
-        self._head, self._received = parsed, rest
-        return True
+        self._site.admit(parsed)
+        self._head, self._received, self._state = parsed, rest, _IDENTIFYING
+        self._site.identify(self, parsed)
+        if self._state is _IDENTIFYING and self._transport is not None:
+            self._transport.pause_reading()
 
-    def _refuse(self, status: int, message: str) -> None:
-        """Say why and end. What still comes is thrown away: to close at once would take the answer from the caller."""
-        assert self._transport is not None
-        self._transport.write(_answer(status, refusal(message), keep=False))
-        self._received, self._head = b"", None
-        self._state, self._deadline = _REFUSED, self._loop.time() + LINGER_SECONDS
+    def _begin_request(self) -> None:
+        """A request has its time from its first byte; until one was good, so has the connection."""
+        if self.caller is not None:
+            self._deadline = self._loop.time() + REQUEST_DEADLINE_SECONDS
 
 
-_READING, _SERVING, _REFUSED = "reading", "serving", "refused"
+_READING, _IDENTIFYING, _SERVING, _REFUSED = "reading", "identifying", "serving", "refused"
 
 
 def refusal(message: str) -> bytes:

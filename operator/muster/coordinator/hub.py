@@ -3,16 +3,20 @@
 Reports carry ages, not times; receipt is stamped here with one monotonic clock, and every age grows from there.
 """
 
+import dataclasses
+import itertools
+import operator
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from prometheus_client import Gauge
 
 from muster.coordinator.auth import Caller
 from muster.protocol import messages
-from muster.protocol.messages import RankReport, Report
+from muster.protocol.messages import Report
 from muster.world.views import LauncherView, RankView
 
 MAX_LAUNCHERS = 16384
@@ -29,6 +33,7 @@ class _Entry:
     caller: Caller
     report: Report
     heard_at: float
+    attempt_at: float
 
 
 class Hub:
@@ -38,7 +43,9 @@ class Hub:
         self._clock = clock
         self._max_launchers = max_launchers
         self._entries: OrderedDict[str, _Entry] = OrderedDict()  # the one heard longest ago comes first
-        self._present: set[str] = set()  # those that are expected to go on talking
+        # Those that are expected to go on talking -> when heard, the one heard longest ago first: whoever has finished
+        # is none of them, and is not met again when the silent ones are counted.
+        self._present: OrderedDict[str, float] = OrderedDict()
         self._subscribers: list[Subscriber] = []
         self._serving_since: float | None = None
         self._crowd = 1
@@ -61,8 +68,8 @@ class Hub:
         now = self._clock()
         entry = self._entries.get(caller.pod_uid)
         if entry is None:
-            self._entries[caller.pod_uid] = _Entry(caller, report, now)
-            self._present.add(caller.pod_uid)
+            self._entries[caller.pod_uid] = _Entry(caller, report, now, now)
+            self._present[caller.pod_uid] = now
             while len(self._entries) > self._max_launchers:
                 self.forget(next(iter(self._entries)))
             _launchers.set(len(self._entries))
@@ -74,10 +81,15 @@ class Hub:
                 report.step != entry.report.step
                 and now - self._news_at.get(_gang_of(caller), -STEP_NEWS_SECONDS) >= STEP_NEWS_SECONDS
             )
+            if report.attempt != entry.report.attempt:
+                entry.attempt_at = now
             entry.caller, entry.report, entry.heard_at = caller, report, now
             self._entries.move_to_end(caller.pod_uid)
+            if caller.pod_uid in self._present:
+                self._present[caller.pod_uid] = now
+                self._present.move_to_end(caller.pod_uid)
         if _has_left(report):
-            self._present.discard(caller.pod_uid)
+            self.retire(caller.pod_uid)
         if news:
             if len(self._news_at) >= self._max_launchers:
                 self._news_at.clear()
@@ -89,7 +101,7 @@ class Hub:
     def forget(self, pod_uid: str) -> None:
         """Its pod is gone for good."""
         self._entries.pop(pod_uid, None)
-        self._present.discard(pod_uid)
+        self.retire(pod_uid)
         _launchers.set(len(self._entries))
 
     def view(self, pod_uid: str) -> LauncherView | None:
@@ -114,16 +126,13 @@ class Hub:
 
     def retire(self, pod_uid: str) -> None:
         """Nothing is expected of it any more (replaced, or its pod has ended): its silence is no sign of anything."""
-        self._present.discard(pod_uid)
+        self._present.pop(pod_uid, None)
 
     def silence(self, timeout_seconds: float) -> tuple[int, int]:
         """How many launchers have said nothing for this long, of how many that are expected to talk."""
-        now, silent = self._clock(), 0
-        for uid, entry in self._entries.items():  # the one heard longest ago comes first
-            if now - entry.heard_at <= timeout_seconds:
-                break
-            silent += uid in self._present
-        return silent, len(self._present)
+        now = self._clock()
+        silent = itertools.takewhile(lambda heard_at: now - heard_at > timeout_seconds, self._present.values())
+        return sum(1 for _ in silent), len(self._present)
 
     def crowd(self) -> int:
         """How many launchers are expected to talk, as a power of two: what depends on it rarely changes."""
@@ -153,50 +162,42 @@ def _is_news(old: Report, new: Report) -> bool:
         or old.checkpoints != new.checkpoints
         or old.checkpoints_scanned_for_attempt != new.checkpoints_scanned_for_attempt
         or old.checkpoint_error != new.checkpoint_error
+        or (old.first_step is None) != (new.first_step is None)
+        or (old.marker_age_seconds is None) != (new.marker_age_seconds is None)
+        or (old.marker_attempt, old.marker_error) != (new.marker_attempt, new.marker_error)
         or (old.address, old.peer_port) != (new.address, new.peer_port)
         or {peer.index for peer in old.peers} != {peer.index for peer in new.peers}
         or [(r.rank, r.alive) for r in old.ranks] != [(r.rank, r.alive) for r in new.ranks]
     )
 
 
+# What is called otherwise in a report than in its view.
+_CALLED = {"scanned_for_attempt": "checkpoints_scanned_for_attempt", "silent_peers": "peers"}
+_FIRST, *_SHOWN, _LAST = [field.name for field in dataclasses.fields(LauncherView)]
+_OF_RANK = [field.name for field in dataclasses.fields(RankView)]
+_shown_of = operator.attrgetter(*[_CALLED.get(name, name) for name in _SHOWN])
+_of_rank = operator.attrgetter(*_OF_RANK)
+_AGES = [position for position, name in enumerate(_SHOWN) if name.endswith("_age_seconds")]
+_AGES_OF_RANK = [position for position, name in enumerate(_OF_RANK) if name.endswith("_age_seconds")]
+_RANKS = [_SHOWN.index("ranks"), _SHOWN.index("previous_ranks")]
+_PEERS = _SHOWN.index("silent_peers")
+assert (_FIRST, _LAST) == ("heard_age_seconds", "attempt_age_seconds")
+
+
 def _view(entry: _Entry, now: float) -> LauncherView:
-    report, since = entry.report, now - entry.heard_at
+    """A report as of now: a field of the view is the report's of that name, and an age has grown since."""
+    since = now - entry.heard_at
+    values = _aged(_shown_of(entry.report), _AGES, since)
+    for position in _RANKS:
+        values[position] = tuple([RankView(*_aged(_of_rank(r), _AGES_OF_RANK, since)) for r in values[position]])
+    # Not aged: since the report was sent nobody has looked.
+    values[_PEERS] = {peer.index: peer.silent_seconds for peer in values[_PEERS]}
+    return LauncherView(since, *[*values, now - entry.attempt_at])
 
-    def ranks(reported: Iterable[RankReport]) -> tuple[RankView, ...]:
-        return tuple(
-            RankView(r.rank, r.alive, r.exit_code, r.signal, r.ended_by_launcher, aged(r.exited_age_seconds), r.tail)
-            for r in reported
-        )
 
-    def aged(age_seconds: float | None) -> float | None:
-        return None if age_seconds is None else age_seconds + since
-
-    return LauncherView(
-        heard_age_seconds=since,
-        attempt=report.attempt,
-        state=report.state,
-        ranks=ranks(report.ranks),
-        previous_attempt=report.previous_attempt,
-        previous_ranks=ranks(report.previous_ranks),
-        step=report.step,
-        step_age_seconds=aged(report.step_age_seconds),
-        started_age_seconds=aged(report.started_age_seconds),
-        fence_seconds=report.fence_seconds,
-        fenced=report.fenced,
-        peer_port=report.peer_port,
-        address=report.address,
-        # Not aged: since the report was sent nobody has looked.
-        silent_peers={peer.index: peer.silent_seconds for peer in report.peers},
-        checkpoints=report.checkpoints,
-        scanned_age_seconds=aged(report.scanned_age_seconds),
-        step_seconds=report.step_seconds,
-        scanned_for_attempt=report.checkpoints_scanned_for_attempt,
-        checkpoint_error=report.checkpoint_error,
-        loop_age_seconds=report.loop_age_seconds + since,
-        first_step=report.first_step,
-        reads_marker=report.reads_marker,
-        marker_attempt=report.marker_attempt,
-        marker_age_seconds=aged(report.marker_age_seconds),
-        marker_written_ns=report.marker_written_ns,
-        marker_error=report.marker_error,
-    )
+def _aged(values: Iterable[Any], ages: Iterable[int], seconds: float) -> list[Any]:
+    found = list(values)
+    for position in ages:
+        if found[position] is not None:
+            found[position] += seconds
+    return found

@@ -1,77 +1,22 @@
 """Reports decoded fast: thousands of launchers send one each every few seconds, and the protocol's own decoder is Python.
 
 It runs on whatever Python a user's image has and names what is wrong, at 0.1 to 0.3 ms for a report. Here msgspec checks
-the types, in a twentieth of that; what it does not take, the protocol's decoder judges, so both accept the same (but for
-the encoding of text in fields that nobody reads).
+types and limits, in a twentieth of that; what it does not take, the protocol's decoder judges, so both accept the same
+(but for the encoding of text in fields that nobody reads). What a report is stands in one place, the protocol's
+dataclasses: all that is here is made from them.
 """
 
-from typing import Annotated
+import dataclasses
+import operator
+from collections.abc import Callable
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from muster.protocol import messages
-from muster.protocol.messages import LONGEST_SECONDS, CheckpointReport, PeerReport, RankReport, Report
+from muster.protocol.messages import Limit, Report
 
-_Seconds = Annotated[float, msgspec.Meta(gt=-LONGEST_SECONDS, lt=LONGEST_SECONDS)]
-
-
-class _Rank(msgspec.Struct, rename="camel", gc=False):
-    rank: int
-    local_rank: int
-    alive: bool
-    exit_code: int | None = None
-    signal: int | None = None
-    ended_by_launcher: bool = False
-    exited_age_seconds: _Seconds | None = None
-    tail: str = ""
-
-
-class _Checkpoint(msgspec.Struct, rename="camel", gc=False):
-    step: int
-    path: str
-    written_ns: int = 0
-    judged: bool = True
-
-
-class _Peer(msgspec.Struct, rename="camel", gc=False):
-    index: int
-    silent_seconds: _Seconds
-
-
-class _Report(msgspec.Struct, rename="camel", gc=False):
-    sequence: int
-    state: str
-    attempt: int = 0
-    ranks: tuple[_Rank, ...] = ()
-    step: int | None = None
-    step_age_seconds: _Seconds | None = None
-    started_age_seconds: _Seconds | None = None
-    step_seconds: _Seconds | None = None
-    fence_seconds: _Seconds = Report.fence_seconds
-    fenced: bool = False
-    previous_attempt: int = 0
-    previous_ranks: tuple[_Rank, ...] = ()
-    peer_port: int = 0
-    peers: tuple[_Peer, ...] = ()
-    checkpoints: tuple[_Checkpoint, ...] = ()
-    checkpoints_scanned_for_attempt: int = 0
-    scanned_age_seconds: _Seconds | None = None
-    checkpoint_error: str = ""
-    address: str = ""
-    launcher_version: str = ""
-    loop_age_seconds: _Seconds = 0.0
-    first_step: int | None = None
-    reads_marker: bool = False
-    marker_attempt: int = 0
-    marker_age_seconds: _Seconds | None = None
-    marker_written_ns: int = 0
-    marker_error: str = ""
-    directive_seen: str = ""
-    hold_seconds: _Seconds = 0.0
-    protocol: int = messages.PROTOCOL_VERSION
-
-
-_reports = msgspec.json.Decoder(_Report)
+_Make = Callable[[Any], Any]
 
 
 def decode_report(data: bytes) -> Report:
@@ -84,55 +29,53 @@ def decode_report(data: bytes) -> Report:
         found = _reports.decode(data)
     except (msgspec.MsgspecError, RecursionError, ValueError):
         return messages.decode_report(data)
-    report = Report(
-        found.sequence,
-        found.state,
-        found.attempt,
-        _ranks(found.ranks),
-        found.step,
-        found.step_age_seconds,
-        found.started_age_seconds,
-        found.step_seconds,
-        found.fence_seconds,
-        found.fenced,
-        found.previous_attempt,
-        _ranks(found.previous_ranks),
-        found.peer_port,
-        tuple([PeerReport(peer.index, peer.silent_seconds) for peer in found.peers]),
-        tuple([CheckpointReport(c.step, c.path, c.written_ns, c.judged) for c in found.checkpoints]),
-        found.checkpoints_scanned_for_attempt,
-        found.scanned_age_seconds,
-        found.checkpoint_error,
-        found.address,
-        found.launcher_version,
-        found.loop_age_seconds,
-        found.first_step,
-        found.reads_marker,
-        found.marker_attempt,
-        found.marker_age_seconds,
-        found.marker_written_ns,
-        found.marker_error,
-        found.directive_seen,
-        found.hold_seconds,
-        found.protocol,
-    )
-    messages.check_report(report)
+    report: Report = _made(found)
     return report
 
 
-def _ranks(found: tuple[_Rank, ...]) -> tuple[RankReport, ...]:
-    return tuple(
-        [
-            RankReport(
-                one.rank,
-                one.local_rank,
-                one.alive,
-                one.exit_code,
-                one.signal,
-                one.ended_by_launcher,
-                one.exited_age_seconds,
-                one.tail,
-            )
-            for one in found
-        ]
-    )
+def _schema(kind: Any) -> tuple[Any, _Make]:
+    """What msgspec is to decode for a message or a part of one, and how the message is made of it."""
+    limits, hints = messages.limits(kind), get_type_hints(kind)
+    fields: list[Any] = []
+    parts: list[tuple[int, _Make]] = []
+    for position, field in enumerate(dataclasses.fields(kind)):
+        hint, make = _field(hints[field.name], limits.get(field.name))
+        if make is not None:
+            parts.append((position, make))
+        required = field.default is dataclasses.MISSING
+        fields.append((field.name, hint) if required else (field.name, hint, field.default))
+    struct = msgspec.defstruct("_" + kind.__name__, fields, rename="camel", gc=False)
+    return struct, _maker(kind, [field.name for field in dataclasses.fields(kind)], parts)
+
+
+def _field(hint: Any, limit: Limit | None) -> tuple[Any, _Make | None]:
+    """A field's type with its limit, and how each of its parts is made, if it has any."""
+    if get_origin(hint) is Union:  # Optional
+        inner, make = _field(get_args(hint)[0], limit)
+        return inner | None, make
+    if get_origin(hint) is tuple:
+        part, make = _schema(get_args(hint)[0])
+        hint = tuple[part, ...]  # type: ignore[valid-type]
+    else:
+        make = None
+    if limit is None:
+        return hint, make
+    if hint in (int, float):
+        return Annotated[hint, msgspec.Meta(ge=hint(limit.least), le=hint(limit.most))], make
+    return Annotated[hint, msgspec.Meta(min_length=int(limit.least), max_length=int(limit.most))], make
+
+
+def _maker(kind: Any, names: list[str], parts: list[tuple[int, _Make]]) -> _Make:
+    values_of = operator.attrgetter(*names)
+
+    def make(found: Any) -> Any:
+        values = list(values_of(found))
+        for position, part in parts:
+            values[position] = tuple([part(item) for item in values[position]])
+        return kind(*values)
+
+    return make if parts else lambda found: kind(*values_of(found))
+
+
+_struct, _made = _schema(Report)
+_reports = msgspec.json.Decoder(_struct)

@@ -9,15 +9,18 @@ import asyncio
 import asyncio.sslproto
 import functools
 import os
+import socket
 import ssl
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import structlog
 from prometheus_client import Counter, Gauge
 
 from muster.coordinator.auth import AuthError, Caller
+from muster.coordinator.door import Door, listener
 from muster.coordinator.http import BadRequestError, Connection, Head, refusal
 from muster.coordinator.hub import Hub
 from muster.coordinator.memory import give_back
@@ -26,12 +29,13 @@ from muster.protocol import messages
 from muster.protocol.messages import MAX_REPORT_BYTES, REPORT_PATH, Directive, ProtocolError
 
 MAX_HOLD_SECONDS = 10.0
-HANDSHAKE_SECONDS = 30.0  # thousands may come at once after a change of leader
+HANDSHAKE_SECONDS = 10.0
 CLOSING_SECONDS = 1.0
 CROWD = 256  # connections opened or lost since memory was last given back that make it worth while again
 SWEEP_SECONDS = 1.0  # how often connections are looked through for those that are over time
 TLS_BUFFER_BYTES = 4 * 1024  # beyond nearly every report
 MAX_DIRECTIVES = 16384  # encoded ones that are kept
+MAX_CONNECTIONS_OF_POD = 8  # a launcher has two or three, and leaves some behind when its network fails
 
 log = structlog.get_logger()
 _reports = Counter("muster_reports_total", "Reports of launchers, by the status of the answer.", ["code"])
@@ -57,7 +61,8 @@ class CoordinatorServer:
         verify: the caller behind an Authorization header (TokenVerifier.verify).
         directive_for: what this pod shall do, or None when it is not a worker of any job. Called for each report, for
             each answer that was held to the end, and once per pod and `notify`, so it should be cheap.
-        not_ready: "" when directives may be served, else why not (not leading, not synced).
+        not_ready: "" when directives may be served, else why not.
+        leader: None when this replica leads, else the address of the one that does; "" where that is not known.
     """
 
     def __init__(
@@ -66,18 +71,24 @@ class CoordinatorServer:
         verify: Callable[[str], Awaitable[Caller]],
         directive_for: Callable[[Caller], Directive | None],
         not_ready: Callable[[], str],
+        leader: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._hub = hub
         self._verify = verify
         self._directive_for = directive_for
         self._not_ready = not_ready
+        self._leader = leader
         self._waiting: dict[str, _Hold] = {}  # by pod uid
         self._notified = 0
         self._stopping = False
-        self._connections: set[Connection] = set()
+        self.connections: set[Connection] = set()
         self._opened = 0  # connections so far
+        self._strangers: dict[Connection, str] = {}  # those whose caller is not known yet -> their address
+        self._owners: dict[Connection, str] = {}  # the others -> the pod of their first token
+        self._by_pod: dict[str, list[Connection]] = {}  # the same by pod, the oldest first
+        self._door = Door(self._enter)
+        self._listener: socket.socket | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._server: asyncio.Server | None = None
         self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._tls.minimum_version = ssl.TLSVersion.TLSv1_2
         # Launchers do not resume sessions: with elliptic curves that would save next to nothing.
@@ -89,33 +100,26 @@ class CoordinatorServer:
         self.load_certificate(certificate_pem, key_pem)
         # asyncio gives each TLS connection a read buffer of 256 KiB: a gigabyte for 4,096 idle launchers.
         asyncio.sslproto.SSLProtocol.max_size = TLS_BUFFER_BYTES
-        self._server = await asyncio.get_running_loop().create_server(
-            self._open,
-            host,
-            port,
-            ssl=self._tls,
-            backlog=4096,
-            ssl_handshake_timeout=HANDSHAKE_SECONDS,
-            ssl_shutdown_timeout=CLOSING_SECONDS,
-        )
+        self._listener = listener(host, port)
+        self._spawn(self._door.serve(self._listener))
         self._spawn(self._sweep())
-        address: tuple[str, int] = self._server.sockets[0].getsockname()
-        return address[1]
+        bound: int = self._listener.getsockname()[1]
+        return bound
 
     async def stop(self) -> None:
         """Answer what is held, then close."""
         self._stopping = True
         self.notify(list(self._waiting))
-        if self._server is None:
+        if self._listener is None:
             return
-        self._server.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for connection in list(self._connections):
+        self._listener.close()
+        for connection in list(self.connections):
             connection.close()
         until = asyncio.get_running_loop().time() + CLOSING_SECONDS
-        while self._connections and asyncio.get_running_loop().time() < until:  # noqa: ASYNC110 - a last moment
+        while self.connections and asyncio.get_running_loop().time() < until:  # noqa: ASYNC110 - a last moment
             await asyncio.sleep(0.01)
 
     def load_certificate(self, certificate_pem: bytes, key_pem: bytes) -> None:
@@ -136,32 +140,102 @@ class CoordinatorServer:
             if hold is not None:
                 self._look_again(hold)
 
-    def _open(self) -> Connection:
-        self._opened += 1
-        return Connection(self._connections, _admit, self._take)
+    def admit(self, head: Head) -> None:
+        """Refuse a head whose body is not wanted, whoever sends it.
 
-    def _take(self, connection: Connection, head: Head, body: bytes) -> None:
-        self._spawn(self._report(connection, head, body))
+        Raises:
+            BadRequestError: says why.
+        """
+        if head.path != REPORT_PATH:
+            raise BadRequestError(404, f"reports go to {REPORT_PATH}")
+        if head.method != "POST":
+            raise BadRequestError(405, "a report is posted")
+        if head.length > MAX_REPORT_BYTES:
+            raise BadRequestError(413, f"a report may have {MAX_REPORT_BYTES} bytes")
 
-    async def _report(self, connection: Connection, head: Head, body: bytes) -> None:
+    def identify(self, connection: Connection, head: Head) -> None:
+        """Let the body of a request come once its token is known to be good."""
+        answer = self._unready()
+        if answer is not None:  # whoever asks: to be told who leads no token is needed, nor a key to check it with
+            _refuse(connection, answer)
+        else:
+            self._spawn(self._identify(connection, head))
+
+    async def _identify(self, connection: Connection, head: Head) -> None:
         try:
-            answer = await self._answer(connection, head, body)
+            caller = await self._verify(head.authorization)
+        except AuthError as error:
+            _refuse(connection, (error.status, refusal(str(error))))
         except Exception:
-            log.exception("a report could not be answered")
+            log.exception("a token could not be checked")
+            _refuse(connection, _FAILED)
+        else:
+            if connection.is_open:
+                if connection in self._strangers:
+                    self._no_stranger(connection)
+                    self._own(connection, caller.pod_uid)
+                connection.welcome(caller)
+
+    def serve(self, connection: Connection, head: Head, body: bytes) -> None:
+        """Take in a report; its answer goes out now or is held."""
+        caller = connection.caller
+        assert caller is not None
+        try:
+            answer = self._answer(connection, caller, body)
+        except Exception:
+            log.exception("a report could not be answered", pod=caller.pod_name)
             answer = _FAILED
         if answer is not None:
             _send(connection, answer)
 
-    async def _answer(self, connection: Connection, head: Head, body: bytes) -> Answer | None:
-        """The answer, or None when it is held back."""
-        reason = self._unready()
-        if reason:
-            return 503, refusal(reason)
+    def lost(self, connection: Connection) -> None:
+        """A connection is closed."""
+        self._no_stranger(connection)
+        pod_uid = self._owners.pop(connection, "")
+        of_pod = self._by_pod.get(pod_uid)
+        if of_pod is not None:
+            of_pod.remove(connection)
+            if not of_pod:
+                del self._by_pod[pod_uid]
+
+    def _enter(self, visitor: socket.socket, host: str) -> None:
+        connection = Connection(self)
+        self._strangers[connection] = host
+        self._opened += 1
+        self._spawn(self._shake_hands(visitor, connection))
+
+    async def _shake_hands(self, visitor: socket.socket, connection: Connection) -> None:
         try:
-            caller = await self._verify(head.authorization)
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: connection,
+                visitor,
+                ssl=self._tls,
+                ssl_handshake_timeout=HANDSHAKE_SECONDS,
+                ssl_shutdown_timeout=CLOSING_SECONDS,
+            )
+        except OSError:  # whoever breaks off, or is too slow, is gone
+            self._no_stranger(connection)
+
+    def _no_stranger(self, connection: Connection) -> None:
+        host = self._strangers.pop(connection, None)
+        if host is not None:
+            self._door.done(host)
+
+    def _own(self, connection: Connection, pod_uid: str) -> None:
+        """A connection's first good token was this pod's; of too many the oldest goes."""
+        of_pod = self._by_pod.setdefault(pod_uid, [])
+        of_pod.append(connection)
+        self._owners[connection] = pod_uid
+        if len(of_pod) > MAX_CONNECTIONS_OF_POD:
+            of_pod[0].abort()
+
+    def _answer(self, connection: Connection, caller: Caller, body: bytes) -> Answer | None:
+        """The answer, or None when it is held back."""
+        unready = self._unready()
+        if unready is not None:
+            return unready
+        try:
             report = decode_report(body)
-        except AuthError as error:
-            return error.status, refusal(str(error))
         except ProtocolError as error:
             return 400, refusal(f"{error}: the launcher and the operator do not understand each other")
         directive, notified = self._directive_for(caller), self._notified
@@ -218,17 +292,24 @@ class CoordinatorServer:
             _send(hold.connection, answer)
 
     def _answer_to(self, hold: _Hold, at_once: bool) -> Answer | None:
-        reason = self._not_ready()
-        if reason:
-            return 503, refusal(reason)
+        unready = None if self._stopping else self._unready()
+        if unready is not None:
+            return unready
         directive = self._directive_for(hold.caller)
         if directive is None:
             return _stranger(hold.caller)
         digest, encoded = _encoded(directive)
         return (200, encoded) if at_once or digest != hold.seen else None
 
-    def _unready(self) -> str:
-        return "this replica is stopping: ask again" if self._stopping else self._not_ready()
+    def _unready(self) -> Answer | None:
+        """What whoever asks is told while this replica serves no directives; None when it does."""
+        if self._stopping:
+            return 503, refusal("this replica is stopping: ask again")
+        leader = self._leader()
+        if leader is not None:
+            return 421, msgspec.json.encode({"error": "this replica does not lead: ask the leader", "leader": leader})
+        reason = self._not_ready()
+        return (503, refusal(reason)) if reason else None
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -239,24 +320,15 @@ class CoordinatorServer:
         seen = settled = (0, 0)
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
-            opened, lost = counts = self._opened, self._opened - len(self._connections)
+            opened, lost = counts = self._opened, self._opened - len(self.connections)
             has_gone = lost - settled[1] >= CROWD
             if counts == seen and (has_gone or opened - settled[0] >= CROWD):  # the last ones have come, or gone
                 give_back(garbage=has_gone)
                 settled = counts
             seen = counts
             now = asyncio.get_running_loop().time()
-            for connection in list(self._connections):
+            for connection in list(self.connections):
                 connection.expire(now)
-
-
-def _admit(head: Head) -> None:
-    if head.path != REPORT_PATH:
-        raise BadRequestError(404, f"reports go to {REPORT_PATH}")
-    if head.method != "POST":
-        raise BadRequestError(405, "a report is posted")
-    if head.length > MAX_REPORT_BYTES:
-        raise BadRequestError(413, f"a report may have {MAX_REPORT_BYTES} bytes")
 
 
 @functools.lru_cache(maxsize=MAX_DIRECTIVES)
@@ -267,6 +339,12 @@ def _encoded(directive: Directive) -> tuple[str, bytes]:
 
 
 _FAILED = (500, refusal("the operator could not answer: its log says why"))
+
+
+def _refuse(connection: Connection, answer: Answer) -> None:
+    status, body = answer
+    _answered(status).inc()
+    connection.refuse(status, body)
 
 
 def _send(connection: Connection, answer: Answer) -> None:

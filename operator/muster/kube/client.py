@@ -36,6 +36,10 @@ _MAX_ATTEMPTS = 4
 _MAX_RETRY_AFTER_SECONDS = 5.0
 # An API server that has said nothing for so long was away: nobody can have heard it meanwhile.
 AWAY_SECONDS = 30.0
+# It is asked every two seconds at least (kube/lease.py): one that is silent for longer than this cannot be seen.
+QUIET_SECONDS = 5.0
+# From its first answer after that: kubelets try again every seven seconds, and our streams every ten.
+RETURN_SECONDS = 15.0
 _IN_CLUSTER_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 
 Query = Mapping[str, str | int]
@@ -63,14 +67,25 @@ class Answers:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._last = self._back_since = clock()
+        self._last = self._back_since = self._attended_from = clock()
+        self._attended = 0.0  # until `_attended_from`
 
     def heard(self) -> None:
         """It has just answered."""
         now = self._clock()
         if now - self._last > AWAY_SECONDS:
             self._back_since = now
+        if now - self._last > QUIET_SECONDS:
+            self._attended, self._attended_from = self._attended_until(self._last), now + RETURN_SECONDS
         self._last = now
+
+    def attended_seconds(self) -> float:
+        """A clock that stands still while the API server is away, and until those who talk to it have found it again."""
+        now = self._clock()
+        return self._attended_until(now if now - self._last <= QUIET_SECONDS else self._last)
+
+    def _attended_until(self, moment: float) -> float:
+        return self._attended + max(moment - self._attended_from, 0.0)
 
     def since_seconds(self, moment: float) -> float:
         """For how long it has been answering since a moment of the same clock; its last absence ends the count."""

@@ -24,6 +24,9 @@ from muster.kube.client import Client
 from muster.kube.errors import AlreadyExists, ApiError, Conflict, LeadershipLost, NotFound
 
 log = structlog.get_logger()
+# Where the holder answers launchers, as host:port: every replica tells whoever asks it.
+ADDRESS_ANNOTATION = "muster.dev/coordinator-address"
+
 _is_leader = Gauge("muster_is_leader", "Whether this process is the leader.")
 
 
@@ -35,6 +38,7 @@ class _Seen:
     holder: str
     duration_seconds: float
     since: float
+    address: str
 
 
 class LeaderLease:
@@ -43,6 +47,7 @@ class LeaderLease:
     Args:
         identity: of this process, never used by another one: not the pod's name alone (a container can restart).
         on_lost: called once when the lease is lost; it ends the process.
+        address: where this process answers launchers, host:port; "" while it does not. Written with each renewal.
     """
 
     def __init__(
@@ -56,6 +61,7 @@ class LeaderLease:
         renew_deadline: float = 10.0,
         retry: float = 2.0,
         on_lost: Callable[[], None] | None = None,
+        address: Callable[[], str] = lambda: "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if not retry < renew_deadline < lease_duration:
@@ -68,6 +74,7 @@ class LeaderLease:
         self._renew_deadline = renew_deadline
         self._retry = retry
         self._on_lost = on_lost
+        self._address = address
         self._clock = clock
         self._seen: _Seen | None = None
         self._object: dict[str, Any] = {}
@@ -82,6 +89,14 @@ class LeaderLease:
     def holder(self) -> str:
         """Identity of the holder last seen, "" when none: for logs and for `/readyz`."""
         return self._seen.holder if self._seen else ""
+
+    @property
+    def leader_address(self) -> str:
+        """Where the other replica that leads answers launchers; "" when none does, or this one, or it is not known."""
+        seen = self._seen
+        if seen is None or seen.holder in ("", self._identity) or self._clock() - seen.since >= seen.duration_seconds:
+            return ""
+        return seen.address
 
     def time_left(self) -> float:
         """Seconds for which no other replica can take over; 0 when this process does not lead."""
@@ -165,7 +180,7 @@ class LeaderLease:
             body = {
                 "apiVersion": "coordination.k8s.io/v1",
                 "kind": "Lease",
-                "metadata": {"name": self._name, "namespace": self._namespace},
+                "metadata": {"name": self._name, "namespace": self._namespace, **self._told(self._address())},
                 "spec": self._spec(0),
             }
             self._adopt(await self._client.post(paths.leases(self._namespace), body, guarded=False))
@@ -212,11 +227,20 @@ class LeaderLease:
             "leaseTransitions": transitions,
         }
 
+    def _told(self, address: str) -> dict[str, Any]:
+        others = self._object.get("metadata", {}).get("annotations") or {}
+        return {"annotations": {**others, ADDRESS_ANNOTATION: address}}
+
     async def _read(self) -> None:
         self._adopt(await self._client.get(self._path, deadline_seconds=self._call_seconds))
 
     async def _put(self, spec: dict[str, Any]) -> None:
-        merged = {**self._object, "spec": {**self._object.get("spec", {}), **spec}}
+        address = self._address() if spec["holderIdentity"] else ""
+        merged = {
+            **self._object,
+            "metadata": {**self._object["metadata"], **self._told(address)},
+            "spec": {**self._object.get("spec", {}), **spec},
+        }
         self._adopt(await self._client.put(self._path, merged, guarded=False, deadline_seconds=self._call_seconds))
 
     @property
@@ -238,4 +262,5 @@ class LeaderLease:
                 spec.get("holderIdentity") or "",
                 float(spec.get("leaseDurationSeconds") or 0),
                 self._clock(),
+                (self._object["metadata"].get("annotations") or {}).get(ADDRESS_ANNOTATION) or "",
             )

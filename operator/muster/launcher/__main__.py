@@ -16,9 +16,12 @@ def main() -> None:
     if sys.version_info < (3, 8):
         sys.exit("muster: Python 3.8 or later is needed in this image, it has %s" % sys.version.split()[0])
     arguments = sys.argv[1:]
-    modes = {"--scan": _scan, "--scan-on-request": _scan_on_request}
+    modes = {"--scan": _scan, "--scan-on-request": _scan_on_request, "--read-marker": _read_marker}
     if len(arguments) == 2 and arguments[0] in modes:
         modes[arguments[0]](arguments[1])
+        return
+    if arguments[:1] == ["--claim-marker"] and len(arguments) == 3:
+        _claim_marker(arguments[1], int(arguments[2]))
         return
     command = arguments[1:] if arguments[:1] == ["--"] else arguments
     if not command or (arguments[0] != "--" and command[0].startswith("-")):
@@ -38,6 +41,18 @@ def _scan_on_request(directory: str) -> None:
     from muster.launcher.scan_child import scan_on_request
 
     scan_on_request(directory)
+
+
+def _read_marker(path: str) -> None:
+    from muster.launcher.marker_child import read_marker
+
+    sys.stdout.write(read_marker(path) + "\n")
+
+
+def _claim_marker(path: str, attempt: int) -> None:
+    from muster.launcher.marker_child import claim_marker
+
+    sys.stdout.write(claim_marker(path, attempt) + "\n")
 
 
 def _supervise(command: "list[str]") -> None:

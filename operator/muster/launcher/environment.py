@@ -26,6 +26,7 @@ class Settings:
     pod_ip: str
     worker_index: int
     directory: str  # writable, for files of the launcher and its ranks
+    gang: str = ""  # name of the gang's record; "" in pods of old
     checkpoint_directory: str = ""
     step_pattern: str = ""
     scan_seconds: float = 2.0
@@ -49,6 +50,7 @@ def settings_from(environment: Mapping[str, str], default_directory: str) -> Set
         pod_ip=environment.get("MUSTER_POD_IP", ""),
         worker_index=int(_number(environment, "MUSTER_WORKER_INDEX", 0)),
         directory=environment.get("MUSTER_DIRECTORY") or default_directory,
+        gang=environment.get("MUSTER_GANG", ""),
         checkpoint_directory=environment.get("MUSTER_CHECKPOINT_DIRECTORY", ""),
         step_pattern=environment.get("MUSTER_STEP_PATTERN", ""),
         scan_seconds=_number(environment, "MUSTER_SCAN_SECONDS", Settings.scan_seconds),
@@ -106,7 +108,11 @@ class RankFiles:
 def rank_environment(
     inherited: Mapping[str, str], directive: Directive, local_rank: int, files: RankFiles
 ) -> Dict[str, str]:
-    """The environment of one rank: what the container has, torchrun's and JAX's variables, and the trainer contract."""
+    """The environment of one rank: what the container has, torchrun's and JAX's variables, and the trainer contract.
+
+    Muster's are the rank, the nodes, the master and the contract. What else it sets gives way to the container's own:
+    PET_NPROC_PER_NODE above all, which tells a torchrun how many processes to start.
+    """
     per_node = directive.processes_per_node
     rank = directive.node_rank * per_node + local_rank
     world_size = directive.node_count * per_node
@@ -126,13 +132,9 @@ def rank_environment(
         PET_NODE_RANK=str(directive.node_rank),
         PET_MASTER_ADDR=address,
         PET_MASTER_PORT=port,
-        PET_NPROC_PER_NODE=str(per_node),
         JAX_COORDINATOR_ADDRESS="[%s]:%s" % (address, port) if ":" in address else "%s:%s" % (address, port),
         JAX_PROCESS_ID=str(rank),
         JAX_NUM_PROCESSES=str(world_size),
-        PYTHONUNBUFFERED="1",
-        PYTHONFAULTHANDLER="1",
-        TORCHELASTIC_ERROR_FILE=files.error,
         MUSTER_ATTEMPT=str(directive.attempt),
         MUSTER_PROGRESS=files.progress,
     )
@@ -149,6 +151,10 @@ def rank_environment(
 
 def _unless_set(per_node: int, files: RankFiles) -> Dict[str, str]:
     defaults = {
+        "PET_NPROC_PER_NODE": str(per_node),
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONFAULTHANDLER": "1",
+        "TORCHELASTIC_ERROR_FILE": files.error,
         "TORCH_NCCL_TRACE_BUFFER_SIZE": "2000",
         "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
         "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": files.flight_recorder_prefix,

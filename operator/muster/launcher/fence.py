@@ -1,10 +1,12 @@
 """When to end one's own ranks because nobody can be asked any more. Pure.
 
 A worker that is cut off may be declared lost and its rank started elsewhere. Its old rank must not publish a checkpoint
-then. So: no answer from the coordinator, a neighbour silent, and no step, each for the length of the fence. A
-coordinator that is merely away fences nobody. One silent neighbour is enough, because steps need every rank: the gang
-stands still then, and two workers that are cut off together would otherwise keep each other alive. A neighbour that is
-in a later attempt already says that this one is over: then there is nothing to wait for.
+then. So: no answer from the coordinator, a member of the gang missing, and no step, each for the length of the fence. A
+coordinator that is merely away fences nobody. One missing member is enough, because steps need every rank: the gang
+stands still then, and workers that are cut off together would otherwise keep each other alive. Whether one is missing a
+worker sees by its own pings or hears from a neighbour, who may have heard it too: whatever part of a gang is cut off, as
+long as its workers reach each other at all, one of them pings somebody outside. A neighbour that knows of a later
+attempt already says that this one is over: then there is nothing to wait for.
 """
 
 from __future__ import annotations
@@ -14,21 +16,38 @@ from typing import Optional, Sequence
 STEPS = 3
 # A coordinator that is there tells of a new attempt itself, in good order.
 SUPERSEDED_SECONDS = 3.0
+NEWS_SECONDS = 600.0
+LONGEST_SECONDS = 86400.0
 
 
 def fence_seconds(base_seconds: float, step_seconds: Optional[float]) -> float:
     """The length of the fence: the base, or three usual steps when these take longer."""
-    return max(base_seconds, STEPS * (step_seconds or 0.0))
+    return min(max(base_seconds, STEPS * (step_seconds or 0.0)), LONGEST_SECONDS)
+
+
+def misses_somebody(limit_seconds: float, peer_seconds: Sequence[float]) -> bool:
+    """Whether a neighbour has been silent for the length of the fence: news for the whole gang."""
+    return any(seconds >= limit_seconds for seconds in peer_seconds)
 
 
 def is_cut_off(
-    limit_seconds: float, coordinator_seconds: float, peer_seconds: Sequence[float], step_seconds: float
+    limit_seconds: float,
+    coordinator_seconds: float,
+    peer_seconds: Sequence[float],
+    step_seconds: float,
+    broken_seconds: Optional[float] = None,
 ) -> bool:
-    """Whether to end the ranks, from the ages of the last answer, of each neighbour's last answer, of the last step."""
+    """Whether to end the ranks, from the ages of the last answer, of each neighbour's last answer, of the last step.
+
+    Args:
+        broken_seconds: since a member, as far as neighbours tell, last found the gang broken; None if none has. A step
+            that was finished later refutes it. Whoever misses a member says so again and again: old news is none.
+    """
+    known = broken_seconds is not None and broken_seconds < min(step_seconds, max(NEWS_SECONDS, STEPS * limit_seconds))
     return (
         coordinator_seconds >= limit_seconds
         and step_seconds >= limit_seconds
-        and any(seconds >= limit_seconds for seconds in peer_seconds)
+        and (known or misses_somebody(limit_seconds, peer_seconds))
     )
 
 

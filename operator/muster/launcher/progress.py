@@ -9,6 +9,8 @@ import re
 import statistics
 from typing import Deque, List, Optional, Pattern
 
+from muster.protocol.messages import MAX_NUMBER
+
 _READ_BYTES = 256 * 1024
 _MAX_LINE_BYTES = 64 * 1024
 _MAX_MATCHED_CHARS = 4096
@@ -45,6 +47,7 @@ class ProgressFile:
         self._partial = b""
         self._skipping = False  # inside a line that is too long
         self.ignored_lines = 0
+        self.first_step: Optional[int] = None  # in the first complete line that tells one
 
     def read(self) -> Optional[int]:
         """The highest step in the complete lines that came since the last call, None if there is none."""
@@ -59,6 +62,8 @@ class ProgressFile:
         self._offset += len(data)
         *lines, self._partial = (self._partial + data).split(b"\n")
         steps = [step for step in map(self._step, lines) if step is not None]
+        if self.first_step is None and steps:
+            self.first_step = steps[0]
         if len(self._partial) > _MAX_LINE_BYTES:
             self._partial, self._skipping = b"", True
         return max(steps) if steps else None
@@ -75,7 +80,7 @@ class ProgressFile:
         except (ValueError, RecursionError):
             document = None
         step = document.get("step") if isinstance(document, dict) else None
-        if not isinstance(step, int) or isinstance(step, bool) or step < 0:
+        if not isinstance(step, int) or isinstance(step, bool) or not 0 <= step <= MAX_NUMBER:
             self.ignored_lines += 1
             return None
         return step
@@ -91,7 +96,7 @@ def compile_pattern(pattern: str) -> Optional[Pattern[str]]:
         return None
     try:
         compiled = re.compile(pattern)
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError, MemoryError) as error:  # all of them from patterns
         raise ValueError("not a regular expression: %s" % error) from error
     if compiled.groups < 1:
         raise ValueError("it needs a group that matches the step")
@@ -107,7 +112,7 @@ def step_in_line(pattern: Pattern[str], line: bytes) -> Optional[int]:
         step = int(match.group(1))
     except (TypeError, ValueError):
         return None
-    return step if step >= 0 else None
+    return step if 0 <= step <= MAX_NUMBER else None
 
 
 def lowest(clocks: List[StepClock]) -> Optional[StepClock]:

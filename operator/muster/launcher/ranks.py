@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import select
 import signal
 import subprocess
 import threading
-from typing import Callable, List, Mapping, Optional, Pattern, Sequence
+from typing import Callable, Iterable, Iterator, List, Mapping, Optional, Pattern, Sequence, Tuple
 
 from muster.launcher.environment import RankFiles, rank_environment
 from muster.launcher.log import write_whole
@@ -96,12 +97,14 @@ class Rank:
         self.rank = int(environment["RANK"])
         self.local_rank = local_rank
         self.clock = StepClock()
+        self.first_step: Optional[int] = None  # the first that it has told of
         self._now = clock
         self._pattern = pattern
         self._progress = ProgressFile(progress_path)
         self._lock = threading.Lock()
         self._tail = b""
         self._printed_step: Optional[int] = None
+        self._first_printed: Optional[int] = None
         self._exit_code: Optional[int] = None
         self._signal: Optional[int] = None
         self._ended_at: Optional[float] = None
@@ -151,6 +154,7 @@ class Rank:
                     step = step_in_line(self._pattern, line)
                     if step is not None:
                         self._printed_step = step
+                        self._first_printed = step if self._first_printed is None else self._first_printed
 
     def note_exit(self, status: int, by_launcher: bool) -> None:
         """The process was reaped with this wait status."""
@@ -165,7 +169,11 @@ class Rank:
         """Read the progress file and what the output told."""
         with self._lock:
             printed, self._printed_step = self._printed_step, None
-        for step in (printed, self._progress.read()):
+            first = self._first_printed
+        read = self._progress.read()
+        if self.first_step is None:
+            self.first_step = self._progress.first_step if first is None else first
+        for step in (printed, read):
             if step is not None:
                 self.clock.note(step, self._now())
 
@@ -215,22 +223,67 @@ def _readable_tail(data: bytes) -> str:
     return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)[-MAX_TAIL_CHARS:]
 
 
-def start_ranks(
+class Starting:
+    """Starts ranks one after the other in a thread: a program on stalled storage then holds up nothing else.
+
+    Attributes:
+        ranks: those that are up, or that cannot be started; in order.
+        is_over: whether none will come any more.
+    """
+
+    def __init__(self, starts: Iterable[Callable[[], Rank]], wake: Callable[[], None]) -> None:
+        self.ranks: Tuple[Rank, ...] = ()
+        self.is_over = False
+        self._is_stopped = False
+        self._starts = starts
+        self._wake = wake
+        threading.Thread(target=self._run, name="start", daemon=True).start()
+
+    def stop(self) -> None:
+        """Start no more; the one that is being started may still come."""
+        self._is_stopped = True
+
+    def _run(self) -> None:
+        try:
+            for start in self._starts:
+                if self._is_stopped:
+                    break
+                self.ranks += (start(),)
+                self._wake()
+        finally:
+            self.is_over = True
+            self._wake()
+
+
+def rank_starts(
     command: Sequence[str],
     inherited: Mapping[str, str],
     directive: Directive,
     attempt_directory: str,
     pattern: Optional[Pattern[str]],
     clock: Callable[[], float],
-) -> List[Rank]:
-    """Start the local ranks of an attempt; one that cannot be started counts as ended."""
-    ranks = []
+) -> Iterator[Callable[[], Rank]]:
+    """What starts each local rank of an attempt; one that cannot be started counts as ended."""
     for local_rank in range(directive.processes_per_node):
-        files = RankFiles.within(attempt_directory, local_rank)
-        problem = _create(files.progress)
-        environment = rank_environment(inherited, directive, local_rank, files)
-        ranks.append(Rank(command, environment, local_rank, files.progress, pattern, clock, problem))
-    return ranks
+        yield functools.partial(_start, command, inherited, directive, local_rank, attempt_directory, pattern, clock)
+
+
+def _start(
+    command: Sequence[str],
+    inherited: Mapping[str, str],
+    directive: Directive,
+    local_rank: int,
+    attempt_directory: str,
+    pattern: Optional[Pattern[str]],
+    clock: Callable[[], float],
+) -> Rank:
+    files = RankFiles.within(attempt_directory, local_rank)
+    problem = _create(files.progress)
+    environment = rank_environment(inherited, directive, local_rank, files)
+    try:
+        return Rank(command, environment, local_rank, files.progress, pattern, clock, problem)
+    except OSError as error:  # no descriptor is left for its output
+        return Rank(command, environment, local_rank, files.progress, pattern, clock, error)
 
 
 def _create(path: str) -> Optional[OSError]:

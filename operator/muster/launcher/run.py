@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import tempfile
 from typing import List, NoReturn
 
 from muster.launcher import VERSION
+from muster.launcher.datagrams import Datagrams
 from muster.launcher.environment import Settings, SettingsError, settings_from
+from muster.launcher.host import Host, Wakeup
 from muster.launcher.log import Log
+from muster.launcher.marker import Marker, Storage, path_of
 from muster.launcher.peers import Peers
 from muster.launcher.reclaim import become_subreaper
 from muster.launcher.reporter import Reporter
-from muster.launcher.scanner import ROOT
-from muster.launcher.supervisor import Supervisor, Wakeup
+from muster.launcher.scanner import ROOT, Scanner
+from muster.launcher.supervisor import Supervisor
 from muster.protocol.messages import Report
 
 _CONFIGURATION_ERROR = 78  # EX_CONFIG
@@ -23,6 +27,8 @@ _FLUSH_SECONDS = 0.1
 
 def run(command: List[str]) -> NoReturn:
     """Supervise `command` until told to leave, then end this process."""
+    # With vfork a program that hangs in exec, on stalled storage, would stop every thread of this process.
+    vars(subprocess)["_USE_VFORK"] = False
     log = Log()
     code = _CONFIGURATION_ERROR
     try:
@@ -36,10 +42,14 @@ def run(command: List[str]) -> NoReturn:
 
 def _supervise(settings: Settings, command: List[str], log: Log) -> int:
     wakeup = Wakeup()
-    peers = Peers(settings.pod_ip)
+    peers = Peers(Datagrams(settings.pod_ip), settings.gang)
+    host = Host(command, os.environ, settings.directory, become_subreaper(), wakeup)
     identity = Report(sequence=0, state="", peer_port=peers.port, address=settings.pod_ip, launcher_version=VERSION)
     reporter = Reporter(settings, identity, wakeup, log)
-    supervisor = Supervisor(settings, command, os.environ, reporter, peers, wakeup, become_subreaper(), log)
+    marker_path = path_of(settings.checkpoint_directory, settings.gang)
+    storage = Storage(marker_path, wakeup) if marker_path else None
+    scanner = Scanner(settings.checkpoint_directory, settings.scan_seconds, settings.scan_deadline_seconds)
+    supervisor = Supervisor(settings, host, reporter, peers, Marker(storage), scanner, log)
     wakeup.take_signals(
         {
             signal.SIGTERM: supervisor.leave,

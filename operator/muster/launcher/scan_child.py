@@ -1,11 +1,28 @@
-"""The other end of `scanner.py`: scans a directory and prints what it found as one line of JSON."""
+"""The other end of `scanner.py`: looks into a directory as it is asked to, and tells what it finds while it goes on.
+
+One JSON object on each line. In: `{"verdicts": [...]}`, what an earlier child judged; `{"scan": 7, "thorough": true,
+"judges": true, "lineage": [step, sinceNs] or null}`, which ends a scan under way. Out: `{"sign": true}`, a sign of life;
+`{"verdict": {...}}`, to be handed to the next child; and the answer so far: `{"scan": 7, "checkpoints": [{"step",
+"path", "writtenNs", "judged"}], "settled", "done", "looks", "note", "error"}`. A scan is over once it is done, or has
+an error.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import select
 import sys
+import time
+from typing import Any, Dict, List, Mapping, Optional
 
-from muster.checkpoint.find import Finder
+from muster.checkpoint.find import Finder, Found, Look
+from muster.checkpoint.scan import Lineage
+from muster.checkpoint.verdict import Verdict, verdict_from
+
+_BETWEEN_SIGNS_SECONDS = 0.5
+_BETWEEN_ANSWERS_SECONDS = 0.5  # that tell nothing but how far it has come
+_INPUT = 0
 
 
 def scan_once(finder: Finder) -> str:
@@ -18,8 +35,93 @@ def scan_once(finder: Finder) -> str:
 
 
 def scan_on_request(directory: str) -> None:
-    """One scan for each line on stdin, until it is closed."""
-    finder = Finder(directory)
-    for _ in sys.stdin:
-        sys.stdout.write(scan_once(finder) + "\n")
+    """Scan as often as it is asked for on stdin, until that is closed."""
+    _Child(directory).run()
+
+
+class _Child:
+    """Scans, and writes nothing but whole lines."""
+
+    def __init__(self, directory: str) -> None:
+        self._finder = Finder(directory, self._sign, self._tell_verdict)
+        self._buffer = b""
+        self._closed = False
+        self._wrote_at = 0.0
+
+    def run(self) -> None:
+        """Until stdin is closed."""
+        while True:
+            requests = self._requests()
+            if self._closed:
+                return
+            request = None
+            for item in requests:
+                if "verdicts" in item:
+                    self._finder.remember(verdict_from(verdict) for verdict in item["verdicts"])
+                else:
+                    request = item
+            if request is not None:
+                self._scan(request)
+
+    def _scan(self, request: Mapping[str, Any]) -> None:
+        looks, settled, told_at = self._finder.looks, False, time.monotonic()
+        answer: Dict[str, Any] = {"scan": request["scan"], "error": ""}
+        try:
+            for found in self._finder.look(_look(request)):
+                now = time.monotonic()
+                answer.update(_answer(found), looks=self._finder.looks - looks)
+                due = found.done or found.is_settled != settled or now >= told_at + _BETWEEN_ANSWERS_SECONDS
+                if due:
+                    self._write(answer)
+                    settled, told_at = found.is_settled, now
+                if not found.done and self._is_asked_again():
+                    return
+        except (OSError, ValueError) as error:
+            answer.update(checkpoints=[], settled=False, done=False, looks=self._finder.looks - looks, note="")
+            self._write(dict(answer, error=str(error) or type(error).__name__))
+
+    def _is_asked_again(self) -> bool:
+        return bool(select.select([_INPUT], [], [], 0)[0])
+
+    def _requests(self) -> List[Dict[str, Any]]:
+        """The lines that are there, once there is one."""
+        while b"\n" not in self._buffer and not self._closed:
+            data = os.read(_INPUT, 65536)
+            self._closed = not data
+            self._buffer += data
+        lines = self._buffer.split(b"\n")
+        self._buffer = lines.pop()
+        return [json.loads(line) for line in lines]
+
+    def _sign(self) -> None:
+        if time.monotonic() >= self._wrote_at + _BETWEEN_SIGNS_SECONDS:
+            self._write({"sign": True})
+
+    def _tell_verdict(self, verdict: Verdict) -> None:
+        self._write({"verdict": verdict.to_json()})
+
+    def _write(self, message: Mapping[str, Any]) -> None:
+        self._wrote_at = time.monotonic()
+        sys.stdout.write(json.dumps(message) + "\n")
         sys.stdout.flush()
+
+
+def _look(request: Mapping[str, Any]) -> Look:
+    lineage: Optional[List[int]] = request["lineage"]
+    return Look(
+        thorough=bool(request["thorough"]),
+        judges=bool(request["judges"]),
+        lineage=Lineage(int(lineage[0]), int(lineage[1])) if lineage else None,
+    )
+
+
+def _answer(found: Found) -> Dict[str, Any]:
+    return {
+        "checkpoints": [
+            {"step": item.step, "path": item.path, "writtenNs": item.written_ns, "judged": item.judged}
+            for item in found.checkpoints
+        ],
+        "settled": found.is_settled,
+        "done": found.done,
+        "note": found.note,
+    }

@@ -1,8 +1,12 @@
 """Scans the checkpoint directory in a child process: a stalled filesystem then stalls only the child.
 
-The child lives on between scans, because it remembers what it parsed. It scans once per line on its stdin and answers
-with one line of JSON. One that misses its deadline is killed; a process in the D state cannot be, and then no second
-one is sent after it.
+The child lives on between scans, because it remembers what it judged; what it judged is kept here, too, and handed to
+the next child when one dies. It answers in parts (`scan_child.py`), and gives signs of life while it reads: only one
+that gives none for the length of the deadline is killed. A process in the D state cannot be, and then no second one is
+sent after it.
+
+Many workers share one file system. While ranks run only a few of a gang scan, and a scan that looked at many files is
+followed by a longer pause.
 """
 
 from __future__ import annotations
@@ -13,39 +17,65 @@ import os
 import signal
 import subprocess
 import sys
-from typing import Dict, FrozenSet, List, Optional, Tuple
+from typing import Any, Dict, FrozenSet, List, Optional, Tuple
 
-from muster.protocol.messages import MAX_PATH_CHARS, CheckpointReport
+from muster.protocol.messages import MAX_PATH_CHARS, CheckpointReport, Directive
 
 _BOOT = "import sys; sys.path.insert(0, sys.argv.pop(1)); from muster.launcher.__main__ import main; main()"
-_MAX_ANSWER_BYTES = 256 * 1024
+_MAX_LINE_BYTES = 256 * 1024
+_MAX_VERDICTS = 64
+_MAX_HANDED_ON_BYTES = 32 * 1024  # a pipe that nobody reads yet takes twice that
+LOOKS_PER_SECOND = 30.0  # at files and directories, by each worker that scans while ranks run
+_LONGEST_PAUSE_SECONDS = 30.0
+_LOOKER_PERIODS = 4  # between two looks of a worker that judges nothing, while it waits for its start
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # the archive, or the source root
 
 
 @dataclasses.dataclass(frozen=True)
 class ScanResult:
-    """The outcome of one scan; `attempt` is the attempt for which nothing ran when it began, 0 = something may have."""
+    """The outcome of a scan, or what is known of it so far.
+
+    Attributes:
+        attempt: the attempt for which nothing ran when it began; 0 = something may have run, or the newest complete
+            checkpoint is not known yet.
+        error: why nothing, or not all, could be seen; with an attempt the rest counts nevertheless.
+        done: nothing is left to judge.
+    """
 
     attempt: int
     checkpoints: Tuple[CheckpointReport, ...]
     error: str = ""
+    done: bool = True
 
 
 class Scanner:
-    """Asks the child for a scan when it is time, and never waits for it. Used from the supervisor's thread only."""
+    """Asks the child for a scan when it is time, and never waits for it. Used from the supervisor's thread only.
+
+    Attributes:
+        scans: that were begun.
+        looks: at files and directories, in scans that have told.
+        scanned_at: when the first scan that counts for the attempt of `scan_for` had found the newest checkpoint.
+    """
 
     def __init__(self, directory: str, period_seconds: float, deadline_seconds: float) -> None:
+        self.scans = 0
+        self.looks = 0
+        self.scanned_at: Optional[float] = None
         self._directory = directory
         self._period_seconds = period_seconds
         self._deadline_seconds = deadline_seconds
         self._child: Optional["subprocess.Popen[bytes]"] = None
         self._dying = False  # the child was killed and is not reaped yet
         self._answer = b""
-        self._asked_at: Optional[float] = None  # a scan is under way since
+        self._verdicts: Dict[str, Dict[str, Any]] = {}  # by path, the newest last
+        self._heard_at: Optional[float] = None  # a scan is under way; when the child last said something
         self._asked_for = 0
+        self._looks_before = 0  # this scan's own that are counted already
         self._next_at = 0.0
         self._idle_attempt = 0  # no rank is alive, ready for this attempt; 0 = ranks may be alive
-        self._wanted = False  # scan as soon as possible
+        self._wanted = False  # scan as soon as possible, and thoroughly
+        self._judges = True
+        self._lineage: Optional[Tuple[int, int]] = None
 
     @property
     def pids(self) -> FrozenSet[int]:
@@ -55,15 +85,23 @@ class Scanner:
     @property
     def descriptor(self) -> Optional[int]:
         """What to wait on for the answer."""
-        if self._child is None or self._child.stdout is None or self._asked_at is None:
+        if self._child is None or self._child.stdout is None or self._heard_at is None:
             return None
         return self._child.stdout.fileno()
+
+    def follow(self, directive: Directive) -> None:
+        """Take over who judges, and which history counts; a new one is looked for at once."""
+        step = directive.lineage_step
+        lineage = None if step is None else (step, directive.lineage_since_ns)
+        if lineage != self._lineage:
+            self._lineage, self._wanted = lineage, self._idle_attempt != 0
+        self._judges = directive.scans
 
     def scan_for(self, attempt: int) -> Optional[ScanResult]:
         """No rank is alive: scans that begin from now on count for the attempt. Without a directory that is at once."""
         if not self._directory:
             return ScanResult(attempt, ())
-        self._idle_attempt, self._wanted = attempt, True
+        self._idle_attempt, self._wanted, self.scanned_at = attempt, True, None
         return None
 
     def ranks_start(self) -> None:
@@ -74,24 +112,28 @@ class Scanner:
         """When `turn` has something to do, as far as the clock is concerned."""
         if not self._directory:
             return None
-        if self._asked_at is not None:
-            return self._asked_at + self._deadline_seconds
-        return None if self._dying else (0.0 if self._wanted else self._next_at)
+        if self._wanted and not self._dying:
+            return 0.0
+        if self._heard_at is not None:
+            return self._heard_at + self._deadline_seconds
+        return None if self._dying or not self._scans_again else self._next_at
 
     def turn(self, now: float, ended: Dict[int, int]) -> Optional[ScanResult]:
-        """Begin, take in or give up a scan; returns the outcome of one that is over."""
+        """Begin, take in or give up a scan; returns the newest that is known of it, if there is something new."""
         if not self._directory:
             return None
         result = self._take(now)
         if self._child is not None and self._child.pid in ended:
-            if self._asked_at is not None and not self._dying:
-                result = self._over(now, "the process that scans %s ended unexpectedly" % self._directory)
+            if self._heard_at is not None and not self._dying:
+                result = self._failed(now, "the process that scans %s ended unexpectedly" % self._directory)
             self._forget()
-        if self._asked_at is not None and now >= self._asked_at + self._deadline_seconds:
+        if self._heard_at is not None and now >= self._heard_at + self._deadline_seconds:
             self._kill()
             text = "no answer from %s within %g s: is the filesystem stalled?"
-            result = self._over(now, text % (self._directory, self._deadline_seconds))
-        if self._asked_at is None and not self._dying and (self._wanted or now >= self._next_at):
+            result = self._failed(now, text % (self._directory, self._deadline_seconds))
+        if not self._dying and (
+            self._wanted or (self._heard_at is None and self._scans_again and now >= self._next_at)
+        ):
             result = self._ask(now) or result
         return result
 
@@ -99,16 +141,33 @@ class Scanner:
         """The launcher leaves: end the child, and do not wait for it."""
         self._kill()
 
+    @property
+    def _scans_again(self) -> bool:
+        """Whether there is another scan without being asked."""
+        return self._judges or self._idle_attempt != 0
+
     def _ask(self, now: float) -> Optional[ScanResult]:
-        self._asked_for, self._wanted = self._idle_attempt, False
-        self._asked_at = now
+        self.scans += 1
+        self._asked_for, self._looks_before = self._idle_attempt, 0
+        thorough = self._wanted or (self._idle_attempt != 0 and self.scanned_at is None)
+        request = {"scan": self.scans, "thorough": thorough, "judges": self._judges, "lineage": self._lineage}
+        self._heard_at, self._wanted = now, False
+        message = _line(request)
         try:
             if self._child is None:
                 self._child = self._spawn()
-            os.write(_descriptor(self._child.stdin), b"scan\n")
+                message = self._handed_on() + message
+            os.write(_descriptor(self._child.stdin), message)
         except OSError as error:
-            return self._over(now, "cannot scan %s: %s" % (self._directory, error))
+            return self._failed(now, "cannot scan %s: %s" % (self._directory, error))
         return None
+
+    def _handed_on(self) -> bytes:
+        """What earlier children judged, the oldest left out where it is too much."""
+        verdicts = list(self._verdicts.values())
+        while len(_line({"verdicts": verdicts})) > _MAX_HANDED_ON_BYTES:
+            del verdicts[0]
+        return _line({"verdicts": verdicts})
 
     def _spawn(self) -> "subprocess.Popen[bytes]":
         command = [sys.executable or "python3", "-I", "-S", "-c", _BOOT, ROOT, "--scan-on-request", self._directory]
@@ -122,37 +181,67 @@ class Scanner:
         child.returncode = 0  # this launcher reaps by itself
         os.set_blocking(_descriptor(child.stdout), False)
         os.set_blocking(_descriptor(child.stdin), False)
+        self._answer = b""
         return child
 
     def _take(self, now: float) -> Optional[ScanResult]:
-        if self._child is None or self._asked_at is None or self._dying:
+        """What the child has said."""
+        if self._child is None or self._heard_at is None or self._dying:
             return None
         try:
-            self._answer += os.read(_descriptor(self._child.stdout), _MAX_ANSWER_BYTES)
+            data = os.read(_descriptor(self._child.stdout), _MAX_LINE_BYTES)
         except BlockingIOError:
             return None
-        if len(self._answer) > _MAX_ANSWER_BYTES:
-            self._kill()
-            return self._over(now, "the scan of %s answered too much" % self._directory)
-        if not self._answer.endswith(b"\n"):
-            return None
+        if data:
+            self._heard_at = now
+        lines = (self._answer + data).split(b"\n")
+        self._answer = lines.pop()
+        result = None
         try:
-            document = json.loads(self._answer)
-            found = tuple(
-                CheckpointReport(int(item["step"]), str(item["path"]))
-                for item in document["checkpoints"]
-                if len(str(item["path"])) <= MAX_PATH_CHARS
-            )
-            return self._over(now, str(document["error"]), found)
-        except (ValueError, KeyError, TypeError) as error:
+            for line in lines:
+                result = self._heard(json.loads(line), now) or result
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             self._kill()
-            return self._over(now, "the scan of %s answered nonsense: %s" % (self._directory, error))
+            return self._failed(now, "the scan of %s answered nonsense: %s" % (self._directory, error))
+        if len(self._answer) > _MAX_LINE_BYTES:
+            self._kill()
+            return self._failed(now, "the scan of %s answered too much" % self._directory)
+        return result
 
-    def _over(self, now: float, error: str, found: Tuple[CheckpointReport, ...] = ()) -> ScanResult:
-        self._asked_at = None
-        self._answer = b""
-        self._next_at = now + self._period_seconds
-        return ScanResult(0, (), error) if error else ScanResult(self._asked_for, found)
+    def _heard(self, message: Dict[str, Any], now: float) -> Optional[ScanResult]:
+        verdict = message.get("verdict")
+        if verdict is not None and len(verdict["path"]) <= MAX_PATH_CHARS:
+            self._verdicts.pop(verdict["path"], None)
+            self._verdicts[verdict["path"]] = verdict
+            while len(self._verdicts) > _MAX_VERDICTS:
+                del self._verdicts[next(iter(self._verdicts))]
+        if message.get("scan") != self.scans or self._heard_at is None:
+            return None
+        self.looks += message["looks"] - self._looks_before
+        self._looks_before = message["looks"]
+        if message["error"]:
+            return self._failed(now, str(message["error"]))
+        if message["done"]:
+            self._over(now)
+        # What nobody has judged yet matters to a start, where it is enough that it is there.
+        items = [item for item in message["checkpoints"] if item["judged"] or self._idle_attempt != 0]
+        found = tuple(_report(item) for item in items if len(item["path"]) <= MAX_PATH_CHARS)
+        counts = message["settled"] or not self._judges
+        attempt = self._asked_for if counts and self._asked_for == self._idle_attempt else 0
+        if attempt and self.scanned_at is None:
+            self.scanned_at = now
+        return ScanResult(attempt, found, str(message["note"]), bool(message["done"]))
+
+    def _failed(self, now: float, error: str) -> ScanResult:
+        self._over(now)
+        return ScanResult(0, (), error)
+
+    def _over(self, now: float) -> None:
+        self._heard_at = None
+        pause = self._period_seconds * (1 if self._judges else _LOOKER_PERIODS)
+        if self._idle_attempt == 0:
+            pause = max(pause, min(self._looks_before / LOOKS_PER_SECOND, _LONGEST_PAUSE_SECONDS))
+        self._next_at = now + pause
 
     def _kill(self) -> None:
         if self._child is not None and not self._dying:
@@ -168,8 +257,21 @@ class Scanner:
         self._dying = False
 
 
+def _line(message: Dict[str, Any]) -> bytes:
+    return json.dumps(message).encode() + b"\n"
+
+
+def _report(item: Dict[str, Any]) -> CheckpointReport:
+    return CheckpointReport(
+        step=int(item["step"]),
+        path=str(item["path"]),
+        written_ns=int(item["writtenNs"]),
+        judged=bool(item["judged"]),
+    )
+
+
 def _descriptor(stream: object) -> int:
     return int(stream.fileno())  # type: ignore[attr-defined]
 
 
-__all__: List[str] = ["ROOT", "ScanResult", "Scanner"]
+__all__: List[str] = ["LOOKS_PER_SECOND", "ROOT", "ScanResult", "Scanner"]

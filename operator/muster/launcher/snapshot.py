@@ -44,6 +44,7 @@ class Snapshot:
     state: str = IDLE
     attempt: int = 0
     ranks: Tuple[RankView, ...] = ()
+    is_starting: bool = False  # more ranks are about to come up; not reported
     started_at: Optional[float] = None
     step: Optional[int] = None
     step_at: Optional[float] = None
@@ -55,11 +56,26 @@ class Snapshot:
     peers: Tuple[Tuple[int, float], ...] = ()  # index, heard at
     checkpoints: Tuple[CheckpointReport, ...] = ()
     checkpoints_scanned_for_attempt: int = 0
+    scanned_at: Optional[float] = None
     checkpoint_error: str = ""
+    turned_at: Optional[float] = None
+    first_step: Optional[int] = None
+    reads_marker: bool = False
+    marker_attempt: int = 0
+    marker_at: Optional[float] = None
+    marker_written_ns: int = 0
+    marker_error: str = ""
 
     def is_news(self, before: "Snapshot") -> bool:
         """Whether something happened that cannot wait for the next periodic report."""
-        quiet = {"step": None, "step_at": None, "step_seconds": None, "fence_seconds": 0.0, "peers": ()}
+        quiet = {
+            "step": None,
+            "step_at": None,
+            "step_seconds": None,
+            "fence_seconds": 0.0,
+            "peers": (),
+            "turned_at": None,
+        }
         return dataclasses.replace(self, **quiet) != dataclasses.replace(before, **quiet)  # type: ignore[arg-type]
 
     def report(self, now: float, sequence: int) -> Report:
@@ -82,7 +98,15 @@ class Snapshot:
             peers=tuple(PeerReport(index, max(0.0, now - heard_at)) for index, heard_at in self.peers),
             checkpoints=self.checkpoints,
             checkpoints_scanned_for_attempt=self.checkpoints_scanned_for_attempt,
+            scanned_age_seconds=_age(now, self.scanned_at),
             checkpoint_error=self.checkpoint_error,
+            loop_age_seconds=_age(now, self.turned_at) or 0.0,
+            first_step=self.first_step,
+            reads_marker=self.reads_marker,
+            marker_attempt=self.marker_attempt,
+            marker_age_seconds=_age(now, self.marker_at),
+            marker_written_ns=self.marker_written_ns,
+            marker_error=self.marker_error,
         )
 
 

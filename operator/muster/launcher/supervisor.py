@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-import select
-import shutil
 import signal
-import time
-from typing import Callable, Dict, FrozenSet, List, Mapping, Optional, Pattern, Sequence, Tuple
+from typing import Callable, Dict, FrozenSet, Optional, Pattern, Tuple
 
 from muster.launcher.environment import Settings
-from muster.launcher.fence import fence_seconds, is_cut_off, is_superseded
+from muster.launcher.fence import fence_seconds, is_cut_off, is_superseded, misses_somebody
+from muster.launcher.host import Host
+from muster.launcher.marker import SILENT_SECONDS, Marker
 from muster.launcher.peers import Peers
 from muster.launcher.progress import compile_pattern, lowest
-from muster.launcher.ranks import Rank, start_ranks
-from muster.launcher.reclaim import MARK, Leftover, Reclaim, reap, remove_shared_memory, shared_memory
+from muster.launcher.ranks import Rank, Starting
+from muster.launcher.reclaim import Leftover, Reclaim
 from muster.launcher.reporter import Reporter
 from muster.launcher.scanner import Scanner, ScanResult
 from muster.launcher.snapshot import RankView, Snapshot
@@ -35,7 +33,7 @@ from muster.protocol.messages import (
 _TICK_SECONDS = 0.2  # how often progress files are read
 _SHORT_TICK_SECONDS = 0.01  # while processes are ending
 _IDLE_TICK_SECONDS = 1.0
-_KEPT_ATTEMPTS = 3  # directories of attempts, with the traces that ranks dumped
+_OVERDUE_SECONDS = 1.0
 _LEAVE_SECONDS = 0.8  # to end the ranks and to say so
 _LEAVE_RECLAIM_SECONDS = 0.5
 _LEAVE_REPORT_SECONDS = 0.5
@@ -45,45 +43,28 @@ _EXIT_DRAIN_SECONDS = 5.0
 TERMINATED = 128 + signal.SIGTERM
 
 
-class Wakeup:
-    """A pipe that ends the supervisor's wait; signals write into it, and so do other threads."""
-
-    def __init__(self) -> None:
-        self.descriptor, self._write = os.pipe()
-        os.set_blocking(self.descriptor, False)
-        os.set_blocking(self._write, False)
-
-    def take_signals(self, handlers: Mapping[int, Callable[[], None]]) -> None:
-        """From now on these signals wake the loop; call from the main thread."""
-        signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
-        for number, handler in handlers.items():
-            signal.signal(number, lambda _number, _frame, handler=handler: handler())  # type: ignore[misc]
-
-    def __call__(self) -> None:
-        """Wake the loop."""
-        try:
-            os.write(self._write, b"\0")
-        except BlockingIOError:  # full: it will wake anyway
-            return
-
-    def clear(self) -> None:
-        """Forget the wake-ups so far."""
-        try:
-            while os.read(self.descriptor, 4096):
-                pass
-        except BlockingIOError:
-            return
-
-
 @dataclasses.dataclass
 class LocalGang:
     """The ranks of one attempt on this worker."""
 
     attempt: int
-    ranks: List[Rank]
+    count: int  # of ranks
+    starting: Starting
     started_at: float
     shared_memory_before: FrozenSet[Leftover]
     fenced: bool = False
+    obeys_marker: bool = False  # the coordinator may count on it, since it was told before the ranks started
+    served_fence_seconds: float = 0.0  # as the coordinator has told it for this attempt; 0 = it has not
+
+    @property
+    def ranks(self) -> Tuple[Rank, ...]:
+        """Those that are up."""
+        return self.starting.ranks
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether every rank has come up and ended."""
+        return len(self.ranks) == self.count and all(rank.has_ended for rank in self.ranks)
 
 
 class Supervisor:
@@ -92,25 +73,21 @@ class Supervisor:
     def __init__(
         self,
         settings: Settings,
-        command: Sequence[str],
-        inherited: Mapping[str, str],
+        host: Host,
         reporter: Reporter,
         peers: Peers,
-        wakeup: Wakeup,
-        subreaper: bool,
+        marker: Marker,
+        scanner: Scanner,
         log: Callable[[str], None],
     ) -> None:
         self._settings = settings
-        self._command = command
-        self._mark = "%d-%d" % (os.getpid(), time.monotonic_ns())
-        self._inherited = dict(inherited, **{MARK: self._mark})
+        self._host = host
         self._reporter = reporter
         self._peers = peers
-        self._wakeup = wakeup
-        self._subreaper = subreaper
+        self._marker = marker
         self._log = log
-        self._now = time.monotonic
-        self._scanner = Scanner(settings.checkpoint_directory, settings.scan_seconds, settings.scan_deadline_seconds)
+        self._now = host.now
+        self._scanner = scanner
         self._pattern = self._compile(settings.step_pattern)
         self._gang: Optional[LocalGang] = None
         self._reclaim: Optional[Reclaim] = None
@@ -121,6 +98,8 @@ class Supervisor:
         self._scanned_for = 0
         self._scan_error = ""
         self._logged_ranks: FrozenSet[int] = frozenset()
+        self._ended: Dict[int, int] = {}  # statuses of children that may belong to a rank that is not up yet
+        self._scanned_at: Optional[float] = None
         self._told_to_leave = False
         self._started_at = self._now()
 
@@ -131,25 +110,24 @@ class Supervisor:
     def run(self) -> int:
         """Supervise until told to leave; returns the exit code."""
         while True:
-            self._wait()
-            if self._told_to_leave:
-                return self._leave()
-            now = self._now()
-            self._turn(now)
-            directive = self._reporter.directive()
-            if directive is not None and directive.kind == EXIT and self._is_clean():
-                return self._exit(directive)
-            self._reporter.publish(self._snapshot())
+            self._host.wait((self._peers.descriptor, self._scanner.descriptor), self.timeout_seconds())
+            code = self.turn()
+            if code is not None:
+                return code
 
-    def _wait(self) -> None:
-        poller = select.poll()
-        for descriptor in (self._wakeup.descriptor, self._peers.socket.fileno(), self._scanner.descriptor):
-            if descriptor is not None:
-                poller.register(descriptor, select.POLLIN)
-        poller.poll(max(0.0, self._timeout_seconds()) * 1000)
-        self._wakeup.clear()
+    def turn(self) -> Optional[int]:
+        """Look, act and report once; returns the exit code when that was the last time."""
+        if self._told_to_leave:
+            return self._leave()
+        self._turn(self._now())
+        directive = self._reporter.directive()
+        if directive is not None and directive.kind == EXIT and self._is_clean():
+            return self._exit(directive)
+        self._reporter.publish(self._snapshot())
+        return None
 
-    def _timeout_seconds(self) -> float:
+    def timeout_seconds(self) -> float:
+        """After how long to turn again although nothing happens."""
         if self._reclaim is not None:
             return _SHORT_TICK_SECONDS
         tick = _IDLE_TICK_SECONDS
@@ -157,56 +135,65 @@ class Supervisor:
             tick = _TICK_SECONDS
             if any(rank.is_reaped and not rank.has_ended for rank in self._gang.ranks):
                 tick = _SHORT_TICK_SECONDS
-        moments = [moment for moment in (self._scanner.next_at(), self._peers.next_at()) if moment is not None]
+        moments = [
+            moment
+            for moment in (self._scanner.next_at(), self._peers.next_at(), self._marker.next_at())
+            if moment is not None
+        ]
         return min([tick] + [moment - self._now() for moment in moments])
 
     def _turn(self, now: float) -> None:
-        ended = reap()
+        ended = self._host.reap()
         self._note_ended(ended)
         self._peers.turn(now)
         if self._gang is not None:
             for rank in self._gang.ranks:
                 rank.update_progress()
+        self._look_for_missing(now)
+        self._look_at_marker(now)
         self._converge(now)
         self._take_scan(self._scanner.turn(now, ended))
 
     def _note_ended(self, ended: Dict[int, int]) -> None:
-        if self._gang is None:
-            return
-        for rank in self._gang.ranks:
-            if rank.pid in ended:
-                rank.note_exit(ended.pop(rank.pid), by_launcher=self._reclaim is not None)
-            if rank.has_ended and rank.rank not in self._logged_ranks and self._reclaim is None:
+        """Tell the ranks of children that have ended; one that is not up yet is told later."""
+        self._ended.update(ended)
+        gang, none_comes = self._gang, self._gang is None or self._gang.starting.is_over
+        for rank in gang.ranks if gang is not None else ():
+            if rank.pid in self._ended:
+                rank.note_exit(self._ended.pop(rank.pid), by_launcher=self._reclaim is not None)
+            if gang is not None and rank.has_ended and rank.rank not in self._logged_ranks and self._reclaim is None:
                 self._logged_ranks |= {rank.rank}
-                self._log("attempt %d: rank %d %s" % (self._gang.attempt, rank.rank, _end_of(rank.view())))
+                self._log("attempt %d: rank %d %s" % (gang.attempt, rank.rank, _end_of(rank.view())))
+        if none_comes:
+            self._ended.clear()
 
     def _take_scan(self, result: Optional[ScanResult]) -> None:
         if result is None:
             return
-        if result.error:
-            if result.error != self._scan_error:
-                self._log("checkpoints: %s" % result.error)
-            self._scan_error = result.error
+        if result.error and result.error != self._scan_error:
+            self._log("checkpoints: %s" % result.error)
+        self._scan_error = result.error
+        if result.error and not result.attempt:
             return
-        self._scan_error = ""
         self._checkpoints = result.checkpoints
-        self._scanned_for = max(self._scanned_for, result.attempt)
+        if result.attempt > self._scanned_for:
+            self._scanned_for, self._scanned_at = result.attempt, self._now()
 
     # Converging
 
     def _converge(self, now: float) -> None:
         if self._reclaim is not None:
-            if not self._reclaim.step(self._scanner.pids):
+            if not self._is_reclaimed(self._reclaim):
                 return
             self._finish_reclaim()
         directive = self._reporter.directive()
         if directive is not None:
-            self._peers.attempt = max(self._peers.attempt, directive.attempt)
-        if self._gang is not None and self._must_fence(now):
+            self._peers.know(directive.attempt)
+            self._scanner.follow(directive)
+        why = self._why_to_fence(now)
+        if why:
             self._fencing = True
-            self._begin_reclaim(
-                "cut off: the coordinator does not answer, and the gang stands still or has gone on without"
-            )
+            self._begin_reclaim(why)
         elif directive is None:
             return
         elif directive.kind == RUN:
@@ -221,63 +208,116 @@ class Supervisor:
         if self._gang is None:
             self._start(directive, now)
         elif self._gang.attempt == directive.attempt:
-            self._peers.watch(directive.peers, now, attempt_started=False)
+            self._gang.served_fence_seconds = max(self._gang.served_fence_seconds, directive.fence_seconds)
+            self._peers.watch(directive.peers, now)
         else:
             self._begin_reclaim("attempt %d is next" % directive.attempt)
 
     def _start(self, directive: Directive, now: float) -> None:
         self._scanner.ranks_start()
         self._announce(directive)
-        before = shared_memory()
-        ranks = start_ranks(
-            self._command,
-            self._inherited,
-            directive,
-            self._attempt_directory(directive.attempt),
-            self._pattern,
-            self._now,
+        before = self._host.shared_memory()
+        self._gang = LocalGang(
+            directive.attempt,
+            directive.processes_per_node,
+            self._host.start_ranks(directive, self._pattern),
+            now,
+            before,
+            obeys_marker=self._marker.is_readable,
+            served_fence_seconds=max(0.0, directive.fence_seconds),
         )
-        shutil.rmtree(self._attempt_directory(directive.attempt - _KEPT_ATTEMPTS), ignore_errors=True)
-        self._gang = LocalGang(directive.attempt, ranks, now, before)
         self._logged_ranks = frozenset()
-        self._peers.watch(directive.peers, now, attempt_started=True)
-        self._wakeup()
+        self._peers.begin(directive.attempt, directive.peers, now)
+        self._host.wake()
 
     def _begin_reclaim(self, why: str) -> None:
+        if self._gang is not None:
+            self._gang.starting.stop()
         if self._gang is not None and any(not rank.is_reaped for rank in self._gang.ranks):
             self._log("attempt %d: ending its processes: %s" % (self._gang.attempt, why))
-        self._reclaim = Reclaim(self._mark, self._subreaper)
-        self._wakeup()
+        self._reclaim = self._host.reclaim()
+        self._host.wake()
+
+    def _is_reclaimed(self, reclaim: Reclaim) -> bool:
+        """One round; what comes up later, because its start was under way, takes rounds of its own."""
+        none_comes = self._gang is None or self._gang.starting.is_over
+        clean = reclaim.step(self._scanner.pids | self._marker.pids)
+        if not none_comes:
+            self._reclaim = self._host.reclaim()
+        return clean and none_comes
 
     def _finish_reclaim(self) -> None:
         self._reclaim = None
         gang = self._gang
         if gang is None:
             return
-        remove_shared_memory(gang.shared_memory_before)
+        self._host.remove_shared_memory(gang.shared_memory_before)
         if self._fencing:
             self._fencing = False
             gang.fenced = True
             return
         self._previous = (gang.attempt, tuple(rank.last_view() for rank in gang.ranks))
         self._gang = None
-        self._peers.watch((), self._now(), attempt_started=True)
+        self._peers.begin(0, (), self._now())
 
-    def _must_fence(self, now: float) -> bool:
+    def _look_for_missing(self, now: float) -> None:
+        """Find out by one's own eyes whether the gang is broken, and let the neighbours know."""
         gang = self._gang
-        if gang is None or gang.fenced or all(rank.has_ended for rank in gang.ranks):
-            return False
+        if gang is None:
+            return
+        silent = [now - heard_at for _, heard_at in self._peers.heard()]
+        if gang.fenced or self._fencing or misses_somebody(self._fence_seconds(gang), silent):
+            self._peers.found_broken(now)
+
+    def _look_at_marker(self, now: float) -> None:
+        directive, gang = self._reporter.directive(), self._gang
+        claim = 0
+        if directive is not None and directive.kind == WAIT and directive.claim and self._is_clean():
+            claim = directive.attempt
+        reads = self._is_alone(now) and not gang.fenced if gang is not None else not self._marker.is_readable
+        self._marker.turn(now, claim, reads)
+
+    def _answered_at(self) -> float:
+        """When the last report was sent that the coordinator has answered; the start if none was."""
         contact = self._reporter.contact()
-        limit = contact.fence_seconds if contact is not None else self._fence_seconds(gang)
-        sent_at, due_at = (contact.sent_at, contact.next_due_at) if contact is not None else (self._started_at,) * 2
-        if is_superseded(gang.attempt, self._peers.newest_heard, now - due_at):
-            return True
+        return contact.sent_at if contact is not None else self._started_at
+
+    def _is_alone(self, now: float) -> bool:
+        """Whether the coordinator is overdue and has not been heard for long enough to ask the marker instead."""
+        contact = self._reporter.contact()
+        due_at = contact.next_due_at if contact is not None else self._started_at
+        return now - self._answered_at() >= SILENT_SECONDS and now - due_at >= _OVERDUE_SECONDS
+
+    def _why_to_fence(self, now: float) -> str:
+        """Why the ranks must end although nobody says so, "" if they need not."""
+        gang = self._gang
+        if gang is None or gang.fenced or gang.has_ended:
+            return ""
+        contact = self._reporter.contact()
+        if is_superseded(
+            gang.attempt, self._peers.newest_heard, now - (contact.next_due_at if contact else self._started_at)
+        ):
+            return "cut off: the coordinator does not answer, and the gang has gone on without"
+        if self._is_cut_off(gang, now):
+            return "cut off: the coordinator does not answer, and the gang stands still"
+        if self._is_alone(now) and self._marker.standing.attempt > gang.attempt:
+            return "the coordinator does not answer, and attempt %d has the checkpoints" % self._marker.standing.attempt
+        unread_seconds = self._marker.unread_seconds(now, max(self._answered_at(), gang.started_at))
+        if gang.obeys_marker and unread_seconds >= self._told_fence_seconds(gang):
+            return "the coordinator does not answer, and who has the checkpoints cannot be seen: %s" % (
+                self._marker.standing.error or "no answer"
+            )
+        return ""
+
+    def _is_cut_off(self, gang: LocalGang, now: float) -> bool:
         steps = [rank.clock.finished_at for rank in gang.ranks if rank.clock.finished_at is not None]
+        broken_at = self._peers.broken_at
         return is_cut_off(
-            limit,
-            now - sent_at,
+            self._told_fence_seconds(gang),
+            now - self._answered_at(),
             [now - heard_at for _, heard_at in self._peers.heard()],
             now - max([gang.started_at, *steps]),
+            now - broken_at if broken_at is not None else None,
         )
 
     def _is_clean(self) -> bool:
@@ -296,19 +336,28 @@ class Supervisor:
             peers=self._peers.heard(),
             checkpoints=self._checkpoints,
             checkpoints_scanned_for_attempt=self._scanned_for,
+            scanned_at=self._scanned_at,
             checkpoint_error=self._scan_error,
+            turned_at=self._now(),
+            reads_marker=self._marker.is_readable,
+            marker_attempt=self._marker.standing.attempt,
+            marker_at=self._marker.claimed_at,
+            marker_written_ns=self._marker.standing.written_ns,
+            marker_error=self._marker.standing.error,
         )
         if gang is None:
             return common
         views = tuple(rank.view() for rank in gang.ranks)
         last = lowest([rank.clock for rank in gang.ranks])
-        running = RUNNING if any(view.alive for view in views) else EXITED
+        running = EXITED if gang.has_ended or gang.fenced else RUNNING
         return dataclasses.replace(
             common,
             state=RECLAIMING if self._reclaim is not None else running,
             attempt=gang.attempt,
             ranks=views,
+            is_starting=not gang.starting.is_over,
             started_at=gang.started_at,
+            first_step=min((rank.first_step for rank in gang.ranks if rank.first_step is not None), default=None),
             step=last.step if last is not None else None,
             step_at=last.finished_at if last is not None else None,
             step_seconds=_step_seconds(gang),
@@ -317,7 +366,14 @@ class Supervisor:
         )
 
     def _fence_seconds(self, gang: LocalGang) -> float:
-        return fence_seconds(self._settings.fence_seconds, _step_seconds(gang))
+        return gang.served_fence_seconds or fence_seconds(self._settings.fence_seconds, _step_seconds(gang))
+
+    def _told_fence_seconds(self, gang: LocalGang) -> float:
+        """The length that the coordinator knows of: what it has served, else what it was last told."""
+        contact = self._reporter.contact()
+        if gang.served_fence_seconds or contact is None:
+            return self._fence_seconds(gang)
+        return contact.fence_seconds
 
     def _announce(self, directive: Directive) -> None:
         first = directive.node_rank * directive.processes_per_node
@@ -335,14 +391,17 @@ class Supervisor:
         """Told to terminate: no grace for the ranks, one last report, and out within a second."""
         began = self._now()
         self._scanner.stop()
+        self._marker.stop()
         was_reclaiming = self._reclaim is not None
-        self._reclaim = self._reclaim or Reclaim(self._mark, self._subreaper)
+        if self._gang is not None:
+            self._gang.starting.stop()
+        self._reclaim = self._reclaim or self._host.reclaim()
         clean = False
-        while not clean and self._now() < began + _LEAVE_RECLAIM_SECONDS:
-            clean = self._reclaim.step(self._scanner.pids)
-            self._note_ended(reap())
+        while not clean and self._reclaim is not None and self._now() < began + _LEAVE_RECLAIM_SECONDS:
+            clean = self._is_reclaimed(self._reclaim)
+            self._note_ended(self._host.reap())
             if not clean:
-                time.sleep(0.002)
+                self._host.pause(0.002)
         if self._gang is not None and not was_reclaiming:
             self._log("attempt %d: told to terminate, its processes are ended" % self._gang.attempt)
         report_seconds = min(_LEAVE_REPORT_SECONDS, began + _LEAVE_SECONDS - self._now())
@@ -365,9 +424,6 @@ class Supervisor:
             rank.drain(until)
 
     # Small things
-
-    def _attempt_directory(self, attempt: int) -> str:
-        return os.path.join(self._settings.directory, "attempt-%d" % attempt)
 
     def _compile(self, pattern: str) -> Optional[Pattern[str]]:
         try:

@@ -17,7 +17,7 @@ from muster.lifecycle.words import on_nodes
 from muster.lifecycle.worker_pod import WorkerSettings, support_manifests, worker_manifest
 from muster.placement.eligibility import binding_of
 from muster.recovery import budgets
-from muster.recovery.failures import POD_START_SECONDS
+from muster.recovery.failures import POD_START_SECONDS, given_up
 from muster.world.job import CreateError, JobWorld
 from muster.world.views import SCHEDULER_NAME, PodView
 
@@ -233,8 +233,8 @@ def _predecessor(world: JobWorld, member: Member) -> PodView | None:
         return here
     if world.job.spec.launch.mode is not LaunchMode.PLAIN:
         return None
-    older = (pod for pod in world.holding.values() if pod.incarnation < member.incarnation and pod.node)
-    return next((pod for pod in older if not world.is_dead(pod.uid)), None)
+    older = (pod for pods in world.others.values() for pod in pods if pod.node and not pod.terminal)
+    return next((pod for pod in older if not world.is_dead(pod.uid) and not given_up(world, pod)), None)
 
 
 def _waiting(

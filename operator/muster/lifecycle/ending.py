@@ -43,11 +43,12 @@ def tidied(world: JobWorld, facts: "Facts", settings: WorkerSettings) -> Plan:
     assert completion is not None
     age = (world.now - completion.time).total_seconds()
     alive = [pod for pod in world.pods.values() if not pod.terminal]
+    # In mode Plain nobody else tells those who still train; whoever has ended is about to be terminal, and keeps his log.
     plain = world.job.spec.launch.mode is LaunchMode.PLAIN
     overdue = tuple(
         DeletePod(pod.name, pod.uid)
         for pod in alive
-        if not pod.deleting and (plain or age >= EXIT_GRACE_SECONDS or world.is_dead(pod.uid))
+        if not pod.deleting and (age >= EXIT_GRACE_SECONDS or (plain and not world.is_dead(pod.uid)))
     )
     wakes = [EXIT_GRACE_SECONDS - age] if alive and age < EXIT_GRACE_SECONDS else []
     ttl = world.job.spec.completion.ttl_seconds_after_finished

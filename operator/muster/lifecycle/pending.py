@@ -38,7 +38,9 @@ def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
         telling = Telling(state, verdict.reason, verdict.message, template_refused=not passing)
         return Plan(stale, telling, wake_in_seconds=TEMPLATE_RETRY_SECONDS)
     if spec and spec.hold_until and world.now < spec.hold_until:
-        text = f"gave its nodes back because it could not be assembled on them; next try at {spec.hold_until:%H:%M:%S} UTC"
+        text = (
+            f"gave its nodes back because it could not be assembled on them; next try at {spec.hold_until:%H:%M:%S} UTC"
+        )
         wait = (spec.hold_until - world.now).total_seconds()
         return Plan(stale, Telling(State.PENDING, spec.reason, text), wake_in_seconds=wait)
     return _queued(world, spec, stale)

@@ -58,7 +58,8 @@ def asked(job: TrainingJob, record: GangSpec | None) -> str | None:
     if wish is None or job.spec.checkpoint.directory is None:
         return None
     done = record.lineage.asked if record and record.lineage else None
-    return None if str(wish) == done else str(wish)
+    wish = str(wish).rstrip("/") or "/"
+    return None if wish == done else wish
 
 
 def newest(world: JobWorld, record: GangSpec) -> Resume | None:
@@ -105,6 +106,10 @@ def _unasked(world: JobWorld, record: GangSpec, lineage: Lineage | None) -> Star
     if wanted in complete and blind is not None:
         seeing = next(world.by_index[index] for index, keys in listings.items() if wanted in keys)
         return _not_visible(best, blind, f"{seeing.where} does", older, patient)
+    if blind is None:  # whoever judges has not dropped it
+        return Missing(
+            "CheckpointsNotJudged", f"checkpoint {best.step} ({best.path}) is being judged: is all of it there?"
+        )
     # The record knows it, and nobody finds it complete any more.
     if older is None or patient:
         return _not_visible(best, blind, "nor does any other worker as a complete one", older, patient)
@@ -137,8 +142,13 @@ def _as_asked(world: JobWorld, wish: str) -> Start | Missing:
     seen = [{key for key, _ in _listed(view)} for view in world.views.values()]
     usable = sorted(complete.intersection(*seen), reverse=True)
     for step, path in usable:
-        if wish in (str(step), path) or wish.rstrip("/") == path:
+        if wish in (str(step), path):
             return Start(Resume(step=step, path=path), Lineage(asked=wish, step=step, since_ns=since))
+    pending = next((key for key in set.intersection(*seen) if wish in (str(key[0]), key[1])), None) if seen else None
+    if pending is not None:
+        return Missing(
+            "CheckpointsNotJudged", f"checkpoint {pending[0]} ({pending[1]}) is being judged: is all of it there?"
+        )
     directory = (world.job.spec.checkpoint.directory or "").rstrip("/")
     if wish.startswith("/") and not f"{wish}/".startswith(f"{directory}/"):  # elsewhere: nobody has looked there
         step = _step_in(wish)

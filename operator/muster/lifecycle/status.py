@@ -75,7 +75,9 @@ def _suspended(world: JobWorld, telling: Telling) -> TrainingJobStatus:
     """Stopped on the user's wish, nodes released."""
     message = "set spec.suspend to false to continue from the newest complete checkpoint"
     if resume.asked(world.job, world.gang.spec if world.gang else None):
-        message = f"set spec.suspend to false to continue from {world.job.spec.checkpoint.resume_from}, as resumeFrom asks"
+        message = (
+            f"set spec.suspend to false to continue from {world.job.spec.checkpoint.resume_from}, as resumeFrom asks"
+        )
     return _build(
         world,
         "Suspended",

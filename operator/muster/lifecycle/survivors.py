@@ -17,6 +17,7 @@ from muster.launcher.fence import fenced_after_seconds
 from muster.protocol.messages import IDLE
 from muster.recovery.failures import FRESH_SECONDS, unproved_seconds
 from muster.world.job import JobWorld, Seat
+from muster.world.views import LauncherView
 
 # A file system's clients see a new file in a directory that they know after so long (NFS: acdirmax).
 MARKER_SECONDS = 60.0
@@ -29,9 +30,8 @@ def ghosts(world: JobWorld, record: GangSpec, members: Iterable[Member]) -> list
         return []  # there a pod is not created before its predecessors are proved dead
     kept = {(member.index, member.incarnation) for member in members}
     left = [seat for seat in world.seats if (seat.index, seat.member.incarnation) not in kept]
-    broken = any(member.pod_uid and world.is_dead(member.pod_uid) for member in record.members)
-    known = [ghost for ghost in record.ghosts if not laid(world, record, ghost)]
-    return known + [_ghost(world, record, seat, broken) for seat in left if _may_live(world, record, seat)]
+    known = [_known(world, record, ghost) for ghost in record.ghosts if not laid(world, record, ghost)]
+    return known + [_ghost(world, record, seat) for seat in left if _may_live(world, record, seat)]
 
 
 def laid(world: JobWorld, record: GangSpec, ghost: Ghost) -> bool:
@@ -40,9 +40,10 @@ def laid(world: JobWorld, record: GangSpec, ghost: Ghost) -> bool:
         return True
     if not _is_quiet(world, ghost):
         return False
-    if ghost.proof is Proof.FENCE or any(member.pod_uid for member in record.members):
-        # Somebody of its gang has ended, or has gone on with this record: the gang is broken in the eyes of the others.
+    if ghost.proof is Proof.FENCE:
         return world.now >= ghost.fenced_time
+    if _broken_seconds(world, ghost) >= fenced_after_seconds(float(ghost.fence_seconds), len(record.members)):
+        return True
     if ghost.proof is Proof.MARKER:
         return marked_seconds(world, ghost) >= max(float(ghost.fence_seconds), MARKER_SECONDS)
     limit = unproved_seconds(world)
@@ -56,7 +57,7 @@ def marked_seconds(world: JobWorld, ghost: Ghost) -> float:
 
 
 def needs_marker(record: GangSpec) -> bool:
-    """Whether the next start has to tell ranks of before to end by the marker."""
+    """Whether the next start has to tell ranks of before to end by the marker: nobody that they could miss is left."""
     kept = any(member.pod_uid for member in record.members)
     return not kept and any(ghost.proof is Proof.MARKER for ghost in record.ghosts)
 
@@ -65,14 +66,19 @@ def waited_for(world: JobWorld, record: GangSpec, ghost: Ghost) -> str:
     """What proof is waited for, in words, and the remedy where a person can help."""
     who = f"waiting for proof that the ranks of pod {ghost.pod} on {ghost.node} have ended"
     remedy = f"if you know that they have, say so: kubectl muster lost {ghost.node}"
-    if ghost.proof is Proof.FENCE or any(member.pod_uid for member in record.members):
+    if ghost.proof is Proof.FENCE:
         return f"{who}: if it lives, it ends them by itself by {ghost.fenced_time:%H:%M:%S} UTC"
+    if any(member.pod_uid for member in record.members):
+        left = fenced_after_seconds(float(ghost.fence_seconds), len(record.members)) - _broken_seconds(world, ghost)
+        return f"{who}: if it lives, it ends them by itself in {max(0.0, left):.0f} s, since the others have gone on"
     if ghost.proof is Proof.MARKER:
         errors = [view.marker_error for view in world.views.values() if view.marker_error]
         if errors:
             return f"{who}: it cannot be told in the checkpoint directory ({errors[0]}); mend that, or {remedy}"
         left = max(float(ghost.fence_seconds), MARKER_SECONDS) - marked_seconds(world, ghost)
-        return f"{who}: all of its gang fell silent together, and the checkpoint directory tells it to; {left:.0f} s left"
+        return (
+            f"{who}: all of its gang fell silent together, and the checkpoint directory tells it to; {left:.0f} s left"
+        )
     limit = unproved_seconds(world)
     if limit is None:
         return f"{who}: nothing tells it to; {remedy}"
@@ -88,51 +94,73 @@ def _may_live(world: JobWorld, record: GangSpec, seat: Seat) -> bool:
     return not never_began
 
 
-def _ghost(world: JobWorld, record: GangSpec, seat: Seat, broken: bool) -> Ghost:
+def _ghost(world: JobWorld, record: GangSpec, seat: Seat) -> Ghost:
     member, view = seat.member, world.launchers.get(seat.member.pod_uid)
     # Launchers of old set the length by themselves; one that this leader has not heard has the same steps as the others.
     own = [other.fence_seconds for other in (view, *world.views.values()) if other is not None]
     fence = max(member.fence_seconds, math.ceil(max(own, default=0.0)))
-    limit = fenced_after_seconds(float(fence), len(record.members))
-    proof = Proof.MARKER if member.reads_marker else Proof.DEATH
-    if broken and len(record.members) > 1:
-        proof = Proof.FENCE
-    since = timedelta(seconds=limit - _counted_seconds(world, record, seat))
-    if proof is Proof.DEATH:
-        since = -timedelta(seconds=view.heard_age_seconds if view else 0.0)
-    return Ghost(
+    ghost = Ghost(
         pod=seat.name,
         pod_uid=member.pod_uid,
         node=member.node,
         boot=member.boot,
-        fenced_time=world.now + since,
+        fenced_time=world.now - timedelta(seconds=_silent_seconds(world)),
         fence_seconds=min(fence, MAX_FENCE_SECONDS),
-        attempt=record.attempt,
-        proof=proof,
+        attempt=record.attempt if record.go else record.attempt - 1,
+        proof=Proof.MARKER if member.reads_marker else Proof.DEATH,
     )
+    missing = _missing_seconds(world, record, ghost, seat)
+    return ghost if missing is None else _fenced(world, record, ghost, _counted_seconds(world, record, view, missing))
 
 
-def _counted_seconds(world: JobWorld, record: GangSpec, seat: Seat) -> float:
-    """For how long this worker's fence has been counting, for certain.
+def _silent_seconds(world: JobWorld) -> float:
+    """For how long nobody of the gang has been heard: what happened since to one of them may have happened to all."""
+    return min((view.heard_age_seconds for view in world.views.values()), default=0.0)
 
-    The launcher counts from the last of three: an answer of the coordinator, a step, and the moment from which it knows
-    somebody of its gang to be missing. Of the last only a neighbour can tell that is heard and gets no answer from it:
-    pings are round trips, so what is silent on its side is silent on the other. Where none complains it counts for
-    nothing: those who could may be cut off with it.
+
+def _known(world: JobWorld, record: GangSpec, ghost: Ghost) -> Ghost:
+    """A ghost of before, with what is known by now: those of its gang who tell it may be no members of the next record."""
+    broken = _broken_seconds(world, ghost)
+    return _fenced(world, record, ghost, broken) if broken and ghost.proof is not Proof.FENCE else ghost
+
+
+def _fenced(world: JobWorld, record: GangSpec, ghost: Ghost, counted_seconds: float) -> Ghost:
+    """The same, its fence having counted for so long."""
+    limit = fenced_after_seconds(float(ghost.fence_seconds), len(record.members))
+    until = world.now + timedelta(seconds=math.ceil(limit - counted_seconds))
+    return ghost.model_copy(update={"proof": Proof.FENCE, "fenced_time": until})
+
+
+def _missing_seconds(world: JobWorld, record: GangSpec, ghost: Ghost, seat: Seat) -> float | None:
+    """For how long this worker, if it lives, has missed somebody of its gang, for certain; None where it may miss nobody.
+
+    A neighbour that is heard and gets no answer from it gets none through either way: pings are round trips. Where none
+    complains those who could may be cut off with it.
     """
-    view = world.launchers.get(seat.member.pod_uid)
+    complaints = world.complaints.get(seat.index, ())
+    certain = [seconds for other, seconds in complaints if other.heard_age_seconds < FRESH_SECONDS]
+    if any(m.pod_uid and m.index != seat.index and world.is_dead(m.pod_uid) for m in record.members):
+        certain.append(0.0)
+    broken = _broken_seconds(world, ghost)
+    return max([*certain, broken] if broken else certain, default=None)
+
+
+def _counted_seconds(world: JobWorld, record: GangSpec, view: LauncherView | None, missing_seconds: float) -> float:
+    """For how long this worker's fence has been counting: from the last of an answer, a step, and its first missing peer."""
     if view is None:
         return 0.0
-    if record.go is None:  # the others have ended their ranks since this attempt was committed, or are dead
-        return min(view.heard_age_seconds, (world.now - record.time).total_seconds())
-    complaints = world.complaints.get(seat.index, ())
-    silent = [seconds for other, seconds in complaints if other.heard_age_seconds < FRESH_SECONDS]
-    return min(
-        view.heard_age_seconds,
-        world.newest_step_age_seconds,
-        (world.now - record.go.time).total_seconds(),
-        max(silent, default=0.0),
+    running = (world.now - record.go.time).total_seconds() if record.go else missing_seconds
+    return min(view.heard_age_seconds, world.newest_step_age_seconds, running, missing_seconds)
+
+
+def _broken_seconds(world: JobWorld, ghost: Ghost) -> float:
+    """For how long one of its gang has been known to have gone on without it: whoever is left with the ghost misses that one."""
+    gone_on = (
+        seat.launcher.attempt_age_seconds
+        for seat in world.seats
+        if seat.member.pod_uid and seat.launcher is not None and seat.launcher.attempt > ghost.attempt
     )
+    return max(gone_on, default=0.0)
 
 
 def _is_quiet(world: JobWorld, ghost: Ghost) -> bool:

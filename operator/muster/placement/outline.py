@@ -93,6 +93,7 @@ class Outline:
     @classmethod
     def of(cls, fleet: Fleet) -> "Outline":
         """The fleet's outline as of now."""
+        fleet = fleet.source
         for _ in cls.made(fleet):
             pass
         outline = fleet.known(_KEY, cls)
@@ -103,6 +104,7 @@ class Outline:
     @classmethod
     def made(cls, fleet: Fleet) -> Iterator[None]:
         """Make the outline in parts, if there is none yet, so that `of` finds it."""
+        fleet = fleet.source
         if fleet.known(_KEY, cls) is not None:
             return
         policy, outline, names = fleet.policy, cls(fleet), iter(list(fleet.nodes))

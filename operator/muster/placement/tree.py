@@ -76,6 +76,7 @@ class Tree:
     @classmethod
     def of(cls, fleet: Fleet, needs: Requirements) -> "Tree":
         """The fleet's tree for workers like this, as of now."""
+        fleet = fleet.source
         tree = fleet.known((cls, needs.profile), cls)
         if tree is None:
             for _ in cls.made(fleet, needs):
@@ -88,6 +89,7 @@ class Tree:
     @classmethod
     def made(cls, fleet: Fleet, needs: Requirements) -> Iterator[None]:
         """Make the tree in parts, if there is none yet, so that `of` finds it."""
+        fleet = fleet.source
         if fleet.known((cls, needs.profile), cls) is not None:
             return
         policy, tree = fleet.policy, cls(fleet, needs)

@@ -19,7 +19,12 @@ TOKEN_AUDIENCE = "muster.dev/coordinator"  # noqa: S105 - the name of an audienc
 MAX_REPORT_BYTES = 256 * 1024
 MAX_TAIL_CHARS = 2048
 MAX_PATH_CHARS = 1024
-LONGEST_SECONDS = 1e12  # beyond any age; what is longer is no number of seconds
+MAX_TEXT_CHARS = 4096
+MAX_PARTS = 1024  # ranks, checkpoints, neighbours of one report
+MAX_NUMBER = 2**53 - 1  # what every reader of JSON can hold
+MAX_NANOSECONDS = 2**63 - 1
+LONGEST_SECONDS = 1e8  # three years
+LONGEST_FENCE_SECONDS = 86400.0
 
 # What a launcher is doing (Report.state).
 IDLE = "Idle"  # no rank process of any attempt is alive
@@ -34,8 +39,31 @@ RUN = "Run"  # run the ranks of attempt `attempt`
 EXIT = "Exit"  # have no rank running and exit with `exit_code`
 
 
+T = TypeVar("T")
+
+
 class ProtocolError(ValueError):
     """A message that cannot be understood; says which field and why."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Limit:
+    """What a field of a report may be: a number from `least` to `most`, a text or list of so many characters or parts.
+
+    A field that says nothing of the kind has the limit of its type. `for_people`: a longer text is cut, not refused.
+    """
+
+    least: float
+    most: float
+    for_people: bool = False
+
+
+def _limited(default: Any, least: float, most: float) -> Any:
+    return dataclasses.field(default=default, metadata={"limit": Limit(least, most)})
+
+
+def _for_people(most: int = MAX_TEXT_CHARS) -> Any:
+    return dataclasses.field(default="", metadata={"limit": Limit(0, most, for_people=True)})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,11 +73,11 @@ class RankReport:
     rank: int
     local_rank: int
     alive: bool
-    exit_code: Optional[int] = None  # None while alive or when ended by a signal
+    exit_code: Optional[int] = _limited(None, -MAX_NUMBER, MAX_NUMBER)  # None while alive or when ended by a signal
     signal: Optional[int] = None  # the signal that ended it, None otherwise
     ended_by_launcher: bool = False  # the launcher itself sent the signal (reclaim, fence)
     exited_age_seconds: Optional[float] = None
-    tail: str = ""  # its last output, at most MAX_TAIL_CHARS; only once it has failed
+    tail: str = _for_people(MAX_TAIL_CHARS)  # its last output; only once it has failed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,8 +85,9 @@ class CheckpointReport:
     """One checkpoint as this worker sees it."""
 
     step: int
-    path: str
-    written_ns: int = 0  # when the file that completes it was written, by the clock of its file system; 0 = not known
+    path: str = _limited(dataclasses.MISSING, 1, MAX_PATH_CHARS)
+    # When the file that completes it was written, by the clock of its file system; 0 = not known.
+    written_ns: int = _limited(0, 0, MAX_NANOSECONDS)
     judged: bool = True  # False: it is there and has its marker, but whether all of it is there others have to say
 
 
@@ -84,18 +113,19 @@ class Report:
     step_age_seconds: Optional[float] = None  # since that step was finished
     started_age_seconds: Optional[float] = None  # since the ranks of this attempt were started
     step_seconds: Optional[float] = None  # median time of a step in this attempt
-    fence_seconds: float = 15.0  # cut off from everybody and without a step, ranks are dead after this long
+    # Cut off from everybody and without a step, ranks are dead after this long.
+    fence_seconds: float = _limited(15.0, 0, LONGEST_FENCE_SECONDS)
     fenced: bool = False  # the ranks of `attempt` were ended by the fence
     previous_attempt: int = 0  # the attempt that ran here before `attempt`; 0 = none
     previous_ranks: Tuple[
         RankReport, ...
     ] = ()  # how its ranks ended: reclaim may be faster than the report of a failure
-    peer_port: int = 0  # UDP port on which this launcher answers its neighbours' pings
+    peer_port: int = _limited(0, 0, 65535)  # UDP port on which this launcher answers its neighbours' pings
     peers: Tuple[PeerReport, ...] = ()
     checkpoints: Tuple[CheckpointReport, ...] = ()  # complete ones, newest first, at most 8
     checkpoints_scanned_for_attempt: int = 0  # a scan that began when no rank was alive, for this attempt; 0 = none
     scanned_age_seconds: Optional[float] = None  # since the first scan that counts for that attempt
-    checkpoint_error: str = ""  # why the scan failed, "" if it did not
+    checkpoint_error: str = _for_people()  # why the scan failed, "" if it did not
     address: str = ""  # this pod's IP as the launcher knows it (downward API)
     launcher_version: str = ""
     loop_age_seconds: float = (
@@ -105,8 +135,8 @@ class Report:
     reads_marker: bool = False  # without its coordinator it ends its ranks once a newer attempt stands in the marker
     marker_attempt: int = 0  # the attempt that stands in the marker, as last read; 0 = none
     marker_age_seconds: Optional[float] = None  # since this launcher wrote it there by order; None = it did not
-    marker_written_ns: int = 0  # when, by the clock of the file system
-    marker_error: str = ""  # why the marker could not be written or read, "" if it could
+    marker_written_ns: int = _limited(0, 0, MAX_NANOSECONDS)  # when, by the clock of the file system
+    marker_error: str = _for_people()  # why the marker could not be written or read, "" if it could
     directive_seen: str = ""  # digest of the directive last received; the answer is held while it stays the same
     hold_seconds: float = 0.0  # how long the answer may be held
     protocol: int = PROTOCOL_VERSION
@@ -170,22 +200,65 @@ def decode_report(data: bytes) -> Report:
     Raises:
         ProtocolError: not JSON, not an object, or a field of the wrong type or beyond its bounds (named).
     """
-    report = _from_json(Report, _load(data), "report")
-    check_report(report)
-    return report
+    return _within_limits(_from_json(Report, _load(data), "report"), "report")
 
 
-def check_report(report: Report) -> None:
-    """Refuse what no record could hold.
+def limits(kind: Any) -> Dict[str, Limit]:
+    """The limits of a part of a report, by the names of its fields; a truth value and a part have none."""
+    if kind not in _LIMITS:
+        hints = _hints(kind)
+        found = {
+            field.name: field.metadata.get("limit") or _OF_TYPE.get(_bare(hints[field.name]))
+            for field in dataclasses.fields(kind)
+        }
+        _LIMITS[kind] = {name: limit for name, limit in found.items() if limit is not None}
+    return _LIMITS[kind]
+
+
+def _within_limits(part: T, where: str) -> T:
+    """A part of a report, its texts for people cut where they are too long.
 
     Raises:
-        ProtocolError: a field is beyond its bounds (named).
+        ProtocolError: another field is beyond its limits (named).
     """
-    if report.step is not None and report.step < 0:
-        raise ProtocolError("report.step: %d is no step" % report.step)
-    for checkpoint in report.checkpoints:
-        if checkpoint.step < 0 or not 0 < len(checkpoint.path) <= MAX_PATH_CHARS:
-            raise ProtocolError("report.checkpoints: step %d at %.80r" % (checkpoint.step, checkpoint.path))
+    kept = {}
+    of_kind = limits(type(part))
+    for name, key in _keys(type(part)):
+        value, at = getattr(part, name), "%s.%s" % (where, key)
+        if value is not None and name in of_kind:
+            kept[name] = _limited_value(value, of_kind[name], at)
+    return dataclasses.replace(part, **kept)  # type: ignore[type-var]
+
+
+def _limited_value(value: Any, limit: Limit, where: str) -> Any:
+    if isinstance(value, (int, float)):
+        if not limit.least <= value <= limit.most:
+            raise ProtocolError("%s: %.80s is not from %s to %s" % (where, value, limit.least, limit.most))
+        return value
+    if limit.for_people:
+        return value[-int(limit.most) :]
+    if not limit.least <= len(value) <= limit.most:
+        raise ProtocolError("%s: its length %d is not from %s to %s" % (where, len(value), limit.least, limit.most))
+    if isinstance(value, tuple):
+        return tuple(_within_limits(part, "%s[%d]" % (where, i)) for i, part in enumerate(value))
+    return value
+
+
+def _bare(hint: Any) -> Any:
+    """The type of a field, without Optional and without what a tuple holds."""
+    origin = getattr(hint, "__origin__", None)
+    if origin is Union:
+        return _bare(hint.__args__[0])
+    return tuple if origin in (tuple, Tuple) else hint
+
+
+_LIMITS: Dict[Any, Dict[str, Limit]] = {}
+_OF_TYPE = {
+    int: Limit(0, MAX_NUMBER),
+    float: Limit(0, LONGEST_SECONDS),
+    str: Limit(0, MAX_TEXT_CHARS),
+    tuple: Limit(0, MAX_PARTS),
+}
 
 
 def decode_directive(data: bytes) -> Directive:
@@ -195,9 +268,6 @@ def decode_directive(data: bytes) -> Directive:
         ProtocolError: not JSON, not an object, or a field of the wrong type (named).
     """
     return _from_json(Directive, _load(data), "directive")
-
-
-T = TypeVar("T")
 
 
 def _load(data: bytes) -> Any:
@@ -257,9 +327,13 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
 
 
 def _finite(value: float, where: str) -> float:
-    if not -LONGEST_SECONDS < value < LONGEST_SECONDS:
+    try:
+        found = float(value)
+    except OverflowError:
+        found = float("inf")
+    if not -LONGEST_SECONDS <= found <= LONGEST_SECONDS:
         raise ProtocolError("%s: %.80s is no time" % (where, value))
-    return float(value)
+    return found
 
 
 _HINTS: Dict[Any, Dict[str, Any]] = {}
@@ -298,10 +372,14 @@ __all__: List[str] = [
     "EXITED",
     "IDLE",
     "LEAVING",
+    "LONGEST_FENCE_SECONDS",
     "LONGEST_SECONDS",
+    "MAX_NUMBER",
+    "MAX_PARTS",
     "MAX_PATH_CHARS",
     "MAX_REPORT_BYTES",
     "MAX_TAIL_CHARS",
+    "MAX_TEXT_CHARS",
     "PROTOCOL_VERSION",
     "RECLAIMING",
     "REPORT_PATH",
@@ -311,15 +389,16 @@ __all__: List[str] = [
     "WAIT",
     "CheckpointReport",
     "Directive",
+    "Limit",
     "Peer",
     "PeerReport",
     "ProtocolError",
     "RankReport",
     "Report",
-    "check_report",
     "decode_directive",
     "decode_report",
     "digest",
     "digest_of",
     "encode",
+    "limits",
 ]

@@ -373,14 +373,18 @@ def _start_timeout(world: JobWorld, seat: Seat, pod: PodView) -> Failure | None:
     age = (world.now - pod.created).total_seconds() if pod.created else 0.0
     if age < POD_START_SECONDS or not any(other.phase == "Running" for other in world.pods.values()):
         return None
-    message = f"pod {pod.name} has not started on {seat.member.node} within {POD_START_SECONDS / 60:.0f} min, others have"
+    message = (
+        f"pod {pod.name} has not started on {seat.member.node} within {POD_START_SECONDS / 60:.0f} min, others have"
+    )
     return _of(seat, Kind.POD_START_TIMEOUT, Level.REPLACE, message)
 
 
 def _unreachable(world: JobWorld, gang: Gang, seat: Seat, pod: PodView) -> Failure | None:
     """Two witnesses agree that the worker is silent, and no step has been finished since."""
-    if world.is_dead(pod.uid):
-        return _of(seat, Kind.NODE_LOST, Level.REPLACE, f"what ran on {seat.member.node} has ended, as somebody has told")
+    if pod.uid in world.lost:
+        return _of(
+            seat, Kind.NODE_LOST, Level.REPLACE, f"node {seat.member.node} is gone for good, as somebody has said"
+        )
     timeout = float(world.job.spec.recovery.unreachable_timeout_seconds)
     launcher = seat.launcher
     if launcher is None and not seat.member.pod_uid:
@@ -415,6 +419,14 @@ def unproved_seconds(world: JobWorld) -> float | None:
     if limit is not None:
         return float(limit)
     return None if world.job.spec.launch.mode is LaunchMode.PLAIN else WHOLE_GANG_SECONDS
+
+
+def given_up(world: JobWorld, pod: PodView) -> bool:
+    """Whether a pod's node has been silent for so long that the job takes it for dead."""
+    limit, node = unproved_seconds(world), world.fleet.nodes.get(pod.node)
+    if limit is None or (node is not None and node.ready):
+        return False
+    return world.heartbeat_age_seconds(pod.node) >= limit
 
 
 def _silent(world: JobWorld, launcher: LauncherView | None, timeout: float) -> bool:
@@ -457,9 +469,7 @@ def _never_heard(world: JobWorld, gang: Gang, seat: Seat, pod: PodView) -> Failu
     waited = (world.now - max(begun, gang.spec.time)).total_seconds()
     if min(waited, world.leader_age_seconds) < NEVER_HEARD_SECONDS:
         return None
-    message = (
-        f"the launcher of worker {seat.index} has never been heard, {NEVER_HEARD_SECONDS:.0f} s after its container began"
-    )
+    message = f"the launcher of worker {seat.index} has never been heard, {NEVER_HEARD_SECONDS:.0f} s after its container began"
     return _of(seat, Kind.LAUNCHER_SILENT, _next_level(gang, seat, Kind.LAUNCHER_SILENT), message)
 
 
@@ -471,8 +481,10 @@ def _others_have_ended(world: JobWorld, gang: Gang, index: int) -> bool:
 
 def _plain_lost(world: JobWorld, seat: Seat, pod: PodView) -> Failure | None:
     """Without a launcher only its node could say that the ranks have ended; silence says nothing of the kind."""
-    if world.is_dead(pod.uid):
-        return _of(seat, Kind.NODE_LOST, Level.REPLACE, f"what ran on {seat.member.node} has ended, as somebody has told")
+    if pod.uid in world.lost:
+        return _of(
+            seat, Kind.NODE_LOST, Level.REPLACE, f"node {seat.member.node} is gone for good, as somebody has said"
+        )
     if pod.phase == "Pending":  # nobody has seen its ranks begin, and its successor waits for proof all the same
         return _silent_node(world, seat, float(world.job.spec.recovery.unreachable_timeout_seconds))
     limit = unproved_seconds(world)

@@ -2,9 +2,11 @@
 
 One object for all decisions, kept up to date one change at a time, so that the cost of a decision does not grow with
 the fleet: what is derived from it (the placement's tree of free nodes) is kept beside it and told which nodes have
-changed since. Decisions only read it, and nothing changes while one is made.
+changed since. A decision reads a snapshot, which never changes: what is inside the dicts here is replaced, not changed,
+so that a snapshot is a copy of the dicts alone, one for all decisions until something changes.
 """
 
+import copy
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass
@@ -83,7 +85,7 @@ class Fleet:
         nodes: by name.
         policy: the FleetPolicy in force.
         heartbeats: of the nodes' kubelets.
-        names: job uid -> `<namespace>/<name>`, for people.
+        names: job uid -> `<namespace>/<name>`, for people; `call` changes them.
         version: grows with each change that placement may care about.
     """
 
@@ -98,9 +100,39 @@ class Fleet:
         self._log: list[str] = []  # nodes changed by versions self.version - len(self._log) + 1 .. self.version
         self._by_source: dict[Hashable, tuple[str, frozenset[str], Mapping[str, int]]] = {}
         self._holders: dict[str, Counter[str]] = {}
-        self._held: dict[str, set[str]] = defaultdict(set)  # holder -> nodes
-        self._used: dict[str, Counter[str]] = {}
+        self._held: dict[str, frozenset[str]] = {}  # holder -> nodes
+        self._used: dict[str, Mapping[str, int]] = {}
         self._derived: OrderedDict[Hashable, Any] = OrderedDict()
+        self._origin: Fleet | None = None  # of which this is a snapshot
+        self._snapshot: Fleet | None = None  # of this one as it is now
+
+    def snapshot(self, heartbeats: Heartbeats) -> "Fleet":
+        """The fleet as it is now, with these heartbeats; it does not change any more.
+
+        While the fleet itself does not change either, what is derived from it serves the snapshot, too.
+        """
+        if self._snapshot is None:
+            self._snapshot = self._frozen()
+        made = copy.copy(self._snapshot)
+        made.heartbeats = heartbeats
+        return made
+
+    def _frozen(self) -> "Fleet":
+        made = copy.copy(self)
+        vars(made).update(
+            nodes=self.nodes.copy(),
+            names=self.names.copy(),
+            _excluded=self._excluded.copy(),
+            _ailing=self._ailing.copy(),
+            _log=[],
+            _by_source={},
+            _holders=self._holders.copy(),
+            _held=self._held.copy(),
+            _used=self._used.copy(),
+            _derived=OrderedDict(),
+            _origin=self,
+        )
+        return made
 
     @classmethod
     def of(
@@ -125,7 +157,7 @@ class Fleet:
     def put_node(self, node: NodeView) -> bool:
         """A node as it now is; True if anything about it differs that placement may care about."""
         old = self.nodes.get(node.name)
-        self.nodes[node.name] = node
+        self.nodes[node.name], self._snapshot = node, None
         if old is not None and placement_facts(old) == placement_facts(node):
             return False
         self._changed(node.name)
@@ -139,7 +171,7 @@ class Fleet:
     def set_policy(self, policy: FleetPolicySpec) -> None:
         """Another FleetPolicy: everything derived is derived anew."""
         if policy != self.policy:
-            self.policy = policy
+            self.policy, self._snapshot = policy, None
             self._derived.clear()
             self.version += 1
             self._log.clear()
@@ -167,22 +199,40 @@ class Fleet:
             _subtract_amounts(self._used, node, old_uses)
         for node in nodes:
             if holder:
-                self._holders.setdefault(node, Counter())[holder] += 1
+                self._holders[node] = self._holders.get(node, Counter()) + Counter({holder: 1})
             if uses:
-                self._used.setdefault(node, Counter()).update(uses)
+                self._used[node] = _sum(self._used.get(node, _NOTHING), uses)
         freed = False
+        gone, come = defaultdict(set), defaultdict(set)  # holder -> nodes
         for node, (holders, used) in before.items():
             now = self.holders(node)
-            for gone in holders - now:
-                self._held[gone].discard(node)
-                if not self._held[gone]:
-                    del self._held[gone]
-            for come in now - holders:
-                self._held[come].add(node)
+            for one in holders - now:
+                gone[one].add(node)
+            for one in now - holders:
+                come[one].add(node)
             if now != holders or used != self.used(node):
                 self._changed(node)
             freed = freed or (bool(holders) and not now)
+        for one in gone.keys() | come.keys():
+            self._hold(one, self._held.get(one, frozenset()) - gone[one] | come[one])
         return freed
+
+    def _hold(self, holder: str, nodes: frozenset[str]) -> None:
+        if nodes:
+            self._held[holder] = nodes
+        else:
+            self._held.pop(holder, None)
+        self._snapshot = None
+
+    def call(self, job_uid: str, name: str) -> None:
+        """What people call this job; "" when it is gone."""
+        if self.names.get(job_uid, "") == name:
+            return
+        self._snapshot = None
+        if name:
+            self.names[job_uid] = name
+        else:
+            del self.names[job_uid]
 
     def exclude(self, node: str, exclusion: Exclusion | None) -> bool:
         """Whether the node's health keeps workers from it; True if that is another answer than before."""
@@ -201,7 +251,10 @@ class Fleet:
 
     def ail(self, node: str, what: str) -> bool:
         """What is wrong with the node, "" if nothing, whether or not that keeps workers from it; True if that is news."""
-        before = self._ailing.pop(node, "")
+        before = self._ailing.get(node, "")
+        if what != before:
+            self._snapshot = None
+            self._ailing.pop(node, None)
         if what:
             self._ailing[node] = what
         return what != before
@@ -242,8 +295,16 @@ class Fleet:
         """A holder in words: `<namespace>/<name>` of a job, `pod <namespace>/<name>` of a pod."""
         return self.names.get(holder, holder.replace("/", " ", 1))
 
+    @property
+    def source(self) -> "Fleet":
+        """The fleet of which this is a snapshot, while it has not changed since: what is derived follows that one's changes."""
+        origin = self._origin
+        return origin if origin is not None and origin.version == self.version else self
+
     def derived(self, key: Hashable, make: Callable[["Fleet"], T]) -> T:
         """Something derived from this fleet, made once for each key; it follows the changes by `changed_since`."""
+        if self.source is not self:
+            return self.source.derived(key, make)
         if key not in self._derived:
             self._derived[key] = make(self)
             if len(self._derived) > max(MAX_DERIVED, MAX_DERIVED_NODES // (len(self.nodes) + 1)):
@@ -254,6 +315,8 @@ class Fleet:
 
     def known(self, key: Hashable, kind: type[T]) -> T | None:
         """What was derived under this key, if it is still kept."""
+        if self.source is not self:
+            return self.source.known(key, kind)
         found = self._derived.get(key)
         if found is None:
             return None
@@ -269,6 +332,7 @@ class Fleet:
         return set(self._log[len(self._log) - count :])
 
     def _changed(self, node: str) -> None:
+        self._snapshot = None
         self.version += 1
         self._log.append(node)
         if len(self._log) > 2 * len(self.nodes) + 4096:
@@ -295,23 +359,27 @@ def _subtract(counts: dict[str, Counter[str]], node: str, holder: str) -> None:
     found = counts.get(node)
     if found is None or not holder:
         return
-    found[holder] -= 1
-    if not found[holder]:
-        del found[holder]
-    if not found:
+    left = found - Counter({holder: 1})
+    if left:
+        counts[node] = left
+    else:
         del counts[node]
 
 
-def _subtract_amounts(used: dict[str, Counter[str]], node: str, amounts: Mapping[str, int]) -> None:
+def _subtract_amounts(used: dict[str, Mapping[str, int]], node: str, amounts: Mapping[str, int]) -> None:
     found = used.get(node)
     if found is None or not amounts:
         return
-    found.subtract(amounts)
-    for name in amounts:
-        if not found[name]:
-            del found[name]
-    if not found:
+    left = _sum(found, {name: -value for name, value in amounts.items()})
+    if left:
+        used[node] = left
+    else:
         del used[node]
+
+
+def _sum(amounts: Mapping[str, int], more: Mapping[str, int]) -> Mapping[str, int]:
+    total = {name: amounts.get(name, 0) + more.get(name, 0) for name in amounts.keys() | more.keys()}
+    return {name: value for name, value in total.items() if value}
 
 
 @dataclass(frozen=True, slots=True)

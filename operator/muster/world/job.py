@@ -73,7 +73,9 @@ class Seat:
     @property
     def over(self) -> bool:
         """Whether the container that trains has ended: a sidecar may keep its pod running."""
-        return self.pod is not None and (self.pod.terminal or (self.container is not None and self.container.terminated))
+        return self.pod is not None and (
+            self.pod.terminal or (self.container is not None and self.container.terminated)
+        )
 
     @property
     def succeeded(self) -> bool:
@@ -99,6 +101,7 @@ class JobWorld:
         pods: this job's pods by name, of every incarnation.
         launchers: what launchers last said, by pod uid.
         proved_dead: uids of pods of which no process is alive, for certain.
+        lost: uids of pods whose node is gone for good, as a person has said: no process of theirs is alive either.
         silence: of all launchers.
         dark: of all nodes, by their heartbeats.
         turn: of a job that waits for nodes; None before the queue has heard of it.
@@ -111,6 +114,7 @@ class JobWorld:
     pods: Mapping[str, PodView] = field(default_factory=dict)
     launchers: Mapping[str, LauncherView] = field(default_factory=dict)
     proved_dead: frozenset[str] = frozenset()
+    lost: frozenset[str] = frozenset()
     fleet: Fleet = field(default_factory=Fleet)
     silence: Silence = Silence()
     dark: Silence = Silence()
@@ -225,7 +229,7 @@ class JobWorld:
             for pod in self.pods.values()
             if (container := self.container_of(pod)) is not None and container.terminated
         )
-        return self.proved_dead.union(ended)
+        return self.proved_dead.union(self.lost, ended)
 
     def pod_name(self, member: Member) -> str:
         """Name of a member's pod."""

@@ -160,6 +160,7 @@ class LauncherView:
     marker_age_seconds: float | None = None
     marker_written_ns: int = 0
     marker_error: str = ""
+    attempt_age_seconds: float = 0.0  # since this process first heard it in this attempt
 
 
 @dataclass(frozen=True, slots=True)

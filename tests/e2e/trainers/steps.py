@@ -176,9 +176,9 @@ def keep_newest(directory, count):
         shutil.rmtree(pathlib.Path(directory, f"step-{step}"), ignore_errors=True)
 
 
-def resume(log):
+def resume(arguments, log):
     path = os.environ.get("MUSTER_RESUME_PATH")
-    if not path:
+    if not path or arguments.forget:
         return 0, INITIAL_WEIGHTS
     with pathlib.Path(path, STATE_NAME).open() as stream:
         state = json.load(stream)
@@ -233,7 +233,7 @@ def fault(arguments, step, log):
 
 
 def train(arguments, rank, world_size, attempt, log):
-    step, weights = resume(log)
+    step, weights = resume(arguments, log)
     gang = Gang(rank, world_size, os.environ.get("MASTER_ADDR", ""), int(os.environ.get("MASTER_PORT", "0")), attempt)
     log("ready", step=step)
     progress = os.environ.get("MUSTER_PROGRESS")
@@ -275,6 +275,7 @@ def parse():
     parser.add_argument("--fault-rank", type=int, default=-1, help="who fails or hangs; -1 = the last rank")
     parser.add_argument("--always", action="store_true", help="fail or hang in every attempt, not only once")
     parser.add_argument("--hold-at", type=int, metavar="STEP", help="where the first attempt waits for its fault")
+    parser.add_argument("--forget", action="store_true", help="never load a checkpoint")
     parser.add_argument("--ignore-sigterm", action="store_true")
     parser.add_argument("--orphan-loader", action="store_true")
     arguments = parser.parse_args()

@@ -38,7 +38,14 @@ MODELS: dict[str, type[ApiModel]] = {
             id="TrainingJob with parts of parts",
         ),
         pytest.param("Gang", {}, id="smallest Gang"),
-        pytest.param("Gang", {"spec.members": [{}], "spec.ghosts": [{"pod": "a", "fencedTime": TIME}]}, id="Gang"),
+        pytest.param(
+            "Gang",
+            {
+                "spec.members": [{"index": 0, "rank": 0}],
+                "spec.ghosts": [{"pod": "a", "fencedTime": TIME, "fenceSeconds": 15, "attempt": 1, "proof": "Fence"}],
+            },
+            id="Gang",
+        ),
         pytest.param("FleetPolicy", {}, id="FleetPolicy without a spec"),
         pytest.param("FleetPolicy", {"spec.topology": {}}, id="FleetPolicy with an empty topology"),
         pytest.param("FleetPolicy", {"spec.topology.levels": []}, id="FleetPolicy without levels"),
@@ -83,6 +90,8 @@ MUTABLE = {
     "spec.placement.avoidNodes": ["node-4"],
     "spec.recovery.applicationRestartsPerDay": 9,
     "spec.recovery.hardwareRestartsPerDay": 9,
+    "spec.recovery.unprovedDeathTimeoutSeconds": 900,
+    "spec.checkpoint.resumeFrom": "Scratch",  # while nothing runs
     "spec.completion.ttlSecondsAfterFinished": 60,
 }
 IMMUTABLE = {
@@ -96,8 +105,9 @@ IMMUTABLE = {
     "spec.placement.required": ("rack", "spec.placement.required"),
     "spec.placement.preferred": ("rack", "spec.placement.preferred"),
     "spec.placement.segmentSize": (1, "spec.placement.segmentSize"),
-    "spec.checkpoint.directory": ("/elsewhere", "spec.checkpoint"),
-    "spec.checkpoint.saveTimeoutSeconds": (60, "spec.checkpoint"),
+    "spec.checkpoint.directory": ("/elsewhere", "spec.checkpoint.directory"),
+    "spec.checkpoint.localDirectory": ("/local", "spec.checkpoint.localDirectory"),
+    "spec.checkpoint.saveTimeoutSeconds": (60, "spec.checkpoint.saveTimeoutSeconds"),
     "spec.progress.stepPattern": ("step ([0-9]+)", "spec.progress"),
     "spec.progress.stepTimeoutSeconds": (60, "spec.progress"),
     "spec.progress.startTimeoutSeconds": (60, "spec.progress"),

@@ -140,6 +140,16 @@ JOBS: dict[str, Case] = {
     "a long checkpoint directory": one("spec.checkpoint.directory", "/" + "a" * 1024, "may not be more than 1024"),
     **dict([plain("spec.checkpoint.directory", "/checkpoints")]),
     **dict(bounds("spec.checkpoint.saveTimeoutSeconds", 0, 86400)),
+    "a relative local directory": one(
+        "spec.checkpoint.localDirectory", "local", "write an absolute path, e.g. /local/checkpoints"
+    ),
+    "a long local directory": one("spec.checkpoint.localDirectory", "/" + "a" * 1024, "may not be more than 1024"),
+    "to resume from a name": one(
+        "spec.checkpoint.resumeFrom", "latest", "write a step, e.g. 5000, the absolute path of a checkpoint, or Scratch"
+    ),
+    "to resume from before the first step": one("spec.checkpoint.resumeFrom", -1, "write a step, e.g. 5000"),
+    "to resume from a list": one("spec.checkpoint.resumeFrom", [5], "spec.checkpoint.resumeFrom"),
+    **dict([plain("spec.checkpoint.resumeFrom", 5)]),
     "progress that is text": one("spec.progress", "step", "must be of type object"),
     "a step pattern without a group": one("spec.progress.stepPattern", "step=", "put the step number into a group"),
     "an empty step pattern": one("spec.progress.stepPattern", "", "should be at least 1 chars long"),
@@ -153,6 +163,7 @@ JOBS: dict[str, Case] = {
     **dict(bounds("spec.recovery.applicationRestartsPerDay", 0, 100)),
     **dict(bounds("spec.recovery.hardwareRestartsPerDay", 0, 100)),
     **dict(bounds("spec.recovery.unreachableTimeoutSeconds", 5, 3600)),
+    **dict(bounds("spec.recovery.unprovedDeathTimeoutSeconds", 60, 604800)),
     "completion that is a number": one("spec.completion", 60, "must be of type object"),
     **dict(bounds("spec.completion.ttlSecondsAfterFinished", 0, 31536000)),
     "suspend in words": one("spec.suspend", "yes", "must be of type boolean"),

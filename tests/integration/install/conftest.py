@@ -8,6 +8,7 @@ nodes never change. Every request of the operator's service account is in the au
 import json
 import os
 import signal
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -26,6 +27,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.integration.kubectl import kubectl_of
 
 from localcluster.controlplane import ControlPlane, free_port
+from muster.protocol.messages import REPORT_PATH
 
 ROOT = Path(__file__).resolve().parents[3]
 OVERLAY = ROOT / "manifests" / "overlays" / "default"
@@ -71,6 +73,10 @@ class Replica:
     def coordinator_port(self) -> int:
         return int(self.environment["MUSTER_COORDINATOR_PORT"])
 
+    @property
+    def coordinator_address(self) -> str:
+        return f"{self.environment['POD_IP']}:{self.coordinator_port}"
+
     def get(self, path: str) -> tuple[int, str]:
         """Status and text of an answer of the probe port; status 0 when nobody answers."""
         try:
@@ -104,6 +110,19 @@ class Replica:
         """The lines of its log with this message."""
         lines = [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]
         return [line for line in lines if line["event"] == event]
+
+    def answers(self) -> tuple[int, str]:
+        """What a launcher without a token is told: the status, and the leader's address if it says that; 0 for nobody."""
+        trust = ssl.create_default_context()
+        trust.check_hostname, trust.verify_mode = False, ssl.CERT_NONE
+        url = f"https://{self.coordinator_address}{REPORT_PATH}"
+        try:
+            with urllib.request.urlopen(url, data=b"{}", timeout=10, context=trust) as answer:
+                return answer.status, ""
+        except urllib.error.HTTPError as error:
+            return error.code, json.loads(error.read()).get("leader", "")
+        except OSError:
+            return 0, ""
 
     def kill(self) -> None:
         self.process.kill()
@@ -151,7 +170,7 @@ class Installation:
         pods = self.get("pods", f"--namespace={NAMESPACE}", "--selector=app.kubernetes.io/name=muster")["items"]
         return sorted(pod["metadata"]["name"] for pod in pods)
 
-    def leader_pods(self) -> list[str]:
+    def coordinator_pods(self) -> list[str]:
         """The names of those that the coordinator's Service selects."""
         selector = self.get("service", "muster-coordinator", f"--namespace={NAMESPACE}")["spec"]["selector"]
         text = ",".join(f"{key}={value}" for key, value in selector.items())
@@ -210,7 +229,10 @@ class Installation:
                 result[entry["name"]] = entry["value"]
                 continue
             place: Any = manifest
-            for part in entry["valueFrom"]["fieldRef"]["fieldPath"].split("."):
+            path = entry["valueFrom"]["fieldRef"]["fieldPath"]
+            if path == "status.podIP":  # no kubelet runs the pod; the replica is reached here
+                place = {"status": {"podIP": "127.0.0.1"}}
+            for part in path.split("."):
                 place = place[part]
             result[entry["name"]] = place
         return result

@@ -41,6 +41,7 @@ async def standby(installation: Any, monkeypatch: pytest.MonkeyPatch) -> AsyncIt
         namespace=installation.namespace,
         identity="standby",
         launcher_image="muster/launcher",
+        coordinator_port=installation.free_port(),
         probe_port=installation.free_port(),
     )
     replica = Operator(client, settings)

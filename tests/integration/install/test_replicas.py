@@ -10,6 +10,8 @@ LEASE_SECONDS = 15  # kube/lease.py: nobody takes over sooner unless the lease w
 # A leader gives up 10 s after its last renewal, and renews every 2 s.
 SURVIVED_SECONDS = 6.0
 RESTARTS = 5
+HEARD_SECONDS = 3.0  # from a new leader's lease to its first answer
+ELSEWHERE, UNKNOWN_CALLER = 421, 401  # answers of one that does not lead, and of one that does, without a token
 
 
 def test_standby_is_ready_and_writes_nothing(installation: Any, wait_until: Callable[..., Any]) -> None:
@@ -25,7 +27,7 @@ def test_another_replica_takes_over_from_a_killed_leader(installation: Any, wait
     leader, standby = _pair(installation, wait_until)
     leader.kill()
     wait_until(standby.leads, "the standby leads")
-    wait_until(lambda: installation.leader_pods() == [standby.pod], "the label has moved")
+    wait_until(lambda: standby.answers() == (UNKNOWN_CALLER, ""), "it answers")
 
 
 def test_a_leader_told_to_stop_gives_its_lease_back(installation: Any, wait_until: Callable[..., Any]) -> None:
@@ -34,7 +36,7 @@ def test_a_leader_told_to_stop_gives_its_lease_back(installation: Any, wait_unti
     assert leader.terminate() == 0
     assert leader.said("stopped")
     wait_until(standby.leads, "the standby leads")
-    wait_until(lambda: installation.leader_pods() == [standby.pod], "the label has moved")
+    wait_until(lambda: _told(installation) == standby.coordinator_address, "its address stands in the lease")
     # It did not wait the lease out: that would have taken LEASE_SECONDS from the last renewal.
     taken = _lease(installation)
     assert taken["leaseTransitions"] == held["leaseTransitions"] + 1
@@ -42,19 +44,36 @@ def test_a_leader_told_to_stop_gives_its_lease_back(installation: Any, wait_unti
     assert gap < LEASE_SECONDS - 3
 
 
-def test_only_the_leader_is_an_endpoint_of_the_coordinator(installation: Any, wait_until: Callable[..., Any]) -> None:
+def test_a_standby_answers_launchers_and_names_the_leader(installation: Any, wait_until: Callable[..., Any]) -> None:
     leader, standby = _pair(installation, wait_until)
-    addresses = {leader.pod: "10.1.0.1", standby.pod: "10.1.0.2"}
+    wait_until(lambda: standby.answers() == (ELSEWHERE, leader.coordinator_address), "the standby names the leader")
+    assert leader.answers() == (UNKNOWN_CALLER, "")
+    third = installation.start(leader.pod)
+    wait_until(lambda: third.answers() == (ELSEWHERE, leader.coordinator_address), "so does the third")
+    leader.terminate()
+    told = wait_until(lambda: _told(installation), "somebody leads")
+    new, other = (standby, third) if told == standby.coordinator_address else (third, standby)
+    wait_until(lambda: new.answers() == (UNKNOWN_CALLER, ""), "the new leader answers itself")
+    wait_until(lambda: other.answers() == (ELSEWHERE, told), "the other one names it")
+
+
+def test_a_new_leader_answers_within_three_seconds_of_its_lease(
+    installation: Any, wait_until: Callable[..., Any]
+) -> None:
+    leader, standby = _pair(installation, wait_until)
+    wait_until(lambda: standby.answers()[0] == ELSEWHERE, "the standby answers")
+    leader.kill()
+    wait_until(standby.leads, "the standby leads")
+    began = time.monotonic()
+    wait_until(lambda: standby.answers() == (UNKNOWN_CALLER, ""), "it answers as the leader")
+    assert time.monotonic() - began < HEARD_SECONDS
+
+
+def test_every_replica_is_an_endpoint_of_the_coordinator(installation: Any, wait_until: Callable[..., Any]) -> None:
+    addresses = dict(zip(installation.operator_pods(), ("10.1.0.1", "10.1.0.2"), strict=True))
     for (pod, address), node in zip(addresses.items(), ("node-a", "node-b"), strict=True):
         _pretend_to_run(installation, pod, node, address)
-    wait_until(lambda: _endpoints(installation) == {addresses[leader.pod]}, "the leader is the endpoint")
-    leader.terminate()
-    wait_until(lambda: _endpoints(installation) == {addresses[standby.pod]}, "the endpoint has moved")
-    # No kubelet would ever end them.
-    for pod in addresses:
-        installation.kubectl(
-            "delete", "pod", pod, f"--namespace={installation.namespace}", "--grace-period=0", "--force"
-        )
+    wait_until(lambda: _endpoints(installation) == set(addresses.values()), "both are endpoints, whoever leads")
 
 
 def test_a_leader_survives_a_restart_of_the_api_server(installation: Any, wait_until: Callable[..., Any]) -> None:
@@ -92,7 +111,7 @@ def _pair(installation: Any, wait_until: Callable[..., Any]) -> tuple[Any, Any]:
     leader = installation.start_leader()
     standby = installation.start(installation.operator_pods()[1])
     wait_until(standby.ready, "the standby is ready")
-    wait_until(lambda: installation.leader_pods() == [leader.pod], "the leader's pod has the label")
+    wait_until(lambda: _told(installation) == leader.coordinator_address, "the leader's address stands in the lease")
     return leader, standby
 
 
@@ -113,6 +132,12 @@ def _pair_with_a_restart(installation: Any, wait_until: Callable[..., Any]) -> t
 def _wait_for_a_renewal(installation: Any, wait_until: Callable[..., Any]) -> None:
     before = _lease(installation)["renewTime"]
     wait_until(lambda: _lease(installation)["renewTime"] != before, "the lease is renewed")
+
+
+def _told(installation: Any) -> str:
+    lease = installation.get("lease", "muster-leader", f"--namespace={installation.namespace}")
+    address: str = lease["metadata"]["annotations"]["muster.dev/coordinator-address"]
+    return address
 
 
 def _lease(installation: Any) -> Any:

@@ -93,6 +93,29 @@ async def test_release_after_a_write_it_does_not_know_of(
     assert (await stored(client, namespace))["spec"].get("holderIdentity", "") == left
 
 
+async def test_the_holders_address_is_known_while_it_holds(
+    client: Client, namespace: str, candidate: Any, background: Any, until: Any
+) -> None:
+    first, second = candidate(client, "first"), candidate(client, "second")
+    address = ""
+    first.lease._address = lambda: address
+    holding = background(first.run())
+    await until(lambda: first.lease.leading)
+    background(second.run())
+    await until(lambda: second.lease.holder == "first")
+    assert second.lease.leader_address == ""
+    address = "10.0.0.1:8443"  # it listens by now
+    await until(lambda: second.lease.leader_address == address)
+    assert first.lease.leader_address == "", "that it leads itself it knows"
+    await client.patch(paths.leases(namespace, "muster"), {"metadata": {"annotations": {"somebody": "else's"}}})
+    holding.cancel()
+    await asyncio.wait((holding,))
+    await first.lease.release()
+    await until(lambda: second.lease.leading)
+    annotations = (await stored(client, namespace))["metadata"]["annotations"]
+    assert annotations == {"muster.dev/coordinator-address": "", "somebody": "else's"}
+
+
 async def test_successor_of_a_dead_leader_waits_until_its_time_is_over(
     client: Client, candidate: Any, background: Any, until: Any
 ) -> None:

@@ -53,7 +53,7 @@ async def test_steps_are_told_once_in_each_pace(coordinator: Any, launcher: Laun
     before = launcher._counts["answered"]
     await asyncio.sleep(2.0)
     assert 5 <= launcher._counts["answered"] - before <= 11
-    assert len(coordinator.server._connections) == 1, "the other connection has nothing to say"
+    assert len(coordinator.server.connections) == 1, "the other connection has nothing to say"
 
 
 async def test_a_restart_takes_two_reports(coordinator: Any, launcher: Launcher) -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
+import pickletools
+from pathlib import Path
 
 import pytest
+from bench import dcp_files
 
+from muster.checkpoint import dcp as walk
 from muster.checkpoint.dcp import MetadataError, shard_sizes
 from muster.checkpoint.find import Finder
 
@@ -35,9 +40,26 @@ def test_a_shard_that_lacks_its_last_byte(dcp, cut):
     assert found(dcp) == []
 
 
-def test_a_shard_newer_than_the_metadata_is_being_written_over(dcp):
-    now = (dcp / ".metadata").stat().st_mtime_ns + 1
-    os.utime(dcp / "__0_0.distcp", ns=(now, now))
+def newer_by(shard, seconds):
+    moment = (shard.parent / ".metadata").stat().st_mtime_ns + int(seconds * 1e9)
+    os.utime(shard, ns=(moment, moment))
+
+
+@pytest.mark.parametrize("seconds", [0.005, 1.9])
+def test_a_shard_stamped_by_a_clock_that_is_a_little_ahead(dcp, seconds):
+    newer_by(dcp / "__0_0.distcp", seconds)
+    assert found(dcp) == [(40, str(dcp))]
+
+
+@pytest.mark.parametrize("seconds", [2.1, 3600])
+def test_a_shard_of_a_later_save_over_this_one(dcp, seconds):
+    newer_by(dcp / "__0_0.distcp", seconds)
+    assert found(dcp) == []
+
+
+def test_a_shard_that_was_just_begun_again_within_what_clocks_differ(dcp, cut):
+    cut(dcp / "__0_0.distcp", 100)
+    newer_by(dcp / "__0_0.distcp", 0.005)
     assert found(dcp) == []
 
 
@@ -51,6 +73,22 @@ def test_torn_metadata(dcp, keep):
     data = (dcp / ".metadata").read_bytes()
     (dcp / ".metadata").write_bytes(data[: int(len(data) * keep) if keep < 1 else len(data) - 1])
     assert found(dcp) == []
+
+
+def test_metadata_that_ends_anywhere(dcp):
+    data = (dcp / ".metadata").read_bytes()
+    for length in range(len(data)):
+        with pytest.raises(MetadataError):
+            shard_sizes(data[:length])
+
+
+def test_metadata_with_a_byte_changed_is_read_or_refused(dcp):
+    data = bytearray((dcp / ".metadata").read_bytes())
+    for place in range(0, len(data), 3):
+        right, data[place] = data[place], (data[place] * 7 + place) % 256
+        with contextlib.suppress(MetadataError):
+            assert shard_sizes(bytes(data))
+        data[place] = right
 
 
 @pytest.mark.parametrize("data", [b"garbage" * 100, b"\x80\x04\xff", bytes(1000), b"\x80\x04]\x94."], ids=repr)
@@ -80,6 +118,75 @@ def test_every_pickle_protocol_is_read(protocol):
     shared = "__0_0.distcp"
     pieces = [StorageInfo(shared, 0, 300), StorageInfo(shared, 300, 70000), StorageInfo("__1_0.distcp", 2**33, 5)]
     assert shard_sizes(pickle.dumps(pieces, protocol)) == {"__0_0.distcp": 70300, "__1_0.distcp": 2**33 + 5}
+
+
+SPARSE = {f"tensor-{n}": [dcp_files.Piece((0,), (n,), f"__{n % 7}_0.distcp", 0, 300 * n)] for n in range(1, 400)}
+LARGE = {
+    f"tensor-{place}": [
+        dcp_files.Piece((rank, 0), (8, 70000), f"__{rank}_0.distcp", place * 3_000_000_000, 3_000_000_000 + rank)
+        for rank in range(300)
+    ]
+    for place in range(3)
+}
+
+
+@pytest.mark.parametrize(
+    "tensors", [SPARSE, LARGE, dcp_files.sharded(40, 12)], ids=["each its own", "frames end within pieces", "sharded"]
+)
+def test_the_sizes_of_a_metadata_of_many_pieces(tensors):
+    needed = {}
+    for piece in (piece for pieces in tensors.values() for piece in pieces):
+        needed[piece.shard] = max(needed.get(piece.shard, 0), piece.offset + piece.length)
+    assert shard_sizes(dcp_files.metadata_of(tensors)) == needed
+
+
+def test_a_piece_costs_a_few_turns_and_not_one_for_each_opcode(monkeypatch):
+    monkeypatch.setattr(walk, "_TURNS_BETWEEN_SIGNS", 1)
+    metadata = dcp_files.metadata_of(dcp_files.sharded(50, 20))
+    turns = []
+    shard_sizes(metadata, lambda: turns.append(1))
+    assert len(list(pickletools.genops(metadata))) > 40 * 50 * 20
+    assert len(turns) < 4 * 50 * 20
+
+
+def test_a_piece_whose_shard_has_no_readable_name():
+    pieces = [StorageInfo("__0_0.distcp", 0, 300), StorageInfo(b"__1_0.distcp", 0, 300)]
+    with pytest.raises(MetadataError, match="name"):
+        shard_sizes(pickle.dumps(pieces, 4))
+
+
+class Torchless(pickle.Unpickler):
+    """Reads what torch wrote into the records of the bench."""
+
+    def find_class(self, module, name):
+        known = {kind: found for found, kind in dcp_files.PLACES.items()}
+        parts = {"__new__": lambda cls, *_: object.__new__(cls), "__setstate__": lambda self, state: None}
+        return known.get((module, name)) or type(name, (), parts)
+
+
+def opcodes(metadata, since, until):
+    """Names of opcodes; by which number one refers back, and how wide integers are, depends on what is before."""
+    widths = {"LONG_BINGET": "BINGET", "BININT2": "BININT1", "BININT": "BININT1"}
+    found = [(opcode.name, argument) for opcode, argument, _ in pickletools.genops(metadata)]
+    places = [place for place, pair in enumerate(found) if pair[1] in (since, until)]
+    return [widths.get(name, name) for name, _ in found[places[0] : places[-1]]]
+
+
+@pytest.mark.parametrize("version", ["2.4", "2.6", "2.15"])
+def test_the_bench_makes_metadata_as_torch_does(version):
+    recorded = Path(__file__).parent / f"data/torch-{version}-step-40/.metadata"
+    with recorded.open("rb") as stream:
+        loaded = Torchless(stream).load()
+    pieces = {
+        dcp_files.index_of(index.fqn, index.index, getattr(index, "offset", None)): dcp_files.StorageInfo(**vars(info))
+        for index, info in loaded.storage_data.items()
+    }
+    made = dcp_files.pickled(
+        {"state_dict_metadata": [dcp_files.Metadata(), dcp_files.Size()], "storage_data": pieces, "storage_meta": 0}
+    )
+    expected = opcodes(recorded.read_bytes(), "relative_path", "storage_meta")
+    assert len(expected) > 300
+    assert opcodes(made, "relative_path", "storage_meta") == expected
 
 
 def test_the_step_is_the_last_number_in_the_name(dcp):

@@ -33,6 +33,7 @@ class Api:
         self.gate: asyncio.Event | None = None
         self.hangs: Callable[[str, str], bool] = lambda _verb, _path: False
         self.running = self.most_at_once = 0
+        self.before_write: Callable[[], float | None] | None = None
         self._version = 1000
 
     async def get(self, path: str, query: Any = None) -> bytes:

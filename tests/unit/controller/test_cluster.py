@@ -1,5 +1,6 @@
 """What the cluster makes of what the informers see: whose a pod is, who holds a node, who is still expected to talk."""
 
+import itertools
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +11,8 @@ from muster.kube.client import AWAY_SECONDS
 from muster.kube.decode import NodeLease, Undecodable
 from muster.protocol import messages
 from muster.protocol.messages import RankReport, Report
+from muster.world.fleet import Silence
+from muster.world.views import NodeView
 
 
 def unreadable(gang: Any, version: int) -> Undecodable:
@@ -147,28 +150,126 @@ def test_a_launcher_is_forgotten_once_its_pod_is_gone_and_its_record_has_dropped
     assert cluster.world(job).proved_dead == {"p1"}, "what it proved is not forgotten"
 
 
-def test_our_own_blindness_is_no_silence_of_a_node(scene: Any, make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    leases, clock = scene.cluster.leases, scene.clock
-    monkeypatch.setattr(leases, "_clock", clock)
+class Kubelets:
+    """Nodes whose heartbeats reach the operator, or do not."""
 
-    def heartbeat(node: str, version: int) -> None:
-        leases.store.apply("MODIFIED", NodeLease(node, f"{clock.now}", version))
+    def __init__(self, scene: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.scene = scene
+        self.versions = itertools.count(1)
+        monkeypatch.setattr(scene.cluster.leases, "_clock", scene.clock)
+
+    def pass_time(self, seconds: int, *beating: str, deaf: bool = False, away: bool = False) -> None:
+        """A second at a time; these nodes' heartbeats come every ten seconds, the first at once."""
+        for second in range(seconds):
+            if not away:
+                self.scene.api.answers.heard()
+            if not (away or deaf) and second % 10 == 0:
+                for node in beating:
+                    self.beat(node)
+            self.scene.clock.advance(1.0)
+
+    def beat(self, node: str) -> None:
+        leases, clock = self.scene.cluster.leases, self.scene.clock
+        leases.store.apply("MODIFIED", NodeLease(node, f"{clock.now}", next(self.versions)))
         leases.last_contact = clock.now
 
-    heartbeat("n0", 1)
-    heartbeat("n1", 2)
-    clock.advance(30.0)
-    heartbeats = scene.cluster.fleet.heartbeats
+    def ages(self, *nodes: str) -> list[float]:
+        return [self.scene.cluster.heartbeats.age_seconds(node) for node in nodes]
 
-    def ages() -> dict[str, float]:
-        return {node: heartbeats.age_seconds(node) for node in ("n0", "n1")}
 
-    assert ages() == {"n0": 0.0, "n1": 0.0}
-    heartbeat("n1", 3)
-    assert ages() == {"n0": 30.0, "n1": 0.0}
-    assert heartbeats.older_than(30.0) == ["n0"]
-    clock.advance(5.0)
-    assert ages() == {"n0": 30.0, "n1": 0.0}
+@pytest.fixture
+def kubelets(scene: Any, monkeypatch: pytest.MonkeyPatch) -> Kubelets:
+    return Kubelets(scene, monkeypatch)
+
+
+def test_our_own_deafness_is_no_silence_of_a_node(scene: Any, kubelets: Kubelets) -> None:
+    kubelets.pass_time(1, "n0", "n1")
+    kubelets.pass_time(29, deaf=True)
+    assert kubelets.ages("n0", "n1") == [0.0, 0.0]
+    scene.api.answers.heard()
+    kubelets.beat("n1")
+    assert kubelets.ages("n0", "n1") == [30.0, 0.0]
+    assert scene.cluster.heartbeats.older_than(30.0) == ["n0"]
+    kubelets.pass_time(5, deaf=True)
+    assert kubelets.ages("n0", "n1") == [30.0, 0.0]
+
+
+@pytest.mark.parametrize("away_seconds", [8, 60, 3600])
+def test_while_the_api_server_is_away_no_node_is_silent(scene: Any, kubelets: Kubelets, away_seconds: int) -> None:
+    kubelets.pass_time(10, "n0", "n1")
+    kubelets.pass_time(away_seconds, away=True)
+    scene.api.answers.heard()
+    kubelets.beat("n1")  # the first of them finds it again, the other has not tried yet
+    assert max(kubelets.ages("n0", "n1")) < 12.0
+    kubelets.pass_time(10, "n1")
+    assert max(kubelets.ages("n0", "n1")) < 12.0
+    kubelets.pass_time(30, "n1")
+    assert kubelets.ages("n0")[0] >= 20.0, "it had its time, and has never come back"
+    assert kubelets.ages("n1")[0] < 12.0
+
+
+def test_the_ages_of_a_world_are_those_of_its_moment(scene: Any, make: Any, kubelets: Kubelets) -> None:
+    job = make.job(workers=1)
+    scene.cluster.jobs.store.assume(job)
+    for node in ("n0", "n1"):
+        scene.cluster.nodes.store.assume(NodeView(node, f"uid-{node}", 1))
+    kubelets.pass_time(21, "n0", "n1")
+    kubelets.pass_time(25, "n1")
+    world = scene.cluster.world(job)
+    age = world.heartbeat_age_seconds("n0")
+    assert 20.0 <= age <= 26.0
+    assert world.heartbeat_age_seconds("n1") == 0.0
+    assert world.fleet.heartbeats.older_than(20.0) == ["n0"]
+    kubelets.pass_time(60, "n0")
+    assert world.heartbeat_age_seconds("n0") == age
+
+
+@pytest.mark.parametrize(("silent", "widespread"), [(2, False), (3, False), (5, True)])
+def test_many_nodes_that_fall_silent_at_once_are_dark(
+    scene: Any, make: Any, kubelets: Kubelets, silent: int, widespread: bool
+) -> None:
+    job = make.job(workers=1)
+    scene.cluster.jobs.store.assume(job)
+    names = [f"n{number}" for number in range(8)]
+    for number, node in enumerate(names):
+        scene.cluster.nodes.store.assume(NodeView(node, f"uid-{node}", number + 1))
+    kubelets.pass_time(1, *names)
+    for _ in range(2):
+        kubelets.pass_time(10, *names[silent:])
+    kubelets.beat("gone")  # it has a lease and is no node
+    world = scene.cluster.world(job)
+    assert world.dark == Silence(silent, 8)
+    assert world.dark.widespread == widespread
+
+
+def test_the_first_of_many_that_fall_silent_is_not_judged_alone(scene: Any, make: Any, kubelets: Kubelets) -> None:
+    job = make.job(workers=1)
+    scene.cluster.jobs.store.assume(job)
+    names = [f"n{number}" for number in range(10)]
+    for number, node in enumerate(names):
+        scene.cluster.nodes.store.assume(NodeView(node, f"uid-{node}", number + 1))
+    for node in names:  # each at its own second, and never again
+        kubelets.pass_time(1, node)
+    kubelets.beat("gone")
+    while scene.cluster.world(job).heartbeat_age_seconds("n0") < 20.0:
+        kubelets.pass_time(1, "gone")
+    assert scene.cluster.world(job).dark.widespread
+
+
+def test_a_world_is_a_value(scene: Any, make: Any) -> None:
+    job = make.job(workers=2)
+    scene.cluster.jobs.store.assume(job)
+    scene.cluster.nodes.store.assume(NodeView("n0", "uid-n0", 1))
+    scene.cluster.gangs.store.assume(make.gang(job, "p0", "p1"))
+    world = scene.cluster.world(job)
+    before = (dict(world.fleet.nodes), world.fleet.holders("n0"), world.fleet.name_of("uid-j"), world.fleet.version)
+    assert scene.cluster.world(job).fleet.nodes is world.fleet.nodes, "it is copied once"
+    scene.cluster.nodes.store.assume(NodeView("n9", "uid-n9", 60))
+    scene.cluster.gangs.store.assume_deleted(("ns", make.gang(job).metadata.name), "gang-uid-j")
+    scene.cluster.jobs.store.assume_deleted(("ns", "j"), "uid-j")
+    after = (dict(world.fleet.nodes), world.fleet.holders("n0"), world.fleet.name_of("uid-j"), world.fleet.version)
+    assert after == before
+    assert scene.cluster.fleet.holders("n0") == frozenset()
 
 
 def test_an_informer_is_stale_only_while_the_api_server_answers_others(scene: Any) -> None:

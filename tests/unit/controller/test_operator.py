@@ -22,6 +22,13 @@ BAD_JOB = Undecodable("ns", "j", "uid-j", 50, 2, "spec.nodes: bad")
 ENDED = {"result": "Failed", "reason": "X", "message": "", "time": "2026-01-31T12:00:00Z", "attempt": 1}
 
 
+class Pair:
+    """Certificates that are never looked into."""
+
+    certificate = key = b""
+    serving = property(lambda self: self)
+
+
 @pytest.fixture
 async def process() -> AsyncIterator[Operator]:
     """A process that has not been started: it has asked nobody anything."""
@@ -115,18 +122,13 @@ async def test_a_new_leader_catches_up_and_can_be_found_before_it_decides_or_cou
         for refusal in refusals:
             raise refusal
 
-    class Nothing:
-        certificate = key = b""
-        serving = property(lambda self: self)
-
     monkeypatch.setattr(operator, "START_RETRY_SECONDS", 0.001)
     monkeypatch.setattr(process.cluster, "wait_synced", note("synced"))
     monkeypatch.setattr(process.cluster, "refresh", refresh)
     monkeypatch.setattr(process.lease, "acquire", note("acquired"))
     monkeypatch.setattr(process.lease, "hold", note("held"))
-    monkeypatch.setattr(process._keeper, "ensure", note("certificates", Nothing()))
+    monkeypatch.setattr(process._keeper, "ensure", note("certificates", Pair()))
     monkeypatch.setattr(process.server, "start", note("listening", 8443))
-    monkeypatch.setattr(process, "_label_leader", note("labelled"))
     monkeypatch.setattr(process.hub, "start_serving", lambda: done.append("serving"))
     monkeypatch.setattr(process.events, "run", note("events"))
     monkeypatch.setattr(process, "_renew_certificates", note("renewals"))
@@ -137,4 +139,44 @@ async def test_a_new_leader_catches_up_and_can_be_found_before_it_decides_or_cou
         task.cancel()
     order = [step for step in done if step not in ("held", "events", "renewals")]
     lead = ["synced", "acquired", "refresh", "refresh", "refresh"]
-    assert order == [*lead, "certificates", "listening", "labelled", "serving", "deciding"]
+    assert order == [*lead, "certificates", "listening", "serving", "deciding"]
+
+
+async def test_a_standby_listens_and_names_the_leader(process: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = iter([Unreachable(0, "Unreachable", "away"), None, Pair(), Pair()])
+    done: list[str] = []
+
+    async def read() -> Any:
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def start(*_: Any) -> int:
+        done.append("listening")
+        return 8443
+
+    monkeypatch.setattr(operator, "CERTIFICATE_RETRY_SECONDS", 0.001)
+    monkeypatch.setattr(operator, "CERTIFICATE_CHECK_SECONDS", 0.001)
+    monkeypatch.setattr(process._keeper, "read", read)
+    monkeypatch.setattr(process.server, "start", start)
+    monkeypatch.setattr(process.server, "load_certificate", lambda *_: done.append("renewed"))
+    assert process._address() == ""
+    listening = asyncio.create_task(process._keep_listening())
+    async with asyncio.timeout(10):
+        while done != ["listening", "renewed"]:  # noqa: ASYNC110 - it tells nobody
+            await asyncio.sleep(0.001)
+    listening.cancel()
+    assert process.leader_elsewhere() == "", "nobody is known to lead"
+    for address, want in (("", ""), ("10.0.0.3", "10.0.0.3:8443"), ("fd00::3", "[fd00::3]:8443")):
+        process.settings = replace(process.settings, pod_ip=address)
+        assert process._address() == want
+
+
+def test_who_holds_the_lease_answers_itself_once_it_has_caught_up(
+    process: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process.lease, "_renewed_at", process.lease._clock())
+    assert process.leader_elsewhere() is None
+    assert "still reading" in process.not_serving()
+    assert process.not_ready() == "informers have not synced yet", "to lead is not asked of a replica to be ready"

@@ -6,11 +6,13 @@ from collections.abc import AsyncIterator
 import pytest
 
 from muster.coordinator import http
+from muster.coordinator.auth import Caller
 from muster.coordinator.http import BadRequestError, Connection, Head, parsed_head
 
 BODY_LIMIT = 64 * 1024
 POST = b"POST /v1/report HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer t\r\nContent-Length: %d\r\n\r\n%b"
 DEADLINE = 10.0
+CALLER = Caller("team", "pod", "u1", "node", "node-uid")
 
 
 def post(body: bytes) -> bytes:
@@ -22,7 +24,10 @@ class Site:
 
     def __init__(self) -> None:
         self.connections: set[Connection] = set()
+        self.asked: list[tuple[Connection, Head]] = []
         self.taken: list[tuple[Connection, bytes]] = []
+        self.gone: list[Connection] = []
+        self.knows = True
         self.at_once = True
         self.port = 0
 
@@ -30,7 +35,15 @@ class Site:
         if head.length > BODY_LIMIT:
             raise BadRequestError(413, "too large")
 
-    def serve(self, connection: Connection, _: Head, body: bytes) -> None:
+    def identify(self, connection: Connection, head: Head) -> None:
+        self.asked.append((connection, head))
+        if self.knows:
+            connection.welcome(CALLER)
+
+    def lost(self, connection: Connection) -> None:
+        self.gone.append(connection)
+
+    def serve(self, connection: Connection, head: Head, body: bytes) -> None:
         self.taken.append((connection, body))
         if self.at_once:
             connection.answer(200, body)
@@ -48,7 +61,7 @@ class Site:
 async def site() -> AsyncIterator[Site]:
     made = Site()
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: Connection(made.connections, made.admit, made.serve), "127.0.0.1", 0)
+    server = await loop.create_server(lambda: Connection(made), "127.0.0.1", 0)
     made.port = server.sockets[0].getsockname()[1]
     yield made
     server.close()
@@ -152,6 +165,71 @@ async def test_who_sends_far_ahead_is_not_read_until_answered(site: Site) -> Non
     site.taken[0][0].answer(200, body)
     for _ in range(64):
         assert await answer(reader) == (200, body)
+    writer.close()
+
+
+async def test_no_body_is_read_before_its_sender_is_known(site: Site) -> None:
+    site.knows = False
+    reader, writer = await site.visit()
+    writer.write(post(b"x" * BODY_LIMIT))
+    async with asyncio.timeout(DEADLINE):
+        while not site.asked:  # noqa: ASYNC110 - as above
+            await asyncio.sleep(0.005)
+    ((connection, head),) = site.asked
+    assert head.authorization == "Bearer t"
+    kept = connection._received
+    for _ in range(20):  # turns of the loop in which more would come
+        await asyncio.sleep(0)
+    assert connection._received == kept
+    assert site.taken == []
+    connection.welcome(CALLER)
+    assert await answer(reader) == (200, b"x" * BODY_LIMIT)
+    writer.close()
+
+
+async def test_an_unknown_sender_is_told_so_though_he_still_sends(site: Site) -> None:
+    site.knows = False
+    reader, writer = await site.visit()
+    writer.write(post(b"x" * BODY_LIMIT)[:-1])
+    async with asyncio.timeout(DEADLINE):
+        while not site.asked:  # noqa: ASYNC110 - as above
+            await asyncio.sleep(0.005)
+    connection = site.asked[0][0]
+    connection.refuse(401, http.refusal("who are you?"))
+    connection.welcome(CALLER)  # too late
+    assert await answer(reader) == (401, b'{"error":"who are you?"}')
+    assert connection._received == b""
+    assert site.taken == []
+    writer.close()
+
+
+@pytest.mark.parametrize("sent", [b"", b"POST /v1/report HTT"], ids=["nothing", "a part of a head"])
+async def test_who_never_says_who_he_is_does_not_stay(site: Site, sent: bytes) -> None:
+    reader, writer = await site.visit()
+    writer.write(sent)
+    async with asyncio.timeout(DEADLINE):
+        while not any(connection._received == sent for connection in site.connections):  # noqa: ASYNC110 - as above
+            await asyncio.sleep(0.005)
+    (connection,) = site.connections
+    later = asyncio.get_running_loop().time() + http.FIRST_REQUEST_SECONDS
+    connection.expire(later)
+    connection.expire(later + http.LINGER_SECONDS)
+    async with asyncio.timeout(DEADLINE):
+        await reader.read()
+    assert site.connections == set()
+    writer.close()
+
+
+async def test_bytes_now_and_then_win_no_time(site: Site) -> None:
+    _, writer = await site.visit()
+    deadlines = set()
+    for byte in POST[:20]:
+        writer.write(bytes([byte]))
+        async with asyncio.timeout(DEADLINE):
+            while not any(c._received.endswith(bytes([byte])) for c in site.connections):  # noqa: ASYNC110 - as above
+                await asyncio.sleep(0)
+        deadlines.update(connection._deadline for connection in site.connections)
+    assert len(deadlines) == 1
     writer.close()
 
 

@@ -1,5 +1,7 @@
 """What the coordinator remembers of launchers, and when it speaks up."""
 
+import dataclasses
+from collections import OrderedDict
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +11,7 @@ from muster.coordinator.auth import Caller
 from muster.coordinator.hub import STEP_NEWS_SECONDS, Hub
 from muster.protocol import messages
 from muster.protocol.messages import CheckpointReport, PeerReport, RankReport, Report
+from muster.world.views import RankView
 
 RUNNING = Report(
     sequence=1,
@@ -41,6 +44,36 @@ def test_ages_grow_after_receipt(hub: Hub, clock: Any) -> None:
     assert hub.view("u2") is None
 
 
+# Fields of a report that no decision looks at.
+NOT_SHOWN = {"sequence", "protocol", "directive_seen", "hold_seconds", "launcher_version"}
+CALLED = {"checkpoints_scanned_for_attempt": "scanned_for_attempt", "peers": "silent_peers"}
+
+
+def test_every_field_of_a_report_is_shown_and_every_age_grows(hub: Hub, clock: Any) -> None:
+    fields = [field for field in dataclasses.fields(Report) if field.name not in NOT_SHOWN]
+    given: dict[str, Any] = {}
+    for number, field in enumerate(fields, start=10):
+        if field.name.endswith("ranks"):
+            given[field.name] = (RankReport(number, 0, alive=False, exit_code=1, exited_age_seconds=1.0, tail="no"),)
+        elif field.name == "peers":
+            given[field.name] = (PeerReport(number, 3.0),)
+        elif field.name == "checkpoints":
+            given[field.name] = (CheckpointReport(number, "/c"),)
+        else:
+            given[field.name] = {"str": f"text {number}", "bool": True}.get(str(field.type), number)
+    hub.record(caller(), Report(sequence=1, **given))
+    clock.advance(2.0)
+    view = hub.view("u1")
+    for name, value in given.items():
+        shown = getattr(view, CALLED.get(name, name))
+        if name.endswith("ranks"):
+            assert shown == (RankView(value[0].rank, False, 1, None, False, 3.0, "no"),)
+        elif name == "peers":
+            assert shown == {value[0].index: 3.0}
+        else:
+            assert shown == (value + 2.0 if name.endswith("_age_seconds") else value), name
+
+
 def test_older_report_is_no_sign_of_life(hub: Hub, clock: Any) -> None:
     assert hub.record(caller(), replace(RUNNING, sequence=5))
     clock.advance(3.0)
@@ -62,6 +95,10 @@ def test_older_report_is_no_sign_of_life(hub: Hub, clock: Any) -> None:
         {"checkpoints": (CheckpointReport(7, "/c/7"),)},
         {"checkpoints_scanned_for_attempt": 3},
         {"checkpoint_error": "denied"},
+        {"first_step": 7},
+        {"marker_attempt": 4},
+        {"marker_age_seconds": 0.0},
+        {"marker_error": "denied"},
         {"peers": (PeerReport(2, 3.0),)},
         {"address": "10.0.0.9"},
     ],
@@ -124,6 +161,28 @@ def test_silence_counts_those_who_are_expected_to_talk(hub: Hub, clock: Any) -> 
     assert hub.view("u1") is not None
     hub.forget("u1")
     assert hub.view("u1") is None
+
+
+def test_counting_the_silent_ones_meets_nobody_who_has_finished(clock: Any) -> None:
+    hub = Hub(clock)
+    for number in range(500):
+        hub.record(caller(f"left{number}"), Report(sequence=1, state=messages.LEAVING))
+        hub.record(caller(f"ended{number}"), RUNNING)
+        hub.retire(f"ended{number}")
+        hub.record(caller(f"ended{number}"), replace(RUNNING, sequence=2))
+    hub.record(caller("silent"), RUNNING)
+    clock.advance(21.0)
+    hub.record(caller("talks"), RUNNING)
+    met: list[float] = []
+
+    class Met(OrderedDict[str, float]):
+        def values(self) -> Any:
+            return (met.append(heard_at) or heard_at for heard_at in super().values())
+
+    hub._present = Met(hub._present)
+    assert hub.silence(20.0) == (1, 2)
+    assert len(met) == 2
+    assert hub.view("left0") is not None
 
 
 def test_memory_is_bounded_and_keeps_those_heard_last(hub: Hub) -> None:

@@ -30,6 +30,7 @@ FULL = Report(
     peers=(PeerReport(1, 0.25),),
     checkpoints=(CheckpointReport(10, "/c/10", 7, judged=False),),
     checkpoints_scanned_for_attempt=3,
+    scanned_age_seconds=4.0,
     checkpoint_error="stale handle",
     address="10.0.0.9",
     launcher_version="1",
@@ -81,6 +82,22 @@ def test_a_good_report_does_not_take_the_slow_way(monkeypatch: pytest.MonkeyPatc
 def test_both_decoders_agree_on_any_value_of_any_field(key: str, value: Any) -> None:
     data = json.dumps({**json.loads(messages.encode(FULL)), key: value}).encode()
     assert verdict(decode_report, data) == verdict(messages.decode_report, data)
+
+
+@pytest.mark.parametrize("amount", [-1, -0.5, 1e9, 2**53, 2**63, 10**30, "x" * 5000, "x" * 250_000])
+@pytest.mark.parametrize("key", sorted(json.loads(messages.encode(FULL))))
+def test_both_decoders_agree_on_what_is_beyond_a_limit(key: str, amount: Any) -> None:
+    data = json.dumps({**json.loads(messages.encode(FULL)), key: amount}).encode()
+    assert verdict(decode_report, data) == verdict(messages.decode_report, data)
+
+
+@pytest.mark.parametrize("key", ["ranks", "previousRanks", "peers", "checkpoints"])
+def test_both_decoders_agree_on_long_lists_and_on_their_parts(key: str) -> None:
+    full = json.loads(messages.encode(FULL))
+    part = full[key][0]
+    for items in ([part] * 1024, [part] * 1025, *([{**part, name: -5}] for name in part)):
+        data = json.dumps({**full, key: items}).encode()
+        assert verdict(decode_report, data) == verdict(messages.decode_report, data)
 
 
 @given(st.integers(0, 600), st.text(st.characters(max_codepoint=127), min_size=1, max_size=3))

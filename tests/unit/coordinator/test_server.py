@@ -38,6 +38,7 @@ class Controller:
     def __init__(self) -> None:
         self.directives: dict[str, Directive] = {"u1": WAIT}
         self.not_ready = ""
+        self.leader: str | None = None
         self.broken = ""  # pod for which no directive can be found out
 
     async def verify(self, authorization: str) -> Caller:
@@ -58,7 +59,11 @@ class Door:
         self.controller = Controller()
         self.hub = Hub()
         self.server = CoordinatorServer(
-            self.hub, self.controller.verify, self.controller.directive_for, lambda: self.controller.not_ready
+            self.hub,
+            self.controller.verify,
+            self.controller.directive_for,
+            lambda: self.controller.not_ready,
+            lambda: self.controller.leader,
         )
         self.port = 0
         self.sequence = 0
@@ -122,8 +127,18 @@ async def test_refused(door: Door, pod: str, body: bytes, want: int, says: str) 
 
 
 async def test_not_leading(door: Door) -> None:
-    door.controller.not_ready = "replica b leads"
-    assert await door.report() == (503, b'{"error":"replica b leads"}')
+    door.controller.not_ready = "still reading"
+    assert await door.report() == (503, b'{"error":"still reading"}')
+    assert door.hub.view("u1") is None
+
+
+@pytest.mark.parametrize("pod", ["u1", "u9", ""], ids=["a worker", "a stranger", "nobody"])
+@pytest.mark.parametrize("leader", ["10.0.0.7:8443", ""], ids=["known", "unknown"])
+async def test_a_replica_that_does_not_lead_names_the_leader(door: Door, pod: str, leader: str) -> None:
+    door.controller.not_ready, door.controller.leader = "still reading", leader
+    status, body = await door.report(pod)
+    said = json.loads(body)
+    assert (status, said["leader"], "does not lead" in said["error"]) == (421, leader, True)
     assert door.hub.view("u1") is None
 
 
@@ -208,9 +223,9 @@ async def test_launcher_that_hangs_up_is_not_waited_for(door: Door) -> None:
 
 async def test_lost_leadership_ends_the_hold(door: Door) -> None:
     task = await door.held()
-    door.controller.not_ready = "the lease is lost"
+    door.controller.leader = "10.0.0.7:8443"
     door.server.notify(["u1"])
-    assert (await task)[0] == 503
+    assert (await task)[0] == 421
 
 
 async def test_stop_answers_what_is_held(door: Door) -> None:
@@ -260,6 +275,33 @@ async def test_memory_is_given_back_after_a_crowd_has_come_and_after_it_has_gone
             writer.close()
         await door.session.close()
         await door.server.stop()
+
+
+async def test_a_pod_has_so_many_connections_and_no_more(door: Door) -> None:
+    head = f"POST {REPORT_PATH} HTTP/1.1\r\nAuthorization: u1\r\nContent-Length: 9\r\n\r\n".encode()
+    connections = []
+    try:
+        for count in range(1, server.MAX_CONNECTIONS_OF_POD + 3):
+            connections.append(await asyncio.open_connection("localhost", door.port, ssl=door.trust))
+            connections[-1][1].write(head)
+            wanted = min(count, server.MAX_CONNECTIONS_OF_POD)
+            await until(lambda: not door.server._strangers and len(door.server.connections) == wanted)  # noqa: B023
+        for reader, _ in connections[:2]:
+            assert await reader.read() == b"", "the oldest went"
+    finally:
+        for _, writer in connections:
+            writer.close()
+    await until(lambda: not door.server.connections)
+    assert (door.server._owners, door.server._by_pod) == ({}, {})
+
+
+async def test_a_handshake_that_fails_leaves_nothing_behind(door: Door) -> None:
+    _, writer = await asyncio.open_connection("localhost", door.port)
+    await until(lambda: len(door.server._strangers) == 1)
+    writer.close()
+    await until(lambda: not door.server._strangers)
+    assert door.server._door._strangers == 0
+    assert (await door.report())[0] == 200
 
 
 async def test_certificate_is_replaced_under_a_running_server(door: Door) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime as dt
+import json
 import os
 import signal
 import socket
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -94,6 +96,9 @@ class ScriptedCoordinator:
         self.received: list[Received] = []
         self.watched = "127.0.0.1"  # the address of the launcher that the test is about
         self.status = 200
+        self.leader = ""  # who leads instead, "" if this one does
+        self.misdirected = 0  # reports that were sent on
+        self.connections: Counter[tuple[str, int]] = Counter()  # reports by each
         self.stalled = False  # accept requests, answer nothing
         self._server = ThreadingHTTPServer(("127.0.0.1", port), self._handler())
         self._server.daemon_threads = True
@@ -140,6 +145,10 @@ class ScriptedCoordinator:
 
     def answer(self, report: Report, connection: tuple[str, int]) -> tuple[int, bytes]:
         with self.changed:
+            self.connections[connection] += 1
+            if self.leader:
+                self.misdirected += 1
+                return 421, json.dumps({"error": "another replica leads", "leader": self.leader}).encode()
             if self.status == 200:
                 self.received.append(Received(report, time.monotonic(), connection))
                 self.changed.notify_all()
@@ -169,6 +178,10 @@ class ScriptedCoordinator:
         with self.changed:
             self.status = status
             self.changed.notify_all()
+
+    def misdirect_to(self, leader: str) -> None:
+        with self.changed:
+            self.leader = leader
 
     def stall(self, *, stalled: bool) -> None:
         with self.changed:

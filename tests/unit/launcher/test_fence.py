@@ -98,7 +98,7 @@ def peer_of_the_next_attempt():
                     data, sender = there.recvfrom(256)
                 except OSError:
                     return
-                there.sendto(data.replace(b"muster-ping ", b"muster-pong ") + b" 2", sender)
+                there.sendto(b"muster-pong " + data[12:28] + b" 2", sender)
 
         thread = threading.Thread(target=answer, daemon=True)
         thread.start()
@@ -169,10 +169,24 @@ def test_when_a_worker_is_cut_off(limit, coordinator_age, peers, step, expected)
     assert is_cut_off(limit, coordinator_age, peers, step) is expected
 
 
+HEARSAY = {
+    "somebody misses a member": (2, 16, True),
+    "somebody missed one before the last step": (17, 16, False),
+    "nobody has said so for long": (601, 2000, False),
+    "the last step is fresh": (2, 14, False),
+}
+
+
+@pytest.mark.parametrize(("broken", "step", "expected"), HEARSAY.values(), ids=HEARSAY.keys())
+def test_what_neighbours_tell_counts_as_ones_own_eyes(broken, step, expected):
+    assert is_cut_off(15, 99, [1, 2], step, broken) is expected
+
+
 def test_the_fence_is_three_steps_when_these_take_longer():
     assert fence_seconds(15, None) == 15
     assert fence_seconds(15, 4) == 15
     assert fence_seconds(15, 6) == 18
+    assert fence_seconds(15, 1e6) == 86400  # what a report can tell
 
 
 def test_within_an_attempt_no_neighbour_is_forgotten(coordinator, run_python, silent_peer):

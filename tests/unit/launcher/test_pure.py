@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from muster.launcher.datagrams import Datagrams
 from muster.launcher.environment import RankFiles, SettingsError, rank_environment, settings_from
 from muster.launcher.log import Log
 from muster.launcher.peers import Peers
@@ -71,6 +72,21 @@ def test_what_the_user_has_set_stays():
     assert (names["OMP_NUM_THREADS"], names["HOME"]) == ("8", "/home")
 
 
+@pytest.mark.parametrize("per_node", [1, 2])
+def test_how_many_processes_torchrun_starts_is_the_users_choice(per_node):
+    directive = dataclasses.replace(RUN_1, processes_per_node=per_node)
+    assert environment(directive, PET_NPROC_PER_NODE="8")["PET_NPROC_PER_NODE"] == "8"
+    assert environment(directive)["PET_NPROC_PER_NODE"] == str(per_node)
+
+
+def test_torchruns_other_settings_stay_and_the_gangs_own_do_not():
+    chosen = {"PET_MAX_RESTARTS": "3", "PET_RDZV_BACKEND": "static", "PYTHONUNBUFFERED": "", "PYTHONFAULTHANDLER": "0"}
+    stale = {"PET_NNODES": "7", "PET_NODE_RANK": "6", "PET_MASTER_ADDR": "elsewhere", "PET_MASTER_PORT": "1"}
+    names = environment(RUN_1, **chosen, **stale)
+    assert {name: names[name] for name in chosen} == chosen
+    assert [names[name] for name in stale] == ["2", "1", "10.0.0.1", "29401"]
+
+
 def test_threads_are_limited_only_for_several_processes():
     assert "OMP_NUM_THREADS" not in environment(RUN_1)
     assert environment(dataclasses.replace(RUN_1, processes_per_node=2))["OMP_NUM_THREADS"] == "1"
@@ -105,10 +121,12 @@ def test_a_progress_file_is_read_line_by_line_however_it_is_written(tmp_path):
     assert file.read() == 1
     with path.open("ab") as stream:
         stream.write(
-            b': 2, "loss": 1.5}\n\nnonsense\n{"step": "3"}\n{"step": true}\n{"step": -4}\n' + b"[" * 99999 + b"\n"
+            b': 2, "loss": 1.5}\n\nnonsense\n{"step": 99999999999999999999}\n{"step": "3"}\n{"step": true}\n{"step": -4}\n'
+            + b"[" * 99999
+            + b"\n"
         )
     assert file.read() == 2
-    assert file.ignored_lines == 5
+    assert file.ignored_lines == 6
     path.write_bytes(b'{"step": 9}\n')  # truncated by the trainer
     assert file.read() == 9
 
@@ -126,6 +144,7 @@ PATTERNS = {
     "found": (r"step (\d+)", b"epoch 1 step 12 loss 3", 12),
     "not there": (r"step (\d+)", b"epoch 1", None),
     "no number": (r"step (\w+)", b"step one", None),
+    "beyond any step": (r"step (\d+)", b"step 99999999999999999999", None),
     "group left out": (r"step(\d+)?", b"step", None),
     "not text": (r"step (\d+)", b"\xff\xfe step 3 \x00", 3),
 }
@@ -136,7 +155,9 @@ def test_steps_in_the_output(pattern, line, step):
     assert step_in_line(compile_pattern(pattern), line) == step
 
 
-@pytest.mark.parametrize("pattern", ["step (", r"step \d+"])
+@pytest.mark.parametrize(
+    "pattern", ["step (", r"step \d+", "(a){99999999999999999999}", "(" * 5000 + ")" * 5000], ids=range(4)
+)
 def test_a_pattern_that_cannot_work(pattern):
     with pytest.raises(ValueError, match=r"group|regular expression"):
         compile_pattern(pattern)
@@ -177,8 +198,8 @@ def test_a_process_that_took_over_a_pid_is_not_killed():
 
 
 def test_a_neighbour_given_by_name_is_not_looked_up_and_counts_as_silent():
-    peers = Peers("127.0.0.1")
-    peers.watch((Peer(1, "no.such.host.invalid", 1), Peer(2, "127.0.0.1", peers.port)), 0.0, attempt_started=True)
+    peers = Peers(Datagrams("127.0.0.1"))
+    peers.begin(1, (Peer(1, "no.such.host.invalid", 1), Peer(2, "127.0.0.1", peers.port)), 0.0)
     peers.turn(0.0)
     assert [index for index, _ in peers.heard()] == [1, 2]
 

@@ -12,7 +12,8 @@ import time
 import pytest
 
 from muster.launcher.environment import Settings
-from muster.launcher.reporter import Channel, Reporter, UnreachableError, is_done, supersedes
+from muster.launcher.reporter import Channel, Reporter, UnreachableError, leader_in
+from muster.launcher.reporter_core import is_done, supersedes
 from muster.launcher.snapshot import Snapshot
 from muster.protocol.messages import (
     EXIT,
@@ -258,7 +259,7 @@ def test_an_idle_launcher_without_a_coordinator_sleeps(tmp_path):
             "127.0.0.1", nobody.getsockname()[1], "c", str(tmp_path / "token"), str(tmp_path / "ca.pem"), "", 0, ""
         )
         reporter = Reporter(settings, Report(0, IDLE), lambda: None, lambda _: None)
-        reporter._pace = Directive(WAIT, 1, poll_seconds=0.1)
+        reporter._core._pace = Directive(WAIT, 1, poll_seconds=0.1)
         reporter._changed = counted = CountedWaits()
         reporter.start()
         time.sleep(1.5)
@@ -314,6 +315,7 @@ DONE = {
     "old ranks are ending": (Directive(WAIT, 2), Snapshot(RECLAIMING, attempt=1), False, False),
     "not started yet": (Directive(RUN, 2), READY, True, False),
     "running": (Directive(RUN, 2), Snapshot(RUNNING, attempt=2), True, True),
+    "some ranks are not up": (Directive(RUN, 2), Snapshot(RUNNING, attempt=2, is_starting=True), True, False),
     "ended at once": (Directive(RUN, 2), Snapshot(EXITED, attempt=2), True, True),
     "running the attempt before": (Directive(RUN, 2), Snapshot(RUNNING, attempt=1), True, False),
     "exiting": (Directive(EXIT), READY, True, False),
@@ -342,3 +344,59 @@ ORDER = {
 @pytest.mark.parametrize(("new", "old", "expected"), ORDER.values(), ids=ORDER.keys())
 def test_directives_that_arrive_out_of_order(new, old, expected):
     assert supersedes(new, old) is expected
+
+
+LEADERS = {
+    "an address": (b'{"error": "another leads", "leader": "10.0.0.7:8443"}', ("10.0.0.7", 8443)),
+    "one of version 6": (b'{"leader": "[fd00::7]:8443"}', ("fd00::7", 8443)),
+    "one of version 6, bare": (b'{"leader": "fd00::7:8443"}', ("fd00::7", 8443)),
+    "a name, which would have to be looked up": (b'{"leader": "somebody:8443"}', None),
+    "nobody": (b'{"error": "nobody leads", "leader": ""}', None),
+    "no port": (b'{"leader": "10.0.0.7"}', None),
+    "a port beyond all": (b'{"leader": "10.0.0.7:99999"}', None),
+    "something else": (b'{"leader": 5}', None),
+    "no answer of a replica": (b"Misdirected Request", None),
+}
+
+
+@pytest.mark.parametrize(("data", "leader"), LEADERS.values(), ids=LEADERS.keys())
+def test_who_is_said_to_lead(data, leader):
+    assert leader_in(data) == leader
+
+
+def test_a_launcher_follows_to_the_leader_and_comes_back_when_it_is_gone(
+    coordinator, run_python, new_coordinator, until
+):
+    leader = new_coordinator(coordinator.authority, 0)
+    coordinator.misdirect_to(f"127.0.0.1:{leader.port}")
+    leader.run(1)
+    launcher = run_python(STEPS)
+    step = leader.wait_for(lambda r: r.step is not None).step
+    assert coordinator.latest is None
+    assert "no answer from the coordinator" not in launcher.error_text
+    leader.close()
+    until(lambda: "no answer from the coordinator" in launcher.error_text, "the end of the leader to be seen")
+    coordinator.misdirect_to("")
+    coordinator.run(1)
+    coordinator.wait_for(lambda r: r.step is not None and r.step > step)
+
+
+def test_a_replica_that_does_not_lead_is_kept_until_it_knows_who_does(coordinator, run_python, until):
+    coordinator.misdirect_to("nobody")
+    launcher = run_python(STEPS)
+    until(lambda: "it answered 421" in launcher.error_text, "the trouble to be seen")
+    until(lambda: coordinator.misdirected > 6, "more reports")
+    told = [connection for connection in coordinator.connections if coordinator.connections[connection] > 2]
+    assert told, "one line stays"
+    coordinator.misdirect_to("")
+    coordinator.run(1)
+    coordinator.wait_for(lambda r: r.step is not None)
+
+
+def test_who_leads_must_have_the_certificate_too(coordinator, run_python, new_coordinator, new_authority, until):
+    impostor = new_coordinator(new_authority(), 0)
+    coordinator.misdirect_to(f"127.0.0.1:{impostor.port}")
+    impostor.run(1)
+    launcher = run_python(STEPS)
+    until(lambda: "certificate verify failed" in launcher.error_text, "the impostor to be refused")
+    assert impostor.latest is None

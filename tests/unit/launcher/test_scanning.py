@@ -18,7 +18,7 @@ HANG = "import time; time.sleep(600)"
 
 def write_checkpoint(directory, step):
     target = directory / f"step-{step}"
-    target.mkdir(parents=True)
+    target.mkdir(parents=True, exist_ok=True)
     (target / "model.bin").write_bytes(b"x" * step)
     manifest = {"step": step, "files": [{"path": "model.bin", "bytes": step}]}
     (target / "manifest.new").write_text(json.dumps(manifest))
@@ -52,6 +52,44 @@ def test_a_new_checkpoint_is_reported_while_ranks_run(coordinator, run_python, t
     report = coordinator.wait_for(steps)
     assert steps(report) == [30]
     assert report.checkpoints_scanned_for_attempt == 0
+
+
+def test_a_worker_that_does_not_judge_tells_what_is_there_and_looks_no_more_while_ranks_run(
+    coordinator, run_python, tmp_path
+):
+    write_checkpoint(tmp_path / "ckpt", 10)
+    (tmp_path / "ckpt/step-10/model.bin").write_bytes(b"torn")
+    run_python(HANG, MUSTER_CHECKPOINT_DIRECTORY=str(tmp_path / "ckpt"), MUSTER_SCAN_SECONDS="0.05")
+    coordinator.wait_to_run(1, scans=False)
+    report = coordinator.wait_for(lambda r: r.checkpoints_scanned_for_attempt == 1)
+    marker = (tmp_path / "ckpt/step-10/muster-checkpoint.json").stat()
+    assert [(c.step, c.judged, c.written_ns) for c in report.checkpoints] == [(10, False, marker.st_mtime_ns)]
+    coordinator.run(1, scans=False)
+    coordinator.wait_for(lambda r: r.state == RUNNING)
+    write_checkpoint(tmp_path / "ckpt", 20)
+    coordinator.run(1, scans=True)
+    coordinator.wait_for(lambda r: steps(r) == [20])
+
+
+def test_another_history_is_left_out(coordinator, run_python, tmp_path):
+    for step in (10, 20, 30):
+        write_checkpoint(tmp_path / "ckpt", step)
+    run_python(HANG, MUSTER_CHECKPOINT_DIRECTORY=str(tmp_path / "ckpt"))
+    coordinator.wait_to_run(1)
+    report = coordinator.wait_for(lambda r: r.checkpoints_scanned_for_attempt == 1)
+    assert steps(report) == [30, 20, 10]
+    since = max(checkpoint.written_ns for checkpoint in report.checkpoints)
+    coordinator.wait_to_run(1, lineage_step=10, lineage_since_ns=since)
+    coordinator.wait_for(lambda r: steps(r) == [10])
+    write_checkpoint(tmp_path / "ckpt", 20)
+    coordinator.wait_for(lambda r: steps(r) == [20, 10])
+
+
+def test_a_missing_directory_is_told_and_holds_nothing_up(coordinator, run_python, tmp_path):
+    run_python(HANG, MUSTER_CHECKPOINT_DIRECTORY=str(tmp_path / "ckpt"))
+    coordinator.wait_to_run(1)
+    report = coordinator.wait_for(lambda r: r.checkpoints_scanned_for_attempt == 1)
+    assert (report.checkpoints, report.checkpoint_error) == ((), f"{tmp_path / 'ckpt'} does not exist")
 
 
 def test_without_a_directory_the_scan_is_done_at_once(coordinator, run_python):

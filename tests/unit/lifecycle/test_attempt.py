@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.unit.lifecycle.builders import SETTINGS, Scene, a_ghost, a_job, an_incident, at, failed, idle, running
 
-from muster.api.gang import GangSpec, Level, Member, Resume
+from muster.api.gang import GangSpec, Level, Member, Proof, Resume
 from muster.lifecycle import members
 from muster.lifecycle import record as records
 from muster.lifecycle.plan import CommitGang, CreatePod, DeletePod
@@ -72,10 +72,12 @@ def test_what_a_start_waits_for(arrange: object, words: str) -> None:
 def test_it_resumes_from_what_is_complete_for_everybody() -> None:
     here = waiting().all(idle(2, checkpoints=((9, "/c/9"), (6, "/c/6"))))
     record = start(here.launcher(2, idle(2, checkpoints=((6, "/c/6"), (3, "/c/3")))))
+    assert isinstance(record, Missing), "one of them does not see the newest"
+    record = start(here.launcher(2, idle(2, checkpoints=((9, "/c/9"), (3, "/c/3")))))
     assert isinstance(record, GangSpec)
     assert record.go is not None
     assert record.go.resume is not None
-    assert (record.go.resume.step, record.go.resume.path) == (6, "/c/6")
+    assert (record.go.resume.step, record.go.resume.path) == (9, "/c/9")
 
 
 class TestGhosts:
@@ -89,13 +91,6 @@ class TestGhosts:
             pytest.param(5, None, True, True, id="proved dead"),
             pytest.param(-1, running(1, heard_age_seconds=1.0), False, False, id="but it is heard with a rank alive"),
             pytest.param(-1, running(1, heard_age_seconds=30.0), False, True, id="heard long before"),
-            pytest.param(
-                -1,
-                running(1, heard_age_seconds=30.0, fence_seconds=60.0),
-                False,
-                False,
-                id="heard long before, with a longer fence",
-            ),
             pytest.param(-1, idle(1), False, True, id="heard without a rank"),
         ],
     )
@@ -107,14 +102,22 @@ class TestGhosts:
             here.but(proved_dead=frozenset({"old"}))
         assert isinstance(start(here), GangSpec) == starts
 
+    def test_a_fence_is_as_long_as_its_record_says(self) -> None:
+        ghost = a_ghost("old", -1).model_copy(update={"fence_seconds": 60})
+        here = waiting(ghosts=[ghost])
+        here.launchers["old"] = running(1, heard_age_seconds=30.0)
+        assert isinstance(start(here), Missing)
+
     def lost(self) -> Scene:
         here = Scene(a_job()).fleet().gang().pods().all(running(1, 7, step_age_seconds=60, fence_seconds=45.0))
         return here.node("n1", ready=False)
 
     def test_the_fence_counts_from_its_last_word(self) -> None:
         here = self.lost().launcher(1, running(1, 7, heard_age_seconds=30, step_age_seconds=60, fence_seconds=45.0))
+        here.launcher(0, running(1, 7, step_age_seconds=40, fence_seconds=45.0, silent_peers={1: 35.0}))
         (ghost,) = recover(here.world()).ghosts
         assert (ghost.pod_uid, ghost.fenced_time) == ("pod-1-1", at(100 + 45 + 2 - 30))
+        assert ghost.fence_seconds == 45
 
     def test_but_not_before_its_neighbours_lost_it(self) -> None:
         here = self.lost().launcher(1, running(1, 7, heard_age_seconds=45, step_age_seconds=60, fence_seconds=45.0))
@@ -123,10 +126,31 @@ class TestGhosts:
         assert ghost.fenced_time == at(100 + 45 + 2 - 12)
 
     def test_one_that_this_leader_never_heard_has_the_fence_of_the_others(self) -> None:
-        here = self.lost()
+        here = self.lost().launcher(0, running(1, 7, step_age_seconds=40, fence_seconds=45.0, silent_peers={1: 12.0}))
         del here.launchers["pod-1-1"]
         (ghost,) = recover(here.world()).ghosts
         assert ghost.fenced_time == at(100 + 45 + 2)
+
+    def test_where_nobody_misses_it_its_fence_counts_from_the_moment_at_which_another_has_gone_on(self) -> None:
+        here = self.lost().launcher(1, running(1, 7, heard_age_seconds=45, step_age_seconds=60))
+        here.all(running(1, 7, step_age_seconds=60)).launcher(
+            1, running(1, 7, heard_age_seconds=45, step_age_seconds=60)
+        )
+        record = recover(here.world())
+        (ghost,) = record.ghosts
+        assert ghost.proof is Proof.DEATH
+
+        def after(seconds: float) -> GangSpec | Missing:
+            later = Scene(a_job(), seconds=200.0).fleet()
+            later.record = record
+            later.pods().all(idle(2, attempt_age_seconds=seconds))
+            later.launchers |= {"pod-1-1": running(1, 7, heard_age_seconds=145.0), "pod-1-2": idle(2)}
+            return start(later)
+
+        waits = after(16.9)
+        assert isinstance(waits, Missing)
+        assert "since the others have gone on" in waits.message
+        assert isinstance(after(17.1), GangSpec)
 
     def test_a_pod_that_never_got_a_go_leaves_none(self) -> None:
         here = Scene(a_job()).fleet().gang(go=False).pods().all(idle(1)).pod(1, deleting=True)
@@ -156,7 +180,7 @@ def test_several_losses_are_one_attempt() -> None:
 def test_a_lost_pod_on_a_cordoned_node_moves() -> None:
     here = Scene(a_job()).fleet().gang().pods().all(running(1, 7)).pod(1, deleting=True).node("n1", unschedulable=True)
     record = recover(here.world())
-    assert (record.level, record.members[1]) == (Level.REPLACE, Member(node="n3", incarnation=2))
+    assert (record.level, record.members[1]) == (Level.REPLACE, Member(index=1, rank=1, node="n3", incarnation=2))
     assert [(count.level, count.domains) for count in record.topology] == [("block", 1), ("rack", 2)]
 
 
@@ -229,7 +253,9 @@ def test_a_node_with_a_failure_is_taken_again_when_there_is_no_other() -> None:
     def placed(seconds_since_failure: float) -> object:
         until = at(100.0 - seconds_since_failure) + members.EXCLUSION
         scene = Scene(a_job()).fleet(3).gang(2, go=False, excluded_nodes={"n2": until})
-        scene.record = scene.record.model_copy(update={"members": [*scene.record.members[:2], Member(index=2, rank=2, incarnation=2)]})
+        scene.record = scene.record.model_copy(
+            update={"members": [*scene.record.members[:2], Member(index=2, rank=2, incarnation=2)]}
+        )
         world = scene.pods().world()
         assert world.gang is not None
         return records.filled(world, world.gang.spec)
@@ -246,16 +272,19 @@ def test_a_known_checkpoint_that_a_worker_does_not_see_holds_the_start_for_a_whi
 
     def after(seconds: float) -> GangSpec | Missing:
         scene = waiting(checkpoint=known, time=at(100.0 - seconds)).all(idle(2, checkpoints=seen))
-        return start(scene.launcher(1, idle(2)))
+        for index in range(3):  # a listing older than this attempt is none
+            scene.launcher(index, idle(2, checkpoints=seen if index != 1 else (), scanned_age_seconds=seconds))
+        return start(scene)
 
     held = after(5.0)
     assert isinstance(held, Missing)
     assert held.reason == "CheckpointNotVisible"
-    assert "worker 1 on n1 does not see /checkpoints/40" in held.message
-    given_up = after(NOT_VISIBLE_SECONDS + 1)
-    assert isinstance(given_up, GangSpec)
-    assert given_up.go is not None
-    assert given_up.go.resume is None
+    assert "worker 1 on n1 does not see checkpoint 40 (/checkpoints/40)" in held.message
+    assert not held.stalled
+    stalled = after(NOT_VISIBLE_SECONDS + 1)
+    assert isinstance(stalled, Missing)
+    assert stalled.stalled
+    assert "set spec.checkpoint.resumeFrom to Scratch" in stalled.message
 
 
 def test_more_nodes_to_leave_push_the_deadline_of_a_leave_back_for_nobody() -> None:

@@ -547,6 +547,18 @@ class TestPlain:
         play = theatre.submit(self.job())  # type: ignore[arg-type]
         theatre.until(lambda: play.step >= 7)
         theatre.power_cut("n1")
+        theatre.play_on(600)
+        assert play.levels == ["Start"], "nothing proves that its ranks have ended"
+        theatre.power_on("n1")
+        succeeded(theatre, play)
+        assert play.levels == ["Start", "R4"]
+
+    def test_a_lost_node_is_given_up_after_the_time_that_the_job_allows(self) -> None:
+        job = a_job(launch={"mode": "Plain"}, checkpoint={}, recovery={"unprovedDeathTimeoutSeconds": 120})
+        theatre = Theatre()
+        play = theatre.submit(job)
+        theatre.until(lambda: play.step >= 7)
+        theatre.power_cut("n1")
         succeeded(theatre, play)
         assert "n1" not in {member.node for member in play.record.members}
 

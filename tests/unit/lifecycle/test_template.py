@@ -59,7 +59,7 @@ def test_null_is_as_good_as_absent() -> None:
     container = {**CONTAINER, "resources": None, "env": None, "volumeMounts": None, "args": None}
     job = a_job(template={"metadata": None, "spec": {**spec, "containers": [container]}})
     assert problem(job, Fleet()) is None
-    pod = worker_manifest(job, 0, Member(node="n1"), SETTINGS)
+    pod = worker_manifest(job, Member(index=0, rank=0, node="n1"), SETTINGS)
     assert pod["spec"]["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "8"}
     scene = Scene(job).fleet().but(template_verdict=None)
     assert [type(action) for action in decide(scene.world(), SETTINGS).actions] == [CheckTemplate]

@@ -88,16 +88,16 @@ def test_who_waits_for_no_nodes_is_not_in_the_queue(scene: Scene) -> None:
 
 
 def test_a_gang_that_has_lost_a_node_waits_beside_the_others() -> None:
-    members = [Member(node="n0"), Member(node=""), Member(node="n2")]
-    request = members.wanted(Scene(a_job()).fleet(3).gang(go=False, members=members).world())
+    lost_one = seats("n0", "", "n2")
+    request = members.wanted(Scene(a_job()).fleet(3).gang(go=False, members=lost_one).world())
     assert request is not None
     assert (request.count, request.kept, request.broken) == (1, ("n0", "n2"), ())
 
 
 def test_a_broken_segment_is_mended_beside_what_is_left_of_it() -> None:
     job = a_job(nodes=4, placement={"segmentSize": 2})
-    members = [Member(node="n0"), Member(node=""), Member(node=""), Member(node="")]
-    request = members.wanted(Scene(job).fleet(4).gang(go=False, members=members).world())
+    lost_three = seats("n0", "", "", "")
+    request = members.wanted(Scene(job).fleet(4).gang(go=False, members=lost_three).world())
     assert request is not None
     assert [(part.missing, part.beside) for part in request.broken] == [(1, ("n0",)), (2, ())]
 
@@ -197,6 +197,11 @@ def test_a_template_that_needs_the_scheduler_waits_for_other_nodes_and_says_why(
 # Giving back.
 
 
+def seats(*nodes: str) -> list[Member]:
+    """Members on these nodes; "" for one that has none."""
+    return [Member(index=place, rank=place, node=node) for place, node in enumerate(nodes)]
+
+
 def late(scene: Scene, seconds: float = 301.0) -> Scene:
     """The gang was committed so long ago."""
     assert scene.record is not None
@@ -213,9 +218,13 @@ def late(scene: Scene, seconds: float = 301.0) -> Scene:
             id="creation stopped halfway",
         ),
         pytest.param(
-            Scene(a_job()).fleet().gang(go=False).pods().pod(2, node="", phase="Pending", unschedulable_message="busy"),
+            Scene(a_job())
+            .fleet(3)
+            .gang(go=False)
+            .pods()
+            .pod(2, node="", phase="Pending", unschedulable_message="busy"),
             "its pod is not bound: busy",
-            id="not bound",
+            id="not bound, and no other node",
         ),
     ],
 )
@@ -228,6 +237,16 @@ def test_a_gang_that_cannot_be_assembled_gives_its_nodes_back(scene: Scene, word
     spec = committed(plan)
     assert (spec.members, spec.reason, spec.releases, spec.hold_until) == ([], "AssemblyTimedOut", 1, at(160))
     assert f"worker 2 on n2: {words}" in plan.announcements[0].note
+
+
+def test_only_those_who_are_late_move_where_there_are_other_nodes() -> None:
+    scene = Scene(a_job()).fleet().gang(go=False).pods().pod(2, node="", phase="Pending", unschedulable_message="busy")
+    plan = decide(late(scene).world(), SETTINGS)
+    spec = committed(plan)
+    assert [(member.node, member.incarnation) for member in spec.members] == [("n0", 1), ("n1", 1), ("n3", 2)]
+    assert (spec.reason, spec.releases, spec.hold_until) == ("AssemblyTimedOut", 0, None)
+    assert "n2" in spec.excluded_nodes
+    assert "worker 2 on n2: its pod is not bound: busy" in plan.announcements[0].note
 
 
 def test_it_waits_longer_each_time_and_a_start_forgets_it() -> None:
@@ -251,8 +270,7 @@ def test_meanwhile_it_says_when_it_tries_again() -> None:
 
 def with_a_hole(scene: Scene) -> Scene:
     """Worker 1 has lost its node, and there is no other."""
-    members = [Member(node="n0"), Member(node=""), Member(node="n2")]
-    return late(scene.fleet(3).node("n1", unschedulable=True).gang(go=False, members=members))
+    return late(scene.fleet(3).node("n1", unschedulable=True).gang(go=False, members=seats("n0", "", "n2")))
 
 
 def test_a_gang_with_a_hole_keeps_its_nodes_while_nobody_else_wants_them() -> None:

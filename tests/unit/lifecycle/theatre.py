@@ -18,7 +18,7 @@ from muster.api.gang import Gang, GangSpec
 from muster.api.trainingjob import CompletionRecord, LaunchMode, TrainingJob, TrainingJobStatus
 from muster.coordinator.auth import Caller
 from muster.coordinator.hub import Hub
-from muster.launcher.fence import fence_seconds, is_cut_off
+from muster.launcher.fence import is_cut_off
 from muster.lifecycle.directive import directive_for
 from muster.lifecycle.plan import Announcement, CheckTemplate, CommitGang, CreatePod, DeleteJob, DeletePod, Plan
 from muster.lifecycle.step import decide
@@ -136,6 +136,12 @@ class Launcher:
     step_seconds: float = 1.0
 
     @property
+    def fence(self) -> float:
+        """The fence that it was told last."""
+        served = self.directive is not None and self.directive.kind == messages.RUN
+        return self.directive.fence_seconds if served and self.directive else BASE_FENCE_SECONDS
+
+    @property
     def alive_ranks(self) -> list[Rank]:
         return [rank for rank in self.ranks if rank.alive]
 
@@ -174,7 +180,8 @@ class Launcher:
             step=None if idle else self.step,
             step_age_seconds=None if idle or self.step_at is None else now - self.step_at,
             started_age_seconds=None if idle else now - self.started_at,
-            fence_seconds=fence_seconds(BASE_FENCE_SECONDS, self.step_seconds),
+            fence_seconds=self.fence,
+            step_seconds=self.step_seconds if self.step else None,
             fenced=self.fenced,
             peer_port=9000,
             peers=tuple(PeerReport(index, now - heard) for index, heard in sorted(self.peers_heard_at.items())),
@@ -516,8 +523,7 @@ class Theatre:
     def _cut_off(self, launcher: Launcher) -> bool:
         since_step = self.now - max(launcher.started_at, launcher.step_at or 0.0)
         peers = [self.now - heard for heard in launcher.peers_heard_at.values()]
-        limit = fence_seconds(BASE_FENCE_SECONDS, launcher.step_seconds)
-        return is_cut_off(limit, self.now - launcher.answered_at, peers, since_step)
+        return is_cut_off(launcher.fence, self.now - launcher.answered_at, peers, since_step)
 
     def _scan(self, pod: Pod, launcher: Launcher) -> None:
         if not self.machines[pod.view.node].reachable:

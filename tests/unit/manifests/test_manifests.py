@@ -12,7 +12,7 @@ from yamllint.config import YamlLintConfig
 from muster.agent import settings as agent_settings
 from muster.agent.client import API_VERSION
 from muster.api.nodehealth import NodeHealthStatus
-from muster.controller.operator import APP_LABEL, LEADER_LABEL, LEASE_NAME
+from muster.controller.operator import APP_LABEL, LEASE_NAME
 from muster.controller.settings import COORDINATOR_SERVICE, Settings
 from muster.kube.certificates import names_of
 
@@ -131,8 +131,9 @@ def test_selectors_find_the_pods(base: Manifests, deployment: dict[str, Any]) ->
     labels = deployment["spec"]["template"]["metadata"]["labels"]
     key, _, value = APP_LABEL.partition("=")
     assert labels[key] == value
-    coordinator = named(base, "Service", COORDINATOR_SERVICE)["spec"]["selector"]
-    assert coordinator == {key: value, LEADER_LABEL: "true"}
+    coordinator = named(base, "Service", COORDINATOR_SERVICE)["spec"]
+    assert coordinator["selector"] == {key: value}, "every replica: one that does not lead names the leader"
+    assert coordinator["publishNotReadyAddresses"] is True
     assert named(base, "Service", "muster-metrics")["spec"]["selector"] == {key: value}
     spec = deployment["spec"]["template"]["spec"]
     selectors = [

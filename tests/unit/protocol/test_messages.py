@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
@@ -9,6 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.protocol.messages import (
+    LONGEST_FENCE_SECONDS,
+    LONGEST_SECONDS,
+    MAX_NUMBER,
+    MAX_PARTS,
+    MAX_TAIL_CHARS,
+    MAX_TEXT_CHARS,
     CheckpointReport,
     Directive,
     Peer,
@@ -20,10 +27,11 @@ from muster.protocol.messages import (
     decode_report,
     digest,
     encode,
+    limits,
 )
 
 integers = st.integers(0, 2**40)
-seconds = st.floats(0, 1e9)
+seconds = st.floats(0, LONGEST_SECONDS)
 text = st.text(max_size=20)
 ranks = st.builds(
     RankReport, rank=integers, local_rank=integers, alive=st.booleans(), exit_code=st.none() | integers,
@@ -114,16 +122,58 @@ def test_arbitrary_bytes_raise_nothing_else(data):
         return
 
 
-@pytest.mark.parametrize(
-    "report",
-    [
-        pytest.param(Report(1, "Running", step=-1), id="a step below zero"),
-        pytest.param(
-            Report(1, "Idle", checkpoints=(CheckpointReport(-1, "/a"),)), id="a checkpoint before the first step"
-        ),
-        pytest.param(Report(1, "Idle", checkpoints=(CheckpointReport(1, "/a" * 600),)), id="a path that is too long"),
-    ],
-)
-def test_what_no_record_could_hold_is_refused(report):
-    with pytest.raises(ProtocolError):
+RANK = RankReport(0, 0, alive=True)
+ABSURD = {
+    "a step below zero": (Report(1, "Running", step=-1), "report.step: -1"),
+    "a step beyond all": (Report(1, "Running", step=MAX_NUMBER + 1), "report.step: 9007199254740992"),
+    "a number before the first": (Report(-1, "Idle"), "report.sequence: -1"),
+    "an age below zero": (Report(1, "Idle", step_age_seconds=-0.5), "report.stepAgeSeconds: -0.5"),
+    "an age of no clock": (Report(1, "Idle", loop_age_seconds=2 * LONGEST_SECONDS), "report.loopAgeSeconds: 2"),
+    "an endless fence": (Report(1, "Idle", fence_seconds=1e12), "report.fenceSeconds: 1000000000000.0"),
+    "a fence of two days": (Report(1, "Idle", fence_seconds=2 * LONGEST_FENCE_SECONDS), "report.fenceSeconds: 172800"),
+    "no port": (Report(1, "Idle", peer_port=65536), "report.peerPort: 65536"),
+    "an endless list": (Report(1, "Idle", ranks=(RANK,) * (MAX_PARTS + 1)), "report.ranks: its length 1025"),
+    "an endless text": (Report(1, "Idle", address="a" * (MAX_TEXT_CHARS + 1)), "report.address: its length 4097"),
+    "an endless state": (Report(1, "I" * 10_000), "report.state: its length 10000"),
+    "a checkpoint before the first step": (
+        Report(1, "Idle", checkpoints=(CheckpointReport(5, "/b"), CheckpointReport(-1, "/a"))),
+        r"report.checkpoints\[1\].step: -1",
+    ),
+    "a path that is too long": (
+        Report(1, "Idle", checkpoints=(CheckpointReport(1, "/a" * 600),)),
+        r"report.checkpoints\[0\].path: its length 1200",
+    ),
+    "no path": (
+        Report(1, "Idle", checkpoints=(CheckpointReport(1, ""),)),
+        r"report.checkpoints\[0\].path: its length 0",
+    ),
+    "a neighbour silent since before time": (
+        Report(1, "Idle", peers=(PeerReport(1, -3.0),)),
+        r"report.peers\[0\].silentSeconds: -3.0",
+    ),
+}
+
+
+@pytest.mark.parametrize(("report", "says"), ABSURD.values(), ids=ABSURD.keys())
+def test_what_no_record_could_hold_is_refused_by_name(report, says):
+    with pytest.raises(ProtocolError, match=says):
         decode_report(encode(report))
+
+
+def test_what_is_only_for_people_is_cut():
+    long = Report(
+        1,
+        "Idle",
+        ranks=(RankReport(0, 0, alive=False, tail="a" * 5000 + "end"),),
+        checkpoint_error="b" * 50_000,
+        marker_error="c" * 50_000,
+    )
+    found = decode_report(encode(long))
+    assert (len(found.ranks[0].tail), found.ranks[0].tail[-4:]) == (MAX_TAIL_CHARS, "aend")
+    assert (len(found.checkpoint_error), len(found.marker_error)) == (MAX_TEXT_CHARS, MAX_TEXT_CHARS)
+
+
+def test_every_number_text_and_list_of_a_report_has_a_limit():
+    for kind in (Report, RankReport, CheckpointReport, PeerReport):
+        free = {field.name for field in dataclasses.fields(kind)} - limits(kind).keys()
+        assert {str(field.type) for field in dataclasses.fields(kind) if field.name in free} <= {"bool"}

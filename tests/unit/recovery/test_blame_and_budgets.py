@@ -134,6 +134,14 @@ class TestBudgets:
         record = a_record(an_incident(step=10), checkpoint=checkpoint)
         assert budgets.application_restarts(record, self.NOW) == left
 
+    def test_a_checkpoint_that_was_there_before_refunds_nothing(self) -> None:
+        """A step counter that begins anew, or an old checkpoint far ahead: 59 failures would have counted for none."""
+        loop = [an_incident(n, step=12, checkpoint_step=1000, resumed_step=0) for n in range(1, 5)]
+        record = a_record(*loop, checkpoint=1000)
+        assert budgets.application_restarts(record, self.NOW) == 4
+        assert budgets.back_off_seconds(record) > 0
+        assert budgets.application_restarts(a_record(*loop, checkpoint=1010), self.NOW) == 0
+
     def test_the_fourth_failure_is_one_too_many(self) -> None:
         incidents = [an_incident(n, step=4) for n in range(1, 5)]
         assert budgets.exhausted(a_record(*incidents[:3]), Recovery(), self.NOW) == ""

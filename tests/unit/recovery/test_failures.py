@@ -187,7 +187,16 @@ class TestReclaim:
         here = self.before_start()
         here.seconds = 1000.0
         del here.launchers[here.uid(1)]
+        here.launchers.clear()
         assert find(here.world()) == []
+
+    def test_but_not_once_another_of_its_gang_is_heard(self) -> None:
+        here = self.before_start()
+        here.seconds = 119.0
+        del here.launchers[here.uid(1)]
+        assert find(here.world()) == []
+        here.seconds = 1000.0
+        assert (one(here).kind, one(here).index) == (Kind.LAUNCHER_SILENT, 1)
 
 
 class TestHang:
@@ -249,8 +258,13 @@ def test_plain_mode_looks_at_pods_and_nodes_alone() -> None:
     assert find(here.world()) == []
     assert find(here.pod(0, phase="Succeeded").world()) == []
     assert one(here.ended(1)).kind is Kind.POD_ENDED
-    here.pod_views = {name: replace(pod, phase="Running") for name, pod in here.pod_views.items()}
-    assert one(here.node("n2", ready=False).lease("n2", SILENT)).kind is Kind.NODE_UNREACHABLE
+    here.pod_views = {name: replace(pod, phase="Running", containers=()) for name, pod in here.pod_views.items()}
+    here.node("n2", ready=False).lease("n2", SILENT)
+    assert find(here.world()) == [], "silence proves nothing"
+    limited = a_job(launch={"mode": "Plain"}, checkpoint={}, recovery={"unprovedDeathTimeoutSeconds": 60})
+    here.job = limited
+    assert find(here.lease("n2", 59.0).world()) == []
+    assert one(here.lease("n2", 60.0)).kind is Kind.NODE_UNREACHABLE
 
 
 def test_a_predecessor_that_does_not_end_makes_its_successor_move() -> None:

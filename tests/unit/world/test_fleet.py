@@ -8,7 +8,11 @@ from hypothesis import strategies as st
 from tests.unit.lifecycle.builders import a_fleet, a_node
 
 from muster.api.fleetpolicy import FleetPolicySpec
-from muster.world.fleet import Fleet
+from muster.placement.eligibility import Requirements
+from muster.placement.request import Request
+from muster.placement.space import solve
+from muster.world.fleet import Exclusion, Fleet, KnownAges
+from muster.world.turn import NotPlaced, Placed
 
 NODES = [a_node(f"n{i}") for i in range(3)]
 
@@ -116,3 +120,79 @@ def test_holders_have_names_for_people(holder: str, words: str) -> None:
     fleet = a_fleet(NODES)
     fleet.names["uid-1"] = "default/llama"
     assert fleet.name_of(holder) == words
+
+
+def picture(fleet: Fleet) -> object:
+    """All that a decision can see of it."""
+    return {
+        "nodes": dict(fleet.nodes),
+        "names": dict(fleet.names),
+        "policy": fleet.policy,
+        "version": fleet.version,
+        "seen": {
+            name: (fleet.holders(name), dict(fleet.used(name)), fleet.exclusion(name), fleet.ailment(name))
+            for name in ("n0", "n1", "n2", "n3")
+        },
+        "held": {holder: set(fleet.nodes_of(holder)) for holder in ("x", "y")},
+        "excluded": set(fleet.excluded),
+        "ages": fleet.heartbeats.older_than(1.0),
+    }
+
+
+@given(Changes, Changes)
+def test_a_snapshot_is_the_fleet_of_its_moment_for_ever(
+    first: list[tuple[str, str, frozenset[str], dict[str, int]]],
+    then: list[tuple[str, str, frozenset[str], dict[str, int]]],
+) -> None:
+    fleet = a_fleet(NODES)
+    for change in first:
+        fleet.occupy(*change)
+    fleet.exclude("n0", Exclusion("Xid79"))
+    fleet.call("x", "ns/x")
+    taken = fleet.snapshot(KnownAges({"n1": 30.0}))
+    expected = picture(taken)
+    assert {**picture(fleet), "ages": ["n1"]} == expected  # type: ignore[dict-item]
+    for change in then:
+        fleet.occupy(*change)
+    fleet.exclude("n0", None)
+    fleet.ail("n1", "hot")
+    fleet.call("x", "")
+    fleet.put_node(a_node("n3"))
+    fleet.drop_node("n2")
+    fleet.set_policy(FleetPolicySpec.model_validate({"topology": {"levels": []}}))
+    assert picture(taken) == expected
+    assert {**picture(fleet.snapshot(KnownAges({}))), "ages": []} == {**picture(fleet), "ages": []}  # type: ignore[dict-item]
+
+
+def test_a_snapshot_shares_what_is_derived_until_the_fleet_changes() -> None:
+    fleet, made = a_fleet(NODES), []
+
+    def make(of: Fleet) -> list[str]:
+        made.append(sorted(of.nodes))
+        return made[-1]
+
+    shot = fleet.snapshot(KnownAges({}))
+    assert shot.derived("a", make) is fleet.derived("a", make)
+    fleet.put_node(a_node("n3"))
+    assert shot.derived("a", make) == ["n0", "n1", "n2"]
+    assert shot.derived("a", make) is shot.derived("a", make)
+    assert len(made) == 2
+
+
+def test_the_same_request_has_the_same_answer_in_a_snapshot_whatever_has_happened_since() -> None:
+    request = Request(2, Requirements(8, {}, {}), "uid-1")
+    fleet = a_fleet(NODES)
+    shot = fleet.snapshot(KnownAges({"n0": 60.0}))
+    first = solve(shot, request)
+    assert first == Placed(("n1", "n2"))
+    fleet.occupy("gang", "other", frozenset({"n1", "n2"}))
+    assert isinstance(solve(fleet, request), NotPlaced)
+    assert solve(shot, request) == first
+
+
+def test_copies_are_made_once_for_all_decisions_until_something_changes() -> None:
+    fleet = a_fleet(NODES)
+    one, other = fleet.snapshot(KnownAges({})), fleet.snapshot(KnownAges({"n0": 1.0}))
+    assert one.nodes is other.nodes
+    fleet.occupy("gang", "job", frozenset({"n0"}))
+    assert fleet.snapshot(KnownAges({})).nodes is not one.nodes

@@ -1,0 +1,104 @@
+"""The machine as the supervisor sees it: clock, signals, processes and shared memory behind one thin port."""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import signal
+import threading
+import time
+from typing import Callable, Dict, FrozenSet, Mapping, Optional, Pattern, Sequence
+
+from muster.launcher.ranks import Starting, rank_starts
+from muster.launcher.reclaim import MARK, Leftover, Reclaim, reap, remove_shared_memory, shared_memory
+from muster.protocol.messages import Directive
+
+_KEPT_ATTEMPTS = 3  # directories of attempts, with the traces that ranks dumped
+
+
+class Wakeup:
+    """A pipe that ends the supervisor's wait; signals write into it, and so do other threads."""
+
+    def __init__(self) -> None:
+        self.descriptor, self._write = os.pipe()
+        os.set_blocking(self.descriptor, False)
+        os.set_blocking(self._write, False)
+
+    def take_signals(self, handlers: Mapping[int, Callable[[], None]]) -> None:
+        """From now on these signals wake the loop; call from the main thread."""
+        signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
+        for number, handler in handlers.items():
+            signal.signal(number, lambda _number, _frame, handler=handler: handler())  # type: ignore[misc]
+
+    def __call__(self) -> None:
+        """Wake the loop."""
+        try:
+            os.write(self._write, b"\0")
+        except BlockingIOError:  # full: it will wake anyway
+            return
+
+    def clear(self) -> None:
+        """Forget the wake-ups so far."""
+        try:
+            while os.read(self.descriptor, 4096):
+                pass
+        except BlockingIOError:
+            return
+
+
+class Host:
+    """What the supervisor needs of the operating system; a simulator has one of its own."""
+
+    def __init__(
+        self, command: Sequence[str], inherited: Mapping[str, str], directory: str, subreaper: bool, wake: Wakeup
+    ) -> None:
+        self._command = command
+        self._mark = "%d-%d" % (os.getpid(), time.monotonic_ns())
+        self._inherited = dict(inherited, **{MARK: self._mark})
+        self._directory = directory
+        self._subreaper = subreaper
+        self.wake = wake
+
+    def now(self) -> float:
+        """Seconds by a clock that only goes on."""
+        return time.monotonic()
+
+    def wait(self, descriptors: Sequence[Optional[int]], timeout_seconds: float) -> None:
+        """Until one of the descriptors can be read, somebody calls `wake`, a signal comes, or so long."""
+        poller = select.poll()
+        for descriptor in (self.wake.descriptor, *descriptors):
+            if descriptor is not None:
+                poller.register(descriptor, select.POLLIN)
+        poller.poll(max(0.0, timeout_seconds) * 1000)
+        self.wake.clear()
+
+    def pause(self, seconds: float) -> None:
+        """Wait so long, whatever happens."""
+        time.sleep(seconds)
+
+    def reap(self) -> Dict[int, int]:
+        """Children that have ended: wait status by pid."""
+        return reap()
+
+    def start_ranks(self, directive: Directive, pattern: Optional[Pattern[str]]) -> Starting:
+        """Begin to start the local ranks of an attempt."""
+        old = self._attempt_directory(directive.attempt - _KEPT_ATTEMPTS)
+        threading.Thread(target=shutil.rmtree, args=(old, True), name="tidy", daemon=True).start()
+        directory = self._attempt_directory(directive.attempt)
+        return Starting(rank_starts(self._command, self._inherited, directive, directory, pattern, self.now), self.wake)
+
+    def reclaim(self) -> Reclaim:
+        """Begin to end everything that the ranks have left."""
+        return Reclaim(self._mark, self._subreaper)
+
+    def shared_memory(self) -> FrozenSet[Leftover]:
+        """What lies in shared memory now."""
+        return shared_memory()
+
+    def remove_shared_memory(self, before: FrozenSet[Leftover]) -> None:
+        """Remove what was not there before."""
+        remove_shared_memory(before)
+
+    def _attempt_directory(self, attempt: int) -> str:
+        return os.path.join(self._directory, "attempt-%d" % attempt)

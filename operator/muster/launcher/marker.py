@@ -1,0 +1,205 @@
+"""The marker: a small file in the shared checkpoint directory that names the newest attempt that may save there.
+
+A gang that is cut off as a whole misses nobody, so no fence ends it. But it needs the directory to do harm, and there
+its successor says that it comes: it writes its attempt before it starts, and waits. Whoever trains without his
+coordinator reads the marker, and ends his ranks when a later attempt stands there, or when it cannot be read.
+
+Storage may hang for ever, so each look is a small process that is started in a thread and killed after a time. One in
+the D state cannot be killed; no second one is sent after it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from typing import Callable, FrozenSet, Optional
+
+from muster.launcher.scanner import ROOT
+
+SILENT_SECONDS = 5.0  # without the coordinator, before the marker is asked
+PERIOD_SECONDS = 5.0
+DEADLINE_SECONDS = 10.0
+_BOOT = "import sys; sys.path.insert(0, sys.argv.pop(1)); from muster.launcher.__main__ import main; main()"
+_MAX_ANSWER_BYTES = 64 * 1024
+
+
+@dataclasses.dataclass(frozen=True)
+class Standing:
+    """What one look has found: the attempt that stands there (0 = none), when that was written, why it failed."""
+
+    attempt: int = 0
+    written_ns: int = 0
+    error: str = ""
+
+
+class Storage:
+    """The file behind a thin port: one look at a time, each by a process of its own."""
+
+    def __init__(self, path: str, wake: Callable[[], None]) -> None:
+        self.path = path
+        self._wake = wake
+        self._look: Optional[_Look] = None
+
+    @property
+    def pids(self) -> FrozenSet[int]:
+        """The process that looks, which is no rank's."""
+        return frozenset([self._look.pid]) if self._look is not None and self._look.pid else frozenset()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a look is under way, be it one that was killed."""
+        return self._look is not None
+
+    def read(self) -> None:
+        """Begin to read."""
+        self._begin(["--read-marker", self.path])
+
+    def claim(self, attempt: int) -> None:
+        """Begin to write the attempt, unless a later one stands there."""
+        self._begin(["--claim-marker", self.path, str(attempt)])
+
+    def take(self) -> Optional[Standing]:
+        """What was found, once."""
+        if self._look is None or not self._look.is_over:
+            return None
+        look, self._look = self._look, None
+        return look.standing
+
+    def kill(self) -> None:
+        """Give the look up; it is busy until its process is gone."""
+        if self._look is not None and self._look.pid and not self._look.is_over:
+            try:
+                os.kill(self._look.pid, signal.SIGKILL)
+            except OSError:  # gone meanwhile
+                return
+
+    def _begin(self, arguments: "list[str]") -> None:
+        self._look = _Look([sys.executable or "python3", "-I", "-S", "-c", _BOOT, ROOT, *arguments], self._wake)
+
+
+class _Look:
+    def __init__(self, command: "list[str]", wake: Callable[[], None]) -> None:
+        self.pid = 0
+        self.is_over = False
+        self.standing = Standing()
+        self._command = command
+        self._wake = wake
+        threading.Thread(target=self._run, name="marker", daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+            process.returncode = 0  # the supervisor reaps
+            self.pid = process.pid
+            assert process.stdout is not None
+            with process.stdout as stream:
+                self.standing = _parse(stream.read(_MAX_ANSWER_BYTES))
+        except OSError as error:
+            self.standing = Standing(error="cannot look at the marker: %s" % error)
+        self.is_over = True
+        self._wake()
+
+
+def _parse(data: bytes) -> Standing:
+    try:
+        document = json.loads(data)
+        return Standing(int(document["attempt"]), int(document["written_ns"]), str(document["error"]))
+    except (ValueError, KeyError, TypeError):
+        return Standing(error="the process that looks at the marker ended unexpectedly")
+
+
+def path_of(directory: str, gang: str) -> str:
+    """Where the marker of a gang stands, "" where there can be none."""
+    return os.path.join(directory, ".muster-" + gang) if directory and gang else ""
+
+
+class Marker:
+    """What this launcher knows of the marker. Used from the supervisor's thread only.
+
+    Attributes:
+        standing: what the last look has found.
+        claimed_at: since when the claimed attempt has stood there; None while none is claimed, or another is found.
+        is_readable: whether it has ever been read: only then it is told that this launcher obeys it.
+    """
+
+    def __init__(self, storage: Optional[Storage]) -> None:
+        self._storage = storage
+        self._asked_at: Optional[float] = None  # a look that still counts is under way since
+        self._asked_for = 0  # the attempt that it is to write, 0 = none
+        self._next_at = 0.0
+        self._claim = 0
+        self._read_at = float("-inf")  # when the last look that succeeded began
+        self.standing = Standing()
+        self.claimed_at: Optional[float] = None
+        self.is_readable = False
+
+    @property
+    def pids(self) -> FrozenSet[int]:
+        """Processes that are no rank's."""
+        return self._storage.pids if self._storage is not None else frozenset()
+
+    def unread_seconds(self, now: float, since: float) -> float:
+        """For how long nobody knows what stands there, counted from `since` at the earliest."""
+        return now - max(since, self._read_at)
+
+    def next_at(self) -> Optional[float]:
+        """When a look under way is given up."""
+        return self._asked_at + DEADLINE_SECONDS if self._asked_at is not None else None
+
+    def turn(self, now: float, claim: int, reads: bool) -> None:
+        """Take in what was found, and look again when it is time.
+
+        Args:
+            claim: the attempt that is to stand there by order, 0 = none.
+            reads: whether to read it otherwise.
+        """
+        if self._storage is None:
+            return
+        if claim != self._claim:
+            self._claim, self._next_at, self.claimed_at = claim, 0.0, None
+        self._take(self._storage, now)
+        if not self._storage.is_busy and now >= self._next_at and (claim or reads):
+            self._asked_at, self._asked_for, self._next_at = now, claim, now + PERIOD_SECONDS
+            if claim:
+                self._storage.claim(claim)
+            else:
+                self._storage.read()
+
+    def stop(self) -> None:
+        """The launcher leaves: end the look, and do not wait for it."""
+        if self._storage is not None:
+            self._storage.kill()
+
+    def _take(self, storage: Storage, now: float) -> None:
+        found = storage.take()
+        if self._asked_at is None:
+            return
+        if found is None and now >= self._asked_at + DEADLINE_SECONDS:
+            storage.kill()
+            text = "no answer about the marker %s within %g s: is the file system stalled?"
+            found = Standing(error=text % (storage.path, DEADLINE_SECONDS))
+        if found is not None:
+            self._note(found, self._asked_at, now)
+            self._asked_at = None
+
+    def _note(self, found: Standing, asked_at: float, now: float) -> None:
+        if found.error:  # what stood there may stand there still
+            self.standing = dataclasses.replace(self.standing, error=found.error)
+            return
+        lowered = found.attempt < self.standing.attempt
+        self.standing, self._read_at, self.is_readable = found, asked_at, True
+        if lowered:
+            self.claimed_at = None
+        if self._asked_for and self._asked_for == self._claim and found.attempt >= self._claim:
+            self.claimed_at = now if self.claimed_at is None else self.claimed_at

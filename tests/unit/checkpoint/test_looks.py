@@ -1,0 +1,214 @@
+"""How little is looked at, what is remembered, and what the answer is before everything is judged."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from muster.checkpoint import find
+from muster.checkpoint.find import Finder, Look
+from muster.checkpoint.listing import child_directories, read_listing
+from muster.checkpoint.scan import Lineage
+from muster.checkpoint.verdict import verdict_from
+
+LIGHT = Look(thorough=False)
+FILES = 20
+
+
+def write(directory, step, bytes_each=10):
+    target = directory / f"step-{step}"
+    target.mkdir(parents=True)
+    for place in range(FILES):
+        (target / f"part-{place:02}.bin").write_bytes(b"x" * 10)
+    manifest = {"step": step, "files": [{"path": f"part-{n:02}.bin", "bytes": bytes_each} for n in range(FILES)]}
+    (target / "muster-checkpoint.json").write_text(json.dumps(manifest))
+    return target
+
+
+def answers(finder, how=None):
+    return [[(c.step, c.judged) for c in found.checkpoints] for found in finder.look(how or Look())]
+
+
+def last(finder, how):
+    return list(finder.look(how))[-1]
+
+
+def test_the_newest_is_judged_first_and_the_answer_so_far_is_told(tmp_path):
+    for step in (10, 20, 30):
+        write(tmp_path, step)
+    told = list(Finder(str(tmp_path)).look(Look()))
+    assert [[(c.step, c.judged) for c in found.checkpoints] for found in told] == [
+        [(30, False), (20, False), (10, False)],
+        [(30, True), (20, False), (10, False)],
+        [(30, True), (20, True), (10, False)],
+        [(30, True), (20, True), (10, True)],
+    ]
+    assert [found.is_settled for found in told] == [False, True, True, True]
+    assert [found.done for found in told] == [False, False, False, True]
+
+
+def test_nothing_is_settled_before_all_that_are_newer_are_judged(tmp_path):
+    write(tmp_path, 10)
+    write(tmp_path, 20, bytes_each=11)
+    told = list(Finder(str(tmp_path)).look(Look()))
+    assert [[(c.step, c.judged) for c in found.checkpoints] for found in told] == [
+        [(20, False), (10, False)],
+        [(10, False)],
+        [(10, True)],
+    ]
+    assert [found.is_settled for found in told] == [False, False, True]
+
+
+def test_a_torn_one_makes_room_for_an_older_one(tmp_path):
+    for step in range(1, 11):
+        write(tmp_path, step, bytes_each=11 if step > 7 else 10)
+    assert answers(Finder(str(tmp_path)), Look(limit=3))[-1] == [(7, True), (6, True), (5, True)]
+
+
+def test_when_the_marker_was_written(tmp_path):
+    target = write(tmp_path, 10)
+    os.utime(target / "muster-checkpoint.json", ns=(5, 1_700_000_000_000_000_123))
+    assert [item.written_ns for item in Finder(str(tmp_path)).find()] == [1_700_000_000_000_000_123]
+
+
+def test_who_does_not_judge_tells_what_is_there_and_lists_nothing(tmp_path, monkeypatch):
+    write(tmp_path, 10)
+    write(tmp_path, 20, bytes_each=11)
+    (tmp_path / "step-30").mkdir()
+    monkeypatch.setattr(find, "read_listing", None)
+    found = last(Finder(str(tmp_path)), Look(judges=False))
+    assert [(c.step, c.judged, c.written_ns > 0) for c in found.checkpoints] == [(20, False, True), (10, False, True)]
+    assert found.done
+
+
+@pytest.mark.parametrize("thorough", [True, False], ids=["thorough", "light"])
+def test_what_another_history_left_does_not_count_and_takes_no_place(tmp_path, thorough):
+    since = 1_700_000_000_000_000_000
+    for step in range(1, 21):
+        marker = write(tmp_path, step) / "muster-checkpoint.json"
+        os.utime(marker, ns=(since, since + (1 if step == 15 else 0)))
+    how = Look(thorough=thorough, lineage=Lineage(step=4, since_ns=since), limit=3)
+    assert answers(Finder(str(tmp_path)), how)[-1] == [(15, True), (4, True), (3, True)]
+
+
+class TestAgain:
+    @pytest.fixture
+    def clock(self):
+        return [1000.0]
+
+    @pytest.fixture
+    def finder(self, tmp_path, clock):
+        for step in range(1, 9):
+            write(tmp_path / "ckpt", step)
+        finder = Finder(str(tmp_path / "ckpt"), now=lambda: clock[0])
+        assert len(finder.find()) == 8
+        return finder
+
+    def test_a_light_look_at_what_has_not_changed_lists_nothing(self, finder, monkeypatch):
+        monkeypatch.setattr(find, "read_listing", None)
+        before = finder.looks
+        assert answers(finder, LIGHT) == [[(step, True) for step in range(8, 0, -1)]]
+        assert finder.looks - before <= 4 * 8 + 2
+
+    def test_a_thorough_look_lists_but_parses_nothing(self, finder, monkeypatch):
+        monkeypatch.setattr(find, "manifest_problem", None)
+        before = finder.looks
+        assert len(finder.find()) == 8
+        assert 8 * FILES < finder.looks - before < 8 * (FILES + 6)
+
+    def test_a_new_one_alone_is_judged(self, finder, tmp_path):
+        write(tmp_path / "ckpt", 9)
+        before = finder.looks
+        assert answers(finder, LIGHT)[-1][0] == (9, True)
+        assert finder.looks - before <= 4 * 9 + 2 + FILES + 2
+
+    def test_a_light_look_sees_that_a_save_over_it_has_begun(self, finder, tmp_path):
+        (tmp_path / "ckpt/step-8/part-00.bin").write_bytes(b"")
+        assert answers(finder, LIGHT)[-1][0] == (7, True)
+
+    def test_a_light_look_sees_that_a_file_was_removed(self, finder, tmp_path):
+        (tmp_path / "ckpt/step-8/part-07.bin").unlink()
+        assert answers(finder, LIGHT)[-1][0] == (7, True)
+
+    def test_a_thorough_look_sees_any_change(self, finder, tmp_path):
+        (tmp_path / "ckpt/step-8/part-13.bin").write_bytes(b"x" * 9)
+        assert answers(finder)[-1][0] == (7, True)
+
+    def test_what_is_torn_is_listed_again_after_a_while_that_grows(self, finder, tmp_path, clock, monkeypatch):
+        write(tmp_path / "ckpt", 9, bytes_each=11)
+        listed = []
+        monkeypatch.setattr(find, "read_listing", lambda path, sign: listed.append(path) or read_listing(path, sign))
+        for moment in range(1000, 1020):
+            clock[0] = moment
+            before = len(listed)
+            assert answers(finder, LIGHT)[-1][0] == (8, True)
+            if len(listed) > before:
+                listed[-1] = moment
+        assert listed == [1000, 1002, 1006, 1014]
+
+    def test_a_torn_one_that_is_mended_is_seen_at_once(self, finder, tmp_path):
+        target = write(tmp_path / "ckpt", 9, bytes_each=11)
+        assert answers(finder, LIGHT)[-1][0] == (8, True)
+        (target / "muster-checkpoint.json").unlink()
+        manifest = {"step": 9, "files": []}
+        (target / "muster-checkpoint.json").write_text(json.dumps(manifest))
+        assert answers(finder, LIGHT)[-1][0] == (9, True)
+
+    @pytest.mark.parametrize("how", [Look(), LIGHT], ids=["thorough", "light"])
+    def test_another_process_takes_over_the_verdicts(self, tmp_path, how, monkeypatch):
+        write(tmp_path / "ckpt", 10)
+        write(tmp_path / "ckpt", 20, bytes_each=11)
+        told = []
+        Finder(str(tmp_path / "ckpt"), judged=told.append).find()
+        monkeypatch.setattr(find, "manifest_problem", None)
+        heir = Finder(str(tmp_path / "ckpt"))
+        heir.remember(verdict_from(json.loads(json.dumps(verdict.to_json()))) for verdict in told)
+        assert answers(heir, how)[-1] == [(10, True)]
+
+
+def test_a_missing_directory_is_told(tmp_path):
+    found = last(Finder(str(tmp_path / "missing")), Look())
+    assert (found.checkpoints, found.done, found.note) == ((), True, f"{tmp_path / 'missing'} does not exist")
+
+
+def test_a_directory_that_may_not_be_read_is_an_error(tmp_path, monkeypatch):
+    def denied(directory, _):
+        raise PermissionError(13, "Permission denied", directory)
+
+    monkeypatch.setattr(find, "child_directories", denied)
+    with pytest.raises(PermissionError):
+        list(Finder(str(tmp_path)).look(Look()))
+
+
+@pytest.mark.parametrize(("name", "told"), [("step-20", True), ("lost+found", False)])
+def test_a_checkpoint_that_may_not_be_read_is_told(tmp_path, monkeypatch, name, told):
+    write(tmp_path, 10)
+    (tmp_path / name).mkdir()
+    real = os.stat
+
+    def stat(path):
+        if Path(path).parent == tmp_path / name:
+            raise PermissionError(13, "Permission denied", path)
+        return real(path)
+
+    monkeypatch.setattr(find.os, "stat", stat)
+    found = last(Finder(str(tmp_path)), Look())
+    assert [c.step for c in found.checkpoints] == [10]
+    assert (f"{tmp_path / name} cannot be read: Permission denied" in found.note) == told
+
+
+def test_signs_of_life_while_one_checkpoint_is_judged(tmp_path):
+    write(tmp_path, 10)
+    signs = []
+    finder = Finder(str(tmp_path), sign=lambda: signs.append(finder.looks))
+    finder.find()
+    assert len(signs) > FILES
+
+
+def test_children_are_directories_only(tmp_path):
+    (tmp_path / "file").touch()
+    (tmp_path / "step-1").mkdir()
+    assert child_directories(str(tmp_path)) == ["step-1"]

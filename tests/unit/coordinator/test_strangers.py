@@ -1,0 +1,145 @@
+"""What strangers can cost: connections without a good token, many of them, with as much as they can send."""
+
+import asyncio
+import re
+import socket
+import ssl
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from muster.coordinator import door
+from muster.coordinator.door import Door
+from muster.protocol.messages import MAX_REPORT_BYTES, REPORT_PATH
+
+MIB = 1024 * 1024
+DEADLINE = 60.0
+# A coordinator in a process of its own, whose memory is its own; it trusts nobody, or never finds out whether to.
+COORDINATOR = """
+import asyncio, sys
+from datetime import UTC, datetime
+from muster.coordinator.auth import AuthError
+from muster.coordinator.hub import Hub
+from muster.coordinator.server import CoordinatorServer
+from muster.kube.certificates import brought_up_to_date
+
+async def verify(authorization):
+    if authorization == "undecided":
+        await asyncio.Event().wait()
+    raise AuthError("no")
+
+async def main():
+    server = CoordinatorServer(Hub(), verify, lambda caller: None, lambda: "")
+    serving = brought_up_to_date(None, ("localhost",), datetime.now(UTC)).serving
+    print(await server.start("127.0.0.1", 0, serving.certificate, serving.key), flush=True)
+    await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+class Coordinator:
+    """One in a process of its own."""
+
+    def __init__(self, pid: int, port: int) -> None:
+        self.pid = pid
+        self.port = port
+        self.trust = ssl.create_default_context()
+        self.trust.check_hostname, self.trust.verify_mode = False, ssl.CERT_NONE
+
+    @property
+    def most_bytes(self) -> int:
+        """The most memory that it has had so far."""
+        found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{self.pid}/status").read_text())
+        assert found is not None
+        return int(found[1]) * 1024
+
+    async def visit(self, token: str, body_bytes: int) -> tuple[int, asyncio.StreamWriter | None]:
+        """Send a head and so much of a longer body; the answer's status, 0 for none."""
+        writer = None
+        head = f"POST {REPORT_PATH} HTTP/1.1\r\nAuthorization: {token}\r\nContent-Length: {MAX_REPORT_BYTES}\r\n\r\n"
+        try:
+            async with asyncio.timeout(2.0):
+                reader, writer = await asyncio.open_connection("127.0.0.1", self.port, ssl=self.trust)
+                writer.write(head.encode() + b"x" * body_bytes)
+                return int((await reader.readline()).split()[1]), writer
+        except (OSError, TimeoutError, IndexError):
+            return 0, writer
+
+
+@pytest.fixture
+async def coordinator() -> AsyncIterator[Coordinator]:
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", COORDINATOR, stdout=asyncio.subprocess.PIPE)
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(DEADLINE):
+            yield Coordinator(process.pid, int(await process.stdout.readline()))
+    finally:
+        process.kill()
+        await process.wait()
+
+
+@pytest.mark.parametrize("token", ["wrong", "undecided"])
+async def test_four_hundred_strangers_with_big_bodies_cost_less_than_ten_mebibytes(
+    coordinator: Coordinator, token: str
+) -> None:
+    await coordinator.visit("wrong", 10)
+    before = coordinator.most_bytes
+    visits = [coordinator.visit(token, MAX_REPORT_BYTES - 1) for _ in range(400)]
+    answers = await asyncio.gather(*visits)
+    assert {status for status, _ in answers} <= {0, 401}
+    assert (401 in {status for status, _ in answers}) == (token == "wrong")
+    cost = coordinator.most_bytes - before
+    for _, writer in answers:
+        if writer is not None:
+            writer.transport.abort()
+    assert cost < 10 * MIB, f"{cost / MIB:.1f} MiB"
+
+
+class Hall:
+    """Counts who is let in by a door."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(door, "MAX_STRANGERS", 4)
+        monkeypatch.setattr(door, "MAX_STRANGERS_OF_ADDRESS", 2)
+        monkeypatch.setattr(door, "MAX_WAITING", 6)
+        monkeypatch.setattr(door, "MAX_WAITING_OF_ADDRESS", 3)
+        self.inside: list[str] = []
+        self.door = Door(lambda visitor, host: self.inside.append(host))
+
+    def knocks(self, host: str, times: int = 1) -> list[socket.socket]:
+        visitors = [socket.socket() for _ in range(times)]
+        for visitor in visitors:
+            self.door.knock(visitor, host)
+        return visitors
+
+    def leaves(self, host: str) -> None:
+        self.inside.remove(host)
+        self.door.done(host)
+
+
+def test_one_address_cannot_take_all_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    hall = Hall(monkeypatch)
+    mob = hall.knocks("mob", 6)
+    assert hall.inside == ["mob", "mob"]
+    assert [visitor.fileno() >= 0 for visitor in mob] == [True] * 5 + [False], "three wait, one is sent away"
+    late = hall.knocks("other")
+    assert hall.inside == ["mob", "mob", "other"]
+    hall.leaves("mob")
+    assert hall.inside == ["mob", "other", "mob"]
+    for visitor in mob + late:
+        visitor.close()
+
+
+def test_addresses_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    hall = Hall(monkeypatch)
+    visitors = hall.knocks("a", 2) + hall.knocks("b", 2) + hall.knocks("c", 3) + hall.knocks("d", 3)
+    assert hall.inside == ["a", "a", "b", "b"]
+    assert [visitor.fileno() >= 0 for visitor in hall.knocks("e")] == [False], "as many as may wait do"
+    for host in ("a", "a", "b", "b"):
+        hall.leaves(host)
+    assert hall.inside == ["c", "d", "c", "d"]
+    for visitor in visitors:
+        visitor.close()

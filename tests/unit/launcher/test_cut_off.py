@@ -1,0 +1,215 @@
+"""Whatever part of a gang is cut off, its launchers end their ranks within the time that the operator counts on."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import deque
+
+import pytest
+from tests.unit.launcher.simulated import World
+
+from muster.launcher.fence import fenced_after_seconds
+from muster.launcher.peers import Peers
+from muster.protocol.messages import Peer
+
+FENCE = 15.0
+
+
+def is_cut_right(world: World, members: set[int]) -> None:
+    """Those who are cut off end in time, the others go on."""
+    world.clock.run(fenced_after_seconds(world.served_fence_seconds, world.size))
+    ended = {worker.index for worker in world.workers if not worker.is_training}
+    assert ended == members
+    world.clock.run(3 * FENCE)
+    assert {worker.index for worker in world.workers if not worker.is_training} == members
+
+
+def test_five_neighbours_behind_one_switch():
+    world = World(12)
+    world.start()
+    world.cut({3, 4, 5, 6, 7})
+    world.clock.run(FENCE - 2)
+    assert all(worker.is_training for worker in world.workers)
+    world.clock.run(2)
+    is_cut_right(world, {3, 4, 5, 6, 7})
+
+
+SETS = [(size, seed) for size in (2, 3, 12, 24) for seed in range(4)]
+
+
+@pytest.mark.parametrize(("size", "seed"), SETS)
+def test_any_set_that_is_cut_off_together(size, seed):
+    chance = random.Random(seed)
+    first, count = chance.randrange(size), chance.randint(1, size - 1)
+    in_a_row = {(first + place) % size for place in range(count)}
+    members = in_a_row if seed % 2 else set(chance.sample(range(size), count))
+    world = World(size, seed)
+    world.start()
+    world.cut(members)
+    is_cut_right(world, members)
+
+
+@pytest.mark.parametrize("block", [range(40, 120), range(0, 160, 2)], ids=["a row", "every other one"])
+def test_half_of_a_large_gang(block):
+    world = World(160)
+    world.start()
+    world.cut(set(block))
+    world.clock.run(fenced_after_seconds(FENCE, world.size))
+    assert {worker.index for worker in world.workers if not worker.is_training} == set(block)
+
+
+@pytest.mark.parametrize(("outward", "inward"), [(True, False), (False, True)], ids=["they send", "they hear"])
+def test_packets_that_pass_in_one_direction_only(outward, inward):
+    world = World(12)
+    world.start()
+    world.cut({3, 4, 5, 6, 7}, outward=outward, inward=inward)
+    is_cut_right(world, {3, 4, 5, 6, 7})
+
+
+def test_a_gang_that_makes_no_steps_of_which_its_launchers_know():
+    world = World(12)
+    world.makes_steps = False
+    world.start()
+    world.cut({3, 4, 5, 6, 7})
+    is_cut_right(world, {3, 4, 5, 6, 7})
+
+
+def test_the_length_that_is_served_counts():
+    world = World(12, served_fence_seconds=60.0)
+    world.start()
+    world.cut({3, 4, 5, 6, 7})
+    world.clock.run(58)
+    assert all(worker.is_training for worker in world.workers)
+    is_cut_right(world, {3, 4, 5, 6, 7})
+
+
+@pytest.mark.parametrize("makes_steps", [True, False])
+def test_without_the_coordinator_alone_training_goes_on(makes_steps):
+    world = World(12)
+    world.makes_steps = makes_steps
+    world.start()
+    world.cut(set(range(12)))  # from the coordinator, since nobody else is left
+    world.clock.run(4 * FENCE)
+    assert all(worker.is_training for worker in world.workers)
+
+
+def test_one_lost_path_long_ago_fences_nobody_when_the_coordinator_is_away():
+    world = World(12)
+    world.start()
+    world.only_pings_are_cut = True
+    world.cuts = {(3, 4), (4, 3)}
+    world.clock.run(2 * FENCE)
+    assert world.workers[9].peers.broken_at is not None
+    world.cuts = set()
+    world.clock.run(5)
+    world.cut(set(range(12)))
+    world.clock.run(5)
+    world.makes_steps = False  # a long evaluation
+    world.clock.run(4 * FENCE)
+    assert all(worker.is_training for worker in world.workers)
+
+
+def test_whoever_hears_of_a_later_attempt_only_from_neighbours_ends_his_ranks():
+    """Cut off from the coordinator and from those that it has told: these two only hear each other and worker 2."""
+    world = World(12)
+    world.start()
+    cut = {3, 4}
+    world.cuts = {(a, b) for a, b in itertools.permutations(range(-1, 12), 2) if (a in cut) != (b in cut)}
+    world.cuts -= {(2, 3), (3, 2)}
+    world.runs, world.attempt = False, 2
+    world.clock.run(8)
+    assert not any(world.workers[index].is_training for index in cut)
+
+
+class Wire:
+    """A socket of which the test sees all."""
+
+    descriptor, port = -1, 7000
+
+    def __init__(self) -> None:
+        self.inbox: deque[tuple[bytes, tuple[str, int]]] = deque()
+        self.sent: list[tuple[bytes, tuple[str, int]]] = []
+
+    def receive(self):
+        return self.inbox.popleft() if self.inbox else None
+
+    def send(self, data, target):
+        self.sent.append((data, target))
+
+
+NONCE = b"0123456789abcdef"
+OTHER = ("10.0.0.2", 7002)
+
+
+def peers_of(attempt: int, gang: str = "gang") -> tuple[Peers, Wire]:
+    wire = Wire()
+    peers = Peers(wire, gang, lambda count: NONCE[:count])
+    peers.know(attempt)
+    peers.begin(attempt, (Peer(2, *OTHER),), 100.0)
+    return peers, wire
+
+
+def answer_to(peers: Peers, wire: Wire, ping: bytes) -> list[bytes]:
+    wire.inbox.append((ping, OTHER))
+    peers.turn(100.0)
+    return [data for data, _ in wire.sent if data.startswith(b"muster-pong")]
+
+
+def test_an_older_launcher_gets_the_answer_that_it_can_read():
+    peers, wire = peers_of(4)
+    peers.found_broken(99.0)
+    assert answer_to(peers, wire, b"muster-ping " + NONCE) == [b"muster-pong " + NONCE + b" 4"]
+
+
+def test_who_asks_for_news_gets_it():
+    peers, wire = peers_of(4)
+    peers.found_broken(99.0)
+    assert answer_to(peers, wire, b"muster-ping " + NONCE + b" ? gang") == [b"muster-pong " + NONCE + b" 4 4 1000"]
+
+
+def test_an_address_that_another_gang_has_now_is_silent():
+    peers, wire = peers_of(4)
+    assert answer_to(peers, wire, b"muster-ping " + NONCE + b" ? other") == []
+
+
+PONGS = {
+    "of an older launcher": (b" 5", 5, None),
+    "with news": (b" 5 4 2500", 5, 97.5),
+    "with more than is known here": (b" 5 4 2500 word 7", 5, 97.5),
+    "with news of another attempt": (b" 5 5 2500", 5, None),
+    "with nonsense": (b" five", 0, None),
+    "with a number beyond reason": (b" 99999999999999999999", 0, None),
+    "of a launcher of the first days": (b"", 0, None),
+}
+
+
+@pytest.mark.parametrize(("text", "newest", "broken_at"), PONGS.values(), ids=PONGS.keys())
+def test_an_answer(text, newest, broken_at):
+    peers, wire = peers_of(4)
+    peers.turn(100.0)
+    wire.inbox.append((b"muster-pong " + NONCE + text, OTHER))
+    peers.turn(100.5)
+    assert (peers.newest_heard, peers.broken_at) == (newest, broken_at)
+    assert dict(peers.heard()) == {2: 100.0}
+
+
+def test_who_says_that_it_has_news_is_asked_at_once_and_a_stranger_is_not():
+    peers, wire = peers_of(4)
+    peers.turn(100.0)
+    for sender in (OTHER, ("10.0.0.66", 1)):
+        wire.sent.clear()
+        wire.inbox.append((b"muster-ping " + NONCE + b" ! gang", sender))
+        peers.turn(100.2)
+        pings = [target for data, target in wire.sent if data.startswith(b"muster-ping")]
+        assert pings == ([OTHER] if sender == OTHER else [])
+
+
+def test_a_ping_alone_proves_nothing():
+    """Anybody can send one; only an answer carries the number that the neighbour was asked with."""
+    peers, wire = peers_of(4)
+    for text in (b" ! gang 9 4 0", b" ? gang 9 4 0", b" 9 4 0"):
+        wire.inbox.append((b"muster-ping " + NONCE + text, OTHER))
+    wire.inbox.append((b"muster-pong " + b"f" * 16 + b" 9 4 0", OTHER))
+    peers.turn(100.0)
+    assert (peers.newest_heard, peers.broken_at) == (0, None)

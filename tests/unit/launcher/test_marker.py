@@ -1,0 +1,248 @@
+"""The marker in the shared directory: who is to start writes it, who has lost his coordinator obeys it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from tests.unit.launcher.simulated import World
+
+from muster.launcher.marker import DEADLINE_SECONDS, PERIOD_SECONDS, Marker, Standing, path_of
+from muster.launcher.marker_child import claim_marker, read_marker
+from muster.protocol.messages import EXITED, IDLE, RUNNING
+
+HANG = "import time; time.sleep(600)"
+
+
+def found(text: str) -> tuple[int, bool]:
+    document = json.loads(text)
+    return document["attempt"], document["error"] != ""
+
+
+def test_what_is_written_is_read_with_the_time_of_the_file_system(tmp_path):
+    path = tmp_path / ".muster-gang"
+    assert json.loads(read_marker(str(path))) == {"attempt": 0, "written_ns": 0, "error": ""}
+    answer = json.loads(claim_marker(str(path), 3))
+    assert answer == {"attempt": 3, "written_ns": path.stat().st_mtime_ns, "error": ""}
+    assert json.loads(read_marker(str(path))) == answer
+    assert json.loads(path.read_text()) == {"attempt": 3}
+    assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
+
+
+def test_a_number_is_never_lowered_and_the_same_is_not_written_again(tmp_path):
+    path = tmp_path / ".muster-gang"
+    claim_marker(str(path), 5)
+    written = path.stat()
+    assert found(claim_marker(str(path), 4)) == (5, False)
+    assert found(claim_marker(str(path), 5)) == (5, False)
+    assert (path.stat().st_mtime_ns, path.stat().st_ino) == (written.st_mtime_ns, written.st_ino)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"attempt": "5"}', '{"attempt": true}', '{"attempt": 99999999999999999999}', "\xff"]
+)
+def test_what_is_no_marker_is_an_error_and_is_not_replaced(tmp_path, text):
+    path = tmp_path / ".muster-gang"
+    path.write_text(text, encoding="latin-1")
+    assert found(read_marker(str(path))) == (0, True)
+    assert found(claim_marker(str(path), 5)) == (0, True)
+    assert path.read_text(encoding="latin-1") == text
+
+
+def test_a_directory_that_is_gone_is_named_and_not_made(tmp_path):
+    path = tmp_path / "gone" / ".muster-gang"
+    for text in (read_marker(str(path)), claim_marker(str(path), 1)):
+        assert "No such file or directory" in json.loads(text)["error"]
+        assert str(path.parent) in json.loads(text)["error"]
+    assert not path.parent.exists()
+
+
+def test_a_write_that_fails_leaves_nothing(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(os, "rename", refuse)
+    assert "Read-only file system" in json.loads(claim_marker(str(tmp_path / ".muster-gang"), 1))["error"]
+    assert list(tmp_path.iterdir()) == []
+
+
+class Shelf:
+    """Storage that the test answers for."""
+
+    path, pids = "/checkpoints/.muster-gang", frozenset()
+
+    def __init__(self):
+        self.asked, self.answer, self.is_busy, self.killed = [], None, False, 0
+
+    def read(self):
+        self.claim(0)
+
+    def claim(self, attempt):
+        self.is_busy = True
+        self.asked.append(attempt)
+
+    def take(self):
+        answer, self.answer = self.answer, None
+        self.is_busy = self.is_busy and answer is None
+        return answer
+
+    def kill(self):
+        self.killed += 1
+
+
+def test_a_claim_counts_from_when_it_is_known_to_stand_and_is_looked_after():
+    shelf = Shelf()
+    marker = Marker(shelf)
+    marker.turn(100.0, 3, reads=False)
+    assert (shelf.asked, marker.claimed_at) == ([3], None)
+    shelf.answer = Standing(3, 7)
+    marker.turn(101.0, 3, reads=False)
+    assert (marker.claimed_at, marker.standing) == (101.0, Standing(3, 7))
+    marker.turn(100.0 + PERIOD_SECONDS, 3, reads=False)
+    assert shelf.asked == [3, 3]
+    shelf.answer = Standing(3, 7)
+    marker.turn(106.0, 3, reads=False)
+    assert marker.claimed_at == 101.0
+
+
+def test_a_claim_that_somebody_removed_begins_anew():
+    shelf = Shelf()
+    marker = Marker(shelf)
+    for now, attempt in ((100.0, 4), (105.0, 3), (110.0, 3)):
+        marker.turn(now, 3, reads=False)
+        shelf.answer = Standing(attempt)
+        marker.turn(now + 1, 3, reads=False)
+    assert marker.claimed_at == 106.0
+
+
+def test_a_claim_of_before_says_nothing_of_the_next():
+    shelf = Shelf()
+    marker = Marker(shelf)
+    marker.turn(100.0, 3, reads=False)
+    shelf.answer = Standing(3)
+    marker.turn(101.0, 4, reads=False)
+    assert (marker.claimed_at, shelf.asked) == (None, [3, 4])
+
+
+def test_a_look_that_hangs_is_given_up_and_none_is_sent_after_it_before_it_is_gone():
+    shelf = Shelf()
+    marker = Marker(shelf)
+    marker.turn(100.0, 0, reads=True)
+    assert marker.next_at() == 100.0 + DEADLINE_SECONDS
+    marker.turn(100.0 + DEADLINE_SECONDS, 0, reads=True)
+    assert shelf.killed == 1
+    assert "stalled" in marker.standing.error
+    marker.turn(200.0, 0, reads=True)
+    assert shelf.asked == [0]
+    shelf.answer = Standing(error="it was killed")
+    marker.turn(201.0, 0, reads=True)
+    assert shelf.asked == [0, 0]
+    assert (marker.is_readable, marker.unread_seconds(201.0, 150.0)) == (False, 51.0)
+
+
+def test_unread_time_counts_from_when_the_last_good_look_began():
+    shelf = Shelf()
+    marker = Marker(shelf)
+    marker.turn(100.0, 0, reads=True)
+    shelf.answer = Standing(2)
+    marker.turn(103.0, 0, reads=True)
+    assert (marker.is_readable, marker.unread_seconds(110.0, 50.0)) == (True, 10.0)
+
+
+def test_there_is_none_without_a_directory_or_a_gang():
+    assert path_of("/checkpoints", "gang") == "/checkpoints/.muster-gang"
+    assert path_of("", "gang") == path_of("/checkpoints", "") == ""
+
+
+# A gang that is cut off as a whole, through launchers in one thread
+
+
+def a_gang_alone(**settings: bool) -> World:
+    world = World(4, has_storage=True, **settings)
+    world.start()
+    assert all(worker.reporter.snapshot.reads_marker for worker in world.workers)
+    world.cut(range(4))
+    return world
+
+
+def test_a_gang_that_lost_its_coordinator_trains_on_while_no_successor_comes():
+    world = a_gang_alone()
+    world.clock.run(200)
+    assert all(worker.is_training for worker in world.workers)
+
+
+def test_a_gang_that_lost_its_coordinator_ends_when_its_successor_comes():
+    world = a_gang_alone()
+    world.clock.run(60)
+    world.marker = 2
+    world.clock.run(PERIOD_SECONDS + 0.1)
+    assert not any(worker.is_training for worker in world.workers)
+    assert all(worker.reporter.snapshot.fenced for worker in world.workers)
+
+
+def test_a_gang_that_cannot_see_whether_a_successor_comes_ends_within_its_fence():
+    world = a_gang_alone()
+    world.clock.run(60)
+    world.storage_stalls = True
+    world.clock.run(10)
+    assert all(worker.is_training for worker in world.workers)
+    world.clock.run(6)
+    assert not any(worker.is_training for worker in world.workers)
+
+
+def test_while_the_coordinator_answers_the_marker_and_its_storage_are_nobodys_concern():
+    world = World(4, has_storage=True)
+    world.start()
+    world.marker, world.storage_stalls = 2, True
+    world.clock.run(60)
+    assert all(worker.is_training for worker in world.workers)
+
+
+def test_storage_that_was_never_readable_ends_nobody():
+    world = World(4, has_storage=True)
+    world.storage_stalls = True
+    world.start()
+    world.cut(range(4))
+    world.clock.run(60)
+    assert all(worker.is_training for worker in world.workers)
+
+
+# Real launchers
+
+
+def test_the_launcher_writes_its_claim_before_it_runs(coordinator, run_python, tmp_path):
+    run_python(HANG, MUSTER_CHECKPOINT_DIRECTORY=str(tmp_path), MUSTER_GANG="gang")
+    coordinator.wait_to_run(1)
+    report = coordinator.wait_for(lambda r: r.attempt == 1 and r.reads_marker)
+    assert (report.marker_attempt, report.marker_age_seconds) == (0, None)
+    coordinator.wait_to_run(2, claim=True)
+    report = coordinator.wait_for(lambda r: r.attempt == 2 and r.marker_age_seconds is not None)
+    assert (report.state, report.marker_attempt, report.marker_error) == (IDLE, 2, "")
+    marker = Path(tmp_path / ".muster-gang")
+    assert json.loads(marker.read_text()) == {"attempt": 2}
+    assert report.marker_written_ns == marker.stat().st_mtime_ns
+
+
+def test_a_claim_that_cannot_be_written_is_told(coordinator, run_python, tmp_path):
+    run_python(HANG, MUSTER_CHECKPOINT_DIRECTORY=str(tmp_path / "gone"), MUSTER_GANG="gang")
+    coordinator.wait_to_run(1, claim=True)
+    report = coordinator.wait_for(lambda r: r.marker_error)
+    assert (report.marker_age_seconds, report.reads_marker) == (None, False)
+    assert str(tmp_path / "gone") in report.marker_error
+
+
+def test_without_its_coordinator_the_launcher_obeys_the_marker(coordinator, run_python, tmp_path, until):
+    launcher = run_python(HANG, MUSTER_CHECKPOINT_DIRECTORY=str(tmp_path), MUSTER_GANG="gang")
+    coordinator.wait_to_run(1)
+    coordinator.wait_for(lambda r: r.reads_marker)
+    coordinator.run(1)
+    coordinator.wait_for(lambda r: r.state == RUNNING)
+    claim_marker(str(tmp_path / ".muster-gang"), 2)
+    coordinator.stall(stalled=True)
+    until(lambda: "attempt 2 has the checkpoints" in launcher.error_text, "the end of the ranks")
+    coordinator.stall(stalled=False)
+    report = coordinator.wait_for(lambda r: r.fenced and r.state == EXITED)
+    assert [rank.signal for rank in report.ranks] == [signal.SIGKILL]

@@ -1,0 +1,299 @@
+"""The scanner alone, with the child that is shipped; and with a child whose every word the test says."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from types import SimpleNamespace
+
+import pytest
+from bench import dcp_files
+
+from muster.launcher import scanner as module
+from muster.launcher.scanner import LOOKS_PER_SECOND, Scanner
+from muster.protocol.messages import WAIT, Directive
+
+DEADLINE_SECONDS = 10.0
+PERIOD_SECONDS = 2.0
+
+
+def write_checkpoint(directory, step, files=1):
+    target = directory / f"step-{step}"
+    target.mkdir(parents=True)
+    for place in range(files):
+        (target / f"part-{place}").write_bytes(b"x")
+    manifest = {"step": step, "files": [{"path": f"part-{place}", "bytes": 1} for place in range(files)]}
+    (target / "muster-checkpoint.json").write_text(json.dumps(manifest))
+    return target
+
+
+def reaped(scanner):
+    """The child, if it has ended."""
+    ended = {}
+    for pid in scanner.pids:
+        found, status = os.waitpid(pid, os.WNOHANG)
+        if found:
+            ended[found] = status
+    return ended
+
+
+def finished(scanner, now):
+    """Turn at this moment until a scan is done, or has failed."""
+    until = time.monotonic() + 30
+    while time.monotonic() < until:
+        result = scanner.turn(now, reaped(scanner))
+        if result is not None and (result.done or result.error):
+            return result
+        time.sleep(0.005)
+    raise AssertionError("the scan does not end")
+
+
+def seen(result):
+    return [(checkpoint.step, checkpoint.judged) for checkpoint in result.checkpoints]
+
+
+@pytest.fixture
+def scanners(tmp_path):
+    made = []
+
+    def make(directory=None):
+        made.append(Scanner(str(directory or tmp_path / "ckpt"), PERIOD_SECONDS, DEADLINE_SECONDS))
+        return made[-1]
+
+    yield make
+    for scanner in made:
+        scanner.stop()
+        for pid in scanner.pids:
+            os.waitpid(pid, 0)
+
+
+class TestShippedChild:
+    def test_a_scan_that_counts_and_when_it_was_there(self, scanners, tmp_path):
+        target = write_checkpoint(tmp_path / "ckpt", 10)
+        scanner = scanners()
+        finished(scanner, now=100.0)
+        assert (scanner.scans, scanner.scanned_at) == (1, None)
+        scanner.scan_for(3)
+        assert scanner.scanned_at is None
+        result = finished(scanner, now=101.0)
+        assert (result.attempt, seen(result)) == (3, [(10, True)])
+        assert result.checkpoints[0].written_ns == (target / "muster-checkpoint.json").stat().st_mtime_ns
+        assert scanner.scanned_at == 101.0
+        finished(scanner, now=110.0)
+        assert (scanner.scans, scanner.scanned_at) == (3, 101.0)
+        scanner.scan_for(4)
+        assert scanner.scanned_at is None
+
+    @pytest.mark.parametrize("killed_by", ["somebody", "the deadline"])
+    def test_verdicts_outlive_the_child(self, scanners, tmp_path, killed_by):
+        tensors = dcp_files.sharded(3, 2)
+        dcp_files.write(tmp_path / "ckpt/step-10", dcp_files.metadata_of(tensors), tensors)
+        scanner = scanners()
+        scanner.scan_for(1)
+        assert seen(finished(scanner, now=100.0)) == [(10, True)]
+        spoil(tmp_path / "ckpt/step-10/.metadata")  # whoever reads it again finds nothing
+        (first,) = scanner.pids
+        if killed_by == "somebody":
+            os.kill(first, signal.SIGKILL)
+            now = 103.0
+        else:
+            os.kill(first, signal.SIGSTOP)
+            scanner.turn(103.0, {})
+            now = 103.0 + DEADLINE_SECONDS
+        assert finished(scanner, now).error
+        scanner.scan_for(2)
+        result = finished(scanner, now + PERIOD_SECONDS)
+        assert (result.attempt, seen(result)) == (2, [(10, True)])
+        assert scanner.pids != {first}
+
+    def test_another_history_is_left_out(self, scanners, tmp_path):
+        target = write_checkpoint(tmp_path / "ckpt", 10)
+        write_checkpoint(tmp_path / "ckpt", 20)
+        newest = max(
+            (path / "muster-checkpoint.json").stat().st_mtime_ns for path in (target, tmp_path / "ckpt/step-20")
+        )
+        scanner = scanners()
+        scanner.scan_for(1)
+        assert seen(finished(scanner, now=100.0)) == [(20, True), (10, True)]
+        scanner.follow(Directive(WAIT, attempt=1, lineage_step=10, lineage_since_ns=newest))
+        result = finished(scanner, now=100.1)  # at once
+        assert (result.attempt, seen(result)) == (1, [(10, True)])
+
+    def test_who_does_not_judge_tells_what_there_is(self, scanners, tmp_path):
+        write_checkpoint(tmp_path / "ckpt", 10)
+        scanner = scanners()
+        scanner.follow(Directive(WAIT, attempt=1, scans=False))
+        assert scanner.next_at() is None
+        scanner.scan_for(1)
+        result = finished(scanner, now=100.0)
+        assert (result.attempt, seen(result)) == (1, [(10, False)])
+
+    def test_a_missing_directory_counts_and_is_told(self, scanners, tmp_path):
+        scanner = scanners()
+        scanner.scan_for(1)
+        result = finished(scanner, now=100.0)
+        assert (result.attempt, result.checkpoints, result.error) == (1, (), f"{tmp_path / 'ckpt'} does not exist")
+
+    def test_a_directory_that_is_none_does_not_count(self, scanners, tmp_path):
+        (tmp_path / "file").touch()
+        scanner = scanners(tmp_path / "file")
+        scanner.scan_for(1)
+        result = finished(scanner, now=100.0)
+        assert (result.attempt, scanner.scanned_at) == (0, None)
+        assert "Not a directory" in result.error
+
+    def test_looks_while_ranks_run_stay_below_their_rate(self, scanners, tmp_path):
+        for step in range(1, 9):
+            write_checkpoint(tmp_path / "ckpt", step, files=40)
+        scanner = scanners()
+        scanner.scan_for(1)
+        now = 100.0
+        finished(scanner, now)
+        scanner.ranks_start()
+        looks, began = scanner.looks, now
+        for step in range(9, 13):
+            write_checkpoint(tmp_path / "ckpt", step, files=40)
+            assert seen(finished(scanner, scanner.next_at()))[0] == (step, True)
+        assert scanner.looks - looks > 4 * 40
+        assert scanner.looks - looks <= LOOKS_PER_SECOND * (scanner.next_at() - began)
+
+
+def spoil(marker):
+    """Another content of the same size and time."""
+    status = marker.stat()
+    marker.write_bytes(b"-" * status.st_size)
+    os.utime(marker, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+class Played:
+    """A child that says what the test says."""
+
+    def __init__(self):
+        self._open()
+
+    def again(self):
+        """The next child."""
+        self._requests.close()
+        self._answers.close()
+        self._open()
+
+    def _open(self):
+        requests, answers = os.pipe(), os.pipe()
+        self.stdin, self.stdout = os.fdopen(requests[1], "wb", 0), os.fdopen(answers[0], "rb", 0)
+        self._requests, self._answers = os.fdopen(requests[0], "rb", 0), os.fdopen(answers[1], "wb", 0)
+        for stream in (self.stdin, self.stdout, self._requests):
+            os.set_blocking(stream.fileno(), False)
+        self.process = SimpleNamespace(pid=os.getpid(), stdin=self.stdin, stdout=self.stdout)
+
+    def say(self, **message):
+        self._answers.write(json.dumps(message).encode() + b"\n")
+
+    def tell(self, scan, checkpoints, settled=True, done=False):
+        found = [{"step": s, "path": f"/c/{s}", "writtenNs": 5, "judged": judged} for s, judged in checkpoints]
+        self.say(scan=scan, checkpoints=found, settled=settled, done=done, looks=10, note="", error="")
+
+    def heard(self):
+        return [json.loads(line) for line in (self._requests.read() or b"").splitlines()]
+
+    def close(self):
+        for stream in (self.stdin, self.stdout, self._requests, self._answers):
+            stream.close()
+
+
+class TestPlayedChild:
+    @pytest.fixture
+    def child(self, monkeypatch):
+        child, killed = Played(), []
+        monkeypatch.setattr(Scanner, "_spawn", lambda scanner: child.process)
+        monkeypatch.setattr(module.os, "kill", lambda pid, number: killed.append(number))
+        child.killed = killed
+        yield child
+        child.close()
+
+    @pytest.fixture
+    def scanner(self):
+        return Scanner("/c", PERIOD_SECONDS, DEADLINE_SECONDS)
+
+    def test_signs_of_life_move_the_deadline(self, scanner, child):
+        scanner.turn(100.0, {})
+        for now in (109.0, 118.0, 127.0):
+            child.say(sign=True)
+            assert scanner.turn(now, {}) is None
+            assert scanner.next_at() == now + DEADLINE_SECONDS
+        assert child.killed == []
+        assert "no answer from /c within 10 s" in scanner.turn(137.0, {}).error
+        assert child.killed == [signal.SIGKILL]
+
+    def test_what_is_handed_on_fits_into_a_pipe_that_nobody_reads(self, scanner, child):
+        scanner.turn(100.0, {})
+        for place in range(60):
+            child.say(verdict={"path": "/c/" + "\u4e2d" * 900 + str(place)})
+            scanner.turn(101.0, {})
+        scanner.turn(102.0, {child.process.pid: 9})  # it died
+        child.again()
+        scanner.turn(110.0, {})
+        handed, asked = child.heard()
+        assert handed["verdicts"][-1]["path"].endswith("59")
+        assert 3 < len(handed["verdicts"]) < 60
+        assert asked["scan"] == 2
+
+    def test_a_partial_answer_counts_once_the_newest_is_judged(self, scanner, child):
+        scanner.scan_for(2)
+        scanner.turn(100.0, {})
+        child.tell(1, [(30, False), (20, False)], settled=False)
+        result = scanner.turn(101.0, {})
+        assert (result.attempt, seen(result), result.done) == (0, [(30, False), (20, False)], False)
+        child.tell(1, [(30, True), (20, False)])
+        result = scanner.turn(102.0, {})
+        assert (result.attempt, seen(result), scanner.scanned_at) == (2, [(30, True), (20, False)], 102.0)
+        child.tell(1, [(30, True), (20, True)], done=True)
+        result = scanner.turn(103.0, {})
+        assert (result.attempt, seen(result), result.done) == (2, [(30, True), (20, True)], True)
+        assert (scanner.scanned_at, scanner.next_at()) == (102.0, 103.0 + PERIOD_SECONDS)
+
+    def test_a_scan_that_began_while_ranks_ran_is_replaced_and_its_answers_do_not_count(self, scanner, child):
+        scanner.turn(100.0, {})
+        scanner.scan_for(2)
+        child.tell(1, [(30, True)])
+        assert scanner.turn(101.0, {}).attempt == 0
+        child.tell(1, [(30, True)], done=True)
+        assert scanner.turn(102.0, {}) is None
+        asked = [request for request in child.heard() if "scan" in request]
+        assert [(request["scan"], request["thorough"]) for request in asked] == [(1, False), (2, True)]
+        child.tell(2, [(30, True)], done=True)
+        assert scanner.turn(103.0, {}).attempt == 2
+
+    def test_while_ranks_run_only_what_is_judged_is_told(self, scanner, child):
+        scanner.turn(100.0, {})
+        child.tell(1, [(30, False), (20, True)], settled=False)
+        result = scanner.turn(101.0, {})
+        assert (result.attempt, seen(result)) == (0, [(20, True)])
+
+    def test_a_scan_that_failed_is_made_again_as_thoroughly(self, scanner, child):
+        scanner.scan_for(2)
+        scanner.turn(100.0, {})
+        child.say(scan=1, checkpoints=[], settled=False, done=False, looks=1, note="", error="stale")
+        assert scanner.turn(101.0, {}).error == "stale"
+        scanner.turn(103.0, {})
+        assert [request["thorough"] for request in child.heard() if "scan" in request] == [True, True]
+
+    @pytest.mark.parametrize("line", [b"nonsense\n", b'{"scan": 1}\n', b"[]\n", b"x" * 300_000], ids=repr)
+    def test_nonsense_ends_the_child(self, scanner, child, line, monkeypatch):
+        scanner.turn(100.0, {})
+        monkeypatch.setattr(module.os, "read", lambda descriptor, size: line)
+        assert "answered" in scanner.turn(101.0, {}).error
+        assert child.killed == [signal.SIGKILL]
+
+    def test_who_does_not_judge_looks_while_it_waits_and_not_while_ranks_run(self, scanner, child):
+        scanner.follow(Directive(WAIT, attempt=1, scans=False))
+        scanner.scan_for(1)
+        scanner.turn(100.0, {})
+        child.tell(1, [(30, False)], settled=False, done=True)
+        assert scanner.turn(100.0, {}).attempt == 1
+        assert scanner.next_at() == 100.0 + 4 * PERIOD_SECONDS
+        scanner.ranks_start()
+        assert scanner.next_at() is None
+        assert scanner.turn(1000.0, {}) is None
+        assert len(child.heard()) == 2  # the verdicts that there were, and one scan

@@ -1,0 +1,116 @@
+"""Ranks come up beside the supervisor's loop: a program on stalled storage holds up nothing else."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+
+import pytest
+from tests.unit.launcher.simulated import World
+
+from muster.launcher.ranks import Starting
+from muster.launcher.snapshot import Snapshot
+from muster.protocol.messages import EXITED, IDLE, RECLAIMING, RUNNING
+
+
+def a_stalled_gang() -> World:
+    world = World(1)
+    world.programs_stall = True
+    world.clock.run(5)
+    return world
+
+
+def test_while_a_program_stalls_the_supervisor_turns_and_tells_that_no_rank_is_up():
+    world = a_stalled_gang()
+    told = world.workers[0].reporter.snapshot
+    assert (told.state, told.attempt, told.ranks) == (RUNNING, 1, ())
+    assert world.clock.now - told.turned_at <= 1.0
+
+
+def test_a_worker_is_not_idle_before_what_was_started_has_come_up_and_was_ended():
+    world = a_stalled_gang()
+    worker = world.workers[0]
+    world.runs, world.attempt = False, 2
+    world.clock.run(5)
+    assert worker.reporter.snapshot.state == RECLAIMING
+    worker.come_up()
+    world.clock.run(5)
+    assert not worker.is_training
+    assert (worker.reporter.snapshot.state, worker.reporter.snapshot.attempt) == (IDLE, 2)
+
+
+def test_a_worker_that_is_cut_off_is_not_fenced_before_what_was_started_was_ended():
+    world = World(2)
+    world.programs_stall = True
+    world.clock.run(5)
+    world.cut([0])
+    world.clock.run(30)
+    cut_off = world.workers[0]
+    assert cut_off.reporter.snapshot.state == RECLAIMING
+    cut_off.come_up()
+    world.clock.run(1)
+    assert not cut_off.is_training
+    assert (cut_off.reporter.snapshot.state, cut_off.reporter.snapshot.fenced) == (EXITED, True)
+
+
+def test_ranks_are_started_beside_and_no_more_after_a_stop(until):
+    goes_on, asked = threading.Event(), threading.Event()
+
+    def start(rank):
+        def begin():
+            asked.set()
+            assert goes_on.wait(30)
+            return rank
+
+        return begin
+
+    starting = Starting([start("first"), start("second")], lambda: None)
+    assert asked.wait(30)
+    assert (starting.ranks, starting.is_over) == ((), False)
+    starting.stop()
+    goes_on.set()
+    until(lambda: starting.is_over, "the end of the start")
+    assert starting.ranks == ("first",)
+
+
+def test_a_start_that_broke_is_no_end():
+    """Else a gang whose launchers all have too few threads, say, would count as finished."""
+    world = a_stalled_gang()
+    worker = world.workers[0]
+    worker.supervisor._gang.starting.is_over = True
+    world.clock.run(2)
+    assert worker.reporter.snapshot.state == RUNNING
+
+
+def test_the_age_of_the_loop_grows_while_it_is_stuck():
+    told = Snapshot(turned_at=100.0)
+    assert told.report(now=130.0, sequence=1).loop_age_seconds == 30.0
+    assert not dataclasses.replace(told, turned_at=101.0).is_news(told)
+
+
+@pytest.mark.parametrize(("print_steps", "pattern"), [(True, r"step (\d+)"), (False, "")])
+def test_the_first_step_of_an_attempt_is_told(coordinator, run_python, print_steps, pattern):
+    tell = (
+        "print('step', step, flush=True)"
+        if print_steps
+        else ("open(os.environ['MUSTER_PROGRESS'], 'a').write('{\"step\": %d}\\n' % step)")
+    )
+    run_python(
+        f"import os, time\nfor step in range(41, 6000):\n {tell}\n time.sleep(0.005)", MUSTER_STEP_PATTERN=pattern
+    )
+    coordinator.run(1)
+    report = coordinator.wait_for(lambda r: r.step is not None and r.step > 60)
+    assert report.first_step == 41
+    coordinator.wait_to_run(2)
+    coordinator.wait_for(lambda r: r.state == IDLE and r.first_step is None)
+
+
+def test_the_age_of_a_listing_counts_from_the_first_for_the_attempt(coordinator, run_python, tmp_path):
+    run_python("", MUSTER_CHECKPOINT_DIRECTORY=str(tmp_path), MUSTER_SCAN_SECONDS="0.1")
+    coordinator.wait_to_run(1, hold_seconds=0.2)
+    report = coordinator.wait_for(lambda r: r.checkpoints_scanned_for_attempt == 1)
+    assert report.scanned_age_seconds < 30
+    coordinator.wait_for(lambda r: r.scanned_age_seconds > 1)
+    coordinator.wait_to_run(2, hold_seconds=0.2)
+    report = coordinator.wait_for(lambda r: r.checkpoints_scanned_for_attempt == 2)
+    assert report.scanned_age_seconds < 1
