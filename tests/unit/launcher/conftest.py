@@ -64,7 +64,14 @@ def make_authority(directory: Path) -> Authority:
         builder = x509.CertificateBuilder(_name(issuer), _name(subject), public, x509.random_serial_number())
         builder = builder.not_valid_before(now - dt.timedelta(hours=1))
         builder = builder.not_valid_after(now + dt.timedelta(hours=1))
-        return builder.add_extension(extension, critical=False).sign(signer, hashes.SHA256())
+        builder = builder.add_extension(extension, critical=isinstance(extension, x509.BasicConstraints))
+        builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
+        key_of_issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())
+        signs = {"digital_signature": True, "key_cert_sign": subject == issuer, "crl_sign": subject == issuer}
+        others = ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement", "encipher_only")
+        usage = x509.KeyUsage(**signs, **dict.fromkeys((*others, "decipher_only"), False))
+        builder = builder.add_extension(key_of_issuer, critical=False).add_extension(usage, critical=True)
+        return builder.sign(signer, hashes.SHA256())
 
     directory.mkdir(parents=True)
     ca_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
