@@ -182,6 +182,7 @@ def test_a_job_without_checkpoints_waits_for_proof_until_somebody_says_that_its_
         move_leader(job.bed, node)
     job.bed.cluster.power_off(node)
     wait_until("silence", lambda: job.status().get("reason") == "WorkersSilent", 120)
+    wait_until("Kubernetes to see it", lambda: node_condition(job.bed, node) == "Unknown", 120)
     assert job.current().attempt == 1
     told = job.bed.muster("lost", node, "--yes", "--reason", "its power supply burnt")
     assert told.returncode == 0, told.stderr

@@ -259,7 +259,7 @@ class Cluster:
         dead = {pod.uid for pod in pods.values() if pod.terminal and pod.containers_dead}
         dead.update(uid for uid in uids if uid in self._dead or self.hub.proved_dead(uid))
         launchers, now = self.hub.views_of(uids), self._wall_clock()
-        dead |= self._dead_on_lost_nodes(gang, pods, launchers, now)
+        lost = self._dead_on_lost_nodes(gang, pods, launchers, now)
         timeout = float(job.spec.recovery.unreachable_timeout_seconds)
         ages = self.heartbeats.known(min(timeout, DARK_SECONDS))
         fleet = self.fleet.snapshot(ages)
@@ -271,6 +271,7 @@ class Cluster:
             pods=pods,
             launchers=launchers,
             proved_dead=frozenset(dead),
+            lost=frozenset(lost),
             fleet=fleet,
             dark=Silence(dark, len(fleet.nodes)),
             silence=Silence(*self.hub.silence(timeout)),

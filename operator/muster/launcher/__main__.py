@@ -16,7 +16,12 @@ def main() -> None:
     if sys.version_info < (3, 8):
         sys.exit("muster: Python 3.8 or later is needed in this image, it has %s" % sys.version.split()[0])
     arguments = sys.argv[1:]
-    modes = {"--scan": _scan, "--scan-on-request": _scan_on_request, "--read-marker": _read_marker}
+    modes = {
+        "--scan": _scan,
+        "--scan-on-request": _scan_on_request,
+        "--open-marker": _open_marker,
+        "--read-marker": _read_marker,
+    }
     if len(arguments) == 2 and arguments[0] in modes:
         modes[arguments[0]](arguments[1])
         return
@@ -47,6 +52,12 @@ def _read_marker(path: str) -> None:
     from muster.launcher.marker_child import read_marker
 
     sys.stdout.write(read_marker(path) + "\n")
+
+
+def _open_marker(path: str) -> None:
+    from muster.launcher.marker_child import read_marker
+
+    sys.stdout.write(read_marker(path, makes=True) + "\n")
 
 
 def _claim_marker(path: str, attempt: int) -> None:

@@ -44,6 +44,7 @@ class Storage:
         self.path = path
         self._wake = wake
         self._look: Optional[_Look] = None
+        self._is_open = False
 
     @property
     def pids(self) -> FrozenSet[int]:
@@ -56,8 +57,8 @@ class Storage:
         return self._look is not None
 
     def read(self) -> None:
-        """Begin to read."""
-        self._begin(["--read-marker", self.path])
+        """Begin to read; the directory is made before it was ever read."""
+        self._begin(["--read-marker" if self._is_open else "--open-marker", self.path])
 
     def claim(self, attempt: int) -> None:
         """Begin to write the attempt, unless a later one stands there."""
@@ -68,6 +69,7 @@ class Storage:
         if self._look is None or not self._look.is_over:
             return None
         look, self._look = self._look, None
+        self._is_open = self._is_open or not look.standing.error
         return look.standing
 
     def kill(self) -> None:

@@ -12,9 +12,16 @@ from muster.protocol.messages import MAX_NUMBER
 _MAX_BYTES = 4096
 
 
-def read_marker(path: str) -> str:
-    """`{"attempt", "written_ns", "error"}`; attempt 0 where no marker is."""
+def read_marker(path: str, makes: bool = False) -> str:
+    """`{"attempt", "written_ns", "error"}`; attempt 0 where no marker is.
+
+    Args:
+        makes: the directory, if it is not there: before its first checkpoint a job may have none, and its first attempt has
+            to be told like any other. Later that would hide that a file system is gone.
+    """
     try:
+        if makes:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
         return _answer(*_standing(path))
     except (OSError, ValueError) as error:
         return _answer(0, 0, "cannot read the marker %s: %s" % (path, error))

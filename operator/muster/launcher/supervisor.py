@@ -351,7 +351,8 @@ class Supervisor:
             return common
         views = tuple(rank.view() for rank in gang.ranks)
         last = lowest([rank.clock for rank in gang.ranks])
-        running = EXITED if gang.has_ended or gang.fenced else RUNNING
+        ended = self._reclaim is None and gang.has_ended
+        running = EXITED if ended else RECLAIMING if gang.fenced else RUNNING
         return dataclasses.replace(
             common,
             state=RECLAIMING if self._reclaim is not None else running,

@@ -14,13 +14,14 @@ from datetime import timedelta
 from muster.api.gang import MAX_FENCE_SECONDS, GangSpec, Ghost, Member, Proof
 from muster.api.trainingjob import LaunchMode
 from muster.launcher.fence import fenced_after_seconds
-from muster.protocol.messages import IDLE
+from muster.protocol.messages import IDLE, RECLAIMING, RUNNING
 from muster.recovery.failures import FRESH_SECONDS, unproved_seconds
 from muster.world.job import JobWorld, Seat
 from muster.world.views import LauncherView
 
-# A file system's clients see a new file in a directory that they know after so long (NFS: acdirmax).
-MARKER_SECONDS = 60.0
+# A file system's clients see a new file in a directory that they know after 60 s (NFS: acdirmax), and launchers look every
+# 5 s.
+MARKER_SECONDS = 70.0
 BOOT_CHARACTERS = 8
 
 
@@ -171,7 +172,9 @@ def _is_quiet(world: JobWorld, ghost: Ghost) -> bool:
     view, limit = world.launchers.get(ghost.pod_uid), fenced_after_seconds(float(ghost.fence_seconds), 1)
     if view is None:
         return world.leader_age_seconds >= limit
-    return view.heard_age_seconds > limit or not any(rank.alive for rank in view.ranks)
+    # One that is just starting its ranks, or ending them, may have some that it has not told of.
+    rankless = view.state not in (RUNNING, RECLAIMING) and not any(rank.alive for rank in view.ranks)
+    return view.heard_age_seconds > limit or rankless
 
 
 def _rebooted(world: JobWorld, ghost: Ghost) -> bool:

@@ -221,10 +221,9 @@ def _not_started(world: JobWorld, gang: Gang, seat: Seat, launcher: LauncherView
 
 
 def _stuck(gang: Gang, seat: Seat, launcher: LauncherView) -> Failure:
-    message = (
-        f"the launcher of worker {seat.index} reports, but has done nothing for {launcher.loop_age_seconds:.0f} s "
-        "(a program on storage that is stalled?), and the gang waits for it"
-    )
+    still = max(0.0, launcher.loop_age_seconds - launcher.heard_age_seconds)
+    done = f"has done nothing for {still:.0f} s" if still > STUCK_SECONDS else "does not come to start its ranks"
+    message = f"the launcher of worker {seat.index} reports, but {done} (a program on storage that is stalled?), and the gang waits"
     return _of(seat, Kind.LAUNCHER_STUCK, _next_level(gang, seat, Kind.LAUNCHER_STUCK), message)
 
 

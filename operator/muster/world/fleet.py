@@ -266,8 +266,7 @@ class Fleet:
 
     def ailment(self, node: str) -> str:
         """What is wrong with the node, though it may be held by the breaker or left to others; "" if nothing."""
-        exclusion = self._excluded.get(node)
-        return self._ailing.get(node) or (f"{exclusion.reason}: {exclusion.message}" if exclusion else "")
+        return self._ailing.get(node, "")
 
     @property
     def excluded(self) -> Collection[str]:

@@ -61,13 +61,13 @@ def gang_of_two(scene: Any, make: Any, created: datetime = BEFORE) -> Any:
 
 def test_what_was_on_the_node_is_proved_dead(scene: Any, make: Any) -> None:
     job = gang_of_two(scene, make)
-    assert scene.cluster.world(job).proved_dead == frozenset()
+    assert scene.cluster.world(job).lost == frozenset()
     scene.rung.clear()
     said(scene)
     assert scene.rung == [("ns", "j")]
-    assert scene.cluster.world(job).proved_dead == {"p0"}
+    assert scene.cluster.world(job).lost == {"p0"}
     said(scene, version=41, word=None)
-    assert scene.cluster.world(job).proved_dead == frozenset()
+    assert scene.cluster.world(job).lost == frozenset()
 
 
 def test_a_pod_that_is_gone_is_proved_dead_by_its_record(scene: Any, make: Any) -> None:
@@ -76,22 +76,22 @@ def test_a_pod_that_is_gone_is_proved_dead_by_its_record(scene: Any, make: Any) 
         assert holder_of(pod) == "uid-j"
         scene.cluster.pods.store.assume_deleted(("ns", pod.name), pod.uid)
     said(scene)
-    assert scene.cluster.world(job).proved_dead == {"p0"}
+    assert scene.cluster.world(job).lost == {"p0"}
 
 
 def test_a_pod_made_after_the_word_is_not_meant(scene: Any, make: Any) -> None:
     job = gang_of_two(scene, make, created=AFTER)
     said(scene)
-    assert scene.cluster.world(job).proved_dead == frozenset()
+    assert scene.cluster.world(job).lost == frozenset()
 
 
 def test_a_launcher_that_is_heard_is_not_dead(scene: Any, make: Any) -> None:
     job = gang_of_two(scene, make)
     hear(scene, "p0")
     said(scene)
-    assert scene.cluster.world(job).proved_dead == frozenset()
+    assert scene.cluster.world(job).lost == frozenset()
     scene.clock.advance(25.0)
-    assert scene.cluster.world(job).proved_dead == {"p0"}
+    assert scene.cluster.world(job).lost == {"p0"}
 
 
 def pass_time(scene: Any) -> None:
@@ -107,10 +107,10 @@ def test_a_kubelet_that_renews_its_lease_refutes_the_word(scene: Any, make: Any)
     lease = NodeLease("n0", BEFORE.isoformat(), 50)
     scene.cluster.leases.store.assume(lease)
     said(scene)
-    assert scene.cluster.world(job).proved_dead == frozenset()  # seen just now for the first time
+    assert scene.cluster.world(job).lost == frozenset()  # seen just now for the first time
     pass_time(scene)
-    assert scene.cluster.world(job).proved_dead == {"p0"}
+    assert scene.cluster.world(job).lost == {"p0"}
     scene.cluster.leases.store.assume(lease._replace(renew_time=AFTER.isoformat(), resource_version=51))
     pass_time(scene)
-    assert scene.cluster.world(job).proved_dead == frozenset()
+    assert scene.cluster.world(job).lost == frozenset()
     assert scene.cluster.refuted("n0").startswith("its kubelet has renewed its lease")

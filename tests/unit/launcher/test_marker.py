@@ -60,6 +60,12 @@ def test_a_directory_that_is_gone_is_named_and_not_made(tmp_path):
     assert not path.parent.exists()
 
 
+def test_before_the_first_checkpoint_the_directory_may_have_to_be_made(tmp_path):
+    path = tmp_path / "job" / "checkpoints" / ".muster-gang"
+    assert found(read_marker(str(path), makes=True)) == (0, False)
+    assert list(path.parent.iterdir()) == []
+
+
 def test_a_write_that_fails_leaves_nothing(tmp_path, monkeypatch):
     def refuse(*_):
         raise OSError(30, "Read-only file system")
@@ -245,11 +251,12 @@ def test_the_launcher_writes_its_claim_before_it_runs(coordinator, run_python, t
 
 
 def test_a_claim_that_cannot_be_written_is_told(coordinator, run_python, tmp_path):
-    run_python(HANG, MUSTER_CHECKPOINT_DIRECTORY=str(tmp_path / "gone"), MUSTER_GANG="gang")
+    (tmp_path / "file").write_text("")
+    run_python(HANG, MUSTER_CHECKPOINT_DIRECTORY=str(tmp_path / "file" / "gone"), MUSTER_GANG="gang")
     coordinator.wait_to_run(1, claim=True)
     report = coordinator.wait_for(lambda r: r.marker_error)
     assert (report.marker_age_seconds, report.reads_marker) == (None, False)
-    assert str(tmp_path / "gone") in report.marker_error
+    assert str(tmp_path / "file" / "gone") in report.marker_error
 
 
 def test_without_its_coordinator_the_launcher_obeys_the_marker(coordinator, run_python, tmp_path, until):

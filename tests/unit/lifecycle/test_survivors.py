@@ -55,10 +55,10 @@ class TestAWholeGangThatFellSilent:
     def test_with_a_shared_directory_its_successor_tells_it_by_the_marker(self) -> None:
         record = after_loss(trains(marker=True, silent=60.0))
         assert {ghost.proof for ghost in record.ghosts} == {Proof.MARKER}
-        early = waits(record, *[idle(2, marker_attempt=2, marker_age_seconds=59.0)] * 3)
+        early = waits(record, *[idle(2, marker_attempt=2, marker_age_seconds=69.0)] * 3)
         assert isinstance(early, Missing)
         assert "the checkpoint directory tells it to; 1 s left" in early.message
-        assert isinstance(waits(record, *[idle(2, marker_attempt=2, marker_age_seconds=60.0)] * 3), GangSpec)
+        assert isinstance(waits(record, *[idle(2, marker_attempt=2, marker_age_seconds=70.0)] * 3), GangSpec)
 
     def test_one_marker_of_an_attempt_before_tells_nobody(self) -> None:
         record = after_loss(trains(marker=True, silent=60.0))
