@@ -70,7 +70,7 @@ MAX_FENCE_SECONDS = 86400
 class Member(CompactModel):
     """One member of the gang. Its index names its pods and never changes; its rank is its place in the attempt."""
 
-    unsaid = ("role", "fence_seconds", "boot", "pod_uid", "reads_marker")
+    unsaid = ("index", "role", "rank", "fence_seconds", "boot", "pod_uid", "reads_marker")
 
     index: int = Field(-1, ge=-1, le=4095, description="Absent in records of old: its place in the list.")
     role: Role = Role.WORKER
@@ -235,8 +235,13 @@ def _numbered(member: Any, place: int) -> Any:
         missing = {name: place for name in ("index", "rank") if getattr(member, name) < 0}
         return member.model_copy(update=missing) if missing else member
     if isinstance(member, dict):
-        return {"index": place, "rank": member.get("index", place), **member}
+        index = _or(member.get("index", -1), place)
+        return {**member, "index": index, "rank": _or(member.get("rank", -1), index)}
     return member
+
+
+def _or(number: Any, otherwise: int) -> Any:
+    return otherwise if number == -1 else number
 
 
 def _told_once(ghosts: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -78,3 +78,14 @@ def test_what_goes_without_saying_is_not_said_and_is_read_all_the_same() -> None
     assert plain.to_json()["members"][0] == {"index": 0, "rank": 0, "node": "n0", "incarnation": 1}
     for record in (spec, plain, a_record(3, 20, lost=True)):
         assert GangSpec.model_validate(record.to_json()) == record
+
+
+def test_members_of_a_record_of_old_have_their_place_for_index_and_rank() -> None:
+    """Also where the API server has filled in what an earlier definition had for defaults."""
+    body = {"jobUid": UID, "attempt": 1, "time": "2026-01-01T00:00:00Z", "level": "Start", "reason": "Started"}
+    bare = {"node": "n", "incarnation": 1, "podUid": "p"}
+    for old in (bare, {**bare, "index": -1, "rank": -1}):
+        record = GangSpec.model_validate({**body, "members": [old, old, old]})
+        assert [(member.index, member.rank) for member in record.members] == [(0, 0), (1, 1), (2, 2)]
+    moved = GangSpec.model_validate({**body, "members": [{**bare, "index": 7}]})
+    assert [(member.index, member.rank) for member in moved.members] == [(7, 7)]
