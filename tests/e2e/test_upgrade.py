@@ -16,6 +16,7 @@ from tests.e2e.test_faults import assert_every_rank_started_once, finishes_right
 from tests.fakes.nvml.build import library
 
 from testbed.bed import ROOT, Bed
+from testbed.gangwatch import GangWatch
 from testbed.jobs import Job
 
 # Before fences, ranks and roles stood in the Gang, and before every replica answered launchers.
@@ -61,6 +62,8 @@ def test_what_the_release_before_has_made_lives_through_the_upgrade(
     launchers = {container["image"] for pod in job.pods().values() for container in pod["spec"]["initContainers"]}
     assert launchers == {before.images["launcher"]}
     bed.install(library())
+    job.watch.close()  # a definition that changes ends the watches of its objects
+    job.watch = GangWatch(bed.kubectl, job.namespace, job.name)
     job.wait_step(job.step() + 20)
     assert job.current().attempt == 1
     assert_every_rank_started_once(job)
