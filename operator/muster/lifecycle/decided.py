@@ -54,7 +54,7 @@ def replay(line: str) -> Replayed:
         ValueError: this is no such line; says why.
     """
     document = json.loads(line)
-    if not isinstance(document, dict) or document.keys() < {"world", "settings", "plan"}:
+    if not isinstance(document, dict) or not document.keys() >= {"world", "settings", "plan"}:
         raise ValueError("an object with world, settings and plan is needed, as GET /worlds/NAMESPACE/JOB gives them")
     world, settings = written.read(document["world"]), _adapter(WorkerSettings).validate_python(document["settings"])
     plan = json.loads(json.dumps(plan_as_json(decide(world, settings))))

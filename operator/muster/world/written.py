@@ -47,11 +47,11 @@ def _needed() -> list[str]:
     return [f.name for f in fields(JobWorld) if f.default is MISSING and f.default_factory is MISSING]
 
 
-def _to_parts(value: object) -> object:
+def _to_parts(value: Any) -> Any:
     return value.parts() if isinstance(value, Fleet) else value
 
 
-def _from_parts(value: object) -> object:
+def _from_parts(value: Any) -> Any:
     return (
         Fleet.of(**{f.name: getattr(value, f.name) for f in fields(value)}) if isinstance(value, FleetParts) else value
     )
