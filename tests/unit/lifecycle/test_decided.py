@@ -9,6 +9,7 @@ from tests.unit.lifecycle import theatre as stage
 from tests.unit.lifecycle.builders import SETTINGS, a_fleet, a_job, a_node, at
 from tests.unit.lifecycle.theatre import VICTIM_TAIL, Play, Theatre
 
+from muster.lifecycle import decided
 from muster.lifecycle.decided import Decided, replay, write
 from muster.lifecycle.plan import Plan
 from muster.lifecycle.step import decide
@@ -113,3 +114,16 @@ def test_another_decision_is_seen() -> None:
 def test_what_is_no_decision_is_refused(line: str) -> None:
     with pytest.raises(ValueError):
         replay(line)
+
+
+def test_a_defect_is_met_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_world: JobWorld, _settings: WorkerSettings) -> Plan:
+        raise KeyError("a defect")
+
+    monkeypatch.setattr(decided, "decide", broken)
+    failed = Decided(JobWorld(at(1), a_job()), SETTINGS, None, "KeyError: 'a defect'")
+    replayed = replay(write(failed))
+    assert replayed.same
+    assert replayed.now == {"error": "KeyError: 'a defect'"}
+    monkeypatch.undo()
+    assert not replay(write(failed)).same
