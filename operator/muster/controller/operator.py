@@ -21,10 +21,12 @@ from muster.controller.perform import Performer
 from muster.controller.queue import Queue
 from muster.controller.reconciler import Reconciler
 from muster.controller.settings import Settings
+from muster.controller.worlds import KeptWorlds
 from muster.coordinator.auth import Caller, TokenVerifier
 from muster.coordinator.hub import Hub
 from muster.coordinator.probes import serve_http
 from muster.coordinator.server import CoordinatorServer
+from muster.coordinator.worlds import serve_worlds
 from muster.kube.certificates import CertificateKeeper, Certificates
 from muster.kube.client import Client
 from muster.kube.decode import Undecodable
@@ -61,6 +63,7 @@ class Operator:
         self.health = HealthKeeper(
             client, self.cluster, self.events, self.cluster.ring_uid, lambda: self.queue.replan()
         )
+        self.kept = KeptWorlds()
         self.reconciler = Reconciler(
             self.cluster,
             Performer(client, self.cluster),
@@ -69,6 +72,7 @@ class Operator:
             self.queue,
             self.worker_settings,
             self._directives_changed,
+            kept=self.kept,
         )
         # Hundreds of pods may be waiting for a connection to be created on; a renewal cannot wait with them.
         self._lease_client = client.sibling()
@@ -105,6 +109,7 @@ class Operator:
         """
         probes = await serve_http(self.settings.probe_port, self.not_healthy, self.not_ready)
         self._stack.push_async_callback(probes.cleanup)
+        await self._show_worlds()
         version = await self._server_version()
         log.info("starting", identity=self.settings.identity, server=version)
         for source in self.cluster.informers:
@@ -164,6 +169,15 @@ class Operator:
         if age <= STALE_SECONDS:
             return ""
         return f"informer {name} has heard nothing for {age:.0f} s in which the API server has answered others"
+
+    async def _show_worlds(self) -> None:
+        """Let administrators read what was decided on; an operator that cannot show it works all the same."""
+        try:
+            worlds = await serve_worlds(self.settings.worlds_port, self.kept.of)
+        except OSError as error:
+            log.warning("decisions cannot be read", port=self.settings.worlds_port, error=str(error))
+            return
+        self._stack.push_async_callback(worlds.cleanup)
 
     async def _server_version(self) -> str:
         """Ask as long as it takes: a pod that starts while the API server is away must be there when it returns."""

@@ -24,10 +24,12 @@ from muster.controller.dirty import DirtyKeys
 from muster.controller.perform import Performer
 from muster.controller.pool import Pool
 from muster.controller.queue import Queue
+from muster.controller.worlds import KeptWorlds
 from muster.kube.decode import Undecodable
 from muster.kube.errors import ApiError, Conflict, LeadershipLost
 from muster.kube.events import NORMAL, WARNING, EventRecorder, Regarding
 from muster.lifecycle import status
+from muster.lifecycle.decided import Decided, in_words
 from muster.lifecycle.members import wanted
 from muster.lifecycle.plan import Announcement, ApplySupport, CommitGang, Plan, State, Telling
 from muster.lifecycle.step import decide
@@ -58,6 +60,7 @@ class Reconciler:
         settings: what the installation adds to every worker, as of now.
         queue: where the jobs wait for nodes.
         directives_changed: told the uid of a job whose launchers may have something new to do.
+        kept: where each decision is remembered.
     """
 
     def __init__(
@@ -71,6 +74,7 @@ class Reconciler:
         directives_changed: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
         pool: Pool | None = None,
+        kept: KeptWorlds | None = None,
     ) -> None:
         self._cluster = cluster
         self._performer = performer
@@ -81,6 +85,7 @@ class Reconciler:
         self._directives_changed = directives_changed
         self._clock = clock
         self._pool = pool or Pool()
+        self._kept = kept or KeptWorlds()
         self._failures: dict[Key, int] = {}
         self._pauses: dict[Key, float] = {}  # how long to leave a job alone after the pass under way
         self._resting_until: dict[Key, float] = {}  # jobs that Muster itself fails at
@@ -226,10 +231,21 @@ class Reconciler:
         created = job.metadata.creation_timestamp or world.now
         waited = (world.now - created).total_seconds() if world.gang is None else 0.0
         self._queue.put(key, uid, waiting, waited)
-        plan = decide(replace(world, turn=self._queue.turn(uid)), self._settings())
+        plan = self._plan(key, replace(world, turn=self._queue.turn(uid)))
         # Who has just done something goes on at once; who only waits can wait for several changes together.
         idle = max(SPACING_SECONDS, (self._clock() - begun) / DECIDING_SHARE)
         self._pauses[key] = 0.0 if plan.acts else idle
+        return plan
+
+    def _plan(self, key: Key, world: JobWorld) -> Plan:
+        """Decide, and remember of what, also where that fails."""
+        settings = self._settings()
+        try:
+            plan = decide(world, settings)
+        except Exception as error:
+            self._kept.keep(key, Decided(world, settings, None, in_words(error)))
+            raise
+        self._kept.keep(key, Decided(world, settings, plan))
         return plan
 
     def _waiting(self, world: JobWorld, request: Request) -> Waiting:

@@ -22,6 +22,7 @@ class Settings:
         coordinator_url: where launchers find a replica, which names the leader (MUSTER_COORDINATOR_URL).
         coordinator_port: port to serve launchers on (MUSTER_COORDINATOR_PORT).
         probe_port: port of /metrics, /healthz and /readyz (MUSTER_PROBE_PORT).
+        worlds_port: loopback port at which administrators read what was decided on (MUSTER_WORLDS_PORT).
         log_level: DEBUG, INFO, WARNING or ERROR (MUSTER_LOG_LEVEL).
     """
 
@@ -34,6 +35,7 @@ class Settings:
     coordinator_name: str = ""
     coordinator_port: int = 8443
     probe_port: int = 8080
+    worlds_port: int = 8081
     log_level: str = "INFO"
 
     @classmethod
@@ -59,6 +61,7 @@ class Settings:
             coordinator_name=environment.get("MUSTER_COORDINATOR_NAME", name),
             coordinator_port=_port(environment, "MUSTER_COORDINATOR_PORT", 8443),
             probe_port=_port(environment, "MUSTER_PROBE_PORT", 8080),
+            worlds_port=_port(environment, "MUSTER_WORLDS_PORT", 8081),
             log_level=environment.get("MUSTER_LOG_LEVEL", "INFO").upper(),
         )
 

@@ -143,9 +143,15 @@ class Fleet:
         lease_age_seconds: Mapping[str, float] = _NOTHING,
         policy: FleetPolicySpec | None = None,
         used: Mapping[str, Mapping[str, int]] = _NOTHING,  # type: ignore[assignment]
+        names: Mapping[str, str] = _NOTHING,  # type: ignore[assignment]
+        excluded: Mapping[str, Exclusion] = _NOTHING,  # type: ignore[assignment]
+        ailing: Mapping[str, str] = _NOTHING,  # type: ignore[assignment]
     ) -> "Fleet":
-        """A fleet as it is: nodes by name, holders and amounts used by node."""
+        """A fleet as it is: nodes by name; holders, amounts used, exclusions and ailments by node; names by job uid."""
         fleet = cls(policy, KnownAges(lease_age_seconds))
+        fleet.names.update(names)
+        fleet._excluded.update(excluded)
+        fleet._ailing.update(ailing)
         for node in nodes.values():
             fleet.put_node(node)
         for name, several in holders.items():
@@ -154,6 +160,20 @@ class Fleet:
         for name, amounts in used.items():
             fleet.occupy(("used", name), "", frozenset({name}), amounts)
         return fleet
+
+    def parts(self) -> "FleetParts":
+        """What the fleet consists of; nothing that is derived from it."""
+        known = self.heartbeats.older_than(float("-inf"))
+        return FleetParts(
+            nodes=self.nodes,
+            holders={node: tuple(sorted(holders)) for node, holders in self._holders.items()},
+            lease_age_seconds={node: self.heartbeats.age_seconds(node) for node in known},
+            policy=self.policy,
+            used=self._used,
+            names=self.names,
+            excluded=self._excluded,
+            ailing=self._ailing,
+        )
 
     def put_node(self, node: NodeView) -> bool:
         """A node as it now is; True if anything about it differs that placement may care about."""
@@ -341,6 +361,20 @@ class Fleet:
         self._log.append(node)
         if len(self._log) > 2 * len(self.nodes) + 4096:
             del self._log[: len(self._log) // 2]
+
+
+@dataclass(frozen=True, slots=True)
+class FleetParts:
+    """What `Fleet.of` makes a fleet of, so that one can be written down."""
+
+    nodes: Mapping[str, NodeView]
+    holders: Mapping[str, tuple[str, ...]]
+    lease_age_seconds: Mapping[str, float]
+    policy: FleetPolicySpec
+    used: Mapping[str, Mapping[str, int]]
+    names: Mapping[str, str]
+    excluded: Mapping[str, Exclusion]
+    ailing: Mapping[str, str]
 
 
 def holder_of(pod: PodView | OccupantView) -> str:

@@ -187,6 +187,7 @@ class Installation:
             "KUBECONFIG": str(self._kubeconfig(folder)),
             **self._environment_of(pod),
             "MUSTER_PROBE_PORT": str(free_port()),
+            "MUSTER_WORLDS_PORT": str(free_port()),
             "MUSTER_COORDINATOR_PORT": str(free_port()),
         }
         return self._run(pod, folder, environment)

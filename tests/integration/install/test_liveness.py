@@ -43,6 +43,7 @@ async def standby(installation: Any, monkeypatch: pytest.MonkeyPatch) -> AsyncIt
         launcher_image="muster/launcher",
         coordinator_port=installation.free_port(),
         probe_port=installation.free_port(),
+        worlds_port=installation.free_port(),
     )
     replica = Operator(client, settings)
     await replica.start()

@@ -1,10 +1,13 @@
 """One process: what launchers are told when the state is unclear, what is done before it decides, when it is ill."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
+import aiohttp
 import pytest
 from kubernetes.aio.client import Configuration
 
@@ -15,8 +18,12 @@ from muster.coordinator.auth import Caller
 from muster.kube.client import Client
 from muster.kube.decode import Undecodable
 from muster.kube.errors import Unreachable
+from muster.lifecycle.decided import Decided
+from muster.lifecycle.plan import Plan
 from muster.protocol.messages import EXIT, RUN
+from muster.world.job import JobWorld
 
+NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 BAD_GANG = Undecodable("ns", "j-record", "g", 50, 1, "spec.level: bad", "uid-j")
 BAD_JOB = Undecodable("ns", "j", "uid-j", 50, 2, "spec.nodes: bad")
 ENDED = {"result": "Failed", "reason": "X", "message": "", "time": "2026-01-31T12:00:00Z", "attempt": 1}
@@ -35,7 +42,7 @@ async def process() -> AsyncIterator[Operator]:
     configuration = Configuration()
     configuration.host = "http://127.0.0.1:1"
     client = Client(configuration)
-    made = Operator(client, Settings(identity="me", launcher_image="muster/launcher"))
+    made = Operator(client, Settings(identity="me", launcher_image="muster/launcher", worlds_port=0))
     yield made
     await made._lease_client.close()
     await client.close()
@@ -180,3 +187,26 @@ def test_who_holds_the_lease_answers_itself_once_it_has_caught_up(
     assert process.leader_elsewhere() is None
     assert "still reading" in process.not_serving()
     assert process.not_ready() == "informers have not synced yet", "to lead is not asked of a replica to be ready"
+
+
+async def test_what_the_reconciler_keeps_is_what_is_shown(process: Operator, make: Any) -> None:
+    assert process.reconciler._kept is process.kept
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    process.settings = replace(process.settings, worlds_port=port)
+    process.kept.keep(("ns", "j"), Decided(JobWorld(NOW, make.job()), process.worker_settings(), Plan()))
+    await process._show_worlds()
+    try:
+        async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}/worlds/ns/j") as answer:
+            assert (answer.status, len((await answer.text()).splitlines())) == (200, 1)
+    finally:
+        await process._stack.aclose()
+
+
+async def test_a_port_that_is_taken_costs_the_view_and_not_the_operator(process: Operator) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        process.settings = replace(process.settings, worlds_port=other.getsockname()[1])
+        await process._show_worlds()

@@ -16,6 +16,7 @@ from muster.controller.perform import Performer
 from muster.controller.pool import PASSES, SHARE, Pool
 from muster.controller.queue import Queue
 from muster.controller.reconciler import Reconciler
+from muster.controller.worlds import KeptWorlds
 from muster.kube.decode import Undecodable
 from muster.kube.errors import Conflict, LeadershipLost, ServerError
 from muster.lifecycle.plan import CommitGang, CreatePod, Plan
@@ -45,6 +46,7 @@ class Loop:
         self.plans: dict[str, Decide] = {}
         performer = Performer(scene.api, scene.cluster)
         self.queue = Queue(scene.cluster, self.dirty.add)
+        self.kept = KeptWorlds()
         self.reconciler = Reconciler(
             scene.cluster,
             performer,
@@ -54,6 +56,7 @@ class Loop:
             lambda: None,  # type: ignore[arg-type, return-value]
             lambda _: None,
             pool=pool,
+            kept=self.kept,
         )
         monkeypatch.setattr(reconciler, "decide", self._decide)
         monkeypatch.setattr(reconciler, "SPACING_SECONDS", 0.0)
@@ -120,6 +123,17 @@ async def test_a_job_that_breaks_the_decision_is_left_alone_for_longer_and_longe
         await asyncio.sleep(0.001)
     assert loop.decided["bad"] == 1
     assert [loop.reconciler._failed(("ns", "x"), "Test") for _ in range(4)] == [2000.0, 4000.0, 8000.0, 9000.0]
+
+
+async def test_what_was_decided_is_kept_with_what_was_seen(loop: Loop, make: Any) -> None:
+    plan = Plan(wake_in_seconds=50.0)
+    loop.add(make.job("j"), lambda _world, _settings: plan)
+    loop.add(make.job("bad"), poison)
+    await loop.until(lambda: bool(loop.kept.of(("ns", "j")) and loop.kept.of(("ns", "bad"))))
+    (kept,), (failed,) = loop.kept.of(("ns", "j")), loop.kept.of(("ns", "bad"))
+    assert (kept.plan, kept.world.job.metadata.name) == (plan, "j")
+    assert kept.world.turn == loop.queue.turn("uid-j")
+    assert (failed.plan, failed.error) == (None, "KeyError: 'a defect'")
 
 
 @pytest.mark.parametrize("error", [ServerError(503, "ServiceUnavailable", "starting"), Conflict(409, "Conflict", "x")])

@@ -56,6 +56,7 @@ class OperatorProcess:
     """
 
     probe_port: int
+    worlds_port: int
     log: Path
     pid: int = 0
     writes: list[str] = field(default_factory=list)
@@ -100,6 +101,12 @@ class OperatorProcess:
         ):
             return await answer.text()
 
+    async def worlds(self, namespace: str, job: str) -> list[str]:
+        """What it shows of its last decisions about a job, a line for each."""
+        url = f"http://127.0.0.1:{self.worlds_port}/worlds/{namespace}/{job}"
+        async with aiohttp.ClientSession() as session, session.get(url) as answer:
+            return (await answer.text()).splitlines() if answer.status == 200 else []
+
     async def served(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Take in what the process says until it ends."""
         self._writer = writer
@@ -142,7 +149,7 @@ class Operators:
     async def start(self, fatal: str = "") -> OperatorProcess:
         """Start one, armed to die at the point `fatal`."""
         number = len(self.started)
-        process = OperatorProcess(free_port(), self._folder / f"operator-{number}.log")
+        process = OperatorProcess(free_port(), free_port(), self._folder / f"operator-{number}.log")
         control = self._folder / f"control-{number}"
         self._listeners.append(await asyncio.start_unix_server(process.served, control))
         self.started.append(process)
@@ -154,6 +161,7 @@ class Operators:
             "coordinator_name": NAME.format(namespace=self.namespace),
             "coordinator_port": int(self.url.rpartition(":")[2]),
             "probe_port": process.probe_port,
+            "worlds_port": process.worlds_port,
         }
         self._server.fork(
             {

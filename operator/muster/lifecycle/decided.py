@@ -1,0 +1,116 @@
+"""A decision with all that it was made of, as plain JSON: it can be made again and compared with what was decided then."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from functools import cache
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from muster.lifecycle.plan import Plan
+from muster.lifecycle.step import decide
+from muster.lifecycle.worker_pod import WorkerSettings
+from muster.world import written
+from muster.world.job import JobWorld
+
+_KEYS = frozenset({"world", "settings", "plan"})
+_SPLIT_DEPTH = 4  # so deep lie the nodes: world, fleet, nodes, name
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """One decision.
+
+    Attributes:
+        world: that `decide` was given.
+        settings: likewise.
+        plan: that it made; None where it failed.
+        error: with which it failed; "" where it did not.
+    """
+
+    world: JobWorld
+    settings: WorkerSettings
+    plan: Plan | None
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What was decided then and what is decided now, both as `outcome` gives them."""
+
+    world: JobWorld
+    then: dict[str, Any]
+    now: dict[str, Any]
+
+    @property
+    def same(self) -> bool:
+        """Whether the plans are equal."""
+        return self.then == self.now
+
+
+def write(decided: Decided) -> str:
+    """One line of JSON with the keys world, settings and plan.
+
+    It is put together piece by piece: other threads need not wait for a large one (some MB for 2,048 workers).
+    """
+    document = {
+        "world": written.write(decided.world),
+        "settings": asdict(decided.settings),
+        "plan": outcome(decided),
+    }
+    return "".join(_pieces(document, _SPLIT_DEPTH))
+
+
+def replay(line: str) -> Replayed:
+    """Decide again what `write` wrote.
+
+    Raises:
+        ValueError: this is no such line; says why.
+    """
+    document = json.loads(line)
+    if not isinstance(document, dict) or not document.keys() >= _KEYS:
+        raise ValueError("an object with world, settings and plan is needed, as GET /worlds/NAMESPACE/JOB gives it")
+    world, settings = written.read(document["world"]), _adapter(WorkerSettings).validate_python(document["settings"])
+    now = json.loads(json.dumps(outcome(_attempted(world, settings))))
+    return Replayed(world, document["plan"], now)
+
+
+def in_words(error: Exception) -> str:
+    """An error's kind and message."""
+    return f"{type(error).__name__}: {error}"
+
+
+def outcome(decided: Decided) -> dict[str, Any]:
+    """The plan in values that `json` knows, each action with its kind in `action`; or the error."""
+    plan = decided.plan
+    if plan is None:
+        return {"error": decided.error}
+    plain: dict[str, Any] = _adapter(Plan).dump_python(plan, mode="json", by_alias=True)
+    kinds = [type(action).__name__ for action in plan.actions]
+    plain["actions"] = [{"action": kind, **said} for kind, said in zip(kinds, plain["actions"], strict=True)]
+    return plain
+
+
+def _attempted(world: JobWorld, settings: WorkerSettings) -> Decided:
+    try:
+        return Decided(world, settings, decide(world, settings))
+    except Exception as error:  # noqa: BLE001 - it is what there is to tell
+        return Decided(world, settings, None, in_words(error))
+
+
+def _pieces(value: Any, depth: int) -> Iterator[str]:
+    if not depth or not isinstance(value, dict):
+        yield json.dumps(value, separators=(",", ":"))
+        return
+    before = "{"
+    for key, inner in value.items():
+        yield f"{before}{json.dumps(key)}:"
+        yield from _pieces(inner, depth - 1)
+        before = ","
+    yield "}" if value else "{}"
+
+
+@cache
+def _adapter(kind: type) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)

@@ -1,0 +1,98 @@
+"""`python3 -m muster.replay FILE`: decide again what an operator has decided, and show both.
+
+FILE has the lines that `GET /worlds/NAMESPACE/JOB` of the operator gives; `-` is standard input. Exit status: 0 when each
+decision is made again as it was, 1 when one is not, 2 when the file cannot be read. Nothing is asked of any cluster.
+"""
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from muster.lifecycle.decided import Replayed, replay
+
+SAME, DIFFERS, UNREADABLE = 0, 1, 2
+
+
+def main(arguments: list[str]) -> int:
+    """Replay the file named, or standard input; returns the exit status."""
+    if len(arguments) != 1 or arguments[0].startswith("--"):
+        print("usage: python3 -m muster.replay FILE   (- is standard input)", file=sys.stderr)
+        return UNREADABLE
+    try:
+        text = sys.stdin.read() if arguments[0] == "-" else Path(arguments[0]).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        print(f"{arguments[0]}: {error}", file=sys.stderr)
+        return UNREADABLE
+    return _show(text.splitlines())
+
+
+def _show(lines: Iterable[str]) -> int:
+    status, count = SAME, 0
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            replayed = replay(line)
+        except ValueError as error:
+            print(f"line {number}: {error}", file=sys.stderr)
+            return UNREADABLE
+        count += 1
+        print("\n".join(told(replayed)))
+        status = status if replayed.same else DIFFERS
+    if not count:
+        print("no decision in it", file=sys.stderr)
+        return UNREADABLE
+    return status
+
+
+def told(replayed: Replayed) -> Iterator[str]:
+    """One decision in words: of what, what was decided, and what is decided now if that is something else."""
+    world = replayed.world
+    attempt = f"attempt {world.gang.spec.attempt}" if world.gang else "no attempt yet"
+    yield f"{world.now.isoformat()} {world.job.metadata.namespace}/{world.job.metadata.name}, {attempt}"
+    if replayed.same:
+        yield "  decided, then and now:"
+        yield from _plan(replayed.then)
+        return
+    yield "  decided then:"
+    yield from _plan(replayed.then)
+    yield "  DECIDED NOW:"
+    yield from _plan(replayed.now)
+    yield "  differs in:"
+    for name in sorted(replayed.then.keys() | replayed.now.keys()):
+        then, now = replayed.then.get(name), replayed.now.get(name)
+        if then != now:
+            yield f"    {name}: {json.dumps(then)} -> {json.dumps(now)}"
+
+
+def _plan(plan: dict[str, Any]) -> Iterator[str]:
+    if "error" in plan:
+        yield f"    failed: {plan['error']}"
+        return
+    telling = plan.get("telling") or {}
+    if telling:
+        yield "    says " + " ".join(filter(None, (telling["state"], telling["reason"], telling["message"])))
+    for action in plan["actions"]:
+        yield f"    does {_action(action)}"
+    for announcement in plan["announcements"]:
+        yield f"    announces {announcement['reason']}: {announcement['note']}"
+    wake = plan["wake_in_seconds"]
+    yield "    looks again when something changes" + (f", or after {wake:g} s" if wake is not None else "")
+
+
+def _action(action: dict[str, Any]) -> str:
+    manifest = action.get("manifest") or action.get("pod") or {}
+    if action["action"] == "CommitGang":
+        spec = action["spec"]
+        places = ", ".join(member.get("node") or "?" for member in spec["members"])
+        return f"CommitGang attempt {spec['attempt']} ({spec['level']}, {spec['reason']}) on {places}"
+    if manifest:
+        return f"{action['action']} {manifest.get('kind', '')} {manifest['metadata']['name']}"
+    rest = " ".join(str(value) for name, value in action.items() if name != "action")
+    return f"{action['action']} {rest}".rstrip()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

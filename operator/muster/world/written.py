@@ -1,0 +1,57 @@
+"""A world as plain JSON and back, so that what was decided once can be decided again, elsewhere and later.
+
+The JSON follows the types of the world's fields: a field that a view, a record or the world itself gains is written and read
+without a word here. Only the fleet is written as its parts, since what is derived from them can be derived again.
+"""
+
+from dataclasses import MISSING, fields
+from functools import cache
+from typing import Any, get_type_hints
+
+from pydantic import TypeAdapter
+
+from muster.world.fleet import Fleet, FleetParts
+from muster.world.job import JobWorld
+
+
+def write(world: JobWorld) -> dict[str, Any]:
+    """The world in values that `json` knows. Numbers that are none (inf, nan) stay what they are."""
+    return {
+        name: adapter.dump_python(_to_parts(getattr(world, name)), mode="json", by_alias=True)
+        for name, adapter in _adapters().items()
+    }
+
+
+def read(written: dict[str, Any]) -> JobWorld:
+    """The world that was written: `decide` makes the same plan of it. A field that is not there has its default.
+
+    Raises:
+        ValueError: this is no world; says which field and why.
+    """
+    adapters = _adapters()
+    missing = [name for name in _needed() if name not in written]
+    if missing:
+        raise ValueError(f"no world: it has no {' and no '.join(missing)}")
+    values = {name: adapters[name].validate_python(value) for name, value in written.items() if name in adapters}
+    return JobWorld(**{name: _from_parts(value) for name, value in values.items()})
+
+
+@cache
+def _adapters() -> dict[str, TypeAdapter[Any]]:
+    hints = get_type_hints(JobWorld)
+    types = {field.name: hints[field.name] for field in fields(JobWorld)}
+    return {name: TypeAdapter(FleetParts if kind is Fleet else kind) for name, kind in types.items()}
+
+
+def _needed() -> list[str]:
+    return [f.name for f in fields(JobWorld) if f.default is MISSING and f.default_factory is MISSING]
+
+
+def _to_parts(value: Any) -> Any:
+    return value.parts() if isinstance(value, Fleet) else value
+
+
+def _from_parts(value: Any) -> Any:
+    return (
+        Fleet.of(**{f.name: getattr(value, f.name) for f in fields(value)}) if isinstance(value, FleetParts) else value
+    )

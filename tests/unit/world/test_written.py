@@ -1,0 +1,116 @@
+"""A world that is written down and read again is the same world."""
+
+import json
+import types
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass, replace
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.unit.lifecycle.builders import EPOCH, a_fleet, a_job, a_node, at
+
+from muster.api.fleetpolicy import FleetPolicySpec
+from muster.world.fleet import Exclusion, Fleet, KnownAges, Leave
+from muster.world.job import JobWorld
+from muster.world.written import read, write
+
+SIMPLE: dict[Any, st.SearchStrategy[Any]] = {
+    float: st.floats(allow_nan=False),
+    datetime: st.datetimes(timezones=st.just(UTC)),
+    str: st.text(max_size=5),
+    FleetPolicySpec: st.just(FleetPolicySpec()),
+}
+
+
+def values(kind: Any) -> st.SearchStrategy[Any]:
+    """Values of a field of this type, odd ones included."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if kind in SIMPLE:
+        return SIMPLE[kind]
+    if is_dataclass(kind):
+        hints = get_type_hints(kind)
+        return st.builds(kind, **{field.name: values(hints[field.name]) for field in fields(kind)})
+    if origin in (Union, types.UnionType):
+        return st.one_of(*map(values, inner))
+    if origin is Mapping:
+        return st.dictionaries(values(inner[0]), values(inner[1]), max_size=2)
+    if origin is tuple:
+        return st.lists(values(inner[0]), max_size=2).map(tuple)
+    if origin is frozenset:
+        return st.frozensets(values(inner[0]), max_size=2)
+    assert isinstance(kind, type), kind
+    return st.sampled_from(list(kind)) if issubclass(kind, Enum) else st.from_type(kind)
+
+
+def odd_worlds() -> st.SearchStrategy[JobWorld]:
+    hints = get_type_hints(JobWorld)
+    odd = {name: values(hint) for name, hint in hints.items() if name not in ("job", "gang", "fleet")}
+    return st.builds(JobWorld, job=st.just(a_job()), **odd)
+
+
+def again(world: JobWorld) -> JobWorld:
+    return read(json.loads(json.dumps(write(world))))
+
+
+def content(world: JobWorld) -> dict[str, Any]:
+    return {field.name: getattr(world, field.name) for field in fields(world)} | {"fleet": world.fleet.parts()}
+
+
+@settings(deadline=None, max_examples=50, suppress_health_check=list(HealthCheck))
+@given(world=odd_worlds())
+def test_whatever_is_seen_comes_back(world: JobWorld) -> None:
+    assert content(again(world)) == content(world)
+
+
+def a_used_fleet() -> Fleet:
+    """One in which every part says something, of a node that is gone, too."""
+    policy = FleetPolicySpec.model_validate({"topology": {"levels": [{"name": "row", "label": "example.com/row"}]}})
+    nodes = {name: a_node(name) for name in ("n2", "n1", "n0")}
+    fleet = Fleet.of(nodes, {"n0": ["a", "b"]}, {"n1": 3.5, "gone": 50.0}, policy, {"n1": {"cpu": 1500}})
+    fleet.occupy("pod", "a", frozenset({"gone"}))
+    fleet.call("a", "default/a")
+    fleet.exclude("n1", Exclusion("Xid79", "fell off the bus", Leave.AFTER_CHECKPOINT))
+    fleet.ail("n2", "Xid48: held by the breaker")
+    return fleet
+
+
+def test_a_fleet_comes_back_with_all_its_parts() -> None:
+    fleet = a_used_fleet().snapshot(KnownAges({"n1": 3.5, "gone": 50.0}))
+    read_fleet = again(JobWorld(EPOCH, a_job(), fleet=fleet)).fleet
+    assert read_fleet.parts() == fleet.parts()
+    assert list(read_fleet.nodes) == ["n2", "n1", "n0"]  # who comes first is part of what is decided
+    assert read_fleet.holders("n0") == {"a", "b"}
+    assert set(read_fleet.nodes_of("a")) == {"n0", "gone"}
+    assert (read_fleet.name_of("a"), read_fleet.used("n1")) == ("default/a", {"cpu": 1500})
+    assert read_fleet.exclusion("n1") == Exclusion("Xid79", "fell off the bus", Leave.AFTER_CHECKPOINT)
+    assert (read_fleet.ailment("n1"), read_fleet.ailment("n2")) == (
+        "Xid79: fell off the bus",
+        "Xid48: held by the breaker",
+    )
+    assert read_fleet.policy == fleet.policy
+    assert (read_fleet.heartbeats.age_seconds("n1"), list(read_fleet.heartbeats.older_than(10))) == (3.5, ["gone"])
+
+
+def test_writing_leaves_the_world_as_it_is() -> None:
+    world = JobWorld(at(1), a_job(), fleet=a_fleet([a_node("n0")]))
+    before = replace(world)
+    write(world)
+    assert content(world) == content(before)
+
+
+def test_a_field_that_an_older_release_did_not_know_has_its_default() -> None:
+    written = write(JobWorld(at(1), a_job(), leader_age_seconds=5.0))
+    del written["leader_age_seconds"]
+    assert read(written).leader_age_seconds == 0.0
+
+
+def test_what_is_no_world_is_refused_with_the_field() -> None:
+    written = write(JobWorld(at(1), a_job()))
+    with pytest.raises(ValueError, match="heard_age_seconds"):
+        read(written | {"launchers": {"u1": {"heard_age_seconds": "long", "attempt": 1, "state": "Idle"}}})
+    with pytest.raises(ValueError, match="no job"):
+        read({"now": written["now"]})
