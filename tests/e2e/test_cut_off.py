@@ -85,30 +85,25 @@ def test_the_inner_ones_of_a_rack_that_is_cut_off_end_their_ranks(
     assert nothing_after_its_successor(job, again.attempt)
 
 
-def test_gangs_that_are_cut_off_whole_are_told_by_the_marker(
+def test_a_gang_that_is_cut_off_whole_is_told_by_the_marker(
     racks: Bed, submit_there: Submit, operators: list[str]
 ) -> None:
-    """They miss nobody and train on; the shared directory tells them that they have been replaced."""
+    """It misses nobody and trains on; the shared directory tells it that it has been replaced."""
     common = {"trainer": TRAINER, "placement": {"avoidNodes": operators}, "recovery": QUICK}
-    pair, single = submit_there("whole", nodes=2, **common), submit_there("alone", nodes=1, **common)
-    for job in (pair, single):
-        job.wait_step(25)
-    pids: dict[Job, list[int]] = {
-        job: [pid for index in range(job.nodes) for pid in job.rank_pids(index)] for job in (pair, single)
-    }
-    rack = [pod["spec"]["nodeName"] for job in (pair, single) for pod in job.pods().values()]
+    job, neighbour = submit_there("whole", nodes=2, **common), submit_there("neighbour", nodes=1, **common)
+    for one in (job, neighbour):
+        one.wait_step(25)
+    old = [pid for index in range(2) for pid in job.rank_pids(index)]
+    rack = [pod["spec"]["nodeName"] for pod in job.pods().values()]
     racks.cluster.cut_off(rack)
-    steps = {job: job.step() for job in pids}
-    for job, before in steps.items():
-        job.wait_step(before + 100)
-    for job, old in pids.items():
-        again = job.wait_training_again(1)
-        assert not set(again.nodes) & set(rack)
-        assert not alive(old), "its successor trains while it does"
-        assert nothing_after_its_successor(job, again.attempt)
+    job.wait_step(job.step() + 100)
+    again = job.wait_training_again(1)
+    assert not set(again.nodes) & set(rack)
+    assert not alive(old), "its successor trains while it does"
+    assert nothing_after_its_successor(job, again.attempt)
+    assert neighbour.current().attempt == 1
     heal(racks)
-    for job in pids:
-        finishes_right(job, reference_weights(STEPS, job.nodes))
+    finishes_right(job, reference_weights(STEPS, 2))
 
 
 def alive(pids: list[int]) -> bool:
