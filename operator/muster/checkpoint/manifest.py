@@ -6,6 +6,8 @@ import dataclasses
 import json
 from typing import Any, Mapping
 
+from muster.protocol.messages import MAX_NUMBER
+
 MANIFEST_NAME = "muster-checkpoint.json"
 
 
@@ -41,7 +43,10 @@ def parse_manifest(data: bytes) -> Manifest:
         if not isinstance(item, dict) or not isinstance(item.get("path"), str):
             raise ManifestError("files[%d].path: a string is expected" % i)
         sizes[_inside(item["path"], i)] = _natural(item.get("bytes"), "files[%d].bytes" % i)
-    return Manifest(_natural(document.get("step"), "step"), sizes)
+    step = _natural(document.get("step"), "step")
+    if step > MAX_NUMBER:
+        raise ManifestError("step: %d is larger than any report can tell" % step)
+    return Manifest(step, sizes)
 
 
 def _natural(value: Any, where: str) -> int:

@@ -16,7 +16,7 @@ _INTEGER = re.compile(r"\d+")
 # Clients of a shared file system may stamp times by their own clocks, which differ by less than this. Whoever saves over
 # an older checkpoint begins later: it was used since, or the training went back behind it.
 CLOCKS_DIFFER_NS = 2_000_000_000
-_MAX_STEP_DIGITS = 18
+_MAX_STEP_DIGITS = 15  # what a report can tell (muster.protocol.messages.MAX_NUMBER)
 
 
 @dataclasses.dataclass(frozen=True)

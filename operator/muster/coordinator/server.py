@@ -234,13 +234,13 @@ class CoordinatorServer:
         unready = self._unready()
         if unready is not None:
             return unready
+        directive, notified = self._directive_for(caller), self._notified
+        if directive is None:  # whoever is nobody's worker costs no more than this
+            return _stranger(caller)
         try:
             report = decode_report(body)
         except ProtocolError as error:
             return 400, refusal(f"{error}: the launcher and the operator do not understand each other")
-        directive, notified = self._directive_for(caller), self._notified
-        if directive is None:
-            return _stranger(caller)
         self._hub.record(caller, report)
         if self._notified != notified:  # what was heard has changed something at once
             directive = self._directive_for(caller)

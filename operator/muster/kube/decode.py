@@ -15,6 +15,7 @@ import msgspec
 import pydantic
 
 from muster.api.base import EARLIEST, LATEST, ApiModel
+from muster.api.trainingjob import TrainingJob
 from muster.world.resources import amounts, asked_by, asked_together
 from muster.world.views import (
     INCARNATION_LABEL,
@@ -397,11 +398,28 @@ def priority_class(data: Raw) -> PriorityClass:
 Model = TypeVar("Model", bound=ApiModel)
 
 
+class _BareJobSpec(msgspec.Struct):
+    template: msgspec.Raw = msgspec.Raw(b"")
+
+
+class _BareJob(msgspec.Struct):
+    spec: _BareJobSpec = msgspec.field(default_factory=_BareJobSpec)
+
+
+# Pods are far smaller; in memory an object may take thirty times its size, and each replica keeps all of them.
+MAX_TEMPLATE_BYTES = 128 * 1024
+_jobs = msgspec.json.Decoder(_BareJob)
+
+
 def custom(model: type[Model]) -> Callable[[Raw], Model | Undecodable]:
     """A decoder for one of Muster's own kinds."""
 
     def decode(data: Raw) -> Model | Undecodable:
         try:
+            if model is TrainingJob and len(_jobs.decode(data).spec.template) > MAX_TEMPLATE_BYTES:
+                return undecodable(
+                    data, f"spec.template is larger than {MAX_TEMPLATE_BYTES // 1024} KiB: make it smaller"
+                )
             return model.model_validate_json(bytes(data))
         except pydantic.ValidationError as error:
             return undecodable(data, _explain(error))

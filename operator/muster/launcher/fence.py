@@ -73,6 +73,19 @@ def fenced_after_seconds(fence_seconds: float, members: int) -> float:
     return fence_seconds + MARGIN_SECONDS
 
 
+# A file system's clients may show an old directory for 60 s (NFS: acdirmax), and launchers look every 5 s.
+MARKER_SEEN_SECONDS = 65.0
+
+
+def marked_after_seconds(fence_seconds: float) -> float:
+    """So long after the marker was written a launcher without its coordinator has ended its ranks, for certain.
+
+    It has seen the marker by then, or has not been able to read it for the length of its fence, which may begin when what
+    it was shown last was old.
+    """
+    return fence_seconds + MARKER_SEEN_SECONDS
+
+
 def peer_distances(count: int) -> Sequence[int]:
     """Distances on the ring of `count` ranks to the neighbours that each pings."""
     near = [1, 2]

@@ -34,7 +34,8 @@ def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
     gang = facts.gang
     assert gang is not None
     if not all(member.node for member in gang.spec.members):
-        return _incomplete(world, gang)
+        settling = overdrawn(world, gang.spec) and _held_back(world, gang)
+        return replace(settling, actions=leftovers(world)) if settling else _incomplete(world, gang)
     late = _overdue(world, gang)
     if late:
         return _late(world, gang, late)

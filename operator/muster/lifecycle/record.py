@@ -237,7 +237,8 @@ def left(world: JobWorld, record: GangSpec, leave: Leave) -> GangSpec:
 def released(world: JobWorld, record: GangSpec, reason: str = "Suspended") -> GangSpec:
     """The record without members: the nodes are free."""
     record = record.model_copy(update={"checkpoint": resume.newest(world, record)})
-    return _next(world, record, Level.START, reason, [], left=ghosts(world, record, []))
+    spec = _next(world, record, Level.START, reason, [], left=ghosts(world, record, []))
+    return spec.model_copy(update={"hold_until": None})
 
 
 def settled(world: JobWorld, gang: Gang) -> GangSpec | None:
@@ -457,7 +458,7 @@ def _next(
             "topology": members.topology(world, seats),
             "go": None,
             "leave": None,
-            "hold_until": None,
+            "hold_until": record.hold_until if record.hold_until and record.hold_until > world.now else None,
             "incidents": [*map(_shortened, incidents[:-TOLD_WHOLE]), *incidents[-TOLD_WHOLE:]],
             "ghosts": list(record.ghosts if left is None else left),
         }

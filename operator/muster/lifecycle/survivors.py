@@ -13,16 +13,15 @@ from datetime import timedelta
 
 from muster.api.gang import MAX_FENCE_SECONDS, GangSpec, Ghost, Member, Proof
 from muster.api.trainingjob import LaunchMode
-from muster.launcher.fence import fenced_after_seconds
+from muster.launcher.fence import fenced_after_seconds, marked_after_seconds
 from muster.protocol.messages import IDLE, RECLAIMING, RUNNING
 from muster.recovery.failures import FRESH_SECONDS, unproved_seconds
 from muster.world.job import JobWorld, Seat
 from muster.world.views import LauncherView
 
-# A file system's clients see a new file in a directory that they know after 60 s (NFS: acdirmax), and launchers look every
-# 5 s.
-MARKER_SECONDS = 70.0
 BOOT_CHARACTERS = 8
+# Several pings; between two answers there is always a moment.
+COMPLAINT_SECONDS = 5.0
 
 
 def ghosts(world: JobWorld, record: GangSpec, members: Iterable[Member]) -> list[Ghost]:
@@ -46,7 +45,7 @@ def laid(world: JobWorld, record: GangSpec, ghost: Ghost) -> bool:
     if _broken_seconds(world, ghost) >= fenced_after_seconds(float(ghost.fence_seconds), len(record.members)):
         return True
     if ghost.proof is Proof.MARKER:
-        return marked_seconds(world, ghost) >= max(float(ghost.fence_seconds), MARKER_SECONDS)
+        return marked_seconds(world, ghost) >= marked_after_seconds(float(ghost.fence_seconds))
     limit = unproved_seconds(world)
     return limit is not None and (world.now - ghost.fenced_time).total_seconds() >= limit
 
@@ -76,7 +75,7 @@ def waited_for(world: JobWorld, record: GangSpec, ghost: Ghost) -> str:
         errors = [view.marker_error for view in world.views.values() if view.marker_error]
         if errors:
             return f"{who}: it cannot be told in the checkpoint directory ({errors[0]}); mend that, or {remedy}"
-        left = max(float(ghost.fence_seconds), MARKER_SECONDS) - marked_seconds(world, ghost)
+        left = marked_after_seconds(float(ghost.fence_seconds)) - marked_seconds(world, ghost)
         return (
             f"{who}: all of its gang fell silent together, and the checkpoint directory tells it to; {left:.0f} s left"
         )
@@ -136,10 +135,12 @@ def _missing_seconds(world: JobWorld, record: GangSpec, ghost: Ghost, seat: Seat
     """For how long this worker, if it lives, has missed somebody of its gang, for certain; None where it may miss nobody.
 
     A neighbour that is heard and gets no answer from it gets none through either way: pings are round trips. Where none
-    complains those who could may be cut off with it.
+    complains those who could may be cut off with it; and what was last said by one who fell silent with it is no complaint.
     """
     complaints = world.complaints.get(seat.index, ())
-    certain = [seconds for other, seconds in complaints if other.heard_age_seconds < FRESH_SECONDS]
+    silent = seat.launcher.heard_age_seconds if seat.launcher else math.inf
+    heard_since = min(FRESH_SECONDS, silent - COMPLAINT_SECONDS)
+    certain = [s for other, s in complaints if s >= COMPLAINT_SECONDS and other.heard_age_seconds <= heard_since]
     if any(m.pod_uid and m.index != seat.index and world.is_dead(m.pod_uid) for m in record.members):
         certain.append(0.0)
     broken = _broken_seconds(world, ghost)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from muster.api.gang import GangSpec
@@ -154,6 +155,7 @@ def _objects(spec: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
     return [each for each in several if isinstance(each, dict)] if isinstance(several, list) else []
 
 
+@lru_cache(maxsize=4096)
 def _pattern_problem(pattern: str | None) -> tuple[str, str] | None:
     if pattern is None:
         return None

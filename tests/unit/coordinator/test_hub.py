@@ -44,6 +44,16 @@ def test_ages_grow_after_receipt(hub: Hub, clock: Any) -> None:
     assert hub.view("u2") is None
 
 
+def test_an_attempt_is_as_old_as_the_first_word_of_it(hub: Hub, clock: Any) -> None:
+    hub.record(caller(), RUNNING)
+    clock.advance(5.0)
+    hub.record(caller(), replace(RUNNING, sequence=2))
+    assert hub.views_of(["u1"])["u1"].attempt_age_seconds == 5.0
+    hub.record(caller(), replace(RUNNING, sequence=3, attempt=4))
+    clock.advance(2.0)
+    assert hub.views_of(["u1"])["u1"].attempt_age_seconds == 2.0
+
+
 # Fields of a report that no decision looks at.
 NOT_SHOWN = {"sequence", "protocol", "directive_seen", "hold_seconds", "launcher_version"}
 CALLED = {"checkpoints_scanned_for_attempt": "scanned_for_attempt", "peers": "silent_peers"}

@@ -3,7 +3,18 @@
 from typing import Any
 
 import pytest
-from tests.unit.lifecycle.builders import SETTINGS, Scene, a_ghost, a_job, an_incident, at, failed, idle, running
+from tests.unit.lifecycle.builders import (
+    SETTINGS,
+    Scene,
+    a_ghost,
+    a_job,
+    an_incident,
+    at,
+    failed,
+    idle,
+    in_queue,
+    running,
+)
 
 from muster.api.gang import GangSpec, Level, Member, Proof, Resume
 from muster.lifecycle import members
@@ -168,6 +179,19 @@ def test_what_was_won_counts_before_what_was_lost() -> None:
 def test_a_failure_before_the_first_step_stands_at_the_resume_step() -> None:
     here = Scene(a_job()).fleet().gang(resume=5).pods().all(running(1))
     assert recover(here.launcher(1, failed(1)).world()).incidents[-1].step == 5
+
+
+def test_a_back_off_outlives_the_wait_for_a_node() -> None:
+    until = at(260.0)
+    here = Scene(a_job()).fleet(4).gang(2, go=False, hold_until=until).pods()
+    assert here.record is not None
+    lost = here.record.members[1].model_copy(update={"node": "", "incarnation": 2})
+    here.record = here.record.model_copy(update={"members": [here.record.members[0], lost, here.record.members[2]]})
+    world = in_queue(here.world())[0]
+    record = records.filled(world, here.record)
+    assert isinstance(record, GangSpec)
+    assert (record.members[1].node, record.hold_until) == ("n1", until)
+    assert records.released(world, here.record).hold_until is None, "who suspends a job begins anew"
 
 
 def test_several_losses_are_one_attempt() -> None:

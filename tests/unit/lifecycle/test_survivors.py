@@ -55,23 +55,48 @@ class TestAWholeGangThatFellSilent:
     def test_with_a_shared_directory_its_successor_tells_it_by_the_marker(self) -> None:
         record = after_loss(trains(marker=True, silent=60.0))
         assert {ghost.proof for ghost in record.ghosts} == {Proof.MARKER}
-        early = waits(record, *[idle(2, marker_attempt=2, marker_age_seconds=69.0)] * 3)
+        early = waits(record, *[idle(2, marker_attempt=2, marker_age_seconds=79.0)] * 3)
         assert isinstance(early, Missing)
         assert "the checkpoint directory tells it to; 1 s left" in early.message
-        assert isinstance(waits(record, *[idle(2, marker_attempt=2, marker_age_seconds=70.0)] * 3), GangSpec)
+        assert isinstance(waits(record, *[idle(2, marker_attempt=2, marker_age_seconds=80.0)] * 3), GangSpec)
+
+    def test_between_two_answers_there_is_always_a_moment_and_that_is_no_complaint(self) -> None:
+        here = trains(marker=True, silent=12.0)
+        for index in range(3):
+            told = {other: 0.4 for other in range(3) if other != index}
+            view = running(1, 7, heard_age_seconds=12.0, step_age_seconds=12.0, silent_peers=told)
+            here.launcher(index, view).lease(f"n{index}", 60.0)
+        here.job = here.job.model_copy(
+            update={
+                "spec": here.job.spec.model_copy(
+                    update={"recovery": here.job.spec.recovery.model_copy(update={"unreachable_timeout_seconds": 10})}
+                )
+            }
+        )
+        assert {ghost.proof for ghost in after_loss(here).ghosts} == {Proof.MARKER}
+
+    def test_one_who_fell_silent_with_it_complains_no_more(self) -> None:
+        here = trains(marker=True, silent=12.0)
+        here.launcher(0, running(1, 7, heard_age_seconds=9.0, step_age_seconds=20.0, silent_peers={1: 8.0, 2: 0.2}))
+        here.launcher(1, running(1, 7, heard_age_seconds=12.0, step_age_seconds=20.0))
+        here.launcher(2, running(1, 7, heard_age_seconds=12.0, step_age_seconds=20.0))
+        here.job = a_job(recovery={"unreachableTimeoutSeconds": 8})
+        for index in range(3):
+            here.lease(f"n{index}", 60.0)
+        assert {ghost.proof for ghost in after_loss(here).ghosts} == {Proof.MARKER}
 
     def test_one_marker_of_an_attempt_before_tells_nobody(self) -> None:
         record = after_loss(trains(marker=True, silent=60.0))
         assert isinstance(waits(record, *[idle(2, marker_attempt=1, marker_age_seconds=900.0)] * 3), Missing)
 
-    def test_the_marker_waits_as_long_as_the_longest_fence(self) -> None:
+    def test_the_marker_waits_longer_for_a_longer_fence(self) -> None:
         here = trains(marker=True, silent=200.0)
         assert here.record is not None
         members = [member.model_copy(update={"fence_seconds": 120}) for member in here.record.members]
         here.record = here.record.model_copy(update={"members": members})
         record = after_loss(here)
-        assert isinstance(waits(record, *[idle(2, marker_attempt=2, marker_age_seconds=119.0)] * 3), Missing)
-        assert isinstance(waits(record, *[idle(2, marker_attempt=2, marker_age_seconds=120.0)] * 3), GangSpec)
+        assert isinstance(waits(record, *[idle(2, marker_attempt=2, marker_age_seconds=184.0)] * 3), Missing)
+        assert isinstance(waits(record, *[idle(2, marker_attempt=2, marker_age_seconds=185.0)] * 3), GangSpec)
 
     def test_a_directory_that_cannot_be_written_is_told_with_the_remedy(self) -> None:
         record = after_loss(trains(marker=True, silent=60.0))
@@ -123,6 +148,33 @@ class TestAWholeGangThatFellSilent:
 
 
 class TestAPartOfAGang:
+    def test_but_not_from_before_its_last_step_or_its_last_word(self) -> None:
+        for heard, stepped, counted in ((60.0, 9.0, 9.0), (21.0, 60.0, 16.0)):
+            here = trains().node("n1", ready=False).lease("n1", 60.0)
+            here.all(running(1, 7, step_age_seconds=stepped, silent_peers={1: 16.0}))
+            here.launcher(1, running(1, 7, heard_age_seconds=heard, step_age_seconds=60.0))
+            here.job = a_job(recovery={"unreachableTimeoutSeconds": 9})
+            (ghost,) = after_loss(here).ghosts
+            assert (ghost.proof, ghost.fenced_time) == (Proof.FENCE, at(1000.0 + FENCED_SECONDS - counted))
+
+    def test_a_member_that_is_proved_dead_is_missed_by_the_others(self) -> None:
+        here = trains(silent=300.0)
+        here.but(proved_dead=frozenset({here.uid(0)}))
+        ghosts = after_loss(here).ghosts
+        assert [(ghost.pod_uid, ghost.proof) for ghost in ghosts] == [
+            (here.uid(1), Proof.FENCE),
+            (here.uid(2), Proof.FENCE),
+        ]
+
+    def test_a_ghost_of_before_is_fenced_once_one_of_its_gang_has_gone_on_whoever_is_lost_then(self) -> None:
+        ghost = Ghost(pod="old", pod_uid="old", node="n5", fenced_time=at(900.0), attempt=1, proof=Proof.DEATH)
+        here = trains().all(idle(2, attempt_age_seconds=5.0))
+        assert here.record is not None
+        here.record = here.record.model_copy(update={"attempt": 2, "go": None, "ghosts": [ghost]})
+        here.pod(1, deleting=True)
+        (still,) = (g for g in after_loss(here).ghosts if g.pod_uid == "old")
+        assert (still.proof, still.fenced_time) == (Proof.FENCE, at(1000.0 + FENCED_SECONDS - 5.0))
+
     def test_whoever_is_missed_by_a_neighbour_counts_from_there(self) -> None:
         here = trains().node("n1", ready=False).lease("n1", 60.0)
         here.all(running(1, 7, step_age_seconds=60.0, silent_peers={1: 25.0}))
