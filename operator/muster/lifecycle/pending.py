@@ -21,8 +21,12 @@ PASSING_REFUSALS = frozenset({"QuotaExceeded", "NamespaceTerminating"})
 def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
     """Until it has nodes."""
     spec, stale = facts.gang.spec if facts.gang else None, leftovers(world)
-    if spec is None and any(not pod.terminal and not world.is_dead(pod.uid) for pod in world.pods.values()):
-        message = "its record is gone; waiting until its old pods have ended"
+    old = next((pod for pod in world.pods.values() if not pod.terminal and not world.is_dead(pod.uid)), None)
+    if spec is None and old is not None:
+        message = (
+            f"its record is gone; waiting until its old pods have ended, first {old.name} on {old.node or 'no node'}; if that "
+            f"node is gone for good, say so: kubectl muster lost {old.node or 'NODE'}"
+        )
         return Plan(stale, Telling(State.PENDING, "WaitingForOldPods", message), wake_in_seconds=TICK_SECONDS)
     if world.job.spec.suspend:
         return Plan(stale, Telling(State.SUSPENDED, "Suspended"))

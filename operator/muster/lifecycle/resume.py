@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from muster.api.gang import GangSpec, Lineage, Resume
 from muster.api.trainingjob import TrainingJob
-from muster.protocol.messages import CheckpointReport
+from muster.protocol.messages import MAX_NUMBER, CheckpointReport
 from muster.world.job import JobWorld, Seat
 from muster.world.views import LauncherView
 
@@ -63,10 +63,26 @@ def asked(job: TrainingJob, record: GangSpec | None) -> str | None:
     return None if wish == done else wish
 
 
+def passed_over(job: TrainingJob, record: GangSpec) -> GangSpec | None:
+    """The record with a wish noted that came when the ranks ran already: carried out at the next fault it would surprise."""
+    wish = asked(job, record)
+    if wish is None or record.go is None or job.spec.suspend:
+        return None
+    lineage = record.lineage or Lineage(asked=wish, step=MAX_NUMBER)
+    return record.model_copy(update={"lineage": lineage.model_copy(update={"asked": wish})})
+
+
 def newest(world: JobWorld, record: GangSpec) -> Resume | None:
-    """The newest complete checkpoint that any worker sees, or that the record knows."""
+    """The newest complete checkpoint that any worker sees, or that the record knows, or that people have been told of.
+
+    While all goes well the record is not written, so that a leader which has heard nobody knows it by the status alone.
+    """
     found = [report for view in world.views.values() for report in view.checkpoints if report.judged]
-    best = max(((c.step, c.path) for c in found if counts(record, c)), default=(-1, ""))
+    known = [(c.step, c.path) for c in found if counts(record, c)]
+    told = world.job.status.checkpoint
+    if told is not None and (record.lineage is None or told.step <= record.lineage.step):
+        known.append((told.step, told.path))
+    best = max(known, default=(-1, ""))
     if record.checkpoint and record.checkpoint.step >= best[0]:
         return record.checkpoint
     return Resume(step=best[0], path=best[1]) if best[0] >= 0 else None
@@ -110,13 +126,13 @@ def _unasked(world: JobWorld, record: GangSpec, lineage: Lineage | None) -> Star
     blind = next((world.by_index[index] for index, keys in listings.items() if wanted not in keys), None)
     older = max(complete & everywhere, default=None)
     patient = _listed_seconds(world, record) < NOT_VISIBLE_SECONDS
-    if wanted in complete and blind is not None:
-        seeing = next(world.by_index[index] for index, keys in listings.items() if wanted in keys)
-        return _not_visible(best, blind, f"{seeing.where} does", older, patient)
     if blind is None:  # whoever judges has not dropped it
         return Missing(
             "CheckpointsNotJudged", f"checkpoint {best.step} ({best.path}) is being judged: is all of it there?"
         )
+    seeing = next((world.by_index[index] for index, keys in listings.items() if wanted in keys), None)
+    if seeing is not None:  # complete, or not gone at least: it may be that those who judge do not see it
+        return _not_visible(best, blind, f"{seeing.where} does", older, patient)
     # The record knows it, and nobody finds it complete any more.
     if older is None or patient:
         return _not_visible(best, blind, "nor does any other worker as a complete one", older, patient)

@@ -94,10 +94,11 @@ def _starting(world: JobWorld, telling: Telling) -> TrainingJobStatus:
         reason, message = telling.answer.reason, telling.answer.message
         message = explain.message(world.job, turn) if turn else message
     state = "Starting" if spec.level is Level.START else "Recovering"
+    placed = all(member.node for member in spec.members)
     shown = spec.reason if reason == ASSEMBLING and state == "Recovering" else reason
     facts: _Facts = {
         "TemplateAccepted": (True, "Accepted", ""),
-        "Placed": (all(member.node for member in spec.members), "Placed", on_nodes(spec)),
+        "Placed": (True, "Placed", on_nodes(spec)) if placed else (False, reason, on_nodes(spec)),
         "Running": (False, reason, message),
         "Reconciling": (True, reason, message),
     }
@@ -169,7 +170,7 @@ def changes(world: JobWorld, now: TrainingJobStatus) -> tuple[Announcement, ...]
     message = next((c.message for c in now.conditions if c.reason == now.reason and c.message), "")
     if now.state == "Recovering" and world.gang and now.reason == world.gang.spec.reason:
         return ()
-    return (Announcement(now.reason, message, warning=now.state == "Stalled" or now.state != "Pending"),)
+    return (Announcement(now.reason, message, warning=now.state != "Pending"),)
 
 
 def _build(

@@ -252,6 +252,15 @@ POLICIES: dict[str, Case] = {
         {"spec.pools": [{"name": "a", "binding": "direct"}]},
         ("spec.pools[0].binding", f'{SUPPORTED}"Scheduler", "Direct"'),
     ),
+    "placement that is text": one("spec.placement", "spread", "must be of type object"),
+    "accelerator nodes for others in lower case": one(
+        "spec.placement.acceleratorNodesForOtherJobs", "never", f'{SUPPORTED}"Never", "WhenFree"'
+    ),
+    "an empty priority class": one(
+        "spec.queueing.priorityClasses", [""], "should be at least 1 chars long", field="spec.queueing.priorityClasses"
+    ),
+    "priority classes twice": one("spec.queueing.priorityClasses", ["a", "a"], "Duplicate value"),
+    "to show jobs in words": one("spec.queueing.showJobsOfOtherNamespaces", "yes", "must be of type boolean"),
     "queueing that is text": one("spec.queueing", "fifo", "must be of type object"),
     "limits in words": one("spec.queueing.limits", "many", "must be of type array"),
     "two limits of one namespace": one(
@@ -406,6 +415,13 @@ def decision(field: str, value: Any, *says: str) -> Case:
     return Case(f"spec.human.{field}", {"spec.human": word}, (f"spec.human.{field}", *says))
 
 
+def lost(field: str, value: Any, *says: str) -> Case:
+    """The same of a word that a machine is dead."""
+    word = {"reason": "its power supply burnt", "time": TIME, field: value}
+    word = {name: part for name, part in word.items() if part is not None}
+    return Case(f"spec.lost.{field}", {"spec.lost": word}, (f"spec.lost.{field}", *says))
+
+
 HEALTHS: dict[str, Case] = {
     "a name that no node has": one("metadata.name", "Node_1", "a lowercase RFC 1123 subdomain must consist of"),
     "spec that is text": one("spec", "Cordon", "must be of type object"),
@@ -419,6 +435,13 @@ HEALTHS: dict[str, Case] = {
     "a long name of who said so": decision("by", "b" * 254, "may not be more than 253"),
     "no time": decision("time", None, MISSING),
     "a time without a zone": decision("time", "yesterday", "must be of type date-time"),
+    "a lost node that is text": one("spec.lost", "gone", "must be of type object"),
+    "lost for no reason": lost("reason", "", "say how you know, for those who find the node like that"),
+    "lost for a long reason": lost("reason", "r" * 513, "may not be more than 512"),
+    "lost, said without a reason": lost("reason", None, MISSING),
+    "lost, by a long name": lost("by", "b" * 254, "may not be more than 253"),
+    "lost at no time": lost("time", None, MISSING),
+    "lost in a long boot": lost("bootId", "b" * 65, "may not be more than 64"),
 }
 
 CASES = [

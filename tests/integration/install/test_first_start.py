@@ -39,7 +39,13 @@ def test_leads_and_shows_its_figures(installation: Any, wait_until: Any) -> None
     assert requests[("code", "201"), ("resource", "leases"), ("verb", "POST")] == 1
     watched = (("code", "200"), ("resource", "nodes"), ("verb", "WATCH"))
     wait_until(lambda: replica.samples("muster_api_requests_total").get(watched, 0) >= 1, "it watches nodes")
-    assert lease["metadata"]["annotations"] == {"muster.dev/coordinator-address": replica.coordinator_address}
+
+    def told() -> bool:
+        lease = installation.get("lease", "muster-leader", f"--namespace={installation.namespace}")
+        told = {"muster.dev/coordinator-address": replica.coordinator_address}
+        return bool(lease["metadata"]["annotations"] == told)
+
+    wait_until(told, "the address of its coordinator stands in the lease")
     assert installation.coordinator_pods() == installation.operator_pods(), "whoever is asked names the leader"
 
 

@@ -6,6 +6,7 @@ import pytest
 from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, at, idle, running
 
 from muster.api.gang import GangSpec, Lineage, Resume
+from muster.api.trainingjob import CheckpointStatus
 from muster.lifecycle import resume
 from muster.lifecycle.plan import CommitGang, Plan, State
 from muster.lifecycle.resume import NOT_VISIBLE_SECONDS, Missing, Start
@@ -93,6 +94,26 @@ class TestUnasked:
         assert "worker 0 on n0 does not see checkpoint 1000 (/c/1000), worker 2 on n2 does" in early.message
         assert (early.stalled, late.stalled) == (False, True)
 
+    def test_what_only_the_judges_do_not_see_is_not_gone(self) -> None:
+        unjudged = (CheckpointReport(1000, "/c/1000", judged=False), CheckpointReport(100, "/c/100", judged=False))
+        known = Resume(step=1000, path="/c/1000")
+        views = ((OLD,), (OLD,), (OLD,), unjudged)  # workers 0, 1 and 2 judge
+        found = where(scene(*views, job=a_job(nodes=4), checkpoint=known, listed=NOT_VISIBLE_SECONDS))
+        assert isinstance(found, Missing)
+        assert found.stalled
+        assert "worker 0 on n0 does not see checkpoint 1000 (/c/1000), worker 3 on n3 does" in found.message
+
+    def test_a_leader_that_has_heard_nobody_knows_what_people_were_told(self) -> None:
+        """The record is not written while all goes well, and on the new nodes the mount is missing."""
+        told = CheckpointStatus(step=48000, path="/c/48000", time=at(0.0))
+        job = a_job()
+        job = job.model_copy(update={"status": job.status.model_copy(update={"checkpoint": told})})
+        found = where(scene((), (), (), job=job, listed=3600.0))
+        assert isinstance(found, Missing)
+        assert (found.stalled, "48000" in found.message) == (True, True)
+        scratch = Lineage(asked="Scratch", step=-1, since_ns=9)
+        assert isinstance(where(scene((), (), (), job=job, lineage=scratch)), Start), "that was another history"
+
     def test_a_torn_one_is_nobodys_blindness(self) -> None:
         torn = (CheckpointReport(1000, "/c/1000", judged=False, torn=True), CheckpointReport(100, "/c/100"))
         there = (CheckpointReport(1000, "/c/1000", judged=False), CheckpointReport(100, "/c/100", judged=False))
@@ -159,6 +180,18 @@ class TestAsked:
         assert isinstance(again, Start)
         assert again.lineage is not None
         assert again.lineage.asked == "100"
+
+    def test_a_wish_that_comes_while_ranks_run_is_passed_over_and_does_not_wait_for_a_fault(self) -> None:
+        newest = (CheckpointReport(50000, "/c/50000", 60), CheckpointReport(100, "/c/100", 10))
+        here = Scene(a_job(checkpoint={"directory": "/c", "resumeFrom": 100})).fleet().gang().pods()
+        plan = decide(here.all(running(1, step=50001, checkpoints=newest)).world(), SETTINGS)
+        record = committed(plan)
+        assert [event.reason for event in plan.announcements] == ["ResumeFromIgnored"]
+        here.record = record
+        assert not any(isinstance(action, CommitGang) for action in decide(here.world(), SETTINGS).actions)
+        found = where(scene(newest, newest, newest, lineage=record.lineage, **asking(100)))
+        assert isinstance(found, Start)
+        assert found.resume == Resume(step=50000, path="/c/50000")
 
     def test_another_history_has_its_own_newest_checkpoint(self) -> None:
         known = Resume(step=1000, path="/c/1000")
