@@ -28,9 +28,8 @@ from muster.controller.worlds import KeptWorlds
 from muster.kube.decode import Undecodable
 from muster.kube.errors import ApiError, Conflict, LeadershipLost
 from muster.kube.events import NORMAL, WARNING, EventRecorder, Regarding
-from muster.lifecycle import status
+from muster.lifecycle import pending, status
 from muster.lifecycle.decided import Decided, in_words
-from muster.lifecycle.members import wanted
 from muster.lifecycle.plan import Announcement, ApplySupport, CommitGang, Plan, State, Telling
 from muster.lifecycle.step import decide
 from muster.lifecycle.worker_pod import WorkerSettings
@@ -225,7 +224,7 @@ class Reconciler:
         if record is not None:
             self._queue.put(key, uid, None)
             return _without_record(world, record)
-        request = wanted(world)
+        request = pending.wanted(world)
         waiting = self._waiting(world, request) if request else None
         # Who has never had nodes has waited since it was made; the others begin to wait now.
         created = job.metadata.creation_timestamp or world.now

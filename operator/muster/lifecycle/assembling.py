@@ -209,7 +209,7 @@ def _pods_in_line(
         ours_to_bind = not scheduler_for(world.job.spec.template.get("spec") or {})
         for member in wanted:
             direct = ours_to_bind and _is_direct(world, member)
-            manifest = worker_manifest(world.job, member, settings, direct=direct, first=spec.members[0])
+            manifest = worker_manifest(world.job, member, settings, direct=direct, first=world.first.member)
             actions.append(CreatePod(manifest))
     return tuple(actions), next((pod for pod in before.values() if pod is not None), None)
 

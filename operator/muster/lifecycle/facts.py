@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from muster.api.gang import Gang, GangSpec
+from muster.api.gang import Gang
 from muster.api.trainingjob import CompletionRecord
 from muster.lifecycle import ending, leaving, record
 from muster.recovery import failures
@@ -20,7 +20,7 @@ class Facts:
         gang: the record, if there is one.
         end: what has to be recorded, of a job that has ended just now.
         failures: what is wrong with the current attempt.
-        settled: the record with blame made final, when it is time for that.
+        settles: it is time to make the blame for an incident final.
         leave: what a planned leave comes to now, if anything.
     """
 
@@ -29,8 +29,8 @@ class Facts:
     gang: Gang | None = None
     end: CompletionRecord | None = None
     failures: tuple[Failure, ...] = ()
-    settled: GangSpec | None = None
-    leave: leaving.Leaving | None = None
+    settles: bool = False
+    leave: leaving.Due | None = None
 
 
 def derive(world: JobWorld) -> Facts:
@@ -46,7 +46,7 @@ def derive(world: JobWorld) -> Facts:
     if end is not None:
         return Facts(gang=gang, end=end)
     found = tuple(failures.find(world))
-    settled = None if found else record.settled(world, gang)
-    if found or settled is not None:
-        return Facts(gang=gang, failures=found, settled=settled)
+    settles = not found and bool(record.unsettled(world, gang.spec))
+    if found or settles:
+        return Facts(gang=gang, failures=found, settles=settles)
     return Facts(gang=gang, leave=leaving.due(world, gang.spec))

@@ -1,4 +1,4 @@
-"""Who is a member, and where: the nodes that a job waits for, and the members of the next record. Pure."""
+"""Who is a member, and where: the nodes to ask for, and the members of the next record. Pure."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
@@ -6,37 +6,18 @@ from datetime import timedelta
 
 from muster.api.base import LevelCount
 from muster.api.gang import GangSpec, Level, Member, Role
-from muster.lifecycle.template import problem, requirements
+from muster.lifecycle.template import requirements
 from muster.placement.eligibility import refusal
 from muster.placement.request import Broken, Request
 from muster.placement.space import solve
 from muster.placement.where import domain_counts
-from muster.world.job import JobWorld, VerdictKind
+from muster.world.job import JobWorld
 from muster.world.turn import NotPlaced, Placed
 
 EXCLUSION = timedelta(minutes=10)
 # So soon a node with a failure is taken again when there is no other.
 RETRY_EXCLUDED = timedelta(minutes=1)
 TOPOLOGY_UNSATISFIED = "TopologyUnsatisfied"
-
-
-def wanted(world: JobWorld) -> Request | None:
-    """The nodes that this job waits for; None while it waits for none: it has them, or something else is in its way."""
-    job, record, verdict = world.job, world.gang.spec if world.gang else None, world.template_verdict
-    if job.metadata.deletion_timestamp is not None or job.status.completion is not None or job.spec.suspend:
-        return None
-    if record is not None and record.members:
-        open_places = {member.index for member in record.members if not member.node}
-        return _replacement(world, record, open_places, firmly(world, record)) if open_places else None
-    if verdict is None or verdict.generation != job.metadata.generation or verdict.kind is not VerdictKind.ACCEPTED:
-        return None  # what the API server has not looked at may have any shape
-    if problem(job, world.fleet):
-        return None
-    if record is None and any(not pod.terminal and not world.is_dead(pod.uid) for pod in world.pods.values()):
-        return None
-    if record is not None and record.hold_until and world.now < record.hold_until:
-        return None
-    return _whole(world, firmly(world, record) if record else None)
 
 
 def to_be_had(world: JobWorld, placed: Placed) -> bool:
@@ -57,13 +38,10 @@ def seated(nodes: Sequence[str], incarnation: int) -> list[Member]:
 
 def filled(record: GangSpec, answer: Placed) -> list[Member] | None:
     """The members with nodes for those that have none; None where the answer is for another number of them."""
-    open_places = [place for place, member in enumerate(record.members) if not member.node]
+    open_places = {member.index for member in record.members if not member.node}
     if len(answer.nodes) != len(open_places):
         return None
-    members = list(record.members)
-    for place, node in zip(open_places, answer.nodes, strict=True):
-        members[place] = members[place].model_copy(update={"node": node})
-    return members
+    return _given(record.members, open_places, answer)
 
 
 def remade(
@@ -86,10 +64,9 @@ def remade(
     members = without_nodes(world, record, away)
     if not away:
         return level, anew(world, members, lost)
-    answer = _solve(world, record, lambda excluded: _replacement(world, record, away, excluded))
+    answer = _solve(world, record, lambda excluded: replacement(world, record, away, excluded))
     if isinstance(answer, Placed):
-        given = dict(zip(sorted(away), answer.nodes, strict=True))
-        members = [m.model_copy(update={"node": given[m.index]}) if m.index in given else m for m in members]
+        members = _given(members, away, answer)
     elif answer.reason == TOPOLOGY_UNSATISFIED and (elsewhere := rebuilt(world, record)):
         return elsewhere
     return level, anew(world, members, set(lost) - away)
@@ -97,7 +74,7 @@ def remade(
 
 def rebuilt(world: JobWorld, record: GangSpec) -> tuple[Level, list[Member]] | None:
     """The whole gang placed anew, or None where there is no room."""
-    answer = _solve(world, record, lambda excluded: _whole(world, excluded))
+    answer = _solve(world, record, lambda excluded: whole(world, excluded))
     if isinstance(answer, NotPlaced):
         return None
     return Level.REBUILD, seated(answer.nodes, max(next_incarnation(world, member) for member in record.members))
@@ -140,6 +117,49 @@ def firmly(world: JobWorld, record: GangSpec) -> GangSpec:
     )
 
 
+def whole(world: JobWorld, record: GangSpec | None) -> Request:
+    """Nodes for the whole gang."""
+    placement = world.job.spec.placement
+    return Request(
+        count=world.job.spec.nodes,
+        needs=requirements(world, record),
+        job_uid=world.uid,
+        required=placement.required,
+        preferred=placement.preferred,
+        segment_size=placement.segment_size or 1,
+    )
+
+
+def replacement(world: JobWorld, record: GangSpec, moved: Collection[int], excluded: GangSpec) -> Request:
+    """Nodes for some members, beside those of the others; segments are made of neighbours by rank.
+
+    Args:
+        moved: indices of those who need a node.
+        excluded: the record with the nodes to avoid.
+    """
+    in_order = sorted(record.members, key=_by_rank)
+    kept = tuple(member.node for member in in_order if member.node and member.index not in moved)
+    size = world.job.spec.placement.segment_size or 1
+    segments = [in_order[first : first + size] for first in range(0, len(in_order), size)] if size > 1 else []
+    broken = []
+    for segment in segments:
+        beside = tuple(member.node for member in segment if member.index not in moved)
+        if len(beside) < len(segment):
+            broken.append(Broken(len(segment) - len(beside), beside))
+    return replace(whole(world, excluded), count=len(moved), kept=kept, broken=tuple(broken))
+
+
+def _given(members: Sequence[Member], moved: Collection[int], answer: Placed) -> list[Member]:
+    """The members, those that have moved on the nodes of an answer to `replacement`."""
+    in_order = (member.index for member in sorted(members, key=_by_rank) if member.index in moved)
+    nodes = dict(zip(in_order, answer.nodes, strict=True))
+    return [m.model_copy(update={"node": nodes[m.index]}) if m.index in nodes else m for m in members]
+
+
+def _by_rank(member: Member) -> int:
+    return member.rank
+
+
 def topology(world: JobWorld, members: Iterable[Member]) -> list[LevelCount]:
     """How many domains of each level the members are in."""
     counts = domain_counts(world.fleet, [member.node for member in members])
@@ -168,30 +188,3 @@ def _solve(world: JobWorld, record: GangSpec, ask: Callable[[GangSpec], Request]
         return answer
     second = solve(world.fleet, ask(firmly(world, record)))
     return second if isinstance(second, Placed) else answer
-
-
-def _whole(world: JobWorld, record: GangSpec | None) -> Request:
-    """Nodes for the whole gang."""
-    placement = world.job.spec.placement
-    return Request(
-        count=world.job.spec.nodes,
-        needs=requirements(world, record),
-        job_uid=world.uid,
-        required=placement.required,
-        preferred=placement.preferred,
-        segment_size=placement.segment_size or 1,
-    )
-
-
-def _replacement(world: JobWorld, record: GangSpec, moved: Collection[int], excluded: GangSpec) -> Request:
-    """Nodes for some members, beside those of the others."""
-    nodes = {member.index: member.node for member in record.members}
-    kept = tuple(node for index, node in nodes.items() if node and index not in moved)
-    size = world.job.spec.placement.segment_size or 1
-    broken = []
-    for segment in sorted({index // size for index in moved}) if size > 1 else ():
-        several = range(segment * size, (segment + 1) * size)
-        beside = tuple(nodes[index] for index in several if index not in moved)
-        broken.append(Broken(size - len(beside), beside))
-    whole = _whole(world, excluded)
-    return replace(whole, count=len(moved), kept=kept, broken=tuple(broken))

@@ -1,5 +1,7 @@
 """A job without nodes: checks, suspension, its turn. Pure."""
 
+from dataclasses import dataclass
+
 from muster.api.gang import GangSpec, Member
 from muster.lifecycle import members, record
 from muster.lifecycle.commit import commit, leftovers
@@ -8,6 +10,7 @@ from muster.lifecycle.plan import Action, Announcement, CheckTemplate, Plan, Sta
 from muster.lifecycle.template import claims_of, problem
 from muster.lifecycle.words import on_nodes
 from muster.lifecycle.worker_pod import WorkerSettings, worker_manifest
+from muster.placement.request import Request
 from muster.world.job import JobWorld, VerdictKind
 from muster.world.turn import NotPlaced
 
@@ -18,36 +21,71 @@ TICK_SECONDS = 1.0
 PASSING_REFUSALS = frozenset({"QuotaExceeded", "NamespaceTerminating"})
 
 
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """Why a job without nodes does not wait for any.
+
+    Attributes:
+        telling: None where only the API server's word on the template is missing.
+        wake_in_seconds: when to look again though nothing is seen to change.
+    """
+
+    telling: Telling | None
+    wake_in_seconds: float | None = None
+
+
 def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
     """Until it has nodes."""
-    spec, stale = facts.gang.spec if facts.gang else None, leftovers(world)
+    stale, obstacle = leftovers(world), in_the_way(world)
+    if obstacle is None:
+        return _queued(world, facts.gang.spec if facts.gang else None, stale)
+    if obstacle.telling is None:
+        return _checked(world, settings)
+    return Plan(stale, obstacle.telling, wake_in_seconds=obstacle.wake_in_seconds)
+
+
+def wanted(world: JobWorld) -> Request | None:
+    """The nodes that this job waits for; None while it waits for none: it has them, or something else is in its way."""
+    job, record = world.job, world.gang.spec if world.gang else None
+    if job.metadata.deletion_timestamp is not None or job.status.completion is not None or job.spec.suspend:
+        return None
+    if record is not None and record.members:
+        nodeless = {member.index for member in record.members if not member.node}
+        return members.replacement(world, record, nodeless, members.firmly(world, record)) if nodeless else None
+    if in_the_way(world) is not None:
+        return None
+    return members.whole(world, members.firmly(world, record) if record else None)
+
+
+def in_the_way(world: JobWorld) -> Obstacle | None:
+    """What has to be out of the way before a job without nodes is queued; None when nothing is."""
+    spec = world.gang.spec if world.gang else None
     old = next((pod for pod in world.pods.values() if not pod.terminal and not world.is_dead(pod.uid)), None)
     if spec is None and old is not None:
         message = (
             f"its record is gone; waiting until its old pods have ended, first {old.name} on {old.node or 'no node'}; if that "
             f"node is gone for good, say so: kubectl muster lost {old.node or 'NODE'}"
         )
-        return Plan(stale, Telling(State.PENDING, "WaitingForOldPods", message), wake_in_seconds=TICK_SECONDS)
+        return Obstacle(Telling(State.PENDING, "WaitingForOldPods", message), TICK_SECONDS)
     if world.job.spec.suspend:
-        return Plan(stale, Telling(State.SUSPENDED, "Suspended"))
+        return Obstacle(Telling(State.SUSPENDED, "Suspended"))
     blocked = problem(world.job, world.fleet)
     if blocked:
-        return Plan(stale, Telling(State.STALLED, *blocked))
+        return Obstacle(Telling(State.STALLED, *blocked))
     verdict = world.template_verdict
     if verdict is None or verdict.generation != world.job.metadata.generation:
-        return _checked(world, settings)
+        return Obstacle(None)  # what the API server has not looked at may have any shape
     if verdict.kind is VerdictKind.REFUSED:
         passing = verdict.reason in PASSING_REFUSALS
         state = State.PENDING if passing else State.STALLED
         telling = Telling(state, verdict.reason, verdict.message, template_refused=not passing)
-        return Plan(stale, telling, wake_in_seconds=TEMPLATE_RETRY_SECONDS)
+        return Obstacle(telling, TEMPLATE_RETRY_SECONDS)
     if spec and spec.hold_until and world.now < spec.hold_until:
         text = (
             f"gave its nodes back because it could not be assembled on them; next try at {spec.hold_until:%H:%M:%S} UTC"
         )
-        wait = (spec.hold_until - world.now).total_seconds()
-        return Plan(stale, Telling(State.PENDING, spec.reason, text), wake_in_seconds=wait)
-    return _queued(world, spec, stale)
+        return Obstacle(Telling(State.PENDING, spec.reason, text), (spec.hold_until - world.now).total_seconds())
+    return None
 
 
 def _checked(world: JobWorld, settings: WorkerSettings) -> Plan:

@@ -28,7 +28,7 @@ def phase_of(facts: Facts) -> Phase:
         return Phase.PENDING
     if facts.end is not None:
         return Phase.ENDING
-    if facts.failures or facts.settled is not None:
+    if facts.failures or facts.settles:
         return Phase.RECOVERING
     if facts.leave is not None:
         return Phase.LEAVING

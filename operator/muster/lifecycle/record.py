@@ -241,16 +241,18 @@ def released(world: JobWorld, record: GangSpec, reason: str = "Suspended") -> Ga
     return spec.model_copy(update={"hold_until": None})
 
 
-def settled(world: JobWorld, gang: Gang) -> GangSpec | None:
-    """The record with class and blame of recent incidents made final, when their time has come.
+def unsettled(world: JobWorld, record: GangSpec) -> list[GangIncident]:
+    """The incidents whose class and blame are due to be made final."""
+    settle = timedelta(seconds=blame.SETTLE_SECONDS)
+    return [i for i in record.incidents if not i.settled and world.now - i.time >= settle]
+
+
+def settled(world: JobWorld, gang: Gang) -> GangSpec:
+    """The record with class and blame of those incidents made final.
 
     The worker that was seen to fail first may have been a victim of one that reported later.
     """
-    record = gang.spec
-    settle = timedelta(seconds=blame.SETTLE_SECONDS)
-    due = [i for i in record.incidents if not i.settled and world.now - i.time >= settle]
-    if not due:
-        return None
+    record, due = gang.spec, unsettled(world, gang.spec)
     incidents = [
         _blamed(world, gang, incident).model_copy(update={"settled": True}) if incident in due else incident
         for incident in record.incidents
@@ -316,7 +318,7 @@ def started(world: JobWorld, record: GangSpec) -> tuple[GangSpec, str] | Missing
     where = resume.start(world, record)
     if isinstance(where, Missing):
         return where
-    first = world.seats[0]
+    first = world.first
     address = (first.launcher.address if first.launcher else "") or (first.pod.pod_ip if first.pod else "")
     port = MASTER_PORTS[record.attempt % len(MASTER_PORTS)]
     go = Go(time=world.now, master_address=address, master_port=port, resume=where.resume)
@@ -386,7 +388,7 @@ _STEPS = ("step", "checkpoint_step", "resumed_step")
 
 def plain_started(world: JobWorld, record: GangSpec) -> GangSpec:
     """The record with its go in Plain mode: the pods have started their ranks themselves."""
-    first = world.seats[0].pod
+    first = world.first.pod
     go = Go(time=world.now, master_address=first.pod_ip if first else "", master_port=PLAIN_MASTER_PORT)
     seats = [_begun(seat) if seat.pod else seat.member for seat in world.seats]
     return record.model_copy(update={"members": seats, "go": go, "hold_until": None, "releases": 0})

@@ -15,8 +15,8 @@ def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
     """Commits the next attempt, or the blame for the last ones."""
     gang = facts.gang
     assert gang is not None
-    if facts.settled is not None:
-        return commit(world, facts.settled)
+    if facts.settles:
+        return commit(world, record.settled(world, gang))
     pause = blame.gathering_seconds(facts.failures)
     if pause > 0 and gang.spec.go is not None:
         return Plan(wake_in_seconds=pause)

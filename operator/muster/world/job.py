@@ -171,6 +171,11 @@ class JobWorld:
         return {seat.index: seat for seat in self.seats}
 
     @cached_property
+    def first(self) -> Seat:
+        """The member of rank 0, to which the others connect."""
+        return min(self.seats, key=lambda seat: seat.member.rank)
+
+    @cached_property
     def others(self) -> Mapping[int, list[PodView]]:
         """This job's pods that are no member's (of other incarnations, mostly), by worker index."""
         found: dict[int, list[PodView]] = {}

@@ -11,7 +11,7 @@ from muster.api.base import ObjectMeta
 from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.gang import FaultClass, Gang, GangIncident, GangSpec, Ghost, Go, Level, Member, Resume
 from muster.api.trainingjob import TrainingJob
-from muster.lifecycle.members import wanted
+from muster.lifecycle.pending import wanted
 from muster.lifecycle.worker_pod import WorkerSettings
 from muster.protocol.messages import EXITED, IDLE, RUNNING, CheckpointReport
 from muster.queueing.queue import Waiting, plan

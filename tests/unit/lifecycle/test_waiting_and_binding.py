@@ -9,7 +9,7 @@ from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, at, in_queue
 from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.gang import Level, Member
 from muster.api.trainingjob import TrainingJobStatus
-from muster.lifecycle import members
+from muster.lifecycle import pending
 from muster.lifecycle.plan import BindPod, CommitGang, CreatePod, Plan
 from muster.lifecycle.step import decide
 from muster.lifecycle.template import scheduler_for
@@ -84,12 +84,12 @@ def test_who_waits_says_why_in_numbers() -> None:
     ],
 )
 def test_who_waits_for_no_nodes_is_not_in_the_queue(scene: Scene) -> None:
-    assert members.wanted(scene.world()) is None
+    assert pending.wanted(scene.world()) is None
 
 
 def test_a_gang_that_has_lost_a_node_waits_beside_the_others() -> None:
     lost_one = seats("n0", "", "n2")
-    request = members.wanted(Scene(a_job()).fleet(3).gang(go=False, members=lost_one).world())
+    request = pending.wanted(Scene(a_job()).fleet(3).gang(go=False, members=lost_one).world())
     assert request is not None
     assert (request.count, request.kept, request.broken) == (1, ("n0", "n2"), ())
 
@@ -97,9 +97,28 @@ def test_a_gang_that_has_lost_a_node_waits_beside_the_others() -> None:
 def test_a_broken_segment_is_mended_beside_what_is_left_of_it() -> None:
     job = a_job(nodes=4, placement={"segmentSize": 2})
     lost_three = seats("n0", "", "", "")
-    request = members.wanted(Scene(job).fleet(4).gang(go=False, members=lost_three).world())
+    request = pending.wanted(Scene(job).fleet(4).gang(go=False, members=lost_three).world())
     assert request is not None
     assert [(part.missing, part.beside) for part in request.broken] == [(1, ("n0",)), (2, ())]
+
+
+def test_segments_and_nodes_go_by_rank_whatever_index_and_place_are() -> None:
+    """A spare that stepped in has an index beyond the gang's size, and stands where its record was appended."""
+    job = a_job(nodes=4, placement={"segmentSize": 2, "required": "rack"})
+    members = [
+        Member(index=7, rank=2, node=""),
+        Member(index=3, rank=3, node="n3"),
+        Member(index=0, rank=0, node="n0"),
+        Member(index=5, rank=1, node=""),
+    ]
+    scene = Scene(job).fleet(4).gang(go=False, members=members)
+    request = pending.wanted(scene.world())
+    assert request is not None
+    assert [(part.missing, part.beside) for part in request.broken] == [(1, ("n0",)), (1, ("n3",))]
+    answer = Turn(1, 1, Placed(("n1", "n2")))
+    (commit,) = decide(scene.but(turn=answer).world(), SETTINGS).actions
+    assert isinstance(commit, CommitGang)
+    assert {member.rank: member.node for member in commit.spec.members} == {0: "n0", 1: "n1", 2: "n2", 3: "n3"}
 
 
 # Binding.
