@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from tests.e2e.test_faults import assert_every_rank_started_once, finishes_right, reference_weights
+from tests.e2e.test_faults import assert_every_rank_started_once, finishes_right, kill_operator, reference_weights
 
 from testbed.bed import Bed
 from testbed.jobs import Job
@@ -17,17 +17,19 @@ TRAINER = [f"--steps={STEPS}", "--step-seconds=0.1", "--checkpoint-every=10", "-
 
 
 def test_a_fault_while_the_api_server_is_away_costs_no_node(bed: Bed, submit: Callable[..., Job]) -> None:
-    """It is away for longer than leases last: the operator has to find a new leader, and kubelets are behind."""
+    """It is away for longer than leases last, and the leader dies meanwhile: another one leads, and kubelets are behind."""
     quiet = submit("quiet", nodes=1, trainer=["--steps=100000", "--step-seconds=0.1", "--checkpoint-every=10"])
     job = submit("away-fault", nodes=2, trainer=TRAINER)
     job.wait_step(15)
     quiet.wait_step(15)
     nodes = sorted(pod["spec"]["nodeName"] for pod in job.pods().values())
-    pids = job.rank_pids(1)
+    pids, leader = job.rank_pids(1), bed.leader()
+    assert leader is not None
     bed.cluster.stop_apiserver()
     try:
         step, since = quiet.step(), time.monotonic()
         job.kill(pids[0])
+        kill_operator(bed, leader)
         wait_until("the API server to be missed", lambda: time.monotonic() - since > AWAY_SECONDS, AWAY_SECONDS + 30)
         assert quiet.step() > step + AWAY_SECONDS, "training goes on without it"
     finally:
