@@ -316,8 +316,14 @@ def move_leader(bed: Bed, away_from: str) -> None:
 
 def kill_operator(bed: Bed, pod: dict[str, Any]) -> None:
     """SIGKILL the operator's process: no goodbye, no release of the lease."""
-    for process in bed.cluster.pids_of(pod["spec"]["nodeName"], SYSTEM_NAMESPACE, pod["metadata"]["name"], "operator"):
-        os.kill(process.pid, signal.SIGKILL)
+    for pid in pids_of_operator(bed, pod):
+        os.kill(pid, signal.SIGKILL)
+
+
+def pids_of_operator(bed: Bed, pod: dict[str, Any]) -> list[int]:
+    """The operator's processes in this pod, as this machine counts them."""
+    name = pod["metadata"]["name"]
+    return [found.pid for found in bed.cluster.pids_of(pod["spec"]["nodeName"], SYSTEM_NAMESPACE, name, "operator")]
 
 
 def assert_every_rank_started_once(job: Job) -> None:
