@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from muster.api.gang import Gang, GangIncident, GangSpec, Role
+from muster.api.gang import Gang, GangIncident, GangSpec, Lineage, Role
 from muster.api.trainingjob import CompletionResult, TrainingJob
+from muster.checkpoint.scan import read_stamps
 from muster.launcher.fence import peer_distances
 from muster.lifecycle import resume
 from muster.lifecycle.survivors import needs_marker
@@ -69,7 +70,8 @@ def directive_for(
             claim=place == 0 and needs_marker(record),
             scans=resume.does_judge(place, record),
             lineage_step=lineage.step if lineage else None,
-            lineage_since_ns=lineage.since_ns if lineage else 0,
+            disowned=(lineage.disowned or None) if lineage else None,
+            lineage_since_ns=_since_ns(lineage),
         )
     resumed, member = record.go.resume, record.members[place]
     return Directive(
@@ -88,8 +90,16 @@ def directive_for(
         fence_seconds=float(member.fence_seconds),
         scans=resume.does_judge(place, record),
         lineage_step=lineage.step if lineage else None,
-        lineage_since_ns=lineage.since_ns if lineage else 0,
+        disowned=(lineage.disowned or None) if lineage else None,
+        lineage_since_ns=_since_ns(lineage),
     )
+
+
+def _since_ns(lineage: Lineage | None) -> int:
+    """What launchers of old go by, which know no stamps."""
+    if lineage is None:
+        return 0
+    return max([lineage.since_ns, *(written_ns for _, written_ns in read_stamps(lineage.disowned))])
 
 
 def _why(reason: str, incidents: list[GangIncident]) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +13,8 @@ from muster.checkpoint import find, listing
 from muster.checkpoint.find import Finder
 from muster.checkpoint.manifest import ManifestError, parse_manifest
 from muster.checkpoint.scan import order_candidates, step_in_name
+
+DATA = Path(__file__).parent / "data"
 
 
 def write(directory, name, step, changes=None):
@@ -158,3 +162,39 @@ def test_step_in_a_name(name, step):
 
 def test_candidates_are_ordered_by_number():
     assert order_candidates(["step-9", "step-10", "best", "step-10.tmp"]) == ["best", "step-10", "step-9"]
+
+
+@pytest.mark.parametrize(
+    ("name", "step"),
+    [
+        ("epoch=9-step=9000-val_loss=1.25.ckpt", 9000),  # Lightning
+        ("epoch=9-step=9000-v1.ckpt", 9000),
+        ("epoch=02-val_loss=0.32.ckpt", 2),
+        ("last.ckpt", None),
+        ("last-v1.ckpt", None),
+        ("model--val_loss=1.25-epoch=3-step=500-consumed_samples=64000.0-last", 500),  # NeMo
+        ("checkpoint-500", 500),  # Hugging Face Trainer
+        ("checkpoint_7", 7),  # Accelerate: counts saves
+        ("iter_0000500", 500),  # Megatron
+        ("iter-008000-ckpt", 8000),  # LitGPT
+        ("global_step500", 500),  # DeepSpeed
+        ("step-500", 500),  # TorchTitan
+        ("epoch_3", 3),  # torchtune
+        ("500", 500),  # Orbax
+        ("ep1-ba500-rank0.pt", 500),  # Composer
+        ("ep1-ba500", 500),
+        ("llama-1.5b-checkpoint-900", 900),
+        ("run-2", 2),
+        ("nothing", None),
+        ("9" * 16, None),
+    ],
+)
+def test_the_step_in_the_names_that_frameworks_give(name, step):
+    assert step_in_name(name) == step
+
+
+def test_a_metric_in_a_name_is_no_step(tmp_path):
+    for name in ("epoch=9-step=9000-val_loss=1.25.ckpt", "epoch=8-step=8000-val_loss=0.98.ckpt"):
+        shutil.copytree(DATA / "torch-2.6-step-40", tmp_path / name)
+        os.utime(tmp_path / name / ".metadata")
+    assert steps(tmp_path) == [9000, 8000]
