@@ -10,6 +10,7 @@ from muster.launcher.fence import peer_distances
 from muster.lifecycle import resume
 from muster.lifecycle.survivors import needs_marker
 from muster.protocol.messages import EXIT, RUN, WAIT, Directive, Peer
+from muster.recovery.judging import does_judge
 from muster.world.names import pod_name
 
 # Every launcher reports once in this many seconds; where there are many less often, so that one coordinator hears all.
@@ -68,7 +69,7 @@ def directive_for(
             hold_seconds=pace,
             reason=_why(record.reason, record.incidents),
             claim=place == 0 and needs_marker(record),
-            scans=resume.does_judge(place, record),
+            scans=does_judge(place, record),
             lineage_step=lineage.step if lineage else None,
             disowned=(lineage.disowned or None) if lineage else None,
             lineage_since_ns=_since_ns(lineage),
@@ -88,7 +89,7 @@ def directive_for(
         poll_seconds=pace,
         hold_seconds=pace,
         fence_seconds=float(member.fence_seconds),
-        scans=resume.does_judge(place, record),
+        scans=does_judge(place, record),
         lineage_step=lineage.step if lineage else None,
         disowned=(lineage.disowned or None) if lineage else None,
         lineage_since_ns=_since_ns(lineage),

@@ -14,17 +14,15 @@ from muster.api.trainingjob import TrainingJob
 from muster.checkpoint import scan
 from muster.checkpoint.scan import MAX_STAMPS, Stamp, read_stamps, step_in_name, write_stamps
 from muster.protocol.messages import MAX_NUMBER, CheckpointReport
+from muster.recovery.judging import NOT_JUDGED, NOT_LISTED, judges
 from muster.world.job import JobWorld, Seat
 from muster.world.views import LauncherView
 
 # How long a start waits for a checkpoint that some worker does not see (yet), after everybody's listing is there.
 NOT_VISIBLE_SECONDS = 60.0
-JUDGES = 3
 SCRATCH = "Scratch"
 NOT_VISIBLE = "CheckpointNotVisible"
 NOT_FOUND = "ResumeFromNotFound"
-NOT_LISTED = "CheckpointsNotListed"
-NOT_JUDGED = "CheckpointsNotJudged"
 TOO_MANY = "TooManyCheckpoints"
 # Clocks of clients differ, and a directory that is copied keeps no order: less says nothing about which is the newer.
 ORDER_SECONDS = 60.0
@@ -198,20 +196,6 @@ def _unknown_to_judges(world: JobWorld, record: GangSpec, beyond: int) -> Missin
 
 def _not_judged(key: _Key) -> Missing:
     return Missing(NOT_JUDGED, f"checkpoint {key[0]} ({key[1]}) is being judged: is all of it there?")
-
-
-def judges(world: JobWorld, record: GangSpec) -> list[Seat]:
-    """The workers that judge."""
-    return [seat for place, seat in enumerate(world.seats) if does_judge(place, record)]
-
-
-def does_judge(place: int, record: GangSpec) -> bool:
-    """Whether the worker at this place of the list looks whether checkpoints are complete; the others look what is there.
-
-    It means many small reads of shared storage, so that a few of a gang do it; others where those came to no verdict.
-    """
-    count = len(record.members)
-    return place in {(count * part // JUDGES + record.judges) % count for part in range(JUDGES)}
 
 
 def _not_visible(best: Resume, blind: Seat | None, others: str, older: _Key | None, patient: bool) -> Missing:

@@ -340,7 +340,7 @@ class TestBehind:
         assert incident.reason == "ResumedBehind"
         assert "its first step is 1, though the ranks were told to go on from step 1000" in incident.message
 
-    @pytest.mark.parametrize("first", [1000, 1001, 1010])
+    @pytest.mark.parametrize("first", [0, 1000, 1001, 1010])
     def test_one_that_goes_on_is_left_alone(self, first: int) -> None:
         assert not any(isinstance(action, CommitGang) for action in decide(self.begun(first).world(), SETTINGS).actions)
 
