@@ -16,7 +16,10 @@ from muster.checkpoint.dcp import METADATA_NAME, MetadataError, shard_sizes
 from muster.checkpoint.listing import Listing, child_directories, no_sign, read_content, read_listing
 from muster.checkpoint.manifest import MANIFEST_NAME, Manifest, ManifestError, parse_manifest
 from muster.checkpoint.scan import (
+    CLOCKS_DIFFER_NS,
+    FSDP_PARTS,
     MAX_STAMPS,
+    TRAINER_STATE_NAME,
     Checkpoint,
     Lineage,
     Stamp,
@@ -24,7 +27,9 @@ from muster.checkpoint.scan import (
     manifest_problem,
     newest_first,
     order_candidates,
+    part_of,
     step_in_name,
+    trainer_step,
 )
 from muster.checkpoint.verdict import Verdict, digest, stamp
 
@@ -220,9 +225,11 @@ class Finder:
         note = self._note
         for path, _ in search.candidates:
             self._note_stamp(search, path)
-            if len(search.stamps) >= MAX_STAMPS:
+            if len(search.stamps) > MAX_STAMPS + MAX_WITHOUT_STEP + 1:  # those come first, whatever their step
                 break
-        return None if search.blind or self._note != note else tuple(search.stamps[:MAX_STAMPS])
+        if search.blind or self._note != note:
+            return None
+        return tuple(sorted(search.stamps, reverse=True)[:MAX_STAMPS])
 
     def _note_stamp(self, search: _Search, path: str) -> Optional[_Seen]:
         note = self._note
@@ -235,10 +242,12 @@ class Finder:
     def _see(self, path: str) -> Optional[_Seen]:
         """The marker in it; None without one, or without a step."""
         try:
-            for name in (MANIFEST_NAME, METADATA_NAME):
+            for name in (MANIFEST_NAME, METADATA_NAME, TRAINER_STATE_NAME):
                 status = self._stat(os.path.join(path, name))
                 if status is None:
                     continue
+                if name == TRAINER_STATE_NAME and self._stat(os.path.join(path, FSDP_PARTS[0], METADATA_NAME)) is None:
+                    continue  # of another kind, which is not understood
                 marker = stamp(status)
                 step = step_in_name(os.path.basename(path))
                 if name == MANIFEST_NAME:
@@ -320,12 +329,36 @@ class Finder:
             return "too many files"
         if seen.marker not in listing.files:
             return "its marker vanished"
+        if seen.marker == TRAINER_STATE_NAME:
+            return self._fsdp_problem(seen, listing)
         parsed = self._parse(os.path.join(listing.path, seen.marker), seen.marker_stamp)
         if isinstance(parsed, str):
             return parsed
         if isinstance(parsed, Manifest):
             return manifest_problem(listing, parsed)
         return dcp_problem(listing, parsed)
+
+    def _fsdp_problem(self, seen: _Seen, listing: Listing) -> str:
+        """The same of what Hugging Face's Trainer writes of sharded ranks: a DCP for each part, then its own state."""
+        state = listing.files[TRAINER_STATE_NAME]
+        data = read_content(os.path.join(listing.path, TRAINER_STATE_NAME), self._sign)
+        if trainer_step(data) != seen.checkpoint.step:
+            return "%s does not tell step %d" % (TRAINER_STATE_NAME, seen.checkpoint.step)
+        for part in FSDP_PARTS:
+            below = part_of(listing, part)
+            metadata = below.files.get(METADATA_NAME)
+            if metadata is None:
+                return "%s does not exist" % os.path.join(part, METADATA_NAME)
+            if metadata.modified_ns > state.modified_ns + CLOCKS_DIFFER_NS:
+                return "%s is newer than %s" % (part, TRAINER_STATE_NAME)
+            version = "%d-%d" % (metadata.size_bytes, metadata.modified_ns)
+            parsed = self._parse(os.path.join(below.path, METADATA_NAME), version)
+            if isinstance(parsed, (str, Manifest)):
+                return "%s: %s" % (part, parsed)
+            problem = dcp_problem(below, parsed)
+            if problem:
+                return "%s: %s" % (part, problem)
+        return ""
 
     def _parse(self, path: str, version: str) -> _Parsed:
         known = self._parsed.get(path)

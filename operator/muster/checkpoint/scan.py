@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import os
 import re
 from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
@@ -27,6 +29,9 @@ _MAX_STEP_DIGITS = 15  # what a report can tell (muster.protocol.messages.MAX_NU
 # Two mounts may tell one file's time with a second's difference: some keep no fractions of it.
 _SAME_TIME_NS = 1_000_000_000
 MAX_STAMPS = 256
+# What Hugging Face's Trainer writes last, and the parts of it that are checkpoints of their own where ranks are sharded.
+TRAINER_STATE_NAME = "trainer_state.json"
+FSDP_PARTS = ("pytorch_model_fsdp_0", "optimizer_0")
 _STAMP = re.compile(r"(\d{1,16}):(\d{1,19})")
 
 Stamp = Tuple[int, int]  # step and written_ns: whatever is written later has another
@@ -136,6 +141,23 @@ def dcp_problem(listing: Listing, sizes: Mapping[str, int]) -> str:
         if path.endswith(".distcp") and file.modified_ns > newest_ns:
             return "%s is newer than %s" % (path, METADATA_NAME)
     return ""
+
+
+def part_of(listing: Listing, part: str) -> Listing:
+    """The files of one directory of a listing."""
+    prefix = part + "/"
+    inner = {path[len(prefix) :]: file for path, file in listing.files.items() if path.startswith(prefix)}
+    return Listing(os.path.join(listing.path, part), inner)
+
+
+def trainer_step(data: bytes) -> Optional[int]:
+    """The step that Hugging Face's `trainer_state.json` tells; None where it is torn."""
+    try:
+        state = json.loads(data)
+    except ValueError:
+        return None
+    step = state.get("global_step") if isinstance(state, dict) else None
+    return step if isinstance(step, int) else None
 
 
 def newest_first(checkpoints: Iterable[Checkpoint], limit: int) -> List[Checkpoint]:

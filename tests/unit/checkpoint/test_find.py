@@ -132,7 +132,7 @@ def test_ten_thousand_directories_cost_a_few_looks(tmp_path):
     write(tmp_path, "step-20000", 20_000)
     finder = Finder(str(tmp_path))
     assert [checkpoint.step for checkpoint in finder.find()] == [20_000]
-    assert finder.looks < 3 * find.MAX_EXAMINED
+    assert finder.looks < 4 * find.MAX_EXAMINED
 
 
 def test_a_checkpoint_of_too_many_files_is_not_judged(tmp_path, monkeypatch):
@@ -198,3 +198,49 @@ def test_a_metric_in_a_name_is_no_step(tmp_path):
         shutil.copytree(DATA / "torch-2.6-step-40", tmp_path / name)
         os.utime(tmp_path / name / ".metadata")
     assert steps(tmp_path) == [9000, 8000]
+
+
+class TestTrainerWithShardedRanks:
+    """`checkpoint-40` of Hugging Face's Trainer with FSDP: each part is a DCP, and the Trainer's state is written last."""
+
+    @pytest.fixture
+    def saved(self, tmp_path):
+        target = tmp_path / "checkpoint-40"
+        for part in ("pytorch_model_fsdp_0", "optimizer_0"):
+            shutil.copytree(DATA / "torch-2.6-step-40", target / part)
+            os.utime(target / part / ".metadata")
+        for name in ("scheduler.pt", "rng_state_0.pth", "rng_state_1.pth"):
+            (target / name).write_bytes(b"x")
+        (target / "trainer_state.json").write_text('{"epoch": 1.0, "global_step": 40, "max_steps": 100}')
+        return target
+
+    def test_is_one_checkpoint(self, saved, tmp_path):
+        assert [(c.step, c.path) for c in Finder(str(tmp_path)).find()] == [(40, str(saved))]
+
+    def test_a_lost_shard_of_either_part(self, saved, tmp_path):
+        for part in ("pytorch_model_fsdp_0", "optimizer_0"):
+            shard = next((saved / part).glob("*.distcp"))
+            shard.rename(tmp_path / "shard")
+            assert steps(tmp_path) == []
+            (tmp_path / "shard").rename(shard)
+        assert steps(tmp_path) == [40]
+
+    @pytest.mark.parametrize("name", ["optimizer_0/.metadata", "pytorch_model_fsdp_0/.metadata", "trainer_state.json"])
+    def test_before_all_markers_are_there(self, saved, tmp_path, name):
+        (saved / name).unlink()
+        assert steps(tmp_path) == []
+
+    @pytest.mark.parametrize("state", ['{"global_step": 4', '{"global_step": 30}', "[]"])
+    def test_a_state_that_is_torn_or_another_steps(self, saved, tmp_path, state):
+        (saved / "trainer_state.json").write_text(state)
+        assert steps(tmp_path) == []
+
+    def test_a_state_of_an_earlier_save(self, saved, tmp_path):
+        metadata = (saved / "optimizer_0/.metadata").stat().st_mtime_ns
+        os.utime(saved / "trainer_state.json", ns=(0, metadata - 3 * 10**9))
+        assert steps(tmp_path) == []
+
+    def test_other_checkpoints_of_the_trainer_are_not_understood(self, saved, tmp_path):
+        shutil.rmtree(saved / "pytorch_model_fsdp_0")
+        (saved / "model.safetensors").write_bytes(b"x")
+        assert steps(tmp_path) == []
