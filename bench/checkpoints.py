@@ -25,7 +25,7 @@ from bench import dcp_files
 from bench.facts import facts
 from bench.processes import peak_mebibytes
 from muster.launcher.scanner import Scanner, ScanResult
-from muster.lifecycle.resume import JUDGES
+from muster.recovery.judging import JUDGES
 
 OUTPUT = Path(__file__).resolve().parents[1] / "build" / "bench" / "checkpoints.json"
 CHECKPOINTS, TENSORS, RANKS = 8, 873, 512

@@ -101,8 +101,16 @@ class Lineage(ApiModel):
 
     asked: str = Field(max_length=1024, description="The wish, as spec.checkpoint.resumeFrom had it.")
     step: int = Field(-1, ge=-1, description="Of the checkpoint gone on from; -1: from scratch.")
+    disowned: str = Field(
+        "",
+        max_length=16384,
+        description="What was there beyond it and does not count: step and time of writing (nanoseconds) of each, as "
+        "200:1700000000000000000,100:...",
+    )
     since_ns: int = Field(
-        0, ge=0, description="When, by the clock of the file system; checkpoints beyond count if newer."
+        0,
+        ge=0,
+        description="In records of old, instead of disowned: checkpoints beyond count if they were written after this.",
     )
 
 
@@ -212,6 +220,8 @@ class GangSpec(ApiModel):
     )
     checkpoint: Resume | None = Field(None, description="Newest complete checkpoint seen so far.")
     lineage: Lineage | None = Field(None, description="Absent: nobody has asked to go on from anywhere else.")
+    judges: int = Field(0, ge=0, description="How often others were chosen to judge checkpoints: shifts who does.")
+    judges_time: Time | None = Field(None, description="When that was last.")
 
     def to_json(self) -> dict[str, Any]:
         """As it is sent to the API server: what members and ghosts share is left out, or 4,096 would not fit into etcd."""

@@ -16,19 +16,27 @@ from muster.checkpoint.dcp import METADATA_NAME, MetadataError, shard_sizes
 from muster.checkpoint.listing import Listing, child_directories, no_sign, read_content, read_listing
 from muster.checkpoint.manifest import MANIFEST_NAME, Manifest, ManifestError, parse_manifest
 from muster.checkpoint.scan import (
+    CLOCKS_DIFFER_NS,
+    FSDP_PARTS,
+    MAX_STAMPS,
+    TRAINER_STATE_NAME,
     Checkpoint,
     Lineage,
+    Stamp,
     dcp_problem,
     manifest_problem,
     newest_first,
     order_candidates,
+    part_of,
     step_in_name,
+    trainer_step,
 )
 from muster.checkpoint.verdict import Verdict, digest, stamp
 
 LIMIT = 8
 MAX_EXAMINED = 64
 MAX_WITHOUT_STEP = 16
+MAX_STEPPED = 4096  # looked into for stamps: most may hold no checkpoint
 _MAX_REMEMBERED = 4 * MAX_EXAMINED
 _LOOK_AGAIN_SECONDS = (2.0, 30.0)  # at what is not complete though nothing seems to change: from, to
 
@@ -44,12 +52,14 @@ class Look:
         judges: False: only which checkpoints there are.
         lineage: leave out what belongs to another history.
         limit: so many checkpoints, the newest.
+        stamps: tell of all that there are, too, those of other histories included.
     """
 
     thorough: bool = True
     judges: bool = True
     lineage: Optional[Lineage] = None
     limit: int = LIMIT
+    stamps: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,12 +71,14 @@ class Found:
         torn: the newest of those that have their marker and of which not all is there.
         done: nothing is left to judge.
         note: what could not be seen, though the directory is not known to be unreadable; "" = nothing.
+        stamps: of all that have their marker, MAX_STAMPS at most; None: not known (yet).
     """
 
     checkpoints: Tuple[Checkpoint, ...]
     done: bool
     note: str = ""
     torn: Tuple[Checkpoint, ...] = ()
+    stamps: Optional[Tuple[Stamp, ...]] = None
 
     @property
     def is_settled(self) -> bool:
@@ -82,6 +94,26 @@ class _Seen:
     marker: str
     marker_stamp: str
     directory_stamp: str
+
+
+@dataclasses.dataclass
+class _Search:
+    """One look, as far as it has come.
+
+    Attributes:
+        candidates: that are left: a directory, and whether its name tells a step.
+        found: what may be complete, by path.
+        examined: candidates with a step that may be of this history.
+        stamps: of what has its marker.
+        blind: something could not be seen.
+    """
+
+    candidates: Iterator[Tuple[str, bool]]
+    found: Dict[str, _Seen] = dataclasses.field(default_factory=dict)
+    torn: List[Checkpoint] = dataclasses.field(default_factory=list)
+    examined: int = 0
+    stamps: List[Stamp] = dataclasses.field(default_factory=list)
+    blind: bool = False
 
 
 class Finder:
@@ -130,22 +162,29 @@ class Finder:
             OSError: the directory cannot be read.
         """
         self._note = ""
-        candidates = self._candidates(how)
-        found: Dict[str, _Seen] = {}
+        search = _Search(self._candidates(how))
         complete: Dict[str, Checkpoint] = {}
-        torn: List[Checkpoint] = []
+        stamps: Optional[Tuple[Stamp, ...]] = None
         while True:
-            self._fill(found, torn, candidates, how)
-            newest = newest_first((complete.get(path, seen.checkpoint) for path, seen in found.items()), how.limit)
+            self._fill(search, how)
+            newest = newest_first(
+                (complete.get(path, seen.checkpoint) for path, seen in search.found.items()), how.limit
+            )
             open_ones = [checkpoint.path for checkpoint in newest if not checkpoint.judged] if how.judges else []
-            yield Found(tuple(newest), not open_ones, self._note, tuple(newest_first(torn, how.limit)))
+            if not open_ones and how.stamps and stamps is None:
+                stamps = self._stamps(search)
+            torn = tuple(newest_first(search.torn, how.limit))
+            found = Found(tuple(newest), not open_ones, self._note, torn, stamps)
+            yield found
             if not open_ones:
                 return
+            if found.is_settled and how.stamps and stamps is None:
+                stamps = self._stamps(search)
             path = open_ones[0]
-            if self._is_complete(found[path]):
-                complete[path] = dataclasses.replace(found[path].checkpoint, judged=True)
+            if self._is_complete(search.found[path]):
+                complete[path] = dataclasses.replace(search.found[path].checkpoint, judged=True)
             else:
-                torn.append(found.pop(path).checkpoint)
+                search.torn.append(search.found.pop(path).checkpoint)
 
     def _candidates(self, how: Look) -> Iterator[Tuple[str, bool]]:
         """Directories that may hold a checkpoint, and whether their names tell a step."""
@@ -156,35 +195,59 @@ class Finder:
             return
         yield self._directory, False
         nameless = [name for name in names if step_in_name(name) is None][:MAX_WITHOUT_STEP]
-        stepped = [name for name in names if step_in_name(name) is not None][:MAX_EXAMINED]
-        for name in nameless + stepped:
+        stepped = [name for name in names if step_in_name(name) is not None]
+        for name in nameless + stepped[:MAX_STEPPED]:
             yield os.path.join(self._directory, name), step_in_name(name) is not None
+        if len(stepped) > MAX_STEPPED:
+            self._note = "%s has more than %d directories" % (self._directory, MAX_STEPPED)
 
-    def _fill(
-        self, found: Dict[str, _Seen], torn: List[Checkpoint], candidates: Iterator[Tuple[str, bool]], how: Look
-    ) -> None:
+    def _fill(self, search: _Search, how: Look) -> None:
         """Look at candidates until there are enough, not counting those that need not be among the newest."""
-        with_step = sum(1 for path in found if step_in_name(os.path.basename(path)) is not None)
-        while with_step < how.limit:
-            path, has_step = next(candidates, ("", False))
+        with_step = sum(1 for path in search.found if step_in_name(os.path.basename(path)) is not None)
+        while with_step < how.limit and search.examined < MAX_EXAMINED:
+            path, has_step = next(search.candidates, ("", False))
             if not path:
                 return
-            seen = self._see(path)
-            if seen is None or not (how.lineage is None or how.lineage.has(seen.checkpoint)):
+            seen = self._note_stamp(search, path)
+            if seen is not None and how.lineage is not None and not how.lineage.has(*seen.checkpoint.stamp):
+                continue
+            search.examined += has_step
+            if seen is None:
                 continue
             if not how.thorough and how.judges and self._is_known_bad(seen):
-                torn.append(seen.checkpoint)
+                search.torn.append(seen.checkpoint)
                 continue
-            found[path] = self._known(seen) if not how.thorough else seen
+            search.found[path] = self._known(seen) if not how.thorough else seen
             with_step += has_step
+
+    def _stamps(self, search: _Search) -> Optional[Tuple[Stamp, ...]]:
+        """Of all that there are, those of the highest steps first; None where something could not be seen."""
+        note = self._note
+        for path, _ in search.candidates:
+            self._note_stamp(search, path)
+            if len(search.stamps) > MAX_STAMPS + MAX_WITHOUT_STEP + 1:  # those come first, whatever their step
+                break
+        if search.blind or self._note != note:
+            return None
+        return tuple(sorted(search.stamps, reverse=True)[:MAX_STAMPS])
+
+    def _note_stamp(self, search: _Search, path: str) -> Optional[_Seen]:
+        note = self._note
+        seen = self._see(path)
+        search.blind = search.blind or self._note != note  # may be there, and is not told
+        if seen is not None:
+            search.stamps.append(seen.checkpoint.stamp)
+        return seen
 
     def _see(self, path: str) -> Optional[_Seen]:
         """The marker in it; None without one, or without a step."""
         try:
-            for name in (MANIFEST_NAME, METADATA_NAME):
+            for name in (MANIFEST_NAME, METADATA_NAME, TRAINER_STATE_NAME):
                 status = self._stat(os.path.join(path, name))
                 if status is None:
                     continue
+                if name == TRAINER_STATE_NAME and self._stat(os.path.join(path, FSDP_PARTS[0], METADATA_NAME)) is None:
+                    continue  # of another kind, which is not understood
                 marker = stamp(status)
                 step = step_in_name(os.path.basename(path))
                 if name == MANIFEST_NAME:
@@ -266,12 +329,36 @@ class Finder:
             return "too many files"
         if seen.marker not in listing.files:
             return "its marker vanished"
+        if seen.marker == TRAINER_STATE_NAME:
+            return self._fsdp_problem(seen, listing)
         parsed = self._parse(os.path.join(listing.path, seen.marker), seen.marker_stamp)
         if isinstance(parsed, str):
             return parsed
         if isinstance(parsed, Manifest):
             return manifest_problem(listing, parsed)
         return dcp_problem(listing, parsed)
+
+    def _fsdp_problem(self, seen: _Seen, listing: Listing) -> str:
+        """The same of what Hugging Face's Trainer writes of sharded ranks: a DCP for each part, then its own state."""
+        state = listing.files[TRAINER_STATE_NAME]
+        data = read_content(os.path.join(listing.path, TRAINER_STATE_NAME), self._sign)
+        if trainer_step(data) != seen.checkpoint.step:
+            return "%s does not tell step %d" % (TRAINER_STATE_NAME, seen.checkpoint.step)
+        for part in FSDP_PARTS:
+            below = part_of(listing, part)
+            metadata = below.files.get(METADATA_NAME)
+            if metadata is None:
+                return "%s does not exist" % os.path.join(part, METADATA_NAME)
+            if metadata.modified_ns > state.modified_ns + CLOCKS_DIFFER_NS:
+                return "%s is newer than %s" % (part, TRAINER_STATE_NAME)
+            version = "%d-%d" % (metadata.size_bytes, metadata.modified_ns)
+            parsed = self._parse(os.path.join(below.path, METADATA_NAME), version)
+            if isinstance(parsed, (str, Manifest)):
+                return "%s: %s" % (part, parsed)
+            problem = dcp_problem(below, parsed)
+            if problem:
+                return "%s: %s" % (part, problem)
+        return ""
 
     def _parse(self, path: str, version: str) -> _Parsed:
         known = self._parsed.get(path)

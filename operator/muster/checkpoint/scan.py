@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import os
 import re
-from typing import Iterable, List, Mapping, Optional
+from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from muster.checkpoint.dcp import METADATA_NAME
 from muster.checkpoint.listing import Listing
@@ -12,11 +14,27 @@ from muster.checkpoint.manifest import MANIFEST_NAME, Manifest
 
 # Where frameworks assemble a checkpoint before they rename it: complete today, gone tomorrow.
 _UNFINISHED = re.compile(r"\A\.|(?:\A|[._-])(?:tmp|temp|unfinished)(?:[._-]|\d*\Z)", re.IGNORECASE)
-_INTEGER = re.compile(r"\d+")
+# The number that a framework calls the step, whatever else it tells: Lightning `epoch=9-step=9000-val_loss=1.25`, NeMo
+# `model--val_loss=1.25-epoch=3-step=500-consumed_samples=64.0`, DeepSpeed `global_step500`, Megatron `iter_0000500`,
+# Composer `ep1-ba500-rank0`.
+_STEP = re.compile(
+    r"(?:\A|[^a-z])(?:(?:global|train)[_-]?)?(?:step|iter|iteration|ba|batch)s?[=_.-]?(\d+)", re.IGNORECASE
+)
+# A whole number that is neither part of a decimal one nor a version (`last-v1`).
+_INTEGER = re.compile(r"(?<!\d)(?<!-v)(?<!\d\.)\d+(?!\d|\.\d)")
 # Clients of a shared file system may stamp times by their own clocks, which differ by less than this. Whoever saves over
 # an older checkpoint begins later: it was used since, or the training went back behind it.
 CLOCKS_DIFFER_NS = 2_000_000_000
 _MAX_STEP_DIGITS = 15  # what a report can tell (muster.protocol.messages.MAX_NUMBER)
+# Two mounts may tell one file's time with a second's difference: some keep no fractions of it.
+_SAME_TIME_NS = 1_000_000_000
+MAX_STAMPS = 256
+# What Hugging Face's Trainer writes last, and the parts of it that are checkpoints of their own where ranks are sharded.
+TRAINER_STATE_NAME = "trainer_state.json"
+FSDP_PARTS = ("pytorch_model_fsdp_0", "optimizer_0")
+_STAMP = re.compile(r"(\d{1,16}):(\d{1,19})")
+
+Stamp = Tuple[int, int]  # step and written_ns: whatever is written later has another
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,23 +51,57 @@ class Checkpoint:
     written_ns: int = 0
     judged: bool = True
 
+    @property
+    def stamp(self) -> "Stamp":
+        """By which it is told from one that is written to the same place later."""
+        return self.step, self.written_ns
+
 
 @dataclasses.dataclass(frozen=True)
 class Lineage:
-    """A person sent the training back to `step`: what was written beyond it until `since_ns` is another history."""
+    """A person sent the training back to `step`: what was there beyond it then is another history.
+
+    Attributes:
+        disowned: times of what was there, by step.
+        since_ns: in records of old, which do not name them: what was written beyond the step until then.
+    """
 
     step: int
     since_ns: int
+    disowned: Mapping[int, Sequence[int]]
 
-    def has(self, checkpoint: Checkpoint) -> bool:
-        """Whether it belongs to the history that goes on."""
-        return checkpoint.step <= self.step or checkpoint.written_ns > self.since_ns
+    def has(self, step: int, written_ns: int) -> bool:
+        """Whether a checkpoint belongs to the history that goes on.
+
+        One beyond the step whose time is not known (0) does not: nobody could tell it from those of before.
+        """
+        if any(abs(written_ns - then_ns) <= _SAME_TIME_NS for then_ns in self.disowned.get(step, ())):
+            return False
+        return step <= self.step or written_ns > self.since_ns
+
+
+def lineage_of(step: int, since_ns: int, disowned: str) -> Lineage:
+    """As it stands in a record: the disowned as `write_stamps` wrote them."""
+    times: Dict[int, List[int]] = {}
+    for disowned_step, written_ns in read_stamps(disowned):
+        times.setdefault(disowned_step, []).append(written_ns)
+    return Lineage(step, since_ns, times)
+
+
+def write_stamps(stamps: Iterable[Stamp]) -> str:
+    """Stamps as one text, short enough to be sent again and again: `200:1700000000000000000,100:...`, highest step first."""
+    return ",".join("%d:%d" % stamp for stamp in sorted(set(stamps), reverse=True))
+
+
+def read_stamps(text: str) -> List[Stamp]:
+    """The stamps in such a text; what is none is passed over."""
+    return [(int(step), int(written_ns)) for step, written_ns in _STAMP.findall(text)]
 
 
 def step_in_name(name: str) -> Optional[int]:
-    """The last whole number in a directory's name."""
-    numbers = _INTEGER.findall(name)
-    return int(numbers[-1]) if numbers and len(numbers[-1]) <= _MAX_STEP_DIGITS else None
+    """The step that a directory's name tells: the number that is called so, else the last whole one."""
+    numbers = _STEP.findall(name)[:1] or _INTEGER.findall(name)[-1:]
+    return int(numbers[0]) if numbers and len(numbers[0]) <= _MAX_STEP_DIGITS else None
 
 
 def order_candidates(names: Iterable[str]) -> List[str]:
@@ -89,6 +141,23 @@ def dcp_problem(listing: Listing, sizes: Mapping[str, int]) -> str:
         if path.endswith(".distcp") and file.modified_ns > newest_ns:
             return "%s is newer than %s" % (path, METADATA_NAME)
     return ""
+
+
+def part_of(listing: Listing, part: str) -> Listing:
+    """The files of one directory of a listing."""
+    prefix = part + "/"
+    inner = {path[len(prefix) :]: file for path, file in listing.files.items() if path.startswith(prefix)}
+    return Listing(os.path.join(listing.path, part), inner)
+
+
+def trainer_step(data: bytes) -> Optional[int]:
+    """The step that Hugging Face's `trainer_state.json` tells; None where it is torn."""
+    try:
+        state = json.loads(data)
+    except ValueError:
+        return None
+    step = state.get("global_step") if isinstance(state, dict) else None
+    return step if isinstance(step, int) else None
 
 
 def newest_first(checkpoints: Iterable[Checkpoint], limit: int) -> List[Checkpoint]:

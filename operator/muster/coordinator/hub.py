@@ -160,6 +160,7 @@ def _is_news(old: Report, new: Report) -> bool:
         or old.fenced != new.fenced
         or (old.step is None) != (new.step is None)
         or old.checkpoints != new.checkpoints
+        or old.stamps != new.stamps
         or old.checkpoints_scanned_for_attempt != new.checkpoints_scanned_for_attempt
         or old.checkpoint_error != new.checkpoint_error
         or (old.first_step is None) != (new.first_step is None)

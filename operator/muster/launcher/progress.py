@@ -47,7 +47,7 @@ class ProgressFile:
         self._partial = b""
         self._skipping = False  # inside a line that is too long
         self.ignored_lines = 0
-        self.first_step: Optional[int] = None  # in the first complete line that tells one
+        self.first_step: Optional[int] = None  # in the first complete line that tells a finished one; 0 is none
 
     def read(self) -> Optional[int]:
         """The highest step in the complete lines that came since the last call, None if there is none."""
@@ -62,8 +62,8 @@ class ProgressFile:
         self._offset += len(data)
         *lines, self._partial = (self._partial + data).split(b"\n")
         steps = [step for step in map(self._step, lines) if step is not None]
-        if self.first_step is None and steps:
-            self.first_step = steps[0]
+        if self.first_step is None:
+            self.first_step = next(filter(None, steps), None)
         if len(self._partial) > _MAX_LINE_BYTES:
             self._partial, self._skipping = b"", True
         return max(steps) if steps else None

@@ -152,7 +152,7 @@ class Rank:
             if self._pattern is not None:
                 for line in lines:
                     step = step_in_line(self._pattern, line)
-                    if step is not None:
+                    if step:  # progress bars begin with 0, also when they go on from 300: nothing is finished then
                         self._printed_step = step
                         self._first_printed = step if self._first_printed is None else self._first_printed
 

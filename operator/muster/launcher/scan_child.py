@@ -1,10 +1,10 @@
 """The other end of `scanner.py`: looks into a directory as it is asked to, and tells what it finds while it goes on.
 
 One JSON object on each line. In: `{"verdicts": [...]}`, what an earlier child judged; `{"scan": 7, "thorough": true,
-"judges": true, "lineage": [step, sinceNs] or null}`, which ends a scan under way. Out: `{"sign": true}`, a sign of life;
-`{"verdict": {...}}`, to be handed to the next child; and the answer so far: `{"scan": 7, "checkpoints": [{"step",
-"path", "writtenNs", "judged"}], "torn": [the same], "settled", "done", "looks", "note", "error"}`. A scan is over once it
-is done, or has an error.
+"judges": true, "stamps": false, "lineage": [step, sinceNs, disowned] or null}`, which ends a scan under way. Out:
+`{"sign": true}`, a sign of life; `{"verdict": {...}}`, to be handed to the next child; and the answer so far: `{"scan": 7,
+"checkpoints": [{"step", "path", "writtenNs", "judged"}], "torn": [the same], "stamps": text or null, "settled", "done",
+"looks", "note", "error"}`. A scan is over once it is done, or has an error.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import time
 from typing import Any, Dict, Iterable, List, Mapping, Optional
 
 from muster.checkpoint.find import Finder, Found, Look
-from muster.checkpoint.scan import Checkpoint, Lineage
+from muster.checkpoint.scan import Checkpoint, lineage_of, write_stamps
 from muster.checkpoint.verdict import Verdict, verdict_from
 
 _BETWEEN_SIGNS_SECONDS = 0.5
@@ -64,21 +64,22 @@ class _Child:
                 self._scan(request)
 
     def _scan(self, request: Mapping[str, Any]) -> None:
-        looks, settled, told_at = self._finder.looks, False, time.monotonic()
+        looks, told, told_at = self._finder.looks, (False, False), time.monotonic()
         answer: Dict[str, Any] = {"scan": request["scan"], "error": ""}
         try:
             for found in self._finder.look(_look(request)):
                 now = time.monotonic()
                 answer.update(_answer(found), looks=self._finder.looks - looks)
-                due = found.done or found.is_settled != settled or now >= told_at + _BETWEEN_ANSWERS_SECONDS
-                if due:
+                news = (found.is_settled, found.stamps is not None)
+                if found.done or news != told or now >= told_at + _BETWEEN_ANSWERS_SECONDS:
                     self._write(answer)
-                    settled, told_at = found.is_settled, now
+                    told, told_at = news, now
                 if not found.done and self._is_asked_again():
                     return
         except (OSError, ValueError) as error:
-            answer.update(checkpoints=[], torn=[], settled=False, done=False, looks=self._finder.looks - looks, note="")
-            self._write(dict(answer, error=str(error) or type(error).__name__))
+            answer.update(checkpoints=[], torn=[], stamps=None, settled=False, done=False, note="")
+            answer.update(looks=self._finder.looks - looks, error=str(error) or type(error).__name__)
+            self._write(answer)
 
     def _is_asked_again(self) -> bool:
         return bool(select.select([_INPUT], [], [], 0)[0])
@@ -107,11 +108,12 @@ class _Child:
 
 
 def _look(request: Mapping[str, Any]) -> Look:
-    lineage: Optional[List[int]] = request["lineage"]
+    lineage: Optional[List[Any]] = request["lineage"]
     return Look(
         thorough=bool(request["thorough"]),
         judges=bool(request["judges"]),
-        lineage=Lineage(int(lineage[0]), int(lineage[1])) if lineage else None,
+        stamps=bool(request["stamps"]),
+        lineage=lineage_of(int(lineage[0]), int(lineage[1]), str(lineage[2])) if lineage else None,
     )
 
 
@@ -122,6 +124,7 @@ def _answer(found: Found) -> Dict[str, Any]:
     return {
         "checkpoints": told(found.checkpoints),
         "torn": told(found.torn),
+        "stamps": None if found.stamps is None else write_stamps(found.stamps),
         "settled": found.is_settled,
         "done": found.done,
         "note": found.note,

@@ -40,12 +40,14 @@ class ScanResult:
             checkpoint is not known yet.
         error: why nothing, or not all, could be seen; with an attempt the rest counts nevertheless.
         done: nothing is left to judge.
+        stamps: of all that are there (muster.checkpoint.scan); None where that was not looked for.
     """
 
     attempt: int
     checkpoints: Tuple[CheckpointReport, ...]
     error: str = ""
     done: bool = True
+    stamps: Optional[str] = None
 
 
 class Scanner:
@@ -74,8 +76,9 @@ class Scanner:
         self._next_at = 0.0
         self._idle_attempt = 0  # no rank is alive, ready for this attempt; 0 = ranks may be alive
         self._wanted = False  # scan as soon as possible, and thoroughly
+        self._stamped = False  # of all that are there it has been told, for the attempt of `scan_for`
         self._judges = True
-        self._lineage: Optional[Tuple[int, int]] = None
+        self._lineage: Optional[Tuple[int, int, str]] = None
 
     @property
     def pids(self) -> FrozenSet[int]:
@@ -91,17 +94,19 @@ class Scanner:
 
     def follow(self, directive: Directive) -> None:
         """Take over who judges, and which history counts; a new one is looked for at once."""
-        step = directive.lineage_step
-        lineage = None if step is None else (step, directive.lineage_since_ns)
-        if lineage != self._lineage:
-            self._lineage, self._wanted = lineage, self._idle_attempt != 0
-        self._judges = directive.scans
+        step, lineage = directive.lineage_step, None
+        if step is not None:
+            since_ns = 0 if directive.disowned else directive.lineage_since_ns
+            lineage = (step, since_ns, directive.disowned or "")
+        if lineage != self._lineage or (directive.scans and not self._judges):
+            self._wanted = self._idle_attempt != 0
+        self._lineage, self._judges = lineage, directive.scans
 
     def scan_for(self, attempt: int) -> Optional[ScanResult]:
         """No rank is alive: scans that begin from now on count for the attempt. Without a directory that is at once."""
         if not self._directory:
             return ScanResult(attempt, ())
-        self._idle_attempt, self._wanted, self.scanned_at = attempt, True, None
+        self._idle_attempt, self._wanted, self.scanned_at, self._stamped = attempt, True, None, False
         return None
 
     def ranks_start(self) -> None:
@@ -150,7 +155,13 @@ class Scanner:
         self.scans += 1
         self._asked_for, self._looks_before = self._idle_attempt, 0
         thorough = self._wanted or (self._idle_attempt != 0 and self.scanned_at is None)
-        request = {"scan": self.scans, "thorough": thorough, "judges": self._judges, "lineage": self._lineage}
+        request = {
+            "scan": self.scans,
+            "thorough": thorough,
+            "judges": self._judges,
+            "stamps": self._judges and self._idle_attempt != 0 and (thorough or not self._stamped),
+            "lineage": self._lineage,
+        }
         self._heard_at, self._wanted = now, False
         message = _line(request)
         try:
@@ -233,7 +244,9 @@ class Scanner:
         attempt = self._asked_for if counts and self._asked_for == self._idle_attempt else 0
         if attempt and self.scanned_at is None:
             self.scanned_at = now
-        return ScanResult(attempt, found, str(message["note"]), bool(message["done"]))
+        stamps = message.get("stamps") if self._asked_for and self._asked_for == self._idle_attempt else None
+        self._stamped = self._stamped or stamps is not None
+        return ScanResult(attempt, found, str(message["note"]), bool(message["done"]), stamps)
 
     def _failed(self, now: float, error: str) -> ScanResult:
         self._over(now)

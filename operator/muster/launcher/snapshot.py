@@ -55,6 +55,7 @@ class Snapshot:
     previous_ranks: Tuple[RankView, ...] = ()
     peers: Tuple[Tuple[int, float], ...] = ()  # index, heard at
     checkpoints: Tuple[CheckpointReport, ...] = ()
+    stamps: Optional[str] = None
     checkpoints_scanned_for_attempt: int = 0
     scanned_at: Optional[float] = None
     checkpoint_error: str = ""
@@ -97,6 +98,7 @@ class Snapshot:
             previous_ranks=tuple(rank.report(now, tail_chars) for rank in self.previous_ranks),
             peers=tuple(PeerReport(index, max(0.0, now - heard_at)) for index, heard_at in self.peers),
             checkpoints=self.checkpoints,
+            stamps=self.stamps,
             checkpoints_scanned_for_attempt=self.checkpoints_scanned_for_attempt,
             scanned_age_seconds=_age(now, self.scanned_at),
             checkpoint_error=self.checkpoint_error,

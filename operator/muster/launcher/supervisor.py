@@ -95,6 +95,7 @@ class Supervisor:
         self._idle_attempt = 0
         self._previous: Tuple[int, Tuple[RankView, ...]] = (0, ())
         self._checkpoints: Tuple[CheckpointReport, ...] = ()
+        self._stamps: Optional[str] = None
         self._scanned_for = 0
         self._scan_error = ""
         self._logged_ranks: FrozenSet[int] = frozenset()
@@ -176,6 +177,8 @@ class Supervisor:
         if result.error and not result.attempt:
             return
         self._checkpoints = result.checkpoints
+        if result.stamps is not None:
+            self._stamps = result.stamps
         if result.attempt > self._scanned_for:
             self._scanned_for, self._scanned_at = result.attempt, self._now()
 
@@ -215,6 +218,7 @@ class Supervisor:
 
     def _start(self, directive: Directive, now: float) -> None:
         self._scanner.ranks_start()
+        self._stamps = None
         self._announce(directive)
         before = self._host.shared_memory()
         self._gang = LocalGang(
@@ -336,6 +340,7 @@ class Supervisor:
             previous_ranks=self._previous[1],
             peers=self._peers.heard(),
             checkpoints=self._checkpoints,
+            stamps=self._stamps,
             # The go waits for it, and with the go it is fixed what the gang obeys.
             checkpoints_scanned_for_attempt=self._scanned_for if self._marker.has_looked else 0,
             scanned_at=self._scanned_at,

@@ -16,7 +16,7 @@ from muster.lifecycle.template import scheduler_for
 from muster.lifecycle.words import on_nodes
 from muster.lifecycle.worker_pod import WorkerSettings, support_manifests, worker_manifest
 from muster.placement.eligibility import binding_of
-from muster.recovery import budgets
+from muster.recovery import budgets, judging
 from muster.recovery.failures import POD_START_SECONDS, given_up
 from muster.world.job import CreateError, JobWorld
 from muster.world.views import SCHEDULER_NAME, PodView
@@ -68,10 +68,7 @@ def _started(world: JobWorld, gang: Gang) -> Plan:
     spec = gang.spec
     started = record.started(world, spec)
     if isinstance(started, Missing):
-        if started.stalled:
-            telling = Telling(State.STALLED, started.reason, started.message)
-            return Plan((), telling, wake_in_seconds=TICK_SECONDS)
-        return _waiting(world, gang, started)
+        return _not_started(world, gang, started)
     begun, warning = started
     resumed = begun.go.resume if begun.go else None
     where = f"from checkpoint {resumed.step} ({resumed.path})" if resumed else "from scratch"
@@ -81,6 +78,19 @@ def _started(world: JobWorld, gang: Gang) -> Plan:
         where += ", as spec.checkpoint.resumeFrom asks"
     text = f"attempt {spec.attempt} starts {where}" + (f"; {warning}" if warning else "")
     return commit(world, begun, Announcement("Started", text, warning=bool(warning)))
+
+
+def _not_started(world: JobWorld, gang: Gang, missing: Missing) -> Plan:
+    """No wait is endless: others are asked where that may help, and in the end people."""
+    others = judging.others_chosen(world, gang.spec, missing.reason)
+    if others is not None:
+        note = f"attempt {gang.spec.attempt}: other workers are asked to judge the checkpoints ({missing.message})"
+        return commit(world, others, Announcement("OtherJudges", note, warning=True))
+    overdue = judging.is_overdue(world, gang.spec, missing.reason)
+    if missing.stalled or overdue:
+        message = missing.message + (judging.REMEDIES[missing.reason] if overdue else "")
+        return Plan((), Telling(State.STALLED, missing.reason, message), wake_in_seconds=TICK_SECONDS)
+    return _waiting(world, gang, missing)
 
 
 def _plain_started(world: JobWorld, gang: Gang) -> Plan:

@@ -3,12 +3,14 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from muster.api.gang import Gang, GangIncident, GangSpec, Role
+from muster.api.gang import Gang, GangIncident, GangSpec, Lineage, Role
 from muster.api.trainingjob import CompletionResult, TrainingJob
+from muster.checkpoint.scan import read_stamps
 from muster.launcher.fence import peer_distances
 from muster.lifecycle import resume
 from muster.lifecycle.survivors import needs_marker
 from muster.protocol.messages import EXIT, RUN, WAIT, Directive, Peer
+from muster.recovery.judging import does_judge
 from muster.world.names import pod_name
 
 # Every launcher reports once in this many seconds; where there are many less often, so that one coordinator hears all.
@@ -67,9 +69,10 @@ def directive_for(
             hold_seconds=pace,
             reason=_why(record.reason, record.incidents),
             claim=place == 0 and needs_marker(record),
-            scans=resume.does_judge(place, record),
+            scans=does_judge(place, record),
             lineage_step=lineage.step if lineage else None,
-            lineage_since_ns=lineage.since_ns if lineage else 0,
+            disowned=(lineage.disowned or None) if lineage else None,
+            lineage_since_ns=_since_ns(lineage),
         )
     resumed, member = record.go.resume, record.members[place]
     return Directive(
@@ -86,10 +89,18 @@ def directive_for(
         poll_seconds=pace,
         hold_seconds=pace,
         fence_seconds=float(member.fence_seconds),
-        scans=resume.does_judge(place, record),
+        scans=does_judge(place, record),
         lineage_step=lineage.step if lineage else None,
-        lineage_since_ns=lineage.since_ns if lineage else 0,
+        disowned=(lineage.disowned or None) if lineage else None,
+        lineage_since_ns=_since_ns(lineage),
     )
+
+
+def _since_ns(lineage: Lineage | None) -> int:
+    """What launchers of old go by, which know no stamps."""
+    if lineage is None:
+        return 0
+    return max([lineage.since_ns, *(written_ns for _, written_ns in read_stamps(lineage.disowned))])
 
 
 def _why(reason: str, incidents: list[GangIncident]) -> str:

@@ -29,6 +29,7 @@ from muster.lifecycle.worker_pod import PLAIN_MASTER_PORT
 from muster.protocol.messages import IDLE
 from muster.recovery import blame, budgets, failures
 from muster.recovery.failures import FRESH_SECONDS, Failure, Kind
+from muster.recovery.judging import LAUNCHER_SILENT, NOT_LISTED
 from muster.world.job import JobWorld, Seat
 from muster.world.turn import NotPlaced, Placed
 
@@ -347,12 +348,12 @@ def _missing(world: JobWorld, record: GangSpec) -> Missing | None:
         if seat.pod is None or seat.pod.phase == "Pending":
             return Missing("PodNotRunning", f"waiting for the pod of {seat.where} to run")
         if launcher is None or launcher.heard_age_seconds > FRESH_SECONDS:
-            return Missing("LauncherSilent", f"waiting for the launcher of {seat.where} to report: {_HEAR}")
+            return Missing(LAUNCHER_SILENT, f"waiting for the launcher of {seat.where} to report: {_HEAR}")
         if launcher.attempt != record.attempt or launcher.state != IDLE:
             return Missing("OldRanksAlive", f"waiting for {seat.where} to end its old ranks")
         if world.job.spec.checkpoint.directory and launcher.scanned_for_attempt != record.attempt:
             why = f": {launcher.checkpoint_error}" if launcher.checkpoint_error else ""
-            return Missing("CheckpointsNotListed", f"waiting for {seat.where} to list the checkpoints{why}")
+            return Missing(NOT_LISTED, f"waiting for {seat.where} to list the checkpoints{why}")
     return None
 
 

@@ -2,25 +2,30 @@
 
 Each worker tells which checkpoints it sees, a few judge which of them are complete, and the record remembers the newest.
 A start waits until everybody sees that one. Only a person says otherwise, by `spec.checkpoint.resumeFrom`; from then on
-what was saved beyond the step asked for is another history and does not count. Pure.
+what was there beyond the step asked for is another history and does not count. Pure.
 """
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from muster.api.gang import GangSpec, Lineage, Resume
 from muster.api.trainingjob import TrainingJob
+from muster.checkpoint import scan
+from muster.checkpoint.scan import MAX_STAMPS, Stamp, read_stamps, step_in_name, write_stamps
 from muster.protocol.messages import MAX_NUMBER, CheckpointReport
+from muster.recovery.judging import NOT_JUDGED, NOT_LISTED, judges
 from muster.world.job import JobWorld, Seat
 from muster.world.views import LauncherView
 
 # How long a start waits for a checkpoint that some worker does not see (yet), after everybody's listing is there.
 NOT_VISIBLE_SECONDS = 60.0
-JUDGES = 3
 SCRATCH = "Scratch"
 NOT_VISIBLE = "CheckpointNotVisible"
 NOT_FOUND = "ResumeFromNotFound"
+TOO_MANY = "TooManyCheckpoints"
+# Clocks of clients differ, and a directory that is copied keeps no order: less says nothing about which is the newer.
+ORDER_SECONDS = 60.0
 
 _Key = tuple[int, str]
 
@@ -77,8 +82,7 @@ def newest(world: JobWorld, record: GangSpec) -> Resume | None:
 
     While all goes well the record is not written, so that a leader which has heard nobody knows it by the status alone.
     """
-    found = [report for view in world.views.values() for report in view.checkpoints if report.judged]
-    known = [(c.step, c.path) for c in found if counts(record, c)]
+    known = [(c.step, c.path) for c in _judged(world, record)]
     told = world.job.status.checkpoint
     if told is not None and (record.lineage is None or told.step <= record.lineage.step):
         known.append((told.step, told.path))
@@ -91,7 +95,40 @@ def newest(world: JobWorld, record: GangSpec) -> Resume | None:
 def counts(record: GangSpec, checkpoint: CheckpointReport) -> bool:
     """Whether it belongs to this training: after a person's wish, what was there beyond the wished step does not."""
     lineage = record.lineage
-    return lineage is None or checkpoint.step <= lineage.step or checkpoint.written_ns > lineage.since_ns
+    if lineage is None:
+        return True
+    return _history(lineage.step, lineage.since_ns, lineage.disowned).has(checkpoint.step, checkpoint.written_ns)
+
+
+@lru_cache(maxsize=256)
+def _history(step: int, since_ns: int, disowned: str) -> scan.Lineage:
+    return scan.lineage_of(step, since_ns, disowned)
+
+
+def _judged(world: JobWorld, record: GangSpec) -> list[CheckpointReport]:
+    """The complete checkpoints of this training that are seen, once for each worker that sees them."""
+    return [c for view in world.views.values() for c in view.checkpoints if c.judged and counts(record, c)]
+
+
+def doubt(world: JobWorld, record: GangSpec) -> str:
+    """That the order of writing contradicts the order of steps, for people; "" where it does not.
+
+    The highest step is gone on from nevertheless: a copied directory, a backup brought back and a trainer that did not load
+    what it was given look like that, and then it is the right one. Nothing is lost by it, but people have to know.
+    """
+    found = _judged(world, record)
+    highest = max(found, key=lambda c: (c.step, c.written_ns), default=None)
+    latest = max(found, key=lambda c: (c.written_ns, c.step), default=None)
+    if highest is None or latest is None or not highest.written_ns or latest.step >= highest.step:
+        return ""
+    seconds = (latest.written_ns - highest.written_ns) / 1e9
+    if seconds < ORDER_SECONDS:
+        return ""
+    return (
+        f"checkpoint {latest.step} ({latest.path}) was written {seconds / 60:.0f} min after checkpoint {highest.step} "
+        f"({highest.path}), which a restart goes on from because its step is higher. If that is wrong, suspend the job and "
+        f"set spec.checkpoint.resumeFrom to {latest.path}"
+    )
 
 
 def start(world: JobWorld, record: GangSpec) -> Start | Missing:
@@ -100,7 +137,7 @@ def start(world: JobWorld, record: GangSpec) -> Start | Missing:
         return Start(None, record.lineage)
     wish = asked(world.job, record)
     if wish is not None:
-        return _as_asked(world, wish)
+        return _as_asked(world, record, wish)
     lineage = record.lineage
     if lineage and lineage.asked and world.job.spec.checkpoint.resume_from is None:
         lineage = lineage.model_copy(update={"asked": ""})  # whoever asks the same again means it
@@ -109,7 +146,7 @@ def start(world: JobWorld, record: GangSpec) -> Start | Missing:
 
 def _unasked(world: JobWorld, record: GangSpec, lineage: Lineage | None) -> Start | Missing:
     best = newest(world, record)
-    unseen = _seen_by_nobody_who_judges(world, record, best.step if best else -1)
+    unseen = _unknown_to_judges(world, record, best.step if best else -1)
     if unseen is not None:
         return unseen
     if best is None:
@@ -122,14 +159,12 @@ def _unasked(world: JobWorld, record: GangSpec, lineage: Lineage | None) -> Star
     everywhere = set.intersection(*listings.values()) if listings else set()
     wanted = (best.step, best.path)
     if wanted in complete and wanted in everywhere:
-        return Start(best, lineage)
+        return Start(best, lineage, doubt(world, record))
     blind = next((world.by_index[index] for index, keys in listings.items() if wanted not in keys), None)
     older = max(complete & everywhere, default=None)
     patient = _listed_seconds(world, record) < NOT_VISIBLE_SECONDS
     if blind is None:  # whoever judges has not dropped it
-        return Missing(
-            "CheckpointsNotJudged", f"checkpoint {best.step} ({best.path}) is being judged: is all of it there?"
-        )
+        return _not_judged(wanted)
     seeing = next((world.by_index[index] for index, keys in listings.items() if wanted in keys), None)
     if seeing is not None:  # complete, or not gone at least: it may be that those who judge do not see it
         return _not_visible(best, blind, f"{seeing.where} does", older, patient)
@@ -143,28 +178,24 @@ def _unasked(world: JobWorld, record: GangSpec, lineage: Lineage | None) -> Star
     return Start(Resume(step=older[0], path=older[1]), lineage, warning)
 
 
-def _seen_by_nobody_who_judges(world: JobWorld, record: GangSpec, beyond: int) -> Missing | None:
-    """A newer one that is there for some, and not for those who judge: their mount is missing, or it is very new."""
+def _unknown_to_judges(world: JobWorld, record: GangSpec, beyond: int) -> Missing | None:
+    """A newer one that is there for some, and that nobody has judged: those who do are at it, or do not see it."""
     told = [(seat, key, c) for seat in world.seats if seat.launcher for key, c in _listed(seat.launcher)]
     known = {key for _, key, c in told if c.torn or c.judged}
     newer = [(key, seat) for seat, key, c in told if key not in known and counts(record, c) and c.step > beyond]
-    judges = [seat for place, seat in enumerate(world.seats) if does_judge(place, record)]
-    for key, seeing in sorted(newer, key=lambda item: item[0], reverse=True):
-        blind = next((seat for seat in judges if seat.launcher and key not in dict(_listed(seat.launcher))), None)
-        if blind is not None:
-            patient = _listed_seconds(world, record) < NOT_VISIBLE_SECONDS
-            best = Resume(step=key[0], path=key[1])
-            return _not_visible(best, blind, f"{seeing.where} does", None, patient)
-    return None
+    if not newer:
+        return None
+    key, seeing = max(newer, key=lambda item: item[0])
+    unaware = (seat for seat in judges(world, record) if seat.launcher and key not in dict(_listed(seat.launcher)))
+    blind = next(unaware, None)
+    if blind is None:
+        return _not_judged(key)
+    patient = _listed_seconds(world, record) < NOT_VISIBLE_SECONDS
+    return _not_visible(Resume(step=key[0], path=key[1]), blind, f"{seeing.where} does", None, patient)
 
 
-def does_judge(place: int, record: GangSpec) -> bool:
-    """Whether the worker at this place of the list looks whether checkpoints are complete; the others look what is there.
-
-    It means many small reads of shared storage, so that a few of a gang do it.
-    """
-    count = len(record.members)
-    return place in {count * part // JUDGES for part in range(JUDGES)}
+def _not_judged(key: _Key) -> Missing:
+    return Missing(NOT_JUDGED, f"checkpoint {key[0]} ({key[1]}) is being judged: is all of it there?")
 
 
 def _not_visible(best: Resume, blind: Seat | None, others: str, older: _Key | None, patient: bool) -> Missing:
@@ -180,33 +211,70 @@ def _not_visible(best: Resume, blind: Seat | None, others: str, older: _Key | No
     return Missing(NOT_VISIBLE, f"{message}. {remedy}.", stalled=True)
 
 
-def _as_asked(world: JobWorld, wish: str) -> Start | Missing:
+def _as_asked(world: JobWorld, record: GangSpec, wish: str) -> Start | Missing:
     reports = [report for view in world.views.values() for report in view.checkpoints]
-    since = max((report.written_ns for report in reports), default=0)
     if wish == SCRATCH:
-        return Start(None, Lineage(asked=wish, step=-1, since_ns=since))
+        return _elsewhere(world, record, wish, None)
     complete = {(c.step, c.path) for c in reports if c.judged}
     seen = [{key for key, c in _listed(view) if not c.torn} for view in world.views.values()]
     usable = sorted(complete.intersection(*seen), reverse=True)
     for step, path in usable:
         if wish in (str(step), path):
-            return Start(Resume(step=step, path=path), Lineage(asked=wish, step=step, since_ns=since))
+            return _elsewhere(world, record, wish, Resume(step=step, path=path))
     pending = next((key for key in set.intersection(*seen) if wish in (str(key[0]), key[1])), None) if seen else None
     if pending is not None:
-        return Missing(
-            "CheckpointsNotJudged", f"checkpoint {pending[0]} ({pending[1]}) is being judged: is all of it there?"
-        )
+        return _not_judged(pending)
     directory = (world.job.spec.checkpoint.directory or "").rstrip("/")
     if wish.startswith("/") and not f"{wish}/".startswith(f"{directory}/"):  # elsewhere: nobody has looked there
-        step = _step_in(wish)
         text = f"going on from {wish} as asked; it is outside spec.checkpoint.directory, so nobody has looked at it"
-        return Start(Resume(step=step, path=wish), Lineage(asked=wish, step=step, since_ns=since), text)
+        return _elsewhere(world, record, wish, Resume(step=step_in_name(wish.rpartition("/")[2]) or 0, path=wish), text)
     there = ", ".join(str(step) for step, _ in usable[:8]) or "none"
     message = (
         f"spec.checkpoint.resumeFrom: there is no complete checkpoint {wish} that every worker sees; steps that they see: "
         f"{there}. Set it to one of these, to {SCRATCH}, or take it away"
     )
     return Missing(NOT_FOUND, message, stalled=True)
+
+
+def _elsewhere(
+    world: JobWorld, record: GangSpec, wish: str, where: Resume | None, warning: str = ""
+) -> Start | Missing:
+    """The start that was asked for, with what is there beyond it disowned by name: times alone could be wrong."""
+    step = where.step if where else -1
+    told = [seat for seat in judges(world, record) if seat.launcher and seat.launcher.stamps is not None]
+    silent = next((seat for seat in judges(world, record) if seat not in told), None)
+    if silent is not None and silent.launcher is not None:
+        why, patient = silent.launcher.checkpoint_error, _listed_seconds(world, record) < NOT_VISIBLE_SECONDS
+        if why or patient:
+            message = f"waiting for {silent.where} to list all checkpoints beyond step {step}" + (
+                f": {why}" if why else ""
+            )
+            return Missing(NOT_LISTED, message, stalled=not patient)
+        # A launcher of old: what it lists has to do.
+    listings = [read_stamps(seat.launcher.stamps or "") for seat in told if seat.launcher]
+    there = {stamp for listing in listings for stamp in listing}
+    there |= {(c.step, c.written_ns) for view in world.views.values() for c in view.checkpoints if c.written_ns}
+    disowned = {stamp for stamp in there if stamp[0] > step} | _disowned_still(record, where, world, there)
+    cut = any(len(listing) >= MAX_STAMPS and min(listing)[0] > step for listing in listings)
+    if cut or len(disowned) > MAX_STAMPS:
+        message = (
+            f"more than {MAX_STAMPS} checkpoints lie beyond step {step}, and Muster can tell no more of them from what is "
+            "written next. Move those that shall not count out of spec.checkpoint.directory"
+        )
+        return Missing(TOO_MANY, message, stalled=True)
+    return Start(where, Lineage(asked=wish, step=step, disowned=write_stamps(disowned)), warning)
+
+
+def _disowned_still(record: GangSpec, where: Resume | None, world: JobWorld, there: set[Stamp]) -> set[Stamp]:
+    """What an earlier wish disowned and is still there, unless this one takes that history up again."""
+    if record.lineage is None or where is None:
+        return set()
+    taken = (c for view in world.views.values() for key, c in _listed(view) if key == (where.step, where.path))
+    if not all(counts(record, c) for c in taken):
+        return set()
+    lineage = record.lineage
+    history = _history(lineage.step, lineage.since_ns, lineage.disowned)
+    return {stamp for stamp in there if not history.has(*stamp)}
 
 
 def _listed(view: LauncherView) -> Iterator[tuple[_Key, CheckpointReport]]:
@@ -218,9 +286,3 @@ def _listed_seconds(world: JobWorld, record: GangSpec) -> float:
     committed = (world.now - record.time).total_seconds()
     ages = (view.scanned_age_seconds for view in world.views.values())
     return min((committed if age is None else age for age in ages), default=0.0)
-
-
-def _step_in(path: str) -> int:
-    """The last number in the last part of a path, 0 if there is none."""
-    numbers = re.findall(r"\d{1,18}", path.rstrip("/").rpartition("/")[2])
-    return int(numbers[-1]) if numbers else 0

@@ -119,6 +119,7 @@ def _training(world: JobWorld, telling: Telling) -> TrainingJobStatus:
     message = f"attempt {gang.spec.attempt} {on_nodes(gang.spec)}"
     for trouble, words in (
         ("NoCheckpointSeen", _unsaved(world, gang)),
+        ("CheckpointOrderDoubtful", resume.doubt(world, gang.spec)),
         (Kind.RESUMED_BEHIND, _behind(world, gang)),
         ("WorkersSilent", _silence(world)),
     ):

@@ -20,6 +20,7 @@ MAX_REPORT_BYTES = 256 * 1024
 MAX_TAIL_CHARS = 2048
 MAX_PATH_CHARS = 1024
 MAX_TEXT_CHARS = 4096
+MAX_STAMPS_CHARS = 16384
 MAX_PARTS = 1024  # ranks, checkpoints, neighbours of one report
 MAX_NUMBER = 2**53 - 1  # what every reader of JSON can hold
 MAX_NANOSECONDS = 2**63 - 1
@@ -123,7 +124,12 @@ class Report:
     ] = ()  # how its ranks ended: reclaim may be faster than the report of a failure
     peer_port: int = _limited(0, 0, 65535)  # UDP port on which this launcher answers its neighbours' pings
     peers: Tuple[PeerReport, ...] = ()
-    checkpoints: Tuple[CheckpointReport, ...] = ()  # complete ones, newest first, at most 8
+    # At most 8 of the highest steps, highest first: while ranks run those that were judged complete. While none runs also
+    # those that are not judged yet, and after them at most 8 that are torn.
+    checkpoints: Tuple[CheckpointReport, ...] = ()
+    # Of all that are there, other histories' included, as `write_stamps` in muster.checkpoint.scan writes them. From those
+    # who judge, while no rank runs; None = not looked for (yet).
+    stamps: Optional[str] = _limited(None, 0, MAX_STAMPS_CHARS)
     checkpoints_scanned_for_attempt: int = 0  # a scan that began when no rank was alive, for this attempt; 0 = none
     scanned_age_seconds: Optional[float] = None  # since the first scan that counts for that attempt
     checkpoint_error: str = _for_people()  # why the scan failed, "" if it did not
@@ -173,10 +179,9 @@ class Directive:
     fence_seconds: float = 0.0  # the length of the fence in this attempt; 0 = as the launcher itself finds right
     claim: bool = False  # write the attempt into the marker in the checkpoint directory, and say so
     scans: bool = True  # judge checkpoints; False: only tell which there are
-    lineage_step: Optional[int] = (
-        None  # beyond this step only checkpoints count that were written after `lineage_since_ns`
-    )
-    lineage_since_ns: int = 0
+    lineage_step: Optional[int] = None  # beyond this step checkpoints of another history do not count:
+    disowned: Optional[str] = None  # those with these stamps (see Report.stamps);
+    lineage_since_ns: int = 0  # where no stamps are known those that were not written after this
     protocol: int = PROTOCOL_VERSION
 
 
@@ -379,6 +384,7 @@ __all__: List[str] = [
     "MAX_PARTS",
     "MAX_PATH_CHARS",
     "MAX_REPORT_BYTES",
+    "MAX_STAMPS_CHARS",
     "MAX_TAIL_CHARS",
     "MAX_TEXT_CHARS",
     "PROTOCOL_VERSION",

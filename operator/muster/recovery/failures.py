@@ -2,12 +2,15 @@
 
 import re
 import signal
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import takewhile
 
-from muster.api.gang import Gang, Level
+from muster.api.gang import Gang, GangIncident, Level
 from muster.api.trainingjob import LaunchMode
 from muster.protocol.messages import EXITED, IDLE, LEAVING
+from muster.recovery.judging import judges
 from muster.world.fleet import Leave
 from muster.world.job import JobWorld, Seat
 from muster.world.views import SCHEDULER_NAME, ContainerView, LauncherView, PodView, RankView
@@ -44,6 +47,12 @@ NEVER_HEARD_SECONDS = 120.0
 STUCK_SECONDS = 45.0
 # From the go, or from the moment at which others have listed theirs.
 LAGGING_SECONDS = 120.0
+# The same for a listing that does not fail, and does not come to an end either.
+SLOW_LISTING_SECONDS = 600.0
+# A gang of one has nobody to compare its worker with: what lasts for so long may be its node's doing. Where it is not
+# (storage that is down, a network policy) another node does no better, so there are not many tries.
+LONE_SECONDS = 300.0
+LONE_TRIES = 4
 # Said of a node of which nothing is heard; merely an echo of the missing heartbeat, and no second witness.
 STATUS_UNKNOWN = "NodeStatusUnknown"
 
@@ -198,14 +207,34 @@ def _barrier_failure(world: JobWorld, gang: Gang, seat: Seat, launcher: Launcher
         return _of(seat, Kind.RECLAIM_SLOW, Level.POD, message)
     if waited > STUCK_SECONDS and launcher.loop_age_seconds - launcher.heard_age_seconds > STUCK_SECONDS:
         return _stuck(gang, seat, launcher)
-    unlisted = world.job.spec.checkpoint.directory and launcher.scanned_for_attempt != gang.spec.attempt
-    if not unlisted or waited < LAGGING_SECONDS or not launcher.checkpoint_error:
+    unlisted = world.job.spec.checkpoint.directory and seat.index not in world.listed
+    return _listing_failure(world, gang, seat, launcher, waited) if unlisted else None
+
+
+def _listing_failure(world: JobWorld, gang: Gang, seat: Seat, launcher: LauncherView, waited: float) -> Failure | None:
+    """One that cannot list the checkpoints, or not judge them, where others that are asked for the same can."""
+    error = launcher.checkpoint_error
+    if len(world.seats) == 1:
+        message = f"worker {seat.index} cannot list the checkpoints: {error}"
+        return _lone(gang, seat, Kind.LISTING_STUCK, message) if error and waited >= LONE_SECONDS else None
+    if gang.spec.judges_time is not None:  # who need not judge any more may be able to list
+        waited = min(waited, (world.now - gang.spec.judges_time).total_seconds())
+    if waited < (LAGGING_SECONDS if error else SLOW_LISTING_SECONDS):
         return None
-    others = (view for index, view in world.views.items() if index != seat.index)
-    if not any(view.scanned_for_attempt == gang.spec.attempt for view in others):
+    chosen = {judge.index for judge in judges(world, gang.spec)}
+    if not (world.listed & chosen if seat.index in chosen else world.listed):
         return None  # nobody can: that is the storage, and another node would do no better
-    message = f"worker {seat.index} cannot list the checkpoints, others can: {launcher.checkpoint_error}"
+    message = f"worker {seat.index} cannot list the checkpoints, others can: {error or 'it has come to no end'}"
     return _of(seat, Kind.LISTING_STUCK, _next_level(gang, seat, Kind.LISTING_STUCK), message)
+
+
+def _lone(gang: Gang, seat: Seat, kind: Kind, message: str) -> Failure | None:
+    """What the only worker of a gang cannot do: a new pod, then another node, a few times."""
+    tries = sum(incident.reason == kind for incident in _since_the_start(gang))
+    if tries >= LONE_TRIES:
+        return None
+    level = _next_level(gang, seat, kind)
+    return replace(_of(seat, kind, level, message), if_free=level is Level.REPLACE)
 
 
 def _not_started(world: JobWorld, gang: Gang, seat: Seat, launcher: LauncherView) -> Failure | None:
@@ -229,12 +258,13 @@ def _stuck(gang: Gang, seat: Seat, launcher: LauncherView) -> Failure:
 
 def _next_level(gang: Gang, seat: Seat, kind: Kind) -> Level:
     """A new pod on the same node; another node when that has been tried since the last start."""
-    for incident in reversed(gang.spec.incidents):
-        if incident.resumed_step is not None:
-            break
-        if (incident.reason, incident.node) == (kind, seat.member.node):
-            return Level.REPLACE
-    return Level.POD
+    tried = ((incident.reason, incident.node) for incident in _since_the_start(gang))
+    return Level.REPLACE if (kind, seat.member.node) in tried else Level.POD
+
+
+def _since_the_start(gang: Gang) -> Iterator[GangIncident]:
+    """The incidents that no start of the ranks has followed yet, the last one first."""
+    return takewhile(lambda incident: incident.resumed_step is None, reversed(gang.spec.incidents))
 
 
 def _behind(world: JobWorld, gang: Gang, seat: Seat, launcher: LauncherView) -> Failure | None:
@@ -254,7 +284,7 @@ def _behind(world: JobWorld, gang: Gang, seat: Seat, launcher: LauncherView) -> 
 def runs_behind(gang: Gang, launcher: LauncherView) -> bool:
     """Whether the first step of this attempt is one that the checkpoint which it was told to resume from holds."""
     resume = gang.spec.go.resume if gang.spec.go else None
-    if resume is None or launcher.attempt != gang.spec.attempt or launcher.first_step is None:
+    if resume is None or launcher.attempt != gang.spec.attempt or not launcher.first_step:  # 0: nothing is finished
         return False
     return launcher.first_step < resume.step
 
@@ -441,7 +471,7 @@ def _unheard(world: JobWorld, gang: Gang, seat: Seat, pod: PodView) -> Failure |
     """A launcher that keeps the next start, or the end, waiting, though its node looks well.
 
     While nobody of the gang is heard what is in the way, say a network policy, would stop its successor, too: it is
-    waited for, with a reason in the status.
+    waited for, with a reason in the status. A gang of one is tried elsewhere while launchers of other jobs are heard.
     """
     launcher, go = seat.launcher, gang.spec.go
     if launcher is None and not seat.member.pod_uid:
@@ -461,14 +491,19 @@ def _unheard(world: JobWorld, gang: Gang, seat: Seat, pod: PodView) -> Failure |
 
 
 def _never_heard(world: JobWorld, gang: Gang, seat: Seat, pod: PodView) -> Failure | None:
+    lone = len(world.seats) == 1
     others = (view for index, view in world.views.items() if index != seat.index)
-    if pod.phase != "Running" or not any(view.heard_age_seconds < FRESH_SECONDS for view in others):
+    heard = any(view.heard_age_seconds < FRESH_SECONDS for view in others)
+    if pod.phase != "Running" or not (heard or (lone and world.silence.total > world.silence.silent)):
         return None
     begun = (seat.container.started if seat.container else None) or pod.created or gang.spec.time
     waited = (world.now - max(begun, gang.spec.time)).total_seconds()
-    if min(waited, world.leader_age_seconds) < NEVER_HEARD_SECONDS:
+    limit = LONE_SECONDS if lone else NEVER_HEARD_SECONDS
+    if min(waited, world.leader_age_seconds) < limit:
         return None
-    message = f"the launcher of worker {seat.index} has never been heard, {NEVER_HEARD_SECONDS:.0f} s after its container began"
+    message = f"the launcher of worker {seat.index} has never been heard, {limit:.0f} s after its container began"
+    if lone:
+        return _lone(gang, seat, Kind.LAUNCHER_SILENT, f"{message}, launchers of other jobs are")
     return _of(seat, Kind.LAUNCHER_SILENT, _next_level(gang, seat, Kind.LAUNCHER_SILENT), message)
 
 

@@ -200,6 +200,12 @@ class JobWorld:
         return {seat.index: seat.launcher for seat in self.seats if seat.launcher is not None}
 
     @cached_property
+    def listed(self) -> frozenset[int]:
+        """Workers that have told which checkpoints there are, for this attempt; of one who judges: and which is complete."""
+        attempt = self.gang.spec.attempt if self.gang else 0
+        return frozenset(index for index, view in self.views.items() if view.scanned_for_attempt == attempt)
+
+    @cached_property
     def newest_step_age_seconds(self) -> float:
         """Since the newest step of this attempt: a step proves that every rank was alive when it was finished."""
         if self.gang is None or self.gang.spec.go is None:

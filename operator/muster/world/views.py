@@ -146,7 +146,8 @@ class LauncherView:
     peer_port: int = 0
     address: str = ""
     silent_peers: Mapping[int, float] = field(default_factory=dict)  # index -> seconds without an answer
-    checkpoints: tuple[CheckpointReport, ...] = ()  # newest first
+    checkpoints: tuple[CheckpointReport, ...] = ()  # judged, unjudged and torn ones, as the report has them
+    stamps: str | None = None
     scanned_for_attempt: int = 0
     scanned_age_seconds: float | None = None
     step_seconds: float | None = None

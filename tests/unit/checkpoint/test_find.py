@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +13,8 @@ from muster.checkpoint import find, listing
 from muster.checkpoint.find import Finder
 from muster.checkpoint.manifest import ManifestError, parse_manifest
 from muster.checkpoint.scan import order_candidates, step_in_name
+
+DATA = Path(__file__).parent / "data"
 
 
 def write(directory, name, step, changes=None):
@@ -128,7 +132,7 @@ def test_ten_thousand_directories_cost_a_few_looks(tmp_path):
     write(tmp_path, "step-20000", 20_000)
     finder = Finder(str(tmp_path))
     assert [checkpoint.step for checkpoint in finder.find()] == [20_000]
-    assert finder.looks < 3 * find.MAX_EXAMINED
+    assert finder.looks < 4 * find.MAX_EXAMINED
 
 
 def test_a_checkpoint_of_too_many_files_is_not_judged(tmp_path, monkeypatch):
@@ -158,3 +162,85 @@ def test_step_in_a_name(name, step):
 
 def test_candidates_are_ordered_by_number():
     assert order_candidates(["step-9", "step-10", "best", "step-10.tmp"]) == ["best", "step-10", "step-9"]
+
+
+@pytest.mark.parametrize(
+    ("name", "step"),
+    [
+        ("epoch=9-step=9000-val_loss=1.25.ckpt", 9000),  # Lightning
+        ("epoch=9-step=9000-v1.ckpt", 9000),
+        ("epoch=02-val_loss=0.32.ckpt", 2),
+        ("last.ckpt", None),
+        ("last-v1.ckpt", None),
+        ("model--val_loss=1.25-epoch=3-step=500-consumed_samples=64000.0-last", 500),  # NeMo
+        ("checkpoint-500", 500),  # Hugging Face Trainer
+        ("checkpoint_7", 7),  # Accelerate: counts saves
+        ("iter_0000500", 500),  # Megatron
+        ("iter-008000-ckpt", 8000),  # LitGPT
+        ("global_step500", 500),  # DeepSpeed
+        ("step-500", 500),  # TorchTitan
+        ("epoch_3", 3),  # torchtune
+        ("500", 500),  # Orbax
+        ("ep1-ba500-rank0.pt", 500),  # Composer
+        ("ep1-ba500", 500),
+        ("llama-1.5b-checkpoint-900", 900),
+        ("run-2", 2),
+        ("nothing", None),
+        ("9" * 16, None),
+    ],
+)
+def test_the_step_in_the_names_that_frameworks_give(name, step):
+    assert step_in_name(name) == step
+
+
+def test_a_metric_in_a_name_is_no_step(tmp_path):
+    for name in ("epoch=9-step=9000-val_loss=1.25.ckpt", "epoch=8-step=8000-val_loss=0.98.ckpt"):
+        shutil.copytree(DATA / "torch-2.6-step-40", tmp_path / name)
+        os.utime(tmp_path / name / ".metadata")
+    assert steps(tmp_path) == [9000, 8000]
+
+
+class TestTrainerWithShardedRanks:
+    """`checkpoint-40` of Hugging Face's Trainer with FSDP: each part is a DCP, and the Trainer's state is written last."""
+
+    @pytest.fixture
+    def saved(self, tmp_path):
+        target = tmp_path / "checkpoint-40"
+        for part in ("pytorch_model_fsdp_0", "optimizer_0"):
+            shutil.copytree(DATA / "torch-2.6-step-40", target / part)
+            os.utime(target / part / ".metadata")
+        for name in ("scheduler.pt", "rng_state_0.pth", "rng_state_1.pth"):
+            (target / name).write_bytes(b"x")
+        (target / "trainer_state.json").write_text('{"epoch": 1.0, "global_step": 40, "max_steps": 100}')
+        return target
+
+    def test_is_one_checkpoint(self, saved, tmp_path):
+        assert [(c.step, c.path) for c in Finder(str(tmp_path)).find()] == [(40, str(saved))]
+
+    def test_a_lost_shard_of_either_part(self, saved, tmp_path):
+        for part in ("pytorch_model_fsdp_0", "optimizer_0"):
+            shard = next((saved / part).glob("*.distcp"))
+            shard.rename(tmp_path / "shard")
+            assert steps(tmp_path) == []
+            (tmp_path / "shard").rename(shard)
+        assert steps(tmp_path) == [40]
+
+    @pytest.mark.parametrize("name", ["optimizer_0/.metadata", "pytorch_model_fsdp_0/.metadata", "trainer_state.json"])
+    def test_before_all_markers_are_there(self, saved, tmp_path, name):
+        (saved / name).unlink()
+        assert steps(tmp_path) == []
+
+    @pytest.mark.parametrize("state", ['{"global_step": 4', '{"global_step": 30}', "[]"])
+    def test_a_state_that_is_torn_or_another_steps(self, saved, tmp_path, state):
+        (saved / "trainer_state.json").write_text(state)
+        assert steps(tmp_path) == []
+
+    def test_a_state_of_an_earlier_save(self, saved, tmp_path):
+        metadata = (saved / "optimizer_0/.metadata").stat().st_mtime_ns
+        os.utime(saved / "trainer_state.json", ns=(0, metadata - 3 * 10**9))
+        assert steps(tmp_path) == []
+
+    def test_other_checkpoints_of_the_trainer_are_not_understood(self, saved, tmp_path):
+        shutil.rmtree(saved / "pytorch_model_fsdp_0")
+        (saved / "model.safetensors").write_bytes(b"x")
+        assert steps(tmp_path) == []

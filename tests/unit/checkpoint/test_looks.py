@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from muster.checkpoint import find
 from muster.checkpoint.find import Finder, Look
 from muster.checkpoint.listing import child_directories, read_listing
-from muster.checkpoint.scan import Lineage
+from muster.checkpoint.scan import lineage_of, read_stamps, write_stamps
 from muster.checkpoint.verdict import verdict_from
 
 LIGHT = Look(thorough=False)
@@ -90,8 +91,75 @@ def test_what_another_history_left_does_not_count_and_takes_no_place(tmp_path, t
     for step in range(1, 21):
         marker = write(tmp_path, step) / "muster-checkpoint.json"
         os.utime(marker, ns=(since, since + (1 if step == 15 else 0)))
-    how = Look(thorough=thorough, lineage=Lineage(step=4, since_ns=since), limit=3)
+    how = Look(thorough=thorough, lineage=lineage_of(4, since, ""), limit=3)
     assert answers(Finder(str(tmp_path)), how)[-1] == [(15, True), (4, True), (3, True)]
+
+
+def dated(directory, step, seconds):
+    marker = write(directory, step) / "muster-checkpoint.json"
+    os.utime(marker, ns=(0, seconds * 10**9))
+    return (step, seconds * 10**9)
+
+
+@pytest.mark.parametrize("thorough", [True, False], ids=["thorough", "light"])
+def test_what_is_disowned_by_name_takes_no_place_either(tmp_path, thorough, monkeypatch):
+    monkeypatch.setattr(find, "MAX_EXAMINED", 4)
+    disowned = [dated(tmp_path, step, seconds=10**9) for step in range(5, 21)]
+    for step in range(1, 5):
+        write(tmp_path, step)
+    os.utime(tmp_path / "step-15/muster-checkpoint.json", ns=(0, 10**17))  # written anew, by a clock far behind
+    how = Look(thorough=thorough, lineage=lineage_of(4, 0, write_stamps(disowned)), limit=3)
+    assert answers(Finder(str(tmp_path)), how)[-1] == [(15, True), (4, True), (3, True)]
+
+
+class TestStamps:
+    """Of all that are there, however many are told of."""
+
+    HOW = Look(limit=2, stamps=True)
+
+    def test_come_once_the_newest_is_judged(self, tmp_path):
+        stamps = [dated(tmp_path, step, step) for step in range(1, 6)]
+        told = list(Finder(str(tmp_path)).look(self.HOW))
+        assert [found.stamps is None for found in told] == [True, True, False]
+        assert [len(found.checkpoints) for found in told] == [2, 2, 2]
+        assert sorted(told[-1].stamps) == stamps
+
+    def test_of_nothing_are_none(self, tmp_path):
+        assert last(Finder(str(tmp_path / "missing")), self.HOW).stamps == ()
+
+    def test_of_other_histories_too_and_of_what_is_torn(self, tmp_path):
+        stamps = [dated(tmp_path, step, step) for step in range(1, 6)]
+        (tmp_path / "step-4/part-00.bin").unlink()
+        how = dataclasses.replace(self.HOW, lineage=lineage_of(1, 0, write_stamps(stamps[2:])))
+        found = last(Finder(str(tmp_path)), how)
+        assert [c.step for c in found.checkpoints] == [2, 1]
+        assert sorted(found.stamps) == stamps
+
+    def test_are_no_whole_listing_where_something_cannot_be_seen(self, tmp_path, monkeypatch):
+        for step in range(1, 6):
+            dated(tmp_path, step, step)
+        real = os.stat
+
+        def stat(path):
+            if Path(path).parent == tmp_path / "step-1":
+                raise PermissionError(13, "Permission denied", path)
+            return real(path)
+
+        monkeypatch.setattr(find.os, "stat", stat)
+        found = last(Finder(str(tmp_path)), self.HOW)
+        assert (found.stamps, "step-1 cannot be read" in found.note) == (None, True)
+
+    def test_are_bounded(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(find, "MAX_STAMPS", 3)
+        for step in range(1, 6):
+            dated(tmp_path, step, step)
+        assert [step for step, _ in last(Finder(str(tmp_path)), self.HOW).stamps] == [5, 4, 3]
+
+    def test_as_text_and_back(self):
+        text = write_stamps([(100, 5), (200, 1_700_000_000_000_000_123), (100, 5)])
+        assert text == "200:1700000000000000123,100:5"
+        assert read_stamps(text) == [(200, 1_700_000_000_000_000_123), (100, 5)]
+        assert read_stamps("nonsense,:,1:,7:8") == [(7, 8)]
 
 
 class TestAgain:

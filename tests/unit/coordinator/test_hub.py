@@ -106,6 +106,7 @@ def test_older_report_is_no_sign_of_life(hub: Hub, clock: Any) -> None:
         {"checkpoints_scanned_for_attempt": 3},
         {"checkpoint_error": "denied"},
         {"first_step": 7},
+        {"stamps": "10:7"},
         {"marker_attempt": 4},
         {"marker_age_seconds": 0.0},
         {"marker_error": "denied"},

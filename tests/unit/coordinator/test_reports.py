@@ -29,6 +29,7 @@ FULL = Report(
     peer_port=4000,
     peers=(PeerReport(1, 0.25),),
     checkpoints=(CheckpointReport(10, "/c/10", 7, judged=False, torn=True),),
+    stamps="10:7",
     checkpoints_scanned_for_attempt=3,
     scanned_age_seconds=4.0,
     checkpoint_error="stale handle",

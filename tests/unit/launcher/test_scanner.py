@@ -121,6 +121,33 @@ class TestShippedChild:
         result = finished(scanner, now=100.1)  # at once
         assert (result.attempt, seen(result)) == (1, [(10, True)])
 
+    def test_what_is_disowned_is_left_out_and_told_of_all_the_same(self, scanners, tmp_path):
+        for step in range(10, 31, 10):
+            marker = write_checkpoint(tmp_path / "ckpt", step) / "muster-checkpoint.json"
+            os.utime(marker, ns=(0, step * 10**9))
+        scanner = scanners()
+        scanner.scan_for(1)
+        result = finished(scanner, now=100.0)
+        assert result.stamps == "30:30000000000,20:20000000000,10:10000000000"
+        # The time is that for launchers of old.
+        told = Directive(WAIT, attempt=1, lineage_step=10, disowned="30:30000000000", lineage_since_ns=30 * 10**9)
+        scanner.follow(told)
+        result = finished(scanner, now=100.1)
+        assert seen(result) == [(20, True), (10, True)]
+        assert result.stamps == "30:30000000000,20:20000000000,10:10000000000"
+        assert finished(scanner, scanner.next_at()).stamps is None, "that does not change while no rank runs"
+
+    def test_who_is_to_judge_from_now_on_does_so_at_once(self, scanners, tmp_path):
+        write_checkpoint(tmp_path / "ckpt", 10)
+        scanner = scanners()
+        scanner.follow(Directive(WAIT, attempt=1, scans=False))
+        scanner.scan_for(1)
+        result = finished(scanner, now=100.0)
+        assert (seen(result), result.stamps) == ([(10, False)], None)
+        scanner.follow(Directive(WAIT, attempt=1, scans=True))
+        result = finished(scanner, now=100.1)
+        assert (result.attempt, seen(result)) == (1, [(10, True)])
+
     def test_who_does_not_judge_tells_what_there_is(self, scanners, tmp_path):
         write_checkpoint(tmp_path / "ckpt", 10)
         scanner = scanners()

@@ -85,6 +85,23 @@ def test_another_history_is_left_out(coordinator, run_python, tmp_path):
     coordinator.wait_for(lambda r: steps(r) == [20, 10])
 
 
+def test_what_is_disowned_does_not_count_until_it_is_written_anew(coordinator, run_python, tmp_path):
+    for step in (10, 20, 30):
+        write_checkpoint(tmp_path / "ckpt", step)
+    ahead = 4_000_000_000 * 10**9  # the clock of whoever wrote it
+    os.utime(tmp_path / "ckpt/step-30/muster-checkpoint.json", ns=(0, ahead))
+    run_python(HANG, MUSTER_CHECKPOINT_DIRECTORY=str(tmp_path / "ckpt"))
+    coordinator.wait_to_run(1)
+    report = coordinator.wait_for(lambda r: r.stamps)
+    assert f"30:{ahead},20:" in report.stamps
+    coordinator.run(1, lineage_step=20, lineage_since_ns=ahead, disowned=f"30:{ahead}")
+    report = coordinator.wait_for(lambda r: r.state == RUNNING and steps(r) == [20, 10])
+    assert report.stamps is None
+    write_checkpoint(tmp_path / "ckpt", 30)
+    write_checkpoint(tmp_path / "ckpt", 25)
+    coordinator.wait_for(lambda r: steps(r) == [30, 25, 20, 10])
+
+
 def test_a_missing_directory_is_told_and_holds_nothing_up(coordinator, run_python, tmp_path):
     run_python(HANG, MUSTER_CHECKPOINT_DIRECTORY=str(tmp_path / "ckpt"))
     coordinator.wait_to_run(1)

@@ -8,6 +8,7 @@ import threading
 import pytest
 from tests.unit.launcher.simulated import World
 
+from muster.launcher.progress import ProgressFile
 from muster.launcher.ranks import Starting
 from muster.launcher.snapshot import Snapshot
 from muster.protocol.messages import EXITED, IDLE, RECLAIMING, RUNNING
@@ -103,6 +104,43 @@ def test_the_first_step_of_an_attempt_is_told(coordinator, run_python, print_ste
     assert report.first_step == 41
     coordinator.wait_to_run(2)
     coordinator.wait_for(lambda r: r.state == IDLE and r.first_step is None)
+
+
+# What Hugging Face's Trainer prints when it goes on from step 300: the bar begins with 0, and jumps at the first step.
+GOES_ON = [
+    "\r  0%|          | 0/500 [00:00<?, ?it/s]",
+    "\r 60%|██████    | 301/500 [00:02<00:01, 148.51it/s]",
+    "{'loss': 2.1704, 'grad_norm': 3.1, 'learning_rate': 1.98e-05, 'epoch': 3.02}\n",
+    "\r 60%|██████    | 302/500 [00:03<00:01, 120.01it/s]",
+    "\r 61%|██████    | 303/500 [00:04<00:02, 90.25it/s]\r",
+]
+FROM_SCRATCH = [
+    "\r  0%|          | 0/500 [00:00<?, ?it/s]",
+    "\r  0%|          | 1/500 [00:01<08:19,  1.00s/it]",
+    "\r  0%|          | 2/500 [00:02<08:18,  1.00s/it]\r",
+]
+
+
+@pytest.mark.parametrize(("printed", "first", "newest"), [(GOES_ON, 301, 303), (FROM_SCRATCH, 1, 2)])
+def test_a_progress_bars_first_number_is_no_finished_step(coordinator, run_python, printed, first, newest):
+    run_python(
+        f"import sys, time\nfor text in {printed!r}:\n sys.stderr.write(text)\n sys.stderr.flush()\n time.sleep(0.3)\n"
+        "time.sleep(600)",
+        MUSTER_STEP_PATTERN=r"(\d+)/\d+",
+    )
+    coordinator.run(1)
+    report = coordinator.wait_for(lambda r: r.step == newest)
+    assert report.first_step == first
+    assert not [r for r in coordinator.received if r.report.step == 0 or r.report.first_step == 0]
+
+
+def test_a_progress_file_may_begin_with_0_too(tmp_path):
+    path = tmp_path / "progress"
+    path.write_text('{"step": 0}\n')
+    file = ProgressFile(str(path))
+    assert (file.read(), file.first_step) == (0, None)
+    path.write_text('{"step": 0}\n{"step": 301}\n')
+    assert (file.read(), file.first_step) == (301, 301)
 
 
 def test_the_age_of_a_listing_counts_from_the_first_for_the_attempt(coordinator, run_python, tmp_path):

@@ -6,7 +6,7 @@ import pytest
 from tests.unit.lifecycle.builders import EPOCH, Scene, a_job, idle, running
 
 from muster.api.base import ObjectMeta
-from muster.api.gang import Gang
+from muster.api.gang import Gang, Lineage
 from muster.api.trainingjob import CompletionRecord, CompletionResult, TrainingJob
 from muster.lifecycle.directive import directive_for
 from muster.protocol.messages import EXIT, RUN, WAIT, Directive
@@ -102,3 +102,19 @@ def test_at_the_end_it_exits_as_the_job_did(result: CompletionResult, code: int)
     job = job.model_copy(update={"status": job.status.model_copy(update={"completion": end})})
     directive = told(Scene(job).gang(), job=job)
     assert (directive.kind, directive.exit_code) == (EXIT, code)
+
+
+@pytest.mark.parametrize("go", [True, False])
+def test_what_is_another_history_is_named_and_launchers_of_old_get_a_time(go: bool) -> None:
+    lineage = Lineage(asked="100", step=100, disowned="1000:70,200:90")
+    here = Scene(a_job()).gang(go=go, lineage=lineage).all(running(1))
+    directive = told(here)
+    assert (directive.lineage_step, directive.disowned, directive.lineage_since_ns) == (100, "1000:70,200:90", 90)
+    of_old = told(Scene(a_job()).gang(go=go, lineage=Lineage(asked="100", step=100, since_ns=50)).all(running(1)))
+    assert (of_old.lineage_step, of_old.disowned, of_old.lineage_since_ns) == (100, None, 50)
+
+
+def test_who_is_asked_to_go_on_from_elsewhere_leaves_nothing_out() -> None:
+    job = a_job(checkpoint={"directory": "/c", "resumeFrom": 1000})
+    directive = told(Scene(job).gang(go=False, lineage=Lineage(asked="100", step=100, disowned="1000:70")))
+    assert (directive.lineage_step, directive.disowned) == (None, None)

@@ -7,6 +7,7 @@ from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, at, idle, runn
 
 from muster.api.gang import GangSpec, Lineage, Resume
 from muster.api.trainingjob import CheckpointStatus
+from muster.checkpoint.scan import write_stamps
 from muster.lifecycle import resume
 from muster.lifecycle.plan import CommitGang, Plan, State
 from muster.lifecycle.resume import NOT_VISIBLE_SECONDS, Missing, Start
@@ -14,14 +15,15 @@ from muster.lifecycle.step import decide
 from muster.protocol.messages import CheckpointReport
 
 OLD, NEW = (100, "/c/100"), (1000, "/c/1000")
+SECOND = 1_000_000_000  # in nanoseconds
 
 
-def scene(*seen: Any, listed: float = 1.0, **changes: Any) -> Scene:
-    """Attempt 2 waits for its start; what each worker sees, listed so long ago."""
+def scene(*seen: Any, listed: float = 1.0, stamps: str | None = "", **changes: Any) -> Scene:
+    """Attempt 2 waits for its start; what each worker sees, listed so long ago, and of which others some know."""
     job = changes.pop("job", a_job())
     here = Scene(job).fleet().gang(2, go=False, **({"time": at(0.0)} | changes)).pods()
     for index, checkpoints in enumerate(seen):
-        here.launcher(index, idle(2, checkpoints=checkpoints, scanned_age_seconds=listed))
+        here.launcher(index, idle(2, checkpoints=checkpoints, scanned_age_seconds=listed, stamps=stamps))
     return here
 
 
@@ -146,12 +148,12 @@ class TestAsked:
         first = committed(decide(scene(written, written, written, **asking(100)).world(), SETTINGS))
         assert first.go is not None
         assert first.go.resume == Resume(step=100, path="/c/100")
-        assert first.lineage == Lineage(asked="100", step=100, since_ns=50)
+        assert first.lineage == Lineage(asked="100", step=100, disowned="1000:50")
         again = scene(written, written, written, lineage=first.lineage, checkpoint=first.checkpoint, **asking(100))
         found = where(again)
         assert isinstance(found, Start)
         assert found.resume == Resume(step=100, path="/c/100"), "asked once, and 1000 belongs to another history"
-        newer = (CheckpointReport(200, "/c/200", 60), *written)
+        newer = (CheckpointReport(200, "/c/200", 60 * SECOND), *written)
         found = where(scene(newer, newer, newer, lineage=first.lineage, checkpoint=first.checkpoint, **asking(100)))
         assert isinstance(found, Start)
         assert found.resume == Resume(step=200, path="/c/200")
@@ -199,6 +201,132 @@ class TestAsked:
         assert spec.checkpoint == Resume(step=100, path="/c/100")
 
 
+class TestAnotherHistory:
+    """What was there beyond the step that a person asked for is known by step and time of writing, not by time alone."""
+
+    HOUR = 3600 * SECOND
+    FUTURE = 10 * HOUR
+
+    def back_to_100(self, *beyond: int, stamps: str = "") -> GangSpec:
+        """The record after somebody went back to 100; the others were written by a clock that was ahead."""
+        seen = (
+            *(CheckpointReport(step, f"/c/{step}", self.FUTURE) for step in beyond),
+            CheckpointReport(100, "/c/100", 1),
+        )
+        return committed(decide(scene(seen, seen, seen, stamps=stamps, **asking(100)).world(), SETTINGS))
+
+    def resumed(self, record: GangSpec, *seen: CheckpointReport) -> int | None:
+        found = where(scene(seen, seen, seen, lineage=record.lineage, checkpoint=record.checkpoint, **asking(100)))
+        assert isinstance(found, Start)
+        return found.resume.step if found.resume else None
+
+    def test_a_clock_that_was_ahead_hides_nothing_that_comes(self) -> None:
+        record = self.back_to_100(1000)
+        old = (CheckpointReport(1000, "/c/1000", self.FUTURE), CheckpointReport(100, "/c/100", 1))
+        assert self.resumed(record, *old) == 100
+        assert self.resumed(record, *old, CheckpointReport(200, "/c/200", self.HOUR)) == 200
+
+    def test_what_is_written_anew_at_the_same_place_counts(self) -> None:
+        record = self.back_to_100(1000)
+        assert self.resumed(record, CheckpointReport(1000, "/c/1000", self.HOUR)) == 1000
+
+    def test_a_mount_that_keeps_no_fractions_of_a_second_shows_the_same(self) -> None:
+        record = self.back_to_100(1000)
+        cut = CheckpointReport(1000, "/c/1000", self.FUTURE - SECOND + 1)
+        assert self.resumed(record, cut, CheckpointReport(100, "/c/100", 1)) == 100
+
+    def test_what_only_the_long_listing_tells_does_not_count_either(self) -> None:
+        record = self.back_to_100(1000, stamps=write_stamps([(900, self.FUTURE), (50, 5)]))
+        assert record.lineage is not None
+        assert record.lineage.disowned == f"1000:{self.FUTURE},900:{self.FUTURE}"
+        old = (CheckpointReport(900, "/c/900", self.FUTURE), CheckpointReport(100, "/c/100", 1))
+        assert self.resumed(record, *old) == 100
+
+    def test_the_long_listing_is_waited_for(self) -> None:
+        early = where(scene((NEW, OLD), (NEW, OLD), (NEW, OLD), stamps=None, **asking(100)))
+        assert isinstance(early, Missing)
+        assert (early.reason, early.stalled) == ("CheckpointsNotListed", False)
+
+    def test_a_launcher_of_old_has_none_and_is_not_waited_for_for_ever(self) -> None:
+        late = where(scene((NEW, OLD), (NEW, OLD), (NEW, OLD), stamps=None, listed=60.0, **asking(100)))
+        assert isinstance(late, Start)
+
+    def test_one_that_cannot_make_it_says_why(self) -> None:
+        here = scene((NEW, OLD), (NEW, OLD), (), listed=60.0, **asking("Scratch"))
+        why = {
+            "stamps": None,
+            "checkpoint_error": "/c/7 cannot be read: Permission denied",
+            "scanned_age_seconds": 60.0,
+        }
+        found = where(here.launcher(1, idle(2, **why)))
+        assert isinstance(found, Missing)
+        assert (found.stalled, "worker 1 on n1" in found.message, "/c/7 cannot" in found.message) == (True, True, True)
+
+    def test_more_than_can_be_told_are_refused_in_words(self) -> None:
+        stamps = write_stamps((step, step * SECOND) for step in range(1001, 1258))
+        found = where(scene((OLD,), (OLD,), (OLD,), stamps=stamps, **asking(100)))
+        assert isinstance(found, Missing)
+        assert (found.reason, found.stalled) == ("TooManyCheckpoints", True)
+
+    def test_an_earlier_wish_is_still_in_force_after_a_later_one(self) -> None:
+        record = self.back_to_100(1000, 900)
+        own = CheckpointReport(1500, "/c/1500", self.HOUR)
+        seen = (own, *(CheckpointReport(step, f"/c/{step}", self.FUTURE) for step in (1000, 900)))
+        later = scene(seen, seen, seen, lineage=record.lineage, **asking(1500))
+        again = committed(decide(later.world(), SETTINGS))
+        assert again.lineage is not None
+        assert again.lineage.disowned == f"1000:{self.FUTURE},900:{self.FUTURE}"
+
+    def test_which_is_over_when_that_history_is_asked_for_itself(self) -> None:
+        record = self.back_to_100(1000, 900)
+        seen = tuple(CheckpointReport(step, f"/c/{step}", self.FUTURE) for step in (1000, 900))
+        again = committed(decide(scene(seen, seen, seen, lineage=record.lineage, **asking(900)).world(), SETTINGS))
+        assert again.lineage is not None
+        assert again.lineage.disowned == f"1000:{self.FUTURE}"
+
+    def test_records_of_old_go_by_time(self) -> None:
+        spec = scene().record
+        assert spec is not None
+        old = {**spec.to_json(), "lineage": {"asked": "100", "step": 100, "sinceNs": 50}}
+        record = GangSpec.model_validate(old)
+        seen = (CheckpointReport(1000, "/c/1000", 50), CheckpointReport(100, "/c/100", 10))
+        assert self.resumed(record, *seen) == 100
+        assert self.resumed(record, CheckpointReport(200, "/c/200", 51), *seen) == 200
+
+
+class TestAnOrderThatContradictsItself:
+    """The highest step is gone on from, and people are told."""
+
+    def seen(self, seconds: int) -> tuple[CheckpointReport, ...]:
+        return (CheckpointReport(1000, "/c/1000", SECOND), CheckpointReport(200, "/c/200", (1 + seconds) * SECOND))
+
+    def test_a_lower_step_that_was_written_later_is_told_before_a_fault(self) -> None:
+        here = Scene(a_job()).fleet().gang().pods().all(running(1, step=201, checkpoints=self.seen(600)))
+        plan = decide(here.world(), SETTINGS)
+        assert plan.status is not None
+        assert plan.status.reason == "CheckpointOrderDoubtful"
+        (event,) = plan.announcements
+        assert event.warning
+        assert "checkpoint 200 (/c/200) was written 10 min after checkpoint 1000 (/c/1000)" in event.note
+
+    def test_and_at_the_start_that_goes_on_from_the_higher_one(self) -> None:
+        found = where(scene(self.seen(600), self.seen(600), self.seen(600)))
+        assert isinstance(found, Start)
+        assert found.resume == Resume(step=1000, path="/c/1000")
+        assert "set spec.checkpoint.resumeFrom to /c/200" in found.warning
+
+    def test_clocks_that_differ_say_nothing(self) -> None:
+        found = where(scene(self.seen(59), self.seen(59), self.seen(59)))
+        assert isinstance(found, Start)
+        assert found.warning == ""
+
+    def test_nor_does_what_belongs_to_another_history(self) -> None:
+        lineage = Lineage(asked="100", step=100, disowned=f"1000:{SECOND}")
+        found = where(scene(self.seen(600), self.seen(600), self.seen(600), lineage=lineage))
+        assert isinstance(found, Start)
+        assert (found.resume, found.warning) == (Resume(step=200, path="/c/200"), "")
+
+
 class TestBehind:
     """The first step after a resume is compared with the checkpoint."""
 
@@ -212,7 +340,7 @@ class TestBehind:
         assert incident.reason == "ResumedBehind"
         assert "its first step is 1, though the ranks were told to go on from step 1000" in incident.message
 
-    @pytest.mark.parametrize("first", [1000, 1001, 1010])
+    @pytest.mark.parametrize("first", [0, 1000, 1001, 1010])
     def test_one_that_goes_on_is_left_alone(self, first: int) -> None:
         assert not any(isinstance(action, CommitGang) for action in decide(self.begun(first).world(), SETTINGS).actions)
 

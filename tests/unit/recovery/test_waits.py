@@ -7,11 +7,17 @@ import pytest
 from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, an_incident, at, failed, idle, running
 
 from muster.api.gang import FaultClass, GangSpec, Level
-from muster.lifecycle.plan import CommitGang, DeletePod
+from muster.api.trainingjob import TrainingJob
+from muster.lifecycle.plan import CommitGang, DeletePod, State
 from muster.lifecycle.step import decide
+from muster.protocol.messages import CheckpointReport
 from muster.recovery import blame
 from muster.recovery.failures import Failure, Kind, find
+from muster.recovery.judging import does_judge
+from muster.world.fleet import Silence
 from muster.world.views import ContainerView
+
+INFRASTRUCTURE = FaultClass.INFRASTRUCTURE
 
 
 def one(here: Scene) -> Failure:
@@ -19,9 +25,11 @@ def one(here: Scene) -> Failure:
     return failure
 
 
-def waiting(**changes: Any) -> Scene:
+def waiting(job: TrainingJob | None = None, **changes: Any) -> Scene:
     """Attempt 2 has waited for its start for an hour."""
-    return Scene(a_job(), seconds=4000.0).fleet().gang(2, go=False, time=at(400.0), **changes).pods().all(idle(2))
+    return (
+        Scene(job or a_job(), seconds=4000.0).fleet(6).gang(2, go=False, time=at(400.0), **changes).pods().all(idle(2))
+    )
 
 
 class TestALauncherThatWasNeverHeard:
@@ -79,6 +87,138 @@ class TestAListingThatFails:
     def test_everywhere_is_the_storage(self) -> None:
         here = waiting().all(idle(2, scanned=False, checkpoint_error="stalled for 60 s"))
         assert find(here.world()) == []
+
+    def test_that_comes_to_no_end_does_too_after_ten_minutes(self) -> None:
+        here = waiting().launcher(1, idle(2, scanned=False))
+        assert (one(here).kind, one(here).index) == (Kind.LISTING_STUCK, 1)
+        here.seconds = 400.0 + 599.0
+        assert find(here.world()) == []
+
+    def test_of_one_who_judges_is_compared_with_others_who_judge(self) -> None:
+        """Who only looks which there are reads next to nothing."""
+        here = waiting(job=a_job(nodes=6))
+        for index in (0, 2, 4):
+            here.launcher(index, idle(2, scanned=False, checkpoint_error="stalled"))
+        assert find(here.world()) == []
+        here.launcher(4, idle(2))
+        assert [failure.index for failure in find(here.world())] == [0, 2]
+
+
+class TestJudgesThatComeToNoVerdict:
+    """The others have listed; whether any checkpoint is complete nobody can say."""
+
+    def here(self, seconds: float, **changes: Any) -> Scene:
+        here = waiting(job=a_job(nodes=6), **changes)
+        here.seconds = 400.0 + seconds
+        for index, view in enumerate([idle(2, scanned=False, checkpoint_error="stalled"), idle(2)] * 3):
+            here.launcher(index, view)
+        return here
+
+    def test_are_replaced_by_others(self) -> None:
+        assert not commits(self.here(179.0))
+        here = self.here(180.0)
+        plan = decide(here.world(), SETTINGS)
+        assert [event.reason for event in plan.announcements] == ["OtherJudges"]
+        (action,) = plan.actions
+        assert isinstance(action, CommitGang)
+        record = action.spec
+        assert (record.attempt, record.go) == (2, None)
+        assert [place for place in range(6) if does_judge(place, record)] == [1, 3, 5]
+        here.record = record
+        assert not commits(here), "who need not judge any more may be able to list"
+        here.seconds += 120.0
+        assert [failure.index for failure in find(here.world())] == [0, 2, 4], (
+            "for they cannot even list, and others judge"
+        )
+
+    def test_in_the_end_people_are_told(self) -> None:
+        here = self.here(600.0)
+        for index in range(6):
+            here.launcher(index, idle(2, scanned=False, checkpoint_error="stalled"))
+        plan = decide(here.world(), SETTINGS)
+        assert (plan.actions, plan.wake_in_seconds) == ((), 1.0)
+        assert plan.telling is not None
+        assert (plan.telling.state, plan.telling.reason) == (State.STALLED, "CheckpointsNotListed")
+        assert "storage behind spec.checkpoint.directory" in plan.telling.message
+
+    @pytest.mark.parametrize(("seconds", "state"), [(599.0, State.STARTING), (600.0, State.STALLED)])
+    def test_also_of_a_checkpoint_that_all_see_and_nobody_judges(self, seconds: float, state: State) -> None:
+        there = CheckpointReport(1000, "/checkpoints/1000", judged=False)
+        here = self.here(seconds, judges_time=at(400.0 + seconds - 1.0))
+        for index in range(6):
+            here.launcher(index, idle(2, checkpoints=(there,)))
+        plan = decide(here.world(), SETTINGS)
+        assert plan.telling is not None
+        assert (plan.telling.state, plan.telling.reason) == (state, "CheckpointsNotJudged")
+
+    def test_nothing_is_begun_from_scratch_because_those_chosen_now_have_not_judged_yet(self) -> None:
+        there = CheckpointReport(1000, "/checkpoints/1000", judged=False)
+        here = self.here(200.0, judges=1, judges_time=at(599.0))
+        for index in range(6):
+            here.launcher(index, idle(2, checkpoints=(there,)))
+        assert not commits(here)
+
+
+class TestAGangOfOne:
+    """It has nobody to compare with."""
+
+    def alone(self, *before: tuple[str, str], seconds: float = 300.0, nodes: int = 2) -> Scene:
+        incidents = [an_incident(2, INFRASTRUCTURE, reason=reason, node=node, settled=True) for reason, node in before]
+        job = a_job(nodes=1)
+        here = Scene(job, seconds=4000.0).fleet(nodes).gang(2, go=False, time=at(4000.0 - seconds), incidents=incidents)
+        return here.pods().launcher(0, idle(2, scanned=False, checkpoint_error="Stale file handle"))
+
+    def never_heard(self, *before: tuple[str, str], heard: int = 5, **changes: Any) -> Scene:
+        here = self.alone(*before, **changes)
+        here.launchers.clear()
+        here.changes["silence"] = Silence(2, 2 + heard)
+        return here
+
+    def test_whose_listing_fails_gets_a_new_pod_and_then_another_node(self) -> None:
+        assert find(self.alone(seconds=299.0).world()) == []
+        assert one(self.alone()).level is Level.POD
+        here = self.alone(("CheckpointsUnreadable", "n0"))
+        record = commits(here)
+        assert record is not None
+        assert (record.level, record.members[0].node, list(record.excluded_nodes)) == (Level.REPLACE, "n1", ["n0"])
+        assert record.incidents[-1].fault_class is FaultClass.INFRASTRUCTURE
+
+    def test_stays_where_there_is_no_other_node(self) -> None:
+        record = commits(self.alone(("CheckpointsUnreadable", "n0"), nodes=1))
+        assert record is not None
+        assert (record.members[0].node, record.excluded_nodes) == ("n0", {})
+
+    @pytest.mark.parametrize("reason", ["CheckpointsUnreadable", "LauncherSilent"])
+    def test_is_tried_four_times_and_then_people_are_told(self, reason: str) -> None:
+        before = [(reason, node) for node in ("n1", "n1", "n0", "n0")]
+        make = self.alone if reason == "CheckpointsUnreadable" else self.never_heard
+        here = make(*before, seconds=600.0)
+        assert find(here.world()) == []
+        plan = decide(here.world(), SETTINGS)
+        assert plan.telling is not None
+        assert plan.telling.state is State.STALLED
+        assert ("storage" in plan.telling.message) or ("network policies" in plan.telling.message)
+
+    def test_whose_launcher_was_never_heard_moves_while_launchers_of_others_are(self) -> None:
+        assert find(self.never_heard(seconds=299.0).world()) == []
+        assert one(self.never_heard()).level is Level.POD
+        record = commits(self.never_heard(("LauncherSilent", "n0")))
+        assert record is not None
+        assert (record.level, record.members[0].node) == (Level.REPLACE, "n1")
+
+    def test_but_not_where_nobody_is_heard_at_all(self) -> None:
+        here = self.never_heard(heard=0, seconds=599.0)
+        assert find(here.world()) == []
+        here.seconds += 1.0
+        plan = decide(here.world(), SETTINGS)
+        assert plan.telling is not None
+        assert (plan.telling.state, plan.telling.reason) == (State.STALLED, "LauncherSilent")
+
+
+def commits(here: Scene) -> GangSpec | None:
+    """The record that is committed now, if any."""
+    found = [action.spec for action in decide(here.world(), SETTINGS).actions if isinstance(action, CommitGang)]
+    return found[0] if found else None
 
 
 class TestASidecar:

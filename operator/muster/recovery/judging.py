@@ -1,0 +1,67 @@
+"""Who looks whether checkpoints are complete, when others are asked to, and after how long a start is for people to mend.
+
+To judge one means many small reads of shared storage, so that a few of a gang do it. Pure.
+"""
+
+from muster.api.gang import GangSpec
+from muster.world.job import JobWorld, Seat
+
+JUDGES = 3
+# Without a verdict from any of those who judge; the newest checkpoint of a large job takes some 10 s.
+JUDGES_SECONDS = 180.0
+# From then on a start that only waits is told as Stalled; what it waits for may come nevertheless.
+STALLED_SECONDS = 600.0
+
+NOT_LISTED = "CheckpointsNotListed"
+NOT_JUDGED = "CheckpointsNotJudged"
+LAUNCHER_SILENT = "LauncherSilent"
+
+_SEE_STORAGE = "See whether the storage behind spec.checkpoint.directory answers there; the start follows by itself"
+REMEDIES = {
+    NOT_LISTED: f". {_SEE_STORAGE}.",
+    NOT_JUDGED: f" {_SEE_STORAGE}. Or set spec.checkpoint.resumeFrom to another step.",
+    LAUNCHER_SILENT: "",  # the message has it
+}
+
+
+def does_judge(place: int, record: GangSpec) -> bool:
+    """Whether the worker at this place of the list judges; the others look which checkpoints there are."""
+    return place in _places(record)
+
+
+def judges(world: JobWorld, record: GangSpec) -> list[Seat]:
+    """The workers that judge."""
+    return [world.seats[place] for place in sorted(_places(record))]
+
+
+def _places(record: GangSpec) -> set[int]:
+    count = len(record.members)
+    return {(count * part // JUDGES + record.judges) % count for part in range(JUDGES)} if count else set()
+
+
+def others_chosen(world: JobWorld, record: GangSpec, reason: str) -> GangSpec | None:
+    """The record with other judges, where those there are come to no verdict; None while there is hope, or nobody else."""
+    if len(record.members) <= JUDGES or is_overdue(world, record, reason):
+        return None
+    if reason == NOT_LISTED:
+        # One of them has: who does not is the exception. Nobody at all: that is the storage.
+        if not world.listed or any(seat.index in world.listed for seat in judges(world, record)):
+            return None
+    elif reason != NOT_JUDGED:
+        return None
+    since = record.judges_time or record.time
+    if min(_waited_seconds(world, record), (world.now - since).total_seconds()) < JUDGES_SECONDS:
+        return None
+    return record.model_copy(update={"judges": record.judges + 1, "judges_time": world.now})
+
+
+def is_overdue(world: JobWorld, record: GangSpec, reason: str) -> bool:
+    """Whether a start has waited for so long for what people may have to mend."""
+    return reason in REMEDIES and _waited_seconds(world, record) >= STALLED_SECONDS
+
+
+def _waited_seconds(world: JobWorld, record: GangSpec) -> float:
+    """Since every worker could have said something."""
+    begun = (seat.container.started for seat in world.seats if seat.container and seat.container.started)
+    since = max(record.time, record.hold_until or record.time, *begun)
+    return min((world.now - since).total_seconds(), world.leader_age_seconds)
