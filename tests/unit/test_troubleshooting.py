@@ -5,7 +5,7 @@ from pathlib import Path
 
 from muster import lifecycle
 from muster.recovery import blame
-from muster.recovery.failures import Kind
+from muster.recovery.failure import Kind
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "troubleshooting.md").read_text()
 

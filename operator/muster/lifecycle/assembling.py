@@ -17,7 +17,8 @@ from muster.lifecycle.words import on_nodes
 from muster.lifecycle.worker_pod import WorkerSettings, support_manifests, worker_manifest
 from muster.placement.eligibility import binding_of
 from muster.recovery import budgets, judging
-from muster.recovery.failures import POD_START_SECONDS, given_up
+from muster.recovery.silence import given_up
+from muster.recovery.starts import POD_START_SECONDS
 from muster.world.job import CreateError, JobWorld
 from muster.world.views import SCHEDULER_NAME, PodView
 

@@ -10,7 +10,7 @@ from muster.lifecycle.plan import Announcement, DeleteJob, DeletePod, Plan, Stat
 from muster.lifecycle.worker_pod import WorkerSettings
 from muster.protocol.messages import EXITED, IDLE
 from muster.recovery import budgets
-from muster.recovery.failures import Kind
+from muster.recovery.failure import Kind
 from muster.world.job import JobWorld
 
 if TYPE_CHECKING:

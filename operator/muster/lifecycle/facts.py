@@ -6,7 +6,7 @@ from muster.api.gang import Gang
 from muster.api.trainingjob import CompletionRecord
 from muster.lifecycle import ending, leaving, record
 from muster.recovery import failures
-from muster.recovery.failures import Failure
+from muster.recovery.failure import Failure
 from muster.world.job import JobWorld
 
 

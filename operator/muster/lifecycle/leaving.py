@@ -14,7 +14,7 @@ from muster.lifecycle.commit import commit
 from muster.lifecycle.plan import Announcement, Plan
 from muster.lifecycle.words import on_nodes
 from muster.lifecycle.worker_pod import WorkerSettings
-from muster.recovery.failures import FRESH_SECONDS
+from muster.recovery.silence import FRESH_SECONDS
 from muster.world import fleet
 from muster.world.job import JobWorld
 

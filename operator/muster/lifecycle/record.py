@@ -27,9 +27,10 @@ from muster.lifecycle.resume import Missing, Start
 from muster.lifecycle.survivors import BOOT_CHARACTERS, ghosts, laid, waited_for
 from muster.lifecycle.worker_pod import PLAIN_MASTER_PORT
 from muster.protocol.messages import IDLE
-from muster.recovery import blame, budgets, failures
-from muster.recovery.failures import FRESH_SECONDS, Failure, Kind
+from muster.recovery import blame, budgets, exits
+from muster.recovery.failure import Failure, Kind
 from muster.recovery.judging import LAUNCHER_SILENT, NOT_LISTED
+from muster.recovery.silence import FRESH_SECONDS
 from muster.world.job import JobWorld, Seat
 from muster.world.turn import NotPlaced, Placed
 
@@ -262,7 +263,7 @@ def settled(world: JobWorld, gang: Gang) -> GangSpec:
 
 
 def _blamed(world: JobWorld, gang: Gang, incident: GangIncident) -> GangIncident:
-    late = failures.late(world, gang, incident.attempt) if incident.reason == Kind.RANK_FAILED else []
+    late = exits.late(world, gang, incident.attempt) if incident.reason == Kind.RANK_FAILED else []
     culprits = [failure for failure in late if not failure.victim]
     if not culprits or incident.fault_class not in budgets.OWN_DOING:
         return incident

@@ -21,7 +21,9 @@ from muster.lifecycle.assembling import ASSEMBLING
 from muster.lifecycle.plan import Announcement, Plan, State, Telling
 from muster.lifecycle.words import on_nodes
 from muster.queueing import explain
-from muster.recovery.failures import WHOLE_GANG_SECONDS, Kind, runs_behind
+from muster.recovery.failure import Kind
+from muster.recovery.failures import runs_behind
+from muster.recovery.silence import WHOLE_GANG_SECONDS
 from muster.world.job import JobWorld
 
 MAX_INCIDENTS = 16

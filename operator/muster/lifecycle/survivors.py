@@ -15,7 +15,7 @@ from muster.api.gang import MAX_FENCE_SECONDS, GangSpec, Ghost, Member, Proof
 from muster.api.trainingjob import LaunchMode
 from muster.launcher.fence import fenced_after_seconds, marked_after_seconds
 from muster.protocol.messages import IDLE, RECLAIMING, RUNNING
-from muster.recovery.failures import FRESH_SECONDS, unproved_seconds
+from muster.recovery.silence import FRESH_SECONDS, unproved_seconds
 from muster.world.job import JobWorld, Seat
 from muster.world.views import LauncherView
 

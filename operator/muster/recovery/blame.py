@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from muster.api.gang import FaultClass, GangIncident
-from muster.recovery.failures import Failure, Kind
+from muster.recovery.failure import Failure, Kind
 
 # Exits closer together than this have no order: reports carry ages, not a common clock.
 ORDER_ERROR_SECONDS = 0.2

@@ -12,7 +12,7 @@ from muster.lifecycle.plan import CommitGang
 from muster.lifecycle.resume import Missing
 from muster.lifecycle.step import decide
 from muster.recovery import failures
-from muster.recovery.failures import Kind
+from muster.recovery.failure import Kind
 
 FENCED_SECONDS = FENCE_SECONDS + 2.0
 

@@ -8,7 +8,8 @@ from tests.unit.lifecycle.builders import EPOCH, an_incident, at
 from muster.api.gang import FaultClass, GangIncident, GangSpec, Level, Resume
 from muster.api.trainingjob import Recovery
 from muster.recovery import blame, budgets
-from muster.recovery.failures import VICTIM, Failure, Kind
+from muster.recovery.exits import VICTIM
+from muster.recovery.failure import Failure, Kind
 
 APPLICATION, INFRASTRUCTURE, UNKNOWN = FaultClass.APPLICATION, FaultClass.INFRASTRUCTURE, FaultClass.UNKNOWN
 

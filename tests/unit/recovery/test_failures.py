@@ -8,7 +8,10 @@ from tests.unit.lifecycle.builders import Scene, a_job, an_incident, at, failed,
 
 from muster.api.gang import FaultClass, Level
 from muster.protocol.messages import LEAVING, RECLAIMING
-from muster.recovery.failures import WHOLE_GANG_SECONDS, Failure, Kind, find, late
+from muster.recovery.exits import late
+from muster.recovery.failure import Failure, Kind
+from muster.recovery.failures import find
+from muster.recovery.silence import WHOLE_GANG_SECONDS
 from muster.world.views import RankView
 
 SILENT = 25.0

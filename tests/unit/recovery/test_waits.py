@@ -12,7 +12,8 @@ from muster.lifecycle.plan import CommitGang, DeletePod, State
 from muster.lifecycle.step import decide
 from muster.protocol.messages import CheckpointReport
 from muster.recovery import blame
-from muster.recovery.failures import Failure, Kind, find
+from muster.recovery.failure import Failure, Kind
+from muster.recovery.failures import find
 from muster.recovery.judging import does_judge
 from muster.world.fleet import Silence
 from muster.world.views import ContainerView

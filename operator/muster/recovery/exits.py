@@ -1,0 +1,127 @@
+"""What has ended, and how: pods, and the ranks of which launchers tell. Pure."""
+
+import re
+import signal
+from dataclasses import replace
+
+from muster.api.gang import Gang, Level
+from muster.recovery.failure import Failure, Kind, failure_of
+from muster.world.job import JobWorld, Seat
+from muster.world.views import SCHEDULER_NAME, ContainerView, PodView, RankView
+
+LAST_LINES = 5
+LAST_LINES_CHARS = 600
+KUBELET_REJECTIONS = re.compile(
+    r"^(OutOf.*|NodeAffinity|UnexpectedAdmissionError|NodeShutdown|Terminated|TopologyAffinityError)$"
+)
+# What runc and crun say when the command is not in the image: no other node would do better. A mount that fails with
+# "no such file or directory" is the node's affair.
+COMMAND_NOT_FOUND = re.compile(
+    r"exec: .*(executable file not found|no such file or directory|permission denied)|executable file .*not found",
+    re.IGNORECASE,
+)
+# What a rank prints when ANOTHER one has died: gloo's and NCCL's words for a lost peer.
+VICTIM = re.compile(
+    r"Connection (was )?(closed|reset|refused)( by)?|Broken pipe|Socket Timeout|remote process exited"
+    r"|ncclRemoteError|Watchdog caught collective operation timeout|DistBackendError|failed to recv",
+    re.IGNORECASE,
+)
+
+
+def pod_ended(seat: Seat) -> Failure | None:
+    """A pod that has ended, or of which the container that trains has."""
+    pod = seat.pod
+    if pod is None or not seat.over:
+        return None
+    if KUBELET_REJECTIONS.match(pod.reason):
+        message = f"the kubelet of {seat.member.node} rejected pod {pod.name}: {pod.reason}: {pod.message}"
+        # Whom Muster has bound itself it has bound on its own account of the node, and somebody else was faster.
+        kind = Kind.NODE_CONFLICT if pod.scheduler == SCHEDULER_NAME else Kind.POD_REJECTED
+        return failure_of(seat, kind, Level.REPLACE, message)
+    if pod.reason in ("Evicted", "Preempting", "PreemptionByScheduler"):
+        return failure_of(seat, Kind.EVICTED, Level.POD, f"pod {pod.name}: {pod.reason}: {pod.message}")
+    container = _culprit(seat, pod)
+    if pod.deleting and (container is None or container.terminated_reason != "OOMKilled"):
+        return failure_of(seat, Kind.POD_DELETED, Level.POD, f"pod {pod.name} was deleted")
+    if container is None:
+        return failure_of(seat, Kind.POD_ENDED, Level.POD, f"pod {pod.name} ended: {pod.reason} {pod.message}".strip())
+    if container.terminated_reason in ("StartError", "ContainerCannotRun") and COMMAND_NOT_FOUND.search(
+        container.terminated_message
+    ):
+        message = f"container {container.name} of pod {pod.name} cannot start: {container.terminated_message}"
+        return replace(failure_of(seat, Kind.START_FAILED, Level.POD, message), exit_code=container.exit_code)
+    kind = Kind.OUT_OF_MEMORY if container.terminated_reason == "OOMKilled" else Kind.POD_ENDED
+    message = f"container {container.name} of pod {pod.name} ended with code {container.exit_code} ({container.terminated_reason})"
+    return replace(failure_of(seat, kind, Level.POD, message), exit_code=container.exit_code)
+
+
+def _culprit(seat: Seat, pod: PodView) -> ContainerView | None:
+    """The container whose end is told: the one that trains, unless another has failed and taken the pod with it."""
+    if seat.container is not None and seat.container.terminated and (seat.container.exit_code or not pod.terminal):
+        return seat.container
+    ended = [container for container in pod.containers if container.terminated]
+    return next((c for c in ended if c.exit_code), ended[-1] if ended else None)
+
+
+def late(world: JobWorld, gang: Gang, attempt: int) -> list[Failure]:
+    """The rank failures of an attempt that is over, as far as its workers tell of them afterwards."""
+    found = []
+    for seat in world.seats:
+        view = seat.launcher
+        if view is None or attempt not in (view.attempt, view.previous_attempt):
+            continue
+        ranks = view.ranks if view.attempt == attempt else view.previous_ranks
+        failure = rank_failed(ranks, seat, world.fleet.ailment(seat.member.node))
+        if failure:
+            found.append(failure)
+    return found
+
+
+def rank_failed(ranks: tuple[RankView, ...], seat: Seat, ailment: str) -> Failure | None:
+    """The first of a worker's ranks that failed by itself, as its launcher tells; of those that fell together one that is no
+    victim."""
+    failed = [rank for rank in ranks if _failed(rank)]
+    if not failed:
+        return None
+    first = max(failed, key=lambda rank: (not VICTIM.search(rank.tail), rank.exited_age_seconds or 0.0))
+    return Failure(
+        Kind.RANK_FAILED,
+        Level.REPLACE if ailment else Level.IN_PLACE,
+        seat.index,
+        seat.member.node,
+        f"rank {first.rank} {_how_it_ended(first)}"
+        + (f" on a sick node ({ailment})" if ailment else "")
+        + (
+            f"; its last lines: {_last_lines(first.tail)}"
+            if first.tail.strip() and first.signal != signal.SIGKILL
+            else ""
+        ),
+        rank=first.rank,
+        exit_code=first.exit_code,
+        signal=first.signal,
+        age_seconds=first.exited_age_seconds or 0.0,
+        victim=bool(VICTIM.search(first.tail)),
+        ailment=ailment,
+        if_free=bool(ailment),
+    )
+
+
+def _failed(rank: RankView) -> bool:
+    return (
+        not rank.alive and not rank.ended_by_launcher and (rank.signal is not None or rank.exit_code not in (0, None))
+    )
+
+
+def _how_it_ended(rank: RankView) -> str:
+    if rank.signal is None:
+        return f"exited with code {rank.exit_code}"
+    try:
+        return f"was ended by {signal.Signals(rank.signal).name}"
+    except ValueError:
+        return f"was ended by signal {rank.signal}"
+
+
+def _last_lines(tail: str) -> str:
+    """The last few lines as one, short enough for an Event; the very last one is the most telling and is whole."""
+    lines = [line.strip() for line in tail.splitlines() if any(character.isalnum() for character in line)]
+    return " | ".join(lines[-LAST_LINES:])[-LAST_LINES_CHARS:]

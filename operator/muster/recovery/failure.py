@@ -1,0 +1,66 @@
+"""What can be wrong with one member of a gang, as it is seen; blames nobody yet. Pure."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from muster.api.gang import Level
+from muster.world.job import Seat
+
+
+class Kind(StrEnum):
+    """What was seen; the values are reasons of Events and incidents."""
+
+    RANK_FAILED = "RankFailed"
+    HANG = "StepTimeout"
+    START_HANG = "StartTimeout"
+    FENCED = "Fenced"
+    RECLAIM_SLOW = "ReclaimSlow"
+    LAUNCHER_SILENT = "LauncherSilent"
+    LAUNCHER_STUCK = "LauncherStuck"
+    LISTING_STUCK = "CheckpointsUnreadable"
+    RESUMED_BEHIND = "ResumedBehind"
+    POD_DELETED = "PodDeleted"
+    POD_GONE = "PodGone"
+    POD_ENDED = "PodEnded"
+    OUT_OF_MEMORY = "OutOfMemory"
+    EVICTED = "Evicted"
+    START_FAILED = "ContainerCannotStart"
+    POD_REJECTED = "RejectedByKubelet"
+    NODE_CONFLICT = "NodeConflict"
+    POD_STUCK = "PodStuckTerminating"
+    POD_START_TIMEOUT = "PodStartTimeout"
+    NODE_GONE = "NodeGone"
+    NODE_UNREACHABLE = "NodeUnreachable"
+    NODE_LOST = "NodeLost"
+    NODE_UNHEALTHY = "NodeUnhealthy"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One thing that is wrong with one member.
+
+    Attributes:
+        level: the least level of recovery that mends it.
+        age_seconds: since it happened, as far as is known.
+        victim: its own words say that another rank was lost first.
+        ailment: what is wrong with its node; "" if nothing is known.
+        if_free: `level` only where there is another node; else the ranks restart in place.
+    """
+
+    kind: Kind
+    level: Level
+    index: int
+    node: str
+    message: str
+    rank: int | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    age_seconds: float = 0.0
+    victim: bool = False
+    ailment: str = ""
+    if_free: bool = False
+
+
+def failure_of(seat: Seat, kind: Kind, level: Level, message: str) -> Failure:
+    """One thing that is wrong with the member of a seat."""
+    return Failure(kind, level, seat.index, seat.member.node, message)

@@ -1,0 +1,167 @@
+"""Who is not heard any more, or never was, and what else speaks against him. Pure."""
+
+from muster.api.gang import Gang, Level
+from muster.api.trainingjob import LaunchMode
+from muster.protocol.messages import EXITED
+from muster.recovery.failure import Failure, Kind, failure_of
+from muster.recovery.tries import LONE_SECONDS, lone_failure, next_level
+from muster.world.job import JobWorld, Seat
+from muster.world.views import LauncherView, PodView
+
+# A report older than this says too little about now.
+FRESH_SECONDS = 15.0
+# While nobody trains one witness is enough, once the node's own signs have had time to show.
+UNHEARD_SECONDS = 60.0
+# Another witness than the launcher's own silence must agree; a peer's word counts once it has missed this share.
+PEER_SHARE_OF_TIMEOUT = 0.5
+# Many that fall silent at once point to the network or to the control plane: wait as long as Kubernetes does before it
+# gives a node's pods up. So long, too, where nothing could tell a gang that is silent altogether to end its ranks.
+WHOLE_GANG_SECONDS = 300.0
+# A launcher whose container runs is heard within seconds, once any other of its gang is.
+NEVER_HEARD_SECONDS = 120.0
+# Said of a node of which nothing is heard; merely an echo of the missing heartbeat, and no second witness.
+STATUS_UNKNOWN = "NodeStatusUnknown"
+
+
+def unreachable(world: JobWorld, gang: Gang, seat: Seat, pod: PodView) -> Failure | None:
+    """Two witnesses agree that the worker is silent, and no step has been finished since."""
+    if pod.uid in world.lost:
+        return failure_of(
+            seat, Kind.NODE_LOST, Level.REPLACE, f"node {seat.member.node} is gone for good, as somebody has said"
+        )
+    timeout = float(world.job.spec.recovery.unreachable_timeout_seconds)
+    launcher = seat.launcher
+    if launcher is None and not seat.member.pod_uid:
+        # Nobody has been heard in it who could be silent now: a control plane that is overloaded by the start itself
+        # delays first words and heartbeats alike. It trains nothing yet, so that its node alone is asked.
+        return silent_node(world, seat, timeout)
+    timeout = max(timeout, _patience_seconds(world, gang, timeout))
+    if not _silent(world, launcher, timeout):
+        return None
+    witnesses = _witnesses(world, seat, timeout)
+    if not witnesses:
+        return None
+    message = f"worker {seat.index} has been silent for {timeout:.0f} s, and {' and '.join(witnesses)}"
+    return failure_of(seat, Kind.NODE_UNREACHABLE, Level.REPLACE, message)
+
+
+def silent_for_good(world: JobWorld, seat: Seat, pod: PodView) -> Failure | None:
+    """Without a launcher only its node could say that the ranks have ended; silence says nothing of the kind."""
+    if pod.uid in world.lost:
+        return failure_of(
+            seat, Kind.NODE_LOST, Level.REPLACE, f"node {seat.member.node} is gone for good, as somebody has said"
+        )
+    if pod.phase == "Pending":  # nobody has seen its ranks begin, and its successor waits for proof all the same
+        return silent_node(world, seat, float(world.job.spec.recovery.unreachable_timeout_seconds))
+    limit = unproved_seconds(world)
+    return None if limit is None else silent_node(world, seat, limit)
+
+
+def unheard(world: JobWorld, gang: Gang, seat: Seat, pod: PodView) -> Failure | None:
+    """A launcher that keeps the next start, or the end, waiting, though its node looks well.
+
+    While nobody of the gang is heard what is in the way, say a network policy, would stop its successor, too: it is
+    waited for, with a reason in the status. A gang of one is tried elsewhere while launchers of other jobs are heard.
+    """
+    launcher, go = seat.launcher, gang.spec.go
+    if launcher is None and not seat.member.pod_uid:
+        return _never_heard(world, gang, seat, pod)
+    if launcher is not None and launcher.heard_age_seconds < UNHEARD_SECONDS:
+        return None
+    if go is not None and not _others_have_ended(world, gang, seat.index):
+        return None
+    silent = launcher.heard_age_seconds if launcher else world.leader_age_seconds
+    since = go.time if go else gang.spec.time
+    limit = max(UNHEARD_SECONDS, 2.0 * world.job.spec.recovery.unreachable_timeout_seconds)
+    limit = max(limit, WHOLE_GANG_SECONDS) if world.silence.widespread else limit
+    if min(silent, (world.now - since).total_seconds()) < limit:
+        return None
+    message = f"the launcher of worker {seat.index} has not been heard for {limit:.0f} s, and the gang waits for it"
+    return failure_of(seat, Kind.LAUNCHER_SILENT, next_level(gang, seat, Kind.LAUNCHER_SILENT), message)
+
+
+def unproved_seconds(world: JobWorld) -> float | None:
+    """After how long silence is taken for death though nothing proves it; None: never."""
+    limit = world.job.spec.recovery.unproved_death_timeout_seconds
+    if limit is not None:
+        return float(limit)
+    return None if world.job.spec.launch.mode is LaunchMode.PLAIN else WHOLE_GANG_SECONDS
+
+
+def given_up(world: JobWorld, pod: PodView) -> bool:
+    """Whether a pod's node has been silent for so long that the job takes it for dead."""
+    limit, node = unproved_seconds(world), world.fleet.nodes.get(pod.node)
+    if limit is None or (node is not None and node.ready):
+        return False
+    return world.heartbeat_age_seconds(pod.node) >= limit
+
+
+def _patience_seconds(world: JobWorld, gang: Gang, timeout: float) -> float:
+    """How long silence has to last that may be nobody's fault, or that ends nothing where it is."""
+    if world.silence.widespread or world.dark.widespread:
+        return WHOLE_GANG_SECONDS
+    if any(view.heard_age_seconds < timeout for view in world.views.values()):
+        return 0.0
+    # The whole gang is silent. Where the marker reaches its ranks the successor can wait for them; else they may train on.
+    if gang.spec.go is None or all(seat.member.reads_marker for seat in world.seats):
+        return 0.0
+    return unproved_seconds(world) or WHOLE_GANG_SECONDS
+
+
+def _silent(world: JobWorld, launcher: LauncherView | None, timeout: float) -> bool:
+    """Whether nothing has been heard of a worker for so long, directly or by a step, which needs every worker.
+
+    One that this leader has never heard has had twice the time to find it.
+    """
+    silence = world.leader_age_seconds / 2 if launcher is None else launcher.heard_age_seconds
+    return silence >= timeout and world.newest_step_age_seconds >= timeout
+
+
+def _never_heard(world: JobWorld, gang: Gang, seat: Seat, pod: PodView) -> Failure | None:
+    alone = len(world.seats) == 1
+    others = (view for index, view in world.views.items() if index != seat.index)
+    heard = any(view.heard_age_seconds < FRESH_SECONDS for view in others)
+    if pod.phase != "Running" or not (heard or (alone and world.silence.total > world.silence.silent)):
+        return None
+    begun = (seat.container.started if seat.container else None) or pod.created or gang.spec.time
+    waited = (world.now - max(begun, gang.spec.time)).total_seconds()
+    limit = LONE_SECONDS if alone else NEVER_HEARD_SECONDS
+    if min(waited, world.leader_age_seconds) < limit:
+        return None
+    message = f"the launcher of worker {seat.index} has never been heard, {limit:.0f} s after its container began"
+    if alone:
+        return lone_failure(gang, seat, Kind.LAUNCHER_SILENT, f"{message}, launchers of other jobs are")
+    return failure_of(seat, Kind.LAUNCHER_SILENT, next_level(gang, seat, Kind.LAUNCHER_SILENT), message)
+
+
+def _others_have_ended(world: JobWorld, gang: Gang, index: int) -> bool:
+    """Whether some other workers are heard, and all of those have ended their ranks of this attempt."""
+    heard = [view for i, view in world.views.items() if i != index and view.heard_age_seconds < FRESH_SECONDS]
+    return bool(heard) and all(view.attempt == gang.spec.attempt and view.state == EXITED for view in heard)
+
+
+def silent_node(world: JobWorld, seat: Seat, timeout: float) -> Failure | None:
+    """A node whose kubelet has sent no heartbeat for so long, and that the control plane has noticed."""
+    node = seat.node
+    if node is None or node.ready or world.heartbeat_age_seconds(node.name) < timeout:
+        return None
+    if timeout < WHOLE_GANG_SECONDS and world.dark.widespread:
+        return silent_node(world, seat, WHOLE_GANG_SECONDS)
+    message = f"node {node.name} has sent no heartbeat for {timeout:.0f} s and is not ready ({node.ready_reason})"
+    return failure_of(seat, Kind.NODE_UNREACHABLE, Level.REPLACE, message)
+
+
+def _witnesses(world: JobWorld, seat: Seat, timeout: float) -> list[str]:
+    node, witnesses = seat.node, []
+    if world.heartbeat_age_seconds(seat.member.node) >= timeout:
+        witnesses.append("its kubelet sends no heartbeat")
+    if node is not None and not node.ready and node.ready_reason != STATUS_UNKNOWN:
+        witnesses.append(f"its node is not ready ({node.ready_reason})")
+    peers = [
+        seconds
+        for view, seconds in world.complaints.get(seat.index, ())
+        if view.heard_age_seconds < timeout / 2 and seconds >= timeout * PEER_SHARE_OF_TIMEOUT
+    ]
+    if peers:
+        witnesses.append(f"{len(peers)} of its neighbours get no answer")
+    return witnesses

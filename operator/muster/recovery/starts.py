@@ -1,0 +1,105 @@
+"""Who keeps the others waiting for a start, though his node is there. Pure."""
+
+from muster.api.gang import Gang, Level
+from muster.protocol.messages import IDLE
+from muster.recovery.failure import Failure, Kind, failure_of
+from muster.recovery.judging import judges
+from muster.recovery.silence import FRESH_SECONDS
+from muster.recovery.tries import LONE_SECONDS, lone_failure, next_level
+from muster.world.job import JobWorld, Seat
+from muster.world.views import LauncherView, PodView
+
+RECLAIM_DEADLINE_SECONDS = 30.0
+POD_STUCK_SECONDS = 30.0
+# Beyond the slowest pull of a large image; only when other pods of the gang have come to run.
+POD_START_SECONDS = 900.0
+# Its threads speak on when the supervisor itself is stuck, say in a call to a stalled file system.
+STUCK_SECONDS = 45.0
+# From the go, or from the moment at which others have listed theirs.
+LAGGING_SECONDS = 120.0
+# The same for a listing that does not fail, and does not come to an end either.
+SLOW_LISTING_SECONDS = 600.0
+
+
+def start_failed(world: JobWorld, seat: Seat, pod: PodView) -> Failure | None:
+    """A pod that does not come to run, or is being deleted."""
+    if pod.deleting:
+        return failure_of(seat, Kind.POD_DELETED, Level.POD, f"pod {pod.name} is being deleted")
+    if pod.phase != "Pending":
+        return None
+    # A predecessor that is proved dead may still not give its node's accelerators back.
+    return stuck_predecessor(world, seat) or _start_timeout(world, seat, pod)
+
+
+def stuck_predecessor(world: JobWorld, seat: Seat) -> Failure | None:
+    """A pod of before on the same node that its kubelet does not bring to an end."""
+    for pod in world.others.get(seat.index, ()):
+        same_place = pod.incarnation < seat.member.incarnation and pod.node == seat.member.node
+        if not same_place or pod.terminal or pod.deletion_time is None:
+            continue
+        if (world.now - pod.deletion_time).total_seconds() > POD_STUCK_SECONDS:
+            message = f"pod {pod.name} on {seat.member.node} should have ended {POD_STUCK_SECONDS:.0f} s ago"
+            return failure_of(seat, Kind.POD_STUCK, Level.REPLACE, message)
+    return None
+
+
+def _start_timeout(world: JobWorld, seat: Seat, pod: PodView) -> Failure | None:
+    """A pod that does not come to run on its node although others of the gang do on theirs."""
+    age = (world.now - pod.created).total_seconds() if pod.created else 0.0
+    if age < POD_START_SECONDS or not any(other.phase == "Running" for other in world.pods.values()):
+        return None
+    message = (
+        f"pod {pod.name} has not started on {seat.member.node} within {POD_START_SECONDS / 60:.0f} min, others have"
+    )
+    return failure_of(seat, Kind.POD_START_TIMEOUT, Level.REPLACE, message)
+
+
+def barrier_failed(world: JobWorld, gang: Gang, seat: Seat, launcher: LauncherView) -> Failure | None:
+    """A worker that keeps the others waiting for the next start, though it is heard."""
+    # A leader that is new has only just been able to tell the launcher; one that is idle has nothing to end.
+    waited = min((world.now - gang.spec.time).total_seconds(), world.leader_age_seconds)
+    if launcher.heard_age_seconds >= FRESH_SECONDS:
+        return None
+    if waited > RECLAIM_DEADLINE_SECONDS and launcher.state != IDLE:
+        message = f"worker {seat.index} has not ended its old ranks within {RECLAIM_DEADLINE_SECONDS:.0f} s"
+        return failure_of(seat, Kind.RECLAIM_SLOW, Level.POD, message)
+    if waited > STUCK_SECONDS and launcher.loop_age_seconds - launcher.heard_age_seconds > STUCK_SECONDS:
+        return _stuck(gang, seat, launcher)
+    unlisted = world.job.spec.checkpoint.directory and seat.index not in world.listed
+    return _listing_failure(world, gang, seat, launcher, waited) if unlisted else None
+
+
+def _listing_failure(world: JobWorld, gang: Gang, seat: Seat, launcher: LauncherView, waited: float) -> Failure | None:
+    """One that cannot list the checkpoints, or not judge them, where others that are asked for the same can."""
+    error = launcher.checkpoint_error
+    if len(world.seats) == 1:
+        message = f"worker {seat.index} cannot list the checkpoints: {error}"
+        return lone_failure(gang, seat, Kind.LISTING_STUCK, message) if error and waited >= LONE_SECONDS else None
+    if gang.spec.judges_time is not None:  # who need not judge any more may be able to list
+        waited = min(waited, (world.now - gang.spec.judges_time).total_seconds())
+    if waited < (LAGGING_SECONDS if error else SLOW_LISTING_SECONDS):
+        return None
+    chosen = {judge.index for judge in judges(world, gang.spec)}
+    if not (world.listed & chosen if seat.index in chosen else world.listed):
+        return None  # nobody can: that is the storage, and another node would do no better
+    message = f"worker {seat.index} cannot list the checkpoints, others can: {error or 'it has come to no end'}"
+    return failure_of(seat, Kind.LISTING_STUCK, next_level(gang, seat, Kind.LISTING_STUCK), message)
+
+
+def not_started(world: JobWorld, gang: Gang, seat: Seat, launcher: LauncherView) -> Failure | None:
+    """It has its go and does not start, while others have started."""
+    go = gang.spec.go
+    waited = min((world.now - go.time).total_seconds(), world.leader_age_seconds) if go else 0.0
+    if waited < LAGGING_SECONDS or launcher.heard_age_seconds >= FRESH_SECONDS or launcher.ranks:
+        return None
+    others = (view for index, view in world.views.items() if index != seat.index)
+    if not any(view.attempt == gang.spec.attempt and view.ranks for view in others) and len(world.seats) > 1:
+        return None
+    return _stuck(gang, seat, launcher)
+
+
+def _stuck(gang: Gang, seat: Seat, launcher: LauncherView) -> Failure:
+    still = max(0.0, launcher.loop_age_seconds - launcher.heard_age_seconds)
+    done = f"has done nothing for {still:.0f} s" if still > STUCK_SECONDS else "does not come to start its ranks"
+    message = f"the launcher of worker {seat.index} reports, but {done} (a program on storage that is stalled?), and the gang waits"
+    return failure_of(seat, Kind.LAUNCHER_STUCK, next_level(gang, seat, Kind.LAUNCHER_STUCK), message)

@@ -1,0 +1,34 @@
+"""What has been tried since the last start, and what comes next. Pure."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import takewhile
+
+from muster.api.gang import Gang, GangIncident, Level
+from muster.recovery.failure import Failure, Kind, failure_of
+from muster.world.job import Seat
+
+# A gang of one has nobody to compare its worker with: what lasts for so long may be its node's doing. Where it is not
+# (storage that is down, a network policy) another node does no better, so there are not many tries.
+LONE_SECONDS = 300.0
+LONE_TRIES = 4
+
+
+def lone_failure(gang: Gang, seat: Seat, kind: Kind, message: str) -> Failure | None:
+    """What the only worker of a gang cannot do: a new pod, then another node, a few times."""
+    tries = sum(incident.reason == kind for incident in _since_the_start(gang))
+    if tries >= LONE_TRIES:
+        return None
+    level = next_level(gang, seat, kind)
+    return replace(failure_of(seat, kind, level, message), if_free=level is Level.REPLACE)
+
+
+def next_level(gang: Gang, seat: Seat, kind: Kind) -> Level:
+    """A new pod on the same node; another node when that has been tried since the last start."""
+    tried = ((incident.reason, incident.node) for incident in _since_the_start(gang))
+    return Level.REPLACE if (kind, seat.member.node) in tried else Level.POD
+
+
+def _since_the_start(gang: Gang) -> Iterator[GangIncident]:
+    """The incidents that no start of the ranks has followed yet, the last one first."""
+    return takewhile(lambda incident: incident.resumed_step is None, reversed(gang.spec.incidents))
