@@ -231,10 +231,6 @@ class JobWorld:
         )
         return self.proved_dead.union(self.lost, ended)
 
-    def pod_name(self, member: Member) -> str:
-        """Name of a member's pod."""
-        return pod_name_in(self.gang_name, member.index, member.incarnation)
-
     def heartbeat_age_seconds(self, node: str) -> float:
         """Since the node's kubelet renewed its lease; 0 where there is none."""
         return self.fleet.heartbeats.age_seconds(node)
