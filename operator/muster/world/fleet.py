@@ -320,6 +320,11 @@ class Fleet:
         return self.names.get(holder, holder.replace("/", " ", 1))
 
     @property
+    def is_snapshot(self) -> bool:
+        """Whether it is what a decision looks at, and not the account itself."""
+        return self._origin is not None
+
+    @property
     def source(self) -> "Fleet":
         """The fleet of which this is a snapshot, while it has not changed since: what is derived follows that one's changes."""
         origin = self._origin
