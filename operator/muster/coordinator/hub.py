@@ -17,7 +17,7 @@ from prometheus_client import Gauge
 
 from muster.coordinator.auth import Caller
 from muster.protocol import messages
-from muster.protocol.messages import Report
+from muster.protocol.messages import RankReport, Report
 from muster.world.fleet import Silence
 from muster.world.views import LauncherView, RankView
 
@@ -44,6 +44,7 @@ class _Entry:
     report: Report
     heard_at: float
     attempt_at: float
+    ranks: "_Ranks"
 
 
 class Hub:
@@ -92,7 +93,7 @@ class Hub:
             membership = self._membership(caller)
             if membership is Membership.NONE:
                 return False
-            self._entries[caller.pod_uid] = _Entry(caller, report, now, now)
+            self._entries[caller.pod_uid] = _Entry(caller, report, now, now, _Ranks.of(report))
             if membership is Membership.MEMBER:
                 self._present[caller.pod_uid] = now
                 self._present_in[caller.namespace] += 1
@@ -109,6 +110,8 @@ class Hub:
             )
             if report.attempt != entry.report.attempt:
                 entry.attempt_at = now
+            if not entry.ranks.are_of(report):
+                entry.ranks = _Ranks.of(report)
             entry.caller, entry.report, entry.heard_at = caller, report, now
             self._entries.move_to_end(caller.pod_uid)
             if caller.pod_uid in self._present:
@@ -212,11 +215,50 @@ def _view(entry: _Entry, now: float) -> LauncherView:
     """A report as of now: a field of the view is the report's of that name, and an age has grown since."""
     since = now - entry.heard_at
     values = _aged(_shown_of(entry.report), _AGES, since)
-    for position in _RANKS:
-        values[position] = tuple([RankView(*_aged(_of_rank(r), _AGES_OF_RANK, since)) for r in values[position]])
+    for position, ranks in zip(_RANKS, entry.ranks.views(since), strict=True):
+        values[position] = ranks
     # Not aged: since the report was sent nobody has looked.
     values[_PEERS] = {peer.index: peer.silent_seconds for peer in values[_PEERS]}
     return LauncherView(since, *[*values, now - entry.attempt_at])
+
+
+_Several = tuple[RankReport, ...]
+_Views = tuple[RankView, ...]
+
+
+@dataclass(slots=True)
+class _Ranks:
+    """The ranks of a launcher, which stay the same from one report to the next for as long as they run.
+
+    A decision about a gang of thousands looks at all of them at once: what it would make of them then is made here, when they
+    are reported.
+
+    Attributes:
+        reported: those of `ranks` and of `previous_ranks`.
+        shown: how they are seen as of the report.
+        grow: whether any of them is older at each look.
+    """
+
+    reported: tuple[_Several, _Several]
+    shown: tuple[_Views, _Views]
+    grow: bool
+
+    @classmethod
+    def of(cls, report: Report) -> "_Ranks":
+        reported = report.ranks, report.previous_ranks
+        several = [*report.ranks, *report.previous_ranks]
+        return cls(reported, _seen(reported, 0.0), any(rank.exited_age_seconds is not None for rank in several))
+
+    def are_of(self, report: Report) -> bool:
+        return self.reported == (report.ranks, report.previous_ranks)
+
+    def views(self, since: float) -> tuple[_Views, _Views]:
+        return _seen(self.reported, since) if self.grow else self.shown
+
+
+def _seen(reported: tuple[_Several, _Several], since: float) -> tuple[_Views, _Views]:
+    ranks, previous = (tuple([RankView(*_aged(_of_rank(r), _AGES_OF_RANK, since)) for r in many]) for many in reported)
+    return ranks, previous
 
 
 def _aged(values: Iterable[Any], ages: Iterable[int], seconds: float) -> list[Any]:

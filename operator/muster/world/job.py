@@ -159,11 +159,15 @@ class JobWorld:
 
     def container_of(self, pod: PodView) -> ContainerView | None:
         """The container of a pod that trains."""
-        containers = [container for container in pod.containers if not container.init]
-        wanted = self.job.spec.launch.worker_container
-        if wanted is None and containers:
-            wanted = next((c["name"] for c in self.job.spec.template["spec"]["containers"]), None)
-        return next((container for container in containers if container.name == wanted), None)
+        for container in pod.containers:
+            if not container.init and container.name == self._worker_container:
+                return container
+        return None
+
+    @cached_property
+    def _worker_container(self) -> str | None:
+        named = self.job.spec.launch.worker_container
+        return named or next((c["name"] for c in self.job.spec.template["spec"]["containers"]), None)
 
     @cached_property
     def by_index(self) -> Mapping[int, Seat]:

@@ -44,6 +44,21 @@ def test_ages_grow_after_receipt(hub: Hub, clock: Any) -> None:
     assert hub.last("u2") is None
 
 
+def test_ranks_that_run_are_not_made_anew_for_each_look(hub: Hub, clock: Any) -> None:
+    """A decision about 2,048 workers of eight ranks each looks at 16,384 of them at once."""
+    ended = replace(RUNNING.ranks[0], alive=False, exit_code=1, exited_age_seconds=1.0)
+    hub.record(caller(), RUNNING)
+    first = hub.views_of(["u1"])["u1"].ranks
+    clock.advance(1.0)
+    hub.record(caller(), replace(RUNNING, sequence=2, step=8, ranks=(replace(RUNNING.ranks[0]),)))
+    assert hub.views_of(["u1"])["u1"].ranks is first
+    hub.record(caller(), replace(RUNNING, sequence=3, ranks=(ended,), previous_ranks=RUNNING.ranks))
+    clock.advance(2.0)
+    view = hub.views_of(["u1"])["u1"]
+    assert [rank.exited_age_seconds for rank in view.ranks] == [3.0]
+    assert view.previous_ranks == first
+
+
 def test_an_attempt_is_as_old_as_the_first_word_of_it(hub: Hub, clock: Any) -> None:
     hub.record(caller(), RUNNING)
     clock.advance(5.0)
