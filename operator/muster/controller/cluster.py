@@ -81,6 +81,7 @@ class JobMemory:
 
     template_verdict: TemplateVerdict | None = None
     template_recheck_at: float = float("inf")
+    template_checks: tuple[int, int] = (0, 0)  # the generation last checked, and how often it was to be checked again
     create_error: CreateError | None = None
     create_failures: int = 0
     create_not_before: float = 0.0

@@ -19,6 +19,7 @@ from prometheus_client import Counter, Histogram
 from muster.api.base import API_VERSION
 from muster.api.gang import Gang
 from muster.api.trainingjob import TrainingJob
+from muster.controller.backoff import doubled
 from muster.controller.cluster import Cluster, Key, named_class
 from muster.controller.dirty import DirtyKeys
 from muster.controller.perform import Performer
@@ -42,7 +43,6 @@ from muster.world.job import JobWorld
 
 RETRY_FIRST_SECONDS = 0.2
 RETRY_LIMIT_SECONDS = 30.0
-MAX_DOUBLINGS = 16
 MAX_LOOKS = 8  # a fleet that changes faster than it can be looked at is looked at again later
 # Changes come in bursts (the pods of a gang start together): a job rests so long after a decision that changed nothing,
 # and a large one so long that deciding takes no more than this share of the time.
@@ -117,15 +117,15 @@ class Reconciler:
             decision = await self._decided(key)
             if decision is None:
                 continue
-            if self._pool.enter(key[0]):
+            urgent = _recovers(self._cluster.gang_of(decision.job.metadata.uid))
+            if self._pool.enter(key[0], urgent=urgent):
                 group.create_task(self._perform(key, decision))
             else:
-                self._wait(group, key, decision)
+                self._wait(group, key, decision, urgent)
 
-    def _wait(self, group: asyncio.TaskGroup, key: Key, decision: "_Decision") -> None:
+    def _wait(self, group: asyncio.TaskGroup, key: Key, decision: "_Decision", urgent: bool) -> None:
         """Perform once there is room, what is then decided."""
         self._release(decision)
-        urgent = _recovers(self._cluster.gang_of(decision.job.metadata.uid))
         self._pool.wait(key[0], urgent=urgent, start=lambda: _start(group, self._perform(key, None)))
 
     async def _decided(self, key: Key) -> "_Decision | None":
@@ -304,8 +304,8 @@ class Reconciler:
     def _failed(self, key: Key, reason: str) -> float:
         """Count it; returns when to try again."""
         _failures.labels(reason).inc()
-        count = self._failures[key] = min(self._failures.get(key, 0) + 1, MAX_DOUBLINGS)
-        return min(RETRY_FIRST_SECONDS * 2.0**count, RETRY_LIMIT_SECONDS)
+        count = self._failures[key] = self._failures.get(key, 0) + 1
+        return doubled(RETRY_FIRST_SECONDS, count, RETRY_LIMIT_SECONDS)
 
     def _tell(self, job: TrainingJob, announcement: Announcement) -> None:
         about = Regarding(API_VERSION, "TrainingJob", job.metadata.name, job.metadata.uid, job.metadata.namespace)

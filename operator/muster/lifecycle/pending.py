@@ -40,7 +40,7 @@ def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
         passing = verdict.reason in PASSING_REFUSALS
         state = State.PENDING if passing else State.STALLED
         telling = Telling(state, verdict.reason, verdict.message, template_refused=not passing)
-        return Plan(stale, telling, wake_in_seconds=TEMPLATE_RETRY_SECONDS)
+        return Plan(stale, telling, wake_in_seconds=verdict.retry_seconds or TEMPLATE_RETRY_SECONDS)
     if spec and spec.hold_until and world.now < spec.hold_until:
         text = (
             f"gave its nodes back because it could not be assembled on them; next try at {spec.hold_until:%H:%M:%S} UTC"

@@ -28,6 +28,7 @@ class TemplateVerdict:
     Attributes:
         requests: what the scheduler would hold for the worker, with what the namespace's defaults have added.
         scheduler_for: the volume that only the cluster's scheduler can deal with, in words; "" if there is none.
+        retry_seconds: for how long it stands at most before the API server is asked again; 0: for good.
     """
 
     kind: VerdictKind
@@ -36,6 +37,7 @@ class TemplateVerdict:
     message: str = ""
     requests: Mapping[str, int] = field(default_factory=dict)
     scheduler_for: str = ""
+    retry_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

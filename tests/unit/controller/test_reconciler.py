@@ -322,12 +322,13 @@ async def test_what_hangs_in_one_namespace_keeps_no_other_from_being_decided_and
         job = jobs[f"h{number}"] = make.job(f"h{number}", namespace="hangs")
         loop.add(job, posting(make))
     await loop.until(lambda: sum(loop.decided[name] > 0 for name in jobs) == PASSES + 10)
-    assert api.count("POST", "/namespaces/hangs/") == SHARE
+    starts = SHARE * 3 // 4  # the rest is for recoveries
+    assert api.count("POST", "/namespaces/hangs/") == starts
     for number in range(SHARE + 5):
         job = jobs[f"j{number}"] = make.job(f"j{number}", namespace="goes")
         loop.add(job, posting(make))
     await loop.until(lambda: api.count("POST", "/namespaces/goes/") == SHARE + 5)
-    assert loop.reconciler._pool.waiting == PASSES + 10 - SHARE
+    assert loop.reconciler._pool.waiting == PASSES + 10 - starts
 
 
 async def test_a_job_that_waited_for_room_is_performed_as_it_then_is(
