@@ -220,6 +220,11 @@ class GangSpec(ApiModel):
         return next((place for place, member in enumerate(self.members) if member.index == index), None)
 
     @property
+    def first(self) -> Member | None:
+        """The worker of rank 0, to which the others connect; None while there are no members."""
+        return next((member for member in self.members if member.rank == 0 and member.role is Role.WORKER), None)
+
+    @property
     def nodes(self) -> frozenset[str]:
         """The nodes that it names, those of its ghosts included."""
         return frozenset(m.node for m in self.members if m.node) | {ghost.node for ghost in self.ghosts}

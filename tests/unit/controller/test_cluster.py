@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from muster.coordinator.auth import Caller
+from muster.coordinator.hub import Membership
 from muster.kube.client import AWAY_SECONDS
 from muster.kube.decode import NodeLease, Undecodable
 from muster.protocol import messages
@@ -114,6 +115,21 @@ def test_who_is_named_by_no_record_is_not_counted_among_the_silent(scene: Any, m
         scene.cluster.pods.store.assume(pod)
         found[uid] = scene.cluster.membership(Caller(pod.namespace, pod.name, uid, "n", "nu")).value
     assert found == {"p0": "Member", "p1": "Member", "old": "Former", "twin": "None", "forged": "None"}
+
+
+def test_a_member_is_found_by_its_index_wherever_it_stands_in_the_list(scene: Any, make: Any) -> None:
+    """A gang that has lost worker 0 for good: worker 1 is the first of the list."""
+    job = make.job(workers=1)
+    cluster = scene.cluster
+    cluster.jobs.store.assume(job)
+    members = [{"index": 1, "rank": 0, "node": "n1", "incarnation": 1, "podUid": "p1"}]
+    cluster.gangs.store.assume(make.gang(job, members=members))
+    pod = make.pod(job, 1, "p1")
+    cluster.pods.store.assume(pod)
+    assert cluster.membership(Caller("ns", pod.name, "p1", "n1", "nu")) is Membership.MEMBER
+    hear(scene, "p1")
+    cluster.pods.store.assume_deleted(("ns", pod.name), "p1")
+    assert set(scene.hub.views_of(["p1"])) == {"p1"}, "its record names it"
 
 
 def test_a_pod_in_which_nothing_changes_that_counts_asks_for_no_decision(scene: Any, make: Any) -> None:

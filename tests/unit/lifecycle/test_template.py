@@ -8,7 +8,7 @@ import pytest
 from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, a_node
 
 from muster.api.gang import Member
-from muster.lifecycle.plan import CheckTemplate
+from muster.lifecycle.plan import ApplySupport, CheckTemplate, CreatePod
 from muster.lifecycle.step import decide
 from muster.lifecycle.template import problem
 from muster.lifecycle.worker_pod import worker_manifest
@@ -124,6 +124,20 @@ def test_the_costliest_template_costs_a_part_of_a_plan_some_milliseconds() -> No
         return time.process_time() - begun
 
     assert min(look() for _ in range(5)) < 0.05
+
+
+def test_the_service_of_a_plain_job_names_the_worker_of_rank_0_whatever_its_index() -> None:
+    members = [
+        Member(index=0, rank=1, node="n0", incarnation=1, pod_uid="pod-0-1"),
+        Member(index=1, rank=0, node="n1", incarnation=1),
+    ]
+    scene = Scene(a_job(nodes=2, launch={"mode": "Plain"})).fleet().gang(go=False, members=members).pod(0, node="n0")
+    plan = decide(scene.world(), SETTINGS)
+    (service,) = [action.manifest for action in plan.actions if isinstance(action, ApplySupport)]
+    assert service["spec"]["selector"]["muster.dev/index"] == "1"
+    (created,) = [action.manifest for action in plan.actions if isinstance(action, CreatePod)]
+    environment = {each["name"]: each["value"] for each in created["spec"]["containers"][0]["env"]}
+    assert environment["MASTER_ADDR"].startswith(f"{created['metadata']['name']}."), "it is itself the first"
 
 
 def test_null_is_as_good_as_absent() -> None:
