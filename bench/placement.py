@@ -24,6 +24,7 @@ from muster.controller.main import COLLECT_AFTER
 from muster.placement.eligibility import Requirements
 from muster.placement.request import Request
 from muster.placement.space import Space, solve
+from muster.placement.tree import Tree
 from muster.placement.where import domain_counts
 from muster.queueing.queue import Waiting, plan_steps
 from muster.world.fleet import Fleet
@@ -93,7 +94,13 @@ def decisions(fill: Fill, spares: int, runs: int) -> list[Row]:
         for name in random.sample(names, 20):
             fleet.occupy(("other", name), "other", frozenset({name} if random.random() < 0.5 else ()))
 
-    cold = seconds(lambda: solve(fleet, request))
+    parts, over = [], list[bool]()
+    making = Tree.made(fleet, request.needs)
+    while not over:
+        parts.append(seconds(partial(_next, making, over)))
+    parts.append(seconds(lambda: solve(fleet, request)))
+    cold = sum(clock for clock, _ in parts), sum(core for _, core in parts)
+    longest = max(clock for clock, _ in parts), max(core for _, core in parts)
     warm = []
     for _ in range(runs):
         change()
@@ -111,7 +118,7 @@ def decisions(fill: Fill, spares: int, runs: int) -> list[Row]:
         change()
         again.append(seconds(lambda: solve(fleet, replacement)))
     return [
-        {**row, "case": "gang, first decision", "size": GANG, **figures([cold])},
+        {**row, "case": "gang, first decision", "size": GANG, **figures([cold]), "longest_step": figures([longest])},
         {**row, "case": "gang", "size": GANG, **figures(warm), "domains": domain_counts(fleet, answer.nodes)},
         {**row, "case": "replacement", "size": len(lost), **figures(again)},
     ]

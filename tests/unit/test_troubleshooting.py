@@ -1,9 +1,13 @@
 """The page for on-call engineers names every reason that they can meet, with the class that the code gives it."""
 
+import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
-from muster import lifecycle
+import pytest
+
+from muster import controller, lifecycle, queueing
 from muster.recovery import blame
 from muster.recovery.failure import Kind
 
@@ -25,11 +29,40 @@ def test_every_failure_has_its_row_and_its_class() -> None:
             assert blame.CLASSES[kind].value in told.split("|")[3], told
 
 
-def test_every_reason_of_waiting_has_its_row() -> None:
-    source = "".join(path.read_text() for path in Path(lifecycle.__path__[0]).glob("*.py"))
-    reasons = set(re.findall(r'Missing\(\s*"([A-Za-z]+)"', source))
-    reasons |= set(re.findall(r'^[A-Z_]+ = "([A-Z][a-z]+[A-Z][A-Za-z]+)"$', source, re.MULTILINE))
-    reasons |= set(re.findall(r'Telling\(\s*State\.[A-Z]+,\s*"([A-Za-z]+)"', source)) - {"Suspended"}
-    assert len(reasons) > 5
-    for reason in sorted(reasons):
-        row(reason)
+# Names of kinds and what Kubernetes says, where they stand in the code in the form of a reason.
+NO_REASONS = {
+    "AlreadyExists",  # of the API server's own answer
+    "ConfigMap",
+    "ContainerCreating",
+    "FleetPolicy",
+    "NoExecute",
+    "NodeHealth",
+    "NoSchedule",
+    "OneOfSeveral",
+    "PodDisruptionBudget",
+    "PodInitializing",
+    "RuntimeDefault",
+    "ScheduleAnyway",
+    "TrainingJob",
+}
+# Events of a node or of the FleetPolicy, which other pages tell of.
+ELSEWHERE = {"NotLost", "PolicyUnreadable"}
+
+
+def reasons() -> Iterator[str]:
+    """Whatever in the code has the form of a reason, wherever it stands there: in a call, a tuple, a constant."""
+    for room in (lifecycle, queueing, controller):
+        for path in sorted(Path(room.__path__[0]).glob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    yield from re.findall(r"^[A-Z][a-z]+(?:[A-Z][a-z0-9]*)+$", node.value)
+
+
+@pytest.mark.parametrize("reason", sorted(set(reasons()) - NO_REASONS - ELSEWHERE))
+def test_every_reason_that_a_user_can_see_has_its_row(reason: str) -> None:
+    row(reason)
+
+
+def test_reasons_are_found_wherever_they_stand() -> None:
+    called, returned, constant = "LeavePlanned", "CreationForbidden", "TopologyUnsatisfied"
+    assert {called, returned, constant} <= set(reasons())

@@ -223,6 +223,22 @@ class GangSpec(ApiModel):
     judges: int = Field(0, ge=0, description="How often others were chosen to judge checkpoints: shifts who does.")
     judges_time: Time | None = Field(None, description="When that was last.")
 
+    def place_of(self, index: int) -> int | None:
+        """The place in the list of the member with this index, which most often is the same; None if there is none."""
+        if 0 <= index < len(self.members) and self.members[index].index == index:
+            return index
+        return next((place for place, member in enumerate(self.members) if member.index == index), None)
+
+    @property
+    def first(self) -> Member | None:
+        """The worker of rank 0, to which the others connect; None while there are no members."""
+        return next((member for member in self.members if member.rank == 0 and member.role is Role.WORKER), None)
+
+    @property
+    def nodes(self) -> frozenset[str]:
+        """The nodes that it names, those of its ghosts included."""
+        return frozenset(m.node for m in self.members if m.node) | {ghost.node for ghost in self.ghosts}
+
     def to_json(self) -> dict[str, Any]:
         """As it is sent to the API server: what members and ghosts share is left out, or 4,096 would not fit into etcd."""
         spec = super().to_json()

@@ -19,7 +19,7 @@ from muster.kube import decode, informer, paths
 from muster.kube.client import Client
 from muster.kube.decode import NodeLease, Undecodable, custom
 from muster.kube.errors import Forbidden, NotFound
-from muster.world.fleet import Fleet, KnownAges, holder_of
+from muster.world.fleet import Fleet, KnownAges, claim_of
 from muster.world.views import NodeView, OccupantView, PodView
 
 T = TypeVar("T")
@@ -137,21 +137,31 @@ def fleet_of(seen: Seen) -> Fleet:
     for node in seen.nodes:
         fleet.put_node(node)
     ended = set()
+    given: dict[tuple[str, str], frozenset[str]] = {}  # namespace, job uid -> the nodes that its record names
     for job in seen.jobs:
         if isinstance(job, Undecodable):
             fleet.names[job.uid] = f"{job.namespace}/{job.name}"
+            given[job.namespace, job.uid] = frozenset()
             continue
+        given[job.metadata.namespace, job.metadata.uid] = frozenset()
         fleet.names[job.metadata.uid] = f"{job.metadata.namespace}/{job.metadata.name}"
         if job.status.completion is not None:
             ended.add(job.metadata.uid)
+    unreadable = set()
     for gang in seen.gangs:
-        if isinstance(gang, Undecodable) or gang.spec.job_uid in ended:
+        if isinstance(gang, Undecodable):
+            unreadable.add((gang.namespace, gang.owner_uid))
+            continue
+        given[gang.metadata.namespace, gang.spec.job_uid] = gang.spec.nodes
+        if gang.spec.job_uid in ended:
             continue
         names = frozenset(member.node for member in gang.spec.members if member.node)
         fleet.occupy(("gang", gang.metadata.namespace, gang.metadata.name), gang.spec.job_uid, names)
     for pod in seen.workers:
         if pod.node and not pod.terminal:
-            _occupy(fleet, pod)
+            whose = (pod.namespace, pod.job_uid)
+            here = frozenset({pod.node}) if whose in unreadable else given.get(whose)
+            _occupy(fleet, pod, here if pod.owner_uid == pod.job_uid else None)
     for occupant in seen.occupants:
         _occupy(fleet, occupant)
     return fleet
@@ -174,5 +184,6 @@ def _moment(text: str) -> datetime | None:
         return None
 
 
-def _occupy(fleet: Fleet, pod: PodView | OccupantView) -> None:
-    fleet.occupy(("pod", pod.uid), holder_of(pod), frozenset({pod.node}), pod.requests)
+def _occupy(fleet: Fleet, pod: PodView | OccupantView, given: frozenset[str] | None = None) -> None:
+    holder, uses = claim_of(pod, given)
+    fleet.occupy(("pod", pod.uid), holder, frozenset({pod.node}), uses)

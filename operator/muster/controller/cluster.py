@@ -13,13 +13,15 @@ from muster.api.gang import Gang
 from muster.api.nodehealth import LostNode, NodeHealth
 from muster.api.trainingjob import TrainingJob
 from muster.controller.lost import Heartbeat, dead_by, holds, refuted
-from muster.coordinator.hub import Hub
+from muster.coordinator.auth import Caller
+from muster.coordinator.hub import Hub, Membership
 from muster.kube import informer
 from muster.kube.client import Client
 from muster.kube.decode import NodeLease, Undecodable
 from muster.kube.informer import Informer
-from muster.world.fleet import Fleet, KnownAges, Silence, holder_of
+from muster.world.fleet import Fleet, KnownAges, Silence, claim_of
 from muster.world.job import CreateError, JobWorld, TemplateVerdict
+from muster.world.names import pod_name_in
 from muster.world.views import LauncherView, NodeView, OccupantView, PodView
 
 Key = tuple[str, str]  # namespace, name of a TrainingJob
@@ -79,6 +81,7 @@ class JobMemory:
 
     template_verdict: TemplateVerdict | None = None
     template_recheck_at: float = float("inf")
+    template_checks: tuple[int, int] = (0, 0)  # the generation last checked, and how often it was to be checked again
     create_error: CreateError | None = None
     create_failures: int = 0
     create_not_before: float = 0.0
@@ -131,6 +134,7 @@ class Cluster:
         self._lost: dict[str, LostNode] = {}  # nodes of which a human has said that they are dead
         self._renewed: dict[str, datetime] = {}  # node -> when its lease was last seen to be renewed
         self._jobs_on: dict[str, set[str]] = {}  # node -> job uids with a member there
+        self._given: dict[tuple[str, str], frozenset[str]] = {}  # namespace, job uid -> the nodes that its record names
         self._dead: OrderedDict[str, None] = OrderedDict()
         self.jobs.store.subscribe(self._job_changed)
         self.gangs.store.subscribe(self._gang_changed)
@@ -274,7 +278,7 @@ class Cluster:
             lost=frozenset(lost),
             fleet=fleet,
             dark=Silence(dark, len(fleet.nodes)),
-            silence=Silence(*self.hub.silence(timeout)),
+            silence=self.hub.silence(timeout, job.metadata.namespace),
             leader_age_seconds=self.hub.serving_age_seconds(),
             template_verdict=memory.template_verdict,
             create_error=memory.create_error,
@@ -357,6 +361,8 @@ class Cluster:
         gang = self.gang_of(uid)
         if isinstance(gang, Gang):
             self._hold(gang, gang)
+        if old is None or new is None:
+            self._count_pods(uid)
         self._rings(_key(job))
 
     def _gang_changed(self, old: Gang | Undecodable | None, new: Gang | Undecodable | None) -> None:
@@ -364,6 +370,7 @@ class Cluster:
         assert value is not None
         key = _key(value)
         if isinstance(new, Undecodable):  # it holds what it held
+            self._count_pods(new.owner_uid)
             self.ring_uid(new.owner_uid)
             return
         before = self._records.pop(key, None)
@@ -372,8 +379,27 @@ class Cluster:
         self._hold(before, new)
         self._forget_dropped(before, new)
         gang = new or before
-        if gang is not None:
-            self.ring_uid(gang.spec.job_uid)
+        if gang is None:
+            return
+        self._give((key[0], gang.spec.job_uid), new)
+        self.ring_uid(gang.spec.job_uid)
+
+    def _give(self, whose: tuple[str, str], gang: Gang | None) -> None:
+        """The nodes that a record names, those of its ghosts included: there the job's pods hold them whole."""
+        given = gang.spec.nodes if gang else None
+        if given == self._given.get(whose):
+            return
+        if given is None:
+            del self._given[whose]
+        else:
+            self._given[whose] = given
+        self._count_pods(whose[1])
+
+    def _count_pods(self, job_uid: str) -> None:
+        """Account anew for the pods that say that they are this job's."""
+        freed = [self._occupies(pod, here=not pod.terminal) for pod in self.pods.store.by_index(job_uid)]
+        if any(freed):
+            self._node_freed()
 
     def _hold(self, before: Gang | None, after: Gang | None) -> None:
         """Account for the nodes of a record; those of an ended or vanished job are free."""
@@ -421,8 +447,26 @@ class Cluster:
     def _occupies(self, pod: PodView | OccupantView, *, here: bool) -> bool:
         """Account for a pod; whether that made room for somebody."""
         nodes = frozenset({pod.node}) if here and pod.node else frozenset()
-        freed = self.fleet.occupy(("pod", pod.uid), holder_of(pod), nodes, pod.requests)
-        return freed or (bool(pod.requests) and not nodes)
+        holder, uses = claim_of(pod, self._given_to(pod) if isinstance(pod, PodView) else None)
+        freed = self.fleet.occupy(("pod", pod.uid), holder, nodes, uses)
+        return freed or (bool(uses) and not nodes)
+
+    def _given_to(self, pod: PodView) -> frozenset[str] | None:
+        """The nodes that the pod's job was given; None for a pod of no job that there is."""
+        if pod.owner_uid != pod.job_uid:
+            return None
+        given = self._given.get((pod.namespace, pod.job_uid))
+        if given is not None or self.job_of(pod) is None:
+            return given
+        unreadable = isinstance(self.gang_of(pod.job_uid), Undecodable)  # it may name any node
+        return frozenset({pod.node}) if unreadable else frozenset()
+
+    def membership(self, caller: Caller) -> Membership:
+        """What the pod of a caller is to the job that it says it belongs to."""
+        pod = self.pods.store.get((caller.namespace, caller.pod_name))
+        if pod is None or pod.uid != caller.pod_uid or self._given_to(pod) is None:
+            return Membership.NONE
+        return Membership.MEMBER if not pod.terminal and self._is_member(pod) else Membership.FORMER
 
     def _node_changed(self, old: NodeView | None, new: NodeView | None) -> None:
         node = new or old
@@ -450,9 +494,18 @@ class Cluster:
         gang = self.gang_of(pod.job_uid)
         if not isinstance(gang, Gang):
             return gang is not None
-        members = gang.spec.members
-        is_member = 0 <= pod.index < len(members) and members[pod.index].pod_uid == pod.uid
-        return is_member or any(ghost.pod_uid == pod.uid for ghost in gang.spec.ghosts)
+        return self._is_member(pod) or any(ghost.pod_uid == pod.uid for ghost in gang.spec.ghosts)
+
+    def _is_member(self, pod: PodView) -> bool:
+        gang = self.gang_of(pod.job_uid)
+        if not isinstance(gang, Gang):
+            return False
+        place = gang.spec.place_of(pod.index)
+        if place is None:
+            return False
+        member = gang.spec.members[place]
+        name = pod_name_in(gang.metadata.name, member.index, member.incarnation)
+        return (pod.namespace, pod.name) == (gang.metadata.namespace, name) and member.pod_uid in ("", pod.uid)
 
     def _forget_dropped(self, before: Gang | None, after: Gang | None) -> None:
         """Forget the launchers that the record does not name any more and whose pods are gone."""

@@ -24,6 +24,7 @@ from muster.api.nodehealth import NodeHealth, VerdictState
 from muster.controller.cluster import Cluster
 from muster.controller.nodeacts import TAINT_KEY, NodeActs
 from muster.controller.nodewords import NodeWords
+from muster.controller.slices import Slices
 from muster.health.assess import Verdict, ailment, assess
 from muster.health.books import Books, Ground, is_tainted
 from muster.health.breaker import Breaker, BreakerState
@@ -42,8 +43,6 @@ NODES_AT_ONCE = 32
 # Nodes fall sick in crowds: they are judged together, so that the budget sees them together.
 GATHER_SECONDS = 0.1
 RETRY_SECONDS = 2.0
-# After so long everything else of the process has its turn.
-SLICE_SECONDS = 0.01
 
 log = structlog.get_logger()
 _nodes = Gauge("muster_nodes", "Nodes by verdict; `Unknown` are those of which nobody says anything.", ["state"])
@@ -206,11 +205,9 @@ class HealthKeeper:
         self._dirty = names & self._doing.keys()
         for name in self._dirty:
             self._wakes.pop(name, None)
-        judged, sliced = set(), self._clock()
+        judged, slices = set(), Slices(self._clock)
         for name in names - self._dirty:
-            if self._clock() - sliced >= SLICE_SECONDS:
-                await asyncio.sleep(0)
-                sliced = self._clock()
+            await slices.pause()
             before = self._books.verdicts.get(name)
             if not self._judged(name, now):
                 continue

@@ -39,7 +39,6 @@ from muster.lifecycle.worker_pod import WorkerSettings
 from muster.protocol.messages import Directive, Report
 
 LEASE_NAME = "muster-leader"
-APP_LABEL = "app.kubernetes.io/name=muster"
 CERTIFICATE_CHECK_SECONDS = 600.0
 CERTIFICATE_RETRY_SECONDS = 5.0
 START_RETRY_SECONDS = 2.0
@@ -55,7 +54,7 @@ class Operator:
     def __init__(self, client: Client, settings: Settings) -> None:
         self.settings = settings
         self.client = client
-        self.hub = Hub()
+        self.hub = Hub(membership=lambda caller: self.cluster.membership(caller))
         self.dirty = DirtyKeys()
         self.cluster = Cluster(client, self.hub, self.dirty.add, lambda: self.queue.replan())
         self.queue = Queue(self.cluster, self.dirty.add)

@@ -9,8 +9,10 @@ import contextlib
 import functools
 import hashlib
 import json
+import random
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import msgspec
@@ -18,12 +20,13 @@ import structlog
 
 from muster.api.base import API_VERSION
 from muster.api.trainingjob import TrainingJob
+from muster.controller.backoff import doubled
 from muster.controller.cluster import Cluster, JobMemory
 from muster.controller.records import RecordWriter
 from muster.kube import decode, paths
 from muster.kube.client import APPLY_PATCH, Client
 from muster.kube.errors import AlreadyExists, ApiError, Conflict, Forbidden, Invalid, NotFound
-from muster.lifecycle.pending import TEMPLATE_RETRY_SECONDS
+from muster.lifecycle.pending import PASSING_REFUSALS, TEMPLATE_RETRY_SECONDS
 from muster.lifecycle.plan import (
     Action,
     ApplySupport,
@@ -45,6 +48,11 @@ WRITES_AT_ONCE = 128  # pods of one job, created or deleted
 # Of the connections that such writes have together: what hangs in one namespace leaves the others some.
 NAMESPACE_WRITES = 96
 MAX_CREATE_BACK_OFF_SECONDS = 60.0
+# A refused template is shown to the API server again for what is not in it: admission, a quota, a claim. Thousands of
+# jobs that wait for that cost it a few requests a second together.
+MAX_TEMPLATE_PAUSE_SECONDS = 900.0
+MAX_PASSING_PAUSE_SECONDS = 300.0
+JITTER = 0.75, 1.0  # jobs that were refused together do not come back together
 PROGRESS_WRITE_SECONDS = 30.0
 COUNTS_WRITE_SECONDS = 2.0
 # All waiting jobs have something new to tell whenever a node becomes free: so many writes a second for all of them.
@@ -200,16 +208,27 @@ class Performer:
                 answer = await self._client.post(path, action.pod, {"dryRun": "All", "fieldValidation": "Strict"})
                 requests = decode.requests(answer)
             scheduler_for = await self._scheduler_for(job, action.claims)
-            if scheduler_for:  # the claim may yet be bound
-                memory.template_recheck_at = self._clock() + TEMPLATE_RETRY_SECONDS
-            memory.template_verdict = TemplateVerdict(
+            verdict = TemplateVerdict(
                 VerdictKind.ACCEPTED, action.generation, requests=requests, scheduler_for=scheduler_for
             )
+            if scheduler_for:  # the claim may yet be bound
+                verdict = self._to_be_checked_again(memory, verdict, MAX_PASSING_PAUSE_SECONDS)
+            memory.template_verdict = verdict
         except (Invalid, Forbidden) as refused:
             reason, message = _refusal(refused)
-            memory.template_verdict = TemplateVerdict(VerdictKind.REFUSED, action.generation, reason, message)
-            memory.template_recheck_at = self._clock() + TEMPLATE_RETRY_SECONDS
+            verdict = TemplateVerdict(VerdictKind.REFUSED, action.generation, reason, message)
+            limit = MAX_PASSING_PAUSE_SECONDS if reason in PASSING_REFUSALS else MAX_TEMPLATE_PAUSE_SECONDS
+            memory.template_verdict = self._to_be_checked_again(memory, verdict, limit)
             _log_refusal("template refused", job, memory, reason, message)
+
+    def _to_be_checked_again(self, memory: JobMemory, verdict: TemplateVerdict, limit: float) -> TemplateVerdict:
+        """The verdict with the time to the next check; a change of the job is looked at when it comes."""
+        generation, count = memory.template_checks
+        count = count + 1 if generation == verdict.generation else 0
+        memory.template_checks = verdict.generation, count
+        pause = doubled(TEMPLATE_RETRY_SECONDS, count, limit) * random.uniform(*JITTER)
+        memory.template_recheck_at = self._clock() + pause
+        return replace(verdict, retry_seconds=pause)
 
     async def _scheduler_for(self, job: TrainingJob, claims: Iterable[str]) -> str:
         """The first of these volume claims that only the cluster's scheduler can deal with, in words; "" if none."""
@@ -332,7 +351,7 @@ class Performer:
         if memory.create_not_before > self._clock():
             return
         memory.create_failures += 1
-        pause = min(2.0**memory.create_failures, MAX_CREATE_BACK_OFF_SECONDS)
+        pause = doubled(1.0, memory.create_failures, MAX_CREATE_BACK_OFF_SECONDS)
         memory.create_not_before = self._clock() + pause
 
 

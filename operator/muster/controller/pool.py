@@ -2,7 +2,8 @@
 
 What one namespace waits for (a slow admission webhook, a quota that is being looked up) must not keep the others from
 being worked on. So no namespace has more than its share, and one that has nothing under way is let in even when the pool is
-full: however many namespaces hang, the next one does not.
+full: however many namespaces hang, the next one does not. A part of each share, and of all, is kept for recoveries: thousands
+of first starts that are refused again and again leave them room.
 """
 
 from collections import Counter, deque
@@ -10,6 +11,7 @@ from collections.abc import Callable
 
 PASSES = 64
 SHARE = 16
+KEPT = 0.25  # of a share, and of all passes, for recoveries
 
 
 class Pool:
@@ -21,8 +23,10 @@ class Pool:
     """
 
     def __init__(self, passes: int = PASSES, share: int = SHARE) -> None:
-        self._passes = passes
-        self._share = share
+        # How many at once, and of a namespace: by whether they recover.
+        self._limits = {
+            urgent: (passes - int(passes * kept), share - int(share * kept)) for urgent, kept in _KEPT_FROM.items()
+        }
         self._held: Counter[str] = Counter()
         # By namespace: those that recover, and those that start. The namespace that was served last is last.
         self._waiting: dict[str, tuple[deque[Callable[[], None]], deque[Callable[[], None]]]] = {}
@@ -32,9 +36,9 @@ class Pool:
         """How many wait for room."""
         return sum(len(urgent) + len(others) for urgent, others in self._waiting.values())
 
-    def enter(self, namespace: str) -> bool:
+    def enter(self, namespace: str, *, urgent: bool) -> bool:
         """Take room for one pass at once, before everybody who waits in other namespaces; False if there is none."""
-        if namespace in self._waiting or not self._has_room(namespace):
+        if namespace in self._waiting or not self._has_room(namespace, urgent):
             return False
         self._held[namespace] += 1
         return True
@@ -56,9 +60,9 @@ class Pool:
         """Nothing more is begun."""
         self._waiting.clear()
 
-    def _has_room(self, namespace: str) -> bool:
-        held = self._held.get(namespace, 0)
-        return held == 0 or (held < self._share and self._held.total() < self._passes)
+    def _has_room(self, namespace: str, urgent: bool) -> bool:
+        held, (passes, share) = self._held.get(namespace, 0), self._limits[urgent]
+        return held == 0 or (held < share and self._held.total() < passes)
 
     def _start(self) -> None:
         while (namespace := self._next()) is not None:
@@ -71,5 +75,14 @@ class Pool:
 
     def _next(self) -> str | None:
         """The namespace whose turn it is: one with a recovery first, then the one that was served longest ago."""
-        able = [namespace for namespace in self._waiting if self._has_room(namespace)]
-        return next((namespace for namespace in able if self._waiting[namespace][0]), next(iter(able), None))
+        first = None
+        for namespace, (urgent, _) in self._waiting.items():
+            if not self._has_room(namespace, bool(urgent)):
+                continue
+            if urgent:
+                return namespace
+            first = first or namespace
+        return first
+
+
+_KEPT_FROM = {True: 0.0, False: KEPT}

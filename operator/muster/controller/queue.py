@@ -16,6 +16,7 @@ import structlog
 from prometheus_client import Gauge, Histogram
 
 from muster.controller.cluster import Cluster, Key
+from muster.controller.slices import Slices, in_slices
 from muster.placement.fragmentation import fragmentation
 from muster.queueing.queue import Failed, Waiting, plan_steps
 from muster.world.turn import NotPlaced, Placed, Turn
@@ -25,8 +26,6 @@ REPLAN_SECONDS = 15.0
 # A plan of a long queue takes its time: at most this share of it is spent on planning.
 PLANNING_SHARE = 0.2
 MEASURE_SECONDS = 15.0
-# After so long everything else of the process has its turn: launchers, watches, the lease.
-SLICE_SECONDS = 0.01
 
 log = structlog.get_logger()
 _placement = Histogram(
@@ -150,14 +149,15 @@ class Queue:
                     _pending.clear()
                 if self._clock() - measured >= MEASURE_SECONDS:
                     measured = self._clock()
-                    self._measure()
+                    await self._measure()
             except Exception:  # the next plan may meet another queue, or another fleet
                 log.exception("no plan", jobs=len(self._entries))
             spent = self._clock() - begun
             await asyncio.sleep(spent / PLANNING_SHARE - spent)
 
-    def _measure(self) -> None:
-        for level, share in fragmentation(self._cluster.fleet).items():
+    async def _measure(self) -> None:
+        shares = await in_slices(fragmentation(self._cluster.fleet), self._clock)
+        for level, share in shares.items():
             _fragmentation.labels(level).set(share)
 
     def _waits(self, uid: str, asked: Mapping[str, Waiting]) -> bool:
@@ -175,7 +175,7 @@ class Queue:
         turns: dict[str, Turn] = {}
         asked = {uid: entry.waiting for uid, entry in self._entries.items()}
         steps = plan_steps(self._cluster.fleet, asked.values(), limits, held)
-        begun = sliced = self._clock()
+        begun, slices = self._clock(), Slices(self._clock)
         for step in steps:
             now = self._clock()
             if step is not None:
@@ -183,10 +183,7 @@ class Queue:
                 turns[step[0]] = step[1]
                 self._log_failure(*step)
                 begun = now
-            if now - sliced >= SLICE_SECONDS:
-                await asyncio.sleep(0)
-                sliced = self._clock()
-                begun += sliced - now
+            begun += await slices.pause()
         # Who has left meanwhile, or waits for something else now, is not told what he would have got.
         turns = {uid: turn for uid, turn in turns.items() if self._waits(uid, asked)}
         before, self._turns = self._turns, turns

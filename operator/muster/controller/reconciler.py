@@ -19,11 +19,13 @@ from prometheus_client import Counter, Histogram
 from muster.api.base import API_VERSION
 from muster.api.gang import Gang
 from muster.api.trainingjob import TrainingJob
+from muster.controller.backoff import doubled
 from muster.controller.cluster import Cluster, Key, named_class
 from muster.controller.dirty import DirtyKeys
 from muster.controller.perform import Performer
 from muster.controller.pool import Pool
 from muster.controller.queue import Queue
+from muster.controller.slices import in_slices
 from muster.controller.worlds import KeptWorlds
 from muster.kube.decode import Undecodable
 from muster.kube.errors import ApiError, Conflict, LeadershipLost
@@ -34,12 +36,13 @@ from muster.lifecycle.plan import Announcement, ApplySupport, CommitGang, Plan, 
 from muster.lifecycle.step import decide
 from muster.lifecycle.worker_pod import WorkerSettings
 from muster.placement.request import Request
+from muster.placement.tree import NotAtHandError, Tree
 from muster.queueing.queue import Waiting
 from muster.world.job import JobWorld
 
 RETRY_FIRST_SECONDS = 0.2
 RETRY_LIMIT_SECONDS = 30.0
-MAX_DOUBLINGS = 16
+MAX_LOOKS = 8  # a fleet that changes faster than it can be looked at is looked at again later
 # Changes come in bursts (the pods of a gang start together): a job rests so long after a decision that changed nothing,
 # and a large one so long that deciding takes no more than this share of the time.
 SPACING_SECONDS = 0.02
@@ -110,29 +113,40 @@ class Reconciler:
             if wake is not None:
                 self._end(key, wake)
                 continue
-            decision = self._decided(key)
+            decision = await self._decided(key)
             if decision is None:
                 continue
-            if self._pool.enter(key[0]):
+            urgent = _recovers(self._cluster.gang_of(decision.job.metadata.uid))
+            if self._pool.enter(key[0], urgent=urgent):
                 group.create_task(self._perform(key, decision))
             else:
-                self._wait(group, key, decision)
+                self._wait(group, key, decision, urgent)
 
-    def _wait(self, group: asyncio.TaskGroup, key: Key, decision: "_Decision") -> None:
+    def _wait(self, group: asyncio.TaskGroup, key: Key, decision: "_Decision", urgent: bool) -> None:
         """Perform once there is room, what is then decided."""
         self._release(decision)
-        urgent = _recovers(self._cluster.gang_of(decision.job.metadata.uid))
         self._pool.wait(key[0], urgent=urgent, start=lambda: _start(group, self._perform(key, None)))
 
-    def _decided(self, key: Key) -> "_Decision | None":
-        """What to do now; the nodes that it takes are nobody else's from here on. None: there is nothing to perform."""
+    async def _decided(self, key: Key) -> "_Decision | None":
+        """What to do now; the nodes that it takes are nobody else's from here on. None: there is nothing to perform.
+
+        From a look at the world to the nodes that are taken nobody else has a turn.
+        """
         begun, wake = self._clock(), None
         try:
-            job = self._readable(key)
-            if job is not None:
-                plan = self._decide(job)
+            for _ in range(MAX_LOOKS):
+                job = self._readable(key)
+                if job is None:
+                    break
+                try:
+                    plan = self._decide(job)
+                except NotAtHandError as missing:
+                    await in_slices(Tree.made(self._cluster.fleet, missing.needs), self._clock)
+                    continue
                 self._assume(job, plan)
                 return _Decision(job, plan, begun)
+            else:
+                wake = RETRY_FIRST_SECONDS
         except Exception as error:  # noqa: BLE001 - it is logged there
             wake = self._broken(key, error)
         self._end(key, wake)
@@ -142,7 +156,7 @@ class Reconciler:
         """One pass from its plan on; None: the plan is to be made now, after a wait for room."""
         wake: float | None = None
         try:
-            decision = decision or self._decided(key)
+            decision = decision or await self._decided(key)
             if decision is None:
                 return
             wake = await self._carry_out(key, decision.job, decision.plan)
@@ -241,6 +255,8 @@ class Reconciler:
         settings = self._settings()
         try:
             plan = decide(world, settings)
+        except NotAtHandError:
+            raise
         except Exception as error:
             self._kept.keep(key, Decided(world, settings, None, in_words(error)))
             raise
@@ -287,8 +303,8 @@ class Reconciler:
     def _failed(self, key: Key, reason: str) -> float:
         """Count it; returns when to try again."""
         _failures.labels(reason).inc()
-        count = self._failures[key] = min(self._failures.get(key, 0) + 1, MAX_DOUBLINGS)
-        return min(RETRY_FIRST_SECONDS * 2.0**count, RETRY_LIMIT_SECONDS)
+        count = self._failures[key] = self._failures.get(key, 0) + 1
+        return doubled(RETRY_FIRST_SECONDS, count, RETRY_LIMIT_SECONDS)
 
     def _tell(self, job: TrainingJob, announcement: Announcement) -> None:
         about = Regarding(API_VERSION, "TrainingJob", job.metadata.name, job.metadata.uid, job.metadata.namespace)

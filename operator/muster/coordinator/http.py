@@ -143,6 +143,11 @@ class Connection(asyncio.Protocol):
         self.is_open = False
         self.on_lost: Callable[[], None] | None = None
 
+    @property
+    def receiving(self) -> bool:
+        """Whether the body of a request is coming in."""
+        return self._state is _READING and self._head is not None
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The TLS handshake is done."""
         assert isinstance(transport, asyncio.Transport)

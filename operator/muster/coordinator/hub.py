@@ -7,16 +7,18 @@ import dataclasses
 import itertools
 import operator
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 from prometheus_client import Gauge
 
 from muster.coordinator.auth import Caller
 from muster.protocol import messages
-from muster.protocol.messages import Report
+from muster.protocol.messages import RankReport, Report
+from muster.world.fleet import Silence
 from muster.world.views import LauncherView, RankView
 
 MAX_LAUNCHERS = 16384
@@ -28,24 +30,44 @@ _launchers = Gauge("muster_launchers", "Launchers that this process has heard an
 Subscriber = Callable[[Caller, Report], None]
 
 
+class Membership(Enum):
+    """What a caller is to the jobs that Muster runs."""
+
+    NONE = "None"  # of no job: anybody can put our labels on a pod, and its reports are nothing to anybody
+    FORMER = "Former"  # a job's, and no member of its gang: its last words may prove that it is dead
+    MEMBER = "Member"  # expected to go on talking
+
+
 @dataclass(slots=True)
 class _Entry:
     caller: Caller
     report: Report
     heard_at: float
     attempt_at: float
+    ranks: "_Ranks"
 
 
 class Hub:
-    """Reports by pod uid. Only the event loop's thread may touch it."""
+    """Reports by pod uid. Only the event loop's thread may touch it.
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic, max_launchers: int = MAX_LAUNCHERS) -> None:
+    Args:
+        membership: asked of each caller whose reports are not known yet.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        max_launchers: int = MAX_LAUNCHERS,
+        membership: Callable[[Caller], Membership] = lambda _: Membership.MEMBER,
+    ) -> None:
         self._clock = clock
         self._max_launchers = max_launchers
+        self._membership = membership
         self._entries: OrderedDict[str, _Entry] = OrderedDict()  # the one heard longest ago comes first
         # Those that are expected to go on talking -> when heard, the one heard longest ago first: whoever has finished
         # is none of them, and is not met again when the silent ones are counted.
         self._present: OrderedDict[str, float] = OrderedDict()
+        self._present_in: Counter[str] = Counter()  # the same by namespace
         self._subscribers: list[Subscriber] = []
         self._serving_since: float | None = None
         self._crowd = 1
@@ -64,12 +86,17 @@ class Hub:
         self._subscribers.append(callback)
 
     def record(self, caller: Caller, report: Report) -> bool:
-        """Take in a report; False when it is older than one already heard (it then proves nothing)."""
+        """Take in a report; False when it proves nothing: it is older than one already heard, or a stranger's."""
         now = self._clock()
         entry = self._entries.get(caller.pod_uid)
         if entry is None:
-            self._entries[caller.pod_uid] = _Entry(caller, report, now, now)
-            self._present[caller.pod_uid] = now
+            membership = self._membership(caller)
+            if membership is Membership.NONE:
+                return False
+            self._entries[caller.pod_uid] = _Entry(caller, report, now, now, _Ranks.of(report))
+            if membership is Membership.MEMBER:
+                self._present[caller.pod_uid] = now
+                self._present_in[caller.namespace] += 1
             while len(self._entries) > self._max_launchers:
                 self.forget(next(iter(self._entries)))
             _launchers.set(len(self._entries))
@@ -83,6 +110,8 @@ class Hub:
             )
             if report.attempt != entry.report.attempt:
                 entry.attempt_at = now
+            if not entry.ranks.are_of(report):
+                entry.ranks = _Ranks.of(report)
             entry.caller, entry.report, entry.heard_at = caller, report, now
             self._entries.move_to_end(caller.pod_uid)
             if caller.pod_uid in self._present:
@@ -100,14 +129,9 @@ class Hub:
 
     def forget(self, pod_uid: str) -> None:
         """Its pod is gone for good."""
-        self._entries.pop(pod_uid, None)
         self.retire(pod_uid)
+        self._entries.pop(pod_uid, None)
         _launchers.set(len(self._entries))
-
-    def view(self, pod_uid: str) -> LauncherView | None:
-        """What this launcher last said, aged to now; None when this process has never heard it."""
-        entry = self._entries.get(pod_uid)
-        return _view(entry, self._clock()) if entry else None
 
     def last(self, pod_uid: str) -> Report | None:
         """Its last report as it came, for what does not age; None when this process has never heard it."""
@@ -126,13 +150,15 @@ class Hub:
 
     def retire(self, pod_uid: str) -> None:
         """Nothing is expected of it any more (replaced, or its pod has ended): its silence is no sign of anything."""
-        self._present.pop(pod_uid, None)
+        if self._present.pop(pod_uid, None) is not None:
+            self._present_in[self._entries[pod_uid].caller.namespace] -= 1
 
-    def silence(self, timeout_seconds: float) -> tuple[int, int]:
-        """How many launchers have said nothing for this long, of how many that are expected to talk."""
+    def silence(self, timeout_seconds: float, namespace: str) -> Silence:
+        """How many launchers have said nothing for this long, of how many that are expected to talk: around this namespace."""
         now = self._clock()
-        silent = itertools.takewhile(lambda heard_at: now - heard_at > timeout_seconds, self._present.values())
-        return sum(1 for _ in silent), len(self._present)
+        late = itertools.takewhile(lambda item: now - item[1] > timeout_seconds, self._present.items())
+        silent = Counter(self._entries[uid].caller.namespace for uid, _ in late)
+        return Silence.around(namespace, silent, self._present_in)
 
     def crowd(self) -> int:
         """How many launchers are expected to talk, as a power of two: what depends on it rarely changes."""
@@ -165,6 +191,7 @@ def _is_news(old: Report, new: Report) -> bool:
         or old.checkpoint_error != new.checkpoint_error
         or (old.first_step is None) != (new.first_step is None)
         or (old.marker_age_seconds is None) != (new.marker_age_seconds is None)
+        or old.reads_marker != new.reads_marker
         or (old.marker_attempt, old.marker_error) != (new.marker_attempt, new.marker_error)
         or (old.address, old.peer_port) != (new.address, new.peer_port)
         or {peer.index for peer in old.peers} != {peer.index for peer in new.peers}
@@ -189,11 +216,50 @@ def _view(entry: _Entry, now: float) -> LauncherView:
     """A report as of now: a field of the view is the report's of that name, and an age has grown since."""
     since = now - entry.heard_at
     values = _aged(_shown_of(entry.report), _AGES, since)
-    for position in _RANKS:
-        values[position] = tuple([RankView(*_aged(_of_rank(r), _AGES_OF_RANK, since)) for r in values[position]])
+    for position, ranks in zip(_RANKS, entry.ranks.views(since), strict=True):
+        values[position] = ranks
     # Not aged: since the report was sent nobody has looked.
     values[_PEERS] = {peer.index: peer.silent_seconds for peer in values[_PEERS]}
     return LauncherView(since, *[*values, now - entry.attempt_at])
+
+
+_Several = tuple[RankReport, ...]
+_Views = tuple[RankView, ...]
+
+
+@dataclass(slots=True)
+class _Ranks:
+    """The ranks of a launcher, which stay the same from one report to the next for as long as they run.
+
+    A decision about a gang of thousands looks at all of them at once: what it would make of them then is made here, when they
+    are reported.
+
+    Attributes:
+        reported: those of `ranks` and of `previous_ranks`.
+        shown: how they are seen as of the report.
+        grow: whether any of them is older at each look.
+    """
+
+    reported: tuple[_Several, _Several]
+    shown: tuple[_Views, _Views]
+    grow: bool
+
+    @classmethod
+    def of(cls, report: Report) -> "_Ranks":
+        reported = report.ranks, report.previous_ranks
+        several = [*report.ranks, *report.previous_ranks]
+        return cls(reported, _seen(reported, 0.0), any(rank.exited_age_seconds is not None for rank in several))
+
+    def are_of(self, report: Report) -> bool:
+        return self.reported == (report.ranks, report.previous_ranks)
+
+    def views(self, since: float) -> tuple[_Views, _Views]:
+        return _seen(self.reported, since) if self.grow else self.shown
+
+
+def _seen(reported: tuple[_Several, _Several], since: float) -> tuple[_Views, _Views]:
+    ranks, previous = (tuple([RankView(*_aged(_of_rank(r), _AGES_OF_RANK, since)) for r in many]) for many in reported)
+    return ranks, previous
 
 
 def _aged(values: Iterable[Any], ages: Iterable[int], seconds: float) -> list[Any]:

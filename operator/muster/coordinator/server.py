@@ -164,17 +164,29 @@ class CoordinatorServer:
     async def _identify(self, connection: Connection, head: Head) -> None:
         try:
             caller = await self._verify(head.authorization)
+            if connection.is_open:
+                self._receive(connection, caller)
         except AuthError as error:
             _refuse(connection, (error.status, refusal(str(error))))
         except Exception:
-            log.exception("a token could not be checked")
+            log.exception("a request could not be let in")
             _refuse(connection, _FAILED)
-        else:
-            if connection.is_open:
-                if connection in self._strangers:
-                    self._no_stranger(connection)
-                    self._own(connection, caller.pod_uid)
-                connection.welcome(caller)
+
+    def _receive(self, connection: Connection, caller: Caller) -> None:
+        """Let the body come, of one request for each pod at a time: a launcher's are small and come with their heads."""
+        answer = self._unready()
+        if answer is None and self._directive_for(caller) is None:  # any pod can have a good token
+            answer = _stranger(caller)
+        if answer is not None:
+            _refuse(connection, answer)
+            return
+        if connection in self._strangers:
+            self._no_stranger(connection)
+            self._own(connection, caller.pod_uid)
+        for other in list(self._by_pod.get(caller.pod_uid, ())):
+            if other.receiving:
+                other.abort()
+        connection.welcome(caller)
 
     def serve(self, connection: Connection, head: Head, body: bytes) -> None:
         """Take in a report; its answer goes out now or is held."""

@@ -312,13 +312,13 @@ def pod(data: Raw) -> PodView:
     """A pod."""
     parsed = _pods.decode(data)
     meta, spec, status = parsed.metadata, parsed.spec, parsed.status or _PodStatus()
-    labels, owner = meta.labels or {}, _owner(meta)
+    labels = meta.labels or {}
     return PodView(
         namespace=meta.namespace,
         name=meta.name,
         uid=meta.uid,
         resource_version=int(meta.resource_version),
-        owner_uid=owner,
+        owner_uid=_owner(meta),
         job_uid=labels.get(JOB_UID_LABEL, ""),
         index=_label_number(labels.get(INDEX_LABEL), -1),
         incarnation=_label_number(labels.get(INCARNATION_LABEL), 0),
@@ -332,7 +332,7 @@ def pod(data: Raw) -> PodView:
         deletion_time=meta.deletion_timestamp,
         scheduler=spec.scheduler_name,
         gates=tuple(gate.name for gate in spec.scheduling_gates or ()),
-        requests={} if owner and owner == labels.get(JOB_UID_LABEL) else _requested(spec),
+        requests=_requested(spec),
         containers=(
             *(_container(c, init=True) for c in status.init_container_statuses or ()),
             *(_container(c, init=False) for c in status.container_statuses or ()),
@@ -476,7 +476,7 @@ def bare_pod(data: Raw) -> PodView:
         incarnation=_label_number(labels.get(INCARNATION_LABEL), 0),
         node=(parsed.spec.node_name if parsed.spec else None) or "",
         reason=UNREADABLE,
-        requests={} if owner and owner == labels.get(JOB_UID_LABEL) else {_ALL: 1},
+        requests={_ALL: 1},
     )
 
 

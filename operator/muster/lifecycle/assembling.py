@@ -59,7 +59,10 @@ def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
 
 def support(world: JobWorld, settings: WorkerSettings) -> list[ApplySupport]:
     """What the workers share; asked for again and again, because certificates change while a job runs."""
-    return [ApplySupport(manifest) for manifest in support_manifests(world.job, settings)]
+    return [
+        ApplySupport(manifest)
+        for manifest in support_manifests(world.job, settings, world.gang.spec.first if world.gang else None)
+    ]
 
 
 # The barrier and the go.
@@ -220,7 +223,7 @@ def _pods_in_line(
         ours_to_bind = not scheduler_for(world.job.spec.template.get("spec") or {})
         for member in wanted:
             direct = ours_to_bind and _is_direct(world, member)
-            manifest = worker_manifest(world.job, member, settings, direct=direct, first=world.first.member)
+            manifest = worker_manifest(world.job, member, settings, direct=direct, first=spec.first)
             actions.append(CreatePod(manifest))
     return tuple(actions), next((pod for pod in before.values() if pod is not None), None)
 

@@ -116,14 +116,11 @@ def _place(job: TrainingJob, gang: Gang | None, pod: str, pod_uid: str) -> int |
     parts = pod.rsplit("-", 2)
     if gang is None or len(parts) != 3 or not parts[1].isdigit():
         return None
-    index, members = int(parts[1]), gang.spec.members
-    if index < len(members) and members[index].index == index:
-        place = index
-    else:
-        place = next((place for place, member in enumerate(members) if member.index == index), -1)
-    if place < 0:
+    index = int(parts[1])
+    place = gang.spec.place_of(index)
+    if place is None:
         return None
-    member = members[place]
+    member = gang.spec.members[place]
     named = pod_name(job.metadata.name, job.metadata.uid, index, member.incarnation) == pod
     return place if named and member.pod_uid in ("", pod_uid) else None
 

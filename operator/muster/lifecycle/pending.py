@@ -79,7 +79,7 @@ def in_the_way(world: JobWorld) -> Obstacle | None:
         passing = verdict.reason in PASSING_REFUSALS
         state = State.PENDING if passing else State.STALLED
         telling = Telling(state, verdict.reason, verdict.message, template_refused=not passing)
-        return Obstacle(telling, TEMPLATE_RETRY_SECONDS)
+        return Obstacle(telling, verdict.retry_seconds or TEMPLATE_RETRY_SECONDS)
     if spec and spec.hold_until and world.now < spec.hold_until:
         text = (
             f"gave its nodes back because it could not be assembled on them; next try at {spec.hold_until:%H:%M:%S} UTC"

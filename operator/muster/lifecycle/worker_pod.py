@@ -62,11 +62,15 @@ def worker_container(job: TrainingJob) -> dict[str, Any] | None:
     return next((container for container in containers if container.get("name") == wanted), None)
 
 
-def support_manifests(job: TrainingJob, settings: WorkerSettings) -> list[dict[str, Any]]:
-    """What a job's workers share and need before they start: trusted authorities, or for Plain a name for the first one."""
+def support_manifests(job: TrainingJob, settings: WorkerSettings, first: Member | None = None) -> list[dict[str, Any]]:
+    """What a job's workers share and need before they start: trusted authorities, or for Plain a name for the first one.
+
+    Args:
+        first: the member of rank 0; None stands for the one of index 0.
+    """
     if job.spec.launch.mode is LaunchMode.PLAIN:
         # Only the worker that the others call: each pod behind a Service costs the cluster one more write of them all.
-        selector = {JOB_UID_LABEL: job.metadata.uid, INDEX_LABEL: "0"}
+        selector = {JOB_UID_LABEL: job.metadata.uid, INDEX_LABEL: str(first.index if first else 0)}
         spec = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": selector}
         return [{"apiVersion": "v1", "kind": "Service", "metadata": _shared(job), "spec": spec}]
     return [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": _shared(job), "data": {"ca.crt": settings.ca_bundle}}]

@@ -1,21 +1,26 @@
 """How broken up the free part of the fleet is, for people who watch it."""
 
 from collections import Counter
+from collections.abc import Generator
 
 from muster.placement.where import domain_path
 from muster.world.fleet import Fleet
 
+PART = 1024  # nodes that are counted in one go
 
-def fragmentation(fleet: Fleet) -> dict[str, float]:
+
+def fragmentation(fleet: Fleet) -> Generator[None, None, dict[str, float]]:
     """Level name -> share of the free nodes that are in domains of which a part is in use; 0 when none are free.
 
     Free is a node that is ready, not cordoned and held by nobody; nodes that are neither free nor held do not count. One
-    that lacks the label of a level, or of one further out, is no part of any domain there.
+    that lacks the label of a level, or of one further out, is no part of any domain there. It yields between its parts.
     """
     free: list[Counter[tuple[str, ...]]] = [Counter() for _ in fleet.policy.topology.levels]
     held: list[set[tuple[str, ...]]] = [set() for _ in fleet.policy.topology.levels]
     labels, total = fleet.policy.topology.labels, 0
-    for node in fleet.nodes.values():
+    for number, node in enumerate(list(fleet.nodes.values()), start=1):
+        if number % PART == 0:
+            yield
         path, taken = domain_path(node, labels), bool(fleet.holders(node.name))
         usable = node.ready and not node.unschedulable and not taken
         total += usable

@@ -31,6 +31,11 @@ PART = 1024
 _KEY = "outline"
 
 
+def taken(due: set[str]) -> list[str]:
+    """A part of the names that are due, which then are not due any more."""
+    return [due.pop() for _ in range(min(PART, len(due)))]
+
+
 class Standing(NamedTuple):
     """One node, for this kind of worker.
 
@@ -86,6 +91,7 @@ class Outline:
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
         self._version = fleet.version
+        self._due: set[str] = set()  # nodes that have changed and were not looked at since
         self._numbers: dict[Hashable, int] = {}
         self._next = count()
         self.spots: dict[str, Spot] = {}
@@ -103,9 +109,11 @@ class Outline:
 
     @classmethod
     def made(cls, fleet: Fleet) -> Iterator[None]:
-        """Make the outline in parts, if there is none yet, so that `of` finds it."""
+        """Make the outline in parts, or take in what has changed, so that `of` has little to do."""
         fleet = fleet.source
-        if fleet.known(_KEY, cls) is not None:
+        known = fleet.known(_KEY, cls)
+        if known is not None:
+            yield from known.following()
             return
         policy, outline, names = fleet.policy, cls(fleet), iter(list(fleet.nodes))
         while part := list(islice(names, PART)):
@@ -118,10 +126,18 @@ class Outline:
 
     def follow(self) -> None:
         """Take in what has changed in the fleet."""
+        for _ in self.following():
+            pass
+
+    def following(self) -> Iterator[None]:
+        """Take in what has changed in the fleet, in parts."""
         if self._version != self._fleet.version:
             changed = self._fleet.changed_since(self._version)
             self._version = self._fleet.version
-            self._look(changed if changed is not None else {*self._fleet.nodes, *self.spots})
+            self._due.update(changed if changed is not None else {*self._fleet.nodes, *self.spots})
+        while self._due:
+            self._look(taken(self._due))
+            yield
 
     def _number(self, facts: Hashable) -> int:
         """The same for what is equal, as a rule: a number is hashed and compared faster than facts."""

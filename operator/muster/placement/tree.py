@@ -6,20 +6,32 @@ every node stands alike.
 """
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
 from muster.placement.domain import Change, Domain
 from muster.placement.eligibility import Requirements
-from muster.placement.outline import PART, Eye, Outline, Standing
+from muster.placement.outline import PART, Eye, Outline, Standing, taken
 from muster.world.fleet import Fleet
 
 MAX_SHAPES = 32
 # Beyond so many kinds of nodes an eye begins anew: nodes change, and what they were is of no use.
 MAX_FOLLOWED = 4096
 
-__all__ = ["Standing", "Tree"]
+__all__ = ["NotAtHandError", "Standing", "Tree"]
+
+
+class NotAtHandError(Exception):
+    """A decision about a large fleet needs a tree that is yet to be made or has fallen behind: make it, and decide again.
+
+    Attributes:
+        needs: of the workers whose tree it is.
+    """
+
+    def __init__(self, needs: Requirements) -> None:
+        super().__init__("the tree of free nodes for this kind of worker is not at hand")
+        self.needs = needs
 
 
 class _Shape(NamedTuple):
@@ -71,26 +83,36 @@ class Tree:
         self.refused: Counter[str] = Counter()
         self.held: Counter[str] = Counter()
         self._version = fleet.version
+        self._due: set[str] = set()  # nodes that have changed and were not looked at since
         self._followed = 0
 
     @classmethod
     def of(cls, fleet: Fleet, needs: Requirements) -> "Tree":
-        """The fleet's tree for workers like this, as of now."""
-        fleet = fleet.source
-        tree = fleet.known((cls, needs.profile), cls)
+        """The fleet's tree for workers like this, as of now.
+
+        Raises:
+            NotAtHandError: the fleet is a snapshot (a decision must not take long), and there is much to do first.
+        """
+        source = fleet.source
+        tree = source.known((cls, needs.profile), cls)
+        work = tree.behind if tree is not None else len(fleet.nodes)
+        if fleet.is_snapshot and work > PART:
+            raise NotAtHandError(needs)
         if tree is None:
-            for _ in cls.made(fleet, needs):
+            for _ in cls.made(source, needs):
                 pass
-            tree = fleet.known((cls, needs.profile), cls)
+            tree = source.known((cls, needs.profile), cls)
             assert tree is not None
         tree.follow()
         return tree
 
     @classmethod
-    def made(cls, fleet: Fleet, needs: Requirements) -> Iterator[None]:
-        """Make the tree in parts, if there is none yet, so that `of` finds it."""
+    def made(cls, fleet: Fleet, needs: Requirements) -> Generator[None, None, None]:
+        """Make the tree in parts, or take in what has changed, so that `of` has little to do."""
         fleet = fleet.source
-        if fleet.known((cls, needs.profile), cls) is not None:
+        known = fleet.known((cls, needs.profile), cls)
+        if known is not None:
+            yield from known.following()
             return
         policy, tree = fleet.policy, cls(fleet, needs)
         yield from tree._build()
@@ -100,18 +122,32 @@ class Tree:
         else:  # it was made for another one
             yield from cls.made(fleet, needs)
 
+    @property
+    def behind(self) -> int:
+        """How many nodes have changed since they were last looked at."""
+        if self._version != self._fleet.version:
+            changed = self._fleet.changed_since(self._version)
+            self._version = self._fleet.version
+            self._due.update(changed if changed is not None else {*self._fleet.nodes, *self.standing})
+        return len(self._due)
+
     def follow(self) -> None:
         """Take in what has changed in the fleet."""
-        if self._version == self._fleet.version:
-            return
-        changed = self._fleet.changed_since(self._version)
-        self._version = self._fleet.version
-        names = changed if changed is not None else {*self._fleet.nodes, *self.standing}
-        self._followed += len(names)
-        if self._followed > MAX_FOLLOWED:
-            self._followed = 0
-            self._eye.forget()
-        self._update(names)
+        if self.behind:
+            for _ in self.following():
+                pass
+
+    def following(self) -> Iterator[None]:
+        """Take in what has changed in the fleet, in parts."""
+        yield from Outline.made(self._fleet)
+        while self.behind:
+            names = taken(self._due)
+            self._followed += len(names)
+            if self._followed > MAX_FOLLOWED:
+                self._followed = 0
+                self._eye.forget()
+            self._update(names)
+            yield
 
     def _build(self) -> Iterator[None]:
         yield from Outline.made(self._fleet)

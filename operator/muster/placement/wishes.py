@@ -1,7 +1,8 @@
 """What a pod template asks of its nodes, read once: selector, required node affinity, tolerations.
 
 A template is anybody's, and the API server may not have looked at it yet: reading never raises. What has not the shape
-of a pod is named with its field, and no node will do for it.
+of a pod, or is longer than anybody needs, is named with its field, and no node will do for it: every plan of the queue asks
+every kind of node what a template makes of it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +14,12 @@ from muster.world.views import NodeView, Taint
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _AFFINITY = f"affinity.nodeAffinity.{_REQUIRED}"
 _WORDS: Mapping[type, str] = {dict: "an object", list: "a list", str: "text"}
+# Of each kind in one template, those of all terms together.
+MAX_TOLERATIONS = 64
+MAX_SELECTED = 64
+MAX_TERMS = 64
+MAX_EXPRESSIONS = 64
+MAX_VALUES = 1024
 # Kubernetes compares labels as 64-bit numbers; Python would work for a long time on longer ones.
 _MAX_DIGITS = 19
 
@@ -76,7 +83,7 @@ class Wishes:
         selector: labels that a node must have.
         terms: alternatives of which a node must meet one; None where nothing is asked.
         tolerations: in their order.
-        problem: the first field that has not the shape of a pod, and what it needs; "" when all have.
+        problem: the first field that has not the shape of a pod, or is too long, and what it needs; "" when there is none.
     """
 
     selector: tuple[tuple[str, str], ...] = ()
@@ -108,15 +115,26 @@ def wishes(spec: Mapping[str, Any]) -> Wishes:
     """What a pod spec (as parsed from YAML or JSON) asks of nodes; null counts as absent everywhere."""
     try:
         selector = _object(spec, "nodeSelector", "nodeSelector")
+        _check_count(
+            "nodeSelector", len(selector), MAX_SELECTED, "labels; give the nodes that are meant one of their own"
+        )
         labels = tuple(sorted((key, _text(value, f"nodeSelector.{key}")) for key, value in selector.items()))
         return Wishes(labels, _terms(spec), _tolerations(spec))
-    except _MisshapenError as error:
+    except _UnreadError as error:
         return Wishes(problem=str(error))
 
 
-class _MisshapenError(ValueError):
-    def __init__(self, where: str, kind: type, value: object) -> None:
-        super().__init__(f"{where}: {_WORDS[kind]} is needed, not {type(value).__name__}")
+class _UnreadError(ValueError):
+    """Names the field and what it needs."""
+
+
+def _misshapen(where: str, kind: type, value: object) -> _UnreadError:
+    return _UnreadError(f"{where}: {_WORDS[kind]} is needed, not {type(value).__name__}")
+
+
+def _check_count(where: str, count: int, most: int, remedy: str) -> None:
+    if count > most:
+        raise _UnreadError(f"{where}: {count} are too many, Muster takes at most {most} {remedy}")
 
 
 def _terms(spec: Mapping[str, Any]) -> tuple[Term, ...] | None:
@@ -125,24 +143,43 @@ def _terms(spec: Mapping[str, Any]) -> tuple[Term, ...] | None:
     if not required:
         return None
     where = f"{_AFFINITY}.nodeSelectorTerms"
-    return tuple(
-        Term(_expressions(term, "matchExpressions", at), _expressions(term, "matchFields", at))
-        for term, at in _objects(required.get("nodeSelectorTerms"), where)
-    )
+    listed = _list(required.get("nodeSelectorTerms"), where)
+    _check_count(where, len(listed), MAX_TERMS, "terms; give the nodes that are meant a label and select that")
+    terms, held = [], _Held()
+    for term, at in _objects(listed, where):
+        labels = _expressions(term, "matchExpressions", at, held)
+        terms.append(Term(labels, _expressions(term, "matchFields", at, held)))
+    return tuple(terms)
 
 
-def _expressions(term: Mapping[str, Any], name: str, where: str) -> tuple[Expression, ...]:
-    return tuple(
-        Expression(
-            _text(each.get("key"), f"{at}.key"),
-            _text(each.get("operator"), f"{at}.operator"),
-            tuple(_text(value, f"{at}.values") for value in _list(each.get("values"), f"{at}.values")),
-        )
-        for each, at in _objects(term.get(name), f"{where}.{name}")
-    )
+class _Held:
+    """What the terms of one template hold together."""
+
+    def __init__(self) -> None:
+        self.expressions = self.values = 0
+
+    def count(self, where: str, expressions: int = 0, values: int = 0) -> None:
+        self.expressions += expressions
+        self.values += values
+        remedy = "in all terms together; give the nodes that are meant a label and select that"
+        _check_count(where, self.expressions, MAX_EXPRESSIONS, f"expressions {remedy}")
+        _check_count(f"{where}.values" if values else where, self.values, MAX_VALUES, f"values {remedy}")
+
+
+def _expressions(term: Mapping[str, Any], name: str, where: str, held: _Held) -> tuple[Expression, ...]:
+    listed, found = _list(term.get(name), f"{where}.{name}"), []
+    held.count(f"{where}.{name}", expressions=len(listed))
+    for each, at in _objects(listed, f"{where}.{name}"):
+        values = _list(each.get("values"), f"{at}.values")
+        held.count(at, values=len(values))
+        key, operator = _text(each.get("key"), f"{at}.key"), _text(each.get("operator"), f"{at}.operator")
+        found.append(Expression(key, operator, tuple(_text(value, f"{at}.values") for value in values)))
+    return tuple(found)
 
 
 def _tolerations(spec: Mapping[str, Any]) -> tuple[Toleration, ...]:
+    listed = _list(spec.get("tolerations"), "tolerations")
+    _check_count("tolerations", len(listed), MAX_TOLERATIONS, "tolerations; one with operator Exists stands for many")
     return tuple(
         Toleration(
             key=_optional(each, "key", at),
@@ -150,7 +187,7 @@ def _tolerations(spec: Mapping[str, Any]) -> tuple[Toleration, ...]:
             value=_optional(each, "value", at),
             effect=_optional(each, "effect", at),
         )
-        for each, at in _objects(spec.get("tolerations"), "tolerations")
+        for each, at in _objects(listed, "tolerations")
     )
 
 
@@ -161,7 +198,7 @@ def _optional(parent: Mapping[str, Any], name: str, where: str) -> str:
 
 def _text(value: object, where: str) -> str:
     if not isinstance(value, str):
-        raise _MisshapenError(where, str, value)
+        raise _misshapen(where, str, value)
     return value
 
 
@@ -170,15 +207,15 @@ def _object(parent: Mapping[str, Any], name: str, where: str) -> Mapping[str, An
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise _MisshapenError(where, dict, value)
+        raise _misshapen(where, dict, value)
     return value
 
 
 def _list(value: object, where: str) -> Sequence[Any]:
     if value is None:
-        return ()
+        return []
     if not isinstance(value, list):
-        raise _MisshapenError(where, list, value)
+        raise _misshapen(where, list, value)
     return value
 
 
@@ -188,7 +225,7 @@ def _objects(value: object, where: str) -> list[tuple[Mapping[str, Any], str]]:
     for number, each in enumerate(_list(value, where)):
         at = f"{where}[{number}]"
         if not isinstance(each, dict):
-            raise _MisshapenError(at, dict, each)
+            raise _misshapen(at, dict, each)
         found.append((each, at))
     return found
 

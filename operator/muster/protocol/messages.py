@@ -21,7 +21,8 @@ MAX_TAIL_CHARS = 2048
 MAX_PATH_CHARS = 1024
 MAX_TEXT_CHARS = 4096
 MAX_STAMPS_CHARS = 16384
-MAX_PARTS = 1024  # ranks, checkpoints, neighbours of one report
+# Ranks, checkpoints, neighbours of one report: a worker has 64 ranks at most, of the others there are fewer.
+MAX_PARTS = 128
 MAX_NUMBER = 2**53 - 1  # what every reader of JSON can hold
 MAX_NANOSECONDS = 2**63 - 1
 LONGEST_SECONDS = 1e8  # three years
@@ -243,11 +244,15 @@ def _limited_value(value: Any, limit: Limit, where: str) -> Any:
         return value
     if limit.for_people:
         return value[-int(limit.most) :]
-    if not limit.least <= len(value) <= limit.most:
-        raise ProtocolError("%s: its length %d is not from %s to %s" % (where, len(value), limit.least, limit.most))
+    _check_length(value, limit, where)
     if isinstance(value, tuple):
         return tuple(_within_limits(part, "%s[%d]" % (where, i)) for i, part in enumerate(value))
     return value
+
+
+def _check_length(value: Any, limit: Limit, where: str) -> None:
+    if not limit.least <= len(value) <= limit.most:
+        raise ProtocolError("%s: its length %d is not from %s to %s" % (where, len(value), limit.least, limit.most))
 
 
 def _bare(hint: Any) -> Any:
@@ -303,10 +308,12 @@ def _to_json(value: Any) -> Dict[str, Any]:
 def _from_json(kind: Type[T], data: Any, where: str) -> T:
     if not isinstance(data, Mapping):
         raise ProtocolError("%s: an object is expected, not %s" % (where, type(data).__name__))
-    hints = _hints(kind)
+    hints, of_kind = _hints(kind), limits(kind)
     values = {}
     for name, key in _keys(kind):
         item = data.get(key)
+        if isinstance(item, list) and name in of_kind:  # before it costs anything
+            _check_length(item, of_kind[name], "%s.%s" % (where, key))
         if item is not None:
             values[name] = _convert(hints[name], item, "%s.%s" % (where, key))
     try:

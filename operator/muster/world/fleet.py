@@ -320,6 +320,11 @@ class Fleet:
         return self.names.get(holder, holder.replace("/", " ", 1))
 
     @property
+    def is_snapshot(self) -> bool:
+        """Whether it is what a decision looks at, and not the account itself."""
+        return self._origin is not None
+
+    @property
     def source(self) -> "Fleet":
         """The fleet of which this is a snapshot, while it has not changed since: what is derived follows that one's changes."""
         origin = self._origin
@@ -377,15 +382,19 @@ class FleetParts:
     ailing: Mapping[str, str]
 
 
-def holder_of(pod: PodView | OccupantView) -> str:
-    """Who holds a pod's node by it, as `Fleet.occupy` names holders.
+def claim_of(pod: PodView | OccupantView, given: Collection[str] | None = None) -> tuple[str, Mapping[str, int]]:
+    """Who holds a pod's node by it, as `Fleet.occupy` names holders, and what it uses there beside that.
 
-    A worker holds it for its job. Somebody else's pod holds it for itself when it has accelerators, and otherwise only
-    uses a part of it; so does one that has our labels without a job's owner reference.
+    A worker holds a node for its job where the job was given that node. Anybody can put our labels and any owner on a pod:
+    elsewhere it takes what it asks for, as everybody's pod does, and with accelerators that is the whole node.
+
+    Args:
+        given: the nodes that the job's record names; None for a pod that is no worker of a job that there is.
     """
-    if isinstance(pod, PodView) and pod.owner_uid == pod.job_uid:
-        return pod.job_uid
-    return f"pod/{pod.namespace}/{pod.name}" if any(is_extended(name) for name in pod.requests) else ""
+    whole = any(is_extended(name) for name in pod.requests)
+    if isinstance(pod, PodView) and given is not None and (whole or pod.node in given):
+        return pod.job_uid, _NOTHING
+    return f"pod/{pod.namespace}/{pod.name}" if whole else "", pod.requests
 
 
 def placement_facts(node: NodeView) -> tuple[Any, ...]:
@@ -426,6 +435,18 @@ class Silence:
 
     silent: int = 0
     total: int = 0
+
+    @classmethod
+    def around(cls, namespace: str, silent: Mapping[str, int], total: Mapping[str, int]) -> "Silence":
+        """The silence around the jobs of a namespace, from the counts of each.
+
+        One tenant can silence all of its own launchers. So that it holds up nobody else by that, silence is only as wide as
+        it is without those of any one other namespace.
+        """
+        everybody = cls(sum(silent.values()), sum(total.values()))
+        others = (name for name, count in silent.items() if count and name != namespace)
+        without = (cls(everybody.silent - silent[name], everybody.total - total[name]) for name in others)
+        return min((everybody, *without), key=lambda found: (found.widespread, found.silent / max(found.total, 1)))
 
     @property
     def widespread(self) -> bool:

@@ -28,6 +28,7 @@ class TemplateVerdict:
     Attributes:
         requests: what the scheduler would hold for the worker, with what the namespace's defaults have added.
         scheduler_for: the volume that only the cluster's scheduler can deal with, in words; "" if there is none.
+        retry_seconds: for how long it stands at most before the API server is asked again; 0: for good.
     """
 
     kind: VerdictKind
@@ -36,6 +37,7 @@ class TemplateVerdict:
     message: str = ""
     requests: Mapping[str, int] = field(default_factory=dict)
     scheduler_for: str = ""
+    retry_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,11 +161,15 @@ class JobWorld:
 
     def container_of(self, pod: PodView) -> ContainerView | None:
         """The container of a pod that trains."""
-        containers = [container for container in pod.containers if not container.init]
-        wanted = self.job.spec.launch.worker_container
-        if wanted is None and containers:
-            wanted = next((c["name"] for c in self.job.spec.template["spec"]["containers"]), None)
-        return next((container for container in containers if container.name == wanted), None)
+        for container in pod.containers:
+            if not container.init and container.name == self._worker_container:
+                return container
+        return None
+
+    @cached_property
+    def _worker_container(self) -> str | None:
+        named = self.job.spec.launch.worker_container
+        return named or next((c["name"] for c in self.job.spec.template["spec"]["containers"]), None)
 
     @cached_property
     def by_index(self) -> Mapping[int, Seat]:
@@ -172,8 +178,10 @@ class JobWorld:
 
     @cached_property
     def first(self) -> Seat:
-        """The member of rank 0, to which the others connect."""
-        return min(self.seats, key=lambda seat: seat.member.rank)
+        """The worker of rank 0, to which the others connect; there has to be one."""
+        first = self.gang.spec.first if self.gang else None
+        assert first is not None
+        return self.by_index[first.index]
 
     @cached_property
     def others(self) -> Mapping[int, list[PodView]]:
@@ -241,10 +249,6 @@ class JobWorld:
             if (container := self.container_of(pod)) is not None and container.terminated
         )
         return self.proved_dead.union(self.lost, ended)
-
-    def pod_name(self, member: Member) -> str:
-        """Name of a member's pod."""
-        return pod_name_in(self.gang_name, member.index, member.incarnation)
 
     def heartbeat_age_seconds(self, node: str) -> float:
         """Since the node's kubelet renewed its lease; 0 where there is none."""

@@ -56,7 +56,7 @@ class PodView:
     deletion_time: datetime | None = None  # metadata.deletionTimestamp: when the grace period ends
     scheduler: str = ""  # who is to bind it
     gates: tuple[str, ...] = ()  # names of its scheduling gates: it must not be bound while there are any
-    requests: Mapping[str, int] = field(default_factory=dict)  # only of a pod that is no job's: what it takes away
+    requests: Mapping[str, int] = field(default_factory=dict)  # what the scheduler holds for it
     containers: tuple[ContainerView, ...] = ()
     unschedulable_message: str = ""  # of PodScheduled=False
 

@@ -18,6 +18,7 @@ from muster.kube.certificates import CertificateKeeper
 from muster.kube.client import Client
 from muster.protocol import messages
 from muster.protocol.messages import REPORT_PATH, Directive, Report
+from muster.world.fleet import Silence
 
 AUDIENCE = "muster.dev/coordinator"
 Request = Callable[..., Awaitable[str]]
@@ -117,6 +118,6 @@ async def test_launcher_is_told_what_its_own_pod_shall_do(
             ) as response:
                 assert response.status == 403
         assert set(hub.views_of(directives)) == set(directives)
-        assert hub.silence(60.0) == (0, 2)
+        assert hub.silence(60.0, namespace) == Silence(0, 2)
     finally:
         await server.stop()

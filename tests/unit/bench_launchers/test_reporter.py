@@ -42,7 +42,7 @@ async def test_it_follows_its_directives(coordinator: Any, launcher: Launcher) -
 async def test_steps_are_told_at_the_coordinators_pace(coordinator: Any, launcher: Launcher) -> None:
     coordinator.order(Directive(RUN, attempt=1, node_count=1, **PACE))
     await eventually(lambda: coordinator.states[-1:] == ["Running 1"])
-    await eventually(lambda: (coordinator.hub.view("uid-0").step or 0) >= 4)
+    await eventually(lambda: (coordinator.hub.last("uid-0").step or 0) >= 4)
     assert launcher._counts["answered"] < 40
 
 
@@ -72,7 +72,7 @@ async def test_a_restart_takes_two_reports(coordinator: Any, launcher: Launcher)
 async def test_an_overdue_poll_is_not_waited_for(coordinator: Any, launcher: Launcher) -> None:
     coordinator.order(Directive(RUN, attempt=1, node_count=1, poll_seconds=0.1, hold_seconds=9.0))
     await eventually(lambda: coordinator.states[-1:] == ["Running 1"])
-    await eventually(lambda: (coordinator.hub.view("uid-0").step or 0) >= 20, seconds=3.0)
+    await eventually(lambda: (coordinator.hub.last("uid-0").step or 0) >= 20, seconds=3.0)
 
 
 async def test_a_held_poll_waits_for_the_next_directive(coordinator: Any, launcher: Launcher) -> None:

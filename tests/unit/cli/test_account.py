@@ -55,19 +55,23 @@ def a_worker(name: str, job: str, node: str, **changes: Any) -> PodView:
     return PodView("ns", name, f"uid-{name}", 7, **values)
 
 
-JOBS = [a_job("llama"), a_job("over", ended=True)]
+JOBS = [a_job("llama"), a_job("over", ended=True), a_job("dark")]
 GANGS = [
     a_gang("llama", "n0", "n1", ""),
     a_gang("over", "n2"),
     a_gang("orphan", "n3"),
+    Undecodable("ns", "j-record", "g", 50, 1, "spec.level: bad", "uid-dark"),
 ]
 WORKERS = [
     a_worker("llama-0", "llama", "n0"),
-    a_worker("llama-old", "llama", "n4", deleting=True),
+    a_worker("llama-old", "llama", "n4", deleting=True, requests={GPU: 8}),
     a_worker("llama-done", "llama", "n5", phase="Failed"),
     a_worker("llama-unbound", "llama", ""),
-    a_worker("over-0", "over", "n6", phase="Pending"),
+    a_worker("over-0", "over", "n6", phase="Pending", requests={GPU: 8}),
+    a_worker("stray", "llama", "n5", requests={"cpu": 50}),
+    a_worker("ghostly", "lost", "n3", requests={GPU: 8}),
     a_worker("forged", "llama", "n7", owner_uid="", requests={GPU: 1, "cpu": 100}),
+    a_worker("in-the-dark", "dark", "n8"),
     a_worker("forged-small", "llama", "n8", owner_uid="uid-else", requests={"cpu": 100}),
 ]
 OCCUPANTS = [
@@ -99,12 +103,12 @@ def test_it_is_the_operators_account() -> None:
         "n0": ["ns/llama"],
         "n1": ["ns/llama"],
         "n2": [],
-        "n3": ["uid-orphan"],
+        "n3": ["pod ns/ghostly", "uid-orphan"],
         "n4": ["ns/llama"],
         "n5": [],
         "n6": ["ns/over"],
         "n7": ["pod ns/forged"],
-        "n8": [],
+        "n8": ["ns/dark"],
         "n9": ["pod team-b/notebook"],
     }
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from muster.coordinator.auth import Caller
+from muster.coordinator.hub import Membership
 from muster.kube.client import AWAY_SECONDS
 from muster.kube.decode import NodeLease, Undecodable
 from muster.protocol import messages
@@ -52,6 +53,83 @@ def test_a_pod_with_our_label_and_no_owner_occupies_its_node_for_everybody(scene
     forged = make.pod(job, 0, "evil", owner_uid="", requests={"nvidia.com/gpu": 8})
     scene.cluster.pods.store.assume(forged)
     assert scene.holders(job) == {"n0": {f"pod/ns/{forged.name}"}}
+
+
+FORGED = {"namespace": "attacker", "owner_uid": "u-forged", "job_uid": "u-forged"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "holder"),
+    [
+        pytest.param(FORGED, "", id="the uid of a job that there is not"),
+        pytest.param({"namespace": "attacker"}, "", id="the uid of another namespace's job"),
+        pytest.param({"node": "n7"}, "", id="its own job's, where that was given nothing"),
+        pytest.param({"node": "n7", "requests": {"nvidia.com/gpu": 1}}, "uid-j", id="the same with accelerators"),
+        pytest.param({**FORGED, "requests": {"nvidia.com/gpu": 1}}, "pod/attacker/evil", id="forged with accelerators"),
+        pytest.param({"node": "n1", "incarnation": 2}, "uid-j", id="its own job's, on a node of its record"),
+    ],
+)
+def test_a_pod_takes_no_more_than_it_asks_for_where_no_job_was_given_the_node(
+    scene: Any, make: Any, changes: dict[str, Any], holder: str
+) -> None:
+    job = make.job()
+    scene.cluster.jobs.store.assume(job)
+    scene.cluster.gangs.store.assume(make.gang(job, "p0", "p1"))
+    values: dict[str, Any] = {"name": "evil", "node": "n5", "requests": {"cpu": 100}, **changes}
+    pod = make.pod(job, 0, "evil", **values)
+    scene.cluster.pods.store.assume(pod)
+    fleet = scene.cluster.world(job).fleet
+    assert fleet.holders(pod.node) == ({holder} if holder else set())
+    assert fleet.used(pod.node) == ({} if holder == "uid-j" else pod.requests)
+
+
+def test_whose_a_pod_is_does_not_depend_on_what_is_seen_first(scene: Any, make: Any) -> None:
+    job = make.job(workers=1)
+    cluster = scene.cluster
+    cluster.pods.store.assume(make.pod(job, 0, "p0", requests={"cpu": 100}))
+    assert cluster.fleet.holders("n0") == set()
+    cluster.jobs.store.assume(job)
+    assert cluster.fleet.holders("n0") == set()
+    cluster.gangs.store.assume(unreadable(make.gang(job, "p0"), 9))
+    assert cluster.fleet.holders("n0") == {"uid-j"}, "nobody knows what its record names"
+    cluster.gangs.store.assume(make.gang(job, "p0"))
+    assert (cluster.fleet.holders("n0"), cluster.fleet.used("n0")) == ({"uid-j"}, {})
+    cluster.jobs.store.assume_deleted(("ns", "j"), "uid-j")
+    cluster.gangs.store.assume_deleted(("ns", make.gang(job).metadata.name), "gang-uid-j")
+    assert (cluster.fleet.holders("n0"), cluster.fleet.used("n0")) == (set(), {"cpu": 100})
+
+
+def test_who_is_named_by_no_record_is_not_counted_among_the_silent(scene: Any, make: Any) -> None:
+    job = make.job()
+    scene.cluster.jobs.store.assume(job)
+    scene.cluster.gangs.store.assume(make.gang(job, "p0", ""))
+    pods = {
+        "p0": make.pod(job, 0, "p0"),
+        "p1": make.pod(job, 1, "p1"),
+        "old": make.pod(job, 0, "old", incarnation=0, name="old"),
+        "twin": make.pod(job, 0, "twin", namespace="attacker"),
+        "forged": make.pod(job, 0, "forged", **FORGED),
+    }
+    found = {}
+    for uid, pod in pods.items():
+        scene.cluster.pods.store.assume(pod)
+        found[uid] = scene.cluster.membership(Caller(pod.namespace, pod.name, uid, "n", "nu")).value
+    assert found == {"p0": "Member", "p1": "Member", "old": "Former", "twin": "None", "forged": "None"}
+
+
+def test_a_member_is_found_by_its_index_wherever_it_stands_in_the_list(scene: Any, make: Any) -> None:
+    """A gang that has lost worker 0 for good: worker 1 is the first of the list."""
+    job = make.job(workers=1)
+    cluster = scene.cluster
+    cluster.jobs.store.assume(job)
+    members = [{"index": 1, "rank": 0, "node": "n1", "incarnation": 1, "podUid": "p1"}]
+    cluster.gangs.store.assume(make.gang(job, members=members))
+    pod = make.pod(job, 1, "p1")
+    cluster.pods.store.assume(pod)
+    assert cluster.membership(Caller("ns", pod.name, "p1", "n1", "nu")) is Membership.MEMBER
+    hear(scene, "p1")
+    cluster.pods.store.assume_deleted(("ns", pod.name), "p1")
+    assert set(scene.hub.views_of(["p1"])) == {"p1"}, "its record names it"
 
 
 def test_a_pod_in_which_nothing_changes_that_counts_asks_for_no_decision(scene: Any, make: Any) -> None:
@@ -113,11 +191,11 @@ def test_those_who_were_replaced_or_have_ended_are_not_waited_for(scene: Any, ma
         cluster.pods.store.assume(make.pod(job, index, f"p{index}"))
         hear(scene, f"p{index}")
     scene.clock.advance(60.0)
-    assert scene.hub.silence(20.0) == (3, 3)
+    assert scene.hub.silence(20.0, "ns") == Silence(3, 3)
     cluster.gangs.store.assume(make.gang(job, "p0", "p1", version=11))
-    assert scene.hub.silence(20.0) == (2, 2)
+    assert scene.hub.silence(20.0, "ns") == Silence(2, 2)
     cluster.pods.store.assume(make.pod(job, 1, "p1", version=21, phase="Failed"))
-    assert scene.hub.silence(20.0) == (1, 1)
+    assert scene.hub.silence(20.0, "ns") == Silence(1, 1)
 
 
 def test_a_launcher_is_forgotten_once_its_pod_is_gone_and_its_record_has_dropped_it(scene: Any, make: Any) -> None:

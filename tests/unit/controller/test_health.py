@@ -14,7 +14,7 @@ import pytest
 from muster.api.fleetpolicy import FleetPolicy
 from muster.api.nodehealth import NodeHealth
 from muster.controller import health as module
-from muster.controller import nodeacts
+from muster.controller import nodeacts, slices
 from muster.controller.cluster import Cluster
 from muster.controller.health import HealthKeeper
 from muster.controller.nodeacts import TAINT_KEY
@@ -597,7 +597,7 @@ async def test_a_lost_node_that_gives_a_sign_of_life_is_told_once(stage: Stage) 
 
 
 async def test_many_nodes_are_judged_in_parts(stage: Stage, judged: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SLICE_SECONDS", 0.0)
+    monkeypatch.setattr(slices, "SLICE_SECONDS", 0.0)
     stage.add(*(f"n{number}" for number in range(50)))
     seen: list[int] = []
 

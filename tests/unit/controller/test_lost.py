@@ -13,7 +13,6 @@ from tests.unit.lifecycle.builders import a_node
 from muster.api.nodehealth import LostNode, NodeHealth
 from muster.controller.lost import Heartbeat, holds, refuted
 from muster.kube.decode import NodeLease
-from muster.world.fleet import holder_of
 
 WORD = LostNode(time=NOW, reason="pulled the plug", boot_id="boot-1")
 BEFORE, AFTER = NOW - timedelta(seconds=30), NOW + timedelta(seconds=5)
@@ -73,7 +72,6 @@ def test_what_was_on_the_node_is_proved_dead(scene: Any, make: Any) -> None:
 def test_a_pod_that_is_gone_is_proved_dead_by_its_record(scene: Any, make: Any) -> None:
     job = gang_of_two(scene, make)
     for pod in scene.cluster.pods.store.values():
-        assert holder_of(pod) == "uid-j"
         scene.cluster.pods.store.assume_deleted(("ns", pod.name), pod.uid)
     said(scene)
     assert scene.cluster.world(job).lost == {"p0"}

@@ -1,6 +1,7 @@
 """Acting: how much at once, what is left out because it stands already, how soon after a refusal, how often a status."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -166,12 +167,54 @@ async def test_a_refused_template_is_logged_once_and_tried_again(
 ) -> None:
     job = make.job()
     scene.api.refuse["POST"] = Forbidden(403, "Forbidden", "violates PodSecurity")
+    pauses = []
     for _ in range(3):
         await carry_out(performer, job, Plan((CheckTemplate({"metadata": {}}, 1),)))
-        assert scene.cluster.world(job).template_verdict.reason == "PodSecurityViolation"
-        clock.advance(TEMPLATE_RETRY_SECONDS)
+        verdict = scene.cluster.world(job).template_verdict
+        assert verdict.reason == "PodSecurityViolation"
+        pauses.append(verdict.retry_seconds)
+        clock.advance(verdict.retry_seconds - 0.1)
+        assert scene.cluster.world(job).template_verdict is not None
+        clock.advance(0.2)
         assert scene.cluster.world(job).template_verdict is None
     assert len(logged) == 1
+    for pause, longest in zip(pauses, (30.0, 60.0, 120.0), strict=True):
+        assert 0.75 * longest <= pause <= longest
+    await carry_out(performer, job, Plan((CheckTemplate({"metadata": {}}, 2),)))
+    assert scene.cluster.world(job).template_verdict.retry_seconds <= TEMPLATE_RETRY_SECONDS, "another template"
+
+
+@pytest.mark.parametrize(
+    ("refused", "most_per_second"),
+    [(Forbidden(403, "Forbidden", "violates PodSecurity"), 0.6), (QUOTA, 1.8)],
+    ids=["for good", "for a while"],
+)
+async def test_hundreds_of_refused_jobs_ask_the_api_server_less_and_less(
+    performer: Performer, scene: Any, make: Any, clock: Any, refused: Exception, most_per_second: float
+) -> None:
+    scene.api.refuse["POST"] = refused
+    jobs = [make.job(f"j{number}") for number in range(400)]
+    due = dict.fromkeys(range(400), 0.0)
+    asked: list[float] = []
+    while clock.now < 8200.0:
+        clock.now = max(clock.now, min(due.values()))
+        for number in [number for number, at in due.items() if at <= clock.now]:
+            asked.append(clock.now)
+            await carry_out(performer, jobs[number], Plan((CheckTemplate({"metadata": {}}, 1),)))
+            due[number] = clock.now + scene.cluster.memory(jobs[number].metadata.uid).template_verdict.retry_seconds
+        clock.advance(10.0)
+    late = [at for at in asked if at >= 4600.0]
+    assert len(late) / 3600.0 <= most_per_second
+    busiest = max(Counter(int(at // 30) for at in late).values())
+    assert busiest <= 3 * len(late) / 120, "they do not come together"
+
+
+async def test_refusals_without_end_are_no_defect(performer: Performer, scene: Any, make: Any, clock: Any) -> None:
+    job = make.job()
+    scene.cluster.memory(job.metadata.uid).create_failures = 2000
+    scene.api.refuse["POST"] = QUOTA
+    with pytest.raises(Forbidden):
+        await carry_out(performer, job, Plan((creation(),)))
 
 
 class Statuses:

@@ -15,14 +15,20 @@ class Door:
 
 
 def test_no_namespace_has_more_than_its_share() -> None:
-    pool = Pool(4, 2)
-    assert [pool.enter("a") for _ in range(3)] == [True, True, False]
-    assert [pool.enter("b") for _ in range(3)] == [True, True, False]
+    pool = Pool(8, 2)
+    assert [pool.enter("a", urgent=False) for _ in range(3)] == [True, True, False]
+    assert [pool.enter("b", urgent=False) for _ in range(3)] == [True, True, False]
 
 
 def test_a_namespace_with_nothing_under_way_is_let_in_though_the_pool_is_full() -> None:
     pool = Pool(2, 2)
-    assert [pool.enter("a"), pool.enter("a"), pool.enter("b"), pool.enter("b"), pool.enter("c")] == [
+    assert [
+        pool.enter("a", urgent=False),
+        pool.enter("a", urgent=False),
+        pool.enter("b", urgent=False),
+        pool.enter("b", urgent=False),
+        pool.enter("c", urgent=False),
+    ] == [
         True,
         True,
         True,
@@ -33,7 +39,7 @@ def test_a_namespace_with_nothing_under_way_is_let_in_though_the_pool_is_full() 
 
 def test_recoveries_go_first_whatever_their_namespace() -> None:
     door = Door(1, 1)
-    assert door.pool.enter("a")
+    assert door.pool.enter("a", urgent=False)
     door.wait("a", "start")
     door.wait("a", "recovery", urgent=True)
     door.pool.leave("a")
@@ -44,11 +50,11 @@ def test_recoveries_go_first_whatever_their_namespace() -> None:
 
 def test_namespaces_take_turns() -> None:
     door = Door(2, 2)
-    assert door.pool.enter("a")
-    assert door.pool.enter("a")
+    assert door.pool.enter("a", urgent=False)
+    assert door.pool.enter("a", urgent=False)
     for number in range(3):
         door.wait("a", f"a{number}")
-    assert door.pool.enter("b")
+    assert door.pool.enter("b", urgent=False)
     for number in range(3):
         door.wait("b", f"b{number}")
     for namespace in ("a", "a", "b"):
@@ -59,9 +65,24 @@ def test_namespaces_take_turns() -> None:
 
 def test_who_comes_later_does_not_pass_those_of_its_namespace_who_wait() -> None:
     door = Door(1, 1)
-    assert door.pool.enter("a")
+    assert door.pool.enter("a", urgent=False)
     door.wait("a", "first")
-    assert not door.pool.enter("a")
+    assert not door.pool.enter("a", urgent=False)
     door.pool.leave("a")
     assert door.started == ["first"]
     assert door.pool.waiting == 0
+
+
+def test_first_starts_leave_room_for_recoveries() -> None:
+    door = Door(16, 8)
+    assert [door.pool.enter("a", urgent=False) for _ in range(8)] == [True] * 6 + [False] * 2
+    for number in range(3):
+        door.wait("a", f"start {number}")
+    assert door.started == []
+    door.wait("a", "recovery", urgent=True)
+    assert door.started == ["recovery"]
+    assert [door.pool.enter("b", urgent=False) for _ in range(6)] == [True] * 5 + [False], "12 of all 16"
+    assert [door.pool.enter("b", urgent=True) for _ in range(4)] == [True] * 3 + [False], "its share is 8"
+    assert [door.pool.enter("c", urgent=urgent) for urgent in (False, False, True)] == [True, False, False]
+    door.pool.leave("a")
+    assert door.started == ["recovery"]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.unit.lifecycle.builders import EPOCH, a_node
 
-from muster.controller import queue as module
+from muster.controller import slices
 from muster.controller.queue import Queue
 from muster.placement.eligibility import Requirements
 from muster.placement.request import Request
@@ -119,7 +119,7 @@ async def test_a_keeper_that_is_told_to_stop_stops_whatever_happens_just_then(sc
 
 
 async def test_a_long_plan_lets_everything_else_have_its_turn(keeper: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SLICE_SECONDS", 0.0)
+    monkeypatch.setattr(slices, "SLICE_SECONDS", 0.0)
     answered: list[int] = []
     solve = Space.solve
     monkeypatch.setattr(Space, "solve", lambda space, request: answered.append(1) or solve(space, request))
@@ -141,7 +141,7 @@ async def test_a_long_plan_lets_everything_else_have_its_turn(keeper: Keeper, mo
 async def test_who_leaves_while_a_plan_is_made_is_not_told_of_it(
     keeper: Keeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "SLICE_SECONDS", 0.0)
+    monkeypatch.setattr(slices, "SLICE_SECONDS", 0.0)
     solve = Space.solve
 
     def leaves(space: Space, request: Request) -> Any:

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from muster.coordinator.auth import Caller
-from muster.coordinator.hub import STEP_NEWS_SECONDS, Hub
+from muster.coordinator.hub import STEP_NEWS_SECONDS, Hub, Membership
 from muster.protocol import messages
 from muster.protocol.messages import CheckpointReport, PeerReport, RankReport, Report
+from muster.world.fleet import Silence
 from muster.world.views import RankView
 
 RUNNING = Report(
@@ -36,12 +37,26 @@ def hub(clock: Any) -> Hub:
 def test_ages_grow_after_receipt(hub: Hub, clock: Any) -> None:
     hub.record(caller(), RUNNING)
     clock.advance(2.0)
-    view = hub.view("u1")
-    assert view is not None
+    view = hub.views_of(["u1"])["u1"]
     assert (view.heard_age_seconds, view.step_age_seconds, view.started_age_seconds) == (2.0, 2.5, 11.0)
     assert (view.attempt, view.state, view.step, view.ranks[0].rank) == (3, "Running", 7, 4)
     assert hub.views_of(["u1", "u2"]) == {"u1": view}
-    assert hub.view("u2") is None
+    assert hub.last("u2") is None
+
+
+def test_ranks_that_run_are_not_made_anew_for_each_look(hub: Hub, clock: Any) -> None:
+    """A decision about 2,048 workers of eight ranks each looks at 16,384 of them at once."""
+    ended = replace(RUNNING.ranks[0], alive=False, exit_code=1, exited_age_seconds=1.0)
+    hub.record(caller(), RUNNING)
+    first = hub.views_of(["u1"])["u1"].ranks
+    clock.advance(1.0)
+    hub.record(caller(), replace(RUNNING, sequence=2, step=8, ranks=(replace(RUNNING.ranks[0]),)))
+    assert hub.views_of(["u1"])["u1"].ranks is first
+    hub.record(caller(), replace(RUNNING, sequence=3, ranks=(ended,), previous_ranks=RUNNING.ranks))
+    clock.advance(2.0)
+    view = hub.views_of(["u1"])["u1"]
+    assert [rank.exited_age_seconds for rank in view.ranks] == [3.0]
+    assert view.previous_ranks == first
 
 
 def test_an_attempt_is_as_old_as_the_first_word_of_it(hub: Hub, clock: Any) -> None:
@@ -73,7 +88,7 @@ def test_every_field_of_a_report_is_shown_and_every_age_grows(hub: Hub, clock: A
             given[field.name] = {"str": f"text {number}", "bool": True}.get(str(field.type), number)
     hub.record(caller(), Report(sequence=1, **given))
     clock.advance(2.0)
-    view = hub.view("u1")
+    view = hub.views_of(["u1"])["u1"]
     for name, value in given.items():
         shown = getattr(view, CALLED.get(name, name))
         if name.endswith("ranks"):
@@ -89,8 +104,7 @@ def test_older_report_is_no_sign_of_life(hub: Hub, clock: Any) -> None:
     clock.advance(3.0)
     for sequence in (4, 5):
         assert not hub.record(caller(), replace(RUNNING, sequence=sequence, state=messages.IDLE))
-    view = hub.view("u1")
-    assert view is not None
+    view = hub.views_of(["u1"])["u1"]
     assert (view.state, view.heard_age_seconds) == (messages.RUNNING, 3.0)
 
 
@@ -166,12 +180,12 @@ def test_silence_counts_those_who_are_expected_to_talk(hub: Hub, clock: Any) -> 
     hub.record(caller("u2"), Report(sequence=1, state=messages.LEAVING))
     clock.advance(21.0)
     hub.record(caller("u3"), RUNNING)
-    assert hub.silence(20.0) == (1, 2)
+    assert hub.silence(20.0, "team") == Silence(1, 2)
     hub.retire("u1")
-    assert hub.silence(20.0) == (0, 1)
-    assert hub.view("u1") is not None
+    assert hub.silence(20.0, "team") == Silence(0, 1)
+    assert hub.last("u1") is not None
     hub.forget("u1")
-    assert hub.view("u1") is None
+    assert hub.last("u1") is None
 
 
 def test_counting_the_silent_ones_meets_nobody_who_has_finished(clock: Any) -> None:
@@ -187,13 +201,49 @@ def test_counting_the_silent_ones_meets_nobody_who_has_finished(clock: Any) -> N
     met: list[float] = []
 
     class Met(OrderedDict[str, float]):
-        def values(self) -> Any:
-            return (met.append(heard_at) or heard_at for heard_at in super().values())
+        def items(self) -> Any:
+            return (met.append(item[1]) or item for item in super().items())
 
     hub._present = Met(hub._present)
-    assert hub.silence(20.0) == (1, 2)
+    assert hub.silence(20.0, "team") == Silence(1, 2)
     assert len(met) == 2
-    assert hub.view("left0") is not None
+    assert hub.last("left0") is not None
+
+
+def test_a_stranger_is_not_heard_and_a_former_member_is_not_missed(clock: Any) -> None:
+    known = {"u1": Membership.MEMBER, "u2": Membership.FORMER}
+    hub = Hub(clock, membership=lambda caller: known.get(caller.pod_uid, Membership.NONE))
+    heard: list[str] = []
+    hub.subscribe(lambda caller, _: heard.append(caller.pod_uid))
+    for uid in ("u1", "u2", "u3"):
+        hub.record(caller(uid), RUNNING)
+    assert set(hub.views_of(["u1", "u2", "u3"])) == {"u1", "u2"} == set(heard)
+    clock.advance(21.0)
+    assert hub.silence(20.0, "team") == Silence(1, 1)
+    assert hub.crowd() == 1
+
+
+def test_one_namespace_that_falls_silent_holds_up_nobody_else(clock: Any) -> None:
+    hub = Hub(clock)
+
+    def heard(namespace: str, *numbers: int) -> None:
+        for number in numbers:
+            who = replace(caller(f"{namespace}{number}"), namespace=namespace)
+            hub.record(who, replace(RUNNING, sequence=int(clock.now) + 1))
+
+    heard("noisy", *range(100))
+    heard("small", *range(8))
+    clock.advance(21.0)
+    heard("small", *range(1, 8))
+    assert hub.silence(20.0, "noisy").widespread
+    assert hub.silence(20.0, "small") == Silence(1, 8), "one worker is silent: its node, not the network"
+    clock.advance(21.0)
+    assert hub.silence(20.0, "small").widespread, "all of both are silent"
+    for number in range(100):
+        hub.forget(f"noisy{number}")
+    hub.retire("small0")
+    assert hub.silence(20.0, "noisy") == Silence(0, 0)
+    assert hub.silence(20.0, "small") == Silence(7, 7)
 
 
 def test_memory_is_bounded_and_keeps_those_heard_last(hub: Hub) -> None:

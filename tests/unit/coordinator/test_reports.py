@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import time
 from typing import Any
 
 import pytest
@@ -11,7 +12,15 @@ from hypothesis import strategies as st
 from muster.coordinator import reports
 from muster.coordinator.reports import decode_report
 from muster.protocol import messages
-from muster.protocol.messages import CheckpointReport, PeerReport, ProtocolError, RankReport, Report
+from muster.protocol.messages import (
+    MAX_PARTS,
+    MAX_REPORT_BYTES,
+    CheckpointReport,
+    PeerReport,
+    ProtocolError,
+    RankReport,
+    Report,
+)
 
 FULL = Report(
     sequence=7,
@@ -77,6 +86,46 @@ def test_a_good_report_does_not_take_the_slow_way(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(reports.messages, "decode_report", slow)
     assert decode_report(messages.encode(FULL)) == FULL
+    failed = dataclasses.replace(FULL.ranks[1], tail="x" * 9000)
+    long = decode_report(messages.encode(dataclasses.replace(FULL, ranks=(failed,), checkpoint_error="y" * 9000)))
+    assert (len(long.ranks[0].tail), len(long.checkpoint_error)) == (2048, 4096), "a long text for people is cut"
+
+
+def heaviest() -> bytes:
+    """As many parts as a report may have, each with all that it may hold, and the very last number is wrong."""
+    rank = {"rank": 1, "localRank": 1, "alive": False, "exitCode": 1, "signal": 9, "endedByLauncher": True, "tail": "x"}
+    ranks = [{**rank, "exitedAgeSeconds": 1.5}] * MAX_PARTS
+    checkpoints = [{"step": 1, "path": "/c", "writtenNs": 1, "judged": True, "torn": True}] * MAX_PARTS
+    peers = [{"index": 1, "silentSeconds": 1}] * MAX_PARTS
+    ages = {"stepAgeSeconds": -1.0}
+    parts = {"ranks": ranks, "previousRanks": ranks, "checkpoints": checkpoints, "peers": peers}
+    return json.dumps({**json.loads(messages.encode(FULL)), **parts, **ages}).encode()
+
+
+def cpu_seconds(data: bytes) -> float:
+    begun = time.process_time()
+    verdict(decode_report, data)
+    return time.process_time() - begun
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(heaviest(), id="as many parts as may be, and wrong"),
+        pytest.param(b'{"sequence":1,"state":"Idle","peers":[' + b"{}," * 80_000 + b"{}]}", id="an endless list"),
+        pytest.param(
+            b'{"sequence":1,"state":"Idle","peers":[' + b'{"index":0,"silentSeconds":0},' * 8000 + b"{}]}",
+            id="an endless list of good parts",
+        ),
+        pytest.param(b'{"sequence":1,"state":5,"u":[' + b"{}," * 80_000 + b"{}]}", id="an endless list of no field"),
+        pytest.param(
+            json.dumps({"sequence": 1, "state": "Idle", "checkpointError": "x" * 260_000}).encode(), id="a long text"
+        ),
+    ],
+)
+def test_no_report_costs_the_loop_more_than_some_milliseconds(data: bytes) -> None:
+    assert len(data) <= MAX_REPORT_BYTES
+    assert min(cpu_seconds(data) for _ in range(5)) < 0.010
 
 
 @given(st.sampled_from(sorted(json.loads(messages.encode(FULL)))), anything)
@@ -96,7 +145,7 @@ def test_both_decoders_agree_on_what_is_beyond_a_limit(key: str, amount: Any) ->
 def test_both_decoders_agree_on_long_lists_and_on_their_parts(key: str) -> None:
     full = json.loads(messages.encode(FULL))
     part = full[key][0]
-    for items in ([part] * 1024, [part] * 1025, *([{**part, name: -5}] for name in part)):
+    for items in ([part] * MAX_PARTS, [part] * (MAX_PARTS + 1), *([{**part, name: -5}] for name in part)):
         data = json.dumps({**full, key: items}).encode()
         assert verdict(decode_report, data) == verdict(messages.decode_report, data)
 

@@ -105,8 +105,7 @@ async def door() -> AsyncIterator[Door]:
 async def test_report_is_recorded_and_answered_with_the_directive(door: Door) -> None:
     status, body = await door.report(step=12)
     assert (status, messages.decode_directive(body)) == (200, WAIT)
-    view = door.hub.view("u1")
-    assert view is not None
+    view = door.hub.views_of(["u1"])["u1"]
     assert view.step == 12
 
 
@@ -129,7 +128,7 @@ async def test_refused(door: Door, pod: str, body: bytes, want: int, says: str) 
 async def test_not_leading(door: Door) -> None:
     door.controller.not_ready = "still reading"
     assert await door.report() == (503, b'{"error":"still reading"}')
-    assert door.hub.view("u1") is None
+    assert door.hub.last("u1") is None
 
 
 @pytest.mark.parametrize("pod", ["u1", "u9", ""], ids=["a worker", "a stranger", "nobody"])
@@ -139,7 +138,7 @@ async def test_a_replica_that_does_not_lead_names_the_leader(door: Door, pod: st
     status, body = await door.report(pod)
     said = json.loads(body)
     assert (status, said["leader"], "does not lead" in said["error"]) == (421, leader, True)
-    assert door.hub.view("u1") is None
+    assert door.hub.last("u1") is None
 
 
 async def test_held_until_the_directive_changes(door: Door) -> None:
@@ -189,8 +188,7 @@ async def test_news_of_a_pod_leaves_its_held_answer_alone(door: Door) -> None:
     assert (await door.report(step=5, directive_seen=messages.digest(WAIT)))[0] == 200
     assert set(door.server._waiting) == {"u1"}
     assert not held.done()
-    view = door.hub.view("u1")
-    assert view is not None
+    view = door.hub.views_of(["u1"])["u1"]
     assert view.step == 5
     door.controller.directives["u1"] = replace(WAIT, kind=messages.EXIT)
     door.server.notify(["u1"])
@@ -277,17 +275,42 @@ async def test_memory_is_given_back_after_a_crowd_has_come_and_after_it_has_gone
         await door.server.stop()
 
 
+def head_of(pod: str, length: int) -> bytes:
+    return f"POST {REPORT_PATH} HTTP/1.1\r\nAuthorization: {pod}\r\nContent-Length: {length}\r\n\r\n".encode()
+
+
+async def test_the_body_of_a_pod_that_is_no_worker_is_not_taken_in(door: Door) -> None:
+    reader, writer = await asyncio.open_connection("localhost", door.port, ssl=door.trust)
+    writer.write(head_of("u9", 250_000))
+    assert (await asyncio.wait_for(reader.readline(), DEADLINE)).startswith(b"HTTP/1.1 403 ")
+    writer.close()
+
+
+async def test_of_one_pod_one_body_comes_in_at_a_time(door: Door) -> None:
+    door.controller.directives["u2"] = WAIT
+    opened = [await asyncio.open_connection("localhost", door.port, ssl=door.trust) for _ in range(3)]
+    for (_, writer), pod in zip(opened, ("u2", "u1", "u1"), strict=True):
+        writer.write(head_of(pod, 250_000) + b"x" * 100_000)
+        await until(lambda pod=pod: any(c.receiving and c.caller.pod_uid == pod for c in door.server.connections))
+    await until(lambda: len(door.server.connections) == 2)
+    assert await opened[1][0].read() == b"", "the newest one's is waited for"
+    assert sorted(c.caller.pod_uid for c in door.server.connections if c.caller) == ["u1", "u2"]
+    for _, writer in opened:
+        writer.close()
+
+
 async def test_a_pod_has_so_many_connections_and_no_more(door: Door) -> None:
-    head = f"POST {REPORT_PATH} HTTP/1.1\r\nAuthorization: u1\r\nContent-Length: 9\r\n\r\n".encode()
+    body = messages.encode(Report(sequence=1, state=messages.IDLE))
+    request = head_of("u1", len(body)) + body
     connections = []
     try:
         for count in range(1, server.MAX_CONNECTIONS_OF_POD + 3):
             connections.append(await asyncio.open_connection("localhost", door.port, ssl=door.trust))
-            connections[-1][1].write(head)
+            connections[-1][1].write(request)
             wanted = min(count, server.MAX_CONNECTIONS_OF_POD)
             await until(lambda: not door.server._strangers and len(door.server.connections) == wanted)  # noqa: B023
         for reader, _ in connections[:2]:
-            assert await reader.read() == b"", "the oldest went"
+            assert (await reader.read()).startswith(b"HTTP/1.1 200 OK"), "the oldest went"
     finally:
         for _, writer in connections:
             writer.close()

@@ -10,7 +10,7 @@ from muster.api.nodehealth import NodeHealth
 from muster.api.trainingjob import TrainingJob
 from muster.kube import decode, informer
 from muster.kube.decode import Undecodable
-from muster.world.fleet import holder_of
+from muster.world.fleet import claim_of
 from muster.world.views import ContainerView, Taint
 
 POD: dict[str, Any] = {
@@ -122,9 +122,14 @@ def test_accelerators_as_the_scheduler_counts_them(
         raw({"metadata": {"name": "x"}, "spec": {"containers": containers, "initContainers": init_containers}})
     )
     assert pod.requests == {"pods": 1} | ({"nvidia.com/gpu": want} if want else {})
+
+
+def test_what_a_pod_asks_for_is_read_whoever_it_says_that_it_belongs_to() -> None:
     owner = {"uid": "job", "controller": True}
-    ours = {"name": "x", "ownerReferences": [owner], "labels": {"muster.dev/job-uid": "job"}}
-    assert decode.pod(raw({"metadata": ours, "spec": {"containers": containers}})).requests == {}
+    meta = {"name": "x", "ownerReferences": [owner], "labels": {"muster.dev/job-uid": "job"}}
+    pod = decode.pod(raw({"metadata": meta, "spec": {"containers": [container(2)]}}))
+    assert (pod.owner_uid, pod.job_uid, pod.requests) == ("job", "job", {"pods": 1, "nvidia.com/gpu": 2})
+    assert decode.bare_pod(raw({"metadata": meta, "spec": {"nodeName": "n1"}})).requests
 
 
 def test_node() -> None:
@@ -229,8 +234,8 @@ def test_of_what_cannot_be_read_the_identity_is_left() -> None:
     with pytest.raises(ValueError, match="creation"):
         decode.occupant(pod)
     occupant = decode.bare_occupant(pod)
-    assert (occupant.node, occupant.uid, holder_of(occupant)) == ("n1", "u", "pod/ns/p")
+    assert (occupant.node, occupant.uid, claim_of(occupant)[0]) == ("n1", "u", "pod/ns/p")
     labelled = raw({"metadata": {**meta, "labels": {"muster.dev/job-uid": "j"}}, "spec": {"nodeName": "n1"}})
-    assert holder_of(decode.bare_pod(labelled)) == "pod/ns/p"
+    assert claim_of(decode.bare_pod(labelled))[0] == "pod/ns/p"
     node = decode.bare_node(pod)
     assert (node.name, node.resource_version, node.ready) == ("p", 9, False)

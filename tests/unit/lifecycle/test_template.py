@@ -1,15 +1,19 @@
 """What only the operator can know about a template, said before anything is built from it."""
 
+import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job
+from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, a_node
 
 from muster.api.gang import Member
-from muster.lifecycle.plan import CheckTemplate
+from muster.lifecycle.plan import ApplySupport, CheckTemplate, CreatePod
 from muster.lifecycle.step import decide
 from muster.lifecycle.template import problem
 from muster.lifecycle.worker_pod import worker_manifest
+from muster.placement.eligibility import Requirements
+from muster.placement.outline import PART, Eye, Outline
 from muster.world.fleet import Fleet
 
 CONTAINER: dict[str, Any] = {"name": "main", "image": "trainer:1", "command": ["train"]}
@@ -52,6 +56,88 @@ def test_a_template_of_the_wrong_shape_is_named(template: dict[str, Any], where:
     reason, message = told(template)
     assert reason == "TemplateInvalid"
     assert where in message
+
+
+def expressions(count: int, values: int = 1) -> list[dict[str, Any]]:
+    return [{"key": f"k{n}", "operator": "In", "values": ["v"] * values} for n in range(count)]
+
+
+def selecting(*terms: dict[str, Any]) -> dict[str, Any]:
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}
+    return {"affinity": {"nodeAffinity": required}}
+
+
+LONG: dict[str, tuple[Callable[[int], dict[str, Any]], int, str]] = {
+    "tolerations": (lambda count: {"tolerations": [{"key": f"k{n}"} for n in range(count)]}, 64, "operator Exists"),
+    "selector": (lambda count: {"nodeSelector": {f"k{n}": "v" for n in range(count)}}, 64, "spec.nodeSelector"),
+    "terms": (lambda count: selecting(*[{}] * count), 64, "nodeSelectorTerms"),
+    "expressions of one term": (lambda count: selecting({"matchExpressions": expressions(count)}), 64, "[0].matchExp"),
+    "expressions of many": (
+        lambda count: selecting(*({"matchFields": [each]} for each in expressions(count - 32)), *[TERM_OF_32]),
+        64,
+        "in all terms together",
+    ),
+    "values": (
+        lambda count: selecting({"matchExpressions": expressions(1, count)}),
+        1024,
+        "matchExpressions[0].values",
+    ),
+    "values of many": (
+        lambda count: selecting(
+            *({"matchExpressions": [each]} for each in expressions(16, 60)), *values_of(count - 960)
+        ),
+        1024,
+        "in all terms together",
+    ),
+}
+TERM_OF_32 = {"matchExpressions": expressions(32)}
+
+
+def values_of(count: int) -> list[dict[str, Any]]:
+    return [{"matchExpressions": expressions(1, count)}]
+
+
+@pytest.mark.parametrize("what", LONG)
+def test_what_would_cost_the_queue_too_much_is_refused_by_name_with_a_remedy(what: str) -> None:
+    spec_of, most, says = LONG[what]
+    assert problem(a_job(template={"spec": {**spec_of(most), "containers": [CONTAINER]}}), Fleet()) is None
+    reason, message = told({"spec": {**spec_of(most + 1), "containers": [CONTAINER]}})
+    assert (reason, says in message) == ("TemplateInvalid", True), message
+    assert f"{most + 1} are too many, Muster takes at most {most}" in message
+    assert message.startswith("spec.template.spec.")
+
+
+def test_the_costliest_template_costs_a_part_of_a_plan_some_milliseconds() -> None:
+    """A thousand nodes of which each has labels of its own, and a job that compares as much as it may."""
+    values = [f"some-long-value-of-a-label-{n}" for n in range(16)]
+    each = [{"key": f"k{n}", "operator": "NotIn", "values": values} for n in range(64)]
+    tolerations = [{"key": f"t{n}", "operator": "Exists"} for n in range(64)]
+    spec = {**selecting({"matchExpressions": each}), "tolerations": tolerations}
+    fleet = Fleet()
+    for number in range(PART):
+        fleet.put_node(a_node(f"n{number}", labels={f"k{n}": f"own-{number}" for n in range(64)}))
+    outline = Outline.of(fleet)
+
+    def look() -> float:
+        eye, begun = Eye(fleet, Requirements(8, spec, {})), time.process_time()
+        assert not any(eye.look(spot).why for spot in outline.spots.values())
+        return time.process_time() - begun
+
+    assert min(look() for _ in range(5)) < 0.05
+
+
+def test_the_service_of_a_plain_job_names_the_worker_of_rank_0_whatever_its_index() -> None:
+    members = [
+        Member(index=0, rank=1, node="n0", incarnation=1, pod_uid="pod-0-1"),
+        Member(index=1, rank=0, node="n1", incarnation=1),
+    ]
+    scene = Scene(a_job(nodes=2, launch={"mode": "Plain"})).fleet().gang(go=False, members=members).pod(0, node="n0")
+    plan = decide(scene.world(), SETTINGS)
+    (service,) = [action.manifest for action in plan.actions if isinstance(action, ApplySupport)]
+    assert service["spec"]["selector"]["muster.dev/index"] == "1"
+    (created,) = [action.manifest for action in plan.actions if isinstance(action, CreatePod)]
+    environment = {each["name"]: each["value"] for each in created["spec"]["containers"][0]["env"]}
+    assert environment["MASTER_ADDR"].startswith(f"{created['metadata']['name']}."), "it is itself the first"
 
 
 def test_null_is_as_good_as_absent() -> None:

@@ -24,7 +24,7 @@ from muster.lifecycle.plan import Announcement, CheckTemplate, CommitGang, Creat
 from muster.lifecycle.step import decide
 from muster.protocol import messages
 from muster.protocol.messages import CheckpointReport, Directive, PeerReport, RankReport, Report
-from muster.world.fleet import Fleet, Silence
+from muster.world.fleet import Fleet
 from muster.world.job import JobWorld, TemplateVerdict, VerdictKind
 from muster.world.names import gang_name
 from muster.world.views import INCARNATION_LABEL, INDEX_LABEL, JOB_UID_LABEL, ContainerView, NodeView, PodView
@@ -470,7 +470,7 @@ class Theatre:
 
         def launcher_of(index: int) -> object:
             member = gang.spec.members[index] if gang else None
-            return self.hub.view(member.pod_uid) if member and member.pod_uid else None
+            return self.hub.last(member.pod_uid) if member and member.pod_uid else None
 
         job = play.job if play and not play.deleted else None
         return directive_for(job, gang, view.name, view.uid, launcher_of)  # type: ignore[arg-type]
@@ -676,7 +676,7 @@ class Theatre:
             launchers=self.hub.views_of(uids),
             proved_dead=frozenset(dead),
             fleet=self._fleet(),
-            silence=Silence(*self.hub.silence(timeout)),
+            silence=self.hub.silence(timeout, "default"),
             leader_age_seconds=self.now - self._leader_since,
             template_verdict=self._verdicts.get(play.uid),
         )

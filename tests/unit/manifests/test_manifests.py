@@ -12,7 +12,7 @@ from yamllint.config import YamlLintConfig
 from muster.agent import settings as agent_settings
 from muster.agent.client import API_VERSION
 from muster.api.nodehealth import NodeHealthStatus
-from muster.controller.operator import APP_LABEL, LEASE_NAME
+from muster.controller.operator import LEASE_NAME
 from muster.controller.settings import COORDINATOR_SERVICE, Settings
 from muster.kube.certificates import names_of
 
@@ -129,7 +129,7 @@ def test_two_replicas_that_leave_lost_nodes_soon(base: Manifests, deployment: di
 
 def test_selectors_find_the_pods(base: Manifests, deployment: dict[str, Any]) -> None:
     labels = deployment["spec"]["template"]["metadata"]["labels"]
-    key, _, value = APP_LABEL.partition("=")
+    key, value = "app.kubernetes.io/name", "muster"
     assert labels[key] == value
     coordinator = named(base, "Service", COORDINATOR_SERVICE)["spec"]
     assert coordinator["selector"] == {key: value}, "every replica: one that does not lead names the leader"
@@ -252,7 +252,7 @@ class TestTheAgent:
         (container,) = template["spec"]["containers"]
         ports = [port["port"] for rule in policy["spec"]["ingress"] for port in rule["ports"]]
         assert ports == [port["containerPort"] for port in container["ports"]]
-        key, _, value = APP_LABEL.partition("=")
+        key, value = "app.kubernetes.io/name", "muster"
         assert template["metadata"]["labels"][key] != value, "it would be taken for an operator"
 
     def test_the_policy_is_about_its_service_account_and_its_fields(self, base: Manifests) -> None:

@@ -3,6 +3,7 @@
 import pytest
 from tests.unit.lifecycle.builders import BLOCK, RACK, a_fleet, a_node
 
+from muster.placement import fragmentation as module
 from muster.placement.fragmentation import fragmentation
 from muster.world.fleet import Fleet
 
@@ -24,6 +25,16 @@ def fleet(held: set[str]) -> Fleet:
     return made
 
 
+def shares(of: Fleet) -> dict[str, float]:
+    counting = fragmentation(of)
+    while True:
+        try:
+            next(counting)
+        except StopIteration as ended:
+            found: dict[str, float] = ended.value
+            return found
+
+
 @pytest.mark.parametrize(
     ("held", "block", "rack"),
     [
@@ -36,8 +47,13 @@ def fleet(held: set[str]) -> Fleet:
     ],
 )
 def test_free_nodes_beside_held_ones_are_counted(held: set[str], block: float, rack: float) -> None:
-    assert fragmentation(fleet(held)) == pytest.approx({"block": block, "rack": rack})
+    assert shares(fleet(held)) == pytest.approx({"block": block, "rack": rack})
 
 
 def test_a_fleet_that_is_full_is_not_fragmented() -> None:
-    assert fragmentation(fleet(set(fleet(set()).nodes))) == {"block": 0, "rack": 0}
+    assert shares(fleet(set(fleet(set()).nodes))) == {"block": 0, "rack": 0}
+
+
+def test_a_large_fleet_is_counted_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PART", 2)
+    assert len(list(fragmentation(fleet(set())))) == 4

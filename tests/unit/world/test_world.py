@@ -55,6 +55,24 @@ def test_silence_of_most_is_not_their_fault(silent: int, total: int, widespread:
     assert Silence(silent, total).widespread == widespread
 
 
+@pytest.mark.parametrize(
+    ("silent", "total", "widespread"),
+    [
+        pytest.param({"mine": 3}, {"mine": 4}, True, id="alone in the cluster"),
+        pytest.param({"a": 90}, {"mine": 8, "a": 100}, False, id="one other namespace"),
+        pytest.param({"a": 90, "mine": 1}, {"mine": 8, "a": 100}, False, id="one other, and one of mine"),
+        pytest.param({"a": 90, "mine": 6}, {"mine": 8, "a": 100}, True, id="one other, and most of mine"),
+        pytest.param({"mine": 8}, {"mine": 8, "a": 100}, False, id="all of mine, while the others talk"),
+        pytest.param({"a": 90, "b": 90}, {"mine": 8, "a": 100, "b": 100}, True, id="two others"),
+        pytest.param({"a": 900, "b": 2}, {"mine": 8, "a": 1000, "b": 2}, False, id="one large, and one small"),
+    ],
+)
+def test_silence_counts_without_any_one_other_namespace(
+    silent: dict[str, int], total: dict[str, int], widespread: bool
+) -> None:
+    assert Silence.around("mine", silent, total).widespread == widespread
+
+
 def test_who_else_holds_a_node() -> None:
     fleet = a_fleet([a_node("n0")], holders={"n0": frozenset({"me", "other"})})
     assert fleet.held_by_others("n0", "me") == {"other"}

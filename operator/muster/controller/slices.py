@@ -1,0 +1,38 @@
+"""Long work in slices: after so long everything else of the process has its turn, launchers, watches, the lease."""
+
+import asyncio
+from collections.abc import Callable, Generator
+from typing import TypeVar
+
+SLICE_SECONDS = 0.01
+
+T = TypeVar("T")
+
+
+class Slices:
+    """One piece of long work."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._begun = clock()
+
+    async def pause(self) -> float:
+        """Let the others have their turn if this slice has lasted long enough; returns the seconds that they took."""
+        now = self._clock()
+        if now - self._begun < SLICE_SECONDS:
+            return 0.0
+        await asyncio.sleep(0)
+        self._begun = self._clock()
+        return self._begun - now
+
+
+async def in_slices(steps: Generator[None, None, T], clock: Callable[[], float]) -> T:
+    """Work that yields between its steps; returns what it returns."""
+    slices = Slices(clock)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as ended:
+            result: T = ended.value
+            return result
+        await slices.pause()

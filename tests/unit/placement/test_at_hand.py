@@ -1,0 +1,55 @@
+"""What a decision may do in passing on a large fleet, and what is made beforehand, in parts."""
+
+import pytest
+from tests.unit.lifecycle.builders import a_node
+
+from muster.placement.eligibility import Requirements
+from muster.placement.outline import PART
+from muster.placement.tree import NotAtHandError, Tree
+from muster.world.fleet import Fleet, KnownAges
+
+NEEDS = Requirements(8, {}, {})
+
+
+def a_live_fleet(size: int) -> Fleet:
+    fleet = Fleet()
+    for number in range(size):
+        fleet.put_node(a_node(f"n{number}"))
+    return fleet
+
+
+def look(fleet: Fleet) -> Tree:
+    """As a decision does."""
+    return Tree.of(fleet.snapshot(KnownAges({})), NEEDS)
+
+
+def test_a_small_fleet_is_looked_through_in_passing() -> None:
+    assert look(a_live_fleet(PART)).root.free == PART
+
+
+def test_the_tree_of_a_large_fleet_is_made_beforehand_in_parts() -> None:
+    fleet = a_live_fleet(3 * PART)
+    with pytest.raises(NotAtHandError) as missing:
+        look(fleet)
+    assert missing.value.needs == NEEDS
+    assert len(list(Tree.made(fleet, missing.value.needs))) >= 9, "outline, standings and layout, a part each"
+    assert look(fleet).root.free == 3 * PART
+
+
+@pytest.mark.parametrize("changed", [PART, 2 * PART + 5])
+def test_a_tree_that_has_fallen_far_behind_catches_up_in_parts(changed: int) -> None:
+    fleet = a_live_fleet(3 * PART)
+    list(Tree.made(fleet, NEEDS))
+    for number in range(changed):
+        fleet.occupy(number, "somebody", frozenset({f"n{number}"}))
+    if changed > PART:
+        with pytest.raises(NotAtHandError):
+            look(fleet)
+        steps = Tree.made(fleet, NEEDS)
+        next(steps)
+        fleet.occupy("late", "somebody", frozenset({f"n{3 * PART - 1}"}))
+        rest = len(list(steps))
+        assert rest >= 2 * 2
+        changed += 1
+    assert look(fleet).root.free == 3 * PART - changed
+    assert look(fleet).held == {"somebody": changed}
