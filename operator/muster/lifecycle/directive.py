@@ -7,13 +7,14 @@ from muster.api.gang import Gang, GangIncident, GangSpec, Role
 from muster.api.trainingjob import CompletionResult, TrainingJob
 from muster.launcher.fence import peer_distances
 from muster.lifecycle import resume
-from muster.lifecycle.survivors import needs_marker
 from muster.protocol.messages import EXIT, RUN, WAIT, Directive, Peer
 from muster.world.names import pod_name
 
 # Every launcher reports once in this many seconds; where there are many less often, so that one coordinator hears all.
 POLL_SECONDS = 1.0
 REPORTS_PER_SECOND = 512
+# Of whom one is asked to write the marker: where none of so many can, the storage is at fault.
+CLAIMANTS = 8
 
 
 class Reachable(Protocol):
@@ -28,6 +29,18 @@ class Reachable(Protocol):
         """Its UDP port."""
 
 
+class Claimant(Protocol):
+    """What a launcher has told of the marker that it sees."""
+
+    @property
+    def marker_lineage(self) -> str | None:
+        """The lineage of the one that stands there, "" for none; None from a launcher that would not keep it."""
+
+    @property
+    def marker_error(self) -> str:
+        """Why it could not read or write it."""
+
+
 def directive_for(
     job: TrainingJob | None,
     gang: Gang | None,
@@ -35,6 +48,7 @@ def directive_for(
     pod_uid: str,
     launcher_of: Callable[[int], Reachable | None],
     crowd: int = 0,
+    heard_lately: Callable[[int], Claimant | None] = lambda place: None,
 ) -> Directive:
     """The directive for one pod.
 
@@ -42,6 +56,7 @@ def directive_for(
         job: the pod's job, None if there is none any more.
         launcher_of: what the launcher of the member at this place of the list last said.
         crowd: about how many launchers report to this coordinator, those of other jobs included.
+        heard_lately: as `launcher_of`, also before the go; None where it was heard a while ago.
     """
     if job is None or job.metadata.deletion_timestamp is not None:
         return Directive(EXIT, exit_code=1, reason="the job is gone")
@@ -66,7 +81,7 @@ def directive_for(
             poll_seconds=pace,
             hold_seconds=pace,
             reason=_why(record.reason, record.incidents),
-            claim=place == 0 and needs_marker(record),
+            claim=spec.checkpoint.directory is not None and place == _claimant(record, place, heard_lately),
             scans=resume.does_judge(place, record),
             lineage_step=lineage.step if lineage else None,
             lineage_since_ns=lineage.since_ns if lineage else 0,
@@ -90,6 +105,20 @@ def directive_for(
         lineage_step=lineage.step if lineage else None,
         lineage_since_ns=lineage.since_ns if lineage else 0,
     )
+
+
+def _claimant(record: GangSpec, asking: int, heard_lately: Callable[[int], Claimant | None]) -> int:
+    """The place of the member that writes the marker of this attempt: the first that can.
+
+    Where ranks of before have to be told by it, it is the first that sees the directory which they see.
+    """
+    if asking >= CLAIMANTS:
+        return 0
+    told = [(place, heard_lately(place)) for place in range(min(CLAIMANTS, len(record.members)))]
+    able = [(place, view) for place, view in told if view and view.marker_lineage is not None and not view.marker_error]
+    theirs = {ghost.marker for ghost in record.ghosts if ghost.marker}
+    chosen = [place for place, view in able if view.marker_lineage in theirs] or [place for place, _ in able]
+    return chosen[0] if chosen else 0
 
 
 def _why(reason: str, incidents: list[GangIncident]) -> str:

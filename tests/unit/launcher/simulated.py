@@ -263,7 +263,7 @@ class Storage:
         world = self._worker.world
         if not world.storage_stalls:
             world.marker = max(world.marker, attempt)
-            self._found = Standing(world.marker)
+            self._found = Standing(world.marker, "lineage" if world.marker else "")
             self._worker.turn_at(world.clock.now)
 
     def take(self) -> Standing | None:

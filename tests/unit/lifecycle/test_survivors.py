@@ -3,7 +3,7 @@
 from typing import Any, ClassVar
 
 import pytest
-from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, at, idle, running
+from tests.unit.lifecycle.builders import MARKER, SETTINGS, Scene, a_job, at, idle, running
 
 from muster.api.gang import FENCE_SECONDS, GangSpec, Ghost, Proof
 from muster.lifecycle import record as records
@@ -22,7 +22,7 @@ def trains(nodes: int = 3, marker: bool = False, silent: float = 0.5, **spec: An
     here = Scene(a_job(nodes=nodes, **spec), seconds=1000.0).fleet(2 * nodes).gang().pods()
     assert here.record is not None
     members = [member.model_copy(update={"reads_marker": marker}) for member in here.record.members]
-    here.record = here.record.model_copy(update={"members": members})
+    here.record = here.record.model_copy(update={"members": members, "marker": MARKER if marker else ""})
     for index in range(nodes):
         here.node(f"n{index}", ready=silent < 40).lease(f"n{index}", silent)
     return here.all(running(1, 7, heard_age_seconds=silent, step_age_seconds=silent))
@@ -167,8 +167,10 @@ class TestAPartOfAGang:
         ]
 
     def test_a_ghost_of_before_is_fenced_once_one_of_its_gang_has_gone_on_whoever_is_lost_then(self) -> None:
-        ghost = Ghost(pod="old", pod_uid="old", node="n5", fenced_time=at(900.0), attempt=1, proof=Proof.DEATH)
-        here = trains().all(idle(2, attempt_age_seconds=5.0))
+        ghost = Ghost(
+            pod="old", pod_uid="old", node="n5", fenced_time=at(900.0), attempt=1, proof=Proof.DEATH, passes_news=True
+        )
+        here = trains().all(idle(2, attempt_age_seconds=5.0)).but(leader_age_seconds=100.0)
         assert here.record is not None
         here.record = here.record.model_copy(update={"attempt": 2, "go": None, "ghosts": [ghost]})
         here.pod(1, deleting=True)
@@ -199,7 +201,9 @@ class TestAPartOfAGang:
 
     def test_a_ghost_whose_gang_has_not_been_heard_to_go_on_is_waited_for(self) -> None:
         """Those who were kept may be with it: they count once they have told that they are idle."""
-        ghost = Ghost(pod="old", pod_uid="old", node="n5", fenced_time=at(0.0), attempt=1, proof=Proof.DEATH)
+        ghost = Ghost(
+            pod="old", pod_uid="old", node="n5", fenced_time=at(0.0), attempt=1, proof=Proof.DEATH, passes_news=True
+        )
         record = trains().record
         assert record is not None
         record = record.model_copy(update={"attempt": 2, "go": None, "ghosts": [ghost]})

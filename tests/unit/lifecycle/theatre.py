@@ -16,6 +16,7 @@ from tests.unit.lifecycle.builders import SETTINGS, a_node, at, in_queue
 from muster.api.base import ObjectMeta
 from muster.api.gang import Gang, GangSpec
 from muster.api.trainingjob import CompletionRecord, LaunchMode, TrainingJob, TrainingJobStatus
+from muster.controller.ghosts import Beats, GhostAges
 from muster.coordinator.auth import Caller
 from muster.coordinator.hub import Hub
 from muster.launcher.fence import is_cut_off
@@ -188,6 +189,7 @@ class Launcher:
             checkpoints=self.checkpoints,
             checkpoints_scanned_for_attempt=self.scanned_for,
             address=self.pod.pod_ip,
+            passes_news=True,
         )
 
 
@@ -371,6 +373,7 @@ class Theatre:
         for machine in self.machines.values():
             if machine.reachable and self.now - machine.heartbeat_at >= HEARTBEAT_SECONDS:
                 machine.heartbeat_at = self.now
+                self._beats.renewed(machine.name)
         for pod in list(self.pods.values()):
             self._kubelet(pod)
         for pod in list(self.pods.values()):
@@ -631,6 +634,8 @@ class Theatre:
         self._dead = {view.uid for view in self._cache.values() if view.containers_dead}
         self._verdicts: dict[str, TemplateVerdict] = {}
         self._wakes = {}
+        self._beats = Beats(lambda: self.now)
+        self._ages: dict[str, GhostAges] = {}
 
     def _operator(self) -> None:
         if self._up_at is not None:
@@ -668,6 +673,8 @@ class Theatre:
             uids |= {member.pod_uid for member in play.record.members} | {g.pod_uid for g in play.record.ghosts}
         dead = {uid for uid in uids if uid in self._dead or self.hub.proved_dead(uid)}
         timeout = float(play.job.spec.recovery.unreachable_timeout_seconds)
+        fleet, seen = self._fleet(), self._ages.setdefault(play.uid, GhostAges())
+        seen.look(play.gang, pods, fleet.nodes, self._beats, self.now, self.now)
         return JobWorld(
             now=at(self.now),
             job=play.job,
@@ -675,9 +682,12 @@ class Theatre:
             pods=pods,
             launchers=self.hub.views_of(uids),
             proved_dead=frozenset(dead),
-            fleet=self._fleet(),
+            fleet=fleet,
             silence=Silence(*self.hub.silence(timeout)),
             leader_age_seconds=self.now - self._leader_since,
+            go_age_seconds=seen.go_age_seconds,
+            ghost_ages=seen.ages,
+            disowned=seen.disowned,
             template_verdict=self._verdicts.get(play.uid),
         )
 
