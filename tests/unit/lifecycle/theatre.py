@@ -239,6 +239,7 @@ class Theatre:
         self.machines = {f"n{i}": Machine(f"n{i}", f"r{i // per_rack}") for i in range(nodes)}
         self.plays: dict[str, Play] = {}
         self.pods: dict[str, Pod] = {}
+        self.orphans: list[Pod] = []  # force-deleted, and their kubelets have not heard of it
         self._versions = itertools.count(100)
         self._uids = itertools.count(1)
         self._up_at: float | None = 0.0
@@ -299,11 +300,11 @@ class Theatre:
         self.delete(self.pod_of(play, index))
 
     def force_delete_pod(self, play: Play, index: int) -> None:
-        """The object vanishes at once; its processes end a little later."""
+        """The object vanishes at once; its processes end once its kubelet hears of that."""
         pod = self.pod_of(play, index)
         self._gone(pod)
-        if pod.launcher:
-            pod.launcher.kill_ranks(self.now)
+        self.orphans.append(pod)
+        self._end_orphans()
 
     def out_of_memory(self, play: Play, index: int) -> None:
         """The kernel kills the whole container."""
@@ -315,7 +316,7 @@ class Theatre:
     def power_cut(self, node: str) -> None:
         """Silence: nobody's connection is reset."""
         self.machines[node].powered = False
-        for pod in self._pods_on(node):
+        for pod in [*self._pods_on(node), *(pod for pod in self.orphans if pod.view.node == node)]:
             if pod.launcher:
                 pod.launcher.kill_ranks(self.now)
                 pod.launcher = None
@@ -376,7 +377,8 @@ class Theatre:
                 self._beats.renewed(machine.name)
         for pod in list(self.pods.values()):
             self._kubelet(pod)
-        for pod in list(self.pods.values()):
+        self._end_orphans()
+        for pod in [*self.pods.values(), *self.orphans]:
             if pod.launcher and self.machines[pod.view.node].powered:
                 self._launcher(pod, pod.launcher)
         for play in self.plays.values():
@@ -404,6 +406,13 @@ class Theatre:
         elif pod.launcher and pod.launcher.exited is not None:
             code = pod.launcher.exited
             self._terminate(pod, "Failed" if code else "Succeeded", code, "Error" if code else "Completed")
+
+    def _end_orphans(self) -> None:
+        for pod in self.orphans:
+            if pod.launcher and self.machines[pod.view.node].reachable:
+                pod.launcher.kill_ranks(self.now)
+                pod.launcher = None
+        self.orphans = [pod for pod in self.orphans if pod.launcher]
 
     def _start_pod(self, pod: Pod, machine: Machine) -> None:
         play = self.plays[pod.view.job_uid]
@@ -540,10 +549,10 @@ class Theatre:
 
     def _start_ranks(self, play: Play, launcher: Launcher, directive: Directive) -> None:
         attempt = directive.attempt
-        for pod in self.pods.values():
+        for pod in (*self.pods.values(), *self.orphans):
             other = pod.launcher
             if other and pod.view.job_uid == play.uid and other.attempt != attempt:
-                assert not other.alive_ranks or play.job.spec.launch.mode is LaunchMode.PLAIN, (
+                assert not other.alive_ranks, (
                     f"attempt {attempt} starts while {pod.name} runs attempt {other.attempt}\n{self.describe()}"
                 )
         launcher.attempt, launcher.ranks = attempt, [Rank(launcher.pod.index)]
