@@ -378,6 +378,14 @@ def marked(world: JobWorld, record: GangSpec) -> GangSpec | None:
     return record.model_copy(update={"marker": lineage, "members": members})
 
 
+def named(world: JobWorld, record: GangSpec) -> GangSpec:
+    """The record with the uids of its pods: in mode Plain they are bound after that, so that none is forgotten that ran."""
+    uids = {seat.index: seat.pod.uid for seat in world.seats if seat.pod is not None}
+    return record.model_copy(
+        update={"members": [m.model_copy(update={"pod_uid": uids.get(m.index, m.pod_uid)}) for m in record.members]}
+    )
+
+
 def outwaited(world: JobWorld, record: GangSpec) -> GangSpec:
     """The record without ghosts, all of which are proved dead; from now on the gang can be assembled."""
     return record.model_copy(update={"ghosts": [], "time": world.now})

@@ -352,6 +352,19 @@ class TestPlain:
         here.ended(1, "Error")
         assert {ghost.pod_uid for ghost in after_loss(here).ghosts} == {here.uid(0), here.uid(2)}
 
+    def test_they_stand_in_the_record_before_they_are_bound(self) -> None:
+        """Else one that is force-deleted before all of them run would be forgotten, and made again beside itself."""
+        here = Scene(a_job(**self.JOB)).fleet(8).gang(go=False).pods()
+        for index in range(3):
+            here.pod(index, node="", scheduler="muster", phase="Pending", containers=())
+        (action,) = decide(here.world(), SETTINGS).actions
+        assert isinstance(action, CommitGang)
+        assert [member.pod_uid for member in action.spec.members] == [here.uid(index) for index in range(3)]
+        here.record = action.spec
+        assert [type(action).__name__ for action in decide(here.world(), SETTINGS).actions] == ["BindPod"] * 3
+        here.pod_views.pop(here.world().names[1])
+        assert {ghost.pod_uid for ghost in after_loss(here).ghosts} == {here.uid(index) for index in range(3)}
+
     def test_one_that_a_kubelet_has_refused_has_run_nothing(self) -> None:
         here = Scene(a_job(**self.JOB)).fleet(8).gang(go=False).pods()
         here.pod(1, phase="Failed", reason="OutOfnvidia.com/gpu", containers=(), scheduler="muster")
@@ -363,7 +376,11 @@ class TestPlain:
         here.pod(1, phase="Failed")
         here.nodes.pop("n1")
         after = self.successor(here)
-        assert "kubectl muster lost n1" in self.waits_for(after)
+        assert "that node is gone from the cluster" in self.waits_for(after)
+        here.job = a_job(**self.JOB | {"recovery": {"unprovedDeathTimeoutSeconds": 60}})
+        after = self.successor(here)
+        assert self.waits_for(after)
+        assert self.waits_for(after.but(ghost_ages={here.uid(1): 60.0})) == ""
 
 
 class TestThePodOfAGhost:
