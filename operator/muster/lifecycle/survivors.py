@@ -76,7 +76,7 @@ def waited_for(world: JobWorld, record: GangSpec, ghost: Ghost) -> str:
     if ghost.proof is Proof.FENCE:
         left = max(0.0, _fence_left(world, ghost))
         return f"{who}: if it lives, it ends them by itself, in {left:.0f} s at the latest"
-    if ghost.passes_news and any(member.pod_uid for member in record.members):
+    if _broken_seconds(world, ghost) or (ghost.passes_news and any(member.pod_uid for member in record.members)):
         left = fenced_after_seconds(float(ghost.fence_seconds)) - _broken_seconds(world, ghost)
         return f"{who}: if it lives, it ends them by itself in {max(0.0, left):.0f} s, since the others have gone on"
     if ghost.proof is Proof.MARKER and not _is_elsewhere(world, ghost):
@@ -217,14 +217,15 @@ def _counted_seconds(world: JobWorld, record: GangSpec, view: LauncherView | Non
 def _broken_seconds(world: JobWorld, ghost: Ghost) -> float:
     """For how long one of its gang has been known to have gone on without it: whoever is left with the ghost misses that one.
 
-    0 where its gang does not pass on such news: see `_missing_seconds`.
+    Where its gang does not pass on such news (see `_missing_seconds`) it has to be the only one left, and all others have
+    to have gone on: then it misses each of them itself.
     """
-    gone_on = (
-        seat.launcher.attempt_age_seconds
-        for seat in world.seats
-        if seat.member.pod_uid and seat.launcher is not None and seat.launcher.attempt > ghost.attempt
-    )
-    return max(gone_on, default=0.0) if ghost.passes_news else 0.0
+    kept = [seat.launcher for seat in world.seats if seat.member.pod_uid]
+    gone_on = [view.attempt_age_seconds for view in kept if view is not None and view.attempt > ghost.attempt]
+    if ghost.passes_news:
+        return max(gone_on, default=0.0)
+    is_only_one = world.gang is not None and world.gang.spec.ghosts == [ghost] and len(gone_on) == len(kept)
+    return min(gone_on, default=0.0) if is_only_one else 0.0
 
 
 def _is_quiet(world: JobWorld, ghost: Ghost) -> bool:

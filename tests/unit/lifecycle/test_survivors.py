@@ -488,14 +488,17 @@ class TestNews:
         assert [ghost.passes_news for ghost in record.ghosts] == [False] * 3
         record = record.model_copy(
             update={
-                "ghosts": record.ghosts[:1],
-                "members": [member.model_copy(update={"pod_uid": ""}) for member in record.members],
+                "ghosts": record.ghosts[:2],
+                "members": [m.model_copy(update={"pod_uid": f"pod-{m.index}-2"}) for m in record.members],
             }
         )
         never = {"recovery": {"unprovedDeathTimeoutSeconds": 604800}}
-        kept = [member.model_copy(update={"pod_uid": f"pod-{member.index}-2"}) for member in record.members]
-        record = record.model_copy(update={"members": kept})
-        assert isinstance(waits(record, *[idle(2, attempt_age_seconds=900.0)] * 3, **never), Missing)
+        others = [idle(2, attempt_age_seconds=900.0)] * 3
+        assert isinstance(waits(record, *others, **never), Missing)
+        one = record.model_copy(update={"ghosts": record.ghosts[:1]})
+        assert isinstance(waits(one, *others, **never), GangSpec), "the only one left misses each of them itself"
+        others[2] = running(1, heard_age_seconds=0.5)
+        assert isinstance(waits(one, *others, **never), Missing)
 
     def test_but_whoever_is_missed_by_his_neighbour_misses_him_himself(self) -> None:
         here = self.mixed(trains()).node("n1", ready=False).lease("n1", 60.0)
