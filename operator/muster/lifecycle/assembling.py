@@ -52,8 +52,8 @@ def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
     if blocked is not None:
         return _waiting(world, gang, Missing("OldRanksNotProvedDead", _why_wait_for(blocked)))
     unbound = _bindings(world, gang)
-    held = unbound is not None and not unbound.actions
-    if plain and not held and any(seat.pod and not seat.member.pod_uid for seat in world.seats):
+    is_gated = unbound is not None and not unbound.actions
+    if plain and not is_gated and any(seat.pod and not seat.member.pod_uid for seat in world.seats):
         return commit(world, record.named(world, gang.spec))
     if unbound:
         return unbound

@@ -322,7 +322,8 @@ def test_the_launcher_writes_its_claim_before_it_runs(coordinator, run_python, t
     run_python(HANG, MUSTER_CHECKPOINT_DIRECTORY=str(tmp_path), MUSTER_GANG="gang")
     coordinator.wait_to_run(1)
     report = coordinator.wait_for(lambda r: r.attempt == 1 and r.reads_marker)
-    assert (report.marker_attempt, report.marker_age_seconds) == (0, None)
+    assert (report.marker_attempt, report.marker_lineage, report.marker_age_seconds) == (0, "", None)
+    assert report.passes_news
     coordinator.wait_to_run(2, claim=True)
     report = coordinator.wait_for(lambda r: r.attempt == 2 and r.marker_age_seconds is not None)
     assert (report.state, report.marker_attempt, report.marker_error) == (IDLE, 2, "")
