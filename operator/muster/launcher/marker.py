@@ -30,7 +30,7 @@ SILENT_SECONDS = 5.0  # without the coordinator, before the marker is asked
 PERIOD_SECONDS = 5.0
 DEADLINE_SECONDS = 10.0
 # An attempt is looked for when it is about to start, then ever more seldom until it is seen: directories are shown late.
-FIRST_SEEK_SECONDS = 2.0
+FIRST_SEEK_SECONDS = 1.0
 LAST_SEEK_SECONDS = 320.0
 _BOOT = "import sys; sys.path.insert(0, sys.argv.pop(1)); from muster.launcher.__main__ import main; main()"
 _MAX_ANSWER_BYTES = 64 * 1024
@@ -188,7 +188,7 @@ class Marker:
             self._claim, self._next_at, self.claimed_at = claim, 0.0, None
         self._take(self._storage, now)
         seeks = self.standing.attempt < self._sought and now >= self._seek_at
-        if not self._storage.is_busy and now >= self._next_at and (claim or reads or seeks):
+        if not self._storage.is_busy and (seeks or (now >= self._next_at and (claim or reads))):
             if seeks:
                 self._seek_pause = min(2 * self._seek_pause, LAST_SEEK_SECONDS)
                 self._seek_at = now + self._seek_pause

@@ -204,14 +204,14 @@ def test_an_attempt_is_looked_for_ever_more_seldom_until_it_is_seen():
         before = len(shelf.asked)
         marker.turn(float(now), 0, reads=False, attempt=2)
         looks += [now - 100] * (len(shelf.asked) - before)
-    assert looks == [2, 7, 15, 31, 63, 127, 255, 511, 831, 1151]
+    assert looks == [1, 3, 7, 15, 31, 63, 127, 255, 511, 831, 1151]
     marker.turn(1600.0, 0, reads=False, attempt=2)
     asked, shelf.answer = len(shelf.asked), Standing(2, "a")
     for now in range(1601, 3000):
         marker.turn(float(now), 0, reads=False, attempt=2)
     assert len(shelf.asked) == asked
     marker.turn(3001.0, 0, reads=False, attempt=3)
-    marker.turn(3003.0, 0, reads=False, attempt=3)
+    marker.turn(3002.0, 0, reads=False, attempt=3)
     assert len(shelf.asked) == asked + 1
 
 
