@@ -292,6 +292,17 @@ def test_a_worker_is_not_ready_before_it_knows_whether_it_can_read_the_marker():
     assert (told.snapshot.reads_marker, told.snapshot.checkpoints_scanned_for_attempt) == (False, 1)
 
 
+@pytest.mark.parametrize("unmounted", [0, 2])
+def test_a_launcher_in_whose_pod_the_volume_is_missing_tells_that_it_reads_another_marker(unmounted):
+    world = World(4, has_storage=True)
+    world.runs, world.claims, world.unmounted = False, True, frozenset([unmounted])
+    world.clock.run(5)
+    told = [worker.reporter.snapshot.marker_lineage for worker in world.workers]
+    whole = "" if unmounted == 0 else "lineage"
+    assert told[unmounted] == ("its own" if unmounted == 0 else "")
+    assert {lineage for index, lineage in enumerate(told) if index != unmounted} == {whole}
+
+
 def test_whoever_has_come_to_read_the_marker_while_it_trains_obeys_it():
     world = World(4, has_storage=True)
     world.storage_stalls = True
