@@ -170,6 +170,7 @@ class Worker:
             checkpoints_scanned_for_attempt=self._scanned_for,
             address=self.identity.address,
             launcher_version=self.identity.version,
+            passes_news=True,
             directive_seen=directive_seen,
             hold_seconds=hold_seconds,
         )

@@ -25,6 +25,7 @@ from muster.api.base import (
     rule,
     shortened_to,
 )
+from muster.protocol.messages import LONGEST_FENCE_SECONDS, MAX_MARKER_CHARS
 
 
 class Level(StrEnum):
@@ -64,7 +65,7 @@ class Proof(StrEnum):
 
 # The launcher's own, before any other is served to it.
 FENCE_SECONDS = 15
-MAX_FENCE_SECONDS = 86400
+MAX_FENCE_SECONDS = int(LONGEST_FENCE_SECONDS)
 
 
 class Member(CompactModel):
@@ -85,7 +86,9 @@ class Member(CompactModel):
     incarnation: int = Field(1, ge=1, description="Grows each time the worker gets a new pod.")
     pod_uid: str = Field("", max_length=UID_LENGTH, description="Uid of its pod, once Muster has seen it created.")
     reads_marker: bool = Field(
-        False, description="Its launcher ends its ranks when the marker in the checkpoint directory tells it to."
+        False,
+        description="Its launcher ends its ranks when the marker in the checkpoint directory tells it to. It counts only "
+        "where the record names that marker.",
     )
 
 
@@ -124,14 +127,22 @@ class Go(ApiModel):
 
 
 # Those who are lost together have these in common.
-_LIKE_THE_ONE_BEFORE = ("fenced_time", "fence_seconds", "attempt", "proof")
+_LIKE_THE_ONE_BEFORE = (
+    "fenced_time",
+    "fence_seconds",
+    "left_seconds",
+    "attempt",
+    "proof",
+    "marker",
+    "passes_news",
+)
 
 
 class Ghost(CompactModel):
     """A pod of an earlier attempt whose ranks are not yet proved dead.
 
-    No rank may start before it is proved or fenced. In the object it says of time, fence, attempt and proof only what is
-    different from the ghost before it in the list.
+    No rank may start before it is proved or fenced. In the object it says of what ghosts have in common (time, fence,
+    attempt, proof) only what is different from the ghost before it in the list.
     """
 
     unsaid = ("pod_uid", "node", "boot", *_LIKE_THE_ONE_BEFORE)
@@ -141,11 +152,18 @@ class Ghost(CompactModel):
     node: NodeName = ""
     boot: str = Field("", max_length=8, description="As of the member: another boot than this has none of its ranks.")
     fenced_time: Time = Field(
-        description="From then on its launcher has ended its ranks by itself, even if cut off. With proof Death: since "
-        "when it has been silent."
+        description="From then on its launcher has ended its ranks by itself, even if cut off; for people, since clocks "
+        "may step. With another proof: since when it has been silent."
     )
     fence_seconds: int = Field(
         FENCE_SECONDS, ge=1, le=MAX_FENCE_SECONDS, description="The fence that its launcher counts by."
+    )
+    left_seconds: int = Field(
+        -1,
+        ge=-1,
+        le=2 * MAX_FENCE_SECONDS,
+        description="Proof Fence: how long its fence had still to count when this was written; each leader counts it by "
+        "a clock that does not step, from when it first reads this. -1, as in records of old: all of it.",
     )
     attempt: int = Field(0, ge=0, description="The attempt whose ranks it may be running; 0 in records of old.")
     proof: Proof = Field(
@@ -153,6 +171,13 @@ class Ghost(CompactModel):
         description="Fence: it ends its ranks by itself, because it misses a part of its gang. Marker: it may miss "
         "nobody, so the marker in the checkpoint directory has to tell it. Death: nothing tells it.",
     )
+    marker: str = Field(
+        "",
+        max_length=MAX_MARKER_CHARS,
+        description="The lineage of the marker that it reads: the one in another directory tells it nothing. Empty in "
+        "records of old: any.",
+    )
+    passes_news: bool = Field(False, description="All of its gang did, so that one who is missed is missed by all.")
 
 
 class Leave(ApiModel):
@@ -219,6 +244,14 @@ class GangSpec(ApiModel):
         0, ge=0, description="How often in a row the gang gave its nodes back because it could not be assembled."
     )
     checkpoint: Resume | None = Field(None, description="Newest complete checkpoint seen so far.")
+    marker: str = Field(
+        "",
+        max_length=MAX_MARKER_CHARS,
+        description="The lineage of the marker that those members read who read one; empty while none is known.",
+    )
+    passes_news: bool = Field(
+        False, description="All launchers whose ranks may be running tell each other when one is missed."
+    )
     lineage: Lineage | None = Field(None, description="Absent: nobody has asked to go on from anywhere else.")
     judges: int = Field(0, ge=0, description="How often others were chosen to judge checkpoints: shifts who does.")
     judges_time: Time | None = Field(None, description="When that was last.")
@@ -238,6 +271,10 @@ class GangSpec(ApiModel):
     def nodes(self) -> frozenset[str]:
         """The nodes that it names, those of its ghosts included."""
         return frozenset(m.node for m in self.members if m.node) | {ghost.node for ghost in self.ghosts}
+
+    def obeys_marker(self, member: Member) -> bool:
+        """Whether the ranks of this member end when the marker tells them to: in the directory that is known to be theirs."""
+        return bool(self.marker) and member.reads_marker
 
     def to_json(self) -> dict[str, Any]:
         """As it is sent to the API server: what members and ghosts share is left out, or 4,096 would not fit into etcd."""

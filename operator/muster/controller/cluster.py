@@ -9,9 +9,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from muster.api.fleetpolicy import FleetPolicy, FleetPolicySpec
-from muster.api.gang import Gang
+from muster.api.gang import Gang, Member
 from muster.api.nodehealth import LostNode, NodeHealth
 from muster.api.trainingjob import TrainingJob
+from muster.controller.ghosts import Beats, GhostAges
 from muster.controller.lost import Heartbeat, dead_by, holds, refuted
 from muster.coordinator.auth import Caller
 from muster.coordinator.hub import Hub, Membership
@@ -19,6 +20,7 @@ from muster.kube import informer
 from muster.kube.client import Client
 from muster.kube.decode import NodeLease, Undecodable
 from muster.kube.informer import Informer
+from muster.placement.eligibility import STALE_HEARTBEAT_SECONDS
 from muster.world.fleet import Fleet, KnownAges, Silence, claim_of
 from muster.world.job import CreateError, JobWorld, TemplateVerdict
 from muster.world.names import pod_name_in
@@ -90,6 +92,7 @@ class JobMemory:
     progress_written_at: float = float("-inf")
     counts_written_at: float = float("-inf")
     refusal_logged: str = ""
+    ghosts: GhostAges = field(default_factory=GhostAges)
     class_told: str = ""  # the PriorityClass that counts for nothing, as its people were told
 
 
@@ -127,6 +130,7 @@ class Cluster:
         self._clock = clock
         self._wall_clock = wall_clock
         self.heartbeats = LeaseAges(self._answers.attended_seconds, self.leases.last_contact_age_seconds)
+        self.beats = Beats(self._answers.attended_seconds)
         self.fleet = Fleet(heartbeats=self.heartbeats)
         self._policy = FleetPolicySpec()
         self._policy_read = False
@@ -202,6 +206,14 @@ class Cluster:
         found = self.gangs.store.by_index(job_uid)
         return next((gang for gang in found if isinstance(gang, Gang)), found[0] if found else None)
 
+    def uid_of(self, gang: Gang, member: Member) -> str:
+        """The uid of a member's pod, "" where there is none: before its go the record does not name it."""
+        if member.pod_uid:
+            return member.pod_uid
+        name = pod_name_in(gang.metadata.name, member.index, member.incarnation)
+        pod = self.pods.store.get((gang.metadata.namespace, name))
+        return pod.uid if pod is not None and pod.job_uid == gang.spec.job_uid else ""
+
     def unreadable_record_of(self, job: TrainingJob) -> Undecodable | None:
         """The record that stands in the way of every decision about this job. A job that has ended needs none."""
         if job.status.completion is not None or job.metadata.deletion_timestamp is not None:
@@ -267,6 +279,8 @@ class Cluster:
         timeout = float(job.spec.recovery.unreachable_timeout_seconds)
         ages = self.heartbeats.known(min(timeout, DARK_SECONDS))
         fleet = self.fleet.snapshot(ages)
+        seen = memory.ghosts
+        seen.look(gang, pods, fleet.nodes, self.beats, self._clock(), self._answers.attended_seconds())
         dark = sum(name in fleet.nodes for name in ages.older_than(DARK_SECONDS))
         return JobWorld(
             now=now,
@@ -280,6 +294,9 @@ class Cluster:
             dark=Silence(dark, len(fleet.nodes)),
             silence=self.hub.silence(timeout, job.metadata.namespace),
             leader_age_seconds=self.hub.serving_age_seconds(),
+            go_age_seconds=seen.go_age_seconds,
+            ghost_ages=seen.ages,
+            disowned=seen.disowned,
             template_verdict=memory.template_verdict,
             create_error=memory.create_error,
         )
@@ -428,7 +445,7 @@ class Cluster:
         assert pod is not None
         if old is not None and new is not None and replace(old, resource_version=new.resource_version) == new:
             return  # something in it that nobody here looks at
-        if pod.containers_dead or (old is not None and old.containers_dead):
+        if any(view is not None and self._is_told_dead(view) for view in (old, new)):
             self._remember_dead(pod.uid)
         if new is None or new.terminal:
             self.hub.retire(pod.uid)
@@ -437,6 +454,15 @@ class Cluster:
         if self._occupies(pod, here=new is not None and not new.terminal):
             self._node_freed()
         self.ring_uid(pod.job_uid)
+
+    def _is_told_dead(self, pod: PodView) -> bool:
+        """Whether its kubelet has told that nothing of it is alive.
+
+        One of which nothing has begun may be declared over by others, but not while its node is there.
+        """
+        node = self.fleet.nodes.get(pod.node)
+        told = pod.never_began and node is not None and node.ready
+        return pod.containers_dead or (told and self.heartbeats.age_seconds(pod.node) < STALE_HEARTBEAT_SECONDS)
 
     def _occupant_changed(self, old: OccupantView | None, new: OccupantView | None) -> None:
         pod = new or old
@@ -483,9 +509,11 @@ class Cluster:
         if new is None:
             if old is not None:
                 self.heartbeats.forget(old.node)
+                self.beats.forget(old.node)
                 self._renewed.pop(old.node, None)
         elif old is None or old.renew_time != new.renew_time:
             self.heartbeats.renewed(new.node)
+            self.beats.renewed(new.node)
             if old is not None:  # the first sight of one is no sign of life
                 self._renewed[new.node] = self._wall_clock()
 

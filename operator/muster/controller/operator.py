@@ -37,6 +37,7 @@ from muster.kube.version import check_server_version
 from muster.lifecycle.directive import directive_for
 from muster.lifecycle.worker_pod import WorkerSettings
 from muster.protocol.messages import Directive, Report
+from muster.recovery.silence import FRESH_SECONDS
 
 LEASE_NAME = "muster-leader"
 CERTIFICATE_CHECK_SECONDS = 600.0
@@ -299,7 +300,11 @@ class Operator:
         def launcher_of(index: int) -> Report | None:
             return self.hub.last(gang.spec.members[index].pod_uid) if gang else None
 
-        return directive_for(job, gang, pod.name, pod.uid, launcher_of, self.hub.crowd())
+        def heard_lately(index: int) -> Report | None:
+            uid = self.cluster.uid_of(gang, gang.spec.members[index]) if gang else ""
+            return self.hub.last(uid, FRESH_SECONDS)
+
+        return directive_for(job, gang, pod.name, pod.uid, launcher_of, self.hub.crowd(), heard_lately)
 
     def _heard(self, caller: Caller, _: Report) -> None:
         pod = self.cluster.pods.store.get((caller.namespace, caller.pod_name))

@@ -5,6 +5,7 @@ Reports carry ages, not times; receipt is stamped here with one monotonic clock,
 
 import dataclasses
 import itertools
+import math
 import operator
 import time
 from collections import Counter, OrderedDict
@@ -133,10 +134,10 @@ class Hub:
         self._entries.pop(pod_uid, None)
         _launchers.set(len(self._entries))
 
-    def last(self, pod_uid: str) -> Report | None:
-        """Its last report as it came, for what does not age; None when this process has never heard it."""
+    def last(self, pod_uid: str, within_seconds: float = math.inf) -> Report | None:
+        """Its last report as it came, for what does not age; None when this process has not heard it for so long."""
         entry = self._entries.get(pod_uid)
-        return entry.report if entry else None
+        return entry.report if entry and self._clock() - entry.heard_at <= within_seconds else None
 
     def views_of(self, pod_uids: Iterable[str]) -> dict[str, LauncherView]:
         """The views of those that have been heard, by pod uid, all as of one moment."""
@@ -192,7 +193,8 @@ def _is_news(old: Report, new: Report) -> bool:
         or (old.first_step is None) != (new.first_step is None)
         or (old.marker_age_seconds is None) != (new.marker_age_seconds is None)
         or old.reads_marker != new.reads_marker
-        or (old.marker_attempt, old.marker_error) != (new.marker_attempt, new.marker_error)
+        or (old.marker_attempt, old.marker_lineage) != (new.marker_attempt, new.marker_lineage)
+        or old.marker_error != new.marker_error
         or (old.address, old.peer_port) != (new.address, new.peer_port)
         or {peer.index for peer in old.peers} != {peer.index for peer in new.peers}
         or [(r.rank, r.alive) for r in old.ranks] != [(r.rank, r.alive) for r in new.ranks]

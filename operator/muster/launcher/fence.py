@@ -13,16 +13,17 @@ from __future__ import annotations
 
 from typing import Optional, Sequence
 
+from muster.protocol.messages import LONGEST_FENCE_SECONDS
+
 STEPS = 3
 # A coordinator that is there tells of a new attempt itself, in good order.
 SUPERSEDED_SECONDS = 3.0
 NEWS_SECONDS = 600.0
-LONGEST_SECONDS = 86400.0
 
 
 def fence_seconds(base_seconds: float, step_seconds: Optional[float]) -> float:
     """The length of the fence: the base, or three usual steps when these take longer."""
-    return min(max(base_seconds, STEPS * (step_seconds or 0.0)), LONGEST_SECONDS)
+    return min(max(base_seconds, STEPS * (step_seconds or 0.0)), LONGEST_FENCE_SECONDS)
 
 
 def misses_somebody(limit_seconds: float, peer_seconds: Sequence[float]) -> bool:
@@ -62,13 +63,18 @@ MARGIN_SECONDS = 2.0
 
 def wanted_fence_seconds(base_seconds: int, step_seconds: Optional[float]) -> int:
     """The length that an attempt should have: the base, doubled until three usual steps fit into it."""
+    return doubled_seconds(base_seconds, STEPS * (step_seconds or 0.0))
+
+
+def doubled_seconds(base_seconds: int, least_seconds: float) -> int:
+    """The base, doubled until it is this long; no fence is longer than a report can tell."""
     wanted = base_seconds
-    while wanted < STEPS * (step_seconds or 0.0) and wanted < 86400:
+    while wanted < min(least_seconds, LONGEST_FENCE_SECONDS):
         wanted *= 2
-    return min(wanted, 86400)
+    return min(wanted, int(LONGEST_FENCE_SECONDS))
 
 
-def fenced_after_seconds(fence_seconds: float, members: int) -> float:
+def fenced_after_seconds(fence_seconds: float) -> float:
     """After so long without coordinator, step and a part of its gang a launcher has ended its ranks, for certain."""
     return fence_seconds + MARGIN_SECONDS
 

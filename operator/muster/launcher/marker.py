@@ -4,6 +4,11 @@ A gang that is cut off as a whole misses nobody, so no fence ends it. But it nee
 its successor says that it comes: it writes its attempt before it starts, and waits. Whoever trains without his
 coordinator reads the marker, and ends his ranks when a later attempt stands there, or when it cannot be read.
 
+That is proof only where both see the same directory, and a volume that is missing in one pod looks like an empty directory.
+So whoever writes the first marker gives it a lineage, a random name, which all who write later ones keep. Each launcher
+tells the lineage that it has read: where it is the same the directory is. Every attempt is written, whether or not it has
+anything to wait for, so that its launchers have something to read.
+
 Storage may hang for ever, so each look is a small process that is started in a thread and killed after a time. One in
 the D state cannot be killed; no second one is sent after it.
 """
@@ -24,16 +29,19 @@ from muster.launcher.scanner import ROOT
 SILENT_SECONDS = 5.0  # without the coordinator, before the marker is asked
 PERIOD_SECONDS = 5.0
 DEADLINE_SECONDS = 10.0
+# An attempt is looked for when it is about to start, then ever more seldom until it is seen: directories are shown late.
+FIRST_SEEK_SECONDS = 1.0
+LAST_SEEK_SECONDS = 320.0
 _BOOT = "import sys; sys.path.insert(0, sys.argv.pop(1)); from muster.launcher.__main__ import main; main()"
 _MAX_ANSWER_BYTES = 64 * 1024
 
 
 @dataclasses.dataclass(frozen=True)
 class Standing:
-    """What one look has found: the attempt that stands there (0 = none), when that was written, why it failed."""
+    """What one look has found: the attempt that stands there (0 = none), the marker's lineage, why it failed."""
 
     attempt: int = 0
-    written_ns: int = 0
+    lineage: str = ""
     error: str = ""
 
 
@@ -116,7 +124,7 @@ class _Look:
 def _parse(data: bytes) -> Standing:
     try:
         document = json.loads(data)
-        return Standing(int(document["attempt"]), int(document["written_ns"]), str(document["error"]))
+        return Standing(int(document["attempt"]), str(document["lineage"]), str(document["error"]))
     except (ValueError, KeyError, TypeError):
         return Standing(error="the process that looks at the marker ended unexpectedly")
 
@@ -133,7 +141,7 @@ class Marker:
         standing: what the last look has found.
         claimed_at: since when the claimed attempt has stood there; None while none is claimed, or another is found.
         has_looked: whether a look has come to an end, or there is nothing to look at.
-        is_readable: whether it has ever been read: only then it is told that this launcher obeys it.
+        is_readable: whether it has ever been read: only then this launcher may be told to obey it.
     """
 
     def __init__(self, storage: Optional[Storage]) -> None:
@@ -143,6 +151,9 @@ class Marker:
         self._next_at = 0.0
         self._claim = 0
         self._read_at = float("-inf")  # when the last look that succeeded began
+        self._sought = 0  # the attempt that is looked for
+        self._seek_at = 0.0
+        self._seek_pause = FIRST_SEEK_SECONDS
         self.standing = Standing()
         self.claimed_at: Optional[float] = None
         self.has_looked = storage is None
@@ -161,19 +172,26 @@ class Marker:
         """When a look under way is given up."""
         return self._asked_at + DEADLINE_SECONDS if self._asked_at is not None else None
 
-    def turn(self, now: float, claim: int, reads: bool) -> None:
+    def turn(self, now: float, claim: int, reads: bool, attempt: int = 0) -> None:
         """Take in what was found, and look again when it is time.
 
         Args:
             claim: the attempt that is to stand there by order, 0 = none.
             reads: whether to read it otherwise.
+            attempt: the one that is to start or runs here, to be looked for now and then until it is seen; 0 = none.
         """
         if self._storage is None:
             return
+        if attempt != self._sought:
+            self._sought, self._seek_at, self._seek_pause = attempt, now + FIRST_SEEK_SECONDS, FIRST_SEEK_SECONDS
         if claim != self._claim:
             self._claim, self._next_at, self.claimed_at = claim, 0.0, None
         self._take(self._storage, now)
-        if not self._storage.is_busy and now >= self._next_at and (claim or reads):
+        seeks = self.standing.attempt < self._sought and now >= self._seek_at
+        if not self._storage.is_busy and (seeks or (now >= self._next_at and (claim or reads))):
+            if seeks:
+                self._seek_pause = min(2 * self._seek_pause, LAST_SEEK_SECONDS)
+                self._seek_at = now + self._seek_pause
             self._asked_at, self._asked_for, self._next_at = now, claim, now + PERIOD_SECONDS
             if claim:
                 self._storage.claim(claim)

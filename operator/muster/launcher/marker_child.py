@@ -5,15 +5,16 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from typing import Tuple
+from typing import Callable, Tuple
 
-from muster.protocol.messages import MAX_NUMBER
+from muster.protocol.messages import MAX_MARKER_CHARS, MAX_NUMBER
 
 _MAX_BYTES = 4096
+_LINEAGE_BYTES = 8
 
 
 def read_marker(path: str, makes: bool = False) -> str:
-    """`{"attempt", "written_ns", "error"}`; attempt 0 where no marker is.
+    """`{"attempt", "lineage", "error"}`; attempt 0 and lineage "" where no marker is.
 
     Args:
         makes: the directory, if it is not there: before its first checkpoint a job may have none, and its first attempt has
@@ -24,25 +25,29 @@ def read_marker(path: str, makes: bool = False) -> str:
             os.makedirs(os.path.dirname(path), exist_ok=True)
         return _answer(*_standing(path))
     except (OSError, ValueError) as error:
-        return _answer(0, 0, "cannot read the marker %s: %s" % (path, error))
+        return _answer(0, "", "cannot read the marker %s: %s" % (path, error))
 
 
 def claim_marker(path: str, attempt: int) -> str:
-    """The same, once the attempt or a later one stands there: a number is never lowered."""
+    """The same, once the attempt or a later one stands there: a number is never lowered, and a lineage is kept."""
     try:
-        if _standing(path)[0] < attempt:
-            _write(path, attempt)
+        found, lineage = _standing(path)
+        if found == 0 and not lineage:
+            _write(path, attempt, os.urandom(_LINEAGE_BYTES).hex(), _put_first)
+            found, lineage = _standing(path)  # as whoever was faster has named it
+        if found < attempt:
+            _write(path, attempt, lineage or os.urandom(_LINEAGE_BYTES).hex(), os.rename)
         return _answer(*_standing(path))
     except (OSError, ValueError) as error:
-        return _answer(0, 0, "cannot write the marker %s: %s" % (path, error))
+        return _answer(0, "", "cannot write the marker %s: %s" % (path, error))
 
 
-def _answer(attempt: int, written_ns: int, error: str = "") -> str:
-    return json.dumps({"attempt": attempt, "written_ns": written_ns, "error": error})
+def _answer(attempt: int, lineage: str, error: str = "") -> str:
+    return json.dumps({"attempt": attempt, "lineage": lineage, "error": error})
 
 
-def _standing(path: str) -> Tuple[int, int]:
-    """The attempt in the marker, 0 if there is none, and when it was written, in ns by the clock of the file system.
+def _standing(path: str) -> Tuple[int, str]:
+    """The attempt in the marker, 0 if there is none, and its lineage, "" in one that a launcher of old has written.
 
     Raises:
         OSError: the directory is not there or cannot be read.
@@ -52,24 +57,39 @@ def _standing(path: str) -> Tuple[int, int]:
     try:
         with open(path, "rb") as stream:
             data = stream.read(_MAX_BYTES)
-            written_ns = os.fstat(stream.fileno()).st_mtime_ns
     except FileNotFoundError:
-        return 0, 0
+        return 0, ""
     document = json.loads(data)
     attempt = document.get("attempt") if isinstance(document, dict) else None
     if not isinstance(attempt, int) or isinstance(attempt, bool) or not 0 <= attempt <= MAX_NUMBER:
         raise ValueError("no attempt stands in it")
-    return attempt, max(0, written_ns)
+    lineage = document.get("lineage")
+    return attempt, lineage if isinstance(lineage, str) and len(lineage) <= MAX_MARKER_CHARS else ""
 
 
-def _write(path: str, attempt: int) -> None:
-    temporary = "%s.%d.new" % (path, os.getpid())
+def _put_first(temporary: str, path: str) -> None:
+    """Put it there unless there is one: of two who come first at once, one names the lineage.
+
+    Where the file system cannot do that, the last one does, and whoever has read another one is not counted on.
+    """
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        pass
+    except OSError:
+        os.rename(temporary, path)
+        return
+    os.unlink(temporary)
+
+
+def _write(path: str, attempt: int, lineage: str, put: Callable[[str, str], None]) -> None:
+    temporary = "%s.%s.new" % (path, os.urandom(_LINEAGE_BYTES).hex())  # others write here, too
     try:
         with open(temporary, "wb") as stream:
-            stream.write(json.dumps({"attempt": attempt}).encode())
+            stream.write(json.dumps({"attempt": attempt, "lineage": lineage}).encode())
             stream.flush()
             os.fsync(stream.fileno())
-        os.rename(temporary, path)
+        put(temporary, path)
     except OSError:
         with contextlib.suppress(OSError):
             os.unlink(temporary)

@@ -174,6 +174,7 @@ class ReporterCore:
             peer_port=self._identity.peer_port,
             address=self._identity.address,
             launcher_version=self._identity.launcher_version,
+            passes_news=self._identity.passes_news,
         )
         return Send(report, self.leader, timeout_seconds, now)
 

@@ -44,7 +44,14 @@ def _supervise(settings: Settings, command: List[str], log: Log) -> int:
     wakeup = Wakeup()
     peers = Peers(Datagrams(settings.pod_ip), settings.gang)
     host = Host(command, os.environ, settings.directory, become_subreaper(), wakeup)
-    identity = Report(sequence=0, state="", peer_port=peers.port, address=settings.pod_ip, launcher_version=VERSION)
+    identity = Report(
+        sequence=0,
+        state="",
+        peer_port=peers.port,
+        address=settings.pod_ip,
+        launcher_version=VERSION,
+        passes_news=True,
+    )
     reporter = Reporter(settings, identity, wakeup, log)
     marker_path = path_of(settings.checkpoint_directory, settings.gang)
     storage = Storage(marker_path, wakeup) if marker_path else None

@@ -64,7 +64,7 @@ class Snapshot:
     reads_marker: bool = False
     marker_attempt: int = 0
     marker_at: Optional[float] = None
-    marker_written_ns: int = 0
+    marker_lineage: str = ""
     marker_error: str = ""
 
     def is_news(self, before: "Snapshot") -> bool:
@@ -107,7 +107,7 @@ class Snapshot:
             reads_marker=self.reads_marker,
             marker_attempt=self.marker_attempt,
             marker_age_seconds=_age(now, self.marker_at),
-            marker_written_ns=self.marker_written_ns,
+            marker_lineage=self.marker_lineage,
             marker_error=self.marker_error,
         )
 

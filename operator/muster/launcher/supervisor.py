@@ -53,7 +53,7 @@ class LocalGang:
     started_at: float
     shared_memory_before: FrozenSet[Leftover]
     fenced: bool = False
-    obeys_marker: bool = False  # the coordinator may count on it, since it was told before the ranks started
+    obeys_marker: bool = False  # the coordinator may count on it, since it was told that the marker is read here
     served_fence_seconds: float = 0.0  # as the coordinator has told it for this attempt; 0 = it has not
 
     @property
@@ -279,7 +279,10 @@ class Supervisor:
         if directive is not None and directive.kind == WAIT and directive.claim and self._is_clean():
             claim = directive.attempt
         reads = self._is_alone(now) and not gang.fenced if gang is not None else not self._marker.is_readable
-        self._marker.turn(now, claim, reads)
+        attempt = gang.attempt if gang is not None else self._idle_attempt
+        self._marker.turn(now, claim, reads, 0 if gang is not None and gang.fenced else attempt)
+        if gang is not None and self._marker.standing.attempt >= gang.attempt:
+            gang.obeys_marker = True
 
     def _answered_at(self) -> float:
         """When the last report was sent that the coordinator has answered; the start if none was."""
@@ -349,7 +352,7 @@ class Supervisor:
             reads_marker=self._marker.is_readable,
             marker_attempt=self._marker.standing.attempt,
             marker_at=self._marker.claimed_at,
-            marker_written_ns=self._marker.standing.written_ns,
+            marker_lineage=self._marker.standing.lineage,
             marker_error=self._marker.standing.error,
         )
         if gang is None:

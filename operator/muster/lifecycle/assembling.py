@@ -12,6 +12,7 @@ from muster.lifecycle.ending import overdrawn
 from muster.lifecycle.facts import Facts
 from muster.lifecycle.plan import Action, Announcement, ApplySupport, BindPod, CreatePod, Plan, State, Telling
 from muster.lifecycle.resume import Missing
+from muster.lifecycle.survivors import laid, waited_for
 from muster.lifecycle.template import scheduler_for
 from muster.lifecycle.words import on_nodes
 from muster.lifecycle.worker_pod import WorkerSettings, support_manifests, worker_manifest
@@ -43,6 +44,8 @@ def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
     plain = world.job.spec.launch.mode is LaunchMode.PLAIN
     if plain and (held := _held_back(world, gang)):  # there a pod's creation is the start of its ranks
         return replace(held, actions=leftovers(world))
+    if plain and gang.spec.ghosts:
+        return _outwaiting(world, gang)
     actions, blocked = _pods_in_line(world, gang.spec, settings)
     if actions:
         wait = CREATE_RETRY_SECONDS if world.create_error else TICK_SECONDS
@@ -50,6 +53,9 @@ def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
     if blocked is not None:
         return _waiting(world, gang, Missing("OldRanksNotProvedDead", _why_wait_for(blocked)))
     unbound = _bindings(world, gang)
+    is_gated = unbound is not None and not unbound.actions
+    if plain and not is_gated and any(seat.pod and not seat.member.pod_uid for seat in world.seats):
+        return commit(world, record.named(world, gang.spec))
     if unbound:
         return unbound
     if plain:
@@ -105,6 +111,15 @@ def _plain_started(world: JobWorld, gang: Gang) -> Plan:
     return commit(world, record.plain_started(world, gang.spec), told)
 
 
+def _outwaiting(world: JobWorld, gang: Gang) -> Plan:
+    """Plain mode: no pod of a successor before every one of before is proved dead; that is put on record first."""
+    alive = next((ghost for ghost in gang.spec.ghosts if not laid(world, gang.spec, ghost)), None)
+    if alive is None:
+        return commit(world, record.outwaited(world, gang.spec))
+    missing = Missing("OldRanksNotProvedDead", waited_for(world, gang.spec, alive))
+    return _waiting(world, gang, missing, actions=leftovers(world))
+
+
 def _held_back(world: JobWorld, gang: Gang) -> Plan | None:
     """A start that may not be yet, because of what failed before."""
     spec = gang.spec
@@ -140,11 +155,11 @@ def _overdue(world: JobWorld, gang: Gang) -> dict[int, str]:
     waited, timeout = _assembling_seconds(world, gang.spec), _assembly_timeout(world)
     if waited < timeout:
         return {}
-    found = {}
+    found, spec, plain = {}, gang.spec, world.job.spec.launch.mode is LaunchMode.PLAIN
     for seat in world.seats:
         pod = seat.pod
         if pod is None or not pod.node:
-            if _predecessor(world, seat.member) is not None:
+            if _predecessor(world, seat.member) is not None or (plain and spec.ghosts):
                 continue  # it waits for proof, and the status says so
             why = world.create_error.message if world.create_error else (pod and pod.unschedulable_message) or ""
             state = "does not exist" if pod is None else "is not bound"

@@ -8,7 +8,6 @@ from muster.api.trainingjob import CompletionResult, TrainingJob
 from muster.checkpoint.scan import read_stamps
 from muster.launcher.fence import peer_distances
 from muster.lifecycle import resume
-from muster.lifecycle.survivors import needs_marker
 from muster.protocol.messages import EXIT, RUN, WAIT, Directive, Peer
 from muster.recovery.judging import does_judge
 from muster.world.names import pod_name
@@ -16,6 +15,8 @@ from muster.world.names import pod_name
 # Every launcher reports once in this many seconds; where there are many less often, so that one coordinator hears all.
 POLL_SECONDS = 1.0
 REPORTS_PER_SECOND = 512
+# Of whom one is asked to write the marker: where none of so many can, the storage is at fault.
+CLAIMANTS = 8
 
 
 class Reachable(Protocol):
@@ -30,6 +31,18 @@ class Reachable(Protocol):
         """Its UDP port."""
 
 
+class Claimant(Protocol):
+    """What a launcher has told of the marker that it sees."""
+
+    @property
+    def marker_lineage(self) -> str | None:
+        """The lineage of the one that stands there, "" for none; None from a launcher that would not keep it."""
+
+    @property
+    def marker_error(self) -> str:
+        """Why it could not read or write it."""
+
+
 def directive_for(
     job: TrainingJob | None,
     gang: Gang | None,
@@ -37,6 +50,7 @@ def directive_for(
     pod_uid: str,
     launcher_of: Callable[[int], Reachable | None],
     crowd: int = 0,
+    heard_lately: Callable[[int], Claimant | None] = lambda place: None,
 ) -> Directive:
     """The directive for one pod.
 
@@ -44,6 +58,7 @@ def directive_for(
         job: the pod's job, None if there is none any more.
         launcher_of: what the launcher of the member at this place of the list last said.
         crowd: about how many launchers report to this coordinator, those of other jobs included.
+        heard_lately: as `launcher_of`, also before the go; None where it was heard a while ago.
     """
     if job is None or job.metadata.deletion_timestamp is not None:
         return Directive(EXIT, exit_code=1, reason="the job is gone")
@@ -68,7 +83,7 @@ def directive_for(
             poll_seconds=pace,
             hold_seconds=pace,
             reason=_why(record.reason, record.incidents),
-            claim=place == 0 and needs_marker(record),
+            claim=spec.checkpoint.directory is not None and place == _claimant(record, place, heard_lately),
             scans=does_judge(place, record),
             lineage_step=lineage.step if lineage else None,
             disowned=(lineage.disowned or None) if lineage else None,
@@ -101,6 +116,20 @@ def _since_ns(lineage: Lineage | None) -> int:
     if lineage is None:
         return 0
     return max([lineage.since_ns, *(written_ns for _, written_ns in read_stamps(lineage.disowned))])
+
+
+def _claimant(record: GangSpec, asking: int, heard_lately: Callable[[int], Claimant | None]) -> int:
+    """The place of the member that writes the marker of this attempt: the first that can.
+
+    Where ranks of before have to be told by it, it is the first that sees the directory which they see.
+    """
+    if asking >= CLAIMANTS:
+        return 0
+    told = [(place, heard_lately(place)) for place in range(min(CLAIMANTS, len(record.members)))]
+    able = [(place, view) for place, view in told if view and view.marker_lineage is not None and not view.marker_error]
+    theirs = {ghost.marker for ghost in record.ghosts if ghost.marker}
+    chosen = [place for place, view in able if view.marker_lineage in theirs] or [place for place, _ in able]
+    return chosen[0] if chosen else 0
 
 
 def _why(reason: str, incidents: list[GangIncident]) -> str:

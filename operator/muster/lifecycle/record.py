@@ -4,12 +4,12 @@ Each function returns a whole new spec, to be committed by one guarded update. M
 whatever changes them also takes the next number.
 """
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from datetime import timedelta
 
 from muster.api.gang import (
     FENCE_SECONDS,
-    MAX_FENCE_SECONDS,
     FaultClass,
     Gang,
     GangIncident,
@@ -21,7 +21,7 @@ from muster.api.gang import (
     Member,
 )
 from muster.api.trainingjob import LaunchMode
-from muster.launcher.fence import wanted_fence_seconds
+from muster.launcher.fence import doubled_seconds, wanted_fence_seconds
 from muster.lifecycle import members, resume
 from muster.lifecycle.resume import Missing, Start
 from muster.lifecycle.survivors import BOOT_CHARACTERS, ghosts, laid, waited_for
@@ -295,14 +295,13 @@ def fenced_longer(world: JobWorld, record: GangSpec) -> GangSpec | None:
     wanted = wanted_fence_seconds(FENCE_SECONDS, max((step for step in steps if step is not None), default=None))
     # Launchers of old set their own.
     own = max((view.fence_seconds for view in world.views.values() if view.attempt == record.attempt), default=0.0)
-    while wanted < own and wanted < MAX_FENCE_SECONDS:
-        wanted *= 2
+    wanted = doubled_seconds(wanted, own)
     if all(member.fence_seconds >= wanted for member in record.members):
         return None
     return record.model_copy(
         update={
             "members": [
-                member.model_copy(update={"fence_seconds": max(member.fence_seconds, min(wanted, MAX_FENCE_SECONDS))})
+                member.model_copy(update={"fence_seconds": max(member.fence_seconds, wanted)})
                 for member in record.members
             ]
         }
@@ -324,11 +323,14 @@ def started(world: JobWorld, record: GangSpec) -> tuple[GangSpec, str] | Missing
     address = (first.launcher.address if first.launcher else "") or (first.pod.pod_ip if first.pod else "")
     port = MASTER_PORTS[record.attempt % len(MASTER_PORTS)]
     go = Go(time=world.now, master_address=address, master_port=port, resume=where.resume)
+    marker = _marker_of_most(world)
     spec = record.model_copy(
         update={
-            "members": [_begun(seat) for seat in world.seats],
+            "members": [_begun(seat, marker) for seat in world.seats],
             "go": go,
             "ghosts": [],
+            "marker": marker,
+            "passes_news": all(seat.launcher is not None and seat.launcher.passes_news for seat in world.seats),
             "hold_until": None,
             "releases": 0,
             "incidents": _resumed(record, where),
@@ -358,14 +360,54 @@ def _missing(world: JobWorld, record: GangSpec) -> Missing | None:
     return None
 
 
-def _begun(seat: Seat) -> Member:
-    """The member as its ranks start: the fence begins anew, since its launcher has told that none is alive."""
+def _marker_of_most(world: JobWorld) -> str:
+    """The lineage of the marker that most launchers read; whoever reads another one has another directory than they."""
+    told = Counter(view.marker_lineage for view in world.views.values() if view.marker_lineage)
+    return max(told, key=told.__getitem__, default="")
+
+
+def marked(world: JobWorld, record: GangSpec) -> GangSpec | None:
+    """The record with the marker that every launcher has come to read since its go; None where there is nothing new.
+
+    Their start does not wait for that: only a gang that falls silent whole needs it.
+    """
+    if record.go is None or all(record.obeys_marker(member) for member in record.members):
+        return None
+    told = {seat.launcher.marker_lineage if seat.launcher else None for seat in world.seats}
+    if len(told) != 1 or not (lineage := told.pop()):
+        return None
+    if not all(view.attempt == record.attempt and view.reads_marker for view in world.views.values()):
+        return None
+    members = [member.model_copy(update={"reads_marker": True}) for member in record.members]
+    return record.model_copy(update={"marker": lineage, "members": members})
+
+
+def named(world: JobWorld, record: GangSpec) -> GangSpec:
+    """The record with the uids of its pods: in mode Plain they are bound after that, so that none is forgotten that ran."""
+    uids = {seat.index: seat.pod.uid for seat in world.seats if seat.pod is not None}
+    return record.model_copy(
+        update={"members": [m.model_copy(update={"pod_uid": uids.get(m.index, m.pod_uid)}) for m in record.members]}
+    )
+
+
+def outwaited(world: JobWorld, record: GangSpec) -> GangSpec:
+    """The record without ghosts, all of which are proved dead; from now on the gang can be assembled."""
+    return record.model_copy(update={"ghosts": [], "time": world.now})
+
+
+def _begun(seat: Seat, marker: str = "") -> Member:
+    """The member as its ranks start: the fence begins anew, since its launcher has told that none is alive.
+
+    Args:
+        marker: the one that tells this gang's ranks to end.
+    """
+    view = seat.launcher
     return seat.member.model_copy(
         update={
             "pod_uid": seat.pod.uid if seat.pod else "",
             "boot": seat.node.boot_id[:BOOT_CHARACTERS] if seat.node else "",
             "fence_seconds": FENCE_SECONDS,
-            "reads_marker": seat.launcher is not None and seat.launcher.reads_marker,
+            "reads_marker": bool(marker) and view is not None and view.reads_marker and view.marker_lineage == marker,
         }
     )
 

@@ -17,6 +17,9 @@ def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
     longer = record.fenced_longer(world, facts.gang.spec)
     if longer is not None:
         return commit(world, longer)
+    marked = record.marked(world, facts.gang.spec)
+    if marked is not None:
+        return commit(world, marked)
     noted = resume.passed_over(world.job, facts.gang.spec)
     if noted is not None:
         wish = world.job.spec.checkpoint.resume_from

@@ -27,6 +27,7 @@ MAX_NUMBER = 2**53 - 1  # what every reader of JSON can hold
 MAX_NANOSECONDS = 2**63 - 1
 LONGEST_SECONDS = 1e8  # three years
 LONGEST_FENCE_SECONDS = 86400.0
+MAX_MARKER_CHARS = 64
 
 # What a launcher is doing (Report.state).
 IDLE = "Idle"  # no rank process of any attempt is alive
@@ -143,7 +144,10 @@ class Report:
     reads_marker: bool = False  # without its coordinator it ends its ranks once a newer attempt stands in the marker
     marker_attempt: int = 0  # the attempt that stands in the marker, as last read; 0 = none
     marker_age_seconds: Optional[float] = None  # since this launcher wrote it there by order; None = it did not
-    marker_written_ns: int = _limited(0, 0, MAX_NANOSECONDS)  # when, by the clock of the file system
+    # The marker's lineage, told by who wrote it first and kept by all who write it later: only in one and the same
+    # directory it is the same. "" = none stands there; None = a launcher of old, which cannot tell.
+    marker_lineage: Optional[str] = _limited(None, 0, MAX_MARKER_CHARS)
+    passes_news: bool = False  # it tells its neighbours, and asks them, whether somebody of the gang is missed
     marker_error: str = _for_people()  # why the marker could not be written or read, "" if it could
     directive_seen: str = ""  # digest of the directive last received; the answer is held while it stays the same
     hold_seconds: float = 0.0  # how long the answer may be held
@@ -387,6 +391,7 @@ __all__: List[str] = [
     "LEAVING",
     "LONGEST_FENCE_SECONDS",
     "LONGEST_SECONDS",
+    "MAX_MARKER_CHARS",
     "MAX_NUMBER",
     "MAX_PARTS",
     "MAX_PATH_CHARS",

@@ -103,7 +103,7 @@ def _patience_seconds(world: JobWorld, gang: Gang, timeout: float) -> float:
     if any(view.heard_age_seconds < timeout for view in world.views.values()):
         return 0.0
     # The whole gang is silent. Where the marker reaches its ranks the successor can wait for them; else they may train on.
-    if gang.spec.go is None or all(seat.member.reads_marker for seat in world.seats):
+    if gang.spec.go is None or all(map(gang.spec.obeys_marker, gang.spec.members)):
         return 0.0
     return unproved_seconds(world) or WHOLE_GANG_SECONDS
 

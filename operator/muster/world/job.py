@@ -108,6 +108,10 @@ class JobWorld:
         dark: of all nodes, by their heartbeats.
         turn: of a job that waits for nodes; None before the queue has heard of it.
         leader_age_seconds: for how long this process has been the leader.
+        go_age_seconds: for how long this process has seen the go of the current attempt; 0 before it.
+        ghost_ages: by uid, for how many seconds this process has seen each ghost of the record with its present proof.
+        disowned: by uid, for how many seconds the kubelet of a ghost's node has been heard without a break and was ready,
+            while the API server had no such pod or had it as ended: it ends what runs of it.
     """
 
     now: datetime
@@ -122,6 +126,9 @@ class JobWorld:
     dark: Silence = Silence()
     turn: Turn | None = None
     leader_age_seconds: float = 0.0
+    go_age_seconds: float = 0.0
+    ghost_ages: Mapping[str, float] = field(default_factory=dict)
+    disowned: Mapping[str, float] = field(default_factory=dict)
     template_verdict: TemplateVerdict | None = None
     create_error: CreateError | None = None
 
@@ -246,7 +253,9 @@ class JobWorld:
         ended = (
             pod.uid
             for pod in self.pods.values()
-            if (container := self.container_of(pod)) is not None and container.terminated
+            if ((container := self.container_of(pod)) is not None and container.terminated)
+            # Nobody but the kubelet gives a reason, and it refuses a pod before anything of it runs.
+            or (pod.never_began and pod.reason)
         )
         return self.proved_dead.union(self.lost, ended)
 

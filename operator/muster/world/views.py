@@ -66,6 +66,11 @@ class PodView:
         return self.phase in TERMINAL_PHASES
 
     @property
+    def never_began(self) -> bool:
+        """Whether it was declared over with none of its containers seen to begin."""
+        return self.terminal and not any(container.running or container.terminated for container in self.containers)
+
+    @property
     def containers_dead(self) -> bool:
         """Whether the kubelet reports every container as ended: the proof that no process of it is alive."""
         return self.terminal and all(c.terminated for c in self.containers) and bool(self.containers)
@@ -159,8 +164,9 @@ class LauncherView:
     reads_marker: bool = False
     marker_attempt: int = 0
     marker_age_seconds: float | None = None
-    marker_written_ns: int = 0
+    marker_lineage: str | None = ""
     marker_error: str = ""
+    passes_news: bool = False
     attempt_age_seconds: float = 0.0  # since this process first heard it in this attempt
 
 

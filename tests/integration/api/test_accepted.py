@@ -42,7 +42,18 @@ MODELS: dict[str, type[ApiModel]] = {
             "Gang",
             {
                 "spec.members": [{"index": 0, "rank": 0}],
-                "spec.ghosts": [{"pod": "a", "fencedTime": TIME, "fenceSeconds": 15, "attempt": 1, "proof": "Fence"}],
+                "spec.ghosts": [
+                    {
+                        "pod": "a",
+                        "fencedTime": TIME,
+                        "fenceSeconds": 15,
+                        "leftSeconds": 9,
+                        "attempt": 1,
+                        "proof": "Fence",
+                        "marker": "",
+                        "passesNews": True,
+                    }
+                ],
             },
             id="Gang",
         ),

@@ -302,6 +302,84 @@ def test_the_ages_of_a_world_are_those_of_its_moment(scene: Any, make: Any, kube
     assert world.heartbeat_age_seconds("n0") == age
 
 
+def a_lost_pod(scene: Any, make: Any) -> tuple[Any, Any]:
+    """A job with a ghost on n1, whose pod is there."""
+    job = make.job()
+    scene.cluster.jobs.store.assume(job)
+    scene.cluster.nodes.store.assume(NodeView("n1", "uid-n1", 1, ready=True))
+    pod = make.pod(job, 1, "p1", node="n1")
+    scene.cluster.pods.store.assume(pod)
+    ghost = {"pod": pod.name, "podUid": "p1", "node": "n1", "fencedTime": "2026-01-31T12:00:30Z", "proof": "Death"}
+    scene.cluster.gangs.store.assume(make.gang(job, "q0", "q1", version=11, ghosts=[ghost]))
+    return job, pod
+
+
+def test_a_kubelet_that_is_heard_again_ends_what_nobody_knows_any_more(
+    scene: Any, make: Any, kubelets: Kubelets
+) -> None:
+    job, pod = a_lost_pod(scene, make)
+    kubelets.pass_time(30, "n1")
+    assert scene.cluster.world(job).disowned == {}, "it has not been told to end it"
+    scene.cluster.pods.store.assume_deleted(("ns", pod.name), pod.uid)
+    assert scene.cluster.world(job).disowned == {"p1": 0.0}
+    kubelets.pass_time(300)
+    assert scene.cluster.world(job).disowned == {"p1": 0.0}, "it may be cut off"
+    kubelets.pass_time(61, "n1")
+    assert scene.cluster.world(job).disowned == {"p1": 60.0}, "from its first heartbeat to the last one"
+    kubelets.pass_time(300)
+    assert scene.cluster.world(job).disowned == {"p1": 60.0}
+    kubelets.pass_time(1, "n1")
+    assert scene.cluster.world(job).disowned == {"p1": 0.0}, "it was away again"
+    kubelets.pass_time(30, "n1")
+    scene.cluster.nodes.store.assume(NodeView("n1", "uid-n1", 2, ready=False))
+    assert scene.cluster.world(job).disowned == {}, "a kubelet that is not ready may end nothing"
+    scene.cluster.nodes.store.assume(NodeView("n1", "uid-n1", 3, ready=True))
+    assert scene.cluster.world(job).disowned == {"p1": 0.0}
+
+
+def test_a_ghost_is_as_old_as_this_leader_has_seen_it_with_its_proof(scene: Any, make: Any) -> None:
+    job, pod = a_lost_pod(scene, make)
+    assert scene.cluster.world(job).ghost_ages == {"p1": 0.0}
+    scene.clock.advance(40.0)
+    assert scene.cluster.world(job).ghost_ages == {"p1": 40.0}
+    ghost = {"pod": pod.name, "podUid": "p1", "node": "n1", "fencedTime": "2026-01-31T12:00:30Z", "leftSeconds": 17}
+    scene.cluster.gangs.store.assume(make.gang(job, "q0", "q1", version=12, ghosts=[ghost]))
+    assert scene.cluster.world(job).ghost_ages == {"p1": 0.0}, "its fence counts from now"
+
+
+def test_a_go_is_as_old_as_this_leader_has_seen_it(scene: Any, make: Any) -> None:
+    job = make.job()
+    scene.cluster.jobs.store.assume(job)
+    scene.cluster.gangs.store.assume(make.gang(job, "p0", "p1"))
+    scene.cluster.world(job)
+    scene.clock.advance(40.0)
+    assert scene.cluster.world(job).go_age_seconds == 40.0
+
+
+@pytest.mark.parametrize(("heard", "dead"), [(True, True), (False, False)])
+def test_a_pod_that_is_over_before_anything_of_it_began_is_dead_if_its_kubelet_says_so(
+    scene: Any, make: Any, kubelets: Kubelets, heard: bool, dead: bool
+) -> None:
+    job, pod = a_lost_pod(scene, make)
+    kubelets.pass_time(61, *(["n1"] if heard else []))
+    if not heard:
+        scene.cluster.nodes.store.assume(NodeView("n1", "uid-n1", 2, ready=False))
+    scene.cluster.pods.store.assume(replace(pod, resource_version=30, phase="Failed", containers=()))
+    scene.cluster.pods.store.assume_deleted(("ns", pod.name), pod.uid)
+    assert scene.cluster.world(job).is_dead("p1") is dead
+
+
+def test_a_members_pod_is_known_before_the_record_names_it(scene: Any, make: Any) -> None:
+    job = make.job()
+    gang = make.gang(job, "", "p1")
+    scene.cluster.jobs.store.assume(job)
+    scene.cluster.gangs.store.assume(gang)
+    first, second = gang.spec.members
+    assert (scene.cluster.uid_of(gang, first), scene.cluster.uid_of(gang, second)) == ("", "p1")
+    scene.cluster.pods.store.assume(make.pod(job, 0, "p0"))
+    assert scene.cluster.uid_of(gang, first) == "p0"
+
+
 @pytest.mark.parametrize(("silent", "widespread"), [(2, False), (3, False), (5, True)])
 def test_many_nodes_that_fall_silent_at_once_are_dark(
     scene: Any, make: Any, kubelets: Kubelets, silent: int, widespread: bool

@@ -59,6 +59,14 @@ def test_ranks_that_run_are_not_made_anew_for_each_look(hub: Hub, clock: Any) ->
     assert view.previous_ranks == first
 
 
+def test_a_last_word_may_be_too_old(hub: Hub, clock: Any) -> None:
+    hub.record(caller(), RUNNING)
+    clock.advance(15.0)
+    assert hub.last("u1", 15.0) == hub.last("u1") == RUNNING
+    clock.advance(1.0)
+    assert (hub.last("u1", 15.0), hub.last("u1"), hub.last("u2")) == (None, RUNNING, None)
+
+
 def test_an_attempt_is_as_old_as_the_first_word_of_it(hub: Hub, clock: Any) -> None:
     hub.record(caller(), RUNNING)
     clock.advance(5.0)
@@ -122,6 +130,7 @@ def test_older_report_is_no_sign_of_life(hub: Hub, clock: Any) -> None:
         {"first_step": 7},
         {"stamps": "10:7"},
         {"marker_attempt": 4},
+        {"marker_lineage": "abc"},
         {"marker_age_seconds": 0.0},
         {"marker_error": "denied"},
         {"peers": (PeerReport(2, 3.0),)},

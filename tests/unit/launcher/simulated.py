@@ -262,8 +262,11 @@ class Storage:
     def _end(self, attempt: int) -> None:
         world = self._worker.world
         if not world.storage_stalls:
-            world.marker = max(world.marker, attempt)
-            self._found = Standing(world.marker)
+            if self._worker.index in world.unmounted:
+                self._found = Standing(attempt, "its own" if attempt else "")
+            else:
+                world.marker = max(world.marker, attempt)
+                self._found = Standing(world.marker, "lineage" if world.marker else "")
             self._worker.turn_at(world.clock.now)
 
     def take(self) -> Standing | None:
@@ -330,11 +333,12 @@ class World:
         self.random = random.Random(seed)
         self.size, self.base_seconds = size, base_seconds
         self.served_fence_seconds = served_fence_seconds
-        self.attempt, self.runs = 1, True
+        self.attempt, self.runs, self.claims = 1, True, False
         self.steps = 0
         self.makes_steps = True
         self.cuts: set[tuple[int, int]] = set()
         self.has_storage, self.storage_stalls, self.marker = has_storage, False, 0
+        self.unmounted: frozenset[int] = frozenset()  # workers in whose pods the volume is missing
         self.programs_stall = False
         self.replicas = [Replica(("10.9.0.1", 8443)), Replica(("10.9.0.2", 8443))]
         self.leader: Replica | None = self.replicas[0]
@@ -347,7 +351,7 @@ class World:
 
     def directive_of(self, index: int) -> Directive:
         if not self.runs:
-            return Directive(WAIT, self.attempt, hold_seconds=1.0)
+            return Directive(WAIT, self.attempt, hold_seconds=1.0, claim=self.claims and index == 0)
         neighbours = sorted({(index + distance) % self.size for distance in peer_distances(self.size)} - {index})
         return Directive(
             RUN,

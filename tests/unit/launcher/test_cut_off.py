@@ -18,7 +18,7 @@ FENCE = 15.0
 
 def is_cut_right(world: World, members: set[int]) -> None:
     """Those who are cut off end in time, the others go on."""
-    world.clock.run(fenced_after_seconds(world.served_fence_seconds, world.size))
+    world.clock.run(fenced_after_seconds(world.served_fence_seconds))
     ended = {worker.index for worker in world.workers if not worker.is_training}
     assert ended == members
     world.clock.run(3 * FENCE)
@@ -55,7 +55,7 @@ def test_half_of_a_large_gang(block):
     world = World(160)
     world.start()
     world.cut(set(block))
-    world.clock.run(fenced_after_seconds(FENCE, world.size))
+    world.clock.run(fenced_after_seconds(FENCE))
     assert {worker.index for worker in world.workers if not worker.is_training} == set(block)
 
 

@@ -22,14 +22,60 @@ def found(text: str) -> tuple[int, bool]:
     return document["attempt"], document["error"] != ""
 
 
-def test_what_is_written_is_read_with_the_time_of_the_file_system(tmp_path):
+def test_what_is_written_is_read_with_its_lineage(tmp_path):
     path = tmp_path / ".muster-gang"
-    assert json.loads(read_marker(str(path))) == {"attempt": 0, "written_ns": 0, "error": ""}
+    assert json.loads(read_marker(str(path))) == {"attempt": 0, "lineage": "", "error": ""}
     answer = json.loads(claim_marker(str(path), 3))
-    assert answer == {"attempt": 3, "written_ns": path.stat().st_mtime_ns, "error": ""}
+    assert (answer["attempt"], len(answer["lineage"]), answer["error"]) == (3, 16, "")
     assert json.loads(read_marker(str(path))) == answer
-    assert json.loads(path.read_text()) == {"attempt": 3}
+    assert json.loads(path.read_text()) == {"attempt": 3, "lineage": answer["lineage"]}
     assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
+
+
+def lineage(text: str) -> str:
+    return json.loads(text)["lineage"]
+
+
+def test_a_lineage_is_kept_where_the_marker_is_and_is_another_where_it_is_not(tmp_path):
+    here, elsewhere = (tmp_path / name / ".muster-gang" for name in ("shared", "of one pod alone"))
+    for path in (here, elsewhere):
+        path.parent.mkdir()
+    first = lineage(claim_marker(str(here), 3))
+    assert lineage(claim_marker(str(here), 4)) == lineage(read_marker(str(here))) == first
+    assert lineage(claim_marker(str(elsewhere), 5)) != first
+    here.unlink()
+    assert lineage(claim_marker(str(here), 5)) != first, "nobody knows whose directory this is now"
+
+
+def test_of_two_who_write_the_first_one_at_once_one_names_the_lineage(tmp_path, monkeypatch):
+    path, link = tmp_path / ".muster-gang", os.link
+    others = []
+
+    def another_is_faster(source, target):
+        monkeypatch.setattr(os, "link", link)
+        others.append(lineage(claim_marker(str(path), 3)))
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", another_is_faster)
+    assert [lineage(claim_marker(str(path), 3))] == others
+    assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
+
+
+def test_a_file_system_without_links_does_as_well(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    path = tmp_path / ".muster-gang"
+    assert found(claim_marker(str(path), 3)) == (3, False)
+    assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
+
+
+def test_the_marker_of_a_launcher_of_old_gets_a_lineage_with_the_next_attempt(tmp_path):
+    path = tmp_path / ".muster-gang"
+    path.write_text('{"attempt": 3}')
+    assert json.loads(claim_marker(str(path), 3)) == {"attempt": 3, "lineage": "", "error": ""}
+    assert len(lineage(claim_marker(str(path), 4))) == 16
 
 
 def test_a_number_is_never_lowered_and_the_same_is_not_written_again(tmp_path):
@@ -70,6 +116,7 @@ def test_a_write_that_fails_leaves_nothing(tmp_path, monkeypatch):
     def refuse(*_):
         raise OSError(30, "Read-only file system")
 
+    monkeypatch.setattr(os, "link", refuse)
     monkeypatch.setattr(os, "rename", refuse)
     assert "Read-only file system" in json.loads(claim_marker(str(tmp_path / ".muster-gang"), 1))["error"]
     assert list(tmp_path.iterdir()) == []
@@ -104,12 +151,12 @@ def test_a_claim_counts_from_when_it_is_known_to_stand_and_is_looked_after():
     marker = Marker(shelf)
     marker.turn(100.0, 3, reads=False)
     assert (shelf.asked, marker.claimed_at) == ([3], None)
-    shelf.answer = Standing(3, 7)
+    shelf.answer = Standing(3, "a")
     marker.turn(101.0, 3, reads=False)
-    assert (marker.claimed_at, marker.standing) == (101.0, Standing(3, 7))
+    assert (marker.claimed_at, marker.standing) == (101.0, Standing(3, "a"))
     marker.turn(100.0 + PERIOD_SECONDS, 3, reads=False)
     assert shelf.asked == [3, 3]
-    shelf.answer = Standing(3, 7)
+    shelf.answer = Standing(3, "a")
     marker.turn(106.0, 3, reads=False)
     assert marker.claimed_at == 101.0
 
@@ -147,6 +194,25 @@ def test_a_look_that_hangs_is_given_up_and_none_is_sent_after_it_before_it_is_go
     marker.turn(201.0, 0, reads=True)
     assert shelf.asked == [0, 0]
     assert (marker.is_readable, marker.unread_seconds(201.0, 150.0)) == (False, 51.0)
+
+
+def test_an_attempt_is_looked_for_ever_more_seldom_until_it_is_seen():
+    shelf, looks = Shelf(), []
+    marker = Marker(shelf)
+    for now in range(100, 1500):
+        shelf.answer = Standing(1, "a") if shelf.is_busy else None
+        before = len(shelf.asked)
+        marker.turn(float(now), 0, reads=False, attempt=2)
+        looks += [now - 100] * (len(shelf.asked) - before)
+    assert looks == [1, 3, 7, 15, 31, 63, 127, 255, 511, 831, 1151]
+    marker.turn(1600.0, 0, reads=False, attempt=2)
+    asked, shelf.answer = len(shelf.asked), Standing(2, "a")
+    for now in range(1601, 3000):
+        marker.turn(float(now), 0, reads=False, attempt=2)
+    assert len(shelf.asked) == asked
+    marker.turn(3001.0, 0, reads=False, attempt=3)
+    marker.turn(3002.0, 0, reads=False, attempt=3)
+    assert len(shelf.asked) == asked + 1
 
 
 def test_unread_time_counts_from_when_the_last_good_look_began():
@@ -226,6 +292,32 @@ def test_a_worker_is_not_ready_before_it_knows_whether_it_can_read_the_marker():
     assert (told.snapshot.reads_marker, told.snapshot.checkpoints_scanned_for_attempt) == (False, 1)
 
 
+@pytest.mark.parametrize("unmounted", [0, 2])
+def test_a_launcher_in_whose_pod_the_volume_is_missing_tells_that_it_reads_another_marker(unmounted):
+    world = World(4, has_storage=True)
+    world.runs, world.claims, world.unmounted = False, True, frozenset([unmounted])
+    world.clock.run(5)
+    told = [worker.reporter.snapshot.marker_lineage for worker in world.workers]
+    whole = "" if unmounted == 0 else "lineage"
+    assert told[unmounted] == ("its own" if unmounted == 0 else "")
+    assert {lineage for index, lineage in enumerate(told) if index != unmounted} == {whole}
+
+
+def test_whoever_has_come_to_read_the_marker_while_it_trains_obeys_it():
+    world = World(4, has_storage=True)
+    world.storage_stalls = True
+    world.start()
+    world.storage_stalls, world.marker = False, 1
+    world.clock.run(60)
+    assert {worker.reporter.snapshot.marker_lineage for worker in world.workers} == {"lineage"}
+    world.cut(range(4))
+    world.clock.run(30)
+    assert all(worker.is_training for worker in world.workers)
+    world.storage_stalls = True
+    world.clock.run(20)
+    assert not any(worker.is_training for worker in world.workers)
+
+
 def test_a_short_fence_leaves_time_to_read():
     world = World(1, has_storage=True, served_fence_seconds=1.0)
     world.start()
@@ -241,13 +333,13 @@ def test_the_launcher_writes_its_claim_before_it_runs(coordinator, run_python, t
     run_python(HANG, MUSTER_CHECKPOINT_DIRECTORY=str(tmp_path), MUSTER_GANG="gang")
     coordinator.wait_to_run(1)
     report = coordinator.wait_for(lambda r: r.attempt == 1 and r.reads_marker)
-    assert (report.marker_attempt, report.marker_age_seconds) == (0, None)
+    assert (report.marker_attempt, report.marker_lineage, report.marker_age_seconds) == (0, "", None)
+    assert report.passes_news
     coordinator.wait_to_run(2, claim=True)
     report = coordinator.wait_for(lambda r: r.attempt == 2 and r.marker_age_seconds is not None)
     assert (report.state, report.marker_attempt, report.marker_error) == (IDLE, 2, "")
     marker = Path(tmp_path / ".muster-gang")
-    assert json.loads(marker.read_text()) == {"attempt": 2}
-    assert report.marker_written_ns == marker.stat().st_mtime_ns
+    assert json.loads(marker.read_text()) == {"attempt": 2, "lineage": report.marker_lineage}
 
 
 def test_a_claim_that_cannot_be_written_is_told(coordinator, run_python, tmp_path):

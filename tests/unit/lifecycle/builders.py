@@ -9,7 +9,7 @@ from typing import Any
 
 from muster.api.base import ObjectMeta
 from muster.api.fleetpolicy import FleetPolicySpec
-from muster.api.gang import FaultClass, Gang, GangIncident, GangSpec, Ghost, Go, Level, Member, Resume
+from muster.api.gang import FaultClass, Gang, GangIncident, GangSpec, Ghost, Go, Level, Member, Proof, Resume
 from muster.api.trainingjob import TrainingJob
 from muster.lifecycle.pending import wanted
 from muster.lifecycle.worker_pod import WorkerSettings
@@ -23,6 +23,7 @@ from muster.world.views import ContainerView, LauncherView, NodeView, PodView, R
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 BLOCK, RACK = "topology.muster.dev/block", "topology.muster.dev/rack"
 GPU = "nvidia.com/gpu"
+MARKER = "one-and-the-same"
 SETTINGS = WorkerSettings("launcher:1", "https://coordinator:8443", "coordinator", "PEM", GPU)
 
 
@@ -74,6 +75,8 @@ def running(attempt: int, step: int | None = None, rank: int = 0, **changes: Any
         started_age_seconds=60.0,
         address=f"10.0.0.{rank + 1}",
         peer_port=9000,
+        passes_news=True,
+        marker_lineage=MARKER,
     )
     return _seen(replace(view, **changes))
 
@@ -94,6 +97,8 @@ def idle(attempt: int, rank: int = 0, scanned: bool = True, **changes: Any) -> L
         scanned_age_seconds=1.0,
         address=f"10.0.0.{rank + 1}",
         peer_port=9000,
+        passes_news=True,
+        marker_lineage=MARKER,
     )
     return _seen(replace(view, **changes))
 
@@ -173,6 +178,7 @@ class Scene:
             if go
             else None,
             "checkpoint": point,
+            "passes_news": True,
         }
         self.record = GangSpec(**(values | changes))
         return self
@@ -243,6 +249,18 @@ class Scene:
         self.changes |= changes
         return self
 
+    def _ghost_ages(self) -> dict[str, float]:
+        """As if this leader had written them itself."""
+        record = self.record
+        if record is None:
+            return {}
+        made = {g.pod_uid: g.fenced_time - timedelta(seconds=max(0, g.left_seconds)) for g in record.ghosts}
+        fenced = {ghost.pod_uid for ghost in record.ghosts if ghost.proof is Proof.FENCE}
+        return {uid: self._since(moment if uid in fenced else record.time) for uid, moment in made.items()}
+
+    def _since(self, moment: datetime) -> float:
+        return max(0.0, (at(self.seconds) - moment).total_seconds())
+
     def world(self) -> JobWorld:
         """The finished view."""
         name = gang_name(self.job.metadata.name, self.job.metadata.uid)
@@ -255,6 +273,8 @@ class Scene:
             "launchers": dict(self.launchers),
             "fleet": Fleet.of(nodes=dict(self.nodes), **self.fleet_changes),
             "leader_age_seconds": 1000.0,
+            "go_age_seconds": self._since(self.record.go.time) if self.record and self.record.go else 0.0,
+            "ghost_ages": self._ghost_ages(),
             "template_verdict": TemplateVerdict(VerdictKind.ACCEPTED, self.job.metadata.generation),
         }
         world = JobWorld(**(values | self.changes))
@@ -282,4 +302,4 @@ def in_queue(*worlds: JobWorld) -> list[JobWorld]:
 
 def a_ghost(uid: str, fenced_in_seconds: float, now: float = 100.0) -> Ghost:
     """A pod of before whose ranks may be alive until then."""
-    return Ghost(pod="job-old", pod_uid=uid, node="n0", fenced_time=at(now + fenced_in_seconds))
+    return Ghost(pod="job-old", pod_uid=uid, node="n0", fenced_time=at(now + fenced_in_seconds), left_seconds=30)

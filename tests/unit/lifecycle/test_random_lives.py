@@ -87,6 +87,7 @@ FAULTS: dict[str, Fault] = {
     "rank cannot be killed": _with_launcher(_stubborn),
     "launcher hangs": _with_launcher(_mute),
     "pod deleted": _with_pod(lambda t, p, i: t.delete_pod(p, i)),
+    "pod force-deleted": _with_pod(lambda t, p, i: t.force_delete_pod(p, i)),
     "pod does not terminate": _with_pod(_stuck),
     "out of memory": _with_launcher(lambda t, p, i: t.out_of_memory(p, i)),
     "power cut": _node(lambda t, n: t.power_cut(n)),
@@ -102,7 +103,7 @@ FAULTS: dict[str, Fault] = {
 faults = st.lists(
     st.tuples(
         st.sampled_from(sorted(FAULTS)),
-        st.integers(0, 1),  # which job
+        st.integers(0, 2),  # which job
         st.integers(0, 7),  # which worker or node
         st.sampled_from([0.0, 0.5, 1.0, 3.0, 10.0, 30.0, 70.0]),  # how long until the next
     ),
@@ -116,7 +117,12 @@ def the_jobs(required: bool) -> list[TrainingJob]:
         "recovery": {"applicationRestartsPerDay": 100, "hardwareRestartsPerDay": 100},
     }
     placement = {"placement": {"required": "rack"}} if required else {}
-    return [a_job("a", **spec, **placement), a_job("b", nodes=2, **spec)]  # type: ignore[arg-type]
+    plain = {"launch": {"mode": "Plain"}, "checkpoint": {}}
+    return [
+        a_job("a", **spec, **placement),  # type: ignore[arg-type]
+        a_job("b", nodes=2, **spec),  # type: ignore[arg-type]
+        a_job("c", nodes=2, **(spec | plain)),  # type: ignore[arg-type]
+    ]
 
 
 @settings(

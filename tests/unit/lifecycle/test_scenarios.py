@@ -562,6 +562,25 @@ class TestPlain:
         succeeded(theatre, play)
         assert "n1" not in {member.node for member in play.record.members}
 
+    def test_a_pod_that_is_force_deleted_on_a_node_that_is_cut_off_is_outwaited(self) -> None:
+        """No rank of its successor starts while one of it is alive: the stage looks at that."""
+        theatre = Theatre(nodes=6)
+        play = theatre.submit(self.job())  # type: ignore[arg-type]
+        theatre.until(lambda: play.step >= 7)
+        theatre.partition("n1")
+        theatre.play_on(60)
+        theatre.force_delete_pod(play, 1)
+        theatre.play_on(30)
+        assert len(theatre.orphans) == 1
+        theatre.kill_operator()
+        theatre.play_on(600)
+        assert (play.record.attempt, play.record.go) == (2, None)
+        assert "kubectl muster lost n1" in next(c.message for c in play.job.status.conditions if c.type == "Running")
+        theatre.partition("n1", on=False)
+        theatre.until(lambda: play.record.go is not None, 120)
+        succeeded(theatre, play)
+        assert play.levels == ["Start", "R4"]
+
     def test_it_gives_up_after_three_restarts(self) -> None:
         theatre = Theatre()
         play = theatre.submit(self.job(), fails=lambda _attempt, step: (1, 3, "no") if step == 3 else None)  # type: ignore[arg-type]

@@ -1,18 +1,21 @@
 """Whose ranks may be alive, and what proves that they are not."""
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import pytest
-from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, at, idle, running
+from tests.unit.lifecycle.builders import MARKER, SETTINGS, Scene, a_job, at, idle, running
 
 from muster.api.gang import FENCE_SECONDS, GangSpec, Ghost, Proof
 from muster.lifecycle import record as records
 from muster.lifecycle.directive import directive_for
-from muster.lifecycle.plan import CommitGang
+from muster.lifecycle.plan import CommitGang, CreatePod
 from muster.lifecycle.resume import Missing
 from muster.lifecycle.step import decide
+from muster.lifecycle.words import by
 from muster.recovery import failures
 from muster.recovery.failure import Kind
+from muster.world.views import ContainerView
 
 FENCED_SECONDS = FENCE_SECONDS + 2.0
 
@@ -22,7 +25,7 @@ def trains(nodes: int = 3, marker: bool = False, silent: float = 0.5, **spec: An
     here = Scene(a_job(nodes=nodes, **spec), seconds=1000.0).fleet(2 * nodes).gang().pods()
     assert here.record is not None
     members = [member.model_copy(update={"reads_marker": marker}) for member in here.record.members]
-    here.record = here.record.model_copy(update={"members": members})
+    here.record = here.record.model_copy(update={"members": members, "marker": MARKER if marker else ""})
     for index in range(nodes):
         here.node(f"n{index}", ready=silent < 40).lease(f"n{index}", silent)
     return here.all(running(1, 7, heard_age_seconds=silent, step_age_seconds=silent))
@@ -57,7 +60,7 @@ class TestAWholeGangThatFellSilent:
         assert {ghost.proof for ghost in record.ghosts} == {Proof.MARKER}
         early = waits(record, *[idle(2, marker_attempt=2, marker_age_seconds=79.0)] * 3)
         assert isinstance(early, Missing)
-        assert "the checkpoint directory tells it to; 1 s left" in early.message
+        assert "the checkpoint directory tells it to, by " in early.message
         assert isinstance(waits(record, *[idle(2, marker_attempt=2, marker_age_seconds=80.0)] * 3), GangSpec)
 
     def test_between_two_answers_there_is_always_a_moment_and_that_is_no_complaint(self) -> None:
@@ -167,8 +170,10 @@ class TestAPartOfAGang:
         ]
 
     def test_a_ghost_of_before_is_fenced_once_one_of_its_gang_has_gone_on_whoever_is_lost_then(self) -> None:
-        ghost = Ghost(pod="old", pod_uid="old", node="n5", fenced_time=at(900.0), attempt=1, proof=Proof.DEATH)
-        here = trains().all(idle(2, attempt_age_seconds=5.0))
+        ghost = Ghost(
+            pod="old", pod_uid="old", node="n5", fenced_time=at(900.0), attempt=1, proof=Proof.DEATH, passes_news=True
+        )
+        here = trains().all(idle(2, attempt_age_seconds=5.0)).but(leader_age_seconds=100.0)
         assert here.record is not None
         here.record = here.record.model_copy(update={"attempt": 2, "go": None, "ghosts": [ghost]})
         here.pod(1, deleting=True)
@@ -199,7 +204,9 @@ class TestAPartOfAGang:
 
     def test_a_ghost_whose_gang_has_not_been_heard_to_go_on_is_waited_for(self) -> None:
         """Those who were kept may be with it: they count once they have told that they are idle."""
-        ghost = Ghost(pod="old", pod_uid="old", node="n5", fenced_time=at(0.0), attempt=1, proof=Proof.DEATH)
+        ghost = Ghost(
+            pod="old", pod_uid="old", node="n5", fenced_time=at(0.0), attempt=1, proof=Proof.DEATH, passes_news=True
+        )
         record = trains().record
         assert record is not None
         record = record.model_copy(update={"attempt": 2, "go": None, "ghosts": [ghost]})
@@ -266,3 +273,342 @@ class TestPlain:
         (pod,) = [action.manifest for action in plan.actions if type(action).__name__ == "CreatePod"]
         env = {e["name"]: e.get("value") for e in pod["spec"]["containers"][0]["env"]}
         assert env["MASTER_ADDR"].split(".")[0].endswith("-0-1")
+
+    def lost(self, node_ready: bool = False, seconds: float = 1000.0, **spec: Any) -> Scene:
+        """A gang whose worker 1 somebody has force-deleted."""
+        here = Scene(a_job(**self.JOB | spec), seconds=seconds).fleet(8).gang().pods()
+        here.pod_views.pop(here.world().names[1])
+        return here.node("n1", ready=node_ready).lease("n1", 0.0 if node_ready else 50.0)
+
+    def successor(self, here: Scene) -> Scene:
+        """The same once the next record is committed and the pods that were left are dead."""
+        record = after_loss(here)
+        assert record.go is None
+        assert {ghost.pod_uid for ghost in record.ghosts} == {here.uid(index) for index in range(3)}
+        after = Scene(here.job, seconds=here.seconds, nodes=dict(here.nodes), fleet_changes=here.fleet_changes)
+        settled = [incident.model_copy(update={"settled": True}) for incident in record.incidents]
+        after.record = record.model_copy(update={"incidents": settled})
+        return after.but(proved_dead=frozenset({here.uid(0), here.uid(2)}))
+
+    def waits_for(self, here: Scene) -> str:
+        """What people are told, and that no pod is made; "" where it goes on."""
+        plan = decide(here.world(), SETTINGS)
+        assert not any(isinstance(action, CreatePod) for action in plan.actions)
+        (commit,) = [action for action in plan.actions if isinstance(action, CommitGang)] or [None]
+        if commit is not None:
+            assert (commit.spec.ghosts, commit.spec.attempt) == ([], 2)
+            here.record = commit.spec
+            again = decide(here.world(), SETTINGS)
+            assert sum(isinstance(action, CreatePod) for action in again.actions) == 3
+            return ""
+        assert plan.telling is not None
+        return plan.telling.message
+
+    def test_a_pod_that_was_force_deleted_on_a_node_that_is_cut_off_is_waited_for(self) -> None:
+        here = self.successor(self.lost())
+        told = self.waits_for(here)
+        assert here.record is not None
+        assert here.record.ghosts[1].pod in told
+        assert "kubectl muster lost n1" in told
+        here.seconds += 86400
+        assert self.waits_for(here), "nothing proves that its ranks have ended"
+        here.record = here.record.model_copy(update={"time": at(here.seconds - 3600)})
+        assert self.waits_for(here), "and it is not given back for that"
+
+    def test_until_its_kubelet_has_been_heard_for_a_while(self) -> None:
+        here = self.successor(self.lost(node_ready=True))
+        uid = here.uid(1)
+        assert "its node is heard" not in self.waits_for(here)
+        assert "its node is heard" in self.waits_for(here.but(disowned={uid: 1.0}))
+        assert by(here.world().now, 89.0) in self.waits_for(here)
+        assert self.waits_for(here.but(disowned={uid: 90.0})) == ""
+
+    def test_or_for_as_long_as_the_pod_may_take_to_end(self) -> None:
+        template = a_job().spec.template
+        template = {"spec": template["spec"] | {"terminationGracePeriodSeconds": 600}}
+        here = self.successor(self.lost(node_ready=True, template=template))
+        assert self.waits_for(here.but(disowned={here.uid(1): 659.0}))
+        assert self.waits_for(here.but(disowned={here.uid(1): 660.0})) == ""
+
+    def test_or_has_booted_or_a_person_speaks(self) -> None:
+        lost = self.lost()
+        assert lost.record is not None
+        members = [member.model_copy(update={"boot": "boot-1"}) for member in lost.record.members]
+        lost.record = lost.record.model_copy(update={"members": members})
+        booted = self.successor(lost)
+        assert self.waits_for(booted)
+        assert self.waits_for(booted.node("n1", boot_id="boot-2")) == ""
+        spoken = self.successor(self.lost())
+        assert self.waits_for(spoken.but(lost=frozenset({spoken.uid(1)}))) == ""
+
+    def test_or_until_the_limit_of_the_job_by_the_heartbeats_that_this_leader_has_missed(self) -> None:
+        here = self.successor(self.lost(recovery={"unprovedDeathTimeoutSeconds": 120}))
+        until = by(here.world().now, 70.0)
+        assert f"time until {until} (spec.recovery.unprovedDeathTimeoutSeconds)" in self.waits_for(here)
+        here.seconds += 3600
+        assert self.waits_for(here), "a clock that steps is no silence"
+        assert self.waits_for(here.lease("n1", 120.0)) == ""
+
+    def test_its_pods_are_waited_for_from_the_moment_at_which_they_are_bound(self) -> None:
+        here = Scene(a_job(**self.JOB)).fleet(8).gang(go=False).pods()
+        here.ended(1, "Error")
+        assert {ghost.pod_uid for ghost in after_loss(here).ghosts} == {here.uid(0), here.uid(2)}
+
+    def test_they_stand_in_the_record_before_they_are_bound(self) -> None:
+        """Else one that is force-deleted before all of them run would be forgotten, and made again beside itself."""
+        here = Scene(a_job(**self.JOB)).fleet(8).gang(go=False).pods()
+        for index in range(3):
+            here.pod(index, node="", scheduler="muster", phase="Pending", containers=())
+        (action,) = decide(here.world(), SETTINGS).actions
+        assert isinstance(action, CommitGang)
+        assert [member.pod_uid for member in action.spec.members] == [here.uid(index) for index in range(3)]
+        here.record = action.spec
+        assert [type(action).__name__ for action in decide(here.world(), SETTINGS).actions] == ["BindPod"] * 3
+        here.pod_views.pop(here.world().names[1])
+        assert {ghost.pod_uid for ghost in after_loss(here).ghosts} == {here.uid(index) for index in range(3)}
+
+    def test_one_that_a_kubelet_has_refused_has_run_nothing(self) -> None:
+        here = Scene(a_job(**self.JOB)).fleet(8).gang(go=False).pods()
+        here.pod(1, phase="Failed", reason="OutOfnvidia.com/gpu", containers=(), scheduler="muster")
+        assert {ghost.pod_uid for ghost in after_loss(here).ghosts} == {here.uid(0), here.uid(2)}
+
+    def test_one_that_is_declared_over_by_others_than_its_kubelet_may_live(self) -> None:
+        """The pod collector does that when a node is deleted."""
+        here = Scene(a_job(**self.JOB), seconds=1000.0).fleet(8).gang().pods()
+        here.pod(1, phase="Failed")
+        here.nodes.pop("n1")
+        after = self.successor(here)
+        assert "that node is gone from the cluster" in self.waits_for(after)
+        here.job = a_job(**self.JOB | {"recovery": {"unprovedDeathTimeoutSeconds": 60}})
+        after = self.successor(here)
+        assert self.waits_for(after)
+        assert self.waits_for(after.but(ghost_ages={here.uid(1): 60.0})) == ""
+
+
+class TestThePodOfAGhost:
+    """A launcher that stands still as a whole ends nothing; its kubelet does."""
+
+    def fenced(self, **spec: Any) -> Scene:
+        here = Scene(a_job(**spec), seconds=1000.0).fleet(6).gang(2, go=False).pods().all(idle(2))
+        assert here.record is not None
+        ghost = Ghost(pod="old", pod_uid="old", node="n5", fenced_time=at(999.0), left_seconds=0, attempt=1)
+        here.record = here.record.model_copy(update={"ghosts": [ghost]})
+        here.pod(9, 1, deleting=True)
+        view = here.pod_views.pop(f"{here.world().gang_name}-9-1")
+        here.pod_views["old"] = replace(view, name="old", uid="old", index=0, node="n5")
+        return here
+
+    def start(self, here: Scene) -> GangSpec | Missing:
+        world = here.world()
+        assert world.gang is not None
+        found = records.started(world, world.gang.spec)
+        return found if isinstance(found, Missing) else found[0]
+
+    def test_its_end_is_waited_for_while_its_kubelet_is_heard(self) -> None:
+        found = self.start(self.fenced())
+        assert isinstance(found, Missing)
+        assert "its node is heard, and is to end the pod; until " in found.message
+
+    def test_but_not_for_ever(self) -> None:
+        assert isinstance(self.start(self.fenced().but(ghost_ages={"old": 300.0})), GangSpec)
+
+    def test_nor_where_the_node_is_dead_too(self) -> None:
+        assert isinstance(self.start(self.fenced().lease("n5", 15.0)), GangSpec)
+        assert isinstance(self.start(self.fenced().node("n5", ready=False)), GangSpec)
+
+    def test_nor_once_it_has_ended(self) -> None:
+        here = self.fenced()
+        dead = ContainerView("main", terminated=True, exit_code=137)
+        here.pod_views["old"] = replace(here.pod_views["old"], containers=(dead,))
+        assert isinstance(self.start(here), GangSpec)
+
+    def test_a_pod_that_was_force_deleted_is_dead_once_its_kubelet_has_been_heard(self) -> None:
+        record = after_loss(trains(silent=300.0, recovery={"unprovedDeathTimeoutSeconds": 300}))
+        limit = {"recovery": {"unprovedDeathTimeoutSeconds": 604800}}
+        assert isinstance(waits(record, *[idle(2)] * 3, **limit), Missing)
+        here = Scene(a_job(**limit), seconds=2000.0).fleet(6)
+        here.record = record
+        here.pods().but(disowned={ghost.pod_uid: 90.0 for ghost in record.ghosts})
+        for member in record.members:
+            here.launchers[here.uid(member.index, member.incarnation)] = idle(2)
+        assert isinstance(self.start(here), GangSpec)
+
+
+class TestClocks:
+    """What is seen counts, by a clock that does not step; the wall clock proves nothing."""
+
+    def test_one_that_steps_forward_ends_no_fence(self) -> None:
+        record = after_loss(trains().pod(1, deleting=True).launcher(0, running(1, 7, step_age_seconds=0.5)))
+        (ghost,) = record.ghosts
+        assert (ghost.proof, ghost.left_seconds) == (Proof.DEATH, -1)
+        fenced = ghost.model_copy(update={"proof": Proof.FENCE, "left_seconds": 15, "fenced_time": at(1015.0)})
+        here = Scene(a_job(), seconds=90000.0).fleet(6)
+        here.record = record.model_copy(update={"ghosts": [fenced]})
+        here.pods().but(ghost_ages={ghost.pod_uid: 14.0})
+        for member in record.members:
+            here.launchers[here.uid(member.index, member.incarnation)] = idle(2)
+        found = records.started(here.world(), here.record)
+        assert isinstance(found, Missing)
+        assert f"ends them by itself by {by(here.world().now, 1.0)}" in found.message
+        here.but(ghost_ages={ghost.pod_uid: 15.0})
+        assert not isinstance(records.started(here.world(), here.record), Missing)
+
+    def test_nor_does_it_make_the_ranks_older_than_they_are(self) -> None:
+        here = trains().node("n1", ready=False).lease("n1", 60.0).but(go_age_seconds=3.0)
+        here.all(running(1, silent_peers={1: 25.0}))
+        here.launcher(1, running(1, heard_age_seconds=60.0))
+        (ghost,) = after_loss(here).ghosts
+        assert (ghost.proof, ghost.left_seconds) == (Proof.FENCE, 14)
+
+    def test_nor_does_it_end_the_time_that_a_silent_gang_gets(self) -> None:
+        record = after_loss(trains(silent=300.0))
+        here = Scene(a_job(), seconds=90000.0).fleet(6)
+        here.record = record
+        here.pods().but(leader_age_seconds=299.0)
+        for member in record.members:
+            here.launchers[here.uid(member.index, member.incarnation)] = idle(2)
+        assert isinstance(records.started(here.world(), record), Missing)
+        here.but(leader_age_seconds=300.0)
+        assert not isinstance(records.started(here.world(), record), Missing)
+
+
+class TestNews:
+    """That one is missed reaches those who do not ping him from mouth to mouth: older launchers do not pass it on."""
+
+    def mixed(self, here: Scene) -> Scene:
+        assert here.record is not None
+        here.record = here.record.model_copy(update={"passes_news": False})
+        return here
+
+    def test_where_one_does_not_a_dead_member_proves_nothing_about_the_others(self) -> None:
+        here = self.mixed(trains(silent=300.0))
+        here.but(proved_dead=frozenset({here.uid(0)}))
+        assert {ghost.proof for ghost in after_loss(here).ghosts} == {Proof.DEATH}
+
+    def test_nor_does_one_that_has_gone_on(self) -> None:
+        record = after_loss(self.mixed(trains(silent=300.0)))
+        assert [ghost.passes_news for ghost in record.ghosts] == [False] * 3
+        record = record.model_copy(
+            update={
+                "ghosts": record.ghosts[:2],
+                "members": [m.model_copy(update={"pod_uid": f"pod-{m.index}-2"}) for m in record.members],
+            }
+        )
+        never = {"recovery": {"unprovedDeathTimeoutSeconds": 604800}}
+        others = [idle(2, attempt_age_seconds=900.0)] * 3
+        assert isinstance(waits(record, *others, **never), Missing)
+        one = record.model_copy(update={"ghosts": record.ghosts[:1]})
+        assert isinstance(waits(one, *others, **never), GangSpec), "the only one left misses each of them itself"
+        others[2] = running(1, heard_age_seconds=0.5)
+        assert isinstance(waits(one, *others, **never), Missing)
+
+    def test_but_whoever_is_missed_by_his_neighbour_misses_him_himself(self) -> None:
+        here = self.mixed(trains()).node("n1", ready=False).lease("n1", 60.0)
+        here.all(running(1, 7, step_age_seconds=60.0, silent_peers={1: 25.0}))
+        here.launcher(1, running(1, 7, heard_age_seconds=60.0, step_age_seconds=60.0))
+        (ghost,) = after_loss(here).ghosts
+        assert ghost.proof is Proof.FENCE
+
+    def test_the_record_knows_it_from_the_launchers_at_the_go(self) -> None:
+        for others, whole in ((True, True), (False, False)):
+            here = Scene(a_job()).fleet().gang(go=False, passes_news=False).pods().all(idle(1))
+            here.launcher(2, idle(1, passes_news=others))
+            found = records.started(here.world(), here.world().gang.spec)  # type: ignore[union-attr]
+            assert not isinstance(found, Missing)
+            assert found[0].passes_news is whole
+
+
+class TestTheDirectoryOfTheMarker:
+    """A marker proves something only about those who read the same one."""
+
+    def test_whoever_reads_another_one_is_not_told_by_it(self) -> None:
+        here = Scene(a_job()).fleet().gang(go=False).pods().all(idle(1, reads_marker=True))
+        here.launcher(2, idle(1, reads_marker=True, marker_lineage="of its own container"))
+        found = records.started(here.world(), here.world().gang.spec)  # type: ignore[union-attr]
+        assert not isinstance(found, Missing)
+        assert [member.reads_marker for member in found[0].members] == [True, True, False]
+        assert found[0].marker == MARKER
+
+    def test_nor_one_who_has_found_none_nor_a_launcher_of_old_which_cannot_tell(self) -> None:
+        for told in ("", None):
+            here = Scene(a_job()).fleet().gang(go=False).pods()
+            here.all(idle(1, reads_marker=True, marker_lineage=told))
+            found = records.started(here.world(), here.world().gang.spec)  # type: ignore[union-attr]
+            assert not isinstance(found, Missing)
+            assert not any(map(found[0].obeys_marker, found[0].members))
+
+    def test_those_who_come_to_read_it_while_they_train_are_put_on_record_together(self) -> None:
+        here = trains().all(running(1, 7, reads_marker=True))
+        (action,) = decide(here.world(), SETTINGS).actions
+        assert isinstance(action, CommitGang)
+        assert all(map(action.spec.obeys_marker, action.spec.members))
+        here.record = action.spec
+        assert not any(isinstance(action, CommitGang) for action in decide(here.world(), SETTINGS).actions)
+        here = trains().all(running(1, 7, reads_marker=True))
+        here.launcher(1, running(1, 7, reads_marker=True, marker_lineage=""))
+        assert not any(isinstance(action, CommitGang) for action in decide(here.world(), SETTINGS).actions)
+
+    def test_a_record_of_old_says_of_none_that_it_is_the_right_one(self) -> None:
+        here = trains(marker=True, silent=300.0)
+        assert here.record is not None
+        here.record = here.record.model_copy(update={"marker": ""})
+        assert {ghost.proof for ghost in after_loss(here).ghosts} == {Proof.DEATH}
+
+    def test_a_successor_that_writes_elsewhere_waits_for_death(self) -> None:
+        record = after_loss(trains(marker=True, silent=60.0))
+        never = {"recovery": {"unprovedDeathTimeoutSeconds": 604800}}
+        wrong = idle(2, marker_attempt=2, marker_age_seconds=900.0, marker_lineage="of its own container")
+        found = waits(record, *[wrong] * 3, **never)
+        assert isinstance(found, Missing)
+        assert "another checkpoint directory" in found.message
+        assert "kubectl muster lost n0" in found.message
+        assert isinstance(waits(record, *[wrong] * 3), GangSpec), "the limit of the job holds then"
+
+    def test_ghosts_of_old_are_told_by_any(self) -> None:
+        record = after_loss(trains(marker=True, silent=60.0))
+        record = record.model_copy(update={"ghosts": [g.model_copy(update={"marker": ""}) for g in record.ghosts]})
+        assert isinstance(waits(record, *[idle(2, marker_attempt=2, marker_age_seconds=80.0)] * 3), GangSpec)
+
+
+class TestWhoWritesTheMarker:
+    """The first who can; and where ranks of before read one, the first who sees the same."""
+
+    def claims(self, here: Scene, *views: Any) -> list[bool]:
+        gang = here.world().gang
+        assert here.record is not None
+        return [
+            directive_for(
+                here.job,
+                gang,
+                name,
+                here.uid(member.index, member.incarnation),
+                lambda _: None,
+                heard_lately=lambda place: views[place],
+            ).claim
+            for name, member in zip(here.world().names, here.record.members, strict=True)
+        ]
+
+    @pytest.mark.parametrize(
+        ("views", "who"),
+        [
+            pytest.param([None, None, None], 0, id="nobody is heard"),
+            pytest.param([idle(1), idle(1), idle(1)], 0, id="all can"),
+            pytest.param([idle(1, marker_error="no such file"), idle(1), idle(1)], 1, id="the first one cannot"),
+            pytest.param([None, None, idle(1)], 2, id="the first ones are not heard"),
+            pytest.param([idle(1, marker_lineage=None), idle(1), idle(1)], 1, id="one of old would drop the lineage"),
+            pytest.param([idle(1, marker_error="no")] * 3, 0, id="nobody can"),
+        ],
+    )
+    def test_it_is_asked_of_the_first_who_can(self, views: list[Any], who: int) -> None:
+        here = Scene(a_job()).fleet().gang(go=False).pods()
+        assert self.claims(here, *views) == [place == who for place in range(3)]
+
+    def test_of_the_first_who_sees_the_one_that_a_ghost_reads(self) -> None:
+        here = Scene(a_job(), seconds=2000.0)
+        here.record = after_loss(trains(marker=True, silent=60.0))
+        here.pods()
+        assert self.claims(here, idle(2, marker_lineage="other"), idle(2), idle(2)) == [False, True, False]
+
+    def test_of_nobody_where_there_is_no_directory(self) -> None:
+        here = Scene(a_job(checkpoint={})).fleet().gang(go=False).pods()
+        assert self.claims(here, *[idle(1)] * 3) == [False] * 3

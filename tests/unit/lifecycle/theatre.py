@@ -16,6 +16,7 @@ from tests.unit.lifecycle.builders import SETTINGS, a_node, at, in_queue
 from muster.api.base import ObjectMeta
 from muster.api.gang import Gang, GangSpec
 from muster.api.trainingjob import CompletionRecord, LaunchMode, TrainingJob, TrainingJobStatus
+from muster.controller.ghosts import Beats, GhostAges
 from muster.coordinator.auth import Caller
 from muster.coordinator.hub import Hub
 from muster.launcher.fence import is_cut_off
@@ -188,6 +189,7 @@ class Launcher:
             checkpoints=self.checkpoints,
             checkpoints_scanned_for_attempt=self.scanned_for,
             address=self.pod.pod_ip,
+            passes_news=True,
         )
 
 
@@ -237,6 +239,7 @@ class Theatre:
         self.machines = {f"n{i}": Machine(f"n{i}", f"r{i // per_rack}") for i in range(nodes)}
         self.plays: dict[str, Play] = {}
         self.pods: dict[str, Pod] = {}
+        self.orphans: list[Pod] = []  # force-deleted, and their kubelets have not heard of it
         self._versions = itertools.count(100)
         self._uids = itertools.count(1)
         self._up_at: float | None = 0.0
@@ -297,11 +300,11 @@ class Theatre:
         self.delete(self.pod_of(play, index))
 
     def force_delete_pod(self, play: Play, index: int) -> None:
-        """The object vanishes at once; its processes end a little later."""
+        """The object vanishes at once; its processes end once its kubelet hears of that."""
         pod = self.pod_of(play, index)
         self._gone(pod)
-        if pod.launcher:
-            pod.launcher.kill_ranks(self.now)
+        self.orphans.append(pod)
+        self._end_orphans()
 
     def out_of_memory(self, play: Play, index: int) -> None:
         """The kernel kills the whole container."""
@@ -313,7 +316,7 @@ class Theatre:
     def power_cut(self, node: str) -> None:
         """Silence: nobody's connection is reset."""
         self.machines[node].powered = False
-        for pod in self._pods_on(node):
+        for pod in [*self._pods_on(node), *(pod for pod in self.orphans if pod.view.node == node)]:
             if pod.launcher:
                 pod.launcher.kill_ranks(self.now)
                 pod.launcher = None
@@ -371,9 +374,11 @@ class Theatre:
         for machine in self.machines.values():
             if machine.reachable and self.now - machine.heartbeat_at >= HEARTBEAT_SECONDS:
                 machine.heartbeat_at = self.now
+                self._beats.renewed(machine.name)
         for pod in list(self.pods.values()):
             self._kubelet(pod)
-        for pod in list(self.pods.values()):
+        self._end_orphans()
+        for pod in [*self.pods.values(), *self.orphans]:
             if pod.launcher and self.machines[pod.view.node].powered:
                 self._launcher(pod, pod.launcher)
         for play in self.plays.values():
@@ -401,6 +406,13 @@ class Theatre:
         elif pod.launcher and pod.launcher.exited is not None:
             code = pod.launcher.exited
             self._terminate(pod, "Failed" if code else "Succeeded", code, "Error" if code else "Completed")
+
+    def _end_orphans(self) -> None:
+        for pod in self.orphans:
+            if pod.launcher and self.machines[pod.view.node].reachable:
+                pod.launcher.kill_ranks(self.now)
+                pod.launcher = None
+        self.orphans = [pod for pod in self.orphans if pod.launcher]
 
     def _start_pod(self, pod: Pod, machine: Machine) -> None:
         play = self.plays[pod.view.job_uid]
@@ -537,10 +549,10 @@ class Theatre:
 
     def _start_ranks(self, play: Play, launcher: Launcher, directive: Directive) -> None:
         attempt = directive.attempt
-        for pod in self.pods.values():
+        for pod in (*self.pods.values(), *self.orphans):
             other = pod.launcher
             if other and pod.view.job_uid == play.uid and other.attempt != attempt:
-                assert not other.alive_ranks or play.job.spec.launch.mode is LaunchMode.PLAIN, (
+                assert not other.alive_ranks, (
                     f"attempt {attempt} starts while {pod.name} runs attempt {other.attempt}\n{self.describe()}"
                 )
         launcher.attempt, launcher.ranks = attempt, [Rank(launcher.pod.index)]
@@ -631,6 +643,8 @@ class Theatre:
         self._dead = {view.uid for view in self._cache.values() if view.containers_dead}
         self._verdicts: dict[str, TemplateVerdict] = {}
         self._wakes = {}
+        self._beats = Beats(lambda: self.now)
+        self._ages: dict[str, GhostAges] = {}
 
     def _operator(self) -> None:
         if self._up_at is not None:
@@ -668,6 +682,8 @@ class Theatre:
             uids |= {member.pod_uid for member in play.record.members} | {g.pod_uid for g in play.record.ghosts}
         dead = {uid for uid in uids if uid in self._dead or self.hub.proved_dead(uid)}
         timeout = float(play.job.spec.recovery.unreachable_timeout_seconds)
+        fleet, seen = self._fleet(), self._ages.setdefault(play.uid, GhostAges())
+        seen.look(play.gang, pods, fleet.nodes, self._beats, self.now, self.now)
         return JobWorld(
             now=at(self.now),
             job=play.job,
@@ -675,9 +691,12 @@ class Theatre:
             pods=pods,
             launchers=self.hub.views_of(uids),
             proved_dead=frozenset(dead),
-            fleet=self._fleet(),
+            fleet=fleet,
             silence=self.hub.silence(timeout, "default"),
             leader_age_seconds=self.now - self._leader_since,
+            go_age_seconds=seen.go_age_seconds,
+            ghost_ages=seen.ages,
+            disowned=seen.disowned,
             template_verdict=self._verdicts.get(play.uid),
         )
 

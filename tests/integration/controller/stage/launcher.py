@@ -361,6 +361,7 @@ class Launcher:
             checkpoints_scanned_for_attempt=self._scanned_for,
             address=self.identity.address,
             launcher_version="scripted",
+            passes_news=True,
             directive_seen=self._seen,
             hold_seconds=hold_seconds,
         )

@@ -1,0 +1,88 @@
+"""For how long this leader itself has seen what proves that ghosts are dead: by clocks that do not step.
+
+What a leader before has seen is not handed over; a new one counts anew, which costs one fence at the most.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from muster.api.gang import Gang, Ghost
+from muster.world.views import NodeView, PodView
+
+# Kubelets renew their leases every ten seconds; two that are missing are a break.
+BREAK_SECONDS = 25.0
+
+
+class Beats:
+    """Since when each node's heartbeats have been coming without a break.
+
+    Args:
+        clock: as for the ages of heartbeats: one that stands still while the API server is away.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._runs: dict[str, tuple[float, float]] = {}  # node -> the first and the last one without a break
+
+    def renewed(self, node: str) -> None:
+        """The node's heartbeat has just come."""
+        now = self._clock()
+        first, last = self._runs.get(node, (now, now))
+        self._runs[node] = (first if now - last <= BREAK_SECONDS else now, now)
+
+    def forget(self, node: str) -> None:
+        """The node has no heartbeat any more."""
+        self._runs.pop(node, None)
+
+    def lasting_seconds(self, node: str, since: float) -> float:
+        """From a moment of the clock, or the end of the last break, to the last heartbeat: the node was there all the time."""
+        first, last = self._runs.get(node, (since, since))
+        return max(0.0, last - max(first, since))
+
+
+@dataclass(slots=True)
+class GhostAges:
+    """What one job's ghosts have been seen to do. `look` has to be called for every decision."""
+
+    ages: Mapping[str, float] = field(default_factory=dict)  # as JobWorld.ghost_ages
+    disowned: Mapping[str, float] = field(default_factory=dict)  # as JobWorld.disowned
+    go_age_seconds: float = 0.0
+    _first: dict[tuple[str, str], float] = field(default_factory=dict)  # uid and proof -> when first seen
+    _gone: dict[str, float] = field(
+        default_factory=dict
+    )  # uid -> since when nobody wants it to run, by the beats' clock
+    _go: tuple[int, float] = (0, 0.0)  # the attempt whose go was seen, and when
+
+    def look(
+        self,
+        gang: Gang | None,
+        pods: Mapping[str, PodView],
+        nodes: Mapping[str, NodeView],
+        beats: Beats,
+        now: float,
+        beating: float,
+    ) -> None:
+        """Take in what is so now.
+
+        Args:
+            pods: those of the job, by name.
+            now: a monotonic reading.
+            beating: a reading of the clock of `beats`.
+        """
+        record = gang.spec if gang else None
+        ghosts = record.ghosts if record else []
+        self._first = {(g.pod_uid, g.proof): self._first.get((g.pod_uid, g.proof), now) for g in ghosts}
+        self._gone = {g.pod_uid: self._gone.get(g.pod_uid, beating) for g in ghosts if _is_disowned(g, pods, nodes)}
+        self.ages = {uid: now - first for (uid, _), first in self._first.items()}
+        self.disowned = {g.pod_uid: self._lasting(g, beats) for g in ghosts if g.pod_uid in self._gone}
+        if record is not None and record.go is not None:
+            self._go = self._go if self._go[0] == record.attempt else (record.attempt, now)
+        self.go_age_seconds = now - self._go[1] if record is not None and record.go is not None else 0.0
+
+    def _lasting(self, ghost: Ghost, beats: Beats) -> float:
+        return beats.lasting_seconds(ghost.node, self._gone[ghost.pod_uid])
+
+
+def _is_disowned(ghost: Ghost, pods: Mapping[str, PodView], nodes: Mapping[str, NodeView]) -> bool:
+    pod, node = pods.get(ghost.pod), nodes.get(ghost.node)
+    return node is not None and node.ready and (pod is None or pod.uid != ghost.pod_uid or pod.terminal)
