@@ -13,7 +13,7 @@ from muster.protocol.messages import MAX_NUMBER
 
 _READ_BYTES = 256 * 1024
 _MAX_LINE_BYTES = 64 * 1024
-_MAX_MATCHED_CHARS = 4096
+MAX_MATCHED_BYTES = 4096  # of a line of output
 _WINDOW = 64
 
 
@@ -86,14 +86,12 @@ class ProgressFile:
         return step
 
 
-def compile_pattern(pattern: str) -> Optional[Pattern[str]]:
-    """The step pattern; None if there is none.
+def compile_pattern(pattern: str) -> Pattern[str]:
+    """The step pattern.
 
     Raises:
         ValueError: not a regular expression, or without a group.
     """
-    if not pattern:
-        return None
     try:
         compiled = re.compile(pattern)
     except (re.error, OverflowError, RecursionError, MemoryError) as error:  # all of them from patterns
@@ -105,7 +103,7 @@ def compile_pattern(pattern: str) -> Optional[Pattern[str]]:
 
 def step_in_line(pattern: Pattern[str], line: bytes) -> Optional[int]:
     """The step that a line of output tells, None if it tells none."""
-    match = pattern.search(line[:_MAX_MATCHED_CHARS].decode("utf-8", "replace"))
+    match = pattern.search(line[:MAX_MATCHED_BYTES].decode("utf-8", "replace"))
     if match is None:
         return None
     try:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import signal
-from typing import Callable, Dict, FrozenSet, Optional, Pattern, Tuple
+from typing import Callable, Dict, FrozenSet, Optional, Tuple
 
 from muster.launcher.environment import Settings
 from muster.launcher.fence import fence_seconds, is_cut_off, is_superseded, misses_somebody
 from muster.launcher.host import Host
 from muster.launcher.marker import SILENT_SECONDS, Marker
+from muster.launcher.matcher import Matcher
 from muster.launcher.peers import Peers
-from muster.launcher.progress import compile_pattern, lowest
+from muster.launcher.progress import lowest
 from muster.launcher.ranks import Rank, Starting
 from muster.launcher.reclaim import Leftover, Reclaim
 from muster.launcher.reporter import Reporter
@@ -78,6 +79,7 @@ class Supervisor:
         peers: Peers,
         marker: Marker,
         scanner: Scanner,
+        matcher: Matcher,
         log: Callable[[str], None],
     ) -> None:
         self._settings = settings
@@ -88,7 +90,7 @@ class Supervisor:
         self._log = log
         self._now = host.now
         self._scanner = scanner
-        self._pattern = self._compile(settings.step_pattern)
+        self._matcher = matcher
         self._gang: Optional[LocalGang] = None
         self._reclaim: Optional[Reclaim] = None
         self._fencing = False
@@ -110,7 +112,8 @@ class Supervisor:
     def run(self) -> int:
         """Supervise until told to leave; returns the exit code."""
         while True:
-            self._host.wait((self._peers.descriptor, self._scanner.descriptor), self.timeout_seconds())
+            descriptors = (self._peers.descriptor, self._scanner.descriptor, self._matcher.descriptor)
+            self._host.wait(descriptors, self.timeout_seconds())
             code = self.turn()
             if code is not None:
                 return code
@@ -137,7 +140,7 @@ class Supervisor:
                 tick = _SHORT_TICK_SECONDS
         moments = [
             moment
-            for moment in (self._scanner.next_at(), self._peers.next_at(), self._marker.next_at())
+            for moment in (part.next_at() for part in (self._scanner, self._peers, self._marker, self._matcher))
             if moment is not None
         ]
         return min([tick] + [moment - self._now() for moment in moments])
@@ -146,9 +149,10 @@ class Supervisor:
         ended = self._host.reap()
         self._note_ended(ended)
         self._peers.turn(now)
-        if self._gang is not None:
-            for rank in self._gang.ranks:
-                rank.update_progress()
+        ranks = self._gang.ranks if self._gang is not None else ()
+        self._matcher.turn(now, ended, [rank.printed for rank in ranks])
+        for rank in ranks:
+            rank.update_progress()
         self._look_for_missing(now)
         self._look_at_marker(now)
         self._converge(now)
@@ -220,7 +224,7 @@ class Supervisor:
         self._gang = LocalGang(
             directive.attempt,
             directive.processes_per_node,
-            self._host.start_ranks(directive, self._pattern),
+            self._host.start_ranks(directive, self._matcher.is_on),
             now,
             before,
             obeys_marker=self._marker.is_readable,
@@ -241,7 +245,7 @@ class Supervisor:
     def _is_reclaimed(self, reclaim: Reclaim) -> bool:
         """One round; what comes up later, because its start was under way, takes rounds of its own."""
         none_comes = self._gang is None or self._gang.starting.is_over
-        clean = reclaim.step(self._scanner.pids | self._marker.pids)
+        clean = reclaim.step(self._scanner.pids | self._marker.pids | self._matcher.pids)
         if not none_comes:
             self._reclaim = self._host.reclaim()
         return clean and none_comes
@@ -350,7 +354,8 @@ class Supervisor:
         if gang is None:
             return common
         views = tuple(rank.view() for rank in gang.ranks)
-        last = lowest([rank.clock for rank in gang.ranks])
+        uncounted = self._uncounted(gang)
+        last = lowest([rank.clock for rank in self._telling(gang)])
         ended = self._reclaim is None and gang.has_ended
         running = EXITED if ended else RECLAIMING if gang.fenced else RUNNING
         return dataclasses.replace(
@@ -362,11 +367,22 @@ class Supervisor:
             started_at=gang.started_at,
             first_step=min((rank.first_step for rank in gang.ranks if rank.first_step is not None), default=None),
             step=last.step if last is not None else None,
-            step_at=last.finished_at if last is not None else None,
+            # What nobody counts any more is no hang.
+            step_at=last.finished_at if last is not None and not uncounted else None,
+            progress_error=uncounted,
             step_seconds=_step_seconds(gang),
             fence_seconds=self._fence_seconds(gang),
             fenced=gang.fenced or self._fencing,
         )
+
+    def _telling(self, gang: LocalGang) -> Tuple[Rank, ...]:
+        """The ranks whose steps count: once output is no longer looked through, those that write to their file."""
+        writing = tuple(rank for rank in gang.ranks if rank.has_progress_file) if self._matcher.error else ()
+        return writing or gang.ranks
+
+    def _uncounted(self, gang: LocalGang) -> str:
+        """Why nobody knows any more which step is finished, "" while it is known."""
+        return "" if any(rank.has_progress_file for rank in gang.ranks) else self._matcher.error
 
     def _fence_seconds(self, gang: LocalGang) -> float:
         return gang.served_fence_seconds or fence_seconds(self._settings.fence_seconds, _step_seconds(gang))
@@ -395,6 +411,7 @@ class Supervisor:
         began = self._now()
         self._scanner.stop()
         self._marker.stop()
+        self._matcher.stop()
         was_reclaiming = self._reclaim is not None
         if self._gang is not None:
             self._gang.starting.stop()
@@ -425,15 +442,6 @@ class Supervisor:
         until = self._now() + drain_seconds
         for rank in self._gang.ranks if self._gang is not None else []:
             rank.drain(until)
-
-    # Small things
-
-    def _compile(self, pattern: str) -> Optional[Pattern[str]]:
-        try:
-            return compile_pattern(pattern)
-        except ValueError as error:
-            self._log("progress.stepPattern %r is ignored: %s" % (pattern, error))
-            return None
 
 
 def _step_seconds(gang: LocalGang) -> Optional[float]:

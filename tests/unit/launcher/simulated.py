@@ -13,6 +13,7 @@ from typing import Any
 from muster.launcher.environment import Settings
 from muster.launcher.fence import peer_distances
 from muster.launcher.marker import Marker, Standing
+from muster.launcher.matcher import Matcher, Printed
 from muster.launcher.peers import Peers
 from muster.launcher.progress import StepClock
 from muster.launcher.reporter_core import POLL, TELL, Contact, ReporterCore, Send
@@ -81,6 +82,8 @@ class Rank:
         self.clock = StepClock()
         self.alive = True
         self.first_step: int | None = None
+        self.has_progress_file = True
+        self.printed = Printed()
 
     def update_progress(self) -> None:
         pass
@@ -289,8 +292,15 @@ class Worker:
         self.marker = Marker(Storage(self) if world.has_storage else None)  # type: ignore[arg-type]
         settings = Settings("", 0, "", "", "", address(index), index, "", gang="gang", fence_seconds=world.base_seconds)
         self.supervisor = Supervisor(
-            settings, Host(self), self.reporter, self.peers, self.marker, Scanner("", 2.0, 10.0), lambda _text: None
-        )  # type: ignore[arg-type]
+            settings,
+            Host(self),  # type: ignore[arg-type]
+            self.reporter,  # type: ignore[arg-type]
+            self.peers,
+            self.marker,
+            Scanner("", 2.0, 10.0),
+            Matcher("", lambda _text: None),
+            lambda _text: None,
+        )
         self._turn_at = float("inf")
         self.turn_at(world.clock.now)
 
