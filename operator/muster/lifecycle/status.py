@@ -119,6 +119,7 @@ def _training(world: JobWorld, telling: Telling) -> TrainingJobStatus:
     message = f"attempt {gang.spec.attempt} {on_nodes(gang.spec)}"
     for trouble, words in (
         ("NoCheckpointSeen", _unsaved(world, gang)),
+        ("StepsNotCounted", _uncounted(world)),
         (Kind.RESUMED_BEHIND, _behind(world, gang)),
         ("WorkersSilent", _silence(world)),
     ):
@@ -272,6 +273,14 @@ def _behind(world: JobWorld, gang: Gang) -> str:
         f"({resumed.path}): work is done twice, or numbers of steps mean something else here. It has been restarted once for "
         "that and is left alone now; the trainer has to load what MUSTER_RESUME_PATH names"
     )
+
+
+def _uncounted(world: JobWorld) -> str:
+    """That nobody knows any more which step is finished, so that no hang is noticed; "" while it is known."""
+    for seat in world.seats:
+        if seat.launcher is not None and seat.launcher.progress_error:
+            return f"{seat.where}: {seat.launcher.progress_error}, and a hang is not noticed"
+    return ""
 
 
 def _silence(world: JobWorld) -> str:

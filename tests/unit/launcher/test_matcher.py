@@ -158,17 +158,14 @@ def test_what_waits_is_bounded_however_long_the_lines_are():
     assert printed.take_lines(1) == [b"more"]
 
 
-PRINTS = (
-    """
+PRINTS = f"""
 import time
 print("iter 1", flush=True)
 time.sleep(1)
 while True:
-    print("%s", flush=True)
+    print("{LONG_LINE}", flush=True)
     time.sleep(0.1)
 """
-    % LONG_LINE
-)  # noqa: UP031 - braces of the text
 
 
 def test_under_the_worst_pattern_the_launcher_turns_and_obeys_and_tells(coordinator, run_python, until):
