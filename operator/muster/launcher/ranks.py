@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import select
@@ -288,9 +289,12 @@ def _start(
 
 
 def _create(path: str) -> Optional[OSError]:
+    """An empty file, whatever a rank of before has put there; what stands in the way of it."""
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "wb"):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        with open(path, "xb"):
             return None
     except OSError as error:
         return error

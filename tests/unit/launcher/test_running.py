@@ -192,3 +192,21 @@ def test_files_of_an_attempt_stay_in_the_directory_of_the_launcher(coordinator, 
     coordinator.run(1)
     coordinator.wait_for(lambda r: r.state == EXITED)
     assert Path(launcher.text.strip()).is_relative_to(launcher.directory / "attempt-1")
+
+
+def test_a_pipe_in_the_place_of_the_progress_file_holds_up_nobody_and_not_the_next_attempt(coordinator, run_python):
+    """A wrapper that puts one there, to read the steps itself."""
+    run_python(
+        "import os, pathlib, time\n"
+        "here = pathlib.Path(os.environ['MUSTER_PROGRESS'])\n"
+        "for path in (here, pathlib.Path(str(here).replace('attempt-1', 'attempt-2'))):\n"
+        "    path.parent.mkdir(exist_ok=True); path.unlink(missing_ok=True); os.mkfifo(path)\n"
+        "time.sleep(600)\n"
+    )
+    coordinator.run(1)
+    at = coordinator.wait_for(lambda r: r.state == RUNNING and r.ranks).sequence
+    coordinator.wait_for(lambda r: r.sequence > at + 5 and r.loop_age_seconds < 2)
+    coordinator.wait_to_run(2)
+    coordinator.wait_for(lambda r: (r.state, r.attempt) == (IDLE, 2))
+    coordinator.run(2)
+    coordinator.wait_for(lambda r: (r.state, r.attempt) == (RUNNING, 2) and r.ranks)
