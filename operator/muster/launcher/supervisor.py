@@ -213,7 +213,7 @@ class Supervisor:
             self._start(directive, now)
         elif self._gang.attempt == directive.attempt:
             self._gang.served_fence_seconds = max(self._gang.served_fence_seconds, directive.fence_seconds)
-            self._peers.watch(directive.peers, now)
+            self._peers.watch(directive.peers, directive.neighbours, now)
         else:
             self._begin_reclaim("attempt %d is next" % directive.attempt)
 
@@ -231,7 +231,7 @@ class Supervisor:
             served_fence_seconds=max(0.0, directive.fence_seconds),
         )
         self._logged_ranks = frozenset()
-        self._peers.begin(directive.attempt, directive.peers, now)
+        self._peers.begin(directive.attempt, directive.peers, directive.neighbours, now)
         self._host.wake()
 
     def _begin_reclaim(self, why: str) -> None:
@@ -262,15 +262,15 @@ class Supervisor:
             return
         self._previous = (gang.attempt, tuple(rank.last_view() for rank in gang.ranks))
         self._gang = None
-        self._peers.begin(0, (), self._now())
+        self._peers.begin(0, (), 0, self._now())
 
     def _look_for_missing(self, now: float) -> None:
         """Find out by one's own eyes whether the gang is broken, and let the neighbours know."""
         gang = self._gang
         if gang is None:
             return
-        silent = [now - heard_at for _, heard_at in self._peers.heard()]
-        if gang.fenced or self._fencing or misses_somebody(self._fence_seconds(gang), silent):
+        missing = misses_somebody(self._fence_seconds(gang), self._peers.silent_seconds(now))
+        if gang.fenced or self._fencing or missing:
             self._peers.found_broken(now)
 
     def _look_at_marker(self, now: float) -> None:
@@ -320,7 +320,7 @@ class Supervisor:
         return is_cut_off(
             self._told_fence_seconds(gang),
             now - self._answered_at(),
-            [now - heard_at for _, heard_at in self._peers.heard()],
+            self._peers.silent_seconds(now),
             now - max([gang.started_at, *steps]),
             now - broken_at if broken_at is not None else None,
         )

@@ -167,6 +167,7 @@ class Directive:
     resume_path: str = ""  # "" = from scratch
     resume_step: Optional[int] = None
     peers: Tuple[Peer, ...] = ()
+    neighbours: int = 0  # to ping; more than `peers` where a new leader has not heard them all yet; 0 = not told
     exit_code: int = 0
     reason: str = ""  # for people: why this directive
     poll_seconds: float = 1.0  # when to report again although nothing happened and nothing is held

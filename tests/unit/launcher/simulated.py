@@ -364,7 +364,8 @@ class World:
             self.attempt,
             node_rank=index,
             node_count=self.size,
-            peers=tuple(Peer(other, address(other), PORT + other) for other in neighbours),
+            peers=tuple(Peer(other, address(other), PORT + other) for other in neighbours if other in self.heard),
+            neighbours=len(neighbours),
             fence_seconds=self.served_fence_seconds,
             hold_seconds=1.0,
         )
