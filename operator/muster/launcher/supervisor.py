@@ -286,27 +286,29 @@ class Supervisor:
         contact = self._reporter.contact()
         return contact.sent_at if contact is not None else self._started_at
 
+    def _overdue_seconds(self, now: float) -> float:
+        """For how long the coordinator has been silent that was to answer; negative while it need not have."""
+        contact = self._reporter.contact()
+        return now - (contact.next_due_at if contact is not None else self._started_at)
+
     def _is_alone(self, now: float) -> bool:
         """Whether the coordinator is overdue and has not been heard for long enough to ask the marker instead."""
-        contact = self._reporter.contact()
-        due_at = contact.next_due_at if contact is not None else self._started_at
-        return now - self._answered_at() >= SILENT_SECONDS and now - due_at >= _OVERDUE_SECONDS
+        return now - self._answered_at() >= SILENT_SECONDS and self._overdue_seconds(now) >= _OVERDUE_SECONDS
 
     def _why_to_fence(self, now: float) -> str:
         """Why the ranks must end although nobody says so, "" if they need not."""
         gang = self._gang
         if gang is None or gang.fenced or gang.has_ended:
             return ""
-        contact = self._reporter.contact()
-        if is_superseded(
-            gang.attempt, self._peers.newest_heard, now - (contact.next_due_at if contact else self._started_at)
-        ):
+        overdue_seconds = self._overdue_seconds(now)
+        if is_superseded(gang.attempt, self._peers.newest_heard, overdue_seconds):
             return "cut off: the coordinator does not answer, and the gang has gone on without"
         if self._is_cut_off(gang, now):
             return "cut off: the coordinator does not answer, and the gang stands still"
         if self._is_alone(now) and self._marker.standing.attempt > gang.attempt:
             return "the coordinator does not answer, and attempt %d has the checkpoints" % self._marker.standing.attempt
-        unread_seconds = self._marker.unread_seconds(now, max(self._answered_at(), gang.started_at))
+        # It is read by whoever is alone: before that nobody needs it.
+        unread_seconds = self._marker.unread_seconds(now, max(now - overdue_seconds, gang.started_at))
         limit_seconds = max(self._told_fence_seconds(gang), 2 * SILENT_SECONDS)
         if gang.obeys_marker and unread_seconds >= limit_seconds:
             return "the coordinator does not answer, and who has the checkpoints cannot be seen: %s" % (

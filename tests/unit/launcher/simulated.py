@@ -341,6 +341,7 @@ class World:
         self.size, self.base_seconds = size, base_seconds
         self.served_fence_seconds = served_fence_seconds
         self.attempt, self.runs = 1, True
+        self.pace_seconds = 1.0
         self.steps = 0
         self.makes_steps = True
         self.cuts: set[tuple[int, int]] = set()
@@ -357,7 +358,7 @@ class World:
 
     def directive_of(self, index: int) -> Directive:
         if not self.runs:
-            return Directive(WAIT, self.attempt, hold_seconds=1.0)
+            return Directive(WAIT, self.attempt, poll_seconds=self.pace_seconds, hold_seconds=self.pace_seconds)
         neighbours = sorted({(index + distance) % self.size for distance in peer_distances(self.size)} - {index})
         return Directive(
             RUN,
@@ -367,7 +368,8 @@ class World:
             peers=tuple(Peer(other, address(other), PORT + other) for other in neighbours if other in self.heard),
             neighbours=len(neighbours),
             fence_seconds=self.served_fence_seconds,
-            hold_seconds=1.0,
+            poll_seconds=self.pace_seconds,
+            hold_seconds=self.pace_seconds,
         )
 
     def replica_at(self, target: tuple[str, int] | None) -> Replica:

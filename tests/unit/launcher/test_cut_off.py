@@ -85,6 +85,46 @@ def test_the_length_that_is_served_counts():
     is_cut_right(world, {3, 4, 5, 6, 7})
 
 
+def test_a_length_that_was_just_served_counts_though_no_report_has_told_it():
+    world = World(12)
+    world.start()
+    world.served_fence_seconds = 60.0
+    cut = world.workers[3:8]
+    while not all(worker.supervisor._gang.served_fence_seconds == 60.0 for worker in cut):
+        world.clock.run(0.001)
+    assert any(worker.reporter.contact().fence_seconds == 15.0 for worker in cut)
+    world.cut({3, 4, 5, 6, 7})
+    world.clock.run(58)
+    assert all(worker.is_training for worker in world.workers)
+    is_cut_right(world, {3, 4, 5, 6, 7})
+
+
+def test_a_length_that_is_lowered_within_an_attempt_stays():
+    world = World(12, served_fence_seconds=60.0)
+    world.start()
+    world.served_fence_seconds = 15.0
+    world.clock.run(5)
+    world.cut({3, 4, 5, 6, 7})
+    world.clock.run(58)
+    assert all(worker.is_training for worker in world.workers)
+
+
+def test_without_a_length_that_is_served_the_one_counts_that_the_coordinator_was_told():
+    """Steps that became longer since then are known here alone."""
+    world = World(12, served_fence_seconds=0.0)
+    world.start()
+    world.cut({3, 4, 5, 6, 7})
+    for worker in world.workers[3:8]:
+        clock = worker.rank.clock
+        clock.note(clock.step + 1, world.clock.now)
+        clock._intervals.extend([40.0] * 64)
+    assert all(worker.supervisor._fence_seconds(worker.supervisor._gang) == 120.0 for worker in world.workers[3:8])
+    world.clock.run(FENCE - 2)
+    assert all(worker.is_training for worker in world.workers)
+    world.clock.run(2)
+    is_cut_right(world, {3, 4, 5, 6, 7})
+
+
 @pytest.mark.parametrize("makes_steps", [True, False])
 def test_without_the_coordinator_alone_training_goes_on(makes_steps):
     world = World(12)
