@@ -180,6 +180,17 @@ def test_a_gang_that_lost_its_coordinator_trains_on_while_no_successor_comes():
     assert all(worker.is_training for worker in world.workers)
 
 
+def test_a_gang_whose_own_number_stands_there_trains_on():
+    """It came after one that was cut off as a whole, and has lost its coordinator itself."""
+    world = World(4, has_storage=True)
+    world.attempt = world.marker = 2
+    world.start()
+    world.cut(range(4))
+    world.clock.run(60)
+    assert {worker.marker.standing.attempt for worker in world.workers} == {2}
+    assert all(worker.is_training for worker in world.workers)
+
+
 def test_a_gang_that_lost_its_coordinator_ends_when_its_successor_comes():
     world = a_gang_alone()
     world.clock.run(60)
