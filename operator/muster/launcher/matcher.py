@@ -35,6 +35,7 @@ class Printed:
 
     def __init__(self) -> None:
         self.first_step: Optional[int] = None
+        self._is_taken = False  # some lines are being looked through
         self._newest_step: Optional[int] = None
         self._lock = threading.Lock()
         self._lines: Deque[bytes] = collections.deque()
@@ -58,7 +59,17 @@ class Printed:
                 taken.append(self._lines.popleft())
                 length += len(taken[-1]) + 1
             self._bytes -= length
+            self._is_taken = bool(taken)
         return taken
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether there are lines of which it is not known yet what is in them."""
+        return self._is_taken or bool(self._lines)
+
+    def note_answer(self) -> None:
+        """What was taken has been looked through, or is lost."""
+        self._is_taken = False
 
     def note_steps(self, first: int, newest: int) -> None:
         """These were found in lines that were taken."""
@@ -130,14 +141,14 @@ class Matcher:
         self._has_more = bool(batch)
         if not batch:
             return
-        self._next_at = now + _BETWEEN_SECONDS
+        self._next_at, self._asked = now + _BETWEEN_SECONDS, tuple(printed)
         if self._child is None:
             try:
                 self._child = self._spawn()
             except OSError as error:
                 self._failed(now, "the process that looks for it cannot be started: %s" % error)
+                self._looked_through()
                 return
-        self._asked = tuple(printed)
         self._unsent = b"".join([b"%d %s\n" % item for item in batch]) + b"\n"
 
     def _spawn(self) -> "subprocess.Popen[bytes]":
@@ -175,26 +186,35 @@ class Matcher:
         if not end:
             return
         self._answer = b""
-        message = json.loads(line)
-        if "error" in message:
-            self._give_up("progress.stepPattern %r is ignored: %s" % (self._pattern, message["error"]))
-            return
-        for place, first, newest in message["steps"]:
-            self._asked[place].note_steps(first, newest)
-        self._asked = ()
+        try:
+            message = json.loads(line)
+            if "error" in message:
+                self._give_up("progress.stepPattern %r is ignored: %s" % (self._pattern, message["error"]))
+                return
+            for place, first, newest in message["steps"]:
+                self._asked[place].note_steps(first, newest)
+        except (ValueError, KeyError, IndexError, TypeError):  # nothing that the child has written
+            self.stop()
+        self._looked_through()
 
     def _note_end(self, now: float, status: int) -> None:
         if self._child is not None:
             for stream in (self._child.stdin, self._child.stdout):
                 if stream is not None:
                     stream.close()
-        self._child, self._asked, self._unsent = None, (), b""
+        self._child = None
+        self._looked_through()
         if self.error:
             return
         if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGPROF:
             self._failed(now, "a line of output takes more than %g s of processor time" % LINE_SECONDS)
         else:
             self._failed(now, "the process that looks for it has ended unexpectedly, with status %d" % status)
+
+    def _looked_through(self) -> None:
+        for printed in self._asked:
+            printed.note_answer()
+        self._asked, self._unsent = (), b""
 
     def _failed(self, now: float, why: str) -> None:
         if now >= self._failed_at + _FORGIVEN_SECONDS:
@@ -207,7 +227,8 @@ class Matcher:
 
     def _give_up(self, why: str) -> None:
         self.error = "%s; steps in the output are not counted" % why
-        self._asked, self._unsent, self._has_more = (), b"", False
+        self._has_more = False
+        self._looked_through()
         self._log(self.error)
         self.stop()
 

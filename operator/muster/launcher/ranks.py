@@ -21,7 +21,7 @@ from muster.protocol.messages import MAX_TAIL_CHARS, Directive
 _CHUNK_BYTES = 64 * 1024
 _MAX_LINE_BYTES = 64 * 1024  # of a line that is matched
 _IDLE_FLUSH_SECONDS = 0.2
-_DRAIN_SECONDS = 0.2  # how long the end of a rank waits for the rest of its output
+_DRAIN_SECONDS = 0.2  # how long the end of a rank waits for the rest of its output, and for the steps in it
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126  # as a shell reports them
 
 
@@ -179,10 +179,12 @@ class Rank:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the process was reaped and its last output had time to arrive."""
+        """Whether the process was reaped, and its last output had time to arrive and to be looked through."""
         if self._ended_at is None:
             return False
-        return all(output.is_drained() for output in self._outputs) or self._now() - self._ended_at > _DRAIN_SECONDS
+        if self._now() - self._ended_at > _DRAIN_SECONDS:
+            return True
+        return all(output.is_drained() for output in self._outputs) and not self.printed.is_waiting
 
     def drain(self, until: float) -> None:
         """Wait for the rest of the output, at most until this moment."""

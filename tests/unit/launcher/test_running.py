@@ -175,6 +175,20 @@ def test_steps_come_from_the_output(coordinator, run_python):
     coordinator.wait_for(lambda r: r.step > first.step)
 
 
+def test_the_end_of_a_rank_is_told_with_the_last_step_that_it_has_printed(coordinator, run_python):
+    run_python(
+        "import os, time\nprint('iter 1', flush=True); time.sleep(1)\n"
+        "text = ''.join(f'iter {step:<99}\\n' for step in range(2, 501))\n"
+        "os.write(1, text.encode()); os._exit(0)",
+        MUSTER_STEP_PATTERN=r"iter (\d+)",
+    )
+    coordinator.run(1)
+    coordinator.wait_for(lambda r: r.step == 1)
+    coordinator.wait_for(lambda r: r.state == EXITED)
+    ends = [item.report for item in coordinator.received if item.report.state == EXITED]
+    assert ends[0].step == 500
+
+
 def test_the_step_is_that_of_the_slowest_local_rank(coordinator, run_python):
     run_python(
         "import os, time\n"
