@@ -210,7 +210,9 @@ class Supervisor:
 
     def _converge_to_run(self, directive: Directive, now: float) -> None:
         if self._gang is None:
-            self._start(directive, now)
+            # A launcher that was frozen in between may find its gang gone on: then the coordinator has to say it again.
+            if self._overdue_seconds(now) < _OVERDUE_SECONDS:
+                self._start(directive, now)
         elif self._gang.attempt == directive.attempt:
             self._gang.served_fence_seconds = max(self._gang.served_fence_seconds, directive.fence_seconds)
             self._peers.watch(directive.peers, directive.neighbours, now)

@@ -315,6 +315,14 @@ class Worker:
             self.supervisor.turn()
             self.turn_at(self.world.clock.now + max(0.001, self.supervisor.timeout_seconds()))
 
+    def freeze(self) -> None:
+        """The supervisor does not turn any more."""
+        self._turn_at = float("-inf")
+
+    def thaw(self) -> None:
+        self._turn_at = float("inf")
+        self.turn_at(self.world.clock.now)
+
     def receive(self, data: bytes, sender: tuple[str, int]) -> None:
         self.datagrams.inbox.append((data, sender))
         self.turn_at(self.world.clock.now)

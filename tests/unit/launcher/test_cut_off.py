@@ -12,7 +12,7 @@ from tests.unit.launcher.simulated import World
 
 from muster.launcher.fence import fenced_after_seconds
 from muster.launcher.peers import Peers
-from muster.protocol.messages import Peer
+from muster.protocol.messages import RUN, Peer
 
 FENCE = 15.0
 
@@ -203,6 +203,26 @@ def test_a_neighbour_that_only_an_earlier_leader_has_heard_is_missed_from_the_st
     world.cut({0, 1})
     world.clock.run(fenced_after_seconds(FENCE, world.size))
     assert not any(worker.is_training for worker in world.workers)
+
+
+def test_a_go_that_was_heard_before_a_long_freeze_starts_nothing():
+    """The gang may have gone on without; who is there again is told anew."""
+    world = World(3)
+    world.runs = False
+    world.clock.run(5)
+    frozen = world.workers[0]
+    frozen.freeze()
+    world.runs = True
+    world.clock.run(3)
+    assert frozen.reporter.directive().kind == RUN
+    world.cut({0})
+    world.clock.run(30)
+    frozen.thaw()
+    world.clock.run(30)
+    assert frozen.rank is None
+    world.cuts = set()
+    world.clock.run(5)
+    assert frozen.is_training
 
 
 def test_a_coordinator_of_old_does_not_tell_how_many_neighbours_there_are():
