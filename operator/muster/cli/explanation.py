@@ -50,6 +50,9 @@ NEXT_BY_REASON: Mapping[str, Sequence[str]] = {
     "NoCheckpointSeen": (
         "compare spec.checkpoint.directory with where the trainer saves: {inside} get tj {job} -o yaml",
     ),
+    "StepsNotCounted": (
+        "write the steps to the file in MUSTER_PROGRESS, or make the job anew with a simpler spec.progress.stepPattern",
+    ),
     "RecordUnreadable": ("see the record: {inside} get gangs -o yaml",),
     "WorkersSilent": (
         "see the nodes: kubectl muster nodes",

@@ -191,6 +191,7 @@ def _is_news(old: Report, new: Report) -> bool:
         or old.checkpoints_scanned_for_attempt != new.checkpoints_scanned_for_attempt
         or old.checkpoint_error != new.checkpoint_error
         or (old.first_step is None) != (new.first_step is None)
+        or old.progress_error != new.progress_error
         or (old.marker_age_seconds is None) != (new.marker_age_seconds is None)
         or old.reads_marker != new.reads_marker
         or (old.marker_attempt, old.marker_lineage) != (new.marker_attempt, new.marker_lineage)

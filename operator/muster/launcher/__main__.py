@@ -19,6 +19,7 @@ def main() -> None:
     modes = {
         "--scan": _scan,
         "--scan-on-request": _scan_on_request,
+        "--match-steps": _match_steps,
         "--open-marker": _open_marker,
         "--read-marker": _read_marker,
     }
@@ -46,6 +47,12 @@ def _scan_on_request(directory: str) -> None:
     from muster.launcher.scan_child import scan_on_request
 
     scan_on_request(directory)
+
+
+def _match_steps(pattern: str) -> None:
+    from muster.launcher.match_child import match_on_request
+
+    match_on_request(pattern, sys.stdin.buffer)
 
 
 def _read_marker(path: str) -> None:

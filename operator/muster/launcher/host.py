@@ -8,7 +8,7 @@ import shutil
 import signal
 import threading
 import time
-from typing import Callable, Dict, FrozenSet, Mapping, Optional, Pattern, Sequence
+from typing import Callable, Dict, FrozenSet, Mapping, Optional, Sequence
 
 from muster.launcher.ranks import Starting, rank_starts
 from muster.launcher.reclaim import MARK, Leftover, Reclaim, reap, remove_shared_memory, shared_memory
@@ -81,12 +81,17 @@ class Host:
         """Children that have ended: wait status by pid."""
         return reap()
 
-    def start_ranks(self, directive: Directive, pattern: Optional[Pattern[str]]) -> Starting:
-        """Begin to start the local ranks of an attempt."""
+    def start_ranks(self, directive: Directive, keeps_lines: bool) -> Starting:
+        """Begin to start the local ranks of an attempt.
+
+        Args:
+            keeps_lines: what they print, for somebody who looks for steps in it.
+        """
         old = self._attempt_directory(directive.attempt - _KEPT_ATTEMPTS)
         threading.Thread(target=shutil.rmtree, args=(old, True), name="tidy", daemon=True).start()
         directory = self._attempt_directory(directive.attempt)
-        return Starting(rank_starts(self._command, self._inherited, directive, directory, pattern, self.now), self.wake)
+        starts = rank_starts(self._command, self._inherited, directive, directory, keeps_lines, self.now)
+        return Starting(starts, self.wake)
 
     def reclaim(self) -> Reclaim:
         """Begin to end everything that the ranks have left."""

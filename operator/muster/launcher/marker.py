@@ -20,11 +20,10 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 from typing import Callable, FrozenSet, Optional
 
-from muster.launcher.scanner import ROOT
+from muster.launcher.children import own_command
 
 SILENT_SECONDS = 5.0  # without the coordinator, before the marker is asked
 PERIOD_SECONDS = 5.0
@@ -32,7 +31,6 @@ DEADLINE_SECONDS = 10.0
 # An attempt is looked for when it is about to start, then ever more seldom until it is seen: directories are shown late.
 FIRST_SEEK_SECONDS = 1.0
 LAST_SEEK_SECONDS = 320.0
-_BOOT = "import sys; sys.path.insert(0, sys.argv.pop(1)); from muster.launcher.__main__ import main; main()"
 _MAX_ANSWER_BYTES = 64 * 1024
 
 
@@ -89,7 +87,7 @@ class Storage:
                 return
 
     def _begin(self, arguments: "list[str]") -> None:
-        self._look = _Look([sys.executable or "python3", "-I", "-S", "-c", _BOOT, ROOT, *arguments], self._wake)
+        self._look = _Look(own_command(*arguments), self._wake)
 
 
 class _Look:

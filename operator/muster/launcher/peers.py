@@ -16,7 +16,7 @@ attempt with something behind it, so what is in brackets of a pong is sent to th
 from __future__ import annotations
 
 import os
-from typing import Callable, Dict, Optional, Tuple
+from typing import Callable, Dict, List, Optional, Tuple
 
 from muster.launcher.datagrams import Address, Datagrams
 from muster.protocol.messages import Peer
@@ -42,6 +42,8 @@ class Peers:
         self._running = 0  # the attempt whose ranks are here, 0 = none
         self._asked_for: Tuple[Peer, ...] = ()
         self._peers: Tuple[Peer, ...] = ()
+        self._count = 0  # of the neighbours, those of whom nobody has told yet among them
+        self._began_at = self._told_at = 0.0
         self._heard_at: Dict[int, float] = {}
         self._pinged_at: Dict[int, float] = {}
         self._open: Dict[int, Dict[bytes, float]] = {}
@@ -59,31 +61,55 @@ class Peers:
             self._spread()
         self._known = max(self._known, attempt)
 
-    def begin(self, attempt: int, peers: Tuple[Peer, ...], now: float) -> None:
-        """The ranks of an attempt start here, or with 0 there are none any more: forget old silence and news."""
+    def begin(
+        self, attempt: int, peers: Tuple[Peer, ...], count: int, now: float, told_at: Optional[float] = None
+    ) -> None:
+        """The ranks of an attempt start here, or with 0 there are none any more: forget old silence and news.
+
+        Args:
+            told_at: when the report was sent that was answered with the go; whoever never answers counts as silent since.
+        """
         self._running = attempt
         self.broken_at = None
         self._peers = ()
+        self._count = 0
+        self._began_at, self._told_at = now, now if told_at is None else told_at
         self._heard_at = {}
         self._open = {}
         self._asked_for = ()
-        self.watch(peers, now)
+        self.watch(peers, count, now)
 
-    def watch(self, peers: Tuple[Peer, ...], now: float) -> None:
+    def watch(self, peers: Tuple[Peer, ...], count: int, now: float) -> None:
         """Ping these from now on.
 
-        Within an attempt none is forgotten: a coordinator that is new knows fewer, and silence must go on counting.
+        Within an attempt none is forgotten: a coordinator that is new knows fewer, and silence must go on counting, be it
+        at another address.
+
+        Args:
+            count: how many neighbours there are in all, 0 = not told.
         """
+        self._count = max(self._count, count)
         if peers == self._asked_for:
             return
         self._asked_for = peers
-        known = {peer: self._heard_at[peer.index] for peer in self._peers}
+        known = {peer.index: peer for peer in self._peers}
         named = {peer.index for peer in peers}
-        self._peers = peers + tuple(peer for peer in known if peer.index not in named)
-        self._heard_at = {peer.index: known.get(peer, now) for peer in self._peers}
-        self._open = {peer.index: self._open.get(peer.index, {}) if peer in known else {} for peer in self._peers}
+        self._peers = peers + tuple(peer for index, peer in known.items() if index not in named)
+        self._heard_at = {peer.index: self._heard_at.get(peer.index, now) for peer in self._peers}
+        self._open = {
+            peer.index: self._open[peer.index] if known.get(peer.index) == peer else {} for peer in self._peers
+        }
         self._pinged_at = {}
         self._next_ping_at = now
+
+    def silent_seconds(self, now: float) -> List[float]:
+        """For how long each neighbour cannot be said to answer; one that never did, or of whom nobody has told, since the go.
+
+        A coordinator that is new cannot tell of one that is cut off from it. It gets no answer here either, and whoever
+        judges by its complaint counts on it that silence between two is noticed by both.
+        """
+        found = [now - (at if at > self._began_at else self._told_at) for at in self._heard_at.values()]
+        return [*found, now - self._told_at] if len(found) < self._count else found
 
     def heard(self) -> Tuple[Tuple[int, float], ...]:
         """For each neighbour: index and since when it can be said to answer."""

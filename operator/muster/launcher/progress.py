@@ -6,14 +6,17 @@ import collections
 import json
 import os
 import re
+import stat
 import statistics
 from typing import Deque, List, Optional, Pattern
 
 from muster.protocol.messages import MAX_NUMBER
 
-_READ_BYTES = 256 * 1024
+_READ_BYTES = 64 * 1024  # at a time: even if each line is nonsense, that takes a few hundredths of a second
+# A trainer may put a pipe, a device or a link to storage that hangs in the place of the file: these are not waited for.
+_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 _MAX_LINE_BYTES = 64 * 1024
-_MAX_MATCHED_CHARS = 4096
+MAX_MATCHED_BYTES = 4096  # of a line of output
 _WINDOW = 64
 
 
@@ -52,11 +55,7 @@ class ProgressFile:
     def read(self) -> Optional[int]:
         """The highest step in the complete lines that came since the last call, None if there is none."""
         try:
-            with open(self._path, "rb") as stream:
-                if os.fstat(stream.fileno()).st_size < self._offset:  # the trainer truncated it
-                    self._offset, self._partial, self._skipping = 0, b"", False
-                stream.seek(self._offset)
-                data = stream.read(_READ_BYTES)
+            data = self._new_data()
         except OSError:
             return None
         self._offset += len(data)
@@ -67,6 +66,18 @@ class ProgressFile:
         if len(self._partial) > _MAX_LINE_BYTES:
             self._partial, self._skipping = b"", True
         return max(steps) if steps else None
+
+    def _new_data(self) -> bytes:
+        descriptor = os.open(self._path, _FLAGS)
+        try:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                return b""
+            if status.st_size < self._offset:  # the trainer truncated it
+                self._offset, self._partial, self._skipping = 0, b"", False
+            return os.pread(descriptor, _READ_BYTES, self._offset)
+        finally:
+            os.close(descriptor)
 
     def _step(self, line: bytes) -> Optional[int]:
         if self._skipping:  # the end of it
@@ -86,14 +97,12 @@ class ProgressFile:
         return step
 
 
-def compile_pattern(pattern: str) -> Optional[Pattern[str]]:
-    """The step pattern; None if there is none.
+def compile_pattern(pattern: str) -> Pattern[str]:
+    """The step pattern.
 
     Raises:
         ValueError: not a regular expression, or without a group.
     """
-    if not pattern:
-        return None
     try:
         compiled = re.compile(pattern)
     except (re.error, OverflowError, RecursionError, MemoryError) as error:  # all of them from patterns
@@ -105,7 +114,7 @@ def compile_pattern(pattern: str) -> Optional[Pattern[str]]:
 
 def step_in_line(pattern: Pattern[str], line: bytes) -> Optional[int]:
     """The step that a line of output tells, None if it tells none."""
-    match = pattern.search(line[:_MAX_MATCHED_CHARS].decode("utf-8", "replace"))
+    match = pattern.search(line[:MAX_MATCHED_BYTES].decode("utf-8", "replace"))
     if match is None:
         return None
     try:

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import select
 import signal
 import subprocess
 import threading
-from typing import Callable, Iterable, Iterator, List, Mapping, Optional, Pattern, Sequence, Tuple
+from typing import Callable, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from muster.launcher.environment import RankFiles, rank_environment
 from muster.launcher.log import write_whole
-from muster.launcher.progress import ProgressFile, StepClock, step_in_line
+from muster.launcher.matcher import Printed
+from muster.launcher.progress import ProgressFile, StepClock
 from muster.launcher.snapshot import RankView
 from muster.protocol.messages import MAX_TAIL_CHARS, Directive
 
 _CHUNK_BYTES = 64 * 1024
 _MAX_LINE_BYTES = 64 * 1024  # of a line that is matched
 _IDLE_FLUSH_SECONDS = 0.2
-_DRAIN_SECONDS = 0.2  # how long the end of a rank waits for the rest of its output
+_DRAIN_SECONDS = 0.2  # how long the end of a rank waits for the rest of its output, and for the steps in it
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126  # as a shell reports them
 
 
@@ -90,7 +92,7 @@ class Rank:
         environment: Mapping[str, str],
         local_rank: int,
         progress_path: str,
-        pattern: Optional[Pattern[str]],
+        keeps_lines: bool,
         clock: Callable[[], float],
         problem: Optional[OSError] = None,  # why it cannot even be tried
     ) -> None:
@@ -99,12 +101,11 @@ class Rank:
         self.clock = StepClock()
         self.first_step: Optional[int] = None  # the first that it has told of
         self._now = clock
-        self._pattern = pattern
+        self.printed = Printed()
+        self._keeps_lines = keeps_lines
         self._progress = ProgressFile(progress_path)
         self._lock = threading.Lock()
         self._tail = b""
-        self._printed_step: Optional[int] = None
-        self._first_printed: Optional[int] = None
         self._exit_code: Optional[int] = None
         self._signal: Optional[int] = None
         self._ended_at: Optional[float] = None
@@ -149,12 +150,8 @@ class Rank:
         """Called by the output threads: what was printed, and the lines that this completed."""
         with self._lock:
             self._tail = (self._tail + data[-2 * MAX_TAIL_CHARS :])[-2 * MAX_TAIL_CHARS :]
-            if self._pattern is not None:
-                for line in lines:
-                    step = step_in_line(self._pattern, line)
-                    if step:  # progress bars begin with 0, also when they go on from 300: nothing is finished then
-                        self._printed_step = step
-                        self._first_printed = step if self._first_printed is None else self._first_printed
+        if self._keeps_lines:
+            self.printed.put(lines)
 
     def note_exit(self, status: int, by_launcher: bool) -> None:
         """The process was reaped with this wait status."""
@@ -166,23 +163,28 @@ class Rank:
             self._exit_code = os.WEXITSTATUS(status)
 
     def update_progress(self) -> None:
-        """Read the progress file and what the output told."""
-        with self._lock:
-            printed, self._printed_step = self._printed_step, None
-            first = self._first_printed
-        read = self._progress.read()
+        """Read the progress file and what was found in the output."""
+        printed, read = self.printed.take_step(), self._progress.read()
         if self.first_step is None:
-            self.first_step = self._progress.first_step if first is None else first
+            in_output = self.printed.first_step
+            self.first_step = self._progress.first_step if in_output is None else in_output
         for step in (printed, read):
             if step is not None:
                 self.clock.note(step, self._now())
 
     @property
+    def has_progress_file(self) -> bool:
+        """Whether it tells its steps in its progress file."""
+        return self._progress.first_step is not None
+
+    @property
     def has_ended(self) -> bool:
-        """Whether the process was reaped and its last output had time to arrive."""
+        """Whether the process was reaped, and its last output had time to arrive and to be looked through."""
         if self._ended_at is None:
             return False
-        return all(output.is_drained() for output in self._outputs) or self._now() - self._ended_at > _DRAIN_SECONDS
+        if self._now() - self._ended_at > _DRAIN_SECONDS:
+            return True
+        return all(output.is_drained() for output in self._outputs) and not self.printed.is_waiting
 
     def drain(self, until: float) -> None:
         """Wait for the rest of the output, at most until this moment."""
@@ -260,12 +262,14 @@ def rank_starts(
     inherited: Mapping[str, str],
     directive: Directive,
     attempt_directory: str,
-    pattern: Optional[Pattern[str]],
+    keeps_lines: bool,
     clock: Callable[[], float],
 ) -> Iterator[Callable[[], Rank]]:
     """What starts each local rank of an attempt; one that cannot be started counts as ended."""
     for local_rank in range(directive.processes_per_node):
-        yield functools.partial(_start, command, inherited, directive, local_rank, attempt_directory, pattern, clock)
+        yield functools.partial(
+            _start, command, inherited, directive, local_rank, attempt_directory, keeps_lines, clock
+        )
 
 
 def _start(
@@ -274,22 +278,25 @@ def _start(
     directive: Directive,
     local_rank: int,
     attempt_directory: str,
-    pattern: Optional[Pattern[str]],
+    keeps_lines: bool,
     clock: Callable[[], float],
 ) -> Rank:
     files = RankFiles.within(attempt_directory, local_rank)
     problem = _create(files.progress)
     environment = rank_environment(inherited, directive, local_rank, files)
     try:
-        return Rank(command, environment, local_rank, files.progress, pattern, clock, problem)
+        return Rank(command, environment, local_rank, files.progress, keeps_lines, clock, problem)
     except OSError as error:  # no descriptor is left for its output
-        return Rank(command, environment, local_rank, files.progress, pattern, clock, error)
+        return Rank(command, environment, local_rank, files.progress, keeps_lines, clock, error)
 
 
 def _create(path: str) -> Optional[OSError]:
+    """An empty file, whatever a rank of before has put there; what stands in the way of it."""
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "wb"):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        with open(path, "xb"):
             return None
     except OSError as error:
         return error

@@ -9,15 +9,17 @@ import tempfile
 from typing import List, NoReturn
 
 from muster.launcher import VERSION
+from muster.launcher.children import ROOT
 from muster.launcher.datagrams import Datagrams
 from muster.launcher.environment import Settings, SettingsError, settings_from
 from muster.launcher.host import Host, Wakeup
 from muster.launcher.log import Log
 from muster.launcher.marker import Marker, Storage, path_of
+from muster.launcher.matcher import Matcher
 from muster.launcher.peers import Peers
 from muster.launcher.reclaim import become_subreaper
 from muster.launcher.reporter import Reporter
-from muster.launcher.scanner import ROOT, Scanner
+from muster.launcher.scanner import Scanner
 from muster.launcher.supervisor import Supervisor
 from muster.protocol.messages import Report
 
@@ -56,7 +58,8 @@ def _supervise(settings: Settings, command: List[str], log: Log) -> int:
     marker_path = path_of(settings.checkpoint_directory, settings.gang)
     storage = Storage(marker_path, wakeup) if marker_path else None
     scanner = Scanner(settings.checkpoint_directory, settings.scan_seconds, settings.scan_deadline_seconds)
-    supervisor = Supervisor(settings, host, reporter, peers, Marker(storage), scanner, log)
+    matcher = Matcher(settings.step_pattern, log)
+    supervisor = Supervisor(settings, host, reporter, peers, Marker(storage), scanner, matcher, log)
     wakeup.take_signals(
         {
             signal.SIGTERM: supervisor.leave,

@@ -16,19 +16,17 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from typing import Any, Dict, FrozenSet, List, Optional, Tuple
 
+from muster.launcher.children import own_command
 from muster.protocol.messages import MAX_PATH_CHARS, CheckpointReport, Directive
 
-_BOOT = "import sys; sys.path.insert(0, sys.argv.pop(1)); from muster.launcher.__main__ import main; main()"
 _MAX_LINE_BYTES = 256 * 1024
 _MAX_VERDICTS = 64
 _MAX_HANDED_ON_BYTES = 32 * 1024  # a pipe that nobody reads yet takes twice that
 LOOKS_PER_SECOND = 30.0  # at files and directories, by each worker that scans while ranks run
 _LONGEST_PAUSE_SECONDS = 30.0
 _LOOKER_PERIODS = 4  # between two looks of a worker that judges nothing, while it waits for its start
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # the archive, or the source root
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,9 +179,8 @@ class Scanner:
         return _line({"verdicts": verdicts})
 
     def _spawn(self) -> "subprocess.Popen[bytes]":
-        command = [sys.executable or "python3", "-I", "-S", "-c", _BOOT, ROOT, "--scan-on-request", self._directory]
         child = subprocess.Popen(
-            command,
+            own_command("--scan-on-request", self._directory),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -291,4 +288,4 @@ def _descriptor(stream: object) -> int:
     return int(stream.fileno())  # type: ignore[attr-defined]
 
 
-__all__: List[str] = ["LOOKS_PER_SECOND", "ROOT", "ScanResult", "Scanner"]
+__all__: List[str] = ["LOOKS_PER_SECOND", "ScanResult", "Scanner"]

@@ -61,6 +61,7 @@ class Snapshot:
     checkpoint_error: str = ""
     turned_at: Optional[float] = None
     first_step: Optional[int] = None
+    progress_error: str = ""
     reads_marker: bool = False
     marker_attempt: int = 0
     marker_at: Optional[float] = None
@@ -104,6 +105,7 @@ class Snapshot:
             checkpoint_error=self.checkpoint_error,
             loop_age_seconds=_age(now, self.turned_at) or 0.0,
             first_step=self.first_step,
+            progress_error=self.progress_error,
             reads_marker=self.reads_marker,
             marker_attempt=self.marker_attempt,
             marker_age_seconds=_age(now, self.marker_at),

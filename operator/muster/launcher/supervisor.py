@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import signal
-from typing import Callable, Dict, FrozenSet, Optional, Pattern, Tuple
+from typing import Callable, Dict, FrozenSet, Optional, Tuple
 
 from muster.launcher.environment import Settings
 from muster.launcher.fence import fence_seconds, is_cut_off, is_superseded, misses_somebody
 from muster.launcher.host import Host
 from muster.launcher.marker import SILENT_SECONDS, Marker
+from muster.launcher.matcher import Matcher
 from muster.launcher.peers import Peers
-from muster.launcher.progress import compile_pattern, lowest
+from muster.launcher.progress import lowest
 from muster.launcher.ranks import Rank, Starting
 from muster.launcher.reclaim import Leftover, Reclaim
 from muster.launcher.reporter import Reporter
@@ -45,16 +46,25 @@ TERMINATED = 128 + signal.SIGTERM
 
 @dataclasses.dataclass
 class LocalGang:
-    """The ranks of one attempt on this worker."""
+    """The ranks of one attempt on this worker.
+
+    Attributes:
+        count: of ranks.
+        told_at: when the report was sent whose answer was the go. The coordinator may have heard nothing later, so from
+            here on the fence counts, however long the answer took.
+        obeys_marker: the coordinator may count on it, since it was told that the marker is read here.
+        served_fence_seconds: as the coordinator has told it for this attempt; 0 = it has not.
+    """
 
     attempt: int
-    count: int  # of ranks
+    count: int
     starting: Starting
     started_at: float
     shared_memory_before: FrozenSet[Leftover]
+    told_at: float
     fenced: bool = False
-    obeys_marker: bool = False  # the coordinator may count on it, since it was told that the marker is read here
-    served_fence_seconds: float = 0.0  # as the coordinator has told it for this attempt; 0 = it has not
+    obeys_marker: bool = False
+    served_fence_seconds: float = 0.0
 
     @property
     def ranks(self) -> Tuple[Rank, ...]:
@@ -78,6 +88,7 @@ class Supervisor:
         peers: Peers,
         marker: Marker,
         scanner: Scanner,
+        matcher: Matcher,
         log: Callable[[str], None],
     ) -> None:
         self._settings = settings
@@ -88,7 +99,7 @@ class Supervisor:
         self._log = log
         self._now = host.now
         self._scanner = scanner
-        self._pattern = self._compile(settings.step_pattern)
+        self._matcher = matcher
         self._gang: Optional[LocalGang] = None
         self._reclaim: Optional[Reclaim] = None
         self._fencing = False
@@ -111,7 +122,8 @@ class Supervisor:
     def run(self) -> int:
         """Supervise until told to leave; returns the exit code."""
         while True:
-            self._host.wait((self._peers.descriptor, self._scanner.descriptor), self.timeout_seconds())
+            descriptors = (self._peers.descriptor, self._scanner.descriptor, self._matcher.descriptor)
+            self._host.wait(descriptors, self.timeout_seconds())
             code = self.turn()
             if code is not None:
                 return code
@@ -138,7 +150,7 @@ class Supervisor:
                 tick = _SHORT_TICK_SECONDS
         moments = [
             moment
-            for moment in (self._scanner.next_at(), self._peers.next_at(), self._marker.next_at())
+            for moment in (part.next_at() for part in (self._scanner, self._peers, self._marker, self._matcher))
             if moment is not None
         ]
         return min([tick] + [moment - self._now() for moment in moments])
@@ -147,9 +159,10 @@ class Supervisor:
         ended = self._host.reap()
         self._note_ended(ended)
         self._peers.turn(now)
-        if self._gang is not None:
-            for rank in self._gang.ranks:
-                rank.update_progress()
+        ranks = self._gang.ranks if self._gang is not None else ()
+        self._matcher.turn(now, ended, [rank.printed for rank in ranks])
+        for rank in ranks:
+            rank.update_progress()
         self._look_for_missing(now)
         self._look_at_marker(now)
         self._converge(now)
@@ -209,10 +222,12 @@ class Supervisor:
 
     def _converge_to_run(self, directive: Directive, now: float) -> None:
         if self._gang is None:
-            self._start(directive, now)
+            # A launcher that was frozen in between may find its gang gone on: then the coordinator has to say it again.
+            if self._overdue_seconds(now) < _OVERDUE_SECONDS:
+                self._start(directive, now)
         elif self._gang.attempt == directive.attempt:
             self._gang.served_fence_seconds = max(self._gang.served_fence_seconds, directive.fence_seconds)
-            self._peers.watch(directive.peers, now)
+            self._peers.watch(directive.peers, directive.neighbours, now)
         else:
             self._begin_reclaim("attempt %d is next" % directive.attempt)
 
@@ -224,14 +239,15 @@ class Supervisor:
         self._gang = LocalGang(
             directive.attempt,
             directive.processes_per_node,
-            self._host.start_ranks(directive, self._pattern),
+            self._host.start_ranks(directive, self._matcher.is_on),
             now,
             before,
+            self._answered_at(),
             obeys_marker=self._marker.is_readable,
             served_fence_seconds=max(0.0, directive.fence_seconds),
         )
         self._logged_ranks = frozenset()
-        self._peers.begin(directive.attempt, directive.peers, now)
+        self._peers.begin(directive.attempt, directive.peers, directive.neighbours, now, self._gang.told_at)
         self._host.wake()
 
     def _begin_reclaim(self, why: str) -> None:
@@ -245,7 +261,7 @@ class Supervisor:
     def _is_reclaimed(self, reclaim: Reclaim) -> bool:
         """One round; what comes up later, because its start was under way, takes rounds of its own."""
         none_comes = self._gang is None or self._gang.starting.is_over
-        clean = reclaim.step(self._scanner.pids | self._marker.pids)
+        clean = reclaim.step(self._scanner.pids | self._marker.pids | self._matcher.pids)
         if not none_comes:
             self._reclaim = self._host.reclaim()
         return clean and none_comes
@@ -262,15 +278,15 @@ class Supervisor:
             return
         self._previous = (gang.attempt, tuple(rank.last_view() for rank in gang.ranks))
         self._gang = None
-        self._peers.begin(0, (), self._now())
+        self._peers.begin(0, (), 0, self._now())
 
     def _look_for_missing(self, now: float) -> None:
         """Find out by one's own eyes whether the gang is broken, and let the neighbours know."""
         gang = self._gang
         if gang is None:
             return
-        silent = [now - heard_at for _, heard_at in self._peers.heard()]
-        if gang.fenced or self._fencing or misses_somebody(self._fence_seconds(gang), silent):
+        missing = misses_somebody(self._fence_seconds(gang), self._peers.silent_seconds(now))
+        if gang.fenced or self._fencing or missing:
             self._peers.found_broken(now)
 
     def _look_at_marker(self, now: float) -> None:
@@ -289,27 +305,29 @@ class Supervisor:
         contact = self._reporter.contact()
         return contact.sent_at if contact is not None else self._started_at
 
+    def _overdue_seconds(self, now: float) -> float:
+        """For how long the coordinator has been silent that was to answer; negative while it need not have."""
+        contact = self._reporter.contact()
+        return now - (contact.next_due_at if contact is not None else self._started_at)
+
     def _is_alone(self, now: float) -> bool:
         """Whether the coordinator is overdue and has not been heard for long enough to ask the marker instead."""
-        contact = self._reporter.contact()
-        due_at = contact.next_due_at if contact is not None else self._started_at
-        return now - self._answered_at() >= SILENT_SECONDS and now - due_at >= _OVERDUE_SECONDS
+        return now - self._answered_at() >= SILENT_SECONDS and self._overdue_seconds(now) >= _OVERDUE_SECONDS
 
     def _why_to_fence(self, now: float) -> str:
         """Why the ranks must end although nobody says so, "" if they need not."""
         gang = self._gang
         if gang is None or gang.fenced or gang.has_ended:
             return ""
-        contact = self._reporter.contact()
-        if is_superseded(
-            gang.attempt, self._peers.newest_heard, now - (contact.next_due_at if contact else self._started_at)
-        ):
+        overdue_seconds = self._overdue_seconds(now)
+        if is_superseded(gang.attempt, self._peers.newest_heard, overdue_seconds):
             return "cut off: the coordinator does not answer, and the gang has gone on without"
         if self._is_cut_off(gang, now):
             return "cut off: the coordinator does not answer, and the gang stands still"
         if self._is_alone(now) and self._marker.standing.attempt > gang.attempt:
             return "the coordinator does not answer, and attempt %d has the checkpoints" % self._marker.standing.attempt
-        unread_seconds = self._marker.unread_seconds(now, max(self._answered_at(), gang.started_at))
+        # It is read by whoever is alone: before that nobody needs it.
+        unread_seconds = self._marker.unread_seconds(now, max(now - overdue_seconds, gang.started_at))
         limit_seconds = max(self._told_fence_seconds(gang), 2 * SILENT_SECONDS)
         if gang.obeys_marker and unread_seconds >= limit_seconds:
             return "the coordinator does not answer, and who has the checkpoints cannot be seen: %s" % (
@@ -323,8 +341,8 @@ class Supervisor:
         return is_cut_off(
             self._told_fence_seconds(gang),
             now - self._answered_at(),
-            [now - heard_at for _, heard_at in self._peers.heard()],
-            now - max([gang.started_at, *steps]),
+            self._peers.silent_seconds(now),
+            now - max([gang.told_at, *steps]),
             now - broken_at if broken_at is not None else None,
         )
 
@@ -358,7 +376,8 @@ class Supervisor:
         if gang is None:
             return common
         views = tuple(rank.view() for rank in gang.ranks)
-        last = lowest([rank.clock for rank in gang.ranks])
+        uncounted = self._uncounted(gang)
+        last = lowest([rank.clock for rank in self._telling(gang)])
         ended = self._reclaim is None and gang.has_ended
         running = EXITED if ended else RECLAIMING if gang.fenced else RUNNING
         return dataclasses.replace(
@@ -370,11 +389,22 @@ class Supervisor:
             started_at=gang.started_at,
             first_step=min((rank.first_step for rank in gang.ranks if rank.first_step is not None), default=None),
             step=last.step if last is not None else None,
-            step_at=last.finished_at if last is not None else None,
+            # What nobody counts any more is no hang.
+            step_at=last.finished_at if last is not None and not uncounted else None,
+            progress_error=uncounted,
             step_seconds=_step_seconds(gang),
             fence_seconds=self._fence_seconds(gang),
             fenced=gang.fenced or self._fencing,
         )
+
+    def _telling(self, gang: LocalGang) -> Tuple[Rank, ...]:
+        """The ranks whose steps count: once output is no longer looked through, those that write to their file."""
+        writing = tuple(rank for rank in gang.ranks if rank.has_progress_file) if self._matcher.error else ()
+        return writing or gang.ranks
+
+    def _uncounted(self, gang: LocalGang) -> str:
+        """Why nobody knows any more which step is finished, "" while it is known."""
+        return "" if any(rank.has_progress_file for rank in gang.ranks) else self._matcher.error
 
     def _fence_seconds(self, gang: LocalGang) -> float:
         return gang.served_fence_seconds or fence_seconds(self._settings.fence_seconds, _step_seconds(gang))
@@ -403,6 +433,7 @@ class Supervisor:
         began = self._now()
         self._scanner.stop()
         self._marker.stop()
+        self._matcher.stop()
         was_reclaiming = self._reclaim is not None
         if self._gang is not None:
             self._gang.starting.stop()
@@ -433,15 +464,6 @@ class Supervisor:
         until = self._now() + drain_seconds
         for rank in self._gang.ranks if self._gang is not None else []:
             rank.drain(until)
-
-    # Small things
-
-    def _compile(self, pattern: str) -> Optional[Pattern[str]]:
-        try:
-            return compile_pattern(pattern)
-        except ValueError as error:
-            self._log("progress.stepPattern %r is ignored: %s" % (pattern, error))
-            return None
 
 
 def _step_seconds(gang: LocalGang) -> Optional[float]:

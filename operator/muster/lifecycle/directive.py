@@ -90,6 +90,7 @@ def directive_for(
             lineage_since_ns=_since_ns(lineage),
         )
     resumed, member = record.go.resume, record.members[place]
+    neighbours = _neighbours(place, len(record.members))
     return Directive(
         RUN,
         attempt=record.attempt,
@@ -100,7 +101,8 @@ def directive_for(
         master_port=record.go.master_port,
         resume_path=resumed.path if resumed else "",
         resume_step=resumed.step if resumed else None,
-        peers=_peers(place, record, launcher_of),
+        peers=_peers(neighbours, record, launcher_of),
+        neighbours=len(neighbours),
         poll_seconds=pace,
         hold_seconds=pace,
         fence_seconds=float(member.fence_seconds),
@@ -154,10 +156,13 @@ def _place(job: TrainingJob, gang: Gang | None, pod: str, pod_uid: str) -> int |
     return place if named and member.pod_uid in ("", pod_uid) else None
 
 
-def _peers(place: int, record: GangSpec, launcher_of: Callable[[int], Reachable | None]) -> tuple[Peer, ...]:
-    """The neighbours on the ring of members."""
-    count = len(record.members)
-    neighbours = sorted({(place + distance) % count for distance in peer_distances(count)} - {place})
+def _neighbours(place: int, count: int) -> list[int]:
+    """The places of the neighbours on the ring of members."""
+    return sorted({(place + distance) % count for distance in peer_distances(count)} - {place})
+
+
+def _peers(neighbours: list[int], record: GangSpec, launcher_of: Callable[[int], Reachable | None]) -> tuple[Peer, ...]:
+    """Those of whom it is known where they can be pinged."""
     found = ((record.members[neighbour].index, launcher_of(neighbour)) for neighbour in neighbours)
     return tuple(
         [Peer(n, told.address, told.peer_port) for n, told in found if told and told.address and told.peer_port]

@@ -122,6 +122,7 @@ def _training(world: JobWorld, telling: Telling) -> TrainingJobStatus:
     for trouble, words in (
         ("NoCheckpointSeen", _unsaved(world, gang)),
         ("CheckpointOrderDoubtful", resume.doubt(world, gang.spec)),
+        ("StepsNotCounted", _uncounted(world)),
         (Kind.RESUMED_BEHIND, _behind(world, gang)),
         ("WorkersSilent", _silence(world)),
     ):
@@ -275,6 +276,14 @@ def _behind(world: JobWorld, gang: Gang) -> str:
         f"({resumed.path}): work is done twice, or numbers of steps mean something else here. It has been restarted once for "
         "that and is left alone now; the trainer has to load what MUSTER_RESUME_PATH names"
     )
+
+
+def _uncounted(world: JobWorld) -> str:
+    """That nobody knows any more which step is finished, so that no hang is noticed; "" while it is known."""
+    for seat in world.seats:
+        if seat.launcher is not None and seat.launcher.progress_error:
+            return f"{seat.where}: {seat.launcher.progress_error}, and a hang is not noticed"
+    return ""
 
 
 def _silence(world: JobWorld) -> str:

@@ -155,10 +155,19 @@ def _objects(spec: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
     return [each for each in several if isinstance(each, dict)] if isinstance(several, list) else []
 
 
+# Within brackets, a range that ends beyond ASCII: to compile it takes up to a second, while nothing else is decided.
+_WIDE_RANGE = re.compile(r"(?<!\\)(?:\\\\)*\[\^?\]?(?:\\.|[^\]\\])*-(?:[^\x00-\x7f]|\\[uUN])", re.DOTALL)
+
+
 @lru_cache(maxsize=4096)
 def _pattern_problem(pattern: str | None) -> tuple[str, str] | None:
     if pattern is None:
         return None
+    if _WIDE_RANGE.search(pattern):
+        return (
+            "InvalidStepPattern",
+            f"spec.progress.stepPattern: a range of characters that ends beyond ASCII; name a class instead, e.g. \\w or [^0-9]. {AGAIN}",
+        )
     try:
         groups = re.compile(pattern).groups
     except (re.error, OverflowError, RecursionError) as error:  # as it happens to be for counts, and for depth

@@ -141,6 +141,7 @@ class Report:
         0.0  # since the supervisor itself last turned: other threads may speak for one that is stuck
     )
     first_step: Optional[int] = None  # the first step that was finished in this attempt; lowest over the local ranks
+    progress_error: str = _for_people()  # why finished steps are not counted any more, "" if they are
     reads_marker: bool = False  # without its coordinator it ends its ranks once a newer attempt stands in the marker
     marker_attempt: int = 0  # the attempt that stands in the marker, as last read; 0 = none
     marker_age_seconds: Optional[float] = None  # since this launcher wrote it there by order; None = it did not
@@ -177,6 +178,7 @@ class Directive:
     resume_path: str = ""  # "" = from scratch
     resume_step: Optional[int] = None
     peers: Tuple[Peer, ...] = ()
+    neighbours: int = 0  # to ping; more than `peers` where a new leader has not heard them all yet; 0 = not told
     exit_code: int = 0
     reason: str = ""  # for people: why this directive
     poll_seconds: float = 1.0  # when to report again although nothing happened and nothing is held

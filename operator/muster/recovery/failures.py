@@ -109,7 +109,7 @@ def _hang(world: JobWorld, gang: Gang) -> list[Failure]:
     views = {
         index: view
         for index, view in world.views.items()
-        if view.attempt == gang.spec.attempt and view.heard_age_seconds < FRESH_SECONDS
+        if view.attempt == gang.spec.attempt and view.heard_age_seconds < FRESH_SECONDS and not view.progress_error
     }
     if not any(rank.alive for view in views.values() for rank in view.ranks):
         return []

@@ -161,6 +161,7 @@ class LauncherView:
     previous_ranks: tuple["RankView", ...] = ()  # how the ranks of `previous_attempt` ended
     loop_age_seconds: float = 0.0
     first_step: int | None = None
+    progress_error: str = ""
     reads_marker: bool = False
     marker_attempt: int = 0
     marker_age_seconds: float | None = None

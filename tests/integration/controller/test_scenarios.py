@@ -54,7 +54,6 @@ async def test_a_deleted_pod_comes_back_on_its_node(scene: Scene) -> None:
 
 @pytest.mark.parametrize("how", ["cut_power", "cut_off"])
 async def test_a_silent_node_is_replaced_once_its_ranks_are_fenced(scene: Scene, how: str) -> None:
-    scene.hand.fence_seconds = 6.0
     await scene.add_nodes(4, "n")
     await scene.operators.start()
     training = await scene.create_job(recovery={"unreachableTimeoutSeconds": 5})

@@ -133,6 +133,7 @@ def test_older_report_is_no_sign_of_life(hub: Hub, clock: Any) -> None:
         {"marker_lineage": "abc"},
         {"marker_age_seconds": 0.0},
         {"marker_error": "denied"},
+        {"progress_error": "the pattern takes for ever"},
         {"peers": (PeerReport(2, 3.0),)},
         {"address": "10.0.0.9"},
     ],

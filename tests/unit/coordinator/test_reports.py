@@ -46,6 +46,7 @@ FULL = Report(
     launcher_version="1",
     loop_age_seconds=0.125,
     first_step=11,
+    progress_error="the pattern takes for ever",
     reads_marker=True,
     marker_attempt=3,
     marker_age_seconds=1.5,

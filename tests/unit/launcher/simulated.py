@@ -13,6 +13,7 @@ from typing import Any
 from muster.launcher.environment import Settings
 from muster.launcher.fence import peer_distances
 from muster.launcher.marker import Marker, Standing
+from muster.launcher.matcher import Matcher, Printed
 from muster.launcher.peers import Peers
 from muster.launcher.progress import StepClock
 from muster.launcher.reporter_core import POLL, TELL, Contact, ReporterCore, Send
@@ -81,6 +82,8 @@ class Rank:
         self.clock = StepClock()
         self.alive = True
         self.first_step: int | None = None
+        self.has_progress_file = True
+        self.printed = Printed()
 
     def update_progress(self) -> None:
         pass
@@ -218,12 +221,16 @@ class Reporter:
                 self._over(name, self.core.on_redirection, sent, named.address)
         else:
             world.heard.setdefault(index, now)
+            world.last_heard[index] = max(sent.sent_at + LATENCY_SECONDS, world.last_heard.get(index, 0.0))
             directive = world.directive_of(index)
             if digest(directive) == sent.report.directive_seen and now < sent.sent_at + sent.report.hold_seconds:
                 world.clock.at(now + 0.1, lambda: self._ask(name, sent, replica))
             else:
-                self._over(name, self.core.on_answer, sent, directive, digest(directive))
-                self._worker.turn_at(now)
+                world.clock.at(now + world.slow_answers.get(index, 0.0), lambda: self._answered(name, sent, directive))
+
+    def _answered(self, name: str, sent: Send, directive: Directive) -> None:
+        self._over(name, self.core.on_answer, sent, directive, digest(directive))
+        self._worker.turn_at(self._world.clock.now)
 
     def _over(self, name: str, tell: Callable[..., None], sent: Send, *outcome: Any) -> None:
         tell(name, sent, *outcome, self._world.clock.now)
@@ -292,8 +299,15 @@ class Worker:
         self.marker = Marker(Storage(self) if world.has_storage else None)  # type: ignore[arg-type]
         settings = Settings("", 0, "", "", "", address(index), index, "", gang="gang", fence_seconds=world.base_seconds)
         self.supervisor = Supervisor(
-            settings, Host(self), self.reporter, self.peers, self.marker, Scanner("", 2.0, 10.0), lambda _text: None
-        )  # type: ignore[arg-type]
+            settings,
+            Host(self),  # type: ignore[arg-type]
+            self.reporter,  # type: ignore[arg-type]
+            self.peers,
+            self.marker,
+            Scanner("", 2.0, 10.0),
+            Matcher("", lambda _text: None),
+            lambda _text: None,
+        )
         self._turn_at = float("inf")
         self.turn_at(world.clock.now)
 
@@ -307,6 +321,14 @@ class Worker:
             self._turn_at = float("inf")
             self.supervisor.turn()
             self.turn_at(self.world.clock.now + max(0.001, self.supervisor.timeout_seconds()))
+
+    def freeze(self) -> None:
+        """The supervisor does not turn any more."""
+        self._turn_at = float("-inf")
+
+    def thaw(self) -> None:
+        self._turn_at = float("inf")
+        self.turn_at(self.world.clock.now)
 
     def receive(self, data: bytes, sender: tuple[str, int]) -> None:
         self.datagrams.inbox.append((data, sender))
@@ -334,11 +356,14 @@ class World:
         self.size, self.base_seconds = size, base_seconds
         self.served_fence_seconds = served_fence_seconds
         self.attempt, self.runs, self.claims = 1, True, False
+        self.pace_seconds = 1.0
         self.steps = 0
         self.makes_steps = True
         self.cuts: set[tuple[int, int]] = set()
         self.has_storage, self.storage_stalls, self.marker = has_storage, False, 0
         self.unmounted: frozenset[int] = frozenset()  # workers in whose pods the volume is missing
+        self.last_heard: dict[int, float] = {}  # when the newest report of each worker came
+        self.slow_answers: dict[int, float] = {}  # worker -> for how long an answer is on its way to it
         self.programs_stall = False
         self.replicas = [Replica(("10.9.0.1", 8443)), Replica(("10.9.0.2", 8443))]
         self.leader: Replica | None = self.replicas[0]
@@ -351,16 +376,24 @@ class World:
 
     def directive_of(self, index: int) -> Directive:
         if not self.runs:
-            return Directive(WAIT, self.attempt, hold_seconds=1.0, claim=self.claims and index == 0)
+            return Directive(
+                WAIT,
+                self.attempt,
+                poll_seconds=self.pace_seconds,
+                hold_seconds=self.pace_seconds,
+                claim=self.claims and index == 0,
+            )
         neighbours = sorted({(index + distance) % self.size for distance in peer_distances(self.size)} - {index})
         return Directive(
             RUN,
             self.attempt,
             node_rank=index,
             node_count=self.size,
-            peers=tuple(Peer(other, address(other), PORT + other) for other in neighbours),
+            peers=tuple(Peer(other, address(other), PORT + other) for other in neighbours if other in self.heard),
+            neighbours=len(neighbours),
             fence_seconds=self.served_fence_seconds,
-            hold_seconds=1.0,
+            poll_seconds=self.pace_seconds,
+            hold_seconds=self.pace_seconds,
         )
 
     def replica_at(self, target: tuple[str, int] | None) -> Replica:

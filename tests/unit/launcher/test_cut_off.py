@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import random
 from collections import deque
@@ -11,7 +12,7 @@ from tests.unit.launcher.simulated import World
 
 from muster.launcher.fence import fenced_after_seconds
 from muster.launcher.peers import Peers
-from muster.protocol.messages import Peer
+from muster.protocol.messages import RUN, Peer
 
 FENCE = 15.0
 
@@ -84,6 +85,46 @@ def test_the_length_that_is_served_counts():
     is_cut_right(world, {3, 4, 5, 6, 7})
 
 
+def test_a_length_that_was_just_served_counts_though_no_report_has_told_it():
+    world = World(12)
+    world.start()
+    world.served_fence_seconds = 60.0
+    cut = world.workers[3:8]
+    while not all(worker.supervisor._gang.served_fence_seconds == 60.0 for worker in cut):
+        world.clock.run(0.001)
+    assert any(worker.reporter.contact().fence_seconds == 15.0 for worker in cut)
+    world.cut({3, 4, 5, 6, 7})
+    world.clock.run(58)
+    assert all(worker.is_training for worker in world.workers)
+    is_cut_right(world, {3, 4, 5, 6, 7})
+
+
+def test_a_length_that_is_lowered_within_an_attempt_stays():
+    world = World(12, served_fence_seconds=60.0)
+    world.start()
+    world.served_fence_seconds = 15.0
+    world.clock.run(5)
+    world.cut({3, 4, 5, 6, 7})
+    world.clock.run(58)
+    assert all(worker.is_training for worker in world.workers)
+
+
+def test_without_a_length_that_is_served_the_one_counts_that_the_coordinator_was_told():
+    """Steps that became longer since then are known here alone."""
+    world = World(12, served_fence_seconds=0.0)
+    world.start()
+    world.cut({3, 4, 5, 6, 7})
+    for worker in world.workers[3:8]:
+        clock = worker.rank.clock
+        clock.note(clock.step + 1, world.clock.now)
+        clock._intervals.extend([40.0] * 64)
+    assert all(worker.supervisor._fence_seconds(worker.supervisor._gang) == 120.0 for worker in world.workers[3:8])
+    world.clock.run(FENCE - 2)
+    assert all(worker.is_training for worker in world.workers)
+    world.clock.run(2)
+    is_cut_right(world, {3, 4, 5, 6, 7})
+
+
 @pytest.mark.parametrize("makes_steps", [True, False])
 def test_without_the_coordinator_alone_training_goes_on(makes_steps):
     world = World(12)
@@ -122,6 +163,94 @@ def test_whoever_hears_of_a_later_attempt_only_from_neighbours_ends_his_ranks():
     assert not any(world.workers[index].is_training for index in cut)
 
 
+def silence_of(world: World, index: int) -> list[float]:
+    """As its neighbours have it."""
+    now = world.clock.now
+    others = [worker for worker in world.workers if worker.index != index]
+    return [now - heard_at for other in others for peer, heard_at in other.peers.heard() if peer == index]
+
+
+def test_a_go_that_was_long_on_its_way_makes_the_fence_no_longer():
+    """The operator knows when it gave the go and when it last heard of the worker: from then on it counts."""
+    world = World(3)
+    world.runs = False
+    world.clock.run(5)
+    world.slow_answers, world.runs, told_at = {2: 3.5}, True, world.clock.now
+    world.clock.run(4.5)
+    assert world.workers[2].is_training
+    world.cut({2})
+    counted_from = max(told_at, world.last_heard[2])
+    world.clock.run(counted_from + fenced_after_seconds(FENCE) - world.clock.now)
+    assert [worker.is_training for worker in world.workers] == [True, True, False]
+
+
+def test_a_change_of_leader_forgets_no_silence():
+    """The new one never hears who is cut off, and does not name it."""
+    world = World(12)
+    world.start()
+    world.cut({5})
+    world.clock.run(8)
+    world.lead(world.replicas[1])
+    world.clock.run(5)
+    assert 5 not in world.heard
+    silences = silence_of(world, 5)
+    assert len(silences) == len(world.workers[5].peers.heard())
+    assert all(seconds > 12 for seconds in silences)
+    world.cut(set(range(12)))
+    world.clock.run(fenced_after_seconds(FENCE))
+    assert not any(worker.is_training for worker in world.workers)
+
+
+def test_a_neighbour_that_only_an_earlier_leader_has_heard_is_missed_from_the_start():
+    """The go is the old leader's, the new one delivers it, and in between a worker is cut off."""
+    world = World(3)
+    world.runs = False
+    world.clock.run(5)
+    world.cut({2})
+    world.lead(world.replicas[1])
+    world.runs = True
+    world.clock.run(8)
+    assert [worker.is_training for worker in world.workers] == [True, True, False]
+    assert silence_of(world, 2) == []
+    world.clock.run(2 * FENCE)
+    assert [worker.is_training for worker in world.workers] == [True, True, False]
+    world.cut({0, 1})
+    world.clock.run(fenced_after_seconds(FENCE))
+    assert not any(worker.is_training for worker in world.workers)
+
+
+def test_a_go_that_was_heard_before_a_long_freeze_starts_nothing():
+    """The gang may have gone on without; who is there again is told anew."""
+    world = World(3)
+    world.runs = False
+    world.clock.run(5)
+    frozen = world.workers[0]
+    frozen.freeze()
+    world.runs = True
+    world.clock.run(3)
+    assert frozen.reporter.directive().kind == RUN
+    world.cut({0})
+    world.clock.run(30)
+    frozen.thaw()
+    world.clock.run(30)
+    assert frozen.rank is None
+    world.cuts = set()
+    world.clock.run(5)
+    assert frozen.is_training
+
+
+def test_a_coordinator_of_old_does_not_tell_how_many_neighbours_there_are():
+    world = World(3)
+    told = world.directive_of
+    world.directive_of = lambda index: dataclasses.replace(told(index), neighbours=0)  # type: ignore[method-assign]
+    world.cut({2})
+    world.clock.run(8)
+    world.cut({0, 1})
+    world.makes_steps = False
+    world.clock.run(3 * FENCE)
+    assert [worker.is_training for worker in world.workers] == [True, True, False]
+
+
 class Wire:
     """A socket of which the test sees all."""
 
@@ -146,7 +275,7 @@ def peers_of(attempt: int, gang: str = "gang") -> tuple[Peers, Wire]:
     wire = Wire()
     peers = Peers(wire, gang, lambda count: NONCE[:count])
     peers.know(attempt)
-    peers.begin(attempt, (Peer(2, *OTHER),), 100.0)
+    peers.begin(attempt, (Peer(2, *OTHER),), 1, 100.0)
     return peers, wire
 
 
@@ -192,6 +321,32 @@ def test_an_answer(text, newest, broken_at):
     peers.turn(100.5)
     assert (peers.newest_heard, peers.broken_at) == (newest, broken_at)
     assert dict(peers.heard()) == {2: 100.0}
+
+
+def test_at_a_new_address_silence_counts_on_and_only_an_answer_from_there_ends_it():
+    peers, wire = peers_of(4)
+    peers.turn(100.0)
+    peers.watch((Peer(2, "10.0.0.3", 7003),), 1, 107.0)
+    assert peers.silent_seconds(107.0) == [7.0]
+    wire.inbox.append((b"muster-pong " + NONCE + b" 4", OTHER))
+    peers._receive(*wire.inbox.popleft(), 107.0)
+    assert peers.silent_seconds(107.0) == [7.0]
+    peers.turn(107.0)
+    assert wire.sent[-1][1] == ("10.0.0.3", 7003)
+    wire.inbox.append((b"muster-pong " + NONCE + b" 4", ("10.0.0.3", 7003)))
+    peers.turn(107.5)
+    assert peers.silent_seconds(107.5) == [0.5]
+
+
+def test_a_neighbour_of_whom_nobody_has_told_yet_is_silent_since_the_beginning():
+    peers, _ = peers_of(4)
+    peers.watch((), 3, 105.0)
+    assert sorted(peers.silent_seconds(110.0)) == [10.0, 10.0]
+    peers.watch((), 0, 111.0)  # a coordinator of old
+    peers.watch((Peer(2, *OTHER), Peer(3, "10.0.0.4", 7), Peer(5, "10.0.0.5", 7)), 3, 112.0)
+    assert peers.silent_seconds(112.0) == [12.0, 0.0, 0.0]
+    peers.begin(5, (), 0, 120.0)
+    assert peers.silent_seconds(130.0) == []
 
 
 def test_who_says_that_it_has_news_is_asked_at_once_and_a_stranger_is_not():

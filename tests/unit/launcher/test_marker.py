@@ -246,6 +246,17 @@ def test_a_gang_that_lost_its_coordinator_trains_on_while_no_successor_comes():
     assert all(worker.is_training for worker in world.workers)
 
 
+def test_a_gang_whose_own_number_stands_there_trains_on():
+    """It came after one that was cut off as a whole, and has lost its coordinator itself."""
+    world = World(4, has_storage=True)
+    world.attempt = world.marker = 2
+    world.start()
+    world.cut(range(4))
+    world.clock.run(60)
+    assert {worker.marker.standing.attempt for worker in world.workers} == {2}
+    assert all(worker.is_training for worker in world.workers)
+
+
 def test_a_gang_that_lost_its_coordinator_ends_when_its_successor_comes():
     world = a_gang_alone()
     world.clock.run(60)
@@ -280,6 +291,58 @@ def test_storage_that_was_never_readable_ends_nobody():
     world.cut(range(4))
     world.clock.run(60)
     assert all(worker.is_training for worker in world.workers)
+
+
+def test_storage_that_came_after_the_start_ends_nobody_when_it_goes_again():
+    """With the go the coordinator has fixed that these do not obey the marker; so it does not count on it."""
+    world = World(4, has_storage=True)
+    world.storage_stalls = True
+    world.start()
+    world.storage_stalls = False
+    world.cut(range(4))
+    world.clock.run(2 * DEADLINE_SECONDS)
+    assert all(worker.marker.is_readable for worker in world.workers)
+    world.storage_stalls = True
+    world.clock.run(60)
+    assert all(worker.is_training for worker in world.workers)
+
+
+def test_a_successor_ends_even_those_who_could_not_read_the_marker_at_their_start():
+    world = World(4, has_storage=True)
+    world.storage_stalls = True
+    world.start()
+    world.storage_stalls = False
+    world.cut(range(4))
+    world.clock.run(2 * DEADLINE_SECONDS)
+    assert all(worker.is_training for worker in world.workers)
+    world.marker = 2
+    world.clock.run(PERIOD_SECONDS + 0.1)
+    assert not any(worker.is_training for worker in world.workers)
+
+
+@pytest.mark.parametrize("seconds", [1.0, 8.0, 20.0])
+def test_at_any_pace_of_the_coordinator_the_marker_is_asked_only_once_an_answer_is_overdue(seconds):
+    """Thousands of launchers report less often, and the coordinator holds an answer for that long."""
+    world = World(4, has_storage=True)
+    world.pace_seconds = seconds
+    world.start()
+    world.marker = 2
+    world.clock.run(100)
+    assert all(worker.is_training for worker in world.workers)
+    world.cut(range(4))
+    world.clock.run(2 * seconds + 2 * PERIOD_SECONDS)
+    assert not any(worker.is_training for worker in world.workers)
+
+
+def test_without_a_view_of_the_marker_a_long_fence_counts_in_full():
+    world = World(4, has_storage=True, served_fence_seconds=60.0)
+    world.start()
+    world.storage_stalls = True
+    world.cut(range(4))
+    world.clock.run(55)
+    assert all(worker.is_training for worker in world.workers)
+    world.clock.run(10)
+    assert not any(worker.is_training for worker in world.workers)
 
 
 def test_a_worker_is_not_ready_before_it_knows_whether_it_can_read_the_marker():

@@ -8,6 +8,7 @@ import math
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -125,17 +126,53 @@ def test_a_progress_file_is_read_line_by_line_however_it_is_written(tmp_path):
             + b"[" * 99999
             + b"\n"
         )
-    assert file.read() == 2
+    assert [file.read(), file.read()] == [2, None]
     assert file.ignored_lines == 6
     path.write_bytes(b'{"step": 9}\n')  # truncated by the trainer
     assert file.read() == 9
+
+
+def a_pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def a_directory(path: Path) -> None:
+    path.mkdir()
+
+
+def a_link_to_a_pipe(path: Path) -> None:
+    os.mkfifo(path.with_suffix(".pipe"))
+    path.symlink_to(path.with_suffix(".pipe"))
+
+
+def a_link_to_a_device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def a_link_to_a_file(path: Path) -> None:
+    path.with_suffix(".file").write_text('{"step": 7}\n')
+    path.symlink_to(path.with_suffix(".file"))
+
+
+@pytest.mark.parametrize("put", [a_pipe, a_directory, a_link_to_a_pipe, a_link_to_a_device, a_link_to_a_file])
+def test_what_is_no_file_is_not_waited_for(tmp_path, put):
+    path = tmp_path / "progress"
+    put(path)
+    file, read = ProgressFile(str(path)), []
+    reader = threading.Thread(target=lambda: read.append(file.read()), daemon=True)
+    reader.start()
+    reader.join(10)
+    assert read == [None]
+    descriptors = len(list(Path("/proc/self/fd").iterdir()))
+    file.read()
+    assert len(list(Path("/proc/self/fd").iterdir())) == descriptors
 
 
 def test_an_endless_line_in_a_progress_file_is_skipped(tmp_path):
     path = tmp_path / "progress"
     file = ProgressFile(str(path))
     path.write_bytes(b"x" * 3_000_000 + b'\n{"step": 5}\n')
-    read = [file.read() for _ in range(math.ceil(3_000_100 / 262_144))]
+    read = [file.read() for _ in range(math.ceil(3_000_100 / 65_536))]
     assert [step for step in read if step is not None] == [5]
     assert file.ignored_lines == 1
 
@@ -199,7 +236,7 @@ def test_a_process_that_took_over_a_pid_is_not_killed():
 
 def test_a_neighbour_given_by_name_is_not_looked_up_and_counts_as_silent():
     peers = Peers(Datagrams("127.0.0.1"))
-    peers.begin(1, (Peer(1, "no.such.host.invalid", 1), Peer(2, "127.0.0.1", peers.port)), 0.0)
+    peers.begin(1, (Peer(1, "no.such.host.invalid", 1), Peer(2, "127.0.0.1", peers.port)), 2, 0.0)
     peers.turn(0.0)
     assert [index for index, _ in peers.heard()] == [1, 2]
 

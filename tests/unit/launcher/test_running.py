@@ -175,6 +175,20 @@ def test_steps_come_from_the_output(coordinator, run_python):
     coordinator.wait_for(lambda r: r.step > first.step)
 
 
+def test_the_end_of_a_rank_is_told_with_the_last_step_that_it_has_printed(coordinator, run_python):
+    run_python(
+        "import os, time\nprint('iter 1', flush=True); time.sleep(1)\n"
+        "text = ''.join(f'iter {step:<99}\\n' for step in range(2, 501))\n"
+        "os.write(1, text.encode()); os._exit(0)",
+        MUSTER_STEP_PATTERN=r"iter (\d+)",
+    )
+    coordinator.run(1)
+    coordinator.wait_for(lambda r: r.step == 1)
+    coordinator.wait_for(lambda r: r.state == EXITED)
+    ends = [item.report for item in coordinator.received if item.report.state == EXITED]
+    assert ends[0].step == 500
+
+
 def test_the_step_is_that_of_the_slowest_local_rank(coordinator, run_python):
     run_python(
         "import os, time\n"
@@ -192,3 +206,21 @@ def test_files_of_an_attempt_stay_in_the_directory_of_the_launcher(coordinator, 
     coordinator.run(1)
     coordinator.wait_for(lambda r: r.state == EXITED)
     assert Path(launcher.text.strip()).is_relative_to(launcher.directory / "attempt-1")
+
+
+def test_a_pipe_in_the_place_of_the_progress_file_holds_up_nobody_and_not_the_next_attempt(coordinator, run_python):
+    """A wrapper that puts one there, to read the steps itself."""
+    run_python(
+        "import os, pathlib, time\n"
+        "here = pathlib.Path(os.environ['MUSTER_PROGRESS'])\n"
+        "for path in (here, pathlib.Path(str(here).replace('attempt-1', 'attempt-2'))):\n"
+        "    path.parent.mkdir(exist_ok=True); path.unlink(missing_ok=True); os.mkfifo(path)\n"
+        "time.sleep(600)\n"
+    )
+    coordinator.run(1)
+    at = coordinator.wait_for(lambda r: r.state == RUNNING and r.ranks).sequence
+    coordinator.wait_for(lambda r: r.sequence > at + 5 and r.loop_age_seconds < 2)
+    coordinator.wait_to_run(2)
+    coordinator.wait_for(lambda r: (r.state, r.attempt) == (IDLE, 2))
+    coordinator.run(2)
+    coordinator.wait_for(lambda r: (r.state, r.attempt) == (RUNNING, 2) and r.ranks)

@@ -43,12 +43,14 @@ def test_with_the_go_it_runs_what_the_record_says() -> None:
 
 def test_in_a_large_gang_it_pings_two_neighbours_on_either_side() -> None:
     here = Scene(a_job(nodes=10)).gang().all(running(1))
-    assert [peer.index for peer in told(here, index=0).peers] == [1, 2, 8, 9]
+    directive = told(here, index=0)
+    assert ([peer.index for peer in directive.peers], directive.neighbours) == ([1, 2, 8, 9], 4)
 
 
 def test_a_neighbour_that_has_not_told_its_address_is_left_out() -> None:
     here = Scene(a_job()).gang().all(running(1)).launcher(2, replace(idle(1), address=""))
-    assert [peer.index for peer in told(here).peers] == [0]
+    directive = told(here)
+    assert ([peer.index for peer in directive.peers], directive.neighbours) == ([0], 2)
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,9 @@ FAULTS: dict[str, Fault] = {
     "out of memory": _with_launcher(lambda t, p, i: t.out_of_memory(p, i)),
     "power cut": _node(lambda t, n: t.power_cut(n)),
     "power on": _node(lambda t, n: t.power_on(n)),
+    "kubelet stands still": _node(lambda t, n: t.darken(n)),
+    "kubelet goes on": _node(lambda t, n: t.darken(n, on=False)),
+    "said to be lost": _node(lambda t, n: t.lose(n)),
     "partition": _node(lambda t, n: t.partition(n)),
     "partition heals": _node(lambda t, n: t.partition(n, on=False)),
     "cordon": _node(_cordon),
@@ -156,7 +159,7 @@ def calm_down(theatre: Theatre, plays: list[Play]) -> None:
     for name, machine in theatre.machines.items():
         if not machine.powered:
             theatre.power_on(name)
-        machine.partitioned = machine.cordoned = False
+        machine.partitioned = machine.cordoned = machine.dark = False
     for play in plays:
         if play.job.spec.suspend:
             theatre.set_spec(play, suspend=False)

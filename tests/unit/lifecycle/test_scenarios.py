@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 from tests.unit.lifecycle.builders import a_job, at
-from tests.unit.lifecycle.theatre import VICTIM_TAIL, Play, Theatre
+from tests.unit.lifecycle.theatre import BASE_FENCE_SECONDS, VICTIM_TAIL, Play, Theatre
 
 from muster.api.gang import FaultClass, GangIncident
 from muster.api.trainingjob import CompletionResult
@@ -268,6 +268,37 @@ class TestPartition:
         assert play.levels == ["Start", "R0"]
         assert incidents(play)[0].reason == "Fenced"
         assert paid(play) == (0, 1)
+
+
+def test_a_gang_that_nobody_hears_and_that_trains_on_is_told_by_the_marker() -> None:
+    """Cut off from the operator and the API server, not from each other and the storage: they miss nobody."""
+    theatre, play = training(nodes=8)
+    play.script.total_steps = 1500
+    old = [theatre.launcher_of(play, index) for index in range(3)]
+    for launcher in old:
+        launcher.mute = True
+        theatre.darken(launcher.pod.node)
+    theatre.until(lambda: play.record.attempt == 2 and play.record.go is not None, 900)
+    assert play.marker == 2
+    assert all(launcher.fenced for launcher in old)
+    play.script.total_steps = 60
+    succeeded(theatre, play)
+
+
+def test_a_kubelet_that_stands_still_stops_nobody() -> None:
+    theatre, play = training()
+    theatre.darken(play.record.members[1].node)
+    succeeded(theatre, play)
+    assert play.levels == ["Start"]
+
+
+def test_a_machine_that_a_person_calls_lost_is_not_waited_for() -> None:
+    theatre, play = training()
+    theatre.lose(play.record.members[1].node)
+    began = theatre.now
+    theatre.until(lambda: play.record.attempt == 2 and play.record.go is not None)
+    assert theatre.now - began < BASE_FENCE_SECONDS
+    succeeded(theatre, play)
 
 
 def test_a_mute_launcher_on_a_good_node_is_left_alone_while_training_goes_on() -> None:

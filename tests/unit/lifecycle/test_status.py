@@ -42,6 +42,15 @@ def test_ranks_that_have_not_reported_a_step_are_not_called_training() -> None:
     assert shown(Scene(a_job()).fleet().gang().pods().all(running(1, step=1))).reason == "Training"
 
 
+def test_steps_that_nobody_counts_any_more_are_said() -> None:
+    scene = Scene(a_job()).fleet().gang().pods().all(running(1, step=7))
+    now = shown(scene.launcher(2, running(1, step=7, progress_error="progress.stepPattern takes for ever")))
+    assert (now.state, now.reason, now.step) == ("Running", "StepsNotCounted", 7)
+    told = next(condition.message for condition in now.conditions if condition.type == "Running")
+    assert "worker 2" in told
+    assert "progress.stepPattern takes for ever" in told
+
+
 def test_training_without_a_checkpoint_that_anybody_sees_is_said() -> None:
     def after(seconds: float, **changes: object) -> TrainingJobStatus:
         scene = Scene(a_job(), seconds=seconds).fleet().gang(**changes).pods().all(running(1, step=900))

@@ -1,5 +1,6 @@
 """What only the operator can know about a template, said before anything is built from it."""
 
+import re
 import time
 from collections.abc import Callable
 from typing import Any
@@ -149,3 +150,36 @@ def test_null_is_as_good_as_absent() -> None:
     assert pod["spec"]["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "8"}
     scene = Scene(job).fleet().but(template_verdict=None)
     assert [type(action) for action in decide(scene.world(), SETTINGS).actions] == [CheckTemplate]
+
+
+def pattern_problem(pattern: str) -> tuple[str, str] | None:
+    return problem(a_job(template={"spec": {"containers": [CONTAINER]}}, progress={"stepPattern": pattern}), Fleet())
+
+
+SLOW = [
+    "(?i)(" + r"[\0-\U0010ffff]" * 12 + ")",
+    "(?i)(" + "[\u0100-\uffff]" * 40 + ")",
+    r"(?i)([\]a-\uffff])",
+    r"(?i)([]a-\uffff])",
+    r"(?i)([^]a-\uffff])",
+    r"(?i)(\\[a-\N{SNOWMAN}])",
+    r"(?i)([--\U0010ffff])",
+]
+
+
+@pytest.mark.parametrize("pattern", SLOW, ids=range(len(SLOW)))
+def test_a_step_pattern_that_takes_long_to_compile_is_refused_unread(
+    pattern: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(re, "compile", None)
+    found = pattern_problem(pattern)
+    assert found is not None
+    assert found[0] == "InvalidStepPattern"
+    assert "beyond ASCII" in found[1]
+
+
+@pytest.mark.parametrize(
+    "pattern", [r"\[étape-№ (\d+)\]", "Schritt-№ ([0-9]+)", "[a-z]+-ß ([0-9]+)", r"[\w.-]+ ([^\x00-\xff]*)"]
+)
+def test_a_step_pattern_in_any_language_is_taken(pattern: str) -> None:
+    assert pattern_problem(pattern) is None

@@ -20,6 +20,7 @@ from muster.controller.ghosts import Beats, GhostAges
 from muster.coordinator.auth import Caller
 from muster.coordinator.hub import Hub
 from muster.launcher.fence import is_cut_off
+from muster.launcher.marker import SILENT_SECONDS, Marker, Standing
 from muster.lifecycle.directive import directive_for
 from muster.lifecycle.plan import Announcement, CheckTemplate, CommitGang, CreatePod, DeleteJob, DeletePod, Plan
 from muster.lifecycle.step import decide
@@ -81,6 +82,7 @@ class Machine:
     rack: str
     powered: bool = True
     partitioned: bool = False
+    dark: bool = False  # its kubelet stands still: no heartbeat, no news of pods, none ended or started
     cordoned: bool = False
     rejects: bool = False
     boot: int = 1
@@ -111,12 +113,43 @@ class Pod:
         return self.view.name
 
 
+class Shelf:
+    """The shared checkpoint directory of a job, as one machine reaches it: a look is over at once."""
+
+    path = "/checkpoints/.muster-gang"
+    pids: frozenset[int] = frozenset()
+    is_busy = False
+
+    def __init__(self, play: Play, machine: Machine) -> None:
+        self._play, self._machine = play, machine
+        self._found: Standing | None = None
+
+    def read(self) -> None:
+        self.claim(0)
+
+    def claim(self, attempt: int) -> None:
+        if self._machine.reachable:
+            self._play.marker = max(self._play.marker, attempt)
+            self._found = Standing(self._play.marker, "shelf" if self._play.marker else "")
+        else:
+            self._found = Standing(error="no route")
+
+    def take(self) -> Standing | None:
+        found, self._found = self._found, None
+        return found
+
+    def kill(self) -> None:
+        pass
+
+
 @dataclass
 class Launcher:
     """Plays muster-run: converges to its directive, reports, fences."""
 
     pod: PodView
     born_at: float
+    marker: Marker
+    obeys_marker: bool = False
     sequence: itertools.count[int] = field(default_factory=itertools.count)
     idle_attempt: int = 0
     scanned_for: int = 0
@@ -190,6 +223,11 @@ class Launcher:
             checkpoints_scanned_for_attempt=self.scanned_for,
             address=self.pod.pod_ip,
             passes_news=True,
+            reads_marker=self.marker.is_readable,
+            marker_attempt=self.marker.standing.attempt,
+            marker_age_seconds=None if self.marker.claimed_at is None else now - self.marker.claimed_at,
+            marker_lineage=self.marker.standing.lineage,
+            marker_error=self.marker.standing.error,
         )
 
 
@@ -201,6 +239,7 @@ class Play:
     script: Script
     gang: Gang | None = None
     checkpoints: dict[int, int] = field(default_factory=dict)  # step -> attempt that published it
+    marker: int = 0  # the attempt that stands beside them
     history: list[GangSpec] = field(default_factory=list)  # each attempt as first committed
     events: list[Announcement] = field(default_factory=list)
     progress: dict[int, tuple[int, float]] = field(default_factory=dict)  # attempt -> step, seconds into the next
@@ -240,6 +279,7 @@ class Theatre:
         self.plays: dict[str, Play] = {}
         self.pods: dict[str, Pod] = {}
         self.orphans: list[Pod] = []  # force-deleted, and their kubelets have not heard of it
+        self.lost: set[str] = set()  # pods of machines of which a person has said that they are lost
         self._versions = itertools.count(100)
         self._uids = itertools.count(1)
         self._up_at: float | None = 0.0
@@ -325,7 +365,7 @@ class Theatre:
     def power_on(self, node: str) -> None:
         """The node boots; what ran on it has ended."""
         machine = self.machines[node]
-        machine.powered, machine.partitioned, machine.heartbeat_at = True, False, self.now
+        machine.powered, machine.partitioned, machine.dark, machine.heartbeat_at = True, False, False, self.now
         machine.boot += 1
         for pod in self._pods_on(node):
             if pod.view.phase == "Running":
@@ -334,6 +374,15 @@ class Theatre:
     def partition(self, node: str, on: bool = True) -> None:
         """Nothing gets into the node or out of it; what runs there goes on."""
         self.machines[node].partitioned = on
+
+    def darken(self, node: str, on: bool = True) -> None:
+        """The kubelet stands still; what runs on the node goes on, and its launchers are heard."""
+        self.machines[node].dark = on
+
+    def lose(self, node: str) -> None:
+        """A machine is gone for good, and a person says so."""
+        self.power_cut(node)
+        self.lost |= {pod.view.uid for pod in self._pods_on(node)}
 
     def set_spec(self, play: Play, **changes: object) -> None:
         """A user edits the job."""
@@ -372,7 +421,7 @@ class Theatre:
         """One step of everybody."""
         self.now = round(self.now + TICK, 3)
         for machine in self.machines.values():
-            if machine.reachable and self.now - machine.heartbeat_at >= HEARTBEAT_SECONDS:
+            if machine.reachable and not machine.dark and self.now - machine.heartbeat_at >= HEARTBEAT_SECONDS:
                 machine.heartbeat_at = self.now
                 self._beats.renewed(machine.name)
         for pod in list(self.pods.values()):
@@ -390,7 +439,7 @@ class Theatre:
 
     def _kubelet(self, pod: Pod) -> None:
         machine, view = self.machines[pod.view.node], pod.view
-        if not machine.reachable:
+        if not machine.reachable or machine.dark:
             return
         if view.terminal:
             if view.deleting:
@@ -426,7 +475,9 @@ class Theatre:
             main = ContainerView("main", running=True)
             self._set(pod, replace(pod.view, phase="Running", pod_ip=f"10.0.{number}.{pod.view.incarnation}"))
             self._set(pod, replace(pod.view, containers=(main,)))
-            pod.launcher = Launcher(pod.view, self.now, answered_at=self.now, step_seconds=play.script.step_seconds)
+            marker = Marker(Shelf(play, machine))  # type: ignore[arg-type]
+            seconds = play.script.step_seconds
+            pod.launcher = Launcher(pod.view, self.now, marker, answered_at=self.now, step_seconds=seconds)
             if play.job.spec.launch.mode is LaunchMode.PLAIN:
                 self._start_ranks(play, pod.launcher, Directive(messages.RUN, attempt=play.record.attempt))
 
@@ -460,6 +511,7 @@ class Theatre:
         if launcher.exited is not None or self.plays[pod.view.job_uid].job.spec.launch.mode is (LaunchMode.PLAIN):
             return
         self._ping(pod, launcher)
+        self._look_at_marker(launcher)
         self._converge(pod, launcher)
         if launcher.exited is not None:
             return
@@ -508,7 +560,8 @@ class Theatre:
                 return
             self._reclaimed(launcher)
         directive = launcher.directive
-        if launcher.alive_ranks and not launcher.fenced and self._cut_off(launcher):
+        ends = self._cut_off(launcher) or self._gives_way(launcher)
+        if launcher.alive_ranks and not launcher.fenced and ends:
             launcher.kill_ranks(self.now)
             launcher.fenced = True
         elif directive is None:
@@ -537,12 +590,29 @@ class Theatre:
         peers = [self.now - heard for heard in launcher.peers_heard_at.values()]
         return is_cut_off(launcher.fence, self.now - launcher.answered_at, peers, since_step)
 
+    def _is_alone(self, launcher: Launcher) -> bool:
+        return self.now - launcher.answered_at >= SILENT_SECONDS
+
+    def _look_at_marker(self, launcher: Launcher) -> None:
+        directive, marker = launcher.directive, launcher.marker
+        told = directive is not None and directive.kind == messages.WAIT and directive.claim and not launcher.ranks
+        claim = directive.attempt if told and directive else 0
+        reads = self._is_alone(launcher) if launcher.ranks else not marker.is_readable
+        marker.turn(self.now, claim, reads, launcher.attempt if launcher.ranks else launcher.idle_attempt)
+
+    def _gives_way(self, launcher: Launcher) -> bool:
+        """Whether the marker says that another attempt has the checkpoints, or nobody can see what it says."""
+        marker, alone = launcher.marker, self._is_alone(launcher)
+        unread = marker.unread_seconds(self.now, max(launcher.answered_at, launcher.started_at))
+        blind = launcher.obeys_marker and unread >= max(launcher.fence, 2 * SILENT_SECONDS)
+        return alone and (marker.standing.attempt > launcher.attempt or blind)
+
     def _scan(self, pod: Pod, launcher: Launcher) -> None:
         if not self.machines[pod.view.node].reachable:
             return
         seen = sorted(self.plays[pod.view.job_uid].checkpoints, reverse=True)[:8]
         launcher.checkpoints = tuple(CheckpointReport(step, f"/checkpoints/{step}") for step in seen)
-        if not launcher.ranks:
+        if not launcher.ranks and launcher.marker.has_looked:
             launcher.scanned_for = launcher.idle_attempt
 
     # Training.
@@ -557,7 +627,7 @@ class Theatre:
                 )
         launcher.attempt, launcher.ranks = attempt, [Rank(launcher.pod.index)]
         launcher.started_at, launcher.step, launcher.step_at, launcher.fenced = self.now, None, None, False
-        launcher.peers_heard_at = {}
+        launcher.peers_heard_at, launcher.obeys_marker = {}, launcher.marker.is_readable
         resume = directive.resume_step or 0
         assert resume in play.checkpoints or directive.resume_step is None
         known = play.progress.setdefault(attempt, (resume, 0.0))
@@ -691,6 +761,7 @@ class Theatre:
             pods=pods,
             launchers=self.hub.views_of(uids),
             proved_dead=frozenset(dead),
+            lost=frozenset(self.lost),
             fleet=fleet,
             silence=self.hub.silence(timeout, "default"),
             leader_age_seconds=self.now - self._leader_since,

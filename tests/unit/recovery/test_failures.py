@@ -224,6 +224,13 @@ class TestHang:
         here = Scene(a_job()).fleet().gang().pods().all(running(1, 7, step_age_seconds=10000.0))
         assert find(here.world()) == []
 
+    @pytest.mark.parametrize("step", [7, None])
+    def test_steps_that_nobody_counts_are_no_hang(self, step: int | None) -> None:
+        blind = running(1, step, started_age_seconds=500.0, progress_error="the pattern takes for ever")
+        here = self.hung(step=step)
+        assert find(here.all(blind).world()) == []
+        assert one(here.launcher(2, running(1, 7, step_age_seconds=40.0))).index == 2
+
     def test_silence_of_all_launchers_is_no_hang(self) -> None:
         """While the coordinator was away, steps went on untold."""
         here = self.hung(age=40.0)

@@ -87,7 +87,6 @@ class Hand:
         self.pulled.set()
         self.start_error = ""
         self.dark: set[str] = set()
-        self.fence_seconds = 15.0
         self.nodes: dict[str, Object] = {}
         self._silent: set[str] = set()
         self._addresses = itertools.count(1)
@@ -307,7 +306,7 @@ class Hand:
             await self._token(worker),
         )
         training = self.trainings[labels[JOB_NAME_LABEL]]
-        worker.launcher = Launcher(identity, training, self.ledger, lambda: self.fence_seconds)
+        worker.launcher = Launcher(identity, training, self.ledger)
         return await worker.launcher.run()
 
     async def _trust(self, worker: Worker) -> str:

@@ -8,11 +8,11 @@ import asyncio
 import itertools
 import ssl
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import aiohttp
 
+from muster.launcher.fence import is_cut_off
 from muster.protocol import messages
 from muster.protocol.messages import (
     EXIT,
@@ -32,6 +32,7 @@ from muster.protocol.messages import (
 TERMINATED = 143
 RETRY_SECONDS = 0.05
 STEP_SECONDS = 0.01
+BASE_FENCE_SECONDS = 15.0
 
 
 @dataclass(frozen=True)
@@ -143,22 +144,19 @@ class Launcher:
         may_reclaim: while it is not set, its ranks do not die.
     """
 
-    def __init__(
-        self, identity: Identity, training: Training, ledger: Ledger, fence_seconds: Callable[[], float]
-    ) -> None:
+    def __init__(self, identity: Identity, training: Training, ledger: Ledger) -> None:
         self.identity = identity
         self.ledger = ledger
         self.state, self.attempt = IDLE, 0
         self.rank_alive = False
         self.position = 0
         self.answers: list[str] = []
-        self.silent_peers: tuple[PeerReport, ...] = ()
         self.reclaim_seconds = 0.0
         self.may_reclaim = asyncio.Event()
         self.may_reclaim.set()
         self.is_cut = False
         self._training = training
-        self._fence_seconds = fence_seconds
+        self._heard_at: dict[int, float] = {}  # by index, the neighbours' last answers
         self._ranks: tuple[RankReport, ...] = ()
         self._ended_at: float | None = None
         self._step: int | None = None
@@ -258,11 +256,28 @@ class Launcher:
     async def _fence(self) -> None:
         while True:
             await asyncio.sleep(0.1)
-            if self.rank_alive and time.monotonic() - max(self._answered_at, self._step_at) > self._fence_seconds():
+            self._ping()
+            if self.rank_alive and self._is_cut_off():
                 self.end_ranks()
                 self._fenced, self.state = True, EXITED
                 self._ranks = (replace(self._ranks[0], alive=False, signal=9, ended_by_launcher=True),)
                 self._news.set()
+
+    def _ping(self) -> None:
+        for peer in self._directive.peers if self._ranks else ():
+            self._heard_at.setdefault(peer.index, self._started_at)
+        for other in self._training.launchers.values():
+            if other.identity.index in self._heard_at and not (self.is_cut or other.is_cut):
+                self._heard_at[other.identity.index] = time.monotonic()
+
+    def _is_cut_off(self) -> bool:
+        now = time.monotonic()
+        silent = [now - heard_at for heard_at in self._heard_at.values()]
+        since_step = now - (self._started_at if self._step is None else self._step_at)
+        return is_cut_off(self._fence_seconds(), now - self._answered_at, silent, since_step)
+
+    def _fence_seconds(self) -> float:
+        return self._directive.fence_seconds or BASE_FENCE_SECONDS
 
     async def _post(self, session: aiohttp.ClientSession, report: Report) -> Directive | None:
         if self._cut_now():
@@ -310,6 +325,7 @@ class Launcher:
             await self.may_reclaim.wait()
             self.end_ranks()
             self.state, self.attempt, self._ranks, self._fenced = IDLE, 0, (), False
+            self._heard_at = {}
         if directive.kind == WAIT and self.attempt != directive.attempt:
             self.state, self.attempt, self._step = IDLE, directive.attempt, None
             self._checkpoints, self._scanned_for = self._listing(), directive.attempt
@@ -329,6 +345,7 @@ class Launcher:
         if directive.node_rank != identity.index:
             self.ledger.violations.append(f"{identity.pod} was given node rank {directive.node_rank}")
         self.state, self.attempt, self.rank_alive = RUNNING, directive.attempt, True
+        self._heard_at = {}
         self.position, self._step, self._started_at = directive.resume_step or 0, None, time.monotonic()
         self._ranks = (RankReport(directive.node_rank, 0, alive=True),)
         self._news.set()
@@ -356,7 +373,7 @@ class Launcher:
             fence_seconds=self._fence_seconds(),
             fenced=self._fenced,
             peer_port=7946,
-            peers=self.silent_peers,
+            peers=tuple(PeerReport(index, now - heard_at) for index, heard_at in self._heard_at.items()),
             checkpoints=self._checkpoints,
             checkpoints_scanned_for_attempt=self._scanned_for,
             address=self.identity.address,

@@ -1,0 +1,238 @@
+"""Steps in the output: whatever the pattern, and however much is printed, the launcher goes on."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from muster.launcher.match_child import LINE_SECONDS
+from muster.launcher.matcher import Matcher, Printed
+from muster.launcher.reclaim import reap
+from muster.protocol.messages import IDLE, RUNNING
+
+CATASTROPHE = r"(a+)+\d$"
+LONG_LINE = "a" * 60 + "!"
+LOOP_SECONDS = 5.0  # what a busy machine may add to a turn of the supervisor
+
+
+class Turns:
+    """A matcher with a real child, turned as the supervisor does."""
+
+    def __init__(self, pattern: str, ranks: int = 1) -> None:
+        self.log: list[str] = []
+        self.matcher = Matcher(pattern, self.log.append)
+        self.printed = [Printed() for _ in range(ranks)]
+        self.slowest_seconds = 0.0
+        self.pids: set[int] = set()
+
+    def turn(self) -> None:
+        ended = reap()
+        began = time.monotonic()
+        self.matcher.turn(began, ended, self.printed)
+        if not self.matcher.pids <= self.pids:  # it takes a moment to start one
+            self.pids |= self.matcher.pids
+        else:
+            self.slowest_seconds = max(self.slowest_seconds, time.monotonic() - began)
+        descriptor = self.matcher.descriptor
+        if descriptor is None:
+            time.sleep(0.01)
+        else:
+            select.select([descriptor], [], [], 0.2)
+
+    def until(self, predicate, what: str) -> None:
+        limit = time.monotonic() + 30
+        while not predicate():
+            assert time.monotonic() < limit, what
+            self.turn()
+
+
+@pytest.fixture
+def turns():
+    made: list[Turns] = []
+
+    def make(pattern: str, ranks: int = 1) -> Turns:
+        made.append(Turns(pattern, ranks))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.matcher.stop()
+        limit = time.monotonic() + 30
+        while one.matcher.pids and time.monotonic() < limit:
+            one.matcher.turn(time.monotonic(), reap(), ())
+
+
+def test_the_first_and_the_newest_step_of_each_rank(turns):
+    one = turns(r"step (\d+)", ranks=3)
+    one.printed[0].put([b"step 4", b"loss 3", b"step 5", "schöner step 6 \N{SNOWMAN}".encode()])
+    one.printed[2].put([b"", b" ", b"step 40", b"\xff\x00 step 41"])
+    one.until(lambda: one.printed[2].first_step is not None, "an answer")
+    assert [printed.first_step for printed in one.printed] == [4, None, 40]
+    assert [printed.take_step() for printed in one.printed] == [6, None, 41]
+    assert [printed.take_step() for printed in one.printed] == [None, None, None]
+    one.printed[0].put([b"step 7"])
+    one.until(lambda: one.printed[0].take_step() == 7, "a second answer of the same child")
+    assert (one.printed[0].first_step, len(one.pids)) == (4, 1)
+
+
+def test_a_line_that_takes_for_ever_ends_the_child_and_the_next_one_goes_on(turns):
+    one = turns(r"(?:(a+)+!$)|step (?P<n>\d+)".replace("(a+)+!", "(?:a+)+b").replace("(?P<n>", "("))
+    one.printed[0].put([LONG_LINE.encode()])
+    one.until(lambda: one.matcher.pids, "a child")
+    one.until(lambda: not one.matcher.pids, "its end")
+    one.printed[0].put([b"step 3"])
+    one.until(lambda: one.printed[0].take_step() == 3, "a step")
+    assert (one.matcher.error, one.slowest_seconds < LINE_SECONDS) == ("", True)
+
+
+def test_a_pattern_that_takes_for_ever_again_and_again_is_given_up_and_named(turns):
+    one = turns(CATASTROPHE)
+
+    def is_given_up() -> bool:
+        one.printed[0].put([LONG_LINE.encode()])
+        return bool(one.matcher.error)
+
+    one.until(is_given_up, "the pattern to be given up")
+    assert len(one.pids) == 3
+    assert f"'{CATASTROPHE.encode('unicode_escape').decode()}' is given up after 3 failures" in one.matcher.error
+    assert "a line of output takes more than 1 s of processor time" in one.matcher.error
+    assert one.log == [one.matcher.error]
+    assert (one.matcher.is_on, one.matcher.descriptor, one.matcher.next_at()) == (False, None, None)
+    one.until(lambda: not one.matcher.pids, "the end of the last child")
+
+
+def test_failures_of_long_ago_are_forgiven():
+    matcher = Matcher(r"step (\d+)", lambda _text: None)
+    for now in (100.0, 200.0, 5000.0, 5100.0):
+        matcher._failed(now, "somebody has killed it")
+        assert not matcher.error
+    matcher._failed(5200.0, "somebody has killed it")
+    assert "somebody has killed it" in matcher.error
+
+
+def test_a_child_that_somebody_killed_is_replaced(turns):
+    one = turns(r"step (\d+)")
+    one.printed[0].put([b"step 1"])
+    one.until(lambda: one.printed[0].take_step() == 1, "a step")
+    os.kill(next(iter(one.matcher.pids)), signal.SIGKILL)
+    one.until(lambda: not one.matcher.pids, "its end to be seen")
+    one.printed[0].put([b"step 2"])
+    one.until(lambda: one.printed[0].take_step() == 2, "a step")
+    assert not one.matcher.error
+
+
+def test_a_pattern_that_is_none_is_named(turns):
+    one = turns("step (")
+    one.printed[0].put([b"step 1"])
+    one.until(lambda: one.matcher.error, "the error")
+    assert "is ignored: not a regular expression" in one.matcher.error
+    one.until(lambda: not one.matcher.pids, "the end of the child")
+
+
+def test_of_more_output_than_can_be_looked_through_the_newest_is_kept(turns):
+    one = turns(r"step (\d+)")
+    line = b"x" * 90 + b" step %d"
+    for step in range(20_000):
+        one.printed[0].put([line % step])
+        if step % 1000 == 0:
+            one.turn()
+    one.until(lambda: one.printed[0].take_step() == 19_999, "the newest step")
+    assert one.slowest_seconds < 0.5
+    assert len(one.pids) == 1
+
+
+def test_what_waits_is_bounded_however_long_the_lines_are():
+    printed = Printed()
+    for number in range(100):
+        printed.put([b"%d" % number + b"y" * 50_000])
+    taken = printed.take_lines(10**9)
+    assert sum(map(len, taken)) <= 64 * 1024
+    assert taken[-1].startswith(b"99y")
+    assert printed.take_lines(10**9) == []
+    printed.put([b"more"])
+    assert printed.take_lines(1) == [b"more"]
+
+
+PRINTS = f"""
+import time
+print("iter 1", flush=True)
+time.sleep(1)
+while True:
+    print("{LONG_LINE}", flush=True)
+    time.sleep(0.1)
+"""
+
+
+def test_under_the_worst_pattern_the_launcher_turns_and_obeys_and_tells(coordinator, run_python, until):
+    launcher = run_python(PRINTS, MUSTER_STEP_PATTERN=r"iter (\d+)|(?:a+)+b$")
+    coordinator.run(1)
+    report = coordinator.wait_for(lambda r: r.step == 1)
+    assert (report.progress_error, report.step_age_seconds is not None) == ("", True)
+    report = coordinator.wait_for(lambda r: r.progress_error)
+    assert (report.state, report.step, report.step_age_seconds) == (RUNNING, 1, None)
+    assert "a line of output takes more than 1 s" in report.progress_error
+    assert max(item.report.loop_age_seconds for item in coordinator.received) < LOOP_SECONDS
+    until(lambda: "steps in the output are not counted" in launcher.error_text, "the log")
+    coordinator.wait_to_run(2)
+    coordinator.wait_for(lambda r: (r.state, r.attempt) == (IDLE, 2))
+
+
+def test_once_the_pattern_is_given_up_the_progress_file_still_counts(coordinator, run_python):
+    run_python(
+        "import os, time\n"
+        "step = 0\n"
+        "while True:\n"
+        f"    step += 1; print('{LONG_LINE}', flush=True)\n"
+        "    open(os.environ['MUSTER_PROGRESS'], 'a').write('{\"step\": %d}\\n' % step)\n"
+        "    time.sleep(0.1)",
+        MUSTER_STEP_PATTERN=CATASTROPHE,
+    )
+    coordinator.run(1)
+    began = time.monotonic()
+    step = coordinator.wait_for(lambda r: r.step and time.monotonic() > began + 6).step
+    report = coordinator.wait_for(lambda r: r.step > step + 10)
+    assert (report.progress_error, report.step_age_seconds is not None) == ("", True)
+
+
+def children_of(pid: int) -> set[int]:
+    return {int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()}
+
+
+def matchers_of(pid: int) -> set[int]:
+    return {child for child in children_of(pid) if b"--match-steps" in Path(f"/proc/{child}/cmdline").read_bytes()}
+
+
+def test_the_child_is_no_rank_and_goes_with_the_launcher(coordinator, run_python, alive, until):
+    program = "import time\nfor step in range(9000): print('iter', step, flush=True); time.sleep(0.05)"
+    launcher = run_python(program, MUSTER_STEP_PATTERN=r"iter (\d+)")
+    coordinator.run(1)
+    coordinator.wait_for(lambda r: r.step is not None)
+    child = matchers_of(launcher.process.pid)
+    coordinator.wait_to_run(2)
+    coordinator.wait_for(lambda r: (r.state, r.attempt) == (IDLE, 2))
+    coordinator.run(2)
+    coordinator.wait_for(lambda r: r.attempt == 2 and r.step is not None)
+    assert (len(child), matchers_of(launcher.process.pid)) == (1, child)
+    launcher.process.terminate()
+    launcher.wait()
+    until(lambda: not any(alive(pid) for pid in child), "the end of the child")
+
+
+def test_the_child_of_a_launcher_that_was_killed_ends(coordinator, run_python, alive, until):
+    launcher = run_python(
+        "import time; print('iter 1', flush=True); time.sleep(600)", MUSTER_STEP_PATTERN=r"iter (\d+)"
+    )
+    coordinator.run(1)
+    coordinator.wait_for(lambda r: r.step == 1)
+    left = children_of(launcher.process.pid)
+    (child,) = matchers_of(launcher.process.pid)
+    launcher.process.kill()
+    launcher.wait()
+    until(lambda: not alive(child), "the end of the child")
+    for pid in left - {child}:
+        os.kill(pid, signal.SIGKILL)
