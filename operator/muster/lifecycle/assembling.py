@@ -5,11 +5,11 @@ from dataclasses import replace
 
 from muster.api.fleetpolicy import Binding
 from muster.api.gang import Gang, GangSpec, Member
-from muster.api.trainingjob import LaunchMode
 from muster.lifecycle import record
 from muster.lifecycle.commit import commit, leftovers
 from muster.lifecycle.ending import overdrawn
 from muster.lifecycle.facts import Facts
+from muster.lifecycle.modes import mode_of
 from muster.lifecycle.plan import Action, Announcement, ApplySupport, BindPod, CreatePod, Plan, State, Telling
 from muster.lifecycle.resume import Missing
 from muster.lifecycle.survivors import laid, waited_for
@@ -38,14 +38,12 @@ def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
     if not all(member.node for member in gang.spec.members):
         settling = overdrawn(world, gang.spec) and _held_back(world, gang)
         return replace(settling, actions=leftovers(world)) if settling else _incomplete(world, gang)
+    mode = mode_of(world.job)
+    if mode.starts_with_pods and (held := _held_back(world, gang) or _outwaiting(world, gang)):
+        return replace(held, actions=leftovers(world)) if not held.commits else held
     late = _overdue(world, gang)
     if late:
         return _late(world, gang, late)
-    plain = world.job.spec.launch.mode is LaunchMode.PLAIN
-    if plain and (held := _held_back(world, gang)):  # there a pod's creation is the start of its ranks
-        return replace(held, actions=leftovers(world))
-    if plain and gang.spec.ghosts:
-        return _outwaiting(world, gang)
     actions, blocked = _pods_in_line(world, gang.spec, settings)
     if actions:
         wait = CREATE_RETRY_SECONDS if world.create_error else TICK_SECONDS
@@ -54,12 +52,12 @@ def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
         return _waiting(world, gang, Missing("OldRanksNotProvedDead", _why_wait_for(blocked)))
     unbound = _bindings(world, gang)
     is_gated = unbound is not None and not unbound.actions
-    if plain and not is_gated and any(seat.pod and not seat.member.pod_uid for seat in world.seats):
+    if mode.starts_with_pods and not is_gated and any(seat.pod and not seat.member.pod_uid for seat in world.seats):
         return commit(world, record.named(world, gang.spec))
     if unbound:
         return unbound
-    if plain:
-        return _plain_started(world, gang)
+    if mode.starts_with_pods:
+        return _running(world, gang)
     return _held_back(world, gang) or _started(world, gang)
 
 
@@ -103,21 +101,23 @@ def _not_started(world: JobWorld, gang: Gang, missing: Missing) -> Plan:
     return _waiting(world, gang, missing)
 
 
-def _plain_started(world: JobWorld, gang: Gang) -> Plan:
-    """Plain mode has no barrier: once all pods run, the attempt has begun."""
+def _running(world: JobWorld, gang: Gang) -> Plan:
+    """Where there is no barrier: once all pods run, the attempt has begun."""
     if not all(seat.runs for seat in world.seats):
         return _waiting(world, gang, Missing(ASSEMBLING, "waiting for the pods to run"))
     told = Announcement("Started", f"attempt {gang.spec.attempt} runs")
     return commit(world, record.plain_started(world, gang.spec), told)
 
 
-def _outwaiting(world: JobWorld, gang: Gang) -> Plan:
-    """Plain mode: no pod of a successor before every one of before is proved dead; that is put on record first."""
-    alive = next((ghost for ghost in gang.spec.ghosts if not laid(world, gang.spec, ghost)), None)
+def _outwaiting(world: JobWorld, gang: Gang) -> Plan | None:
+    """No pod of a successor before every one of before is proved dead; that is put on record first."""
+    if not gang.spec.ghosts:
+        return None
+    alive = next((ghost for ghost in gang.spec.ghosts if not laid(world, ghost)), None)
     if alive is None:
         return commit(world, record.outwaited(world, gang.spec))
-    missing = Missing("OldRanksNotProvedDead", waited_for(world, gang.spec, alive))
-    return _waiting(world, gang, missing, actions=leftovers(world))
+    missing = Missing("OldRanksNotProvedDead", waited_for(world, alive))
+    return _waiting(world, gang, missing)
 
 
 def _held_back(world: JobWorld, gang: Gang) -> Plan | None:
@@ -155,11 +155,11 @@ def _overdue(world: JobWorld, gang: Gang) -> dict[int, str]:
     waited, timeout = _assembling_seconds(world, gang.spec), _assembly_timeout(world)
     if waited < timeout:
         return {}
-    found, spec, plain = {}, gang.spec, world.job.spec.launch.mode is LaunchMode.PLAIN
+    found = {}
     for seat in world.seats:
         pod = seat.pod
         if pod is None or not pod.node:
-            if _predecessor(world, seat.member) is not None or (plain and spec.ghosts):
+            if _predecessor(world, seat.member) is not None:
                 continue  # it waits for proof, and the status says so
             why = world.create_error.message if world.create_error else (pod and pod.unschedulable_message) or ""
             state = "does not exist" if pod is None else "is not bound"
@@ -257,11 +257,11 @@ def _is_direct(world: JobWorld, member: Member) -> bool:
 
 
 def _predecessor(world: JobWorld, member: Member) -> PodView | None:
-    """An older pod for which the member's has to wait: it may hold the node or, in Plain mode, still train anywhere."""
+    """An older pod for which the member's has to wait: it may hold the node or, where a pod is its ranks, still train anywhere."""
     here = world.holding.get(member.node)
     if here is not None and here.incarnation < member.incarnation:
         return here
-    if world.job.spec.launch.mode is not LaunchMode.PLAIN:
+    if not mode_of(world.job).starts_with_pods:
         return None
     older = (pod for pods in world.others.values() for pod in pods if pod.node and not pod.terminal)
     return next((pod for pod in older if not world.is_dead(pod.uid) and not given_up(world, pod)), None)

@@ -3,12 +3,12 @@
 from typing import TYPE_CHECKING
 
 from muster.api.gang import Gang, GangSpec
-from muster.api.trainingjob import CompletionRecord, CompletionResult, LaunchMode
+from muster.api.trainingjob import CompletionRecord, CompletionResult
 from muster.lifecycle import record as records
 from muster.lifecycle import resume
+from muster.lifecycle.modes import mode_of
 from muster.lifecycle.plan import Announcement, DeleteJob, DeletePod, Plan, State, Telling
 from muster.lifecycle.worker_pod import WorkerSettings
-from muster.protocol.messages import EXITED, IDLE
 from muster.recovery import budgets
 from muster.recovery.failure import Kind
 from muster.world.job import JobWorld
@@ -43,12 +43,11 @@ def tidied(world: JobWorld, facts: "Facts", settings: WorkerSettings) -> Plan:
     assert completion is not None
     age = (world.now - completion.time).total_seconds()
     alive = [pod for pod in world.pods.values() if not pod.terminal]
-    # In mode Plain nobody else tells those who still train; whoever has ended is about to be terminal, and keeps his log.
-    plain = world.job.spec.launch.mode is LaunchMode.PLAIN
+    mode = mode_of(world.job)
     overdue = tuple(
         DeletePod(pod.name, pod.uid)
         for pod in alive
-        if not pod.deleting and (age >= EXIT_GRACE_SECONDS or (plain and not world.is_dead(pod.uid)))
+        if not pod.deleting and (age >= EXIT_GRACE_SECONDS or not mode.leaves_at_the_end(world, pod))
     )
     wakes = [EXIT_GRACE_SECONDS - age] if alive and age < EXIT_GRACE_SECONDS else []
     ttl = world.job.spec.completion.ttl_seconds_after_finished
@@ -67,21 +66,7 @@ def overdrawn(world: JobWorld, record: GangSpec) -> str:
 
 
 def _success(world: JobWorld, record: GangSpec) -> CompletionRecord | None:
-    if world.job.spec.launch.mode is LaunchMode.PLAIN:
-        done = all(seat.over and seat.succeeded for seat in world.seats)
-    else:
-        done = (
-            record.go is not None
-            and len(world.views) == len(record.members)
-            and all(
-                view.attempt == record.attempt
-                and view.state == EXITED
-                and not view.fenced
-                and all(not rank.alive and rank.exit_code == 0 for rank in view.ranks)
-                for view in world.views.values()
-            )
-        )
-    if not done:
+    if not mode_of(world.job).has_succeeded(world, record):
         return None
     step = records.newest_step(world, record)
     message = f"every rank exited with code 0 in attempt {record.attempt}" + (
@@ -96,17 +81,10 @@ def _defeat(world: JobWorld, record: GangSpec) -> CompletionRecord | None:
     if record.go is not None or last is None:
         return None
     if last.reason == Kind.START_FAILED:
-        plain = world.job.spec.launch.mode is LaunchMode.PLAIN
-        hint = (
-            "correct the command in spec.template, delete the job and create it again"
-            if plain
-            else "the image needs python3 (3.8 or later) on its PATH for the launcher; add it, or set spec.launch.mode to Plain"
-        )
-        return _completion(
-            world, record, CompletionResult.FAILED, Kind.START_FAILED, f"{last.message}. Remedy: {hint}."
-        )
+        message = f"{last.message}. Remedy: {mode_of(world.job).start_remedy}."
+        return _completion(world, record, CompletionResult.FAILED, Kind.START_FAILED, message)
     reason = overdrawn(world, record)
-    if not reason or not last.settled or _evidence_may_come(world, record):
+    if not reason or not last.settled or mode_of(world.job).awaits_evidence(world, record):
         return None
     remedy = (
         "Fix the program, then delete the job and create it again; spec.recovery.applicationRestartsPerDay is the budget."
@@ -120,14 +98,6 @@ def _defeat(world: JobWorld, record: GangSpec) -> CompletionRecord | None:
     )
     message = f"{what}. Last: attempt {last.attempt}, worker {last.index} on {last.node}: {last.message}. {remedy}"
     return _completion(world, record, CompletionResult.FAILED, reason, message)
-
-
-def _evidence_may_come(world: JobWorld, record: GangSpec) -> bool:
-    """Whether a worker of the last start has not answered since: it may yet turn out that its node was lost first."""
-    if world.job.spec.launch.mode is LaunchMode.PLAIN:
-        return False
-    views = [world.launchers.get(seat.pod.uid) for seat in world.seats if seat.member.pod_uid and seat.pod]
-    return any(view is None or (view.state, view.attempt) != (IDLE, record.attempt) for view in views)
 
 
 def _completion(

@@ -20,11 +20,12 @@ from muster.api.gang import (
     Level,
     Member,
 )
-from muster.api.trainingjob import LaunchMode
 from muster.launcher.fence import doubled_seconds, wanted_fence_seconds
 from muster.lifecycle import members, resume
+from muster.lifecycle.modes import mode_of
+from muster.lifecycle.proofs import BOOT_CHARACTERS
 from muster.lifecycle.resume import Missing, Start
-from muster.lifecycle.survivors import BOOT_CHARACTERS, ghosts, laid, waited_for
+from muster.lifecycle.survivors import ghosts, laid, waited_for
 from muster.lifecycle.worker_pod import PLAIN_MASTER_PORT
 from muster.protocol.messages import IDLE
 from muster.recovery import blame, budgets, exits
@@ -119,12 +120,14 @@ def _mended(world: JobWorld, record: GangSpec, found: Sequence[Failure]) -> tupl
     lost = {failure.index for failure in found if failure.level is Level.POD}
     moved = {failure.index for failure in found if failure.level is Level.REPLACE and not failure.if_free}
     hoped = {failure.index for failure in found if failure.level is Level.REPLACE and failure.if_free}
-    if world.job.spec.launch.mode is LaunchMode.PLAIN:
-        return members.remade(world, record, Level.REBUILD, lost, moved)
     if hoped and members.replaceable(world, record, moved | hoped):
         moved |= hoped
     level = Level.REPLACE if moved else Level.POD if lost else Level.IN_PLACE
-    return members.remade(world, record, level, lost, moved)
+    return members.remade(world, record, _at_least(world, level), lost, moved)
+
+
+def _at_least(world: JobWorld, level: Level) -> Level:
+    return max(level, mode_of(world.job).least_level, key=_ORDER.index)
 
 
 def _same_story(world: JobWorld, record: GangSpec, found: Sequence[Failure]) -> bool:
@@ -155,9 +158,8 @@ def _elsewhere(world: JobWorld, record: GangSpec, conflicts: Sequence[Failure]) 
 
 
 def _moved(world: JobWorld, record: GangSpec, indices: Collection[int]) -> tuple[Level, list[Member]]:
-    """Some members on other nodes. In mode Plain the others would go on without them: there all of them start anew."""
-    plain = world.job.spec.launch.mode is LaunchMode.PLAIN
-    return members.remade(world, record, Level.REBUILD if plain else Level.REPLACE, (), indices)
+    """Some members on other nodes."""
+    return members.remade(world, record, _at_least(world, Level.REPLACE), (), indices)
 
 
 def filled(world: JobWorld, record: GangSpec) -> GangSpec | NotPlaced | None:
@@ -289,7 +291,7 @@ def fenced_longer(world: JobWorld, record: GangSpec) -> GangSpec | None:
     They stand here before they are served, so that no leader ever counts less than a launcher does; and they fall only
     with the next start, when every launcher has told that it has no rank.
     """
-    if record.go is None or world.job.spec.launch.mode is LaunchMode.PLAIN:
+    if record.go is None:
         return None
     steps = (view.step_seconds for view in world.views.values() if view.attempt == record.attempt)
     wanted = wanted_fence_seconds(FENCE_SECONDS, max((step for step in steps if step is not None), default=None))
@@ -343,9 +345,9 @@ def started(world: JobWorld, record: GangSpec) -> tuple[GangSpec, str] | Missing
 
 def _missing(world: JobWorld, record: GangSpec) -> Missing | None:
     """What keeps the ranks from starting, apart from where they resume."""
-    alive = next((ghost for ghost in record.ghosts if not laid(world, record, ghost)), None)
+    alive = next((ghost for ghost in record.ghosts if not laid(world, ghost)), None)
     if alive is not None:
-        return Missing("OldRanksNotProvedDead", waited_for(world, record, alive))
+        return Missing("OldRanksNotProvedDead", waited_for(world, alive))
     for seat in world.seats:
         launcher = seat.launcher
         if seat.pod is None or seat.pod.phase == "Pending":

@@ -6,7 +6,8 @@ from functools import lru_cache
 from typing import Any
 
 from muster.api.gang import GangSpec
-from muster.api.trainingjob import LaunchMode, TrainingJob
+from muster.api.trainingjob import TrainingJob
+from muster.lifecycle.modes import mode_of
 from muster.lifecycle.worker_pod import worker_container
 from muster.placement.eligibility import Requirements
 from muster.placement.space import unknown_level
@@ -29,7 +30,7 @@ def problem(job: TrainingJob, fleet: Fleet) -> tuple[str, str] | None:
             "UnknownContainer",
             f"spec.launch.workerContainer: the template has no container named {wanted!r}; name one of its containers.",
         )
-    if job.spec.launch.mode is LaunchMode.MANAGED and not container.get("command"):
+    if mode_of(job).needs_command and not container.get("command"):
         return (
             "CommandMissing",
             f"spec.template.spec.containers[{container.get('name')}].command: Managed mode starts the ranks itself and needs to "

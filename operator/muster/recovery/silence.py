@@ -35,7 +35,7 @@ def unreachable(world: JobWorld, gang: Gang, seat: Seat, pod: PodView) -> Failur
         # Nobody has been heard in it who could be silent now: a control plane that is overloaded by the start itself
         # delays first words and heartbeats alike. It trains nothing yet, so that its node alone is asked.
         return silent_node(world, seat, timeout)
-    timeout = max(timeout, _patience_seconds(world, gang, timeout))
+    timeout = max(timeout, world.derived(_patience_seconds))
     if not _silent(world, launcher, timeout):
         return None
     witnesses = _witnesses(world, seat, timeout)
@@ -68,7 +68,7 @@ def unheard(world: JobWorld, gang: Gang, seat: Seat, pod: PodView) -> Failure | 
         return _never_heard(world, gang, seat, pod)
     if launcher is not None and launcher.heard_age_seconds < UNHEARD_SECONDS:
         return None
-    if go is not None and not _others_have_ended(world, gang, seat.index):
+    if go is not None and not world.derived(_have_ended):
         return None
     silent = launcher.heard_age_seconds if launcher else world.leader_age_seconds
     since = go.time if go else gang.spec.time
@@ -96,14 +96,15 @@ def given_up(world: JobWorld, pod: PodView) -> bool:
     return world.heartbeat_age_seconds(pod.node) >= limit
 
 
-def _patience_seconds(world: JobWorld, gang: Gang, timeout: float) -> float:
+def _patience_seconds(world: JobWorld) -> float:
     """How long silence has to last that may be nobody's fault, or that ends nothing where it is."""
     if world.silence.widespread or world.dark.widespread:
         return WHOLE_GANG_SECONDS
-    if any(view.heard_age_seconds < timeout for view in world.views.values()):
+    record = world.gang.spec if world.gang else None
+    if record is None or world.silent_seconds < world.job.spec.recovery.unreachable_timeout_seconds:
         return 0.0
     # The whole gang is silent. Where the marker reaches its ranks the successor can wait for them; else they may train on.
-    if gang.spec.go is None or all(map(gang.spec.obeys_marker, gang.spec.members)):
+    if record.go is None or all(map(record.obeys_marker, record.members)):
         return 0.0
     return unproved_seconds(world) or WHOLE_GANG_SECONDS
 
@@ -119,8 +120,7 @@ def _silent(world: JobWorld, launcher: LauncherView | None, timeout: float) -> b
 
 def _never_heard(world: JobWorld, gang: Gang, seat: Seat, pod: PodView) -> Failure | None:
     alone = len(world.seats) == 1
-    others = (view for index, view in world.views.items() if index != seat.index)
-    heard = any(view.heard_age_seconds < FRESH_SECONDS for view in others)
+    heard = world.silent_seconds < FRESH_SECONDS  # by others
     if pod.phase != "Running" or not (heard or (alone and world.silence.total > world.silence.silent)):
         return None
     begun = (seat.container.started if seat.container else None) or pod.created or gang.spec.time
@@ -134,10 +134,11 @@ def _never_heard(world: JobWorld, gang: Gang, seat: Seat, pod: PodView) -> Failu
     return failure_of(seat, Kind.LAUNCHER_SILENT, next_level(gang, seat, Kind.LAUNCHER_SILENT), message)
 
 
-def _others_have_ended(world: JobWorld, gang: Gang, index: int) -> bool:
-    """Whether some other workers are heard, and all of those have ended their ranks of this attempt."""
-    heard = [view for i, view in world.views.items() if i != index and view.heard_age_seconds < FRESH_SECONDS]
-    return bool(heard) and all(view.attempt == gang.spec.attempt and view.state == EXITED for view in heard)
+def _have_ended(world: JobWorld) -> bool:
+    """Whether some workers are heard, and all of those have ended their ranks of this attempt."""
+    attempt = world.gang.spec.attempt if world.gang else 0
+    heard = [view for view in world.views.values() if view.heard_age_seconds < FRESH_SECONDS]
+    return bool(heard) and all(view.attempt == attempt and view.state == EXITED for view in heard)
 
 
 def silent_node(world: JobWorld, seat: Seat, timeout: float) -> Failure | None:

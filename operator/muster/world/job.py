@@ -1,10 +1,11 @@
 """Everything one decision about one job may look at: a value, so that the same world gives the same plan."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
+from typing import Any, TypeVar
 
 from muster.api.gang import Gang, Member
 from muster.api.trainingjob import TrainingJob
@@ -12,6 +13,8 @@ from muster.world.fleet import Fleet, Silence
 from muster.world.names import gang_name, pod_name_in
 from muster.world.turn import Turn
 from muster.world.views import ContainerView, LauncherView, NodeView, PodView
+
+T = TypeVar("T")
 
 
 class VerdictKind(StrEnum):
@@ -230,6 +233,11 @@ class JobWorld:
         return min((v.step_age_seconds for v in views if v.step_age_seconds is not None), default=float("inf"))
 
     @cached_property
+    def silent_seconds(self) -> float:
+        """For how long nobody of the gang has been heard; infinite where nobody ever was."""
+        return min((view.heard_age_seconds for view in self.views.values()), default=float("inf"))
+
+    @cached_property
     def complaints(self) -> Mapping[int, list[tuple[LauncherView, float]]]:
         """By worker index: which neighbours get no answer from it, and for how many seconds."""
         found: dict[int, list[tuple[LauncherView, float]]] = {}
@@ -237,6 +245,17 @@ class JobWorld:
             for index, seconds in view.silent_peers.items():
                 found.setdefault(index, []).append((view, seconds))
         return found
+
+    def derived(self, make: Callable[["JobWorld"], T]) -> T:
+        """What this makes of the world, made once."""
+        if make not in self._derived:
+            self._derived[make] = make(self)
+        found: T = self._derived[make]
+        return found
+
+    @cached_property
+    def _derived(self) -> dict[Callable[["JobWorld"], Any], Any]:
+        return {}
 
     def _pod(self, name: str, member: Member) -> PodView | None:
         pod = self.pods.get(name)

@@ -1,91 +1,83 @@
-"""The largest records that there can be fit into etcd."""
+"""Twice the workers, twice the work: what a decision costs is counted in calls, which no busy machine changes."""
 
-import json
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
-from tests.unit.lifecycle.builders import an_incident, at
+import pytest
+from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, a_node, idle, running
 
-from muster.api.gang import GangSpec, Ghost, Level, Member, Proof
-from muster.lifecycle.commit import FEW_INCIDENTS, MAX_BYTES, bounded
+from muster.api.gang import GangSpec
+from muster.lifecycle.plan import CommitGang
+from muster.lifecycle.step import decide
+from muster.world.job import JobWorld
 
-ETCD = 1_572_864
-UID = "0f8fad5b-d9cb-469f-a165-70867728950e"
-
-
-def a_record(workers: int, name: int, lost: bool) -> GangSpec:
-    """A gang of so many workers on nodes with names so long; `lost`: all of it has been placed anew."""
-    nodes = [f"gpu-{index:05}-".ljust(name, "x") for index in range(workers)]
-    begun = {} if lost else {"pod_uid": UID, "boot": "0f8fad5b", "fence_seconds": 240, "reads_marker": True}
-    ghosts = [
-        Ghost(
-            pod=f"llama-3-405b-pretraining-0f8fa-{index}-12",
-            pod_uid=UID,
-            node=node,
-            boot="0f8fad5b",
-            fenced_time=at(0.0),
-            fence_seconds=240,
-            attempt=12,
-            proof=Proof.MARKER,
-        )
-        for index, node in enumerate(nodes)
-    ]
-    return GangSpec(
-        job_uid=UID,
-        attempt=13,
-        time=at(0.0),
-        level=Level.REBUILD,
-        reason="NodeUnreachable",
-        members=[Member(index=i, rank=i, node=node, incarnation=12, **begun) for i, node in enumerate(nodes)],
-        ghosts=ghosts if lost else [],
-        incidents=[an_incident(i, message="w" * (2048 if i >= 240 else 160)) for i in range(256)],
-        excluded_nodes={node: at(index) for index, node in enumerate(nodes)},
-    )
+FEW, MANY = 256, 1024
+# What grows with the square would be sixteen times as much.
+LIMIT = 6.0
 
 
-def size(spec: GangSpec) -> int:
-    return len(json.dumps(spec.to_json(), separators=(",", ":")))
+def trains(workers: int, **view: Any) -> Scene:
+    scene = Scene(a_job(nodes=workers), seconds=1000.0).gang(passes_news=True).pods().all(running(1, 50, **view))
+    for number in range(2 * workers):
+        scene.nodes[f"n{number}"] = a_node(f"n{number}", block=f"b{number // 512}", rack=f"r{number // 16}")
+    return scene
 
 
-def test_a_gang_of_4096_fits_whole_or_lost() -> None:
-    for lost in (False, True):
-        spec = bounded(a_record(4096, 42, lost))
-        assert size(spec) < ETCD - 100_000
-        assert len(spec.members) == 4096
-        assert len(spec.ghosts) == (4096 if lost else 0)
-        assert spec.incidents
+def silent(workers: int, seconds: float) -> Scene:
+    """Nobody is heard any more, neither launchers nor nodes."""
+    scene = trains(workers, heard_age_seconds=seconds, step_age_seconds=seconds)
+    for number in range(workers):
+        scene.node(f"n{number}", ready=False).lease(f"n{number}", seconds)
+    return scene
 
 
-def test_also_on_nodes_with_long_names() -> None:
-    spec = bounded(a_record(4096, 63, lost=True))
-    assert size(spec) < ETCD
-    assert spec.incidents
+def after_loss(workers: int) -> Scene:
+    """Elsewhere, and waiting for proof of the end of all those from before."""
+    before = silent(workers, 400.0)
+    record = committed(before.world())
+    scene = Scene(before.job, seconds=1001.0)
+    scene.nodes, scene.record = before.nodes, record
+    scene.pod_views = {name: replace(pod, deleting=True) for name, pod in before.pod_views.items()}
+    scene.pods()
+    for member in record.members:
+        scene.launchers[scene.uid(member.index, member.incarnation)] = idle(record.attempt)
+    return scene
 
 
-def test_what_does_not_fit_gives_up_what_is_oldest() -> None:
-    spec = bounded(a_record(4096, 120, lost=True))
-    assert len(spec.incidents) == FEW_INCIDENTS
-    assert spec.excluded_nodes == {}
+def committed(world: JobWorld) -> GangSpec:
+    (commit,) = decide(world, SETTINGS).actions
+    assert isinstance(commit, CommitGang)
+    return commit.spec
 
 
-def test_what_is_small_stays_as_it_is() -> None:
-    spec = a_record(100, 63, lost=True)
-    assert size(spec) < MAX_BYTES
-    assert bounded(spec) == spec
+def calls_of(world: JobWorld) -> int:
+    """How many functions are called by one decision."""
+    count = 0
+
+    def note(_frame: Any, event: str, _argument: Any) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(note)
+    try:
+        decide(world, SETTINGS)
+    finally:
+        sys.setprofile(None)
+    return count
 
 
-def test_what_goes_without_saying_is_not_said_and_is_read_all_the_same() -> None:
-    spec = a_record(3, 20, lost=False)
-    plain = spec.model_copy(update={"members": [Member(index=i, rank=i, node=f"n{i}") for i in range(3)]})
-    assert plain.to_json()["members"][0] == {"index": 0, "rank": 0, "node": "n0", "incarnation": 1}
-    for record in (spec, plain, a_record(3, 20, lost=True)):
-        assert GangSpec.model_validate(record.to_json()) == record
-
-
-def test_members_of_a_record_of_old_have_their_place_for_index_and_rank() -> None:
-    """Also where the API server has filled in what an earlier definition had for defaults."""
-    body = {"jobUid": UID, "attempt": 1, "time": "2026-01-01T00:00:00Z", "level": "Start", "reason": "Started"}
-    bare = {"node": "n", "incarnation": 1, "podUid": "p"}
-    for old in (bare, {**bare, "index": -1, "rank": -1}):
-        record = GangSpec.model_validate({**body, "members": [old, old, old]})
-        assert [(member.index, member.rank) for member in record.members] == [(0, 0), (1, 1), (2, 2)]
-    moved = GangSpec.model_validate({**body, "members": [{**bare, "index": 7}]})
-    assert [(member.index, member.rank) for member in moved.members] == [(7, 7)]
+@pytest.mark.parametrize(
+    "scene",
+    [
+        pytest.param(trains, id="trains"),
+        pytest.param(lambda workers: silent(workers, 60.0), id="is silent"),
+        pytest.param(lambda workers: silent(workers, 400.0), id="is lost"),
+        pytest.param(after_loss, id="waits for the end of those before"),
+        pytest.param(lambda workers: trains(workers).but(leader_age_seconds=1.0), id="has a new leader"),
+    ],
+)
+def test_a_decision_costs_in_proportion_to_its_workers(scene: Callable[[int], Scene]) -> None:
+    few, many = (calls_of(scene(workers).world()) for workers in (FEW, MANY))
+    assert many / few < LIMIT * MANY / FEW / 4, (few, many)

@@ -1,0 +1,264 @@
+"""Mode Managed: launchers start the ranks at the go, tell of them, and end them when told to or when cut off. Pure.
+
+A gang whose members have not all been cut off together is broken: whoever is cut off misses somebody, or hears from a
+neighbour that the gang has gone on, and ends its ranks after the length of its fence (muster.launcher.fence). That holds
+for every set that is cut off together, because everyone in it has a path to one who misses somebody outside. Only a gang
+that is alive and together as a whole, and heard by nobody, misses nobody: it is told by the marker in the checkpoint
+directory, and where there is none nothing but proof of its death will do. See docs/decisions/0012.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+from muster.api.gang import MAX_FENCE_SECONDS, GangSpec, Ghost, Level, Proof
+from muster.launcher.fence import fenced_after_seconds, marked_after_seconds
+from muster.lifecycle import proofs
+from muster.lifecycle.words import by
+from muster.protocol.messages import EXITED, IDLE, RECLAIMING, RUNNING
+from muster.recovery.silence import FRESH_SECONDS
+from muster.world.job import JobWorld, Seat
+from muster.world.views import LauncherView, PodView
+
+# Several pings; between two answers there is always a moment.
+COMPLAINT_SECONDS = 5.0
+
+
+class Managed:
+    """See `muster.lifecycle.modes.Mode`."""
+
+    least_level = Level.IN_PLACE
+    starts_with_pods = False
+    needs_command = True
+    start_remedy = (
+        "the image needs python3 (3.8 or later) on its PATH for the launcher; add it, or set spec.launch.mode to Plain"
+    )
+
+    def has_succeeded(self, world: JobWorld, record: GangSpec) -> bool:
+        """By the word of every launcher."""
+        return (
+            record.go is not None
+            and len(world.views) == len(record.members)
+            and all(
+                view.attempt == record.attempt
+                and view.state == EXITED
+                and not view.fenced
+                and all(not rank.alive and rank.exit_code == 0 for rank in view.ranks)
+                for view in world.views.values()
+            )
+        )
+
+    def awaits_evidence(self, world: JobWorld, record: GangSpec) -> bool:
+        """A worker of the last start has not answered since: it may yet turn out that its node was lost first."""
+        views = [world.launchers.get(seat.pod.uid) for seat in world.seats if seat.member.pod_uid and seat.pod]
+        return any(view is None or (view.state, view.attempt) != (IDLE, record.attempt) for view in views)
+
+    def leaves_at_the_end(self, world: JobWorld, pod: PodView) -> bool:
+        """Its launcher exits when told so."""
+        return True
+
+    def ghost(self, world: JobWorld, record: GangSpec, seat: Seat) -> Ghost | None:
+        """A pod that has had a go, with the proof that can be had."""
+        member, view = seat.member, world.launchers.get(seat.member.pod_uid)
+        never_began = record.go is None and view is not None and (view.state, view.attempt) == (IDLE, record.attempt)
+        if not member.pod_uid or world.is_dead(member.pod_uid) or never_began:
+            return None
+        obeys, seen = record.obeys_marker(member), _seen(world)
+        # One that this leader has not heard has the same steps as the others.
+        fence = max(member.fence_seconds, math.ceil(max(seen.fence_seconds, view.fence_seconds if view else 0.0)))
+        ghost = Ghost(
+            pod=seat.name,
+            pod_uid=member.pod_uid,
+            node=member.node,
+            boot=member.boot,
+            fenced_time=world.now,
+            fence_seconds=min(fence, MAX_FENCE_SECONDS),
+            attempt=record.attempt if record.go else record.attempt - 1,
+            proof=Proof.MARKER if obeys else Proof.DEATH,
+            marker=record.marker if obeys else "",
+            passes_news=record.passes_news,
+        )
+        # What happened to one of them since they were last heard may have happened to all.
+        ghost = proofs.silent_since(world, ghost, world.silent_seconds if world.views else 0.0)
+        missing = _missing_seconds(world, ghost, seat)
+        return ghost if missing is None else _fenced(world, ghost, _counted_seconds(world, record, view, missing))
+
+    def known(self, world: JobWorld, ghost: Ghost) -> Ghost:
+        """Those of its gang who tell that it is broken may be no members of the next record."""
+        broken = _broken_seconds(world, ghost)
+        return _fenced(world, ghost, broken) if broken and ghost.proof is not Proof.FENCE else ghost
+
+    def is_silenced(self, world: JobWorld, ghost: Ghost) -> bool:
+        """By its fence, by the marker, or by the limit."""
+        if not _is_quiet(world, ghost) or proofs.is_being_ended(world, ghost):
+            return False
+        if ghost.proof is Proof.FENCE:
+            return _fence_left(world, ghost) <= 0
+        if _broken_seconds(world, ghost) >= fenced_after_seconds(float(ghost.fence_seconds)):
+            return True
+        if ghost.proof is Proof.MARKER and not _is_elsewhere(world, ghost):
+            return _marked_seconds(world, ghost) >= marked_after_seconds(float(ghost.fence_seconds))
+        return proofs.given_up(world, ghost, _silent_seconds(world, ghost))
+
+    def waited_for(self, world: JobWorld, ghost: Ghost) -> str:
+        """The same in words."""
+        who, record = proofs.who(ghost), world.gang.spec if world.gang else None
+        if ghost.proof is Proof.FENCE:
+            return f"{who}: if it lives, it ends them by itself by {by(world.now, _fence_left(world, ghost))}"
+        others = record is not None and any(member.pod_uid for member in record.members)
+        if _broken_seconds(world, ghost) or (ghost.passes_news and others):
+            left = fenced_after_seconds(float(ghost.fence_seconds)) - _broken_seconds(world, ghost)
+            return (
+                f"{who}: if it lives, it ends them by itself, since the others have gone on, by {by(world.now, left)}"
+            )
+        if ghost.proof is not Proof.MARKER or _is_elsewhere(world, ghost):
+            wrong = ", and its successor has another checkpoint directory than it had (is the volume mounted there?)"
+            because = wrong if _is_elsewhere(world, ghost) else ""
+            return proofs.from_nobody(world, ghost, _silent_seconds(world, ghost), because)
+        if _claims(world, ghost):
+            until = by(world.now, marked_after_seconds(float(ghost.fence_seconds)) - _marked_seconds(world, ghost))
+            return f"{who}: all of its gang fell silent together; the checkpoint directory tells it to, by {until}"
+        errors = [view.marker_error for view in world.views.values() if view.marker_error]
+        if errors:
+            remedy = proofs.remedy(ghost)
+            return f"{who}: it cannot be told in the checkpoint directory ({errors[0]}); mend that, or {remedy}"
+        return f"{who}: all of its gang fell silent together, and the checkpoint directory is to tell it to"
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What the members tell, in figures that all ghosts have in common; of thousands they are worked out once.
+
+    Attributes:
+        fence_seconds: the longest that any launcher counts by: those of old set theirs by themselves.
+        dead: indices of the members whose ranks have ended for certain.
+        kept: how many members have a pod from before.
+        ages: attempt -> for how long those have been there who have come to it: the least, the most, and how many they are.
+        claims: what those tell who have written their attempt into the marker.
+    """
+
+    fence_seconds: float
+    dead: frozenset[int]
+    kept: int
+    ages: Mapping[int, tuple[float, float, int]]
+    claims: tuple[LauncherView, ...]
+
+
+def _seen(world: JobWorld) -> _Seen:
+    return world.derived(_look)
+
+
+def _look(world: JobWorld) -> _Seen:
+    views = world.views.values()
+    kept = [seat for seat in world.seats if seat.member.pod_uid]
+    ages: dict[int, list[float]] = {}
+    for seat in kept:
+        if seat.launcher is not None:
+            ages.setdefault(seat.launcher.attempt, []).append(seat.launcher.attempt_age_seconds)
+    return _Seen(
+        max((view.fence_seconds for view in views), default=0.0),
+        frozenset(seat.index for seat in kept if world.is_dead(seat.member.pod_uid)),
+        len(kept),
+        {attempt: (min(several), max(several), len(several)) for attempt, several in ages.items()},
+        tuple([view for view in views if view.marker_age_seconds is not None]),
+    )
+
+
+def _fenced(world: JobWorld, ghost: Ghost, counted_seconds: float) -> Ghost:
+    """The same, its fence having counted for so long."""
+    left = math.ceil(fenced_after_seconds(float(ghost.fence_seconds)) - counted_seconds)
+    return ghost.model_copy(
+        update={"proof": Proof.FENCE, "left_seconds": max(0, left), "fenced_time": world.now + timedelta(seconds=left)}
+    )
+
+
+def _missing_seconds(world: JobWorld, ghost: Ghost, seat: Seat) -> float | None:
+    """For how long this worker, if it lives, has missed somebody of its gang, for certain; None where it may miss nobody.
+
+    A neighbour that is heard and gets no answer from it gets none through either way: pings are round trips. Where none
+    complains those who could may be cut off with it; and what was last said by one who fell silent with it is no complaint.
+
+    Whoever misses a neighbour himself needs nobody to tell him. That a member is dead, or has gone on, reaches those who
+    do not ping it only from mouth to mouth, through any of those who are left with them: it counts where every launcher of
+    the gang passes on such news.
+    """
+    complaints = world.complaints.get(seat.index, ())
+    silent = seat.launcher.heard_age_seconds if seat.launcher else math.inf
+    heard_since = min(FRESH_SECONDS, silent - COMPLAINT_SECONDS)
+    certain = [s for other, s in complaints if s >= COMPLAINT_SECONDS and other.heard_age_seconds <= heard_since]
+    if ghost.passes_news and _seen(world).dead - {seat.index}:
+        certain.append(0.0)
+    broken = _broken_seconds(world, ghost)
+    return max([*certain, broken] if broken else certain, default=None)
+
+
+def _counted_seconds(world: JobWorld, record: GangSpec, view: LauncherView | None, missing_seconds: float) -> float:
+    """For how long this worker's fence has been counting: from the last of an answer, a step, and its first missing peer."""
+    if view is None:
+        return 0.0
+    running = world.go_age_seconds if record.go else missing_seconds
+    return min(view.heard_age_seconds, world.newest_step_age_seconds, running, missing_seconds)
+
+
+def _broken_seconds(world: JobWorld, ghost: Ghost) -> float:
+    """For how long one of its gang has been known to have gone on without it: whoever is left with the ghost misses that one.
+
+    Where its gang does not pass on such news (see `_missing_seconds`) it has to be the only one left, and all others have
+    to have gone on: then it misses each of them itself.
+    """
+    seen = _seen(world)
+    gone_on = [ages for attempt, ages in seen.ages.items() if attempt > ghost.attempt]
+    if ghost.passes_news:
+        return max((most for _, most, _ in gone_on), default=0.0)
+    is_only_one = world.gang is not None and world.gang.spec.ghosts == [ghost]
+    all_have = sum(count for _, _, count in gone_on) == seen.kept
+    return min((least for least, _, _ in gone_on), default=0.0) if is_only_one and all_have else 0.0
+
+
+def _is_quiet(world: JobWorld, ghost: Ghost) -> bool:
+    """Whether it has not been heard with a living rank for the length of its fence.
+
+    One that this leader has never heard gets a whole fence of this leader's time.
+    """
+    view, limit = world.launchers.get(ghost.pod_uid), fenced_after_seconds(float(ghost.fence_seconds))
+    if view is None:
+        return world.leader_age_seconds >= limit
+    return view.heard_age_seconds > limit or _is_rankless(view)
+
+
+def _is_rankless(view: LauncherView) -> bool:
+    # One that is just starting its ranks, or ending them, may have some that it has not told of.
+    return view.state not in (RUNNING, RECLAIMING) and not any(rank.alive for rank in view.ranks)
+
+
+def _fence_left(world: JobWorld, ghost: Ghost) -> float:
+    """For how long its fence still counts, as far as this leader has seen: until then it may have living ranks."""
+    at_first = ghost.left_seconds if ghost.left_seconds >= 0 else fenced_after_seconds(float(ghost.fence_seconds))
+    return at_first - proofs.age_seconds(world, ghost)
+
+
+def _marked_seconds(world: JobWorld, ghost: Ghost) -> float:
+    """For how long the marker has told this pod's ranks to end; 0 while it does not."""
+    told = (v for v in _claims(world, ghost) if not ghost.marker or v.marker_lineage == ghost.marker)
+    return max((view.marker_age_seconds or 0.0 for view in told), default=0.0)
+
+
+def _claims(world: JobWorld, ghost: Ghost) -> list[LauncherView]:
+    """The launchers that have written an attempt after its own into the marker, each in the directory that it sees."""
+    return [view for view in _seen(world).claims if view.marker_attempt > ghost.attempt]
+
+
+def _is_elsewhere(world: JobWorld, ghost: Ghost) -> bool:
+    """Whether the marker was written, and not where this pod's launcher reads it."""
+    claims = _claims(world, ghost)
+    return bool(ghost.marker and claims) and all(view.marker_lineage != ghost.marker for view in claims)
+
+
+def _silent_seconds(world: JobWorld, ghost: Ghost) -> float:
+    """For how long this leader has heard nothing that could mean that its ranks live."""
+    view = world.launchers.get(ghost.pod_uid)
+    if view is None:
+        return world.leader_age_seconds
+    age = proofs.age_seconds(world, ghost)
+    return max(view.heard_age_seconds, age) if _is_rankless(view) else view.heard_age_seconds

@@ -1,0 +1,109 @@
+"""What proves that a pod's ranks have ended, however they were started. Pure.
+
+Nothing here is measured by the wall clock, which may step: a leader counts what it has seen itself, and a new one anew.
+"""
+
+from datetime import timedelta
+
+from muster.api.gang import Ghost
+from muster.lifecycle.words import by
+from muster.recovery.silence import FRESH_SECONDS, WHOLE_GANG_SECONDS, unproved_seconds
+from muster.world.job import JobWorld
+
+BOOT_CHARACTERS = 8
+# A kubelet that was cut off lists its pods anew within this time (client-go tries again after 30 s, up to twice that by
+# chance), and then ends what the API server does not have, with the grace that the pod asks for.
+KUBELET_LISTS_SECONDS = 60.0
+DEFAULT_GRACE_SECONDS = 30.0
+
+
+def is_dead(world: JobWorld, ghost: Ghost) -> bool:
+    """Whether pod, node or a person say so."""
+    return world.is_dead(ghost.pod_uid) or _rebooted(world, ghost) or removal_left(world, ghost) <= 0
+
+
+def _rebooted(world: JobWorld, ghost: Ghost) -> bool:
+    node = world.fleet.nodes.get(ghost.node)
+    boot = node.boot_id[:BOOT_CHARACTERS] if node else ""
+    return bool(boot and ghost.boot and boot != ghost.boot)
+
+
+def removal_left(world: JobWorld, ghost: Ghost) -> float:
+    """How much longer its kubelet has to be heard, which has nothing of this pod to run any more; it has no rank then."""
+    grace = (world.job.spec.template.get("spec") or {}).get("terminationGracePeriodSeconds")
+    seconds = DEFAULT_GRACE_SECONDS if grace is None else float(grace)
+    return KUBELET_LISTS_SECONDS + seconds - world.disowned.get(ghost.pod_uid, 0.0)
+
+
+def is_being_ended(world: JobWorld, ghost: Ghost) -> bool:
+    """Whether its pod is there, and a kubelet that lives and will end it: its word is worth more than arithmetic.
+
+    A launcher that stands still as a whole (a regular expression without end keeps the interpreter's lock) ends nothing,
+    while its kubelet takes seconds. One of a machine that is dead is taken for alive for no longer than any fence counts.
+    """
+    pod, node = world.pods.get(ghost.pod), world.fleet.nodes.get(ghost.node)
+    if pod is None or pod.uid != ghost.pod_uid or pod.terminal or node is None or not node.ready:
+        return False
+    return world.heartbeat_age_seconds(node.name) < FRESH_SECONDS and _patience_left(world, ghost) > 0
+
+
+def _patience_left(world: JobWorld, ghost: Ghost) -> float:
+    return (unproved_seconds(world) or WHOLE_GANG_SECONDS) - age_seconds(world, ghost)
+
+
+def given_up(world: JobWorld, ghost: Ghost, silent_seconds: float) -> bool:
+    """Whether it has been silent for so long that the job takes it for dead, though nothing proves it.
+
+    A limit of days may outlive leaders: beyond what this one has seen itself the wall clock counts as well.
+    """
+    limit = unproved_seconds(world)
+    if limit is None or silent_seconds < min(limit, WHOLE_GANG_SECONDS):
+        return False
+    return limit <= WHOLE_GANG_SECONDS or (world.now - ghost.fenced_time).total_seconds() >= limit
+
+
+def silent_since(world: JobWorld, ghost: Ghost, silent_seconds: float) -> Ghost:
+    """The ghost as one that has been silent for so long."""
+    return ghost.model_copy(update={"fenced_time": world.now - timedelta(seconds=silent_seconds)})
+
+
+def age_seconds(world: JobWorld, ghost: Ghost) -> float:
+    """For how long this leader has seen it in the record."""
+    return world.ghost_ages.get(ghost.pod_uid, 0.0)
+
+
+# What is waited for, in words.
+
+
+def who(ghost: Ghost) -> str:
+    """The beginning of the sentence."""
+    return f"waiting for proof that the ranks of pod {ghost.pod} on {ghost.node} have ended"
+
+
+def remedy(ghost: Ghost) -> str:
+    """What a person can do who knows more."""
+    return f"if you know that they have, say so: kubectl muster lost {ghost.node}"
+
+
+def from_its_kubelet(world: JobWorld, ghost: Ghost) -> str:
+    """The proof that its node is about to give; "" where that is silent."""
+    if ghost.pod_uid in world.disowned:
+        until = by(world.now, removal_left(world, ghost))
+        return f"{who(ghost)}: its node is heard, and has ended what Kubernetes does not know any more by {until}"
+    if is_being_ended(world, ghost):
+        until = by(world.now, _patience_left(world, ghost))
+        return f"{who(ghost)}: its node is heard, and is to end the pod; until {until} at the latest"
+    return ""
+
+
+def from_nobody(world: JobWorld, ghost: Ghost, silent_seconds: float, because: str = "") -> str:
+    """Nothing tells it to end: there is a limit, or a person has to speak."""
+    limit, is_gone = unproved_seconds(world), world.fleet.nodes.get(ghost.node) is None
+    if limit is None and is_gone:
+        because += ", and that node is gone from the cluster"
+        return f"{who(ghost)}{because}: if you know that they have, set spec.recovery.unprovedDeathTimeoutSeconds to 60"
+    nothing = f"{who(ghost)}{because}: nothing tells it to"
+    if limit is None:
+        return f"{nothing}; {remedy(ghost)}, or set spec.recovery.unprovedDeathTimeoutSeconds"
+    until = by(world.now, limit - silent_seconds)
+    return f"{nothing}, so that it gets time until {until} (spec.recovery.unprovedDeathTimeoutSeconds); {remedy(ghost)}"
