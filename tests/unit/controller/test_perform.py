@@ -1,6 +1,7 @@
 """Acting: how much at once, what is left out because it stands already, how soon after a refusal, how often a status."""
 
 import asyncio
+import random
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -192,6 +193,7 @@ async def test_a_refused_template_is_logged_once_and_tried_again(
 async def test_hundreds_of_refused_jobs_ask_the_api_server_less_and_less(
     performer: Performer, scene: Any, make: Any, clock: Any, refused: Exception, most_per_second: float
 ) -> None:
+    random.seed(1)
     scene.api.refuse["POST"] = refused
     jobs = [make.job(f"j{number}") for number in range(400)]
     due = dict.fromkeys(range(400), 0.0)
