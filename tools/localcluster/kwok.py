@@ -61,8 +61,8 @@ _STAGES = (
     "node/fast/node-initialize.yaml",
     "node/heartbeat-with-lease/node-heartbeat-with-lease.yaml",
     "pod/fast/pod-ready.yaml",
-    "pod/fast/pod-delete.yaml",
 )
+_OWN_STAGES = Path(__file__).parent / "stages"
 _CONNECTIONS = 8
 _NODES_READY_SECONDS = 120.0
 
@@ -260,7 +260,8 @@ def _configuration(machine: str, stages: Path) -> str:
             "podsOnNodeSyncParallelism": 4,
         },
     }
-    return "\n---\n".join([json.dumps(options), *((stages / stage).read_text() for stage in _STAGES)])
+    files = [*(stages / stage for stage in _STAGES), *sorted(_OWN_STAGES.glob("*.yaml"))]
+    return "\n---\n".join([json.dumps(options), *(file.read_text() for file in files)])
 
 
 def _healthy(port: int) -> bool:
