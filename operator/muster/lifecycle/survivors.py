@@ -42,7 +42,9 @@ def ghosts(world: JobWorld, record: GangSpec, members: Iterable[Member]) -> list
 
 def laid(world: JobWorld, record: GangSpec, ghost: Ghost) -> bool:
     """Whether no rank of this pod can be alive any more."""
-    if world.is_dead(ghost.pod_uid) or _rebooted(world, ghost) or _removal_left(world, ghost) <= 0:
+    if world.is_dead(ghost.pod_uid) or _rebooted(world, ghost):
+        return True
+    if _removal_left(world, ghost) <= 0 and not _is_heard_alive(world, ghost):
         return True
     if _is_plain(world):
         return _given_up(world, ghost)
@@ -69,6 +71,8 @@ def waited_for(world: JobWorld, record: GangSpec, ghost: Ghost) -> str:
     remedy = f"if you know that they have, say so: kubectl muster lost {ghost.node}"
     if ghost.pod_uid in world.disowned:
         left = _removal_left(world, ghost)
+        if left <= 0:
+            return f"{who}: its pod is gone from Kubernetes, and its launcher tells that they live; {remedy}"
         return (
             f"{who}: its node is heard, and has ended what Kubernetes does not know any more by {by(world.now, left)}"
         )
@@ -210,7 +214,24 @@ def _counted_seconds(world: JobWorld, record: GangSpec, view: LauncherView | Non
     if view is None:
         return 0.0
     running = world.go_age_seconds if record.go else missing_seconds
-    return min(view.heard_age_seconds, world.newest_step_age_seconds, running, missing_seconds)
+    return min(view.heard_age_seconds, _stepless_seconds(world, record, view), running, missing_seconds)
+
+
+def _stepless_seconds(world: JobWorld, record: GangSpec, silent: LauncherView) -> float:
+    """For how long it has finished no step, for certain: a step may come by a network on which nobody pings.
+
+    What it has told itself is old. Others tell until when there were steps, or that a rank of theirs has ended, without
+    which there is none; before the go those of the attempt before may still be at it. Where only the silent one tells
+    steps, as a rank 0 does that alone prints them, nobody knows.
+    """
+    others = [view for view in world.views.values() if view is not silent and view.heard_age_seconds <= FRESH_SECONDS]
+    told = [v.step_age_seconds for v in others if record.go is None or v.attempt == record.attempt]
+    ages = [age for age in told if age is not None]
+    if not ages and silent.step_age_seconds is not None:
+        gone_on = [v.attempt_age_seconds for v in others if v.attempt > silent.attempt]
+        ended = [rank.exited_age_seconds for v in others if v.attempt == silent.attempt for rank in v.ranks]
+        ages = [max([*gone_on, *(age for age in ended if age is not None)], default=0.0)]
+    return min([*ages, world.newest_step_age_seconds])
 
 
 # What proves an end.
@@ -239,6 +260,12 @@ def _is_quiet(world: JobWorld, ghost: Ghost) -> bool:
     if view is None:
         return world.leader_age_seconds >= limit
     return view.heard_age_seconds > limit or _is_rankless(view)
+
+
+def _is_heard_alive(world: JobWorld, ghost: Ghost) -> bool:
+    """Whether its launcher tells that it has ranks: who is force-deleted is still heard, and some cannot be killed."""
+    view = world.launchers.get(ghost.pod_uid)
+    return view is not None and view.heard_age_seconds <= FRESH_SECONDS and not _is_rankless(view)
 
 
 def _is_rankless(view: LauncherView) -> bool:
