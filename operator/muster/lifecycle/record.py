@@ -336,6 +336,7 @@ def started(world: JobWorld, record: GangSpec) -> tuple[GangSpec, str] | Missing
             "incidents": _resumed(record, where),
             "lineage": where.lineage,
             "checkpoint": where.resume if where.lineage != record.lineage else where.resume or record.checkpoint,
+            "told": resume.told_of(world),
         }
     )
     return spec, where.warning

@@ -83,13 +83,26 @@ def newest(world: JobWorld, record: GangSpec) -> Resume | None:
     While all goes well the record is not written, so that a leader which has heard nobody knows it by the status alone.
     """
     known = [(c.step, c.path) for c in _judged(world, record)]
-    told = world.job.status.checkpoint
-    if told is not None and (record.lineage is None or told.step <= record.lineage.step):
+    told = told_of(world)
+    if told is not None and _speaks(record, told):
         known.append((told.step, told.path))
     best = max(known, default=(-1, ""))
     if record.checkpoint and record.checkpoint.step >= best[0]:
         return record.checkpoint
     return Resume(step=best[0], path=best[1]) if best[0] >= 0 else None
+
+
+def told_of(world: JobWorld) -> Resume | None:
+    """The newest complete checkpoint that people have been told of."""
+    told = world.job.status.checkpoint
+    return Resume(step=told.step, path=told.path) if told is not None else None
+
+
+def _speaks(record: GangSpec, told: Resume) -> bool:
+    """Whether what people were told of is to be looked for: not what a start found gone, or was asked to leave behind."""
+    if record.told is not None:
+        return told != record.told
+    return record.lineage is None or told.step <= record.lineage.step
 
 
 def counts(record: GangSpec, checkpoint: CheckpointReport) -> bool:

@@ -201,6 +201,49 @@ class TestAsked:
         assert spec.checkpoint == Resume(step=100, path="/c/100")
 
 
+class TestWhatPeopleWereToldOf:
+    """The status remembers for a leader that has heard nobody; a start has weighed what it told, and that is over then."""
+
+    def told(self, step: int, here: Scene) -> Scene:
+        told = CheckpointStatus(step=step, path=f"/c/{step}", time=at(0.0))
+        here.job = here.job.model_copy(update={"status": here.job.status.model_copy(update={"checkpoint": told})})
+        return here
+
+    def trained_on(self, record: GangSpec, told: int, *seen: Any) -> Scene:
+        here = self.told(told, Scene(a_job()).fleet().gang(2).pods().all(running(2, 160, checkpoints=seen)))
+        here.record = record
+        return here
+
+    def test_what_a_start_found_gone_is_not_missed_again(self) -> None:
+        lost = self.told(1000, scene((OLD,), (OLD,), (OLD,), listed=NOT_VISIBLE_SECONDS))
+        record = committed(decide(lost.world(), SETTINGS))
+        here = self.trained_on(record, 1000, OLD)
+        assert resume.newest(here.world(), record) == Resume(step=100, path="/c/100")
+        status = decide(here.world(), SETTINGS).status
+        assert status is not None
+        assert status.checkpoint is not None
+        assert status.checkpoint.step == 100
+
+    def test_what_is_told_after_it_is(self) -> None:
+        lost = self.told(1000, scene((OLD,), (OLD,), (OLD,), listed=NOT_VISIBLE_SECONDS))
+        record = committed(decide(lost.world(), SETTINGS))
+        assert resume.newest(self.trained_on(record, 500).world(), record) == Resume(step=500, path="/c/500")
+
+    def test_also_in_a_history_that_a_person_asked_for(self) -> None:
+        """A leader that has heard nobody must not go on behind it, as if the wish had come only now."""
+        back = self.told(1000, scene((OLD,), (OLD,), (OLD,), **asking(100)))
+        record = committed(decide(back.world(), SETTINGS))
+        assert resume.newest(self.trained_on(record, 1000).world(), record) == Resume(step=100, path="/c/100")
+        assert resume.newest(self.trained_on(record, 500).world(), record) == Resume(step=500, path="/c/500")
+
+    def test_from_scratch_there_is_none_to_tell_of(self) -> None:
+        back = self.told(1000, scene((), (), (), **asking("Scratch")))
+        record = committed(decide(back.world(), SETTINGS))
+        status = decide(self.trained_on(record, 1000).world(), SETTINGS).status
+        assert status is not None
+        assert status.checkpoint is None
+
+
 class TestAnotherHistory:
     """What was there beyond the step that a person asked for is known by step and time of writing, not by time alone."""
 
