@@ -584,15 +584,17 @@ class TestTheDirectoryOfTheMarker:
             assert not any(map(found[0].obeys_marker, found[0].members))
 
     def test_those_who_come_to_read_it_while_they_train_are_put_on_record_together(self) -> None:
-        here = trains().all(running(1, 7, reads_marker=True))
+        here = trains().all(running(1, 7, reads_marker=True, marker_attempt=1))
         (action,) = decide(here.world(), SETTINGS).actions
         assert isinstance(action, CommitGang)
         assert all(map(action.spec.obeys_marker, action.spec.members))
         here.record = action.spec
         assert not any(isinstance(action, CommitGang) for action in decide(here.world(), SETTINGS).actions)
-        here = trains().all(running(1, 7, reads_marker=True))
-        here.launcher(1, running(1, 7, reads_marker=True, marker_lineage=""))
-        assert not any(isinstance(action, CommitGang) for action in decide(here.world(), SETTINGS).actions)
+        for other in ({"marker_lineage": "", "marker_attempt": 1}, {"marker_attempt": 0}):
+            here = trains().all(running(1, 7, reads_marker=True, marker_attempt=1))
+            here.launcher(1, running(1, 7, reads_marker=True, **other))
+            plan = decide(here.world(), SETTINGS)
+            assert not any(isinstance(action, CommitGang) for action in plan.actions), "it does not obey it yet"
 
     def test_a_record_of_old_says_of_none_that_it_is_the_right_one(self) -> None:
         here = trains(marker=True, silent=300.0)
