@@ -307,7 +307,7 @@ class Cluster:
         if gang is None:
             return set()
         names = [(gang.metadata.namespace, ghost.pod) for ghost in gang.spec.ghosts if ghost.pod not in pods]
-        labelled, others = (map(store.get, names) for store in (self.pods.store, self.occupants.store))
+        labelled, others = map(self.pods.store.get, names), map(self.occupants.store.get, names)
         there = {pod.uid for pod in labelled if pod is not None and not pod.terminal}
         return there | {pod.uid for pod in others if pod is not None}
 

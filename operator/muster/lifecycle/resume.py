@@ -12,6 +12,7 @@ from functools import lru_cache
 from muster.api.gang import GangSpec, Lineage, Resume
 from muster.api.trainingjob import TrainingJob
 from muster.checkpoint import scan
+from muster.checkpoint.find import LIMIT
 from muster.checkpoint.scan import MAX_STAMPS, Stamp, read_stamps, step_in_name, write_stamps
 from muster.protocol.messages import MAX_NUMBER, CheckpointReport
 from muster.recovery.judging import NOT_JUDGED, NOT_LISTED, judges
@@ -171,6 +172,11 @@ def _unasked(world: JobWorld, record: GangSpec, lineage: Lineage | None) -> Star
     complete = {key for view in world.views.values() for key, c in _listed(view) if c.judged and counts(record, c)}
     everywhere = set.intersection(*listings.values()) if listings else set()
     wanted = (best.step, best.path)
+    for keys in listings.values():
+        if _is_full(keys, best.step):
+            keys.add(wanted)
+    if listings and all(wanted in keys for keys in listings.values()):
+        everywhere.add(wanted)
     if wanted in complete and wanted in everywhere:
         return Start(best, lineage, doubt(world, record))
     blind = next((world.by_index[index] for index, keys in listings.items() if wanted not in keys), None)
@@ -189,6 +195,11 @@ def _unasked(world: JobWorld, record: GangSpec, lineage: Lineage | None) -> Star
         f"{older[0]} ({older[1]})"
     )
     return Start(Resume(step=older[0], path=older[1]), lineage, warning)
+
+
+def _is_full(keys: set[_Key], step: int) -> bool:
+    """Whether a listing ends above this step. Who does not judge lists torn ones too, and they may leave no room for it."""
+    return len(keys) >= LIMIT and min(keys)[0] > step
 
 
 def _unknown_to_judges(world: JobWorld, record: GangSpec, beyond: int) -> Missing | None:

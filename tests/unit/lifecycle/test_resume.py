@@ -57,6 +57,20 @@ class TestUnasked:
         assert (early.stalled, late.stalled) == (False, True)
         assert "resumeFrom" in late.message
 
+    def test_a_listing_that_is_full_of_torn_ones_hides_nothing(self) -> None:
+        """Who does not judge cannot tell them from whole ones, and lists eight: the mount is well."""
+        steps = range(2000, 1200, -100)
+        torn = tuple(CheckpointReport(step, f"/c/{step}", judged=False, torn=True) for step in steps)
+        unjudged = tuple(CheckpointReport(step, f"/c/{step}", judged=False) for step in steps)
+        here = Scene(a_job(nodes=4)).fleet(4).gang(2, go=False, time=at(0.0)).pods()
+        for index, seen in enumerate(((NEW, *torn), (NEW, *torn), (NEW, *torn), unjudged)):
+            here.launcher(index, idle(2, checkpoints=seen, scanned_age_seconds=NOT_VISIBLE_SECONDS, stamps=""))
+        found = where(here)
+        assert isinstance(found, Start)
+        assert found.resume == Resume(step=1000, path="/c/1000")
+        here.launcher(3, idle(2, checkpoints=unjudged[1:], scanned_age_seconds=NOT_VISIBLE_SECONDS, stamps=""))
+        assert isinstance(where(here), Missing), "there was room for it"
+
     def test_the_grace_runs_from_the_last_listing(self) -> None:
         here = scene((NEW,), (NEW,), (), listed=3600.0)
         here.launcher(1, idle(2, checkpoints=(NEW,), scanned_age_seconds=2.0))
