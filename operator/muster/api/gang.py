@@ -244,6 +244,11 @@ class GangSpec(ApiModel):
         0, ge=0, description="How often in a row the gang gave its nodes back because it could not be assembled."
     )
     checkpoint: Resume | None = Field(None, description="Newest complete checkpoint seen so far.")
+    told: Resume | None = Field(
+        None,
+        description="The checkpoint that the job's status told of at the last go. It was weighed then: gone, another "
+        "history's, or the one gone on from. Only what the status tells since then counts again.",
+    )
     marker: str = Field(
         "",
         max_length=MAX_MARKER_CHARS,

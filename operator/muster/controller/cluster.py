@@ -280,7 +280,8 @@ class Cluster:
         ages = self.heartbeats.known(min(timeout, DARK_SECONDS))
         fleet = self.fleet.snapshot(ages)
         seen = memory.ghosts
-        seen.look(gang, pods, fleet.nodes, self.beats, self._clock(), self._answers.attended_seconds())
+        estranged = self._estranged(gang, pods)
+        seen.look(gang, pods, fleet.nodes, self.beats, self._clock(), self._answers.attended_seconds(), estranged)
         dark = sum(name in fleet.nodes for name in ages.older_than(DARK_SECONDS))
         return JobWorld(
             now=now,
@@ -300,6 +301,15 @@ class Cluster:
             template_verdict=memory.template_verdict,
             create_error=memory.create_error,
         )
+
+    def _estranged(self, gang: Gang | None, pods: Mapping[str, PodView]) -> set[str]:
+        """Uids of ghosts' pods that are there without our labels or owner: somebody has taken these, and no kubelet ends them."""
+        if gang is None:
+            return set()
+        names = [(gang.metadata.namespace, ghost.pod) for ghost in gang.spec.ghosts if ghost.pod not in pods]
+        labelled, others = map(self.pods.store.get, names), map(self.occupants.store.get, names)
+        there = {pod.uid for pod in labelled if pod is not None and not pod.terminal}
+        return there | {pod.uid for pod in others if pod is not None}
 
     def _dead_on_lost_nodes(
         self, gang: Gang | None, pods: Mapping[str, PodView], launchers: Mapping[str, LauncherView], now: datetime

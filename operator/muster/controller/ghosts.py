@@ -3,7 +3,7 @@
 What a leader before has seen is not handed over; a new one counts anew, which costs one fence at the most.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from muster.api.gang import Gang, Ghost
@@ -61,6 +61,7 @@ class GhostAges:
         beats: Beats,
         now: float,
         beating: float,
+        estranged: Collection[str] = (),
     ) -> None:
         """Take in what is so now.
 
@@ -68,16 +69,20 @@ class GhostAges:
             pods: those of the job, by name.
             now: a monotonic reading.
             beating: a reading of the clock of `beats`.
+            estranged: uids of pods that the API server has, and that do not say any more that they are the job's.
         """
         record = gang.spec if gang else None
         ghosts = record.ghosts if record else []
         self._first = {(g.pod_uid, g.proof): self._first.get((g.pod_uid, g.proof), now) for g in ghosts}
-        self._gone = {g.pod_uid: self._gone.get(g.pod_uid, beating) for g in ghosts if _is_disowned(g, pods, nodes)}
+        gone = (g for g in ghosts if g.pod_uid not in estranged and _is_disowned(g, pods, nodes))
+        self._gone = {g.pod_uid: self._gone.get(g.pod_uid, beating) for g in gone}
         self.ages = {uid: now - first for (uid, _), first in self._first.items()}
         self.disowned = {g.pod_uid: self._lasting(g, beats) for g in ghosts if g.pod_uid in self._gone}
-        if record is not None and record.go is not None:
-            self._go = self._go if self._go[0] == record.attempt else (record.attempt, now)
-        self.go_age_seconds = now - self._go[1] if record is not None and record.go is not None else 0.0
+        if record is None or record.go is None:  # one that is made anew by hand may count its attempts from lower
+            self._go = (0, 0.0)
+        elif self._go[0] != record.attempt:
+            self._go = (record.attempt, now)
+        self.go_age_seconds = now - self._go[1] if self._go[0] else 0.0
 
     def _lasting(self, ghost: Ghost, beats: Beats) -> float:
         return beats.lasting_seconds(ghost.node, self._gone[ghost.pod_uid])

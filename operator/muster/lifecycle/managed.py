@@ -7,8 +7,9 @@ that is alive and together as a whole, and heard by nobody, misses nobody: it is
 directory, and where there is none nothing but proof of its death will do. See docs/decisions/0012.
 """
 
+import heapq
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -89,8 +90,10 @@ class Managed:
         broken = _broken_seconds(world, ghost)
         return _fenced(world, ghost, broken) if broken and ghost.proof is not Proof.FENCE else ghost
 
-    def is_silenced(self, world: JobWorld, ghost: Ghost) -> bool:
-        """By its fence, by the marker, or by the limit."""
+    def is_ended(self, world: JobWorld, ghost: Ghost) -> bool:
+        """By its kubelet, by its fence, by the marker, or by the limit."""
+        if proofs.removal_left(world, ghost) <= 0 and not _is_heard_alive(world, ghost):
+            return True
         if not _is_quiet(world, ghost) or proofs.is_being_ended(world, ghost):
             return False
         if ghost.proof is Proof.FENCE:
@@ -104,6 +107,9 @@ class Managed:
     def waited_for(self, world: JobWorld, ghost: Ghost) -> str:
         """The same in words."""
         who, record = proofs.who(ghost), world.gang.spec if world.gang else None
+        if ghost.pod_uid in world.disowned:
+            told = "its pod is gone from Kubernetes, and its launcher tells that they live"
+            return f"{who}: {told}; {proofs.remedy(ghost)}"
         if ghost.proof is Proof.FENCE:
             return f"{who}: if it lives, it ends them by itself by {by(world.now, _fence_left(world, ghost))}"
         others = record is not None and any(member.pod_uid for member in record.members)
@@ -136,6 +142,10 @@ class _Seen:
         kept: how many members have a pod from before.
         ages: attempt -> for how long those have been there who have come to it: the least, the most, and how many they are.
         claims: what those tell who have written their attempt into the marker.
+        step_ages: the two youngest steps of which somebody tells who is heard, and who: of this attempt, and before the go
+            of any.
+        gone_on: attempt -> for how long one of those who are heard has been there.
+        ended: attempt -> since when a rank of it has ended that one of them tells of.
     """
 
     fence_seconds: float
@@ -143,6 +153,9 @@ class _Seen:
     kept: int
     ages: Mapping[int, tuple[float, float, int]]
     claims: tuple[LauncherView, ...]
+    step_ages: Sequence[tuple[float, LauncherView]]
+    gone_on: Mapping[int, float]
+    ended: Mapping[int, float]
 
 
 def _seen(world: JobWorld) -> _Seen:
@@ -156,12 +169,25 @@ def _look(world: JobWorld) -> _Seen:
     for seat in kept:
         if seat.launcher is not None:
             ages.setdefault(seat.launcher.attempt, []).append(seat.launcher.attempt_age_seconds)
+    record, heard = world.gang.spec if world.gang else None, [v for v in views if v.heard_age_seconds <= FRESH_SECONDS]
+    told = [v for v in heard if record is None or record.go is None or v.attempt == record.attempt]
+    steps = [(v.step_age_seconds, v) for v in told if v.step_age_seconds is not None]
+    gone_on: dict[int, float] = {}
+    ended: dict[int, float] = {}
+    for view in heard:
+        gone_on[view.attempt] = max(gone_on.get(view.attempt, 0.0), view.attempt_age_seconds)
+        for rank in view.ranks:
+            if rank.exited_age_seconds is not None:
+                ended[view.attempt] = max(ended.get(view.attempt, 0.0), rank.exited_age_seconds)
     return _Seen(
         max((view.fence_seconds for view in views), default=0.0),
         frozenset(seat.index for seat in kept if world.is_dead(seat.member.pod_uid)),
         len(kept),
         {attempt: (min(several), max(several), len(several)) for attempt, several in ages.items()},
         tuple([view for view in views if view.marker_age_seconds is not None]),
+        heapq.nsmallest(2, steps, key=lambda step: step[0]),
+        gone_on,
+        ended,
     )
 
 
@@ -198,7 +224,22 @@ def _counted_seconds(world: JobWorld, record: GangSpec, view: LauncherView | Non
     if view is None:
         return 0.0
     running = world.go_age_seconds if record.go else missing_seconds
-    return min(view.heard_age_seconds, world.newest_step_age_seconds, running, missing_seconds)
+    return min(view.heard_age_seconds, _stepless_seconds(world, view), running, missing_seconds)
+
+
+def _stepless_seconds(world: JobWorld, silent: LauncherView) -> float:
+    """For how long it has finished no step, for certain: a step may come by a network on which nobody pings.
+
+    What it has told itself is old. Others tell until when there were steps, or that a rank of theirs has ended, without
+    which there is none; before the go those of the attempt before may still be at it. Where only the silent one tells
+    steps, as a rank 0 does that alone prints them, nobody knows.
+    """
+    seen = _seen(world)
+    told = next((age for age, teller in seen.step_ages if teller is not silent), None)
+    if told is None and silent.step_age_seconds is not None:
+        gone_on = (age for attempt, age in seen.gone_on.items() if attempt > silent.attempt)
+        told = max([*gone_on, seen.ended.get(silent.attempt, 0.0)])
+    return world.newest_step_age_seconds if told is None else min(told, world.newest_step_age_seconds)
 
 
 def _broken_seconds(world: JobWorld, ghost: Ghost) -> float:
@@ -225,6 +266,12 @@ def _is_quiet(world: JobWorld, ghost: Ghost) -> bool:
     if view is None:
         return world.leader_age_seconds >= limit
     return view.heard_age_seconds > limit or _is_rankless(view)
+
+
+def _is_heard_alive(world: JobWorld, ghost: Ghost) -> bool:
+    """Whether its launcher tells that it has ranks: who is force-deleted is still heard, and some cannot be killed."""
+    view = world.launchers.get(ghost.pod_uid)
+    return view is not None and view.heard_age_seconds <= FRESH_SECONDS and not _is_rankless(view)
 
 
 def _is_rankless(view: LauncherView) -> bool:

@@ -40,8 +40,8 @@ class Mode(Protocol):
     def known(self, world: JobWorld, ghost: Ghost) -> Ghost:
         """A ghost of before, with what is known by now."""
 
-    def is_silenced(self, world: JobWorld, ghost: Ghost) -> bool:
-        """Whether a ghost has ended its ranks by itself, or was silent for too long, though nobody has seen its end."""
+    def is_ended(self, world: JobWorld, ghost: Ghost) -> bool:
+        """Whether no rank of it can be alive though nobody has seen its end: by its kubelet, by itself, or by the limit."""
 
     def waited_for(self, world: JobWorld, ghost: Ghost) -> str:
         """What that takes, in words."""

@@ -50,9 +50,9 @@ class Plain:
         """Nothing new is ever told of it."""
         return ghost
 
-    def is_silenced(self, world: JobWorld, ghost: Ghost) -> bool:
-        """Only by the job's own limit."""
-        return proofs.given_up(world, ghost, _silent_seconds(world, ghost))
+    def is_ended(self, world: JobWorld, ghost: Ghost) -> bool:
+        """By its kubelet, or by the job's own limit."""
+        return proofs.removal_left(world, ghost) <= 0 or proofs.given_up(world, ghost, _silent_seconds(world, ghost))
 
     def waited_for(self, world: JobWorld, ghost: Ghost) -> str:
         """The limit, or a person's word."""

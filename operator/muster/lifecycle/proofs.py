@@ -19,7 +19,7 @@ DEFAULT_GRACE_SECONDS = 30.0
 
 def is_dead(world: JobWorld, ghost: Ghost) -> bool:
     """Whether pod, node or a person say so."""
-    return world.is_dead(ghost.pod_uid) or _rebooted(world, ghost) or removal_left(world, ghost) <= 0
+    return world.is_dead(ghost.pod_uid) or _rebooted(world, ghost)
 
 
 def _rebooted(world: JobWorld, ghost: Ghost) -> bool:
@@ -87,7 +87,7 @@ def remedy(ghost: Ghost) -> str:
 
 def from_its_kubelet(world: JobWorld, ghost: Ghost) -> str:
     """The proof that its node is about to give; "" where that is silent."""
-    if ghost.pod_uid in world.disowned:
+    if removal_left(world, ghost) > 0 and ghost.pod_uid in world.disowned:
         until = by(world.now, removal_left(world, ghost))
         return f"{who(ghost)}: its node is heard, and has ended what Kubernetes does not know any more by {until}"
     if is_being_ended(world, ghost):

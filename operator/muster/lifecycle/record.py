@@ -338,6 +338,7 @@ def started(world: JobWorld, record: GangSpec) -> tuple[GangSpec, str] | Missing
             "incidents": _resumed(record, where),
             "lineage": where.lineage,
             "checkpoint": where.resume if where.lineage != record.lineage else where.resume or record.checkpoint,
+            "told": resume.told_of(world),
         }
     )
     return spec, where.warning
@@ -371,14 +372,16 @@ def _marker_of_most(world: JobWorld) -> str:
 def marked(world: JobWorld, record: GangSpec) -> GangSpec | None:
     """The record with the marker that every launcher has come to read since its go; None where there is nothing new.
 
-    Their start does not wait for that: only a gang that falls silent whole needs it.
+    Their start does not wait for that: only a gang that falls silent whole needs it. Whoever could not read it at its
+    start obeys it once it has seen its own attempt there, and not before.
     """
     if record.go is None or all(record.obeys_marker(member) for member in record.members):
         return None
     told = {seat.launcher.marker_lineage if seat.launcher else None for seat in world.seats}
     if len(told) != 1 or not (lineage := told.pop()):
         return None
-    if not all(view.attempt == record.attempt and view.reads_marker for view in world.views.values()):
+    views = world.views.values()
+    if not all(v.attempt == record.attempt and v.reads_marker and v.marker_attempt >= record.attempt for v in views):
         return None
     members = [member.model_copy(update={"reads_marker": True}) for member in record.members]
     return record.model_copy(update={"marker": lineage, "members": members})

@@ -12,6 +12,7 @@ from functools import lru_cache
 from muster.api.gang import GangSpec, Lineage, Resume
 from muster.api.trainingjob import TrainingJob
 from muster.checkpoint import scan
+from muster.checkpoint.find import LIMIT
 from muster.checkpoint.scan import MAX_STAMPS, Stamp, read_stamps, step_in_name, write_stamps
 from muster.protocol.messages import MAX_NUMBER, CheckpointReport
 from muster.recovery.judging import NOT_JUDGED, NOT_LISTED, judges
@@ -83,13 +84,26 @@ def newest(world: JobWorld, record: GangSpec) -> Resume | None:
     While all goes well the record is not written, so that a leader which has heard nobody knows it by the status alone.
     """
     known = [(c.step, c.path) for c in _judged(world, record)]
-    told = world.job.status.checkpoint
-    if told is not None and (record.lineage is None or told.step <= record.lineage.step):
+    told = told_of(world)
+    if told is not None and _speaks(record, told):
         known.append((told.step, told.path))
     best = max(known, default=(-1, ""))
     if record.checkpoint and record.checkpoint.step >= best[0]:
         return record.checkpoint
     return Resume(step=best[0], path=best[1]) if best[0] >= 0 else None
+
+
+def told_of(world: JobWorld) -> Resume | None:
+    """The newest complete checkpoint that people have been told of."""
+    told = world.job.status.checkpoint
+    return Resume(step=told.step, path=told.path) if told is not None else None
+
+
+def _speaks(record: GangSpec, told: Resume) -> bool:
+    """Whether what people were told of is to be looked for: not what a start found gone, or was asked to leave behind."""
+    if record.told is not None:
+        return told != record.told
+    return record.lineage is None or told.step <= record.lineage.step
 
 
 def counts(record: GangSpec, checkpoint: CheckpointReport) -> bool:
@@ -158,6 +172,11 @@ def _unasked(world: JobWorld, record: GangSpec, lineage: Lineage | None) -> Star
     complete = {key for view in world.views.values() for key, c in _listed(view) if c.judged and counts(record, c)}
     everywhere = set.intersection(*listings.values()) if listings else set()
     wanted = (best.step, best.path)
+    for keys in listings.values():
+        if _is_full(keys, best.step):
+            keys.add(wanted)
+    if listings and all(wanted in keys for keys in listings.values()):
+        everywhere.add(wanted)
     if wanted in complete and wanted in everywhere:
         return Start(best, lineage, doubt(world, record))
     blind = next((world.by_index[index] for index, keys in listings.items() if wanted not in keys), None)
@@ -176,6 +195,11 @@ def _unasked(world: JobWorld, record: GangSpec, lineage: Lineage | None) -> Star
         f"{older[0]} ({older[1]})"
     )
     return Start(Resume(step=older[0], path=older[1]), lineage, warning)
+
+
+def _is_full(keys: set[_Key], step: int) -> bool:
+    """Whether a listing ends above this step. Who does not judge lists torn ones too, and they may leave no room for it."""
+    return len(keys) >= LIMIT and min(keys)[0] > step
 
 
 def _unknown_to_judges(world: JobWorld, record: GangSpec, beyond: int) -> Missing | None:

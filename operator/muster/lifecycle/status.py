@@ -245,7 +245,7 @@ def _checkpoint(world: JobWorld, record: GangSpec | None) -> CheckpointStatus | 
     before = world.job.status.checkpoint
     newest = resume.newest(world, record) if record else None
     if newest is None:
-        return before
+        return before if record is None else None
     if before and (before.step, before.path) == (newest.step, newest.path):
         return before
     return CheckpointStatus(step=newest.step, path=newest.path, time=world.now)

@@ -21,7 +21,7 @@ def ghosts(world: JobWorld, record: GangSpec, members: Iterable[Member]) -> list
 
 def laid(world: JobWorld, ghost: Ghost) -> bool:
     """Whether no rank of this pod can be alive any more."""
-    return proofs.is_dead(world, ghost) or mode_of(world.job).is_silenced(world, ghost)
+    return proofs.is_dead(world, ghost) or mode_of(world.job).is_ended(world, ghost)
 
 
 def waited_for(world: JobWorld, ghost: Ghost) -> str:

@@ -13,7 +13,7 @@ from muster.kube.decode import NodeLease, Undecodable
 from muster.protocol import messages
 from muster.protocol.messages import RankReport, Report
 from muster.world.fleet import Silence
-from muster.world.views import NodeView
+from muster.world.views import NodeView, OccupantView
 
 
 def unreadable(gang: Any, version: int) -> Undecodable:
@@ -334,6 +334,26 @@ def test_a_kubelet_that_is_heard_again_ends_what_nobody_knows_any_more(
     scene.cluster.nodes.store.assume(NodeView("n1", "uid-n1", 2, ready=False))
     assert scene.cluster.world(job).disowned == {}, "a kubelet that is not ready may end nothing"
     scene.cluster.nodes.store.assume(NodeView("n1", "uid-n1", 3, ready=True))
+    assert scene.cluster.world(job).disowned == {"p1": 0.0}
+
+
+@pytest.mark.parametrize("taken", ["label", "owner"])
+def test_a_pod_that_was_only_relabelled_is_ended_by_no_kubelet(
+    scene: Any, make: Any, kubelets: Kubelets, taken: str
+) -> None:
+    job, pod = a_lost_pod(scene, make)
+    if taken == "label":
+        scene.cluster.pods.store.assume_deleted(("ns", pod.name), pod.uid)
+        scene.cluster.occupants.store.assume(OccupantView("ns", pod.name, pod.uid, 9, "n1", {}))
+    else:
+        scene.cluster.pods.store.assume(replace(pod, owner_uid="", resource_version=pod.resource_version + 1))
+    assert scene.cluster.world(job).pods == {}
+    kubelets.pass_time(300, "n1")
+    assert scene.cluster.world(job).disowned == {}
+    if taken == "label":
+        scene.cluster.occupants.store.assume_deleted(("ns", pod.name), pod.uid)
+    else:
+        scene.cluster.pods.store.assume_deleted(("ns", pod.name), pod.uid)
     assert scene.cluster.world(job).disowned == {"p1": 0.0}
 
 

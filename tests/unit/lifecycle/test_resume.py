@@ -57,6 +57,20 @@ class TestUnasked:
         assert (early.stalled, late.stalled) == (False, True)
         assert "resumeFrom" in late.message
 
+    def test_a_listing_that_is_full_of_torn_ones_hides_nothing(self) -> None:
+        """Who does not judge cannot tell them from whole ones, and lists eight: the mount is well."""
+        steps = range(2000, 1200, -100)
+        torn = tuple(CheckpointReport(step, f"/c/{step}", judged=False, torn=True) for step in steps)
+        unjudged = tuple(CheckpointReport(step, f"/c/{step}", judged=False) for step in steps)
+        here = Scene(a_job(nodes=4)).fleet(4).gang(2, go=False, time=at(0.0)).pods()
+        for index, seen in enumerate(((NEW, *torn), (NEW, *torn), (NEW, *torn), unjudged)):
+            here.launcher(index, idle(2, checkpoints=seen, scanned_age_seconds=NOT_VISIBLE_SECONDS, stamps=""))
+        found = where(here)
+        assert isinstance(found, Start)
+        assert found.resume == Resume(step=1000, path="/c/1000")
+        here.launcher(3, idle(2, checkpoints=unjudged[1:], scanned_age_seconds=NOT_VISIBLE_SECONDS, stamps=""))
+        assert isinstance(where(here), Missing), "there was room for it"
+
     def test_the_grace_runs_from_the_last_listing(self) -> None:
         here = scene((NEW,), (NEW,), (), listed=3600.0)
         here.launcher(1, idle(2, checkpoints=(NEW,), scanned_age_seconds=2.0))
@@ -199,6 +213,49 @@ class TestAsked:
         known = Resume(step=1000, path="/c/1000")
         spec = committed(decide(scene((OLD,), (OLD,), (OLD,), checkpoint=known, **asking(100)).world(), SETTINGS))
         assert spec.checkpoint == Resume(step=100, path="/c/100")
+
+
+class TestWhatPeopleWereToldOf:
+    """The status remembers for a leader that has heard nobody; a start has weighed what it told, and that is over then."""
+
+    def told(self, step: int, here: Scene) -> Scene:
+        told = CheckpointStatus(step=step, path=f"/c/{step}", time=at(0.0))
+        here.job = here.job.model_copy(update={"status": here.job.status.model_copy(update={"checkpoint": told})})
+        return here
+
+    def trained_on(self, record: GangSpec, told: int, *seen: Any) -> Scene:
+        here = self.told(told, Scene(a_job()).fleet().gang(2).pods().all(running(2, 160, checkpoints=seen)))
+        here.record = record
+        return here
+
+    def test_what_a_start_found_gone_is_not_missed_again(self) -> None:
+        lost = self.told(1000, scene((OLD,), (OLD,), (OLD,), listed=NOT_VISIBLE_SECONDS))
+        record = committed(decide(lost.world(), SETTINGS))
+        here = self.trained_on(record, 1000, OLD)
+        assert resume.newest(here.world(), record) == Resume(step=100, path="/c/100")
+        status = decide(here.world(), SETTINGS).status
+        assert status is not None
+        assert status.checkpoint is not None
+        assert status.checkpoint.step == 100
+
+    def test_what_is_told_after_it_is(self) -> None:
+        lost = self.told(1000, scene((OLD,), (OLD,), (OLD,), listed=NOT_VISIBLE_SECONDS))
+        record = committed(decide(lost.world(), SETTINGS))
+        assert resume.newest(self.trained_on(record, 500).world(), record) == Resume(step=500, path="/c/500")
+
+    def test_also_in_a_history_that_a_person_asked_for(self) -> None:
+        """A leader that has heard nobody must not go on behind it, as if the wish had come only now."""
+        back = self.told(1000, scene((OLD,), (OLD,), (OLD,), **asking(100)))
+        record = committed(decide(back.world(), SETTINGS))
+        assert resume.newest(self.trained_on(record, 1000).world(), record) == Resume(step=100, path="/c/100")
+        assert resume.newest(self.trained_on(record, 500).world(), record) == Resume(step=500, path="/c/500")
+
+    def test_from_scratch_there_is_none_to_tell_of(self) -> None:
+        back = self.told(1000, scene((), (), (), **asking("Scratch")))
+        record = committed(decide(back.world(), SETTINGS))
+        status = decide(self.trained_on(record, 1000).world(), SETTINGS).status
+        assert status is not None
+        assert status.checkpoint is None
 
 
 class TestAnotherHistory:

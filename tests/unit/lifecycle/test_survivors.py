@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 import pytest
-from tests.unit.lifecycle.builders import MARKER, SETTINGS, Scene, a_job, at, idle, running
+from tests.unit.lifecycle.builders import MARKER, SETTINGS, Scene, a_job, at, failed, idle, running
 
 from muster.api.gang import FENCE_SECONDS, GangSpec, Ghost, Proof
 from muster.lifecycle import record as records
@@ -13,6 +13,7 @@ from muster.lifecycle.plan import CommitGang, CreatePod
 from muster.lifecycle.resume import Missing
 from muster.lifecycle.step import decide
 from muster.lifecycle.words import by
+from muster.protocol.messages import RECLAIMING
 from muster.recovery import failures
 from muster.recovery.failure import Kind
 from muster.world.views import ContainerView
@@ -159,6 +160,36 @@ class TestAPartOfAGang:
             here.job = a_job(recovery={"unreachableTimeoutSeconds": 9})
             (ghost,) = after_loss(here).ghosts
             assert (ghost.proof, ghost.fenced_time) == (Proof.FENCE, at(1000.0 + FENCED_SECONDS - counted))
+
+    @pytest.mark.parametrize(
+        ("others", "left"),
+        [
+            pytest.param(running(1, silent_peers={0: 25.0}), 17, id="only the silent one tells steps"),
+            pytest.param(running(1, 7, step_age_seconds=60.0, silent_peers={0: 25.0}), 0, id="the others do, too"),
+            pytest.param(
+                failed(1, age=12.0, silent_peers={0: 25.0}), 5, id="a rank without which there is no step ended"
+            ),
+        ],
+    )
+    def test_nor_from_before_steps_of_which_nobody_tells(self, others: Any, left: int) -> None:
+        """They may come by a network on which nobody pings, and be printed by rank 0 alone."""
+        here = trains().node("n0", ready=False).lease("n0", 60.0).all(others)
+        here.launcher(0, running(1, 7, heard_age_seconds=60.0, step_age_seconds=60.0))
+        world = here.world()
+        assert world.gang is not None
+        (unreachable,) = [found for found in failures.find(world) if found.kind is Kind.NODE_UNREACHABLE]
+        record = records.recovered(world, world.gang.spec, [unreachable])
+        assert [(ghost.proof, ghost.left_seconds) for ghost in record.ghosts] == [(Proof.FENCE, left)]
+
+    def test_nor_from_before_the_steps_of_an_attempt_that_is_being_ended(self) -> None:
+        """The next one has just been committed: who has not heard of it finishes steps, and complains of one for long."""
+        here = trains().node("n1", ready=False).lease("n1", 60.0)
+        here.all(running(1, 7, step_age_seconds=0.3, silent_peers={1: 60.0}))
+        here.launcher(1, running(1, 7, heard_age_seconds=60.0, step_age_seconds=60.0))
+        assert here.record is not None
+        here.record = here.record.model_copy(update={"attempt": 2, "go": None, "time": at(999.9)})
+        (ghost,) = after_loss(here).ghosts
+        assert (ghost.proof, ghost.left_seconds) == (Proof.FENCE, 17)
 
     def test_a_member_that_is_proved_dead_is_missed_by_the_others(self) -> None:
         here = trains(silent=300.0)
@@ -433,6 +464,21 @@ class TestThePodOfAGhost:
             here.launchers[here.uid(member.index, member.incarnation)] = idle(2)
         assert isinstance(self.start(here), GangSpec)
 
+    def test_nor_while_its_launcher_tells_that_it_has_ranks(self) -> None:
+        """It is heard though its pod is gone from Kubernetes, and some ranks cannot be killed."""
+        record = after_loss(trains(silent=300.0))
+        here = Scene(a_job(), seconds=2000.0).fleet(6)
+        here.record = record
+        here.pods().but(disowned={ghost.pod_uid: 90.0 for ghost in record.ghosts})
+        for member in record.members:
+            here.launchers[here.uid(member.index, member.incarnation)] = idle(2)
+        here.launchers[record.ghosts[0].pod_uid] = running(1, 7, state=RECLAIMING)
+        found = self.start(here)
+        assert isinstance(found, Missing)
+        assert "its launcher tells that they live" in found.message
+        here.launchers[record.ghosts[0].pod_uid] = running(1, 7, state=RECLAIMING, heard_age_seconds=20.0)
+        assert isinstance(self.start(here), GangSpec)
+
 
 class TestClocks:
     """What is seen counts, by a clock that does not step; the wall clock proves nothing."""
@@ -538,15 +584,17 @@ class TestTheDirectoryOfTheMarker:
             assert not any(map(found[0].obeys_marker, found[0].members))
 
     def test_those_who_come_to_read_it_while_they_train_are_put_on_record_together(self) -> None:
-        here = trains().all(running(1, 7, reads_marker=True))
+        here = trains().all(running(1, 7, reads_marker=True, marker_attempt=1))
         (action,) = decide(here.world(), SETTINGS).actions
         assert isinstance(action, CommitGang)
         assert all(map(action.spec.obeys_marker, action.spec.members))
         here.record = action.spec
         assert not any(isinstance(action, CommitGang) for action in decide(here.world(), SETTINGS).actions)
-        here = trains().all(running(1, 7, reads_marker=True))
-        here.launcher(1, running(1, 7, reads_marker=True, marker_lineage=""))
-        assert not any(isinstance(action, CommitGang) for action in decide(here.world(), SETTINGS).actions)
+        for other in ({"marker_lineage": "", "marker_attempt": 1}, {"marker_attempt": 0}):
+            here = trains().all(running(1, 7, reads_marker=True, marker_attempt=1))
+            here.launcher(1, running(1, 7, reads_marker=True, **other))
+            plan = decide(here.world(), SETTINGS)
+            assert not any(isinstance(action, CommitGang) for action in plan.actions), "it does not obey it yet"
 
     def test_a_record_of_old_says_of_none_that_it_is_the_right_one(self) -> None:
         here = trains(marker=True, silent=300.0)
