@@ -74,6 +74,9 @@ def support(world: JobWorld, settings: WorkerSettings) -> list[ApplySupport]:
 
 def _started(world: JobWorld, gang: Gang) -> Plan:
     spec = gang.spec
+    beyond = record.beyond_marker(world, spec)
+    if beyond is not None:
+        return commit(world, beyond)
     started = record.started(world, spec)
     if isinstance(started, Missing):
         return _not_started(world, gang, started)

@@ -39,6 +39,8 @@ MAX_INCIDENTS = 256
 # Of the newest ones people read every word; of older ones the budgets need numbers.
 TOLD_WHOLE = 16
 SHORT_MESSAGE_CHARACTERS = 160
+# A number in the marker that is so far beyond the attempt is nobody's.
+MARKER_REACH = 10_000
 MASTER_PORTS = range(20000, 30000)
 _HEAR = "if that lasts, look at its log and at network policies between it and the Service muster-coordinator"
 
@@ -385,6 +387,19 @@ def marked(world: JobWorld, record: GangSpec) -> GangSpec | None:
         return None
     members = [member.model_copy(update={"reads_marker": True}) for member in record.members]
     return record.model_copy(update={"marker": lineage, "members": members})
+
+
+def beyond_marker(world: JobWorld, record: GangSpec) -> GangSpec | None:
+    """The record with a number beyond that in the marker, where its own is not; None where it is.
+
+    So it is when a Gang was deleted by hand and the status, from which the new one counts, had not kept up: whoever trains
+    with a lower number than stands there gives way to it as soon as the coordinator is silent.
+    """
+    told = (view.marker_attempt for view in world.views.values())
+    highest = max((n for n in told if n < record.attempt + MARKER_REACH), default=0)
+    if highest <= record.attempt:
+        return None
+    return record.model_copy(update={"attempt": highest + 1, "time": world.now})
 
 
 def named(world: JobWorld, record: GangSpec) -> GangSpec:

@@ -296,6 +296,11 @@ def _silence(world: JobWorld) -> str:
     if world.silence.widespread:
         total = f"{world.silence.silent} of all {world.silence.total} launchers are silent at once"
         return f"{who}; {total}: more likely the network or the operator than the nodes, which get {WHOLE_GANG_SECONDS:.0f} s"
+    if len(silent) == world.job.spec.nodes:
+        return (
+            f"{who}; their nodes are heard, so they may train on: if that lasts, look at their logs and at network policies "
+            "between them and the Service muster-coordinator; a worker that is to be replaced is deleted (kubectl delete pod)"
+        )
     return f"{who}; waiting for a second witness or for a step"
 
 

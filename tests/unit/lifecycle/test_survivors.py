@@ -583,6 +583,23 @@ class TestTheDirectoryOfTheMarker:
             assert not isinstance(found, Missing)
             assert not any(map(found[0].obeys_marker, found[0].members))
 
+    def test_an_attempt_whose_number_has_been_passed_there_takes_one_beyond(self) -> None:
+        """The Gang was deleted by hand, and the status from which the new one counts had not kept up."""
+        here = Scene(a_job()).fleet().gang(2, go=False).pods().all(idle(2, reads_marker=True, marker_attempt=2))
+        here.launcher(0, idle(2, reads_marker=True, marker_attempt=5))
+        (action,) = decide(here.world(), SETTINGS).actions
+        assert isinstance(action, CommitGang)
+        assert (action.spec.attempt, action.spec.go) == (6, None)
+        here.record = action.spec
+        here.all(idle(6, reads_marker=True, marker_attempt=6))
+        (action,) = decide(here.world(), SETTINGS).actions
+        assert isinstance(action, CommitGang)
+        assert action.spec.go is not None
+        absurd = Scene(a_job()).fleet().gang(go=False).pods().all(idle(1, reads_marker=True, marker_attempt=2**53 - 1))
+        (action,) = decide(absurd.world(), SETTINGS).actions
+        assert isinstance(action, CommitGang)
+        assert action.spec.attempt == 1, "a number that nobody has come to by counting"
+
     def test_those_who_come_to_read_it_while_they_train_are_put_on_record_together(self) -> None:
         here = trains().all(running(1, 7, reads_marker=True, marker_attempt=1))
         (action,) = decide(here.world(), SETTINGS).actions
