@@ -95,10 +95,9 @@ def waited_for(world: JobWorld, record: GangSpec, ghost: Ghost) -> str:
 def _waited_for_death(world: JobWorld, ghost: Ghost, who: str, remedy: str) -> str:
     if _is_elsewhere(world, ghost):
         who += ", and its successor has another checkpoint directory than it had (is the volume mounted there?)"
-    limit, is_gone = unproved_seconds(world), world.fleet.nodes.get(ghost.node) is None
-    if limit is None and is_gone:
+    if world.fleet.nodes.get(ghost.node) is None:
         who += ", and that node is gone from the cluster"
-        return f"{who}: if you know that they have, set spec.recovery.unprovedDeathTimeoutSeconds to 60"
+    limit = unproved_seconds(world)
     if limit is None:
         return f"{who}: nothing tells it to; {remedy}, or set spec.recovery.unprovedDeathTimeoutSeconds"
     until = by(world.now, limit - _silent_seconds(world, ghost))
