@@ -86,11 +86,11 @@ async def say(session: Session, names: Sequence[str], reason: str, *, yes: bool)
     """Write that the nodes are lost.
 
     Raises:
-        CliError: there is no such node, one of them lives, or nobody has confirmed it.
+        CliError: nothing names such a node, one of them lives, or nobody has confirmed it.
         ApiError: the API server did not answer as it should.
     """
-    nodes = await _nodes(session, names)
-    alive = [name for name in names if nodes[name].ready]
+    nodes, gone = await _found(session, names)
+    alive = [name for name in names if name in nodes and nodes[name].ready]
     if alive:
         raise CliError(
             f"{', '.join(alive)}: Ready, so the kubelet there was alive a moment ago, and so may be the ranks. Power the machine "
@@ -100,6 +100,9 @@ async def say(session: Session, names: Sequence[str], reason: str, *, yes: bool)
     account = await account_of(session, nodes.values())
     rows = []
     for name in names:
+        if name in gone:
+            rows.append(LostNodeRow(name=name, used_by=gone[name], follows=follows(gone[name], is_gone=True)))
+            continue
         known = account.known(nodes[name], None)
         used_by = None if known.used_by is None else list(known.used_by)
         rows.append(LostNodeRow(name=name, used_by=used_by, follows=follows(used_by)))
@@ -107,7 +110,8 @@ async def say(session: Session, names: Sequence[str], reason: str, *, yes: bool)
         await _confirm(rows)
     time = moment(datetime.now(UTC), servers_time)
     for name in names:
-        word = LostNode(time=time, reason=reason, by=by, boot_id=nodes[name].boot_id)
+        boot = nodes[name].boot_id if name in nodes else ""
+        word = LostNode(time=time, reason=reason, by=by, boot_id=boot)
         await _write(session, name, {"lost": word.to_json()})
     return LostNodes(reason=reason, by=by, time=time, nodes=rows, notes=list(account.notes))
 
@@ -126,8 +130,13 @@ async def take_back(session: Session, names: Sequence[str]) -> LostNodes:
     return LostNodes(undone=True, by=by, time=moment(datetime.now(UTC), servers_time), nodes=rows)
 
 
-def follows(used_by: Sequence[str] | None) -> list[str]:
-    """What comes of it."""
+def follows(used_by: Sequence[str] | None, *, is_gone: bool = False) -> list[str]:
+    """What comes of it.
+
+    Args:
+        used_by: the jobs and pods that name the node; None where that may not be read.
+        is_gone: there is no Node of that name.
+    """
     jobs = [name for name in used_by or () if not name.startswith("pod ")]
     who = ", ".join(jobs) if jobs else "every job" if used_by is None else ""
     told = [
@@ -139,20 +148,33 @@ def follows(used_by: Sequence[str] | None) -> list[str]:
         told.append("if the machine is alive after all, two attempts may write to one checkpoint directory")
     else:
         told.insert(0, "no job holds it now; one that still waits for a death there waits no longer")
+    if is_gone:
+        told.append("it is gone from the cluster, so nothing here shows whether the machine still runs")
     return told
 
 
-async def _nodes(session: Session, names: Sequence[str]) -> "dict[str, NodeView]":
-    from muster.cli.observe import all_nodes
+async def _found(session: Session, names: Sequence[str]) -> "tuple[dict[str, NodeView], dict[str, list[str]]]":
+    """The nodes by name, and of those that are gone from the cluster the jobs that name them still."""
+    from muster.cli.observe import all_nodes, naming
 
     try:
         nodes = {node.name: node for node in await all_nodes(session.client)}
     except Forbidden as error:
         raise CliError(ask(error)) from error
     missing = [name for name in names if name not in nodes]
-    if missing:
-        raise CliError(no_such_nodes(missing, nodes))
-    return {name: nodes[name] for name in names}
+    if not missing:
+        return nodes, {}
+    try:
+        named = await naming(session.client)
+    except Forbidden as error:
+        raise CliError(
+            f"{no_such_nodes(missing, nodes)}. Whether a job still names it may not be read: ClusterRole muster-fleet-view "
+            "has the rights"
+        ) from error
+    unknown = [name for name in missing if name not in named]
+    if unknown:
+        raise CliError(no_such_nodes(unknown, nodes.keys() | named.keys()))
+    return nodes, {name: named[name] for name in missing}
 
 
 async def _confirm(rows: Sequence[LostNodeRow]) -> None:

@@ -78,6 +78,30 @@ async def all_nodes(client: Client) -> list[NodeView]:
     return await _all(informer.nodes(client))
 
 
+async def naming(client: Client) -> dict[str, list[str]]:
+    """Nodes that are named by the record of a job that has not ended, members and ghosts alike, or by its pods -> the jobs.
+
+    A node need not be there for that: jobs wait for proof of what was on one that is gone.
+
+    Raises:
+        ApiError: something could not be read.
+    """
+    jobs, gangs, workers = await asyncio.gather(
+        _all(informer.training_jobs(client)), _all(informer.gangs(client)), _all(informer.worker_pods(client))
+    )
+    going = [job for job in jobs if isinstance(job, TrainingJob) and job.status.completion is None]
+    called = {job.metadata.uid: f"{job.metadata.namespace}/{job.metadata.name}" for job in going}
+    found: dict[str, set[str]] = {}
+    for gang in gangs:
+        if isinstance(gang, Gang) and gang.spec.job_uid in called:
+            for node in gang.spec.nodes:
+                found.setdefault(node, set()).add(called[gang.spec.job_uid])
+    for pod in workers:
+        if pod.node and not pod.terminal and pod.owner_uid in called:
+            found.setdefault(pod.node, set()).add(called[pod.owner_uid])
+    return {node: sorted(names) for node, names in found.items()}
+
+
 async def policy_of(client: Client) -> tuple[FleetPolicySpec, list[str]]:
     """The policy in force, and what has to be said of it.
 

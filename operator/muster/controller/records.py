@@ -14,7 +14,7 @@ import structlog
 from muster.api.gang import Gang
 from muster.kube import decode, paths
 from muster.kube.client import Client
-from muster.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, ServerError, TooManyRequests, Unreachable
+from muster.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, ServerError, Unreachable
 
 MAX_WRITES = 3
 LOOK_AGAIN_SECONDS = 0.5
@@ -71,7 +71,10 @@ class RecordWriter:
                 answer = await self._client.get(_path(body))
             except NotFound:
                 return None
-            except (ServerError, TooManyRequests, Unreachable):
+            except (
+                ApiError
+            ) as error:  # whatever it says, it does not say what stands; an API server that has just started refuses
+                log.warning("cannot see whether a commit stands", gang=_name(body), error=str(error))
                 if self._client.before_write is not None:
                     self._client.before_write()  # raises once another replica may decide
                 await asyncio.sleep(LOOK_AGAIN_SECONDS)

@@ -62,10 +62,9 @@ def in_the_way(world: JobWorld) -> Obstacle | None:
     spec = world.gang.spec if world.gang else None
     old = next((pod for pod in world.pods.values() if not pod.terminal and not world.is_dead(pod.uid)), None)
     if spec is None and old is not None:
-        message = (
-            f"its record is gone; waiting until its old pods have ended, first {old.name} on {old.node or 'no node'}; if that "
-            f"node is gone for good, say so: kubectl muster lost {old.node or 'NODE'}"
-        )
+        message = f"its record is gone; waiting until its old pods have ended, first {old.name}"
+        if old.node:
+            message += f" on {old.node}; if that node is gone for good, say so: kubectl muster lost {old.node}"
         return Obstacle(Telling(State.PENDING, "WaitingForOldPods", message), TICK_SECONDS)
     if world.job.spec.suspend:
         return Obstacle(Telling(State.SUSPENDED, "Suspended"))

@@ -139,5 +139,5 @@ class Plan:
 
     @property
     def commits(self) -> bool:
-        """Whether a Gang is committed: such plans are made and performed one at a time, fleet-wide."""
+        """Whether a Gang is committed: launchers that wait for their directive are answered then."""
         return any(isinstance(action, CommitGang) for action in self.actions)

@@ -98,10 +98,9 @@ def from_its_kubelet(world: JobWorld, ghost: Ghost) -> str:
 
 def from_nobody(world: JobWorld, ghost: Ghost, silent_seconds: float, because: str = "") -> str:
     """Nothing tells it to end: there is a limit, or a person has to speak."""
-    limit, is_gone = unproved_seconds(world), world.fleet.nodes.get(ghost.node) is None
-    if limit is None and is_gone:
+    limit = unproved_seconds(world)
+    if world.fleet.nodes.get(ghost.node) is None:
         because += ", and that node is gone from the cluster"
-        return f"{who(ghost)}{because}: if you know that they have, set spec.recovery.unprovedDeathTimeoutSeconds to 60"
     nothing = f"{who(ghost)}{because}: nothing tells it to"
     if limit is None:
         return f"{nothing}; {remedy(ghost)}, or set spec.recovery.unprovedDeathTimeoutSeconds"

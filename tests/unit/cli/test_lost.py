@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.unit.cli.test_commands import HEALTHS, failed, forbidden, with_fleet
+from tests.unit.cli.test_commands import HEALTHS, JOBS, failed, forbidden, with_fleet
 from typer.testing import Result
 
 from muster.cli import lost
@@ -82,6 +82,53 @@ def test_on_a_terminal_it_is_asked(api: Any, command: Run, monkeypatch: pytest.M
 def test_an_unknown_node_is_refused(api: Any, command: Run) -> None:
     put_nodes(api, "gpu-1")
     assert "did you mean gpu-1?" in failed(command("lost", "gpu-11", *SURE))
+
+
+def with_a_job(api: Any, **spec: Any) -> None:
+    """One that has a record."""
+    name = {"namespace": "team-a", "resourceVersion": "1"}
+    container = {"name": "worker", "image": "x", "command": ["true"]}
+    job = {"nodes": 1, "template": {"spec": {"containers": [container]}}}
+    api.lists(JOBS, {"metadata": {**name, "name": "llama", "uid": "j1"}, "spec": job})
+    moment = {"time": "2026-01-01T00:00:00Z", "level": "R2", "reason": "NodeGone"}
+    record = {"jobUid": "j1", "attempt": 2, **moment, "members": [], **spec}
+    api.lists(
+        "/apis/muster.dev/v1alpha1/gangs", {"metadata": {**name, "name": "llama-j1", "uid": "g1"}, "spec": record}
+    )
+
+
+GHOST = {"pod": "llama-0", "podUid": "p0", "node": "gpu-9", "fencedTime": "2026-01-01T00:00:00Z", "proof": "Death"}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        pytest.param({"ghosts": [GHOST]}, id="a ghost was there"),
+        pytest.param({"members": [{"index": 0, "rank": 0, "node": "gpu-9"}]}, id="a member is there"),
+    ],
+)
+def test_a_node_that_is_gone_is_lost_if_a_job_names_it_still(api: Any, command: Run, spec: Any) -> None:
+    put_nodes(api, "gpu-1")
+    with_a_job(api, **spec)
+    said = command("lost", "gpu-9", *SURE)
+    assert "team-a/llama starts on other nodes without waiting" in said.stdout
+    assert "gone from the cluster, so nothing here shows whether the machine still runs" in said.stdout
+    ((_, path, body),) = patches(api)
+    assert path == f"{HEALTHS}/gpu-9"
+    assert body["spec"]["lost"].get("bootId", "") == ""
+
+
+def test_a_node_that_nothing_names_is_refused_though_others_are_gone(api: Any, command: Run) -> None:
+    put_nodes(api, "gpu-1")
+    with_a_job(api, ghosts=[GHOST])
+    assert "did you mean gpu-9" in failed(command("lost", "gpu-99", "gpu-9", *SURE))
+    assert patches(api) == []
+
+
+def test_who_may_not_see_what_names_a_gone_node_is_told_which_role_has_the_right(api: Any, command: Run) -> None:
+    put_nodes(api, "gpu-1")
+    api.errors[JOBS] = forbidden("trainingjobs", "muster.dev", "at the cluster scope")
+    assert "muster-fleet-view" in failed(command("lost", "gpu-9", *SURE))
 
 
 def test_who_may_not_is_told_which_role_to_ask_for(api: Any, command: Run) -> None:

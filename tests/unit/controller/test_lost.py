@@ -77,6 +77,18 @@ def test_a_pod_that_is_gone_is_proved_dead_by_its_record(scene: Any, make: Any) 
     assert scene.cluster.world(job).lost == {"p0"}
 
 
+def test_a_word_about_a_node_that_is_gone_counts(scene: Any, make: Any) -> None:
+    job = gang_of_two(scene, make)
+    for pod in scene.cluster.pods.store.values():
+        scene.cluster.pods.store.assume_deleted(("ns", pod.name), pod.uid)
+    scene.cluster.nodes.store.assume_deleted(("", "n0"), a_node("n0").uid)
+    assert "n0" not in scene.cluster.fleet.nodes
+    scene.rung.clear()
+    said(scene, word=WORD.model_copy(update={"boot_id": ""}))
+    assert scene.rung == [("ns", "j")]
+    assert scene.cluster.world(job).lost == {"p0"}
+
+
 def test_a_pod_made_after_the_word_is_not_meant(scene: Any, make: Any) -> None:
     job = gang_of_two(scene, make, created=AFTER)
     said(scene)

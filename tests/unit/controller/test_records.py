@@ -17,6 +17,7 @@ from muster.kube.errors import (
     AlreadyExists,
     ApiError,
     Conflict,
+    Forbidden,
     LeadershipLost,
     NotFound,
     ServerError,
@@ -161,6 +162,14 @@ async def test_a_record_that_somebody_else_changed_is_a_conflict(make: Any) -> N
     store.fates = [(RESET, False)]
     with pytest.raises(Conflict):
         await RecordWriter(store).write(a_body(make, "100"))  # type: ignore[arg-type]
+
+
+async def test_a_read_that_is_refused_does_not_tell_that_it_does_not_stand(make: Any) -> None:
+    """An API server that has just started may refuse anybody: it has not read the roles yet."""
+    store = Store()
+    store.fates, store.reads = [(RESET, True)], [Forbidden(403, "Forbidden", "no")]
+    assert json.loads(await RecordWriter(store).write(a_body(make))) == store.standing  # type: ignore[arg-type]
+    assert store.writes == 1
 
 
 async def test_who_may_not_write_any_more_stops_waiting(make: Any) -> None:

@@ -409,7 +409,10 @@ class TestPlain:
         here.pod(1, phase="Failed")
         here.nodes.pop("n1")
         after = self.successor(here)
-        assert "that node is gone from the cluster" in self.waits_for(after)
+        waits = self.waits_for(after)
+        assert "that node is gone from the cluster" in waits
+        assert "kubectl muster lost n1" in waits
+        assert self.waits_for(after.but(lost=frozenset({here.uid(1)}))) == ""
         here.job = a_job(**self.JOB | {"recovery": {"unprovedDeathTimeoutSeconds": 60}})
         after = self.successor(here)
         assert self.waits_for(after)

@@ -60,6 +60,12 @@ def test_secrets_are_reached_by_a_namespaced_role_only(base: Manifests) -> None:
     assert not {"list", "watch", "delete", "patch"} & {verb for rule in rules for verb in rule["verbs"]}
 
 
+def test_the_operator_may_see_whether_a_record_stands_whose_write_was_not_answered(base: Manifests) -> None:
+    rules = named(base, "ClusterRole", "muster-operator")["rules"]
+    verbs = [set(rule["verbs"]) for rule in rules if "gangs" in rule.get("resources", ())]
+    assert set.union(*verbs) == {"list", "watch", "get", "create", "update"}
+
+
 @pytest.mark.parametrize("verb", ["escalate", "bind", "impersonate", "deletecollection", "approve", "sign"])
 def test_the_operator_cannot_raise_its_own_rights(base: Manifests, verb: str) -> None:
     roles = [role for role in of_kind(base, "Role", "ClusterRole") if role["metadata"]["name"] == "muster-operator"]
