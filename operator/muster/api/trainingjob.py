@@ -511,3 +511,8 @@ class TrainingJob(ApiModel):
     metadata: ObjectMeta
     spec: TrainingJobSpec
     status: TrainingJobStatus = TrainingJobStatus()
+
+    @property
+    def wants_nodes(self) -> bool:
+        """Whether it has neither ended nor is being deleted: until then the nodes of its record are its own."""
+        return self.status.completion is None and self.metadata.deletion_timestamp is None

@@ -160,24 +160,26 @@ def fleet_of(seen: Seen) -> Fleet:
     fleet = Fleet(seen.policy, KnownAges(heartbeat_ages(seen.leases)))
     for node in seen.nodes:
         fleet.put_node(node)
-    ended = set()
+    wanting = set()  # uids of jobs that hold the nodes of their records
     given: dict[tuple[str, str], frozenset[str]] = {}  # namespace, job uid -> the nodes that its record names
     for job in seen.jobs:
         if isinstance(job, Undecodable):
             fleet.names[job.uid] = f"{job.namespace}/{job.name}"
             given[job.namespace, job.uid] = frozenset()
+            wanting.add(job.uid)
             continue
         given[job.metadata.namespace, job.metadata.uid] = frozenset()
         fleet.names[job.metadata.uid] = f"{job.metadata.namespace}/{job.metadata.name}"
-        if job.status.completion is not None:
-            ended.add(job.metadata.uid)
-    unreadable = set()
+        if job.wants_nodes:
+            wanting.add(job.metadata.uid)
+    unreadable, named = set(), set()
     for gang in seen.gangs:
         if isinstance(gang, Undecodable):
             unreadable.add((gang.namespace, gang.owner_uid))
             continue
         given[gang.metadata.namespace, gang.spec.job_uid] = gang.spec.nodes
-        if gang.spec.job_uid in ended:
+        if gang.spec.job_uid not in wanting:
+            named |= {member.pod_uid for member in [*gang.spec.members, *gang.spec.ghosts]}
             continue
         names = frozenset(member.node for member in gang.spec.members if member.node)
         fleet.occupy(("gang", gang.metadata.namespace, gang.metadata.name), gang.spec.job_uid, names)
@@ -185,6 +187,8 @@ def fleet_of(seen: Seen) -> Fleet:
         if pod.node and not pod.terminal:
             whose = (pod.namespace, pod.job_uid)
             here = frozenset({pod.node}) if whose in unreadable else given.get(whose)
+            if here is not None and pod.job_uid not in wanting and pod.uid not in named:
+                here = frozenset()  # what is made after the end is no worker
             _occupy(fleet, pod, here if pod.owner_uid == pod.job_uid else None)
     for occupant in seen.occupants:
         _occupy(fleet, occupant)

@@ -201,6 +201,10 @@ class Cluster:
         jobs = self.jobs.store.by_index(pod.job_uid)
         return next((job for job in jobs if _key(job)[0] == pod.namespace), None)
 
+    def pods_of(self, namespace: str, job_uid: str) -> list[PodView]:
+        """The pods of a job, by their controlling owner: anybody can put its labels on a pod of his own."""
+        return self.pods.store.by_index((namespace, job_uid))
+
     def gang_of(self, job_uid: str) -> Gang | Undecodable | None:
         """The job's record; Undecodable when there is one that cannot be read: that is not the same as none."""
         found = self.gangs.store.by_index(job_uid)
@@ -266,8 +270,7 @@ class Cluster:
         gang = found if isinstance(found, Gang) else None
         if self._clock() >= memory.template_recheck_at:
             memory.template_verdict, memory.template_recheck_at = None, float("inf")
-        # Anybody can put our labels on a pod; only a controller's owner reference makes it this job's.
-        pods = {pod.name: pod for pod in self.pods.store.by_index(uid) if _is_worker_of(pod, job)}
+        pods = {pod.name: pod for pod in self.pods_of(job.metadata.namespace, uid)}
         uids = {pod.uid for pod in pods.values()}
         if gang is not None:
             uids.update(member.pod_uid for member in gang.spec.members)
@@ -388,8 +391,8 @@ class Cluster:
         gang = self.gang_of(uid)
         if isinstance(gang, Gang):
             self._hold(gang, gang)
-        if old is None or new is None:
-            self._count_pods(uid)
+        if old is None or new is None or _wants_nodes(old) != _wants_nodes(new):
+            self._count_pods(_key(job)[0], uid)
         self._rings(_key(job))
 
     def _gang_changed(self, old: Gang | Undecodable | None, new: Gang | Undecodable | None) -> None:
@@ -397,7 +400,7 @@ class Cluster:
         assert value is not None
         key = _key(value)
         if isinstance(new, Undecodable):  # it holds what it held
-            self._count_pods(new.owner_uid)
+            self._count_pods(key[0], new.owner_uid)
             self.ring_uid(new.owner_uid)
             return
         before = self._records.pop(key, None)
@@ -420,23 +423,25 @@ class Cluster:
             del self._given[whose]
         else:
             self._given[whose] = given
-        self._count_pods(whose[1])
+        self._count_pods(*whose)
 
-    def _count_pods(self, job_uid: str) -> None:
-        """Account anew for the pods that say that they are this job's."""
-        freed = [self._occupies(pod, here=not pod.terminal) for pod in self.pods.store.by_index(job_uid)]
+    def _count_pods(self, namespace: str, job_uid: str) -> None:
+        """Account anew for the pods of a job."""
+        freed = [self._occupies(pod, here=not pod.terminal) for pod in self.pods_of(namespace, job_uid)]
         if any(freed):
             self._node_freed()
 
     def _hold(self, before: Gang | None, after: Gang | None) -> None:
-        """Account for the nodes of a record; those of an ended or vanished job are free."""
+        """Account for the nodes of a record; those of a job that has ended, goes or is gone are free.
+
+        Its pods still hold what they have. A Gang may outlive its job, and a job that is being deleted may never go: whoever
+        deletes with --cascade=orphan, or put a finalizer there, would keep the nodes for ever.
+        """
         gang = after or before
         if gang is None:
             return
         uid = gang.spec.job_uid
-        ended = any(
-            isinstance(job, TrainingJob) and job.status.completion is not None for job in self.jobs.store.by_index(uid)
-        )
+        ended = not any(_wants_nodes(job) for job in self.jobs.store.by_index(uid))
         if before is not None:
             kept = {m.pod_uid for m in after.spec.members} if after and not ended else set()
             for member in before.spec.members:
@@ -463,7 +468,10 @@ class Cluster:
             self._forget(pod.uid)
         if self._occupies(pod, here=new is not None and not new.terminal):
             self._node_freed()
-        self.ring_uid(pod.job_uid)
+        if any(view is not None and view.owner_uid == view.job_uid for view in (old, new)):
+            job = self.job_of(pod)
+            if job is not None:
+                self._rings(_key(job))
 
     def _is_told_dead(self, pod: PodView) -> bool:
         """Whether its kubelet has told that nothing of it is alive.
@@ -491,8 +499,10 @@ class Cluster:
         """The nodes that the pod's job was given; None for a pod of no job that there is."""
         if pod.owner_uid != pod.job_uid:
             return None
-        given = self._given.get((pod.namespace, pod.job_uid))
-        if given is not None or self.job_of(pod) is None:
+        given, job = self._given.get((pod.namespace, pod.job_uid)), self.job_of(pod)
+        if given is not None and not _wants_nodes(job) and not self._is_named(pod):
+            return frozenset()  # what is made after the end, on nodes that were the job's, is no worker
+        if given is not None or job is None:
             return given
         unreadable = isinstance(self.gang_of(pod.job_uid), Undecodable)  # it may name any node
         return frozenset({pod.node}) if unreadable else frozenset()
@@ -550,7 +560,7 @@ class Cluster:
         dropped = _named_by(before) - _named_by(after)
         if before is None or not dropped:
             return
-        for uid in dropped - {pod.uid for pod in self.pods.store.by_index(before.spec.job_uid)}:
+        for uid in dropped - {pod.uid for pod in self.pods_of(before.metadata.namespace, before.spec.job_uid)}:
             self._forget(uid)
 
     def _forget(self, pod_uid: str) -> None:
@@ -584,8 +594,9 @@ def _key(value: TrainingJob | Gang | FleetPolicy | NodeHealth | Undecodable) -> 
     return (value.metadata.namespace, value.metadata.name)
 
 
-def _is_worker_of(pod: PodView, job: TrainingJob) -> bool:
-    return (pod.namespace, pod.owner_uid) == (job.metadata.namespace, job.metadata.uid)
+def _wants_nodes(job: TrainingJob | Undecodable | None) -> bool:
+    """Whether a job holds the nodes of its record; one that cannot be read may."""
+    return job.wants_nodes if isinstance(job, TrainingJob) else job is not None
 
 
 def _named_by(gang: Gang | None) -> set[str]:

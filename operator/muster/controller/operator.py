@@ -312,8 +312,8 @@ class Operator:
         if isinstance(job, TrainingJob):
             self.dirty.add((job.metadata.namespace, job.metadata.name))
 
-    def _directives_changed(self, job_uid: str) -> None:
-        self.server.notify([pod.uid for pod in self.cluster.pods.store.by_index(job_uid)])
+    def _directives_changed(self, job: TrainingJob) -> None:
+        self.server.notify([pod.uid for pod in self.cluster.pods_of(job.metadata.namespace, job.metadata.uid)])
 
     def _give_up(self, reason: str) -> None:
         """Exit now: whatever is in flight must not be written by a process that may not write."""

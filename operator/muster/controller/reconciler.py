@@ -61,7 +61,7 @@ class Reconciler:
     Args:
         settings: what the installation adds to every worker, as of now.
         queue: where the jobs wait for nodes.
-        directives_changed: told the uid of a job whose launchers may have something new to do.
+        directives_changed: told of a job whose launchers may have something new to do.
         kept: where each decision is remembered.
     """
 
@@ -73,7 +73,7 @@ class Reconciler:
         events: EventRecorder,
         queue: Queue,
         settings: Callable[[], WorkerSettings],
-        directives_changed: Callable[[str], None],
+        directives_changed: Callable[[TrainingJob], None],
         clock: Callable[[], float] = time.monotonic,
         pool: Pool | None = None,
         kept: KeptWorlds | None = None,
@@ -286,10 +286,10 @@ class Reconciler:
             self._count_placement(job, plan)
         finally:
             if plan.commits:
-                self._directives_changed(job.metadata.uid)
+                self._directives_changed(job)
         unwritten = await self._performer.conclude(job, plan)
         if plan.status is not None and plan.status.completion is not None:
-            self._directives_changed(job.metadata.uid)
+            self._directives_changed(job)
         for announcement in plan.announcements:
             self._tell(job, announcement)
         wakes = [wake for wake in (plan.wake_in_seconds, unwritten) if wake is not None]

@@ -341,7 +341,10 @@ class Informer(Generic[T]):
 
 
 def worker_pods(client: Client) -> Informer[PodView]:
-    """Our own pods, by job uid, the finished ones included."""
+    """Our own pods, by namespace and uid of their job, the finished ones included.
+
+    Pods that only have the label are there, too, but found by no job: their own makers can make thousands of them.
+    """
     return Informer(
         client,
         Kind(
@@ -350,7 +353,7 @@ def worker_pods(client: Client) -> Informer[PodView]:
             decode.pod,
             decode.flat_meta,
             query={"labelSelector": JOB_UID_LABEL},
-            index=lambda pod: pod.job_uid,
+            index=lambda pod: (pod.namespace, pod.job_uid) if pod.owner_uid == pod.job_uid else None,
             bare=decode.bare_pod,
         ),
     )

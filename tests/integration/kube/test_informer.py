@@ -22,9 +22,14 @@ def pod(name: str, job: str = "", gpus: int = 0) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name, "labels": {"muster.dev/job-uid": job} if job else {}},
+        "metadata": {"name": name, **(_of(job) if job else {})},
         "spec": {"containers": [{"name": "c", "image": "i", "resources": resources}]},
     }
+
+
+def _of(job: str) -> dict[str, Any]:
+    owner = {"apiVersion": "muster.dev/v1alpha1", "kind": "TrainingJob", "name": job, "uid": job, "controller": True}
+    return {"labels": {"muster.dev/job-uid": job}, "ownerReferences": [owner]}
 
 
 def pods(namespace: str, name: str = "", subresource: str = "") -> str:
@@ -52,14 +57,14 @@ async def test_follows_changes_with_index_and_pages(
     watched = informer.worker_pods(client)
     background(watched.run())
     await asyncio.wait_for(watched.synced.wait(), 60)
-    assert {value.name for value in watched.store.by_index(job)} == {"p0", "p1", "p2", "p3", "p4"}
+    assert {value.name for value in watched.store.by_index((namespace, job))} == {"p0", "p1", "p2", "p3", "p4"}
     seen = history(watched)
     await client.post(pods(namespace), pod("p5", job))
     await client.patch(pods(namespace, "p5"), {"metadata": {"labels": {"muster.dev/index": "7"}}})
     await client.delete(pods(namespace, "p0"))
     await until(lambda: seen[-1:] == [("p0", None)])
     assert seen[:2] == [(None, "p5"), ("p5", "p5")]
-    assert len(watched.store.by_index(job)) == 5
+    assert len(watched.store.by_index((namespace, job))) == 5
     found = watched.store.get((namespace, "p5"))
     assert found is not None
     assert found.index == 7

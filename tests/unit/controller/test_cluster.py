@@ -2,6 +2,7 @@
 
 import itertools
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -483,3 +484,55 @@ async def test_a_refresh_reads_what_a_decision_must_not_miss(scene: Any, monkeyp
     monkeypatch.setattr(scene.api, "get", get)
     await scene.cluster.refresh()
     assert sorted(read) == ["gangs", "nodehealths", "pods", "trainingjobs"]
+
+
+ENDED = {"result": "Succeeded", "reason": "Completed", "time": "2026-01-31T12:00:00Z", "attempt": 1}
+
+
+def going(job: Any) -> Any:
+    meta = job.metadata.model_copy(
+        update={"deletion_timestamp": datetime(2026, 1, 31, tzinfo=UTC), "resource_version": "50"}
+    )
+    return job.model_copy(update={"metadata": meta})
+
+
+@pytest.mark.parametrize("end", ["orphaned", "being deleted", "ended"])
+def test_the_nodes_of_a_job_that_goes_are_free_and_what_is_made_there_afterwards_takes_no_more_than_it_asks_for(
+    scene: Any, make: Any, end: str
+) -> None:
+    job, store = make.job(), scene.cluster.jobs.store
+    store.assume(job)
+    scene.cluster.gangs.store.assume(make.gang(job, "p0", "p1"))
+    scene.cluster.pods.store.assume(make.pod(job, 0, "p0", requests={"cpu": 100}))
+    scene.freed = 0
+    if end == "orphaned":
+        store.assume_deleted(("ns", "j"), "uid-j")
+    else:
+        store.assume(going(job) if end == "being deleted" else make.job(version=50, completion=ENDED))
+    holders = scene.cluster.fleet.holders
+    assert (holders("n0"), holders("n1"), scene.freed) == ({"uid-j"}, set(), 1), "its worker still runs on n0"
+    scene.cluster.pods.store.assume(make.pod(job, 1, "late", name="late", requests={"cpu": 100}))
+    assert (holders("n1"), scene.cluster.fleet.used("n1")) == (set(), {"cpu": 100})
+    scene.cluster.pods.store.assume(make.pod(job, 0, "p0", version=60, phase="Failed"))
+    assert holders("n0") == set()
+
+
+def test_a_gang_that_is_seen_before_its_job_holds_its_nodes_once_the_job_is_seen(scene: Any, make: Any) -> None:
+    job = make.job()
+    scene.cluster.gangs.store.assume(make.gang(job, "p0", "p1"))
+    scene.cluster.pods.store.assume(make.pod(job, 0, "p0", requests={"cpu": 100}))
+    scene.cluster.jobs.store.assume(job)
+    assert scene.holders(job) == {"n0": {"uid-j"}, "n1": {"uid-j"}}
+
+
+def test_thousands_of_pods_with_the_labels_of_a_job_do_not_ring_it(scene: Any, make: Any) -> None:
+    job = make.job()
+    scene.cluster.jobs.store.assume(job)
+    scene.rung.clear()
+    for namespace, owner in (("attacker", "uid-j"), ("attacker", ""), ("ns", "")):
+        forged = make.pod(job, 0, f"{namespace}-{owner}", name=f"evil{owner}", namespace=namespace, owner_uid=owner)
+        scene.cluster.pods.store.assume(forged)
+    assert scene.rung == []
+    assert scene.cluster.pods_of("ns", "uid-j") == []
+    scene.cluster.pods.store.assume(make.pod(job, 0, "p0"))
+    assert scene.rung == [("ns", "j")]
