@@ -213,5 +213,5 @@ def _moment(text: str) -> datetime | None:
 
 
 def _occupy(fleet: Fleet, pod: PodView | OccupantView, given: frozenset[str] | None = None) -> None:
-    holder, uses = claim_of(pod, given)
+    holder, uses = claim_of(pod, fleet.nodes.get(pod.node), given)
     fleet.occupy(("pod", pod.uid), holder, frozenset({pod.node}), uses)

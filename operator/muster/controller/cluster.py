@@ -139,6 +139,7 @@ class Cluster:
         self._renewed: dict[str, datetime] = {}  # node -> when its lease was last seen to be renewed
         self._jobs_on: dict[str, set[str]] = {}  # node -> job uids with a member there
         self._given: dict[tuple[str, str], frozenset[str]] = {}  # namespace, job uid -> the nodes that its record names
+        self._standing: dict[str, dict[str, PodView | OccupantView]] = {}  # node -> the pods there by uid
         self._dead: OrderedDict[str, None] = OrderedDict()
         self.jobs.store.subscribe(self._job_changed)
         self.gangs.store.subscribe(self._gang_changed)
@@ -491,9 +492,20 @@ class Cluster:
     def _occupies(self, pod: PodView | OccupantView, *, here: bool) -> bool:
         """Account for a pod; whether that made room for somebody."""
         nodes = frozenset({pod.node}) if here and pod.node else frozenset()
-        holder, uses = claim_of(pod, self._given_to(pod) if isinstance(pod, PodView) else None)
+        self._stand(pod, here=bool(nodes))
+        given = self._given_to(pod) if isinstance(pod, PodView) else None
+        holder, uses = claim_of(pod, self.fleet.nodes.get(pod.node), given)
         freed = self.fleet.occupy(("pod", pod.uid), holder, nodes, uses)
         return freed or (bool(uses) and not nodes)
+
+    def _stand(self, pod: PodView | OccupantView, *, here: bool) -> None:
+        there = self._standing.setdefault(pod.node, {})
+        if here:
+            there[pod.uid] = pod
+        else:
+            there.pop(pod.uid, None)
+        if not there:
+            del self._standing[pod.node]
 
     def _given_to(self, pod: PodView) -> frozenset[str] | None:
         """The nodes that the pod's job was given; None for a pod of no job that there is."""
@@ -519,7 +531,11 @@ class Cluster:
         assert node is not None
         if new is None:
             self.fleet.drop_node(node.name)
-        elif not self.fleet.put_node(new):
+        changed = self.fleet.put_node(new) if new is not None else True
+        if old is None or new is None or _kinds(old) != _kinds(new):
+            for pod in list(self._standing.get(node.name, {}).values()):
+                self._occupies(pod, here=True)
+        if not changed:
             return
         for uid in self._jobs_on.get(node.name, ()):
             self.ring_uid(uid)
@@ -572,6 +588,11 @@ class Cluster:
         self._dead[pod_uid] = None
         while len(self._dead) > MAX_REMEMBERED_DEAD:
             self._dead.popitem(last=False)
+
+
+def _kinds(node: NodeView) -> set[str]:
+    """The resources that a node has, however many of them."""
+    return node.allocatable.keys() | node.capacity.keys()
 
 
 def named_class(job: TrainingJob) -> str:

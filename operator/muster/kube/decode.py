@@ -16,6 +16,7 @@ import pydantic
 
 from muster.api.base import EARLIEST, LATEST, ApiModel
 from muster.api.trainingjob import TrainingJob
+from muster.world import resources
 from muster.world.resources import amounts, asked_by, asked_together
 from muster.world.views import (
     INCARNATION_LABEL,
@@ -456,8 +457,6 @@ class _Bare(msgspec.Struct):
 
 _bares = msgspec.json.Decoder(_Bare)
 UNREADABLE = "Unreadable"
-# Stands for what a pod may hold when its own account of it cannot be read: its node is nobody else's.
-_ALL = "muster.dev/unreadable"
 
 
 def bare_pod(data: Raw) -> PodView:
@@ -476,14 +475,14 @@ def bare_pod(data: Raw) -> PodView:
         incarnation=_label_number(labels.get(INCARNATION_LABEL), 0),
         node=(parsed.spec.node_name if parsed.spec else None) or "",
         reason=UNREADABLE,
-        requests={_ALL: 1},
+        requests={resources.UNREADABLE: 1},
     )
 
 
 def bare_occupant(data: Raw) -> OccupantView:
     """A pod of which only the identity can be read: it holds its node whole."""
     pod = bare_pod(data)
-    return OccupantView(pod.namespace, pod.name, pod.uid, pod.resource_version, pod.node, {_ALL: 1})
+    return OccupantView(pod.namespace, pod.name, pod.uid, pod.resource_version, pod.node, pod.requests)
 
 
 def bare_node(data: Raw) -> NodeView:

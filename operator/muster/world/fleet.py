@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
 from muster.api.fleetpolicy import Binding, FleetPolicySpec
-from muster.world.resources import is_extended
+from muster.world.resources import UNREADABLE, is_extended
 from muster.world.views import NodeView, OccupantView, PodView
 
 T = TypeVar("T")
@@ -382,19 +382,27 @@ class FleetParts:
     ailing: Mapping[str, str]
 
 
-def claim_of(pod: PodView | OccupantView, given: Collection[str] | None = None) -> tuple[str, Mapping[str, int]]:
+def claim_of(
+    pod: PodView | OccupantView, node: NodeView | None, given: Collection[str] | None = None
+) -> tuple[str, Mapping[str, int]]:
     """Who holds a pod's node by it, as `Fleet.occupy` names holders, and what it uses there beside that.
 
     A worker holds a node for its job where the job was given that node. Anybody can put our labels and any owner on a pod:
     elsewhere it takes what it asks for, as everybody's pod does, and with accelerators that is the whole node.
 
     Args:
+        node: where it is, None if that is not known. What a node does not have it does not give: kubelets take pods that
+            ask for unknown extended resources and leave these out, so anybody could hold any node by such a name.
         given: the nodes that the job's record names; None for a pod that is no worker of a job that there is.
     """
-    whole = any(is_extended(name) for name in pod.requests)
+    whole = any(name == UNREADABLE or (is_extended(name) and _has(node, name)) for name in pod.requests)
     if isinstance(pod, PodView) and given is not None and (whole or pod.node in given):
         return pod.job_uid, _NOTHING
     return f"pod/{pod.namespace}/{pod.name}" if whole else "", pod.requests
+
+
+def _has(node: NodeView | None, resource: str) -> bool:
+    return node is None or resource in node.allocatable or resource in node.capacity
 
 
 def placement_facts(node: NodeView) -> tuple[Any, ...]:

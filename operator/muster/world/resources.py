@@ -10,6 +10,8 @@ from typing import Any
 Amounts = Mapping[str, int]
 
 PODS = "pods"
+# Stands for what a pod may hold when its own account of it cannot be read: its node is nobody else's.
+UNREADABLE = "muster.dev/unreadable"
 # What placement accounts for beside extended resources. Ephemeral storage is left to the kubelet, which measures it.
 COUNTED = frozenset({"cpu", "memory", PODS})
 

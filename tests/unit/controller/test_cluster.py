@@ -536,3 +536,20 @@ def test_thousands_of_pods_with_the_labels_of_a_job_do_not_ring_it(scene: Any, m
     assert scene.cluster.pods_of("ns", "uid-j") == []
     scene.cluster.pods.store.assume(make.pod(job, 0, "p0"))
     assert scene.rung == [("ns", "j")]
+
+
+def test_a_node_is_nobodys_for_the_name_of_a_resource_that_it_does_not_have(scene: Any) -> None:
+    cluster = scene.cluster
+    invented = OccupantView("tenant", "pin", "u1", 1, "n0", {"tenant.example/invented": 1, "pods": 1})
+    real = OccupantView("other", "notebook", "u2", 2, "n0", {"nvidia.com/gpu": 1, "pods": 1})
+    for pod in (invented, real):
+        cluster.occupants.store.assume(pod)
+    node = NodeView("n0", "uid-n0", 3, ready=True, allocatable={"cpu": 8000, "pods": 110})
+    cluster.nodes.store.assume(node)
+    assert cluster.fleet.holders("n0") == set()
+    assert cluster.fleet.used("n0")["pods"] == 2
+    known = replace(node, resource_version=4, capacity={"nvidia.com/gpu": 8})  # none of them healthy
+    cluster.nodes.store.assume(known)
+    assert cluster.fleet.holders("n0") == {"pod/other/notebook"}
+    cluster.occupants.store.assume_deleted(("other", "notebook"), "u2")
+    assert (cluster.fleet.holders("n0"), cluster.fleet.used("n0")["pods"]) == (set(), 1)
