@@ -129,6 +129,15 @@ class TestAWholeGangThatFellSilent:
         long_ago = replace(last, heard_age_seconds=FENCED_SECONDS + 1)
         assert isinstance(waits(record, *views, heard={record.ghosts[0].pod_uid: long_ago}), GangSpec)
 
+    def test_one_that_goes_on_talking_without_ranks_is_waited_for_no_longer_than_one_that_is_silent(self) -> None:
+        record = after_loss(trains(silent=300.0))
+        record = record.model_copy(update={"ghosts": record.ghosts[:1]})
+        talks = {record.ghosts[0].pod_uid: idle(1)}
+        views = [idle(2, passes_news=False)] * 3
+        record = record.model_copy(update={"ghosts": [record.ghosts[0].model_copy(update={"passes_news": False})]})
+        assert isinstance(waits(record, *views, seconds=1299.0, heard=talks), Missing)
+        assert isinstance(waits(record, *views, seconds=1300.0, heard=talks), GangSpec)
+
     def test_of_a_long_limit_a_new_leader_has_to_see_five_minutes_and_the_clock_counts_the_rest(self) -> None:
         limit = {"recovery": {"unprovedDeathTimeoutSeconds": 3600}}
         record = after_loss(trains(silent=3600.0, **limit))
