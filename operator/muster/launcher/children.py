@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
 from typing import List
@@ -38,6 +40,12 @@ def converse(*arguments: str) -> "subprocess.Popen[bytes]":
 def descriptor(stream: object) -> int:
     """The file descriptor of a pipe of such a process."""
     return int(stream.fileno())  # type: ignore[attr-defined]
+
+
+def kill(child: "subprocess.Popen[bytes]") -> None:
+    """End such a process, which may have ended by itself, and have been reaped before what it said last was read."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(child.pid, signal.SIGKILL)
 
 
 def hang_up(child: "subprocess.Popen[bytes]") -> None:

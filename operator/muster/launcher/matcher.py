@@ -17,7 +17,7 @@ import subprocess
 import threading
 from typing import Callable, Deque, Dict, FrozenSet, List, Optional, Sequence, Tuple
 
-from muster.launcher.children import converse, descriptor, hang_up
+from muster.launcher.children import converse, descriptor, hang_up, kill
 from muster.launcher.match_child import LINE_SECONDS
 from muster.launcher.progress import MAX_MATCHED_BYTES
 
@@ -133,7 +133,7 @@ class Matcher:
     def stop(self) -> None:
         """The launcher leaves: end the child, and do not wait for it."""
         if self._child is not None:
-            os.kill(self._child.pid, signal.SIGKILL)
+            kill(self._child)
 
     def _ask(self, now: float, printed: Sequence[Printed]) -> None:
         share = _BATCH_BYTES // max(1, len(printed))

@@ -14,11 +14,10 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import signal
 import subprocess
 from typing import Any, Dict, FrozenSet, List, Optional, Tuple
 
-from muster.launcher.children import converse, descriptor, hang_up
+from muster.launcher.children import converse, descriptor, hang_up, kill
 from muster.protocol.messages import MAX_PATH_CHARS, CheckpointReport, Directive
 
 _MAX_LINE_BYTES = 256 * 1024
@@ -249,7 +248,7 @@ class Scanner:
 
     def _kill(self) -> None:
         if self._child is not None and not self._dying:
-            os.kill(self._child.pid, signal.SIGKILL)
+            kill(self._child)
             self._dying = True
 
     def _forget(self) -> None:
