@@ -7,7 +7,6 @@ node by the same rules (`muster.controller.cluster`); a test holds the two toget
 import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TypeVar
 
 from muster.api.fleetpolicy import FleetPolicy, FleetPolicySpec
@@ -200,16 +199,9 @@ def heartbeat_ages(leases: Iterable[NodeLease]) -> dict[str, float]:
 
     The operator measures with its own clock when a heartbeat changes; from one look only the kubelets' clocks are known.
     """
-    times = {lease.node: moment for lease in leases if (moment := _moment(lease.renew_time)) is not None}
+    times = {lease.node: moment for lease in leases if (moment := lease.moment) is not None}
     newest = max(times.values(), default=None)
     return {node: (newest - time).total_seconds() for node, time in times.items()} if newest else {}
-
-
-def _moment(text: str) -> datetime | None:
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        return None
 
 
 def _occupy(fleet: Fleet, pod: PodView | OccupantView, given: frozenset[str] | None = None) -> None:

@@ -342,7 +342,7 @@ class Cluster:
         lease = self.leases.store.get(("kube-node-lease", node))
         if lease is None:
             return None
-        return Heartbeat(self.heartbeats.age_seconds(node), _moment(lease.renew_time), self._renewed.get(node))
+        return Heartbeat(self.heartbeats.age_seconds(node), lease.moment, self._renewed.get(node))
 
     def _health_changed(self, old: NodeHealth | Undecodable | None, new: NodeHealth | Undecodable | None) -> None:
         value = new or old
@@ -598,15 +598,6 @@ def _kinds(node: NodeView) -> set[str]:
 def named_class(job: TrainingJob) -> str:
     """The PriorityClass that the job's template names; "" for none."""
     return str((job.spec.template.get("spec") or {}).get("priorityClassName") or "")
-
-
-def _moment(text: str) -> datetime | None:
-    """A time as the API server writes it; None for what is none, or has no zone."""
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return moment if moment.tzinfo else None
 
 
 def _key(value: TrainingJob | Gang | FleetPolicy | NodeHealth | Undecodable) -> Key:

@@ -366,8 +366,8 @@ def _without_record(world: JobWorld, record: Undecodable) -> Plan:
     )
     before = world.job.status
     seen = {"attempt": before.attempt, "nodes_ready": before.nodes_ready, "nodes": before.nodes}
-    now = status.stalled(world, Telling(State.STALLED, "RecordUnreadable", message)).model_copy(update=seen)
-    return Plan((), announcements=status.changes(world, now), status=now)
+    plan = status.told(world, Plan((), Telling(State.STALLED, "RecordUnreadable", message)))
+    return replace(plan, status=plan.status and plan.status.model_copy(update=seen))
 
 
 def _log_decision(key: Key, plan: Plan) -> None:

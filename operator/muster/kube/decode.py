@@ -45,6 +45,15 @@ class NodeLease(NamedTuple):
     renew_time: str
     resource_version: int
 
+    @property
+    def moment(self) -> datetime | None:
+        """The same as a time; None for what is none, or has no zone."""
+        try:
+            moment = datetime.fromisoformat(self.renew_time)
+        except ValueError:
+            return None
+        return moment if moment.tzinfo else None
+
 
 class PriorityClass(NamedTuple):
     """What a PriorityClass says of the order of jobs."""

@@ -17,7 +17,7 @@ import subprocess
 import threading
 from typing import Callable, Deque, Dict, FrozenSet, List, Optional, Sequence, Tuple
 
-from muster.launcher.children import own_command
+from muster.launcher.children import converse, descriptor, hang_up, kill
 from muster.launcher.match_child import LINE_SECONDS
 from muster.launcher.progress import MAX_MATCHED_BYTES
 
@@ -115,7 +115,7 @@ class Matcher:
     @property
     def descriptor(self) -> Optional[int]:
         """What to wait on for the answer."""
-        return _descriptor(self._child.stdout) if self._child is not None and self._asked else None
+        return descriptor(self._child.stdout) if self._child is not None and self._asked else None
 
     def next_at(self) -> Optional[float]:
         """When `turn` has something to do, as far as the clock is concerned; new output it is told of by nobody."""
@@ -133,7 +133,7 @@ class Matcher:
     def stop(self) -> None:
         """The launcher leaves: end the child, and do not wait for it."""
         if self._child is not None:
-            os.kill(self._child.pid, signal.SIGKILL)
+            kill(self._child)
 
     def _ask(self, now: float, printed: Sequence[Printed]) -> None:
         share = _BATCH_BYTES // max(1, len(printed))
@@ -152,16 +152,7 @@ class Matcher:
         self._unsent = b"".join([b"%d %s\n" % item for item in batch]) + b"\n"
 
     def _spawn(self) -> "subprocess.Popen[bytes]":
-        child = subprocess.Popen(
-            own_command("--match-steps", self._pattern),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        child.returncode = 0  # this launcher reaps by itself
-        os.set_blocking(_descriptor(child.stdout), False)
-        os.set_blocking(_descriptor(child.stdin), False)
+        child = converse("--match-steps", self._pattern)
         self._answer = b""
         return child
 
@@ -169,7 +160,7 @@ class Matcher:
         if self._child is None or not self._unsent:
             return
         try:
-            self._unsent = self._unsent[os.write(_descriptor(self._child.stdin), self._unsent) :]
+            self._unsent = self._unsent[os.write(descriptor(self._child.stdin), self._unsent) :]
         except BlockingIOError:  # full: later
             return
         except OSError:  # it has ended, and is about to be reaped
@@ -179,7 +170,7 @@ class Matcher:
         if self._child is None or not self._asked:
             return
         try:
-            self._answer += os.read(_descriptor(self._child.stdout), _MAX_ANSWER_BYTES)
+            self._answer += os.read(descriptor(self._child.stdout), _MAX_ANSWER_BYTES)
         except BlockingIOError:
             return
         line, end, _ = self._answer.partition(b"\n")
@@ -199,9 +190,7 @@ class Matcher:
 
     def _note_end(self, now: float, status: int) -> None:
         if self._child is not None:
-            for stream in (self._child.stdin, self._child.stdout):
-                if stream is not None:
-                    stream.close()
+            hang_up(self._child)
         self._child = None
         self._looked_through()
         if self.error:
@@ -231,7 +220,3 @@ class Matcher:
         self._looked_through()
         self._log(self.error)
         self.stop()
-
-
-def _descriptor(stream: object) -> int:
-    return int(stream.fileno())  # type: ignore[attr-defined]

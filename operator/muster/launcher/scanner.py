@@ -14,11 +14,10 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import signal
 import subprocess
 from typing import Any, Dict, FrozenSet, List, Optional, Tuple
 
-from muster.launcher.children import own_command
+from muster.launcher.children import converse, descriptor, hang_up, kill
 from muster.protocol.messages import MAX_PATH_CHARS, CheckpointReport, Directive
 
 _MAX_LINE_BYTES = 256 * 1024
@@ -166,7 +165,7 @@ class Scanner:
             if self._child is None:
                 self._child = self._spawn()
                 message = self._handed_on() + message
-            os.write(_descriptor(self._child.stdin), message)
+            os.write(descriptor(self._child.stdin), message)
         except OSError as error:
             return self._failed(now, "cannot scan %s: %s" % (self._directory, error))
         return None
@@ -179,16 +178,7 @@ class Scanner:
         return _line({"verdicts": verdicts})
 
     def _spawn(self) -> "subprocess.Popen[bytes]":
-        child = subprocess.Popen(
-            own_command("--scan-on-request", self._directory),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        child.returncode = 0  # this launcher reaps by itself
-        os.set_blocking(_descriptor(child.stdout), False)
-        os.set_blocking(_descriptor(child.stdin), False)
+        child = converse("--scan-on-request", self._directory)
         self._answer = b""
         return child
 
@@ -197,7 +187,7 @@ class Scanner:
         if self._child is None or self._heard_at is None or self._dying:
             return None
         try:
-            data = os.read(_descriptor(self._child.stdout), _MAX_LINE_BYTES)
+            data = os.read(descriptor(self._child.stdout), _MAX_LINE_BYTES)
         except BlockingIOError:
             return None
         if data:
@@ -258,14 +248,12 @@ class Scanner:
 
     def _kill(self) -> None:
         if self._child is not None and not self._dying:
-            os.kill(self._child.pid, signal.SIGKILL)
+            kill(self._child)
             self._dying = True
 
     def _forget(self) -> None:
         if self._child is not None:
-            for stream in (self._child.stdin, self._child.stdout):
-                if stream is not None:
-                    stream.close()
+            hang_up(self._child)
         self._child = None
         self._dying = False
 
@@ -282,10 +270,6 @@ def _report(item: Dict[str, Any]) -> CheckpointReport:
         judged=bool(item["judged"]),
         torn=bool(item.get("torn")),
     )
-
-
-def _descriptor(stream: object) -> int:
-    return int(stream.fileno())  # type: ignore[attr-defined]
 
 
 __all__: List[str] = ["LOOKS_PER_SECOND", "ScanResult", "Scanner"]

@@ -43,7 +43,7 @@ def told(world: JobWorld, plan: Plan) -> Plan:
         return plan
     now = _TELLERS[telling.state](world, telling)
     quiet = telling.state in (State.COMPLETED, State.SUSPENDED)
-    events = () if quiet else changes(world, now)
+    events = () if quiet else _changes(world, now)
     return replace(plan, status=now, announcements=(*plan.announcements, *events))
 
 
@@ -62,7 +62,7 @@ def _pending(world: JobWorld, telling: Telling) -> TrainingJobStatus:
     return now.model_copy(update={"waiting": _waiting(world, telling)})
 
 
-def stalled(world: JobWorld, telling: Telling) -> TrainingJobStatus:
+def _stalled(world: JobWorld, telling: Telling) -> TrainingJobStatus:
     """It cannot go on as it is; somebody has to change something."""
     reason, message = telling.reason, telling.message
     facts: _Facts = {"Stalled": (True, reason, message), "Running": (False, reason, message)}
@@ -154,7 +154,7 @@ def _completed(world: JobWorld, telling: Telling) -> TrainingJobStatus:
 
 _TELLERS: Mapping[State, Callable[[JobWorld, Telling], TrainingJobStatus]] = {
     State.PENDING: _pending,
-    State.STALLED: stalled,
+    State.STALLED: _stalled,
     State.SUSPENDED: _suspended,
     State.STARTING: _starting,
     State.TRAINING: _training,
@@ -162,7 +162,7 @@ _TELLERS: Mapping[State, Callable[[JobWorld, Telling], TrainingJobStatus]] = {
 }
 
 
-def changes(world: JobWorld, now: TrainingJobStatus) -> tuple[Announcement, ...]:
+def _changes(world: JobWorld, now: TrainingJobStatus) -> tuple[Announcement, ...]:
     """An Event when the reason for waiting or stalling is new."""
     before = world.job.status
     if (

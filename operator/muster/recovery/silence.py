@@ -26,9 +26,7 @@ STATUS_UNKNOWN = "NodeStatusUnknown"
 def unreachable(world: JobWorld, gang: Gang, seat: Seat, pod: PodView) -> Failure | None:
     """Two witnesses agree that the worker is silent, and no step has been finished since."""
     if pod.uid in world.lost:
-        return failure_of(
-            seat, Kind.NODE_LOST, Level.REPLACE, f"node {seat.member.node} is gone for good, as somebody has said"
-        )
+        return _said_to_be_lost(seat)
     timeout = float(world.job.spec.recovery.unreachable_timeout_seconds)
     launcher = seat.launcher
     if launcher is None and not seat.member.pod_uid:
@@ -48,13 +46,16 @@ def unreachable(world: JobWorld, gang: Gang, seat: Seat, pod: PodView) -> Failur
 def silent_for_good(world: JobWorld, seat: Seat, pod: PodView) -> Failure | None:
     """Without a launcher only its node could say that the ranks have ended; silence says nothing of the kind."""
     if pod.uid in world.lost:
-        return failure_of(
-            seat, Kind.NODE_LOST, Level.REPLACE, f"node {seat.member.node} is gone for good, as somebody has said"
-        )
+        return _said_to_be_lost(seat)
     if pod.phase == "Pending":  # nobody has seen its ranks begin, and its successor waits for proof all the same
         return silent_node(world, seat, float(world.job.spec.recovery.unreachable_timeout_seconds))
     limit = unproved_seconds(world)
     return None if limit is None else silent_node(world, seat, limit)
+
+
+def _said_to_be_lost(seat: Seat) -> Failure:
+    message = f"node {seat.member.node} is gone for good, as somebody has said"
+    return failure_of(seat, Kind.NODE_LOST, Level.REPLACE, message)
 
 
 def unheard(world: JobWorld, gang: Gang, seat: Seat, pod: PodView) -> Failure | None:

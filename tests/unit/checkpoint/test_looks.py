@@ -149,6 +149,15 @@ class TestStamps:
         found = last(Finder(str(tmp_path)), self.HOW)
         assert (found.stamps, "step-1 cannot be read" in found.note) == (None, True)
 
+    def test_are_no_whole_listing_where_there_are_too_many_directories(self, tmp_path, monkeypatch):
+        for step in (10, 20, 30):
+            write(tmp_path, step)
+        monkeypatch.setattr(find, "MAX_STEPPED", 2)
+        monkeypatch.setattr(find, "MAX_EXAMINED", 1)
+        found = last(Finder(str(tmp_path)), Look(stamps=True))
+        assert found.stamps is None
+        assert "has more than 2 directories" in found.note
+
     def test_are_bounded(self, tmp_path, monkeypatch):
         monkeypatch.setattr(find, "MAX_STAMPS", 3)
         for step in range(1, 6):
@@ -204,6 +213,14 @@ class TestAgain:
     def test_a_thorough_look_sees_any_change(self, finder, tmp_path):
         (tmp_path / "ckpt/step-8/part-13.bin").write_bytes(b"x" * 9)
         assert answers(finder)[-1][0] == (7, True)
+
+    def test_a_thorough_look_sees_that_a_torn_one_is_mended_where_no_glance_falls(self, finder, tmp_path):
+        target = write(tmp_path / "ckpt", 9)
+        (target / "part-13.bin").write_bytes(b"x")
+        assert answers(finder, LIGHT)[-1][0] == (8, True)
+        (target / "part-13.bin").write_bytes(b"x" * 10)
+        assert answers(finder, LIGHT)[-1][0] == (8, True), "soon, not now"
+        assert answers(finder)[-1][0] == (9, True)
 
     def test_what_is_torn_is_listed_again_after_a_while_that_grows(self, finder, tmp_path, clock, monkeypatch):
         write(tmp_path / "ckpt", 9, bytes_each=11)

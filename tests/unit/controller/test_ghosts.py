@@ -1,9 +1,72 @@
-"""For how long a leader has seen what it counts by."""
+"""What a leader has seen of ghosts itself: heartbeats without a break, the go of the current attempt."""
 
 from typing import Any
 
+from tests.unit.lifecycle.builders import Scene, a_ghost, a_job, a_node
+
 from muster.api.gang import Gang
-from muster.controller.ghosts import Beats, GhostAges
+from muster.controller.ghosts import BREAK_SECONDS, Beats, GhostAges
+from muster.world.job import JobWorld
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def looked(seen: GhostAges, world: JobWorld, beats: Beats, now: float) -> GhostAges:
+    seen.look(world.gang, world.pods, {"n0": a_node("n0")}, beats, now, now)
+    return seen
+
+
+def with_ghost(attempt: int = 1, **pod: Any) -> Scene:
+    """A gang with the ghost of a pod on n0; the pod is as given, or gone."""
+    here = Scene(a_job()).fleet().gang(attempt).pods()
+    assert here.record is not None
+    name, uid = here.world().names[0], here.uid(0)
+    ghost = a_ghost(uid, 0.0).model_copy(update={"pod": name})
+    here.record = here.record.model_copy(update={"ghosts": [ghost]})
+    if pod:
+        here.pod(0, **pod)
+    else:
+        here.pod_views.pop(name)
+    return here
+
+
+def test_a_node_that_sends_no_heartbeats_was_not_there() -> None:
+    clock = Clock()
+    beats = Beats(clock)
+    clock.now += 500.0
+    assert beats.lasting_seconds("n0", 1000.0) == 0.0
+    beats.renewed("n0")
+    beats.forget("n0")
+    clock.now += BREAK_SECONDS
+    beats.renewed("n0")
+    assert beats.lasting_seconds("n0", 1000.0) == 0.0, "what a lease before said counts no more"
+
+
+def test_a_pod_that_is_wanted_is_not_disowned() -> None:
+    clock = Clock()
+    for pod, disowned in (({}, True), ({"phase": "Failed"}, True), ({"phase": "Running"}, False)):
+        here = with_ghost(**pod)
+        assert bool(looked(GhostAges(), here.world(), Beats(clock), 1000.0).disowned) is disowned
+
+
+def test_a_pod_of_the_same_name_is_another() -> None:
+    here = with_ghost(phase="Running")
+    assert here.record is not None
+    ghost = here.record.ghosts[0].model_copy(update={"pod_uid": "before"})
+    here.record = here.record.model_copy(update={"ghosts": [ghost]})
+    assert looked(GhostAges(), here.world(), Beats(Clock()), 1000.0).disowned == {"before": 0.0}
+
+
+def test_each_go_is_as_old_as_it_was_seen() -> None:
+    seen, beats = GhostAges(), Beats(Clock())
+    assert looked(seen, with_ghost(1).world(), beats, 1000.0).go_age_seconds == 0.0
+    assert looked(seen, with_ghost(1).world(), beats, 1060.0).go_age_seconds == 60.0
+    assert looked(seen, with_ghost(2).world(), beats, 1070.0).go_age_seconds == 0.0
 
 
 def test_the_go_of_a_record_that_was_made_anew_is_not_the_one_of_before(make: Any) -> None:

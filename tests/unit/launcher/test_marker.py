@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
+import threading
 from pathlib import Path
 
 import pytest
 from tests.unit.launcher.simulated import World
 
-from muster.launcher.marker import DEADLINE_SECONDS, PERIOD_SECONDS, Marker, Standing, path_of
+from muster.launcher.marker import DEADLINE_SECONDS, PERIOD_SECONDS, Marker, Standing, Storage, path_of
 from muster.launcher.marker_child import claim_marker, read_marker
 from muster.protocol.messages import EXITED, IDLE, RUNNING
 
@@ -178,6 +179,56 @@ def test_a_claim_of_before_says_nothing_of_the_next():
     shelf.answer = Standing(3)
     marker.turn(101.0, 4, reads=False)
     assert (marker.claimed_at, shelf.asked) == (None, [3, 4])
+
+
+def test_the_next_claim_counts_from_when_that_one_stands():
+    shelf = Shelf()
+    marker = Marker(shelf)
+    for now, claim, stands in ((100.0, 3, 3), (200.0, 4, 3), (210.0, 4, 4)):
+        marker.turn(now, claim, reads=False)
+        shelf.answer = Standing(stands, "a")
+        marker.turn(now + 1, claim, reads=False)
+    assert marker.claimed_at == 211.0
+
+
+def test_a_later_attempt_that_stands_there_tells_those_of_before_as_well():
+    shelf = Shelf()
+    marker = Marker(shelf)
+    marker.turn(100.0, 3, reads=False)
+    shelf.answer = Standing(5, "a")
+    marker.turn(101.0, 3, reads=False)
+    assert marker.claimed_at == 101.0
+
+
+def test_what_stood_there_is_remembered_when_it_cannot_be_read_any_more():
+    shelf = Shelf()
+    marker = Marker(shelf)
+    for answer in (Standing(2, "a"), Standing(error="stale file handle")):
+        marker.turn(100.0, 0, reads=True)
+        shelf.answer = answer
+        marker.turn(100.0 + PERIOD_SECONDS, 0, reads=True)
+    assert marker.standing == Standing(2, "a", "stale file handle")
+    assert marker.unread_seconds(160.0, 0.0) == 60.0
+
+
+def test_the_directory_is_made_until_it_was_read_and_then_no_more(tmp_path):
+    directory, over = tmp_path / "job", threading.Event()
+    storage = Storage(str(directory / ".muster-gang"), over.set)
+
+    def look():
+        over.clear()
+        storage.read()
+        assert over.wait(30)
+        (pid,) = storage.pids
+        os.waitpid(pid, 0)
+        return storage.take()
+
+    directory.write_text("in its place")
+    assert "cannot read the marker" in look().error
+    directory.unlink()
+    assert look() == Standing()
+    directory.rmdir()
+    assert "No such file or directory" in look().error
 
 
 def test_a_look_that_hangs_is_given_up_and_none_is_sent_after_it_before_it_is_gone():

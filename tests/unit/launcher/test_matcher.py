@@ -106,6 +106,18 @@ def test_a_pattern_that_takes_for_ever_again_and_again_is_given_up_and_named(tur
     one.until(lambda: not one.matcher.pids, "the end of the last child")
 
 
+def test_a_pattern_that_this_python_cannot_read_is_named_though_its_child_has_ended_by_then(turns):
+    """A newer Python's: the operator has taken it for a good one."""
+    one = turns("(")
+    one.printed[0].put([b"step 4"])
+    one.until(lambda: one.matcher.pids, "a child")
+    (pid,) = one.matcher.pids
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    one.turn()
+    assert "is ignored" in one.matcher.error
+    assert one.matcher.pids == frozenset()
+
+
 def test_failures_of_long_ago_are_forgiven():
     matcher = Matcher(r"step (\d+)", lambda _text: None)
     for now in (100.0, 200.0, 5000.0, 5100.0):

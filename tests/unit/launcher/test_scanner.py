@@ -253,6 +253,16 @@ class TestPlayedChild:
         assert "no answer from /c within 10 s" in scanner.turn(137.0, {}).error
         assert child.killed == [signal.SIGKILL]
 
+    def test_nonsense_of_one_that_has_ended_by_then_is_told(self, scanner, child, monkeypatch):
+        def nobody(*_):
+            raise ProcessLookupError(3, "No such process")
+
+        monkeypatch.setattr(module.os, "kill", nobody)
+        scanner.turn(100.0, {})
+        child.say(scan=1)
+        assert "answered nonsense" in scanner.turn(101.0, {child.process.pid: 0}).error
+        assert scanner.pids == frozenset()
+
     def test_what_is_handed_on_fits_into_a_pipe_that_nobody_reads(self, scanner, child):
         scanner.turn(100.0, {})
         for place in range(60):

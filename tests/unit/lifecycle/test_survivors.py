@@ -1,5 +1,6 @@
 """Whose ranks may be alive, and what proves that they are not."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -13,10 +14,10 @@ from muster.lifecycle.plan import CommitGang, CreatePod
 from muster.lifecycle.resume import Missing
 from muster.lifecycle.step import decide
 from muster.lifecycle.words import by
-from muster.protocol.messages import RECLAIMING
+from muster.protocol.messages import RECLAIMING, RUNNING
 from muster.recovery import failures
 from muster.recovery.failure import Kind
-from muster.world.views import ContainerView
+from muster.world.views import ContainerView, LauncherView
 
 FENCED_SECONDS = FENCE_SECONDS + 2.0
 
@@ -40,14 +41,27 @@ def after_loss(here: Scene) -> GangSpec:
     return records.recovered(world, world.gang.spec, found)
 
 
-def waits(record: GangSpec, *views: Any, seconds: float = 2000.0, **changes: Any) -> Missing | GangSpec:
-    """What the next start waits for, when every new member is idle and says this."""
+def waits(
+    record: GangSpec,
+    *views: Any,
+    seconds: float = 2000.0,
+    leader: float = 1000.0,
+    heard: Mapping[str, LauncherView] | None = None,
+    **changes: Any,
+) -> Missing | GangSpec:
+    """What the next start waits for, when every new member is idle and says this.
+
+    Args:
+        leader: for how long this leader has been one.
+        heard: what others have said, by uid of the pod.
+    """
     here = Scene(a_job(nodes=len(record.members), **changes), seconds=seconds).fleet(2 * len(record.members))
     here.record = record
     here.pods()
     for member, view in zip(record.members, views, strict=True):
         here.launchers[here.uid(member.index, member.incarnation)] = view
-    world = here.world()
+    here.launchers.update(heard or {})
+    world = here.but(leader_age_seconds=leader).world()
     assert world.gang is not None
     found = records.started(world, world.gang.spec)
     return found if isinstance(found, Missing) else found[0]
@@ -92,6 +106,44 @@ class TestAWholeGangThatFellSilent:
     def test_one_marker_of_an_attempt_before_tells_nobody(self) -> None:
         record = after_loss(trains(marker=True, silent=60.0))
         assert isinstance(waits(record, *[idle(2, marker_attempt=1, marker_age_seconds=900.0)] * 3), Missing)
+
+    def test_one_in_another_directory_counts_for_nothing_beside_the_right_one(self) -> None:
+        record = after_loss(trains(marker=True, silent=60.0))
+        wrong = idle(2, marker_attempt=2, marker_age_seconds=900.0, marker_lineage="of-another-volume")
+        told = idle(2, marker_attempt=2, marker_age_seconds=79.0)
+        assert isinstance(waits(record, told, wrong, idle(2)), Missing)
+        assert isinstance(waits(record, replace(told, marker_age_seconds=80.0), wrong, idle(2)), GangSpec)
+
+    def test_a_leader_that_has_heard_nobody_yet_gives_it_a_whole_fence_to_be_heard(self) -> None:
+        record = after_loss(trains(marker=True, silent=60.0))
+        views = [idle(2, marker_attempt=2, marker_age_seconds=500.0)] * 3
+        assert isinstance(waits(record, *views, leader=FENCED_SECONDS - 1), Missing)
+        assert isinstance(waits(record, *views, leader=FENCED_SECONDS), GangSpec)
+
+    @pytest.mark.parametrize("state", [RUNNING, RECLAIMING])
+    def test_one_that_was_just_heard_may_start_ranks_or_end_them(self, state: str) -> None:
+        record = after_loss(trains(marker=True, silent=60.0))
+        views = [idle(2, marker_attempt=2, marker_age_seconds=500.0)] * 3
+        last = replace(idle(1), state=state)
+        assert isinstance(waits(record, *views, heard={record.ghosts[0].pod_uid: last}), Missing)
+        long_ago = replace(last, heard_age_seconds=FENCED_SECONDS + 1)
+        assert isinstance(waits(record, *views, heard={record.ghosts[0].pod_uid: long_ago}), GangSpec)
+
+    def test_one_that_goes_on_talking_without_ranks_is_waited_for_no_longer_than_one_that_is_silent(self) -> None:
+        record = after_loss(trains(silent=300.0))
+        record = record.model_copy(update={"ghosts": record.ghosts[:1]})
+        talks = {record.ghosts[0].pod_uid: idle(1)}
+        views = [idle(2, passes_news=False)] * 3
+        record = record.model_copy(update={"ghosts": [record.ghosts[0].model_copy(update={"passes_news": False})]})
+        assert isinstance(waits(record, *views, seconds=1299.0, heard=talks), Missing)
+        assert isinstance(waits(record, *views, seconds=1300.0, heard=talks), GangSpec)
+
+    def test_of_a_long_limit_a_new_leader_has_to_see_five_minutes_and_the_clock_counts_the_rest(self) -> None:
+        limit = {"recovery": {"unprovedDeathTimeoutSeconds": 3600}}
+        record = after_loss(trains(silent=3600.0, **limit))
+        views = [idle(2)] * 3
+        assert isinstance(waits(record, *views, seconds=1000.0, leader=299.0, **limit), Missing)
+        assert isinstance(waits(record, *views, seconds=1000.0, leader=300.0, **limit), GangSpec)
 
     def test_the_marker_waits_longer_for_a_longer_fence(self) -> None:
         here = trains(marker=True, silent=200.0)
@@ -210,6 +262,54 @@ class TestAPartOfAGang:
         here.pod(1, deleting=True)
         (still,) = (g for g in after_loss(here).ghosts if g.pod_uid == "old")
         assert (still.proof, still.fenced_time) == (Proof.FENCE, at(1000.0 + FENCED_SECONDS - 5.0))
+
+    def test_a_ping_or_two_that_were_lost_are_no_complaint(self) -> None:
+        here = trains().node("n1", ready=False, ready_reason="KubeletStopped").lease("n1", 60.0)
+        here.all(running(1, 7, step_age_seconds=60.0, silent_peers={1: 4.0}))
+        here.launcher(1, running(1, 7, heard_age_seconds=60.0, step_age_seconds=60.0))
+        (ghost,) = after_loss(here).ghosts
+        assert ghost.proof is Proof.DEATH
+
+    def test_a_launcher_that_was_idle_before_its_go_may_have_ranks_since(self) -> None:
+        here = trains().node("n1", ready=False).lease("n1", 60.0)
+        here.all(running(1, 7, step_age_seconds=60.0, silent_peers={1: 25.0}))
+        here.launcher(1, idle(1, heard_age_seconds=60.0))
+        assert [ghost.pod_uid for ghost in after_loss(here).ghosts] == [here.uid(1)]
+
+    def test_those_that_are_still_in_its_attempt_have_not_gone_on(self) -> None:
+        here = trains().node("n1", ready=False).lease("n1", 60.0)
+        here.all(running(1, 7, step_age_seconds=60.0, silent_peers={1: 25.0}, attempt_age_seconds=900.0))
+        here.launcher(1, running(1, 7, heard_age_seconds=60.0, step_age_seconds=60.0))
+        record = after_loss(here)
+        (ghost,) = record.ghosts
+        death = ghost.model_copy(update={"proof": Proof.DEATH, "left_seconds": -1})
+        record = record.model_copy(update={"ghosts": [death]})
+        behind = [running(1, 7, attempt_age_seconds=900.0), idle(2), idle(2)]
+        assert isinstance(waits(record, *behind), Missing)
+
+    @pytest.mark.parametrize("gone_on", [1, 3])
+    def test_where_launchers_of_old_are_among_them_all_others_have_to_have_gone_on(self, gone_on: int) -> None:
+        ghost = Ghost(pod="old", pod_uid="old", node="n5", fenced_time=at(0.0), attempt=1, proof=Proof.DEATH)
+        record = trains().record
+        assert record is not None
+        record = record.model_copy(update={"attempt": 2, "go": None, "ghosts": [ghost]})
+        never = {"recovery": {"unprovedDeathTimeoutSeconds": 604800}}
+        new = [idle(2, attempt_age_seconds=100.0)] * gone_on
+        before = [running(1, 7, attempt_age_seconds=100.0)] * (3 - gone_on)
+        found = waits(record, *new, *before, **never)
+        told = found.reason if isinstance(found, Missing) else ""
+        assert told == ("" if gone_on == 3 else "OldRanksNotProvedDead")
+
+    def test_a_fence_that_counts_already_is_not_counted_twice(self) -> None:
+        ghost = Ghost(
+            pod="old", pod_uid="old", node="n5", fenced_time=at(1010.0), attempt=1, proof=Proof.FENCE, passes_news=True
+        ).model_copy(update={"left_seconds": 17})
+        here = trains().all(idle(2, attempt_age_seconds=9.0)).but(leader_age_seconds=100.0)
+        assert here.record is not None
+        here.record = here.record.model_copy(update={"attempt": 2, "go": None, "ghosts": [ghost]})
+        here.pod(1, deleting=True)
+        (still,) = (g for g in after_loss(here).ghosts if g.pod_uid == "old")
+        assert still == ghost
 
     def test_whoever_is_missed_by_a_neighbour_counts_from_there(self) -> None:
         here = trains().node("n1", ready=False).lease("n1", 60.0)

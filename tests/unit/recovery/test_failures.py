@@ -116,6 +116,14 @@ def test_a_node_that_is_deleted_takes_its_worker_along() -> None:
         pytest.param(lambda s: s.node("n1", ready=False).lease("n1", 100), id="only the node looks dead"),
         pytest.param(lambda s: s.launcher(0, running(1, 7, silent_peers={1: 99})), id="only a neighbour complains"),
         pytest.param(
+            lambda s: (
+                s.all(running(1, 7, step_age_seconds=SILENT))
+                .launcher(1, silent())
+                .launcher(0, running(1, 7, heard_age_seconds=12.0, step_age_seconds=SILENT, silent_peers={1: 12}))
+            ),
+            id="a neighbour that has fallen silent since it complained",
+        ),
+        pytest.param(
             lambda s: s.launcher(1, silent()).node("n1", ready=False).launcher(0, running(1, step=9)),
             id="a new step proves every rank alive",
         ),
