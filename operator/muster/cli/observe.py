@@ -155,7 +155,8 @@ def fleet_of(seen: Seen) -> Fleet:
             continue
         given[gang.metadata.namespace, gang.spec.job_uid] = gang.spec.nodes
         if gang.spec.job_uid not in wanting:
-            named |= {member.pod_uid for member in [*gang.spec.members, *gang.spec.ghosts]}
+            named.update(member.pod_uid for member in gang.spec.members)
+            named.update(ghost.pod_uid for ghost in gang.spec.ghosts)
             continue
         names = frozenset(member.node for member in gang.spec.members if member.node)
         fleet.occupy(("gang", gang.metadata.namespace, gang.metadata.name), gang.spec.job_uid, names)

@@ -1,7 +1,7 @@
 """What only the operator can know about a job's spec: checks that the CRD's schema cannot make."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -108,7 +108,7 @@ def _misshapen(template: Mapping[str, Any]) -> str:
     return f"spec.{unread}" if unread else ""
 
 
-def _too_many(where: str, listed: list[Any], most: int) -> str:
+def _too_many(where: str, listed: Sequence[Any], most: int) -> str:
     return f"{where}: {len(listed)} are too many, Muster takes at most {most}"
 
 
