@@ -148,7 +148,8 @@ def fleet_of(seen: Seen) -> Fleet:
         fleet.names[job.metadata.uid] = f"{job.metadata.namespace}/{job.metadata.name}"
         if job.wants_nodes:
             wanting.add(job.metadata.uid)
-    unreadable, named = set(), set()
+    unreadable = set()
+    named: set[str] = set()  # uids of pods of jobs that hold nothing more
     for gang in seen.gangs:
         if isinstance(gang, Undecodable):
             unreadable.add((gang.namespace, gang.owner_uid))
