@@ -256,6 +256,9 @@ class Finder:
                 directory = self._stat(path)
                 if step is None or directory is None:
                     return None
+                if not _is_text(path):  # it could neither be told nor be put on record
+                    self._note = "%r is left out: its name is no UTF-8, rename it" % path
+                    return None
                 checkpoint = Checkpoint(step, path, status.st_mtime_ns, judged=False)
                 return _Seen(checkpoint, name, marker, stamp(directory))
         except PermissionError as error:  # lost+found and the like have no step in their names
@@ -376,3 +379,12 @@ class Finder:
             self._parsed.clear()
         self._parsed[path] = (version, parsed)
         return parsed
+
+
+def _is_text(name: str) -> bool:
+    """Whether a name from the file system, which takes any bytes, is Unicode."""
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -171,14 +171,16 @@ def fleet_of(seen: Seen) -> Fleet:
         fleet.names[job.metadata.uid] = f"{job.metadata.namespace}/{job.metadata.name}"
         if job.wants_nodes:
             wanting.add(job.metadata.uid)
-    unreadable, named = set(), set()
+    unreadable = set()
+    named: set[str] = set()  # uids of pods of jobs that hold nothing more
     for gang in seen.gangs:
         if isinstance(gang, Undecodable):
             unreadable.add((gang.namespace, gang.owner_uid))
             continue
         given[gang.metadata.namespace, gang.spec.job_uid] = gang.spec.nodes
         if gang.spec.job_uid not in wanting:
-            named |= {member.pod_uid for member in gang.spec.members} | {ghost.pod_uid for ghost in gang.spec.ghosts}
+            named.update(member.pod_uid for member in gang.spec.members)
+            named.update(ghost.pod_uid for ghost in gang.spec.ghosts)
             continue
         names = frozenset(member.node for member in gang.spec.members if member.node)
         fleet.occupy(("gang", gang.metadata.namespace, gang.metadata.name), gang.spec.job_uid, names)

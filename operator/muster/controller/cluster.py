@@ -284,8 +284,8 @@ class Cluster:
         ages = self.heartbeats.known(min(timeout, DARK_SECONDS))
         fleet = self.fleet.snapshot(ages)
         seen = memory.ghosts
-        estranged = self._estranged(gang, pods)
-        seen.look(gang, pods, fleet.nodes, self.beats, self._clock(), self._answers.attended_seconds(), estranged)
+        there = self._still_there(gang)
+        seen.look(gang, there, fleet.nodes, self.beats, self._clock(), self._answers.attended_seconds())
         dark = sum(name in fleet.nodes for name in ages.older_than(DARK_SECONDS))
         return JobWorld(
             now=now,
@@ -306,14 +306,21 @@ class Cluster:
             create_error=memory.create_error,
         )
 
-    def _estranged(self, gang: Gang | None, pods: Mapping[str, PodView]) -> set[str]:
-        """Uids of ghosts' pods that are there without our labels or owner: somebody has taken these, and no kubelet ends them."""
+    def _still_there(self, gang: Gang | None) -> set[str]:
+        """Uids of the ghosts' pods that have not ended, whatever has become of their labels and owners: anybody may take
+        these away, and a pod without them runs on.
+        """
+        found: set[str] = set()
         if gang is None:
-            return set()
-        names = [(gang.metadata.namespace, ghost.pod) for ghost in gang.spec.ghosts if ghost.pod not in pods]
-        labelled, others = map(self.pods.store.get, names), map(self.occupants.store.get, names)
-        there = {pod.uid for pod in labelled if pod is not None and not pod.terminal}
-        return there | {pod.uid for pod in others if pod is not None}
+            return found
+        for ghost in gang.spec.ghosts:
+            key = (gang.metadata.namespace, ghost.pod)
+            worker, stray = self.pods.store.get(key), self.occupants.store.get(key)
+            if worker is not None and not worker.terminal:
+                found.add(worker.uid)
+            if stray is not None:
+                found.add(stray.uid)
+        return found
 
     def _dead_on_lost_nodes(
         self, gang: Gang | None, pods: Mapping[str, PodView], launchers: Mapping[str, LauncherView], now: datetime

@@ -1,8 +1,13 @@
-"""A queue of keys to work on: each at most once, some due later, none handed out twice at a time."""
+"""A queue of keys to work on: each at most once, some due later, none handed out twice at a time.
+
+Of those that are due namespaces take turns: one that has thousands of jobs, or that changes its own all the time, keeps
+the jobs of another one waiting for one decision, not for thousands.
+"""
 
 import asyncio
 import heapq
 import time
+from collections import OrderedDict
 from collections.abc import Callable
 
 from muster.controller.cluster import Key
@@ -15,6 +20,8 @@ class DirtyKeys:
         self._clock = clock
         self._due: dict[Key, float] = {}
         self._heap: list[tuple[float, Key]] = []
+        # Those whose time has come, by namespace, the first to be due first. The namespace that was served last is last.
+        self._ready: OrderedDict[str, OrderedDict[Key, None]] = OrderedDict()
         self._busy: dict[Key, float | None] = {}  # being worked on -> when due again, if added meanwhile
         self._rests: dict[Key, float] = {}  # until when a key is left alone
         self._changed = asyncio.Event()
@@ -39,11 +46,9 @@ class DirtyKeys:
         """The next key that is due; `done` must follow."""
         while True:
             self._changed.clear()
-            while self._heap and self._due.get(self._heap[0][1]) != self._heap[0][0]:
-                heapq.heappop(self._heap)  # an earlier entry has taken its place
-            pause = self._heap[0][0] - self._clock() if self._heap else None
-            if pause is not None and pause <= 0:
-                key = heapq.heappop(self._heap)[1]
+            pause = self._wait_seconds()
+            if self._ready:
+                key = self._next()
                 del self._due[key]
                 self._busy[key] = None
                 self._changed.set()  # others waiting have a new head to look at
@@ -53,6 +58,25 @@ class DirtyKeys:
                     await self._changed.wait()
             except TimeoutError:
                 continue
+
+    def _wait_seconds(self) -> float | None:
+        """Until the next key is due, those that are made ready; None when there are no others."""
+        now = self._clock()
+        while self._heap:
+            due, key = self._heap[0]
+            if self._due.get(key) == due:  # otherwise an earlier entry has taken its place
+                if due > now:
+                    return due - now
+                self._ready.setdefault(key[0], OrderedDict())[key] = None
+            heapq.heappop(self._heap)
+        return None
+
+    def _next(self) -> Key:
+        namespace, keys = self._ready.popitem(last=False)
+        key, _ = keys.popitem(last=False)
+        if keys:
+            self._ready[namespace] = keys
+        return key
 
     def done(self, key: Key, rest_seconds: float = 0.0) -> None:
         """The work on the key has ended; it is due again when it was added meanwhile or will be, after a rest of so long."""

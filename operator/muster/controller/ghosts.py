@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from muster.api.gang import Gang, Ghost
-from muster.world.views import NodeView, PodView
+from muster.world.views import NodeView
 
 # Kubelets renew their leases every ten seconds; two that are missing are a break.
 BREAK_SECONDS = 25.0
@@ -56,26 +56,23 @@ class GhostAges:
     def look(
         self,
         gang: Gang | None,
-        pods: Mapping[str, PodView],
+        there: Collection[str],
         nodes: Mapping[str, NodeView],
         beats: Beats,
         now: float,
         beating: float,
-        estranged: Collection[str] = (),
     ) -> None:
         """Take in what is so now.
 
         Args:
-            pods: those of the job, by name.
+            there: uids of pods that the API server has and that have not ended.
             now: a monotonic reading.
             beating: a reading of the clock of `beats`.
-            estranged: uids of pods that the API server has, and that do not say any more that they are the job's.
         """
         record = gang.spec if gang else None
         ghosts = record.ghosts if record else []
         self._first = {(g.pod_uid, g.proof): self._first.get((g.pod_uid, g.proof), now) for g in ghosts}
-        gone = (g for g in ghosts if g.pod_uid not in estranged and _is_disowned(g, pods, nodes))
-        self._gone = {g.pod_uid: self._gone.get(g.pod_uid, beating) for g in gone}
+        self._gone = {g.pod_uid: self._gone.get(g.pod_uid, beating) for g in ghosts if _is_disowned(g, there, nodes)}
         self.ages = {uid: now - first for (uid, _), first in self._first.items()}
         self.disowned = {g.pod_uid: self._lasting(g, beats) for g in ghosts if g.pod_uid in self._gone}
         if record is None or record.go is None:  # one that is made anew by hand may count its attempts from lower
@@ -88,6 +85,6 @@ class GhostAges:
         return beats.lasting_seconds(ghost.node, self._gone[ghost.pod_uid])
 
 
-def _is_disowned(ghost: Ghost, pods: Mapping[str, PodView], nodes: Mapping[str, NodeView]) -> bool:
-    pod, node = pods.get(ghost.pod), nodes.get(ghost.node)
-    return node is not None and node.ready and (pod is None or pod.uid != ghost.pod_uid or pod.terminal)
+def _is_disowned(ghost: Ghost, there: Collection[str], nodes: Mapping[str, NodeView]) -> bool:
+    node = nodes.get(ghost.node)
+    return node is not None and node.ready and ghost.pod_uid not in there

@@ -11,6 +11,7 @@ import functools
 import os
 import socket
 import ssl
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -35,6 +36,9 @@ CROWD = 256  # connections opened or lost since memory was last given back that 
 SWEEP_SECONDS = 1.0  # how often connections are looked through for those that are over time
 TLS_BUFFER_BYTES = 4 * 1024  # beyond nearly every report
 MAX_DIRECTIVES = 16384  # encoded ones that are kept
+# Of the loop's time one pod may take: a launcher's report costs 0.2 ms, and the costliest that can be sent fifty times that.
+SHARE_OF_POD = 0.01
+TAKING_IN_SECONDS_PER_BYTE = 1e-8  # to decrypt and gather a body
 MAX_CONNECTIONS_OF_POD = 8  # a launcher has two or three, and leaves some behind when its network fails
 
 log = structlog.get_logger()
@@ -86,6 +90,7 @@ class CoordinatorServer:
         self._strangers: dict[Connection, str] = {}  # those whose caller is not known yet -> their address
         self._owners: dict[Connection, str] = {}  # the others -> the pod of their first token
         self._by_pod: dict[str, list[Connection]] = {}  # the same by pod, the oldest first
+        self._rests: dict[str, float] = {}  # pods -> until when none of their requests is let in, by the loop's clock
         self._door = Door(self._enter)
         self._listener: socket.socket | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -183,14 +188,29 @@ class CoordinatorServer:
         if connection in self._strangers:
             self._no_stranger(connection)
             self._own(connection, caller.pod_uid)
+        loop = asyncio.get_running_loop()
+        rest = self._rests.get(caller.pod_uid, 0.0) - loop.time()
+        if rest > 0:
+            loop.call_later(rest, self._let_in, connection, caller)
+            return
         for other in list(self._by_pod.get(caller.pod_uid, ())):
             if other.receiving:
                 other.abort()
         connection.welcome(caller)
 
+    def _let_in(self, connection: Connection, caller: Caller) -> None:
+        """The pod has rested."""
+        if not connection.is_open:
+            return
+        try:
+            self._receive(connection, caller)
+        except Exception:
+            log.exception("a request could not be let in", pod=caller.pod_name)
+            _refuse(connection, _FAILED)
+
     def serve(self, connection: Connection, head: Head, body: bytes) -> None:
         """Take in a report; its answer goes out now or is held."""
-        caller = connection.caller
+        caller, begun = connection.caller, time.thread_time()
         assert caller is not None
         try:
             answer = self._answer(connection, caller, body)
@@ -199,6 +219,8 @@ class CoordinatorServer:
             answer = _FAILED
         if answer is not None:
             _send(connection, answer)
+        cost = time.thread_time() - begun + len(body) * TAKING_IN_SECONDS_PER_BYTE
+        self._rests[caller.pod_uid] = asyncio.get_running_loop().time() + cost / SHARE_OF_POD
 
     def lost(self, connection: Connection) -> None:
         """A connection is closed."""
@@ -341,6 +363,7 @@ class CoordinatorServer:
             now = asyncio.get_running_loop().time()
             for connection in list(self.connections):
                 connection.expire(now)
+            self._rests = {pod_uid: until for pod_uid, until in self._rests.items() if until > now}
 
 
 @functools.lru_cache(maxsize=MAX_DIRECTIVES)

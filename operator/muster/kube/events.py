@@ -2,7 +2,8 @@
 
 An Event's name is a digest of what it says, so the same happening is the same Event whoever records it, also after a
 restart or by the next leader: its series grows instead of a second Event appearing. Recording never waits and never
-fails; Events that cannot be posted are dropped and counted.
+fails; Events that cannot be posted are dropped and counted. Namespaces take turns, and of too many those of the namespace
+that has most of them go: whoever makes thousands of them hides nobody else's.
 """
 
 import asyncio
@@ -96,20 +97,25 @@ class EventRecorder:
         self._pause_seconds = 1.0 / per_second
         self._series_seconds = series_seconds
         self._clock = clock
-        self._pending: OrderedDict[_Event, _Pending] = OrderedDict()
+        # By namespace, the one that was served last is last; each one's are in the order in which they came.
+        self._pending: OrderedDict[str, OrderedDict[_Event, _Pending]] = OrderedDict()
         self._written: OrderedDict[_Event, float] = OrderedDict()  # when each was last written
+        self._count = 0  # of those that are pending
         self._wakeup = asyncio.Event()
 
     def record(self, regarding: Regarding, event_type: str, reason: str, note: str, action: str = "Reconcile") -> None:
         """Tell people about an object. Call it after the write that makes it true has succeeded."""
         event, now = _Event(regarding, event_type, reason, action, _shortened(note)), datetime.now(UTC)
-        pending = self._pending.get(event)
+        of_namespace = self._pending.setdefault(event.namespace, OrderedDict())
+        pending = of_namespace.get(event)
         if pending is not None:
-            self._pending[event] = replace(pending, count=pending.count + 1, last=now)
+            of_namespace[event] = replace(pending, count=pending.count + 1, last=now)
             return
-        self._pending[event] = _Pending(1, now, now)
-        if len(self._pending) > MAX_PENDING:
-            self._pending.popitem(last=False)
+        of_namespace[event] = _Pending(1, now, now)
+        self._count += 1
+        if self._count > MAX_PENDING:
+            busiest = max(self._pending.values(), key=lambda several: len(several))
+            self._take(next(iter(busiest)))
             _dropped.inc()
         self._wakeup.set()
 
@@ -134,10 +140,13 @@ class EventRecorder:
             pass
 
     async def _post_one(self, *, only_due: bool) -> bool:
-        event = next((e for e in self._pending if not only_due or self._is_due(e)), None)
+        waiting = (event for several in self._pending.values() for event in several)
+        event = next((e for e in waiting if not only_due or self._is_due(e)), None)
         if event is None:
             return False
-        pending = self._pending.pop(event)
+        pending = self._take(event)
+        if event.namespace in self._pending:
+            self._pending.move_to_end(event.namespace)
         self._written[event] = self._clock()
         self._written.move_to_end(event)
         while len(self._written) > MAX_REMEMBERED:
@@ -148,6 +157,14 @@ class EventRecorder:
             _dropped.inc()
             log.warning("event dropped", reason=event.reason, object=event.regarding.name, error=str(error))
         return True
+
+    def _take(self, event: _Event) -> _Pending:
+        several = self._pending[event.namespace]
+        pending = several.pop(event)
+        self._count -= 1
+        if not several:
+            del self._pending[event.namespace]
+        return pending
 
     def _is_due(self, event: _Event) -> bool:
         written = self._written.get(event)

@@ -16,7 +16,7 @@ from muster.launcher.log import write_whole
 from muster.launcher.matcher import Printed
 from muster.launcher.progress import ProgressFile, StepClock
 from muster.launcher.snapshot import RankView
-from muster.protocol.messages import MAX_TAIL_CHARS, Directive
+from muster.protocol.messages import MAX_TAIL_CHARS, Directive, RankReport, limits, readable
 
 _CHUNK_BYTES = 64 * 1024
 _MAX_LINE_BYTES = 64 * 1024  # of a line that is matched
@@ -221,8 +221,7 @@ class Rank:
 
 
 def _readable_tail(data: bytes) -> str:
-    text = data.decode("utf-8", "replace")
-    return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)[-MAX_TAIL_CHARS:]
+    return readable(data.decode("utf-8", "replace"), limits(RankReport)["tail"])
 
 
 class Starting:

@@ -1,7 +1,7 @@
 """What only the operator can know about a job's spec: checks that the CRD's schema cannot make."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -75,6 +75,13 @@ _CONTAINER_SHAPES: Mapping[str, type] = {
     "resources.limits": dict,
     "resources.requests": dict,
 }
+# Each is looked at in every decision, or written into thousands of pods in one.
+MAX_ENTRIES = 1024  # of a container's variables, or mounts
+_MOST: Mapping[str, int] = {
+    "volumes": 512,
+    "containers": 32,
+    "initContainers": 64,
+}
 _WORDS: Mapping[type, str] = {dict: "an object", list: "a list"}
 
 
@@ -84,16 +91,26 @@ def _misshapen(template: Mapping[str, Any]) -> str:
     spec = template.get("spec")
     if found or not isinstance(spec, dict):
         return found
-    for path in ("tolerations", "volumes", "containers", "initContainers"):
-        for number, entry in enumerate(spec.get(path) or ()):
+    for path, most in _MOST.items():
+        listed = spec.get(path) or ()
+        if len(listed) > most:
+            return _too_many(f"spec.{path}", listed, most)
+        for number, entry in enumerate(listed):
             where = f"spec.{path}[{number}]"
             if not isinstance(entry, dict):
                 return f"{where}: an object is needed, not {type(entry).__name__}"
             inner = _wrong_shape(entry, _CONTAINER_SHAPES) if path.endswith("ontainers") else ""
             if inner:
                 return f"{where}.{inner}"
+            long = next((name for name in ("env", "volumeMounts") if len(entry.get(name) or ()) > MAX_ENTRIES), None)
+            if long:
+                return _too_many(f"{where}.{long}", entry[long], MAX_ENTRIES)
     unread = wishes(spec).problem
     return f"spec.{unread}" if unread else ""
+
+
+def _too_many(where: str, listed: Sequence[Any], most: int) -> str:
+    return f"{where}: {len(listed)} are too many, Muster takes at most {most}"
 
 
 def _wrong_shape(root: Mapping[str, Any], shapes: Mapping[str, type]) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import unicodedata
 from typing import Any, Dict, List, Mapping, Optional, Tuple, Type, TypeVar, Union, get_type_hints
 
 PROTOCOL_VERSION = 1
@@ -53,7 +54,8 @@ class ProtocolError(ValueError):
 class Limit:
     """What a field of a report may be: a number from `least` to `most`, a text or list of so many characters or parts.
 
-    A field that says nothing of the kind has the limit of its type. `for_people`: a longer text is cut, not refused.
+    A field that says nothing of the kind has the limit of its type. `for_people`: a longer text is cut, not refused, and
+    made readable.
     """
 
     least: float
@@ -249,11 +251,26 @@ def _limited_value(value: Any, limit: Limit, where: str) -> Any:
             raise ProtocolError("%s: %.80s is not from %s to %s" % (where, value, limit.least, limit.most))
         return value
     if limit.for_people:
-        return value[-int(limit.most) :]
+        return readable(value, limit)
     _check_length(value, limit, where)
     if isinstance(value, tuple):
         return tuple(_within_limits(part, "%s[%d]" % (where, i)) for i, part in enumerate(value))
     return value
+
+
+def readable(text: str, limit: Limit) -> str:
+    """What of a text for people they are shown: its end, and nothing that steers a terminal or that is no Unicode.
+
+    A rank shares the pod with its launcher and can say what it likes: it ends up in Events and in a job's status.
+    """
+    text = text[-int(limit.most) :]
+    if text.isprintable():
+        return text
+    return "".join("\N{REPLACEMENT CHARACTER}" if _steers(c) else c for c in text)
+
+
+def _steers(character: str) -> bool:
+    return character not in "\n\t" and unicodedata.category(character) in ("Cc", "Cf", "Cs")
 
 
 def _check_length(value: Any, limit: Limit, where: str) -> None:

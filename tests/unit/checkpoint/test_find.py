@@ -244,3 +244,12 @@ class TestTrainerWithShardedRanks:
         shutil.rmtree(saved / "pytorch_model_fsdp_0")
         (saved / "model.safetensors").write_bytes(b"x")
         assert steps(tmp_path) == []
+
+
+def test_a_checkpoint_whose_name_is_no_utf8_is_left_out_with_a_word(tmp_path):
+    write(tmp_path, "step-5", 5)
+    odd = write(tmp_path, "step-7", 7)
+    odd.rename(f"{odd}\udcff")
+    *_, found = Finder(str(tmp_path)).look(find.Look())
+    assert [checkpoint.step for checkpoint in found.checkpoints] == [5]
+    assert "step-7\\udcff' is left out: its name is no UTF-8" in found.note

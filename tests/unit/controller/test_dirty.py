@@ -75,3 +75,21 @@ async def test_a_waiting_worker_sees_a_key_that_comes_later() -> None:
     dirty.add(B, 0.02)
     dirty.add(A)
     assert await asyncio.wait_for(asyncio.gather(*waiting), 30) in ([A, B], [B, A])
+
+
+async def test_namespaces_take_turns_however_many_keys_of_one_are_due(clock: Any) -> None:
+    dirty = DirtyKeys(clock)
+    for number in range(1000):
+        dirty.add(("many", f"{number:03}"))
+    clock.advance(1.0)
+    assert await taken(dirty) == ("many", "000")
+    dirty.add(("few", "a"))
+    dirty.add(("few", "b"))
+    clock.advance(1.0)
+    got = [await taken(dirty) for _ in range(5)]
+    assert got == [("many", "001"), ("few", "a"), ("many", "002"), ("few", "b"), ("many", "003")]
+    assert len(dirty) == 996
+    for key in got:
+        assert key is not None
+        dirty.done(key)
+    assert [await taken(dirty) for _ in range(997)][-2:] == [("many", "999"), None]

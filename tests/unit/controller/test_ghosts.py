@@ -17,7 +17,9 @@ class Clock:
 
 
 def looked(seen: GhostAges, world: JobWorld, beats: Beats, now: float) -> GhostAges:
-    seen.look(world.gang, world.pods, {"n0": a_node("n0")}, beats, now, now)
+    seen.look(
+        world.gang, {pod.uid for pod in world.pods.values() if not pod.terminal}, {"n0": a_node("n0")}, beats, now, now
+    )
     return seen
 
 
@@ -74,7 +76,7 @@ def test_the_go_of_a_record_that_was_made_anew_is_not_the_one_of_before(make: An
     ages, beats, gang = GhostAges(), Beats(lambda: 0.0), make.gang(make.job(), "p0", "p1")
 
     def go_age(record: Gang | None, now: float) -> float:
-        ages.look(record, {}, {}, beats, now, 0.0)
+        ages.look(record, (), {}, beats, now, 0.0)
         return ages.go_age_seconds
 
     assert go_age(gang, 0.0) == 0.0

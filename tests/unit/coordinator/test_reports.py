@@ -157,3 +157,19 @@ def test_both_decoders_agree_on_broken_text(at: int, wrong: str) -> None:
     data = messages.encode(FULL)
     data = data[:at] + wrong.encode() + data[at + len(wrong) :]
     assert verdict(decode_report, data) == verdict(messages.decode_report, data)
+
+
+def test_what_people_are_shown_steers_no_terminal_and_can_be_written_down() -> None:
+    report: dict[str, Any] = {
+        "sequence": 1,
+        "state": "Idle",
+        "checkpointError": "a\n\u001b]0;x\u0007\r\udcff\u202eb",
+        "markerError": "für 漢\n",
+    }
+    report["ranks"] = [{"rank": 0, "localRank": 0, "alive": False, "tail": "\u001b[2J"}]
+    data = json.dumps(report).encode()
+    found = decode_report(data)
+    assert found == messages.decode_report(data)
+    assert (found.checkpoint_error, found.marker_error) == ("a\n\ufffd]0;x\ufffd\ufffd\ufffd\ufffdb", "für 漢\n")
+    assert found.ranks[0].tail == "\ufffd[2J"
+    json.dumps(dataclasses.asdict(found), ensure_ascii=False).encode()

@@ -341,3 +341,21 @@ async def served_serial(door: Door) -> int:
         return x509.load_der_x509_certificate(writer.get_extra_info("ssl_object").getpeercert(True)).serial_number
     finally:
         writer.close()
+
+
+async def test_a_pod_that_costs_much_is_let_in_less_often_and_others_as_ever(door: Door) -> None:
+    door.controller.directives |= {"mob": WAIT}
+    ranks = tuple(messages.RankReport(0, 0, alive=False, tail="x" * 1500) for _ in range(128))
+    costly = messages.encode(Report(sequence=1, state=messages.IDLE, ranks=ranks)).replace(
+        b'"sequence":1', b'"sequence":""'
+    )
+    clock, begun = asyncio.get_running_loop().time, asyncio.get_running_loop().time()
+    assert (await door.post(costly, "mob"))[0] == 400
+    assert door.server._rests["mob"] - clock() > 0.15, "a hundred times what it has cost"
+    flood = [asyncio.create_task(door.post(costly, "mob")) for _ in range(6)]
+    assert (await door.report())[0] == 200
+    assert door.server._rests["u1"] - clock() < 0.1
+    assert not any(task.done() for task in flood), "a neighbour is not made to wait for them"
+    answers = await asyncio.gather(*flood, return_exceptions=True)  # of two at once the older one is cut off
+    assert {answer[0] for answer in answers if isinstance(answer, tuple)} == {400}
+    assert clock() - begun > 2 * 0.15

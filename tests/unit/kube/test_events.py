@@ -1,11 +1,11 @@
-"""What an Event's note may be."""
+"""What an Event's note may be, and whose go first."""
 
 import json
 from typing import Any
 
 import pytest
 
-from muster.kube.events import MAX_NOTE_BYTES, NORMAL, EventRecorder, Regarding
+from muster.kube.events import MAX_NOTE_BYTES, MAX_PENDING, NORMAL, EventRecorder, Regarding
 
 
 class Api:
@@ -42,3 +42,21 @@ async def test_a_long_note_is_cut_between_characters(letter: str, shift: int) ->
 
 async def test_what_is_no_text_is_replaced() -> None:
     assert await posted("rank 3 said \ud83d") == "rank 3 said ?"
+
+
+async def test_a_namespace_with_thousands_of_events_hides_nobody_elses() -> None:
+    api = Api()
+    recorder = EventRecorder(api, "muster.dev/operator", "muster-0")  # type: ignore[arg-type]
+
+    def record(namespace: str, note: str) -> None:
+        about = Regarding("muster.dev/v1alpha1", "TrainingJob", "j", "u", namespace)
+        recorder.record(about, NORMAL, "InvalidSpec", note)
+
+    record("few", "first")
+    for number in range(MAX_PENDING + 10):
+        record("many", str(number))
+    record("few", "last")
+    await recorder.flush()
+    assert api.notes[:4] == ["first", "12", "last", "13"]
+    assert len(api.notes) == MAX_PENDING
+    assert (recorder._count, recorder._pending) == (0, {})

@@ -1,5 +1,7 @@
 """What only the operator can know about a template, said before anything is built from it."""
 
+import copy
+import json
 import re
 import time
 from collections.abc import Callable
@@ -150,6 +152,45 @@ def test_null_is_as_good_as_absent() -> None:
     assert pod["spec"]["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "8"}
     scene = Scene(job).fleet().but(template_verdict=None)
     assert [type(action) for action in decide(scene.world(), SETTINGS).actions] == [CheckTemplate]
+
+
+MANY: dict[str, dict[str, Any]] = {
+    "spec.initContainers: 40000": {"initContainers": [{}] * 40000, "containers": [CONTAINER]},
+    "spec.volumes: 513": {"volumes": [{}] * 513, "containers": [CONTAINER]},
+    "spec.containers[0].env: 1025": {"containers": [{**CONTAINER, "env": [{}] * 1025}]},
+    "spec.containers[1].volumeMounts: 1025": {"containers": [CONTAINER, {"volumeMounts": [{}] * 1025}]},
+}
+
+
+@pytest.mark.parametrize("where", MANY)
+def test_lists_of_any_length_are_refused_before_they_cost_a_decision_anything(where: str) -> None:
+    begun = time.process_time()
+    reason, message = told({"spec": MANY[where]})
+    assert time.process_time() - begun < 0.02
+    assert (reason, message.partition(" are too many, ")[0]) == ("TemplateInvalid", f"spec.template.{where}")
+
+
+def test_thousands_of_pods_of_a_large_template_are_made_in_a_moment_and_leave_it_as_it_is() -> None:
+    rule = {"matchExpressions": [{"key": "a", "operator": "Exists"}]}
+    template = {
+        "metadata": {"annotations": {f"a{i}": "" for i in range(100)}},
+        "spec": {
+            "containers": [{**CONTAINER, "env": [{"name": f"A{i}"} for i in range(1024)], "resources": {"limits": {}}}],
+            "volumes": [{"name": f"v{i}", "emptyDir": {}} for i in range(512)],
+            "affinity": {
+                "nodeAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [rule]},
+                }
+            },
+        },
+    }
+    before, job = copy.deepcopy(template), a_job(template=template)
+    assert problem(job, Fleet()) is None
+    begun = time.process_time()
+    pods = [worker_manifest(job, Member(index=i, rank=i, node=f"n{i}"), SETTINGS, direct=True) for i in range(1000)]
+    assert time.process_time() - begun < 1.0, "to copy the template for each took 5 s"
+    assert job.spec.template == before
+    assert len({json.dumps(pod, sort_keys=True) for pod in pods[:20]}) == 20
 
 
 def pattern_problem(pattern: str) -> tuple[str, str] | None:

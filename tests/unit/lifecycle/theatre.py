@@ -753,7 +753,14 @@ class Theatre:
         dead = {uid for uid in uids if uid in self._dead or self.hub.proved_dead(uid)}
         timeout = float(play.job.spec.recovery.unreachable_timeout_seconds)
         fleet, seen = self._fleet(), self._ages.setdefault(play.uid, GhostAges())
-        seen.look(play.gang, pods, fleet.nodes, self._beats, self.now, self.now)
+        seen.look(
+            play.gang,
+            {pod.uid for pod in pods.values() if not pod.terminal},
+            fleet.nodes,
+            self._beats,
+            self.now,
+            self.now,
+        )
         return JobWorld(
             now=at(self.now),
             job=play.job,

@@ -33,9 +33,10 @@ from muster.protocol.messages import (
 integers = st.integers(0, 2**40)
 seconds = st.floats(0, LONGEST_SECONDS)
 text = st.text(max_size=20)
+shown = st.text(st.characters(blacklist_categories=("Cc", "Cf", "Cs")) | st.sampled_from("\n\t"), max_size=20)
 ranks = st.builds(
     RankReport, rank=integers, local_rank=integers, alive=st.booleans(), exit_code=st.none() | integers,
-    signal=st.none() | integers, exited_age_seconds=st.none() | seconds, tail=text,
+    signal=st.none() | integers, exited_age_seconds=st.none() | seconds, tail=shown,
 )  # fmt: skip
 reports = st.builds(
     Report, sequence=integers, state=text, attempt=integers, ranks=st.lists(ranks, max_size=3).map(tuple),
