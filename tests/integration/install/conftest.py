@@ -153,8 +153,12 @@ class Installation:
         assert result.returncode == 0, f"kubectl {' '.join(arguments)}: {result.stderr}"
         return result.stdout
 
+    def _namespaces(self) -> str:
+        return self.kubectl("get", "namespaces", "-o", "jsonpath={.items[*].status.phase}")
+
     def install(self) -> None:
-        """Apply the overlay."""
+        """Apply the overlay, once what was taken away before is gone."""
+        _wait_until(lambda: "Terminating" not in self._namespaces(), "the namespace of before to be gone")
         self.kubectl("apply", "-k", str(OVERLAY))
         self.kubectl("wait", "--for=condition=Established", "crd", "--all")
         _wait_until(lambda: len(self.operator_pods()) == 2, "the Deployment's pods are admitted")
