@@ -114,7 +114,8 @@ class EventRecorder:
         of_namespace[event] = _Pending(1, now, now)
         self._count += 1
         if self._count > MAX_PENDING:
-            self._take(next(iter(max(self._pending.values(), key=len))))
+            most = max(self._pending.values(), key=lambda several: len(several))
+            self._take(next(iter(most)))
             _dropped.inc()
         self._wakeup.set()
 
