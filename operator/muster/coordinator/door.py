@@ -3,7 +3,8 @@
 A TLS connection costs some fifty kilobytes before a byte of a request has come. So only so many strangers are let in at
 once, and fewer from one address; the others wait as bare sockets, which cost next to nothing, and addresses take turns.
 A launcher is a stranger for some milliseconds, so thousands of them that come at once pass in the time that their
-handshakes take anyway.
+handshakes take anyway. Where all places are taken, an address with many of them gives up those that it has had for long
+to addresses that have none.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ import structlog
 
 MAX_STRANGERS = 512
 MAX_STRANGERS_OF_ADDRESS = 64  # workers with the network of their host share its address
+FEW_STRANGERS_OF_ADDRESS = 16  # that it keeps for as long as a handshake may last, whoever waits
 MAX_WAITING = 16384
 MAX_WAITING_OF_ADDRESS = 4096
 BACKLOG = 4096
@@ -76,12 +78,25 @@ class Door:
             del self._inside[host]
         self._let_in()
 
+    def too_many_of(self) -> str | None:
+        """The address that has the most places, and more than a few, while all are taken and one waits that has none."""
+        if self._strangers < MAX_STRANGERS or self._without_place() is None:
+            return None
+        host, places = self._inside.most_common(1)[0]
+        return host if places > FEW_STRANGERS_OF_ADDRESS else None
+
     def _let_in(self) -> None:
         while self._strangers < MAX_STRANGERS:
-            host = next((host for host in self._waiting if self._inside[host] < MAX_STRANGERS_OF_ADDRESS), None)
+            host = self._without_place() or next(
+                (host for host in self._waiting if self._inside[host] < MAX_STRANGERS_OF_ADDRESS), None
+            )
             if host is None:
                 return
             self._take(host)
+
+    def _without_place(self) -> str | None:
+        """An address that waits and has no stranger inside."""
+        return next((host for host in self._waiting if not self._inside[host]), None)
 
     def _take(self, host: str) -> None:
         waiting = self._waiting[host]

@@ -33,6 +33,7 @@ MAX_HOLD_SECONDS = 10.0
 HANDSHAKE_SECONDS = 10.0
 CLOSING_SECONDS = 1.0
 CROWD = 256  # connections opened or lost since memory was last given back that make it worth while again
+SLOW_STRANGER_SECONDS = 1.0  # a handshake takes milliseconds, and the queue for it before a place is not counted
 SWEEP_SECONDS = 1.0  # how often connections are looked through for those that are over time
 TLS_BUFFER_BYTES = 4 * 1024  # beyond nearly every report
 MAX_DIRECTIVES = 16384  # encoded ones that are kept
@@ -56,6 +57,15 @@ class _Hold:
     caller: Caller
     seen: str  # digest of the directive that the launcher has
     timer: asyncio.TimerHandle | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Stranger:
+    """Somebody who has not said who he is."""
+
+    host: str
+    since: float  # by the loop's clock
+    handshake: asyncio.Task[None]
 
 
 class CoordinatorServer:
@@ -87,7 +97,7 @@ class CoordinatorServer:
         self._stopping = False
         self.connections: set[Connection] = set()
         self._opened = 0  # connections so far
-        self._strangers: dict[Connection, str] = {}  # those whose caller is not known yet -> their address
+        self._strangers: dict[Connection, _Stranger] = {}  # those whose caller is not known yet, the oldest first
         self._owners: dict[Connection, str] = {}  # the others -> the pod of their first token
         self._by_pod: dict[str, list[Connection]] = {}  # the same by pod, the oldest first
         self._rests: dict[str, float] = {}  # pods -> until when none of their requests is let in, by the loop's clock
@@ -234,9 +244,9 @@ class CoordinatorServer:
 
     def _enter(self, visitor: socket.socket, host: str) -> None:
         connection = Connection(self)
-        self._strangers[connection] = host
         self._opened += 1
-        self._spawn(self._shake_hands(visitor, connection))
+        handshake = self._spawn(self._shake_hands(visitor, connection))
+        self._strangers[connection] = _Stranger(host, asyncio.get_running_loop().time(), handshake)
 
     async def _shake_hands(self, visitor: socket.socket, connection: Connection) -> None:
         try:
@@ -250,10 +260,22 @@ class CoordinatorServer:
         except OSError:  # whoever breaks off, or is too slow, is gone
             self._no_stranger(connection)
 
+    def _make_room(self, now: float) -> None:
+        """Cut off those of an address with many that have said nothing for long, while another has no place at all."""
+        slow = [(one, of) for one, of in self._strangers.items() if now - of.since >= SLOW_STRANGER_SECONDS]
+        for connection, stranger in slow:
+            host = self._door.too_many_of()
+            if host is None:
+                return
+            if stranger.host == host:
+                stranger.handshake.cancel()
+                connection.abort()
+                self._no_stranger(connection)
+
     def _no_stranger(self, connection: Connection) -> None:
-        host = self._strangers.pop(connection, None)
-        if host is not None:
-            self._door.done(host)
+        stranger = self._strangers.pop(connection, None)
+        if stranger is not None:
+            self._door.done(stranger.host)
 
     def _own(self, connection: Connection, pod_uid: str) -> None:
         """A connection's first good token was this pod's; of too many the oldest goes."""
@@ -345,10 +367,11 @@ class CoordinatorServer:
         reason = self._not_ready()
         return (503, refusal(reason)) if reason else None
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _sweep(self) -> None:
         seen = settled = (0, 0)
@@ -361,6 +384,7 @@ class CoordinatorServer:
                 settled = counts
             seen = counts
             now = asyncio.get_running_loop().time()
+            self._make_room(now)
             for connection in list(self.connections):
                 connection.expire(now)
             self._rests = {pod_uid: until for pod_uid, until in self._rests.items() if until > now}

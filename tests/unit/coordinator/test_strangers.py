@@ -20,6 +20,7 @@ DEADLINE = 60.0
 COORDINATOR = """
 import asyncio, sys
 from datetime import UTC, datetime
+from muster.coordinator import server as module
 from muster.coordinator.auth import AuthError
 from muster.coordinator.hub import Hub
 from muster.coordinator.server import CoordinatorServer
@@ -31,6 +32,7 @@ async def verify(authorization):
     raise AuthError("no")
 
 async def main():
+    module.HANDSHAKE_SECONDS = 1000.0  # so that no place becomes free by itself
     server = CoordinatorServer(Hub(), verify, lambda caller: None, lambda: "")
     serving = brought_up_to_date(None, ("localhost",), datetime.now(UTC)).serving
     print(await server.start("127.0.0.1", 0, serving.certificate, serving.key), flush=True)
@@ -56,12 +58,14 @@ class Coordinator:
         assert found is not None
         return int(found[1]) * 1024
 
-    async def visit(self, token: str, body_bytes: int) -> tuple[int, asyncio.StreamWriter | None]:
+    async def visit(
+        self, token: str, body_bytes: int, within: float = 2.0
+    ) -> tuple[int, asyncio.StreamWriter | None]:
         """Send a head and so much of a longer body; the answer's status, 0 for none."""
         writer = None
         head = f"POST {REPORT_PATH} HTTP/1.1\r\nAuthorization: {token}\r\nContent-Length: {MAX_REPORT_BYTES}\r\n\r\n"
         try:
-            async with asyncio.timeout(2.0):
+            async with asyncio.timeout(within):
                 reader, writer = await asyncio.open_connection("127.0.0.1", self.port, ssl=self.trust)
                 writer.write(head.encode() + b"x" * body_bytes)
                 return int((await reader.readline()).split()[1]), writer
@@ -98,6 +102,20 @@ async def test_four_hundred_strangers_with_big_bodies_cost_less_than_ten_mebibyt
     assert cost < 10 * MIB, f"{cost / MIB:.1f} MiB"
 
 
+async def test_whoever_says_nothing_from_a_few_addresses_keeps_nobody_out(coordinator: Coordinator) -> None:
+    async def silent(host: str) -> asyncio.StreamWriter:
+        _, writer = await asyncio.open_connection("127.0.0.1", coordinator.port, local_addr=(host, 0))
+        return writer
+
+    hosts = [f"127.0.0.{number}" for number in range(2, 10)]
+    mob = await asyncio.gather(*[silent(host) for host in hosts for _ in range(2 * door.MAX_STRANGERS_OF_ADDRESS)])
+    status, writer = await coordinator.visit("wrong", 10, within=DEADLINE)
+    assert status == 401
+    for one in [*mob, writer]:
+        assert one is not None
+        one.transport.abort()
+
+
 class Hall:
     """Counts who is let in by a door."""
 
@@ -130,6 +148,26 @@ def test_one_address_cannot_take_all_places(monkeypatch: pytest.MonkeyPatch) -> 
     hall.leaves("mob")
     assert hall.inside == ["mob", "other", "mob"]
     for visitor in mob + late:
+        visitor.close()
+
+
+def test_an_address_with_many_places_has_one_too_many_only_while_another_has_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hall = Hall(monkeypatch)
+    monkeypatch.setattr(door, "FEW_STRANGERS_OF_ADDRESS", 1)
+    visitors = hall.knocks("mob", 3) + hall.knocks("other")
+    assert hall.door.too_many_of() is None, "there is a place left"
+    visitors += hall.knocks("third")
+    assert hall.door.too_many_of() is None, "all have a place who wait for one"
+    visitors += hall.knocks("late")
+    assert hall.door.too_many_of() == "mob"
+    hall.leaves("mob")
+    assert hall.inside == ["mob", "other", "third", "late"], "and not the mob's next"
+    assert hall.door.too_many_of() is None
+    visitors += hall.knocks("later")
+    assert hall.door.too_many_of() is None, "all have but a few"
+    for visitor in visitors:
         visitor.close()
 
 
