@@ -52,6 +52,7 @@ class Look:
         judges: False: only which checkpoints there are.
         lineage: leave out what belongs to another history.
         limit: so many checkpoints, the newest.
+        wish: a step or a path; what is there of it comes in addition.
         stamps: tell of all that there are, too, those of other histories included.
     """
 
@@ -60,6 +61,15 @@ class Look:
     lineage: Optional[Lineage] = None
     limit: int = LIMIT
     stamps: bool = False
+    wish: str = ""
+
+    def wishes(self, checkpoint: Checkpoint) -> bool:
+        """Whether it is what was asked for."""
+        return bool(self.wish) and self.wish in (str(checkpoint.step), checkpoint.path)
+
+    def may_wish(self, path: str) -> bool:
+        """The same, by the name alone."""
+        return bool(self.wish) and self.wish in (str(step_in_name(os.path.basename(path))), path)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +77,7 @@ class Found:
     """The answer so far.
 
     Attributes:
-        checkpoints: newest step first.
+        checkpoints: newest step first, and after them an older one that was asked for.
         torn: the newest of those that have their marker and of which not all is there.
         done: nothing is left to judge.
         note: what could not be seen, though the directory is not known to be unreadable; "" = nothing.
@@ -167,10 +177,10 @@ class Finder:
         stamps: Optional[Tuple[Stamp, ...]] = None
         while True:
             self._fill(search, how)
-            newest = newest_first(
-                (complete.get(path, seen.checkpoint) for path, seen in search.found.items()), how.limit
-            )
-            open_ones = [checkpoint.path for checkpoint in newest if not checkpoint.judged] if how.judges else []
+            there = [complete.get(path, seen.checkpoint) for path, seen in search.found.items()]
+            newest = newest_first(there, how.limit)
+            newest += [checkpoint for checkpoint in there if how.wishes(checkpoint) and checkpoint not in newest]
+            open_ones = [checkpoint for checkpoint in newest if not checkpoint.judged] if how.judges else []
             if not open_ones and how.stamps and stamps is None:
                 stamps = self._stamps(search)
             torn = tuple(newest_first(search.torn, how.limit))
@@ -180,7 +190,7 @@ class Finder:
                 return
             if found.is_settled and how.stamps and stamps is None:
                 stamps = self._stamps(search)
-            path = open_ones[0]
+            path = next(filter(how.wishes, open_ones), open_ones[0]).path
             if self._is_complete(search.found[path]):
                 complete[path] = dataclasses.replace(search.found[path].checkpoint, judged=True)
             else:
@@ -196,14 +206,19 @@ class Finder:
         yield self._directory, False
         nameless = [name for name in names if step_in_name(name) is None][:MAX_WITHOUT_STEP]
         stepped = [name for name in names if step_in_name(name) is not None]
-        for name in nameless + stepped[:MAX_STEPPED]:
-            yield os.path.join(self._directory, name), step_in_name(name) is not None
+        wished = [name for name in stepped if how.may_wish(os.path.join(self._directory, name))][: how.limit]
+        for name in nameless + wished:
+            yield os.path.join(self._directory, name), False
+        for name in stepped[:MAX_STEPPED]:
+            if name not in wished:
+                yield os.path.join(self._directory, name), True
         if len(stepped) > MAX_STEPPED:
             self._note = "%s has more than %d directories" % (self._directory, MAX_STEPPED)
 
     def _fill(self, search: _Search, how: Look) -> None:
         """Look at candidates until there are enough, not counting those that need not be among the newest."""
-        with_step = sum(1 for path in search.found if step_in_name(os.path.basename(path)) is not None)
+        counted = (path for path in search.found if not how.may_wish(path))
+        with_step = sum(1 for path in counted if step_in_name(os.path.basename(path)) is not None)
         while with_step < how.limit and search.examined < MAX_EXAMINED:
             path, has_step = next(search.candidates, ("", False))
             if not path:

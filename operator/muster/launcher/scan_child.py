@@ -1,7 +1,7 @@
 """The other end of `scanner.py`: looks into a directory as it is asked to, and tells what it finds while it goes on.
 
 One JSON object on each line. In: `{"verdicts": [...]}`, what an earlier child judged; `{"scan": 7, "thorough": true,
-"judges": true, "stamps": false, "lineage": [step, sinceNs, disowned] or null}`, which ends a scan under way. Out:
+"judges": true, "stamps": false, "lineage": [step, sinceNs, disowned] or null, "wish": ""}`, which ends a scan under way. Out:
 `{"sign": true}`, a sign of life; `{"verdict": {...}}`, to be handed to the next child; and the answer so far: `{"scan": 7,
 "checkpoints": [{"step", "path", "writtenNs", "judged"}], "torn": [the same], "stamps": text or null, "settled", "done",
 "looks", "note", "error"}`. A scan is over once it is done, or has an error.
@@ -114,6 +114,7 @@ def _look(request: Mapping[str, Any]) -> Look:
         judges=bool(request["judges"]),
         stamps=bool(request["stamps"]),
         lineage=lineage_of(int(lineage[0]), int(lineage[1]), str(lineage[2])) if lineage else None,
+        wish=str(request["wish"]),
     )
 
 

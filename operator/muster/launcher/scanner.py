@@ -76,6 +76,7 @@ class Scanner:
         self._stamped = False  # of all that are there it has been told, for the attempt of `scan_for`
         self._judges = True
         self._lineage: Optional[Tuple[int, int, str]] = None
+        self._wish = ""
 
     @property
     def pids(self) -> FrozenSet[int]:
@@ -90,14 +91,15 @@ class Scanner:
         return self._child.stdout.fileno()
 
     def follow(self, directive: Directive) -> None:
-        """Take over who judges, and which history counts; a new one is looked for at once."""
+        """Take over who judges, which history counts and what is asked for; that is looked for at once."""
         step, lineage = directive.lineage_step, None
         if step is not None:
             since_ns = 0 if directive.disowned else directive.lineage_since_ns
             lineage = (step, since_ns, directive.disowned or "")
-        if lineage != self._lineage or (directive.scans and not self._judges):
+        looked_for = lineage, directive.wish
+        if looked_for != (self._lineage, self._wish) or (directive.scans and not self._judges):
             self._wanted = self._idle_attempt != 0
-        self._lineage, self._judges = lineage, directive.scans
+        (self._lineage, self._wish), self._judges = looked_for, directive.scans
 
     def scan_for(self, attempt: int) -> Optional[ScanResult]:
         """No rank is alive: scans that begin from now on count for the attempt. Without a directory that is at once."""
@@ -158,6 +160,7 @@ class Scanner:
             "judges": self._judges,
             "stamps": self._judges and self._idle_attempt != 0 and (thorough or not self._stamped),
             "lineage": self._lineage,
+            "wish": self._wish,
         }
         self._heard_at, self._wanted = now, False
         message = _line(request)

@@ -1,6 +1,7 @@
 """What a launcher shall do, from the committed record alone. Pure; asked on every poll."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Protocol
 
 from muster.api.gang import Gang, GangIncident, GangSpec, Lineage, Role
@@ -74,26 +75,31 @@ def directive_for(
     record, spec = gang.spec, job.spec
     pace = max(POLL_SECONDS, max(len(record.members), crowd) / REPORTS_PER_SECOND)
     pace = min(pace, spec.recovery.unreachable_timeout_seconds / 4)
+    wish = resume.asked(job, record)
     # Whoever is asked to go on from elsewhere may have to find what the history of before does not count.
-    lineage = None if resume.asked(job, record) else record.lineage
+    lineage = None if wish else record.lineage
+    either = Directive(
+        WAIT,
+        attempt=record.attempt,
+        poll_seconds=pace,
+        hold_seconds=pace,
+        scans=does_judge(place, record),
+        lineage_step=lineage.step if lineage else None,
+        disowned=(lineage.disowned or None) if lineage else None,
+        lineage_since_ns=_since_ns(lineage),
+    )
     if record.go is None:
-        return Directive(
-            WAIT,
-            attempt=record.attempt,
-            poll_seconds=pace,
-            hold_seconds=pace,
+        return replace(
+            either,
             reason=_why(record.reason, record.incidents),
             claim=spec.checkpoint.directory is not None and place == _claimant(record, place, heard_lately),
-            scans=does_judge(place, record),
-            lineage_step=lineage.step if lineage else None,
-            disowned=(lineage.disowned or None) if lineage else None,
-            lineage_since_ns=_since_ns(lineage),
+            wish=wish or "",
         )
     resumed, member = record.go.resume, record.members[place]
     neighbours = _neighbours(place, len(record.members))
-    return Directive(
-        RUN,
-        attempt=record.attempt,
+    return replace(
+        either,
+        kind=RUN,
         node_rank=member.rank,
         node_count=sum(member.role is Role.WORKER for member in record.members),
         processes_per_node=spec.launch.processes_per_node,
@@ -103,13 +109,7 @@ def directive_for(
         resume_step=resumed.step if resumed else None,
         peers=_peers(neighbours, record, launcher_of),
         neighbours=len(neighbours),
-        poll_seconds=pace,
-        hold_seconds=pace,
         fence_seconds=float(member.fence_seconds),
-        scans=does_judge(place, record),
-        lineage_step=lineage.step if lineage else None,
-        disowned=(lineage.disowned or None) if lineage else None,
-        lineage_since_ns=_since_ns(lineage),
     )
 
 

@@ -129,7 +129,7 @@ class Report:
     peer_port: int = _limited(0, 0, 65535)  # UDP port on which this launcher answers its neighbours' pings
     peers: Tuple[PeerReport, ...] = ()
     # At most 8 of the highest steps, highest first: while ranks run those that were judged complete. While none runs also
-    # those that are not judged yet, and after them at most 8 that are torn.
+    # those that are not judged yet, those that were asked for, and after them at most 8 that are torn.
     checkpoints: Tuple[CheckpointReport, ...] = ()
     # Of all that are there, other histories' included, as `write_stamps` in muster.checkpoint.scan writes them. From those
     # who judge, while no rank runs; None = not looked for (yet).
@@ -191,6 +191,7 @@ class Directive:
     lineage_step: Optional[int] = None  # beyond this step checkpoints of another history do not count:
     disowned: Optional[str] = None  # those with these stamps (see Report.stamps);
     lineage_since_ns: int = 0  # where no stamps are known those that were not written after this
+    wish: str = ""  # a step or a path that a person asked to go on from: look for it, however many are newer
     protocol: int = PROTOCOL_VERSION
 
 

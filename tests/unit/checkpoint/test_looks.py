@@ -69,6 +69,30 @@ def test_a_torn_one_makes_room_for_an_older_one(tmp_path):
     assert answers(Finder(str(tmp_path)), Look(limit=3))[-1] == [(7, True), (6, True), (5, True)]
 
 
+@pytest.mark.parametrize("by", ["step", "path"])
+def test_what_a_person_asked_for_is_found_however_many_are_newer_and_judged_first(tmp_path, by):
+    for step in range(1, 31):
+        write(tmp_path, step)
+    wish = "5" if by == "step" else str(tmp_path / "step-5")
+    told = answers(Finder(str(tmp_path)), Look(limit=3, wish=wish))
+    assert told[1] == [(30, False), (29, False), (28, False), (5, True)]
+    assert told[-1] == [(30, True), (29, True), (28, True), (5, True)]
+
+
+def test_what_a_person_asked_for_takes_no_second_place_where_it_is_among_the_newest(tmp_path):
+    for step in range(1, 6):
+        write(tmp_path, step)
+    assert answers(Finder(str(tmp_path)), Look(limit=3, wish="4"))[-1] == [(5, True), (4, True), (3, True)]
+
+
+def test_what_a_person_asked_for_and_is_torn_is_told_as_torn(tmp_path):
+    for step in range(1, 6):
+        write(tmp_path, step, bytes_each=11 if step == 1 else 10)
+    found = last(Finder(str(tmp_path)), Look(limit=3, wish="1"))
+    assert [c.step for c in found.checkpoints] == [5, 4, 3]
+    assert [c.step for c in found.torn] == [1]
+
+
 def test_when_the_marker_was_written(tmp_path):
     target = write(tmp_path, 10)
     os.utime(target / "muster-checkpoint.json", ns=(5, 1_700_000_000_000_000_123))

@@ -58,9 +58,7 @@ class Coordinator:
         assert found is not None
         return int(found[1]) * 1024
 
-    async def visit(
-        self, token: str, body_bytes: int, within: float = 2.0
-    ) -> tuple[int, asyncio.StreamWriter | None]:
+    async def visit(self, token: str, body_bytes: int, within: float = 2.0) -> tuple[int, asyncio.StreamWriter | None]:
         """Send a head and so much of a longer body; the answer's status, 0 for none."""
         writer = None
         head = f"POST {REPORT_PATH} HTTP/1.1\r\nAuthorization: {token}\r\nContent-Length: {MAX_REPORT_BYTES}\r\n\r\n"

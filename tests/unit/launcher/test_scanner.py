@@ -137,6 +137,17 @@ class TestShippedChild:
         assert result.stamps == "30:30000000000,20:20000000000,10:10000000000"
         assert finished(scanner, scanner.next_at()).stamps is None, "that does not change while no rank runs"
 
+    def test_what_is_asked_for_is_looked_for_at_once(self, scanners, tmp_path):
+        for step in range(10, 110, 10):
+            write_checkpoint(tmp_path / "ckpt", step)
+        scanner = scanners()
+        scanner.scan_for(1)
+        newest = [(step, True) for step in range(100, 20, -10)]
+        assert seen(finished(scanner, now=100.0)) == newest
+        scanner.follow(Directive(WAIT, attempt=1, wish="10"))
+        result = finished(scanner, now=100.1)
+        assert (result.attempt, seen(result)) == (1, [*newest, (10, True)])
+
     def test_who_is_to_judge_from_now_on_does_so_at_once(self, scanners, tmp_path):
         write_checkpoint(tmp_path / "ckpt", 10)
         scanner = scanners()
