@@ -22,7 +22,9 @@ from muster.protocol.messages import RankReport, Report
 from muster.world.fleet import Silence
 from muster.world.views import LauncherView, RankView
 
-MAX_LAUNCHERS = 16384
+MAX_LAUNCHERS = (
+    65536  # beyond any fleet: only workers of jobs are heard, and of one that is forgotten the silence is, too
+)
 STEP_NEWS_SECONDS = 5.0
 CROWD_SHRINKS_BELOW = 0.4  # of itself, where a half would do: numbers near a power of two come and go
 

@@ -15,6 +15,7 @@ from muster.recovery import blame
 from muster.recovery.failure import Failure, Kind
 from muster.recovery.failures import find
 from muster.recovery.judging import does_judge
+from muster.recovery.silence import WHOLE_GANG_SECONDS, given_up
 from muster.world.fleet import Silence
 from muster.world.views import ContainerView
 
@@ -286,6 +287,42 @@ class TestARankOnASickNode:
         here = Scene(a_job()).fleet().gang().pods().all(running(1, 7)).launcher(1, failed(1))
         (failure,) = find(here.world())
         assert blame.fault_class(failure) is FaultClass.APPLICATION
+
+
+class TestBeforeAStart:
+    """Nobody trains: what ended nothing where it is ends nothing that is worth keeping."""
+
+    def everybody_silent(self, seconds: float) -> Scene:
+        here = waiting().all(replace(idle(2), heard_age_seconds=seconds))
+        return here.lease("n0", seconds).lease("n1", seconds).lease("n2", seconds)
+
+    def test_a_gang_that_is_silent_as_a_whole_is_not_given_longer(self) -> None:
+        assert find(self.everybody_silent(19.0).world()) == []
+        assert {failure.kind for failure in find(self.everybody_silent(20.0).world())} == {Kind.NODE_UNREACHABLE}
+
+    def test_a_worker_of_whom_only_the_node_can_tell_is_waited_for_while_many_are_dark(self) -> None:
+        here = waiting()
+        del here.launchers[here.uid(1)]
+        begun = ContainerView("main", running=True, started=at(4000.0 - 61.0))
+        here.pod(1, containers=(begun,)).node("n1", ready=False).lease("n1", 61.0)
+        assert one(here).kind is Kind.NODE_UNREACHABLE
+        many = replace(here.world().dark, silent=90, total=100)
+        assert find(here.but(dark=many).world()) == []
+        assert one(here.lease("n1", WHOLE_GANG_SECONDS)).kind is Kind.NODE_UNREACHABLE
+
+    def test_a_launcher_of_which_nothing_else_speaks_is_waited_for_while_many_are_silent(self) -> None:
+        here = waiting().launcher(1, replace(idle(2), heard_age_seconds=130.0))
+        assert one(here).kind is Kind.LAUNCHER_SILENT
+        assert find(here.silence(30, 40).world()) == []
+        here.launcher(1, replace(idle(2), heard_age_seconds=WHOLE_GANG_SECONDS))
+        assert one(here).kind is Kind.LAUNCHER_SILENT
+
+
+@pytest.mark.parametrize(("ready", "gone"), [(False, True), (True, False)])
+def test_a_job_gives_up_a_pod_only_where_the_control_plane_sees_that_its_node_is_away(ready: bool, gone: bool) -> None:
+    here = waiting().node("n1", ready=ready).lease("n1", WHOLE_GANG_SECONDS)
+    world = here.world()
+    assert given_up(world, world.pods[world.names[1]]) is gone
 
 
 class TestTheControlPlaneWasAway:
