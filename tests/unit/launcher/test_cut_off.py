@@ -170,11 +170,17 @@ def silence_of(world: World, index: int) -> list[float]:
     return [now - heard_at for other in others for peer, heard_at in other.peers.heard() if peer == index]
 
 
-def test_a_go_that_was_long_on_its_way_makes_the_fence_no_longer():
-    """The operator knows when it gave the go and when it last heard of the worker: from then on it counts."""
-    world = World(3)
+def before_its_go(size: int) -> World:
+    """A gang that is told to wait."""
+    world = World(size)
     world.runs = False
     world.clock.run(5)
+    return world
+
+
+def test_a_go_that_was_long_on_its_way_makes_the_fence_no_longer():
+    """The operator knows when it gave the go and when it last heard of the worker: from then on it counts."""
+    world = before_its_go(3)
     world.slow_answers, world.runs, told_at = {2: 3.5}, True, world.clock.now
     for _ in range(6000):
         if not world.workers[2].is_training:
@@ -205,9 +211,7 @@ def test_a_change_of_leader_forgets_no_silence():
 
 def test_a_neighbour_that_only_an_earlier_leader_has_heard_is_missed_from_the_start():
     """The go is the old leader's, the new one delivers it, and in between a worker is cut off."""
-    world = World(3)
-    world.runs = False
-    world.clock.run(5)
+    world = before_its_go(3)
     world.cut({2})
     world.lead(world.replicas[1])
     world.runs = True
@@ -223,9 +227,7 @@ def test_a_neighbour_that_only_an_earlier_leader_has_heard_is_missed_from_the_st
 
 def test_a_go_that_was_heard_before_a_long_freeze_starts_nothing():
     """The gang may have gone on without; who is there again is told anew."""
-    world = World(3)
-    world.runs = False
-    world.clock.run(5)
+    world = before_its_go(3)
     frozen = world.workers[0]
     frozen.freeze()
     world.runs = True

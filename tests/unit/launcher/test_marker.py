@@ -344,14 +344,21 @@ def test_storage_that_was_never_readable_ends_nobody():
     assert all(worker.is_training for worker in world.workers)
 
 
-def test_storage_that_came_after_the_start_ends_nobody_when_it_goes_again():
-    """With the go the coordinator has fixed that these do not obey the marker; so it does not count on it."""
+def whose_storage_came_after_its_start() -> World:
+    """A gang that has lost its coordinator and trains, and could not read the marker when it began."""
     world = World(4, has_storage=True)
     world.storage_stalls = True
     world.start()
     world.storage_stalls = False
     world.cut(range(4))
     world.clock.run(2 * DEADLINE_SECONDS)
+    assert all(worker.is_training for worker in world.workers)
+    return world
+
+
+def test_storage_that_came_after_the_start_ends_nobody_when_it_goes_again():
+    """With the go the coordinator has fixed that these do not obey the marker; so it does not count on it."""
+    world = whose_storage_came_after_its_start()
     assert all(worker.marker.is_readable for worker in world.workers)
     world.storage_stalls = True
     world.clock.run(60)
@@ -359,13 +366,7 @@ def test_storage_that_came_after_the_start_ends_nobody_when_it_goes_again():
 
 
 def test_a_successor_ends_even_those_who_could_not_read_the_marker_at_their_start():
-    world = World(4, has_storage=True)
-    world.storage_stalls = True
-    world.start()
-    world.storage_stalls = False
-    world.cut(range(4))
-    world.clock.run(2 * DEADLINE_SECONDS)
-    assert all(worker.is_training for worker in world.workers)
+    world = whose_storage_came_after_its_start()
     world.marker = 2
     world.clock.run(PERIOD_SECONDS + 0.1)
     assert not any(worker.is_training for worker in world.workers)
