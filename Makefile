@@ -21,7 +21,7 @@ demo: venv images ## The main job: train, lose a process, a pod and a node, fini
 test: lint verify test-unit test-integration test-e2e ## All tests that CI runs
 
 ##@ Tests
-.PHONY: lint verify test-unit test-integration test-e2e test-long test-gpu
+.PHONY: lint verify test-unit test-integration test-e2e test-e2e-four test-e2e-eight test-long test-gpu
 lint: venv ## ruff, mypy, import-linter, yamllint
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check .
@@ -36,8 +36,10 @@ generate: venv ## Render crds/ and the generated reference from the models
 verify: venv ## Regenerate, then the tree must be what it was
 	@tools/verify.sh
 
-# These start clusters of their own, so that they need not wait for the shared one.
+# These start clusters of their own, so that they need not wait for a shared one.
 OWN_CLUSTERS := tests/e2e/test_localcluster.py
+# These run on eight small nodes, beside the others: most of their time they wait.
+ON_EIGHT := $(addprefix tests/e2e/test_,control_plane.py cut_off.py existing.py health.py upgrade.py)
 
 test-unit: venv ## Pure functions and single processes
 	@$(PY) -m pytest tests/unit -q -m "not long" -n 4
@@ -46,8 +48,17 @@ test-integration: venv ## Against a real API server
 	@$(TOOL) localcluster build
 	@$(PY) -m pytest tests/integration $(OWN_CLUSTERS) -q -m "not long" -n 4 --dist loadfile
 
-test-e2e: venv cluster-up ## Real nodes, real containers, real faults
-	@$(PY) -m pytest tests/e2e --ignore $(OWN_CLUSTERS) -q -m "not long"
+test-e2e: venv images ## Real nodes, real containers, real faults
+	@$(MAKE) --no-print-directory -j2 -Otarget test-e2e-four test-e2e-eight
+
+test-e2e-four: venv cluster-up
+	@$(PY) -m pytest tests/e2e $(addprefix --ignore ,$(OWN_CLUSTERS) $(ON_EIGHT)) -q -m "not long" --durations=10
+
+test-e2e-eight: export CLUSTER_NAME = eight
+test-e2e-eight: venv images
+	@trap '$(TOOL) localcluster down --name eight' EXIT; \
+		$(TOOL) localcluster up --name eight --nodes 8 --from build/images/images.json; \
+		$(PY) -m pytest $(ON_EIGHT) -q -m "not long" --durations=10
 
 test-long: venv cluster-up ## Random moments and soak; not run by CI
 	@$(PY) -m pytest tests -q -m long
@@ -98,19 +109,19 @@ else
 	@$(TOOL) imagebuild
 endif
 
-cluster-up: images ## A real Kubernetes of four nodes on this machine, images loaded
+cluster-up: images ## A real Kubernetes of NODES=4 nodes on this machine, images loaded (CLUSTER_NAME=other for a second one)
 ifeq ($(CLUSTER),existing)
 	@kubectl cluster-info >/dev/null || { echo "CLUSTER=existing: the cluster of the current kubeconfig does not answer"; exit 1; }
 else
-	@$(TOOL) localcluster up --from build/images/images.json
+	@$(TOOL) localcluster up $(if $(CLUSTER_NAME),--name $(CLUSTER_NAME)) $(if $(NODES),--nodes $(NODES)) --from build/images/images.json
 endif
 
 kwok-up: ## A control plane with NODES=64 fake GPU nodes, until Ctrl-C
 	@$(TOOL) localcluster.kwok --nodes $(or $(NODES),64)
 
-cluster-down: ## Take the local cluster down and leave nothing behind
+cluster-down: ## Take every local cluster of this clone down and leave nothing behind
 ifneq ($(CLUSTER),existing)
-	@$(TOOL) localcluster down
+	@$(TOOL) localcluster down --all-mine
 endif
 
 clean: cluster-down ## Take everything down and remove build/

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,13 +49,6 @@ def cluster(bed: Bed) -> ClusterForTrainer:
 @pytest.fixture(scope="session")
 def namespace(bed: Bed) -> Iterator[str]:
     """A namespace with Pod Security `restricted`, a shared volume and the trainer in a ConfigMap."""
-    with made_namespace(bed) as name:
-        yield name
-
-
-@contextmanager
-def made_namespace(bed: Bed) -> Iterator[str]:
-    """The same, on any bed."""
     bed.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--wait=true", timeout_seconds=180)
     label = {"pod-security.kubernetes.io/enforce": "restricted"}
     objects: list[dict[str, Any]] = [

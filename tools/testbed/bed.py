@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from localcluster.cluster import Cluster
+from localcluster.layout import DEFAULT_NAME
 from testbed.faults import AGENT_NAMESPACE, Faults, agent_patch
 from testbed.kube import Kubectl, find_kubectl, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 SYSTEM_NAMESPACE = "muster-system"
-OVERLAY = ROOT / "build" / "cluster" / "overlay"
 DEFAULT_OVERLAY = Path("manifests", "overlays", "default")
 IMAGE_FIELDS = "image-fields.yaml"
 AGENT_PATCH = "agent-of-a-test-node.yaml"
@@ -35,7 +35,7 @@ class Bed:
 
     @classmethod
     def open(cls) -> Bed:
-        """The bed that the environment asks for.
+        """The bed that the environment asks for: CLUSTER=existing, or the local cluster CLUSTER_NAME of this clone.
 
         Raises:
             SystemExit: the cluster that is asked for is not there; says how to go on.
@@ -45,9 +45,12 @@ class Bed:
             if not Path(path).is_file():
                 raise SystemExit(f"CLUSTER=existing: no kubeconfig at {path}; set KUBECONFIG.")
             return cls(Kubectl(Path(path), find_kubectl()), None)
-        cluster = Cluster()
+        name = os.environ.get("CLUSTER_NAME", DEFAULT_NAME)
+        cluster = Cluster(name)
         if not cluster.runs():
-            raise SystemExit("The local cluster is not running: `make cluster-up` starts it.")
+            raise SystemExit(
+                f"The local cluster {name!r} is not running: `make cluster-up CLUSTER_NAME={name}` starts it."
+            )
         return cls(Kubectl(cluster.kubeconfig, str(cluster.kubectl)), cluster)
 
     @cached_property
@@ -94,25 +97,32 @@ class Bed:
             tree: whose manifests are applied; another one than this for what was installed before an upgrade.
             images: that tree's.
         """
-        OVERLAY.mkdir(parents=True, exist_ok=True)
+        folder = self._overlay_folder
+        folder.mkdir(parents=True, exist_ok=True)
         default = tree / DEFAULT_OVERLAY
-        (OVERLAY / "kustomization.yaml").write_text(self._overlay(default, images or self.images))
-        shutil.copy(default / IMAGE_FIELDS, OVERLAY)
+        (folder / "kustomization.yaml").write_text(self._overlay(default, images or self.images))
+        shutil.copy(default / IMAGE_FIELDS, folder)
         if self.local is not None:
-            (OVERLAY / AGENT_PATCH).write_text(json.dumps(agent_patch(), indent=2))
+            (folder / AGENT_PATCH).write_text(json.dumps(agent_patch(), indent=2))
             self.faults.prepare(nvml)
-        self.kubectl("apply", "-k", str(OVERLAY))
+        self.kubectl("apply", "-k", str(folder))
         self._rolled_out("deployment/muster", SYSTEM_NAMESPACE)
         if self.local is not None:
             self._rolled_out("daemonset/muster-agent", AGENT_NAMESPACE)
         wait_until("a leader", self.leader)
+
+    @property
+    def _overlay_folder(self) -> Path:
+        return (ROOT / "build" / "existing" if self.local is None else self.local.output) / "overlay"
 
     def _rolled_out(self, workload: str, namespace: str) -> None:
         self.kubectl("rollout", "status", workload, "-n", namespace, "--timeout=120s", timeout_seconds=150)
 
     def uninstall(self) -> None:
         """Take out what `install` put in; custom resources go with their definitions."""
-        self.kubectl("delete", "-k", str(OVERLAY), "--ignore-not-found", "--timeout=120s", timeout_seconds=150)
+        self.kubectl(
+            "delete", "-k", str(self._overlay_folder), "--ignore-not-found", "--timeout=120s", timeout_seconds=150
+        )
 
     def muster(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """`kubectl muster ...` of this tree, as its users run it; the caller judges the result."""
@@ -153,7 +163,7 @@ class Bed:
             repository, _, tag = reference.rpartition(":")
             return f"  - name: muster/{name}\n    newName: {repository}\n    newTag: {tag}\n"
 
-        base = os.path.relpath(default, OVERLAY)
+        base = os.path.relpath(default, self._overlay_folder)
         patches = "" if self.local is None else f"patches:\n  - path: {AGENT_PATCH}\n"
         return (
             "# Generated: the default overlay with the images that were built here.\n"
