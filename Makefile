@@ -39,7 +39,7 @@ verify: venv ## Regenerate, then the tree must be what it was
 # These start clusters of their own, so that they need not wait for a shared one.
 OWN_CLUSTERS := tests/e2e/test_localcluster.py
 # These run on eight small nodes, beside the others: most of their time they wait.
-ON_EIGHT := $(addprefix tests/e2e/test_,control_plane.py cut_off.py existing.py health.py upgrade.py)
+ON_EIGHT := $(addprefix tests/e2e/test_,control_plane.py cut_off.py existing.py upgrade.py)
 
 test-unit: venv ## Pure functions and single processes
 	@$(PY) -m pytest tests/unit -q -m "not long" -n 4
