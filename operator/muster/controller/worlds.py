@@ -14,8 +14,8 @@ from muster.lifecycle.decided import Decided
 from muster.world.job import JobWorld
 
 PER_JOB = 3
-# In all: 50 MB at most. A seat's launcher is seen anew in every world; a node is one entry in dictionaries of the snapshot.
-MOST_SEATS = 20_000
+# In all: 15 MB at most. A seat's launcher is seen anew in every world; a node is one entry in dictionaries of the snapshot.
+MOST_SEATS = 5_000
 NODES_PER_SEAT = 16
 
 

@@ -96,7 +96,7 @@ class Scanner:
         if step is not None:
             since_ns = 0 if directive.disowned else directive.lineage_since_ns
             lineage = (step, since_ns, directive.disowned or "")
-        looked_for = lineage, directive.wish
+        looked_for = lineage, directive.wish or ""
         if looked_for != (self._lineage, self._wish) or (directive.scans and not self._judges):
             self._wanted = self._idle_attempt != 0
         (self._lineage, self._wish), self._judges = looked_for, directive.scans

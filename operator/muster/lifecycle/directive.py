@@ -93,7 +93,7 @@ def directive_for(
             either,
             reason=_why(record.reason, record.incidents),
             claim=spec.checkpoint.directory is not None and place == _claimant(record, place, heard_lately),
-            wish=wish or "",
+            wish=wish,
         )
     resumed, member = record.go.resume, record.members[place]
     neighbours = _neighbours(place, len(record.members))

@@ -191,7 +191,7 @@ class Directive:
     lineage_step: Optional[int] = None  # beyond this step checkpoints of another history do not count:
     disowned: Optional[str] = None  # those with these stamps (see Report.stamps);
     lineage_since_ns: int = 0  # where no stamps are known those that were not written after this
-    wish: str = ""  # a step or a path that a person asked to go on from: look for it, however many are newer
+    wish: Optional[str] = None  # a step or path that a person asked to go on from: look for it, whatever is newer
     protocol: int = PROTOCOL_VERSION
 
 

@@ -121,4 +121,4 @@ def test_who_is_asked_to_go_on_from_elsewhere_leaves_nothing_out() -> None:
     directive = told(Scene(job).gang(go=False, lineage=Lineage(asked="100", step=100, disowned="1000:70")))
     assert (directive.wish, directive.lineage_step, directive.disowned) == ("1000", None, None)
     done = told(Scene(job).gang(go=False, lineage=Lineage(asked="1000", step=1000, disowned="2000:70")))
-    assert (done.wish, done.lineage_step, done.disowned) == ("", 1000, "2000:70")
+    assert (done.wish, done.lineage_step, done.disowned) == (None, 1000, "2000:70")
