@@ -95,13 +95,12 @@ class TestShippedChild:
         assert seen(finished(scanner, now=100.0)) == [(10, True)]
         spoil(tmp_path / "ckpt/step-10/.metadata")  # whoever reads it again finds nothing
         (first,) = scanner.pids
+        os.kill(first, signal.SIGSTOP)
+        scanner.turn(103.0, {})  # it is asked, and will not answer
+        now = 103.0 + DEADLINE_SECONDS
         if killed_by == "somebody":
             os.kill(first, signal.SIGKILL)
             now = 103.0
-        else:
-            os.kill(first, signal.SIGSTOP)
-            scanner.turn(103.0, {})
-            now = 103.0 + DEADLINE_SECONDS
         assert finished(scanner, now).error
         scanner.scan_for(2)
         result = finished(scanner, now + PERIOD_SECONDS)
