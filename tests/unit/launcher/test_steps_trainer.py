@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
+from localcluster.controlplane import free_port
 from muster.checkpoint.find import Finder
 
 TRAINER = Path(__file__).parents[2] / "e2e" / "trainers" / "steps.py"
@@ -16,9 +16,7 @@ TRAINER = Path(__file__).parents[2] / "e2e" / "trainers" / "steps.py"
 
 def train(directory, attempt, *arguments, resume=None):
     """Three ranks of one attempt; returns their exit codes."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    environment = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "3"}
+    environment = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "3"}
     environment |= {
         "MUSTER_ATTEMPT": str(attempt),
         "RUN_DIR": str(directory),
