@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -14,6 +14,7 @@ from muster.api.nodehealth import LostNode, NodeHealth
 from muster.api.trainingjob import TrainingJob
 from muster.controller.ghosts import Beats, GhostAges
 from muster.controller.lost import Heartbeat, dead_by, holds, refuted
+from muster.controller.sightings import Sightings
 from muster.coordinator.auth import Caller
 from muster.coordinator.hub import Hub, Membership
 from muster.kube import informer
@@ -131,6 +132,7 @@ class Cluster:
         self._wall_clock = wall_clock
         self.heartbeats = LeaseAges(self._answers.attended_seconds, self.leases.last_contact_age_seconds)
         self.beats = Beats(self._answers.attended_seconds)
+        self._sightings = Sightings(clock)
         self.fleet = Fleet(heartbeats=self.heartbeats)
         self._policy = FleetPolicySpec()
         self._policy_read = False
@@ -299,7 +301,9 @@ class Cluster:
             dark=Silence(dark, len(fleet.nodes)),
             silence=self.hub.silence(timeout, job.metadata.namespace),
             leader_age_seconds=self.hub.serving_age_seconds(),
+            attempt_age_seconds=seen.attempt_age_seconds,
             go_age_seconds=seen.go_age_seconds,
+            pod_ages=self._sightings.ages(_of_interest(gang, pods.values())),
             ghost_ages=seen.ages,
             disowned=seen.disowned,
             template_verdict=memory.template_verdict,
@@ -468,6 +472,7 @@ class Cluster:
         assert pod is not None
         if old is not None and new is not None and replace(old, resource_version=new.resource_version) == new:
             return  # something in it that nobody here looks at
+        self._sightings.note(old, new)
         if any(view is not None and self._is_told_dead(view) for view in (old, new)):
             self._remember_dead(pod.uid)
         if new is None or new.terminal:
@@ -595,6 +600,12 @@ class Cluster:
         self._dead[pod_uid] = None
         while len(self._dead) > MAX_REMEMBERED_DEAD:
             self._dead.popitem(last=False)
+
+
+def _of_interest(gang: Gang | None, pods: Iterable[PodView]) -> list[str]:
+    """Uids of the pods of which a decision may ask how long they have been as they are."""
+    starts = gang is None or gang.spec.go is None
+    return [pod.uid for pod in pods if starts or pod.deleting or pod.phase == "Pending"]
 
 
 def _kinds(node: NodeView) -> set[str]:

@@ -98,6 +98,7 @@ class _ObjectMeta(msgspec.Struct, rename="camel"):
     generation: int = 0
     creation_timestamp: datetime | None = None
     deletion_timestamp: datetime | None = None
+    deletion_grace_period_seconds: int | None = None
     labels: dict[str, str] | None = None
     owner_references: list["_OwnerReference"] | None = None
 
@@ -340,6 +341,7 @@ def pod(data: Raw) -> PodView:
         deleting=meta.deletion_timestamp is not None,
         created=meta.creation_timestamp,
         deletion_time=meta.deletion_timestamp,
+        grace_seconds=meta.deletion_grace_period_seconds or 0,
         scheduler=spec.scheduler_name,
         gates=tuple(gate.name for gate in spec.scheduling_gates or ()),
         requests=_requested(spec),

@@ -1,5 +1,6 @@
 """From nodes to the go: pods, bindings, the barrier, the go itself. Pure."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -196,8 +197,8 @@ def _given_back(world: JobWorld, gang: Gang, late: Mapping[int, str], why: str) 
 
 def _assembling_seconds(world: JobWorld, spec: GangSpec) -> float:
     """For how long the gang could have been assembled."""
-    begun = max(spec.time, spec.hold_until) if spec.hold_until else spec.time
-    return (world.now - begun).total_seconds()
+    held = (world.now - spec.hold_until).total_seconds() if spec.hold_until else math.inf
+    return min(world.attempt_age_seconds, held)
 
 
 def _assembly_timeout(world: JobWorld) -> float:
@@ -274,7 +275,7 @@ def _waiting(
     world: JobWorld, gang: Gang, missing: Missing, actions: tuple[Action, ...] = (), wake: float = TICK_SECONDS
 ) -> Plan:
     """A plan of a gang that is not yet complete, with the most telling reason why."""
-    waited = (world.now - gang.spec.time).total_seconds()
+    waited = world.attempt_age_seconds
     reason = missing.reason if waited > WORTH_TELLING_SECONDS else ASSEMBLING
     told, message = _start_trouble(world) or (reason, missing.message)
     return Plan(actions, Telling(State.STARTING, told, message), wake_in_seconds=wake)

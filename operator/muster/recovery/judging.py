@@ -62,6 +62,6 @@ def is_overdue(world: JobWorld, record: GangSpec, reason: str) -> bool:
 
 def _waited_seconds(world: JobWorld, record: GangSpec) -> float:
     """Since every worker could have said something."""
-    begun = (seat.container.started for seat in world.seats if seat.container and seat.container.started)
-    since = max(record.time, record.hold_until or record.time, *begun)
-    return min((world.now - since).total_seconds(), world.leader_age_seconds)
+    begun = (world.ages_of(seat.pod).running for seat in world.seats if seat.pod and seat.pod.phase == "Running")
+    held = (world.now - record.hold_until).total_seconds() if record.hold_until else world.leader_age_seconds
+    return min(world.attempt_age_seconds, held, world.leader_age_seconds, *begun)

@@ -64,18 +64,17 @@ def unheard(world: JobWorld, gang: Gang, seat: Seat, pod: PodView) -> Failure | 
     While nobody of the gang is heard what is in the way, say a network policy, would stop its successor, too: it is
     waited for, with a reason in the status. A gang of one is tried elsewhere while launchers of other jobs are heard.
     """
-    launcher, go = seat.launcher, gang.spec.go
+    launcher, has_go = seat.launcher, gang.spec.go is not None
     if launcher is None and not seat.member.pod_uid:
         return _never_heard(world, gang, seat, pod)
     if launcher is not None and launcher.heard_age_seconds < UNHEARD_SECONDS:
         return None
-    if go is not None and not world.derived(_have_ended):
+    if has_go and not world.derived(_have_ended):
         return None
     silent = launcher.heard_age_seconds if launcher else world.leader_age_seconds
-    since = go.time if go else gang.spec.time
     limit = max(UNHEARD_SECONDS, 2.0 * world.job.spec.recovery.unreachable_timeout_seconds)
     limit = max(limit, WHOLE_GANG_SECONDS) if world.silence.widespread else limit
-    if min(silent, (world.now - since).total_seconds()) < limit:
+    if min(silent, world.go_age_seconds if has_go else world.attempt_age_seconds) < limit:
         return None
     message = f"the launcher of worker {seat.index} has not been heard for {limit:.0f} s, and the gang waits for it"
     return failure_of(seat, Kind.LAUNCHER_SILENT, next_level(gang, seat, Kind.LAUNCHER_SILENT), message)
@@ -124,8 +123,7 @@ def _never_heard(world: JobWorld, gang: Gang, seat: Seat, pod: PodView) -> Failu
     heard = world.silent_seconds < FRESH_SECONDS  # by others
     if pod.phase != "Running" or not (heard or (alone and world.silence.total > world.silence.silent)):
         return None
-    begun = (seat.container.started if seat.container else None) or pod.created or gang.spec.time
-    waited = (world.now - max(begun, gang.spec.time)).total_seconds()
+    waited = min(world.ages_of(pod).running, world.attempt_age_seconds)
     limit = LONE_SECONDS if alone else NEVER_HEARD_SECONDS
     if min(waited, world.leader_age_seconds) < limit:
         return None

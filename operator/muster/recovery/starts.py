@@ -35,9 +35,9 @@ def stuck_predecessor(world: JobWorld, seat: Seat) -> Failure | None:
     """A pod of before on the same node that its kubelet does not bring to an end."""
     for pod in world.others.get(seat.index, ()):
         same_place = pod.incarnation < seat.member.incarnation and pod.node == seat.member.node
-        if not same_place or pod.terminal or pod.deletion_time is None:
+        if not same_place or pod.terminal or not pod.deleting:
             continue
-        if (world.now - pod.deletion_time).total_seconds() > POD_STUCK_SECONDS:
+        if world.ages_of(pod).deleting > pod.grace_seconds + POD_STUCK_SECONDS:
             message = f"pod {pod.name} on {seat.member.node} should have ended {POD_STUCK_SECONDS:.0f} s ago"
             return failure_of(seat, Kind.POD_STUCK, Level.REPLACE, message)
     return None
@@ -45,8 +45,9 @@ def stuck_predecessor(world: JobWorld, seat: Seat) -> Failure | None:
 
 def _start_timeout(world: JobWorld, seat: Seat, pod: PodView) -> Failure | None:
     """A pod that does not come to run on its node although others of the gang do on theirs."""
-    age = (world.now - pod.created).total_seconds() if pod.created else 0.0
-    if age < POD_START_SECONDS or not any(other.phase == "Running" for other in world.pods.values()):
+    if world.ages_of(pod).there < POD_START_SECONDS or not any(
+        other.phase == "Running" for other in world.pods.values()
+    ):
         return None
     message = (
         f"pod {pod.name} has not started on {seat.member.node} within {POD_START_SECONDS / 60:.0f} min, others have"
@@ -57,7 +58,7 @@ def _start_timeout(world: JobWorld, seat: Seat, pod: PodView) -> Failure | None:
 def barrier_failed(world: JobWorld, gang: Gang, seat: Seat, launcher: LauncherView) -> Failure | None:
     """A worker that keeps the others waiting for the next start, though it is heard."""
     # A leader that is new has only just been able to tell the launcher; one that is idle has nothing to end.
-    waited = min((world.now - gang.spec.time).total_seconds(), world.leader_age_seconds)
+    waited = min(world.attempt_age_seconds, world.leader_age_seconds)
     if launcher.heard_age_seconds >= FRESH_SECONDS:
         return None
     if waited > RECLAIM_DEADLINE_SECONDS and launcher.state != IDLE:
@@ -88,8 +89,7 @@ def _listing_failure(world: JobWorld, gang: Gang, seat: Seat, launcher: Launcher
 
 def not_started(world: JobWorld, gang: Gang, seat: Seat, launcher: LauncherView) -> Failure | None:
     """It has its go and does not start, while others have started."""
-    go = gang.spec.go
-    waited = min((world.now - go.time).total_seconds(), world.leader_age_seconds) if go else 0.0
+    waited = min(world.go_age_seconds, world.leader_age_seconds) if gang.spec.go else 0.0
     if waited < LAGGING_SECONDS or launcher.heard_age_seconds >= FRESH_SECONDS or launcher.ranks:
         return None
     others = (view for index, view in world.views.items() if index != seat.index)

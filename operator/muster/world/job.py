@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from muster.api.gang import Gang, Member
 from muster.api.trainingjob import TrainingJob
@@ -97,6 +97,23 @@ class Seat:
         return self.pod is not None and self.pod.phase != "Pending"
 
 
+class PodAges(NamedTuple):
+    """For how many seconds this process has seen a pod.
+
+    Attributes:
+        there: at all.
+        running: begun, 0 where it has not.
+        deleting: on its way out, 0 where it is not.
+    """
+
+    there: float = 0.0
+    running: float = 0.0
+    deleting: float = 0.0
+
+
+_UNSEEN = PodAges()
+
+
 @dataclass(frozen=True)
 class JobWorld:
     """One job and its surroundings at one moment. What a decision asks for again and again is worked out once.
@@ -111,7 +128,9 @@ class JobWorld:
         dark: of all nodes, by their heartbeats.
         turn: of a job that waits for nodes; None before the queue has heard of it.
         leader_age_seconds: for how long this process has been the leader.
+        attempt_age_seconds: for how long this process has seen the current attempt.
         go_age_seconds: for how long this process has seen the go of the current attempt; 0 before it.
+        pod_ages: by uid, of pods that have not begun, or are on their way out; before the go of all.
         ghost_ages: by uid, for how many seconds this process has seen each ghost of the record with its present proof.
         disowned: by uid, for how many seconds the kubelet of a ghost's node has been heard without a break and was ready,
             while the API server had no such pod or had it as ended: it ends what runs of it.
@@ -129,7 +148,9 @@ class JobWorld:
     dark: Silence = Silence()
     turn: Turn | None = None
     leader_age_seconds: float = 0.0
+    attempt_age_seconds: float = 0.0
     go_age_seconds: float = 0.0
+    pod_ages: Mapping[str, PodAges] = field(default_factory=dict)
     ghost_ages: Mapping[str, float] = field(default_factory=dict)
     disowned: Mapping[str, float] = field(default_factory=dict)
     template_verdict: TemplateVerdict | None = None
@@ -262,6 +283,10 @@ class JobWorld:
         if pod is None or pod.owner_uid != self.uid or (member.pod_uid and member.pod_uid != pod.uid):
             return None
         return pod
+
+    def ages_of(self, pod: PodView) -> PodAges:
+        """For how long this process has seen a pod; what the pod itself tells of times is by other clocks."""
+        return self.pod_ages.get(pod.uid, _UNSEEN)
 
     def is_dead(self, pod_uid: str) -> bool:
         """Whether no rank of this pod can be alive, for certain: all of it has ended, or the container that trains."""

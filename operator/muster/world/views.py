@@ -54,6 +54,7 @@ class PodView:
     deleting: bool = False
     created: datetime | None = None
     deletion_time: datetime | None = None  # metadata.deletionTimestamp: when the grace period ends
+    grace_seconds: int = 0  # of one that is being deleted
     scheduler: str = ""  # who is to bind it
     gates: tuple[str, ...] = ()  # names of its scheduling gates: it must not be bound while there are any
     requests: Mapping[str, int] = field(default_factory=dict)  # what the scheduler holds for it

@@ -16,7 +16,7 @@ from muster.lifecycle.worker_pod import WorkerSettings
 from muster.protocol.messages import EXITED, IDLE, RUNNING, CheckpointReport
 from muster.queueing.queue import Waiting, plan
 from muster.world.fleet import Fleet, Silence
-from muster.world.job import JobWorld, TemplateVerdict, VerdictKind
+from muster.world.job import JobWorld, PodAges, TemplateVerdict, VerdictKind
 from muster.world.names import gang_name, pod_name
 from muster.world.views import ContainerView, LauncherView, NodeView, PodView, RankView, Taint
 
@@ -258,6 +258,15 @@ class Scene:
         fenced = {ghost.pod_uid for ghost in record.ghosts if ghost.proof is Proof.FENCE}
         return {uid: self._since(moment if uid in fenced else record.time) for uid, moment in made.items()}
 
+    def _ages(self, pod: PodView) -> PodAges:
+        """As if this leader had seen all of it, and all clocks were one."""
+        started = next((c.started for c in pod.containers if c.started), pod.created)
+        return PodAges(
+            self._since(pod.created) if pod.created else 0.0,
+            self._since(started) if started and pod.phase != "Pending" else 0.0,
+            pod.grace_seconds + self._since(pod.deletion_time) if pod.deletion_time else 0.0,
+        )
+
     def _since(self, moment: datetime) -> float:
         return max(0.0, (at(self.seconds) - moment).total_seconds())
 
@@ -273,6 +282,8 @@ class Scene:
             "launchers": dict(self.launchers),
             "fleet": Fleet.of(nodes=dict(self.nodes), **self.fleet_changes),
             "leader_age_seconds": 1000.0,
+            "attempt_age_seconds": self._since(self.record.time) if self.record else 0.0,
+            "pod_ages": {pod.uid: self._ages(pod) for pod in self.pod_views.values()},
             "go_age_seconds": self._since(self.record.go.time) if self.record and self.record.go else 0.0,
             "ghost_ages": self._ghost_ages(),
             "template_verdict": TemplateVerdict(VerdictKind.ACCEPTED, self.job.metadata.generation),

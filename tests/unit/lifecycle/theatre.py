@@ -17,6 +17,7 @@ from muster.api.base import ObjectMeta
 from muster.api.gang import Gang, GangSpec
 from muster.api.trainingjob import CompletionRecord, LaunchMode, TrainingJob, TrainingJobStatus
 from muster.controller.ghosts import Beats, GhostAges
+from muster.controller.sightings import Sightings
 from muster.coordinator.auth import Caller
 from muster.coordinator.hub import Hub
 from muster.launcher.fence import is_cut_off
@@ -714,6 +715,9 @@ class Theatre:
         self._verdicts: dict[str, TemplateVerdict] = {}
         self._wakes = {}
         self._beats = Beats(lambda: self.now)
+        self._sightings = Sightings(lambda: self.now)
+        for view in self._cache.values():
+            self._sightings.note(None, view)
         self._ages: dict[str, GhostAges] = {}
 
     def _operator(self) -> None:
@@ -772,7 +776,9 @@ class Theatre:
             fleet=fleet,
             silence=self.hub.silence(timeout, "default"),
             leader_age_seconds=self.now - self._leader_since,
+            attempt_age_seconds=seen.attempt_age_seconds,
             go_age_seconds=seen.go_age_seconds,
+            pod_ages=self._sightings.ages(uids),
             ghost_ages=seen.ages,
             disowned=seen.disowned,
             template_verdict=self._verdicts.get(play.uid),
@@ -868,14 +874,16 @@ class Theatre:
             created=at(self.now),
         )
         self.pods[name] = Pod(view)
+        self._sightings.note(self._cache.get(name), view)
         self._cache[name] = view
 
     def delete(self, pod: Pod, own: bool = False) -> None:
         """Somebody deletes a pod; `own`: the operator does, and sees it at once."""
         if pod.view.deleting:
             return
-        self._set(pod, replace(pod.view, deleting=True, deletion_time=at(self.now + 30)))
+        self._set(pod, replace(pod.view, deleting=True, deletion_time=at(self.now + 30), grace_seconds=30))
         if own:
+            self._sightings.note(self._cache.get(pod.name), pod.view)
             self._cache[pod.name] = pod.view
 
     def _set(self, pod: Pod, view: PodView) -> None:
@@ -896,10 +904,12 @@ class Theatre:
             if view is None:
                 if known and known.resource_version < version:
                     del self._cache[name]
+                    self._sightings.note(known, None)
                     if known.uid in self._dead:
                         self.hub.forget(known.uid)
             elif known is None or known.resource_version < version:
                 self._cache[name] = view
+                self._sightings.note(known, view)
                 if view.containers_dead:
                     self._dead.add(view.uid)
 

@@ -17,6 +17,7 @@ from muster.recovery.failures import find
 from muster.recovery.judging import does_judge
 from muster.recovery.silence import WHOLE_GANG_SECONDS, given_up
 from muster.world.fleet import Silence
+from muster.world.job import PodAges
 from muster.world.views import ContainerView
 
 INFRASTRUCTURE = FaultClass.INFRASTRUCTURE
@@ -287,6 +288,43 @@ class TestARankOnASickNode:
         here = Scene(a_job()).fleet().gang().pods().all(running(1, 7)).launcher(1, failed(1))
         (failure,) = find(here.world())
         assert blame.fault_class(failure) is FaultClass.APPLICATION
+
+
+class TestClocksThatDiffer:
+    """The API server, the kubelets and the operator each have their own; only what this process has seen itself counts."""
+
+    def late(self, seen: float) -> Scene:
+        here = waiting().pod(1, phase="Pending", containers=(), created=at(0.0))
+        return here.but(pod_ages={here.uid(1): PodAges(seen)})
+
+    def test_a_pod_that_was_made_just_now_is_not_late_by_another_clock(self) -> None:
+        assert find(self.late(5.0).world()) == []
+        assert one(self.late(900.0)).kind is Kind.POD_START_TIMEOUT
+
+    @pytest.mark.parametrize(("seen", "stuck"), [(59.0, False), (61.0, True)])
+    def test_a_pod_that_is_being_deleted_has_its_grace_by_our_clock(self, seen: float, stuck: bool) -> None:
+        here = waiting()
+        assert here.record is not None
+        moved = here.record.members[1].model_copy(update={"incarnation": 2})
+        here.record = here.record.model_copy(
+            update={"members": [here.record.members[0], moved, here.record.members[2]]}
+        )
+        here.pod(1, deleting=True, deletion_time=at(0.0), grace_seconds=30)
+        here.pod(1, 2, phase="Pending", node="n1", containers=())
+        here.but(pod_ages={here.uid(1): PodAges(4000.0, 4000.0, seen)})
+        assert [failure.kind for failure in find(here.world())] == [Kind.POD_STUCK] * stuck
+
+    def test_a_launcher_is_not_overdue_by_its_kubelets_clock(self) -> None:
+        here = waiting()
+        del here.launchers[here.uid(1)]
+        begun = ContainerView("main", running=True, started=at(0.0))
+        here.pod(1, containers=(begun,)).but(pod_ages={here.uid(1): PodAges(10.0, 5.0)})
+        assert find(here.world()) == []
+
+    def test_a_step_of_our_own_clock_makes_no_attempt_older(self) -> None:
+        here = waiting().launcher(1, running(1))
+        assert [failure.kind for failure in find(here.world())] == [Kind.RECLAIM_SLOW]
+        assert find(here.but(attempt_age_seconds=10.0).world()) == []
 
 
 class TestBeforeAStart:
