@@ -19,7 +19,6 @@ from muster.controller.cluster import Cluster, Key
 from muster.controller.slices import Slices, in_slices
 from muster.placement.fragmentation import fragmentation
 from muster.queueing.queue import Failed, Waiting, plan_steps
-from muster.queueing.shares import Shares
 from muster.world.turn import NotPlaced, Placed, Turn
 
 # Heartbeats grow old without any watch telling so.
@@ -79,10 +78,9 @@ class Queue:
         self._clock = clock
         self._wall_clock = wall_clock
         self._entries: dict[str, _Entry] = {}
-        self._turns: dict[str, tuple[Waiting, Turn]] = {}  # by job uid: what was asked, and the answer
+        self._turns: Mapping[str, Turn] = {}
         self._unseen: set[Key] = set()
         self._stale = asyncio.Event()
-        self._shares = Shares()
         self._failed: dict[str, str] = {}  # jobs that planning failed at -> how
 
     def expect(self, keys: list[Key]) -> None:
@@ -118,7 +116,7 @@ class Queue:
 
     def turn(self, job_uid: str) -> Turn | None:
         """The job's turn in the newest plan; None for one that is in no plan yet, or waits for nothing."""
-        return self._turns[job_uid][1] if job_uid in self._turns and job_uid in self._entries else None
+        return self._turns.get(job_uid) if job_uid in self._entries else None
 
     def replan(self) -> None:
         """Something has changed that a plan depends on."""
@@ -162,9 +160,9 @@ class Queue:
         for level, share in shares.items():
             _fragmentation.labels(level).set(share)
 
-    def _waits(self, waiting: Waiting) -> bool:
-        entry = self._entries.get(waiting.job_uid)
-        return entry is not None and entry.waiting == waiting
+    def _waits(self, uid: str, asked: Mapping[str, Waiting]) -> bool:
+        entry = self._entries.get(uid)
+        return entry is not None and entry.waiting == asked[uid]
 
     def _log_failure(self, uid: str, turn: Turn) -> None:
         if isinstance(turn.answer, Failed) and self._failed.get(uid) != turn.answer.message:
@@ -174,28 +172,25 @@ class Queue:
     async def _plan(self) -> None:
         limits = {limit.namespace: limit.nodes for limit in self._cluster.fleet.policy.queueing.limits}
         held = self._cluster.held_by_namespace() if limits else {}
-        turns, shares = dict(self._turns), self._shares
-        shares.begin()
-        asked = [entry.waiting for entry in self._entries.values()]
-        steps = plan_steps(self._cluster.fleet, asked, limits, held, shares.admits)
+        turns: dict[str, Turn] = {}
+        asked = {uid: entry.waiting for uid, entry in self._entries.items()}
+        steps = plan_steps(self._cluster.fleet, asked.values(), limits, held)
         begun, slices = self._clock(), Slices(self._clock)
         for step in steps:
             now = self._clock()
             if step is not None:
-                job, turn = step
                 _placement.observe(now - begun)
-                shares.spent(job, now - begun)
-                turns[job.job_uid] = job, turn
-                self._log_failure(job.job_uid, turn)
+                turns[step[0]] = step[1]
+                self._log_failure(*step)
                 begun = now
             begun += await slices.pause()
         # Who has left meanwhile, or waits for something else now, is not told what he would have got.
-        turns = {uid: told for uid, told in turns.items() if self._waits(told[0])}
+        turns = {uid: turn for uid, turn in turns.items() if self._waits(uid, asked)}
         before, self._turns = self._turns, turns
-        reasons = Counter(turn.answer.reason for _, turn in turns.values() if isinstance(turn.answer, NotPlaced))
+        reasons = Counter(turn.answer.reason for turn in turns.values() if isinstance(turn.answer, NotPlaced))
         _pending.clear()
         for reason, count in reasons.items():
             _pending.labels(reason).set(count)
-        for uid, told in turns.items():
-            if isinstance(told[1].answer, Placed) or told != before.get(uid):
+        for uid, turn in turns.items():
+            if isinstance(turn.answer, Placed) or turn != before.get(uid):
                 self._rings(self._entries[uid].key)

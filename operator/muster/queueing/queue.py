@@ -11,7 +11,7 @@ nodes. A choice that stays is empty once its running jobs have ended, and a doma
 """
 
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -83,33 +83,21 @@ class Failed(NotPlaced):
     error: Exception | None = None
 
 
-OrderKey = tuple[bool, int, datetime, str]
-
-
-def order_key(job: Waiting) -> OrderKey:
-    """By what a job is put into its order."""
-    return (not job.replacement, -job.priority, job.created, job.name)
-
-
 def order(waiting: Iterable[Waiting]) -> list[Waiting]:
     """Who comes first: replacements (they let other nodes idle), then higher priority, then age, then name."""
-    return sorted(waiting, key=order_key)
+    return sorted(waiting, key=lambda job: (not job.replacement, -job.priority, job.created, job.name))
 
 
 def plan(
     fleet: Fleet, waiting: Iterable[Waiting], limits: Mapping[str, int], held: Mapping[str, int]
 ) -> dict[str, Turn]:
     """The turns of all waiting jobs, by job uid; see `plan_steps`."""
-    return {step[0].job_uid: step[1] for step in plan_steps(fleet, waiting, limits, held) if step is not None}
+    return dict(step for step in plan_steps(fleet, waiting, limits, held) if step is not None)
 
 
 def plan_steps(
-    fleet: Fleet,
-    waiting: Iterable[Waiting],
-    limits: Mapping[str, int],
-    held: Mapping[str, int],
-    admits: Callable[[Waiting], bool] = lambda _: True,
-) -> Iterator[tuple[Waiting, Turn] | None]:
+    fleet: Fleet, waiting: Iterable[Waiting], limits: Mapping[str, int], held: Mapping[str, int]
+) -> Iterator[tuple[str, Turn] | None]:
     """The turns of all waiting jobs, first come first, each worked out when it is asked for.
 
     Args:
@@ -117,18 +105,15 @@ def plan_steps(
         waiting: the queue, in any order.
         limits: nodes that the jobs of a namespace may hold together; none for a namespace that is absent.
         held: nodes that the jobs of a namespace hold now, those of gangs that wait for a replacement included.
-        admits: whether to answer a job, asked when it is its turn; one that is passed over gets nothing, and nothing is
-            kept for it.
 
     Yields:
-        Job and turn; None between parts of the work on one job: whatever else there is to do may have its turn. What is `Placed` does not overlap, so that all of them may take their nodes.
+        Job uid and turn; None between parts of the work on one job: whatever else there is to do may have its turn. What is `Placed` does not overlap, so that all of them may take their nodes.
     """
     queue = order(waiting)
     desk = _Desk(fleet, Limits(limits, held))
     for position, job in enumerate(queue, start=1):
-        if admits(job):
-            answer = yield from _guarded(desk, job)
-            yield job, Turn(position, len(queue), answer)
+        answer = yield from _guarded(desk, job)
+        yield job.job_uid, Turn(position, len(queue), answer)
 
 
 def _guarded(desk: "_Desk", job: Waiting) -> Generator[None, None, Placed | NotPlaced]:
