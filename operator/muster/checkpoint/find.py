@@ -36,6 +36,7 @@ from muster.checkpoint.verdict import Verdict, digest, stamp
 LIMIT = 8
 MAX_EXAMINED = 64
 MAX_WITHOUT_STEP = 16
+MAX_WISHED = 64  # directories that may be what a person asked for
 MAX_STEPPED = 4096  # looked into for stamps: most may hold no checkpoint
 _MAX_REMEMBERED = 4 * MAX_EXAMINED
 _LOOK_AGAIN_SECONDS = (2.0, 30.0)  # at what is not complete though nothing seems to change: from, to
@@ -77,7 +78,7 @@ class Found:
     """The answer so far.
 
     Attributes:
-        checkpoints: newest step first, and after them an older one that was asked for.
+        checkpoints: newest step first, and after them older ones that were asked for.
         torn: the newest of those that have their marker and of which not all is there.
         done: nothing is left to judge.
         note: what could not be seen, though the directory is not known to be unreadable; "" = nothing.
@@ -179,7 +180,7 @@ class Finder:
             self._fill(search, how)
             there = [complete.get(path, seen.checkpoint) for path, seen in search.found.items()]
             newest = newest_first(there, how.limit)
-            newest += [checkpoint for checkpoint in there if how.wishes(checkpoint) and checkpoint not in newest]
+            newest += [one for one in there if how.wishes(one) and one not in newest][: how.limit]
             open_ones = [checkpoint for checkpoint in newest if not checkpoint.judged] if how.judges else []
             if not open_ones and how.stamps and stamps is None:
                 stamps = self._stamps(search)
@@ -197,21 +198,21 @@ class Finder:
                 search.torn.append(search.found.pop(path).checkpoint)
 
     def _candidates(self, how: Look) -> Iterator[Tuple[str, bool]]:
-        """Directories that may hold a checkpoint, and whether their names tell a step."""
+        """Directories that may hold a checkpoint, and whether they are among those that are looked at from the newest on."""
         try:
             names = order_candidates(child_directories(self._directory, self._sign))
         except FileNotFoundError:
             self._note = "%s does not exist" % self._directory
             return
         yield self._directory, False
-        nameless = [name for name in names if step_in_name(name) is None][:MAX_WITHOUT_STEP]
-        stepped = [name for name in names if step_in_name(name) is not None]
-        wished = [name for name in stepped if how.may_wish(os.path.join(self._directory, name))][: how.limit]
-        for name in nameless + wished:
+        wished = [name for name in names if how.may_wish(os.path.join(self._directory, name))][:MAX_WISHED]
+        others = [name for name in names if name not in wished] if wished else names
+        nameless = [name for name in others if step_in_name(name) is None][:MAX_WITHOUT_STEP]
+        stepped = [name for name in others if step_in_name(name) is not None]
+        for name in nameless + wished:  # they do not count among the newest
             yield os.path.join(self._directory, name), False
         for name in stepped[:MAX_STEPPED]:
-            if name not in wished:
-                yield os.path.join(self._directory, name), True
+            yield os.path.join(self._directory, name), True
         if len(stepped) > MAX_STEPPED:
             self._note = "%s has more than %d directories" % (self._directory, MAX_STEPPED)
 
@@ -240,7 +241,9 @@ class Finder:
         note = self._note
         for path, _ in search.candidates:
             self._note_stamp(search, path)
-            if len(search.stamps) > MAX_STAMPS + MAX_WITHOUT_STEP + 1:  # those come first, whatever their step
+            if (
+                len(search.stamps) > MAX_STAMPS + MAX_WITHOUT_STEP + MAX_WISHED + 1
+            ):  # those come first, whatever their step
                 break
         if search.blind or self._note != note:
             return None

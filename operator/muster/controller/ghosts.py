@@ -81,7 +81,7 @@ class GhostAges:
         which = (record.attempt, record.time) if record else None
         if which != self._attempt[0]:
             self._attempt = which, now
-        self.attempt_age_seconds = now - self._attempt[1]
+        self.attempt_age_seconds = now - self._attempt[1] if record else 0.0
         if record is None or record.go is None:  # one that is made anew by hand may count its attempts from lower
             self._go = (0, 0.0)
         elif self._go[0] != record.attempt:

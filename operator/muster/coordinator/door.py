@@ -61,14 +61,14 @@ class Door:
             self._waiting.clear()
 
     def knock(self, visitor: socket.socket, host: str) -> None:
-        """Somebody has come: he is let in, waits, or is sent away."""
-        waiting = self._waiting.get(host)
-        if self._queued >= MAX_WAITING or (waiting is not None and len(waiting) >= MAX_WAITING_OF_ADDRESS):
-            visitor.close()
-            return
+        """Somebody has come: he is let in, or waits; where too many wait, the last of those of whom there are most has to go."""
         self._waiting.setdefault(host, deque()).append(visitor)
         self._queued += 1
         self._let_in()
+        if len(self._waiting.get(host, ())) > MAX_WAITING_OF_ADDRESS:
+            self._send_away(host)
+        elif self._queued > MAX_WAITING:
+            self._send_away(max(self._waiting, key=lambda one: len(self._waiting[one])))
 
     def done(self, host: str) -> None:
         """One from this address is gone, or known by now."""
@@ -79,9 +79,13 @@ class Door:
         self._let_in()
 
     def too_many_of(self) -> str | None:
-        """The address that has the most places, and more than a few, while all are taken and one waits that has none."""
-        if self._strangers < MAX_STRANGERS or self._without_place() is None:
-            return None
+        """The address that has more than a few places and others of its own that wait; or, while all places are taken and an
+        address waits that has none, the one that has the most.
+        """
+        own = (host for host in self._waiting if self._inside[host] >= MAX_STRANGERS_OF_ADDRESS)
+        crowded = next(own, None)
+        if crowded is not None or self._strangers < MAX_STRANGERS or self._without_place() is None:
+            return crowded
         host, places = self._inside.most_common(1)[0]
         return host if places > FEW_STRANGERS_OF_ADDRESS else None
 
@@ -97,6 +101,12 @@ class Door:
     def _without_place(self) -> str | None:
         """An address that waits and has no stranger inside."""
         return next((host for host in self._waiting if not self._inside[host]), None)
+
+    def _send_away(self, host: str) -> None:
+        self._waiting[host].pop().close()
+        self._queued -= 1
+        if not self._waiting[host]:
+            del self._waiting[host]
 
     def _take(self, host: str) -> None:
         waiting = self._waiting[host]

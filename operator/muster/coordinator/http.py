@@ -148,6 +148,11 @@ class Connection(asyncio.Protocol):
         """Whether the body of a request is coming in."""
         return self._state is _READING and self._head is not None
 
+    @property
+    def is_asked_about(self) -> bool:
+        """Whether it is being found out who sends the request: until then the sender can do nothing but wait."""
+        return self._state is _IDENTIFYING
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The TLS handshake is done."""
         assert isinstance(transport, asyncio.Transport)

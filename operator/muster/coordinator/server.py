@@ -261,8 +261,12 @@ class CoordinatorServer:
             self._no_stranger(connection)
 
     def _make_room(self, now: float) -> None:
-        """Cut off those of an address with many that have said nothing for long, while another has no place at all."""
-        slow = [(one, of) for one, of in self._strangers.items() if now - of.since >= SLOW_STRANGER_SECONDS]
+        """Cut off those of an address with many that have not said who they are for long, while others cannot come in."""
+        slow = [
+            (one, of)
+            for one, of in self._strangers.items()
+            if now - of.since >= SLOW_STRANGER_SECONDS and not one.is_asked_about
+        ]
         for connection, stranger in slow:
             host = self._door.too_many_of()
             if host is None:

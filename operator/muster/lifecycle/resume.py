@@ -5,6 +5,7 @@ A start waits until everybody sees that one. Only a person says otherwise, by `s
 what was there beyond the step asked for is another history and does not count. Pure.
 """
 
+import posixpath
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -65,7 +66,8 @@ def asked(job: TrainingJob, record: GangSpec | None) -> str | None:
     if wish is None or job.spec.checkpoint.directory is None:
         return None
     done = record.lineage.asked if record and record.lineage else None
-    wish = str(wish).rstrip("/") or "/"
+    wish = str(wish)
+    wish = str(int(wish)) if wish.isdecimal() else posixpath.normpath(wish)
     return None if wish == done else wish
 
 

@@ -49,8 +49,10 @@ def others_chosen(world: JobWorld, record: GangSpec, reason: str) -> GangSpec | 
             return None
     elif reason != NOT_JUDGED:
         return None
-    since = record.judges_time or record.time
-    if min(_waited_seconds(world, record), (world.now - since).total_seconds()) < JUDGES_SECONDS:
+    waited = _waited_seconds(world, record)
+    if record.judges_time is not None and record.judges_time <= world.now:  # not by a clock that was ahead of ours
+        waited = min(waited, (world.now - record.judges_time).total_seconds())
+    if waited < JUDGES_SECONDS:
         return None
     return record.model_copy(update={"judges": record.judges + 1, "judges_time": world.now})
 

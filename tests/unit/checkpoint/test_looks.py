@@ -79,6 +79,31 @@ def test_what_a_person_asked_for_is_found_however_many_are_newer_and_judged_firs
     assert told[-1] == [(30, True), (29, True), (28, True), (5, True)]
 
 
+def test_what_a_person_asked_for_is_found_among_many_that_only_have_its_number(tmp_path):
+    for number in range(12):
+        (tmp_path / f"logs-{number}-step-5").mkdir()
+    for step in (5, 6, 7):
+        write(tmp_path, step)
+    assert answers(Finder(str(tmp_path)), Look(limit=2, wish="5"))[-1] == [(7, True), (6, True), (5, True)]
+
+
+def test_a_path_that_a_person_asked_for_is_found_whatever_it_is_called(tmp_path):
+    for number in range(20):
+        (tmp_path / f"a{'x' * number}").mkdir()
+    target = tmp_path / "zzz"
+    write(tmp_path, 3).rename(target)
+    assert answers(Finder(str(tmp_path)), Look())[-1] == []
+    assert answers(Finder(str(tmp_path)), Look(wish=str(target)))[-1] == [(3, True)]
+
+
+def test_of_those_that_were_asked_for_all_are_told_with_all_that_are_newer(tmp_path):
+    for step in range(1, find.MAX_STAMPS + 30):
+        (tmp_path / f"step-{step}").mkdir()
+        (tmp_path / f"step-{step}" / ".metadata").touch()
+    stamps = last(Finder(str(tmp_path)), Look(judges=False, stamps=True, limit=3, wish="1")).stamps
+    assert [step for step, _ in stamps] == list(range(find.MAX_STAMPS + 29, 29, -1))
+
+
 def test_what_a_person_asked_for_takes_no_second_place_where_it_is_among_the_newest(tmp_path):
     for step in range(1, 6):
         write(tmp_path, step)

@@ -154,18 +154,42 @@ def test_an_address_with_many_places_has_one_too_many_only_while_another_has_non
 ) -> None:
     hall = Hall(monkeypatch)
     monkeypatch.setattr(door, "FEW_STRANGERS_OF_ADDRESS", 1)
-    visitors = hall.knocks("mob", 3) + hall.knocks("other")
+    visitors = hall.knocks("mob", 2) + hall.knocks("other")
     assert hall.door.too_many_of() is None, "there is a place left"
     visitors += hall.knocks("third")
     assert hall.door.too_many_of() is None, "all have a place who wait for one"
     visitors += hall.knocks("late")
     assert hall.door.too_many_of() == "mob"
     hall.leaves("mob")
-    assert hall.inside == ["mob", "other", "third", "late"], "and not the mob's next"
-    assert hall.door.too_many_of() is None
+    assert hall.inside == ["mob", "other", "third", "late"]
     visitors += hall.knocks("later")
     assert hall.door.too_many_of() is None, "all have but a few"
     for visitor in visitors:
+        visitor.close()
+
+
+def test_an_address_whose_own_wait_behind_its_slow_ones_has_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    hall = Hall(monkeypatch)
+    visitors = hall.knocks("host", 3)
+    assert (hall.inside, hall.door.too_many_of()) == (["host", "host"], "host")
+    hall.leaves("host")
+    assert (hall.inside, hall.door.too_many_of()) == (["host", "host"], None)
+    for visitor in visitors:
+        visitor.close()
+
+
+def test_who_comes_when_too_many_wait_takes_a_free_place_or_the_last_of_the_many_goes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hall = Hall(monkeypatch)
+    monkeypatch.setattr(door, "MAX_WAITING", 3)
+    mob = hall.knocks("mob", 5)
+    other = hall.knocks("other")
+    assert hall.inside == ["mob", "mob", "other"]
+    late = hall.knocks("x") + hall.knocks("y")
+    assert hall.inside == ["mob", "mob", "other", "x"]
+    assert [visitor.fileno() >= 0 for visitor in mob] == [True] * 4 + [False]
+    for visitor in mob + other + late:
         visitor.close()
 
 
@@ -173,9 +197,10 @@ def test_addresses_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     hall = Hall(monkeypatch)
     visitors = hall.knocks("a", 2) + hall.knocks("b", 2) + hall.knocks("c", 3) + hall.knocks("d", 3)
     assert hall.inside == ["a", "a", "b", "b"]
-    assert [visitor.fileno() >= 0 for visitor in hall.knocks("e")] == [False], "as many as may wait do"
+    assert [visitor.fileno() >= 0 for visitor in hall.knocks("e")] == [True]
+    assert [visitor.fileno() >= 0 for visitor in visitors] == [True] * 6 + [False] + [True] * 3, "too many wait"
     for host in ("a", "a", "b", "b"):
         hall.leaves(host)
-    assert hall.inside == ["c", "d", "c", "d"]
+    assert hall.inside == ["c", "d", "e", "c"]
     for visitor in visitors:
         visitor.close()

@@ -116,6 +116,14 @@ def test_what_is_another_history_is_named_and_launchers_of_old_get_a_time(go: bo
     assert (of_old.lineage_step, of_old.disowned, of_old.lineage_since_ns) == (100, None, 50)
 
 
+@pytest.mark.parametrize(
+    ("wish", "looked_for"), [("005", "5"), (7, "7"), ("/c//step-5/", "/c/step-5"), ("/c/./step-5", "/c/step-5")]
+)
+def test_a_wish_is_looked_for_as_checkpoints_are_called(wish: int | str, looked_for: str) -> None:
+    job = a_job(checkpoint={"directory": "/c", "resumeFrom": wish})
+    assert told(Scene(job).gang(go=False)).wish == looked_for
+
+
 def test_who_is_asked_to_go_on_from_elsewhere_leaves_nothing_out() -> None:
     job = a_job(checkpoint={"directory": "/c", "resumeFrom": 1000})
     directive = told(Scene(job).gang(go=False, lineage=Lineage(asked="100", step=100, disowned="1000:70")))
