@@ -21,7 +21,7 @@ demo: venv images ## The main job: train, lose a process, a pod and a node, fini
 test: lint verify test-unit test-integration test-e2e ## All tests that CI runs
 
 ##@ Tests
-.PHONY: lint verify test-unit test-integration test-e2e test-e2e-four test-e2e-eight test-long test-gpu
+.PHONY: lint verify test-unit test-integration test-e2e test-e2e-four test-e2e-eight test-long test-gpu simulate
 lint: venv ## ruff, mypy, import-linter, yamllint
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check .
@@ -42,7 +42,7 @@ OWN_CLUSTERS := tests/e2e/test_localcluster.py
 ON_EIGHT := $(addprefix tests/e2e/test_,control_plane.py cut_off.py existing.py upgrade.py)
 
 test-unit: venv ## Pure functions and single processes
-	@$(PY) -m pytest tests/unit -q -m "not long" -n 4
+	@PYTHONHASHSEED=0 $(PY) -m pytest tests/unit -q -m "not long" -n 4
 
 test-integration: venv ## Against a real API server
 	@$(TOOL) localcluster build
@@ -62,6 +62,9 @@ test-e2e-eight: venv images
 
 test-long: venv cluster-up ## Random moments and soak; not run by CI
 	@$(PY) -m pytest tests -q -m long
+
+simulate: venv ## Lives of a simulated fleet with faults at random (MINUTES=3 SEED=1, or REPLAY=build/simulate/17.json)
+	@PYTHONHASHSEED=0 $(PY) -m muster.simulate $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(REPLAY),--replay $(REPLAY))
 
 test-gpu: venv ## The node agent with this machine's own NVIDIA driver; not run by CI
 	@$(PY) -m pytest tests/gpu -q -s

@@ -116,15 +116,15 @@ class Cluster:
     ) -> None:
         self.hub = hub
         self._answers = client.answers
-        self.jobs = informer.training_jobs(client)
-        self.gangs = informer.gangs(client)
-        self.policies = informer.fleet_policies(client)
-        self.pods = informer.worker_pods(client)
-        self.occupants = informer.occupant_pods(client)
-        self.nodes = informer.nodes(client)
-        self.leases = informer.node_leases(client)
-        self.healths = informer.node_healths(client)
-        self.priorities = informer.priority_classes(client)
+        self.jobs = informer.training_jobs(client, clock)
+        self.gangs = informer.gangs(client, clock)
+        self.policies = informer.fleet_policies(client, clock)
+        self.pods = informer.worker_pods(client, clock)
+        self.occupants = informer.occupant_pods(client, clock)
+        self.nodes = informer.nodes(client, clock)
+        self.leases = informer.node_leases(client, clock)
+        self.healths = informer.node_healths(client, clock)
+        self.priorities = informer.priority_classes(client, clock)
         self.memories: dict[str, JobMemory] = {}
         self._rings = rings
         self._node_freed = node_freed

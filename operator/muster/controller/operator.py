@@ -8,7 +8,9 @@ write.
 import asyncio
 import contextlib
 import os
-from collections.abc import Coroutine
+import time
+from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime
 from typing import Any
 
 import structlog
@@ -18,16 +20,14 @@ from muster.controller.cluster import Cluster
 from muster.controller.dirty import DirtyKeys
 from muster.controller.health import HealthKeeper
 from muster.controller.perform import Performer
+from muster.controller.ports import Ports
 from muster.controller.queue import Queue
 from muster.controller.reconciler import Reconciler
 from muster.controller.settings import Settings
 from muster.controller.worlds import KeptWorlds
 from muster.coordinator.auth import Caller, TokenVerifier
 from muster.coordinator.hub import Hub
-from muster.coordinator.probes import serve_http
 from muster.coordinator.server import CoordinatorServer
-from muster.coordinator.worlds import serve_worlds
-from muster.kube.certificates import CertificateKeeper, Certificates
 from muster.kube.client import Client
 from muster.kube.decode import Undecodable
 from muster.kube.errors import ApiError, LeadershipLost
@@ -40,8 +40,6 @@ from muster.protocol.messages import Directive, Report
 from muster.recovery.silence import FRESH_SECONDS
 
 LEASE_NAME = "muster-leader"
-CERTIFICATE_CHECK_SECONDS = 600.0
-CERTIFICATE_RETRY_SECONDS = 5.0
 START_RETRY_SECONDS = 2.0
 # A sound watch hears a bookmark each minute and lists anew when it does not; this is far beyond both.
 STALE_SECONDS = 300.0
@@ -50,28 +48,44 @@ log = structlog.get_logger()
 
 
 class Operator:
-    """Everything one process runs. `start()` returns at once; `stop()` ends it gracefully."""
+    """Everything one process runs. `start()` returns at once; `stop()` ends it gracefully.
 
-    def __init__(self, client: Client, settings: Settings) -> None:
+    Args:
+        clock: one that only goes on.
+        wall_clock: aware.
+        end: ends the process there and then.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        settings: Settings,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        end: Callable[[int], None] = os._exit,
+    ) -> None:
         self.settings = settings
         self.client = client
-        self.hub = Hub(membership=lambda caller: self.cluster.membership(caller))
-        self.dirty = DirtyKeys()
-        self.cluster = Cluster(client, self.hub, self.dirty.add, lambda: self.queue.replan())
-        self.queue = Queue(self.cluster, self.dirty.add)
-        self.events = EventRecorder(client, "muster.dev/operator", settings.pod_name or settings.identity)
+        self.hub = Hub(clock, membership=lambda caller: self.cluster.membership(caller))
+        self.dirty = DirtyKeys(clock)
+        self.cluster = Cluster(client, self.hub, self.dirty.add, lambda: self.queue.replan(), clock, wall_clock)
+        self.queue = Queue(self.cluster, self.dirty.add, clock, lambda: wall_clock().timestamp())
+        self.events = EventRecorder(
+            client, "muster.dev/operator", settings.pod_name or settings.identity, clock=clock, wall_clock=wall_clock
+        )
         self.health = HealthKeeper(
-            client, self.cluster, self.events, self.cluster.ring_uid, lambda: self.queue.replan()
+            client, self.cluster, self.events, self.cluster.ring_uid, lambda: self.queue.replan(), clock, wall_clock
         )
         self.kept = KeptWorlds()
         self.reconciler = Reconciler(
             self.cluster,
-            Performer(client, self.cluster),
+            Performer(client, self.cluster, clock),
             self.dirty,
             self.events,
             self.queue,
             self.worker_settings,
             self._directives_changed,
+            clock,
             kept=self.kept,
         )
         # Hundreds of pods may be waiting for a connection to be created on; a renewal cannot wait with them.
@@ -82,7 +96,9 @@ class Operator:
             LEASE_NAME,
             settings.identity,
             on_lost=lambda: self._give_up("lease lost"),
-            address=self._address,
+            address=lambda: self.ports.address(),
+            clock=clock,
+            wall_clock=wall_clock,
         )
         self.server = CoordinatorServer(
             self.hub,
@@ -91,13 +107,11 @@ class Operator:
             lambda: self.not_serving(),
             lambda: self.leader_elsewhere(),
         )
-        self._keeper = CertificateKeeper(client, settings.namespace)
-        self._certificates: Certificates | None = None
+        self.ports = self._make_ports()
+        self._end = end
         self._leading = False
         self._stopping = False
         self._tasks: list[asyncio.Task[None]] = []
-        self._stack = contextlib.AsyncExitStack()
-        self.port = 0
         client.before_write = self.lease.check
         self.hub.subscribe(self._heard)
 
@@ -107,14 +121,12 @@ class Operator:
         Raises:
             UnsupportedServerError: the API server is too old.
         """
-        probes = await serve_http(self.settings.probe_port, self.not_healthy, self.not_ready)
-        self._stack.push_async_callback(probes.cleanup)
-        await self._show_worlds()
+        await self.ports.open(self.not_healthy, self.not_ready, self.kept.of)
         version = await self._server_version()
         log.info("starting", identity=self.settings.identity, server=version)
         for source in self.cluster.informers:
             self._spawn(source.run(), f"informer {source.kind.name}")
-        self._spawn(self._keep_listening(), "coordinator")
+        self._spawn(self.ports.stand_by(), "coordinator")
         self._spawn(self._lead(), "leader")
 
     async def stop(self) -> None:
@@ -123,14 +135,13 @@ class Operator:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self.server.stop()
+        await self.ports.close()
         if self._leading:
             with contextlib.suppress(ApiError, LeadershipLost, TimeoutError):
                 async with asyncio.timeout(2):
                     await self.events.flush()
         self._leading = False
         await self.lease.release()
-        await self._stack.aclose()
         await self._lease_client.close()
         await self.client.close()
         log.info("stopped", identity=self.settings.identity)
@@ -141,7 +152,7 @@ class Operator:
             launcher_image=self.settings.launcher_image,
             coordinator_url=self.settings.coordinator_url,
             coordinator_name=self.settings.coordinator_name,
-            ca_bundle=self._certificates.bundle.decode() if self._certificates else "",
+            ca_bundle=self.ports.bundle,
             accelerator_resource=self.cluster.policy().accelerator_resource,
         )
 
@@ -169,15 +180,6 @@ class Operator:
         if age <= STALE_SECONDS:
             return ""
         return f"informer {name} has heard nothing for {age:.0f} s in which the API server has answered others"
-
-    async def _show_worlds(self) -> None:
-        """Let administrators read what was decided on; an operator that cannot show it works all the same."""
-        try:
-            worlds = await serve_worlds(self.settings.worlds_port, self.kept.of)
-        except OSError as error:
-            log.warning("decisions cannot be read", port=self.settings.worlds_port, error=str(error))
-            return
-        self._stack.push_async_callback(worlds.cleanup)
 
     async def _server_version(self) -> str:
         """Ask as long as it takes: a pod that starts while the API server is away must be there when it returns."""
@@ -208,15 +210,13 @@ class Operator:
         hold = asyncio.create_task(self.lease.hold(), name="lease")
         self._tasks.append(hold)
         await self._catch_up()
-        await self._listen(await self._first_certificates())
+        await self.ports.lead()
         self._leading = True
         self.hub.start_serving()  # only now launchers are answered
         self._spawn(self.events.run(), "events")
-        self._spawn(self._renew_certificates(), "certificates")
-        keys = self.cluster.job_keys()
-        self.queue.expect(keys)
-        for key in keys:
-            self.dirty.add(key)
+        self._spawn(self.ports.renew(self._all_again), "certificates")
+        self.queue.expect(self.cluster.job_keys())
+        self._all_again()
         self._spawn(self.queue.run(), "queue")
         self._spawn(self.health.run(), "health")
         await self.reconciler.run()
@@ -231,57 +231,14 @@ class Operator:
                 log.warning("cannot list the state of the cluster", error=str(error))
                 await asyncio.sleep(START_RETRY_SECONDS)
 
-    async def _first_certificates(self) -> Certificates:
-        while True:
-            try:
-                return await self._keeper.ensure()
-            except ApiError as error:
-                log.warning("no certificates yet", error=str(error))
-                await asyncio.sleep(CERTIFICATE_RETRY_SECONDS)
+    def _make_ports(self) -> Ports:
+        """What the process listens on; a simulator has another way to be reached."""
+        return Ports(self.client, self.settings, self.server, lambda: self.lease.leading)
 
-    async def _renew_certificates(self) -> None:
-        while True:
-            await asyncio.sleep(CERTIFICATE_CHECK_SECONDS)
-            try:
-                fresh = await self._keeper.ensure()
-            except ApiError as error:
-                log.warning("certificates not checked", error=str(error))
-                continue
-            if fresh != self._certificates:
-                await self._listen(fresh)
-                for key in self.cluster.job_keys():
-                    self.dirty.add(key)
-
-    async def _keep_listening(self) -> None:
-        """While another one leads: answer launchers with the certificates that it keeps, so that none asks in vain."""
-        while True:
-            if not self.lease.leading:
-                await self._listen_with_what_there_is()
-            await asyncio.sleep(CERTIFICATE_CHECK_SECONDS if self.port else CERTIFICATE_RETRY_SECONDS)
-
-    async def _listen_with_what_there_is(self) -> None:
-        try:
-            found = await self._keeper.read()
-        except ApiError as error:
-            log.warning("certificates not read", error=str(error))
-            return
-        if found is not None and not self.lease.leading:
-            await self._listen(found)
-
-    async def _listen(self, certificates: Certificates) -> None:
-        """Answer launchers from now on with these."""
-        self._certificates, serving = certificates, certificates.serving
-        if self.port:
-            self.server.load_certificate(serving.certificate, serving.key)
-            return
-        self.port = await self.server.start("", self.settings.coordinator_port, serving.certificate, serving.key)
-
-    def _address(self) -> str:
-        """Where launchers find this replica: host:port; "" while it does not listen, or does not know its address."""
-        host = self.settings.pod_ip
-        if not self.port or not host:
-            return ""
-        return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+    def _all_again(self) -> None:
+        """Look at every job once."""
+        for key in self.cluster.job_keys():
+            self.dirty.add(key)
 
     async def _read(self, path: str) -> bytes:
         return await self.client.get(path)
@@ -320,4 +277,4 @@ class Operator:
         if self._stopping:
             return
         log.error("exiting", reason=reason, identity=self.settings.identity)
-        os._exit(1)
+        self._end(1)

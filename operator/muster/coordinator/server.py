@@ -14,7 +14,7 @@ import ssl
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import structlog
@@ -27,7 +27,7 @@ from muster.coordinator.hub import Hub
 from muster.coordinator.memory import give_back
 from muster.coordinator.reports import decode_report
 from muster.protocol import messages
-from muster.protocol.messages import MAX_REPORT_BYTES, REPORT_PATH, Directive, ProtocolError
+from muster.protocol.messages import MAX_REPORT_BYTES, REPORT_PATH, Directive, ProtocolError, Report
 
 MAX_HOLD_SECONDS = 10.0
 HANDSHAKE_SECONDS = 10.0
@@ -49,11 +49,24 @@ _held = Gauge("muster_reports_held", "Answers that are held back now.")
 Answer = tuple[int, bytes]
 
 
+class Asking(Protocol):
+    """Who waits for an answer."""
+
+    on_lost: Callable[[], None] | None
+
+    @property
+    def is_open(self) -> bool:
+        """False once nobody can be answered any more."""
+
+    def answer(self, status: int, body: bytes) -> None:
+        """Give the answer, once."""
+
+
 @dataclass(slots=True, eq=False)
 class _Hold:
     """An answer that is held back."""
 
-    connection: Connection
+    connection: Asking
     caller: Caller
     seen: str  # digest of the directive that the launcher has
     timer: asyncio.TimerHandle | None = None
@@ -291,6 +304,13 @@ class CoordinatorServer:
 
     def _answer(self, connection: Connection, caller: Caller, body: bytes) -> Answer | None:
         """The answer, or None when it is held back."""
+        return self._heard(connection, caller, lambda: decode_report(body))
+
+    def heard(self, connection: Asking, caller: Caller, report: Report) -> Answer | None:
+        """The answer to a report of a known caller; None when it is held back: the connection is given it later."""
+        return self._heard(connection, caller, lambda: report)
+
+    def _heard(self, connection: Asking, caller: Caller, reported: Callable[[], Report]) -> Answer | None:
         unready = self._unready()
         if unready is not None:
             return unready
@@ -298,7 +318,7 @@ class CoordinatorServer:
         if directive is None:  # whoever is nobody's worker costs no more than this
             return _stranger(caller)
         try:
-            report = decode_report(body)
+            report = reported()
         except ProtocolError as error:
             return 400, refusal(f"{error}: the launcher and the operator do not understand each other")
         self._hub.record(caller, report)
@@ -410,7 +430,7 @@ def _refuse(connection: Connection, answer: Answer) -> None:
     connection.refuse(status, body)
 
 
-def _send(connection: Connection, answer: Answer) -> None:
+def _send(connection: Asking, answer: Answer) -> None:
     status, body = answer
     _answered(status).inc()
     connection.answer(status, body)

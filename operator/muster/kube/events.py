@@ -90,6 +90,7 @@ class EventRecorder:
         per_second: float = PER_SECOND,
         series_seconds: float = SERIES_SECONDS,
         clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._client = client
         self._component = component
@@ -97,6 +98,7 @@ class EventRecorder:
         self._pause_seconds = 1.0 / per_second
         self._series_seconds = series_seconds
         self._clock = clock
+        self._wall_clock = wall_clock
         # By namespace, the one that was served last is last; each one's are in the order in which they came.
         self._pending: OrderedDict[str, OrderedDict[_Event, _Pending]] = OrderedDict()
         self._written: OrderedDict[_Event, float] = OrderedDict()  # when each was last written
@@ -105,7 +107,7 @@ class EventRecorder:
 
     def record(self, regarding: Regarding, event_type: str, reason: str, note: str, action: str = "Reconcile") -> None:
         """Tell people about an object. Call it after the write that makes it true has succeeded."""
-        event, now = _Event(regarding, event_type, reason, action, _shortened(note)), datetime.now(UTC)
+        event, now = _Event(regarding, event_type, reason, action, _shortened(note)), self._wall_clock()
         of_namespace = self._pending.setdefault(event.namespace, OrderedDict())
         pending = of_namespace.get(event)
         if pending is not None:

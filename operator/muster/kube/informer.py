@@ -63,6 +63,7 @@ class Kind(Generic[T]):
 
 
 Subscriber = Callable[[T | None, T | None], None]
+Clock = Callable[[], float]
 
 
 class Store(Generic[T]):
@@ -206,7 +207,7 @@ class Store(Generic[T]):
 class Informer(Generic[T]):
     """Keeps a Store like the API server. Start `run()` as a task; decide nothing before `synced` is set."""
 
-    def __init__(self, client: Client, kind: Kind[T], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, client: Client, kind: Kind[T], clock: Clock = time.monotonic) -> None:
         self.kind = kind
         self.store: Store[T] = Store(kind)
         self.synced = asyncio.Event()
@@ -340,7 +341,7 @@ class Informer(Generic[T]):
         self._position = str(version)
 
 
-def worker_pods(client: Client) -> Informer[PodView]:
+def worker_pods(client: Client, clock: Clock = time.monotonic) -> Informer[PodView]:
     """Our own pods, by namespace and uid of their job, the finished ones included.
 
     Pods that only have the label are there, too, but found by no job: their own makers can make thousands of them.
@@ -356,10 +357,11 @@ def worker_pods(client: Client) -> Informer[PodView]:
             index=lambda pod: (pod.namespace, pod.job_uid) if pod.owner_uid == pod.job_uid else None,
             bare=decode.bare_pod,
         ),
+        clock,
     )
 
 
-def occupant_pods(client: Client) -> Informer[OccupantView]:
+def occupant_pods(client: Client, clock: Clock = time.monotonic) -> Informer[OccupantView]:
     """Everybody's pods on nodes, Terminating ones included, finished ones and those that say to be workers not.
 
     A pod that finishes leaves the selector, which the watch reports as DELETED.
@@ -378,15 +380,18 @@ def occupant_pods(client: Client) -> Informer[OccupantView]:
             keep=lambda pod: bool(pod.node),
             bare=decode.bare_occupant,
         ),
+        clock,
     )
 
 
-def nodes(client: Client) -> Informer[NodeView]:
+def nodes(client: Client, clock: Clock = time.monotonic) -> Informer[NodeView]:
     """Every node; its key is ("", name)."""
-    return Informer(client, Kind("nodes", paths.core("nodes"), decode.node, decode.node_meta, bare=decode.bare_node))
+    return Informer(
+        client, Kind("nodes", paths.core("nodes"), decode.node, decode.node_meta, bare=decode.bare_node), clock
+    )
 
 
-def node_leases(client: Client) -> Informer[decode.NodeLease]:
+def node_leases(client: Client, clock: Clock = time.monotonic) -> Informer[decode.NodeLease]:
     """The kubelets' heartbeats; the key is ("kube-node-lease", node)."""
     return Informer(
         client,
@@ -397,42 +402,46 @@ def node_leases(client: Client) -> Informer[decode.NodeLease]:
             decode.lease_meta,
             gather_seconds=GATHER_HEARTBEATS_SECONDS,
         ),
+        clock,
     )
 
 
-def priority_classes(client: Client) -> Informer[decode.PriorityClass]:
+def priority_classes(client: Client, clock: Clock = time.monotonic) -> Informer[decode.PriorityClass]:
     """Every PriorityClass; its key is ("", name)."""
     path = paths.group("scheduling.k8s.io/v1", "priorityclasses")
-    return Informer(client, Kind("priority_classes", path, decode.priority_class, decode.priority_meta))
+    return Informer(client, Kind("priority_classes", path, decode.priority_class, decode.priority_meta), clock)
 
 
-def training_jobs(client: Client) -> Informer[TrainingJob | Undecodable]:
+def training_jobs(client: Client, clock: Clock = time.monotonic) -> Informer[TrainingJob | Undecodable]:
     """Every TrainingJob, by uid."""
-    return _custom(client, "trainingjobs", TrainingJob, _uid)
+    return _custom(client, clock, "trainingjobs", TrainingJob, _uid)
 
 
-def gangs(client: Client) -> Informer[Gang | Undecodable]:
+def gangs(client: Client, clock: Clock = time.monotonic) -> Informer[Gang | Undecodable]:
     """Every Gang, by the uid of its job, those that cannot be read included."""
     return _custom(
-        client, "gangs", Gang, lambda gang: gang.owner_uid if isinstance(gang, Undecodable) else gang.spec.job_uid
+        client,
+        clock,
+        "gangs",
+        Gang,
+        lambda gang: gang.owner_uid if isinstance(gang, Undecodable) else gang.spec.job_uid,
     )
 
 
-def node_healths(client: Client) -> Informer[NodeHealth | Undecodable]:
+def node_healths(client: Client, clock: Clock = time.monotonic) -> Informer[NodeHealth | Undecodable]:
     """Every NodeHealth; its key is ("", name of the node)."""
-    return _custom(client, "nodehealths", NodeHealth, _uid)
+    return _custom(client, clock, "nodehealths", NodeHealth, _uid)
 
 
-def fleet_policies(client: Client) -> Informer[FleetPolicy | Undecodable]:
+def fleet_policies(client: Client, clock: Clock = time.monotonic) -> Informer[FleetPolicy | Undecodable]:
     """Every FleetPolicy; the one that counts has the key ("", "default")."""
-    return _custom(client, "fleetpolicies", FleetPolicy, _uid)
+    return _custom(client, clock, "fleetpolicies", FleetPolicy, _uid)
 
 
 def _uid(value: Any) -> Hashable:
     return decode.custom_meta(value).uid
 
 
-def _custom(client: Client, resource: str, model: Any, index: Callable[[Any], Hashable]) -> Informer[Any]:
-    return Informer(
-        client, Kind(resource, paths.muster(resource), decode.custom(model), decode.custom_meta, index=index)
-    )
+def _custom(client: Client, clock: Clock, resource: str, model: Any, index: Callable[[Any], Hashable]) -> Informer[Any]:
+    kind = Kind(resource, paths.muster(resource), decode.custom(model), decode.custom_meta, index=index)
+    return Informer(client, kind, clock)

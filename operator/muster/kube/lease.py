@@ -63,6 +63,7 @@ class LeaderLease:
         on_lost: Callable[[], None] | None = None,
         address: Callable[[], str] = lambda: "",
         clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         if not retry < renew_deadline < lease_duration:
             raise ValueError("a lease needs retry < renew_deadline < lease_duration")
@@ -76,6 +77,7 @@ class LeaderLease:
         self._on_lost = on_lost
         self._address = address
         self._clock = clock
+        self._wall_clock = wall_clock
         self._seen: _Seen | None = None
         self._object: dict[str, Any] = {}
         self._renewed_at: float | None = None  # when the last successful renewal was sent
@@ -217,7 +219,7 @@ class LeaderLease:
             return await self._take(transitions)
 
     def _spec(self, transitions: int) -> dict[str, Any]:
-        now = rfc3339(datetime.now(UTC))  # for people; nobody decides by it
+        now = rfc3339(self._wall_clock())  # for people; nobody decides by it
         acquired = self._object.get("spec", {}).get("acquireTime") if self._renewed_at is not None else None
         return {
             "holderIdentity": self._identity,

@@ -18,38 +18,62 @@ def own_command(*arguments: str) -> List[str]:
     return [sys.executable or "python3", "-I", "-S", "-c", _BOOT, ROOT, *arguments]
 
 
-def converse(*arguments: str) -> "subprocess.Popen[bytes]":
-    """Start it to be asked and to answer, again and again, by pipes that never block; the supervisor reaps it.
+class Child:
+    """A process that is asked and answers, again and again, by pipes that never block; the supervisor reaps it."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self.pid = process.pid
+        self._stdin = process.stdin
+        self._stdout = process.stdout
+        for stream in (process.stdin, process.stdout):
+            os.set_blocking(stream.fileno(), False)
+
+    @property
+    def descriptor(self) -> int:
+        """What to wait on for what it says."""
+        return self._stdout.fileno()
+
+    def write(self, data: bytes) -> int:
+        """Say something; returns how much of it.
+
+        Raises:
+            OSError: it has ended; BlockingIOError: it has to read first.
+        """
+        return os.write(self._stdin.fileno(), data)
+
+    def read(self, limit: int) -> bytes:
+        """What it has said, b"" once it has closed its end.
+
+        Raises:
+            BlockingIOError: nothing yet.
+        """
+        return os.read(self._stdout.fileno(), limit)
+
+    def kill(self) -> None:
+        """End it. It may have ended by itself, and have been reaped before what it said last was read."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+
+    def hang_up(self) -> None:
+        """Close the pipes once it has ended."""
+        self._stdin.close()
+        self._stdout.close()
+
+
+def converse(*arguments: str) -> Child:
+    """Start this launcher's code with these arguments, to talk with it.
 
     Raises:
         OSError: it cannot be started.
     """
-    child = subprocess.Popen(
+    process = subprocess.Popen(
         own_command(*arguments),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
-    child.returncode = 0
-    for stream in (child.stdin, child.stdout):
-        os.set_blocking(descriptor(stream), False)
-    return child
-
-
-def descriptor(stream: object) -> int:
-    """The file descriptor of a pipe of such a process."""
-    return int(stream.fileno())  # type: ignore[attr-defined]
-
-
-def kill(child: "subprocess.Popen[bytes]") -> None:
-    """End such a process, which may have ended by itself, and have been reaped before what it said last was read."""
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(child.pid, signal.SIGKILL)
-
-
-def hang_up(child: "subprocess.Popen[bytes]") -> None:
-    """Close the pipes of such a process, which has ended."""
-    for stream in (child.stdin, child.stdout):
-        if stream is not None:
-            stream.close()
+    process.returncode = 0
+    return Child(process)

@@ -50,6 +50,8 @@ class Wakeup:
 class Host:
     """What the supervisor needs of the operating system; a simulator has one of its own."""
 
+    tick_seconds = 0.2  # how often to read progress files: nobody tells of what is written there
+
     def __init__(
         self, command: Sequence[str], inherited: Mapping[str, str], directory: str, subreaper: bool, wake: Wakeup
     ) -> None:

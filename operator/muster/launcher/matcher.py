@@ -13,11 +13,10 @@ import collections
 import json
 import os
 import signal
-import subprocess
 import threading
 from typing import Callable, Deque, Dict, FrozenSet, List, Optional, Sequence, Tuple
 
-from muster.launcher.children import converse, descriptor, hang_up, kill
+from muster.launcher.children import Child, converse
 from muster.launcher.match_child import LINE_SECONDS
 from muster.launcher.progress import MAX_MATCHED_BYTES
 
@@ -93,7 +92,7 @@ class Matcher:
         self.error = ""
         self._pattern = pattern
         self._log = log
-        self._child: Optional["subprocess.Popen[bytes]"] = None
+        self._child: Optional[Child] = None
         self._asked: Tuple[Printed, ...] = ()  # whose lines the child looks through
         self._unsent = b""
         self._answer = b""
@@ -115,7 +114,7 @@ class Matcher:
     @property
     def descriptor(self) -> Optional[int]:
         """What to wait on for the answer."""
-        return descriptor(self._child.stdout) if self._child is not None and self._asked else None
+        return self._child.descriptor if self._child is not None and self._asked else None
 
     def next_at(self) -> Optional[float]:
         """When `turn` has something to do, as far as the clock is concerned; new output it is told of by nobody."""
@@ -133,7 +132,7 @@ class Matcher:
     def stop(self) -> None:
         """The launcher leaves: end the child, and do not wait for it."""
         if self._child is not None:
-            kill(self._child)
+            self._child.kill()
 
     def _ask(self, now: float, printed: Sequence[Printed]) -> None:
         share = _BATCH_BYTES // max(1, len(printed))
@@ -151,7 +150,7 @@ class Matcher:
                 return
         self._unsent = b"".join([b"%d %s\n" % item for item in batch]) + b"\n"
 
-    def _spawn(self) -> "subprocess.Popen[bytes]":
+    def _spawn(self) -> Child:
         child = converse("--match-steps", self._pattern)
         self._answer = b""
         return child
@@ -160,7 +159,7 @@ class Matcher:
         if self._child is None or not self._unsent:
             return
         try:
-            self._unsent = self._unsent[os.write(descriptor(self._child.stdin), self._unsent) :]
+            self._unsent = self._unsent[self._child.write(self._unsent) :]
         except BlockingIOError:  # full: later
             return
         except OSError:  # it has ended, and is about to be reaped
@@ -170,7 +169,7 @@ class Matcher:
         if self._child is None or not self._asked:
             return
         try:
-            self._answer += os.read(descriptor(self._child.stdout), _MAX_ANSWER_BYTES)
+            self._answer += self._child.read(_MAX_ANSWER_BYTES)
         except BlockingIOError:
             return
         line, end, _ = self._answer.partition(b"\n")
@@ -190,7 +189,7 @@ class Matcher:
 
     def _note_end(self, now: float, status: int) -> None:
         if self._child is not None:
-            hang_up(self._child)
+            self._child.hang_up()
         self._child = None
         self._looked_through()
         if self.error:

@@ -13,11 +13,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
-import subprocess
-from typing import Any, Dict, FrozenSet, List, Optional, Tuple
+from typing import Any, Callable, Dict, FrozenSet, List, Optional, Tuple
 
-from muster.launcher.children import converse, descriptor, hang_up, kill
+from muster.launcher.children import Child, converse
 from muster.protocol.messages import MAX_PATH_CHARS, CheckpointReport, Directive
 
 _MAX_LINE_BYTES = 256 * 1024
@@ -56,14 +54,21 @@ class Scanner:
         scanned_at: when the first scan that counts for the attempt of `scan_for` had found the newest checkpoint.
     """
 
-    def __init__(self, directory: str, period_seconds: float, deadline_seconds: float) -> None:
+    def __init__(
+        self,
+        directory: str,
+        period_seconds: float,
+        deadline_seconds: float,
+        converse: Callable[..., Child] = converse,
+    ) -> None:
         self.scans = 0
         self.looks = 0
         self.scanned_at: Optional[float] = None
         self._directory = directory
+        self._converse = converse
         self._period_seconds = period_seconds
         self._deadline_seconds = deadline_seconds
-        self._child: Optional["subprocess.Popen[bytes]"] = None
+        self._child: Optional[Child] = None
         self._dying = False  # the child was killed and is not reaped yet
         self._answer = b""
         self._verdicts: Dict[str, Dict[str, Any]] = {}  # by path, the newest last
@@ -86,9 +91,7 @@ class Scanner:
     @property
     def descriptor(self) -> Optional[int]:
         """What to wait on for the answer."""
-        if self._child is None or self._child.stdout is None or self._heard_at is None:
-            return None
-        return self._child.stdout.fileno()
+        return self._child.descriptor if self._child is not None and self._heard_at is not None else None
 
     def follow(self, directive: Directive) -> None:
         """Take over who judges, which history counts and what is asked for; that is looked for at once."""
@@ -168,7 +171,7 @@ class Scanner:
             if self._child is None:
                 self._child = self._spawn()
                 message = self._handed_on() + message
-            os.write(descriptor(self._child.stdin), message)
+            self._child.write(message)
         except OSError as error:
             return self._failed(now, "cannot scan %s: %s" % (self._directory, error))
         return None
@@ -180,8 +183,8 @@ class Scanner:
             del verdicts[0]
         return _line({"verdicts": verdicts})
 
-    def _spawn(self) -> "subprocess.Popen[bytes]":
-        child = converse("--scan-on-request", self._directory)
+    def _spawn(self) -> Child:
+        child = self._converse("--scan-on-request", self._directory)
         self._answer = b""
         return child
 
@@ -190,7 +193,7 @@ class Scanner:
         if self._child is None or self._heard_at is None or self._dying:
             return None
         try:
-            data = os.read(descriptor(self._child.stdout), _MAX_LINE_BYTES)
+            data = self._child.read(_MAX_LINE_BYTES)
         except BlockingIOError:
             return None
         if data:
@@ -251,12 +254,12 @@ class Scanner:
 
     def _kill(self) -> None:
         if self._child is not None and not self._dying:
-            kill(self._child)
+            self._child.kill()
             self._dying = True
 
     def _forget(self) -> None:
         if self._child is not None:
-            hang_up(self._child)
+            self._child.hang_up()
         self._child = None
         self._dying = False
 

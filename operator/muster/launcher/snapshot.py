@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 from typing import Optional, Tuple
 
 from muster.protocol.messages import IDLE, CheckpointReport, PeerReport, RankReport, Report
@@ -70,15 +71,7 @@ class Snapshot:
 
     def is_news(self, before: "Snapshot") -> bool:
         """Whether something happened that cannot wait for the next periodic report."""
-        quiet = {
-            "step": None,
-            "step_at": None,
-            "step_seconds": None,
-            "fence_seconds": 0.0,
-            "peers": (),
-            "turned_at": None,
-        }
-        return dataclasses.replace(self, **quiet) != dataclasses.replace(before, **quiet)  # type: ignore[arg-type]
+        return _news(self) != _news(before)
 
     def report(self, now: float, sequence: int) -> Report:
         """The wire form, ages counted back from `now`; the sender fills in the rest."""
@@ -112,6 +105,11 @@ class Snapshot:
             marker_lineage=self.marker_lineage,
             marker_error=self.marker_error,
         )
+
+
+# What changes all the time, and can wait.
+_QUIET = {"step", "step_at", "step_seconds", "fence_seconds", "peers", "turned_at"}
+_news = operator.attrgetter(*[field.name for field in dataclasses.fields(Snapshot) if field.name not in _QUIET])
 
 
 def _age(now: float, moment: Optional[float]) -> Optional[float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import signal
-from typing import Callable, Dict, FrozenSet, Optional, Tuple
+from typing import Any, Callable, Dict, FrozenSet, Optional, Tuple
 
 from muster.launcher.environment import Settings
 from muster.launcher.fence import fence_seconds, is_cut_off, is_superseded, misses_somebody
@@ -31,7 +31,6 @@ from muster.protocol.messages import (
     Directive,
 )
 
-_TICK_SECONDS = 0.2  # how often progress files are read
 _SHORT_TICK_SECONDS = 0.01  # while processes are ending
 _IDLE_TICK_SECONDS = 1.0
 _OVERDUE_SECONDS = 1.0
@@ -145,7 +144,7 @@ class Supervisor:
             return _SHORT_TICK_SECONDS
         tick = _IDLE_TICK_SECONDS
         if self._gang is not None:
-            tick = _TICK_SECONDS
+            tick = self._host.tick_seconds
             if any(rank.is_reaped and not rank.has_ended for rank in self._gang.ranks):
                 tick = _SHORT_TICK_SECONDS
         moments = [
@@ -353,49 +352,50 @@ class Supervisor:
 
     def _snapshot(self) -> Snapshot:
         gang = self._gang
-        common = Snapshot(
-            state=RECLAIMING if self._reclaim is not None else IDLE,
-            attempt=self._idle_attempt,
-            fence_seconds=self._settings.fence_seconds,
-            previous_attempt=self._previous[0],
-            previous_ranks=self._previous[1],
-            peers=self._peers.heard(),
-            checkpoints=self._checkpoints,
-            stamps=self._stamps,
+        told: Dict[str, Any] = {
+            "state": RECLAIMING if self._reclaim is not None else IDLE,
+            "attempt": self._idle_attempt,
+            "fence_seconds": self._settings.fence_seconds,
+            "previous_attempt": self._previous[0],
+            "previous_ranks": self._previous[1],
+            "peers": self._peers.heard(),
+            "checkpoints": self._checkpoints,
+            "stamps": self._stamps,
             # The go waits for it, and with the go it is fixed what the gang obeys.
-            checkpoints_scanned_for_attempt=self._scanned_for if self._marker.has_looked else 0,
-            scanned_at=self._scanned_at,
-            checkpoint_error=self._scan_error,
-            turned_at=self._now(),
-            reads_marker=self._marker.is_readable,
-            marker_attempt=self._marker.standing.attempt,
-            marker_at=self._marker.claimed_at,
-            marker_lineage=self._marker.standing.lineage,
-            marker_error=self._marker.standing.error,
-        )
-        if gang is None:
-            return common
+            "checkpoints_scanned_for_attempt": self._scanned_for if self._marker.has_looked else 0,
+            "scanned_at": self._scanned_at,
+            "checkpoint_error": self._scan_error,
+            "turned_at": self._now(),
+            "reads_marker": self._marker.is_readable,
+            "marker_attempt": self._marker.standing.attempt,
+            "marker_at": self._marker.claimed_at,
+            "marker_lineage": self._marker.standing.lineage,
+            "marker_error": self._marker.standing.error,
+        }
+        return Snapshot(**told) if gang is None else Snapshot(**dict(told, **self._of_gang(gang)))
+
+    def _of_gang(self, gang: LocalGang) -> Dict[str, Any]:
+        """What there is to tell besides while there are ranks."""
         views = tuple(rank.view() for rank in gang.ranks)
         uncounted = self._uncounted(gang)
         last = lowest([rank.clock for rank in self._telling(gang)])
         ended = self._reclaim is None and gang.has_ended
         running = EXITED if ended else RECLAIMING if gang.fenced else RUNNING
-        return dataclasses.replace(
-            common,
-            state=RECLAIMING if self._reclaim is not None else running,
-            attempt=gang.attempt,
-            ranks=views,
-            is_starting=not gang.starting.is_over,
-            started_at=gang.started_at,
-            first_step=min((rank.first_step for rank in gang.ranks if rank.first_step is not None), default=None),
-            step=last.step if last is not None else None,
+        return {
+            "state": RECLAIMING if self._reclaim is not None else running,
+            "attempt": gang.attempt,
+            "ranks": views,
+            "is_starting": not gang.starting.is_over,
+            "started_at": gang.started_at,
+            "first_step": min((rank.first_step for rank in gang.ranks if rank.first_step is not None), default=None),
+            "step": last.step if last is not None else None,
             # What nobody counts any more is no hang.
-            step_at=last.finished_at if last is not None and not uncounted else None,
-            progress_error=uncounted,
-            step_seconds=_step_seconds(gang),
-            fence_seconds=self._fence_seconds(gang),
-            fenced=gang.fenced or self._fencing,
-        )
+            "step_at": last.finished_at if last is not None and not uncounted else None,
+            "progress_error": uncounted,
+            "step_seconds": _step_seconds(gang),
+            "fence_seconds": self._fence_seconds(gang),
+            "fenced": gang.fenced or self._fencing,
+        }
 
     def _telling(self, gang: LocalGang) -> Tuple[Rank, ...]:
         """The ranks whose steps count: once output is no longer looked through, those that write to their file."""

@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 from kubernetes.aio.client import Configuration
 
-from muster.controller import operator
+from muster.controller import operator, ports
 from muster.controller.operator import STALE_SECONDS, Operator
 from muster.controller.settings import Settings
 from muster.coordinator.auth import Caller
@@ -134,11 +134,11 @@ async def test_a_new_leader_catches_up_and_can_be_found_before_it_decides_or_cou
     monkeypatch.setattr(process.cluster, "refresh", refresh)
     monkeypatch.setattr(process.lease, "acquire", note("acquired"))
     monkeypatch.setattr(process.lease, "hold", note("held"))
-    monkeypatch.setattr(process._keeper, "ensure", note("certificates", Pair()))
+    monkeypatch.setattr(process.ports._keeper, "ensure", note("certificates", Pair()))
     monkeypatch.setattr(process.server, "start", note("listening", 8443))
     monkeypatch.setattr(process.hub, "start_serving", lambda: done.append("serving"))
     monkeypatch.setattr(process.events, "run", note("events"))
-    monkeypatch.setattr(process, "_renew_certificates", note("renewals"))
+    monkeypatch.setattr(process.ports, "renew", note("renewals"))
     monkeypatch.setattr(process.reconciler, "run", note("deciding"))
     await process._lead()
     await asyncio.sleep(0)
@@ -163,21 +163,21 @@ async def test_a_standby_listens_and_names_the_leader(process: Operator, monkeyp
         done.append("listening")
         return 8443
 
-    monkeypatch.setattr(operator, "CERTIFICATE_RETRY_SECONDS", 0.001)
-    monkeypatch.setattr(operator, "CERTIFICATE_CHECK_SECONDS", 0.001)
-    monkeypatch.setattr(process._keeper, "read", read)
+    monkeypatch.setattr(ports, "CERTIFICATE_RETRY_SECONDS", 0.001)
+    monkeypatch.setattr(ports, "CERTIFICATE_CHECK_SECONDS", 0.001)
+    monkeypatch.setattr(process.ports._keeper, "read", read)
     monkeypatch.setattr(process.server, "start", start)
     monkeypatch.setattr(process.server, "load_certificate", lambda *_: done.append("renewed"))
-    assert process._address() == ""
-    listening = asyncio.create_task(process._keep_listening())
+    assert process.ports.address() == ""
+    listening = asyncio.create_task(process.ports.stand_by())
     async with asyncio.timeout(10):
         while done != ["listening", "renewed"]:  # noqa: ASYNC110 - it tells nobody
             await asyncio.sleep(0.001)
     listening.cancel()
     assert process.leader_elsewhere() == "", "nobody is known to lead"
     for address, want in (("", ""), ("10.0.0.3", "10.0.0.3:8443"), ("fd00::3", "[fd00::3]:8443")):
-        process.settings = replace(process.settings, pod_ip=address)
-        assert process._address() == want
+        process.ports._settings = replace(process.settings, pod_ip=address)
+        assert process.ports.address() == want
 
 
 def test_who_holds_the_lease_answers_itself_once_it_has_caught_up(
@@ -194,19 +194,20 @@ async def test_what_the_reconciler_keeps_is_what_is_shown(process: Operator, mak
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    process.settings = replace(process.settings, worlds_port=port)
+    process.ports._settings = replace(process.settings, probe_port=0, worlds_port=port)
     process.kept.keep(("ns", "j"), Decided(JobWorld(NOW, make.job()), process.worker_settings(), Plan()))
-    await process._show_worlds()
+    await process.ports.open(process.not_healthy, process.not_ready, process.kept.of)
     try:
         async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}/worlds/ns/j") as answer:
             assert (answer.status, len((await answer.text()).splitlines())) == (200, 1)
     finally:
-        await process._stack.aclose()
+        await process.ports.close()
 
 
 async def test_a_port_that_is_taken_costs_the_view_and_not_the_operator(process: Operator) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
-        process.settings = replace(process.settings, worlds_port=other.getsockname()[1])
-        await process._show_worlds()
+        process.ports._settings = replace(process.settings, probe_port=0, worlds_port=other.getsockname()[1])
+        await process.ports.open(process.not_healthy, process.not_ready, process.kept.of)
+        await process.ports.close()

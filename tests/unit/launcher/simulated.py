@@ -114,6 +114,8 @@ class Starting:
 class Host:
     """One worker's machine."""
 
+    tick_seconds = 0.2
+
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
 

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 from bench import dcp_files
 
-from muster.launcher import scanner as module
+from muster.launcher import children
 from muster.launcher.scanner import LOOKS_PER_SECOND, Scanner
 from muster.protocol.messages import WAIT, Directive
 
@@ -243,8 +243,8 @@ class TestPlayedChild:
     @pytest.fixture
     def child(self, monkeypatch):
         child, killed = Played(), []
-        monkeypatch.setattr(Scanner, "_spawn", lambda scanner: child.process)
-        monkeypatch.setattr(module.os, "kill", lambda pid, number: killed.append(number))
+        monkeypatch.setattr(Scanner, "_spawn", lambda scanner: children.Child(child.process))
+        monkeypatch.setattr(children.os, "kill", lambda pid, number: killed.append(number))
         child.killed = killed
         yield child
         child.close()
@@ -267,7 +267,7 @@ class TestPlayedChild:
         def nobody(*_):
             raise ProcessLookupError(3, "No such process")
 
-        monkeypatch.setattr(module.os, "kill", nobody)
+        monkeypatch.setattr(children.os, "kill", nobody)
         scanner.turn(100.0, {})
         child.say(scan=1)
         assert "answered nonsense" in scanner.turn(101.0, {child.process.pid: 0}).error
@@ -329,7 +329,7 @@ class TestPlayedChild:
     @pytest.mark.parametrize("line", [b"nonsense\n", b'{"scan": 1}\n', b"[]\n", b"x" * 300_000], ids=repr)
     def test_nonsense_ends_the_child(self, scanner, child, line, monkeypatch):
         scanner.turn(100.0, {})
-        monkeypatch.setattr(module.os, "read", lambda descriptor, size: line)
+        monkeypatch.setattr(children.os, "read", lambda descriptor, size: line)
         assert "answered" in scanner.turn(101.0, {}).error
         assert child.killed == [signal.SIGKILL]
 

@@ -1,0 +1,120 @@
+"""What one operator process listens on: probes, its last decisions for administrators, and launchers with certificates."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+
+import structlog
+
+from muster.controller.cluster import Key
+from muster.controller.settings import Settings
+from muster.coordinator.probes import serve_http
+from muster.coordinator.server import CoordinatorServer
+from muster.coordinator.worlds import serve_worlds
+from muster.kube.certificates import CertificateKeeper, Certificates
+from muster.kube.client import Client
+from muster.kube.errors import ApiError
+from muster.lifecycle.decided import Decided
+
+CERTIFICATE_CHECK_SECONDS = 600.0
+CERTIFICATE_RETRY_SECONDS = 5.0
+
+log = structlog.get_logger()
+
+
+class Ports:
+    """The ports of one process; a simulator has some of its own.
+
+    Args:
+        leads: whether this process is the leader, who alone makes and renews certificates.
+    """
+
+    def __init__(
+        self, client: Client, settings: Settings, server: CoordinatorServer, leads: Callable[[], bool]
+    ) -> None:
+        self._settings = settings
+        self._server = server
+        self._leads = leads
+        self._keeper = CertificateKeeper(client, settings.namespace)
+        self._certificates: Certificates | None = None
+        self._port = 0
+        self._stack = contextlib.AsyncExitStack()
+
+    @property
+    def bundle(self) -> str:
+        """PEM of the authorities by which launchers know this installation; "" before it is known."""
+        return self._certificates.bundle.decode() if self._certificates else ""
+
+    def address(self) -> str:
+        """Where launchers find this process: host:port; "" while it does not listen, or does not know its address."""
+        host = self._settings.pod_ip
+        if not self._port or not host:
+            return ""
+        return f"[{host}]:{self._port}" if ":" in host else f"{host}:{self._port}"
+
+    async def open(
+        self, not_healthy: Callable[[], str], not_ready: Callable[[], str], kept: Callable[[Key], Sequence[Decided]]
+    ) -> None:
+        """Answer probes, and administrators who want to read decisions; an operator that cannot show them works all the same."""
+        probes = await serve_http(self._settings.probe_port, not_healthy, not_ready)
+        self._stack.push_async_callback(probes.cleanup)
+        try:
+            worlds = await serve_worlds(self._settings.worlds_port, kept)
+        except OSError as error:
+            log.warning("decisions cannot be read", port=self._settings.worlds_port, error=str(error))
+            return
+        self._stack.push_async_callback(worlds.cleanup)
+
+    async def close(self) -> None:
+        """Nobody is answered any more, launchers included."""
+        await self._server.stop()
+        await self._stack.aclose()
+
+    async def stand_by(self) -> None:
+        """While another one leads: answer launchers with the certificates that it keeps, so that none asks in vain."""
+        while True:
+            if not self._leads():
+                await self._listen_with_what_there_is()
+            await asyncio.sleep(CERTIFICATE_CHECK_SECONDS if self._port else CERTIFICATE_RETRY_SECONDS)
+
+    async def lead(self) -> None:
+        """Answer launchers as the leader, which makes certificates where there are none; however long that takes."""
+        while True:
+            try:
+                found = await self._keeper.ensure()
+            except ApiError as error:
+                log.warning("no certificates yet", error=str(error))
+                await asyncio.sleep(CERTIFICATE_RETRY_SECONDS)
+                continue
+            await self._listen(found)
+            return
+
+    async def renew(self, renewed: Callable[[], None]) -> None:
+        """Keep the certificates good for as long as this process leads."""
+        while True:
+            await asyncio.sleep(CERTIFICATE_CHECK_SECONDS)
+            try:
+                fresh = await self._keeper.ensure()
+            except ApiError as error:
+                log.warning("certificates not checked", error=str(error))
+                continue
+            if fresh != self._certificates:
+                await self._listen(fresh)
+                renewed()
+
+    async def _listen_with_what_there_is(self) -> None:
+        try:
+            found = await self._keeper.read()
+        except ApiError as error:
+            log.warning("certificates not read", error=str(error))
+            return
+        if found is not None and not self._leads():
+            await self._listen(found)
+
+    async def _listen(self, certificates: Certificates) -> None:
+        """Answer launchers from now on with these."""
+        self._certificates, serving = certificates, certificates.serving
+        if self._port:
+            self._server.load_certificate(serving.certificate, serving.key)
+            return
+        self._port = await self._server.start("", self._settings.coordinator_port, serving.certificate, serving.key)

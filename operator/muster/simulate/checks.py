@@ -1,0 +1,124 @@
+"""What must hold at every moment of a life, whatever happens in it."""
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from muster.simulate.apiserver import Object
+from muster.simulate.worker import PlainWorker
+from muster.world.views import JOB_UID_LABEL
+
+if TYPE_CHECKING:
+    from muster.simulate.life import Life
+    from muster.simulate.training import Attempt, RankProcess, Trainer
+
+
+# Listings are made every other second while a start waits.
+LISTED_SECONDS = 10.0
+
+
+class ViolationError(AssertionError):
+    """Something that must never be has been."""
+
+
+class Checks:
+    """Looks at what ranks do and at what is written, at the moment at which it happens."""
+
+    def __init__(self, life: "Life") -> None:
+        self._life = life
+        self.made: Counter[str] = Counter()  # how often each was looked at
+        life.server.listen(self._written)
+
+    def rank_starts(self, trainer: "Trainer", process: "RankProcess", step: int) -> None:
+        """A rank is about to run."""
+        number = process.attempt.number
+        # One that is frozen does nothing, and its launcher wakes with it: whether it then does is looked at below.
+        others = [rank for rank in trainer.alive if rank.attempt.number != number and not rank.worker.is_frozen]
+        there = ", ".join(f"rank {r.rank} of attempt {r.attempt.number} on {r.worker.machine.name}" for r in others)
+        self._hold(
+            "no rank starts while one of another attempt is alive",
+            not others,
+            f"attempt {number} of {trainer.job} starts rank {process.rank} on {process.worker.machine.name} beside {there}",
+        )
+        node = process.worker.machine
+        jobs = {worker.trainer.job for worker in node.workers.values() if any(rank.alive for rank in worker.ranks)}
+        self._hold("one gang per node", jobs <= {trainer.job}, f"{node.name} trains for {sorted(jobs | {trainer.job})}")
+        if isinstance(process.worker, PlainWorker):  # it chooses by itself
+            return
+        newest = self._newest_shown(trainer)
+        self._hold(
+            "never behind the newest complete checkpoint without a word",
+            step >= newest or self._life.may_go_back.get(trainer.job, False),
+            f"attempt {number} of {trainer.job} goes on from step {step}, and there is a checkpoint of step {newest}",
+        )
+
+    def _newest_shown(self, trainer: "Trainer") -> int:
+        """The newest complete checkpoint that some worker could have listed before the start; 0 for none."""
+        directory, then = self._life.directories[trainer.job], self._life.agenda.now - LISTED_SECONDS
+        nodes = [
+            machine.name
+            for machine in self._life.machines.values()
+            if any(worker.trainer is trainer and worker.reaches_storage for worker in machine.workers.values())
+        ]
+        shown = (saved for node in nodes for saved in directory.seen_from(node, then) if saved.path in directory.saved)
+        return max((saved.step for saved in shown if not saved.torn), default=0)
+
+    def makes_step(self, trainer: "Trainer", attempt: "Attempt") -> None:
+        """All ranks of an attempt have finished a step."""
+        self._only_newest(trainer, attempt, "makes a step")
+
+    def publishes(self, trainer: "Trainer", attempt: "Attempt", step: int) -> None:
+        """A checkpoint of an attempt is about to be complete."""
+        self._only_newest(trainer, attempt, f"publishes checkpoint {step}")
+
+    def _only_newest(self, trainer: "Trainer", attempt: "Attempt", what: str) -> None:
+        newest = trainer.newest_started
+        self._hold(
+            "ranks of one attempt only may publish",
+            attempt.number == newest,
+            f"attempt {attempt.number} of {trainer.job} {what} after attempt {newest} has started",
+        )
+
+    def _written(self, resource: str, before: Object | None, after: Object | None) -> None:
+        if resource == "gangs" and after is not None:
+            self._gang(before, after)
+        elif resource == "trainingjobs" and before is not None and after is not None:
+            had, has = _completion(before), _completion(after)
+            self._hold("the end is written once", not had or had == has, f"{had} has become {has}")
+        elif resource == "pods" and after is not None and not (before or {}).get("spec", {}).get("nodeName"):
+            self._bound(after)
+
+    def _gang(self, before: Object | None, after: Object) -> None:
+        name, spec = after["metadata"]["name"], after["spec"]
+        if before is None:
+            return
+        old, new = before["spec"]["attempt"], spec["attempt"]
+        self._hold("attempts grow", new >= old, f"{name}: attempt {old} is followed by {new}")
+        if old == new and before["spec"].get("go"):
+            same = before["spec"]["go"] == spec.get("go")
+            self._hold("a go is given once", same, f"{name}: the go of attempt {new} has changed")
+
+    def _bound(self, pod: Object) -> None:
+        node, job = pod["spec"].get("nodeName"), (pod["metadata"].get("labels") or {}).get(JOB_UID_LABEL)
+        if not node or not job:
+            return
+        others = {
+            (other["metadata"].get("labels") or {}).get(JOB_UID_LABEL)
+            for other in self._life.pods_on(node)
+            if other["status"].get("phase") not in ("Succeeded", "Failed")
+        }
+        self._hold(
+            "a node is given to one job",
+            others <= {job, None},
+            f"{node} is given to {job} while {others - {job}} is there",
+        )
+
+    def _hold(self, rule: str, holds: bool, text: str) -> None:
+        self.made[rule] += 1
+        if not holds:
+            violation = ViolationError(f"{rule}: {text}")
+            self._life.fail(violation)  # whatever is made of it by whoever did it
+            raise violation
+
+
+def _completion(job: Object) -> object:
+    return (job.get("status") or {}).get("completion")

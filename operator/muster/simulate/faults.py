@@ -1,0 +1,451 @@
+"""Faults as data: what happens to whom, when, and for how long. A list of them and a seed are a whole life."""
+
+import contextlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from muster.kube.errors import ApiError
+from muster.simulate.apiserver import Where
+from muster.simulate.life import NAMESPACE
+from muster.simulate.network import API, STORAGE
+
+if TYPE_CHECKING:
+    from muster.simulate.life import Life
+    from muster.simulate.replica import Replica
+    from muster.simulate.worker import Container
+
+FOR_EVER = 1e9
+Undo = Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One fault.
+
+    Attributes:
+        at: seconds into the life.
+        kind: which; see `KINDS`.
+        job: name of the job that it is about, "" for none.
+        number: of a worker, a node or whatever else the kind counts; beyond the last it begins anew.
+        count: how many neighbours of it are hit as well: the next nodes, the next workers.
+        seconds: how long it lasts, where it lasts; FOR_EVER is until the end of the trouble, or for ever for what is broken.
+        amount: how much of it: seconds of lag, an HTTP status, a step of a clock.
+    """
+
+    at: float
+    kind: str
+    job: str = ""
+    number: int = 0
+    count: int = 1
+    seconds: float = 0.0
+    amount: float = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """As it is kept in a file."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Fault":
+        """From such a file."""
+        return cls(**data)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of fault.
+
+    Attributes:
+        does: makes it; returns what ends it, None where nothing is left to end.
+        seconds: between which its duration is drawn; (0, 0): it is over at once.
+        amounts: one of which is drawn.
+        of_job: whether it is about a job.
+        on_cluster: whether it can be made on the real local cluster, and how; "" if not.
+    """
+
+    does: Callable[["Life", Fault], Undo | None]
+    seconds: tuple[float, float] = (0.0, 0.0)
+    amounts: tuple[float, ...] = (0.0,)
+    of_job: bool = False
+    on_cluster: str = ""
+
+
+def _workers(life: "Life", fault: Fault) -> list["Container"]:
+    """The workers that a fault hits: of its job, in the order of their names."""
+    found = [
+        worker
+        for machine in life.machines.values()
+        for worker in machine.workers.values()
+        if worker.trainer is life.trainer_of(fault.job)
+    ]
+    found.sort(key=lambda worker: worker.name)
+    return [found[(fault.number + n) % len(found)] for n in range(min(fault.count, len(found)))] if found else []
+
+
+def _nodes(life: "Life", fault: Fault) -> list[str]:
+    names = list(life.machines)
+    return [names[(fault.number + n) % len(names)] for n in range(min(fault.count, len(names)))]
+
+
+def _of_rank(change: Callable[[Any], None]) -> Callable[["Life", Fault], None]:
+    def does(life: "Life", fault: Fault) -> None:
+        for worker in _workers(life, fault):
+            for rank in [rank for rank in worker.ranks if rank.alive and worker.machine.runs]:
+                change(rank)
+
+    return does
+
+
+def _hang(rank: Any) -> None:
+    rank.hung = True
+
+
+def _unkillable(life: "Life", fault: Fault) -> Undo:
+    ranks = [rank for worker in _workers(life, fault) for rank in worker.ranks if rank.alive]
+    for rank in ranks:
+        rank.unkillable = rank.hung = True
+
+    def undo() -> None:
+        for rank in ranks:
+            rank.unkillable = False
+            if rank.worker.is_over:
+                rank.kill()
+
+    return undo
+
+
+def _delete_pods(life: "Life", fault: Fault, grace: int | None = None) -> None:
+    options = {} if grace is None else {"gracePeriodSeconds": grace}
+    for worker in _workers(life, fault):
+        _delete(life, worker.namespace, worker.name, options)
+
+
+def _force_delete_pods(life: "Life", fault: Fault) -> None:
+    _delete_pods(life, fault, grace=0)
+
+
+def _out_of_memory(life: "Life", fault: Fault) -> None:
+    for worker in _workers(life, fault):
+        if worker.machine.runs:
+            worker.kill()
+
+
+def _freeze_container(life: "Life", fault: Fault) -> Undo:
+    workers = [worker for worker in _workers(life, fault) if not worker.is_frozen]
+    for worker in workers:
+        worker.freeze()
+    return _each(workers, lambda worker: None if worker.machine.frozen else worker.thaw())
+
+
+def _power_cut(life: "Life", fault: Fault) -> Undo:
+    machines = [life.machines[name] for name in _nodes(life, fault)]
+    for machine in machines:
+        machine.cut_power()
+    return _each(machines, lambda machine: machine.boot_up())
+
+
+def _freeze_nodes(life: "Life", fault: Fault) -> Undo:
+    machines = [life.machines[name] for name in _nodes(life, fault) if life.machines[name].powered]
+    for machine in machines:
+        machine.freeze()
+    return _each(machines, lambda machine: machine.thaw())
+
+
+def _stop_kubelets(life: "Life", fault: Fault) -> Undo:
+    machines = [life.machines[name] for name in _nodes(life, fault)]
+
+    def runs(value: bool) -> None:
+        for machine in machines:
+            machine.kubelet_runs = value
+            machine.notice()
+
+    runs(False)
+    return lambda: runs(True)
+
+
+def _cut(life: "Life", ours: list[str], theirs: Iterable[str], *, one_way: bool = False) -> Undo:
+    theirs = [place for place in theirs if place not in ours]
+    life.network.cut(ours, theirs, one_way=one_way)
+
+    def undo() -> None:
+        life.network.heal(ours, theirs)
+        for name in ours:
+            if name in life.machines:
+                life.machines[name].notice()
+
+    return undo
+
+
+def _cut_off_all(life: "Life", fault: Fault) -> Undo:
+    return _cut(life, _nodes(life, fault), life.places())
+
+
+def _cut_off_but_storage(life: "Life", fault: Fault) -> Undo:
+    return _cut(life, _nodes(life, fault), [place for place in life.places() if place != STORAGE])
+
+
+def _cut_outwards(life: "Life", fault: Fault) -> Undo:
+    return _cut(life, _nodes(life, fault), [place for place in life.places() if place != STORAGE], one_way=True)
+
+
+def _cut_from_operator(life: "Life", fault: Fault) -> Undo:
+    return _cut(life, _nodes(life, fault), [place for place in life.places() if place.startswith("replica")])
+
+
+def _cut_from_each_other(life: "Life", fault: Fault) -> Undo:
+    return _cut(life, _nodes(life, fault), list(life.machines))
+
+
+def _cut_from_api(life: "Life", fault: Fault) -> Undo:
+    return _cut(life, _nodes(life, fault), [API])
+
+
+def _cordon(life: "Life", fault: Fault) -> Undo:
+    names = _nodes(life, fault)
+
+    def change(value: bool | None) -> None:
+        for name in names:
+            life.server.change("nodes", "", name, {"spec": {"unschedulable": value}})
+
+    change(True)
+    return lambda: change(None)
+
+
+def _drain(life: "Life", fault: Fault) -> Undo:
+    undo = _cordon(life, fault)
+    for name in _nodes(life, fault):
+        for pod in life.pods_on(name):
+            _delete(life, pod["metadata"]["namespace"], pod["metadata"]["name"], {})
+    return undo
+
+
+def _stall_storage(life: "Life", fault: Fault) -> Undo:
+    names, directory = _nodes(life, fault), life.directory_of(fault.job)
+    directory.stalls.update(names)
+    return lambda: directory.stalls.difference_update(names)
+
+
+def _lag_storage(life: "Life", fault: Fault) -> Undo:
+    names, directory = _nodes(life, fault), life.directory_of(fault.job)
+    directory.lag_seconds.update(dict.fromkeys(names, fault.amount))
+    return _each(names, lambda name: directory.lag_seconds.pop(name, None))
+
+
+def _fill_storage(life: "Life", fault: Fault) -> Undo:
+    directory = life.directory_of(fault.job)
+    directory.full = True
+
+    def undo() -> None:
+        directory.full = False
+
+    return undo
+
+
+def _api_away(life: "Life", _fault: Fault) -> Undo:
+    life.api_is_up = False
+    life.server.end_watches()
+
+    def undo() -> None:
+        life.api_is_up = True
+        for machine in life.machines.values():
+            machine.notice()
+
+    return undo
+
+
+def _of_way(begin: Callable[[Any, Fault], None], end: Callable[[Any, Fault], None]) -> Callable[["Life", Fault], Undo]:
+    """What happens on the way of one replica to the API server; who comes after it is not concerned."""
+
+    def does(life: "Life", fault: Fault) -> Undo:
+        ways = [one.way for one in _replicas(life, fault)]
+        for way in ways:
+            begin(way, fault)
+        return _each(ways, lambda way: end(way, fault))
+
+    return does
+
+
+def _replicas(life: "Life", fault: Fault) -> list["Replica"]:
+    """The leader first."""
+    alive = sorted((one for one in life.replicas if one.alive), key=lambda one: (not one.leads, one.name))
+    return alive[: max(1, fault.count)] if fault.number % 3 else alive
+
+
+RESOURCES = ("gangs", "pods", "trainingjobs", "leases", "")
+
+
+def _resource(fault: Fault) -> str:
+    return RESOURCES[fault.number % len(RESOURCES)]
+
+
+def _kill_leader(life: "Life", _fault: Fault) -> None:
+    if life.leader is not None:
+        life.kill_replica(life.leader)
+
+
+def _kill_all(life: "Life", _fault: Fault) -> None:
+    for one in list(life.replicas):
+        life.kill_replica(one)
+
+
+def _cut_leader(life: "Life", fault: Fault) -> Undo | None:
+    leader = life.leader
+    if leader is None:
+        return None
+    others = [API] if fault.number % 2 else list(life.machines)
+    return _cut(life, [leader.place], others)
+
+
+def _suspend(life: "Life", fault: Fault) -> Undo:
+    life.edit(fault.job, {"suspend": True})
+    return lambda: life.edit(fault.job, {"suspend": False})
+
+
+def _step_clock(life: "Life", fault: Fault) -> None:
+    life.wall_clock.ahead_seconds += fault.amount
+
+
+def _end_watches(life: "Life", _fault: Fault) -> None:
+    life.server.end_watches()
+
+
+def _forget_history(life: "Life", fault: Fault) -> None:
+    resources = (*RESOURCES[:3], "nodes", "leases")
+    life.server.forget_history(resources[fault.number % len(resources)])
+    life.server.end_watches()
+
+
+def _remove_newest(life: "Life", fault: Fault) -> None:
+    """Somebody removes the newest checkpoint; older ones are left."""
+    directory = life.directory_of(fault.job)
+    if len(directory.saved) > 1:
+        newest = max(directory.saved.values(), key=lambda saved: saved.step)
+        directory.remove(newest.path, life.agenda.now)
+
+
+def _refuse(way: Any, fault: Fault) -> None:
+    way.refuses[("", _resource(fault))] = int(fault.amount)
+
+
+def _refuse_no_more(way: Any, fault: Fault) -> None:
+    way.refuses.pop(("", _resource(fault)), None)
+
+
+def _lag(way: Any, fault: Fault) -> None:
+    way.watch_lag_seconds[_resource(fault)] = fault.amount
+
+
+def _lag_no_more(way: Any, fault: Fault) -> None:
+    way.watch_lag_seconds.pop(_resource(fault), None)
+
+
+def _lag_and_reopen(life: "Life", fault: Fault) -> Undo:
+    """A watch has the lag with which it was opened."""
+    undo = _of_way(_lag, _lag_no_more)(life, fault)
+    life.server.end_watches(lambda watch: watch.resource == _resource(fault) or not _resource(fault))
+
+    def end() -> None:
+        undo()
+        life.server.end_watches(lambda watch: watch.resource == _resource(fault) or not _resource(fault))
+
+    return end
+
+
+def _slow(way: Any, fault: Fault) -> None:
+    way.slow_seconds = fault.amount
+
+
+def _slow_no_more(way: Any, _fault: Fault) -> None:
+    way.slow_seconds = 0.0
+
+
+SHORT, LONG = (1.0, 30.0), (5.0, 200.0)
+
+KINDS: Mapping[str, Kind] = {
+    "RankExits": Kind(
+        _of_rank(lambda rank: rank.exit(3, "ValueError: the loss is NaN")), of_job=True, on_cluster="signal"
+    ),
+    "RankKilled": Kind(_of_rank(lambda rank: rank.kill()), of_job=True, on_cluster="signal"),
+    "RankHangs": Kind(_of_rank(_hang), of_job=True, on_cluster="signal"),
+    "RankUnkillable": Kind(_unkillable, SHORT, of_job=True),
+    "PodDeleted": Kind(_delete_pods, of_job=True, on_cluster="kubectl"),
+    "PodForceDeleted": Kind(_force_delete_pods, of_job=True, on_cluster="kubectl"),
+    "OutOfMemory": Kind(_out_of_memory, of_job=True, on_cluster="signal"),
+    "ContainerFrozen": Kind(_freeze_container, LONG, of_job=True, on_cluster="freezer"),
+    "PowerCut": Kind(_power_cut, LONG, on_cluster="node"),
+    "NodeFrozen": Kind(_freeze_nodes, LONG),
+    "KubeletStops": Kind(_stop_kubelets, LONG, on_cluster="signal"),
+    "CutOff": Kind(_cut_off_all, LONG, on_cluster="packets"),
+    "CutOffButStorage": Kind(_cut_off_but_storage, LONG, on_cluster="packets"),
+    "CutOutwards": Kind(_cut_outwards, LONG, on_cluster="packets"),
+    "CutFromOperator": Kind(_cut_from_operator, LONG, on_cluster="packets"),
+    "CutFromEachOther": Kind(_cut_from_each_other, LONG, on_cluster="packets"),
+    "CutFromApi": Kind(_cut_from_api, LONG, on_cluster="packets"),
+    "Cordon": Kind(_cordon, LONG, on_cluster="kubectl"),
+    "Drain": Kind(_drain, LONG, on_cluster="kubectl"),
+    "StorageStalls": Kind(_stall_storage, LONG, of_job=True),
+    "StorageLags": Kind(_lag_storage, LONG, (1.0, 5.0, 30.0), of_job=True),
+    "StorageFull": Kind(_fill_storage, SHORT, of_job=True),
+    "CheckpointRemoved": Kind(_remove_newest, of_job=True, on_cluster="files"),
+    "ApiAway": Kind(_api_away, LONG, on_cluster="process"),
+    "ApiSlow": Kind(_of_way(_slow, _slow_no_more), LONG, (0.5, 2.0, 8.0), on_cluster="proxy"),
+    "ApiRefuses": Kind(_of_way(_refuse, _refuse_no_more), SHORT, (409.0, 429.0, 500.0, 503.0), on_cluster="proxy"),
+    "AnswersLost": Kind(
+        _of_way(
+            lambda way, f: way.loses_answers.add(_resource(f)), lambda way, f: way.loses_answers.discard(_resource(f))
+        ),
+        SHORT,
+        on_cluster="proxy",
+    ),
+    "WatchLags": Kind(_lag_and_reopen, LONG, (0.5, 3.0, 20.0), on_cluster="proxy"),
+    "WatchesEnd": Kind(_end_watches, on_cluster="proxy"),
+    "HistoryForgotten": Kind(_forget_history),
+    "LeaderKilled": Kind(_kill_leader, on_cluster="signal"),
+    "OperatorsKilled": Kind(_kill_all, on_cluster="signal"),
+    "LeaderCutOff": Kind(_cut_leader, LONG, on_cluster="packets"),
+    "Suspended": Kind(_suspend, LONG, of_job=True, on_cluster="kubectl"),
+    "ClockSteps": Kind(_step_clock, (0.0, 0.0), (-3600.0, -5.0, 5.0, 3600.0)),
+}
+
+
+def begin(life: "Life", fault: Fault) -> Undo | None:
+    """Make a fault now; returns what ends it."""
+    return KINDS[fault.kind].does(life, fault)
+
+
+def draw(random: Random, at: float, jobs: list[str], kinds: list[str] | None = None) -> Fault:
+    """A fault at random."""
+    name = random.choice(kinds or list(KINDS))
+    kind = KINDS[name]
+    seconds = round(random.uniform(*kind.seconds), 1)
+    if seconds and random.random() < 0.1:
+        seconds = FOR_EVER
+    return Fault(
+        at=round(at, 2),
+        kind=name,
+        job=random.choice(jobs) if kind.of_job else "",
+        number=random.randrange(8),
+        count=random.choice((1, 1, 1, 1, 2, 3, 4, 8)),
+        seconds=seconds,
+        amount=random.choice(kind.amounts),
+    )
+
+
+def _delete(life: "Life", namespace: str, name: str, options: Mapping[str, Any]) -> None:
+    """A person deletes a pod, which may be gone by then."""
+    with contextlib.suppress(ApiError):
+        life.server.delete(Where("pods", namespace, name, ""), options)
+
+
+def _each(things: Iterable[Any], change: Callable[[Any], object]) -> Undo:
+    """Do this to all of them, later."""
+
+    def undo() -> None:
+        for thing in things:
+            change(thing)
+
+    return undo
+
+
+__all__ = ["FOR_EVER", "KINDS", "NAMESPACE", "Fault", "Kind", "begin", "draw"]

@@ -1,0 +1,248 @@
+"""One life: a fleet with its operators, jobs and people, from a seed and a list of faults. The same seed is the same life."""
+
+import asyncio
+import itertools
+import random as randomness
+from collections.abc import Callable, Mapping, MutableMapping
+from typing import Any
+
+import structlog
+
+from muster.simulate import replica as replicas
+from muster.simulate.apiserver import ApiServer, Object, Where, training_job
+from muster.simulate.checks import Checks
+from muster.simulate.clocks import WallClock
+from muster.simulate.journal import Journal
+from muster.simulate.loop import SimulatedLoop
+from muster.simulate.machines import ControlPlane, Machine
+from muster.simulate.network import API, STORAGE, Network
+from muster.simulate.replica import Replica
+from muster.simulate.storage import Directory
+from muster.simulate.training import Script, Trainer
+from muster.simulate.worker import Worker
+
+RESTART_SECONDS = 3.0
+# Lines of the operator's log that tell of a defect of its own.
+DEFECTS = frozenset(
+    {"pass failed unexpectedly", "no answer for a job", "no plan", "change not taken in", "task failed"}
+)
+NAMESPACE = "team"
+
+
+class Life:
+    """A fleet in simulated time.
+
+    Attributes:
+        api_is_up: whether the API server answers anybody.
+        may_go_back: jobs that a person has told to go on from an older checkpoint.
+    """
+
+    def __init__(self, seed: int, nodes: int = 8, per_rack: int = 4) -> None:
+        self.seed = seed
+        # What is shipped draws its jitter from the one random number generator of the process.
+        randomness.seed(seed)
+        self.random = randomness.Random(seed)
+        self.loop = SimulatedLoop()
+        self.loop.set_task_factory(replicas.task_factory)  # type: ignore[arg-type]
+        self.loop.set_exception_handler(self._failed)
+        self.agenda = self.loop.agenda
+        self.agenda_clock: Callable[[], float] = self.loop.time
+        self.wall_clock = WallClock(self.loop.time)
+        self.journal = Journal(self.loop.time)
+        self.network = Network()
+        self.api_is_up = True
+        self.pids = itertools.count(1000)
+        self.addresses: dict[str, Worker] = {}
+        self.directories: dict[str, Directory] = {}
+        self.trainers: dict[str, Trainer] = {}
+        self.may_go_back: dict[str, bool] = {}
+        self.defect: BaseException | None = None
+        self._pods: dict[str, dict[str, Object]] = {}  # node -> name -> its pods
+        self.server = ApiServer(self.agenda, WallClock(self.loop.time))
+        self.server.listen(self._index_pods)
+        self.checks = Checks(self)
+        self.machines: dict[str, Machine] = {}
+        for number in range(nodes):
+            name = f"n{number}"
+            self.machines[name] = Machine(self, name, f"r{number // per_rack}", "b0")
+        self.control_plane = ControlPlane(self)
+        self._numbers = itertools.count(1)
+        self.replicas: list[Replica] = []
+        self._log_from_now()
+        for _ in range(2):
+            self.start_replica()
+
+    # What people do.
+
+    def submit(self, name: str, nodes: int, script: Script | None = None, **spec: Any) -> str:
+        """A user creates a job; returns its uid."""
+        template = {"spec": {"containers": [{"name": "main", "image": "trainer:1", "command": ["train"]}]}}
+        body = {"nodes": nodes, "template": template, "checkpoint": {"directory": f"/ckpt/{name}"}, **spec}
+        self.server.create(Where("trainingjobs", NAMESPACE, name, ""), training_job(name, NAMESPACE, body))
+        uid: str = self.job(name)["metadata"]["uid"]
+        self.directories[uid] = Directory(f"/ckpt/{name}", self.wall_clock)
+        self.trainers[uid] = Trainer(self, uid, script or Script())
+        return uid
+
+    def edit(self, name: str, spec: Mapping[str, Any]) -> None:
+        """A user changes a job's spec."""
+        self.server.patch(Where("trainingjobs", NAMESPACE, name, ""), {"spec": dict(spec)}, "merge")
+
+    def job(self, name: str) -> Object:
+        """A job as it stands."""
+        found = self.server.peek("trainingjobs", NAMESPACE, name)
+        assert found is not None, name
+        return found
+
+    def trainer_of(self, name: str) -> Trainer:
+        """The training of a job."""
+        return self.trainers[self.job(name)["metadata"]["uid"]]
+
+    def directory_of(self, name: str) -> Directory:
+        """The checkpoints of a job."""
+        return self.directories[self.job(name)["metadata"]["uid"]]
+
+    def places(self) -> list[str]:
+        """All that there are in the network."""
+        return [*self.machines, *(one.place for one in self.replicas), API, STORAGE]
+
+    def calm_down(self) -> None:
+        """What people and machines mend by themselves."""
+        self.network.cuts.clear()
+        self.api_is_up = True
+        for machine in self.machines.values():
+            machine.boot_up()
+            if machine.frozen:
+                machine.thaw()
+            machine.kubelet_runs = True
+            for worker in list(machine.workers.values()):
+                if worker.is_frozen:
+                    worker.thaw()
+            machine.notice()
+
+    def attempt_of(self, job_uid: str) -> int:
+        """The attempt that a job's record is at; 0 without a record."""
+        found = (gang["spec"]["attempt"] for gang in self.server.all("gangs") if gang["spec"]["jobUid"] == job_uid)
+        return next(found, 0)
+
+    def state_of(self, name: str) -> str:
+        """What its status says."""
+        return str((self.job(name).get("status") or {}).get("state", ""))
+
+    # Time.
+
+    def run(self, seconds: float) -> None:
+        """Let time pass.
+
+        Raises:
+            ViolationError: something must not be.
+            Exception: a defect of what is shipped, or of the simulator.
+        """
+        self.run_until(lambda: False, seconds)
+
+    def run_until(self, holds: Callable[[], bool], seconds: float) -> bool:
+        """Let time pass until something holds, looked at each second; returns whether it does."""
+        end = self.loop.time() + seconds
+
+        async def wait() -> bool:
+            while not holds():
+                if self.defect is not None or self.loop.time() >= end:
+                    return False
+                await asyncio.sleep(min(1.0, max(0.001, end - self.loop.time())))
+            return True
+
+        found = self.loop.run_until_complete(wait())
+        if self.defect is not None:
+            raise self.defect
+        return found
+
+    def close(self) -> None:
+        """Forget everything."""
+        for one in self.replicas:
+            one.kill()
+        tasks = asyncio.all_tasks(self.loop)
+        for task in tasks:
+            task.cancel()
+        self.loop.set_exception_handler(lambda *_: None)
+        self.loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        self.loop.close()
+        structlog.configure(**self._logging_before)
+
+    # The operator.
+
+    def start_replica(self) -> None:
+        """Another replica starts."""
+        self.replicas = [one for one in self.replicas if one.alive]
+        self.replicas.append(Replica(self, next(self._numbers)))
+
+    def replica_ended(self, _replica: Replica) -> None:
+        """Its kubelet starts it anew."""
+        self.agenda.after(RESTART_SECONDS, self.start_replica)
+
+    def kill_replica(self, one: Replica) -> None:
+        """SIGKILL, and its kubelet starts another."""
+        if one.alive:
+            one.kill()
+            self.replica_ended(one)
+
+    @property
+    def leader(self) -> Replica | None:
+        """Who leads, if anybody does."""
+        return next((one for one in self.replicas if one.leads), None)
+
+    def replica_at(self, target: tuple[str, int] | None) -> Replica | None:
+        """Who answers at an address; the Service takes any that listens."""
+        listening = [one for one in self.replicas if one.listens]
+        if target is None:
+            return self.random.choice(listening) if listening else None
+        return next((one for one in listening if one.address == target[0]), None)
+
+    # Within.
+
+    def pods_on(self, node: str) -> list[Object]:
+        """Pods that are bound to a node."""
+        return list(self._pods.get(node, {}).values())
+
+    def number_of(self, node: str) -> int:
+        """Of a node."""
+        return int(node[1:])
+
+    def describe(self) -> str:
+        """The last that has happened."""
+        states = ", ".join(
+            f"{job['metadata']['name']} {(job.get('status') or {}).get('state')}"
+            for job in self.server.all("trainingjobs")
+        )
+        return "\n".join([*self.journal.lines(60), f"seed {self.seed} at {self.loop.time():.1f}: {states}"])
+
+    def _index_pods(self, resource: str, before: Object | None, after: Object | None) -> None:
+        if resource != "pods":
+            return
+        for pod, here in ((before, False), (after, True)):
+            node = (pod or {}).get("spec", {}).get("nodeName")
+            if pod is not None and node:
+                name = pod["metadata"]["name"]
+                if here:
+                    self._pods.setdefault(node, {})[name] = pod
+                elif after is None:
+                    self._pods.get(node, {}).pop(name, None)
+
+    def fail(self, error: BaseException) -> None:
+        """This life has shown a defect."""
+        if self.defect is None:
+            self.defect = error
+
+    def _failed(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        self.fail(context.get("exception") or RuntimeError(str(context.get("message"))))
+
+    def _log_from_now(self) -> None:
+        def to_journal(_logger: Any, method: str, event: MutableMapping[str, Any]) -> str:
+            what = str(event.pop("event"))
+            text = " ".join([what, *(f"{key}={value}" for key, value in event.items())])
+            self.journal.note(method, text[:400])
+            if what in DEFECTS or (method == "error" and "exception" in event):
+                self.fail(RuntimeError(text))
+            raise structlog.DropEvent
+
+        self._logging_before = structlog.get_config()
+        structlog.configure(processors=[structlog.processors.format_exc_info, to_journal])

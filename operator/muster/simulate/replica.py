@@ -1,0 +1,141 @@
+"""A replica of the operator: the shipped process on simulated ports, which can be killed between any two of its steps."""
+
+import asyncio
+import contextvars
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any
+
+from muster.controller.cluster import Key
+from muster.controller.operator import Operator
+from muster.controller.ports import Ports
+from muster.controller.settings import Settings
+from muster.lifecycle.decided import Decided
+from muster.simulate.client import SimulatedClient, Way
+from muster.simulate.network import API
+
+if TYPE_CHECKING:
+    from muster.simulate.life import Life
+
+PORT = 8443
+
+_whose: contextvars.ContextVar["Replica | None"] = contextvars.ContextVar("whose", default=None)
+
+
+def task_factory(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any], **options: Any) -> asyncio.Task[Any]:
+    """Tasks belong to the replica that made them: they end when it does."""
+    task = asyncio.Task(work, loop=loop, **options)
+    replica = _whose.get()
+    if replica is not None:
+        replica.tasks.add(task)
+        task.add_done_callback(replica.tasks.discard)
+        if not replica.alive:
+            task.cancel()
+    return task
+
+
+class Replica:
+    """One process.
+
+    Attributes:
+        place: in the network.
+        listens: whether launchers that reach it are answered.
+    """
+
+    def __init__(self, life: "Life", number: int) -> None:
+        self.life = life
+        self.name = f"operator-{number}"
+        self.place = f"replica-{number}"
+        self.address = f"10.255.0.{number % 250}"
+        self.alive = True
+        self.listens = False
+        self.tasks: set[asyncio.Task[Any]] = set()
+        self.way = Way(life.agenda, life.random, self._reaches_api)
+        clock = life.agenda_clock
+        settings = Settings(
+            pod_name=self.name,
+            pod_ip=self.address,
+            identity=self.name,
+            launcher_image="muster/launcher:1",
+            coordinator_url="https://coordinator:8443",
+            coordinator_name="coordinator",
+        )
+        token = _whose.set(self)
+        try:
+            client = SimulatedClient(life.server, self.way, clock)
+            self.operator = _Process(self, client, settings, clock, life.wall_clock, self._exits)
+            life.loop.create_task(self.operator.start())
+        finally:
+            _whose.reset(token)
+
+    @property
+    def leads(self) -> bool:
+        """Whether it may write."""
+        return self.alive and self.operator.lease.leading
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        if not self.alive:
+            return
+        self.alive = self.listens = False
+        for task in list(self.tasks):
+            task.cancel()
+        self.life.journal.note("replica", f"{self.name} is dead")
+
+    def _exits(self, code: int) -> None:
+        self.life.journal.note("replica", f"{self.name} exits with code {code}")
+        self.kill()
+        self.life.replica_ended(self)
+
+    def _reaches_api(self) -> bool:
+        life = self.life
+        return self.alive and life.api_is_up and life.network.connects(self.place, API)
+
+
+class _Process(Operator):
+    """The shipped process; only its ports are others."""
+
+    def __init__(self, replica: Replica, *arguments: Any) -> None:
+        self._replica = replica
+        super().__init__(*arguments)
+
+    def _make_ports(self) -> Ports:
+        return _SimulatedPorts(self._replica)  # type: ignore[return-value]
+
+    async def _server_version(self) -> str:
+        return "simulated"
+
+
+class _SimulatedPorts:
+    """How a replica is reached."""
+
+    bundle = "the authority"
+
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+
+    def address(self) -> str:
+        """Where launchers find it."""
+        return f"{self._replica.address}:{PORT}" if self._replica.listens else ""
+
+    async def open(
+        self, not_healthy: Callable[[], str], not_ready: Callable[[], str], kept: Callable[[Key], Sequence[Decided]]
+    ) -> None:
+        """Nobody asks."""
+
+    async def close(self) -> None:
+        """Launchers are not answered any more."""
+        self._replica.listens = False
+
+    async def stand_by(self) -> None:
+        """Listen as every replica does."""
+        await asyncio.sleep(1.0)
+        self._replica.listens = self._replica.alive
+        await asyncio.Event().wait()
+
+    async def lead(self) -> None:
+        """Listen as the leader."""
+        self._replica.listens = self._replica.alive
+
+    async def renew(self, renewed: Callable[[], None]) -> None:
+        """Certificates are good for ever."""
+        await asyncio.Event().wait()

@@ -1,0 +1,263 @@
+"""What runs in the workers: trainers that make steps together, save as they go, and die of each other's death."""
+
+import signal
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from muster.launcher.matcher import Printed
+from muster.launcher.progress import StepClock
+from muster.launcher.snapshot import RankView
+
+if TYPE_CHECKING:
+    from muster.simulate.life import Life
+    from muster.simulate.worker import Container
+
+VICTIM_SECONDS = 0.5
+VICTIM_TAIL = "RuntimeError: [gloo/transport/tcp/pair.cc:534] Connection closed by peer"
+WATCHDOG_SECONDS = 600.0
+WATCHDOG_TAIL = "Watchdog caught collective operation timeout: WorkNCCL(OpType=ALLREDUCE) ran for 600000 milliseconds"
+STUCK_SECONDS = 0.5  # how often one that makes no step looks again whether it can
+SAVE_RETRY_SECONDS = 2.0
+IMPORT_SECONDS = 0.5, 3.0
+
+
+@dataclass
+class Script:
+    """How a job trains.
+
+    Attributes:
+        save_seconds: from the step to the complete checkpoint; the next steps are made meanwhile.
+        crashes_at: steps at which a rank fails by itself, each once.
+    """
+
+    total_steps: int = 60
+    step_seconds: float = 2.0
+    checkpoint_every: int = 10
+    save_seconds: float = 3.0
+    crashes_at: set[int] = field(default_factory=set)
+
+
+class RankProcess:
+    """One rank process, as the launcher's supervisor and its fellows see it."""
+
+    local_rank = 0
+
+    def __init__(self, worker: "Container", attempt: "Attempt", rank: int, pid: int) -> None:
+        self.worker = worker
+        self.attempt = attempt
+        self.rank = rank
+        self.pid = pid
+        self.alive = True
+        self.hung = False
+        self.unkillable = False
+        self.ready_at = worker.life.agenda.now + worker.life.random.uniform(*IMPORT_SECONDS)
+        # What the supervisor knows.
+        self.clock = StepClock()
+        self.printed = Printed()
+        self.first_step: int | None = None
+        self.has_progress_file = True
+        self.told_step: int | None = None
+        self.status: int | None = None
+        self._tail = ""
+        self._ended_at: float | None = None
+        self._by_launcher = False
+
+    # What the supervisor asks of it.
+
+    def update_progress(self) -> None:
+        """Read what it has told."""
+        if self.told_step is not None:
+            self.first_step = self.told_step if self.first_step is None else self.first_step
+            self.clock.note(self.told_step, self.worker.now())
+
+    def note_exit(self, status: int, by_launcher: bool) -> None:
+        """It was reaped."""
+        self._ended_at = self.worker.now()
+        self._by_launcher = by_launcher and status == signal.SIGKILL
+
+    @property
+    def is_reaped(self) -> bool:
+        """Whether it is gone."""
+        return self._ended_at is not None
+
+    has_ended = is_reaped
+
+    def drain(self, until: float) -> None:
+        """Its output is there already."""
+
+    def view(self) -> RankView:
+        """What to report of it."""
+        alive, status = not self.is_reaped, self.status or 0
+        signaled = not alive and 0 < status < 256
+        return RankView(
+            rank=self.rank,
+            local_rank=0,
+            alive=alive,
+            exit_code=None if alive or signaled else status >> 8,
+            signal=status if signaled else None,
+            ended_by_launcher=self._by_launcher and not alive,
+            exited_at=self._ended_at,
+            tail=self._tail if not alive and status else "",
+        )
+
+    last_view = view
+
+    # What happens to it.
+
+    def exit(self, code: int, tail: str = "") -> None:
+        """It ends by itself."""
+        self._end(code << 8, tail)
+
+    def kill(self, number: int = signal.SIGKILL) -> bool:
+        """It gets a signal that ends it; whether it has ended."""
+        if self.alive and not self.unkillable:
+            self._end(number, "")
+        return not self.alive
+
+    def vanish(self) -> None:
+        """Its machine is gone, and nobody reaps it."""
+        if self.alive:
+            self.alive = False
+            self.attempt.ended(self, visibly=False)
+
+    def _end(self, status: int, tail: str) -> None:
+        if self.alive:
+            self.alive, self.status, self._tail = False, status, tail
+            self.attempt.ended(self, visibly=True)
+            self.worker.wake()
+
+
+class Attempt:
+    """The ranks of one attempt of a job, wherever they run."""
+
+    def __init__(self, trainer: "Trainer", number: int, count: int, step: int) -> None:
+        self.number = number
+        self.count = count
+        self.step = step
+        self.ranks: dict[int, RankProcess] = {}
+        self._trainer = trainer
+        self._life = trainer.life
+        self._runs = False
+        self._stuck_since: float | None = None
+        self._finished = False
+
+    def join(self, process: RankProcess) -> None:
+        """A rank has been started."""
+        self.ranks[process.rank] = process
+        if len(self.ranks) == self.count and not self._runs:
+            self._runs = True
+            ready = max(rank.ready_at for rank in self.ranks.values())
+            self._life.agenda.at(ready + self._pace(), self._make_step)
+
+    def ended(self, process: RankProcess, *, visibly: bool) -> None:
+        """A rank has ended: connections that it had are reset, where anybody is left to do it."""
+        if visibly and process.status:
+            self._life.agenda.after(VICTIM_SECONDS, lambda: self._take_along(process))
+
+    def _take_along(self, dead: RankProcess) -> None:
+        if self.ranks.get(dead.rank) is not dead:
+            return
+        for rank in list(self.ranks.values()):
+            here = rank.worker.machine
+            if rank.alive and not rank.hung and here.runs and here.connects(dead.worker.machine):
+                rank.exit(1, VICTIM_TAIL)
+
+    def _pace(self) -> float:
+        return self._trainer.script.step_seconds * self._life.random.uniform(0.97, 1.03)
+
+    def _make_step(self) -> None:
+        if self._finished or not any(rank.alive for rank in self.ranks.values()):
+            return
+        if not self._is_able():
+            now = self._life.agenda.now
+            self._stuck_since = now if self._stuck_since is None else self._stuck_since
+            if now - self._stuck_since >= WATCHDOG_SECONDS:
+                self._watchdog()
+                return
+            self._life.agenda.after(STUCK_SECONDS, self._make_step)
+            return
+        self._stuck_since = None
+        script, step = self._trainer.script, self.step + 1
+        if step in script.crashes_at:
+            script.crashes_at.discard(step)
+            self.ranks[self._life.random.randrange(self.count)].exit(3, "ValueError: the loss is NaN")
+            self._life.agenda.after(STUCK_SECONDS, self._make_step)
+            return
+        self.step = step
+        for rank in self.ranks.values():
+            rank.told_step = step
+            rank.worker.wake()
+        self._trainer.stepped(self)
+        if step >= script.total_steps:
+            self._finished = True
+            self._life.agenda.after(script.save_seconds, lambda: self._save(step))
+            return
+        if step % script.checkpoint_every == 0:
+            self._life.agenda.after(script.save_seconds, lambda: self._save(step))
+        self._life.agenda.after(self._pace(), self._make_step)
+
+    def _is_able(self) -> bool:
+        ranks = list(self.ranks.values())
+        if not all(rank.alive and not rank.hung and rank.worker.machine.runs for rank in ranks):
+            return False
+        if any(rank.worker.is_frozen for rank in ranks):
+            return False
+        return not self._life.network.cuts or all(
+            one.worker.machine.connects(other.worker.machine) for one in ranks for other in ranks
+        )
+
+    def _watchdog(self) -> None:
+        for rank in self.ranks.values():
+            if rank.alive and rank.worker.machine.runs:
+                rank.exit(134, WATCHDOG_TAIL)
+
+    def _save(self, step: int) -> None:
+        """The checkpoint is complete once all ranks have written their part of it."""
+        ranks = list(self.ranks.values())
+        if not all(rank.alive for rank in ranks):
+            return
+        if not all(rank.worker.machine.runs and not rank.worker.is_frozen and rank.worker.can_write for rank in ranks):
+            self._life.agenda.after(SAVE_RETRY_SECONDS, lambda: self._save(step))
+            return
+        self._trainer.saved(self, step)
+        if step >= self._trainer.script.total_steps:
+            for rank in ranks:
+                rank.exit(0)
+
+
+class Trainer:
+    """The training of one job: its attempts, one after the other if all is well."""
+
+    def __init__(self, life: "Life", job: str, script: Script) -> None:
+        self.life = life
+        self.job = job
+        self.script = script
+        self.attempts: dict[int, Attempt] = {}
+        self.newest_started = 0
+        self.steps = 0
+
+    def start(self, worker: "Container", number: int, rank: int, count: int, step: int, pid: int) -> RankProcess:
+        """A launcher starts a rank."""
+        attempt = self.attempts.get(number)
+        if attempt is None:
+            attempt = self.attempts[number] = Attempt(self, number, count, step)
+        process = RankProcess(worker, attempt, rank, pid)
+        self.life.checks.rank_starts(self, process, step)
+        self.newest_started = max(self.newest_started, number)
+        attempt.join(process)
+        return process
+
+    def stepped(self, attempt: Attempt) -> None:
+        """All ranks of an attempt have finished a step."""
+        self.steps += 1
+        self.life.checks.makes_step(self, attempt)
+
+    def saved(self, attempt: Attempt, step: int) -> None:
+        """A checkpoint of an attempt is complete."""
+        self.life.checks.publishes(self, attempt, step)
+        self.life.directories[self.job].save(step, attempt.number, self.life.agenda.now)
+
+    @property
+    def alive(self) -> list[RankProcess]:
+        """Ranks of any attempt that are alive."""
+        return [rank for attempt in self.attempts.values() for rank in attempt.ranks.values() if rank.alive]

@@ -1,0 +1,642 @@
+"""A worker's container: the shipped launcher in simulated time, between its ranks, its neighbours and the operator."""
+
+import functools
+import itertools
+import json
+import signal
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from muster.checkpoint.find import LIMIT
+from muster.checkpoint.scan import lineage_of, write_stamps
+from muster.coordinator.auth import Caller
+from muster.launcher.environment import Settings
+from muster.launcher.host import Host
+from muster.launcher.marker import Marker, Standing
+from muster.launcher.matcher import Matcher
+from muster.launcher.peers import Peers
+from muster.launcher.reporter_core import POLL, TELL, Contact, ReporterCore, Send
+from muster.launcher.scanner import Scanner
+from muster.launcher.snapshot import Snapshot
+from muster.launcher.supervisor import Supervisor
+from muster.protocol.messages import Directive, Report, decode_directive, digest_of
+from muster.simulate.network import CONNECT_SECONDS, LATENCY_SECONDS, STORAGE
+from muster.simulate.storage import Directory, Saved
+from muster.simulate.training import RankProcess, Trainer
+
+if TYPE_CHECKING:
+    from muster.simulate.life import Life
+    from muster.simulate.machines import Machine
+    from muster.simulate.replica import Replica
+
+LOOK_SECONDS = 0.02, 0.2  # at the checkpoint directory
+SOONEST_SECONDS = 0.001
+FRESH_SECONDS, SELDOM_SECONDS = 5.0, 1.0
+GATHER_SECONDS = 0.1  # pings that come within so long are looked at together
+PORT = 7000
+
+_directive = functools.lru_cache(maxsize=4096)(decode_directive)
+
+
+class Container:
+    """One container that trains, from its start to its end.
+
+    Attributes:
+        exit_code: once it has ended.
+        is_frozen: that nothing in it moves; what comes meanwhile waits.
+    """
+
+    def __init__(self, life: "Life", machine: "Machine", pod: dict[str, Any], trainer: Trainer) -> None:
+        self.life = life
+        self.machine = machine
+        self.trainer = trainer
+        self.name: str = pod["metadata"]["name"]
+        self.namespace: str = pod["metadata"]["namespace"]
+        self.uid: str = pod["metadata"]["uid"]
+        self.address: str = pod["status"]["podIP"]
+        self.exit_code: int | None = None
+        self.is_frozen = False
+        self.ranks: list[RankProcess] = []
+        self.directory: Directory = life.directories[trainer.job]
+        self._waiting: list[Callable[[], None]] = []  # what has come while it was frozen
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing of it runs any more."""
+        return self.exit_code is not None
+
+    @property
+    def can_write(self) -> bool:
+        """Whether its ranks can write into the checkpoint directory."""
+        return self.reaches_storage and not self.directory.full
+
+    @property
+    def reaches_storage(self) -> bool:
+        """Whether a look at the checkpoint directory ever ends."""
+        node = self.machine.name
+        return node not in self.directory.stalls and self.life.network.connects(node, STORAGE)
+
+    def now(self) -> float:
+        """The machine's clock that only goes on."""
+        return self.life.agenda.now
+
+    def at(self, moment: float, event: Callable[[], None]) -> None:
+        """Something happens in it, unless it is over by then; while it is frozen, later."""
+        self.life.agenda.at(moment, lambda: self._happens(event))
+
+    def after(self, seconds: float, event: Callable[[], None]) -> None:
+        """The same in so many seconds."""
+        self.at(self.life.agenda.now + seconds, event)
+
+    def wake(self) -> None:
+        """Something has happened to a rank."""
+
+    def terminate(self) -> None:
+        """SIGTERM."""
+
+    def kill(self) -> None:
+        """All of it is killed, ranks included but those that cannot be."""
+        for rank in self.ranks:
+            rank.kill()
+        self._over(128 + signal.SIGKILL)
+
+    def vanish(self) -> None:
+        """Its machine has lost its power."""
+        for rank in self.ranks:
+            rank.vanish()
+        self._over(-1)
+
+    def freeze(self) -> None:
+        """Nothing in it moves from now on."""
+        self.is_frozen = True
+
+    def thaw(self) -> None:
+        """It goes on, and what has come meanwhile is there."""
+        self.is_frozen = False
+        waiting, self._waiting = self._waiting, []
+        for event in waiting:
+            self._happens(event)
+
+    def _happens(self, event: Callable[[], None]) -> None:
+        if self.is_over:
+            return
+        if self.is_frozen:
+            self._waiting.append(event)
+        else:
+            event()
+
+    def _over(self, code: int) -> None:
+        if not self.is_over:
+            self.exit_code = code
+            self.machine.worker_ended(self)
+
+
+class PlainWorker(Container):
+    """A worker without a launcher: the container is the rank."""
+
+    def __init__(self, life: "Life", machine: "Machine", pod: dict[str, Any], trainer: Trainer) -> None:
+        super().__init__(life, machine, pod, trainer)
+        environment = _environment(pod)
+        self._rank, self._count = int(environment["NODE_RANK"]), int(environment["NNODES"])
+        self.after(0.01, self._start)
+
+    def wake(self) -> None:
+        """The rank may have ended, and the container with it."""
+        for rank in self.ranks:
+            if not rank.alive and rank.status is not None:
+                self._over(128 + rank.status if 0 < rank.status < 256 else rank.status >> 8)
+
+    def terminate(self) -> None:
+        """SIGTERM ends a trainer that does not care."""
+
+        def end() -> None:
+            for rank in self.ranks:
+                rank.kill(signal.SIGTERM)
+
+        self.after(0.0, end)
+
+    def _start(self) -> None:
+        """It finds by itself where to go on."""
+        seen = self.directory.seen_from(self.machine.name, self.life.agenda.now) if self.reaches_storage else []
+        step = max((saved.step for saved in seen), default=0)
+        attempt = self.life.attempt_of(self.trainer.job)
+        self.ranks = [self.trainer.start(self, attempt, self._rank, self._count, step, next(self.life.pids))]
+
+
+class Worker(Container):
+    """One container whose first process is the shipped launcher."""
+
+    def __init__(self, life: "Life", machine: "Machine", pod: dict[str, Any], trainer: Trainer) -> None:
+        super().__init__(life, machine, pod, trainer)
+        self.dead_children: dict[int, int] = {}
+        self._ahead = 0.0  # what a step of the launcher that waits has waited for
+        self._turn_at = float("inf")
+        environment = _environment(pod)
+        index, gang = int(environment["MUSTER_WORKER_INDEX"]), environment["MUSTER_GANG"]
+        path = self.directory.path if environment.get("MUSTER_CHECKPOINT_DIRECTORY") else ""
+        self.datagrams = Datagrams(self)
+        self.phase = life.random.random()
+        life.addresses[self.address] = self
+        self.reporter = SimulatedReporter(self, scans=bool(path))
+        settings = Settings("", 0, "", "", "", self.address, index, "", gang=gang, checkpoint_directory=path)
+        storage = SimulatedStorage(self, self.directory) if path else None
+        self.supervisor = Supervisor(
+            settings,
+            SimulatedHost(self),  # type: ignore[arg-type]
+            self.reporter,  # type: ignore[arg-type]
+            Peers(self.datagrams, gang, life.random.randbytes),  # type: ignore[arg-type]
+            Marker(storage),  # type: ignore[arg-type]
+            Scanner(path, settings.scan_seconds, settings.scan_deadline_seconds, lambda *_: Looker(self)),  # type: ignore[arg-type]
+            Matcher("", self.log),
+            self.log,
+        )
+        self.turn_at(life.agenda.now)
+
+    def now(self) -> float:
+        """The machine's clock that only goes on."""
+        return self.life.agenda.now + self._ahead
+
+    def log(self, text: str) -> None:
+        """A line of the launcher's."""
+        self.life.journal.note("launcher", f"{self.name}: {text}")
+
+    def wake(self) -> None:
+        """Something has happened that its launcher hears of at once."""
+        self.turn_at(self.life.agenda.now)
+
+    def turn_at(self, moment: float) -> None:
+        """Let the launcher turn then, if it does not before."""
+        if moment < self._turn_at and not self.is_over:
+            self._turn_at = moment
+            self.at(moment, lambda: self._turn(moment))
+
+    def terminate(self) -> None:
+        """SIGTERM."""
+
+        def leave() -> None:
+            self.supervisor.leave()
+            self.wake()
+
+        self.after(0.0, leave)
+
+    def start_rank(self, directive: Directive) -> RankProcess:
+        """Its launcher starts the rank of an attempt."""
+        pid = next(self.life.pids)
+        step = directive.resume_step or 0
+        rank = self.trainer.start(self, directive.attempt, directive.node_rank, directive.node_count, step, pid)
+        self.ranks = [one for one in self.ranks if one.alive] + [rank]
+        return rank
+
+    def reap(self) -> dict[int, int]:
+        """Ranks that have ended, once."""
+        ended = {rank.pid: rank.status for rank in self.ranks if not rank.alive and rank.status is not None}
+        self.ranks = [rank for rank in self.ranks if rank.pid not in ended]
+        children, self.dead_children = self.dead_children, {}
+        return {**ended, **children}
+
+    def pause(self, seconds: float) -> None:
+        """The launcher waits, and does nothing else."""
+        self._ahead += seconds
+
+    def _turn(self, moment: float) -> None:
+        if moment != self._turn_at:
+            return
+        self._turn_at = float("inf")
+        self._ahead = 0.0
+        code = self.supervisor.turn()
+        ahead, self._ahead = self._ahead, 0.0
+        if code is not None:
+            self.after(ahead, lambda: self._leave(code))
+        else:
+            self.turn_at(self.life.agenda.now + max(SOONEST_SECONDS, self.supervisor.timeout_seconds()))
+
+    def _leave(self, code: int) -> None:
+        for rank in self.ranks:  # the container's processes go with its first one
+            rank.kill()
+        self._over(code)
+
+    def _over(self, code: int) -> None:
+        self.life.addresses.pop(self.address, None)
+        super()._over(code)
+
+
+def container_of(life: "Life", machine: "Machine", pod: dict[str, Any], trainer: Trainer) -> Container:
+    """What a pod of a job runs."""
+    kind = Worker if "MUSTER_GANG" in _environment(pod) else PlainWorker
+    return kind(life, machine, pod, trainer)
+
+
+class SimulatedHost:
+    """What the supervisor has of its machine."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+
+    def now(self) -> float:
+        """Seconds by a clock that only goes on."""
+        return self._worker.now()
+
+    @property
+    def tick_seconds(self) -> float:
+        """Ranks wake the launcher themselves; only one that may have to end them by the clock looks at it often."""
+        contact = self._worker.reporter.contact()
+        fresh = contact is not None and self.now() - contact.sent_at < FRESH_SECONDS
+        return SELDOM_SECONDS if fresh else Host.tick_seconds
+
+    def wake(self) -> None:
+        """Turn again at once."""
+        self._worker.wake()
+
+    def pause(self, seconds: float) -> None:
+        """Wait so long."""
+        self._worker.pause(seconds)
+
+    def reap(self) -> dict[int, int]:
+        """Children that have ended."""
+        return self._worker.reap()
+
+    def start_ranks(self, directive: Directive, _keeps_lines: bool) -> "SimulatedStarting":
+        """Begin to start the ranks."""
+        return SimulatedStarting(self._worker, directive)
+
+    def reclaim(self) -> "SimulatedHost":
+        """Begin to end everything that ranks have left."""
+        return self
+
+    def step(self, _spared: Any) -> bool:
+        """One round of that: whether nothing is left."""
+        left = [rank for rank in self._worker.ranks if not rank.kill()]
+        return not left
+
+    def shared_memory(self) -> frozenset[Any]:
+        """Nothing."""
+        return frozenset()
+
+    def remove_shared_memory(self, before: frozenset[Any]) -> None:
+        """Nothing."""
+
+
+class SimulatedStarting:
+    """A rank that comes up in a moment; on storage that stalls it does not."""
+
+    def __init__(self, worker: Worker, directive: Directive) -> None:
+        self.ranks: tuple[RankProcess, ...] = ()
+        self.is_over = False
+        self._worker = worker
+        self._directive = directive
+        self._is_stopped = False
+        worker.after(worker.life.random.uniform(0.01, 0.1), self._come_up)
+
+    def stop(self) -> None:
+        """Start no more."""
+        self._is_stopped = True
+
+    def _come_up(self) -> None:
+        if not self._is_stopped:
+            self.ranks = (self._worker.start_rank(self._directive),)
+        self.is_over = True
+        self._worker.wake()
+
+
+class Datagrams:
+    """One worker's socket for pings."""
+
+    descriptor = -1
+    port = PORT
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self.inbox: deque[tuple[bytes, tuple[str, int]]] = deque()
+
+    def receive(self) -> tuple[bytes, tuple[str, int]] | None:
+        """What has come, if anything."""
+        return self.inbox.popleft() if self.inbox else None
+
+    def send(self, data: bytes, target: tuple[str, int]) -> None:
+        """Send it; nobody tells whether it arrives."""
+        worker = self._worker
+        other = worker.life.addresses.get(target[0])
+        if other is None or not worker.life.network.passes(worker.machine.name, other.machine.name):
+            return
+        sender = (worker.address, PORT)
+
+        def arrive() -> None:
+            other.datagrams.inbox.append((data, sender))
+            other.wake()
+
+        now = worker.life.agenda.now + LATENCY_SECONDS
+        other.at(now + (other.phase - now) % GATHER_SECONDS, arrive)
+
+
+class SimulatedStorage:
+    """The marker's file as one worker reaches it."""
+
+    pids: frozenset[int] = frozenset()
+
+    def __init__(self, worker: Worker, directory: Directory) -> None:
+        self.path = f"{directory.path}/.muster"
+        self.is_busy = False
+        self._worker = worker
+        self._directory = directory
+        self._found: Standing | None = None
+        self._looks = itertools.count(1)
+        self._look = 0
+
+    def read(self) -> None:
+        """Begin to read."""
+        self._begin(0)
+
+    def claim(self, attempt: int) -> None:
+        """Begin to write."""
+        self._begin(attempt)
+
+    def take(self) -> Standing | None:
+        """What was found, once."""
+        found, self._found = self._found, None
+        self.is_busy = self.is_busy and found is None
+        return found
+
+    def kill(self) -> None:
+        """Give the look up."""
+        self._look, self.is_busy = 0, False
+
+    def _begin(self, attempt: int) -> None:
+        self.is_busy, self._look = True, next(self._looks)
+        look = self._look
+        self._worker.after(self._worker.life.random.uniform(*LOOK_SECONDS), lambda: self._end(look, attempt))
+
+    def _end(self, look: int, attempt: int) -> None:
+        if look != self._look or not self._worker.reaches_storage:
+            return
+        node, now = self._worker.machine.name, self._worker.life.agenda.now
+        if attempt:
+            lineage = f"lineage-{self._worker.life.random.randrange(10**9):09}"
+            self._found = self._directory.claim(attempt, lineage, now)
+        else:
+            self._found = self._directory.marker_seen_from(node, now)
+        self._worker.wake()
+
+
+class Looker:
+    """In place of the child that looks for checkpoints: it is asked and answers as that one does."""
+
+    descriptor = -1
+
+    def __init__(self, worker: Worker) -> None:
+        self.pid = next(worker.life.pids)
+        self._worker = worker
+        self._said = b""
+        self._is_dead = False
+
+    def write(self, data: bytes) -> int:
+        """Take in requests."""
+        for line in data.splitlines():
+            request = json.loads(line)
+            if "scan" in request:
+                self._worker.after(
+                    self._worker.life.random.uniform(*LOOK_SECONDS), functools.partial(self._answer, request)
+                )
+        return len(data)
+
+    def read(self, _limit: int) -> bytes:
+        """What it has said."""
+        if not self._said:
+            raise BlockingIOError
+        said, self._said = self._said, b""
+        return said
+
+    def kill(self) -> None:
+        """End it; it is reaped at once."""
+        if not self._is_dead:
+            self._is_dead = True
+            self._worker.after(0.0, self._reaped)
+
+    def hang_up(self) -> None:
+        """Nothing."""
+
+    def _reaped(self) -> None:
+        self._worker.dead_children[self.pid] = signal.SIGKILL
+        self._worker.wake()
+
+    def _answer(self, request: dict[str, Any]) -> None:
+        worker, directory = self._worker, self._worker.directory
+        if self._is_dead or not worker.reaches_storage:
+            return
+        seen = directory.seen_from(worker.machine.name, worker.life.agenda.now)
+        lineage, wish = request["lineage"], request["wish"]
+        history = lineage_of(*lineage) if lineage else None
+        kept = [one for one in seen if history is None or history.has(one.step, one.written_ns)]
+        kept.sort(key=lambda one: (-one.step, one.path))
+        whole = [one for one in kept if not (one.torn and request["judges"])]
+        listed = whole[:LIMIT]
+        listed += [one for one in whole[LIMIT:] if wish and wish in (str(one.step), one.path)]
+        answer = {
+            "scan": request["scan"],
+            "checkpoints": [_told(one, request["judges"]) for one in listed],
+            "torn": [_told(one, False) for one in kept if one.torn][:LIMIT] if request["judges"] else [],
+            "stamps": write_stamps((one.step, one.written_ns) for one in seen) if request["stamps"] else None,
+            "settled": True,
+            "done": True,
+            "looks": 4 * len(seen),
+            "note": "",
+            "error": "",
+        }
+        self._said += json.dumps(answer).encode() + b"\n"
+        worker.wake()
+
+
+def _told(saved: Saved, judged: bool) -> dict[str, Any]:
+    return {"step": saved.step, "path": saved.path, "writtenNs": saved.written_ns, "judged": judged}
+
+
+class SimulatedReporter:
+    """The shipped core of the reporter, driven by events in place of its two threads."""
+
+    def __init__(self, worker: Worker, *, scans: bool) -> None:
+        self._worker, self._life = worker, worker.life
+        identity = Report(0, "", peer_port=PORT, address=worker.address, launcher_version="simulated", passes_news=True)
+        self._core = ReporterCore(identity, scans, worker.now(), worker.log, self._life.random.random)
+        self._turns = {POLL: 0, TELL: 0}
+        self._busy = {POLL: False, TELL: False}
+        for name in (POLL, TELL):
+            worker.after(self._life.random.random() * 0.2, functools.partial(self._drive, name))
+
+    def directive(self) -> Directive | None:
+        """The newest directive."""
+        return self._core.directive
+
+    def contact(self) -> Contact | None:
+        """The last answered report."""
+        return self._core.contact
+
+    def publish(self, snapshot: Snapshot) -> None:
+        """Take over a new state."""
+        if self._core.publish(snapshot):
+            self._drive(TELL)
+            self._drive(POLL)
+
+    def send_last(self, snapshot: Snapshot, deadline_seconds: float) -> None:
+        """One final report; how long it takes does not hold the launcher up here."""
+        self._core.publish(snapshot)
+        sent = self._core.send(self._worker.now(), 0.0, deadline_seconds)
+        Exchange(self._worker, sent, lambda *_: None, lambda *_: None, lambda *_: None).begin()
+
+    def _drive(self, name: str) -> None:
+        if self._busy[name]:
+            return
+        self._turns[name] += 1
+        action = self._core.next_action(name, self._worker.now())
+        if isinstance(action, Send):
+            self._busy[name] = True
+            Exchange(
+                self._worker,
+                action,
+                functools.partial(self._answered, name, action),
+                functools.partial(self._over, name, self._core.on_error, action),
+                functools.partial(self._over, name, self._core.on_redirection, action),
+            ).begin()
+        elif action.seconds is not None:
+            turn = self._turns[name]
+            self._worker.after(action.seconds + 1e-6, lambda: self._again(name, turn))
+
+    def _again(self, name: str, turn: int) -> None:
+        if self._turns[name] == turn:
+            self._drive(name)
+
+    def _answered(self, name: str, sent: Send, body: bytes) -> None:
+        self._over(name, self._core.on_answer, sent, _directive(body), digest_of(body))
+        self._worker.wake()
+
+    def _over(self, name: str, tell: Callable[..., None], sent: Send, *outcome: Any) -> None:
+        tell(name, sent, *outcome, self._worker.now())
+        self._busy[name] = False
+        self._drive(name)
+        if name == POLL:
+            self._drive(TELL)
+
+
+class Exchange:
+    """One report on its way to a replica, and the answer on its way back."""
+
+    def __init__(
+        self,
+        worker: Worker,
+        sent: Send,
+        answered: Callable[[bytes], None],
+        failed: Callable[[str], None],
+        redirected: Callable[[tuple[str, int]], None],
+    ) -> None:
+        self.on_lost: Callable[[], None] | None = None
+        self._worker = worker
+        self._life = worker.life
+        self._sent = sent
+        self._answered = answered
+        self._failed = failed
+        self._redirected = redirected
+        self._is_over = False
+        self._replica: Replica | None = None
+
+    def begin(self) -> None:
+        """Send it."""
+        self._replica = self._life.replica_at(self._sent.target)
+        place = self._worker.machine.name
+        replica = self._replica
+        if replica is None or not replica.listens or not self._life.network.connects(place, replica.place):
+            seconds = min(CONNECT_SECONDS, self._sent.timeout_seconds)
+            self._worker.after(seconds, lambda: self._end(self._failed, "no route"))
+            return
+        self._worker.at(self._sent.sent_at + self._sent.timeout_seconds, self._time_out)
+        self._life.agenda.after(LATENCY_SECONDS, self._arrive)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the worker still waits."""
+        return not self._is_over and not self._worker.is_over
+
+    def _time_out(self) -> None:
+        if not self._is_over and self.on_lost is not None:
+            self.on_lost()
+        self._end(self._failed, "no answer in time")
+
+    def _arrive(self) -> None:
+        replica, worker = self._replica, self._worker
+        assert replica is not None
+        if not replica.listens or not self._life.network.connects(worker.machine.name, replica.place):
+            return
+        caller = Caller(worker.namespace, worker.name, worker.uid, worker.machine.name, "")
+        answer = replica.operator.server.heard(self, caller, self._sent.report)
+        if answer is not None:
+            self.answer(*answer)
+
+    def answer(self, status: int, body: bytes) -> None:
+        """The replica answers, now or later."""
+        self.on_lost = None
+        replica = self._replica
+        if replica is None or not self._life.network.connects(replica.place, self._worker.machine.name):
+            return
+        self._worker.after(LATENCY_SECONDS, lambda: self._hear(status, body))
+
+    def _hear(self, status: int, body: bytes) -> None:
+        if status == 200:
+            self._end(self._answered, body)
+            return
+        leader = str(json.loads(body).get("leader", "")) if status == 421 else ""
+        host, _, port = leader.rpartition(":")
+        if host:
+            self._end(self._redirected, (host, int(port)))
+        else:
+            self._end(self._failed, f"it answered {status}")
+
+    def _end(self, tell: Callable[[Any], None], outcome: Any) -> None:
+        if not self._is_over:
+            self._is_over = True
+            tell(outcome)
+
+
+def _environment(pod: dict[str, Any]) -> dict[str, str]:
+    for container in pod["spec"]["containers"]:
+        found = {item["name"]: item.get("value", "") for item in container.get("env") or ()}
+        if found.keys() & {"MUSTER_GANG", "NODE_RANK"}:
+            return found
+    return {}

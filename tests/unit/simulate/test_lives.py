@@ -1,0 +1,89 @@
+"""Whole lives: the shipped operator and launchers in simulated time."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from muster.launcher.supervisor import Supervisor
+from muster.simulate import stories
+from muster.simulate.checks import ViolationError
+from muster.simulate.faults import KINDS, Fault
+from muster.simulate.life import Life
+from muster.simulate.play import Story, play, story
+from muster.simulate.shrink import rule_of, shrunk
+from muster.simulate.training import Script
+
+
+def test_where_nothing_goes_wrong_a_job_trains_in_one_attempt_to_its_end() -> None:
+    life = Life(1)
+    uid = life.submit("a", 4, Script(total_steps=30))
+    assert life.run_until(lambda: life.state_of("a") == "Succeeded", 600), life.describe()
+    assert list(life.trainers[uid].attempts) == [1]
+    assert max(saved.step for saved in life.directories[uid].saved.values()) == 30
+    life.close()
+
+
+def test_the_same_story_is_the_same_life() -> None:
+    told = replace(story(6), faults=story(6).faults[:12])
+    first, second = play(told), play(told)
+    assert (first.seconds, first.events, first.checks) == (second.seconds, second.events, second.checks)
+    assert not first.violation
+
+
+def test_after_every_kind_of_fault_every_job_comes_to_its_end() -> None:
+    faults = [
+        Fault(
+            at=20.0 + 25.0 * number,
+            kind=name,
+            job="ab"[number % 2] if kind.of_job else "",
+            number=number,
+            seconds=min(kind.seconds[1], 20.0),
+            amount=kind.amounts[-1],
+        )
+        for number, (name, kind) in enumerate(KINDS.items())
+    ]
+    outcome = play(Story(3, faults))
+    assert not outcome.violation, "\n".join([*outcome.tail[-100:], outcome.violation])
+    assert {kind for _, kind in outcome.cells} == set(KINDS)
+
+
+@pytest.mark.parametrize("seed", [0, 2, 5])
+def test_a_life_at_random(seed: int) -> None:
+    outcome = play(story(seed))
+    assert not outcome.violation, "\n".join([*outcome.tail[-100:], outcome.violation])
+
+
+def test_without_a_fence_two_attempts_train_and_the_story_is_shrunk_to_the_cut(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What the checks are there for: a defect that was put back is found, told in few faults, kept and played again."""
+    monkeypatch.setattr(Supervisor, "_why_to_fence", lambda *_: "")
+    cut = Fault(30.0, "CutOffButStorage", number=0, count=1, seconds=150.0)
+    noise = [Fault(at, "WatchesEnd") for at in (10.0, 40.0, 80.0)]
+    outcome = play(Story(1, [*noise, cut]))
+    assert "no rank starts while one of another attempt is alive" in outcome.violation
+    smallest = shrunk(outcome, most_lives=20)
+    assert [fault.kind for fault in smallest.story.faults] == ["CutOffButStorage"]
+    assert rule_of(smallest) == rule_of(outcome)
+
+
+def test_a_story_is_kept_and_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "one.json"
+    told = story(4)
+    stories.write(path, told, "a rule: broken")
+    assert stories.read(path) == told
+    path.write_text(path.read_text().replace(told.faults[0].kind, "Nonsense"))
+    with pytest.raises(stories.StoryError, match=r"faults\[0\].kind is 'Nonsense'; there are AnswersLost"):
+        stories.read(path)
+
+
+def test_a_violation_is_seen_whatever_the_operator_makes_of_it() -> None:
+    life = Life(1)
+    life.submit("a", 2, Script(total_steps=1000))
+    life.run(20)
+    with pytest.raises(ViolationError):
+        life.checks._hold("a rule", holds=False, text="is broken")
+    with pytest.raises(ViolationError):
+        life.run(20)
+    life.close()
