@@ -47,7 +47,7 @@ class Checks:
         newest = self._newest_shown(trainer)
         self._hold(
             "never behind the newest complete checkpoint without a word",
-            step >= newest or self._life.may_go_back.get(trainer.job, False),
+            step >= newest,
             f"attempt {number} of {trainer.job} goes on from step {step}, and there is a checkpoint of step {newest}",
         )
 

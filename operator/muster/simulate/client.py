@@ -12,7 +12,6 @@ from muster.kube import paths
 from muster.kube.client import Answers, Client, Query
 from muster.kube.errors import ApiError, Gone, Unreachable, from_status
 from muster.simulate.apiserver import ApiServer, where
-from muster.simulate.loop import Agenda
 
 LATENCY_SECONDS = 0.002, 0.02
 
@@ -30,7 +29,6 @@ class Way:
         loses_answers: of writes to these resources the answer is lost though they were executed; "" stands for any.
     """
 
-    agenda: Agenda
     random: Random
     is_open: Callable[[], bool] = lambda: True
     alive: bool = True

@@ -26,7 +26,3 @@ class WallClock:
     def at(self, moment: float) -> datetime:
         """What it shows at a moment of the monotonic clock."""
         return START + timedelta(seconds=moment + self.ahead_seconds)
-
-    def seconds(self) -> float:
-        """The same as time.time() has it."""
-        return self().timestamp()

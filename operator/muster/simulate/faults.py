@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from muster.kube.errors import ApiError
 from muster.simulate.apiserver import Where
-from muster.simulate.life import NAMESPACE
 from muster.simulate.network import API, STORAGE
 
 if TYPE_CHECKING:
@@ -448,4 +447,4 @@ def _each(things: Iterable[Any], change: Callable[[Any], object]) -> Undo:
     return undo
 
 
-__all__ = ["FOR_EVER", "KINDS", "NAMESPACE", "Fault", "Kind", "begin", "draw"]
+__all__ = ["FOR_EVER", "KINDS", "Fault", "Kind", "begin", "draw"]

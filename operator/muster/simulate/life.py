@@ -34,7 +34,6 @@ class Life:
 
     Attributes:
         api_is_up: whether the API server answers anybody.
-        may_go_back: jobs that a person has told to go on from an older checkpoint.
     """
 
     def __init__(self, seed: int, nodes: int = 8, per_rack: int = 4) -> None:
@@ -46,7 +45,7 @@ class Life:
         self.loop.set_task_factory(replicas.task_factory)  # type: ignore[arg-type]
         self.loop.set_exception_handler(self._failed)
         self.agenda = self.loop.agenda
-        self.agenda_clock: Callable[[], float] = self.loop.time
+        self._begun = self.loop.time()
         self.wall_clock = WallClock(self.loop.time)
         self.journal = Journal(self.loop.time)
         self.network = Network()
@@ -55,7 +54,6 @@ class Life:
         self.addresses: dict[str, Worker] = {}
         self.directories: dict[str, Directory] = {}
         self.trainers: dict[str, Trainer] = {}
-        self.may_go_back: dict[str, bool] = {}
         self.defect: BaseException | None = None
         self._pods: dict[str, dict[str, Object]] = {}  # node -> name -> its pods
         self.server = ApiServer(self.agenda, WallClock(self.loop.time))
@@ -131,6 +129,11 @@ class Life:
 
     # Time.
 
+    @property
+    def age_seconds(self) -> float:
+        """For how long it has lasted."""
+        return self.loop.time() - self._begun
+
     def run(self, seconds: float) -> None:
         """Let time pass.
 
@@ -175,7 +178,7 @@ class Life:
         self.replicas = [one for one in self.replicas if one.alive]
         self.replicas.append(Replica(self, next(self._numbers)))
 
-    def replica_ended(self, _replica: Replica) -> None:
+    def replica_ended(self) -> None:
         """Its kubelet starts it anew."""
         self.agenda.after(RESTART_SECONDS, self.start_replica)
 
@@ -183,7 +186,7 @@ class Life:
         """SIGKILL, and its kubelet starts another."""
         if one.alive:
             one.kill()
-            self.replica_ended(one)
+            self.replica_ended()
 
     @property
     def leader(self) -> Replica | None:

@@ -1,6 +1,5 @@
 """Nodes with their kubelets, and what of the control plane looks after them: heartbeats, node states, owners."""
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from muster.api.base import rfc3339
@@ -323,8 +322,3 @@ def _pinned_to(pod: Object) -> str:
 
 def _is_ready(node: Object) -> bool:
     return any(c["type"] == "Ready" and c["status"] == "True" for c in node["status"]["conditions"])
-
-
-def names(machines: Iterable[Machine]) -> list[str]:
-    """The places that they are in the network."""
-    return [machine.name for machine in machines]

@@ -78,7 +78,7 @@ def play(told: Story) -> Outcome:
     except Exception as error:  # noqa: BLE001 - whatever it is, it is what this life has shown
         outcome.violation = str(error) if isinstance(error, ViolationError) else f"{type(error).__name__}: {error}"
         outcome.tail = life.journal.lines()
-    outcome.seconds, outcome.events = life.agenda.now - 1000.0, life.agenda.events
+    outcome.seconds, outcome.events = life.age_seconds, life.agenda.events
     outcome.checks = life.checks.made
     life.close()
     return outcome
@@ -91,7 +91,7 @@ def _play(life: Life, told: Story, outcome: Outcome) -> None:
         life.submit(name, nodes, script, recovery=RECOVERY, **SPECS[name])
     undos: list[Undo] = []
     for fault in sorted(told.faults, key=lambda fault: fault.at):
-        life.run(max(0.0, fault.at - (life.agenda.now - 1000.0)))
+        life.run(max(0.0, fault.at - life.age_seconds))
         outcome.cells[life.state_of(fault.job) if fault.job else life.state_of("a"), fault.kind] += 1
         life.journal.note("FAULT", f"{fault}")
         undo = begin(life, fault)

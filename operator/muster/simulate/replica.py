@@ -49,8 +49,8 @@ class Replica:
         self.alive = True
         self.listens = False
         self.tasks: set[asyncio.Task[Any]] = set()
-        self.way = Way(life.agenda, life.random, self._reaches_api)
-        clock = life.agenda_clock
+        self.way = Way(life.random, self._reaches_api)
+        clock = life.loop.time
         settings = Settings(
             pod_name=self.name,
             pod_ip=self.address,
@@ -84,7 +84,7 @@ class Replica:
     def _exits(self, code: int) -> None:
         self.life.journal.note("replica", f"{self.name} exits with code {code}")
         self.kill()
-        self.life.replica_ended(self)
+        self.life.replica_ended()
 
     def _reaches_api(self) -> bool:
         life = self.life

@@ -1,7 +1,7 @@
 """What runs in the workers: trainers that make steps together, save as they go, and die of each other's death."""
 
 import signal
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from muster.launcher.matcher import Printed
@@ -27,14 +27,12 @@ class Script:
 
     Attributes:
         save_seconds: from the step to the complete checkpoint; the next steps are made meanwhile.
-        crashes_at: steps at which a rank fails by itself, each once.
     """
 
     total_steps: int = 60
     step_seconds: float = 2.0
     checkpoint_every: int = 10
     save_seconds: float = 3.0
-    crashes_at: set[int] = field(default_factory=set)
 
 
 class RankProcess:
@@ -178,11 +176,6 @@ class Attempt:
             return
         self._stuck_since = None
         script, step = self._trainer.script, self.step + 1
-        if step in script.crashes_at:
-            script.crashes_at.discard(step)
-            self.ranks[self._life.random.randrange(self.count)].exit(3, "ValueError: the loss is NaN")
-            self._life.agenda.after(STUCK_SECONDS, self._make_step)
-            return
         self.step = step
         for rank in self.ranks.values():
             rank.told_step = step
@@ -234,7 +227,6 @@ class Trainer:
         self.script = script
         self.attempts: dict[int, Attempt] = {}
         self.newest_started = 0
-        self.steps = 0
 
     def start(self, worker: "Container", number: int, rank: int, count: int, step: int, pid: int) -> RankProcess:
         """A launcher starts a rank."""
@@ -249,7 +241,6 @@ class Trainer:
 
     def stepped(self, attempt: Attempt) -> None:
         """All ranks of an attempt have finished a step."""
-        self.steps += 1
         self.life.checks.makes_step(self, attempt)
 
     def saved(self, attempt: Attempt, step: int) -> None:
