@@ -135,13 +135,14 @@ class Operator:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self.ports.close()
+        await self.server.stop()
         if self._leading:
             with contextlib.suppress(ApiError, LeadershipLost, TimeoutError):
                 async with asyncio.timeout(2):
                     await self.events.flush()
         self._leading = False
         await self.lease.release()
+        await self.ports.close()  # who reads slowly there must not hold up the next leader
         await self._lease_client.close()
         await self.client.close()
         log.info("stopped", identity=self.settings.identity)

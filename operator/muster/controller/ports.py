@@ -66,8 +66,7 @@ class Ports:
         self._stack.push_async_callback(worlds.cleanup)
 
     async def close(self) -> None:
-        """Nobody is answered any more, launchers included."""
-        await self._server.stop()
+        """Probes and administrators are not answered any more."""
         await self._stack.aclose()
 
     async def stand_by(self) -> None:

@@ -123,8 +123,7 @@ class _SimulatedPorts:
         """Nobody asks."""
 
     async def close(self) -> None:
-        """Launchers are not answered any more."""
-        self._replica.listens = False
+        """Nobody asks."""
 
     async def stand_by(self) -> None:
         """Listen as every replica does."""
