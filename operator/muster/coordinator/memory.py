@@ -7,6 +7,12 @@ fifty kilobytes that nobody frees before the collector looks at old objects, whi
 
 import ctypes
 import gc
+from collections.abc import Callable
+
+CROWD = 256  # connections opened or lost that make giving memory back worth while
+# After the start and after a crowd has gone memory is given back once more: what a first listing of the fleet leaves behind
+# is as much, and the pods and records of a gang go later than its connections.
+AFTERMATH_SECONDS = 30.0
 
 
 def give_back(*, garbage: bool) -> bool:
@@ -19,3 +25,32 @@ def give_back(*, garbage: bool) -> bool:
         gc.collect()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     return trim is not None and bool(trim(0))
+
+
+class Crowds:
+    """Notices when a crowd of connections has come or gone, and gives memory back.
+
+    Args:
+        now: seconds of the clock that `look` is told.
+        forget: drops what is kept of those that have gone.
+    """
+
+    def __init__(self, now: float, forget: Callable[[], None]) -> None:
+        self._forget = forget
+        self._seen = self._settled = (0, 0)
+        self._again_at: float | None = now + AFTERMATH_SECONDS
+
+    def look(self, opened: int, lost: int, now: float) -> None:
+        """Called about every second with how many connections were opened and lost so far."""
+        counts = (opened, lost)
+        has_come, has_gone = (count - before >= CROWD for count, before in zip(counts, self._settled, strict=True))
+        if (has_come or has_gone) and counts == self._seen:  # the last ones have come, or gone
+            self._settled = counts
+            if has_gone:
+                self._forget()
+                self._again_at = now + AFTERMATH_SECONDS
+            give_back(garbage=has_gone)
+        elif self._again_at is not None and now >= self._again_at:
+            self._again_at = None
+            give_back(garbage=True)
+        self._seen = counts

@@ -24,7 +24,7 @@ from muster.coordinator.auth import AuthError, Caller
 from muster.coordinator.door import Door, listener
 from muster.coordinator.http import BadRequestError, Connection, Head, refusal
 from muster.coordinator.hub import Hub
-from muster.coordinator.memory import give_back
+from muster.coordinator.memory import Crowds
 from muster.coordinator.reports import decode_report
 from muster.protocol import messages
 from muster.protocol.messages import MAX_REPORT_BYTES, REPORT_PATH, Directive, ProtocolError, Report
@@ -32,10 +32,9 @@ from muster.protocol.messages import MAX_REPORT_BYTES, REPORT_PATH, Directive, P
 MAX_HOLD_SECONDS = 10.0
 HANDSHAKE_SECONDS = 10.0
 CLOSING_SECONDS = 1.0
-CROWD = 256  # connections opened or lost since memory was last given back that make it worth while again
 SLOW_STRANGER_SECONDS = 1.0  # a handshake takes milliseconds, and the queue for it before a place is not counted
 SWEEP_SECONDS = 1.0  # how often connections are looked through for those that are over time
-TLS_BUFFER_BYTES = 4 * 1024  # beyond nearly every report
+TLS_BUFFER_BYTES = 2 * 1024  # of each connection; a larger report is read in pieces
 MAX_DIRECTIVES = 16384  # encoded ones that are kept
 # Of the loop's time one pod may take: a launcher's report costs 0.2 ms, and the costliest that can be sent fifty times that.
 SHARE_OF_POD = 0.01
@@ -398,16 +397,12 @@ class CoordinatorServer:
         return task
 
     async def _sweep(self) -> None:
-        seen = settled = (0, 0)
+        loop = asyncio.get_running_loop()
+        crowds = Crowds(loop.time(), forget=_encoded.cache_clear)
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
-            opened, lost = counts = self._opened, self._opened - len(self.connections)
-            has_gone = lost - settled[1] >= CROWD
-            if counts == seen and (has_gone or opened - settled[0] >= CROWD):  # the last ones have come, or gone
-                give_back(garbage=has_gone)
-                settled = counts
-            seen = counts
-            now = asyncio.get_running_loop().time()
+            now = loop.time()
+            crowds.look(self._opened, self._opened - len(self.connections), now)
             self._make_room(now)
             for connection in list(self.connections):
                 connection.expire(now)

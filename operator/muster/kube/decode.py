@@ -142,8 +142,8 @@ class _Terminated(msgspec.Struct, rename="camel"):
     message: str | None = None
 
 
-class _Running(msgspec.Struct, rename="camel"):
-    started_at: datetime | None = None
+class _Running(msgspec.Struct):
+    pass
 
 
 class _State(msgspec.Struct):
@@ -320,30 +320,29 @@ def is_gone(answer: bytes) -> bool:
 
 
 def pod(data: Raw) -> PodView:
-    """A pod."""
+    """A pod. What those of a gang have in common is kept once."""
     parsed = _pods.decode(data)
     meta, spec, status = parsed.metadata, parsed.spec, parsed.status or _PodStatus()
     labels = meta.labels or {}
     return PodView(
-        namespace=meta.namespace,
+        namespace=sys.intern(meta.namespace),
         name=meta.name,
         uid=meta.uid,
         resource_version=int(meta.resource_version),
         owner_uid=_owner(meta),
-        job_uid=labels.get(JOB_UID_LABEL, ""),
+        job_uid=sys.intern(labels.get(JOB_UID_LABEL, "")),
         index=_label_number(labels.get(INDEX_LABEL), -1),
         incarnation=_label_number(labels.get(INCARNATION_LABEL), 0),
         node=spec.node_name or "",
-        phase=status.phase,
+        phase=sys.intern(status.phase),
         reason=status.reason or "",
         message=(status.message or "") if status.phase in TERMINAL_PHASES else "",
         pod_ip=status.pod_ip or "",
         deleting=meta.deletion_timestamp is not None,
         created=meta.creation_timestamp,
-        deletion_time=meta.deletion_timestamp,
         grace_seconds=meta.deletion_grace_period_seconds or 0,
-        scheduler=spec.scheduler_name,
-        gates=tuple(gate.name for gate in spec.scheduling_gates or ()),
+        scheduler=sys.intern(spec.scheduler_name),
+        gates=tuple(sys.intern(gate.name) for gate in spec.scheduling_gates or ()),
         requests=_requested(spec),
         containers=(
             *(_container(c, init=True) for c in status.init_container_statuses or ()),
@@ -370,7 +369,7 @@ def requests(data: Raw) -> dict[str, int]:
 
 
 def node(data: Raw) -> NodeView:
-    """A node."""
+    """A node. Thousands say the same of themselves in forty words each: these are kept once."""
     parsed = _nodes.decode(data)
     meta, spec, status = parsed.metadata, parsed.spec or _NodeSpec(), parsed.status or _NodeStatus()
     ready = next((c for c in status.conditions or () if c.type == "Ready"), _Condition())
@@ -378,7 +377,7 @@ def node(data: Raw) -> NodeView:
         name=meta.name,
         uid=meta.uid,
         resource_version=int(meta.resource_version),
-        labels=meta.labels or {},
+        labels={sys.intern(key): sys.intern(value) for key, value in (meta.labels or {}).items()},
         taints=tuple(Taint(t.key, t.value or "", t.effect) for t in spec.taints or ()),
         unschedulable=bool(spec.unschedulable),
         ready=ready.status == "True",
@@ -386,10 +385,17 @@ def node(data: Raw) -> NodeView:
         boot_id=status.node_info.boot_id if status.node_info else "",
         allocatable=amounts(status.allocatable),
         capacity=amounts(status.capacity),
-        conditions=tuple(
-            ConditionView(c.type, c.status, c.reason or "", c.message or "", _reckonable(c.last_transition_time))
-            for c in status.conditions or ()
-        ),
+        conditions=tuple(map(_node_condition, status.conditions or ())),
+    )
+
+
+def _node_condition(said: _Condition) -> ConditionView:
+    return ConditionView(
+        sys.intern(said.type),
+        sys.intern(said.status),
+        sys.intern(said.reason or ""),
+        sys.intern(said.message or ""),
+        _reckonable(said.last_transition_time),
     )
 
 
@@ -552,7 +558,7 @@ def _reckonable(moment: datetime | None) -> datetime | None:
 
 
 def _owner(meta: _ObjectMeta) -> str:
-    return next((owner.uid for owner in meta.owner_references or () if owner.controller), "")
+    return next((sys.intern(owner.uid) for owner in meta.owner_references or () if owner.controller), "")
 
 
 def _label_number(value: str | None, default: int) -> int:
@@ -560,11 +566,11 @@ def _label_number(value: str | None, default: int) -> int:
 
 
 def _container(status: _ContainerStatus, *, init: bool) -> ContainerView:
-    state = status.state or _State()
+    name, state = sys.intern(status.name), status.state or _State()
     if state.terminated is not None:
         ended = state.terminated
         return ContainerView(
-            status.name,
+            name,
             init,
             terminated=True,
             exit_code=ended.exit_code,
@@ -572,9 +578,9 @@ def _container(status: _ContainerStatus, *, init: bool) -> ContainerView:
             terminated_message=ended.message or "",
         )
     if state.running is not None:
-        return ContainerView(status.name, init, running=True, started=_reckonable(state.running.started_at))
+        return ContainerView(name, init, running=True)
     waiting = state.waiting or _Waiting()
-    return ContainerView(status.name, init, waiting_reason=waiting.reason or "", waiting_message=waiting.message or "")
+    return ContainerView(name, init, waiting_reason=waiting.reason or "", waiting_message=waiting.message or "")
 
 
 def _requested(spec: _PodSpec) -> dict[str, int]:

@@ -4,6 +4,7 @@ Pod specs are never compared afterwards: an upgrade of Muster changes only pods 
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from muster.api.base import API_VERSION
@@ -19,6 +20,13 @@ IDENTITY_DIRECTORY = "/muster/identity"
 LAUNCHER_PATH = f"{MUSTER_DIRECTORY}/run.pyz"
 TOKEN_EXPIRATION_SECONDS = 3600
 PLAIN_MASTER_PORT = 29500
+_KEPT_PARTS = 64  # parts that all pods of a job have in common are made once, for the last jobs
+
+_MOUNT = {"name": "muster", "mountPath": MUSTER_DIRECTORY}
+_IDENTITY_MOUNT = {"name": "muster-identity", "mountPath": IDENTITY_DIRECTORY, "readOnly": True}
+_UNREACHABLE_TOLERATIONS = tuple(
+    {"key": taint, "operator": "Exists", "effect": "NoExecute"} for taint in UNREACHABLE_TAINTS
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +139,7 @@ def worker_manifest(
         "ownerReferences": [owner_reference(job)],
     }
     spec["restartPolicy"] = "Never"
-    ours = [{"key": taint, "operator": "Exists", "effect": "NoExecute"} for taint in UNREACHABLE_TAINTS]
-    spec["tolerations"] = [*(spec.get("tolerations") or []), *ours]
+    spec["tolerations"] = [*(spec.get("tolerations") or []), *_UNREACHABLE_TOLERATIONS]
     if member.node:
         _pin(spec, member.node)
     if direct:
@@ -176,25 +183,37 @@ def _wrap(spec: dict[str, Any], worker: dict[str, Any], job: TrainingJob, index:
     command = [*(worker.get("command") or []), *(worker.get("args") or [])]
     worker["command"] = ["python3", "-I", LAUNCHER_PATH, "--", *command]
     worker.pop("args", None)
-    environment = {
-        "MUSTER_COORDINATOR": settings.coordinator_url,
-        "MUSTER_COORDINATOR_NAME": settings.coordinator_name,
-        "MUSTER_TOKEN_FILE": f"{IDENTITY_DIRECTORY}/token",
-        "MUSTER_CA_FILE": f"{IDENTITY_DIRECTORY}/ca.crt",
-        "MUSTER_DIRECTORY": MUSTER_DIRECTORY,
-        "MUSTER_WORKER_INDEX": str(index),
-        "MUSTER_GANG": gang_name(job.metadata.name, job.metadata.uid),
-        "MUSTER_CHECKPOINT_DIRECTORY": job.spec.checkpoint.directory,
-        "MUSTER_LOCAL_CHECKPOINT_DIRECTORY": job.spec.checkpoint.local_directory,
-        "MUSTER_STEP_PATTERN": job.spec.progress.step_pattern,
-    }
-    ours: list[dict[str, Any]] = [{"name": key, "value": value} for key, value in environment.items() if value]
-    ours.append({"name": "MUSTER_POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}})
-    worker["env"] = [*(worker.get("env") or []), *ours]
-    mount = {"name": "muster", "mountPath": MUSTER_DIRECTORY}
-    identity = {"name": "muster-identity", "mountPath": IDENTITY_DIRECTORY, "readOnly": True}
-    worker["volumeMounts"] = [*(worker.get("volumeMounts") or []), mount, identity]
-    spec["initContainers"] = [_installer(settings, mount, spec), *(spec.get("initContainers") or [])]
+    gang = gang_name(job.metadata.name, job.metadata.uid)
+    environment = _environment(
+        ("MUSTER_COORDINATOR", settings.coordinator_url),
+        ("MUSTER_COORDINATOR_NAME", settings.coordinator_name),
+        ("MUSTER_TOKEN_FILE", f"{IDENTITY_DIRECTORY}/token"),
+        ("MUSTER_CA_FILE", f"{IDENTITY_DIRECTORY}/ca.crt"),
+        ("MUSTER_DIRECTORY", MUSTER_DIRECTORY),
+        ("MUSTER_GANG", gang),
+        ("MUSTER_CHECKPOINT_DIRECTORY", job.spec.checkpoint.directory),
+        ("MUSTER_LOCAL_CHECKPOINT_DIRECTORY", job.spec.checkpoint.local_directory),
+        ("MUSTER_STEP_PATTERN", job.spec.progress.step_pattern),
+    )
+    own = {"name": "MUSTER_WORKER_INDEX", "value": str(index)}
+    worker["env"] = [*(worker.get("env") or []), *environment, own]
+    worker["volumeMounts"] = [*(worker.get("volumeMounts") or []), _MOUNT, _IDENTITY_MOUNT]
+    user = (spec.get("securityContext") or {}).get("runAsUser")
+    installer = _installer(settings.launcher_image, as_root=user == 0)
+    spec["initContainers"] = [installer, *(spec.get("initContainers") or [])]
+    spec["volumes"] = [*(spec.get("volumes") or []), *_volumes(gang)]
+
+
+@lru_cache(maxsize=_KEPT_PARTS)
+def _environment(*variables: tuple[str, str | None]) -> tuple[dict[str, Any], ...]:
+    """What all workers of a job are told; those without a value are left out."""
+    address = {"name": "MUSTER_POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+    return (*({"name": name, "value": value} for name, value in variables if value), address)
+
+
+@lru_cache(maxsize=_KEPT_PARTS)
+def _volumes(gang: str) -> tuple[dict[str, Any], ...]:
+    """Where the launcher lies, and what it proves itself with and trusts."""
     token: dict[str, Any] = {
         "serviceAccountToken": {
             "path": "token",
@@ -202,33 +221,27 @@ def _wrap(spec: dict[str, Any], worker: dict[str, Any], job: TrainingJob, index:
             "expirationSeconds": TOKEN_EXPIRATION_SECONDS,
         }
     }
-    trust = {
-        "configMap": {
-            "name": gang_name(job.metadata.name, job.metadata.uid),
-            "items": [{"key": "ca.crt", "path": "ca.crt"}],
-        }
-    }
-    spec["volumes"] = [
-        *(spec.get("volumes") or []),
+    trust = {"configMap": {"name": gang, "items": [{"key": "ca.crt", "path": "ca.crt"}]}}
+    return (
         {"name": "muster", "emptyDir": {}},
         {"name": "muster-identity", "projected": {"sources": [token, trust]}},
-    ]
+    )
 
 
-def _installer(settings: WorkerSettings, mount: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
+@lru_cache(maxsize=_KEPT_PARTS)
+def _installer(image: str, *, as_root: bool) -> dict[str, Any]:
     """The init container that puts the launcher into the shared volume; fits Pod Security `restricted`."""
-    user = (spec.get("securityContext") or {}).get("runAsUser")
     return {
         "name": "muster-launcher",
-        "image": settings.launcher_image,
+        "image": image,
         "args": ["--install", LAUNCHER_PATH],
-        "volumeMounts": [mount],
+        "volumeMounts": [_MOUNT],
         "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "64Mi"}},
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"]},
             "readOnlyRootFilesystem": True,
-            "runAsNonRoot": user != 0,
+            "runAsNonRoot": not as_root,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
     }

@@ -5,6 +5,7 @@ CPU counts in thousandths of a core, everything else in its own unit (bytes, dev
 
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 Amounts = Mapping[str, int]
@@ -17,6 +18,7 @@ COUNTED = frozenset({"cpu", "memory", PODS})
 
 MOST = 2**63 - 1
 _MAX_DIGITS = 18
+_USUAL_LENGTH = 20  # of a quantity; longer ones are not kept
 
 _SUFFIXES = {
     **{unit + "i": Decimal(1024) ** (i + 1) for i, unit in enumerate("KMGTPE")},
@@ -33,7 +35,12 @@ def amount(name: str, quantity: str) -> int:
     Raises:
         ValueError: not a quantity.
     """
-    factor = Decimal(1000) if name == "cpu" else Decimal(1)
+    milli = name == "cpu"
+    return _usual(quantity, milli) if len(quantity) <= _USUAL_LENGTH else _amount(quantity, milli)
+
+
+def _amount(quantity: str, milli: bool) -> int:
+    factor = Decimal(1000) if milli else Decimal(1)
     if len(quantity) <= _MAX_DIGITS and quantity.isascii() and quantity.isdigit():
         return int(quantity) * int(factor)
     for suffix, scale in _SUFFIXES.items():
@@ -53,6 +60,9 @@ def amount(name: str, quantity: str) -> int:
         return max(min(int((value * factor).to_integral_value(rounding="ROUND_CEILING")), MOST), -MOST)
     except ArithmeticError as error:
         raise ValueError(f"{quantity!r} is not a quantity") from error
+
+
+_usual = lru_cache(maxsize=4096)(_amount)  # nodes and pods by the thousand say the same few
 
 
 def is_extended(name: str) -> bool:

@@ -25,7 +25,6 @@ class ContainerView:
     name: str
     init: bool = False
     running: bool = False
-    started: datetime | None = None  # of one that runs
     waiting_reason: str = ""
     waiting_message: str = ""
     terminated: bool = False
@@ -53,7 +52,6 @@ class PodView:
     pod_ip: str = ""
     deleting: bool = False
     created: datetime | None = None
-    deletion_time: datetime | None = None  # metadata.deletionTimestamp: when the grace period ends
     grace_seconds: int = 0  # of one that is being deleted
     scheduler: str = ""  # who is to bind it
     gates: tuple[str, ...] = ()  # names of its scheduling gates: it must not be bound while there are any

@@ -5,7 +5,10 @@ import gc
 import weakref
 from pathlib import Path
 
-from muster.coordinator.memory import give_back
+import pytest
+
+from muster.coordinator import memory
+from muster.coordinator.memory import AFTERMATH_SECONDS, CROWD, Crowds, give_back
 
 PIECE_BYTES = 16 * 1024
 PIECES = 4096
@@ -40,3 +43,48 @@ def test_circles_of_dead_objects_are_found_where_they_are_looked_for() -> None:
         assert dead() is None
     finally:
         gc.enable()
+
+
+class Watched:
+    """Crowds whose deeds are noted."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.done: list[str] = []
+        monkeypatch.setattr(
+            memory, "give_back", lambda *, garbage: self.done.append("garbage" if garbage else "trim") is None
+        )
+        self.crowds = Crowds(0.0, forget=lambda: self.done.append("forget"))
+
+    def look(self, opened: int, lost: int, now: float) -> list[str]:
+        """Two looks, because a crowd is looked for when nobody comes or goes any more; what was done."""
+        self.done.clear()
+        self.crowds.look(opened, lost, now)
+        self.crowds.look(opened, lost, now)
+        return list(self.done)
+
+
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
+    return Watched(monkeypatch)
+
+
+def test_what_the_start_left_behind_is_given_back_once(watched: Watched) -> None:
+    assert watched.look(0, 0, AFTERMATH_SECONDS - 1) == []
+    assert watched.look(0, 0, AFTERMATH_SECONDS) == ["garbage"]
+    assert watched.look(0, 0, 10 * AFTERMATH_SECONDS) == []
+
+
+def test_a_crowd_that_has_gone_is_forgotten_at_once_and_what_followed_it_later(watched: Watched) -> None:
+    watched.look(0, 0, AFTERMATH_SECONDS)
+    assert watched.look(CROWD, 0, 100.0) == ["trim"]
+    assert watched.look(CROWD, 0, 200.0) == []
+    assert watched.look(CROWD, CROWD - 1, 300.0) == []
+    assert watched.look(CROWD, CROWD, 400.0) == ["forget", "garbage"]
+    assert watched.look(CROWD, CROWD, 399.0 + AFTERMATH_SECONDS) == []
+    assert watched.look(CROWD, CROWD, 400.0 + AFTERMATH_SECONDS) == ["garbage"]
+
+
+def test_nothing_is_given_back_while_a_crowd_is_still_coming(watched: Watched) -> None:
+    for opened in range(CROWD, 2 * CROWD):
+        watched.crowds.look(opened, 0, 1.0)
+    assert watched.done == []

@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 from cryptography import x509
 
-from muster.coordinator import server
+from muster.coordinator import memory, server
 from muster.coordinator.auth import AuthError, Caller
 from muster.coordinator.hub import Hub
 from muster.coordinator.server import CoordinatorServer
@@ -246,8 +246,8 @@ async def test_memory_is_given_back_after_a_crowd_has_come_and_after_it_has_gone
     given: list[bool] = []
     door = Door()
     monkeypatch.setattr(server, "SWEEP_SECONDS", 0.01)
-    monkeypatch.setattr(server, "CROWD", 3)
-    monkeypatch.setattr(server, "give_back", lambda *, garbage: given.append(garbage))
+    monkeypatch.setattr(memory, "CROWD", 3)
+    monkeypatch.setattr(memory, "give_back", lambda *, garbage: given.append(garbage))
     serving = CERTIFICATES.serving
     door.port = await door.server.start("localhost", 0, serving.certificate, serving.key)
 

@@ -146,6 +146,7 @@ class Scene:
     record: GangSpec | None = None
     pod_views: dict[str, PodView] = field(default_factory=dict)
     launchers: dict[str, LauncherView] = field(default_factory=dict)
+    ages: dict[str, PodAges] = field(default_factory=dict)
     changes: dict[str, Any] = field(default_factory=dict)
     fleet_changes: dict[str, Any] = field(default_factory=dict)
 
@@ -234,6 +235,11 @@ class Scene:
             self.launcher(index, view)
         return self
 
+    def aged(self, index: int, ages: PodAges) -> Scene:
+        """For how long this leader has seen a worker's first pod as it is; else it is since the pod was made."""
+        self.ages[self.uid(index)] = ages
+        return self
+
     def lease(self, node: str, age: float) -> Scene:
         """The node's heartbeat is so old."""
         self.fleet_changes.setdefault("lease_age_seconds", {})[node] = age
@@ -260,12 +266,8 @@ class Scene:
 
     def _ages(self, pod: PodView) -> PodAges:
         """As if this leader had seen all of it, and all clocks were one."""
-        started = next((c.started for c in pod.containers if c.started), pod.created)
-        return PodAges(
-            self._since(pod.created) if pod.created else 0.0,
-            self._since(started) if started and pod.phase != "Pending" else 0.0,
-            pod.grace_seconds + self._since(pod.deletion_time) if pod.deletion_time else 0.0,
-        )
+        there = self._since(pod.created) if pod.created else 0.0
+        return self.ages.get(pod.uid) or PodAges(there, there if pod.phase != "Pending" else 0.0)
 
     def _since(self, moment: datetime) -> float:
         return max(0.0, (at(self.seconds) - moment).total_seconds())

@@ -881,7 +881,7 @@ class Theatre:
         """Somebody deletes a pod; `own`: the operator does, and sees it at once."""
         if pod.view.deleting:
             return
-        self._set(pod, replace(pod.view, deleting=True, deletion_time=at(self.now + 30), grace_seconds=30))
+        self._set(pod, replace(pod.view, deleting=True, grace_seconds=30))
         if own:
             self._sightings.note(self._cache.get(pod.name), pod.view)
             self._cache[pod.name] = pod.view

@@ -12,6 +12,7 @@ from muster.recovery.exits import late
 from muster.recovery.failure import Failure, Kind
 from muster.recovery.failures import find
 from muster.recovery.silence import WHOLE_GANG_SECONDS
+from muster.world.job import PodAges
 from muster.world.views import RankView
 
 SILENT = 25.0
@@ -290,7 +291,7 @@ def test_a_predecessor_that_does_not_end_makes_its_successor_move() -> None:
     assert here.record is not None
     members = [here.record.members[0], here.record.members[1].model_copy(update={"incarnation": 2})]
     here.record = here.record.model_copy(update={"members": [*members, here.record.members[2]]})
-    here.pod(1, deleting=True, deletion_time=at(100.0 - 31.0))
+    here.pod(1, deleting=True).aged(1, PodAges(100.0, 100.0, 31.0))
     assert (one(here).kind, one(here).level) == (Kind.POD_STUCK, Level.REPLACE)
 
 
@@ -300,7 +301,7 @@ def test_a_successor_that_stays_pending_behind_it_moves_as_well() -> None:
     assert here.record is not None
     members = [here.record.members[0], here.record.members[1].model_copy(update={"incarnation": 2})]
     here.record = here.record.model_copy(update={"members": [*members, here.record.members[2]]})
-    here.pod(1, deleting=True, deletion_time=at(100.0 - 31.0)).pod(1, 2, phase="Pending", node="n1")
+    here.pod(1, deleting=True).aged(1, PodAges(100.0, 100.0, 31.0)).pod(1, 2, phase="Pending", node="n1")
     assert (one(here).kind, one(here).index) == (Kind.POD_STUCK, 1)
 
 

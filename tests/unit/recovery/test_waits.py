@@ -21,6 +21,7 @@ from muster.world.job import PodAges
 from muster.world.views import ContainerView
 
 INFRASTRUCTURE = FaultClass.INFRASTRUCTURE
+RUNNING = ContainerView("main", running=True)
 
 
 def one(here: Scene) -> Failure:
@@ -39,8 +40,7 @@ class TestALauncherThatWasNeverHeard:
     def here(self, seconds: float) -> Scene:
         here = waiting()
         del here.launchers[here.uid(1)]
-        begun = ContainerView("main", running=True, started=at(4000.0 - seconds))
-        return here.pod(1, containers=(begun,))
+        return here.pod(1, containers=(RUNNING,)).aged(1, PodAges(4000.0, seconds))
 
     def test_costs_its_pod_two_minutes_after_its_container_began(self) -> None:
         assert find(self.here(119.0).world()) == []
@@ -309,7 +309,7 @@ class TestClocksThatDiffer:
         here.record = here.record.model_copy(
             update={"members": [here.record.members[0], moved, here.record.members[2]]}
         )
-        here.pod(1, deleting=True, deletion_time=at(0.0), grace_seconds=30)
+        here.pod(1, deleting=True, grace_seconds=30)
         here.pod(1, 2, phase="Pending", node="n1", containers=())
         here.but(pod_ages={here.uid(1): PodAges(4000.0, 4000.0, seen)})
         assert [failure.kind for failure in find(here.world())] == [Kind.POD_STUCK] * stuck
@@ -317,8 +317,7 @@ class TestClocksThatDiffer:
     def test_a_launcher_is_not_overdue_by_its_kubelets_clock(self) -> None:
         here = waiting()
         del here.launchers[here.uid(1)]
-        begun = ContainerView("main", running=True, started=at(0.0))
-        here.pod(1, containers=(begun,)).but(pod_ages={here.uid(1): PodAges(10.0, 5.0)})
+        here.pod(1, containers=(RUNNING,)).but(pod_ages={here.uid(1): PodAges(10.0, 5.0)})
         assert find(here.world()) == []
 
     def test_a_step_of_our_own_clock_makes_no_attempt_older(self) -> None:
@@ -341,8 +340,7 @@ class TestBeforeAStart:
     def test_a_worker_of_whom_only_the_node_can_tell_is_waited_for_while_many_are_dark(self) -> None:
         here = waiting()
         del here.launchers[here.uid(1)]
-        begun = ContainerView("main", running=True, started=at(4000.0 - 61.0))
-        here.pod(1, containers=(begun,)).node("n1", ready=False).lease("n1", 61.0)
+        here.pod(1, containers=(RUNNING,)).aged(1, PodAges(4000.0, 61.0)).node("n1", ready=False).lease("n1", 61.0)
         assert one(here).kind is Kind.NODE_UNREACHABLE
         many = replace(here.world().dark, silent=90, total=100)
         assert find(here.but(dark=many).world()) == []
