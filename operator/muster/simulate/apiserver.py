@@ -96,7 +96,7 @@ class ApiServer:
     def __init__(self, agenda: Agenda, clock: WallClock) -> None:
         self.requests = 0
         self._agenda = agenda
-        self._clock = clock
+        self.clock = clock
         self._objects: dict[str, dict[Key, Stored]] = {}
         self._history: dict[str, list[Change]] = {}
         self._oldest: dict[str, int] = {}  # what is no newer than this is forgotten
@@ -257,7 +257,7 @@ class ApiServer:
     # Within.
 
     def _now(self, seconds: float = 0.0) -> str:
-        return rfc3339(self._clock.at(self._agenda.now + seconds))
+        return rfc3339(self.clock.at(self._agenda.now + seconds))
 
     def _found(self, at: Where) -> Stored:
         stored = self._objects.get(at.resource, {}).get(at.key)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from muster.simulate.worker import Container
 
 FOR_EVER = 1e9
+FOR_GOOD = 2e9
 Undo = Callable[[], None]
 
 
@@ -29,7 +30,8 @@ class Fault:
         job: name of the job that it is about, "" for none.
         number: of a worker, a node or whatever else the kind counts; beyond the last it begins anew.
         count: how many neighbours of it are hit as well: the next nodes, the next workers.
-        seconds: how long it lasts, where it lasts; FOR_EVER is until the end of the trouble, or for ever for what is broken.
+        seconds: how long it lasts, where it lasts; FOR_EVER is until the end of the trouble, and
+            FOR_GOOD beyond it: one node that is broken can be done without.
         amount: how much of it: seconds of lag, an HTTP status, a step of a clock.
     """
 
@@ -288,6 +290,14 @@ def _kill_all(life: "Life", _fault: Fault) -> None:
         life.kill_replica(one)
 
 
+def _pause_leader(life: "Life", _fault: Fault) -> Undo | None:
+    leader = life.leader
+    if leader is None:
+        return None
+    leader.pause()
+    return leader.resume
+
+
 def _cut_leader(life: "Life", fault: Fault) -> Undo | None:
     leader = life.leader
     if leader is None:
@@ -403,6 +413,7 @@ KINDS: Mapping[str, Kind] = {
     "LeaderKilled": Kind(_kill_leader, on_cluster="signal"),
     "OperatorsKilled": Kind(_kill_all, on_cluster="signal"),
     "LeaderCutOff": Kind(_cut_leader, LONG, on_cluster="packets"),
+    "LeaderPaused": Kind(_pause_leader, LONG, on_cluster="signal"),
     "Suspended": Kind(_suspend, LONG, of_job=True, on_cluster="kubectl"),
     "ClockSteps": Kind(_step_clock, (0.0, 0.0), (-3600.0, -5.0, 5.0, 3600.0)),
 }
@@ -425,10 +436,19 @@ def draw(random: Random, at: float, jobs: list[str], kinds: list[str] | None = N
         kind=name,
         job=random.choice(jobs) if kind.of_job else "",
         number=random.randrange(8),
-        count=random.choice((1, 1, 1, 1, 2, 3, 4, 8)),
+        count=random.choice((1, 1, 1, 1, 2, 3, 4, 5, 6, 8)),
         seconds=seconds,
         amount=random.choice(kind.amounts),
     )
+
+
+# What one node of those that there are can have for good: the jobs have to get on without it.
+_FOR_GOOD = ("PowerCut", "NodeFrozen", "CutOff", "CutOffButStorage", "CutFromOperator", "CutFromApi", "KubeletStops")
+
+
+def draw_for_good(random: Random, at: float) -> Fault:
+    """One that is never mended."""
+    return Fault(round(at, 2), random.choice(_FOR_GOOD), number=random.randrange(8), seconds=FOR_GOOD)
 
 
 def _delete(life: "Life", namespace: str, name: str, options: Mapping[str, Any]) -> None:

@@ -3,11 +3,13 @@
 import asyncio
 import itertools
 import random as randomness
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Collection, Mapping, MutableMapping
 from typing import Any
 
 import structlog
 
+from muster.api.base import API_VERSION
+from muster.api.nodehealth import LostNode
 from muster.simulate import replica as replicas
 from muster.simulate.apiserver import ApiServer, Object, Where, training_job
 from muster.simulate.checks import Checks
@@ -19,7 +21,7 @@ from muster.simulate.network import API, STORAGE, Network
 from muster.simulate.replica import Replica
 from muster.simulate.storage import Directory
 from muster.simulate.training import Script, Trainer
-from muster.simulate.worker import Worker
+from muster.simulate.worker import SIDECAR, Worker
 
 RESTART_SECONDS = 3.0
 # Lines of the operator's log that tell of a defect of its own.
@@ -72,9 +74,14 @@ class Life:
 
     # What people do.
 
-    def submit(self, name: str, nodes: int, script: Script | None = None, **spec: Any) -> str:
+    def submit(
+        self, name: str, nodes: int, script: Script | None = None, *, has_sidecar: bool = False, **spec: Any
+    ) -> str:
         """A user creates a job; returns its uid."""
-        template = {"spec": {"containers": [{"name": "main", "image": "trainer:1", "command": ["train"]}]}}
+        containers = [{"name": "main", "image": "trainer:1", "command": ["train"]}]
+        if has_sidecar:
+            containers.append({"name": SIDECAR, "image": "logs:1", "command": ["tail"]})
+        template = {"spec": {"containers": containers}}
         body = {"nodes": nodes, "template": template, "checkpoint": {"directory": f"/ckpt/{name}"}, **spec}
         self.server.create(Where("trainingjobs", NAMESPACE, name, ""), training_job(name, NAMESPACE, body))
         uid: str = self.job(name)["metadata"]["uid"]
@@ -92,6 +99,11 @@ class Life:
         assert found is not None, name
         return found
 
+    def was_told(self, name: str, reason: str) -> bool:
+        """Whether there is an Event about a job with this reason."""
+        events = self.server.all("events")
+        return any(reason in event.get("reason", "") and event["regarding"]["name"] == name for event in events)
+
     def trainer_of(self, name: str) -> Trainer:
         """The training of a job."""
         return self.trainers[self.job(name)["metadata"]["uid"]]
@@ -104,11 +116,22 @@ class Life:
         """All that there are in the network."""
         return [*self.machines, *(one.place for one in self.replicas), API, STORAGE]
 
-    def calm_down(self) -> None:
-        """What people and machines mend by themselves."""
+    def say_lost(self, node: str) -> None:
+        """A person says that a machine is dead, as `kubectl muster lost` does."""
+        found = self.server.peek("nodes", "", node)
+        boot = found["status"]["nodeInfo"]["bootID"] if found else ""
+        word = LostNode(time=self.server.clock(), reason="somebody has pulled the plug", by="ops", boot_id=boot)
+        self.journal.note("person", f"{node} is lost")
+        body = {"apiVersion": API_VERSION, "kind": "NodeHealth", "metadata": {"name": node}}
+        if self.server.peek("nodehealths", "", node) is None:
+            self.server.create(Where("nodehealths", "", node, ""), body)
+        self.server.patch(Where("nodehealths", "", node, ""), {"spec": {"lost": word.to_json()}}, "merge")
+
+    def calm_down(self, besides: Collection[str] = ()) -> None:
+        """What people and machines mend by themselves, on all nodes but a few."""
         self.network.cuts.clear()
         self.api_is_up = True
-        for machine in self.machines.values():
+        for machine in [machine for machine in self.machines.values() if machine.name not in besides]:
             machine.boot_up()
             if machine.frozen:
                 machine.thaw()
@@ -190,8 +213,9 @@ class Life:
 
     @property
     def leader(self) -> Replica | None:
-        """Who leads, if anybody does."""
-        return next((one for one in self.replicas if one.leads), None)
+        """Who leads, if anybody does; one that stands still may believe to."""
+        leading = sorted((one for one in self.replicas if one.leads), key=lambda one: one.parked is not None)
+        return leading[0] if leading else None
 
     def replica_at(self, target: tuple[str, int] | None) -> Replica | None:
         """Who answers at an address; the Service takes any that listens."""

@@ -3,11 +3,53 @@
 import asyncio
 import heapq
 from collections.abc import Callable
-from typing import Any
+from contextvars import Context, ContextVar
+from typing import Any, Protocol
+
+
+class Pausable(Protocol):
+    """A process that can be stopped and continued.
+
+    Attributes:
+        parked: what its coroutines would have done meanwhile; None while it runs.
+    """
+
+    parked: list[asyncio.Handle] | None
+
+
+whose: ContextVar[Pausable | None] = ContextVar("whose", default=None)
 
 
 class StandstillError(Exception):
     """Nothing is left that could ever happen."""
+
+
+class _Handle(asyncio.Handle):
+    """A callback that waits while its process is paused."""
+
+    __slots__ = ()
+
+    def _run(self) -> None:
+        if not _park(self):
+            super()._run()
+
+
+class _Timer(asyncio.TimerHandle):
+    """The same at a time."""
+
+    __slots__ = ()
+
+    def _run(self) -> None:
+        if not _park(self):
+            super()._run()
+
+
+def _park(handle: asyncio.Handle) -> bool:
+    process = handle._context.get(whose)  # type: ignore[attr-defined]  # noqa: SLF001 - they have it for this
+    if process is None or process.parked is None:
+        return False
+    process.parked.append(handle)
+    return True
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):
@@ -28,6 +70,11 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         """Seconds, by a clock that only goes on."""
         return self._now
 
+    def resume(self, process: Pausable) -> None:
+        """Let a paused process go on with what has come meanwhile."""
+        parked, process.parked = process.parked or [], None
+        self._ready.extend(parked)  # type: ignore[attr-defined]
+
     def pass_to(self, moment: float) -> None:
         """It is this late now."""
         self._now = max(self._now, moment)
@@ -47,6 +94,22 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                 break
             self.agenda.run_one()
         return []
+
+    def _call_soon(
+        self, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
+    ) -> asyncio.Handle:
+        handle = _Handle(callback, args, self, context)
+        self._ready.append(handle)  # type: ignore[attr-defined]
+        return handle
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """Call it at this moment."""
+        timer = _Timer(when, callback, args, self, context)
+        heapq.heappush(self._scheduled, timer)  # type: ignore[attr-defined]
+        timer._scheduled = True  # type: ignore[attr-defined]  # noqa: SLF001 - as the loop does itself
+        return timer
 
     def _process_events(self, event_list: list[Any]) -> None:
         pass

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from muster.api.base import rfc3339
 from muster.simulate.apiserver import Object, Where, owned
 from muster.simulate.network import API
-from muster.simulate.worker import Container, container_of
+from muster.simulate.worker import SIDECAR, Container, container_of
 from muster.world.views import JOB_UID_LABEL, SCHEDULER_NAME
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ class Machine:
         self._addresses = 0
         self._ended: dict[str, int] = {}  # uid -> exit code that the API server has not been told yet
         self._known: set[str] = set()  # uids of pods of this boot
+        self._lone: set[str] = set()  # uids of pods of which only the sidecar runs on
         life.server.create(Where("nodes", "", name, ""), self._node())
         life.server.create(Where("leases", LEASES, name, ""), self._lease())
         life.agenda.after(life.random.uniform(0, HEARTBEAT_SECONDS), self._beat)
@@ -77,6 +78,7 @@ class Machine:
         self._starting.clear()
         self._terminating.clear()
         self._ended.clear()
+        self._lone.clear()
 
     def boot_up(self) -> None:
         """It is there again, with nothing of before."""
@@ -134,6 +136,9 @@ class Machine:
             return
         if uid in self._starting:
             return
+        if uid in self._lone and not deleting:
+            return
+        self._lone.discard(uid)
         if deleting:
             self.life.server.remove("pods", metadata["namespace"], metadata["name"])
         elif uid in self._known or phase == "Running":  # of before a reboot
@@ -178,7 +183,8 @@ class Machine:
         """A container has ended."""
         if self.workers.pop(worker.uid, None) is None or not self.powered:
             return
-        self._terminating.pop(worker.uid, None)
+        if self._terminating.pop(worker.uid, None) is None and worker.has_sidecar:
+            self._lone.add(worker.uid)
         self._ended[worker.uid] = worker.exit_code or 0
         self.notice()
 
@@ -189,7 +195,12 @@ class Machine:
         self.notice()
 
     def _tell(self, pod: Object, status: dict[str, Any], state: dict[str, Any]) -> None:
-        containers = [{"name": container["name"], "state": state} for container in pod["spec"]["containers"]]
+        names = [container["name"] for container in pod["spec"]["containers"]]
+        if pod["metadata"]["uid"] in self._lone:
+            containers = [{"name": name, "state": {"running": {}} if name == SIDECAR else state} for name in names]
+            status = {key: value for key, value in status.items() if key != "phase"}
+        else:
+            containers = [{"name": name, "state": state} for name in names]
         ready = {"terminated": {"exitCode": 0, "reason": "Completed"}}
         prepared = [{"name": c["name"], "state": ready} for c in pod["spec"].get("initContainers") or ()]
         status = {**status, "containerStatuses": containers, "initContainerStatuses": prepared}

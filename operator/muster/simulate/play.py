@@ -1,26 +1,21 @@
 """Plays a life from its seed: trouble, then a quiet time in which everything has to come to its end."""
 
+import functools
 import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from muster.simulate.checks import ViolationError
-from muster.simulate.faults import FOR_EVER, Fault, Undo, begin, draw
+from muster.simulate.faults import FOR_EVER, FOR_GOOD, KINDS, Fault, Undo, begin, draw, draw_for_good
+from muster.simulate.jobs import DAYS
 from muster.simulate.life import Life
-from muster.simulate.training import Script
 
-JOBS = {"a": 3, "b": 2, "plain": 2}
-RECOVERY = {"applicationRestartsPerDay": 100, "hardwareRestartsPerDay": 100}
-SPECS: dict[str, dict[str, Any]] = {
-    "a": {"progress": {"stepTimeoutSeconds": 60, "startTimeoutSeconds": 120}},
-    "b": {"progress": {"stepTimeoutSeconds": 60, "startTimeoutSeconds": 120}},
-    "plain": {"launch": {"mode": "Plain"}, "checkpoint": {}},
-}
 NODES = 8
 # Beyond the exclusion of nodes after a failure there, the longest back-off, and a second try after either.
 QUIET_SECONDS = 7200.0
+PERSON_SECONDS = 300.0
+ENDS = ("Succeeded", "Failed")
 
 
 @dataclass
@@ -29,11 +24,13 @@ class Story:
 
     Attributes:
         sparse: few faults with long pauses, so that long timers ripen.
+        day: which jobs there are, see `muster.simulate.jobs.DAYS`.
     """
 
     seed: int
     faults: list[Fault]
     sparse: bool = False
+    day: str = "Three"
 
 
 @dataclass
@@ -56,18 +53,22 @@ class Outcome:
 def story(seed: int) -> Story:
     """A life at random."""
     chance = random.Random(seed)
-    sparse = chance.random() < 0.5
-    mean = 200.0 if sparse else 8.0
+    sparse, day = chance.random() < 0.5, chance.choice(list(DAYS))
+    # Where everything breaks at once nothing ever gets far: most lives have a few kinds of trouble, and time between.
+    kinds = chance.sample(list(KINDS), chance.choice((2, 4, 8, 16, len(KINDS))))
+    mean = chance.choice((100.0, 200.0) if sparse else (5.0, 10.0, 20.0))
     length = 3000.0 if sparse else 400.0
     found: list[Fault] = []
-    at = 0.0
+    if chance.random() < 0.3:
+        found.append(draw_for_good(chance, chance.uniform(0.0, length)))
+    jobs, at = list(DAYS[day]), 0.0
     while True:
         at += chance.expovariate(1.0 / mean)
         if at >= length:
-            return Story(seed, found, sparse)
-        found.append(draw(chance, at, list(JOBS)))
+            return Story(seed, found, sparse, day)
+        found.append(draw(chance, at, jobs, kinds))
         if chance.random() < 0.3:  # another one with it, or a moment later
-            found.append(draw(chance, at + chance.choice((0.0, 0.0, 0.05, 0.5, 2.0)), list(JOBS)))
+            found.append(draw(chance, at + chance.choice((0.0, 0.0, 0.05, 0.5, 2.0)), jobs, kinds))
 
 
 def play(told: Story) -> Outcome:
@@ -86,10 +87,11 @@ def play(told: Story) -> Outcome:
 
 def _play(life: Life, told: Story, outcome: Outcome) -> None:
     last = max((fault.at for fault in told.faults), default=0.0)
-    for name, nodes in JOBS.items():
-        script = Script(total_steps=40 + int(last / 4), step_seconds=3.0 if told.sparse else 1.5)
-        life.submit(name, nodes, script, recovery=RECOVERY, **SPECS[name])
+    jobs = DAYS[told.day]
+    for name, plan in jobs.items():
+        life.submit(name, plan.nodes, plan.script(last, told.sparse), has_sidecar=plan.has_sidecar, **plan.spec)
     undos: list[Undo] = []
+    broken: dict[str, Fault] = {}
     for fault in sorted(told.faults, key=lambda fault: fault.at):
         life.run(max(0.0, fault.at - life.age_seconds))
         outcome.cells[life.state_of(fault.job) if fault.job else life.state_of("a"), fault.kind] += 1
@@ -97,16 +99,33 @@ def _play(life: Life, told: Story, outcome: Outcome) -> None:
         undo = begin(life, fault)
         if undo is not None and fault.seconds < FOR_EVER:
             life.agenda.after(fault.seconds, undo)
-        elif undo is not None:
+        elif undo is not None and fault.seconds < FOR_GOOD:
             undos.append(undo)
+        elif undo is not None:
+            broken[list(life.machines)[fault.number % NODES]] = fault
     life.run(30.0)
     life.journal.note("QUIET", "from here on nothing happens any more, and what was broken is mended")
     for undo in undos:
         undo()
-    life.calm_down()
-    if not life.run_until(lambda: all(life.state_of(name) == "Succeeded" for name in JOBS), QUIET_SECONDS):
-        states = {name: _status(life, name) for name in JOBS}
+    life.calm_down(besides=broken)
+    for node, fault in broken.items():
+        begin(life, fault)  # what is cut is cut from all that are there now
+        if fault.kind != "CutFromOperator":  # which nobody but Muster sees
+            life.agenda.after(PERSON_SECONDS, functools.partial(_give_up, life, node))
+    if not life.run_until(lambda: all(life.state_of(name) in ENDS for name in jobs), QUIET_SECONDS):
+        states = {name: _status(life, name) for name in jobs}
         raise ViolationError(f"after {QUIET_SECONDS:.0f} quiet seconds not every job has ended: {states}")
+    for name, plan in jobs.items():
+        if plan.forgets and life.trainer_of(name).has_forgotten and not life.was_told(name, "ResumedBehind"):
+            raise ViolationError(f"a trainer that does not go on from its checkpoint is told: {name}")
+        if life.state_of(name) != plan.ends:
+            raise ViolationError(f"a job does not end as it should: {name} is to be {plan.ends}: {_status(life, name)}")
+
+
+def _give_up(life: Life, node: str) -> None:
+    """A person pulls the plug of a machine, and says so once Kubernetes has seen it."""
+    life.machines[node].cut_power()
+    life.agenda.after(PERSON_SECONDS, lambda: life.say_lost(node))
 
 
 def _status(life: Life, name: str) -> str:

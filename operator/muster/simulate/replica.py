@@ -1,7 +1,6 @@
 """A replica of the operator: the shipped process on simulated ports, which can be killed between any two of its steps."""
 
 import asyncio
-import contextvars
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ from muster.controller.ports import Ports
 from muster.controller.settings import Settings
 from muster.lifecycle.decided import Decided
 from muster.simulate.client import SimulatedClient, Way
+from muster.simulate.loop import whose
 from muster.simulate.network import API
 
 if TYPE_CHECKING:
@@ -18,14 +18,12 @@ if TYPE_CHECKING:
 
 PORT = 8443
 
-_whose: contextvars.ContextVar["Replica | None"] = contextvars.ContextVar("whose", default=None)
-
 
 def task_factory(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any], **options: Any) -> asyncio.Task[Any]:
     """Tasks belong to the replica that made them: they end when it does."""
     task = asyncio.Task(work, loop=loop, **options)
-    replica = _whose.get()
-    if replica is not None:
+    replica = whose.get()
+    if isinstance(replica, Replica):
         replica.tasks.add(task)
         task.add_done_callback(replica.tasks.discard)
         if not replica.alive:
@@ -39,6 +37,7 @@ class Replica:
     Attributes:
         place: in the network.
         listens: whether launchers that reach it are answered.
+        parked: see `Pausable`.
     """
 
     def __init__(self, life: "Life", number: int) -> None:
@@ -49,6 +48,7 @@ class Replica:
         self.alive = True
         self.listens = False
         self.tasks: set[asyncio.Task[Any]] = set()
+        self.parked: list[asyncio.Handle] | None = None
         self.way = Way(life.random, self._reaches_api)
         clock = life.loop.time
         settings = Settings(
@@ -59,27 +59,44 @@ class Replica:
             coordinator_url="https://coordinator:8443",
             coordinator_name="coordinator",
         )
-        token = _whose.set(self)
+        token = whose.set(self)
         try:
             client = SimulatedClient(life.server, self.way, clock)
             self.operator = _Process(self, client, settings, clock, life.wall_clock, self._exits)
             life.loop.create_task(self.operator.start())
         finally:
-            _whose.reset(token)
+            whose.reset(token)
 
     @property
     def leads(self) -> bool:
         """Whether it may write."""
         return self.alive and self.operator.lease.leading
 
+    @property
+    def answers(self) -> bool:
+        """Whether what reaches it is looked at."""
+        return self.listens and self.parked is None
+
     def kill(self) -> None:
         """SIGKILL."""
         if not self.alive:
             return
         self.alive = self.listens = False
+        self.resume()
         for task in list(self.tasks):
             task.cancel()
         self.life.journal.note("replica", f"{self.name} is dead")
+
+    def pause(self) -> None:
+        """SIGSTOP: nothing of it moves, and its connections stay."""
+        if self.alive and self.parked is None:
+            self.parked = []
+            self.life.journal.note("replica", f"{self.name} stands still")
+
+    def resume(self) -> None:
+        """SIGCONT: it goes on where it was, and knows nothing of the time between."""
+        if self.parked is not None:
+            self.life.loop.resume(self)
 
     def _exits(self, code: int) -> None:
         self.life.journal.note("replica", f"{self.name} exits with code {code}")

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from muster.simulate.faults import KINDS, Fault
+from muster.simulate.jobs import DAYS
 from muster.simulate.play import Story
 
 
@@ -17,6 +18,7 @@ def write(path: Path, story: Story, violation: str = "") -> None:
     document = {
         "seed": story.seed,
         "sparse": story.sparse,
+        "day": story.day,
         "violation": violation,
         "faults": [fault.to_json() for fault in story.faults],
     }
@@ -33,9 +35,13 @@ def read(path: Path) -> Story:
     try:
         document: dict[str, Any] = json.loads(path.read_text())
         faults = [Fault.from_json(item) for item in document["faults"]]
-        story = Story(int(document["seed"]), faults, bool(document.get("sparse", False)))
+        story = Story(
+            int(document["seed"]), faults, bool(document.get("sparse", False)), str(document.get("day", "Three"))
+        )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise StoryError(f"{path} tells no story: {error}") from error
+    if story.day not in DAYS:
+        raise StoryError(f"{path}: day is {story.day!r}; there are {', '.join(DAYS)}")
     for number, fault in enumerate(story.faults):
         if fault.kind not in KINDS:
             raise StoryError(f"{path}: faults[{number}].kind is {fault.kind!r}; there are {', '.join(sorted(KINDS))}")

@@ -27,12 +27,17 @@ class Script:
 
     Attributes:
         save_seconds: from the step to the complete checkpoint; the next steps are made meanwhile.
+        crashes_after: the step after which the first rank fails, and from then on after every start; None for a program
+            that is sound.
+        forgets: it begins anew whatever it is told to resume from.
     """
 
     total_steps: int = 60
     step_seconds: float = 2.0
     checkpoint_every: int = 10
     save_seconds: float = 3.0
+    crashes_after: int | None = None
+    forgets: bool = False
 
 
 class RankProcess:
@@ -131,7 +136,8 @@ class Attempt:
     def __init__(self, trainer: "Trainer", number: int, count: int, step: int) -> None:
         self.number = number
         self.count = count
-        self.step = step
+        self.step = 0 if trainer.script.forgets else step
+        self.resume_step = step
         self.ranks: dict[int, RankProcess] = {}
         self._trainer = trainer
         self._life = trainer.life
@@ -180,14 +186,27 @@ class Attempt:
         for rank in self.ranks.values():
             rank.told_step = step
             rank.worker.wake()
+        self._trainer.has_forgotten |= 3 < step < self.resume_step
         self._trainer.stepped(self)
         if step >= script.total_steps:
             self._finished = True
             self._life.agenda.after(script.save_seconds, lambda: self._save(step))
             return
+        if script.crashes_after is not None and step > script.crashes_after:
+            self._trainer.is_broken = True
+        if self._trainer.is_broken:
+            self._crash()
+            return
         if step % script.checkpoint_every == 0:
             self._life.agenda.after(script.save_seconds, lambda: self._save(step))
         self._life.agenda.after(self._pace(), self._make_step)
+
+    def _crash(self) -> None:
+        rank = min(self.ranks.values(), key=lambda rank: rank.rank)
+        if rank.alive and rank.worker.machine.runs and not rank.worker.is_frozen:
+            rank.exit(1, "IndexError: list index out of range")
+        elif rank.alive:
+            self._life.agenda.after(STUCK_SECONDS, self._crash)
 
     def _is_able(self) -> bool:
         ranks = list(self.ranks.values())
@@ -227,6 +246,8 @@ class Trainer:
         self.script = script
         self.attempts: dict[int, Attempt] = {}
         self.newest_started = 0
+        self.is_broken = False  # its program fails after each start
+        self.has_forgotten = False  # it has made steps that a checkpoint has which it was to go on from
 
     def start(self, worker: "Container", number: int, rank: int, count: int, step: int, pid: int) -> RankProcess:
         """A launcher starts a rank."""

@@ -32,9 +32,11 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS = 0.02, 0.2  # at the checkpoint directory
 SOONEST_SECONDS = 0.001
+UNKILLED_SECONDS = 1.0
 FRESH_SECONDS, SELDOM_SECONDS = 5.0, 1.0
 GATHER_SECONDS = 0.1  # pings that come within so long are looked at together
 PORT = 7000
+SIDECAR = "sidecar"  # the name of a container that never ends by itself
 
 _directive = functools.lru_cache(maxsize=4096)(decode_directive)
 
@@ -54,6 +56,7 @@ class Container:
         self.name: str = pod["metadata"]["name"]
         self.namespace: str = pod["metadata"]["namespace"]
         self.uid: str = pod["metadata"]["uid"]
+        self.has_sidecar = any(container["name"] == SIDECAR for container in pod["spec"]["containers"])
         self.address: str = pod["status"]["podIP"]
         self.exit_code: int | None = None
         self.is_frozen = False
@@ -252,9 +255,12 @@ class Worker(Container):
             self.turn_at(self.life.agenda.now + max(SOONEST_SECONDS, self.supervisor.timeout_seconds()))
 
     def _leave(self, code: int) -> None:
-        for rank in self.ranks:  # the container's processes go with its first one
-            rank.kill()
-        self._over(code)
+        # The container's processes go with its first one, which does not end before the last of them has.
+        killed = [rank.kill() for rank in self.ranks]
+        if all(killed):
+            self._over(code)
+        else:
+            self.after(UNKILLED_SECONDS, lambda: self._leave(code))
 
     def _over(self, code: int) -> None:
         self.life.addresses.pop(self.address, None)
@@ -602,7 +608,7 @@ class Exchange:
     def _arrive(self) -> None:
         replica, worker = self._replica, self._worker
         assert replica is not None
-        if not replica.listens or not self._life.network.connects(worker.machine.name, replica.place):
+        if not replica.answers or not self._life.network.connects(worker.machine.name, replica.place):
             return
         caller = Caller(worker.namespace, worker.name, worker.uid, worker.machine.name, "")
         answer = replica.operator.server.heard(self, caller, self._sent.report)

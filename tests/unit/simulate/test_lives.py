@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.unit.simulate.mutations import MUTATIONS
 
 from muster.launcher.supervisor import Supervisor
 from muster.simulate import stories
@@ -87,3 +88,17 @@ def test_a_violation_is_seen_whatever_the_operator_makes_of_it() -> None:
     with pytest.raises(ViolationError):
         life.run(20)
     life.close()
+
+
+CRASH_LOOP = "f old refund"  # goes on for two simulated hours: some minutes
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.long] * (name == CRASH_LOOP)) for name in MUTATIONS]
+)
+def test_a_defect_that_is_put_back_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    mutation = MUTATIONS[name]
+    sound = play(mutation.story)
+    assert not sound.violation, "\n".join([*sound.tail[-100:], sound.violation])
+    mutation.put_back(monkeypatch)
+    assert mutation.rule in play(mutation.story).violation
