@@ -314,7 +314,7 @@ def is_gone(answer: bytes) -> bool:
 
     A Status means gone. So does an object without finalizers and without grace (a pod that no kubelet knows yet).
     """
-    parsed = _deletions.decode(answer)
+    parsed = _deeply(_deletions, answer)
     meta = parsed.metadata
     return parsed.kind == "Status" or (meta.deletion_grace_period_seconds == 0 and not meta.finalizers)
 
@@ -469,16 +469,20 @@ class _BareMeta(msgspec.Struct, rename="camel"):
 
 class _Bare(msgspec.Struct):
     metadata: _BareMeta
+
+
+class _BarePod(_Bare):
     spec: _BareSpec | None = None
 
 
 _bares = msgspec.json.Decoder(_Bare)
+_bare_pods = msgspec.json.Decoder(_BarePod)
 UNREADABLE = "Unreadable"
 
 
 def bare_pod(data: Raw) -> PodView:
     """A pod of which only the identity can be read: it is there, and alive as far as anybody knows."""
-    parsed = _deeply(_bares, data)
+    parsed = _deeply(_bare_pods, data)
     meta, labels = parsed.metadata, parsed.metadata.labels or {}
     owner = next((owner.uid for owner in meta.owner_references or () if owner.controller), "")
     return PodView(
@@ -509,6 +513,18 @@ def bare_node(data: Raw) -> NodeView:
     return NodeView(
         meta.name, meta.uid, int(meta.resource_version), labels=meta.labels or {}, ready=False, ready_reason=UNREADABLE
     )
+
+
+def bare_lease(data: Raw) -> NodeLease:
+    """A lease of which only the identity can be read: its kubelet is not heard."""
+    meta = _deeply(_bares, data).metadata
+    return NodeLease(meta.name, "", int(meta.resource_version))
+
+
+def bare_priority(data: Raw) -> PriorityClass:
+    """A PriorityClass of which only the identity can be read: it puts nobody first."""
+    meta = _deeply(_bares, data).metadata
+    return PriorityClass(meta.name, 0, is_default=False, resource_version=int(meta.resource_version))
 
 
 class _Flat(Protocol):

@@ -238,3 +238,21 @@ def test_of_what_cannot_be_read_the_identity_is_left() -> None:
     assert claim_of(decode.bare_pod(labelled), of_which_nothing_is_known)[0] == "pod/ns/p"
     node = decode.bare_node(pod)
     assert (node.name, node.resource_version, node.ready) == ("p", 9, False)
+
+
+def test_a_lease_and_a_priority_class_that_cannot_be_read_count_for_nothing() -> None:
+    lease = raw({"metadata": {"name": "n1", "resourceVersion": "7"}, "spec": {"renewTime": 5}})
+    with pytest.raises(ValueError, match="renewTime"):
+        decode.node_lease(lease)
+    assert decode.bare_lease(lease) == decode.NodeLease("n1", "", 7)
+    assert decode.bare_lease(lease).moment is None
+    priority = raw({"metadata": {"name": "high", "resourceVersion": "8"}, "value": "much", "globalDefault": True})
+    with pytest.raises(ValueError, match="value"):
+        decode.priority_class(priority)
+    assert decode.bare_priority(priority) == decode.PriorityClass("high", 0, is_default=False, resource_version=8)
+
+
+def test_the_answer_to_a_deletion_may_nest_deeper_than_python_does() -> None:
+    deep = b'{"a":' * 3000 + b"1" + b"}" * 3000
+    assert not decode.is_gone(b'{"kind":"Pod","metadata":{"deletionGracePeriodSeconds":30},"status":%s}' % deep)
+    assert decode.is_gone(b'{"kind":"Pod","metadata":{"deletionGracePeriodSeconds":0},"status":%s}' % deep)
