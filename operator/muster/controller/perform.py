@@ -290,7 +290,7 @@ class Performer:
         """A pod of that name exists: an earlier call of ours, unless it belongs to somebody else."""
         metadata = action.manifest["metadata"]
         answer = await self._client.get(paths.core("pods", namespace=metadata["namespace"], name=metadata["name"]))
-        if decode.pod(answer).owner_uid != job.metadata.uid:
+        if self._cluster.pods.read(answer).owner_uid != job.metadata.uid:
             message = f"pod {metadata['name']} exists and is not this job's: delete it, or rename the job"
             self._remember_refusal(self._cluster.memory(job.metadata.uid), "PodNameTaken", message)
             raise Conflict(409, "AlreadyExists", message)

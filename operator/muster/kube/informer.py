@@ -219,9 +219,21 @@ class Informer(Generic[T]):
         self._position: str | None = None  # resourceVersion to resume from; None: list first
         self._failures = 0
 
+    def read(self, data: Raw) -> T:
+        """The object, or what is left of it: one that cannot be read must not keep the others from being seen."""
+        try:
+            return self.kind.decode(data)
+        except Exception as error:
+            if self.kind.bare is None:
+                raise
+            value = self.kind.bare(data)
+            _unreadable.labels(self.kind.name).inc()
+            log.warning("unreadable", informer=self.kind.name, key=self.kind.meta(value).key, error=str(error))
+            return value
+
     def assume(self, answer: bytes) -> T:
         """Lay the API server's answer to our own POST, PUT or PATCH over the store; returns it decoded."""
-        value = self._decode(answer)
+        value = self.read(answer)
         self.store.assume(value)
         return value
 
@@ -230,7 +242,7 @@ class Informer(Generic[T]):
         if decode.is_gone(answer):
             self.store.assume_deleted(key, uid)
         else:
-            self.store.assume(self._decode(answer))
+            self.store.assume(self.read(answer))
 
     def last_contact_age_seconds(self) -> float:
         """Since the API server last said here something that could be read; a sound stream has a bookmark a minute."""
@@ -292,7 +304,7 @@ class Informer(Generic[T]):
         query: dict[str, str | int] = {**self.kind.query, "limit": PAGE_SIZE}
         while True:
             page = decode.list_page(await self._client.get(self.kind.path, query))
-            values.extend(value for value in map(self._decode, page.items or ()) if self.kind.keep(value))
+            values.extend(value for value in map(self.read, page.items or ()) if self.kind.keep(value))
             if not page.metadata.continue_:
                 _lists.labels(self.kind.name).inc()
                 return values, page.metadata.resource_version
@@ -314,18 +326,6 @@ class Informer(Generic[T]):
                 self.last_contact = self._clock()
                 self._failures = 0
 
-    def _decode(self, data: Raw) -> T:
-        """The object, or what is left of it: one that cannot be read must not keep the others from being seen."""
-        try:
-            return self.kind.decode(data)
-        except Exception as error:
-            if self.kind.bare is None:
-                raise
-            value = self.kind.bare(data)
-            _unreadable.labels(self.kind.name).inc()
-            log.warning("unreadable", informer=self.kind.name, key=self.kind.meta(value).key, error=str(error))
-            return value
-
     def _take(self, line: bytes) -> None:
         event = decode.watch_event(line)
         if event.type == "ERROR":
@@ -334,7 +334,7 @@ class Informer(Generic[T]):
             version = decode.resource_version(event.object)
             self.store.advance(version)
         else:
-            value = self._decode(event.object)
+            value = self.read(event.object)
             version = self.kind.meta(value).resource_version
             self.store.apply(event.type, value)
             self._count.set(len(self.store))
@@ -400,6 +400,7 @@ def node_leases(client: Client, clock: Clock = time.monotonic) -> Informer[decod
             paths.leases("kube-node-lease"),
             decode.node_lease,
             decode.lease_meta,
+            bare=decode.bare_lease,
             gather_seconds=GATHER_HEARTBEATS_SECONDS,
         ),
         clock,
@@ -409,7 +410,8 @@ def node_leases(client: Client, clock: Clock = time.monotonic) -> Informer[decod
 def priority_classes(client: Client, clock: Clock = time.monotonic) -> Informer[decode.PriorityClass]:
     """Every PriorityClass; its key is ("", name)."""
     path = paths.group("scheduling.k8s.io/v1", "priorityclasses")
-    return Informer(client, Kind("priority_classes", path, decode.priority_class, decode.priority_meta), clock)
+    kind = Kind("priority_classes", path, decode.priority_class, decode.priority_meta, bare=decode.bare_priority)
+    return Informer(client, kind, clock)
 
 
 def training_jobs(client: Client, clock: Clock = time.monotonic) -> Informer[TrainingJob | Undecodable]:

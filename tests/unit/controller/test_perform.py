@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import msgspec
 import structlog
 
 from muster.controller.perform import (
@@ -17,7 +18,7 @@ from muster.controller.perform import (
     WRITES_AT_ONCE,
     Performer,
 )
-from muster.kube.errors import Forbidden, NotFound
+from muster.kube.errors import AlreadyExists, Conflict, Forbidden, NotFound
 from muster.kube.pipes import MAX_CONNECTIONS
 from muster.lifecycle.pending import TEMPLATE_RETRY_SECONDS
 from muster.lifecycle.plan import ApplySupport, CheckTemplate, CreatePod, DeletePod, Plan
@@ -278,3 +279,30 @@ async def test_anything_else_is_written_at_once(statuses: Statuses, scene: Any) 
     waiting = await statuses.write(conditions=statuses.conditions("QuotaExceeded", "no, still not"))
     assert waiting == COUNTS_WRITE_SECONDS, "only its words have changed"
     assert scene.api.count("PATCH") == 4
+
+
+async def test_a_pod_of_that_name_that_cannot_be_read_is_not_adopted_unless_it_is_the_jobs(
+    performer: Performer, scene: Any, make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, owner = make.job(), {"uid": "somebody", "controller": True}
+    scene.api.refuse["POST"] = AlreadyExists(409, "AlreadyExists", "it is there")
+
+    async def get(_path: str, _query: Any = None) -> bytes:
+        metadata: dict[str, Any] = {
+            "name": "p",
+            "namespace": "ns",
+            "uid": "u",
+            "resourceVersion": "2000",
+            "ownerReferences": [owner],
+        }
+        metadata["labels"] = {"muster.dev/job-uid": job.metadata.uid}
+        spec = {"containers": [{"name": "main", "resources": {"limits": {"cpu": "NaN"}}}]}
+        return msgspec.json.encode({"metadata": metadata, "spec": spec})
+
+    monkeypatch.setattr(scene.api, "get", get)
+    with pytest.raises(Conflict, match="is not this job's"):
+        await carry_out(performer, job, Plan((creation(),)))
+    owner["uid"] = job.metadata.uid
+    performer = Performer(scene.api, scene.cluster, lambda: 1e6)
+    await carry_out(performer, job, Plan((creation(),)))
+    assert [pod.name for pod in scene.cluster.pods_of("ns", job.metadata.uid)] == ["p"]
