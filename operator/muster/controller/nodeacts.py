@@ -25,6 +25,7 @@ from muster.health.sources import UNHEALTHY_TAINT
 from muster.health.story import effect_text, tell
 from muster.kube import paths
 from muster.kube.client import APPLY_PATCH, Client
+from muster.kube.decode import UNREADABLE
 from muster.kube.errors import AlreadyExists, Conflict, Invalid, NotFound
 from muster.kube.events import NORMAL, WARNING, EventRecorder, Regarding
 from muster.world.fleet import Exclusion
@@ -94,7 +95,9 @@ class NodeActs:
         self.in_force[name] = InForce(verdict.state, verdict.reason, wanted)
         self._exclude(name, verdict, wanted, now)
         node = self._cluster.fleet.nodes.get(name)
-        if node is not None and is_tainted(node) != wanted.taint:
+        # Of a node that cannot be read nobody knows the taints, ours and those of others.
+        is_readable = node is not None and node.ready_reason != UNREADABLE
+        if node is not None and is_readable and is_tainted(node) != wanted.taint:
             await (self._taint(node, verdict.reason) if wanted.taint else self._change_taint(name, False, ""))
         self._tell(order, enforcement, before)
 

@@ -282,6 +282,19 @@ async def test_a_node_that_is_well_again_loses_the_taint_and_nothing_else(stage:
     assert stage.status("a")["state"] == "Healthy"
 
 
+async def test_the_taints_of_a_node_that_cannot_be_read_stay_as_they_are(stage: Stage) -> None:
+    stage.add("a")
+    stage.say("a", 79)
+    node = stage.api.objects["nodes", "a"]
+    node["spec"]["taints"] = ["none"]
+    node["metadata"]["resourceVersion"] = "5000"
+    stage.cluster.nodes.store.assume(decode.bare_node(json.dumps(node).encode()))
+    await stage.look()
+    assert stage.status("a")["state"] == "Unhealthy"
+    assert stage.api.objects["nodes", "a"]["spec"]["taints"] == ["none"]
+    assert (stage.api.count("PATCH", "nodes"), stage.api.count("GET", "nodes")) == (0, 0)
+
+
 async def test_a_write_that_hangs_holds_up_no_other_node(stage: Stage) -> None:
     stage.add("a", "b")
     await stage.look()
