@@ -351,6 +351,18 @@ class TrainingJobSpec(ApiModel):
         description="Wait for a new complete checkpoint, stop, and release the nodes. May change while the job exists.",
     )
 
+    @property
+    def pod(self) -> dict[str, Any]:
+        """The template's PodSpec; empty where it is none: no model checks what a backup has brought back."""
+        found = self.template.get("spec")
+        return found if isinstance(found, dict) else {}
+
+    @property
+    def containers(self) -> list[dict[str, Any]]:
+        """The template's containers, those that are objects."""
+        found = self.pod.get("containers")
+        return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
 
 class ConditionStatus(StrEnum):
     """The three values of a condition."""

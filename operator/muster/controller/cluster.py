@@ -615,7 +615,7 @@ def _kinds(node: NodeView) -> set[str]:
 
 def named_class(job: TrainingJob) -> str:
     """The PriorityClass that the job's template names; "" for none."""
-    return str((job.spec.template.get("spec") or {}).get("priorityClassName") or "")
+    return str(job.spec.pod.get("priorityClassName") or "")
 
 
 def _key(value: TrainingJob | Gang | FleetPolicy | NodeHealth | Undecodable) -> Key:

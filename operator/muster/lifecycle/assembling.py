@@ -14,7 +14,7 @@ from muster.lifecycle.modes import mode_of
 from muster.lifecycle.plan import Action, Announcement, ApplySupport, BindPod, CreatePod, Plan, State, Telling
 from muster.lifecycle.resume import Missing
 from muster.lifecycle.survivors import laid, waited_for
-from muster.lifecycle.template import scheduler_for
+from muster.lifecycle.template import scheduler_for, shape_problem
 from muster.lifecycle.words import on_nodes
 from muster.lifecycle.worker_pod import WorkerSettings, support_manifests, worker_manifest
 from muster.placement.eligibility import binding_of
@@ -45,6 +45,10 @@ def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
     late = _overdue(world, gang)
     if late:
         return _late(world, gang, late)
+    # It was looked at before there was a record, but a backup may bring back another template with the same record.
+    misshapen = shape_problem(world.job) if any(seat.pod is None for seat in world.seats) else None
+    if misshapen:
+        return Plan(leftovers(world), Telling(State.STALLED, *misshapen))
     actions, blocked = _pods_in_line(world, gang.spec, settings)
     if actions:
         wait = CREATE_RETRY_SECONDS if world.create_error else TICK_SECONDS
@@ -239,7 +243,7 @@ def _pods_in_line(
     if wanted:
         actions += support(world, settings)
         # The policy may have changed since the gang was placed there.
-        ours_to_bind = not scheduler_for(world.job.spec.template.get("spec") or {})
+        ours_to_bind = not scheduler_for(world.job.spec.pod)
         for member in wanted:
             direct = ours_to_bind and _is_direct(world, member)
             manifest = worker_manifest(world.job, member, settings, direct=direct, first=spec.first)

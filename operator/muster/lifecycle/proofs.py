@@ -30,8 +30,8 @@ def _rebooted(world: JobWorld, ghost: Ghost) -> bool:
 
 def removal_left(world: JobWorld, ghost: Ghost) -> float:
     """How much longer its kubelet has to be heard, which has nothing of this pod to run any more; it has no rank then."""
-    grace = (world.job.spec.template.get("spec") or {}).get("terminationGracePeriodSeconds")
-    seconds = DEFAULT_GRACE_SECONDS if grace is None else float(grace)
+    grace = world.job.spec.pod.get("terminationGracePeriodSeconds")
+    seconds = float(grace) if isinstance(grace, int) else DEFAULT_GRACE_SECONDS
     return KUBELET_LISTS_SECONDS + seconds - world.disowned.get(ghost.pod_uid, 0.0)
 
 

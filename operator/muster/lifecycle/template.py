@@ -20,9 +20,9 @@ from muster.world.views import SCHEDULER_NAME
 
 def problem(job: TrainingJob, fleet: Fleet) -> tuple[str, str] | None:
     """Why this job can never start as it stands, as (reason, what to do); None if nothing is known against it."""
-    misshapen = _misshapen(job.spec.template)
+    misshapen = shape_problem(job)
     if misshapen:
-        return "TemplateInvalid", f"spec.template.{misshapen}. {AGAIN}"
+        return misshapen
     container = worker_container(job)
     if container is None:
         wanted = job.spec.launch.worker_container
@@ -45,6 +45,12 @@ def problem(job: TrainingJob, fleet: Fleet) -> tuple[str, str] | None:
             f"spec.placement.{field}: {level!r} is no level of this fleet; known levels: {known} (FleetPolicy default). {AGAIN}",
         )
     return _pattern_problem(job.spec.progress.step_pattern) or _accelerator_problem(job, container, fleet)
+
+
+def shape_problem(job: TrainingJob) -> tuple[str, str] | None:
+    """Why no pod can be made of this job's template, as (reason, what to do); None if one can."""
+    misshapen = _misshapen(job.spec.template)
+    return ("TemplateInvalid", f"spec.template.{misshapen}. {AGAIN}") if misshapen else None
 
 
 AGAIN = "Fix it, delete the job and create it again."
@@ -129,7 +135,7 @@ def requirements(world: JobWorld, record: GangSpec | None) -> Requirements:
     for node, until in (record.excluded_nodes if record else {}).items():
         if until > world.now:
             avoid[node] = "avoided after a failure there"
-    spec, verdict = world.job.spec.template.get("spec") or {}, world.template_verdict
+    spec, verdict = world.job.spec.pod, world.template_verdict
     requests = dict(verdict.requests) if verdict and verdict.requests else asked_by_template(spec)
     gpus, resource = world.job.spec.gpus_per_node, world.fleet.policy.accelerator_resource
     if gpus:
@@ -139,7 +145,7 @@ def requirements(world: JobWorld, record: GangSpec | None) -> Requirements:
 
 def claims_of(job: TrainingJob) -> list[str]:
     """Names of the volume claims that the template mounts."""
-    volumes = _objects(job.spec.template.get("spec") or {}, "volumes")
+    volumes = _objects(job.spec.pod, "volumes")
     claims = (volume.get("persistentVolumeClaim") for volume in volumes)
     return sorted({str(claim["claimName"]) for claim in claims if isinstance(claim, dict) and claim.get("claimName")})
 

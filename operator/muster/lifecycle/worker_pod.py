@@ -62,7 +62,7 @@ def owner_reference(job: TrainingJob) -> dict[str, Any]:
 
 def worker_container(job: TrainingJob) -> dict[str, Any] | None:
     """The container of the template that trains; None if the template has none of that name."""
-    containers = (job.spec.template.get("spec") or {}).get("containers") or []
+    containers = job.spec.containers
     wanted = job.spec.launch.worker_container
     if wanted is None:
         return containers[0] if containers else None

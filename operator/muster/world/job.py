@@ -200,7 +200,7 @@ class JobWorld:
     @cached_property
     def _worker_container(self) -> str | None:
         named = self.job.spec.launch.worker_container
-        return named or next((c["name"] for c in self.job.spec.template["spec"]["containers"]), None)
+        return named or next((container.get("name") for container in self.job.spec.containers), None)
 
     @cached_property
     def by_index(self) -> Mapping[int, Seat]:

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, a_node
+from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, a_node, running
 
 from muster.api.gang import Member
-from muster.lifecycle.plan import ApplySupport, CheckTemplate, CreatePod
+from muster.lifecycle.plan import ApplySupport, CheckTemplate, CreatePod, State
 from muster.lifecycle.step import decide
 from muster.lifecycle.template import problem
 from muster.lifecycle.worker_pod import worker_manifest
@@ -224,3 +224,34 @@ def test_a_step_pattern_that_takes_long_to_compile_is_refused_unread(
 )
 def test_a_step_pattern_in_any_language_is_taken(pattern: str) -> None:
     assert pattern_problem(pattern) is None
+
+
+MISSHAPEN: list[dict[str, Any]] = [
+    {"spec": 5},
+    {"spec": {"containers": 7}},
+    {"spec": {"containers": ["main"], "terminationGracePeriodSeconds": "long"}},
+    {"spec": {"containers": [{**CONTAINER, "env": 5}]}},
+    {"spec": {"containers": [CONTAINER], "tolerations": 3}},
+]
+
+
+@pytest.mark.parametrize("template", MISSHAPEN)
+def test_of_a_template_that_a_backup_has_brought_no_pod_is_made(template: dict[str, Any]) -> None:
+    """The record was made when the template was another one: nobody looks at it again before pods are needed."""
+    world = Scene(a_job(template=template)).fleet().gang(go=False).pod(0).world()
+    plan = decide(world, SETTINGS)
+    assert not [action for action in plan.actions if isinstance(action, CreatePod)]
+    assert plan.telling is not None
+    assert (plan.telling.state, plan.telling.reason) == (State.STALLED, "TemplateInvalid")
+
+
+@pytest.mark.parametrize("template", [{}, {"spec": {}}, {"spec": {"containers": [{}]}}, *MISSHAPEN])
+def test_what_trains_goes_on_whatever_has_become_of_its_template(template: dict[str, Any]) -> None:
+    job = a_job(template=template)
+    scene = Scene(job).fleet().gang()
+    for index in range(job.spec.nodes):
+        scene.pod(index).launcher(index, running(1, step=5, rank=index))
+    plan = decide(scene.world(), SETTINGS)
+    assert plan.status is not None
+    assert plan.status.state == "Running"
+    assert not plan.acts
