@@ -6,8 +6,9 @@ member is idle: it fixes what the ranks are started with (addresses, resume chec
 the same answer. See docs/decisions/0002.
 """
 
+from collections import Counter
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 from pydantic.alias_generators import to_camel
@@ -296,6 +297,15 @@ class GangSpec(ApiModel):
         if isinstance(members, list):
             data = {**data, "members": [_numbered(member, place) for place, member in enumerate(members)]}
         return {**data, "ghosts": _each_told(ghosts)} if isinstance(ghosts, list) else data
+
+    @model_validator(mode="after")
+    def _members_are_told_apart(self) -> Self:
+        """Decisions find members by their index. No schema can say so, and the record may have been edited by hand."""
+        seen = Counter(member.index for member in self.members)
+        twice = next((index for index, count in seen.items() if count > 1), None)
+        if twice is not None:
+            raise ValueError(f"members: {seen[twice]} have the index {twice}, and each needs one of its own")
+        return self
 
 
 def _numbered(member: Any, place: int) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from muster.api.gang import GangIncident
+from muster.api.gang import GangIncident, GangSpec
 from muster.api.trainingjob import CompletionRecord, Condition, Incident, TrainingJob
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -58,3 +58,11 @@ def test_fields_of_a_newer_version_are_ignored() -> None:
     )
     assert job.spec.nodes == 2
     assert "spares" not in job.to_json()["spec"]
+
+
+def test_a_record_whose_members_cannot_be_told_apart_is_none() -> None:
+    record = {"jobUid": "u", "attempt": 1, "time": "2026-01-01T00:00:00Z", "level": "Start", "reason": "Started"}
+    with pytest.raises(ValidationError, match="members: 2 have the index 1, and each needs one of its own"):
+        GangSpec.model_validate({**record, "members": [{"index": 0}, {"index": 1}, {"index": 1}]})
+    of_old = GangSpec.model_validate({**record, "members": [{}, {}, {}]})
+    assert [member.index for member in of_old.members] == [0, 1, 2]

@@ -211,8 +211,9 @@ def test_a_lost_pod_on_a_cordoned_node_moves() -> None:
 def test_a_new_pod_waits_for_the_old_one_on_its_node_whoever_that_was() -> None:
     here = waiting()
     assert here.record is not None
-    moved = [Member(node="n1", incarnation=2), Member(node="n0", incarnation=2), here.record.members[2]]
-    here.record = here.record.model_copy(update={"members": moved})
+    nodes = ("n1", "n0")
+    moved = [Member(index=i, rank=i, node=node, incarnation=2) for i, node in enumerate(nodes)]
+    here.record = here.record.model_copy(update={"members": [*moved, here.record.members[2]]})
     here.pod(1, deleting=True)
     actions = decide(here.world(), SETTINGS).actions
     created = [a.manifest["metadata"]["name"] for a in actions if isinstance(a, CreatePod)]
