@@ -21,7 +21,7 @@ demo: venv images ## The main job: train, lose a process, a pod and a node, fini
 test: lint verify test-unit test-integration test-e2e ## All tests that CI runs
 
 ##@ Tests
-.PHONY: lint verify test-unit test-integration test-e2e test-e2e-four test-e2e-eight test-long test-gpu simulate
+.PHONY: lint verify test-unit test-integration test-e2e test-e2e-four test-e2e-eight test-long test-gpu simulate fuzz
 lint: venv ## ruff, mypy, import-linter, yamllint
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check .
@@ -65,6 +65,9 @@ test-long: venv cluster-up ## Random moments and soak; not run by CI
 
 simulate: venv ## Lives of a simulated fleet with faults at random (MINUTES=3 SEED=1, or REPLAY=build/simulate/17.json)
 	@PYTHONHASHSEED=0 $(PY) -m muster.simulate $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(REPLAY),--replay $(REPLAY))
+
+fuzz: venv ## Mutated objects, reports and requests beside a healthy job (SECONDS=60 INPUTS=100000 SEED=1, or REPLAY=build/fuzz/17.json)
+	@PYTHONHASHSEED=0 $(PY) -m muster.simulate.fuzz $(foreach option,SECONDS INPUTS SEED REPLAY,$(if $($(option)),--$(shell echo $(option) | tr A-Z a-z) $($(option))))
 
 test-gpu: venv ## The node agent with this machine's own NVIDIA driver; not run by CI
 	@$(PY) -m pytest tests/gpu -q -s

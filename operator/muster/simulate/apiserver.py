@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from muster.api.base import API_VERSION, rfc3339
+from muster.kube import decode
 from muster.kube.errors import AlreadyExists, Conflict, Gone, Invalid, NotFound
 from muster.simulate.clocks import WallClock
 from muster.simulate.loop import Agenda
@@ -91,10 +92,16 @@ class ApiServer:
 
     Attributes:
         requests: that were executed.
+        encode: writes an object down.
+        concerns: whether what stands beside it (kubelets, schedulers, checks) looks at an object; clients see all.
+        documents: what is answered at paths that speak of no objects, e.g. the keys of tokens.
     """
 
     def __init__(self, agenda: Agenda, clock: WallClock) -> None:
         self.requests = 0
+        self.encode: Callable[[Object], bytes] = msgspec.json.encode
+        self.concerns: Callable[[Object], bool] = lambda _: True
+        self.documents: dict[str, bytes] = {}
         self._agenda = agenda
         self.clock = clock
         self._objects: dict[str, dict[Key, Stored]] = {}
@@ -123,8 +130,9 @@ class ApiServer:
         return stored.value if stored else None
 
     def all(self, resource: str) -> Iterator[Object]:
-        """All objects of a kind, not to be changed."""
-        return iter([stored.value for stored in self._objects.get(resource, {}).values()])
+        """All objects of a kind that concern those beside it, not to be changed."""
+        kept = self._objects.get(resource, {}).values()
+        return iter([stored.value for stored in kept if self.concerns(stored.value)])
 
     def list(self, at: Where, query: Mapping[str, Any]) -> bytes:
         """All objects that a query selects, in one page."""
@@ -148,9 +156,10 @@ class ApiServer:
         metadata.update(uid=f"{at.resource[:4]}-{next(self._uids):06}", generation=1, creationTimestamp=self._now())
         if at.resource == "pods":
             value.setdefault("status", {})["phase"] = "Pending"
+            _check_types(value, self.encode)
         if dry_run:
             metadata["resourceVersion"] = "0"
-            return msgspec.json.encode(value)
+            return self.encode(value)
         return self._put(at.resource, key, value).wire
 
     def update(self, at: Where, body: Mapping[str, Any]) -> bytes:
@@ -232,6 +241,11 @@ class ApiServer:
 
     # Trouble.
 
+    def restore(self, resource: str, value: Object) -> None:
+        """Put an object there, uid and all, whatever is in it: as an old API server, or a backup, has left it."""
+        metadata = value["metadata"]
+        self._put(resource, (metadata.get("namespace", ""), metadata["name"]), {**value, "metadata": dict(metadata)})
+
     def forget_history(self, resource: str) -> None:
         """Compaction: whoever goes on from here on has to be up to date; open watches are told so."""
         self._oldest[resource] = self._version
@@ -299,7 +313,7 @@ class ApiServer:
         before, version = kept.get(key), next(self._versions)
         self._version = version
         value["metadata"]["resourceVersion"] = str(version)
-        stored = kept[key] = Stored(value, version, msgspec.json.encode(value))
+        stored = kept[key] = Stored(value, version, self.encode(value))
         self._changed(resource, Change(version, before, stored))
         return stored
 
@@ -308,7 +322,7 @@ class ApiServer:
         self._version = version
         metadata = {**before.value["metadata"], "resourceVersion": str(version)}
         value = {**before.value, "metadata": metadata}
-        self._changed(resource, Change(version, Stored(value, version, msgspec.json.encode(value)), None))
+        self._changed(resource, Change(version, Stored(value, version, self.encode(value)), None))
 
     def _changed(self, resource: str, change: Change) -> None:
         history = self._history.setdefault(resource, [])
@@ -319,10 +333,10 @@ class ApiServer:
         for watch in list(self._watches):
             if watch.resource == resource:
                 self._show(watch, change)
-        for listener in self._listeners:
-            listener(
-                resource, change.before.value if change.before else None, change.after.value if change.after else None
-            )
+        before, after = (state.value if state else None for state in (change.before, change.after))
+        if self.concerns(after or before or {}):
+            for listener in self._listeners:
+                listener(resource, before, after)
 
     def _show(self, watch: Watch, change: Change) -> None:
         had = change.before is not None and watch.selects(change.before.value)
@@ -409,6 +423,18 @@ def _json_patched(value: Object, operations: Any) -> Object:
             case "remove":
                 del parent[last]
     return patched
+
+
+def _check_types(pod: Object, encode: Callable[[Object], bytes]) -> None:
+    """Refuse what is no pod, as far as anybody here reads it.
+
+    Raises:
+        Invalid: it has not a pod's types.
+    """
+    try:
+        decode.pod(encode(pod))
+    except Exception as error:
+        raise Invalid(422, "Invalid", f"not a pod: {error}") from error
 
 
 def _has_ended(pod: Object) -> bool:

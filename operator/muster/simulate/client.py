@@ -110,10 +110,11 @@ class SimulatedClient(Client):
     ) -> bytes:
         until = self._clock() + deadline_seconds
         await self._go(verb, path, deadline_seconds)
-        way, at = self._way, where(path)
+        way = self._way
+        resource = "" if path in self._server.documents else where(path).resource
         if self._clock() > until:
             raise Unreachable(0, "Unreachable", f"{verb} {path}: no answer in time")
-        refused = way.refusal(verb, at.resource)
+        refused = way.refusal(verb, resource)
         error: ApiError | None = None
         answer = b""
         if refused:
@@ -123,7 +124,7 @@ class SimulatedClient(Client):
                 answer = self._execute(verb, path, query or {}, body, content_type)
             except ApiError as found:
                 error = found
-        lost = verb != "GET" and not error and bool(way.loses_answers & {"", at.resource})
+        lost = verb != "GET" and not error and bool(way.loses_answers & {"", resource})
         back = way.latency_seconds()
         if lost or not way.is_open() or self._clock() + back > until:
             await asyncio.sleep(max(0.0, until - self._clock()))
@@ -146,7 +147,10 @@ class SimulatedClient(Client):
             raise Unreachable(0, "Unreachable", f"{verb} {path}: no answer")
 
     def _execute(self, verb: str, path: str, query: Mapping[str, Any], body: Any, content_type: str) -> bytes:
-        at, server = where(path), self._server
+        server = self._server
+        if path in server.documents:
+            return server.documents[path]
+        at = where(path)
         match verb:
             case "GET" if at.name:
                 return server.get(at)

@@ -36,10 +36,14 @@ class Life:
 
     Attributes:
         api_is_up: whether the API server answers anybody.
+
+    Args:
+        defects: lines of the operator's log that end it.
     """
 
-    def __init__(self, seed: int, nodes: int = 8, per_rack: int = 4) -> None:
+    def __init__(self, seed: int, nodes: int = 8, per_rack: int = 4, defects: Collection[str] = DEFECTS) -> None:
         self.seed = seed
+        self._defects = defects
         # What is shipped draws its jitter from the one random number generator of the process.
         randomness.seed(seed)
         self.random = randomness.Random(seed)
@@ -267,7 +271,7 @@ class Life:
             what = str(event.pop("event"))
             text = " ".join([what, *(f"{key}={value}" for key, value in event.items())])
             self.journal.note(method, text[:400])
-            if what in DEFECTS or (method == "error" and "exception" in event):
+            if what in self._defects or (method == "error" and "exception" in event):
                 self.fail(RuntimeError(text))
             raise structlog.DropEvent
 

@@ -57,10 +57,12 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     Attributes:
         agenda: events that are no coroutines.
+        between_steps: called with False when a step has ended (all that was ready at once), with True when the next begins.
     """
 
     def __init__(self, now: float = 1000.0) -> None:
         super().__init__()
+        self.between_steps: Callable[[bool], None] = lambda _: None
         self._now = now
         self._clock_resolution = 1e-9
         self.agenda = Agenda(self)
@@ -81,6 +83,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def select(self, timeout: float | None) -> list[Any]:
         """Go on to what is due next, at most so far; called by the loop itself where a real one waits for descriptors."""
+        self.between_steps(False)
         timers: list[Any] = self._scheduled  # type: ignore[attr-defined]
         ready: Any = self._ready  # type: ignore[attr-defined]
         while not ready:
@@ -93,6 +96,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             if timer <= due:
                 break
             self.agenda.run_one()
+        self.between_steps(True)
         return []
 
     def _call_soon(
