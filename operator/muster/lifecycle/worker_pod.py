@@ -145,7 +145,7 @@ def worker_manifest(
     if direct:
         spec["schedulerName"] = SCHEDULER_NAME
     container = worker_container(job)
-    name = container["name"] if container else ""
+    name = container.get("name") if container else ""
     spec["containers"] = containers = list(spec.get("containers") or [])
     place = next((place for place, c in enumerate(containers) if c.get("name") == name), None)
     if place is not None:

@@ -255,3 +255,12 @@ def test_what_trains_goes_on_whatever_has_become_of_its_template(template: dict[
     assert plan.status is not None
     assert plan.status.state == "Running"
     assert not plan.acts
+
+
+def test_a_container_without_a_name_is_shown_to_the_api_server_which_will_refuse_it() -> None:
+    template = {"spec": {"containers": [{"image": "trainer:1", "command": ["train"]}]}}
+    scene = Scene(a_job(template=template)).fleet()
+    scene.changes["template_verdict"] = None
+    plan = decide(scene.world(), SETTINGS)
+    (check,) = (action for action in plan.actions if isinstance(action, CheckTemplate))
+    assert "name" not in check.pod["spec"]["containers"][0]
