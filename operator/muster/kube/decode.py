@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import msgspec
 import pydantic
 
-from muster.api.base import EARLIEST, LATEST, ApiModel
+from muster.api.base import EARLIEST, LATEST, UID_LENGTH, ApiModel
 from muster.api.trainingjob import TrainingJob
 from muster.world import resources
 from muster.world.resources import amounts, asked_by, asked_together
@@ -382,7 +382,8 @@ def node(data: Raw) -> NodeView:
         unschedulable=bool(spec.unschedulable),
         ready=ready.status == "True",
         ready_reason=ready.reason or "",
-        boot_id=status.node_info.boot_id if status.node_info else "",
+        # Kernels' have 36 characters; nobody checks what a kubelet says.
+        boot_id=status.node_info.boot_id[:UID_LENGTH] if status.node_info else "",
         allocatable=amounts(status.allocatable),
         capacity=amounts(status.capacity),
         conditions=tuple(map(_node_condition, status.conditions or ())),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from muster.api.nodehealth import NodeHealth
+from muster.api.nodehealth import HealthIncident, NodeHealth
 from muster.api.trainingjob import TrainingJob
 from muster.kube import decode, informer
 from muster.kube.decode import Undecodable
@@ -256,3 +256,9 @@ def test_the_answer_to_a_deletion_may_nest_deeper_than_python_does() -> None:
     deep = b'{"a":' * 3000 + b"1" + b"}" * 3000
     assert not decode.is_gone(b'{"kind":"Pod","metadata":{"deletionGracePeriodSeconds":30},"status":%s}' % deep)
     assert decode.is_gone(b'{"kind":"Pod","metadata":{"deletionGracePeriodSeconds":0},"status":%s}' % deep)
+
+
+def test_the_boot_id_of_a_node_fits_into_records_whatever_its_kubelet_says() -> None:
+    node = raw({"metadata": {"name": "n", "resourceVersion": "5"}, "status": {"nodeInfo": {"bootID": "1" * 5000}}})
+    incident = {"time": "2026-01-01T00:00:00Z", "state": "Unhealthy", "reason": "Xid79"}
+    assert HealthIncident.model_validate({**incident, "bootId": decode.node(node).boot_id}).boot_id == "1" * 64
