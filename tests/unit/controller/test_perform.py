@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-import pytest
 import msgspec
+import pytest
 import structlog
 
 from muster.controller.perform import (

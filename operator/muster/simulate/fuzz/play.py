@@ -86,7 +86,7 @@ def play(told: Round) -> Outcome:
 def rule_of(error: BaseException) -> str:
     """What has failed, without what differs from one input to another: where in the code, if that is told."""
     text = str(error)
-    frames = re.findall(r'File "[^"]*?(muster/[^"]*)", line \d+, in (\w+)', text)
+    frames = re.findall(r'File "[^"]*?operator/(muster/[^"]*)", line \d+, in (\w+)', text)
     raised = re.findall(r"^(\w[\w.]*(?:Error|Exception|Conflict))\b", text, re.MULTILINE)
     if frames and raised:
         return f"{raised[-1]} in {frames[-1][0]} {frames[-1][1]}"

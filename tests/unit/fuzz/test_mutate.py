@@ -1,0 +1,79 @@
+"""Mutations: the same from the same seed, strange, and within what an API server guarantees."""
+
+import json
+from random import Random
+
+import msgspec
+import pytest
+
+from muster.kube import decode
+from muster.simulate.fuzz import samples, wire
+from muster.simulate.fuzz.draw import drawn
+from muster.simulate.fuzz.inputs import KINDS, RESOURCES
+from muster.simulate.fuzz.mutate import mutated, mutated_bytes
+
+
+def test_a_seed_is_always_the_same_round_and_another_one_another() -> None:
+    assert drawn(7) == drawn(7)
+    assert drawn(7) != drawn(8)
+    kinds = {one.kind for seed in range(3, 8) for one in drawn(seed).inputs if one.mutated}
+    assert kinds == set(KINDS)
+
+
+@pytest.mark.parametrize("sample", [samples.NODE, samples.NODE_HEALTH, samples.FLEET_POLICY, samples.OCCUPANT])
+def test_what_every_object_has_stays_readable(sample: dict[str, object]) -> None:
+    """An API server guarantees that of whatever is stored there; the rest may be anything."""
+    changed = 0
+    for seed in range(300):
+        found = mutated(sample, Random(seed), builtin=True)
+        changed += found != sample
+        named = {**found, "metadata": {**found["metadata"], "resourceVersion": "5"}}
+        assert decode.undecodable(wire.encode(named), "x").name == sample["metadata"]["name"]  # type: ignore[index]
+        assert isinstance(found["spec"], dict)
+    assert changed > 250
+
+
+def test_a_sample_itself_stays_as_it_is() -> None:
+    before = msgspec.json.encode(samples.JOB_SPEC)
+    for seed in range(100):
+        mutated({"spec": samples.JOB_SPEC}, Random(seed))
+    assert msgspec.json.encode(samples.JOB_SPEC) == before
+
+
+def test_bytes_are_changed_and_not_without_end() -> None:
+    data = b'POST / HTTP/1.1\r\n\r\n{"a":1}'
+    found = {mutated_bytes(data, Random(seed)) for seed in range(200)}
+    assert len(found) > 150
+    assert max(map(len, found)) < 1_000_000
+
+
+def test_what_python_cannot_write_gets_into_the_bytes() -> None:
+    document = {
+        "deep": wire.nested(4000),
+        "number": wire.literal("1e400"),
+        "half": wire.escaped("d800"),
+        "long": wire.repeated("ab ", 3),
+    }
+    data = wire.encode(document)
+    assert data.count(b"{") == 4001
+    assert b'"number":1e400,' in data
+    assert b'"half":"\\ud800"' in data
+    assert b'"long":"ab ab ab "' in data
+    assert json.dumps(document)  # as it is kept in a file
+
+
+def test_settled_jobs_have_names_of_their_own_everywhere() -> None:
+    family = next(family for family in samples.families() if family.gang and family.reports)
+    one, other = family.settled_as(1), family.settled_as(2)
+    assert one.gang is not None
+    uid = one.job["metadata"]["uid"]
+    assert one.gang["spec"]["jobUid"] == uid != other.job["metadata"]["uid"]
+    names = {pod["metadata"]["name"] for pod in one.pods}
+    assert all(name.startswith(f"{one.gang['metadata']['name']}-") for name in names)
+    assert not names & {pod["metadata"]["name"] for pod in other.pods}
+    assert one.reports.keys() <= {pod["metadata"]["uid"] for pod in one.pods}
+    assert {pod["metadata"]["namespace"] for pod in one.pods} == {samples.namespace(1)}
+
+
+def test_every_kind_has_its_place() -> None:
+    assert set(RESOURCES) < set(KINDS)
