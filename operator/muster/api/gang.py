@@ -299,12 +299,14 @@ class GangSpec(ApiModel):
         return {**data, "ghosts": _each_told(ghosts)} if isinstance(ghosts, list) else data
 
     @model_validator(mode="after")
-    def _members_are_told_apart(self) -> Self:
+    def _members_make_a_gang(self) -> Self:
         """Decisions find members by their index. No schema can say so, and the record may have been edited by hand."""
         seen = Counter(member.index for member in self.members)
         twice = next((index for index, count in seen.items() if count > 1), None)
         if twice is not None:
             raise ValueError(f"members: {seen[twice]} have the index {twice}, and each needs one of its own")
+        if self.members and self.first is None:
+            raise ValueError("members: none of them is the worker of rank 0, to which the others connect")
         return self
 
 

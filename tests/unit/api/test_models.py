@@ -60,9 +60,11 @@ def test_fields_of_a_newer_version_are_ignored() -> None:
     assert "spares" not in job.to_json()["spec"]
 
 
-def test_a_record_whose_members_cannot_be_told_apart_is_none() -> None:
+def test_a_record_whose_members_make_no_gang_is_none() -> None:
     record = {"jobUid": "u", "attempt": 1, "time": "2026-01-01T00:00:00Z", "level": "Start", "reason": "Started"}
     with pytest.raises(ValidationError, match="members: 2 have the index 1, and each needs one of its own"):
         GangSpec.model_validate({**record, "members": [{"index": 0}, {"index": 1}, {"index": 1}]})
+    with pytest.raises(ValidationError, match="none of them is the worker of rank 0"):
+        GangSpec.model_validate({**record, "members": [{"index": 0, "rank": 1}, {"index": 1, "rank": 2}]})
     of_old = GangSpec.model_validate({**record, "members": [{}, {}, {}]})
     assert [member.index for member in of_old.members] == [0, 1, 2]
