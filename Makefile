@@ -74,7 +74,7 @@ test-gpu: venv ## The node agent with this machine's own NVIDIA driver; not run 
 
 ##@ Measurements
 # Every bench-* target of this file.
-BENCHES := $(shell awk -F: '/^bench-[a-z]+:/ {print $$1}' $(MAKEFILE_LIST))
+BENCHES := $(shell awk -F: '/^bench-[a-z-]+:/ {print $$1}' $(MAKEFILE_LIST))
 .PHONY: bench $(BENCHES)
 bench: $(BENCHES) ## Every bench below; figures go to build/bench/
 
@@ -95,6 +95,9 @@ bench-checkpoints: venv ## Judging eight checkpoints of 873 tensors on 512 ranks
 
 bench-placement: venv ## Placing gangs on 16,384 nodes, queues of 1,000 jobs, and the longest step of a plan, in milliseconds
 	@$(PY) -m bench.placement
+
+bench-what-if: venv ## What kubectl muster what-if takes for 1,024, 16,384 and 131,072 GPUs over 54 days, in seconds of a core
+	@$(PY) -m bench.whatif
 
 ##@ The pieces
 .PHONY: venv print-venv lock

@@ -7,7 +7,7 @@ import sys
 
 import typer
 
-from muster.cli import decide, explain, lost, nodes
+from muster.cli import decide, explain, lost, nodes, whatif
 from muster.cli.session import ContextOption, KubeconfigOption, NamespaceOption, Options, OutputOption
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -16,6 +16,7 @@ app.command("nodes")(nodes.command)
 app.command("cordon")(decide.cordon)
 app.command("release")(decide.release)
 app.command("lost")(lost.command)
+app.command("what-if")(whatif.command)
 
 
 @app.callback()

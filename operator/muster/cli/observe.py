@@ -101,6 +101,16 @@ async def naming(client: Client) -> dict[str, list[str]]:
     return {node: sorted(names) for node, names in found.items()}
 
 
+async def records(client: Client) -> tuple[list[TrainingJob], list[Gang]]:
+    """All jobs, and the records of their attempts; what cannot be read is left out.
+
+    Raises:
+        ApiError: they could not be listed.
+    """
+    jobs, gangs = await asyncio.gather(_all(informer.training_jobs(client)), _all(informer.gangs(client)))
+    return [job for job in jobs if isinstance(job, TrainingJob)], [gang for gang in gangs if isinstance(gang, Gang)]
+
+
 async def policy_of(client: Client) -> tuple[FleetPolicySpec, list[str]]:
     """The policy in force, and what has to be said of it.
 

@@ -97,6 +97,11 @@ def run(
     except CliError as error:
         typer.echo(f"error: {show.printable(str(error))}", err=True)
         raise typer.Exit(1) from error
+    tell(options, found, render)
+
+
+def tell(options: Options, found: Found, render: Callable[[Console, Found], None]) -> None:
+    """Print a finding as the options ask for it."""
     if options.output is Output.JSON:
         typer.echo(show.as_json(found))
     elif options.output is Output.YAML:

@@ -1,0 +1,195 @@
+"""The answer: many lives of a gang, what they have in common, and what another choice would change. Pure."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+
+from pydantic import Field
+
+from muster.api.base import ApiModel
+from muster.recovery.budgets import NOT_OWN_DOING, WINDOW
+from muster.whatif.formula import expected_ettr, recovery_seconds, young_daly_seconds
+from muster.whatif.life import Account, Loss, live
+from muster.whatif.plan import Plan
+from muster.whatif.rates import Rates
+from muster.whatif.ways import Way, way_of
+from muster.whatif.weather import Blow, Chance, blows
+
+HOUR_SECONDS = 3600.0
+DEVIATIONS_95 = 1.96
+# Intervals that people choose, in seconds; those near the best one by the formula are tried.
+_INTERVALS = (15, 30, 60, 120, 180, 300, 420, 600, 900, 1200, 1800, 2700, 3600, 7200, 10800, 14400, 21600, 28800, 43200)
+_NEAR = 5.0
+Dice = Callable[[int], Chance]
+"""The source of chance of each life, by its number."""
+
+
+class Estimate(ApiModel):
+    """A mean of many lives, and how certain it is."""
+
+    mean: float
+    low: float = Field(description="The true mean is not below this, nor above `high`, with 95 % confidence.")
+    high: float
+
+
+class Spread(Estimate):
+    """The same, and how much one life differs from the other."""
+
+    life_low: float = Field(description="One life in twenty is below this.")
+    life_high: float = Field(description="One life in twenty is above this.")
+
+
+class CauseLost(ApiModel):
+    """What one cause costs in a life, on average, in GPU-hours; `gpu_hours` is the sum of the others."""
+
+    name: str
+    how: str
+    failures: float
+    gpu_hours: float
+    redone: float = Field(description="Training that no complete checkpoint held.")
+    noticing: float = Field(description="Until it was seen, decided on, and all ranks were proved to have ended.")
+    waiting: float = Field(description="Until there was a node.")
+    replacing: float = Field(description="Until the new pod was there.")
+    starting: float = Field(description="Until the first step.")
+
+
+class Option(ApiModel):
+    """The same with one thing changed, struck by the same failures."""
+
+    spares: int
+    checkpoint_seconds: float
+    ettr: float
+    gain: Estimate = Field(description="ETTR beyond that of the plan.")
+
+
+class Answer(ApiModel):
+    """What many lives have shown."""
+
+    lives: int
+    ettr: Spread
+    closed_form_ettr: float = Field(description="With a free node for everybody and no failure during a recovery.")
+    gang_mttf_hours: float
+    recovery_seconds: float = Field(description="From a failure to the next step, with a free node for everybody.")
+    gpu_hours: float = Field(description="Of a life; = useful + saving + what the causes cost.")
+    useful_gpu_hours: float
+    saving_gpu_hours: float = Field(description="Training stood still for a save.")
+    causes: list[CauseLost] = Field(description="Most expensive first.")
+    spares: list[Option] = Field(description="One fewer and one more.")
+    checkpoints: list[Option] = Field(description="Other intervals, the plan's included, shortest first.")
+    best_checkpoint_seconds: float = Field(description="The best of `checkpoints`.")
+    young_daly_seconds: float = Field(description="The best interval by the formula.")
+    busiest_day: int = Field(description="Most failures of nodes and infrastructure within 24 hours, of all lives.")
+
+
+@dataclass(frozen=True, slots=True)
+class _Lives:
+    """The failures of many lives, and how each kind goes."""
+
+    rates: Rates
+    storms: Sequence[Sequence[Blow]]
+
+    def under(self, plan: Plan) -> list[Account]:
+        ways = [way_of(cause.how, plan) for cause in self.rates.causes]
+        return [live(plan, ways, storm) for storm in self.storms]
+
+
+def answer(plan: Plan, rates: Rates, dice: Dice, lives: int) -> Answer:
+    """Let a gang live many times.
+
+    Args:
+        plan: the gang.
+        rates: of what its nodes fail; how often stands in the plan.
+        dice: chance.
+        lives: how many; at least two.
+    """
+    shares = [cause.share for cause in rates.causes]
+    ways = [way_of(cause.how, plan) for cause in rates.causes]
+    storms = [blows(dice(number), plan.gang_mttf_seconds, plan.seconds, shares) for number in range(lives)]
+    many = _Lives(rates, storms)
+    accounts = many.under(plan)
+    ettrs = [account.useful / plan.seconds for account in accounts]
+    recovery = recovery_seconds(plan, ways, shares)
+    intervals = [_option(many, plan, ettrs, checkpoint_seconds=seconds) for seconds in _intervals(plan)]
+    hours = plan.gpus / HOUR_SECONDS
+    return Answer(
+        lives=lives,
+        ettr=_spread(ettrs),
+        closed_form_ettr=expected_ettr(plan, recovery),
+        gang_mttf_hours=plan.gang_mttf_seconds / HOUR_SECONDS,
+        recovery_seconds=recovery,
+        gpu_hours=hours * plan.seconds,
+        useful_gpu_hours=hours * fmean(account.useful for account in accounts),
+        saving_gpu_hours=hours * fmean(account.saving for account in accounts),
+        causes=_causes(rates, accounts, hours),
+        spares=[_option(many, plan, ettrs, spares=n) for n in (plan.spares - 1, plan.spares + 1) if n >= 0],
+        checkpoints=intervals,
+        best_checkpoint_seconds=max(intervals, key=lambda option: option.ettr).checkpoint_seconds,
+        young_daly_seconds=young_daly_seconds(plan),
+        busiest_day=max(_busiest_day(storm, ways) for storm in storms),
+    )
+
+
+def _option(many: _Lives, plan: Plan, before: Sequence[float], **changes: float) -> Option:
+    other = plan.model_copy(update=changes)
+    accounts = many.under(other) if other != plan else None
+    ettrs = [account.useful / plan.seconds for account in accounts] if accounts else before
+    gain = _estimate([after - was for after, was in zip(ettrs, before, strict=True)])
+    return Option(spares=other.spares, checkpoint_seconds=other.checkpoint_seconds, ettr=fmean(ettrs), gain=gain)
+
+
+def _intervals(plan: Plan) -> list[float]:
+    best = young_daly_seconds(plan)
+    least = max(plan.step_seconds, plan.durable_seconds, plan.save_seconds)
+    near = [float(s) for s in _INTERVALS if max(least, best / _NEAR) <= s <= best * _NEAR]
+    return sorted({*near, best, plan.checkpoint_seconds})
+
+
+def _causes(rates: Rates, accounts: Sequence[Account], hours: float) -> list[CauseLost]:
+    found = []
+    for place, cause in enumerate(rates.causes):
+        losses = [account.losses[place] for account in accounts]
+
+        def mean(of: Callable[[Loss], float], losses: Iterable[Loss] = losses) -> float:
+            return hours * fmean(map(of, losses))
+
+        lost = CauseLost(
+            name=cause.name,
+            how=cause.how,
+            failures=fmean(loss.failures for loss in losses),
+            gpu_hours=mean(lambda loss: loss.seconds),
+            redone=mean(lambda loss: loss.redone),
+            noticing=mean(lambda loss: loss.noticing),
+            waiting=mean(lambda loss: loss.waiting),
+            replacing=mean(lambda loss: loss.replacing),
+            starting=mean(lambda loss: loss.starting),
+        )
+        found.append(lost)
+    return sorted(found, key=lambda lost: -lost.gpu_hours)
+
+
+def _busiest_day(storm: Sequence[Blow], ways: Sequence[Way]) -> int:
+    times = [blow.at for blow in storm if ways[blow.cause].fault_class in NOT_OWN_DOING]
+    first, most = 0, 0
+    for last, at in enumerate(times):
+        while at - times[first] >= WINDOW.total_seconds():
+            first += 1
+        most = max(most, last - first + 1)
+    return most
+
+
+def _estimate(values: Sequence[float]) -> Estimate:
+    mean, error = fmean(values), DEVIATIONS_95 * stdev(values) / math.sqrt(len(values))
+    return Estimate(mean=mean, low=mean - error, high=mean + error)
+
+
+def _spread(values: Sequence[float]) -> Spread:
+    whole, ordered = _estimate(values), sorted(values)
+    last = len(ordered) - 1
+    return Spread(
+        mean=whole.mean,
+        low=max(0.0, whole.low),
+        high=min(1.0, whole.high),
+        life_low=ordered[round(0.05 * last)],
+        life_high=ordered[round(0.95 * last)],
+    )

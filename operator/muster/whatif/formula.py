@@ -1,0 +1,42 @@
+"""The closed forms that hold while failures are rare, and the best interval between checkpoints. Pure.
+
+Sources: ETTR as in "Revisiting Reliability in Large-Scale Machine Learning Research Clusters" (HPCA 2025, arXiv 2410.21680);
+the interval is Young's first-order one (1974) with Daly's correction (2006).
+"""
+
+import math
+from collections.abc import Sequence
+
+from muster.whatif.plan import Plan
+from muster.whatif.ways import Leaves, Way
+
+
+def recovery_seconds(plan: Plan, ways: Sequence[Way], shares: Sequence[float]) -> float:
+    """Mean time from a failure to the first step after it, while there is a free node for everybody."""
+    each = (
+        way.noticed_seconds
+        + (plan.pod_seconds if way.leaves is Leaves.ALWAYS or (way.leaves is Leaves.IF_FREE and plan.spares) else 0.0)
+        + plan.start_seconds
+        for way in ways
+    )
+    return sum(share * seconds for share, seconds in zip(shares, each, strict=True)) / sum(shares)
+
+
+def expected_ettr(plan: Plan, recovery: float) -> float:
+    """Useful time of all time, between 0 and 1: to first order 1 - w/(D+w) - (D/2 + T)/M.
+
+    With M the gang's mean time between failures, D the interval, w the stall of a save, s until it is complete and T the
+    recovery: of a time to failure that is exponential, D e^(-s/M) / (e^((D+w)/M) - 1) is kept on average. No failure
+    strikes during a recovery, and nobody ever waits for a node.
+    """
+    mttf, interval = plan.gang_mttf_seconds, plan.interval_seconds
+    cycles = (interval + plan.save_seconds) / mttf
+    kept = interval * math.exp(-plan.durable_seconds / mttf - cycles) / -math.expm1(-cycles)
+    return kept / (mttf + recovery)
+
+
+def young_daly_seconds(plan: Plan) -> float:
+    """The best interval between checkpoints, to first order: sqrt(2 w M) - w; never shorter than a save, or a step."""
+    save = plan.save_seconds
+    best = math.sqrt(2.0 * save * plan.gang_mttf_seconds) - save
+    return max(best, save, plan.durable_seconds, plan.step_seconds)

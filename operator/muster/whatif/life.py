@@ -1,0 +1,134 @@
+"""One life of a gang: from failure to failure, without anything in between. Pure.
+
+While nothing fails, training and saving follow each other at a known pace, so that no time is spent on them: a life costs
+as much as it has failures. Each second of the gang is put on one account.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+
+from muster.whatif.plan import Plan
+from muster.whatif.ways import Leaves, Way
+from muster.whatif.weather import Blow
+
+
+@dataclass(slots=True)
+class Loss:
+    """What one cause has cost, in seconds of the whole gang.
+
+    Attributes:
+        failures: how many.
+        redone: training that no complete checkpoint held.
+        noticing: until the failure was seen, decided on, and all ranks were proved to have ended.
+        waiting: until there was a node.
+        replacing: until the new pod was there.
+        starting: until the first step.
+    """
+
+    failures: int = 0
+    redone: float = 0.0
+    noticing: float = 0.0
+    waiting: float = 0.0
+    replacing: float = 0.0
+    starting: float = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """All of it."""
+        return self.redone + self.noticing + self.waiting + self.replacing + self.starting
+
+
+@dataclass(slots=True)
+class Account:
+    """Where the time of one life went, in seconds of the whole gang.
+
+    Attributes:
+        useful: training that was kept.
+        saving: training stood still for a save.
+        losses: what each cause has cost, by its place in the list.
+    """
+
+    useful: float = 0.0
+    saving: float = 0.0
+    losses: list[Loss] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Recovery:
+    """What lies ahead after a failure, as moments; in order, and none before the one above it."""
+
+    cause: int
+    since: float
+    noticed: float
+    node: float
+    go: float
+    trains: float
+
+
+def live(plan: Plan, ways: Sequence[Way], blows: Sequence[Blow]) -> Account:
+    """Let a gang live through its failures.
+
+    Args:
+        plan: the gang.
+        ways: how each cause goes.
+        blows: what strikes it, in the order of time.
+    """
+    account = Account(losses=[Loss() for _ in ways])
+    free = [0.0] * plan.spares  # since when, or from when on, each node is free that the gang has not got
+    heapify(free)
+    now = _Recovery(-1, 0.0, 0.0, 0.0, 0.0, 0.0)
+    for blow in blows:
+        way = ways[blow.cause]
+        if way.needs_ranks and blow.at < now.go:
+            continue
+        if blow.at < now.trains:
+            _recover(account, now, blow.at)
+        else:
+            _recover(account, now, now.trains)
+            lost = _train(account, plan, blow.at - now.trains)
+            account.losses[blow.cause].redone += lost
+        account.losses[blow.cause].failures += 1
+        now = _recovery(plan, way, blow, now, free)
+    if plan.seconds < now.trains:
+        _recover(account, now, plan.seconds)
+    else:
+        _recover(account, now, now.trains)
+        rest = _train(account, plan, plan.seconds - now.trains)
+        account.useful += rest  # at the end nothing is lost
+    return account
+
+
+def _recovery(plan: Plan, way: Way, blow: Blow, before: _Recovery, free: list[float]) -> _Recovery:
+    """What follows a failure; what the one before it still waits for is waited for as well."""
+    noticed = node = ready = blow.at + way.noticed_seconds
+    if way.leaves is Leaves.ALWAYS or (way.leaves is Leaves.IF_FREE and free and free[0] <= noticed):
+        heappush(free, noticed + blow.repair * plan.repair_seconds)
+        node = max(noticed, heappop(free))
+        ready = node + plan.pod_seconds
+    go = max(ready, before.go)
+    return _Recovery(blow.cause, blow.at, noticed, max(node, min(before.node, go)), go, go + plan.start_seconds)
+
+
+def _train(account: Account, plan: Plan, seconds: float) -> float:
+    """Train for so long, until something ends it; returns how much of the training no complete checkpoint holds."""
+    interval, save = plan.interval_seconds, plan.save_seconds
+    cycles, rest = divmod(seconds, interval + save)
+    work = cycles * interval + min(rest, interval)
+    complete = max(0.0, (seconds - plan.durable_seconds) // (interval + save))
+    kept = complete * interval
+    account.saving += seconds - work
+    account.useful += kept
+    return work - kept
+
+
+def _recover(account: Account, recovery: _Recovery, until: float) -> None:
+    """Put the time of a recovery up to a moment on its accounts."""
+    if recovery.cause < 0:
+        return
+    loss, since = account.losses[recovery.cause], recovery.since
+    ends = [min(until, moment) for moment in (recovery.noticed, recovery.node, recovery.go, recovery.trains)]
+    loss.noticing += max(0.0, ends[0] - since)
+    loss.waiting += max(0.0, ends[1] - max(since, ends[0]))
+    loss.replacing += max(0.0, ends[2] - max(since, ends[1]))
+    loss.starting += max(0.0, ends[3] - max(since, ends[2]))

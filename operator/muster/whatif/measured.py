@@ -1,0 +1,64 @@
+"""Rates of this fleet, from what the records of its jobs remember. Pure."""
+
+from collections import Counter
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from muster.api.gang import FaultClass, Gang, GangIncident, Level
+from muster.api.trainingjob import TrainingJob
+from muster.lifecycle.commit import FEW_INCIDENTS
+from muster.recovery.failure import Kind
+from muster.whatif.plan import DAY_SECONDS
+from muster.whatif.rates import Cause, Rates, RatesError
+from muster.whatif.ways import CRASH, HANG, SILENT
+
+_SILENT = frozenset({Kind.NODE_UNREACHABLE, Kind.NODE_LOST, Kind.NODE_GONE})
+_HANG = frozenset({Kind.HANG, Kind.START_HANG})
+# Evidence that has the worker leave at once, for what took a node without saying which it was.
+_SICK = "GpuLost"
+
+
+def measured(jobs: Iterable[TrainingJob], gangs: Iterable[Gang], window: timedelta, now: datetime) -> Rates:
+    """What has struck the gangs that are still on record: a right-censored exponential fit, failures by node-days.
+
+    A node-day is a day of a job's life on one node, waiting included. Planned leaves are no failures.
+
+    Raises:
+        RatesError: the records tell of no failure.
+    """
+    by_uid = {gang.spec.job_uid: gang.spec for gang in gangs}
+    exposure, counts = 0.0, Counter[tuple[str, str]]()
+    for job in jobs:
+        record, created = by_uid.get(job.metadata.uid), job.metadata.creation_timestamp
+        if record is None or created is None:
+            continue
+        end = job.status.completion.time if job.status.completion else now
+        since = max(created, now - window)
+        if len(record.incidents) >= FEW_INCIDENTS:  # what was before the oldest may have been forgotten
+            since = max(since, record.incidents[0].time)
+        if end <= since:
+            continue
+        exposure += job.spec.nodes * (end - since).total_seconds() / DAY_SECONDS
+        counts.update(
+            (incident.reason, _how(incident))
+            for incident in record.incidents
+            if since < incident.time <= end and incident.fault_class is not FaultClass.PLANNED
+        )
+    total = sum(counts.values())
+    if not total:
+        days = f"{exposure:,.0f} node-days" if exposure else "no job"
+        raise RatesError(f"the fleet's records tell of no failure in {days}: give --mttf-days, or --rates llama3")
+    return Rates(
+        name="fleet",
+        source=f"this fleet: {total} failures in {exposure:,.0f} node-days of the jobs that are on record",
+        mttf_days=exposure / total,
+        causes=[Cause(name=reason, share=count, how=how) for (reason, how), count in counts.most_common()],
+    )
+
+
+def _how(incident: GangIncident) -> str:
+    if incident.reason in _SILENT:
+        return SILENT
+    if incident.reason in _HANG:
+        return HANG
+    return _SICK if incident.level in (Level.REPLACE, Level.REBUILD) else CRASH
