@@ -42,7 +42,7 @@ def plan_of(case: Case) -> Plan:
         repair_seconds=2.2 * 3600,
         checkpoint_seconds=600.0,
         save_seconds=10.0,
-        step_seconds=5.0,
+        step_seconds=4.0,
         hang_seconds=600.0,
         pod_seconds=120.0,
         start_seconds=usual_start_seconds(case.gpus),

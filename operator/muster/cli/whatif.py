@@ -10,8 +10,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
 import typer
-from annotated_types import Le
 from pydantic import Field
+from pydantic.fields import FieldInfo
 from rich.console import Console
 from rich.text import Text
 
@@ -99,7 +99,7 @@ def command(
     durable_seconds: Annotated[
         float, _number("--durable-seconds", "After that, until the checkpoint is complete on storage.", 0, 86400)
     ] = 0.0,
-    step_seconds: Annotated[float, _number("--step-seconds", "A step; fences grow with it.", 0.01, 3600)] = 5.0,
+    step_seconds: Annotated[float, _number("--step-seconds", "A step; a fence has room for three.", 0.01, 3600)] = 4.0,
     hang_seconds: Annotated[
         float,
         _number("--hang-seconds", "A hang ends after this: progress.stepTimeoutSeconds, else NCCL's own.", 1, 86400),
@@ -116,7 +116,7 @@ def command(
             86400,
         ),
     ] = None,
-    lives: Annotated[int, typer.Option("--lives", min=20, max=100000, help="So many times it is lived through.")] = 200,
+    lives: Annotated[int, typer.Option("--lives", min=20, max=100000, help="So many times it is lived through.")] = 100,
     seed: Annotated[int, typer.Option("--seed", help="The same seed gives the same answer.")] = 1,
     kubeconfig: KubeconfigOption = None,
     kube_context: ContextOption = None,
@@ -203,19 +203,21 @@ async def _of_fleet(session: Session, found: Callable[[Rates], WhatIf]) -> WhatI
 
 def _notes(plan: Plan, found: Answer) -> list[str]:
     notes = []
-    limit = Recovery().hardware_restarts_per_day
-    if found.busiest_day > limit:
-        most = next(
-            item.le for item in Recovery.model_fields["hardware_restarts_per_day"].metadata if isinstance(item, Le)
-        )
+    field = Recovery.model_fields["hardware_restarts_per_day"]
+    if found.busiest_day > field.default:
         notes.append(
             f"as many as {found.busiest_day} nodes failed within 24 h: a job with recovery.hardwareRestartsPerDay "
-            f"{limit} (the default; at most {most}) would have been ended"
+            f"{field.default} (the default; at most {_most(field):,}) would have been ended"
         )
-    largest = next(item.le for item in TrainingJobSpec.model_fields["nodes"].metadata if isinstance(item, Le))
-    if plan.nodes > largest:  # type: ignore[operator]
+    largest = _most(TrainingJobSpec.model_fields["nodes"])
+    if plan.nodes > largest:
         notes.append(f"a TrainingJob has at most {largest:,} nodes")
     return notes
+
+
+def _most(field: FieldInfo) -> int:
+    """The limit of a field of the API."""
+    return next(int(item.le) for item in field.metadata if hasattr(item, "le"))
 
 
 def render(console: Console, it: WhatIf) -> None:

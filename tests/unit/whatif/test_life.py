@@ -1,0 +1,116 @@
+"""One life of a gang: where each second goes."""
+
+from dataclasses import asdict
+
+import pytest
+from tests.unit.whatif.builders import a_plan, dice
+
+from muster.api.gang import FaultClass
+from muster.whatif.life import Account, Loss, live
+from muster.whatif.plan import DAY_SECONDS
+from muster.whatif.rates import LLAMA3
+from muster.whatif.ways import Leaves, Way, way_of
+from muster.whatif.weather import Blow, blows
+
+IN_PLACE = Way(5.0, Leaves.NEVER, True, FaultClass.APPLICATION)
+LOST = Way(20.0, Leaves.ALWAYS, False, FaultClass.INFRASTRUCTURE)
+SICK = Way(1.0, Leaves.IF_FREE, True, FaultClass.HARDWARE)
+WAYS = (IN_PLACE, LOST, SICK)
+
+
+def lost(account: Account, cause: int) -> dict[str, float]:
+    return {name: value for name, value in asdict(account.losses[cause]).items() if value}
+
+
+def total(account: Account) -> float:
+    return account.useful + account.saving + sum(loss.seconds for loss in account.losses)
+
+
+def test_without_a_failure_only_saves_cost() -> None:
+    plan = a_plan(days=10_000 / DAY_SECONDS, checkpoint_seconds=90, save_seconds=10)
+    account = live(plan, WAYS, [])
+    assert (account.useful, account.saving) == pytest.approx((9000, 1000))
+    assert account.losses == [Loss()] * 3
+
+
+def test_a_crash_costs_what_was_trained_since_the_newest_complete_checkpoint_and_the_start() -> None:
+    plan = a_plan(days=10_000 / DAY_SECONDS, checkpoint_seconds=90, save_seconds=10, start_seconds=60)
+    account = live(plan, WAYS, [Blow(1050, 0, 1.0)])
+    assert lost(account, 0) == {"failures": 1, "redone": 50, "noticing": 5, "starting": 60}
+    assert total(account) == pytest.approx(10_000)
+
+
+def test_a_checkpoint_that_is_not_complete_yet_is_none() -> None:
+    plan = a_plan(checkpoint_seconds=90, save_seconds=10, durable_seconds=30)
+    assert live(plan, WAYS, [Blow(1020, 0, 1.0)]).losses[0].redone == 90 + 20
+    assert live(plan, WAYS, [Blow(1040, 0, 1.0)]).losses[0].redone == 40
+
+
+def test_a_failure_during_a_save_finds_the_checkpoint_before() -> None:
+    plan = a_plan(checkpoint_seconds=90, save_seconds=10)
+    account = live(plan, WAYS, [Blow(195, 0, 1.0)])
+    assert account.losses[0].redone == 90
+
+
+def test_the_next_save_waits_for_the_one_before_to_be_complete() -> None:
+    plan = a_plan(days=10_000 / DAY_SECONDS, checkpoint_seconds=30, save_seconds=10, durable_seconds=90)
+    assert live(plan, WAYS, []).saving == pytest.approx(1000)
+
+
+def test_a_lost_node_is_replaced_by_a_free_one() -> None:
+    account = live(a_plan(spares=1), WAYS, [Blow(1000, 1, 1.0)])
+    expected = {"noticing": 20, "replacing": 100, "starting": 60}
+    assert {name: lost(account, 1)[name] for name in expected} == expected
+    assert "waiting" not in lost(account, 1)
+
+
+def test_where_none_is_free_the_gang_waits_for_the_first_that_is_repaired() -> None:
+    plan = a_plan(spares=0, repair_seconds=1000)
+    assert lost(live(plan, WAYS, [Blow(1000, 1, 2.0)]), 1)["waiting"] == pytest.approx(2000)
+    # Two are lost, and the one that was lost last is back first: the gang needs both.
+    both = live(plan, WAYS, [Blow(1000, 1, 3.0), Blow(1010, 1, 1.0)])
+    assert both.losses[1].waiting == pytest.approx(3000 + 20 - (10 + 20))
+    # With one more it needs to wait for the first only.
+    one = live(plan.model_copy(update={"spares": 1}), WAYS, [Blow(1000, 1, 3.0), Blow(1010, 1, 1.0)])
+    assert one.losses[1].waiting == pytest.approx(1000)
+
+
+def test_a_spare_that_was_taken_is_there_again_once_the_lost_node_is_repaired() -> None:
+    plan = a_plan(spares=1, repair_seconds=1000)
+    soon = live(plan, WAYS, [Blow(1000, 1, 5.0), Blow(3000, 1, 5.0)])
+    assert soon.losses[1].waiting == pytest.approx(6020 - 3020)
+    late = live(plan, WAYS, [Blow(1000, 1, 5.0), Blow(7000, 1, 5.0)])
+    assert late.losses[1].waiting == 0
+
+
+def test_a_rank_on_a_degraded_node_moves_only_where_there_is_another() -> None:
+    assert "replacing" in lost(live(a_plan(spares=1), WAYS, [Blow(1000, 2, 1.0)]), 2)
+    assert "replacing" not in lost(live(a_plan(spares=0), WAYS, [Blow(1000, 2, 1.0)]), 2)
+
+
+def test_while_no_rank_runs_none_can_crash_and_nodes_still_fail() -> None:
+    plan = a_plan(spares=2)
+    crash = live(plan, WAYS, [Blow(1000, 1, 1.0), Blow(1050, 0, 1.0)])
+    assert crash.losses[0] == Loss()
+    node = live(plan, WAYS, [Blow(1000, 1, 1.0), Blow(1050, 1, 1.0)])
+    assert node.losses[1].failures == 2
+    assert node.losses[1].noticing == pytest.approx(20 + 20)
+    assert node.losses[1].replacing == pytest.approx(30 + 100)
+
+
+def test_a_crash_while_ranks_start_begins_the_start_anew() -> None:
+    account = live(a_plan(spares=1), WAYS, [Blow(1000, 0, 1.0), Blow(1035, 0, 1.0)])
+    assert account.losses[0].starting == pytest.approx(30 + 60)
+    assert account.losses[0].redone == 390
+
+
+@pytest.mark.parametrize("nodes", [1, 128, 2048, 16384])
+@pytest.mark.parametrize("spares", [0, 3])
+def test_every_second_is_on_one_account(nodes: int, spares: int) -> None:
+    plan = a_plan(nodes=nodes, spares=spares, mttf_days=50, durable_seconds=45, days=20)
+    ways = [way_of(cause.how, plan) for cause in LLAMA3.causes]
+    shares = [cause.share for cause in LLAMA3.causes]
+    for number in range(5):
+        account = live(plan, ways, blows(dice(number), plan.gang_mttf_seconds, plan.seconds, shares))
+        assert total(account) == pytest.approx(plan.seconds)
+        assert min(account.useful, account.saving, *(v for loss in account.losses for v in asdict(loss).values())) >= 0
