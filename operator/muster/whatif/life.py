@@ -54,16 +54,29 @@ class Account:
     losses: list[Loss] = field(default_factory=list)
 
 
+Moments = tuple[float, float, float]
+"""When all failures are noticed, when there are nodes for all, when the ranks may start; in this order."""
+_NOTHING: Moments = (0.0, 0.0, 0.0)
+
+
 @dataclass(slots=True)
 class _Recovery:
-    """What lies ahead after a failure, as moments; in order, and none before the one above it."""
+    """What lies ahead after a failure.
+
+    Attributes:
+        cause: place in the list of causes; -1: nothing has failed yet.
+        since: when it struck.
+        due: when the gang is through with it, as moments.
+        trains: when the first step begins.
+        held: what every later start has to wait for as well: nodes that were left and not replaced yet. What would have
+            restarted the ranks where they are needs nothing more once something else restarts them.
+    """
 
     cause: int
     since: float
-    noticed: float
-    node: float
-    go: float
+    due: Moments
     trains: float
+    held: Moments
 
 
 def live(plan: Plan, ways: Sequence[Way], blows: Sequence[Blow]) -> Account:
@@ -77,10 +90,10 @@ def live(plan: Plan, ways: Sequence[Way], blows: Sequence[Blow]) -> Account:
     account = Account(losses=[Loss() for _ in ways])
     free = [0.0] * plan.spares  # since when, or from when on, each node is free that the gang has not got
     heapify(free)
-    now = _Recovery(-1, 0.0, 0.0, 0.0, 0.0, 0.0)
+    now = _Recovery(-1, 0.0, _NOTHING, 0.0, _NOTHING)
     for blow in blows:
         way = ways[blow.cause]
-        if way.needs_ranks and blow.at < now.go:
+        if way.needs_ranks and blow.at < now.due[2]:
             continue
         if blow.at < now.trains:
             _recover(account, now, blow.at)
@@ -100,14 +113,16 @@ def live(plan: Plan, ways: Sequence[Way], blows: Sequence[Blow]) -> Account:
 
 
 def _recovery(plan: Plan, way: Way, blow: Blow, before: _Recovery, free: list[float]) -> _Recovery:
-    """What follows a failure; what the one before it still waits for is waited for as well."""
-    noticed = node = ready = blow.at + way.noticed_seconds
-    if way.leaves is Leaves.ALWAYS or (way.leaves is Leaves.IF_FREE and free and free[0] <= noticed):
+    """What follows a failure; a node that an earlier one still waits for is waited for as well."""
+    noticed = blow.at + way.noticed_seconds
+    leaves = way.leaves is Leaves.ALWAYS or (way.leaves is Leaves.IF_FREE and bool(free) and free[0] <= noticed)
+    node = ready = noticed
+    if leaves:
         heappush(free, noticed + blow.repair * plan.repair_seconds)
         node = max(noticed, heappop(free))
         ready = node + plan.pod_seconds
-    go = max(ready, before.go)
-    return _Recovery(blow.cause, blow.at, noticed, max(node, min(before.node, go)), go, go + plan.start_seconds)
+    due = (max(noticed, before.held[0]), max(node, before.held[1]), max(ready, before.held[2]))
+    return _Recovery(blow.cause, blow.at, due, due[2] + plan.start_seconds, due if leaves else before.held)
 
 
 def _train(account: Account, plan: Plan, seconds: float) -> float:
@@ -127,7 +142,7 @@ def _recover(account: Account, recovery: _Recovery, until: float) -> None:
     if recovery.cause < 0:
         return
     loss, since = account.losses[recovery.cause], recovery.since
-    ends = [min(until, moment) for moment in (recovery.noticed, recovery.node, recovery.go, recovery.trains)]
+    ends = [min(until, moment) for moment in (*recovery.due, recovery.trains)]
     loss.noticing += max(0.0, ends[0] - since)
     loss.waiting += max(0.0, ends[1] - max(since, ends[0]))
     loss.replacing += max(0.0, ends[2] - max(since, ends[1]))

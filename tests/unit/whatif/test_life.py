@@ -15,7 +15,8 @@ from muster.whatif.weather import Blow, blows
 IN_PLACE = Way(5.0, Leaves.NEVER, True, FaultClass.APPLICATION)
 LOST = Way(20.0, Leaves.ALWAYS, False, FaultClass.INFRASTRUCTURE)
 SICK = Way(1.0, Leaves.IF_FREE, True, FaultClass.HARDWARE)
-WAYS = (IN_PLACE, LOST, SICK)
+HANG = Way(600.0, Leaves.NEVER, True, FaultClass.UNKNOWN)
+WAYS = (IN_PLACE, LOST, SICK, HANG)
 
 
 def lost(account: Account, cause: int) -> dict[str, float]:
@@ -30,7 +31,7 @@ def test_without_a_failure_only_saves_cost() -> None:
     plan = a_plan(days=10_000 / DAY_SECONDS, checkpoint_seconds=90, save_seconds=10)
     account = live(plan, WAYS, [])
     assert (account.useful, account.saving) == pytest.approx((9000, 1000))
-    assert account.losses == [Loss()] * 3
+    assert account.losses == [Loss()] * 4
 
 
 def test_a_crash_costs_what_was_trained_since_the_newest_complete_checkpoint_and_the_start() -> None:
@@ -102,6 +103,12 @@ def test_a_crash_while_ranks_start_begins_the_start_anew() -> None:
     account = live(a_plan(spares=1), WAYS, [Blow(1000, 0, 1.0), Blow(1035, 0, 1.0)])
     assert account.losses[0].starting == pytest.approx(30 + 60)
     assert account.losses[0].redone == 390
+
+
+def test_a_hang_ends_with_the_next_restart_whoever_needs_it() -> None:
+    account = live(a_plan(spares=1), WAYS, [Blow(1000, 3, 1.0), Blow(1100, 1, 1.0)])
+    assert lost(account, 3) == {"failures": 1, "redone": 390, "noticing": 100}
+    assert lost(account, 1) == {"failures": 1, "noticing": 20, "replacing": 100, "starting": 60}
 
 
 @pytest.mark.parametrize("nodes", [1, 128, 2048, 16384])
