@@ -1,8 +1,10 @@
 """`kubectl muster what-if`: what people read, what programs read, and what is refused."""
 
 import json
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -50,6 +52,19 @@ def test_programs_get_the_same(command: Command) -> None:
     assert [option["spares"] for option in answer["spares"]] == [1, 3]
     lost = sum(row["gpuHours"] for row in answer["causes"])
     assert answer["usefulGpuHours"] + answer["savingGpuHours"] + lost == pytest.approx(256 * 8 * 5 * 24)
+
+
+def test_the_shape_for_programs_is_what_the_page_says(command: Command) -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs" / "what-if.md").read_text().partition("## WhatIf")[2]
+    whole, answer = (set(re.findall(r"^\| (.+?) \|", part, re.MULTILINE)) for part in page.split("\nOf the answer"))
+    found = asked(command, "--nodes", "64")
+    assert {name for cell in whole for name in re.findall(r"`(\w+)`", cell)} == set(found)
+    assert {name for cell in answer for name in re.findall(r"`(\w+)`", cell)} == set(found["answer"]) - {
+        "usefulGpuHours",  # in the row of their sum
+        "savingGpuHours",
+    }
+    for name in (*found["answer"]["causes"][0], *found["answer"]["spares"][0], *found["answer"]["ettr"]):
+        assert name in page
 
 
 def test_the_seed_decides(command: Command) -> None:

@@ -22,6 +22,7 @@ SPEC: dict[str, Any] = {
     "recovery": {"applicationRestartsPerDay": 100, "hardwareRestartsPerDay": 100},
     "progress": {"stepTimeoutSeconds": STEP_LIMIT, "startTimeoutSeconds": 300},
 }
+SICK = "GpuCount"
 KINDS = {CRASH: "RankExits", HANG: "RankHangs", SILENT: "PowerCut"}
 CHECKPOINT_STEPS = 30
 SAVE_SECONDS = 2.0
@@ -46,9 +47,20 @@ class Gang:
         return self.attempt.step if self.attempt else 0
 
     def strike(self, how: str, number: int) -> None:
+        if how == SICK:
+            self.mark(next(name for name, one in self.life.machines.items() if one.workers))
+            return
         hosts = [place for place, one in enumerate(self.life.machines.values()) if one.workers]
         target = hosts[number % len(hosts)] if how == SILENT else number
         begin(self.life, Fault(self.life.age_seconds, KINDS[how], job="a", number=target, seconds=FOR_EVER))
+
+    def mark(self, node: str) -> None:
+        """Somebody who watches nodes says that this one has lost a GPU."""
+        server = self.life.server
+        found = server.peek("nodes", "", node)
+        assert found is not None
+        missing = {"type": "GPUMissing", "status": "True", "reason": "Missing", "message": "7 of 8"}
+        server.change("nodes", "", node, {"status": {"conditions": [*found["status"]["conditions"], missing]}})
 
 
 def a_gang(seed: int, nodes: int, step_seconds: float) -> Gang:
@@ -78,7 +90,15 @@ def plan_of(nodes: int, step_seconds: float, **changes: float) -> Plan:
 
 @pytest.mark.parametrize(
     ("how", "nodes", "step_seconds"),
-    [(CRASH, 4, 1.0), (HANG, 4, 1.0), (SILENT, 4, 1.0), (SILENT, 2, 1.0), (SILENT, 1, 1.0), (SILENT, 4, 9.0)],
+    [
+        (CRASH, 4, 1.0),
+        (HANG, 4, 1.0),
+        (SICK, 4, 1.0),
+        (SILENT, 4, 1.0),
+        (SILENT, 2, 1.0),
+        (SILENT, 1, 1.0),
+        (SILENT, 4, 9.0),
+    ],
 )
 def test_one_failure_keeps_the_ranks_from_starting_for_as_long(how: str, nodes: int, step_seconds: float) -> None:
     plan = plan_of(nodes, step_seconds)
