@@ -93,7 +93,7 @@ def live(plan: Plan, ways: Sequence[Way], blows: Sequence[Blow]) -> Account:
     now = _Recovery(-1, 0.0, _NOTHING, 0.0, _NOTHING)
     for blow in blows:
         way = ways[blow.cause]
-        if way.needs_ranks and blow.at < now.due[2]:
+        if way.needs_ranks and _changes_nothing(way, blow, now):
             continue
         if blow.at < now.trains:
             _recover(account, now, blow.at)
@@ -110,6 +110,11 @@ def live(plan: Plan, ways: Sequence[Way], blows: Sequence[Blow]) -> Account:
         rest = _train(account, plan, plan.seconds - now.trains)
         account.useful += rest  # at the end nothing is lost
     return account
+
+
+def _changes_nothing(way: Way, blow: Blow, now: _Recovery) -> bool:
+    """Whether ranks that fail like this are not there, or are about to be restarted before this is noticed."""
+    return blow.at < now.held[2] or blow.at < now.due[0] <= blow.at + way.noticed_seconds
 
 
 def _recovery(plan: Plan, way: Way, blow: Blow, before: _Recovery, free: list[float]) -> _Recovery:

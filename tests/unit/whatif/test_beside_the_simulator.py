@@ -20,7 +20,7 @@ from muster.whatif.weather import Blow
 STEP_LIMIT = 60
 SPEC: dict[str, Any] = {
     "recovery": {"applicationRestartsPerDay": 100, "hardwareRestartsPerDay": 100},
-    "progress": {"stepTimeoutSeconds": STEP_LIMIT, "startTimeoutSeconds": 300},
+    "progress": {"stepTimeoutSeconds": STEP_LIMIT, "startTimeoutSeconds": STEP_LIMIT},
 }
 SICK = "GpuCount"
 KINDS = {CRASH: "RankExits", HANG: "RankHangs", SILENT: "PowerCut"}
@@ -143,13 +143,14 @@ def both(seed: int, seconds: float, mean_seconds: float) -> tuple[float, float]:
 
 
 def test_a_life_with_the_same_failures_gets_as_much_done() -> None:
-    full, quick = zip(*(both(seed, 1500.0, 200.0) for seed in range(2)), strict=True)
-    assert sum(full) / 3000 < 0.93  # there was something to lose
-    assert sum(quick) == pytest.approx(sum(full), abs=0.025 * 3000)
+    full, quick = zip(*(both(seed, 1000.0, 150.0) for seed in (3, 4)), strict=True)
+    assert sum(full) / 2000 < 0.8  # there was something to lose
+    # A failure at the moment of a save may find one checkpoint more or fewer.
+    assert quick == pytest.approx(full, abs=CHECKPOINT_STEPS + 10)
 
 
 @pytest.mark.long
 def test_many_lives_with_the_same_failures_get_as_much_done() -> None:
-    full, quick = zip(*(both(100 + seed, 6000.0, 400.0) for seed in range(6)), strict=True)
-    assert sum(full) / 36_000 < 0.95
-    assert sum(quick) == pytest.approx(sum(full), abs=0.01 * 36_000)
+    full, quick = zip(*(both(100 + seed, 6000.0, 400.0) for seed in range(3)), strict=True)
+    assert sum(full) / 18_000 < 0.95
+    assert sum(quick) == pytest.approx(sum(full), abs=0.006 * 18_000)

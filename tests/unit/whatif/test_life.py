@@ -109,6 +109,13 @@ def test_a_hang_ends_with_the_next_restart_whoever_needs_it() -> None:
     account = live(a_plan(spares=1), WAYS, [Blow(1000, 3, 1.0), Blow(1100, 1, 1.0)])
     assert lost(account, 3) == {"failures": 1, "redone": 390, "noticing": 100}
     assert lost(account, 1) == {"failures": 1, "noticing": 20, "replacing": 100, "starting": 60}
+    crash = live(a_plan(), WAYS, [Blow(1000, 3, 1.0), Blow(1100, 0, 1.0)])
+    assert lost(crash, 0) == {"failures": 1, "noticing": 5, "starting": 60}
+
+
+def test_ranks_that_hang_already_hang_no_longer_for_another_hang() -> None:
+    account = live(a_plan(), WAYS, [Blow(1000, 3, 1.0), Blow(1500, 3, 1.0)])
+    assert lost(account, 3) == {"failures": 1, "redone": 390, "noticing": 600, "starting": 60}
 
 
 @pytest.mark.parametrize("nodes", [1, 128, 2048, 16384])
