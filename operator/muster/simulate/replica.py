@@ -24,8 +24,8 @@ def task_factory(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any]
     task = asyncio.Task(work, loop=loop, **options)
     replica = whose.get()
     if isinstance(replica, Replica):
-        replica.tasks.add(task)
-        task.add_done_callback(replica.tasks.discard)
+        replica.tasks[task] = None
+        task.add_done_callback(replica.ended)
         if not replica.alive:
             task.cancel()
     return task
@@ -47,7 +47,9 @@ class Replica:
         self.address = f"10.255.0.{number % 250}"
         self.alive = True
         self.listens = False
-        self.tasks: set[asyncio.Task[Any]] = set()
+        self.tasks: dict[
+            asyncio.Task[Any], None
+        ] = {}  # in the order in which they were made: a set has another each time
         self.parked: list[asyncio.Handle] | None = None
         self.way = Way(life.random, self._reaches_api)
         clock = life.loop.time
@@ -86,6 +88,10 @@ class Replica:
         for task in list(self.tasks):
             task.cancel()
         self.life.journal.note("replica", f"{self.name} is dead")
+
+    def ended(self, task: asyncio.Task[Any]) -> None:
+        """One of its tasks has."""
+        self.tasks.pop(task, None)
 
     def pause(self) -> None:
         """SIGSTOP: nothing of it moves, and its connections stay."""

@@ -1,6 +1,7 @@
 """The launchers' door over real TLS connections: who gets in, what is held, what lets it go."""
 
 import asyncio
+import contextlib
 import json
 import ssl
 from collections.abc import AsyncIterator, Callable
@@ -293,7 +294,8 @@ async def test_of_one_pod_one_body_comes_in_at_a_time(door: Door) -> None:
         writer.write(head_of(pod, 250_000) + b"x" * 100_000)
         await until(lambda pod=pod: any(c.receiving and c.caller.pod_uid == pod for c in door.server.connections))
     await until(lambda: len(door.server.connections) == 2)
-    assert await opened[1][0].read() == b"", "the newest one's is waited for"
+    with contextlib.suppress(ConnectionResetError):  # as it is where not all was read that had been sent
+        assert await opened[1][0].read() == b"", "the newest one's is waited for"
     assert sorted(c.caller.pod_uid for c in door.server.connections if c.caller) == ["u1", "u2"]
     for _, writer in opened:
         writer.close()
