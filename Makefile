@@ -21,7 +21,7 @@ demo: venv images ## The main job: train, lose a process, a pod and a node, fini
 test: lint verify test-unit test-integration test-e2e ## All tests that CI runs
 
 ##@ Tests
-.PHONY: lint verify test-unit test-integration test-e2e test-e2e-four test-e2e-eight test-long test-gpu simulate fuzz
+.PHONY: lint verify test-unit test-integration test-e2e test-e2e-four test-e2e-eight test-long test-gpu simulate fuzz attack
 lint: venv ## ruff, mypy, import-linter, yamllint
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check .
@@ -68,6 +68,10 @@ simulate: venv ## Lives of a simulated fleet with faults at random (MINUTES=3 SE
 
 fuzz: venv ## Mutated objects, reports and requests beside a healthy job (SECONDS=60 INPUTS=100000 SEED=1, or REPLAY=build/fuzz/17.json)
 	@PYTHONHASHSEED=0 $(PY) -m muster.simulate.fuzz $(foreach option,SECONDS INPUTS SEED REPLAY,$(if $($(option)),--$(shell echo $(option) | tr A-Z a-z) $($(option))))
+
+ATTACK_OPTIONS = $(foreach option,FAULTS SEED MINUTES CHAOS QUIET,$(if $($(option)),--$(shell echo $(option) | tr A-Z a-z) $($(option))))
+attack: venv cluster-up ## Faults on the real local cluster: FAULTS=build/simulate/17.json, or SEED=1 MINUTES=3 (CHAOS=all)
+	@$(PY) -u -m attack $(ATTACK_OPTIONS)
 
 test-gpu: venv ## The node agent with this machine's own NVIDIA driver; not run by CI
 	@$(PY) -m pytest tests/gpu -q -s

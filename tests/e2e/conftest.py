@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from tests.fakes.nvml.build import library
 
-from testbed.bed import ROOT, SYSTEM_NAMESPACE, Bed
+from testbed.bed import ROOT, Bed
 from testbed.gangwatch import GangWatch
-from testbed.jobs import CLAIM, SHARED, Job, manifest
+from testbed.jobs import CLAIM, SHARED, Job, manifest, stage
 from testbed.kube import wait_until
 
 TRAINER = ROOT / "tests" / "e2e" / "trainers" / "steps.py"
@@ -50,27 +50,7 @@ def cluster(bed: Bed) -> ClusterForTrainer:
 def namespace(bed: Bed) -> Iterator[str]:
     """A namespace with Pod Security `restricted`, a shared volume and the trainer in a ConfigMap."""
     bed.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--wait=true", timeout_seconds=180)
-    label = {"pod-security.kubernetes.io/enforce": "restricted"}
-    objects: list[dict[str, Any]] = [
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": label}},
-        {
-            "apiVersion": "v1",
-            "kind": "PersistentVolumeClaim",
-            "metadata": {"name": CLAIM, "namespace": NAMESPACE},
-            "spec": {
-                "accessModes": ["ReadWriteMany"],
-                "storageClassName": "shared",
-                "resources": {"requests": {"storage": "1Gi"}},
-            },
-        },
-        {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": "trainer", "namespace": NAMESPACE},
-            "data": {"steps.py": TRAINER.read_text()},
-        },
-    ]
-    bed.kubectl("apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+    bed.kubectl("apply", "-f", "-", stdin=json.dumps(stage(NAMESPACE, TRAINER)))
     yield NAMESPACE
     bed.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--wait=true", timeout_seconds=180)
 
@@ -123,30 +103,10 @@ def whole_cluster(request: pytest.FixtureRequest) -> Iterator[None]:
         return
     bed: Bed = request.getfixturevalue("bed")
     yield
-    mend(bed)
+    bed.mend()
 
 
 @pytest.fixture
 def mended(bed: Bed) -> Callable[[], None]:
     """Makes the cluster whole again."""
-    return lambda: mend(bed)
-
-
-def mend(bed: Bed) -> None:
-    """Undo what a test may have left broken."""
-    for node in bed.cluster.describe()["nodes"]:
-        if node["pid"] is None:
-            bed.cluster.power_on(node["name"])
-        else:
-            bed.cluster.heal(node["name"])
-    for node in bed.kubectl.json("get", "nodes")["items"]:
-        if node["spec"].get("unschedulable"):
-            bed.kubectl("uncordon", node["metadata"]["name"])
-    wait_until("four Ready nodes", lambda: all(map(_is_ready, bed.kubectl.json("get", "nodes")["items"])))
-    bed.kubectl("scale", "deployment/muster", "-n", SYSTEM_NAMESPACE, "--replicas=2")
-    bed.kubectl("rollout", "status", "deployment/muster", "-n", SYSTEM_NAMESPACE, "--timeout=120s", timeout_seconds=150)
-    wait_until("a leader", bed.leader)
-
-
-def _is_ready(node: dict[str, Any]) -> bool:
-    return any(c["type"] == "Ready" and c["status"] == "True" for c in node["status"]["conditions"])
+    return bed.mend

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -103,3 +104,32 @@ def pids_below(cluster: str, node: str, folder_name: str) -> list[int]:
             if pids:
                 return pids
     return []
+
+
+def frozen_group_of(pid: int) -> Path | None:
+    """The file by which the container of this process is frozen and thawed (`set_frozen`); None: it has ended."""
+    try:
+        lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    for line in lines:
+        _, names, path = line.split(":", 2)
+        if is_version_2() and not names:
+            return Path(f"{_ROOT}{path}/cgroup.freeze")
+        if "freezer" in names.split(","):
+            return Path(f"{_ROOT}/freezer{path}/freezer.state")
+    return None
+
+
+def thaw_below(cluster: str, node: str) -> None:
+    """Let everything on a node run again that `set_frozen` stopped."""
+    top = _ROOT / cluster / node if is_version_2() else _ROOT / "freezer" / cluster / node
+    for file in top.rglob("cgroup.freeze" if is_version_2() else "freezer.state"):
+        set_frozen(file, False)
+
+
+def set_frozen(file: Path, value: bool) -> None:
+    """Let nothing in this group run, or all of it again; a group that is gone has nothing to run."""
+    text = str(int(value)) if file.name == "cgroup.freeze" else ("FROZEN" if value else "THAWED")
+    with contextlib.suppress(FileNotFoundError):
+        file.write_text(text)

@@ -239,6 +239,12 @@ class Cluster:
         """Run a program of the host inside a node, as its root would."""
         return subprocess.run(self._enter(node, argv), capture_output=True, text=True, check=False)
 
+    def networks_of(self, node: str) -> tuple[str, str]:
+        """The node's own address, and the network of its pods."""
+        self._check_node(node)
+        found = self._layout().node(node)
+        return found.address, found.pod_network
+
     def pids_of(
         self, node: str, pod_namespace: str, pod_name: str, container: str | None = None
     ) -> tuple[ContainerProcess, ...]:
@@ -270,6 +276,11 @@ class Cluster:
         self._wait_until_ready([node])
         self._write_description()
 
+    def boot(self, node: str) -> None:
+        """Like `power_on`, without waiting until it is Ready."""
+        self._check_node(node)
+        self._ask("power_on", node)
+
     def drop_packets(self, node: str) -> None:
         """Lose every packet that leaves or reaches the node, silently, until `heal`."""
         self._check_node(node)
@@ -282,14 +293,27 @@ class Cluster:
         """
         for node in nodes:
             self._check_node(node)
-        inside = [node for node in self._layout().nodes if node.name in nodes]
-        networks = ", ".join(network for node in inside for network in (node.address, node.pod_network))
-        for node in inside:
+        networks = ", ".join(network for node in nodes for network in self.networks_of(node))
+        for node in nodes:
             self._lose(
-                node.name,
+                node,
                 f"iifname {LINK} ip saddr != {{ {networks} }} drop;",
                 f"oifname {LINK} ip daddr != {{ {networks} }} drop;",
             )
+
+    def lose(self, node: str, arriving: Sequence[str], leaving: Sequence[str]) -> None:
+        """Lose the packets over the node's cable that match, until `heal` or the next such call.
+
+        Args:
+            node: which.
+            arriving: of those that come to it, nftables expressions ("ip saddr 10.90.0.1"); "" for every packet.
+            leaving: of those that go from it.
+        """
+        self._check_node(node)
+        matches = [
+            f"{way} {LINK} {it} drop;" for way, its in (("iifname", arriving), ("oifname", leaving)) for it in its
+        ]
+        self._lose(node, " ".join(matches[: len(arriving)]), " ".join(matches[len(arriving) :]))
 
     def _lose(self, node: str, arriving: str, leaving: str) -> None:
         rules = "".join(
@@ -299,19 +323,26 @@ class Cluster:
         self._nft(node, f"{_NO_FAULT}table inet {_FAULT_TABLE} {{\n{rules}}}\n")
 
     def heal(self, node: str) -> None:
-        """End `drop_packets` and `cut_off`."""
+        """End `drop_packets`, `cut_off` and `lose`."""
         self._check_node(node)
         self._nft(node, _NO_FAULT)
 
     @contextmanager
     def frozen_kubelet(self, node: str) -> Iterator[None]:
         """The node's kubelet does nothing, heartbeats included; what runs there goes on."""
-        self._check_node(node)
-        self._signal_kubelet(node, "STOP")
+        self.freeze_kubelet(node)
         try:
             yield
         finally:
-            self._signal_kubelet(node, "CONT")
+            self.thaw_kubelet(node)
+
+    def freeze_kubelet(self, node: str) -> None:
+        """The same, until `thaw_kubelet`."""
+        self._signal_kubelet(node, "STOP")
+
+    def thaw_kubelet(self, node: str) -> None:
+        """End `freeze_kubelet`."""
+        self._signal_kubelet(node, "CONT")
 
     def _signal_kubelet(self, node: str, name: str) -> None:
         done = self.node_exec(node, ["pkill", f"-{name}", "-x", "kubelet"])

@@ -157,6 +157,21 @@ class Bed:
         }
         return next((pod for pod in pods if pod["status"].get("podIP") in served), None)
 
+    def mend(self) -> None:
+        """Make the local cluster whole again: its nodes on, Ready, uncordoned and connected, and two operators."""
+        for node in self.cluster.describe()["nodes"]:
+            if node["pid"] is None:
+                self.cluster.power_on(node["name"])
+            else:
+                self.cluster.heal(node["name"])
+        for node in self.kubectl.json("get", "nodes")["items"]:
+            if node["spec"].get("unschedulable"):
+                self.kubectl("uncordon", node["metadata"]["name"])
+        wait_until("every node Ready", lambda: all(map(_is_ready, self.kubectl.json("get", "nodes")["items"])))
+        self.kubectl("scale", "deployment/muster", "-n", SYSTEM_NAMESPACE, "--replicas=2")
+        self._rolled_out("deployment/muster", SYSTEM_NAMESPACE)
+        wait_until("a leader", self.leader)
+
     def _overlay(self, default: Path, images: Mapping[str, str]) -> str:
         def entry(name: str) -> str:
             reference = images[name]
@@ -174,3 +189,7 @@ class Bed:
             f"{patches}"
             f"images:\n{entry('operator')}{entry('launcher')}"
         )
+
+
+def _is_ready(node: dict[str, Any]) -> bool:
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in node["status"]["conditions"])

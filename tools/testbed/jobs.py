@@ -124,6 +124,26 @@ class Job:
         self.bed.kubectl("delete", "trainingjob", "-n", self.namespace, self.name, "--ignore-not-found")
 
 
+def stage(namespace: str, trainer: Path) -> dict[str, Any]:
+    """A List of a namespace with Pod Security `restricted`, a shared volume, and the trainer in a ConfigMap."""
+    label = {"pod-security.kubernetes.io/enforce": "restricted"}
+    claim = {
+        "accessModes": ["ReadWriteMany"],
+        "storageClassName": "shared",
+        "resources": {"requests": {"storage": "1Gi"}},
+    }
+    items: list[dict[str, Any]] = [
+        {"kind": "Namespace", "metadata": {"name": namespace, "labels": label}},
+        {"kind": "PersistentVolumeClaim", "metadata": {"name": CLAIM, "namespace": namespace}, "spec": claim},
+        {
+            "kind": "ConfigMap",
+            "metadata": {"name": "trainer", "namespace": namespace},
+            "data": {trainer.name: trainer.read_text()},
+        },
+    ]
+    return {"apiVersion": "v1", "kind": "List", "items": [{"apiVersion": "v1", **item} for item in items]}
+
+
 def manifest(
     bed: Bed,
     namespace: str,
@@ -141,7 +161,10 @@ def manifest(
         "image": image or bed.images["torch-ddp"],
         "imagePullPolicy": "IfNotPresent",
         "command": ["python3", "/trainer/steps.py", *arguments] if command is None else command,
-        "env": [{"name": "RUN_DIR", "value": f"{SHARED}/{name}"}],
+        "env": [
+            {"name": "RUN_DIR", "value": f"{SHARED}/{name}"},
+            {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+        ],
         "resources": {"requests": {"cpu": "20m", "memory": "32Mi"}},
         "securityContext": {
             "allowPrivilegeEscalation": False,

@@ -27,6 +27,40 @@ STATE_NAME, MANIFEST_NAME = "state.json", "muster-checkpoint.json"
 INITIAL_WEIGHTS = "0" * 64
 
 
+class Saver:
+    """Saves at once, or in a process of its own that may outlive its rank, one at a time."""
+
+    def __init__(self, arguments, attempt, rank, log):
+        self._arguments = arguments
+        self._attempt, self._rank = attempt, rank
+        self._log = log
+        self._pid = 0
+
+    def __call__(self, step, weights):
+        if not self._arguments.asynchronous_seconds:
+            self._save(step, weights)
+            return
+        self.wait()
+        self._pid = os.fork()
+        if self._pid == 0:
+            try:
+                time.sleep(self._arguments.asynchronous_seconds)
+                self._save(step, weights)
+            finally:
+                os._exit(0)
+
+    def _save(self, step, weights):
+        path = save(self._arguments.checkpoint_dir, step, weights, self._attempt, self._rank)
+        self._log("checkpoint", step=step, path=path)
+        keep_newest(self._arguments.checkpoint_dir, self._arguments.keep)
+
+    def wait(self):
+        """Until what was begun is published."""
+        if self._pid:
+            os.waitpid(self._pid, 0)
+            self._pid = 0
+
+
 class PeerLostError(Exception):
     """A connection of the gang was closed or reset."""
 
@@ -38,7 +72,7 @@ class Log:
         self._path = pathlib.Path(run_dir, f"log-{rank}.jsonl") if run_dir else None
         self._common = {"attempt": attempt, "rank": rank}
 
-    def __call__(self, event, **fields):
+    def __call__(self, event, quiet=False, **fields):
         line = dict(self._common, event=event, monotonic=time.monotonic(), wall=time.time(), **fields)
         text = json.dumps(line)
         if self._path:
@@ -47,6 +81,8 @@ class Log:
                 os.write(descriptor, text.encode() + b"\n")
             finally:
                 os.close(descriptor)
+        if quiet:
+            return
         print(f"step {fields['step']} of attempt {self._common['attempt']}" if event == "step" else text, flush=True)
 
 
@@ -114,13 +150,13 @@ class Gang:
         line.send({"rank": self._rank, "attempt": attempt})
         return line
 
-    def exchange(self, step, value):
-        """Sum of the values of all ranks; returns when all have sent theirs."""
+    def exchange(self, step, value, is_last=False):
+        """Sum of the values of all ranks, and whether rank 0 says that it is the last; returns when all have sent theirs."""
         if self._rank != 0:
             self._lines[0].send({"step": step, "value": value})
             answer = self._lines[0].receive()
         else:
-            answer = {"step": step, "value": value}
+            answer = {"step": step, "value": value, "is_last": is_last}
             for line in self._lines:
                 message = line.receive()
                 if message["step"] != step:
@@ -128,7 +164,7 @@ class Gang:
                 answer["value"] += message["value"]
             for line in self._lines:
                 line.send(answer)
-        return answer["value"]
+        return answer["value"], answer["is_last"]
 
 
 def gradient(step, rank):
@@ -189,8 +225,11 @@ def resume(arguments, log):
     return state["step"], state["weights"]
 
 
-def start_orphan_loader(log):
-    """A data loader that outlives its parent: forked twice, in a session of its own, holding the rank's output."""
+def start_orphan(log, writes):
+    """A data loader that outlives its parent: forked twice, in a session of its own, holding the rank's output.
+
+    One that writes tells the journal so five times a second for as long as it lives.
+    """
     read, wrote = os.pipe()
     first = os.fork()
     if first == 0:
@@ -201,7 +240,9 @@ def start_orphan_loader(log):
             os.write(wrote, b"%d\n" % os.getpid())
             os.close(wrote)
             while True:
-                time.sleep(3600)
+                time.sleep(0.2 if writes else 3600)
+                if writes:
+                    log("orphan", quiet=True)
         os._exit(0)
     os.waitpid(first, 0)
     os.close(wrote)
@@ -237,28 +278,41 @@ def train(arguments, rank, world_size, attempt, log):
     gang = Gang(rank, world_size, os.environ.get("MASTER_ADDR", ""), int(os.environ.get("MASTER_PORT", "0")), attempt)
     log("ready", step=step)
     progress = os.environ.get("MUSTER_PROGRESS")
-    while step < arguments.steps:
+    saver = Saver(arguments, attempt, rank, log)
+    is_last = step >= arguments.steps
+    while not is_last:
         while attempt == 1 and step == arguments.hold_at:
             time.sleep(0.1)
         step += 1
         time.sleep(arguments.step_seconds)
         if rank == arguments.fault_rank % world_size:
             fault(arguments, step, log)
-        weights = updated(weights, gang.exchange(step, gradient(step, rank)))
-        log("step", step=step)
+        total, is_last = gang.exchange(step, gradient(step, rank), step >= last_step(arguments))
+        weights = updated(weights, total)
+        log("step", step=step, weights=weights)
         if progress:
             with pathlib.Path(progress).open("a") as stream:
                 stream.write(json.dumps({"step": step}) + "\n")
-        if (
-            rank == 0
-            and arguments.checkpoint_dir
-            and (step % arguments.checkpoint_every == 0 or step == arguments.steps)
-        ):
-            path = save(arguments.checkpoint_dir, step, weights, attempt, rank)
-            log("checkpoint", step=step, path=path)
-            keep_newest(arguments.checkpoint_dir, arguments.keep)
+        if rank == 0 and arguments.checkpoint_dir and (step % arguments.checkpoint_every == 0 or is_last):
+            saver(step, weights)
+    saver.wait()
     gang.exchange(step + 1, 0)  # nobody leaves before the last checkpoint is published
     log("done", step=step, weights_sha256=weights)
+
+
+def last_step(arguments):
+    """What somebody has written into the file for it, --steps until then."""
+    try:
+        return int(pathlib.Path(arguments.last_step_file).read_text()) if arguments.last_step_file else arguments.steps
+    except FileNotFoundError:
+        return arguments.steps
+
+
+def exit_when_told(number, _frame):
+    """A failure of the trainer's own making, at a moment that somebody else chooses."""
+    sys.stderr.write("ValueError: the loss is NaN\n")
+    sys.stderr.flush()
+    os._exit(3)
 
 
 def parse():
@@ -278,6 +332,11 @@ def parse():
     parser.add_argument("--forget", action="store_true", help="never load a checkpoint")
     parser.add_argument("--ignore-sigterm", action="store_true")
     parser.add_argument("--orphan-loader", action="store_true")
+    parser.add_argument("--orphan-writes", action="store_true", help="the same, and it goes on writing to the journal")
+    parser.add_argument(
+        "--asynchronous-seconds", type=float, default=0, help="a save takes so long, in another process; 0: no time"
+    )
+    parser.add_argument("--last-step-file", default="", help="where the number of the last step will be written")
     arguments = parser.parse_args()
     if not arguments.run_dir and not arguments.always and (arguments.fail_at or arguments.hang_at):
         parser.error("--run-dir or RUN_DIR is needed to fail only once")
@@ -292,11 +351,12 @@ def main():
         if directory:
             pathlib.Path(directory).mkdir(parents=True, exist_ok=True)
     log = Log(arguments.run_dir, attempt, rank)
-    log("start", pid=os.getpid(), host=socket.gethostname())
+    log("start", pid=os.getpid(), host=socket.gethostname(), node=os.environ.get("NODE_NAME", ""))
+    signal.signal(signal.SIGUSR1, exit_when_told)
     if arguments.ignore_sigterm:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    if arguments.orphan_loader:
-        start_orphan_loader(log)
+    if arguments.orphan_loader or arguments.orphan_writes:
+        start_orphan(log, arguments.orphan_writes)
     try:
         train(arguments, rank, world_size, attempt, log)
     except PeerLostError as error:

@@ -1,0 +1,76 @@
+from dataclasses import replace
+
+import pytest
+
+from attack.checks import Removal, Violation, check_job, check_nodes
+from attack.journal import Line, reference
+
+WEIGHTS = reference(1, 30)
+
+
+def attempt(number: int, since: float, first: int = 0, steps: int = 10, node: str = "node-1") -> list[Line]:
+    """One rank, a step a second, and a checkpoint after the last."""
+    lines = [Line("start", number, 0, since, node=node), Line("ready", number, 0, since + 0.1, first)]
+    last = first + steps
+    lines += [
+        Line("step", number, 0, since + 1 + step - first, step, weights=WEIGHTS[step])
+        for step in range(first + 1, last + 1)
+    ]
+    return [*lines, Line("checkpoint", number, 0, since + steps + 1.5, last)]
+
+
+WELL = [*attempt(1, 100.0), *attempt(2, 120.0, first=10), *attempt(4, 140.0, first=20)]
+
+
+def rules(lines: list[Line], removals: tuple[Removal, ...] = ()) -> set[str]:
+    return {found.rule for found in check_job("a", sorted(lines, key=lambda line: line.at), WEIGHTS, removals)}
+
+
+def test_a_life_as_it_should_be_violates_nothing() -> None:
+    assert rules(WELL) == set()
+
+
+@pytest.mark.parametrize(
+    ("line", "rule"),
+    [
+        (Line("checkpoint", 1, 0, 120.5, 10), "ranks of one attempt only do anything"),
+        (Line("orphan", 2, 0, 140.5), "ranks of one attempt only do anything"),
+        (Line("start", 1, 0, 121.0), "attempts grow"),
+        (Line("start", 2, 0, 121.0), "a rank starts once in an attempt"),
+        (Line("step", 2, 0, 132.0, 21, weights=WEIGHTS[20]), "every value is right"),
+        (Line("done", 4, 0, 160.0, 30, weights=WEIGHTS[29]), "every value is right"),
+        (Line("step", 2, 0, 132.0, 25, weights=WEIGHTS[25]), "steps follow each other"),
+        (Line("checkpoint", 1, 0, 119.0, 15), "never behind the newest complete checkpoint"),
+    ],
+)
+def test_each_rule_is_seen_to_be_violated(line: Line, rule: str) -> None:
+    assert rule in rules([*WELL, line])
+
+
+def test_a_rank_that_says_that_it_has_lost_its_peers_does_nothing() -> None:
+    assert rules([*WELL, Line("lost", 1, 0, 121.0)]) == set()
+
+
+def test_what_somebody_has_removed_is_not_missed() -> None:
+    lines = [*attempt(1, 100.0), *attempt(2, 120.0)]
+    assert rules(lines) == {"never behind the newest complete checkpoint"}
+    assert rules(lines, (Removal(10, 115.0),)) == set()
+    assert rules(lines, (Removal(10, 121.0),)) == {"never behind the newest complete checkpoint"}
+
+
+def test_an_attempt_that_never_loaded_anything_is_behind_nothing() -> None:
+    assert rules([*WELL, Line("start", 5, 0, 160.0)]) == set()
+
+
+def test_two_jobs_on_one_node() -> None:
+    jobs = {"a": attempt(1, 100.0), "b": attempt(1, 105.0)}
+    text = "rank 0 of attempt 1 of b starts on node-1, where rank 0 of attempt 1 of a is alive"
+    assert check_nodes(jobs) == [Violation("a node is given to one job", text, 105.0)]
+    elsewhere = [replace(line, node="node-2" if line.node else "") for line in jobs["b"]]
+    assert check_nodes(jobs | {"b": elsewhere}) == []
+    assert check_nodes(jobs | {"b": attempt(1, 112.0)}) == []
+
+
+def test_the_reference_depends_on_how_many_ranks_there_are() -> None:
+    assert reference(2, 5)[5] != reference(3, 5)[5]
+    assert reference(2, 5) == reference(2, 8)[:6]

@@ -1,0 +1,319 @@
+"""How each of the simulator's faults is made on real nodes; whom it hits is chosen as the simulator does."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from attack.checks import Removal
+from attack.packets import Cut, between
+from attack.processes import Worker, workers_of
+from attack.stage import NAMESPACE, Job, NotMadeError, Stage
+from localcluster import cgroups
+from localcluster.errors import LocalClusterError
+from localcluster.layout import CONTROL_PLANE_ADDRESS
+from muster.simulate.faults import Fault
+from testbed.bed import SYSTEM_NAMESPACE
+
+Undo = Callable[[], None]
+Maker = Callable[[Stage, Fault], Undo | None]
+
+
+def _job(stage: Stage, fault: Fault) -> Job:
+    if fault.job not in stage.jobs:
+        raise NotMadeError(f"there is no job {fault.job!r} here")
+    return stage.jobs[fault.job]
+
+
+def _workers(stage: Stage, fault: Fault) -> list[Worker]:
+    found = workers_of(_job(stage, fault).full_name)
+    if not found:
+        raise NotMadeError(f"no worker of {fault.job} runs")
+    return [found[(fault.number + n) % len(found)] for n in range(min(fault.count, len(found)))]
+
+
+def _nodes(stage: Stage, fault: Fault) -> tuple[str, ...]:
+    names = stage.nodes
+    return tuple(names[(fault.number + n) % len(names)] for n in range(min(fault.count, len(names))))
+
+
+def _networks(stage: Stage, nodes: Iterable[str]) -> list[str]:
+    return [network for node in nodes for network in stage.bed.cluster.networks_of(node)]
+
+
+# --- processes --------------------------------------------------------------------------------------------------------
+
+
+def _of_rank(number: signal.Signals) -> Maker:
+    def make(stage: Stage, fault: Fault) -> None:
+        ranks = [worker.rank for worker in _workers(stage, fault) if worker.rank is not None]
+        if not ranks:
+            raise NotMadeError(f"no rank of {fault.job} runs there")
+        _signal(ranks, number)
+
+    return make
+
+
+def _kill_containers(stage: Stage, fault: Fault) -> None:
+    _signal([worker.launcher for worker in _workers(stage, fault)], signal.SIGKILL)
+
+
+def _freeze_containers(stage: Stage, fault: Fault) -> Undo:
+    found = [cgroups.frozen_group_of(worker.launcher) for worker in _workers(stage, fault)]
+    files = [file for file in found if file is not None]
+    for file in files:
+        cgroups.set_frozen(file, True)
+    return _each(files, lambda file: cgroups.set_frozen(file, False))
+
+
+def _kill_operators(stage: Stage, pods: Sequence[Mapping[str, Any]]) -> None:
+    cluster, pids = stage.bed.cluster, []
+    for pod in pods:
+        node, name = pod["spec"].get("nodeName"), pod["metadata"]["name"]
+        if node:
+            pids += [found.pid for found in cluster.pids_of(node, SYSTEM_NAMESPACE, name, "operator")]
+    if not pids:
+        raise NotMadeError("no operator runs")
+    _signal(pids, signal.SIGKILL)
+
+
+def _kill_leader(stage: Stage, _fault: Fault) -> None:
+    _kill_operators(stage, [stage.leader()])
+
+
+def _kill_all(stage: Stage, _fault: Fault) -> None:
+    _kill_operators(stage, stage.operators())
+
+
+def _signal(pids: Iterable[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+# --- nodes ------------------------------------------------------------------------------------------------------------
+
+
+def _cut_power(stage: Stage, fault: Fault) -> Undo:
+    cluster, nodes = stage.bed.cluster, _nodes(stage, fault)
+    for node in nodes:
+        # What is frozen takes no signal on control groups of version 1: a node would never be off.
+        thaw = threading.Timer(0.3, thaw_all, (stage, node))
+        thaw.start()
+        cluster.power_off(node)
+        thaw.cancel()
+
+    def boot(node: str) -> None:
+        cluster.boot(node)
+        stage.packets.renew(node)
+        with suppress(LocalClusterError):  # its devices are told once it is Ready; whoever mends waits for that again
+            cluster.power_on(node)
+
+    return _each(nodes, boot)
+
+
+def thaw_all(stage: Stage, node: str) -> None:
+    """Let everything on this node run again."""
+    cgroups.thaw_below(stage.bed.cluster.id, node)
+
+
+def _stop_kubelets(stage: Stage, fault: Fault) -> Undo:
+    cluster, stopped = stage.bed.cluster, []
+    for node in _nodes(stage, fault):
+        with suppress(LocalClusterError):  # it is off
+            cluster.freeze_kubelet(node)
+            stopped.append(node)
+    if not stopped:
+        raise NotMadeError("no kubelet runs there")
+
+    def run(node: str) -> None:
+        with suppress(LocalClusterError):
+            cluster.thaw_kubelet(node)
+
+    return _each(stopped, run)
+
+
+def _cordon(stage: Stage, fault: Fault) -> Undo:
+    nodes = _nodes(stage, fault)
+    for node in nodes:
+        stage.kubectl("cordon", node)
+    return _each(nodes, lambda node: _persist(stage, "uncordon", node))
+
+
+def _drain(stage: Stage, fault: Fault) -> Undo:
+    undo, nodes = _cordon(stage, fault), _nodes(stage, fault)
+    words = ("drain", *nodes, "--ignore-daemonsets", "--delete-emptydir-data", "--force")
+    # It asks again for as long as the job's disruption budget says no; the person has better things to do.
+    with stage.bed.kubectl.stream(*words) as drain, suppress(subprocess.TimeoutExpired):
+        drain.wait(min(fault.seconds, 20.0))
+    return undo
+
+
+# --- the network ------------------------------------------------------------------------------------------------------
+
+
+def _lose(stage: Stage, *cuts: Cut) -> Undo:
+    for cut in cuts:
+        stage.packets.lose(cut)
+    return _each(cuts, stage.packets.heal)
+
+
+def _cut_off(stage: Stage, fault: Fault, *, one_way: bool = False) -> Undo:
+    """From all others; what they send each other arrives. Storage has a network of its own here."""
+    nodes = _nodes(stage, fault)
+    inside = ", ".join(_networks(stage, nodes))
+    arriving = () if one_way else (f"ip saddr != {{ {inside} }}",)
+    return _lose(stage, Cut(nodes, arriving, (f"ip daddr != {{ {inside} }}",)))
+
+
+def _cut_outwards(stage: Stage, fault: Fault) -> Undo:
+    return _cut_off(stage, fault, one_way=True)
+
+
+def _cut_from_operator(stage: Stage, fault: Fault) -> Undo:
+    addresses = stage.operator_addresses()
+    if not addresses:
+        raise NotMadeError("no operator has an address")
+    return _lose(stage, between(_nodes(stage, fault), addresses, but=[]))
+
+
+def _cut_from_each_other(stage: Stage, fault: Fault) -> Undo:
+    nodes = _nodes(stage, fault)
+    others = [node for node in stage.nodes if node not in nodes]
+    if not others:
+        raise NotMadeError("there are no others")
+    # A replica of the operator is no part of its node in stories.
+    return _lose(stage, between(nodes, _networks(stage, others), but=stage.operator_addresses()))
+
+
+def _cut_from_api(stage: Stage, fault: Fault) -> Undo:
+    # By TCP only: names are served at the same address, and go on being found.
+    match = f"ip {{way}} {CONTROL_PLANE_ADDRESS} meta l4proto tcp"
+    cut = Cut(_nodes(stage, fault), (match.format(way="saddr"),), (match.format(way="daddr"),))
+    return _lose(stage, cut)
+
+
+def _cut_leader(stage: Stage, fault: Fault) -> Undo:
+    leader = stage.leader()
+    node, address = leader["spec"]["nodeName"], leader["status"]["podIP"]
+    others = [CONTROL_PLANE_ADDRESS] if fault.number % 2 else _networks(stage, stage.nodes)
+    there = ", ".join(others)
+    cut = Cut((node,), (f"ip daddr {address} ip saddr {{ {there} }}",), (f"ip saddr {address} ip daddr {{ {there} }}",))
+    return _lose(stage, cut)
+
+
+# --- people and storage -----------------------------------------------------------------------------------------------
+
+
+def _delete_pods(*options: str) -> Maker:
+    def make(stage: Stage, fault: Fault) -> None:
+        for worker in _workers(stage, fault):
+            stage.kubectl("delete", "pod", "-n", NAMESPACE, worker.pod, "--wait=false", "--ignore-not-found", *options)
+
+    return make
+
+
+def _suspend(stage: Stage, fault: Fault) -> Undo:
+    patch = ("patch", "tj", "-n", NAMESPACE, _job(stage, fault).full_name, "--type=merge", "-p")
+    stage.kubectl(*patch, '{"spec":{"suspend":true}}')
+    return lambda: _persist(stage, *patch, '{"spec":{"suspend":false}}')
+
+
+def _remove_newest(stage: Stage, fault: Fault) -> None:
+    job = _job(stage, fault)
+    folders = {int(path.name[5:]): path for path in (job.folder / "checkpoints").glob("step-*")}
+    if len(folders) < 2:
+        raise NotMadeError("there is nothing that could be spared")
+    newest = max(folders)
+    hidden = folders[newest].with_name(f".removed-{newest}-{time.monotonic_ns()}")
+    # Said before it is done: whoever begins at this moment may have seen either.
+    job.removals.append(Removal(newest, time.monotonic()))
+    folders[newest].rename(hidden)
+    shutil.rmtree(hidden)
+
+
+# --- the API server ---------------------------------------------------------------------------------------------------
+
+
+def _api_away(stage: Stage, fault: Fault) -> Undo:
+    """It is killed, or stands still with all connections open."""
+    cluster = stage.bed.cluster
+    if stage.api_away.is_set():
+        raise NotMadeError("the API server is away")
+    stage.api_away.set()
+    stands_still = bool(fault.number % 2)
+    (cluster.pause_control_plane if stands_still else cluster.stop_apiserver)()
+
+    def undo() -> None:
+        (cluster.resume_control_plane if stands_still else cluster.start_apiserver)()
+        stage.api_away.clear()
+
+    return undo
+
+
+MAKERS: Mapping[str, Maker] = {
+    "RankExits": _of_rank(signal.SIGUSR1),
+    "RankKilled": _of_rank(signal.SIGKILL),
+    "RankHangs": _of_rank(signal.SIGSTOP),
+    "OutOfMemory": _kill_containers,
+    "ContainerFrozen": _freeze_containers,
+    "PodDeleted": _delete_pods(),
+    "PodForceDeleted": _delete_pods("--grace-period=0", "--force"),
+    "PowerCut": _cut_power,
+    "KubeletStops": _stop_kubelets,
+    "CutOff": _cut_off,
+    "CutOffButStorage": _cut_off,
+    "CutOutwards": _cut_outwards,
+    "CutFromOperator": _cut_from_operator,
+    "CutFromEachOther": _cut_from_each_other,
+    "CutFromApi": _cut_from_api,
+    "Cordon": _cordon,
+    "Drain": _drain,
+    "LeaderKilled": _kill_leader,
+    "OperatorsKilled": _kill_all,
+    "LeaderCutOff": _cut_leader,
+    "Suspended": _suspend,
+    "ApiAway": _api_away,
+    "CheckpointRemoved": _remove_newest,
+}
+
+
+def make(stage: Stage, fault: Fault) -> Undo | None:
+    """Make a fault now; returns what ends it.
+
+    Raises:
+        NotMadeError: there is nothing now that it could hit.
+    """
+    try:
+        return MAKERS[fault.kind](stage, fault)
+    except (LocalClusterError, OSError) as error:
+        raise NotMadeError(str(error)) from error
+
+
+def _persist(stage: Stage, *command: str) -> None:
+    """A person who tries until it is done."""
+    until = time.monotonic() + 120
+    while True:
+        try:
+            stage.kubectl(*command)
+        except NotMadeError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(1)
+        else:
+            return
+
+
+def _each(things: Iterable[Any], change: Callable[[Any], object]) -> Undo:
+    def undo() -> None:
+        for thing in things:
+            change(thing)
+
+    return undo
