@@ -8,11 +8,13 @@ import random
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
-from attack.faults import MAKERS
+from attack.faults import MAKERS, ON_THE_WAY
 from attack.play import QUIET_SECONDS, Outcome, Player, finish, play_list, play_seed
 from attack.stage import CHAOS, opened
+from attack.way import Way, laid
 from muster.simulate import stories
 from muster.simulate.play import Story
 from testbed.bed import ROOT, Bed
@@ -39,23 +41,42 @@ def main(arguments: list[str] | None = None) -> int:
     if not asked.installed:
         bed.install()
     if told is not None:
-        return int(bool(attack(bed, told, asked.faults.stem, chaos, quiet_seconds=asked.quiet).violations))
-    seed = int(time.time()) if asked.seed is None else asked.seed
-    if not asked.chaos:
-        chaos = sorted(one for one in CHAOS if random.Random(f"{seed}{one}").random() < 0.5)
-    story = Story(seed, [])
-    return int(bool(attack(bed, story, str(seed), chaos, asked.minutes * 60, asked.quiet).violations))
+        name, story, seconds = asked.faults.stem, told, 0.0
+    else:
+        seed = int(time.time()) if asked.seed is None else asked.seed
+        name, story, seconds = str(seed), Story(seed, []), asked.minutes * 60
+        if not asked.chaos:
+            chaos = some_chaos(seed)
+    with _way(bed, story, seconds) as way:
+        outcome = attack(bed, story, name, chaos, seconds=seconds, quiet_seconds=asked.quiet, way=way)
+    return int(bool(outcome.violations))
+
+
+def _way(bed: Bed, story: Story, seconds: float) -> AbstractContextManager[Way | None]:
+    return laid(bed) if seconds or any(fault.kind in ON_THE_WAY for fault in story.faults) else nullcontext()
+
+
+def some_chaos(seed: int) -> list[str]:
+    """What the trainer does wrong in the life of a seed."""
+    return [one for one in sorted(CHAOS) if random.Random(f"{seed}{one}").random() < 0.5]
 
 
 def attack(
-    bed: Bed, story: Story, name: str, chaos: Sequence[str], seconds: float = 0, quiet_seconds: float = QUIET_SECONDS
+    bed: Bed,
+    story: Story,
+    name: str,
+    chaos: Sequence[str],
+    *,
+    seconds: float = 0,
+    quiet_seconds: float = QUIET_SECONDS,
+    way: Way | None = None,
 ) -> Outcome:
     """Play a story on an open bed, or with `seconds` faults at random for so long; keep what was played and seen."""
     unknown = sorted({fault.kind for fault in story.faults} - set(MAKERS))
     if unknown:
         print(f"skipped, for they cannot be made here: {', '.join(unknown)}", flush=True)
     print(f"{name}: chaos of the trainer: {', '.join(chaos) or 'none'}", flush=True)
-    with opened(bed, chaos) as stage:
+    with opened(bed, chaos, way) as stage:
         player = Player(stage, say=lambda text: print(text, flush=True))
         if seconds:
             play_seed(player, story.seed, seconds)

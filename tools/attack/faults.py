@@ -12,14 +12,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from attack import proxy
 from attack.checks import Removal
 from attack.packets import Cut, between
 from attack.processes import Worker, workers_of
 from attack.stage import NAMESPACE, Job, NotMadeError, Stage
+from attack.way import Way
 from localcluster import cgroups
 from localcluster.errors import LocalClusterError
 from localcluster.layout import CONTROL_PLANE_ADDRESS
-from muster.simulate.faults import Fault
+from muster.simulate.faults import RESOURCES, Fault
 from testbed.bed import SYSTEM_NAMESPACE
 
 Undo = Callable[[], None]
@@ -105,7 +107,7 @@ def _cut_power(stage: Stage, fault: Fault) -> Undo:
     cluster, nodes = stage.bed.cluster, _nodes(stage, fault)
     for node in nodes:
         # What is frozen takes no signal on control groups of version 1: a node would never be off.
-        thaw = threading.Timer(0.3, thaw_all, (stage, node))
+        thaw = threading.Timer(0.3, cgroups.thaw_below, (cluster.id, node))
         thaw.start()
         cluster.power_off(node)
         thaw.cancel()
@@ -119,9 +121,23 @@ def _cut_power(stage: Stage, fault: Fault) -> Undo:
     return _each(nodes, boot)
 
 
-def thaw_all(stage: Stage, node: str) -> None:
-    """Let everything on this node run again."""
-    cgroups.thaw_below(stage.bed.cluster.id, node)
+def _freeze_nodes(stage: Stage, fault: Fault) -> Undo:
+    """The kernel that all nodes share goes on answering for them: so their packets are lost as well."""
+    cluster, frozen = stage.bed.cluster, []
+    for node in _nodes(stage, fault):
+        with suppress(LocalClusterError):  # it is off
+            cluster.freeze_node(node)
+            frozen.append(node)
+    if not frozen:
+        raise NotMadeError("no node is on there")
+    connect = _lose(stage, Cut(tuple(frozen), ("",), ("",)))
+
+    def undo() -> None:
+        for node in frozen:
+            cluster.thaw_node(node)
+        connect()
+
+    return undo
 
 
 def _stop_kubelets(stage: Stage, fault: Fault) -> Undo:
@@ -258,6 +274,40 @@ def _api_away(stage: Stage, fault: Fault) -> Undo:
     return undo
 
 
+def _on_the_way(what: str, *, reopens: bool = False) -> Maker:
+    """To one replica, the leader first, or to all: whoever comes after it is not concerned."""
+
+    def make(stage: Stage, fault: Fault) -> Undo:
+        way, addresses = _way(stage), stage.operator_addresses()
+        if fault.number % 3:
+            leader = stage.leader()["status"]["podIP"]
+            addresses = sorted(addresses, key=lambda address: address != leader)[: max(1, fault.count)]
+        resource = RESOURCES[fault.number % len(RESOURCES)] if what != proxy.SLOW else ""
+        wrong = way.begin(what, addresses, resource, fault.amount)
+        if reopens:  # a watch has the lag with which it was opened
+            way.end(way.begin(proxy.END, addresses, resource, 0))
+
+        def undo() -> None:
+            way.end(wrong)
+            if reopens:
+                way.end(way.begin(proxy.END, addresses, resource, 0))
+
+        return undo
+
+    return make
+
+
+def _end_watches(stage: Stage, _fault: Fault) -> None:
+    way = _way(stage)
+    way.end(way.begin(proxy.END, [], "", 0))
+
+
+def _way(stage: Stage) -> Way:
+    if stage.way is None:
+        raise NotMadeError("no fault proxy is in front of the API server")
+    return stage.way
+
+
 MAKERS: Mapping[str, Maker] = {
     "RankExits": _of_rank(signal.SIGUSR1),
     "RankKilled": _of_rank(signal.SIGKILL),
@@ -267,6 +317,7 @@ MAKERS: Mapping[str, Maker] = {
     "PodDeleted": _delete_pods(),
     "PodForceDeleted": _delete_pods("--grace-period=0", "--force"),
     "PowerCut": _cut_power,
+    "NodeFrozen": _freeze_nodes,
     "KubeletStops": _stop_kubelets,
     "CutOff": _cut_off,
     "CutOffButStorage": _cut_off,
@@ -281,8 +332,17 @@ MAKERS: Mapping[str, Maker] = {
     "LeaderCutOff": _cut_leader,
     "Suspended": _suspend,
     "ApiAway": _api_away,
+    "ApiSlow": _on_the_way(proxy.SLOW),
+    "ApiRefuses": _on_the_way(proxy.REFUSE),
+    "AnswersLost": _on_the_way(proxy.LOSE),
+    "WatchLags": _on_the_way(proxy.LAG, reopens=True),
+    "WatchesEnd": _end_watches,
     "CheckpointRemoved": _remove_newest,
 }
+
+
+ON_THE_WAY = {"ApiSlow", "ApiRefuses", "AnswersLost", "WatchLags", "WatchesEnd"}
+"""Those that take the fault proxy."""
 
 
 def make(stage: Stage, fault: Fault) -> Undo | None:

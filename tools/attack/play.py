@@ -13,7 +13,7 @@ from typing import Any
 
 from attack import journal
 from attack.checks import Violation, check_job, check_nodes
-from attack.faults import MAKERS, make, thaw_all
+from attack.faults import MAKERS, ON_THE_WAY, make
 from attack.stage import NotMadeError, Stage
 from localcluster.errors import LocalClusterError
 from muster.simulate.faults import FOR_EVER, Fault, Undo, draw
@@ -98,9 +98,7 @@ class Player:
             self._end(number)
         wait_until("the API server to answer", self._api_answers, 120)
         for node in self.stage.nodes:
-            thaw_all(self.stage, node)
-            with suppress(LocalClusterError):
-                cluster.thaw_kubelet(node)
+            cluster.thaw_node(node)
             cluster.power_on(node)
         self.stage.bed.mend()
 
@@ -138,7 +136,7 @@ def play_seed(player: Player, seed: int, seconds: float) -> None:
 
 
 def _drawn(dice: random.Random, player: Player) -> Fault:
-    jobs, kinds = list(player.stage.jobs), sorted(MAKERS)
+    jobs, kinds = list(player.stage.jobs), sorted(set(MAKERS) - (set() if player.stage.way else ON_THE_WAY))
     fault = draw(dice, time.monotonic() - player.begun, jobs, kinds)
     # Nobody waits for the timers of a sparse life here.
     return fault if fault.seconds >= FOR_EVER else replace(fault, seconds=min(fault.seconds, LONGEST_SECONDS))

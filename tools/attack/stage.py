@@ -17,6 +17,7 @@ from attack import journal
 from attack.checks import Removal
 from attack.journal import Line
 from attack.packets import Packets
+from attack.way import Way
 from localcluster.cluster import GPU_RESOURCE, GPUS_PER_NODE
 from testbed.bed import SYSTEM_NAMESPACE, Bed
 from testbed.jobs import CLAIM, SHARED, manifest, stage
@@ -85,11 +86,13 @@ class Stage:
     """What faults are made on.
 
     Attributes:
+        way: the operator's way to the API server, where faults are to be made on it.
         api_away: whether the API server is kept from answering, so that nobody waits for it in vain.
     """
 
     bed: Bed
     packets: Packets
+    way: Way | None = None
     jobs: dict[str, Job] = field(default_factory=dict)
     api_away: threading.Event = field(default_factory=threading.Event)
 
@@ -154,7 +157,7 @@ class Stage:
 
 
 @contextmanager
-def opened(bed: Bed, chaos: Sequence[str]) -> Iterator[Stage]:
+def opened(bed: Bed, chaos: Sequence[str], way: Way | None = None) -> Iterator[Stage]:
     """Two jobs that train: `a`, and its neighbour `b`; gone again afterwards.
 
     Raises:
@@ -167,7 +170,7 @@ def opened(bed: Bed, chaos: Sequence[str]) -> Iterator[Stage]:
     delete = ("delete", "namespace", NAMESPACE, "--ignore-not-found", "--wait=true")
     bed.kubectl(*delete, timeout_seconds=180)
     bed.kubectl("apply", "-f", "-", stdin=json.dumps(stage(NAMESPACE, journal.TRAINER)))
-    made = Stage(bed, Packets(bed.cluster))
+    made = Stage(bed, Packets(bed.cluster), way)
     shared = bed.cluster.folder_of_claim(NAMESPACE, CLAIM)
     try:
         for name, size in sizes.items():

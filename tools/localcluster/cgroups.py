@@ -121,8 +121,14 @@ def frozen_group_of(pid: int) -> Path | None:
     return None
 
 
+def freeze_below(cluster: str, node: str) -> None:
+    """Let nothing run in any container of a node."""
+    version_2 = _ROOT / cluster / node / "cgroup.freeze"
+    set_frozen(version_2 if is_version_2() else _ROOT / "freezer" / cluster / node / "freezer.state", True)
+
+
 def thaw_below(cluster: str, node: str) -> None:
-    """Let everything on a node run again that `set_frozen` stopped."""
+    """Let everything on a node run again that `set_frozen` or `freeze_below` stopped."""
     top = _ROOT / cluster / node if is_version_2() else _ROOT / "freezer" / cluster / node
     for file in top.rglob("cgroup.freeze" if is_version_2() else "freezer.state"):
         set_frozen(file, False)

@@ -344,6 +344,22 @@ class Cluster:
         """End `freeze_kubelet`."""
         self._signal_kubelet(node, "CONT")
 
+    def freeze_node(self, node: str) -> None:
+        """Nothing on the node runs, containers or services; its packets are another matter (`lose`)."""
+        self._check_node(node)
+        cgroups.freeze_below(self.id, node)
+        self._signal_services(node, "STOP")
+
+    def thaw_node(self, node: str) -> None:
+        """Let everything run again that was frozen on the node, whether alone or all together; nothing when it is off."""
+        self._check_node(node)
+        cgroups.thaw_below(self.id, node)
+        if node in self._node_pids():
+            self._signal_services(node, "CONT")
+
+    def _signal_services(self, node: str, name: str) -> None:
+        self.node_exec(node, ["pkill", f"-{name}", "^(containerd|kubelet|kube-proxy)$"])
+
     def _signal_kubelet(self, node: str, name: str) -> None:
         done = self.node_exec(node, ["pkill", f"-{name}", "-x", "kubelet"])
         if done.returncode != 0:

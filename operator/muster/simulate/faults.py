@@ -383,7 +383,7 @@ KINDS: Mapping[str, Kind] = {
     "OutOfMemory": Kind(_out_of_memory, of_job=True, on_cluster="signal"),
     "ContainerFrozen": Kind(_freeze_container, LONG, of_job=True, on_cluster="freezer"),
     "PowerCut": Kind(_power_cut, LONG, on_cluster="node"),
-    "NodeFrozen": Kind(_freeze_nodes, LONG),
+    "NodeFrozen": Kind(_freeze_nodes, LONG, on_cluster="freezer"),
     "KubeletStops": Kind(_stop_kubelets, LONG, on_cluster="signal"),
     "CutOff": Kind(_cut_off_all, LONG, on_cluster="packets"),
     "CutOffButStorage": Kind(_cut_off_but_storage, LONG, on_cluster="packets"),
