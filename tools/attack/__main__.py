@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ from pathlib import Path
 from attack.faults import MAKERS, ON_THE_WAY
 from attack.play import QUIET_SECONDS, Outcome, Player, finish, play_list, play_seed
 from attack.stage import CHAOS, opened
-from attack.way import Way, laid
+from attack.way import Way, laid, restore
 from muster.simulate import stories
 from muster.simulate.play import Story
 from testbed.bed import ROOT, Bed
@@ -38,6 +39,8 @@ def main(arguments: list[str] | None = None) -> int:
             return 2
     bed = Bed.open()
     bed.cluster  # noqa: B018 - somebody else's nodes are not attacked: it says so
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))  # and put all back on the way
+    restore(bed)
     if not asked.installed:
         bed.install()
     if told is not None:

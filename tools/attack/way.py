@@ -95,6 +95,14 @@ def laid(bed: Bed) -> Iterator[Way]:
         process.wait()
 
 
+def restore(bed: Bed) -> None:
+    """Undo what a run left behind that was killed: operators that are pointed at a proxy which is no more."""
+    found = bed.kubectl.find("get", "deployment", "muster", "-n", SYSTEM_NAMESPACE)
+    containers = found["spec"]["template"]["spec"]["containers"] if found else []
+    if any(variable["name"] == _HOST for container in containers for variable in container["env"]):
+        _point(bed, f"{_HOST}-", f"{_PORT}-")
+
+
 def _point(bed: Bed, *variables: str) -> None:
     bed.kubectl("set", "env", "deployment/muster", "-n", SYSTEM_NAMESPACE, *variables)
     words = ("rollout", "status", "deployment/muster", "-n", SYSTEM_NAMESPACE, "--timeout=120s")
