@@ -9,6 +9,9 @@ from itertools import combinations
 
 from attack.journal import Line
 
+# What was frozen may do this long what it was about to do: its launcher wakes with it, sees that it has been replaced, and
+# ends it. Whatever it publishes then is a violation all the same.
+WAKING_SECONDS = 1.0
 # What only the ranks of the newest attempt may do. A rank that was frozen may still say that it lost its peers.
 _DEEDS = ("step", "checkpoint", "orphan", "resumed", "done")
 
@@ -34,11 +37,25 @@ class Removal:
     at: float
 
 
-def check_job(job: str, lines: Sequence[Line], weights: Sequence[str], removals: Iterable[Removal]) -> list[Violation]:
+@dataclass(frozen=True)
+class Thaw:
+    """Something on a node runs again that was frozen, from this time on."""
+
+    node: str
+    at: float
+
+
+def check_job(
+    job: str,
+    lines: Sequence[Line],
+    weights: Sequence[str],
+    removals: Iterable[Removal] = (),
+    thaws: Iterable[Thaw] = (),
+) -> list[Violation]:
     """All rules about one job; `weights`: those of the undisturbed run, by step."""
     found = [
         *_attempts_grow(lines),
-        *_one_attempt_at_a_time(lines),
+        *_one_attempt_at_a_time(lines, list(thaws)),
         *_right_values(lines, weights),
         *_nothing_lost(lines, list(removals)),
     ]
@@ -71,14 +88,23 @@ def _attempts_grow(lines: Iterable[Line]) -> list[Violation]:
     return found
 
 
-def _one_attempt_at_a_time(lines: Iterable[Line]) -> list[Violation]:
+def _one_attempt_at_a_time(lines: Sequence[Line], thaws: list[Thaw]) -> list[Violation]:
     found: list[Violation] = []
+    nodes = {(line.attempt, line.rank): line.node for line in lines if line.event == "start"}
+
+    def wakes(line: Line) -> bool:
+        node = nodes.get((line.attempt, line.rank))
+        return line.event != "checkpoint" and any(
+            thaw.node == node and 0 <= line.at - thaw.at <= WAKING_SECONDS for thaw in thaws
+        )
+
     newest, since, told = 0, 0.0, set()
     for line in lines:
         if line.event == "start" and line.attempt > newest:
             newest, since = line.attempt, line.at
-        if line.event in _DEEDS and line.attempt < newest and (line.attempt, line.rank, line.event) not in told:
-            told.add((line.attempt, line.rank, line.event))
+        key = (line.attempt, line.rank, line.event)
+        if line.event in _DEEDS and line.attempt < newest and key not in told and not wakes(line):
+            told.add(key)
             text = (
                 f"rank {line.rank} of attempt {line.attempt} has done this: {line.event} {line.step}, "
                 f"{line.at - since:.3f} s after attempt {newest} started"

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 from attack import proxy
-from attack.checks import Removal
+from attack.checks import Removal, Thaw
 from attack.packets import Cut, between
 from attack.processes import Worker, workers_of
 from attack.stage import NAMESPACE, Job, NotMadeError, Stage
@@ -68,11 +68,17 @@ def _kill_containers(stage: Stage, fault: Fault) -> None:
 
 
 def _freeze_containers(stage: Stage, fault: Fault) -> Undo:
-    found = [cgroups.frozen_group_of(worker.launcher) for worker in _workers(stage, fault)]
-    files = [file for file in found if file is not None]
-    for file in files:
+    found = [(worker.node, cgroups.frozen_group_of(worker.launcher)) for worker in _workers(stage, fault)]
+    groups = [(node, file) for node, file in found if file is not None]
+    for _, file in groups:
         cgroups.set_frozen(file, True)
-    return _each(files, lambda file: cgroups.set_frozen(file, False))
+
+    def undo() -> None:
+        for node, file in groups:
+            stage.thaws.append(Thaw(node, time.monotonic()))
+            cgroups.set_frozen(file, False)
+
+    return undo
 
 
 def _kill_operators(stage: Stage, pods: Sequence[Mapping[str, Any]]) -> None:
@@ -134,6 +140,7 @@ def _freeze_nodes(stage: Stage, fault: Fault) -> Undo:
 
     def undo() -> None:
         for node in frozen:
+            stage.thaws.append(Thaw(node, time.monotonic()))
             cluster.thaw_node(node)
         connect()
 

@@ -217,7 +217,7 @@ def finish(player: Player, quiet_seconds: float = QUIET_SECONDS) -> Outcome:
     journals = {name: job.lines() for name, job in stage.jobs.items()}
     for name, job in stage.jobs.items():
         weights = journal.reference(job.nodes, max((line.step for line in journals[name]), default=0))
-        violations += check_job(name, journals[name], weights, job.removals)
+        violations += check_job(name, journals[name], weights, job.removals, stage.thaws)
     violations += check_nodes(journals)
     lines = [line for those in journals.values() for line in those]
     return Outcome(

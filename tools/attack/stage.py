@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from attack import journal
-from attack.checks import Removal
+from attack.checks import Removal, Thaw
 from attack.journal import Line
 from attack.packets import Packets
 from attack.way import Way
@@ -87,6 +87,7 @@ class Stage:
 
     Attributes:
         way: the operator's way to the API server, where faults are to be made on it.
+        thaws: what ran again after it was frozen.
         api_away: whether the API server is kept from answering, so that nobody waits for it in vain.
     """
 
@@ -94,6 +95,7 @@ class Stage:
     packets: Packets
     way: Way | None = None
     jobs: dict[str, Job] = field(default_factory=dict)
+    thaws: list[Thaw] = field(default_factory=list)
     api_away: threading.Event = field(default_factory=threading.Event)
 
     @property

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from attack.checks import Removal, Violation, check_job, check_nodes
+from attack.checks import Removal, Thaw, Violation, check_job, check_nodes
 from attack.journal import Line, reference
 
 WEIGHTS = reference(1, 30)
@@ -56,6 +56,18 @@ def test_what_somebody_has_removed_is_not_missed() -> None:
     assert rules(lines) == {"never behind the newest complete checkpoint"}
     assert rules(lines, (Removal(10, 115.0),)) == set()
     assert rules(lines, (Removal(10, 121.0),)) == {"never behind the newest complete checkpoint"}
+
+
+def test_what_was_frozen_may_finish_a_thought_but_not_publish() -> None:
+    def told(line: Line, node: str = "node-1") -> int:
+        lines = sorted([*WELL, line], key=lambda line: line.at)
+        return len(check_job("a", lines, WEIGHTS, (), (Thaw(node, 121.0),)))
+
+    assert told(Line("orphan", 1, 0, 121.3)) == 0
+    assert told(Line("orphan", 1, 0, 121.3), node="node-2") == 1
+    assert told(Line("orphan", 1, 0, 122.3)) == 1
+    assert told(Line("orphan", 1, 0, 120.9)) == 1
+    assert told(Line("checkpoint", 1, 0, 121.3, 10)) == 1
 
 
 def test_an_attempt_that_never_loaded_anything_is_behind_nothing() -> None:
