@@ -24,7 +24,7 @@ Say = Callable[[str], None]
 # Back-off, exclusion of nodes after failures, and fences that wait for a proof come one after the other at the worst.
 QUIET_SECONDS = 900.0
 RIPE_SECONDS = 120.0
-RECOVERING_SECONDS = 60.0
+RECOVERING_SECONDS = 30.0
 LONGEST_SECONDS = 45.0
 _STATES_OF_RECOVERY = ("Recovering", "Starting", "Pending", "Placing")
 
@@ -125,12 +125,13 @@ def play_seed(player: Player, seed: int, seconds: float) -> None:
         _wait_ripe(player)
         time.sleep(dice.uniform(0, 2))
         how = dice.choice(("alone", "pair", "recovery"))
-        player.begin(_drawn(dice, player))
+        hit = player.begin(_drawn(dice, player))
         if how == "pair":
             time.sleep(dice.choice((0.0, 0.0, 0.5, 2.0)))
             player.begin(_drawn(dice, player))
         elif how == "recovery":
-            _wait_recovering(player)
+            if hit:
+                _wait_recovering(player)
             time.sleep(dice.uniform(0, 3))
             player.begin(_drawn(dice, player))
 
@@ -155,8 +156,13 @@ def _wait_ripe(player: Player) -> None:
 
 
 def _wait_recovering(player: Player) -> None:
+    """Until some job recovers: a fault may cost none anything, or be noticed late."""
+
+    def recovers() -> bool:
+        return any(player.stage.state_of(name) in _STATES_OF_RECOVERY for name in player.stage.jobs)
+
     with suppress(WaitError):
-        wait_until("a recovery", lambda: player.stage.state_of("a") in _STATES_OF_RECOVERY, RECOVERING_SECONDS, 0.3)
+        wait_until("a recovery", recovers, RECOVERING_SECONDS, 0.3)
 
 
 @dataclass(frozen=True)
