@@ -81,7 +81,7 @@ def _freeze_containers(stage: Stage, fault: Fault) -> Undo:
     return undo
 
 
-def _kill_operators(stage: Stage, pods: Sequence[Mapping[str, Any]]) -> None:
+def _signal_operators(stage: Stage, pods: Sequence[Mapping[str, Any]], number: signal.Signals) -> list[int]:
     cluster, pids = stage.bed.cluster, []
     for pod in pods:
         node, name = pod["spec"].get("nodeName"), pod["metadata"]["name"]
@@ -89,15 +89,21 @@ def _kill_operators(stage: Stage, pods: Sequence[Mapping[str, Any]]) -> None:
             pids += [found.pid for found in cluster.pids_of(node, SYSTEM_NAMESPACE, name, "operator")]
     if not pids:
         raise NotMadeError("no operator runs")
-    _signal(pids, signal.SIGKILL)
+    _signal(pids, number)
+    return pids
 
 
 def _kill_leader(stage: Stage, _fault: Fault) -> None:
-    _kill_operators(stage, [stage.leader()])
+    _signal_operators(stage, [stage.leader()], signal.SIGKILL)
 
 
 def _kill_all(stage: Stage, _fault: Fault) -> None:
-    _kill_operators(stage, stage.operators())
+    _signal_operators(stage, stage.operators(), signal.SIGKILL)
+
+
+def _pause_leader(stage: Stage, _fault: Fault) -> Undo:
+    pids = _signal_operators(stage, [stage.leader()], signal.SIGSTOP)
+    return lambda: _signal(pids, signal.SIGCONT)
 
 
 def _signal(pids: Iterable[int], number: signal.Signals) -> None:
@@ -336,6 +342,7 @@ MAKERS: Mapping[str, Maker] = {
     "Drain": _drain,
     "LeaderKilled": _kill_leader,
     "OperatorsKilled": _kill_all,
+    "LeaderPaused": _pause_leader,
     "LeaderCutOff": _cut_leader,
     "Suspended": _suspend,
     "ApiAway": _api_away,

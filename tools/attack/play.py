@@ -23,7 +23,7 @@ Say = Callable[[str], None]
 
 # Back-off, exclusion of nodes after failures, and fences that wait for a proof come one after the other at the worst.
 QUIET_SECONDS = 900.0
-RIPE_SECONDS = 120.0
+RIPE_SECONDS = 75.0
 RECOVERING_SECONDS = 30.0
 LONGEST_SECONDS = 45.0
 _STATES_OF_RECOVERY = ("Recovering", "Starting", "Pending", "Placing")
@@ -90,12 +90,16 @@ class Player:
         except (NotMadeError, LocalClusterError, OSError) as error:
             self.say(f"{time.monotonic() - self.begun:7.1f} s  {self.made[number - 1].fault.kind} not ended: {error}")
 
-    def mend(self) -> None:
-        """End all that lasts, and wait until the cluster is whole."""
-        cluster = self.stage.bed.cluster
+    def end_all(self) -> None:
+        """End all that lasts."""
         # The API server first: people need it to undo what they did.
         for number in sorted(self._undos, key=lambda number: self.made[number - 1].fault.kind != "ApiAway"):
             self._end(number)
+
+    def mend(self) -> None:
+        """End all that lasts, and wait until the cluster is whole."""
+        cluster = self.stage.bed.cluster
+        self.end_all()
         wait_until("the API server to answer", self._api_answers, 120)
         for node in self.stage.nodes:
             cluster.thaw_node(node)
@@ -118,11 +122,15 @@ def play_list(player: Player, faults: Sequence[Fault]) -> None:
 def play_seed(player: Player, seed: int, seconds: float) -> None:
     """Faults at random for so long: alone, in pairs, and a second one in the recovery from the first.
 
-    The next one comes when the job trains again and has saved something since, or after two minutes all the same.
+    The next one comes when the job trains again and has saved something since. Where that takes too long, there may be too
+    few nodes left: what lasts is ended.
     """
     dice, until = random.Random(seed), player.begun + seconds
     while time.monotonic() < until:
-        _wait_ripe(player)
+        if not _ripe(player):
+            player.say(f"{time.monotonic() - player.begun:7.1f} s  nothing trains: all that lasts is ended")
+            player.end_all()
+            continue
         time.sleep(dice.uniform(0, 2))
         how = dice.choice(("alone", "pair", "recovery"))
         hit = player.begin(_drawn(dice, player))
@@ -143,7 +151,7 @@ def _drawn(dice: random.Random, player: Player) -> Fault:
     return fault if fault.seconds >= FOR_EVER else replace(fault, seconds=min(fault.seconds, LONGEST_SECONDS))
 
 
-def _wait_ripe(player: Player) -> None:
+def _ripe(player: Player) -> bool:
     job = player.stage.jobs["a"]
     before = journal.newest_checkpoint(job.lines())
 
@@ -152,7 +160,8 @@ def _wait_ripe(player: Player) -> None:
         return bool(journal.training(lines, job.nodes)) and journal.newest_checkpoint(lines) > before
 
     with suppress(WaitError):
-        wait_until("a checkpoint", ripe, RIPE_SECONDS, 0.5)
+        return wait_until("a checkpoint", ripe, RIPE_SECONDS, 0.5)
+    return False
 
 
 def _wait_recovering(player: Player) -> None:
