@@ -26,6 +26,8 @@ QUIET_SECONDS = 900.0
 RIPE_SECONDS = 75.0
 RECOVERING_SECONDS = 30.0
 LONGEST_SECONDS = 45.0
+# What the last fault has for itself before everything is mended.
+LAST_SECONDS = 10.0
 _STATES_OF_RECOVERY = ("Recovering", "Starting", "Pending", "Placing")
 
 
@@ -113,10 +115,12 @@ class Player:
 
 
 def play_list(player: Player, faults: Sequence[Fault]) -> None:
-    """Every fault at its time."""
+    """Every fault at its time, and as long as it lasts."""
     for fault in sorted(faults, key=lambda fault: fault.at):
         time.sleep(max(0.0, player.begun + fault.at - time.monotonic()))
         player.begin(fault)
+    ends = [fault.at + (fault.seconds if fault.seconds < FOR_EVER else 0.0) for fault in faults]
+    time.sleep(max(LAST_SECONDS, player.begun + max(ends, default=0.0) - time.monotonic()))
 
 
 def play_seed(player: Player, seed: int, seconds: float) -> None:
@@ -142,6 +146,7 @@ def play_seed(player: Player, seed: int, seconds: float) -> None:
                 _wait_recovering(player)
             time.sleep(dice.uniform(0, 3))
             player.begin(_drawn(dice, player))
+    time.sleep(LAST_SECONDS)
 
 
 def _drawn(dice: random.Random, player: Player) -> Fault:
