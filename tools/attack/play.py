@@ -16,7 +16,7 @@ from attack.checks import Violation, check_job, check_nodes
 from attack.faults import MAKERS, ON_THE_WAY, make
 from attack.stage import NotMadeError, Stage
 from localcluster.errors import LocalClusterError
-from muster.simulate.faults import FOR_EVER, Fault, Undo, draw
+from muster.simulate.faults import FOR_EVER, KINDS, Fault, Undo, draw
 from testbed.kube import KubectlError, WaitError, wait_until
 
 Say = Callable[[str], None]
@@ -150,7 +150,8 @@ def play_seed(player: Player, seed: int, seconds: float) -> None:
 
 
 def _drawn(dice: random.Random, player: Player) -> Fault:
-    jobs, kinds = list(player.stage.jobs), sorted(set(MAKERS) - (set() if player.stage.way else ON_THE_WAY))
+    jobs, without = list(player.stage.jobs), set() if player.stage.way else ON_THE_WAY
+    kinds = sorted(name for name, kind in KINDS.items() if kind.on_cluster and name not in without)
     fault = draw(dice, time.monotonic() - player.begun, jobs, kinds)
     # Nobody waits for the timers of a sparse life here.
     return fault if fault.seconds >= FOR_EVER else replace(fault, seconds=min(fault.seconds, LONGEST_SECONDS))
