@@ -31,9 +31,10 @@ def values(kind: Any) -> st.SearchStrategy[Any]:
     origin, inner = get_origin(kind), get_args(kind)
     if kind in SIMPLE:
         return SIMPLE[kind]
-    if is_dataclass(kind):
+    names = [field.name for field in fields(kind)] if is_dataclass(kind) else getattr(kind, "_fields", ())
+    if names:
         hints = get_type_hints(kind)
-        return st.builds(kind, **{field.name: values(hints[field.name]) for field in fields(kind)})
+        return st.builds(kind, **{name: values(hints[name]) for name in names})
     if origin in (Union, types.UnionType):
         return st.one_of(*map(values, inner))
     if origin is Mapping:
