@@ -7,6 +7,8 @@ CACHE := $(or $(MUSTER_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/muster)
 VENV = $(shell tools/venv.sh --path-only)
 PY = PYTHONPATH=operator:tools $(VENV)/bin/python
 TOOL = PYTHONPATH=tools python3 -m
+# --name value for each of these variables that is set.
+options = $(foreach option,$(1),$(if $($(option)),--$(shell echo $(option) | tr A-Z a-z) $($(option))))
 export PYTHONDONTWRITEBYTECODE := 1
 
 .PHONY: help
@@ -63,13 +65,13 @@ test-e2e-eight: venv images
 test-long: venv cluster-up ## Random moments and soak; not run by CI
 	@$(PY) -m pytest tests -q -m long
 
-simulate: venv ## Lives of a simulated fleet with faults at random (MINUTES=3 SEED=1, or REPLAY=build/simulate/17.json)
-	@PYTHONHASHSEED=0 $(PY) -m muster.simulate $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(REPLAY),--replay $(REPLAY))
+simulate: venv ## Lives of a simulated fleet with faults at random (MINUTES=3 SEED=1 JOBS=2 RECORD=docs/simulated.json, or REPLAY=build/simulate/17.json)
+	@PYTHONHASHSEED=0 $(PY) -m muster.simulate $(call options,MINUTES SEED JOBS RECORD REPLAY)
 
 fuzz: venv ## Mutated objects, reports and requests beside a healthy job (SECONDS=60 INPUTS=100000 SEED=1, or REPLAY=build/fuzz/17.json)
-	@PYTHONHASHSEED=0 $(PY) -m muster.simulate.fuzz $(foreach option,SECONDS INPUTS SEED REPLAY,$(if $($(option)),--$(shell echo $(option) | tr A-Z a-z) $($(option))))
+	@PYTHONHASHSEED=0 $(PY) -m muster.simulate.fuzz $(call options,SECONDS INPUTS SEED REPLAY)
 
-ATTACK_OPTIONS = $(foreach option,FAULTS SEED MINUTES CHAOS QUIET,$(if $($(option)),--$(shell echo $(option) | tr A-Z a-z) $($(option))))
+ATTACK_OPTIONS = $(call options,FAULTS SEED MINUTES CHAOS QUIET)
 attack: venv cluster-up ## Faults on the real local cluster: FAULTS=build/simulate/17.json, or SEED=1 MINUTES=3 (CHAOS=all)
 	@$(PY) -u -m attack $(ATTACK_OPTIONS)
 
@@ -82,18 +84,18 @@ BENCHES := $(shell awk -F: '/^bench-[a-z-]+:/ {print $$1}' $(MAKEFILE_LIST))
 .PHONY: bench $(BENCHES)
 bench: $(BENCHES) ## Every bench below; figures go to build/bench/
 
-GANG_OPTIONS := $(foreach option,SYSTEMS SIZES CASES RUNS BINDINGS MODES,$(if $($(option)),--$(shell echo $(option) | tr A-Z a-z) $($(option))))
+GANG_OPTIONS := $(call options,SYSTEMS SIZES CASES RUNS BINDINGS MODES)
 bench-gang: venv ## Gangs of 64 to 2,048 pods, Muster and its peers (SIZES=64 SYSTEMS=bare,muster RUNS=1 for a part)
 	@$(PY) -m bench.gang $(GANG_OPTIONS)
 
 bench-agent: venv ## What the node agent costs: CPU and memory over ten minutes beside eight GPUs of a fake driver
 	@$(PY) -m bench.agent
 
-HEALTH_OPTIONS := $(foreach option,NODES BAD RUNS,$(if $($(option)),--$(shell echo $(option) | tr A-Z a-z) $($(option))))
+HEALTH_OPTIONS := $(call options,NODES BAD RUNS)
 bench-health: venv ## 200 of 2,048 nodes fall sick at once: how soon each is tainted, and whether the budget holds (NODES=256 BAD=40 RUNS=1)
 	@$(PY) -m bench.health $(HEALTH_OPTIONS)
 
-CHECKPOINTS_OPTIONS := $(foreach option,TENSORS RANKS RUNS,$(if $($(option)),--$(shell echo $(option) | tr A-Z a-z) $($(option))))
+CHECKPOINTS_OPTIONS := $(call options,TENSORS RANKS RUNS)
 bench-checkpoints: venv ## Judging eight checkpoints of 873 tensors on 512 ranks: the newest, all, and again (TENSORS=90 RANKS=64 RUNS=1)
 	@$(PY) -m bench.checkpoints $(CHECKPOINTS_OPTIONS)
 

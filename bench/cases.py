@@ -93,7 +93,8 @@ def settle(stage: Stage) -> bool:
 def event_cost(stage: Stage) -> float | None:
     """CPU microseconds that one event of a running pod costs the system's managers: each pod's status changes once.
 
-    What they take anyway (heartbeats of the nodes, reports of launchers) is measured just before and taken off.
+    What they take anyway (heartbeats of the nodes, reports of launchers) is measured just before and just after, and the
+    less of the two is taken off: a gang that has just come up still settles.
     """
     system, watch = stage.system, stage.watch
     managers = system.managers()
@@ -117,13 +118,17 @@ def event_cost(stage: Stage) -> float | None:
             list(pool.map(several, range(_KUBELETS)))
         time.sleep(_AFTERMATH_SECONDS)
 
-    idle_cpu, idle_seconds = own(lambda: time.sleep(_IDLE_SECONDS))
-    events_before = watch.events
+    def idle_cores() -> float:
+        cpu, seconds = own(lambda: time.sleep(_IDLE_SECONDS))
+        return cpu / seconds
+
+    before, events_before = idle_cores(), watch.events
     busy_cpu, busy_seconds = own(touch)
+    events = watch.events - events_before
     for connection in connections:
         connection.close()
-    events = watch.events - events_before
-    return (busy_cpu - idle_cpu * busy_seconds / idle_seconds) / events * 1e6 if events else None
+    idle = min(before, idle_cores())
+    return (busy_cpu - idle * busy_seconds) / events * 1e6 if events else None
 
 
 def fail_pods(stage: Stage, count: int) -> Measurement:

@@ -4,7 +4,6 @@ Llama 3's published rates over 54 days, as many lives as the command lives by de
 """
 
 import json
-import random
 import sys
 import time
 from dataclasses import dataclass
@@ -12,10 +11,10 @@ from typing import Any
 
 from bench.bed import ROOT
 from bench.facts import facts
+from muster.cli.whatif import dice
 from muster.whatif.answer import answer
 from muster.whatif.plan import Plan, usual_start_seconds
 from muster.whatif.rates import LLAMA3
-from muster.whatif.weather import Chance
 
 OUTPUT = ROOT / "build" / "bench" / "what-if.json"
 LIVES = 100
@@ -49,15 +48,10 @@ def plan_of(case: Case) -> Plan:
     )
 
 
-def dice(number: int) -> Chance:
-    """Chance of one life."""
-    return random.Random(f"1/{number}").random
-
-
 def measure(case: Case) -> dict[str, Any]:
     """One row."""
     begun = time.process_time()
-    found = answer(plan_of(case), LLAMA3, dice, LIVES)
+    found = answer(plan_of(case), LLAMA3, dice(1), LIVES)
     cpu = time.process_time() - begun
     return {
         "gpus": case.gpus,

@@ -27,7 +27,6 @@ def way(bed: Bed) -> Iterator[Way]:
         yield made
 
 
-@pytest.mark.long  # some seven minutes together; their seeds mean something else whenever kinds of faults are added
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_short_life(bed: Bed, way: Way, seed: int) -> None:

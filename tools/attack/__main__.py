@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 from attack.faults import MAKERS, ON_THE_WAY
@@ -86,7 +87,7 @@ def attack(
         else:
             play_list(player, [fault for fault in story.faults if fault.kind in MAKERS])
         outcome = finish(player, quiet_seconds)
-        _keep(name, outcome, story.seed)
+        _keep(name, outcome, story)
         for job in stage.jobs.values():
             text = "".join(path.read_text() for path in sorted(job.folder.glob("log-*.jsonl")))
             (OUTPUT / f"{name}-{job.name}.jsonl").write_text(text)
@@ -97,9 +98,9 @@ def attack(
     return outcome
 
 
-def _keep(name: str, outcome: Outcome, seed: int) -> None:
+def _keep(name: str, outcome: Outcome, played: Story) -> None:
     faults = [made.fault for made in outcome.made if not made.why_not]
-    stories.write(OUTPUT / f"{name}.json", Story(seed, faults), "; ".join(outcome.violations[:3]))
+    stories.write(OUTPUT / f"{name}.json", replace(played, faults=faults), "; ".join(outcome.violations[:3]))
     (OUTPUT / f"{name}-outcome.json").write_text(json.dumps(outcome.to_json(), indent=1) + "\n")
 
 

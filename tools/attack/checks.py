@@ -151,7 +151,7 @@ def _nothing_lost(lines: Sequence[Line], removals: list[Removal]) -> list[Violat
 
 def check_nodes(jobs: Mapping[str, Sequence[Line]]) -> list[Violation]:
     """No node runs ranks of two jobs at once."""
-    spans: dict[str, list[tuple[float, float, str]]] = defaultdict(list)
+    spans: dict[str, list[tuple[float, float, str, str]]] = defaultdict(list)
     for job, lines in jobs.items():
         node_of: dict[tuple[int, int], str] = {}
         begun: dict[tuple[int, int], float] = {}
@@ -162,12 +162,12 @@ def check_nodes(jobs: Mapping[str, Sequence[Line]]) -> list[Violation]:
                 node_of[key], begun[key] = line.node, line.at
             ended[key] = line.at
         for key, node in node_of.items():
-            spans[node].append((begun[key], ended[key], f"rank {key[1]} of attempt {key[0]} of {job}"))
+            spans[node].append((begun[key], ended[key], job, f"rank {key[1]} of attempt {key[0]} of {job}"))
     found: list[Violation] = []
     for node, those in spans.items():
         those.sort()
-        for (_, end, one), (start, _, other) in combinations(those, 2):
-            if start < end and one.rpartition(" ")[2] != other.rpartition(" ")[2]:
+        for (_, end, its_job, one), (start, _, others_job, other) in combinations(those, 2):
+            if start < end and its_job != others_job:
                 text = f"{other} starts on {node}, where {one} is alive"
                 found.append(Violation("a node is given to one job", text, start))
     return found

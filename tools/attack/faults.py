@@ -21,10 +21,9 @@ from attack.way import Way
 from localcluster import cgroups
 from localcluster.errors import LocalClusterError
 from localcluster.layout import CONTROL_PLANE_ADDRESS
-from muster.simulate.faults import RESOURCES, Fault
+from muster.simulate.faults import Fault, Undo, each
 from testbed.bed import SYSTEM_NAMESPACE
 
-Undo = Callable[[], None]
 Maker = Callable[[Stage, Fault], Undo | None]
 
 
@@ -35,15 +34,20 @@ def _job(stage: Stage, fault: Fault) -> Job:
 
 
 def _workers(stage: Stage, fault: Fault) -> list[Worker]:
+    return fault.hit(_running(stage, fault))
+
+
+def _running(stage: Stage, fault: Fault) -> list[Worker]:
     found = workers_of(_job(stage, fault).full_name)
     if not found:
         raise NotMadeError(f"no worker of {fault.job} runs")
-    return [found[(fault.number + n) % len(found)] for n in range(min(fault.count, len(found)))]
+    return found
 
 
 def _nodes(stage: Stage, fault: Fault) -> tuple[str, ...]:
-    names = stage.nodes
-    return tuple(names[(fault.number + n) % len(names)] for n in range(min(fault.count, len(names))))
+    if not fault.job:
+        return tuple(fault.hit(stage.nodes))
+    return tuple(fault.hit(list(dict.fromkeys(worker.node for worker in _running(stage, fault)))))
 
 
 def _networks(stage: Stage, nodes: Iterable[str]) -> list[str]:
@@ -130,19 +134,26 @@ def _cut_power(stage: Stage, fault: Fault) -> Undo:
         with suppress(LocalClusterError):  # its devices are told once it is Ready; whoever mends waits for that again
             cluster.power_on(node)
 
-    return _each(nodes, boot)
+    return each(nodes, boot)
+
+
+def _those_on(stage: Stage, fault: Fault, do: Callable[[str], object]) -> tuple[str, ...]:
+    """The nodes to which this was done: one that is off cannot be hit."""
+    done = []
+    for node in _nodes(stage, fault):
+        with suppress(LocalClusterError):
+            do(node)
+            done.append(node)
+    if not done:
+        raise NotMadeError("no node is on there")
+    return tuple(done)
 
 
 def _freeze_nodes(stage: Stage, fault: Fault) -> Undo:
     """The kernel that all nodes share goes on answering for them: so their packets are lost as well."""
-    cluster, frozen = stage.bed.cluster, []
-    for node in _nodes(stage, fault):
-        with suppress(LocalClusterError):  # it is off
-            cluster.freeze_node(node)
-            frozen.append(node)
-    if not frozen:
-        raise NotMadeError("no node is on there")
-    connect = _lose(stage, Cut(tuple(frozen), ("",), ("",)))
+    cluster = stage.bed.cluster
+    frozen = _those_on(stage, fault, cluster.freeze_node)
+    connect = _lose(stage, Cut(frozen, ("",), ("",)))
 
     def undo() -> None:
         for node in frozen:
@@ -154,26 +165,21 @@ def _freeze_nodes(stage: Stage, fault: Fault) -> Undo:
 
 
 def _stop_kubelets(stage: Stage, fault: Fault) -> Undo:
-    cluster, stopped = stage.bed.cluster, []
-    for node in _nodes(stage, fault):
-        with suppress(LocalClusterError):  # it is off
-            cluster.freeze_kubelet(node)
-            stopped.append(node)
-    if not stopped:
-        raise NotMadeError("no kubelet runs there")
+    cluster = stage.bed.cluster
+    stopped = _those_on(stage, fault, cluster.freeze_kubelet)
 
     def run(node: str) -> None:
         with suppress(LocalClusterError):
             cluster.thaw_kubelet(node)
 
-    return _each(stopped, run)
+    return each(stopped, run)
 
 
 def _cordon(stage: Stage, fault: Fault) -> Undo:
     nodes = _nodes(stage, fault)
     for node in nodes:
         stage.kubectl("cordon", node)
-    return _each(nodes, lambda node: _persist(stage, "uncordon", node))
+    return each(nodes, lambda node: _persist(stage, "uncordon", node))
 
 
 def _drain(stage: Stage, fault: Fault) -> Undo:
@@ -191,7 +197,7 @@ def _drain(stage: Stage, fault: Fault) -> Undo:
 def _lose(stage: Stage, *cuts: Cut) -> Undo:
     for cut in cuts:
         stage.packets.lose(cut)
-    return _each(cuts, stage.packets.heal)
+    return each(cuts, stage.packets.heal)
 
 
 def _cut_off(stage: Stage, fault: Fault, *, one_way: bool = False) -> Undo:
@@ -294,8 +300,8 @@ def _on_the_way(what: str, *, reopens: bool = False) -> Maker:
         way, addresses = _way(stage), stage.operator_addresses()
         if fault.number % 3:
             leader = stage.leader()["status"]["podIP"]
-            addresses = sorted(addresses, key=lambda address: address != leader)[: max(1, fault.count)]
-        resource = RESOURCES[fault.number % len(RESOURCES)] if what != proxy.SLOW else ""
+            addresses = fault.hit_replicas(sorted(addresses, key=lambda address: address != leader))
+        resource = fault.resource if what != proxy.SLOW else ""
         wrong = way.begin(what, addresses, resource, fault.amount)
         if reopens:  # a watch has the lag with which it was opened
             way.end(way.begin(proxy.END, addresses, resource, 0))
@@ -383,11 +389,3 @@ def _persist(stage: Stage, *command: str) -> None:
             time.sleep(1)
         else:
             return
-
-
-def _each(things: Iterable[Any], change: Callable[[Any], object]) -> Undo:
-    def undo() -> None:
-        for thing in things:
-            change(thing)
-
-    return undo

@@ -14,7 +14,7 @@ from typing import Any
 from attack import journal
 from attack.checks import Violation, check_job, check_nodes
 from attack.faults import MAKERS, ON_THE_WAY, make
-from attack.stage import NotMadeError, Stage
+from attack.stage import NAMESPACE, NotMadeError, Stage
 from localcluster.errors import LocalClusterError
 from muster.simulate.faults import FOR_EVER, KINDS, Fault, Undo, draw
 from testbed.kube import KubectlError, WaitError, wait_until
@@ -254,7 +254,7 @@ def finish(player: Player, quiet_seconds: float = QUIET_SECONDS) -> Outcome:
 
 def _status(stage: Stage, name: str) -> str:
     return stage.bed.kubectl(
-        *("get", "tj", "-n", "muster-attack", stage.jobs[name].full_name, "-o"),
+        *("get", "tj", "-n", NAMESPACE, stage.jobs[name].full_name, "-o"),
         "jsonpath={.status.state} {.status.reason} {.status.attempt} {.status.message}",
     )
 

@@ -121,18 +121,17 @@ class Stage:
         if job not in self.jobs:
             return ""
         try:
-            text = self.kubectl(
+            return self.kubectl(
                 "get",
                 "tj",
                 "-n",
                 NAMESPACE,
                 self.jobs[job].full_name,
                 "-o",
-                "jsonpath={.status.state} {.status.reason}",
+                "jsonpath={.status.state}",
             )
         except NotMadeError:
             return ""
-        return text.partition(" ")[0]
 
     def operators(self) -> list[dict[str, Any]]:
         """The pods of the operator."""

@@ -105,6 +105,5 @@ def restore(bed: Bed) -> None:
 
 def _point(bed: Bed, *variables: str) -> None:
     bed.kubectl("set", "env", "deployment/muster", "-n", SYSTEM_NAMESPACE, *variables)
-    words = ("rollout", "status", "deployment/muster", "-n", SYSTEM_NAMESPACE, "--timeout=120s")
-    bed.kubectl(*words, timeout_seconds=150)
+    bed.rolled_out("deployment/muster", SYSTEM_NAMESPACE)
     wait_until("a leader", bed.leader)

@@ -123,15 +123,22 @@ def frozen_group_of(pid: int) -> Path | None:
 
 def freeze_below(cluster: str, node: str) -> None:
     """Let nothing run in any container of a node."""
-    version_2 = _ROOT / cluster / node / "cgroup.freeze"
-    set_frozen(version_2 if is_version_2() else _ROOT / "freezer" / cluster / node / "freezer.state", True)
+    folder, file = _freezer_of(cluster, node)
+    set_frozen(folder / file, True)
 
 
 def thaw_below(cluster: str, node: str) -> None:
     """Let everything on a node run again that `set_frozen` or `freeze_below` stopped."""
-    top = _ROOT / cluster / node if is_version_2() else _ROOT / "freezer" / cluster / node
-    for file in top.rglob("cgroup.freeze" if is_version_2() else "freezer.state"):
-        set_frozen(file, False)
+    folder, file = _freezer_of(cluster, node)
+    for found in folder.rglob(file):
+        set_frozen(found, False)
+
+
+def _freezer_of(cluster: str, node: str) -> tuple[Path, str]:
+    """The node's group, and the file by which it and those below it are frozen."""
+    if is_version_2():
+        return _ROOT / cluster / node, "cgroup.freeze"
+    return _ROOT / "freezer" / cluster / node, "freezer.state"
 
 
 def set_frozen(file: Path, value: bool) -> None:

@@ -310,10 +310,9 @@ class Cluster:
             leaving: of those that go from it.
         """
         self._check_node(node)
-        matches = [
-            f"{way} {LINK} {it} drop;" for way, its in (("iifname", arriving), ("oifname", leaving)) for it in its
-        ]
-        self._lose(node, " ".join(matches[: len(arriving)]), " ".join(matches[len(arriving) :]))
+        comes = " ".join(f"iifname {LINK} {match} drop;" for match in arriving)
+        goes = " ".join(f"oifname {LINK} {match} drop;" for match in leaving)
+        self._lose(node, comes, goes)
 
     def _lose(self, node: str, arriving: str, leaving: str) -> None:
         rules = "".join(

@@ -106,16 +106,17 @@ class Bed:
             (folder / AGENT_PATCH).write_text(json.dumps(agent_patch(), indent=2))
             self.faults.prepare(nvml)
         self.kubectl("apply", "-k", str(folder))
-        self._rolled_out("deployment/muster", SYSTEM_NAMESPACE)
+        self.rolled_out("deployment/muster", SYSTEM_NAMESPACE)
         if self.local is not None:
-            self._rolled_out("daemonset/muster-agent", AGENT_NAMESPACE)
+            self.rolled_out("daemonset/muster-agent", AGENT_NAMESPACE)
         wait_until("a leader", self.leader)
 
     @property
     def _overlay_folder(self) -> Path:
         return (ROOT / "build" / "existing" if self.local is None else self.local.output) / "overlay"
 
-    def _rolled_out(self, workload: str, namespace: str) -> None:
+    def rolled_out(self, workload: str, namespace: str) -> None:
+        """Wait until a workload's pods are those that it asks for now."""
         self.kubectl("rollout", "status", workload, "-n", namespace, "--timeout=120s", timeout_seconds=150)
 
     def uninstall(self) -> None:
@@ -169,7 +170,7 @@ class Bed:
                 self.kubectl("uncordon", node["metadata"]["name"])
         wait_until("every node Ready", lambda: all(map(_is_ready, self.kubectl.json("get", "nodes")["items"])))
         self.kubectl("scale", "deployment/muster", "-n", SYSTEM_NAMESPACE, "--replicas=2")
-        self._rolled_out("deployment/muster", SYSTEM_NAMESPACE)
+        self.rolled_out("deployment/muster", SYSTEM_NAMESPACE)
         wait_until("a leader", self.leader)
 
     def _overlay(self, default: Path, images: Mapping[str, str]) -> str:

@@ -7,7 +7,9 @@ the same answer. See docs/decisions/0002.
 """
 
 from collections import Counter
+from collections.abc import Mapping
 from enum import StrEnum
+from functools import cached_property
 from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
@@ -194,7 +196,7 @@ class Leave(ApiModel):
 class GangIncident(ApiModel):
     """One failure, as budgets count it."""
 
-    attempt: int = Field(description="The attempt that ended by it.")
+    attempt: int = Field(ge=0, description="The attempt that ended by it.")
     time: Time
     level: Level
     fault_class: FaultClass
@@ -267,6 +269,17 @@ class GangSpec(ApiModel):
         if 0 <= index < len(self.members) and self.members[index].index == index:
             return index
         return next((place for place, member in enumerate(self.members) if member.index == index), None)
+
+    @cached_property
+    def node_count(self) -> int:
+        """How many workers it has. Each launcher's directive says so, and there are thousands of them."""
+        return sum(member.role is Role.WORKER for member in self.members)
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy with other values; what was counted of the members is counted anew."""
+        copied = super().model_copy(update=update, deep=deep)
+        copied.__dict__.pop("node_count", None)
+        return copied
 
     @property
     def first(self) -> Member | None:

@@ -34,7 +34,7 @@ from muster.whatif.answer import Answer, Estimate, Option, answer
 from muster.whatif.measured import measured
 from muster.whatif.plan import Plan, usual_start_seconds
 from muster.whatif.rates import PUBLISHED, Rates, RatesError, causes_from, of_nodes
-from muster.whatif.weather import Chance
+from muster.whatif.weather import Dice
 
 FLEET = "fleet"
 # Nobody waits longer for an answer: about ten minutes of a core.
@@ -183,11 +183,13 @@ def what_if(plan: Plan, rates: Rates, lives: int, seed: int) -> WhatIf:
             f"give --lives {few}, fewer --days, or a longer --mttf-days"
         )
 
-    def dice(number: int) -> Chance:
-        return random.Random(f"{seed}/{number}").random
-
-    found = answer(plan, rates, dice, lives)
+    found = answer(plan, rates, dice(seed), lives)
     return WhatIf(plan=plan, rates=rates, seed=seed, answer=found, notes=_notes(plan, found))
+
+
+def dice(seed: int | str) -> Dice:
+    """Other chance for each life, the same each time."""
+    return lambda life: random.Random(f"{seed}/{life}").random
 
 
 async def _of_fleet(session: Session, found: Callable[[Rates], WhatIf]) -> WhatIf:

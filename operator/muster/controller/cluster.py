@@ -5,7 +5,7 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from muster.api.fleetpolicy import FleetPolicy, FleetPolicySpec
@@ -138,7 +138,7 @@ class Cluster:
         self._policy_read = False
         self._records: dict[Key, Gang] = {}  # the Gangs by key; of one that has become unreadable, what it was before
         self._lost: dict[str, LostNode] = {}  # nodes of which a human has said that they are dead
-        self._renewed: dict[str, datetime] = {}  # node -> when its lease was last seen to be renewed
+        self._renewed: set[str] = set()  # nodes whose lease this process has seen to be renewed
         self._jobs_on: dict[str, set[str]] = {}  # node -> job uids with a member there
         self._given: dict[tuple[str, str], frozenset[str]] = {}  # namespace, job uid -> the nodes that its record names
         self._standing: dict[str, dict[str, PodView | OccupantView]] = {}  # node -> the pods there by uid
@@ -353,7 +353,13 @@ class Cluster:
         lease = self.leases.store.get(("kube-node-lease", node))
         if lease is None:
             return None
-        return Heartbeat(self.heartbeats.age_seconds(node), lease.moment, self._renewed.get(node))
+        age = self.heartbeats.age_seconds(node)
+        # Reckoned back from now: a clock that was wrong then and is right now must not speak against anybody.
+        seen = self._wall_clock() - timedelta(seconds=age)
+        if node in self._renewed:
+            return Heartbeat(age, max(lease.moment, seen) if lease.moment else seen)
+        # It was like this at first sight. The kubelet's own time for it can be wrong, but not be later than that.
+        return Heartbeat(age, min(lease.moment, seen) if lease.moment else None)
 
     def _health_changed(self, old: NodeHealth | Undecodable | None, new: NodeHealth | Undecodable | None) -> None:
         value = new or old
@@ -558,12 +564,12 @@ class Cluster:
             if old is not None:
                 self.heartbeats.forget(old.node)
                 self.beats.forget(old.node)
-                self._renewed.pop(old.node, None)
+                self._renewed.discard(old.node)
         elif old is None or old.renew_time != new.renew_time:
             self.heartbeats.renewed(new.node)
             self.beats.renewed(new.node)
             if old is not None:  # the first sight of one is no sign of life
-                self._renewed[new.node] = self._wall_clock()
+                self._renewed.add(new.node)
 
     def _is_named(self, pod: PodView) -> bool:
         """Whether the job's record names this pod: the fence of its ranks may have to be outwaited."""

@@ -21,12 +21,10 @@ class Heartbeat:
 
     Attributes:
         age_seconds: since it was seen to change.
-        written: the kubelet's own time in it; None where it tells none.
-        renewed: when a renewal was seen last; None: not since this process began.
+        renewed: when it was renewed last, as far as that is known.
     """
 
     age_seconds: float
-    written: datetime | None = None
     renewed: datetime | None = None
 
 
@@ -34,10 +32,8 @@ def refuted(word: LostNode, node: NodeView | None, heartbeat: Heartbeat | None) 
     """The sign of life that the node has given since the word, in words; "" if there is none."""
     if node is not None and node.boot_id and word.boot_id and node.boot_id != word.boot_id:
         return "it has booted since"
-    if heartbeat is not None:
-        moments = [moment for moment in (heartbeat.renewed, heartbeat.written) if moment is not None]
-        if moments and max(moments) > word.time:
-            return f"its kubelet has renewed its lease since, at {max(moments).astimezone(UTC):%H:%M:%S} UTC"
+    if heartbeat is not None and heartbeat.renewed is not None and heartbeat.renewed > word.time:
+        return f"its kubelet has renewed its lease since, at {heartbeat.renewed.astimezone(UTC):%H:%M:%S} UTC"
     return ""
 
 

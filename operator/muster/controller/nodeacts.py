@@ -23,9 +23,8 @@ from muster.health.effects import Effect
 from muster.health.orders import InForce, Order
 from muster.health.sources import UNHEALTHY_TAINT
 from muster.health.story import effect_text, tell
-from muster.kube import paths
+from muster.kube import decode, paths
 from muster.kube.client import APPLY_PATCH, Client
-from muster.kube.decode import UNREADABLE
 from muster.kube.errors import AlreadyExists, Conflict, Invalid, NotFound
 from muster.kube.events import NORMAL, WARNING, EventRecorder, Regarding
 from muster.world.fleet import Exclusion
@@ -96,7 +95,7 @@ class NodeActs:
         self._exclude(name, verdict, wanted, now)
         node = self._cluster.fleet.nodes.get(name)
         # Of a node that cannot be read nobody knows the taints, ours and those of others.
-        is_readable = node is not None and node.ready_reason != UNREADABLE
+        is_readable = node is not None and node.ready_reason != decode.UNREADABLE
         if node is not None and is_readable and is_tainted(node) != wanted.taint:
             await (self._taint(node, verdict.reason) if wanted.taint else self._change_taint(name, False, ""))
         self._tell(order, enforcement, before)
@@ -171,15 +170,17 @@ class NodeActs:
         """Read the node, then put our taint on it or take it off; everybody else's stay as they are."""
         path = paths.core("nodes", name=name)
         try:
-            node = msgspec.json.decode(await self._client.get(path))
-            others = [taint for taint in node["spec"].get("taints") or () if taint.get("key") != TAINT_KEY]
+            data = await self._client.get(path)
+            decode.node(data)  # of one that cannot be read nobody knows the taints
+            found = msgspec.json.decode(data)
+            others = [taint for taint in found["spec"].get("taints") or () if taint.get("key") != TAINT_KEY]
             ours = [_taint(reason)] if wanted else []
             patch = [
-                {"op": "test", "path": "/metadata/resourceVersion", "value": node["metadata"]["resourceVersion"]},
+                {"op": "test", "path": "/metadata/resourceVersion", "value": found["metadata"]["resourceVersion"]},
                 {"op": "add", "path": "/spec/taints", "value": [*others, *ours]},
             ]
             answer = await self._client.patch(path, patch, JSON_PATCH)
-        except NotFound:
+        except (NotFound, msgspec.ValidationError):
             return
         except Conflict:
             self._stir(name)  # somebody else was writing to it

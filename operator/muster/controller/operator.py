@@ -15,6 +15,7 @@ from typing import Any
 
 import structlog
 
+from muster.api.gang import Gang
 from muster.api.trainingjob import TrainingJob
 from muster.controller.cluster import Cluster
 from muster.controller.dirty import DirtyKeys
@@ -38,6 +39,7 @@ from muster.lifecycle.directive import directive_for
 from muster.lifecycle.worker_pod import WorkerSettings
 from muster.protocol.messages import Directive, Report
 from muster.recovery.silence import FRESH_SECONDS
+from muster.world.views import PodView
 
 LEASE_NAME = "muster-leader"
 START_RETRY_SECONDS = 2.0
@@ -53,6 +55,7 @@ class Operator:
     Args:
         clock: one that only goes on.
         wall_clock: aware.
+        cpu_clock: seconds that the calling thread has computed so far.
         end: ends the process there and then.
     """
 
@@ -62,6 +65,7 @@ class Operator:
         settings: Settings,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        cpu_clock: Callable[[], float] = time.thread_time,
         end: Callable[[int], None] = os._exit,
     ) -> None:
         self.settings = settings
@@ -104,8 +108,10 @@ class Operator:
             self.hub,
             TokenVerifier(self._read).verify,
             self._directive_for,
+            lambda caller: self._worker(caller) is not None,
             lambda: self.not_serving(),
             lambda: self.leader_elsewhere(),
+            cpu_clock,
         )
         self.ports = self._make_ports()
         self._end = end
@@ -244,7 +250,8 @@ class Operator:
     async def _read(self, path: str) -> bytes:
         return await self.client.get(path)
 
-    def _directive_for(self, caller: Caller) -> Directive | None:
+    def _worker(self, caller: Caller) -> tuple[PodView, TrainingJob | None, Gang | None] | None:
+        """The pod that calls, its job and the record; None for one that is nobody's worker, or of what cannot be read."""
         pod = self.cluster.pods.store.get((caller.namespace, caller.pod_name))
         if pod is None or pod.uid != caller.pod_uid or pod.owner_uid != pod.job_uid:
             return None
@@ -254,6 +261,13 @@ class Operator:
             return None
         if isinstance(gang, Undecodable):
             gang = None  # the job has ended or is gone, and that is enough to know
+        return pod, job, gang
+
+    def _directive_for(self, caller: Caller) -> Directive | None:
+        found = self._worker(caller)
+        if found is None:
+            return None
+        pod, job, gang = found
 
         def launcher_of(index: int) -> Report | None:
             return self.hub.last(gang.spec.members[index].pod_uid) if gang else None

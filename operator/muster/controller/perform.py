@@ -9,7 +9,6 @@ import contextlib
 import functools
 import hashlib
 import json
-import random
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
@@ -23,7 +22,7 @@ from muster.api.trainingjob import TrainingJob
 from muster.controller.backoff import doubled
 from muster.controller.cluster import Cluster, JobMemory
 from muster.controller.records import RecordWriter
-from muster.kube import decode, paths
+from muster.kube import decode, jitter, paths
 from muster.kube.client import APPLY_PATCH, Client
 from muster.kube.errors import AlreadyExists, ApiError, Conflict, Forbidden, Invalid, NotFound
 from muster.lifecycle.pending import PASSING_REFUSALS, TEMPLATE_RETRY_SECONDS
@@ -226,7 +225,7 @@ class Performer:
         generation, count = memory.template_checks
         count = count + 1 if generation == verdict.generation else 0
         memory.template_checks = verdict.generation, count
-        pause = doubled(TEMPLATE_RETRY_SECONDS, count, limit) * random.uniform(*JITTER)
+        pause = doubled(TEMPLATE_RETRY_SECONDS, count, limit) * jitter.uniform(*JITTER)
         memory.template_recheck_at = self._clock() + pause
         return replace(verdict, retry_seconds=pause)
 

@@ -78,7 +78,7 @@ class Queue:
         self._clock = clock
         self._wall_clock = wall_clock
         self._entries: dict[str, _Entry] = {}
-        self._turns: Mapping[str, Turn] = {}
+        self._turns: dict[str, Turn] = {}
         self._unseen: set[Key] = set()
         self._stale = asyncio.Event()
         self._failed: dict[str, str] = {}  # jobs that planning failed at -> how
@@ -90,15 +90,15 @@ class Queue:
     def put(self, key: Key, job_uid: str, waiting: Waiting | None, waited_seconds: float = 0.0) -> None:
         """What a job waits for now, or that it waits no longer; `waited_seconds`: for how long it has already."""
         known = self._entries.get(job_uid)
-        if waiting is None:
-            if known is not None:
+        if waiting != (known.waiting if known else None):
+            self._turns.pop(job_uid, None)  # what was promised is the answer to another question
+            self._stale.set()
+            if waiting is None:
                 del self._entries[job_uid]
                 self._failed.pop(job_uid, None)
-                self._stale.set()
-        elif known is None or known.waiting != waiting:
-            since = known.since if known else self._wall_clock() - waited_seconds
-            self._entries[job_uid] = _Entry(key, waiting, since)
-            self._stale.set()
+            else:
+                since = known.since if known else self._wall_clock() - waited_seconds
+                self._entries[job_uid] = _Entry(key, waiting, since)
         self.seen(key)
 
     def seen(self, key: Key) -> None:
@@ -115,8 +115,8 @@ class Queue:
         self.seen(key)
 
     def turn(self, job_uid: str) -> Turn | None:
-        """The job's turn in the newest plan; None for one that is in no plan yet, or waits for nothing."""
-        return self._turns.get(job_uid) if job_uid in self._entries else None
+        """The job's turn in the newest plan, for what it waits for now; None for one that is in no such plan."""
+        return self._turns.get(job_uid)
 
     def replan(self) -> None:
         """Something has changed that a plan depends on."""

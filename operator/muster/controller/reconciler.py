@@ -42,6 +42,7 @@ from muster.world.job import JobWorld
 
 RETRY_FIRST_SECONDS = 0.2
 RETRY_LIMIT_SECONDS = 30.0
+CONFLICT_LIMIT_SECONDS = 5.0  # nothing is wrong, and the change may have come without being noticed
 MAX_LOOKS = 8  # a fleet that changes faster than it can be looked at is looked at again later
 # Changes come in bursts (the pods of a gang start together): a job rests so long after a decision that changed nothing,
 # and a large one so long that deciding takes no more than this share of the time.
@@ -165,9 +166,9 @@ class Reconciler:
             self._pool.close()
             raise
         except Conflict as conflict:
-            # Somebody else wrote first; the watch brings it, and the next decision is made on that.
+            # Somebody else wrote first; the watch brings it, however far behind it is, and the next decision is made on that.
             log.info("changed meanwhile", job="/".join(key), error=conflict.message)
-            wake = RETRY_FIRST_SECONDS
+            wake = self._again_in(key, CONFLICT_LIMIT_SECONDS)
         except ApiError as error:
             wake = self._failed(key, error.reason or type(error).__name__)
             log.warning("pass failed", job="/".join(key), error=str(error), retry_seconds=round(wake, 1))
@@ -303,8 +304,13 @@ class Reconciler:
     def _failed(self, key: Key, reason: str) -> float:
         """Count it; returns when to try again."""
         _failures.labels(reason).inc()
-        count = self._failures[key] = self._failures.get(key, 0) + 1
-        return doubled(RETRY_FIRST_SECONDS, count, RETRY_LIMIT_SECONDS)
+        return self._again_in(key, RETRY_LIMIT_SECONDS)
+
+    def _again_in(self, key: Key, limit: float) -> float:
+        """When to try again: later each time, until a pass of the job comes to its end."""
+        count = self._failures.get(key, 0)
+        self._failures[key] = count + 1
+        return doubled(RETRY_FIRST_SECONDS, count, limit)
 
     def _tell(self, job: TrainingJob, announcement: Announcement) -> None:
         about = Regarding(API_VERSION, "TrainingJob", job.metadata.name, job.metadata.uid, job.metadata.namespace)

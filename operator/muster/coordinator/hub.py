@@ -19,6 +19,7 @@ from prometheus_client import Gauge
 from muster.coordinator.auth import Caller
 from muster.protocol import messages
 from muster.protocol.messages import RankReport, Report
+from muster.recovery.silence import FRESH_SECONDS
 from muster.world.fleet import Silence
 from muster.world.views import LauncherView, RankView
 
@@ -47,6 +48,7 @@ class _Entry:
     report: Report
     heard_at: float
     attempt_at: float
+    talking_at: float
     ranks: "_Ranks"
 
 
@@ -96,7 +98,7 @@ class Hub:
             membership = self._membership(caller)
             if membership is Membership.NONE:
                 return False
-            self._entries[caller.pod_uid] = _Entry(caller, report, now, now, _Ranks.of(report))
+            self._entries[caller.pod_uid] = _Entry(caller, report, now, now, now, _Ranks.of(report))
             if membership is Membership.MEMBER:
                 self._present[caller.pod_uid] = now
                 self._present_in[caller.namespace] += 1
@@ -113,6 +115,8 @@ class Hub:
             )
             if report.attempt != entry.report.attempt:
                 entry.attempt_at = now
+            if now - entry.heard_at >= FRESH_SECONDS:  # whoever was silent has to be told anew what to do
+                entry.talking_at = now
             if not entry.ranks.are_of(report):
                 entry.ranks = _Ranks.of(report)
             entry.caller, entry.report, entry.heard_at = caller, report, now
@@ -206,7 +210,7 @@ def _is_news(old: Report, new: Report) -> bool:
 
 # What is called otherwise in a report than in its view.
 _CALLED = {"scanned_for_attempt": "checkpoints_scanned_for_attempt", "silent_peers": "peers"}
-_FIRST, *_SHOWN, _LAST = [field.name for field in dataclasses.fields(LauncherView)]
+_FIRST, *_SHOWN, _LAST_BUT_ONE, _LAST = [field.name for field in dataclasses.fields(LauncherView)]
 _OF_RANK = [field.name for field in dataclasses.fields(RankView)]
 _shown_of = operator.attrgetter(*[_CALLED.get(name, name) for name in _SHOWN])
 _of_rank = operator.attrgetter(*_OF_RANK)
@@ -214,7 +218,7 @@ _AGES = [position for position, name in enumerate(_SHOWN) if name.endswith("_age
 _AGES_OF_RANK = [position for position, name in enumerate(_OF_RANK) if name.endswith("_age_seconds")]
 _RANKS = [_SHOWN.index("ranks"), _SHOWN.index("previous_ranks")]
 _PEERS = _SHOWN.index("silent_peers")
-assert (_FIRST, _LAST) == ("heard_age_seconds", "attempt_age_seconds")
+assert (_FIRST, _LAST_BUT_ONE, _LAST) == ("heard_age_seconds", "attempt_age_seconds", "talking_age_seconds")
 
 
 def _view(entry: _Entry, now: float) -> LauncherView:
@@ -225,7 +229,7 @@ def _view(entry: _Entry, now: float) -> LauncherView:
         values[position] = ranks
     # Not aged: since the report was sent nobody has looked.
     values[_PEERS] = {peer.index: peer.silent_seconds for peer in values[_PEERS]}
-    return LauncherView(since, *[*values, now - entry.attempt_at])
+    return LauncherView(since, *[*values, now - entry.attempt_at, now - entry.talking_at])
 
 
 _Several = tuple[RankReport, ...]

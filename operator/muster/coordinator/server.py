@@ -87,8 +87,10 @@ class CoordinatorServer:
         verify: the caller behind an Authorization header (TokenVerifier.verify).
         directive_for: what this pod shall do, or None when it is not a worker of any job. Called for each report, for
             each answer that was held to the end, and once per pod and `notify`, so it should be cheap.
+        is_worker: whether there is one. Called before a report's body is let in.
         not_ready: "" when directives may be served, else why not.
         leader: None when this replica leads, else the address of the one that does; "" where that is not known.
+        cpu_clock: seconds that the thread has computed so far.
     """
 
     def __init__(
@@ -96,14 +98,18 @@ class CoordinatorServer:
         hub: Hub,
         verify: Callable[[str], Awaitable[Caller]],
         directive_for: Callable[[Caller], Directive | None],
+        is_worker: Callable[[Caller], bool],
         not_ready: Callable[[], str],
         leader: Callable[[], str | None] = lambda: None,
+        cpu_clock: Callable[[], float] = time.thread_time,
     ) -> None:
         self._hub = hub
         self._verify = verify
         self._directive_for = directive_for
+        self._is_worker = is_worker
         self._not_ready = not_ready
         self._leader = leader
+        self._cpu_clock = cpu_clock
         self._waiting: dict[str, _Hold] = {}  # by pod uid
         self._notified = 0
         self._stopping = False
@@ -202,7 +208,7 @@ class CoordinatorServer:
     def _receive(self, connection: Connection, caller: Caller) -> None:
         """Let the body come, of one request for each pod at a time: a launcher's are small and come with their heads."""
         answer = self._unready()
-        if answer is None and self._directive_for(caller) is None:  # any pod can have a good token
+        if answer is None and not self._is_worker(caller):  # any pod can have a good token
             answer = _stranger(caller)
         if answer is not None:
             _refuse(connection, answer)
@@ -232,7 +238,7 @@ class CoordinatorServer:
 
     def serve(self, connection: Connection, head: Head, body: bytes) -> None:
         """Take in a report; its answer goes out now or is held."""
-        caller, begun = connection.caller, time.thread_time()
+        caller, begun = connection.caller, self._cpu_clock()
         assert caller is not None
         try:
             answer = self._answer(connection, caller, body)
@@ -241,7 +247,7 @@ class CoordinatorServer:
             answer = _FAILED
         if answer is not None:
             _send(connection, answer)
-        cost = time.thread_time() - begun + len(body) * TAKING_IN_SECONDS_PER_BYTE
+        cost = self._cpu_clock() - begun + len(body) * TAKING_IN_SECONDS_PER_BYTE
         self._rests[caller.pod_uid] = asyncio.get_running_loop().time() + cost / SHARE_OF_POD
 
     def lost(self, connection: Connection) -> None:

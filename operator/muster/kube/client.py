@@ -23,7 +23,7 @@ from kubernetes.aio.client import Configuration
 from kubernetes.aio.client.rest import RESTClientObject
 from prometheus_client import Counter, Histogram
 
-from muster.kube import paths
+from muster.kube import jitter, paths
 from muster.kube.errors import ApiError, ServerError, TooManyRequests, Unauthorized, Unreachable, from_status
 from muster.kube.pipes import Pipes
 
@@ -161,7 +161,8 @@ class Client:
         until = self._clock() + deadline
         retrying = tenacity.AsyncRetrying(
             retry=tenacity.retry_if_exception_type((Unreachable, ServerError, TooManyRequests)),
-            stop=tenacity.stop_any(tenacity.stop_after_attempt(_MAX_ATTEMPTS), tenacity.stop_before_delay(deadline)),
+            # By this client's clock, which need not be the machine's as tenacity.stop_before_delay has it.
+            stop=lambda it: it.attempt_number >= _MAX_ATTEMPTS or self._clock() + it.upcoming_sleep >= until,
             wait=_wait,
             reraise=True,
         )
@@ -407,11 +408,11 @@ def _retry_after(response: aiohttp.ClientResponse) -> float | None:
     return float(value) if value.isdigit() else None
 
 
-_backoff = tenacity.wait_random_exponential(multiplier=0.1, max=2.0)
+_backoff = tenacity.wait_exponential(multiplier=0.1, max=2.0)
 
 
 def _wait(state: tenacity.RetryCallState) -> float:
     error = state.outcome.exception() if state.outcome else None
     if isinstance(error, ApiError) and error.retry_after_seconds is not None:
         return min(error.retry_after_seconds, _MAX_RETRY_AFTER_SECONDS)
-    return _backoff(state)
+    return jitter.uniform(0.0, _backoff(state))

@@ -7,7 +7,6 @@ stream never comes back (it has been deleted or replaced since). A list shorter 
 
 import asyncio
 import contextlib
-import random
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -20,7 +19,7 @@ from muster.api.fleetpolicy import FleetPolicy
 from muster.api.gang import Gang
 from muster.api.nodehealth import NodeHealth
 from muster.api.trainingjob import TrainingJob
-from muster.kube import decode, paths
+from muster.kube import decode, jitter, paths
 from muster.kube.client import Client
 from muster.kube.decode import Key, Meta, Raw, Undecodable
 from muster.kube.errors import ApiError, Gone, Unreachable, from_status
@@ -282,7 +281,7 @@ class Informer(Generic[T]):
                 self._failures = 0
                 continue
             self._failures += 1
-            pause = random.uniform(0.5, 1.0) * min(0.1 * 2**self._failures, MAX_BACKOFF_SECONDS)
+            pause = jitter.uniform(0.5, 1.0) * min(0.1 * 2**self._failures, MAX_BACKOFF_SECONDS)
             if error is not None:
                 log.warning(
                     "informer interrupted", informer=self.kind.name, error=str(error), retry_seconds=round(pause, 1)
@@ -315,7 +314,7 @@ class Informer(Generic[T]):
             **self.kind.query,
             "resourceVersion": self._position or "",
             "allowWatchBookmarks": "true",
-            "timeoutSeconds": int(SERVER_TIMEOUT_SECONDS * random.uniform(0.9, 1.1)),
+            "timeoutSeconds": int(SERVER_TIMEOUT_SECONDS * jitter.uniform(0.9, 1.1)),
         }
         lines = self._client.watch(
             self.kind.path, query, read_timeout_seconds=READ_TIMEOUT_SECONDS, gather_seconds=self.kind.gather_seconds

@@ -7,7 +7,6 @@ seen it. So the leader's time is over first, by lease duration less renew deadli
 
 import asyncio
 import math
-import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ import structlog
 from prometheus_client import Gauge
 
 from muster.api.base import rfc3339
-from muster.kube import paths
+from muster.kube import jitter, paths
 from muster.kube.client import Client
 from muster.kube.errors import AlreadyExists, ApiError, Conflict, LeadershipLost, NotFound
 
@@ -129,7 +128,7 @@ class LeaderLease:
                 pass  # somebody was faster: look again
             except ApiError as error:
                 log.warning("cannot reach the lease", lease=self._name, error=str(error))
-            await asyncio.sleep(self._retry * random.uniform(0.5, 1.0))
+            await asyncio.sleep(self._retry * jitter.uniform(0.5, 1.0))
 
     async def hold(self) -> None:
         """Renew until cancelled; return after `on_lost` when the lease is lost."""

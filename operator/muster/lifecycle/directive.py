@@ -1,10 +1,9 @@
 """What a launcher shall do, from the committed record alone. Pure; asked on every poll."""
 
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
-from muster.api.gang import Gang, GangIncident, GangSpec, Lineage, Role
+from muster.api.gang import Gang, GangIncident, GangSpec, Lineage
 from muster.api.trainingjob import CompletionResult, TrainingJob
 from muster.checkpoint.scan import read_stamps
 from muster.launcher.fence import peer_distances
@@ -78,30 +77,29 @@ def directive_for(
     wish = resume.asked(job, record)
     # Whoever is asked to go on from elsewhere may have to find what the history of before does not count.
     lineage = None if wish else record.lineage
-    either = Directive(
-        WAIT,
-        attempt=record.attempt,
-        poll_seconds=pace,
-        hold_seconds=pace,
-        scans=does_judge(place, record),
-        lineage_step=lineage.step if lineage else None,
-        disowned=(lineage.disowned or None) if lineage else None,
-        lineage_since_ns=_since_ns(lineage),
-    )
+    either: dict[str, Any] = {
+        "attempt": record.attempt,
+        "poll_seconds": pace,
+        "hold_seconds": pace,
+        "scans": does_judge(place, record),
+        "lineage_step": lineage.step if lineage else None,
+        "disowned": (lineage.disowned or None) if lineage else None,
+        "lineage_since_ns": _since_ns(lineage),
+    }
     if record.go is None:
-        return replace(
-            either,
+        return Directive(
+            WAIT,
             reason=_why(record.reason, record.incidents),
             claim=spec.checkpoint.directory is not None and place == _claimant(record, place, heard_lately),
             wish=wish,
+            **either,
         )
     resumed, member = record.go.resume, record.members[place]
     neighbours = _neighbours(place, len(record.members))
-    return replace(
-        either,
-        kind=RUN,
+    return Directive(
+        RUN,
         node_rank=member.rank,
-        node_count=sum(member.role is Role.WORKER for member in record.members),
+        node_count=record.node_count,
         processes_per_node=spec.launch.processes_per_node,
         master_address=record.go.master_address,
         master_port=record.go.master_port,
@@ -110,6 +108,7 @@ def directive_for(
         peers=_peers(neighbours, record, launcher_of),
         neighbours=len(neighbours),
         fence_seconds=float(member.fence_seconds),
+        **either,
     )
 
 

@@ -37,9 +37,10 @@ def seated(nodes: Sequence[str], incarnation: int) -> list[Member]:
 
 
 def filled(record: GangSpec, answer: Placed) -> list[Member] | None:
-    """The members with nodes for those that have none; None where the answer is for another number of them."""
+    """The members with nodes for those that have none; None where the answer is not for them."""
     open_places = {member.index for member in record.members if not member.node}
-    if len(answer.nodes) != len(open_places):
+    kept = {member.node for member in record.members if member.node}
+    if len(answer.nodes) != len(open_places) or not kept.isdisjoint(answer.nodes):
         return None
     return _given(record.members, open_places, answer)
 

@@ -254,6 +254,8 @@ def _limited_value(value: Any, limit: Limit, where: str) -> Any:
     if limit.for_people:
         return readable(value, limit)
     _check_length(value, limit, where)
+    if isinstance(value, str):
+        _check_text(value, where)
     if isinstance(value, tuple):
         return tuple(_within_limits(part, "%s[%d]" % (where, i)) for i, part in enumerate(value))
     return value
@@ -277,6 +279,13 @@ def _steers(character: str) -> bool:
 def _check_length(value: Any, limit: Limit, where: str) -> None:
     if not limit.least <= len(value) <= limit.most:
         raise ProtocolError("%s: its length %d is not from %s to %s" % (where, len(value), limit.least, limit.most))
+
+
+def _check_text(value: str, where: str) -> None:
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise ProtocolError("%s: %r is no text: half of a surrogate pair" % (where, value[error.start])) from error
 
 
 def _bare(hint: Any) -> Any:

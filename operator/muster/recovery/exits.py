@@ -14,6 +14,8 @@ LAST_LINES_CHARS = 600
 KUBELET_REJECTIONS = re.compile(
     r"^(OutOf.*|NodeAffinity|UnexpectedAdmissionError|NodeShutdown|Terminated|TopologyAffinityError)$"
 )
+# What kubelets say of a container of which they find no trace or no exit status, as after a reboot.
+NOT_SEEN = ("Unknown", "ContainerStatusUnknown")
 # What runc and crun say when the command is not in the image: no other node would do better. A mount that fails with
 # "no such file or directory" is the node's affair.
 COMMAND_NOT_FOUND = re.compile(
@@ -50,9 +52,23 @@ def pod_ended(seat: Seat) -> Failure | None:
     ):
         message = f"container {container.name} of pod {pod.name} cannot start: {container.terminated_message}"
         return replace(failure_of(seat, Kind.START_FAILED, Level.POD, message), exit_code=container.exit_code)
+    if container.terminated_reason in NOT_SEEN:
+        return failure_of(seat, Kind.CONTAINER_LOST, Level.POD, _how_it_was_lost(seat, pod, container))
     kind = Kind.OUT_OF_MEMORY if container.terminated_reason == "OOMKilled" else Kind.POD_ENDED
     message = f"container {container.name} of pod {pod.name} ended with code {container.exit_code} ({container.terminated_reason})"
     return replace(failure_of(seat, kind, Level.POD, message), exit_code=container.exit_code)
+
+
+def _how_it_was_lost(seat: Seat, pod: PodView, container: ContainerView) -> str:
+    member, boot_id = seat.member, seat.node.boot_id if seat.node else ""
+    rebooted = member.boot and boot_id and not boot_id.startswith(member.boot)
+    why = (
+        "has rebooted"
+        if rebooted
+        else "does not know how it ended, as after a reboot or a crash of its container runtime"
+    )
+    code = f"code {container.exit_code}, {container.terminated_reason}"
+    return f"container {container.name} of pod {pod.name} was lost: node {member.node} {why} ({code})"
 
 
 def _culprit(seat: Seat, pod: PodView) -> ContainerView | None:

@@ -22,6 +22,7 @@ class Kind(StrEnum):
     POD_DELETED = "PodDeleted"
     POD_GONE = "PodGone"
     POD_ENDED = "PodEnded"
+    CONTAINER_LOST = "ContainerLost"
     OUT_OF_MEMORY = "OutOfMemory"
     EVICTED = "Evicted"
     START_FAILED = "ContainerCannotStart"

@@ -57,8 +57,8 @@ def _start_timeout(world: JobWorld, seat: Seat, pod: PodView) -> Failure | None:
 
 def barrier_failed(world: JobWorld, gang: Gang, seat: Seat, launcher: LauncherView) -> Failure | None:
     """A worker that keeps the others waiting for the next start, though it is heard."""
-    # A leader that is new has only just been able to tell the launcher; one that is idle has nothing to end.
-    waited = min(world.attempt_age_seconds, world.leader_age_seconds)
+    # A leader that is new, or was cut off, has only just been able to tell the launcher; one that is idle has nothing to end.
+    waited = min(world.attempt_age_seconds, world.leader_age_seconds, launcher.talking_age_seconds)
     if launcher.heard_age_seconds >= FRESH_SECONDS:
         return None
     if waited > RECLAIM_DEADLINE_SECONDS and launcher.state != IDLE:

@@ -9,9 +9,11 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from muster.simulate import stories
+from muster.simulate import record, stories
 from muster.simulate.faults import KINDS
-from muster.simulate.play import Outcome, play, story
+from muster.simulate.hashes import fix_hashes
+from muster.simulate.many import lives
+from muster.simulate.play import Outcome, play
 from muster.simulate.shrink import shrunk
 
 OUTPUT = Path("build/bench/simulate.json")
@@ -19,6 +21,7 @@ FAILED = Path("build/simulate")
 # Phases of a job in which every kind of fault has to be met, once there are enough lives for that.
 PHASES = ("Pending", "Starting", "Running", "Recovering")
 ENOUGH_FAULTS = 20_000
+MOST_FAILURES = 3
 
 
 class Sum:
@@ -26,42 +29,62 @@ class Sum:
 
     def __init__(self) -> None:
         self.seeds = 0
+        self.next_seed = 0
         self.faults = 0
         self.seconds = 0.0
+        self.cpu_seconds = 0.0
         self.events = 0
         self.violations = 0
         self.cells: Counter[tuple[str, str]] = Counter()
         self.checks: Counter[str] = Counter()
-        self.begun = time.process_time()
+        self.dense_faults = 0
+        self.dense_cpu_seconds = 0.0
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: Outcome, cpu_seconds: float) -> None:
         """One more life."""
+        faults = len(outcome.story.faults)
         self.seeds += 1
-        self.faults += len(outcome.story.faults)
+        self.next_seed = max(self.next_seed, outcome.story.seed + 1)
+        self.faults += faults
         self.seconds += outcome.seconds
+        self.cpu_seconds += cpu_seconds
         self.events += outcome.events
         self.violations += bool(outcome.violation)
         self.cells += outcome.cells
         self.checks += outcome.checks
+        if not outcome.story.sparse:
+            self.dense_faults += faults
+            self.dense_cpu_seconds += cpu_seconds
 
     @property
     def never_met(self) -> list[str]:
         """Cells of the table that are empty."""
         return [f"{phase} x {kind}" for phase in PHASES for kind in KINDS if not self.cells[phase, kind]]
 
+    @property
+    def misses_cells(self) -> bool:
+        """Whether cells are empty though there were faults enough to fill them."""
+        return self.faults >= ENOUGH_FAULTS and bool(self.never_met)
+
+    @property
+    def fails(self) -> bool:
+        """Whether the run has to tell that something is wrong."""
+        return self.violations > 0 or self.misses_cells
+
     def to_json(self) -> dict[str, object]:
         """As it is kept in build/bench."""
         cells = len(PHASES) * len(KINDS)
-        cpu = time.process_time() - self.begun
+        cpu = max(self.cpu_seconds, 0.001)
         return {
             "machine": {"platform": platform.platform(), "cpus": os.cpu_count(), "python": platform.python_version()},
             "seeds": self.seeds,
             "faults": self.faults,
             "simulated_hours": round(self.seconds / 3600, 2),
             "events": self.events,
-            "cpu_s": round(cpu, 1),
+            "cpu_s": round(self.cpu_seconds, 1),
             "simulated_s_per_cpu_s": round(self.seconds / cpu, 1),
             "faults_per_cpu_s": round(self.faults / cpu, 2),
+            "dense_faults_per_cpu_s": round(self.dense_faults / max(self.dense_cpu_seconds, 0.001), 2),
             "violations": self.violations,
             "cells_met": cells - len(self.never_met),
             "cells": cells,
@@ -85,7 +108,20 @@ def main(arguments: list[str] | None = None) -> int:
     asked = _parser().parse_args(arguments)
     if asked.replay is not None:
         return _replay(asked.replay)
-    return _many(asked.seed, asked.seeds, asked.minutes * 60)
+    if asked.record is None:
+        first = int(time.time()) if asked.seed is None else asked.seed
+        return int(_many(first, asked.seeds, asked.minutes * 60, asked.jobs).fails)
+    try:
+        kept = record.Record.read(asked.record)
+        revision = record.revision()
+    except record.RecordError as error:
+        print(error, file=sys.stderr)
+        return 2
+    found = _many(kept.next_seed, asked.seeds, asked.minutes * 60, asked.jobs)
+    kept.add(revision, max(found.next_seed, kept.next_seed), found.to_json())
+    kept.write(asked.record)
+    print(f"{asked.record}: {kept.faults:,} faults in all, {kept.violations} violations")
+    return int(found.fails)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -93,6 +129,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=None, help="the first one; default: by the clock")
     parser.add_argument("--seeds", type=int, default=1_000_000, help="so many lives at most")
     parser.add_argument("--minutes", type=float, default=3.0, help="for so long at most")
+    parser.add_argument("--jobs", type=int, default=1, help="so many lives side by side, each in a process")
+    parser.add_argument("--record", type=Path, help="go on behind the last seed in this file, and add what comes to it")
     parser.add_argument("--replay", type=Path, help="play this story again and print what happens")
     return parser
 
@@ -109,28 +147,23 @@ def _replay(path: Path) -> int:
     return int(bool(outcome.violation))
 
 
-def _many(first: int | None, seeds: int, seconds: float) -> int:
-    first = int(time.time()) if first is None else first
-    found, until = Sum(), time.monotonic() + seconds
-    failed: list[int] = []
-    for seed in range(first, first + seeds):
-        if time.monotonic() > until:
-            break
-        outcome = play(story(seed))
-        found.add(outcome)
+def _many(first: int, seeds: int, seconds: float, jobs: int) -> Sum:
+    """What the lives have shown; those that failed are shrunk and kept."""
+    print(f"the first life is SEED={first}", flush=True)
+    found = Sum()
+    for outcome, cpu_seconds in lives(first, seeds, seconds, jobs):
+        found.add(outcome, cpu_seconds)
         if outcome.violation:
-            failed.append(seed)
             _tell(outcome)
-            if len(failed) >= 3:
+            if found.violations >= MOST_FAILURES:
                 break
     OUTPUT.parent.mkdir(parents=True, exist_ok=True)
     OUTPUT.write_text(json.dumps(found.to_json(), indent=1) + "\n")
     print(found.table())
     print(json.dumps(found.to_json(), indent=1))
-    if found.faults >= ENOUGH_FAULTS and found.never_met:
+    if found.misses_cells:
         print("never met: " + ", ".join(found.never_met))
-        return 1
-    return int(bool(failed))
+    return found
 
 
 def _tell(outcome: Outcome) -> None:
@@ -144,10 +177,5 @@ def _tell(outcome: Outcome) -> None:
 
 
 if __name__ == "__main__":
-    if os.environ.get("PYTHONHASHSEED") != "0":  # the order of sets is a part of a life
-        os.execve(  # noqa: S606
-            sys.executable,
-            [sys.executable, "-m", "muster.simulate", *sys.argv[1:]],
-            {**os.environ, "PYTHONHASHSEED": "0"},
-        )
+    fix_hashes("muster.simulate")
     sys.exit(main())

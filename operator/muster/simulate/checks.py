@@ -26,6 +26,7 @@ class Checks:
     def __init__(self, life: "Life") -> None:
         self._life = life
         self.made: Counter[str] = Counter()  # how often each was looked at
+        self._told: dict[str, set[str]] = {}  # uid of a job -> paths of checkpoints that its status has named
         life.server.listen(self._written)
 
     def rank_starts(self, trainer: "Trainer", process: "RankProcess", step: int) -> None:
@@ -44,7 +45,7 @@ class Checks:
         self._hold("one gang per node", jobs <= {trainer.job}, f"{node.name} trains for {sorted(jobs | {trainer.job})}")
         if isinstance(process.worker, PlainWorker):  # it chooses by itself
             return
-        newest = self._newest_shown(trainer)
+        newest = max(self._newest_shown(trainer), self._newest_told(trainer))
         self._hold(
             "never behind the newest complete checkpoint without a word",
             step >= newest,
@@ -61,6 +62,12 @@ class Checks:
         ]
         shown = (saved for node in nodes for saved in directory.seen_from(node, then) if saved.path in directory.saved)
         return max((saved.step for saved in shown if not saved.torn), default=0)
+
+    def _newest_told(self, trainer: "Trainer") -> int:
+        """The newest complete checkpoint that people have ever been told of and that is still there."""
+        directory = self._life.directories[trainer.job]
+        told = (directory.saved.get(path) for path in self._told.get(trainer.job, ()))
+        return max((saved.step for saved in told if saved is not None and not saved.torn), default=0)
 
     def makes_step(self, trainer: "Trainer", attempt: "Attempt") -> None:
         """All ranks of an attempt have finished a step."""
@@ -82,6 +89,9 @@ class Checks:
         if resource == "gangs" and after is not None:
             self._gang(before, after)
         elif resource == "trainingjobs" and before is not None and after is not None:
+            told = (after.get("status") or {}).get("checkpoint") or {}
+            if told.get("path"):
+                self._told.setdefault(after["metadata"]["uid"], set()).add(told["path"])
             had, has = _completion(before), _completion(after)
             self._hold("the end is written once", not had or had == has, f"{had} has become {has}")
         elif resource == "pods" and after is not None and not (before or {}).get("spec", {}).get("nodeName"):
@@ -89,6 +99,8 @@ class Checks:
 
     def _gang(self, before: Object | None, after: Object) -> None:
         name, spec = after["metadata"]["name"], after["spec"]
+        nodes = [member["node"] for member in spec["members"] if member.get("node")]
+        self._hold("a member has its node to itself", len(set(nodes)) == len(nodes), f"{name}: {nodes}")
         if before is None:
             return
         old, new = before["spec"]["attempt"], spec["attempt"]

@@ -1,23 +1,27 @@
 """Faults as data: what happens to whom, when, and for how long. A list of them and a seed are a whole life."""
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from muster.api.nodehealth import Decision
 from muster.kube.errors import ApiError
 from muster.simulate.apiserver import Where
 from muster.simulate.network import API, STORAGE
 
 if TYPE_CHECKING:
     from muster.simulate.life import Life
+    from muster.simulate.machines import Machine
     from muster.simulate.replica import Replica
     from muster.simulate.worker import Container
 
+RESOURCES = ("gangs", "pods", "trainingjobs", "leases", "")
 FOR_EVER = 1e9
 FOR_GOOD = 2e9
 Undo = Callable[[], None]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +31,7 @@ class Fault:
     Attributes:
         at: seconds into the life.
         kind: which; see `KINDS`.
-        job: name of the job that it is about, "" for none.
+        job: name of the job that it is about, "" for none. Kinds that hit nodes then hit those on which it runs.
         number: of a worker, a node or whatever else the kind counts; beyond the last it begins anew.
         count: how many neighbours of it are hit as well: the next nodes, the next workers.
         seconds: how long it lasts, where it lasts; FOR_EVER is until the end of the trouble, and
@@ -42,6 +46,19 @@ class Fault:
     count: int = 1
     seconds: float = 0.0
     amount: float = 0.0
+
+    def hit(self, things: Sequence[T]) -> list[T]:
+        """Those of these that it hits: as many as it counts from its number on, and after the last the first."""
+        return [things[(self.number + n) % len(things)] for n in range(min(self.count, len(things)))]
+
+    def hit_replicas(self, leader_first: Sequence[T]) -> Sequence[T]:
+        """The same of the operator's replicas: the leader and some more, or all."""
+        return leader_first[: max(1, self.count)] if self.number % 3 else leader_first
+
+    @property
+    def resource(self) -> str:
+        """What of the API server it is about; "" is everything."""
+        return RESOURCES[self.number % len(RESOURCES)]
 
     def to_json(self) -> dict[str, Any]:
         """As it is kept in a file."""
@@ -61,32 +78,41 @@ class Kind:
         does: makes it; returns what ends it, None where nothing is left to end.
         seconds: between which its duration is drawn; (0, 0): it is over at once.
         amounts: one of which is drawn.
-        of_job: whether it is about a job.
+        of_job: whether it is always about a job.
+        of_nodes: whether it hits nodes, and so can be about those of a job.
         on_cluster: whether it can be made on the real local cluster, and how; "" if not.
+        spares_program: whatever follows from it, the program that trains is not to blame for it.
+        spares_training: while it lasts every attempt trains on.
     """
 
     does: Callable[["Life", Fault], Undo | None]
     seconds: tuple[float, float] = (0.0, 0.0)
     amounts: tuple[float, ...] = (0.0,)
     of_job: bool = False
+    of_nodes: bool = False
     on_cluster: str = ""
+    spares_program: bool = False
+    spares_training: bool = False
 
 
 def _workers(life: "Life", fault: Fault) -> list["Container"]:
     """The workers that a fault hits: of its job, in the order of their names."""
+    return fault.hit(_workers_of(life, fault.job))
+
+
+def _workers_of(life: "Life", job: str) -> list["Container"]:
+    trainer = life.trainer_of(job)
     found = [
-        worker
-        for machine in life.machines.values()
-        for worker in machine.workers.values()
-        if worker.trainer is life.trainer_of(fault.job)
+        worker for machine in life.machines.values() for worker in machine.workers.values() if worker.trainer is trainer
     ]
-    found.sort(key=lambda worker: worker.name)
-    return [found[(fault.number + n) % len(found)] for n in range(min(fault.count, len(found)))] if found else []
+    return sorted(found, key=lambda worker: worker.name)
 
 
 def _nodes(life: "Life", fault: Fault) -> list[str]:
-    names = list(life.machines)
-    return [names[(fault.number + n) % len(names)] for n in range(min(fault.count, len(names)))]
+    """The nodes that a fault hits: of those on which its job runs, in the order of its workers, or of all."""
+    if not fault.job:
+        return fault.hit(list(life.machines))
+    return fault.hit(list(dict.fromkeys(worker.machine.name for worker in _workers_of(life, fault.job))))
 
 
 def _of_rank(change: Callable[[Any], None]) -> Callable[["Life", Fault], None]:
@@ -136,21 +162,21 @@ def _freeze_container(life: "Life", fault: Fault) -> Undo:
     workers = [worker for worker in _workers(life, fault) if not worker.is_frozen]
     for worker in workers:
         worker.freeze()
-    return _each(workers, lambda worker: None if worker.machine.frozen else worker.thaw())
+    return each(workers, lambda worker: None if worker.machine.frozen else worker.thaw())
 
 
 def _power_cut(life: "Life", fault: Fault) -> Undo:
     machines = [life.machines[name] for name in _nodes(life, fault)]
     for machine in machines:
         machine.cut_power()
-    return _each(machines, lambda machine: machine.boot_up())
+    return each(machines, lambda machine: machine.boot_up())
 
 
 def _freeze_nodes(life: "Life", fault: Fault) -> Undo:
     machines = [life.machines[name] for name in _nodes(life, fault) if life.machines[name].powered]
     for machine in machines:
         machine.freeze()
-    return _each(machines, lambda machine: machine.thaw())
+    return each(machines, lambda machine: machine.thaw())
 
 
 def _stop_kubelets(life: "Life", fault: Fault) -> Undo:
@@ -230,7 +256,7 @@ def _stall_storage(life: "Life", fault: Fault) -> Undo:
 def _lag_storage(life: "Life", fault: Fault) -> Undo:
     names, directory = _nodes(life, fault), life.directory_of(fault.job)
     directory.lag_seconds.update(dict.fromkeys(names, fault.amount))
-    return _each(names, lambda name: directory.lag_seconds.pop(name, None))
+    return each(names, lambda name: directory.lag_seconds.pop(name, None))
 
 
 def _fill_storage(life: "Life", fault: Fault) -> Undo:
@@ -262,22 +288,15 @@ def _of_way(begin: Callable[[Any, Fault], None], end: Callable[[Any, Fault], Non
         ways = [one.way for one in _replicas(life, fault)]
         for way in ways:
             begin(way, fault)
-        return _each(ways, lambda way: end(way, fault))
+        return each(ways, lambda way: end(way, fault))
 
     return does
 
 
-def _replicas(life: "Life", fault: Fault) -> list["Replica"]:
+def _replicas(life: "Life", fault: Fault) -> Sequence["Replica"]:
     """The leader first."""
     alive = sorted((one for one in life.replicas if one.alive), key=lambda one: (not one.leads, one.name))
-    return alive[: max(1, fault.count)] if fault.number % 3 else alive
-
-
-RESOURCES = ("gangs", "pods", "trainingjobs", "leases", "")
-
-
-def _resource(fault: Fault) -> str:
-    return RESOURCES[fault.number % len(RESOURCES)]
+    return fault.hit_replicas(alive)
 
 
 def _kill_leader(life: "Life", _fault: Fault) -> None:
@@ -311,6 +330,37 @@ def _suspend(life: "Life", fault: Fault) -> Undo:
     return lambda: life.edit(fault.job, {"suspend": False})
 
 
+def _edit(life: "Life", fault: Fault) -> Undo:
+    """A change that leaves the gang as it is."""
+    before = life.job(fault.job)["spec"]["recovery"]
+    life.edit(fault.job, {"recovery": {**before, "hardwareRestartsPerDay": int(fault.amount)}})
+    return lambda: life.edit(fault.job, {"recovery": before})
+
+
+def _replace_job(life: "Life", fault: Fault) -> None:
+    life.replace(fault.job)
+
+
+def _sicken(life: "Life", fault: Fault) -> Undo:
+    """Until somebody reboots them."""
+    machines = [life.machines[name] for name in _nodes(life, fault) if life.machines[name].runs]
+    for machine in machines:
+        machine.sicken(int(fault.amount))
+
+    def reboot(machine: "Machine") -> None:
+        machine.cut_power()
+        machine.boot_up()
+
+    return each(machines, reboot)
+
+
+def _withhold(life: "Life", fault: Fault) -> Undo:
+    nodes = _nodes(life, fault)
+    for node in nodes:
+        life.decide(node, Decision.CORDON)
+    return each(nodes, lambda node: life.decide(node, Decision.RELEASE))
+
+
 def _step_clock(life: "Life", fault: Fault) -> None:
     life.wall_clock.ahead_seconds += fault.amount
 
@@ -334,29 +384,29 @@ def _remove_newest(life: "Life", fault: Fault) -> None:
 
 
 def _refuse(way: Any, fault: Fault) -> None:
-    way.refuses[("", _resource(fault))] = int(fault.amount)
+    way.refuses[("", fault.resource)] = int(fault.amount)
 
 
 def _refuse_no_more(way: Any, fault: Fault) -> None:
-    way.refuses.pop(("", _resource(fault)), None)
+    way.refuses.pop(("", fault.resource), None)
 
 
 def _lag(way: Any, fault: Fault) -> None:
-    way.watch_lag_seconds[_resource(fault)] = fault.amount
+    way.watch_lag_seconds[fault.resource] = fault.amount
 
 
 def _lag_no_more(way: Any, fault: Fault) -> None:
-    way.watch_lag_seconds.pop(_resource(fault), None)
+    way.watch_lag_seconds.pop(fault.resource, None)
 
 
 def _lag_and_reopen(life: "Life", fault: Fault) -> Undo:
     """A watch has the lag with which it was opened."""
     undo = _of_way(_lag, _lag_no_more)(life, fault)
-    life.server.end_watches(lambda watch: watch.resource == _resource(fault) or not _resource(fault))
+    life.server.end_watches(lambda watch: watch.resource == fault.resource or not fault.resource)
 
     def end() -> None:
         undo()
-        life.server.end_watches(lambda watch: watch.resource == _resource(fault) or not _resource(fault))
+        life.server.end_watches(lambda watch: watch.resource == fault.resource or not fault.resource)
 
     return end
 
@@ -378,44 +428,66 @@ KINDS: Mapping[str, Kind] = {
     "RankKilled": Kind(_of_rank(lambda rank: rank.kill()), of_job=True, on_cluster="signal"),
     "RankHangs": Kind(_of_rank(_hang), of_job=True, on_cluster="signal"),
     "RankUnkillable": Kind(_unkillable, SHORT, of_job=True),
-    "PodDeleted": Kind(_delete_pods, of_job=True, on_cluster="kubectl"),
-    "PodForceDeleted": Kind(_force_delete_pods, of_job=True, on_cluster="kubectl"),
+    "PodDeleted": Kind(_delete_pods, of_job=True, on_cluster="kubectl", spares_program=True),
+    "PodForceDeleted": Kind(_force_delete_pods, of_job=True, on_cluster="kubectl", spares_program=True),
     "OutOfMemory": Kind(_out_of_memory, of_job=True, on_cluster="signal"),
     "ContainerFrozen": Kind(_freeze_container, LONG, of_job=True, on_cluster="freezer"),
-    "PowerCut": Kind(_power_cut, LONG, on_cluster="node"),
-    "NodeFrozen": Kind(_freeze_nodes, LONG, on_cluster="freezer"),
-    "KubeletStops": Kind(_stop_kubelets, LONG, on_cluster="signal"),
-    "CutOff": Kind(_cut_off_all, LONG, on_cluster="packets"),
-    "CutOffButStorage": Kind(_cut_off_but_storage, LONG, on_cluster="packets"),
-    "CutOutwards": Kind(_cut_outwards, LONG, on_cluster="packets"),
-    "CutFromOperator": Kind(_cut_from_operator, LONG, on_cluster="packets"),
-    "CutFromEachOther": Kind(_cut_from_each_other, LONG, on_cluster="packets"),
-    "CutFromApi": Kind(_cut_from_api, LONG, on_cluster="packets"),
-    "Cordon": Kind(_cordon, LONG, on_cluster="kubectl"),
-    "Drain": Kind(_drain, LONG, on_cluster="kubectl"),
+    "PowerCut": Kind(_power_cut, LONG, of_nodes=True, on_cluster="node", spares_program=True),
+    "NodeFrozen": Kind(_freeze_nodes, LONG, of_nodes=True, on_cluster="freezer", spares_program=True),
+    "KubeletStops": Kind(_stop_kubelets, LONG, of_nodes=True, on_cluster="signal", spares_program=True),
+    "CutOff": Kind(_cut_off_all, LONG, of_nodes=True, on_cluster="packets"),
+    "CutOffButStorage": Kind(_cut_off_but_storage, LONG, of_nodes=True, on_cluster="packets"),
+    "CutOutwards": Kind(_cut_outwards, LONG, of_nodes=True, on_cluster="packets"),
+    "CutFromOperator": Kind(_cut_from_operator, LONG, of_nodes=True, on_cluster="packets", spares_program=True),
+    "CutFromEachOther": Kind(_cut_from_each_other, LONG, of_nodes=True, on_cluster="packets"),
+    "CutFromApi": Kind(_cut_from_api, LONG, of_nodes=True, on_cluster="packets", spares_program=True),
+    "Cordon": Kind(_cordon, LONG, of_nodes=True, on_cluster="kubectl", spares_program=True),
+    "Drain": Kind(_drain, LONG, of_nodes=True, on_cluster="kubectl", spares_program=True),
     "StorageStalls": Kind(_stall_storage, LONG, of_job=True),
     "StorageLags": Kind(_lag_storage, LONG, (1.0, 5.0, 30.0), of_job=True),
     "StorageFull": Kind(_fill_storage, SHORT, of_job=True),
     "CheckpointRemoved": Kind(_remove_newest, of_job=True, on_cluster="files"),
-    "ApiAway": Kind(_api_away, LONG, on_cluster="process"),
-    "ApiSlow": Kind(_of_way(_slow, _slow_no_more), LONG, (0.5, 2.0, 8.0), on_cluster="proxy"),
-    "ApiRefuses": Kind(_of_way(_refuse, _refuse_no_more), SHORT, (409.0, 429.0, 500.0, 503.0), on_cluster="proxy"),
+    "ApiAway": Kind(_api_away, LONG, on_cluster="process", spares_program=True, spares_training=True),
+    "ApiSlow": Kind(
+        _of_way(_slow, _slow_no_more),
+        LONG,
+        (0.5, 2.0, 8.0),
+        on_cluster="proxy",
+        spares_program=True,
+        spares_training=True,
+    ),
+    "ApiRefuses": Kind(
+        _of_way(_refuse, _refuse_no_more),
+        SHORT,
+        (409.0, 429.0, 500.0, 503.0),
+        on_cluster="proxy",
+        spares_program=True,
+        spares_training=True,
+    ),
     "AnswersLost": Kind(
-        _of_way(
-            lambda way, f: way.loses_answers.add(_resource(f)), lambda way, f: way.loses_answers.discard(_resource(f))
-        ),
+        _of_way(lambda way, f: way.loses_answers.add(f.resource), lambda way, f: way.loses_answers.discard(f.resource)),
         SHORT,
         on_cluster="proxy",
+        spares_program=True,
+        spares_training=True,
     ),
-    "WatchLags": Kind(_lag_and_reopen, LONG, (0.5, 3.0, 20.0), on_cluster="proxy"),
-    "WatchesEnd": Kind(_end_watches, on_cluster="proxy"),
-    "HistoryForgotten": Kind(_forget_history),
-    "LeaderKilled": Kind(_kill_leader, on_cluster="signal"),
-    "OperatorsKilled": Kind(_kill_all, on_cluster="signal"),
-    "LeaderCutOff": Kind(_cut_leader, LONG, on_cluster="packets"),
-    "LeaderPaused": Kind(_pause_leader, LONG, on_cluster="signal"),
-    "Suspended": Kind(_suspend, LONG, of_job=True, on_cluster="kubectl"),
-    "ClockSteps": Kind(_step_clock, (0.0, 0.0), (-3600.0, -5.0, 5.0, 3600.0)),
+    "WatchLags": Kind(
+        _lag_and_reopen, LONG, (0.5, 3.0, 20.0), on_cluster="proxy", spares_program=True, spares_training=True
+    ),
+    "WatchesEnd": Kind(_end_watches, on_cluster="proxy", spares_program=True, spares_training=True),
+    "HistoryForgotten": Kind(_forget_history, spares_program=True, spares_training=True),
+    "LeaderKilled": Kind(_kill_leader, on_cluster="signal", spares_program=True, spares_training=True),
+    "OperatorsKilled": Kind(_kill_all, on_cluster="signal", spares_program=True, spares_training=True),
+    "LeaderCutOff": Kind(_cut_leader, LONG, on_cluster="packets", spares_program=True, spares_training=True),
+    "LeaderPaused": Kind(_pause_leader, LONG, on_cluster="signal", spares_program=True, spares_training=True),
+    "Suspended": Kind(_suspend, LONG, of_job=True, on_cluster="kubectl", spares_program=True),
+    "JobEdited": Kind(_edit, LONG, (90.0, 99.0), of_job=True, spares_program=True, spares_training=True),
+    "JobReplaced": Kind(_replace_job, of_job=True, spares_program=True),
+    "NodeSick": Kind(_sicken, LONG, (31.0, 48.0, 63.0, 79.0), of_nodes=True, spares_program=True),
+    "NodeWithheld": Kind(_withhold, LONG, of_nodes=True, spares_program=True),
+    "ClockSteps": Kind(
+        _step_clock, (0.0, 0.0), (-3600.0, -5.0, 5.0, 3600.0), spares_program=True, spares_training=True
+    ),
 }
 
 
@@ -424,9 +496,41 @@ def begin(life: "Life", fault: Fault) -> Undo | None:
     return KINDS[fault.kind].does(life, fault)
 
 
-def draw(random: Random, at: float, jobs: list[str], kinds: list[str] | None = None) -> Fault:
-    """A fault at random."""
-    name = random.choice(kinds or list(KINDS))
+# Kinds that meet in one matter: what one of them begins another one makes worse.
+THEMES: Mapping[str, Sequence[str]] = {
+    "operator": [name for name, kind in KINDS.items() if kind.spares_training],
+    "views": [
+        *("WatchLags", "WatchesEnd", "HistoryForgotten", "AnswersLost", "ApiRefuses", "LeaderKilled"),
+        *("PodDeleted", "PodForceDeleted", "RankKilled", "Suspended", "JobReplaced"),
+    ],
+    "leaders": [
+        *("LeaderKilled", "LeaderPaused", "LeaderCutOff", "OperatorsKilled", "ApiAway"),
+        *("RankKilled", "PodDeleted", "PowerCut", "CutFromOperator", "CutOff"),
+    ],
+    "storage": [
+        *("StorageStalls", "StorageLags", "StorageFull", "CheckpointRemoved"),
+        *("RankKilled", "PodDeleted", "Suspended", "CutOff", "CutFromOperator", "LeaderKilled"),
+    ],
+    "partitions": [
+        *("CutOff", "CutOffButStorage", "CutOutwards", "CutFromOperator", "CutFromEachOther", "CutFromApi"),
+        *("NodeFrozen", "ContainerFrozen", "RankKilled", "LeaderKilled", "StorageStalls"),
+    ],
+    "machines": [
+        *("PowerCut", "NodeFrozen", "KubeletStops", "NodeSick", "NodeWithheld", "Cordon", "Drain", "OutOfMemory"),
+        *("RankKilled", "LeaderKilled"),
+    ],
+    "people": [
+        *("Suspended", "JobEdited", "JobReplaced", "Cordon", "Drain", "NodeWithheld", "PodDeleted", "PodForceDeleted"),
+        *("CheckpointRemoved", "ApiAway", "LeaderKilled"),
+    ],
+}
+
+
+def draw(
+    random: Random, at: float, jobs: Sequence[str], kinds: Sequence[str] = tuple(KINDS), aimed: float = 0.0
+) -> Fault:
+    """A fault at random; of those that hit nodes this share hits the nodes of a job."""
+    name = random.choice(kinds)
     kind = KINDS[name]
     seconds = round(random.uniform(*kind.seconds), 1)
     if seconds and random.random() < 0.1:
@@ -434,8 +538,8 @@ def draw(random: Random, at: float, jobs: list[str], kinds: list[str] | None = N
     return Fault(
         at=round(at, 2),
         kind=name,
-        job=random.choice(jobs) if kind.of_job else "",
-        number=random.randrange(8),
+        job=random.choice(jobs) if kind.of_job or (aimed and kind.of_nodes and random.random() < aimed) else "",
+        number=random.randrange(24),
         count=random.choice((1, 1, 1, 1, 2, 3, 4, 5, 6, 8)),
         seconds=seconds,
         amount=random.choice(kind.amounts),
@@ -448,7 +552,7 @@ _FOR_GOOD = ("PowerCut", "NodeFrozen", "CutOff", "CutOffButStorage", "CutFromOpe
 
 def draw_for_good(random: Random, at: float) -> Fault:
     """One that is never mended."""
-    return Fault(round(at, 2), random.choice(_FOR_GOOD), number=random.randrange(8), seconds=FOR_GOOD)
+    return Fault(round(at, 2), random.choice(_FOR_GOOD), number=random.randrange(24), seconds=FOR_GOOD)
 
 
 def _delete(life: "Life", namespace: str, name: str, options: Mapping[str, Any]) -> None:
@@ -457,7 +561,7 @@ def _delete(life: "Life", namespace: str, name: str, options: Mapping[str, Any])
         life.server.delete(Where("pods", namespace, name, ""), options)
 
 
-def _each(things: Iterable[Any], change: Callable[[Any], object]) -> Undo:
+def each(things: Iterable[Any], change: Callable[[Any], object]) -> Undo:
     """Do this to all of them, later."""
 
     def undo() -> None:
@@ -465,6 +569,3 @@ def _each(things: Iterable[Any], change: Callable[[Any], object]) -> Undo:
             change(thing)
 
     return undo
-
-
-__all__ = ["FOR_EVER", "KINDS", "Fault", "Kind", "begin", "draw"]

@@ -2,14 +2,15 @@
 
 import asyncio
 import itertools
-import random as randomness
+import random
 from collections.abc import Callable, Collection, Mapping, MutableMapping
 from typing import Any
 
 import structlog
 
-from muster.api.base import API_VERSION
-from muster.api.nodehealth import LostNode
+from muster.api.base import API_VERSION, ApiModel
+from muster.api.nodehealth import Decision, HumanDecision, LostNode, VerdictState
+from muster.kube import jitter
 from muster.simulate import replica as replicas
 from muster.simulate.apiserver import ApiServer, Object, Where, training_job
 from muster.simulate.checks import Checks
@@ -36,6 +37,7 @@ class Life:
 
     Attributes:
         api_is_up: whether the API server answers anybody.
+        slow_starts: share of the ranks whose program has to be read over a network first.
 
     Args:
         defects: lines of the operator's log that end it.
@@ -44,9 +46,8 @@ class Life:
     def __init__(self, seed: int, nodes: int = 8, per_rack: int = 4, defects: Collection[str] = DEFECTS) -> None:
         self.seed = seed
         self._defects = defects
-        # What is shipped draws its jitter from the one random number generator of the process.
-        randomness.seed(seed)
-        self.random = randomness.Random(seed)
+        self.random = random.Random(seed)
+        jitter.generator.set(random.Random(seed))
         self.loop = SimulatedLoop()
         self.loop.set_task_factory(replicas.task_factory)  # type: ignore[arg-type]
         self.loop.set_exception_handler(self._failed)
@@ -56,10 +57,12 @@ class Life:
         self.journal = Journal(self.loop.time)
         self.network = Network()
         self.api_is_up = True
+        self.slow_starts = 0.0
         self.pids = itertools.count(1000)
         self.addresses: dict[str, Worker] = {}
         self.directories: dict[str, Directory] = {}
         self.trainers: dict[str, Trainer] = {}
+        self._submitted: dict[str, tuple[Mapping[str, Any], Script]] = {}
         self.defect: BaseException | None = None
         self._pods: dict[str, dict[str, Object]] = {}  # node -> name -> its pods
         self.server = ApiServer(self.agenda, WallClock(self.loop.time))
@@ -89,9 +92,25 @@ class Life:
         body = {"nodes": nodes, "template": template, "checkpoint": {"directory": f"/ckpt/{name}"}, **spec}
         self.server.create(Where("trainingjobs", NAMESPACE, name, ""), training_job(name, NAMESPACE, body))
         uid: str = self.job(name)["metadata"]["uid"]
+        self._submitted[name] = (body, script or Script())
         self.directories[uid] = Directory(f"/ckpt/{name}", self.wall_clock)
         self.trainers[uid] = Trainer(self, uid, script or Script())
         return uid
+
+    def limit(self, nodes: int) -> None:
+        """An administrator says how many nodes the namespace may hold."""
+        spec = {"queueing": {"limits": [{"namespace": NAMESPACE, "nodes": nodes}]}}
+        body = {"apiVersion": API_VERSION, "kind": "FleetPolicy", "metadata": {"name": "default"}, "spec": spec}
+        self.server.create(Where("fleetpolicies", "", "default", ""), body)
+
+    def replace(self, name: str) -> None:
+        """A user deletes a job and creates it again at once, as `kubectl replace --force` does: what it has saved is there."""
+        (body, script), directory = self._submitted[name], self.directory_of(name)
+        self.server.delete(Where("trainingjobs", NAMESPACE, name, ""), {"propagationPolicy": "Background"})
+        self.server.create(Where("trainingjobs", NAMESPACE, name, ""), training_job(name, NAMESPACE, body))
+        uid: str = self.job(name)["metadata"]["uid"]
+        self.directories[uid] = directory
+        self.trainers[uid] = Trainer(self, uid, script)
 
     def edit(self, name: str, spec: Mapping[str, Any]) -> None:
         """A user changes a job's spec."""
@@ -125,15 +144,29 @@ class Life:
         found = self.server.peek("nodes", "", node)
         boot = found["status"]["nodeInfo"]["bootID"] if found else ""
         word = LostNode(time=self.server.clock(), reason="somebody has pulled the plug", by="ops", boot_id=boot)
-        self.journal.note("person", f"{node} is lost")
-        body = {"apiVersion": API_VERSION, "kind": "NodeHealth", "metadata": {"name": node}}
-        if self.server.peek("nodehealths", "", node) is None:
-            self.server.create(Where("nodehealths", "", node, ""), body)
-        self.server.patch(Where("nodehealths", "", node, ""), {"spec": {"lost": word.to_json()}}, "merge")
+        self._say_of(node, "lost", word)
+
+    def decide(self, node: str, decision: Decision) -> None:
+        """A person says whether a node may be used, as `kubectl muster cordon` and `release` do."""
+        self._say_of(
+            node, "human", HumanDecision(decision=decision, reason="as I say", by="ops", time=self.server.clock())
+        )
+
+    def _say_of(self, node: str, what: str, word: ApiModel) -> None:
+        self.journal.note("person", f"{node}: {what} {word.to_json()}")
+        self.server.patch(self.health_of(node), {"spec": {what: word.to_json()}}, "merge")
+
+    def health_of(self, node: str) -> Where:
+        """Where its NodeHealth is; whoever has something to say of a node creates it."""
+        at = Where("nodehealths", "", node, "")
+        if self.server.peek(at.resource, at.namespace, at.name) is None:
+            self.server.create(at, {"apiVersion": API_VERSION, "kind": "NodeHealth", "metadata": {"name": node}})
+        return at
 
     def calm_down(self, besides: Collection[str] = ()) -> None:
         """What people and machines mend by themselves, on all nodes but a few."""
         self.network.cuts.clear()
+        self.wall_clock.ahead_seconds = 0.0
         self.api_is_up = True
         for machine in [machine for machine in self.machines.values() if machine.name not in besides]:
             machine.boot_up()
@@ -144,6 +177,10 @@ class Life:
                 if worker.is_frozen:
                     worker.thaw()
             machine.notice()
+        for health in list(self.server.all("nodehealths")):
+            # It has been sick again and again: nobody but a person lets it back.
+            if (health.get("status") or {}).get("state") == VerdictState.QUARANTINED:
+                self.decide(health["metadata"]["name"], Decision.RELEASE)
 
     def attempt_of(self, job_uid: str) -> int:
         """The attempt that a job's record is at; 0 without a record."""
@@ -218,8 +255,8 @@ class Life:
     @property
     def leader(self) -> Replica | None:
         """Who leads, if anybody does; one that stands still may believe to."""
-        leading = sorted((one for one in self.replicas if one.leads), key=lambda one: one.parked is not None)
-        return leading[0] if leading else None
+        leading = (one for one in self.replicas if one.leads)
+        return min(leading, key=lambda one: one.parked is not None, default=None)
 
     def replica_at(self, target: tuple[str, int] | None) -> Replica | None:
         """Who answers at an address; the Service takes any that listens."""

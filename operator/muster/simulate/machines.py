@@ -47,6 +47,8 @@ class Machine:
         self._ended: dict[str, int] = {}  # uid -> exit code that the API server has not been told yet
         self._known: set[str] = set()  # uids of pods of this boot
         self._lone: set[str] = set()  # uids of pods of which only the sidecar runs on
+        self._evidence: list[Object] = []  # what its agent sees and a reboot mends
+        self._told_health: Object = {}
         life.server.create(Where("nodes", "", name, ""), self._node())
         life.server.create(Where("leases", LEASES, name, ""), self._lease())
         life.agenda.after(life.random.uniform(0, HEARTBEAT_SECONDS), self._beat)
@@ -86,8 +88,16 @@ class Machine:
             return
         self.powered, self.frozen, self.kubelet_runs = True, False, True
         self.boot += 1
+        self._evidence = []
         self._known.clear()
         self.life.agenda.after(5.0, self._beat)
+
+    def sicken(self, xid: int) -> None:
+        """Its driver complains about a GPU until the machine is rebooted, and its agent sees that."""
+        now = rfc3339(self.life.wall_clock())
+        seen = {"firstSeen": now, "lastSeen": now, "count": 1, "bootId": self._boot_id}
+        self._evidence.append({"kind": "Xid", "subject": "GPU-0", "code": xid, "message": f"NVRM: Xid: {xid}", **seen})
+        self._tell_health()
 
     def freeze(self) -> None:
         """Nothing on it moves, and nothing is lost."""
@@ -216,8 +226,21 @@ class Machine:
             node = self.life.server.peek("nodes", "", self.name)
             if node is not None and (not _is_ready(node) or node["status"]["nodeInfo"]["bootID"] != self._boot_id):
                 self.life.server.change("nodes", "", self.name, {"status": self._status("True", "KubeletReady")})
+            self._tell_health()
             self.sync()
         self.life.agenda.after(HEARTBEAT_SECONDS, self._beat)
+
+    # The agent.
+
+    def _tell_health(self) -> None:
+        """Its part of the NodeHealth, where that is not what was told last."""
+        agent = {"version": "simulated", "bootId": self._boot_id, "gpus": GPUS, "driver": "simulated"}
+        status = {"evidence": list(self._evidence), "agent": agent}
+        if not self.in_touch or status == self._told_health:
+            return
+        at = self.life.health_of(self.name)
+        self.life.server.change(at.resource, at.namespace, at.name, {"status": status})
+        self._told_health = status
 
     # Its objects.
 

@@ -6,15 +6,17 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from muster.recovery.budgets import OWN_DOING
 from muster.simulate.checks import ViolationError
-from muster.simulate.faults import FOR_EVER, FOR_GOOD, KINDS, Fault, Undo, begin, draw, draw_for_good
+from muster.simulate.faults import FOR_EVER, FOR_GOOD, KINDS, THEMES, Fault, Undo, begin, draw, draw_for_good
 from muster.simulate.jobs import DAYS
 from muster.simulate.life import Life
 
-NODES = 8
 # Beyond the exclusion of nodes after a failure there, the longest back-off, and a second try after either.
 QUIET_SECONDS = 7200.0
 PERSON_SECONDS = 300.0
+SLOW_STARTS = 0.25
+AIMED = 0.5  # share of the faults of nodes that hit those of a job
 ENDS = ("Succeeded", "Failed")
 
 
@@ -55,25 +57,30 @@ def story(seed: int) -> Story:
     chance = random.Random(seed)
     sparse, day = chance.random() < 0.5, chance.choice(list(DAYS))
     # Where everything breaks at once nothing ever gets far: most lives have a few kinds of trouble, and time between.
-    kinds = chance.sample(list(KINDS), chance.choice((2, 4, 8, 16, len(KINDS))))
+    if chance.random() < 0.5:
+        kinds = list(THEMES[chance.choice(list(THEMES))])
+    else:
+        kinds = chance.sample(list(KINDS), chance.choice((2, 4, 8, 16, len(KINDS))))
     mean = chance.choice((100.0, 200.0) if sparse else (5.0, 10.0, 20.0))
     length = 3000.0 if sparse else 400.0
     found: list[Fault] = []
     if chance.random() < 0.3:
         found.append(draw_for_good(chance, chance.uniform(0.0, length)))
-    jobs, at = list(DAYS[day]), 0.0
+    jobs: list[str] = list(DAYS[day].jobs)
+    at = 0.0
     while True:
         at += chance.expovariate(1.0 / mean)
         if at >= length:
             return Story(seed, found, sparse, day)
-        found.append(draw(chance, at, jobs, kinds))
-        if chance.random() < 0.3:  # another one with it, or a moment later
-            found.append(draw(chance, at + chance.choice((0.0, 0.0, 0.05, 0.5, 2.0)), jobs, kinds))
+        found.append(draw(chance, at, jobs, kinds, AIMED))
+        while chance.random() < 0.3:  # another one with it, or a moment later, often where it hurts already
+            same = [found[-1].job] if found[-1].job and chance.random() < 0.7 else jobs
+            found.append(draw(chance, at + chance.choice((0.0, 0.0, 0.05, 0.5, 2.0, 10.0)), same, kinds, AIMED))
 
 
 def play(told: Story) -> Outcome:
     """Play it to its end."""
-    life, outcome = Life(told.seed, NODES), Outcome(told)
+    life, outcome = Life(told.seed, DAYS[told.day].nodes), Outcome(told)
     try:
         _play(life, told, outcome)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is what this life has shown
@@ -87,7 +94,10 @@ def play(told: Story) -> Outcome:
 
 def _play(life: Life, told: Story, outcome: Outcome) -> None:
     last = max((fault.at for fault in told.faults), default=0.0)
-    jobs = DAYS[told.day]
+    jobs, limit = DAYS[told.day].jobs, DAYS[told.day].limit
+    life.slow_starts = SLOW_STARTS
+    if limit is not None:
+        life.limit(limit)
     for name, plan in jobs.items():
         life.submit(name, plan.nodes, plan.script(last, told.sparse), has_sidecar=plan.has_sidecar, **plan.spec)
     undos: list[Undo] = []
@@ -102,7 +112,7 @@ def _play(life: Life, told: Story, outcome: Outcome) -> None:
         elif undo is not None and fault.seconds < FOR_GOOD:
             undos.append(undo)
         elif undo is not None:
-            broken[list(life.machines)[fault.number % NODES]] = fault
+            broken[list(life.machines)[fault.number % len(life.machines)]] = fault
     life.run(30.0)
     life.journal.note("QUIET", "from here on nothing happens any more, and what was broken is mended")
     for undo in undos:
@@ -118,8 +128,34 @@ def _play(life: Life, told: Story, outcome: Outcome) -> None:
     for name, plan in jobs.items():
         if plan.forgets and life.trainer_of(name).has_forgotten and not life.was_told(name, "ResumedBehind"):
             raise ViolationError(f"a trainer that does not go on from its checkpoint is told: {name}")
+        if plan.is_sound and all(KINDS[fault.kind].spares_program for fault in told.faults):
+            _nobody_is_charged(life, name)
+        if plan.is_sound and all(_spares(fault, name) for fault in told.faults):
+            _trains_on(life, name)
         if life.state_of(name) != plan.ends:
             raise ViolationError(f"a job does not end as it should: {name} is to be {plan.ends}: {_status(life, name)}")
+
+
+def _nobody_is_charged(life: Life, name: str) -> None:
+    """A job pays from the budget of its program for nothing else."""
+    uid = life.job(name)["metadata"]["uid"]
+    for gang in life.server.all("gangs"):
+        if gang["spec"]["jobUid"] == uid:
+            charged = [it for it in gang["spec"].get("incidents", ()) if it["faultClass"] in OWN_DOING]
+            if charged:
+                raise ViolationError(f"a program is charged for what it has not done: {name}: {charged}")
+
+
+def _spares(fault: Fault, job: str) -> bool:
+    """Whether a job trains on whatever else this does: what is another job's is no concern of its."""
+    return KINDS[fault.kind].spares_training or fault.job not in ("", job)
+
+
+def _trains_on(life: Life, name: str) -> None:
+    """Neither the operator's trouble nor a neighbour's ends an attempt."""
+    attempt = life.attempt_of(life.job(name)["metadata"]["uid"])
+    if attempt > 1:
+        raise ViolationError(f"whom no trouble concerns trains on: {name} has come to attempt {attempt}")
 
 
 def _give_up(life: Life, node: str) -> None:

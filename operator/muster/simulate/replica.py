@@ -47,9 +47,8 @@ class Replica:
         self.address = f"10.255.0.{number % 250}"
         self.alive = True
         self.listens = False
-        self.tasks: dict[
-            asyncio.Task[Any], None
-        ] = {}  # in the order in which they were made: a set has another each time
+        # In the order in which they were made: a set would have another in each process.
+        self.tasks: dict[asyncio.Task[Any], None] = {}
         self.parked: list[asyncio.Handle] | None = None
         self.way = Way(life.random, self._reaches_api)
         clock = life.loop.time
@@ -64,7 +63,7 @@ class Replica:
         token = whose.set(self)
         try:
             client = SimulatedClient(life.server, self.way, clock)
-            self.operator = _Process(self, client, settings, clock, life.wall_clock, self._exits)
+            self.operator = _Process(self, client, settings, clock, life.wall_clock, lambda: 0.0, self._exits)
             life.loop.create_task(self.operator.start())
         finally:
             whose.reset(token)

@@ -2,9 +2,32 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeVar
 
 from muster.simulate.faults import Fault
 from muster.simulate.play import Outcome, Story, play
+
+T = TypeVar("T")
+
+
+def fewest(things: list[T], fails: Callable[[list[T]], bool]) -> list[T]:
+    """The fewest of these with which it still fails; chunks are left out, large ones first.
+
+    Args:
+        fails: whether it does with these; False, too, once it has been asked often enough.
+    """
+    size = max(1, len(things) // 2)
+    while True:
+        position, smaller = 0, False
+        while position < len(things):
+            fewer = things[:position] + things[position + size :]
+            if fails(fewer):
+                things, smaller = fewer, True
+            else:
+                position += size
+        if size == 1 and not smaller:
+            return things
+        size = max(1, size // 2)
 
 
 def rule_of(outcome: Outcome) -> str:
@@ -21,6 +44,8 @@ def shrunk(outcome: Outcome, most_lives: int = 200, played: Callable[[Story], Ou
 
     def fails(faults: list[Fault]) -> bool:
         nonlocal best, lives
+        if lives >= most_lives:
+            return False
         lives += 1
         found = played(replace(best.story, faults=faults))
         if rule_of(found) != rule:
@@ -28,20 +53,9 @@ def shrunk(outcome: Outcome, most_lives: int = 200, played: Callable[[Story], Ou
         best = found
         return True
 
-    size = max(1, len(best.story.faults) // 2)
-    while lives < most_lives:
-        position, smaller = 0, False
-        while position < len(best.story.faults) and lives < most_lives:
-            faults = best.story.faults
-            if fails(faults[:position] + faults[position + size :]):
-                smaller = True
-            else:
-                position += size
-        if size == 1 and not smaller:
-            break
-        size = max(1, size // 2)
+    fewest(best.story.faults, fails)
     for position, fault in enumerate(best.story.faults):
         for simpler in (replace(fault, count=1), replace(fault, number=0)):
-            if simpler != best.story.faults[position] and lives < most_lives:
+            if simpler != best.story.faults[position]:
                 fails([*best.story.faults[:position], simpler, *best.story.faults[position + 1 :]])
     return best

@@ -30,6 +30,7 @@ class Script:
         crashes_after: the step after which the first rank fails, and from then on after every start; None for a program
             that is sound.
         forgets: it begins anew whatever it is told to resume from.
+        waits: its ranks wait for one that has died until a watchdog ends them: no fabric tells them.
     """
 
     total_steps: int = 60
@@ -38,6 +39,7 @@ class Script:
     save_seconds: float = 3.0
     crashes_after: int | None = None
     forgets: bool = False
+    waits: bool = False
 
 
 class RankProcess:
@@ -155,7 +157,7 @@ class Attempt:
 
     def ended(self, process: RankProcess, *, visibly: bool) -> None:
         """A rank has ended: connections that it had are reset, where anybody is left to do it."""
-        if visibly and process.status:
+        if visibly and process.status and not self._trainer.script.waits:
             self._life.agenda.after(VICTIM_SECONDS, lambda: self._take_along(process))
 
     def _take_along(self, dead: RankProcess) -> None:
@@ -176,8 +178,7 @@ class Attempt:
             now = self._life.agenda.now
             self._stuck_since = now if self._stuck_since is None else self._stuck_since
             if now - self._stuck_since >= WATCHDOG_SECONDS:
-                self._watchdog()
-                return
+                self._watchdog()  # of those that move: who is frozen goes on one day, or is ended then
             self._life.agenda.after(STUCK_SECONDS, self._make_step)
             return
         self._stuck_since = None

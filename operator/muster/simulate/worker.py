@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 LOOK_SECONDS = 0.02, 0.2  # at the checkpoint directory
 SOONEST_SECONDS = 0.001
 UNKILLED_SECONDS = 1.0
+START_SECONDS = 0.01, 0.1
+START_OVER_NETWORK_SECONDS = 0.1, 3.0  # the program has to be read first
+STALLED_SECONDS = 0.5  # how often who waits for storage looks
 FRESH_SECONDS, SELDOM_SECONDS = 5.0, 1.0
 GATHER_SECONDS = 0.1  # pings that come within so long are looked at together
 PORT = 7000
@@ -324,23 +327,28 @@ class SimulatedHost:
 
 
 class SimulatedStarting:
-    """A rank that comes up in a moment; on storage that stalls it does not."""
+    """A rank that comes up in a moment; one whose program lies on storage that stalls, once that goes on.
+
+    The shipped one begins at once, in a thread that nobody can call back: so does this.
+    """
 
     def __init__(self, worker: Worker, directive: Directive) -> None:
         self.ranks: tuple[RankProcess, ...] = ()
         self.is_over = False
         self._worker = worker
         self._directive = directive
-        self._is_stopped = False
-        worker.after(worker.life.random.uniform(0.01, 0.1), self._come_up)
+        life = worker.life
+        slow = life.random.random() < life.slow_starts
+        worker.after(life.random.uniform(*(START_OVER_NETWORK_SECONDS if slow else START_SECONDS)), self._come_up)
 
     def stop(self) -> None:
-        """Start no more."""
-        self._is_stopped = True
+        """Start no more: the only one is under way."""
 
     def _come_up(self) -> None:
-        if not self._is_stopped:
-            self.ranks = (self._worker.start_rank(self._directive),)
+        if not self._worker.reaches_storage:
+            self._worker.after(STALLED_SECONDS, self._come_up)
+            return
+        self.ranks = (self._worker.start_rank(self._directive),)
         self.is_over = True
         self._worker.wake()
 

@@ -14,15 +14,13 @@ from muster.whatif.life import Account, Loss, live
 from muster.whatif.plan import Plan
 from muster.whatif.rates import Rates
 from muster.whatif.ways import Way, way_of
-from muster.whatif.weather import Blow, Chance, blows
+from muster.whatif.weather import Blow, Dice, blows
 
 HOUR_SECONDS = 3600.0
 DEVIATIONS_95 = 1.96
 # Intervals that people choose, in seconds; those near the best one by the formula are tried.
 _INTERVALS = (15, 30, 60, 120, 180, 300, 420, 600, 900, 1200, 1800, 2700, 3600, 7200, 10800, 14400, 21600, 28800, 43200)
 _NEAR = 5.0
-Dice = Callable[[int], Chance]
-"""The source of chance of each life, by its number."""
 
 
 class Estimate(ApiModel):

@@ -12,6 +12,9 @@ from itertools import accumulate
 Chance = Callable[[], float]
 """Numbers at random, evenly between 0 and 1, 1 excluded."""
 
+Dice = Callable[[int], Chance]
+"""The chance of each life."""
+
 
 @dataclass(frozen=True, slots=True)
 class Blow:

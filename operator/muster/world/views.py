@@ -168,6 +168,7 @@ class LauncherView:
     marker_error: str = ""
     passes_news: bool = False
     attempt_age_seconds: float = 0.0  # since this process first heard it in this attempt
+    talking_age_seconds: float = 0.0  # since it was heard first, or again after a silence
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,7 +91,11 @@ async def test_launcher_is_told_what_its_own_pod_shall_do(
     }
     hub = Hub()
     server = CoordinatorServer(
-        hub, TokenVerifier(client.get).verify, lambda caller: directives.get(caller.pod_uid), lambda: ""
+        hub,
+        TokenVerifier(client.get).verify,
+        lambda caller: directives.get(caller.pod_uid),
+        lambda caller: caller.pod_uid in directives,
+        lambda: "",
     )
     certificates = await CertificateKeeper(client, namespace).ensure()
     port = await server.start("127.0.0.1", 0, certificates.serving.certificate, certificates.serving.key)

@@ -60,11 +60,22 @@ def test_fields_of_a_newer_version_are_ignored() -> None:
     assert "spares" not in job.to_json()["spec"]
 
 
+RECORD = {"jobUid": "u", "attempt": 1, "time": "2026-01-01T00:00:00Z", "level": "Start", "reason": "Started"}
+
+
 def test_a_record_whose_members_make_no_gang_is_none() -> None:
-    record = {"jobUid": "u", "attempt": 1, "time": "2026-01-01T00:00:00Z", "level": "Start", "reason": "Started"}
     with pytest.raises(ValidationError, match="members: 2 have the index 1, and each needs one of its own"):
-        GangSpec.model_validate({**record, "members": [{"index": 0}, {"index": 1}, {"index": 1}]})
+        GangSpec.model_validate({**RECORD, "members": [{"index": 0}, {"index": 1}, {"index": 1}]})
     with pytest.raises(ValidationError, match="none of them is the worker of rank 0"):
-        GangSpec.model_validate({**record, "members": [{"index": 0, "rank": 1}, {"index": 1, "rank": 2}]})
-    of_old = GangSpec.model_validate({**record, "members": [{}, {}, {}]})
+        GangSpec.model_validate({**RECORD, "members": [{"index": 0, "rank": 1}, {"index": 1, "rank": 2}]})
+    of_old = GangSpec.model_validate({**RECORD, "members": [{}, {}, {}]})
     assert [member.index for member in of_old.members] == [0, 1, 2]
+
+
+def test_the_workers_of_a_copied_record_are_counted_anew() -> None:
+    record = GangSpec.model_validate({**RECORD, "members": [{}, {}, {}]})
+    assert record.node_count == 3
+    fewer = record.model_copy(update={"members": record.members[:2]})
+    assert (fewer.node_count, record.node_count) == (2, 3)
+    assert record == GangSpec.model_validate(record.to_json())
+    assert "nodeCount" not in record.to_json()

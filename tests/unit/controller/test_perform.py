@@ -18,6 +18,7 @@ from muster.controller.perform import (
     WRITES_AT_ONCE,
     Performer,
 )
+from muster.kube import jitter
 from muster.kube.errors import AlreadyExists, Conflict, Forbidden, NotFound
 from muster.kube.pipes import MAX_CONNECTIONS
 from muster.lifecycle.pending import TEMPLATE_RETRY_SECONDS
@@ -194,7 +195,7 @@ async def test_a_refused_template_is_logged_once_and_tried_again(
 async def test_hundreds_of_refused_jobs_ask_the_api_server_less_and_less(
     performer: Performer, scene: Any, make: Any, clock: Any, refused: Exception, most_per_second: float
 ) -> None:
-    random.seed(1)
+    jitter.generator.set(random.Random(1))
     scene.api.refuse["POST"] = refused
     jobs = [make.job(f"j{number}") for number in range(400)]
     due = dict.fromkeys(range(400), 0.0)

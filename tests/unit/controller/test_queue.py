@@ -62,6 +62,17 @@ async def test_who_is_put_gets_a_turn_and_is_rung(keeper: Keeper) -> None:
     assert (keeper.rung, turn.answer) == ([("ns", "a")], Placed(("n0", "n1")))
 
 
+async def test_what_was_promised_for_something_else_is_not_promised(keeper: Keeper) -> None:
+    keeper.put("a", 2)
+    await keeper.until(lambda: keeper.queue.turn("a"))
+    keeper.put("a", 2, minutes=1)  # other nodes are kept, say
+    assert keeper.queue.turn("a") is None
+    await keeper.until(lambda: keeper.queue.turn("a"))
+    keeper.queue.put(("ns", "a"), "a", None)
+    keeper.put("a", 2)
+    assert keeper.queue.turn("a") is None, "who comes back begins anew"
+
+
 async def test_who_waits_in_vain_is_rung_again_when_the_answer_changes(keeper: Keeper) -> None:
     keeper.fleet.occupy("gang", "other", frozenset({"n0"}))
     keeper.put("a", 3)

@@ -128,7 +128,26 @@ async def test_a_job_that_breaks_the_decision_is_left_alone_for_longer_and_longe
         loop.dirty.add(("ns", "bad"))
         await asyncio.sleep(0.001)
     assert loop.decided["bad"] == 1
-    assert [loop.reconciler._failed(("ns", "x"), "Test") for _ in range(4)] == [2000.0, 4000.0, 8000.0, 9000.0]
+    assert [loop.reconciler._failed(("ns", "x"), "Test") for _ in range(5)] == [1000.0, 2000.0, 4000.0, 8000.0, 9000.0]
+
+
+async def test_while_the_watch_lags_a_conflict_is_tried_again_less_and_less(
+    loop: Loop, make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reconciler, "RETRY_FIRST_SECONDS", 0.001)
+    monkeypatch.setattr(reconciler, "CONFLICT_LIMIT_SECONDS", 0.006)
+    pauses: list[float] = []
+    again_in = loop.reconciler._again_in
+
+    def noted(*arguments: Any) -> float:
+        pauses.append(again_in(*arguments))
+        return pauses[-1]
+
+    monkeypatch.setattr(loop.reconciler, "_again_in", noted)
+    loop.scene.api.refuse["PATCH"] = Conflict(409, "Conflict", "the object has been modified")
+    loop.add(make.job(), lambda world, _: Plan(status=world.job.status.model_copy(update={"state": "Running"})))
+    await loop.until(lambda: len(pauses) >= 5)
+    assert pauses[:5] == [0.001, 0.002, 0.004, 0.006, 0.006]
 
 
 async def test_what_was_decided_is_kept_with_what_was_seen(loop: Loop, make: Any) -> None:

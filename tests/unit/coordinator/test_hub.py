@@ -77,6 +77,15 @@ def test_an_attempt_is_as_old_as_the_first_word_of_it(hub: Hub, clock: Any) -> N
     assert hub.views_of(["u1"])["u1"].attempt_age_seconds == 2.0
 
 
+@pytest.mark.parametrize(("pause", "talking"), [(14.0, 15.0), (15.0, 1.0)])
+def test_after_a_silence_it_talks_anew(hub: Hub, clock: Any, pause: float, talking: float) -> None:
+    hub.record(caller(), RUNNING)
+    clock.advance(pause)
+    hub.record(caller(), replace(RUNNING, sequence=2))
+    clock.advance(1.0)
+    assert hub.views_of(["u1"])["u1"].talking_age_seconds == talking
+
+
 # Fields of a report that no decision looks at.
 NOT_SHOWN = {"sequence", "protocol", "directive_seen", "hold_seconds", "launcher_version"}
 CALLED = {"checkpoints_scanned_for_attempt": "scanned_for_attempt", "peers": "silent_peers"}

@@ -173,3 +173,18 @@ def test_what_people_are_shown_steers_no_terminal_and_can_be_written_down() -> N
     assert (found.checkpoint_error, found.marker_error) == ("a\n\ufffd]0;x\ufffd\ufffd\ufffd\ufffdb", "für 漢\n")
     assert found.ranks[0].tail == "\ufffd[2J"
     json.dumps(dataclasses.asdict(found), ensure_ascii=False).encode()
+
+
+@pytest.mark.parametrize("half", ["\\ud800", "\\uDC80"])
+def test_half_of_a_surrogate_pair_is_no_text_and_in_words_for_people_is_replaced(half: str) -> None:
+    data = json.dumps({"sequence": 1, "state": messages.IDLE, "markerLineage": "MARK", "markerError": "MARK"})
+    with pytest.raises(ProtocolError, match=r"markerLineage: .* is no text: half of a surrogate pair"):
+        decode_report(data.replace("MARK", half).encode())
+    report = decode_report(data.replace('"MARK"', '"lineage"', 1).replace("MARK", half).encode())
+    assert (report.marker_lineage, report.marker_error) == ("lineage", "\N{REPLACEMENT CHARACTER}")
+
+
+def test_a_whole_surrogate_pair_is_text() -> None:
+    data = json.dumps({"sequence": 1, "state": messages.IDLE, "markerLineage": "\N{ROCKET}"})
+    assert "\\ud83d" in data
+    assert decode_report(data.encode()).marker_lineage == "\N{ROCKET}"

@@ -76,6 +76,7 @@ def running(attempt: int, step: int | None = None, rank: int = 0, **changes: Any
         address=f"10.0.0.{rank + 1}",
         peer_port=9000,
         passes_news=True,
+        talking_age_seconds=3600.0,
         marker_lineage=MARKER,
     )
     return _seen(replace(view, **changes))
@@ -98,6 +99,7 @@ def idle(attempt: int, rank: int = 0, scanned: bool = True, **changes: Any) -> L
         address=f"10.0.0.{rank + 1}",
         peer_port=9000,
         passes_news=True,
+        talking_age_seconds=3600.0,
         marker_lineage=MARKER,
     )
     return _seen(replace(view, **changes))

@@ -1,5 +1,6 @@
 """The records themselves: what a start needs, whom it has to outwait, and what one failure leaves for the next."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ from muster.lifecycle.resume import NOT_VISIBLE_SECONDS, Missing
 from muster.lifecycle.step import decide
 from muster.recovery import failures
 from muster.world.job import JobWorld, TemplateVerdict, VerdictKind
-from muster.world.turn import NotPlaced
+from muster.world.turn import NotPlaced, Placed
 from muster.world.views import RankView
 
 
@@ -192,6 +193,18 @@ def test_a_back_off_outlives_the_wait_for_a_node() -> None:
     assert isinstance(record, GangSpec)
     assert (record.members[1].node, record.hold_until) == ("n1", until)
     assert records.released(world, here.record).hold_until is None, "who suspends a job begins anew"
+
+
+def test_nodes_that_were_promised_before_the_gang_took_one_of_them_are_not_taken() -> None:
+    here = Scene(a_job()).fleet(4).gang(2, go=False).pods()
+    assert here.record is not None
+    lost = here.record.members[1].model_copy(update={"node": "", "incarnation": 2})
+    here.record = here.record.model_copy(update={"members": [here.record.members[0], lost, here.record.members[2]]})
+    kept = here.record.members[0].node
+    world = in_queue(here.world())[0]
+    assert world.turn is not None
+    of_old = replace(world, turn=replace(world.turn, answer=Placed((kept,))))
+    assert records.filled(of_old, here.record) is None
 
 
 def test_several_losses_are_one_attempt() -> None:

@@ -52,6 +52,10 @@ def test_nothing_is_wrong_while_everybody_runs() -> None:
             lambda s: s.ended(1, "OOMKilled", 137), Kind.OUT_OF_MEMORY, Level.POD, id="container out of memory"
         ),
         pytest.param(lambda s: s.ended(1, reason="Error"), Kind.POD_ENDED, Level.POD, id="container ended"),
+        pytest.param(lambda s: s.ended(1, "Unknown", 255), Kind.CONTAINER_LOST, Level.POD, id="gone after a reboot"),
+        pytest.param(
+            lambda s: s.ended(1, "ContainerStatusUnknown", 137), Kind.CONTAINER_LOST, Level.POD, id="kubelet lost track"
+        ),
         pytest.param(
             lambda s: s.pod(1, phase="Failed", reason="Evicted", containers=()), Kind.EVICTED, Level.POD, id="evicted"
         ),
@@ -181,6 +185,10 @@ class TestReclaim:
     def test_a_launcher_that_has_just_come_up_is_not_slow(self) -> None:
         """Its image took longer than the deadline, and it has not yet seen its first directive."""
         assert find(self.before_start().launcher(1, idle(0)).world()) == []
+
+    def test_one_that_is_heard_again_has_only_just_been_told(self) -> None:
+        here = self.before_start().launcher(1, running(1, talking_age_seconds=2.0))
+        assert find(here.world()) == []
 
     def test_a_new_leader_has_only_just_told_it(self) -> None:
         here = self.before_start().launcher(1, running(1)).but(leader_age_seconds=2.0)

@@ -3,19 +3,29 @@
 Each is a change of shipped functions, with a story that shows it; letters are those of the issue that named the defects.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any, NamedTuple
 
 import pytest
 
+from muster.api.gang import GangSpec, Resume
+from muster.controller import cluster
+from muster.controller.records import RecordWriter
+from muster.kube.errors import ServerError, Unreachable
+from muster.launcher import supervisor
 from muster.launcher.fence import fenced_after_seconds, marked_after_seconds
+from muster.launcher.marker import Marker
+from muster.launcher.peers import Peers
 from muster.launcher.supervisor import Supervisor
-from muster.lifecycle import managed, members, resume, status
+from muster.lifecycle import assembling, managed, members, record, resume, status
+from muster.lifecycle.plain import Plain
 from muster.recovery import budgets, failures
 from muster.simulate.faults import FOR_GOOD, Fault
 from muster.simulate.play import Story
+from muster.world import fleet
 from muster.world.job import JobWorld, Seat
+from muster.world.views import PodView
 
 BASE_FENCE_SECONDS = 20.0
 
@@ -27,10 +37,33 @@ def _no_fence(patch: Patch) -> None:
     patch.setattr(Supervisor, "_why_to_fence", lambda *_: "")
 
 
+def _closed_set(patch: Patch) -> None:
+    """a: Who hears its neighbours is not told that others miss somebody, and there is no marker in the directory."""
+    patch.setattr(Peers, "found_broken", lambda *_: None)
+    patch.setattr(supervisor, "is_superseded", lambda *_: False)
+    patch.setattr(Supervisor, "_is_alone", lambda *_: False)
+    patch.setattr(Marker, "unread_seconds", lambda *_: 0.0)
+
+
 def _short_fence(patch: Patch) -> None:
     """b: The operator reckons with the base fence, whatever the steps take."""
     patch.setattr(managed, "fenced_after_seconds", lambda s: fenced_after_seconds(min(s, BASE_FENCE_SECONDS)))
     patch.setattr(managed, "marked_after_seconds", lambda s: marked_after_seconds(min(s, BASE_FENCE_SECONDS)))
+
+
+def _plain_unfenced(patch: Patch) -> None:
+    """c: A Plain pod whose node is not heard is taken for dead."""
+    patch.setattr(Plain, "is_ended", lambda *_: True)
+    patch.setattr(assembling, "_predecessor", lambda *_: None)
+
+
+def _lost_commit(patch: Patch) -> None:
+    """d: A commit whose answer is lost is taken for none: its nodes are free for others."""
+
+    async def write(self: RecordWriter, body: Mapping[str, Any]) -> bytes:
+        return await self._try(body)
+
+    patch.setattr(RecordWriter, "write", write)
 
 
 def _oldest_common(patch: Patch) -> None:
@@ -72,6 +105,55 @@ def _by_phase(patch: Patch) -> None:
     patch.setattr(Seat, "over", property(lambda seat: seat.pod is not None and seat.pod.terminal))
 
 
+def _late_evidence(patch: Patch) -> None:
+    """What is learned late of a lost node clears the attempt under way, and not the one that it had ended."""
+    patch.setattr(record, "_first_open", lambda gang: int(gang.attempt))
+
+
+def _terminating_is_gone(patch: Patch) -> None:
+    """A worker's pod that is being deleted holds its node no longer."""
+    original = fleet.claim_of
+
+    def claim_of(pod: Any, *of_what: Any) -> Any:
+        leaves = isinstance(pod, PodView) and pod.deleting
+        return ("", fleet._NOTHING) if leaves else original(pod, *of_what)
+
+    for module in (fleet, cluster):
+        patch.setattr(module, "claim_of", claim_of)
+
+
+def _listed_wins(patch: Patch) -> None:
+    """The newest checkpoint that is listed now wins over what the record and the status know."""
+    original = resume.newest
+
+    def newest(world: JobWorld, gang: GangSpec) -> Resume | None:
+        listed = max(((c.step, c.path) for c in resume._judged(world, gang)), default=None)
+        return Resume(step=listed[0], path=listed[1]) if listed else original(world, gang)
+
+    patch.setattr(resume, "newest", newest)
+
+
+def _start_forgotten(patch: Patch) -> None:
+    """A reclaim is over once nothing is found, though the start of a rank is under way."""
+
+    def is_reclaimed(self: Any, reclaim: Any) -> bool:
+        return bool(reclaim.step(self._scanner.pids | self._marker.pids | self._matcher.pids))
+
+    patch.setattr(Supervisor, "_is_reclaimed", is_reclaimed)
+
+
+def _written_twice(patch: Patch) -> None:
+    """A commit whose answer is lost is written again, and the conflict with itself is taken for somebody else's."""
+
+    async def write(self: RecordWriter, body: Mapping[str, Any]) -> bytes:
+        try:
+            return await self._try(body)
+        except (ServerError, Unreachable):
+            return await self._try(body)
+
+    patch.setattr(RecordWriter, "write", write)
+
+
 class Mutation(NamedTuple):
     """A defect.
 
@@ -86,10 +168,22 @@ class Mutation(NamedTuple):
     story: Story
 
 
+_ONE_JOB = "a node is given to one job"
 _ALIVE, _ENDS = "no rank starts while one of another attempt is alive", "quiet seconds not every job has ended"
 _NEWEST, _TOLD = "never behind the newest complete checkpoint", "does not go on from its checkpoint is told"
 _UNHEARD = Fault(5.0, "CutFromOperator", number=1, seconds=FOR_GOOD)
 _ALL_LEAVE = Fault(60.0, "PodDeleted", job="a", count=3)
+
+
+_CHARGED = "a program is charged for what it has not done"
+_LOST_ANSWER = (
+    Fault(60.0, "Cordon", number=0, seconds=300.0),
+    Fault(60.0, "Cordon", number=4, seconds=300.0),
+    Fault(61.0, "WatchLags", seconds=100.0, amount=60.0),
+    Fault(61.5, "AnswersLost", seconds=12.0),
+    Fault(62.0, "PodDeleted", job="a"),
+    Fault(73.0, "PodDeleted", job="b"),
+)
 
 
 def _story(*faults: Fault, day: str = "Three", seconds: float = 300.0) -> Story:
@@ -98,9 +192,24 @@ def _story(*faults: Fault, day: str = "Three", seconds: float = 300.0) -> Story:
 
 MUTATIONS = {
     "no fence": Mutation(_no_fence, _ALIVE, _story(Fault(30.0, "CutOffButStorage", seconds=150.0))),
+    "a closed set": Mutation(
+        _closed_set,
+        _ALIVE,
+        _story(Fault(60.0, "CutOffButStorage", count=5, seconds=500.0), day="Wide", seconds=600.0),
+    ),
     "b short fence": Mutation(
         _short_fence, _ALIVE, _story(Fault(200.0, "CutOff", seconds=400.0), day="Slow", seconds=700.0)
     ),
+    "c plain unfenced": Mutation(
+        _plain_unfenced,
+        _ALIVE,
+        _story(
+            Fault(60.0, "KubeletStops", number=3, seconds=400.0),
+            Fault(70.0, "PodForceDeleted", job="plain"),
+            day="Slow",
+        ),
+    ),
+    "d lost commit": Mutation(_lost_commit, _ONE_JOB, _story(*_LOST_ANSWER)),
     "e oldest common": Mutation(
         _oldest_common,
         _NEWEST,
@@ -111,4 +220,36 @@ MUTATIONS = {
     "i unheard for ever": Mutation(_unheard_for_ever, _ENDS, _story(_UNHEARD, _ALL_LEAVE)),
     "j culprit again": Mutation(_culprit_again, _ENDS, _story(_UNHEARD, _ALL_LEAVE)),
     "k by phase": Mutation(_by_phase, _ENDS, _story(Fault(60.0, "RankKilled", job="plain"), day="Slow")),
+    # Planted by somebody who had not seen the simulator; random lives find most of these within a minute of CPU.
+    "late evidence": Mutation(
+        _late_evidence,
+        _CHARGED,
+        _story(
+            Fault(60.0, "ApiAway", seconds=100.0),
+            Fault(62.0, "PowerCut", job="a", number=1, seconds=300.0),
+            day="Slow",
+        ),
+    ),
+    "terminating is gone": Mutation(
+        _terminating_is_gone,
+        _ONE_JOB,
+        _story(
+            Fault(44.0, "RankUnkillable", job="b", count=2, seconds=30.0),
+            Fault(45.0, "PodDeleted", job="b", count=2),
+            Fault(46.0, "JobReplaced", job="b"),
+        ),
+    ),
+    "listed wins": Mutation(
+        _listed_wins,
+        _NEWEST,
+        _story(
+            Fault(60.0, "StorageLags", job="a", count=8, seconds=60.0, amount=30.0), Fault(61.0, "RankKilled", job="a")
+        ),
+    ),
+    "start forgotten": Mutation(
+        _start_forgotten,
+        _ALIVE,
+        _story(*[Fault(at, "RankKilled", job="a", count=n) for at, n in ((60, 1), (61.5, 3), (90, 1), (91.5, 3))]),
+    ),
+    "written twice": Mutation(_written_twice, _ONE_JOB, _story(*_LOST_ANSWER)),
 }

@@ -1,9 +1,7 @@
 """Plans and chance for the tests of what-if."""
 
-import random
-
+from muster.cli.whatif import dice
 from muster.whatif.plan import Plan
-from muster.whatif.weather import Chance
 
 
 def a_plan(**changes: float) -> Plan:
@@ -25,5 +23,4 @@ def a_plan(**changes: float) -> Plan:
     return Plan.model_validate(given)
 
 
-def dice(number: int) -> Chance:
-    return random.Random(f"test/{number}").random
+DICE = dice("test")

@@ -4,7 +4,7 @@ import itertools
 import math
 
 import pytest
-from tests.unit.whatif.builders import a_plan, dice
+from tests.unit.whatif.builders import DICE, a_plan
 
 from muster.whatif.answer import Answer, answer
 from muster.whatif.formula import expected_ettr, young_daly_seconds
@@ -16,7 +16,7 @@ LIVES = 100
 
 
 def asked(plan: Plan, lives: int = LIVES) -> Answer:
-    return answer(plan, LLAMA3, dice, lives)
+    return answer(plan, LLAMA3, DICE, lives)
 
 
 @pytest.mark.parametrize(
@@ -123,13 +123,13 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says() -> None:
     truth = asked(plan.model_copy(update={"days": 54.0 * 30})).ettr.mean  # so long that chance hardly matters
     covered = 0
     for block in range(60):
-        found = answer(plan, LLAMA3, lambda number, block=block: dice(1000 + 20 * block + number), 20).ettr
+        found = answer(plan, LLAMA3, lambda number, block=block: DICE(1000 + 20 * block + number), 20).ettr
         covered += found.low <= truth <= found.high
     assert 50 <= covered <= 60
 
 
 def test_failures_come_as_often_as_they_should_and_independently() -> None:
-    counts = [len(blows(dice(number), 3600.0, 100 * 3600.0, [1.0])) for number in range(400)]
+    counts = [len(blows(DICE(number), 3600.0, 100 * 3600.0, [1.0])) for number in range(400)]
     mean = sum(counts) / len(counts)
     variance = sum((count - mean) ** 2 for count in counts) / (len(counts) - 1)
     assert mean == pytest.approx(100, abs=1.5)

@@ -3,7 +3,7 @@
 from dataclasses import asdict
 
 import pytest
-from tests.unit.whatif.builders import a_plan, dice
+from tests.unit.whatif.builders import DICE, a_plan
 
 from muster.api.gang import FaultClass
 from muster.whatif.life import Account, Loss, live
@@ -125,6 +125,6 @@ def test_every_second_is_on_one_account(nodes: int, spares: int) -> None:
     ways = [way_of(cause.how, plan) for cause in LLAMA3.causes]
     shares = [cause.share for cause in LLAMA3.causes]
     for number in range(5):
-        account = live(plan, ways, blows(dice(number), plan.gang_mttf_seconds, plan.seconds, shares))
+        account = live(plan, ways, blows(DICE(number), plan.gang_mttf_seconds, plan.seconds, shares))
         assert total(account) == pytest.approx(plan.seconds)
         assert min(account.useful, account.saving, *(v for loss in account.losses for v in asdict(loss).values())) >= 0

@@ -14,6 +14,7 @@ from muster.simulate.fuzz import inputs, samples
 from muster.simulate.fuzz.draw import drawn
 from muster.simulate.fuzz.play import Outcome, Times, median_ratio, play
 from muster.simulate.fuzz.shrink import shrunk
+from muster.simulate.hashes import fix_hashes
 
 OUTPUT = Path("build/bench/fuzz.json")
 FAILED = Path("build/fuzz")
@@ -131,10 +132,5 @@ def _tell(outcome: Outcome) -> None:
 
 
 if __name__ == "__main__":
-    if os.environ.get("PYTHONHASHSEED") != "0":  # the order of sets is a part of a round
-        os.execve(  # noqa: S606
-            sys.executable,
-            [sys.executable, "-m", "muster.simulate.fuzz", *sys.argv[1:]],
-            {**os.environ, "PYTHONHASHSEED": "0"},
-        )
+    fix_hashes("muster.simulate.fuzz")
     sys.exit(main())

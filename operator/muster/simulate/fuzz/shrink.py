@@ -7,6 +7,7 @@ from typing import Any
 
 from muster.simulate.fuzz.inputs import Input, Round
 from muster.simulate.fuzz.play import Outcome, play
+from muster.simulate.shrink import fewest
 
 MOST_PLAYS = 300
 
@@ -38,20 +39,6 @@ class _Shrinking:
         self.best = found
         return True
 
-    def fewer(self) -> None:
-        """Leave inputs out, many at once first."""
-        size = max(1, len(self.inputs) // 2)
-        while True:
-            position, smaller = 0, False
-            while position < len(self.inputs):
-                if self.fails_with(self.inputs[:position] + self.inputs[position + size :]):
-                    smaller = True
-                else:
-                    position += size
-            if self._left <= 0 or (size == 1 and not smaller):
-                return
-            size = max(1, size // 2)
-
     def smaller(self) -> None:
         """Leave out what is in an input, large parts first."""
         for number in range(len(self.inputs)):
@@ -74,7 +61,7 @@ class _Shrinking:
 def shrunk(outcome: Outcome, most_plays: int = MOST_PLAYS, played: Callable[[Round], Outcome] = play) -> Outcome:
     """The least that was found in so many plays and fails in the same way."""
     work = _Shrinking(outcome, most_plays, played)
-    work.fewer()
+    fewest(work.inputs, work.fails_with)
     work.smaller()
     return work.best
 

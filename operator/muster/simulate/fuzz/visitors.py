@@ -34,6 +34,7 @@ class Visitors:
     def __init__(self, life: "Life") -> None:
         self._life = life
         self._tokens: dict[Sender, str] = {}
+        self._newest: dict[Sender, _Line] = {}
         public = jwt.get_algorithm_by_name("ES256").to_jwk(_KEY.public_key(), as_dict=True)
         life.server.documents |= {
             JWKS_PATH: msgspec.json.encode({"keys": [{**public, "kid": "k", "alg": "ES256", "use": "sig"}]}),
@@ -58,6 +59,7 @@ class Visitors:
             data = (one.data or "").encode("latin-1").replace(TOKEN.encode(), token.encode())
         connection = Connection(leader.operator.server)
         line = _Line(connection)
+        self._newest[one.sender] = line
         connection.connection_made(line)
         # As it comes from a network: in pieces.
         piece = 1 + self._life.random.randrange(len(data) + 1)
@@ -66,7 +68,11 @@ class Visitors:
         self._life.agenda.after(ANSWER_SECONDS, lambda: self._leave(line, one))
 
     def _leave(self, line: "_Line", one: Input) -> None:
-        if one.kind == REPORT and not line.sent.startswith(b"HTTP/1.1 ") and self._life.leader is not None:
+        assert one.sender is not None
+        # Of two that a pod sends at once the older one is cut off.
+        cut_off = line.is_over and self._newest[one.sender] is not line
+        answered = line.sent.startswith(b"HTTP/1.1 ") or cut_off
+        if one.kind == REPORT and not answered and self._life.leader is not None:
             raise UnansweredError(f"a report is not answered: it got {bytes(line.sent[:80])!r}")
         line.abort()
 
@@ -95,19 +101,23 @@ class Visitors:
 
 
 class _Line(asyncio.Transport):
-    """A connection's other end, which reads everything at once."""
+    """A connection's other end, which reads everything at once.
+
+    Attributes:
+        is_over: it was cut, by whomever.
+    """
 
     def __init__(self, connection: Connection) -> None:
         super().__init__()
         self.sent = bytearray()
         self._connection = connection
         self._loop = asyncio.get_running_loop()
-        self._reads, self._is_over = True, False
+        self._reads, self.is_over = True, False
         self._waiting: list[bytes] = []
 
     def bring(self, data: bytes) -> None:
         """Bytes have come."""
-        if self._is_over:
+        if self.is_over:
             return
         if self._reads:
             self._connection.data_received(data)
@@ -125,13 +135,13 @@ class _Line(asyncio.Transport):
         self._loop.call_soon(self._go_on)
 
     def close(self) -> None:
-        if not self._is_over:
-            self._is_over = True
+        if not self.is_over:
+            self.is_over = True
             self._loop.call_soon(self._connection.connection_lost, None)
 
     def abort(self) -> None:
         self.close()
 
     def _go_on(self) -> None:
-        while self._waiting and self._reads and not self._is_over:
+        while self._waiting and self._reads and not self.is_over:
             self._connection.data_received(self._waiting.pop(0))
