@@ -44,6 +44,12 @@ class LostNode(ApiModel):
         max_length=UID_LENGTH,
         description="Boot of the node that this is about; in another one the word counts no more.",
     )
+    last_renewal: str = Field(
+        "",
+        max_length=UID_LENGTH,
+        description="`renewTime` of the node's lease (namespace kube-node-lease) as it stood then, to the letter: once another "
+        "one stands there the word counts no more. Empty: not known, and `time` is compared with the kubelet's clock.",
+    )
 
 
 class NodeHealthSpec(ApiModel):

@@ -106,14 +106,15 @@ async def say(session: Session, names: Sequence[str], reason: str, *, yes: bool)
         known = account.known(nodes[name], None)
         used_by = None if known.used_by is None else list(known.used_by)
         rows.append(LostNodeRow(name=name, used_by=used_by, follows=follows(used_by)))
+    renewals, unread = await _renewals(session, names)
     if not yes:
         await _confirm(rows)
     time = moment(datetime.now(UTC), servers_time)
     for name in names:
         boot = nodes[name].boot_id if name in nodes else ""
-        word = LostNode(time=time, reason=reason, by=by, boot_id=boot)
+        word = LostNode(time=time, reason=reason, by=by, boot_id=boot, last_renewal=renewals.get(name, ""))
         await _write(session, name, {"lost": word.to_json()})
-    return LostNodes(reason=reason, by=by, time=time, nodes=rows, notes=list(account.notes))
+    return LostNodes(reason=reason, by=by, time=time, nodes=rows, notes=[*account.notes, *unread])
 
 
 async def take_back(session: Session, names: Sequence[str]) -> LostNodes:
@@ -175,6 +176,24 @@ async def _found(session: Session, names: Sequence[str]) -> "tuple[dict[str, Nod
     if unknown:
         raise CliError(no_such_nodes(unknown, nodes.keys() | named.keys()))
     return nodes, {name: named[name] for name in missing}
+
+
+async def _renewals(session: Session, names: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """When each kubelet last renewed its lease, as it wrote that; and what could not be read, in words."""
+    from muster.kube.decode import node_lease
+
+    found = {}
+    for name in names:
+        try:
+            found[name] = node_lease(await session.client.get(paths.leases(paths.NODE_LEASES, name))).renew_time
+        except NotFound:
+            continue
+        except Forbidden:
+            return found, [
+                "heartbeats may not be read (leases in kube-node-lease), so a sign of life is told by the clocks of the "
+                "nodes: a kubelet whose clock is ahead makes this word count for nothing. ClusterRole muster-fleet-edit has the right"
+            ]
+    return found, []
 
 
 async def _confirm(rows: Sequence[LostNodeRow]) -> None:

@@ -17,7 +17,7 @@ from muster.controller.lost import Heartbeat, dead_by, holds, refuted
 from muster.controller.sightings import Sightings
 from muster.coordinator.auth import Caller
 from muster.coordinator.hub import Hub, Membership
-from muster.kube import informer
+from muster.kube import informer, paths
 from muster.kube.client import Client
 from muster.kube.decode import NodeLease, Undecodable
 from muster.kube.informer import Informer
@@ -137,7 +137,8 @@ class Cluster:
         self._policy = FleetPolicySpec()
         self._policy_read = False
         self._records: dict[Key, Gang] = {}  # the Gangs by key; of one that has become unreadable, what it was before
-        self._lost: dict[str, LostNode] = {}  # nodes of which a human has said that they are dead
+        # Nodes of which a human has said that they are dead -> his word, and when it came here.
+        self._lost: dict[str, tuple[LostNode, float]] = {}
         self._renewed: set[str] = set()  # nodes whose lease this process has seen to be renewed
         self._jobs_on: dict[str, set[str]] = {}  # node -> job uids with a member there
         self._given: dict[tuple[str, str], frozenset[str]] = {}  # namespace, job uid -> the nodes that its record names
@@ -339,27 +340,30 @@ class Cluster:
         by_uid = {pod.uid: pod for pod in pods.values()}
         dead: set[str] = set()
         for node in self._lost.keys() & where.values():
-            word = self._lost[node]
+            word, since = self._lost[node]
             if holds(word, self.fleet.nodes.get(node), self._heartbeat(node)):
-                dead |= dead_by(word, [uid for uid, at in where.items() if at == node], by_uid, launchers, now)
+                here = [uid for uid, at in where.items() if at == node]
+                dead |= dead_by(word, here, by_uid, launchers, self._clock() - since, now)
         return dead
 
     def refuted(self, node: str) -> str:
         """The sign of life that a node has given since a human said that it was lost; "" if there is none."""
-        word = self._lost.get(node)
-        return refuted(word, self.fleet.nodes.get(node), self._heartbeat(node)) if word else ""
+        if node not in self._lost:
+            return ""
+        word, _ = self._lost[node]
+        return refuted(word, self.fleet.nodes.get(node), self._heartbeat(node))
 
     def _heartbeat(self, node: str) -> Heartbeat | None:
-        lease = self.leases.store.get(("kube-node-lease", node))
+        lease = self.leases.store.get((paths.NODE_LEASES, node))
         if lease is None:
             return None
         age = self.heartbeats.age_seconds(node)
-        # Reckoned back from now: a clock that was wrong then and is right now must not speak against anybody.
-        seen = self._wall_clock() - timedelta(seconds=age)
+        renewed = lease.moment
         if node in self._renewed:
-            return Heartbeat(age, max(lease.moment, seen) if lease.moment else seen)
-        # It was like this at first sight. The kubelet's own time for it can be wrong, but not be later than that.
-        return Heartbeat(age, min(lease.moment, seen) if lease.moment else None)
+            # Reckoned back from now: a clock that was wrong then and is right now must not speak against anybody.
+            seen = self._wall_clock() - timedelta(seconds=age)
+            renewed = max(renewed, seen) if renewed else seen
+        return Heartbeat(age, lease.renew_time, renewed)
 
     def _health_changed(self, old: NodeHealth | Undecodable | None, new: NodeHealth | Undecodable | None) -> None:
         value = new or old
@@ -367,13 +371,14 @@ class Cluster:
         if isinstance(new, Undecodable):  # a word that cannot be read is not one that was taken back
             return
         name = _key(value)[1]
-        word, before = new.spec.lost if new else None, self._lost.get(name)
+        word = new.spec.lost if new else None
+        before, _ = self._lost.get(name, (None, 0.0))
         if word == before:
             return
         if word is None:
             del self._lost[name]
         else:
-            self._lost[name] = word
+            self._lost[name] = word, self._clock()
         for key in self.job_keys():  # whoever has had a pod there, or waits for its death
             self._rings(key)
 

@@ -21,10 +21,12 @@ class Heartbeat:
 
     Attributes:
         age_seconds: since it was seen to change.
-        renewed: when it was renewed last, as far as that is known.
+        renewal: what its kubelet wrote as the time of its last renewal; "" where that cannot be read.
+        renewed: when it was renewed last, as far as that is known: the later of what different clocks say.
     """
 
     age_seconds: float
+    renewal: str = ""
     renewed: datetime | None = None
 
 
@@ -32,9 +34,17 @@ def refuted(word: LostNode, node: NodeView | None, heartbeat: Heartbeat | None) 
     """The sign of life that the node has given since the word, in words; "" if there is none."""
     if node is not None and node.boot_id and word.boot_id and node.boot_id != word.boot_id:
         return "it has booted since"
-    if heartbeat is not None and heartbeat.renewed is not None and heartbeat.renewed > word.time:
-        return f"its kubelet has renewed its lease since, at {heartbeat.renewed.astimezone(UTC):%H:%M:%S} UTC"
+    if heartbeat is not None and _renewed_since(word, heartbeat):
+        at = f", at {heartbeat.renewed.astimezone(UTC):%H:%M:%S} UTC" if heartbeat.renewed is not None else ""
+        return f"its kubelet has renewed its lease since{at}"
     return ""
+
+
+def _renewed_since(word: LostNode, heartbeat: Heartbeat) -> bool:
+    """Told by order where the word says what it has seen: no clock has to be right then."""
+    if word.last_renewal:
+        return heartbeat.renewal not in ("", word.last_renewal)
+    return heartbeat.renewed is not None and heartbeat.renewed > word.time
 
 
 def holds(word: LostNode, node: NodeView | None, heartbeat: Heartbeat | None) -> bool:
@@ -48,6 +58,7 @@ def dead_by(
     uids: Iterable[str],
     pods: Mapping[str, PodView],
     launchers: Mapping[str, LauncherView],
+    known_seconds: float,
     now: datetime,
 ) -> set[str]:
     """Of these pods, which were on the node, those that the word says to be dead.
@@ -58,17 +69,21 @@ def dead_by(
         pods: those that are still there, by uid. Of one that is not, nobody knows when it was made: before, because no
             kubelet has been there to start it since.
         launchers: what they last said, by uid of the pod.
+        known_seconds: since this process has known the word.
         now: the time.
     """
-    return {uid for uid in uids if _is_old(word, pods.get(uid)) and _is_silent(word, launchers.get(uid), now)}
+    return {
+        uid for uid in uids if _is_old(word, pods.get(uid)) and _is_silent(word, launchers.get(uid), known_seconds, now)
+    }
 
 
 def _is_old(word: LostNode, pod: PodView | None) -> bool:
     return pod is None or pod.created is None or pod.created <= word.time
 
 
-def _is_silent(word: LostNode, launcher: LauncherView | None, now: datetime) -> bool:
+def _is_silent(word: LostNode, launcher: LauncherView | None, known_seconds: float, now: datetime) -> bool:
+    """Since before the word by the clock, and since before it came here: the clock may be behind, the word may come late."""
     if launcher is None:
         return True
     age = launcher.heard_age_seconds
-    return age >= STALE_HEARTBEAT_SECONDS and now - timedelta(seconds=age) <= word.time
+    return age >= max(STALE_HEARTBEAT_SECONDS, known_seconds) and now - timedelta(seconds=age) <= word.time

@@ -106,7 +106,7 @@ class Operator:
         )
         self.server = CoordinatorServer(
             self.hub,
-            TokenVerifier(self._read).verify,
+            TokenVerifier(self._read),
             self._directive_for,
             lambda caller: self._worker(caller) is not None,
             lambda: self.not_serving(),

@@ -73,24 +73,27 @@ class TokenVerifier:
         self._refreshing = asyncio.Lock()
         self._verified: OrderedDict[bytes, tuple[Caller, float]] = OrderedDict()  # token hash -> caller, expiry
 
+    def known(self, authorization: str) -> Caller | None:
+        """The caller behind an `Authorization` header that was verified before and has not expired; else None."""
+        fingerprint = _fingerprint(_token(authorization))
+        caller, expiry = self._verified.get(fingerprint, _NOBODY)
+        if caller is None or self._wall_clock() >= expiry:
+            return None
+        self._verified.move_to_end(fingerprint)
+        return caller
+
     async def verify(self, authorization: str) -> Caller:
         """The caller behind an `Authorization` header.
 
         Raises:
             AuthError: no, a wrong, an expired or an unbound token; or the keys could not be had.
         """
-        scheme, _, token = authorization.partition(" ")
-        if scheme.lower() != "bearer" or not token:
+        token = _token(authorization)
+        if not token:
             raise AuthError("send `Authorization: Bearer <token>` with the pod's projected service-account token")
-        fingerprint = hashlib.sha256(token.encode()).digest()
-        now = self._wall_clock()
-        known = self._verified.get(fingerprint)
-        if known is not None and now < known[1]:
-            self._verified.move_to_end(fingerprint)
-            return known[0]
         claims = await self._check(token)
         caller = _caller(claims)
-        self._verified[fingerprint] = (caller, float(claims["exp"]))
+        self._verified[_fingerprint(token)] = (caller, float(claims["exp"]))
         while len(self._verified) > MAX_CACHED:
             self._verified.popitem(last=False)
         return caller
@@ -151,6 +154,19 @@ class TokenVerifier:
                     f"the API server's token keys cannot be read ({error}): try again", status=503
                 ) from error
             self._keys, self._issuer = keys, issuer
+
+
+_NOBODY: tuple[None, float] = (None, 0.0)
+
+
+def _token(authorization: str) -> str:
+    """What stands in an `Authorization` header; "" where it has no bearer token."""
+    scheme, _, token = authorization.partition(" ")
+    return token if scheme.lower() == "bearer" else ""
+
+
+def _fingerprint(token: str) -> bytes:
+    return hashlib.sha256(token.encode()).digest()
 
 
 class _Header(msgspec.Struct):

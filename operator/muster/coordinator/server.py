@@ -12,7 +12,7 @@ import os
 import socket
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -46,6 +46,16 @@ _reports = Counter("muster_reports_total", "Reports of launchers, by the status 
 _held = Gauge("muster_reports_held", "Answers that are held back now.")
 
 Answer = tuple[int, bytes]
+
+
+class Verifier(Protocol):
+    """Knows callers by what they send as Authorization."""
+
+    def known(self, authorization: str) -> Caller | None:
+        """The caller, where it was verified before and still holds."""
+
+    async def verify(self, authorization: str) -> Caller:
+        """The caller; raises AuthError."""
 
 
 class Asking(Protocol):
@@ -84,10 +94,10 @@ class CoordinatorServer:
     """Serves launchers.
 
     Args:
-        verify: the caller behind an Authorization header (TokenVerifier.verify).
+        verifier: tells the caller behind an Authorization header (TokenVerifier).
         directive_for: what this pod shall do, or None when it is not a worker of any job. Called for each report, for
             each answer that was held to the end, and once per pod and `notify`, so it should be cheap.
-        is_worker: whether there is one. Called before a report's body is let in.
+        is_worker: whether there is one. Called before a report's body is let in, and before it is read.
         not_ready: "" when directives may be served, else why not.
         leader: None when this replica leads, else the address of the one that does; "" where that is not known.
         cpu_clock: seconds that the thread has computed so far.
@@ -96,7 +106,7 @@ class CoordinatorServer:
     def __init__(
         self,
         hub: Hub,
-        verify: Callable[[str], Awaitable[Caller]],
+        verifier: Verifier,
         directive_for: Callable[[Caller], Directive | None],
         is_worker: Callable[[Caller], bool],
         not_ready: Callable[[], str],
@@ -104,14 +114,13 @@ class CoordinatorServer:
         cpu_clock: Callable[[], float] = time.thread_time,
     ) -> None:
         self._hub = hub
-        self._verify = verify
+        self._verifier = verifier
         self._directive_for = directive_for
         self._is_worker = is_worker
         self._not_ready = not_ready
         self._leader = leader
         self._cpu_clock = cpu_clock
         self._waiting: dict[str, _Hold] = {}  # by pod uid
-        self._notified = 0
         self._stopping = False
         self.connections: set[Connection] = set()
         self._opened = 0  # connections so far
@@ -167,7 +176,6 @@ class CoordinatorServer:
 
     def notify(self, pod_uids: Iterable[str]) -> None:
         """The directives of these pods may have changed: look again, and answer those whose has."""
-        self._notified += 1
         for uid in pod_uids:
             hold = self._waiting.get(uid)
             if hold is not None:
@@ -191,18 +199,20 @@ class CoordinatorServer:
         answer = self._unready()
         if answer is not None:  # whoever asks: to be told who leads no token is needed, nor a key to check it with
             _refuse(connection, answer)
+            return
+        caller = self._verifier.known(head.authorization)
+        if caller is not None:  # almost always: a task for each report costs a tenth of it
+            self._let_in(connection, caller)
         else:
             self._spawn(self._identify(connection, head))
 
     async def _identify(self, connection: Connection, head: Head) -> None:
         try:
-            caller = await self._verify(head.authorization)
-            if connection.is_open:
-                self._receive(connection, caller)
+            self._let_in(connection, await self._verifier.verify(head.authorization))
         except AuthError as error:
             _refuse(connection, (error.status, refusal(str(error))))
         except Exception:
-            log.exception("a request could not be let in")
+            log.exception("a token could not be verified")
             _refuse(connection, _FAILED)
 
     def _receive(self, connection: Connection, caller: Caller) -> None:
@@ -227,7 +237,7 @@ class CoordinatorServer:
         connection.welcome(caller)
 
     def _let_in(self, connection: Connection, caller: Caller) -> None:
-        """The pod has rested."""
+        """Receive what is known to come from this caller, unless he has hung up."""
         if not connection.is_open:
             return
         try:
@@ -319,18 +329,16 @@ class CoordinatorServer:
         unready = self._unready()
         if unready is not None:
             return unready
-        directive, notified = self._directive_for(caller), self._notified
-        if directive is None:  # whoever is nobody's worker costs no more than this
+        if not self._is_worker(caller):  # whoever is nobody's worker costs no more than this
             return _stranger(caller)
         try:
             report = reported()
         except ProtocolError as error:
             return 400, refusal(f"{error}: the launcher and the operator do not understand each other")
         self._hub.record(caller, report)
-        if self._notified != notified:  # what was heard has changed something at once
-            directive = self._directive_for(caller)
-            if directive is None:
-                return _stranger(caller)
+        directive = self._directive_for(caller)  # what was heard may have changed it at once
+        if directive is None:
+            return _stranger(caller)
         digest, encoded = _encoded(directive)
         if report.hold_seconds <= 0:  # news: the request that waits beside it goes on waiting
             return 200, encoded

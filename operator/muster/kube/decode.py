@@ -16,6 +16,7 @@ import pydantic
 
 from muster.api.base import EARLIEST, LATEST, UID_LENGTH, ApiModel
 from muster.api.trainingjob import TrainingJob
+from muster.kube import paths
 from muster.world import resources
 from muster.world.resources import amounts, asked_by, asked_together
 from muster.world.views import (
@@ -553,7 +554,7 @@ def node_meta(value: NodeView) -> Meta:
 
 def lease_meta(value: NodeLease) -> Meta:
     """The metadata of a node's lease. Its uid is not read: a lease that is made anew is still the same node's."""
-    return Meta(("kube-node-lease", value.node), value.node, value.resource_version)
+    return Meta((paths.NODE_LEASES, value.node), value.node, value.resource_version)
 
 
 def priority_meta(value: PriorityClass) -> Meta:

@@ -396,7 +396,7 @@ def node_leases(client: Client, clock: Clock = time.monotonic) -> Informer[decod
         client,
         Kind(
             "node_leases",
-            paths.leases("kube-node-lease"),
+            paths.leases(paths.NODE_LEASES),
             decode.node_lease,
             decode.lease_meta,
             bare=decode.bare_lease,

@@ -10,7 +10,7 @@ import structlog
 
 from muster.api.base import API_VERSION, ApiModel
 from muster.api.nodehealth import Decision, HumanDecision, LostNode, VerdictState
-from muster.kube import jitter
+from muster.kube import jitter, paths
 from muster.simulate import replica as replicas
 from muster.simulate.apiserver import ApiServer, Object, Where, training_job
 from muster.simulate.checks import Checks
@@ -143,7 +143,14 @@ class Life:
         """A person says that a machine is dead, as `kubectl muster lost` does."""
         found = self.server.peek("nodes", "", node)
         boot = found["status"]["nodeInfo"]["bootID"] if found else ""
-        word = LostNode(time=self.server.clock(), reason="somebody has pulled the plug", by="ops", boot_id=boot)
+        lease = self.server.peek("leases", paths.NODE_LEASES, node)
+        word = LostNode(
+            time=self.server.clock(),
+            reason="somebody has pulled the plug",
+            by="ops",
+            boot_id=boot,
+            last_renewal=lease["spec"]["renewTime"] if lease else "",
+        )
         self._say_of(node, "lost", word)
 
     def decide(self, node: str, decision: Decision) -> None:

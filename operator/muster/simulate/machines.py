@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from muster.api.base import rfc3339
+from muster.kube import paths
 from muster.simulate.apiserver import Object, Where, owned
 from muster.simulate.network import API
 from muster.simulate.worker import SIDECAR, Container, container_of
@@ -19,7 +20,6 @@ NOTICE_SECONDS = 0.01, 0.2  # until a kubelet sees what has changed
 GRACE_SECONDS = 30.0
 SCHEDULE_SECONDS = 0.02, 0.3
 GPUS = 8
-LEASES = "kube-node-lease"
 
 
 class Machine:
@@ -50,7 +50,7 @@ class Machine:
         self._evidence: list[Object] = []  # what its agent sees and a reboot mends
         self._told_health: Object = {}
         life.server.create(Where("nodes", "", name, ""), self._node())
-        life.server.create(Where("leases", LEASES, name, ""), self._lease())
+        life.server.create(Where("leases", paths.NODE_LEASES, name, ""), self._lease())
         life.agenda.after(life.random.uniform(0, HEARTBEAT_SECONDS), self._beat)
 
     @property
@@ -222,7 +222,7 @@ class Machine:
         if not self.powered:
             return
         if self.in_touch:
-            self.life.server.change("leases", LEASES, self.name, {"spec": self._lease()["spec"]})
+            self.life.server.change("leases", paths.NODE_LEASES, self.name, {"spec": self._lease()["spec"]})
             node = self.life.server.peek("nodes", "", self.name)
             if node is not None and (not _is_ready(node) or node["status"]["nodeInfo"]["bootID"] != self._boot_id):
                 self.life.server.change("nodes", "", self.name, {"status": self._status("True", "KubeletReady")})
@@ -327,7 +327,7 @@ class ControlPlane:
         if life.api_is_up:
             for lease in life.server.all("leases"):
                 metadata = lease["metadata"]
-                if metadata.get("namespace") == LEASES:
+                if metadata.get("namespace") == paths.NODE_LEASES:
                     self._look_at(metadata["name"], lease["spec"]["renewTime"])
         life.agenda.after(5.0, self._look_at_nodes)
 

@@ -92,7 +92,7 @@ async def test_launcher_is_told_what_its_own_pod_shall_do(
     hub = Hub()
     server = CoordinatorServer(
         hub,
-        TokenVerifier(client.get).verify,
+        TokenVerifier(client.get),
         lambda caller: directives.get(caller.pod_uid),
         lambda caller: caller.pod_uid in directives,
         lambda: "",

@@ -9,6 +9,7 @@ from tests.unit.cli.test_commands import HEALTHS, JOBS, failed, forbidden, with_
 from typer.testing import Result
 
 from muster.cli import lost
+from muster.kube import paths
 
 Run = Callable[..., Result]
 WHO = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
@@ -23,17 +24,24 @@ def put_nodes(api: Any, *names: str, ready: str = "Unknown") -> None:
     api.put(WHO, {"status": {"userInfo": {"username": "bob"}}, "metadata": {"creationTimestamp": None}})
 
 
+def put_lease(api: Any, node: str) -> None:
+    lease = {"metadata": {"name": node, "resourceVersion": "7"}, "spec": {"renewTime": "2026-01-01T00:00:07.123456Z"}}
+    api.put(paths.leases(paths.NODE_LEASES, node), lease)
+
+
 def patches(api: Any) -> list[tuple[str, str, Any]]:
     return [written for written in api.written if written[0].startswith("PATCH")]
 
 
 def test_the_word_is_applied_to_each_node_by_a_manager_of_its_own(api: Any, command: Run) -> None:
     put_nodes(api, "gpu-1", "gpu-2")
+    put_lease(api, "gpu-1")
     found = json.loads(command("lost", "gpu-2", "node/gpu-1", *SURE, "-o", "json").stdout)
     assert [path for _, path, _ in patches(api)] == [f"{HEALTHS}/gpu-2", f"{HEALTHS}/gpu-1"]
     for verb, _, body in patches(api):
         assert verb == "PATCH application/apply-patch+yaml {'fieldManager': 'muster-human-lost', 'force': 'true'}"
         word = {"time": found["time"], "reason": "pulled the plug", "by": "bob", "bootId": "boot-1"}
+        word["lastRenewal"] = "2026-01-01T00:00:07.123456Z" if body["metadata"]["name"] == "gpu-1" else ""
         assert body["spec"] == {"lost": word}
     assert [node["name"] for node in found["nodes"]] == ["gpu-2", "gpu-1"]
 
@@ -135,6 +143,15 @@ def test_who_may_not_is_told_which_role_to_ask_for(api: Any, command: Run) -> No
     put_nodes(api, "gpu-1")
     api.refuses[f"{HEALTHS}/gpu-1"] = forbidden("nodehealths", "muster.dev", "at the cluster scope")
     assert "muster-fleet-edit" in failed(command("lost", "gpu-1", *SURE))
+
+
+def test_who_may_not_read_heartbeats_is_told_what_the_word_rests_on(api: Any, command: Run) -> None:
+    put_nodes(api, "gpu-1")
+    api.errors[paths.leases(paths.NODE_LEASES, "gpu-1")] = forbidden("leases", "coordination.k8s.io", "there")
+    said = command("lost", "gpu-1", *SURE)
+    assert "by the clocks" in said.stdout
+    ((_, _, body),) = patches(api)
+    assert body["spec"]["lost"]["lastRenewal"] == ""
 
 
 def test_a_reason_is_needed(command: Run) -> None:

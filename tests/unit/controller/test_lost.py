@@ -21,9 +21,9 @@ BEFORE, AFTER = NOW - timedelta(seconds=30), NOW + timedelta(seconds=5)
     ("heartbeat", "want"),
     [
         pytest.param(None, True, id="no lease at all"),
-        pytest.param(Heartbeat(30.0, BEFORE), True, id="silent since before"),
-        pytest.param(Heartbeat(5.0, BEFORE), False, id="not yet silent for long"),
-        pytest.param(Heartbeat(30.0, AFTER), False, id="renewed later"),
+        pytest.param(Heartbeat(30.0, "r", BEFORE), True, id="silent since before"),
+        pytest.param(Heartbeat(5.0, "r", BEFORE), False, id="not yet silent for long"),
+        pytest.param(Heartbeat(30.0, "r", AFTER), False, id="renewed later"),
         pytest.param(Heartbeat(30.0), True, id="renewed nobody knows when"),
     ],
 )
@@ -37,7 +37,21 @@ def test_another_boot_ends_the_word(boot: str, want: str) -> None:
 
 
 def test_a_node_that_is_gone_says_nothing_against_it() -> None:
-    assert holds(WORD, None, Heartbeat(300.0, BEFORE))
+    assert holds(WORD, None, Heartbeat(300.0, "r", BEFORE))
+
+
+@pytest.mark.parametrize(
+    ("heartbeat", "want"),
+    [
+        pytest.param(Heartbeat(30.0, "r", AFTER), "", id="none, by a clock that is ahead"),
+        pytest.param(Heartbeat(30.0, "s", BEFORE), "renewed its lease since", id="one, by a clock that is behind"),
+        pytest.param(Heartbeat(30.0, ""), "", id="cannot be read"),
+    ],
+)
+def test_a_word_that_says_what_it_has_seen_needs_no_clock(heartbeat: Heartbeat, want: str) -> None:
+    word = WORD.model_copy(update={"last_renewal": "r"})
+    assert want in refuted(word, a_node("n0"), heartbeat)
+    assert holds(word, a_node("n0"), heartbeat) is (not want)
 
 
 def said(scene: Any, node: str = "n0", version: int = 40, word: LostNode | None = WORD) -> None:
@@ -119,11 +133,27 @@ def passing(scene: Any) -> None:
 
 @pytest.mark.usefixtures("passing")
 def test_a_kubelet_whose_clock_was_ahead_when_it_died_does_not_refute_the_word(scene: Any, make: Any) -> None:
+    """Nor with a leader that was not there when either happened."""
     job = gang_of_two(scene, make)
-    scene.cluster.leases.store.assume(NodeLease("n0", (NOW + timedelta(hours=1)).isoformat(), 50))
+    ahead = (NOW + timedelta(hours=1)).isoformat()
+    scene.cluster.leases.store.assume(NodeLease("n0", ahead, 50))
     pass_time(scene)
-    said(scene, word=WORD.model_copy(update={"time": NOW + timedelta(seconds=20)}))
+    word = WORD.model_copy(update={"time": NOW + timedelta(seconds=20)})
+    said(scene, word=word)
+    assert scene.cluster.world(job).lost == frozenset(), "whoever does not say what he has seen is judged by the clock"
+    said(scene, version=41, word=word.model_copy(update={"last_renewal": ahead}))
     assert scene.cluster.world(job).lost == {"p0"}
+
+
+def test_a_launcher_that_is_heard_after_the_word_came_lives_whatever_the_clock_says(scene: Any, make: Any) -> None:
+    """The operator's clock is a minute behind."""
+    job = gang_of_two(scene, make)
+    scene.cluster._wall_clock = lambda: NOW - timedelta(minutes=1)
+    said(scene)
+    scene.clock.advance(5.0)
+    hear(scene, "p0")
+    scene.clock.advance(25.0)
+    assert scene.cluster.world(job).lost == frozenset()
 
 
 @pytest.mark.usefixtures("passing")

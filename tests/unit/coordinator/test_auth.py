@@ -82,7 +82,9 @@ def _wall() -> None:
 
 async def test_caller_comes_from_the_claims(verifier: TokenVerifier, api: ApiServer) -> None:
     want = Caller("team", "worker-0", "pod-uid", "node-1", "node-uid")
+    assert verifier.known(token()) is None
     assert await verifier.verify(token()) == want
+    assert verifier.known(token()) == want
     asked = api.asked
     api.down = True
     assert await verifier.verify(token()) == want
@@ -115,12 +117,14 @@ async def test_caller_comes_from_the_claims(verifier: TokenVerifier, api: ApiSer
 async def test_refused(verifier: TokenVerifier, authorization: str, says: str) -> None:
     with pytest.raises(AuthError, match=says) as caught:
         await verifier.verify(authorization)
+    assert verifier.known(authorization) is None
     assert caught.value.status == 401
 
 
 async def test_expired_token_is_not_remembered_as_good(verifier: TokenVerifier) -> None:
     await verifier.verify(token())
     Times.wall = NOW + 600 + auth.LEEWAY_SECONDS
+    assert verifier.known(token()) is None
     with pytest.raises(AuthError, match="expired"):
         await verifier.verify(token())
 

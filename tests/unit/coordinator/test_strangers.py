@@ -16,6 +16,7 @@ from muster.protocol.messages import MAX_REPORT_BYTES, REPORT_PATH
 
 MIB = 1024 * 1024
 DEADLINE = 60.0
+WARM = 40  # what the first visitors cost is no stranger's price
 # A coordinator in a process of its own, whose memory is its own; it trusts nobody, or never finds out whether to.
 COORDINATOR = """
 import asyncio, sys
@@ -26,14 +27,18 @@ from muster.coordinator.hub import Hub
 from muster.coordinator.server import CoordinatorServer
 from muster.kube.certificates import brought_up_to_date
 
-async def verify(authorization):
-    if authorization == "undecided":
-        await asyncio.Event().wait()
-    raise AuthError("no")
+class Verifier:
+    def known(self, authorization):
+        return None
+
+    async def verify(self, authorization):
+        if authorization == "undecided":
+            await asyncio.Event().wait()
+        raise AuthError("no")
 
 async def main():
     module.HANDSHAKE_SECONDS = 1000.0  # so that no place becomes free by itself
-    server = CoordinatorServer(Hub(), verify, lambda caller: None, lambda caller: False, lambda: "")
+    server = CoordinatorServer(Hub(), Verifier(), lambda caller: None, lambda caller: False, lambda: "")
     serving = brought_up_to_date(None, ("localhost",), datetime.now(UTC)).serving
     print(await server.start("127.0.0.1", 0, serving.certificate, serving.key), flush=True)
     await asyncio.Event().wait()
@@ -87,7 +92,7 @@ async def coordinator() -> AsyncIterator[Coordinator]:
 async def test_four_hundred_strangers_with_big_bodies_cost_a_fraction_of_what_they_send(
     coordinator: Coordinator, token: str
 ) -> None:
-    await coordinator.visit("wrong", 10)
+    await asyncio.gather(*[coordinator.visit("wrong", 10) for _ in range(WARM)])
     before = coordinator.most_bytes
     visits = [coordinator.visit(token, MAX_REPORT_BYTES - 1) for _ in range(400)]
     answers = await asyncio.gather(*visits)
@@ -97,7 +102,7 @@ async def test_four_hundred_strangers_with_big_bodies_cost_a_fraction_of_what_th
     for _, writer in answers:
         if writer is not None:
             writer.transport.abort()
-    assert cost < 20 * MIB, f"{cost / MIB:.1f} MiB of the 102 that they send; some 8 as a rule"
+    assert cost < 10 * MIB, f"{cost / MIB:.1f} MiB of the 102 that they send"
 
 
 async def test_whoever_says_nothing_from_a_few_addresses_keeps_nobody_out(coordinator: Coordinator) -> None:

@@ -12,7 +12,7 @@ from muster.api.gang import Gang
 from muster.api.nodehealth import NodeHealth
 from muster.api.trainingjob import TrainingJob
 from muster.controller.operator import Operator
-from muster.kube import decode
+from muster.kube import decode, paths
 from muster.lifecycle.step import decide
 from muster.simulate.apiserver import Object
 from muster.simulate.fuzz import wire
@@ -20,7 +20,6 @@ from muster.simulate.fuzz.inputs import RESOURCES, Input, Round
 from muster.simulate.fuzz.mutate import MOST_BYTES
 from muster.simulate.fuzz.visitors import Visitors
 from muster.simulate.life import DEFECTS, NAMESPACE, Life
-from muster.simulate.machines import LEASES
 from muster.simulate.training import Script
 
 JOB = "healthy"
@@ -206,7 +205,7 @@ class _Play:
     def _concerns(self, value: Object) -> bool:
         """Kubelets, the scheduler and the checks look after the healthy job only."""
         metadata = value["metadata"]
-        of_fleet = metadata.get("namespace", "") in ("", LEASES) and metadata["name"] in self._life.machines
+        of_fleet = metadata.get("namespace", "") in ("", paths.NODE_LEASES) and metadata["name"] in self._life.machines
         return of_fleet or metadata.get("namespace") == NAMESPACE
 
     def _between_steps(self, begins: bool) -> None:

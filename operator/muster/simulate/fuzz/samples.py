@@ -179,7 +179,7 @@ NODE_HEALTH: Object = {
     "metadata": {"name": "f0", "uid": "health-f0", "generation": 1},
     "spec": {
         "human": {"decision": "Release", "reason": "looked at", "by": "ann", "time": _WHEN},
-        "lost": {"time": _WHEN, "reason": "powered off", "by": "bob", "bootId": "b"},
+        "lost": {"time": _WHEN, "reason": "powered off", "by": "bob", "bootId": "b", "lastRenewal": _WHEN},
     },
     "status": {
         "evidence": [
