@@ -442,6 +442,7 @@ HEALTHS: dict[str, Case] = {
     "lost, by a long name": lost("by", "b" * 254, "may not be more than 253"),
     "lost at no time": lost("time", None, MISSING),
     "lost in a long boot": lost("bootId", "b" * 65, "may not be more than 64"),
+    "lost after a long renewal": lost("lastRenewal", "r" * 65, "may not be more than 64"),
 }
 
 CASES = [

@@ -116,6 +116,7 @@ async def test_a_suspended_job_leaves_the_queue_and_comes_back_by_its_age(scene:
     await scene.training_at(1, first)
     second = await scene.create_job("second", nodes=2)
     await waiting(scene, "second")
+    await scene.told_step(first)
     await scene.patch_job({"suspend": True}, "first")
     await scene.state("Saving", "first")
     first.hold_at = 20  # one more checkpoint

@@ -77,6 +77,7 @@ async def test_suspend_waits_for_a_checkpoint_and_frees_the_nodes(scene: Scene) 
     await scene.operators.start()
     training = await scene.create_job(training={"last_step": 30})
     await scene.training_at(1, training)
+    await scene.told_step(training)
     await scene.patch_job({"suspend": True})
     await scene.state("Saving")
     assert len(scene.ledger.alive()) == 3, "nothing is stopped before the checkpoint"
@@ -98,6 +99,7 @@ async def test_a_cordoned_node_is_left_after_a_checkpoint(scene: Scene) -> None:
     await scene.operators.start()
     training = await scene.create_job(training={"last_step": 30})
     await scene.training_at(1, training)
+    await scene.told_step(training)
     left = scene.hand.worker(2).node
     await scene.hand.cordon(left)
     await scene.state("Saving")

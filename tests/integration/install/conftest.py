@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parents[3]
 OVERLAY = ROOT / "manifests" / "overlays" / "default"
 NAMESPACE = "muster-system"
 USER = f"system:serviceaccount:{NAMESPACE}:muster"
-DEADLINE_SECONDS = 60.0
+DEADLINE_SECONDS = 120.0
 AUDIT_POLICY = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",

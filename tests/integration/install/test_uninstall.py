@@ -26,9 +26,9 @@ def test_uninstalling_takes_everything_and_waits_for_nobody(
     replica.kill()
     try:
         everywhere = ("--all", "--all-namespaces")
-        installation.kubectl("delete", "trainingjobs", *everywhere, "--cascade=foreground", "--timeout=50s")
+        installation.kubectl("delete", "trainingjobs", *everywhere, "--cascade=foreground", "--timeout=120s")
         assert installation.get("pods,gangs", f"--namespace={namespace}")["items"] == []
-        installation.kubectl("delete", "-k", str(overlay), "--timeout=50s")
+        installation.kubectl("delete", "-k", str(overlay), "--timeout=120s")
         left = installation.get("crds,clusterroles,clusterrolebindings")["items"]
         assert [item["metadata"]["name"] for item in left if "muster" in item["metadata"]["name"]] == []
     finally:

@@ -142,6 +142,7 @@ class Launcher:
         answers: kinds of the directives, and HTTP statuses or names of errors, in the order of their arrival.
         reclaim_seconds: how long its ranks take to die.
         may_reclaim: while it is not set, its ranks do not die.
+        told_step: the step of the last report that was answered.
     """
 
     def __init__(self, identity: Identity, training: Training, ledger: Ledger) -> None:
@@ -155,6 +156,7 @@ class Launcher:
         self.may_reclaim = asyncio.Event()
         self.may_reclaim.set()
         self.is_cut = False
+        self.told_step: int | None = None
         self._training = training
         self._heard_at: dict[int, float] = {}  # by index, the neighbours' last answers
         self._ranks: tuple[RankReport, ...] = ()
@@ -215,7 +217,7 @@ class Launcher:
         before, self._checkpoints = self._checkpoints, self._listing()
         if finished:
             self.fail(exit_code=0)
-        if first or before != self._checkpoints:
+        if first or before != self._checkpoints or step == self._training.hold_at:
             self._news.set()
 
     def end_ranks(self) -> None:
@@ -304,6 +306,7 @@ class Launcher:
         directive = messages.decode_directive(body)
         self.answers.append(directive.kind)
         self._answered_at = time.monotonic()
+        self.told_step = report.step
         return directive
 
     def _cut_now(self) -> bool:

@@ -123,6 +123,13 @@ class Scene:
             ),
         )
 
+    async def told_step(self, training: Training) -> None:
+        """Wait until the operator knows how far the training is: an earlier checkpoint is no new one then."""
+        await self.eventually(
+            f"the operator knows of step {training.hold_at}",
+            lambda: any(launcher.told_step == training.hold_at for launcher in training.launchers.values()),
+        )
+
     async def state(self, wanted: str, name: str = "job", seconds: float = DEADLINE_SECONDS) -> Object:
         """Wait until the job's status shows this state."""
 
