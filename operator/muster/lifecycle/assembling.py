@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from muster.api.fleetpolicy import Binding
 from muster.api.gang import Gang, GangSpec, Member
-from muster.lifecycle import record
+from muster.lifecycle import members, record
 from muster.lifecycle.commit import commit, leftovers
 from muster.lifecycle.ending import overdrawn
 from muster.lifecycle.facts import Facts
@@ -25,9 +25,12 @@ from muster.world.job import CreateError, JobWorld
 from muster.world.views import SCHEDULER_NAME, PodView
 
 ASSEMBLING = "Assembling"
+NODE_CLOSED = "NodeClosed"
 CREATE_RETRY_SECONDS = 10.0
 # A start that takes longer names what it waits for.
 WORTH_TELLING_SECONDS = 60.0
+# A pod is bound within moments of its creation; whoever is not looks again at his node.
+SHUT_OUT_SECONDS = 5.0
 # While something is under way that no watch announces (ages, deadlines), look again this often.
 TICK_SECONDS = 1.0
 
@@ -45,6 +48,9 @@ def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
     late = _overdue(world, gang)
     if late:
         return _late(world, gang, late)
+    moved = _shut_out(world, gang)
+    if moved is not None:
+        return moved
     # It was looked at before there was a record, but a backup may bring back another template with the same record.
     misshapen = shape_problem(world.job) if any(seat.pod is None for seat in world.seats) else None
     if misshapen:
@@ -179,12 +185,27 @@ def _overdue(world: JobWorld, gang: Gang) -> dict[int, str]:
     return found
 
 
+def _shut_out(world: JobWorld, gang: Gang) -> Plan | None:
+    """Whoever waits before a node that has been closed meanwhile goes elsewhere, if there is a node for him."""
+    if world.attempt_age_seconds < SHUT_OUT_SECONDS:
+        return None
+    why = members.shut_out(world, gang.spec)
+    if not why:
+        return None
+    other = record.reseated(world, gang.spec, why.keys(), NODE_CLOSED)
+    if not all(member.node for member in other.members):
+        return None
+    seats = ", ".join(f"{world.by_index[index].where} ({text})" for index, text in why.items())
+    note = f"no pod comes to run there any more: {seats}; attempt {other.attempt}: {on_nodes(other)}"
+    return commit(world, other, Announcement(NODE_CLOSED, note, warning=True))
+
+
 def _late(world: JobWorld, gang: Gang, late: Mapping[int, str]) -> Plan:
     """Those who come to run keep their nodes, if it is the fault of a few and there are other nodes for these."""
     spec, (why, *_) = gang.spec, late.values()
     few = 2 * len(late) < len(spec.members) or (len(late) == 1 and len(spec.members) > 1)
     if few and world.create_error is None:
-        other = record.reseated(world, spec, late.keys())
+        other = record.late(world, spec, late.keys())
         if all(member.node for member in other.members):
             limit = _assembly_timeout(world)
             note = f"not assembled within {limit:.0f} s ({why.rstrip('.')}); attempt {other.attempt}: {on_nodes(other)}"

@@ -182,6 +182,23 @@ def _turned_out(world: JobWorld, record: GangSpec, lost: Collection[int]) -> set
     return {index for index, node in places if node is None or refusal(node, needs, world.fleet, world.uid)}
 
 
+def shut_out(world: JobWorld, record: GangSpec) -> dict[int, str]:
+    """Members whose pods are on no node yet, and would not come to the one that was chosen -> what is the matter with that.
+
+    A node is cordoned and its pods are evicted: each of the two is seen in its own time.
+    """
+    unbound = [seat.member for seat in world.seats if seat.member.node and not (seat.pod and seat.pod.node)]
+    if not unbound:
+        return {}
+    needs, found = requirements(world, firmly(world, record)), {}
+    for member in unbound:
+        node = world.fleet.nodes.get(member.node)
+        why = "gone" if node is None else refusal(node, needs, world.fleet, world.uid)
+        if why:
+            found[member.index] = why
+    return found
+
+
 def _solve(world: JobWorld, record: GangSpec, ask: Callable[[GangSpec], Request]) -> Placed | NotPlaced:
     """Nodes at once, before everybody who waits; those with a failure only where no others are left."""
     answer = solve(world.fleet, ask(record))

@@ -182,14 +182,18 @@ def filled(world: JobWorld, record: GangSpec) -> GangSpec | NotPlaced | None:
     return _next(world, record, level, record.reason, seats, left=ghosts(world, record, seats))
 
 
-def reseated(world: JobWorld, record: GangSpec, late: Collection[int]) -> GangSpec:
+def late(world: JobWorld, record: GangSpec, indices: Collection[int]) -> GangSpec:
     """The record after some workers did not come to run on their nodes: they move, and the others keep theirs."""
-    nodes = (world.by_index[index].member.node for index in late)
+    nodes = (world.by_index[index].member.node for index in indices)
     excluded = {**record.excluded_nodes, **dict.fromkeys(nodes, world.now + members.EXCLUSION)}
-    record = record.model_copy(update={"excluded_nodes": excluded})
-    level, seats = _moved(world, record, late)
+    return reseated(world, record.model_copy(update={"excluded_nodes": excluded}), indices, ASSEMBLY_TIMED_OUT)
+
+
+def reseated(world: JobWorld, record: GangSpec, indices: Collection[int], reason: str) -> GangSpec:
+    """The record with some members elsewhere before they have started; those for whom there is no node have none."""
+    level, seats = _moved(world, record, indices)
     level = Level.START if record.level is Level.START else level
-    return _next(world, record, level, ASSEMBLY_TIMED_OUT, seats, left=ghosts(world, record, seats))
+    return _next(world, record, level, reason, seats, left=ghosts(world, record, seats))
 
 
 def unassembled(world: JobWorld, record: GangSpec, late: Collection[int]) -> GangSpec:

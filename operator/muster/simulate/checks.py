@@ -3,6 +3,7 @@
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from muster.queueing.limits import NAMESPACE_LIMIT
 from muster.simulate.apiserver import Object
 from muster.simulate.worker import PlainWorker
 from muster.world.views import JOB_UID_LABEL
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 # Listings are made every other second while a start waits.
 LISTED_SECONDS = 10.0
+# A plan is made every 15 s at the latest, and a pod that ends has its grace of 30 s to be seen so.
+LIMIT_SEEN_SECONDS = 60.0
 
 
 class ViolationError(AssertionError):
@@ -27,6 +30,8 @@ class Checks:
         self._life = life
         self.made: Counter[str] = Counter()  # how often each was looked at
         self._told: dict[str, set[str]] = {}  # uid of a job -> paths of checkpoints that its status has named
+        self._limit: int | None = None  # nodes that the jobs may hold together
+        self._unlimited: dict[str, float] = {}  # jobs that are told to wait for the limit and need not -> since when
         life.server.listen(self._written)
 
     def rank_starts(self, trainer: "Trainer", process: "RankProcess", step: int) -> None:
@@ -85,6 +90,42 @@ class Checks:
             f"attempt {attempt.number} of {trainer.job} {what} after attempt {newest} has started",
         )
 
+    def watch_limit(self, nodes: int) -> None:
+        """From now on nobody is told for long that the namespace's limit keeps him from nodes when it does not."""
+        self._limit = nodes
+        self._look_at_limit()
+
+    def _look_at_limit(self) -> None:
+        held = self._held_by_job()
+        free = (self._limit or 0) - len(set().union(*held.values()))
+        for job in self._life.server.all("trainingjobs"):
+            name, uid = job["metadata"]["name"], job["metadata"]["uid"]
+            needs = job["spec"]["nodes"] - len(held.get(uid, ()))
+            if (job.get("status") or {}).get("reason") != NAMESPACE_LIMIT or needs > free:
+                self._unlimited.pop(name, None)
+            elif name not in self._unlimited:
+                self._unlimited[name] = self._life.agenda.now
+                self._life.agenda.after(LIMIT_SEEN_SECONDS, self._look_at_limit)
+            else:
+                seconds = self._life.agenda.now - self._unlimited[name]
+                self._hold(
+                    "who waits for the limit is kept by it",
+                    seconds < LIMIT_SEEN_SECONDS,
+                    f"{name} needs {needs} more, and {free} have been left of the limit of {self._limit} for {seconds:.0f} s",
+                )
+
+    def _held_by_job(self) -> dict[str, set[str]]:
+        """The nodes of each job: those of its members, and those where it has pods that have not ended."""
+        held: dict[str, set[str]] = {}
+        for gang in self._life.server.all("gangs"):
+            nodes = (member.get("node") for member in gang["spec"]["members"])
+            held.setdefault(gang["spec"]["jobUid"], set()).update(filter(None, nodes))
+        for pod in self._life.server.all("pods"):
+            job, node = (pod["metadata"].get("labels") or {}).get(JOB_UID_LABEL), pod["spec"].get("nodeName")
+            if job and node and pod["status"].get("phase") not in ("Succeeded", "Failed"):
+                held.setdefault(job, set()).add(node)
+        return held
+
     def _written(self, resource: str, before: Object | None, after: Object | None) -> None:
         if resource == "gangs" and after is not None:
             self._gang(before, after)
@@ -96,6 +137,8 @@ class Checks:
             self._hold("the end is written once", not had or had == has, f"{had} has become {has}")
         elif resource == "pods" and after is not None and not (before or {}).get("spec", {}).get("nodeName"):
             self._bound(after)
+        if self._limit is not None and resource in ("gangs", "trainingjobs", "pods"):
+            self._look_at_limit()
 
     def _gang(self, before: Object | None, after: Object) -> None:
         name, spec = after["metadata"]["name"], after["spec"]

@@ -118,6 +118,8 @@ def _play(life: Life, told: Story, outcome: Outcome) -> None:
     for undo in undos:
         undo()
     life.calm_down(besides=broken)
+    if limit is not None:
+        life.checks.watch_limit(limit)
     for node, fault in broken.items():
         begin(life, fault)  # what is cut is cut from all that are there now
         if fault.kind != "CutFromOperator":  # which nobody but Muster sees

@@ -268,6 +268,33 @@ def test_only_those_who_are_late_move_where_there_are_other_nodes() -> None:
     assert "worker 2 on n2: its pod is not bound: busy" in plan.announcements[0].note
 
 
+def drained_too_late(scene: Scene, *, node: str = "") -> Scene:
+    """Worker 2 was to come back on n2, which has been cordoned meanwhile; its pod is on no node, or on this one."""
+    return scene.node("n2", unschedulable=True).gang(go=False).pods().pod(2, node=node, phase="Pending")
+
+
+def test_whoever_waits_before_a_node_that_was_closed_meanwhile_goes_elsewhere() -> None:
+    scene = drained_too_late(Scene(a_job()).fleet())
+    assert not any(isinstance(action, CommitGang) for action in decide(late(scene, 4.0).world(), SETTINGS).actions)
+    plan = decide(late(scene, 6.0).world(), SETTINGS)
+    spec = committed(plan)
+    assert [(member.node, member.incarnation) for member in spec.members] == [("n0", 1), ("n1", 1), ("n3", 2)]
+    assert (spec.reason, spec.excluded_nodes, spec.incidents) == ("NodeClosed", {}, [])
+    assert "worker 2 on n2 (cordoned); attempt 2: on n0, n1, n3" in plan.announcements[0].note
+
+
+@pytest.mark.parametrize(
+    "scene",
+    [
+        pytest.param(drained_too_late(Scene(a_job()).fleet(3)), id="no other node"),
+        pytest.param(drained_too_late(Scene(a_job()).fleet(), node="n2"), id="its pod is there already"),
+    ],
+)
+def test_it_waits_on_where_nothing_is_won(scene: Scene) -> None:
+    plan = decide(late(scene, 60.0).world(), SETTINGS)
+    assert not any(isinstance(action, CommitGang) for action in plan.actions)
+
+
 def test_it_waits_longer_each_time_and_a_start_forgets_it() -> None:
     scene = late(Scene(a_job()).fleet().gang(go=False, releases=6))
     spec = committed(decide(scene.world(), SETTINGS))
