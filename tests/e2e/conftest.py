@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,16 @@ from testbed.kube import wait_until
 
 TRAINER = ROOT / "tests" / "e2e" / "trainers" / "steps.py"
 NAMESPACE = "muster-e2e"
+SUBMITTED = pytest.StashKey[list[Job]]()
+# Most of these tests take one or two minutes on two free cores; a machine with other work may need several times that.
+LONGEST_SECONDS = 1200
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """None is given up before that."""
+    for item in items:
+        if "tests/e2e" in item.nodeid and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(LONGEST_SECONDS))
 
 
 @pytest.fixture(scope="session")
@@ -55,21 +65,33 @@ def namespace(bed: Bed) -> Iterator[str]:
     bed.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--wait=true", timeout_seconds=180)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test that fails on a machine where nobody looks tells how its jobs stood."""
+    report = yield
+    if report.when == "call" and report.failed:
+        for job in item.stash.get(SUBMITTED, []):
+            try:
+                report.sections.append((f"how {job.name} stands", job.describe()))
+            except Exception as error:  # noqa: BLE001 - the test's own failure is what counts
+                report.sections.append((f"how {job.name} stands", f"cannot be told: {error}"))
+    return report
+
+
 @pytest.fixture
-def submit(bed: Bed, namespace: str) -> Iterator[Callable[..., Job]]:
+def submit(request: pytest.FixtureRequest, bed: Bed, namespace: str) -> Iterator[Callable[..., Job]]:
     """Submit a job of the fast trainer: submit("name", nodes=3, trainer=["--steps=..."], spec={...})."""
-    yield from submitter(bed, namespace)
+    yield from submitter(bed, namespace, request.node.stash.setdefault(SUBMITTED, []))
 
 
 @pytest.fixture(scope="module")
 def submit_for_all(bed: Bed, namespace: str) -> Iterator[Callable[..., Job]]:
     """The same, for jobs that all tests of a module share."""
-    yield from submitter(bed, namespace)
+    yield from submitter(bed, namespace, [])
 
 
-def submitter(bed: Bed, namespace: str) -> Iterator[Callable[..., Job]]:
-    """The function that submits; afterwards what it submitted is gone again."""
-    jobs: list[Job] = []
+def submitter(bed: Bed, namespace: str, jobs: list[Job]) -> Iterator[Callable[..., Job]]:
+    """The function that submits, noting what; afterwards that is gone again."""
     shared = bed.cluster.folder_of_claim(namespace, CLAIM)
 
     def submit_job(name: str, nodes: int = 3, trainer: list[str] | None = None, **changes: Any) -> Job:

@@ -120,6 +120,23 @@ class Job:
     def weights(self) -> set[str]:
         return {line["weights_sha256"] for line in self.events("done")}
 
+    def describe(self) -> str:
+        """What somebody has to know who was not there when a test failed; whatever cannot be had is left out."""
+        pods = self.bed.kubectl.json("get", "pods", "-n", self.namespace, "-l", f"muster.dev/job={self.name}")["items"]
+        told = [line for line in self.lines() if line["event"] != "step"][-20:]
+        events = [f"{it['reason']}: {it.get('note', '')}" for it in self.events_of()][-15:]
+        parts = [
+            f"{self.name}: {json.dumps(self.status())}",
+            *events,
+            f"step {self.step()}, trainers:",
+            *map(str, told),
+        ]
+        for pod in pods:
+            name = pod["metadata"]["name"]
+            parts.append(f"{name} on {pod['spec'].get('nodeName')}: {pod['status'].get('phase')}")
+            parts.append(self.bed.kubectl("logs", "-n", self.namespace, name, "--tail=12", check=False))
+        return "\n".join(parts)
+
     def delete(self) -> None:
         self.bed.kubectl("delete", "trainingjob", "-n", self.namespace, self.name, "--ignore-not-found")
 

@@ -1,5 +1,7 @@
 """Who is not heard any more, or never was, and what else speaks against him. Pure."""
 
+import math
+
 from muster.api.gang import Gang, Level
 from muster.api.trainingjob import LaunchMode
 from muster.protocol.messages import EXITED
@@ -74,7 +76,8 @@ def unheard(world: JobWorld, gang: Gang, seat: Seat, pod: PodView) -> Failure | 
     silent = launcher.heard_age_seconds if launcher else world.leader_age_seconds
     limit = max(UNHEARD_SECONDS, 2.0 * world.job.spec.recovery.unreachable_timeout_seconds)
     limit = max(limit, WHOLE_GANG_SECONDS) if world.silence.widespread else limit
-    if min(silent, world.go_age_seconds if has_go else world.attempt_age_seconds) < limit:
+    silent = min(silent, world.go_age_seconds if has_go else world.attempt_age_seconds)
+    if min(silent, _others_heard_seconds(world)) < limit:
         return None
     message = f"the launcher of worker {seat.index} has not been heard for {limit:.0f} s, and the gang waits for it"
     return failure_of(seat, Kind.LAUNCHER_SILENT, next_level(gang, seat, Kind.LAUNCHER_SILENT), message)
@@ -123,7 +126,7 @@ def _never_heard(world: JobWorld, gang: Gang, seat: Seat, pod: PodView) -> Failu
     heard = world.silent_seconds < FRESH_SECONDS  # by others
     if pod.phase != "Running" or not (heard or (alone and world.silence.total > world.silence.silent)):
         return None
-    waited = min(world.ages_of(pod).running, world.attempt_age_seconds)
+    waited = min(world.ages_of(pod).running, world.attempt_age_seconds, _others_heard_seconds(world))
     limit = LONE_SECONDS if alone else NEVER_HEARD_SECONDS
     if min(waited, world.leader_age_seconds) < limit:
         return None
@@ -131,6 +134,21 @@ def _never_heard(world: JobWorld, gang: Gang, seat: Seat, pod: PodView) -> Failu
     if alone:
         return lone_failure(gang, seat, Kind.LAUNCHER_SILENT, f"{message}, launchers of other jobs are")
     return failure_of(seat, Kind.LAUNCHER_SILENT, next_level(gang, seat, Kind.LAUNCHER_SILENT), message)
+
+
+def _others_heard_seconds(world: JobWorld) -> float:
+    """For how long some launcher of the gang has been heard without a break; a gang of one has no others to be heard.
+
+    When a leader that nobody could reach is reached again, one launcher is the first: the others are no later than it is.
+    """
+    if len(world.seats) == 1:
+        return math.inf
+    return world.derived(_heard_seconds)
+
+
+def _heard_seconds(world: JobWorld) -> float:
+    views = world.views.values()
+    return max((view.talking_age_seconds for view in views if view.heard_age_seconds < FRESH_SECONDS), default=0.0)
 
 
 def _have_ended(world: JobWorld) -> bool:

@@ -31,6 +31,7 @@ class Checks:
         self.made: Counter[str] = Counter()  # how often each was looked at
         self._told: dict[str, set[str]] = {}  # uid of a job -> paths of checkpoints that its status has named
         self._limit: int | None = None  # nodes that the jobs may hold together
+        self._excused_until = 0.0
         self._unlimited: dict[str, float] = {}  # jobs that are told to wait for the limit and need not -> since when
         life.server.listen(self._written)
 
@@ -92,15 +93,22 @@ class Checks:
 
     def watch_limit(self, nodes: int) -> None:
         """From now on nobody is told for long that the namespace's limit keeps him from nodes when it does not."""
-        self._limit = nodes
+        self._limit, self._excused_until = nodes, 0.0
         self._look_at_limit()
 
+    def excuse(self, seconds: float) -> None:
+        """For so long the operator may be behind."""
+        self._excused_until = max(self._excused_until, self._life.agenda.now + seconds)
+
     def _look_at_limit(self) -> None:
-        held = self._held_by_job()
-        free = (self._limit or 0) - len(set().union(*held.values()))
+        if self._life.agenda.now < self._excused_until:
+            self._unlimited.clear()
+            return
+        seats = self._nodes_of_members()
+        free = (self._limit or 0) - len(set().union(self._nodes_of_pods(), *seats.values()))
         for job in self._life.server.all("trainingjobs"):
-            name, uid = job["metadata"]["name"], job["metadata"]["uid"]
-            needs = job["spec"]["nodes"] - len(held.get(uid, ()))
+            name = job["metadata"]["name"]
+            needs = job["spec"]["nodes"] - len(seats.get(job["metadata"]["uid"], ()))
             if (job.get("status") or {}).get("reason") != NAMESPACE_LIMIT or needs > free:
                 self._unlimited.pop(name, None)
             elif name not in self._unlimited:
@@ -114,17 +122,22 @@ class Checks:
                     f"{name} needs {needs} more, and {free} have been left of the limit of {self._limit} for {seconds:.0f} s",
                 )
 
-    def _held_by_job(self) -> dict[str, set[str]]:
-        """The nodes of each job: those of its members, and those where it has pods that have not ended."""
-        held: dict[str, set[str]] = {}
-        for gang in self._life.server.all("gangs"):
-            nodes = (member.get("node") for member in gang["spec"]["members"])
-            held.setdefault(gang["spec"]["jobUid"], set()).update(filter(None, nodes))
-        for pod in self._life.server.all("pods"):
-            job, node = (pod["metadata"].get("labels") or {}).get(JOB_UID_LABEL), pod["spec"].get("nodeName")
-            if job and node and pod["status"].get("phase") not in ("Succeeded", "Failed"):
-                held.setdefault(job, set()).add(node)
-        return held
+    def _nodes_of_members(self) -> dict[str, set[str]]:
+        """By uid of the job."""
+        return {
+            gang["spec"]["jobUid"]: {member["node"] for member in gang["spec"]["members"] if member.get("node")}
+            for gang in self._life.server.all("gangs")
+        }
+
+    def _nodes_of_pods(self) -> set[str]:
+        """Where workers are that have not ended, whether or not they are members still."""
+        return {
+            pod["spec"]["nodeName"]
+            for pod in self._life.server.all("pods")
+            if JOB_UID_LABEL in (pod["metadata"].get("labels") or {})
+            and pod["spec"].get("nodeName")
+            and pod["status"].get("phase") not in ("Succeeded", "Failed")
+        }
 
     def _written(self, resource: str, before: Object | None, after: Object | None) -> None:
         if resource == "gangs" and after is not None:

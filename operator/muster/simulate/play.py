@@ -98,6 +98,7 @@ def _play(life: Life, told: Story, outcome: Outcome) -> None:
     life.slow_starts = SLOW_STARTS
     if limit is not None:
         life.limit(limit)
+        life.checks.watch_limit(limit)
     for name, plan in jobs.items():
         life.submit(name, plan.nodes, plan.script(last, told.sparse), has_sidecar=plan.has_sidecar, **plan.spec)
     undos: list[Undo] = []
@@ -106,6 +107,8 @@ def _play(life: Life, told: Story, outcome: Outcome) -> None:
         life.run(max(0.0, fault.at - life.age_seconds))
         outcome.cells[life.state_of(fault.job) if fault.job else life.state_of("a"), fault.kind] += 1
         life.journal.note("FAULT", f"{fault}")
+        if KINDS[fault.kind].spares_training:
+            life.checks.excuse(fault.seconds)
         undo = begin(life, fault)
         if undo is not None and fault.seconds < FOR_EVER:
             life.agenda.after(fault.seconds, undo)
@@ -119,7 +122,7 @@ def _play(life: Life, told: Story, outcome: Outcome) -> None:
         undo()
     life.calm_down(besides=broken)
     if limit is not None:
-        life.checks.watch_limit(limit)
+        life.checks.watch_limit(limit)  # whatever was an excuse is none any more
     for node, fault in broken.items():
         begin(life, fault)  # what is cut is cut from all that are there now
         if fault.kind != "CutFromOperator":  # which nobody but Muster sees

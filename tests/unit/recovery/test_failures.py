@@ -7,7 +7,7 @@ import pytest
 from tests.unit.lifecycle.builders import Scene, a_job, an_incident, at, failed, idle, running
 
 from muster.api.gang import FaultClass, Level
-from muster.protocol.messages import LEAVING, RECLAIMING
+from muster.protocol.messages import EXITED, LEAVING, RECLAIMING
 from muster.recovery.exits import late
 from muster.recovery.failure import Failure, Kind
 from muster.recovery.failures import find
@@ -201,6 +201,15 @@ class TestReclaim:
         members = [m.model_copy(update={"pod_uid": here.uid(i)}) for i, m in enumerate(here.record.members)]
         here.record = here.record.model_copy(update={"members": members})
         assert (one(here).kind, one(here).level) == (Kind.LAUNCHER_SILENT, Level.POD)
+
+    def test_nor_whoever_is_not_the_first_to_be_heard_after_a_silence_of_all(self) -> None:
+        """A leader was cut off from all launchers for a minute; the ranks have ended meanwhile."""
+        done = running(1, state=EXITED)
+        here = Scene(a_job(), seconds=300.0).fleet().gang().pods().all(replace(done, heard_age_seconds=70.0))
+        here.launcher(0, replace(done, talking_age_seconds=59.0))
+        assert find(here.world()) == []
+        here.launcher(0, replace(done, talking_age_seconds=61.0))
+        assert {failure.kind for failure in find(here.world())} == {Kind.LAUNCHER_SILENT}
 
     def test_a_launcher_that_was_never_heard_is_waited_for(self) -> None:
         """A network policy in its way would stop its successor, too."""

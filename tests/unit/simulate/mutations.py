@@ -3,6 +3,7 @@
 Each is a change of shipped functions, with a story that shows it; letters are those of the issue that named the defects.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any, NamedTuple
@@ -18,9 +19,10 @@ from muster.launcher.fence import fenced_after_seconds, marked_after_seconds
 from muster.launcher.marker import Marker
 from muster.launcher.peers import Peers
 from muster.launcher.supervisor import Supervisor
-from muster.lifecycle import assembling, managed, members, record, resume, status
+from muster.lifecycle import assembling, managed, members, record, resume, status, survivors
 from muster.lifecycle.plain import Plain
-from muster.recovery import budgets, failures
+from muster.queueing.limits import Limits
+from muster.recovery import budgets, failures, silence
 from muster.simulate.faults import FOR_GOOD, Fault
 from muster.simulate.play import Story
 from muster.world import fleet
@@ -154,6 +156,28 @@ def _written_twice(patch: Patch) -> None:
     patch.setattr(RecordWriter, "write", write)
 
 
+def _counted_twice(patch: Patch) -> None:
+    """What a job keeps counts against its namespace's limit once as held and once as asked for."""
+    original = Limits.refusal
+    patch.setattr(Limits, "refusal", lambda self, space, _, size, answer: original(self, space, size, size, answer))
+
+
+def _ghosts_forgotten(patch: Patch) -> None:
+    """A second failure before the go forgets whom the first one has left behind."""
+    original = survivors.ghosts
+
+    def ghosts(world: JobWorld, gang: GangSpec, seats: Any) -> Any:
+        return original(world, gang if gang.go else gang.model_copy(update={"ghosts": []}), seats)
+
+    for module in (survivors, record):
+        patch.setattr(module, "ghosts", ghosts)
+
+
+def _first_heard(patch: Patch) -> None:
+    """When a leader that nobody could reach is heard again, whoever is not the first is taken for silent."""
+    patch.setattr(silence, "_others_heard_seconds", lambda *_: math.inf)
+
+
 class Mutation(NamedTuple):
     """A defect.
 
@@ -250,6 +274,26 @@ MUTATIONS = {
         _start_forgotten,
         _ALIVE,
         _story(*[Fault(at, "RankKilled", job="a", count=n) for at, n in ((60, 1), (61.5, 3), (90, 1), (91.5, 3))]),
+    ),
+    "ghosts forgotten": Mutation(
+        _ghosts_forgotten,
+        _ALIVE,
+        _story(
+            Fault(200.0, "CutOff", job="a", seconds=500.0),
+            Fault(260.0, "PodDeleted", job="a", number=1),
+            day="Slow",
+            seconds=700.0,
+        ),
+    ),
+    "first heard": Mutation(
+        _first_heard,
+        "whom no trouble concerns trains on",
+        _story(Fault(100.0, "LeaderCutOff", seconds=60.0), seconds=200.0),
+    ),
+    "counted twice": Mutation(
+        _counted_twice,
+        "who waits for the limit is kept by it",
+        _story(Fault(80.0, "Drain", job="a", count=3, seconds=100.0), day="Limited"),
     ),
     "written twice": Mutation(_written_twice, _ONE_JOB, _story(*_LOST_ANSWER)),
 }
