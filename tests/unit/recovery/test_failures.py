@@ -205,7 +205,8 @@ class TestReclaim:
     def test_nor_whoever_is_not_the_first_to_be_heard_after_a_silence_of_all(self) -> None:
         """A leader was cut off from all launchers for a minute; the ranks have ended meanwhile."""
         done = running(1, state=EXITED)
-        here = Scene(a_job(), seconds=300.0).fleet().gang().pods().all(replace(done, heard_age_seconds=70.0))
+        here = Scene(a_job()).fleet().gang().pods().all(replace(done, heard_age_seconds=70.0))
+        here.seconds = 1000.0
         here.launcher(0, replace(done, talking_age_seconds=59.0))
         assert find(here.world()) == []
         here.launcher(0, replace(done, talking_age_seconds=61.0))
