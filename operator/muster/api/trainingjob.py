@@ -264,8 +264,8 @@ class Recovery(ApiModel):
         50,
         ge=0,
         le=100,
-        description="Restarts within 24 hours after failures of nodes and infrastructure. May change while the job "
-        "exists.",
+        description="Restarts within 24 hours after failures of nodes and infrastructure; a new complete checkpoint beyond "
+        "the failing step refills it. May change while the job exists.",
     )
     unreachable_timeout_seconds: int = Field(
         20,

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.text import Text
 
 from muster.api.base import ApiModel
-from muster.api.trainingjob import Recovery, TrainingJobSpec
+from muster.api.trainingjob import TrainingJobSpec
 from muster.cli import show
 from muster.cli.errors import CliError
 from muster.cli.explanation import OUTPUT_VERSION
@@ -184,7 +184,7 @@ def what_if(plan: Plan, rates: Rates, lives: int, seed: int) -> WhatIf:
         )
 
     found = answer(plan, rates, dice(seed), lives)
-    return WhatIf(plan=plan, rates=rates, seed=seed, answer=found, notes=_notes(plan, found))
+    return WhatIf(plan=plan, rates=rates, seed=seed, answer=found, notes=_notes(plan))
 
 
 def dice(seed: int | str) -> Dice:
@@ -203,14 +203,8 @@ async def _of_fleet(session: Session, found: Callable[[Rates], WhatIf]) -> WhatI
     return found(rates)
 
 
-def _notes(plan: Plan, found: Answer) -> list[str]:
+def _notes(plan: Plan) -> list[str]:
     notes = []
-    field = Recovery.model_fields["hardware_restarts_per_day"]
-    if found.busiest_day > field.default:
-        notes.append(
-            f"as many as {found.busiest_day} nodes failed within 24 h: a job with recovery.hardwareRestartsPerDay "
-            f"{field.default} (the default; at most {_most(field):,}) would have been ended"
-        )
     largest = _most(TrainingJobSpec.model_fields["nodes"])
     if plan.nodes > largest:
         notes.append(f"a TrainingJob has at most {largest:,} nodes")

@@ -92,10 +92,11 @@ def _defeat(world: JobWorld, record: GangSpec) -> CompletionRecord | None:
         else "Look at the nodes named in status.incidents; spec.recovery.hardwareRestartsPerDay is the budget."
     )
     what = (
-        f"{budgets.application_restarts(record, world.now)} failures within 24 hours and no checkpoint beyond them"
+        f"{budgets.application_restarts(record, world.now)} failures"
         if reason == budgets.APPLICATION_EXHAUSTED
-        else f"{budgets.hardware_restarts(record, world.now)} failures of nodes and infrastructure within 24 hours"
+        else f"{budgets.hardware_restarts(record, world.now)} failures of nodes and infrastructure"
     )
+    what = f"{what} within 24 hours and no checkpoint beyond them"
     message = f"{what}. Last: attempt {last.attempt}, worker {last.index} on {last.node}: {last.message}. {remedy}"
     return _completion(world, record, CompletionResult.FAILED, reason, message)
 

@@ -8,12 +8,11 @@ from statistics import fmean, stdev
 from pydantic import Field
 
 from muster.api.base import ApiModel
-from muster.recovery.budgets import NOT_OWN_DOING, WINDOW
 from muster.whatif.formula import expected_ettr, recovery_seconds, young_daly_seconds
 from muster.whatif.life import Account, Loss, live
 from muster.whatif.plan import Plan
 from muster.whatif.rates import Rates
-from muster.whatif.ways import Way, way_of
+from muster.whatif.ways import way_of
 from muster.whatif.weather import Blow, Dice, blows
 
 HOUR_SECONDS = 3600.0
@@ -77,7 +76,6 @@ class Answer(ApiModel):
     checkpoints: list[Option] = Field(description="Other intervals, the plan's included, shortest first.")
     best_checkpoint_seconds: float = Field(description="The best of `checkpoints`.")
     young_daly_seconds: float = Field(description="The best interval by the formula.")
-    busiest_day: int = Field(description="Most failures of nodes and infrastructure within 24 hours, of all lives.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +122,6 @@ def answer(plan: Plan, rates: Rates, dice: Dice, lives: int) -> Answer:
         checkpoints=intervals,
         best_checkpoint_seconds=max(intervals, key=lambda option: option.ettr).checkpoint_seconds,
         young_daly_seconds=young_daly_seconds(plan),
-        busiest_day=max(_busiest_day(storm, ways) for storm in storms),
     )
 
 
@@ -164,16 +161,6 @@ def _causes(rates: Rates, accounts: Sequence[Account], hours: float) -> list[Cau
         )
         found.append(lost)
     return sorted(found, key=lambda lost: -lost.gpu_hours)
-
-
-def _busiest_day(storm: Sequence[Blow], ways: Sequence[Way]) -> int:
-    times = [blow.at for blow in storm if ways[blow.cause].fault_class in NOT_OWN_DOING]
-    first, most = 0, 0
-    for last, at in enumerate(times):
-        while at - times[first] >= WINDOW.total_seconds():
-            first += 1
-        most = max(most, last - first + 1)
-    return most
 
 
 def _estimate(values: Sequence[float]) -> Estimate:

@@ -8,14 +8,12 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-from muster.api.gang import FENCE_SECONDS, FaultClass
+from muster.api.gang import FENCE_SECONDS
 from muster.api.nodehealth import Severity
 from muster.health.kinds import KINDS
 from muster.health.xids import XIDS, xid
 from muster.launcher.fence import fenced_after_seconds, marked_after_seconds, wanted_fence_seconds
 from muster.lifecycle.directive import POLL_SECONDS
-from muster.recovery.blame import CLASSES
-from muster.recovery.failure import Kind
 from muster.whatif.plan import Plan
 
 CRASH, HANG, SILENT = "Crash", "Hang", "Silent"
@@ -47,13 +45,11 @@ class Way:
         noticed_seconds: from the failure until the ranks may start again where they are, as far as it is up to Muster.
         leaves: whether the worker moves to another node.
         needs_ranks: it can strike only while ranks run.
-        fault_class: which budget pays.
     """
 
     noticed_seconds: float
     leaves: Leaves
     needs_ranks: bool
-    fault_class: FaultClass
 
 
 def way_of_words(how: str) -> Severity | None:
@@ -83,17 +79,15 @@ def way_of(how: str, plan: Plan) -> Way:
     """
     severity = way_of_words(how)
     if how == HANG:
-        return Way(plan.hang_seconds + DECIDE_SECONDS, Leaves.NEVER, True, CLASSES[Kind.HANG])
+        return Way(plan.hang_seconds + DECIDE_SECONDS, Leaves.NEVER, True)
     if how == SILENT:
-        kind = Kind.NODE_UNREACHABLE
-        return Way(silent_seconds(plan) + DECIDE_SECONDS, Leaves.ALWAYS, False, CLASSES[kind])
+        return Way(silent_seconds(plan) + DECIDE_SECONDS, Leaves.ALWAYS, False)
     if severity is Severity.FATAL:
-        noticed = EVIDENCE_SECONDS + DECIDE_SECONDS
-        return Way(noticed, Leaves.ALWAYS, False, CLASSES[Kind.NODE_UNHEALTHY])
+        return Way(EVIDENCE_SECONDS + DECIDE_SECONDS, Leaves.ALWAYS, False)
     # A rank that fails on a sick node goes elsewhere if that is possible.
     if severity is Severity.DEGRADED:
-        return Way(DECIDE_SECONDS, Leaves.IF_FREE, True, FaultClass.HARDWARE)
-    return Way(DECIDE_SECONDS, Leaves.NEVER, True, FaultClass.APPLICATION)
+        return Way(DECIDE_SECONDS, Leaves.IF_FREE, True)
+    return Way(DECIDE_SECONDS, Leaves.NEVER, True)
 
 
 def silent_seconds(plan: Plan) -> float:

@@ -90,7 +90,6 @@ def test_nodes_with_half_the_gpus_fail_half_as_often(command: Command) -> None:
 def test_what_muster_would_not_allow_is_noted(command: Command) -> None:
     found = asked(command, "--nodes", "8192", "--mttf-days", "60")
     notes = " ".join(found["notes"])
-    assert "recovery.hardwareRestartsPerDay 50 (the default; at most 100)" in notes
     assert "a TrainingJob has at most 4,096 nodes" in notes
     assert asked(command, "--nodes", "64")["notes"] == []
 

@@ -135,6 +135,14 @@ class TestBudgets:
         record = a_record(an_incident(step=10), checkpoint=checkpoint)
         assert budgets.application_restarts(record, self.NOW) == left
 
+    def test_on_a_large_fleet_a_job_that_saves_between_failures_of_nodes_is_never_ended(self) -> None:
+        incidents = [an_incident(n, INFRASTRUCTURE, step=10 * n) for n in range(1, 100)]
+        assert budgets.exhausted(a_record(*incidents, checkpoint=989), Recovery(), self.NOW) == ""
+        assert budgets.hardware_restarts(a_record(*incidents, checkpoint=989), self.NOW) == 1
+        assert (
+            budgets.exhausted(a_record(*incidents, checkpoint=5), Recovery(), self.NOW) == "HardwareRestartsExhausted"
+        )
+
     def test_a_checkpoint_that_was_there_before_refunds_nothing(self) -> None:
         """A step counter that begins anew, or an old checkpoint far ahead: 59 failures would have counted for none."""
         loop = [an_incident(n, step=12, checkpoint_step=1000, resumed_step=0) for n in range(1, 5)]

@@ -140,12 +140,6 @@ def test_the_same_chance_gives_the_same_answer() -> None:
     assert asked(a_plan(spares=0)) == asked(a_plan(spares=0))
 
 
-def test_a_busy_day_is_told() -> None:
-    quiet, busy = asked(a_plan()), asked(a_plan(nodes=2048, mttf_days=30, days=5), 20)
-    assert 1 <= quiet.busiest_day < 10
-    assert busy.busiest_day > 50
-
-
 def test_the_usual_start_is_what_was_published() -> None:
     published = {16384: 200, 22528: 300, 65536: 600, 98304: 900}
     for gpus, seconds in published.items():

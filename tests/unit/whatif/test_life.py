@@ -5,17 +5,16 @@ from dataclasses import asdict
 import pytest
 from tests.unit.whatif.builders import DICE, a_plan
 
-from muster.api.gang import FaultClass
 from muster.whatif.life import Account, Loss, live
 from muster.whatif.plan import DAY_SECONDS
 from muster.whatif.rates import LLAMA3
 from muster.whatif.ways import Leaves, Way, way_of
 from muster.whatif.weather import Blow, blows
 
-IN_PLACE = Way(5.0, Leaves.NEVER, True, FaultClass.APPLICATION)
-LOST = Way(20.0, Leaves.ALWAYS, False, FaultClass.INFRASTRUCTURE)
-SICK = Way(1.0, Leaves.IF_FREE, True, FaultClass.HARDWARE)
-HANG = Way(600.0, Leaves.NEVER, True, FaultClass.UNKNOWN)
+IN_PLACE = Way(5.0, Leaves.NEVER, True)
+LOST = Way(20.0, Leaves.ALWAYS, False)
+SICK = Way(1.0, Leaves.IF_FREE, True)
+HANG = Way(600.0, Leaves.NEVER, True)
 WAYS = (IN_PLACE, LOST, SICK, HANG)
 
 
