@@ -51,7 +51,6 @@ def everything(kubectl: Kubectl) -> set[str]:
     return marks | set(names.split())
 
 
-@pytest.mark.timeout(1200)  # a whole demo, beside the other lane of tests
 def test_the_demo_runs_on_an_existing_cluster_and_leaves_only_what_was_there(bed: Bed, foreign: dict[str, str]) -> None:
     before = everything(bed.kubectl)
     done = demo(foreign)

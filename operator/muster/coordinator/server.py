@@ -201,7 +201,7 @@ class CoordinatorServer:
             _refuse(connection, answer)
             return
         caller = self._verifier.known(head.authorization)
-        if caller is not None:  # almost always: a task for each report costs a tenth of it
+        if caller is not None:  # as almost always: no task is needed
             self._let_in(connection, caller)
         else:
             self._spawn(self._identify(connection, head))

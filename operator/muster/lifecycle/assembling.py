@@ -205,7 +205,7 @@ def _late(world: JobWorld, gang: Gang, late: Mapping[int, str]) -> Plan:
     spec, (why, *_) = gang.spec, late.values()
     few = 2 * len(late) < len(spec.members) or (len(late) == 1 and len(spec.members) > 1)
     if few and world.create_error is None:
-        other = record.late(world, spec, late.keys())
+        other = record.overdue(world, spec, late.keys())
         if all(member.node for member in other.members):
             limit = _assembly_timeout(world)
             note = f"not assembled within {limit:.0f} s ({why.rstrip('.')}); attempt {other.attempt}: {on_nodes(other)}"

@@ -96,8 +96,8 @@ def _defeat(world: JobWorld, record: GangSpec) -> CompletionRecord | None:
         if reason == budgets.APPLICATION_EXHAUSTED
         else f"{budgets.hardware_restarts(record, world.now)} failures of nodes and infrastructure"
     )
-    what = f"{what} within 24 hours and no checkpoint beyond them"
-    message = f"{what}. Last: attempt {last.attempt}, worker {last.index} on {last.node}: {last.message}. {remedy}"
+    last_one = f"Last: attempt {last.attempt}, worker {last.index} on {last.node}: {last.message}"
+    message = f"{what} within 24 hours and no checkpoint beyond them. {last_one}. {remedy}"
     return _completion(world, record, CompletionResult.FAILED, reason, message)
 
 

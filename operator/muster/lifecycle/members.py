@@ -57,7 +57,7 @@ def remade(
         lost: indices of those whose pods are lost.
         moved: of those who leave their nodes.
     """
-    away = set(moved) | _turned_out(world, record, lost)
+    away = set(moved) | _turned_out(world, record, lost).keys()
     if level is Level.REBUILD:
         return rebuilt(world, record) or (level, without_nodes(world, record, {m.index for m in record.members}))
     if away:
@@ -173,13 +173,14 @@ def _fresh(world: JobWorld, member: Member, node: str) -> Member:
     )
 
 
-def _turned_out(world: JobWorld, record: GangSpec, lost: Collection[int]) -> set[int]:
-    """Those of the lost whose node takes no new pod of this job."""
-    if not lost:
-        return set()
+def _turned_out(world: JobWorld, record: GangSpec, indices: Collection[int]) -> dict[int, str]:
+    """Those of these members whose node takes no new pod of this job -> why it does not."""
+    if not indices:
+        return {}
     needs = requirements(world, record)
-    places = ((m.index, world.fleet.nodes.get(m.node)) for m in record.members if m.index in lost)
-    return {index for index, node in places if node is None or refusal(node, needs, world.fleet, world.uid)}
+    places = ((m.index, world.fleet.nodes.get(m.node)) for m in record.members if m.index in indices)
+    found = ((i, "gone" if node is None else refusal(node, needs, world.fleet, world.uid)) for i, node in places)
+    return {index: why for index, why in found if why}
 
 
 def shut_out(world: JobWorld, record: GangSpec) -> dict[int, str]:
@@ -187,16 +188,8 @@ def shut_out(world: JobWorld, record: GangSpec) -> dict[int, str]:
 
     A node is cordoned and its pods are evicted: each of the two is seen in its own time.
     """
-    unbound = [seat.member for seat in world.seats if seat.member.node and not (seat.pod and seat.pod.node)]
-    if not unbound:
-        return {}
-    needs, found = requirements(world, firmly(world, record)), {}
-    for member in unbound:
-        node = world.fleet.nodes.get(member.node)
-        why = "gone" if node is None else refusal(node, needs, world.fleet, world.uid)
-        if why:
-            found[member.index] = why
-    return found
+    unbound = {seat.index for seat in world.seats if seat.member.node and not (seat.pod and seat.pod.node)}
+    return _turned_out(world, firmly(world, record), unbound)
 
 
 def _solve(world: JobWorld, record: GangSpec, ask: Callable[[GangSpec], Request]) -> Placed | NotPlaced:

@@ -182,7 +182,7 @@ def filled(world: JobWorld, record: GangSpec) -> GangSpec | NotPlaced | None:
     return _next(world, record, level, record.reason, seats, left=ghosts(world, record, seats))
 
 
-def late(world: JobWorld, record: GangSpec, indices: Collection[int]) -> GangSpec:
+def overdue(world: JobWorld, record: GangSpec, indices: Collection[int]) -> GangSpec:
     """The record after some workers did not come to run on their nodes: they move, and the others keep theirs."""
     nodes = (world.by_index[index].member.node for index in indices)
     excluded = {**record.excluded_nodes, **dict.fromkeys(nodes, world.now + members.EXCLUSION)}

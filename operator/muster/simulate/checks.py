@@ -134,9 +134,7 @@ class Checks:
         return {
             pod["spec"]["nodeName"]
             for pod in self._life.server.all("pods")
-            if JOB_UID_LABEL in (pod["metadata"].get("labels") or {})
-            and pod["spec"].get("nodeName")
-            and pod["status"].get("phase") not in ("Succeeded", "Failed")
+            if _job_of(pod) and pod["spec"].get("nodeName") and not _has_ended(pod)
         }
 
     def _written(self, resource: str, before: Object | None, after: Object | None) -> None:
@@ -166,14 +164,10 @@ class Checks:
             self._hold("a go is given once", same, f"{name}: the go of attempt {new} has changed")
 
     def _bound(self, pod: Object) -> None:
-        node, job = pod["spec"].get("nodeName"), (pod["metadata"].get("labels") or {}).get(JOB_UID_LABEL)
+        node, job = pod["spec"].get("nodeName"), _job_of(pod)
         if not node or not job:
             return
-        others = {
-            (other["metadata"].get("labels") or {}).get(JOB_UID_LABEL)
-            for other in self._life.pods_on(node)
-            if other["status"].get("phase") not in ("Succeeded", "Failed")
-        }
+        others = {_job_of(other) for other in self._life.pods_on(node) if not _has_ended(other)}
         self._hold(
             "a node is given to one job",
             others <= {job, None},
@@ -186,6 +180,15 @@ class Checks:
             violation = ViolationError(f"{rule}: {text}")
             self._life.fail(violation)  # whatever is made of it by whoever did it
             raise violation
+
+
+def _job_of(pod: Object) -> str | None:
+    """The uid of the job whose worker it says to be."""
+    return (pod["metadata"].get("labels") or {}).get(JOB_UID_LABEL)
+
+
+def _has_ended(pod: Object) -> bool:
+    return pod["status"].get("phase") in ("Succeeded", "Failed")
 
 
 def _completion(job: Object) -> object:
