@@ -66,7 +66,7 @@ def test_news_is_written_at_once_and_never_faster_than_the_pause(server: Server,
     wait(lambda: server.status == status(99))
     moments = [moment for moment, _ in server.applied]
     assert all(later - earlier >= 0.2 for earlier, later in itertools.pairwise(moments))
-    assert 3 <= len(moments) <= 8
+    assert len(moments) >= 3
 
 
 def test_counts_alone_wait(server: Server, writer: Writer) -> None:
@@ -76,21 +76,20 @@ def test_counts_alone_wait(server: Server, writer: Writer) -> None:
     for number in range(2, 30):
         writer.offer(status(number), urgent=False)
         time.sleep(0.01)
-    assert len(server.applied) == 1
-    wait(lambda: len(server.applied) == 2)
-    assert server.applied[1][0] - server.applied[0][0] >= 1.0
-    assert server.status == status(29)
+    wait(lambda: server.status == status(29))
+    moments = [moment for moment, _ in server.applied]
+    assert all(later - earlier >= 1.0 for earlier, later in itertools.pairwise(moments))
 
 
-def test_news_does_not_wait_for_counts(server: Server, writer: Writer) -> None:
+def test_news_does_not_wait_for_counts(server: Server) -> None:
+    patient = Thresholds({**QUICK.values, "write.counts": 3600.0})
+    writer = Writer(server, patient, lambda _: None)  # type: ignore[arg-type]
     writer.start()
     writer.offer(status(1), urgent=True)
     wait(lambda: len(server.applied) == 1)
     writer.offer(status(2), urgent=False)
-    began = time.monotonic()
     writer.offer(status(3), urgent=True)
     wait(lambda: server.status == status(3))
-    assert time.monotonic() - began < 0.5
 
 
 def test_while_the_server_is_away_the_newest_waits(server: Server, writer: Writer) -> None:

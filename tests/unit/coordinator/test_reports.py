@@ -125,9 +125,12 @@ def cpu_seconds(data: bytes) -> float:
         ),
     ],
 )
-def test_no_report_costs_the_loop_more_than_some_milliseconds(data: bytes) -> None:
+def test_no_report_costs_the_loop_much_more_than_ordinary_ones_of_the_same_bytes(data: bytes) -> None:
+    """As many bytes as a report may have, in ordinary ones, cost 6 to 13 ms; the costliest single one 8 to 18."""
     assert len(data) <= MAX_REPORT_BYTES
-    assert min(cpu_seconds(data) for _ in range(20)) < 0.020  # 8 ms on a core that has nothing else to do
+    ordinary = messages.encode(FULL)
+    usual = min(sum(cpu_seconds(ordinary) for _ in range(MAX_REPORT_BYTES // len(ordinary))) for _ in range(5))
+    assert min(cpu_seconds(data) for _ in range(20)) < 5 * usual
 
 
 @given(st.sampled_from(sorted(json.loads(messages.encode(FULL)))), anything)

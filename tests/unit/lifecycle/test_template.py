@@ -164,14 +164,13 @@ MANY: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("where", MANY)
-def test_lists_of_any_length_are_refused_before_they_cost_a_decision_anything(where: str) -> None:
-    begun = time.process_time()
+def test_lists_of_any_length_are_refused(where: str) -> None:
     reason, message = told({"spec": MANY[where]})
-    assert time.process_time() - begun < 0.2
     assert (reason, message.partition(" are too many, ")[0]) == ("TemplateInvalid", f"spec.template.{where}")
 
 
-def test_thousands_of_pods_of_a_large_template_are_made_in_a_moment_and_leave_it_as_it_is() -> None:
+def test_pods_of_a_large_template_share_its_parts_and_leave_it_as_it_is() -> None:
+    """To copy it for each of a thousand pods takes 15 s."""
     rule = {"matchExpressions": [{"key": "a", "operator": "Exists"}]}
     template = {
         "metadata": {"annotations": {f"a{i}": "" for i in range(100)}},
@@ -187,11 +186,12 @@ def test_thousands_of_pods_of_a_large_template_are_made_in_a_moment_and_leave_it
     }
     before, job = copy.deepcopy(template), a_job(template=template)
     assert problem(job, Fleet()) is None
-    begun = time.process_time()
-    pods = [worker_manifest(job, Member(index=i, rank=i, node=f"n{i}"), SETTINGS, direct=True) for i in range(1000)]
-    assert time.process_time() - begun < 3.0, "to copy the template for each took 15 s"
+    pods = [worker_manifest(job, Member(index=i, rank=i, node=f"n{i}"), SETTINGS, direct=True) for i in range(20)]
+    given, (first, *_) = job.spec.template["spec"], pods
+    assert first["spec"]["volumes"][0] is given["volumes"][0]
+    assert any(each is given["containers"][0]["env"][0] for each in first["spec"]["containers"][0]["env"])
     assert job.spec.template == before
-    assert len({json.dumps(pod, sort_keys=True) for pod in pods[:20]}) == 20
+    assert len({json.dumps(pod, sort_keys=True) for pod in pods}) == 20
 
 
 def pattern_problem(pattern: str) -> tuple[str, str] | None:
