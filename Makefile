@@ -47,7 +47,7 @@ LANES := test-e2e-four test-e2e-eight test-e2e-attacked
 .PHONY: $(LANES)
 
 test-unit: venv ## Pure functions and single processes
-	@PYTHONHASHSEED=0 $(PY) -m pytest tests/unit -q -m "not long" -n 4
+	@PYTHONHASHSEED=0 $(PY) -m pytest tests/unit -q -m "not long" -n 4 --dist worksteal
 
 test-integration: venv ## Against a real API server
 	@$(TOOL) localcluster build

@@ -19,15 +19,6 @@ from testbed.kube import wait_until
 TRAINER = ROOT / "tests" / "e2e" / "trainers" / "steps.py"
 NAMESPACE = "muster-e2e"
 SUBMITTED = pytest.StashKey[list[Job]]()
-# Most of these tests take one or two minutes on two free cores; a machine with other work may need several times that.
-LONGEST_SECONDS = 1200
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """None is given up before that."""
-    for item in items:
-        if "tests/e2e" in item.nodeid and item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(LONGEST_SECONDS))
 
 
 @pytest.fixture(scope="session")

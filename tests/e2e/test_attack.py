@@ -27,7 +27,6 @@ def way(bed: Bed) -> Iterator[Way]:
         yield made
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_short_life(bed: Bed, way: Way, seed: int) -> None:
     outcome = attack(bed, Story(seed, []), f"e2e-{seed}", some_chaos(seed), seconds=SHORT_SECONDS, way=way)

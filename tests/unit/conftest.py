@@ -1,7 +1,18 @@
 """What tests of more than one room ask for."""
 
 import pytest
+from hypothesis import HealthCheck, settings
 from tests.unit.clock import Clock
+
+# However busy the machine is.
+settings.register_profile("muster", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("muster")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes minutes begins before all others, so that nobody waits for it alone at the end."""
+    items.sort(key=lambda item: item.get_closest_marker("minutes") is None)
 
 
 @pytest.fixture

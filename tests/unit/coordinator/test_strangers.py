@@ -94,7 +94,8 @@ async def test_four_hundred_strangers_with_big_bodies_cost_a_fraction_of_what_th
 ) -> None:
     await asyncio.gather(*[coordinator.visit("wrong", 10) for _ in range(WARM)])
     before = coordinator.most_bytes
-    visits = [coordinator.visit(token, MAX_REPORT_BYTES - 1) for _ in range(400)]
+    within = 20.0 if token == "wrong" else 2.0  # some see the door closed, or nobody who decides
+    visits = [coordinator.visit(token, MAX_REPORT_BYTES - 1, within) for _ in range(400)]
     answers = await asyncio.gather(*visits)
     assert {status for status, _ in answers} <= {0, 401}
     assert (401 in {status for status, _ in answers}) == (token == "wrong")

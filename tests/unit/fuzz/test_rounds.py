@@ -30,6 +30,7 @@ def explained(outcome: Outcome) -> str:
     return "\n".join([*outcome.tail[-60:], f"make fuzz SEED={outcome.told.seed}: {outcome.failure}"])
 
 
+@pytest.mark.minutes
 def test_new_rounds(capsys: pytest.CaptureFixture[str]) -> None:
     first, until, come = time.time_ns() // 1000, time.monotonic() + SECONDS, 0
     with capsys.disabled():

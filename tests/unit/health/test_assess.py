@@ -469,7 +469,7 @@ def garbage(draw: st.DrawFn) -> Evidence:
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(garbage(), max_size=8), moments, moments)
 def test_garbage_is_judged_without_an_error_and_the_second_look_agrees(
     entries: list[Evidence], now: Any, later: Any
@@ -483,7 +483,7 @@ def test_garbage_is_judged_without_an_error_and_the_second_look_agrees(
     assess(facts(), written(stored, second), rules(), later)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.lists(st.tuples(texts, st.sampled_from(["Unknown", "", "True"]), texts), max_size=6),
     st.dictionaries(texts, texts, max_size=6),

@@ -447,5 +447,5 @@ class AnySequence(RuleBasedStateMachine):
             assert count <= max(1, members // 4)
 
 
-AnySequence.TestCase.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
+AnySequence.TestCase.settings = settings(max_examples=40, stateful_step_count=20)
 TestAnySequence = AnySequence.TestCase

@@ -7,6 +7,7 @@ once the faults stop and the nodes suffice, every job finishes.
 
 from collections.abc import Callable
 
+import pytest
 from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 from tests.unit.lifecycle.builders import a_job
@@ -128,9 +129,9 @@ def the_jobs(required: bool) -> list[TrainingJob]:
     ]
 
 
+@pytest.mark.minutes
 @settings(
-    max_examples=60,
-    deadline=None,
+    max_examples=30,
     derandomize=True,
     database=None,
     suppress_health_check=list(HealthCheck),

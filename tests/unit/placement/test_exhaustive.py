@@ -15,7 +15,7 @@ from muster.placement.where import domain_counts
 from muster.world.fleet import Fleet
 from muster.world.turn import NotPlaced, Placed
 
-FIXED = settings(max_examples=400, deadline=None, derandomize=True, database=None)
+FIXED = settings(max_examples=400, derandomize=True, database=None)
 seeds = st.integers(0, 1 << 32)
 
 

@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from random import Random
 
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 from tests.unit.lifecycle.builders import at
 from tests.unit.queueing.builders import NEEDS, tree, wants
@@ -70,7 +70,6 @@ def taken(answer: Placed | NotPlaced) -> tuple[str, ...]:
 
 
 @given(cases())
-@settings(deadline=None)
 def test_no_node_is_given_twice_nor_one_that_is_not_free(case: Case) -> None:
     found = case.answers()
     given_away = Counter(node for answer in found.values() for node in taken(answer))
@@ -83,7 +82,6 @@ def test_no_node_is_given_twice_nor_one_that_is_not_free(case: Case) -> None:
 
 
 @given(cases())
-@settings(deadline=None)
 def test_no_limit_is_exceeded(case: Case) -> None:
     given_to = Counter[str]()
     found = case.answers()
@@ -94,7 +92,6 @@ def test_no_limit_is_exceeded(case: Case) -> None:
 
 
 @given(cases(), st.integers(0, 8))
-@settings(deadline=None)
 def test_those_behind_change_nothing_for_those_before_them(case: Case, count: int) -> None:
     first = order(case.waiting)[:count]
     alone = case.answers(first)
@@ -103,7 +100,6 @@ def test_those_behind_change_nothing_for_those_before_them(case: Case, count: in
 
 
 @given(cases())
-@settings(deadline=None)
 def test_the_first_gets_what_it_would_get_alone(case: Case) -> None:
     for first in order(case.waiting)[:1]:
         answer = case.answers()[first.job_uid]
@@ -111,7 +107,6 @@ def test_the_first_gets_what_it_would_get_alone(case: Case) -> None:
 
 
 @given(cases(), st.randoms(use_true_random=False))
-@settings(deadline=None)
 def test_the_order_in_which_jobs_are_handed_in_does_not_matter(case: Case, random: Random) -> None:
     shuffled = list(case.waiting)
     random.shuffle(shuffled)
@@ -119,7 +114,6 @@ def test_the_order_in_which_jobs_are_handed_in_does_not_matter(case: Case, rando
 
 
 @given(cases())
-@settings(deadline=None)
 def test_who_is_told_to_be_behind_would_have_a_place_otherwise(case: Case) -> None:
     found = case.answers()
     space, queue = Space(case.fleet), order(case.waiting)
@@ -136,7 +130,6 @@ def test_who_is_told_to_be_behind_would_have_a_place_otherwise(case: Case) -> No
 
 
 @given(cases(), st.integers(1, 8), st.sampled_from([None, "block", "rack"]))
-@settings(deadline=None)
 def test_a_job_that_waits_loses_no_free_node_of_its_best_domain(case: Case, count: int, level: str | None) -> None:
     first = replace(wants("first", count, required=level, replacement=True), created=at(-1), priority=2)
     found = case.answers([first, *case.waiting])

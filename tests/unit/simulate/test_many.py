@@ -27,25 +27,20 @@ def simulate(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.minutes
 def test_new_lives(tmp_path: Path) -> None:
     played = simulate(tmp_path, "--seed", str(time.time_ns() // 1000), "--minutes", str(SECONDS / 60))
     assert played.returncode == 0, played.stdout + played.stderr
     assert json.loads((tmp_path / "build/bench/simulate.json").read_text())["faults"] > 0
 
 
-def test_the_program_plays_lives_side_by_side(tmp_path: Path) -> None:
-    played = simulate(tmp_path, "--seed", "7", "--seeds", "2", "--jobs", "2")
-    assert played.returncode == 0, played.stdout + played.stderr
-    assert json.loads((tmp_path / "build/bench/simulate.json").read_text())["seeds"] == 2
-
-
+@pytest.mark.minutes
 def test_lives_side_by_side_are_those_of_their_seeds() -> None:
     alone, beside = (
-        {outcome.story.seed: (outcome.seconds, outcome.events) for outcome, _ in lives(7, 3, 600.0, jobs)}
+        {outcome.story.seed: (outcome.seconds, outcome.events) for outcome, _ in lives(7, 2, 600.0, jobs)}
         for jobs in (1, 2)
     )
-    assert sorted(beside) == [7, 8, 9]
+    assert sorted(beside) == [7, 8]
     assert alone == beside
 
 

@@ -61,7 +61,7 @@ def content(world: JobWorld) -> dict[str, Any]:
     return {field.name: getattr(world, field.name) for field in fields(world)} | {"fleet": world.fleet.parts()}
 
 
-@settings(deadline=None, max_examples=50, suppress_health_check=list(HealthCheck))
+@settings(max_examples=50, suppress_health_check=list(HealthCheck))
 @given(world=odd_worlds())
 def test_whatever_is_seen_comes_back(world: JobWorld) -> None:
     assert content(again(world)) == content(world)
