@@ -42,8 +42,7 @@ verify: venv ## Regenerate, then the tree must be what it was
 OWN_CLUSTERS := tests/e2e/test_localcluster.py
 # Lanes of end-to-end tests, each on a cluster of its own, side by side: most of their time they wait.
 ON_EIGHT := $(addprefix tests/e2e/test_,control_plane.py cut_off.py existing.py upgrade.py)
-ATTACKED := tests/e2e/test_attack.py
-LANES := test-e2e-four test-e2e-eight test-e2e-attacked
+LANES := test-e2e-four test-e2e-eight
 .PHONY: $(LANES)
 
 test-unit: venv ## Pure functions and single processes
@@ -57,20 +56,13 @@ test-e2e: venv images ## Real nodes, real containers, real faults
 	@$(MAKE) --no-print-directory -j$(words $(LANES)) -Otarget $(LANES)
 
 test-e2e-four: venv cluster-up
-	@$(PY) -m pytest tests/e2e $(addprefix --ignore ,$(OWN_CLUSTERS) $(ON_EIGHT) $(ATTACKED)) -q -m "not long" --durations=10
+	@$(PY) -m pytest tests/e2e $(addprefix --ignore ,$(OWN_CLUSTERS) $(ON_EIGHT)) -q -m "not long" --durations=10
 
-# (name of the cluster, nodes, tests)
-define on_own_cluster
-	@trap '$(TOOL) localcluster down --name $(1)' EXIT; \
-		$(TOOL) localcluster up --name $(1) --nodes $(2) --from build/images/images.json; \
-		CLUSTER_NAME=$(1) $(PY) -m pytest $(3) -q -m "not long" --durations=10
-endef
-
+test-e2e-eight: export CLUSTER_NAME = eight
 test-e2e-eight: venv images
-	$(call on_own_cluster,eight,8,$(ON_EIGHT))
-
-test-e2e-attacked: venv images
-	$(call on_own_cluster,attacked,4,$(ATTACKED))
+	@trap '$(TOOL) localcluster down --name eight' EXIT; \
+		$(TOOL) localcluster up --name eight --nodes 8 --from build/images/images.json; \
+		$(PY) -m pytest $(ON_EIGHT) -q -m "not long" --durations=10
 
 test-long: venv cluster-up ## Random moments and soak; not run by CI
 	@$(PY) -m pytest tests -q -m long

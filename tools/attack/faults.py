@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -24,6 +25,7 @@ from localcluster.layout import CONTROL_PLANE_ADDRESS
 from muster.simulate.faults import Fault, Undo, each
 from testbed.bed import SYSTEM_NAMESPACE
 
+BUDGET = "hardwareRestartsPerDay"
 Maker = Callable[[Stage, Fault], Undo | None]
 
 
@@ -261,6 +263,33 @@ def _suspend(stage: Stage, fault: Fault) -> Undo:
     return lambda: _persist(stage, *patch, '{"spec":{"suspend":false}}')
 
 
+def _edit(stage: Stage, fault: Fault) -> Undo:
+    """A change that leaves the gang as it is."""
+    which = (_job(stage, fault).full_name, "-n", NAMESPACE)
+    budget = stage.kubectl("get", "tj", *which, "-o", f"jsonpath={{.spec.recovery.{BUDGET}}}")
+
+    def words(value: int) -> tuple[str, ...]:
+        return ("patch", "tj", *which, "--type=merge", "-p", json.dumps({"spec": {"recovery": {BUDGET: value}}}))
+
+    stage.kubectl(*words(int(fault.amount)))
+    return lambda: _persist(stage, *words(int(budget)))
+
+
+def _withhold(stage: Stage, fault: Fault) -> Undo:
+    nodes = _nodes(stage, fault)
+    for node in nodes:
+        stage.muster("cordon", node, "--reason", "as I say")
+    return each(nodes, lambda node: _tried(lambda: stage.muster("release", node, "--reason", "as I say")))
+
+
+def _sicken(stage: Stage, fault: Fault) -> Undo:
+    """Until somebody reboots them. No process ends by that: of a boot the agent sees its id alone."""
+    nodes, faults = _nodes(stage, fault), stage.bed.faults
+    for node in nodes:
+        faults.xid(node, int(fault.amount))
+    return each(nodes, faults.reboot)
+
+
 def _remove_newest(stage: Stage, fault: Fault) -> None:
     job = _job(stage, fault)
     folders = {int(path.name[5:]): path for path in (job.folder / "checkpoints").glob("step-*")}
@@ -358,6 +387,9 @@ MAKERS: Mapping[str, Maker] = {
     "WatchLags": _on_the_way(proxy.LAG, reopens=True),
     "WatchesEnd": _end_watches,
     "CheckpointRemoved": _remove_newest,
+    "JobEdited": _edit,
+    "NodeWithheld": _withhold,
+    "NodeSick": _sicken,
 }
 
 
@@ -378,11 +410,15 @@ def make(stage: Stage, fault: Fault) -> Undo | None:
 
 
 def _persist(stage: Stage, *command: str) -> None:
+    _tried(lambda: stage.kubectl(*command))
+
+
+def _tried(do: Callable[[], object]) -> None:
     """A person who tries until it is done."""
     until = time.monotonic() + 120
     while True:
         try:
-            stage.kubectl(*command)
+            do()
         except NotMadeError:
             if time.monotonic() > until:
                 raise

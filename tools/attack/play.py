@@ -26,6 +26,7 @@ QUIET_SECONDS = 900.0
 RIPE_SECONDS = 75.0
 RECOVERING_SECONDS = 30.0
 LONGEST_SECONDS = 45.0
+AIMED = 0.5  # share of the faults of nodes that hit those of a job
 # What the last fault has for itself before everything is mended.
 LAST_SECONDS = 10.0
 _STATES_OF_RECOVERY = ("Recovering", "Starting", "Pending", "Placing")
@@ -152,7 +153,7 @@ def play_seed(player: Player, seed: int, seconds: float) -> None:
 def _drawn(dice: random.Random, player: Player) -> Fault:
     jobs, without = list(player.stage.jobs), set() if player.stage.way else ON_THE_WAY
     kinds = sorted(name for name, kind in KINDS.items() if kind.on_cluster and name not in without)
-    fault = draw(dice, time.monotonic() - player.begun, jobs, kinds)
+    fault = draw(dice, time.monotonic() - player.begun, jobs, kinds, AIMED)
     # Nobody waits for the timers of a sparse life here.
     return fault if fault.seconds >= FOR_EVER else replace(fault, seconds=min(fault.seconds, LONGEST_SECONDS))
 

@@ -116,6 +116,22 @@ class Stage:
         except (KubectlError, subprocess.TimeoutExpired) as error:
             raise NotMadeError(str(error)) from error
 
+    def muster(self, *arguments: str) -> str:
+        """`kubectl muster`, as a person calls it.
+
+        Raises:
+            NotMadeError: the API server does not answer, or refuses it.
+        """
+        if self.api_away.is_set():
+            raise NotMadeError("the API server is away")
+        try:
+            done = self.bed.muster(*arguments)
+        except subprocess.TimeoutExpired as error:
+            raise NotMadeError(str(error)) from error
+        if done.returncode:
+            raise NotMadeError(done.stderr.strip() or done.stdout.strip())
+        return done.stdout
+
     def state_of(self, job: str) -> str:
         """status.state of a job; "" while nobody can be asked."""
         if job not in self.jobs:

@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from localcluster import cgroups, images, kernel
+from localcluster import cgroups, images, inotify, kernel
 from localcluster.api import Api, ApiError, api_of_kubeconfig, wait_for
 from localcluster.build import Say, binaries, say
 from localcluster.cache import digest_of_file, locked
@@ -109,6 +109,7 @@ class Cluster:
         with self._command():
             if not self._runs_with(nodes, programs):
                 self._remove(progress)
+                inotify.make_room(nodes, progress)
                 self._start(nodes, programs, list(archives) or self._remembered_archives(), progress)
             elif archives:
                 self._load(archives, progress)
@@ -587,6 +588,8 @@ class Cluster:
         if existed:
             shutil.rmtree(self.state)
         shutil.rmtree(self.output, ignore_errors=True)
+        if not kernel.environment_values(MARK):
+            inotify.give_back()
         if existed:
             progress(f"cluster {self.name} removed: {time.monotonic() - started:.1f} s")
 

@@ -244,27 +244,39 @@ def _commands(node: Node) -> dict[str, list[str]]:
     }
 
 
-def _start(name: str, command: list[str]) -> int:
+def _start(name: str, command: list[str]) -> subprocess.Popen[bytes]:
     with Path("/var/log", f"{name}.log").open("ab") as log:
         return subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd="/"
-        ).pid
+        )
 
 
 def _keep_running(commands: dict[str, list[str]]) -> None:
     """Start the services, restart one that ends, and reap what the containers leave, for ever."""
+    # The objects are kept: of one that is dropped `subprocess` waits for the process itself, and we never hear of its end.
     running = {}
     for name, command in commands.items():
-        running[_start(name, command)] = name
-        # The kubelet gives up when it finds no container runtime.
-        while name == "containerd" and not Path(CONTAINERD_SOCKET).exists():
-            time.sleep(_POLL_SECONDS)
+        running[name] = _start(name, command)
+        if name == "containerd":  # without which the kubelet gives up
+            _wait_for_containerd()
     while True:
         pid, _ = os.wait()
-        name = running.pop(pid, "")
-        if name:
-            time.sleep(_RESTART_SECONDS)
-            running[_start(name, commands[name])] = name
+        name = next((name for name, process in running.items() if process.pid == pid), "")
+        if not name:
+            continue
+        time.sleep(_RESTART_SECONDS)
+        if name == "kubelet":  # a containerd that came up without what it needs goes on to run, and serves no kubelet
+            running["containerd"].terminate()
+            running["containerd"].wait()
+            Path(CONTAINERD_SOCKET).unlink(missing_ok=True)
+            running["containerd"] = _start("containerd", commands["containerd"])
+            _wait_for_containerd()
+        running[name] = _start(name, commands[name])
+
+
+def _wait_for_containerd() -> None:
+    while not Path(CONTAINERD_SOCKET).exists():
+        time.sleep(_POLL_SECONDS)
 
 
 def main() -> None:

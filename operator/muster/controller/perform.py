@@ -185,6 +185,8 @@ class Performer:
         }
         if action.resource_version:
             body["metadata"]["resourceVersion"] = action.resource_version
+        else:
+            await self._see_that_it_stands(job)
         self._cluster.gangs.assume(await self._records.write(body))
         log.info(
             "committed",
@@ -196,6 +198,22 @@ class Performer:
             leave=action.spec.leave.reason if action.spec.leave else None,
             nodes=[member.node for member in action.spec.members][:16],
         )
+
+    async def _see_that_it_stands(self, job: TrainingJob) -> None:
+        """Ask whether the job is there, before nodes are taken for it: its watch may be behind.
+
+        A job that was deleted, or replaced by one of its name, would get a new record in place of the one that went with it.
+
+        Raises:
+            Conflict: it is gone, or going.
+        """
+        path = paths.muster("trainingjobs", namespace=job.metadata.namespace, name=job.metadata.name)
+        try:
+            metadata = msgspec.json.decode(await self._client.get(path))["metadata"]
+        except NotFound:
+            metadata = {}
+        if metadata.get("uid") != job.metadata.uid or metadata.get("deletionTimestamp"):
+            raise Conflict(409, "Conflict", f"trainingjobs {job.metadata.name!r} has been deleted")
 
     async def _check_template(self, job: TrainingJob, action: CheckTemplate) -> None:
         memory = self._cluster.memory(job.metadata.uid)

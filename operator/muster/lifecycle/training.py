@@ -1,14 +1,19 @@
 """The ranks have their go, and nothing is wrong: tell how it goes. Pure."""
 
+from muster.api.trainingjob import LaunchMode
 from muster.lifecycle import record, resume
 from muster.lifecycle.assembling import support
 from muster.lifecycle.commit import commit, leftovers
 from muster.lifecycle.facts import Facts
 from muster.lifecycle.plan import Action, Announcement, ApplySupport, Plan, State, Telling
 from muster.lifecycle.worker_pod import WorkerSettings, disruption_budget
+from muster.protocol.messages import RUNNING
+from muster.recovery.silence import FRESH_SECONDS
 from muster.world.job import JobWorld
 
 TICK_SECONDS = 1.0
+# Whatever is seen to change is decided about at once; this is for what only time brings.
+CALM_SECONDS = 10.0
 
 
 def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
@@ -27,4 +32,34 @@ def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
         return commit(world, noted, Announcement("ResumeFromIgnored", text, warning=True))
     budget = ApplySupport(disruption_budget(world.job))
     actions: tuple[Action, ...] = (*leftovers(world), *support(world, settings), budget)
-    return Plan(actions, Telling(State.TRAINING), wake_in_seconds=TICK_SECONDS)
+    return Plan(actions, Telling(State.TRAINING), wake_in_seconds=max(TICK_SECONDS, _calm_seconds(world)))
+
+
+def _calm_seconds(world: JobWorld) -> float:
+    """For how long time alone can bring nothing about; 0 as soon as anybody is not as he should be.
+
+    Of a thousand jobs that train each would be decided every second else.
+    """
+    assert world.gang is not None
+    spec, nodes = world.gang.spec, [seat.node for seat in world.seats]
+    if spec.ghosts or spec.leave or not all(incident.settled for incident in spec.incidents):
+        return 0.0
+    if not all(
+        node and node.ready and not node.unschedulable and not world.fleet.exclusion(node.name) for node in nodes
+    ):
+        return 0.0
+    if world.job.spec.launch.mode is LaunchMode.PLAIN:
+        return CALM_SECONDS
+    progress, calm = world.job.spec.progress, CALM_SECONDS
+    unheard = min(FRESH_SECONDS, world.job.spec.recovery.unreachable_timeout_seconds)
+    for view in (seat.launcher for seat in world.seats):
+        if view is None or view.attempt != spec.attempt or view.state != RUNNING:
+            return 0.0
+        if view.step is None:
+            limit, age = progress.start_timeout_seconds, view.started_age_seconds
+        else:
+            limit, age = progress.step_timeout_seconds, view.step_age_seconds
+        calm = min(calm, unheard - view.heard_age_seconds)
+        if limit is not None:
+            calm = min(calm, limit - ((age or 0.0) - view.heard_age_seconds))
+    return calm

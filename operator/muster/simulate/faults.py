@@ -481,10 +481,12 @@ KINDS: Mapping[str, Kind] = {
     "LeaderCutOff": Kind(_cut_leader, LONG, on_cluster="packets", spares_program=True, spares_training=True),
     "LeaderPaused": Kind(_pause_leader, LONG, on_cluster="signal", spares_program=True, spares_training=True),
     "Suspended": Kind(_suspend, LONG, of_job=True, on_cluster="kubectl", spares_program=True),
-    "JobEdited": Kind(_edit, LONG, (90.0, 99.0), of_job=True, spares_program=True, spares_training=True),
+    "JobEdited": Kind(
+        _edit, LONG, (90.0, 99.0), of_job=True, on_cluster="kubectl", spares_program=True, spares_training=True
+    ),
     "JobReplaced": Kind(_replace_job, of_job=True, spares_program=True),
-    "NodeSick": Kind(_sicken, LONG, (31.0, 48.0, 63.0, 79.0), of_nodes=True, spares_program=True),
-    "NodeWithheld": Kind(_withhold, LONG, of_nodes=True, spares_program=True),
+    "NodeSick": Kind(_sicken, LONG, (31.0, 48.0, 63.0, 79.0), of_nodes=True, on_cluster="files", spares_program=True),
+    "NodeWithheld": Kind(_withhold, LONG, of_nodes=True, on_cluster="kubectl", spares_program=True),
     "ClockSteps": Kind(
         _step_clock, (0.0, 0.0), (-3600.0, -5.0, 5.0, 3600.0), spares_program=True, spares_training=True
     ),

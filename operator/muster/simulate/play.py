@@ -4,7 +4,7 @@ import functools
 import random
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from muster.recovery.budgets import OWN_DOING
 from muster.simulate.checks import ViolationError
@@ -16,6 +16,8 @@ from muster.simulate.life import Life
 QUIET_SECONDS = 7200.0
 PERSON_SECONDS = 300.0
 SLOW_STARTS = 0.25
+# How many times as often as usual something goes wrong in a dense life, and how many times sooner it is over.
+HURRIES = (1.0, 3.0, 10.0)
 AIMED = 0.5  # share of the faults of nodes that hit those of a job
 ENDS = ("Succeeded", "Failed")
 
@@ -63,19 +65,25 @@ def story(seed: int) -> Story:
         kinds = chance.sample(list(KINDS), chance.choice((2, 4, 8, 16, len(KINDS))))
     mean = chance.choice((100.0, 200.0) if sparse else (5.0, 10.0, 20.0))
     length = 3000.0 if sparse else 400.0
+    hurry = 1.0 if sparse else chance.choice(HURRIES)
     found: list[Fault] = []
     if chance.random() < 0.3:
         found.append(draw_for_good(chance, chance.uniform(0.0, length)))
     jobs: list[str] = list(DAYS[day].jobs)
     at = 0.0
     while True:
-        at += chance.expovariate(1.0 / mean)
+        at += chance.expovariate(hurry / mean)
         if at >= length:
-            return Story(seed, found, sparse, day)
+            return Story(seed, [_hurried(fault, hurry) for fault in found], sparse, day)
         found.append(draw(chance, at, jobs, kinds, AIMED))
         while chance.random() < 0.3:  # another one with it, or a moment later, often where it hurts already
             same = [found[-1].job] if found[-1].job and chance.random() < 0.7 else jobs
             found.append(draw(chance, at + chance.choice((0.0, 0.0, 0.05, 0.5, 2.0, 10.0)), same, kinds, AIMED))
+
+
+def _hurried(fault: Fault, hurry: float) -> Fault:
+    """The same, over sooner."""
+    return fault if fault.seconds >= FOR_EVER else replace(fault, seconds=round(fault.seconds / hurry, 2))
 
 
 def play(told: Story) -> Outcome:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 from tests.unit.clock import Clock
 
@@ -15,6 +16,7 @@ from muster.api.trainingjob import TrainingJob
 from muster.controller.cluster import Cluster
 from muster.coordinator.hub import Hub
 from muster.kube.client import Answers
+from muster.kube.errors import NotFound
 from muster.world.names import gang_name, pod_name
 from muster.world.views import PodView
 
@@ -37,7 +39,12 @@ class Api:
         self._version = 1000
 
     async def get(self, path: str, query: Any = None) -> bytes:
-        raise AssertionError(f"nobody should read {path}")
+        if "/trainingjobs/" not in path:
+            raise AssertionError(f"nobody should read {path}")
+        job = self.job(path.rpartition("/")[2])
+        if job is None:
+            raise NotFound(404, "NotFound", "no such job")
+        return msgspec.json.encode({"metadata": {"uid": job.metadata.uid}})
 
     async def post(self, path: str, body: Any, query: Any = None, *, one_of_many: bool = False) -> bytes:
         return await self._write("POST", path, body)

@@ -22,7 +22,7 @@ from muster.kube import jitter
 from muster.kube.errors import AlreadyExists, Conflict, Forbidden, NotFound
 from muster.kube.pipes import MAX_CONNECTIONS
 from muster.lifecycle.pending import TEMPLATE_RETRY_SECONDS
-from muster.lifecycle.plan import ApplySupport, CheckTemplate, CreatePod, DeletePod, Plan
+from muster.lifecycle.plan import ApplySupport, CheckTemplate, CommitGang, CreatePod, DeletePod, Plan
 
 QUOTA = Forbidden(403, "Forbidden", 'pods "x" is forbidden: exceeded quota: few')
 
@@ -307,3 +307,26 @@ async def test_a_pod_of_that_name_that_cannot_be_read_is_not_adopted_unless_it_i
     performer = Performer(scene.api, scene.cluster, lambda: 1e6)
     await carry_out(performer, job, Plan((creation(),)))
     assert [pod.name for pod in scene.cluster.pods_of("ns", job.metadata.uid)] == ["p"]
+
+
+@pytest.mark.parametrize("now", ["another", None])
+async def test_a_job_that_has_gone_meanwhile_gets_no_new_record(
+    performer: Performer, scene: Any, make: Any, now: str | None
+) -> None:
+    """Its watch is behind: the record went with the job, and another one of its name wants the nodes."""
+    job = make.job("a")
+    scene.api.job = lambda _: (
+        now and make.job("a").model_copy(update={"metadata": job.metadata.model_copy(update={"uid": now})})
+    )
+    with pytest.raises(Conflict, match="'a' has been deleted"):
+        await carry_out(performer, job, Plan((CommitGang(make.gang(job, "p0").spec, ""),)))
+    assert scene.api.calls == []
+
+
+async def test_a_record_that_stands_is_written_without_asking_for_its_job(
+    performer: Performer, scene: Any, make: Any
+) -> None:
+    job = make.job("a")
+    scene.api.job = lambda _: None
+    await carry_out(performer, job, Plan((CommitGang(make.gang(job, "p0").spec, "7"),)))
+    assert scene.api.count("PUT", "/gangs/") == 1

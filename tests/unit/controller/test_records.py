@@ -202,7 +202,11 @@ async def test_two_jobs_never_take_the_same_node_though_an_answer_is_lost(
     def store_of(path: str) -> Store:
         return stores["a" if "/a-" in path else "b"]
 
+    whether_it_stands = scene.api.get
+
     async def get(path: str, query: Any = None) -> bytes:
+        if "/trainingjobs/" in path:
+            return bytes(await whether_it_stands(path))
         await away.wait()
         return await store_of(path).get(path)
 
