@@ -38,7 +38,8 @@ def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
 def _calm_seconds(world: JobWorld) -> float:
     """For how long time alone can bring nothing about; 0 as soon as anybody is not as he should be.
 
-    Of a thousand jobs that train each would be decided every second else.
+    Of a thousand jobs that train each would be decided every second else. What depends on time and is not thought of here
+    is late, by `CALM_SECONDS` at most.
     """
     assert world.gang is not None
     spec, nodes = world.gang.spec, [seat.node for seat in world.seats]

@@ -4,9 +4,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.unit.lifecycle.builders import SETTINGS, Scene, a_ghost, a_job, an_incident, at, running
 
 from muster.api.gang import Leave
+from muster.lifecycle.plan import CommitGang, Plan
 from muster.lifecycle.step import decide
 from muster.lifecycle.training import CALM_SECONDS, TICK_SECONDS
 from muster.protocol.messages import IDLE
@@ -75,3 +78,46 @@ def test_without_launchers_it_is_the_nodes_that_count() -> None:
     scene = Scene(a_job(launch={"mode": "Plain"}, checkpoint={})).fleet().gang().pods()
     assert wake(scene) == CALM_SECONDS
     assert wake(scene.node("n1", ready=False, ready_reason="NodeStatusUnknown")) == TICK_SECONDS
+
+
+@settings(max_examples=400)
+@given(
+    talks=st.booleans(),
+    heard_ago=st.lists(st.floats(0.0, 14.0), min_size=3, max_size=3),
+    step_left=st.floats(0.0, 20.0),
+    beat_ago=st.floats(0.0, 60.0),
+    unreachable=st.integers(5, 20),
+    limit=st.none() | st.integers(10, 60),
+    waits=st.floats(0.0, 1.0, exclude_max=True),
+)
+def test_until_then_nothing_would_have_been_decided_otherwise(
+    talks: bool,
+    heard_ago: list[float],
+    step_left: float,
+    beat_ago: float,
+    unreachable: int,
+    limit: int | None,
+    waits: float,
+) -> None:
+    """The worst that can happen without news: all but one fall silent, or none tells of a step; no kubelet is heard."""
+
+    def after(seconds: float) -> Plan:
+        progress = {"stepTimeoutSeconds": limit} if limit else {}
+        scene = a_gang(recovery={"unreachableTimeoutSeconds": unreachable}, progress=progress).lease(
+            "n1", beat_ago + seconds
+        )
+        for index, ago in enumerate(heard_ago):
+            silent = ago if talks or index == 0 else ago + seconds
+            step_age = max(0.0, (limit or 30) - step_left) + ago + seconds
+            view = heard(silent, step_age_seconds=step_age, started_age_seconds=100.0 + seconds)
+            scene.launcher(index, view)
+        scene.seconds += seconds
+        return decide(scene.world(), SETTINGS)
+
+    plan = after(0.0)
+    if plan.acts or plan.wake_in_seconds is None or plan.wake_in_seconds <= TICK_SECONDS:
+        return
+    later = after(waits * plan.wake_in_seconds)
+    assert not any(isinstance(action, CommitGang) for action in later.actions)
+    assert later.telling is not None
+    assert later.telling.state == "Training"

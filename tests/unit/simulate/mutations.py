@@ -248,10 +248,10 @@ MUTATIONS = {
     "late evidence": Mutation(
         _late_evidence,
         _CHARGED,
+        # The launcher that hears neither ends its rank first, and the connection that is closed by that ends another one.
         _story(
-            Fault(60.0, "ApiAway", seconds=100.0),
-            Fault(62.0, "PowerCut", job="a", number=1, seconds=300.0),
-            day="Slow",
+            Fault(60.0, "CutFromOperator", job="a", number=2, seconds=40.0),
+            Fault(60.0, "PowerCut", job="a", number=1, seconds=300.0),
         ),
     ),
     "terminating is gone": Mutation(
