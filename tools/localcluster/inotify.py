@@ -15,7 +15,7 @@ from localcluster.layout import clusters_folder
 
 SETTING = Path("/proc/sys/fs/inotify/max_user_instances")
 OF_NODE = 10
-SPARE = 32  # the control plane, and whatever begins meanwhile
+SPARE = 64  # the control plane, and another cluster that starts meanwhile
 RAISED = 1024
 _LINK = "anon_inode:inotify"
 
