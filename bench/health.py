@@ -18,7 +18,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +27,7 @@ from bench.api import Object
 from bench.bed import ROOT, Bed, documents
 from bench.child import Child
 from bench.facts import facts
+from bench.nodepods import enrol, share
 from bench.peers.muster import Muster
 from bench.processes import cpu_seconds, peak_mebibytes, reset_peaks, spent
 from bench.sick.requests import nodes_by_verdict, requests_made, writes
@@ -46,8 +46,6 @@ GOALS = {"p50": 1.0, "p99": 5.0}
 _AGENTS = "muster-agent"
 _BARE_TAINT = "bench.muster.dev/bare"
 _BARE_CONNECTIONS = 32
-_THREADS = 8
-_TOKEN_SECONDS = 7200
 _SETTLED_SECONDS = 300.0
 _QUIET_SECONDS = 3.0
 _POLL_SECONDS = 1.0
@@ -177,30 +175,7 @@ def _enrol(bed: Bed, nodes: Sequence[str], folder: Path) -> None:
     bed.apply([each for each in documents(base / "agent.yaml") if each["kind"] == "Namespace"])
     for name in ("agent-rbac.yaml", "agent-admission.yaml"):
         bed.apply(documents(base / name))
-    collection = f"/api/v1/namespaces/{_AGENTS}/pods"
-    tokens = f"/api/v1/namespaces/{_AGENTS}/serviceaccounts/{_AGENTS}/token"
-
-    def some(mine: Sequence[str]) -> None:
-        with closing(bed.connect()) as connection:
-            for node in mine:
-                pod = connection.post(collection, _agent_pod(node))
-                bound = {"kind": "Pod", "apiVersion": "v1", "name": node, "uid": pod["metadata"]["uid"]}
-                spec = {"boundObjectRef": bound, "expirationSeconds": _TOKEN_SECONDS}
-                token = connection.post(tokens, {"spec": spec})["status"]["token"]
-                (folder / node).write_text(token)
-
-    _share(some, nodes)
-
-
-def _agent_pod(node: str) -> Object:
-    spec = {
-        "nodeName": node,
-        "serviceAccountName": _AGENTS,
-        "automountServiceAccountToken": False,
-        "tolerations": [{"operator": "Exists"}],
-        "containers": [{"name": "agent", "image": "muster/operator:bench"}],
-    }
-    return {"metadata": {"name": node}, "spec": spec}
+    enrol(bed, _AGENTS, "muster/operator:bench", nodes, folder)
 
 
 def _run(ward: Ward, sick: Sequence[Sick], health: Object, tainted: int) -> Outcome:
@@ -284,15 +259,10 @@ def _heal(ward: Ward) -> None:
                     kept = [taint for taint in listed[node]["spec"]["taints"] if taint["key"] != TAINT]
                     connection.patch(f"/api/v1/nodes/{node}", {"spec": {"taints": kept}})
 
-    _share(some, lain)
+    share(some, lain)
     agents = set(ward.agents)
     ward.speaker.ask({"boot": [node for node in lain if node in agents]})
     ward.speaker.ask({"well": [node for node in lain if node not in agents]})
-
-
-def _share(work: Any, nodes: Sequence[str]) -> None:
-    with ThreadPoolExecutor(_THREADS) as pool:
-        list(pool.map(work, [nodes[start::_THREADS] for start in range(_THREADS)]))
 
 
 def _wait_quiet(system: Muster, *, events: bool = True) -> None:

@@ -20,7 +20,7 @@ from tests.unit.lifecycle.builders import a_fleet, a_node
 from tests.unit.placement.streams import MUSTER, RULES, SYSTEMS, compared, tallied
 
 from bench.facts import facts
-from muster.controller.main import COLLECT_AFTER
+from muster.controller.settings import COLLECT_AFTER
 from muster.placement.eligibility import Requirements
 from muster.placement.request import Request
 from muster.placement.space import Space, solve

@@ -44,3 +44,11 @@ def peak_mebibytes(pids: Iterable[int]) -> float:
         found = re.search(r"^VmHWM:\s+(\d+) kB$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
         total += int(found[1]) if found else 0
     return total / 1024
+
+
+def machine_seconds() -> float:
+    """CPU seconds that all processors together have been busy since the boot."""
+    user, nice, system, _idle, _wait, irq, softirq, *_ = map(
+        int, Path("/proc/stat").read_text().split("\n")[0].split()[1:]
+    )
+    return (user + nice + system + irq + softirq) / _TICKS

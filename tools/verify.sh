@@ -8,7 +8,7 @@ status=0
 PYTHONPATH=operator "$python" -m muster.api.render --check || status=1
 
 # Locking needs the network; that each pin asked for is the one that is locked can be seen without.
-for name in operator dev; do
+for name in operator dev stores; do
   while read -r pin; do
     grep -qiF -- "$pin " "requirements/$name.txt" || {
       echo "requirements/$name.txt does not hold $pin: run \`make lock\`" >&2

@@ -30,12 +30,17 @@ class RefusedError(UnreachableError):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where the coordinator is, and what its certificate must say."""
+    """Where the coordinator is, and what its certificate must say.
+
+    Attributes:
+        source: the address that connections come from; "" for any. The operator shares its places out by address.
+    """
 
     host: str
     port: int
     server_name: str
     tls: ssl.SSLContext
+    source: str = ""
 
     @classmethod
     def of(cls, url: str, server_name: str, ca_pem: str) -> "Endpoint":
@@ -53,10 +58,10 @@ class Endpoint:
 class Channel(asyncio.Protocol):
     """One connection; one exchange at a time."""
 
-    def __init__(self, endpoint: Endpoint, token: str) -> None:
+    def __init__(self, endpoint: Endpoint, token: str, path: str = REPORT_PATH) -> None:
         self._endpoint = endpoint
         self._head = (
-            f"POST {REPORT_PATH} HTTP/1.1\r\nHost: {endpoint.server_name}\r\nAuthorization: Bearer {token}\r\n"
+            f"POST {path} HTTP/1.1\r\nHost: {endpoint.server_name}\r\nAuthorization: Bearer {token}\r\n"
             "Content-Type: application/json\r\nContent-Length: "
         ).encode("ascii")
         self._transport: asyncio.Transport | None = None
@@ -98,6 +103,7 @@ class Channel(asyncio.Protocol):
                     self._endpoint.port,
                     ssl=self._endpoint.tls,
                     server_hostname=self._endpoint.server_name,
+                    local_addr=(self._endpoint.source, 0) if self._endpoint.source else None,
                     ssl_handshake_timeout=CONNECT_SECONDS,
                 )
         assert self._transport is not None
@@ -146,6 +152,11 @@ class Channel(asyncio.Protocol):
     def _too_late(self, answer: "asyncio.Future[bytes]", seconds: float) -> None:
         if not answer.done():
             answer.set_exception(TimeoutError(f"no answer within {seconds:g} s"))
+
+
+def own_address(number: int) -> str:
+    """One of the addresses of this machine's loopback, as each node and each pod has one of its own; below 8 million."""
+    return f"127.{64 + (number >> 16)}.{number >> 8 & 255}.{number & 255}"
 
 
 def save_memory() -> None:

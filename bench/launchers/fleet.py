@@ -8,14 +8,14 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from bench.launchers import pods
-from bench.launchers.channel import Endpoint
+from bench.launchers.channel import Endpoint, own_address
 from bench.launchers.control import FailRanks, Restore, Silence
 from bench.launchers.pods import WorkerPod
 from bench.launchers.reporter import Launcher
@@ -78,6 +78,7 @@ class Fleet:
         self._dark_nodes: set[str] = set()
         self._dark_pods: set[str] = set()
         self._ports = itertools.cycle(PORTS)
+        self._addresses = itertools.cycle(range(1 << 16, 1 << 20))  # the checkers have those before
         self._talking: set[tuple[str, int]] = set()  # addresses of the launchers that answer pings
         self._silent_since: dict[tuple[str, int], float] = {}
         self._api_calls = asyncio.Semaphore(API_CALLS_AT_ONCE)
@@ -223,7 +224,8 @@ class Fleet:
 
     async def _endpoint(self, pod: WorkerPod) -> Endpoint:
         name = self._options.server_name or pod.environment[pods.NAME_VARIABLE]
-        return _endpoint(self._options.coordinator, name, self._options.ca_pem or await self._authorities(pod))
+        found = _endpoint(self._options.coordinator, name, self._options.ca_pem or await self._authorities(pod))
+        return replace(found, source=own_address(next(self._addresses)))
 
     async def _authorities(self, pod: WorkerPod) -> str:
         """The authorities that the pods of a job trust, asked for once; a kubelet waits for the ConfigMap, too."""

@@ -61,7 +61,8 @@ class Worker:
         self._sequence = 0
         self._state = IDLE
         self._idle_attempt = 0
-        self._scanned_for = 0
+        self._listing = 0
+        self._scanned_for = (0, 0)  # attempt and listing
         self._scan_ends_at: float | None = None
         self._running_attempt = 0  # whose ranks are here, alive or ended; 0 = none
         self._ranks: tuple[RankReport, ...] = ()
@@ -85,7 +86,8 @@ class Worker:
         snapshot = Snapshot(
             state=self._state,
             attempt=self._running_attempt or self._idle_attempt,
-            checkpoints_scanned_for_attempt=self._scanned_for,
+            checkpoints_scanned_for_attempt=self._scanned_for[0],
+            listing=self._scanned_for[1],
         )
         return is_done(self.directive, snapshot, bool(self._training.directory))
 
@@ -116,12 +118,15 @@ class Worker:
             self._start(directive, now)
         elif self._running_attempt and (directive.kind != RUN or self._running_attempt != directive.attempt):
             self._begin_reclaim(now)
-        elif directive.kind == WAIT and self._idle_attempt != directive.attempt:
-            self._idle_attempt, self.changed = directive.attempt, True
+        elif directive.kind == WAIT and (directive.attempt, directive.listing or 0) > (
+            self._idle_attempt,
+            self._listing,
+        ):
+            self._idle_attempt, self._listing, self.changed = directive.attempt, directive.listing or 0, True
             self._scan_ends_at = now + (self._pace.scan_seconds if self._training.directory else 0.0)
         if self._scan_ends_at is not None and now >= self._scan_ends_at:
             self._scan_ends_at = None
-            self._scanned_for, self.changed = self._idle_attempt, True
+            self._scanned_for, self.changed = (self._idle_attempt, self._listing), True
 
     def fail(self, exit_code: int, now: float) -> bool:
         """Ranks here end by themselves: all of them with code 0, else the first, and the others wait for it for ever.
@@ -166,8 +171,9 @@ class Worker:
             previous_ranks=tuple(_aged(rank, now - self._ended_at) for rank in self._previous[1]),
             peer_port=self.identity.peer_port,
             peers=self._peers(now),
-            checkpoints=self._training.checkpoints(now) if self._scanned_for else (),
-            checkpoints_scanned_for_attempt=self._scanned_for,
+            checkpoints=self._training.checkpoints(now) if self._scanned_for[0] else (),
+            checkpoints_scanned_for_attempt=self._scanned_for[0],
+            listing=self._scanned_for[1],
             address=self.identity.address,
             launcher_version=self.identity.version,
             passes_news=True,

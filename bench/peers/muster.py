@@ -85,6 +85,7 @@ class Muster(System):
             self.calm_seconds = _CHECKPOINT_HEARD_SECONDS
         self._operator = Manager(bed, "muster")
         self._launchers: Launchers | None = None
+        self.coordinator = ""
         self._probes = 0
         self._dark: set[str] = set()
 
@@ -92,7 +93,7 @@ class Muster(System):
         """Install the definitions and rights, start the operator and wait until it leads; then the launchers."""
         self.install()
         port, probes = free_port(), free_port()
-        self._probes = probes
+        self._probes, self.coordinator = probes, f"https://{HOST}:{port}"
         environment = {
             "PATH": os.environ["PATH"],
             "HOME": str(self._operator.folder),
@@ -106,7 +107,7 @@ class Muster(System):
         self._operator.start([sys.executable, "-m", "muster"], probes, environment)
         wait_for(lambda: _leads(self.metrics()), "a leading operator", _LEADER_SECONDS)
         if self.mode == "Managed":
-            self._launchers = Launchers(self.bed, f"https://{HOST}:{port}")
+            self._launchers = Launchers(self.bed, self.coordinator)
 
     def end(self) -> None:
         """End both."""
@@ -198,6 +199,11 @@ class Launchers:
         self._started: list[Started] = []
         self._ended = False
         threading.Thread(target=self._read, name="launchers", daemon=True).start()
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
 
     def tell(self, command: Mapping[str, Any]) -> None:
         """Give an order."""

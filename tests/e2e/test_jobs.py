@@ -187,15 +187,6 @@ def test_an_image_that_cannot_be_pulled_is_named(submit: Submit) -> None:
     assert "registry.invalid/nothing:1" in condition(job, "Running")["message"]
 
 
-def test_an_image_without_python_fails_with_the_remedy(bed: Bed, submit: Submit) -> None:
-    job = submit("no-python", nodes=1, image=bed.images["launcher"])
-    completion = job.completion()
-    assert completion["result"] == "Failed"
-    assert completion["reason"] == "ContainerCannotStart"
-    assert "needs python3" in completion["message"]
-    assert condition(job, "Stalled")["status"] == "True"
-
-
 def test_a_command_is_needed_in_managed_mode(submit: Submit) -> None:
     job = submit("no-command", nodes=1, command=[])
     wait_until("the verdict", lambda: state(job) == ("Stalled", "CommandMissing"), 60)

@@ -32,8 +32,11 @@ def test_every_failure_has_its_row_and_its_class() -> None:
 # Names of kinds and what Kubernetes says, where they stand in the code in the form of a reason.
 NO_REASONS = {
     "AlreadyExists",  # of the API server's own answer
+    "ClusterFirst",
+    "ClusterFirstWithHostNet",
     "ConfigMap",
     "ContainerCreating",
+    "FallbackToLogsOnError",
     "FleetPolicy",
     "NoExecute",
     "NodeHealth",

@@ -7,11 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from attack.journal import Line
+from attack.journal import GENERATION, Line
 
 # What was frozen may do this long what it was about to do: its launcher wakes with it, sees that it has been replaced, and
 # ends it. Whatever it publishes then is a violation all the same.
 WAKING_SECONDS = 1.0
+# What a job has published that was deleted counts for its successor if it was there this long before that one's start: what
+# ends meanwhile may go on to its end.
+SETTLED_SECONDS = 5.0
 # What only the ranks of the newest attempt may do. A rank that was frozen may still say that it lost its peers.
 _DEEDS = ("step", "checkpoint", "orphan", "resumed", "done")
 
@@ -52,14 +55,19 @@ def check_job(
     removals: Iterable[Removal] = (),
     thaws: Iterable[Thaw] = (),
 ) -> list[Violation]:
-    """All rules about one job; `weights`: those of the undisturbed run, by step."""
-    found = [
-        *_attempts_grow(lines),
-        *_one_attempt_at_a_time(lines, list(thaws)),
-        *_right_values(lines, weights),
-        *_nothing_lost(lines, list(removals)),
-    ]
+    """All rules about one job; `weights`: those of the undisturbed run, by step.
+
+    One that has replaced another of its name is another job: the ranks of the first may end while its own begin.
+    """
+    found = [*_right_values(lines, weights), *_nothing_lost(lines, list(removals))]
+    for generation in {_generation(line.attempt) for line in lines}:
+        own = [line for line in lines if _generation(line.attempt) == generation]
+        found += [*_attempts_grow(own), *_one_attempt_at_a_time(own, list(thaws))]
     return [Violation(it.rule, f"{job}: {it.text}", it.at) for it in found]
+
+
+def _generation(attempt: int) -> int:
+    return attempt // GENERATION
 
 
 def _first_starts(lines: Iterable[Line]) -> dict[int, float]:
@@ -136,7 +144,12 @@ def _nothing_lost(lines: Sequence[Line], removals: list[Removal]) -> list[Violat
         if line.event == "ready":
             resumed[line.attempt] = max(resumed[line.attempt], line.step)
     for attempt, at in _first_starts(lines).items():
-        published = [line for line in lines if line.event == "checkpoint" and line.at < at]
+        published = [
+            line
+            for line in lines
+            if line.event == "checkpoint"
+            and line.at < at - (0.0 if _generation(line.attempt) == _generation(attempt) else SETTLED_SECONDS)
+        ]
         there = [
             line.step
             for line in published
@@ -162,7 +175,8 @@ def check_nodes(jobs: Mapping[str, Sequence[Line]]) -> list[Violation]:
                 node_of[key], begun[key] = line.node, line.at
             ended[key] = line.at
         for key, node in node_of.items():
-            spans[node].append((begun[key], ended[key], job, f"rank {key[1]} of attempt {key[0]} of {job}"))
+            whose = f"{job} {_generation(key[0])}"
+            spans[node].append((begun[key], ended[key], whose, f"rank {key[1]} of attempt {key[0]} of {job}"))
     found: list[Violation] = []
     for node, those in spans.items():
         those.sort()

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from attack import proxy
@@ -22,6 +23,7 @@ from attack.way import Way
 from localcluster import cgroups
 from localcluster.errors import LocalClusterError
 from localcluster.layout import CONTROL_PLANE_ADDRESS
+from muster.checkpoint.manifest import MANIFEST_NAME
 from muster.simulate.faults import Fault, Undo, each
 from testbed.bed import SYSTEM_NAMESPACE
 
@@ -275,6 +277,12 @@ def _edit(stage: Stage, fault: Fault) -> Undo:
     return lambda: _persist(stage, *words(int(budget)))
 
 
+def _replace_job(stage: Stage, fault: Fault) -> None:
+    job = _job(stage, fault)
+    stage.kubectl("delete", "tj", "-n", NAMESPACE, job.full_name, "--wait=false")
+    _tried(lambda: stage.create(job.document))
+
+
 def _withhold(stage: Stage, fault: Fault) -> Undo:
     nodes = _nodes(stage, fault)
     for node in nodes:
@@ -291,16 +299,28 @@ def _sicken(stage: Stage, fault: Fault) -> Undo:
 
 
 def _remove_newest(stage: Stage, fault: Fault) -> None:
-    job = _job(stage, fault)
-    folders = {int(path.name[5:]): path for path in (job.folder / "checkpoints").glob("step-*")}
-    if len(folders) < 2:
-        raise NotMadeError("there is nothing that could be spared")
-    newest = max(folders)
-    hidden = folders[newest].with_name(f".removed-{newest}-{time.monotonic_ns()}")
-    # Said before it is done: whoever begins at this moment may have seen either.
-    job.removals.append(Removal(newest, time.monotonic()))
-    folders[newest].rename(hidden)
+    newest = _newest_to_spare(stage, fault)
+    hidden = newest.with_name(f".removed-{newest.name}-{time.monotonic_ns()}")
+    newest.rename(hidden)
     shutil.rmtree(hidden)
+
+
+def _lose_shard(stage: Stage, fault: Fault) -> None:
+    files = sorted(path for path in _newest_to_spare(stage, fault).iterdir() if path.name != MANIFEST_NAME)
+    files[fault.number % len(files)].unlink(missing_ok=True)
+
+
+def _newest_to_spare(stage: Stage, fault: Fault) -> Path:
+    """The newest checkpoint, which nobody has to go on from any more."""
+    job = _job(stage, fault)
+    lost = {gone.step for gone in job.removals}
+    folders = {int(path.name[5:]): path for path in (job.folder / "checkpoints").glob("step-*")}
+    steps = sorted(folders.keys() - lost)
+    if len(steps) < 2:
+        raise NotMadeError("there is nothing that could be spared")
+    # Said before it is done: whoever begins at this moment may have seen either.
+    job.removals.append(Removal(steps[-1], time.monotonic()))
+    return folders[steps[-1]]
 
 
 # --- the API server ---------------------------------------------------------------------------------------------------
@@ -326,7 +346,8 @@ def _on_the_way(what: str, *, reopens: bool = False) -> Maker:
     """To one replica, the leader first, or to all: whoever comes after it is not concerned."""
 
     def make(stage: Stage, fault: Fault) -> Undo:
-        way, addresses = _way(stage), stage.operator_addresses()
+        way = _way(stage)
+        addresses: Sequence[str] = stage.operator_addresses()
         if fault.number % 3:
             leader = stage.leader()["status"]["podIP"]
             addresses = fault.hit_replicas(sorted(addresses, key=lambda address: address != leader))
@@ -387,7 +408,9 @@ MAKERS: Mapping[str, Maker] = {
     "WatchLags": _on_the_way(proxy.LAG, reopens=True),
     "WatchesEnd": _end_watches,
     "CheckpointRemoved": _remove_newest,
+    "ShardLost": _lose_shard,
     "JobEdited": _edit,
+    "JobReplaced": _replace_job,
     "NodeWithheld": _withhold,
     "NodeSick": _sicken,
 }

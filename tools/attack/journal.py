@@ -11,6 +11,8 @@ from types import ModuleType
 
 from testbed.bed import ROOT
 
+# A job that was deleted and created anew under its name begins with attempt 1 again: here with 1001, then 2001.
+GENERATION = 1000
 TRAINER = ROOT / "tests" / "e2e" / "trainers" / "steps.py"
 
 
@@ -19,6 +21,7 @@ class Line:
     """One event of one rank.
 
     Attributes:
+        attempt: of a job that has replaced one of its name, GENERATION more than that one's.
         event: "start", "resumed", "ready", "step", "checkpoint" (after it was published), "orphan", "done", ...
         at: seconds on the machine's monotonic clock, taken before the line was written.
         weights: of "step" and "done".
@@ -35,23 +38,24 @@ class Line:
 
 def read(folder: Path) -> list[Line]:
     """All lines of one job, in the order of their times; what a rank was writing when it was killed is left out."""
+    texts = [text for path in folder.glob("log-*.jsonl") for text in path.read_text().splitlines(keepends=True)]
+    raws = sorted((json.loads(text) for text in texts if text.endswith("}\n")), key=lambda raw: raw["monotonic"])
+    generations: dict[str, int] = {}  # by what the names of a job's pods begin with
     found: list[Line] = []
-    for path in folder.glob("log-*.jsonl"):
-        for text in path.read_text().splitlines(keepends=True):
-            if text.endswith("}\n"):
-                raw = json.loads(text)
-                found.append(
-                    Line(
-                        event=raw["event"],
-                        attempt=raw["attempt"],
-                        rank=raw["rank"],
-                        at=raw["monotonic"],
-                        step=raw.get("step", 0),
-                        node=raw.get("node", ""),
-                        weights=raw.get("weights", raw.get("weights_sha256", "")),
-                    )
-                )
-    return sorted(found, key=lambda line: line.at)
+    for raw in raws:
+        generation = generations.setdefault(raw["host"].rsplit("-", 2)[0], len(generations))
+        found.append(
+            Line(
+                event=raw["event"],
+                attempt=generation * GENERATION + raw["attempt"],
+                rank=raw["rank"],
+                at=raw["monotonic"],
+                step=raw.get("step", 0),
+                node=raw.get("node", ""),
+                weights=raw.get("weights", raw.get("weights_sha256", "")),
+            )
+        )
+    return found
 
 
 def newest_step(lines: Iterable[Line]) -> int:

@@ -17,6 +17,7 @@ from attack.faults import MAKERS, ON_THE_WAY, make
 from attack.stage import NAMESPACE, NotMadeError, Stage
 from localcluster.errors import LocalClusterError
 from muster.simulate.faults import FOR_EVER, KINDS, Fault, Undo, draw
+from muster.simulate.play import AIMED
 from testbed.kube import KubectlError, WaitError, wait_until
 
 Say = Callable[[str], None]
@@ -26,7 +27,6 @@ QUIET_SECONDS = 900.0
 RIPE_SECONDS = 75.0
 RECOVERING_SECONDS = 30.0
 LONGEST_SECONDS = 45.0
-AIMED = 0.5  # share of the faults of nodes that hit those of a job
 # What the last fault has for itself before everything is mended.
 LAST_SECONDS = 10.0
 _STATES_OF_RECOVERY = ("Recovering", "Starting", "Pending", "Placing")

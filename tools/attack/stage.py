@@ -57,12 +57,14 @@ class Job:
         name: its name in stories.
         full_name: its name in the cluster, new each time.
         folder: its journal and checkpoints, as this machine sees them.
+        document: what it was created from.
     """
 
     name: str
     full_name: str
     nodes: int
     folder: Path
+    document: dict[str, Any] = field(default_factory=dict)
     removals: list[Removal] = field(default_factory=list)
 
     def lines(self) -> list[Line]:
@@ -109,12 +111,22 @@ class Stage:
         Raises:
             NotMadeError: the API server does not answer, or refuses it.
         """
-        if self.api_away.is_set():
-            raise NotMadeError("the API server is away")
-        try:
+        with self._asks():
             return self.bed.kubectl(*arguments, "--request-timeout=10s", timeout_seconds=20)
-        except (KubectlError, subprocess.TimeoutExpired) as error:
-            raise NotMadeError(str(error)) from error
+
+    def create(self, document: dict[str, Any]) -> None:
+        """Create an object; it is there already when the answer to an earlier try was lost.
+
+        Raises:
+            NotMadeError: the API server does not answer, or refuses it.
+        """
+        with self._asks():
+            try:
+                text = json.dumps(document)
+                self.bed.kubectl("create", "-f", "-", "--request-timeout=10s", stdin=text, timeout_seconds=20)
+            except KubectlError as error:
+                if "AlreadyExists" not in str(error):
+                    raise
 
     def muster(self, *arguments: str) -> str:
         """`kubectl muster`, as a person calls it.
@@ -122,15 +134,20 @@ class Stage:
         Raises:
             NotMadeError: the API server does not answer, or refuses it.
         """
-        if self.api_away.is_set():
-            raise NotMadeError("the API server is away")
-        try:
+        with self._asks():
             done = self.bed.muster(*arguments)
-        except subprocess.TimeoutExpired as error:
-            raise NotMadeError(str(error)) from error
         if done.returncode:
             raise NotMadeError(done.stderr.strip() or done.stdout.strip())
         return done.stdout
+
+    @contextmanager
+    def _asks(self) -> Iterator[None]:
+        if self.api_away.is_set():
+            raise NotMadeError("the API server is away")
+        try:
+            yield
+        except (KubectlError, subprocess.TimeoutExpired) as error:
+            raise NotMadeError(str(error)) from error
 
     def state_of(self, job: str) -> str:
         """status.state of a job; "" while nobody can be asked."""
@@ -220,4 +237,4 @@ def _submit(bed: Bed, name: str, nodes: int, shared: Path, chaos: Sequence[str])
     container["resources"]["requests"] |= amounts
     container["resources"]["limits"] = amounts
     bed.kubectl("create", "-f", "-", stdin=json.dumps(document))
-    return Job(name, full_name, nodes, shared / full_name)
+    return Job(name, full_name, nodes, shared / full_name, document)

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -30,7 +30,7 @@ class Way:
         self._numbers = count(1)
         self._lock = threading.Lock()
 
-    def begin(self, what: str, addresses: list[str], resource: str, amount: float) -> Wrong:
+    def begin(self, what: str, addresses: Sequence[str], resource: str, amount: float) -> Wrong:
         """Something goes wrong from now on."""
         with self._lock:
             wrong = Wrong(next(self._numbers), what, tuple(addresses), resource, amount)

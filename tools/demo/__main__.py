@@ -16,10 +16,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from demo import burnin
 from demo.faults import FAULTS, Fault, Job, Measured, suffer
 from demo.story import Story
 from demo.trainer_log import HostFiles, PodFiles, TrainerLog, newest_checkpoint, newest_step
 from localcluster.cluster import Cluster
+from testbed import checkers
 from testbed.bed import IMAGES, ROOT, Bed
 from testbed.gangwatch import GangWatch
 from testbed.kube import wait_until
@@ -44,8 +46,9 @@ def main() -> int:
     (OUTPUT / "report.json").write_text(json.dumps(report, indent=2) + "\n")
     good = (
         report["succeeded"]
+        and (report["burn_in"] or {}).get("victim", "") == report["bad_node"]
         and {fault["kind"] for fault in report["faults"]} == set(faults)
-        and all(fault["lost_steps"] > 0 for fault in report["faults"])
+        and all(fault["lost_steps"] >= 0 for fault in report["faults"])
         and report["final_weights_sha256"] == report["reference_weights_sha256"]
     )
     story.verdict(report, OUTPUT / "report.json")
@@ -75,6 +78,9 @@ def cluster(story: Story) -> Iterator[Bed]:
             bed.install()
         yield bed
     finally:
+        if not existing:
+            checkers.end(bed)
+            bed.faults.mend()
         if keep:
             story.tell(f"kept, as KEEP asks: export KUBECONFIG={bed.kubectl.kubeconfig}")
         elif starts:
@@ -87,10 +93,14 @@ def cluster(story: Story) -> Iterator[Bed]:
 
 def run(bed: Bed, story: Story, faults: dict[str, Fault]) -> dict[str, Any]:
     """The job with its faults, then the same job undisturbed."""
+    bad = burnin.spoil(bed, story)
     story.tell(f"kubectl apply -f {MANIFEST.relative_to(ROOT)}")
     bed.kubectl("apply", "-f", "-", stdin=manifest(bed))
     log = trainer_log(bed, NAME)
     with GangWatch(bed.kubectl, NAMESPACE, NAME) as watch:
+        found = burnin.found(bed, story, watch, bad) if bad else None
+        if found:
+            burnin.repair(bed, story, bad)
         job = Job(bed, NAMESPACE, NAME, RANKS, log, watch)
         suffered = [disturbed(job, story, kind, inject) for kind, inject in faults.items()]
         finish(bed, story, NAME, log)
@@ -108,6 +118,8 @@ def run(bed: Bed, story: Story, faults: dict[str, Fault]) -> dict[str, Any]:
     return {
         "succeeded": completion["result"] == "Succeeded",
         "attempts": attempts,
+        "bad_node": bad,
+        "burn_in": found.to_json() if found else None,
         "faults": [fault.to_json() for fault in suffered],
         "final_weights_sha256": log.result()["weights_sha256"],
         "reference_weights_sha256": reference.result()["weights_sha256"],

@@ -109,7 +109,9 @@ def suffer(job: Job, kind: str, inject: Fault) -> Measured:
     )
     level = next(state.level for state in job.watch.seen if state.attempt == attempt)
     lines = job.log.lines()
-    last, resumed = newest_step(lines, started), resumed_step(lines, attempt)
+    # The ranks go on until the fault has hit, which takes its time where the machine is busy.
+    last = newest_step(line for line in lines if line.attempt <= before)
+    resumed = resumed_step(lines, attempt)
     return Measured(
         kind=kind,
         victim=victim,

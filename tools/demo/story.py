@@ -80,6 +80,11 @@ class Story:
         self._close_line()
         equal = report["final_weights_sha256"] == report["reference_weights_sha256"]
         print()
+        if report["burn_in"]:
+            bad = report["burn_in"]
+            print(
+                f"  1 node that computed wrongly, found by {bad['probe'] or 'nobody'} after {bad['found_seconds']:.1f} s"
+            )
         print(
             f"  {len(report['faults'])} faults, {report['attempts']} attempts, {'succeeded' if report['succeeded'] else 'FAILED'}"
         )

@@ -110,9 +110,9 @@ class TrainerLog:
         return answer
 
 
-def newest_step(lines: Iterable[Line], until: float = float("inf")) -> int:
-    """The highest step that any rank of the newest attempt had finished by then; 0 before the first."""
-    seen = [line for line in lines if line.event == "step" and line.step is not None and line.at <= until]
+def newest_step(lines: Iterable[Line]) -> int:
+    """The highest step that any rank of the newest attempt has finished; 0 before the first."""
+    seen = [line for line in lines if line.event == "step" and line.step is not None]
     newest = max((line.attempt for line in seen), default=0)
     return max((line.step or 0 for line in seen if line.attempt == newest), default=0)
 

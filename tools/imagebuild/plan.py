@@ -56,6 +56,21 @@ IMAGES = (
         ("examples/torch-ddp/train.py", "examples/torch-ddp/selfcheck.py"),
         ("python3", "python3-torch"),
     ),
+    # For nodes without GPUs, as those of the local cluster are; images/burn-in/Dockerfile is the one for others.
+    Image(
+        "burn-in",
+        "muster/burn-in",
+        "images/burn-in/cpu.Dockerfile",
+        (
+            "operator/muster/__init__.py",
+            "operator/muster/serve.py",
+            "operator/muster/protocol",
+            "operator/muster/preflight/__init__.py",
+            "operator/muster/preflight/probes",
+            "operator/muster/checker",
+        ),
+        ("python3", "python3-torch"),
+    ),
 )
 
 

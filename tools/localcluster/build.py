@@ -82,6 +82,7 @@ class Extra:
 
 KWOK = Extra(Program("kwok", "kwok"), path="sigs.k8s.io/kwok", files=("kustomize/stage",))
 JOBSET = Extra(Program("jobset", "jobset"), path="sigs.k8s.io/jobset", files=("config/components",))
+VERSITYGW = Extra(Program("versitygw", "versitygw"), path="github.com/versity/versitygw", files=())
 KUEUE = Extra(Program("kueue", "kueue"), path="sigs.k8s.io/kueue", files=("config/components",))
 
 

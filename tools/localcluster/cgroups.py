@@ -14,6 +14,11 @@ _ROOT = Path("/sys/fs/cgroup")
 _V2_CONTROLLERS = ("cpuset", "cpu", "io", "memory", "hugetlb", "pids")
 _REMOVE_SECONDS = 20.0
 _POLL_SECONDS = 0.02
+# In microseconds; the kernel takes no quota below a millisecond.
+_PERIOD, _LEAST_QUOTA = 10_000, 1_000
+# What a group has of busy processors by itself, and the most: a node is to have as much as a process beside it, and not all
+# nodes of a cluster together.
+_WEIGHTS = {"cpu.shares": (1024, 262_144), "cpu.weight": (100, 10_000)}
 
 
 def is_version_2() -> bool:
@@ -40,6 +45,7 @@ def make(cluster: str, node: str) -> None:
             parent /= part
             parent.mkdir(exist_ok=True)
             _inherit_cpuset(parent)
+        _weigh(hierarchy / cluster)
 
 
 def _enable_controllers(folder: Path) -> None:
@@ -62,6 +68,14 @@ def _inherit_cpuset(folder: Path) -> None:
         here, above = folder / name, folder.parent / name
         if not is_version_2() and here.exists() and not here.read_text().strip():
             here.write_text(above.read_text())
+
+
+def _weigh(top: Path) -> None:
+    """Give the cluster as many shares as it has nodes."""
+    nodes = sum(path.is_dir() for path in top.iterdir())
+    for name, (each, most) in _WEIGHTS.items():
+        if (top / name).exists():
+            (top / name).write_text(str(min(nodes * each, most)))
 
 
 def remove(cluster: str, node: str = "") -> None:
@@ -104,6 +118,20 @@ def pids_below(cluster: str, node: str, folder_name: str) -> list[int]:
             if pids:
                 return pids
     return []
+
+
+def limit_cpu(cluster: str, node: str, processors: float | None) -> None:
+    """Let all containers of a node together have so much of a processor; None: as much as there is.
+
+    It is shared out every 10 ms: over a longer time short work would run at full speed, which a slow processor's does not.
+    """
+    quota = None if processors is None else max(_LEAST_QUOTA, round(processors * _PERIOD))
+    if is_version_2():
+        (_ROOT / cluster / node / "cpu.max").write_text(f"{'max' if quota is None else quota} {_PERIOD}")
+        return
+    folder = _ROOT / "cpu" / cluster / node
+    (folder / "cpu.cfs_period_us").write_text(str(_PERIOD))
+    (folder / "cpu.cfs_quota_us").write_text(str(-1 if quota is None else quota))
 
 
 def frozen_group_of(pid: int) -> Path | None:

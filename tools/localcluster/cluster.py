@@ -62,6 +62,8 @@ _TOOLS = Path(__file__).resolve().parents[1]
 _FAULT_TABLE = "localcluster_fault"
 # Declaring it first makes deleting what is not there no error.
 _NO_FAULT = f"table inet {_FAULT_TABLE} {{}}\ndelete table inet {_FAULT_TABLE}\n"
+# What tbf lets through at once, and how long packets wait in it.
+_BURST, _QUEUE = "64kb", "50ms"
 _TAINTS_OF_AN_ABSENT_NODE = {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}
 
 # What this process started itself: collected when it ends, so that no zombie is left in a process that calls both.
@@ -282,6 +284,11 @@ class Cluster:
         self._check_node(node)
         self._ask("power_on", node)
 
+    def is_on(self, node: str) -> bool:
+        """Whether the node has power."""
+        self._check_node(node)
+        return node in self._node_pids()
+
     def drop_packets(self, node: str) -> None:
         """Lose every packet that leaves or reaches the node, silently, until `heal`."""
         self._check_node(node)
@@ -322,10 +329,24 @@ class Cluster:
         )
         self._nft(node, f"{_NO_FAULT}table inet {_FAULT_TABLE} {{\n{rules}}}\n")
 
+    def slow_link(self, node: str, megabits: int) -> None:
+        """Let so many megabits a second leave the node over its cable, until `heal`."""
+        shape = ["tbf", "rate", f"{megabits}mbit", "burst", _BURST, "latency", _QUEUE]
+        done = self.node_exec(node, ["tc", "qdisc", "replace", "dev", LINK, "root", *shape])
+        if done.returncode != 0:
+            raise LocalClusterError(f"tc failed on {node}: {done.stderr.strip()}")
+
+    def slow_cpu(self, node: str, processors: float) -> None:
+        """Let all containers of the node together have so much of a processor, until `heal`."""
+        self._check_node(node)
+        cgroups.limit_cpu(self.id, node, processors)
+
     def heal(self, node: str) -> None:
-        """End `drop_packets`, `cut_off` and `lose`."""
+        """End `drop_packets`, `cut_off`, `lose`, `slow_link` and `slow_cpu`."""
         self._check_node(node)
         self._nft(node, _NO_FAULT)
+        self.node_exec(node, ["tc", "qdisc", "delete", "dev", LINK, "root"])  # fails where there is none
+        cgroups.limit_cpu(self.id, node, None)
 
     @contextmanager
     def frozen_kubelet(self, node: str) -> Iterator[None]:

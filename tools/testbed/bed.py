@@ -15,7 +15,7 @@ from typing import Any
 
 from localcluster.cluster import Cluster
 from localcluster.layout import DEFAULT_NAME
-from testbed.faults import AGENT_NAMESPACE, Faults, agent_patch
+from testbed.faults import AGENT_NAMESPACE, CHECKER_NAMESPACE, Faults, agent_patch, checker_patch
 from testbed.kube import Kubectl, find_kubectl, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,6 +23,8 @@ SYSTEM_NAMESPACE = "muster-system"
 DEFAULT_OVERLAY = Path("manifests", "overlays", "default")
 IMAGE_FIELDS = "image-fields.yaml"
 AGENT_PATCH = "agent-of-a-test-node.yaml"
+CHECKERS = Path("manifests", "components", "burn-in")
+CHECKER_PATCH = "checker-of-a-test-node.yaml"
 IMAGES = ROOT / "build" / "images" / "images.json"
 
 
@@ -62,7 +64,7 @@ class Bed:
                 raise SystemExit(
                     "CLUSTER=existing: set IMAGE_PREFIX to where the images are, e.g. registry.example.org/"
                 )
-            return {name: f"{prefix}muster/{name}:{tag}" for name in ("operator", "launcher", "torch-ddp")}
+            return {name: f"{prefix}muster/{name}:{tag}" for name in ("operator", "launcher", "torch-ddp", "burn-in")}
         if not IMAGES.is_file():
             raise SystemExit(f"{IMAGES} does not exist: run `make images` first.")
         return {name: entry["image"] for name, entry in json.loads(IMAGES.read_text()).items()}
@@ -111,13 +113,39 @@ class Bed:
             self.rolled_out("daemonset/muster-agent", AGENT_NAMESPACE)
         wait_until("a leader", self.leader)
 
+    def install_checkers(self) -> None:
+        """Install the checkers beside Muster, and wait until all have imported torch."""
+        folder = self._overlay_folder.parent / "checkers"
+        folder.mkdir(parents=True, exist_ok=True)
+        component = os.path.relpath(ROOT / CHECKERS, folder)
+        repository, _, tag = self.images["burn-in"].rpartition(":")
+        patches = ""
+        if self.local is not None:
+            (folder / CHECKER_PATCH).write_text(json.dumps(checker_patch(), indent=2))
+            patches = f"patches:\n  - path: {CHECKER_PATCH}\n"
+        (folder / "kustomization.yaml").write_text(
+            "# Generated: the checkers with the image that was built here.\n"
+            "apiVersion: kustomize.config.k8s.io/v1beta1\n"
+            "kind: Kustomization\n"
+            f"components:\n  - {component}\n"
+            f"{patches}"
+            f"images:\n  - name: muster/burn-in\n    newName: {repository}\n    newTag: {tag}\n"
+        )
+        self.kubectl("apply", "-k", str(folder))
+        self.rolled_out("daemonset/muster-check", CHECKER_NAMESPACE, 300)
+
+    def uninstall_checkers(self) -> None:
+        """Take them out again."""
+        self.kubectl("delete", "namespace", CHECKER_NAMESPACE, "--ignore-not-found", timeout_seconds=120)
+
     @property
     def _overlay_folder(self) -> Path:
         return (ROOT / "build" / "existing" if self.local is None else self.local.output) / "overlay"
 
-    def rolled_out(self, workload: str, namespace: str) -> None:
+    def rolled_out(self, workload: str, namespace: str, seconds: int = 120) -> None:
         """Wait until a workload's pods are those that it asks for now."""
-        self.kubectl("rollout", "status", workload, "-n", namespace, "--timeout=120s", timeout_seconds=150)
+        limit = f"--timeout={seconds}s"
+        self.kubectl("rollout", "status", workload, "-n", namespace, limit, timeout_seconds=seconds + 30)
 
     def uninstall(self) -> None:
         """Take out what `install` put in; custom resources go with their definitions."""
@@ -134,7 +162,7 @@ class Bed:
             "COLUMNS": "120",
             "NO_COLOR": "1",
         }
-        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
+        return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, env=environment)
 
     def leader(self) -> dict[str, Any] | None:
         """The pod of the leading replica, once its Service has it."""
@@ -170,7 +198,8 @@ class Bed:
                 self.kubectl("uncordon", node["metadata"]["name"])
         wait_until("every node Ready", lambda: all(map(_is_ready, self.kubectl.json("get", "nodes")["items"])))
         self.kubectl("scale", "deployment/muster", "-n", SYSTEM_NAMESPACE, "--replicas=2")
-        self.rolled_out("deployment/muster", SYSTEM_NAMESPACE)
+        # What has ended again and again is started anew by its kubelet after five minutes.
+        self.rolled_out("deployment/muster", SYSTEM_NAMESPACE, 420)
         wait_until("a leader", self.leader)
 
     def _overlay(self, default: Path, images: Mapping[str, str]) -> str:

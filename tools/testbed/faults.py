@@ -8,7 +8,9 @@ control file of a fake NVML (tests/fakes/nvml). Whatever judges or acts on what 
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 import time
 import uuid
 from datetime import UTC, datetime
@@ -20,9 +22,12 @@ from localcluster.layout import IDENTITY_IN_NODE
 from testbed.kube import Kubectl
 
 AGENT_NAMESPACE = "muster-agent"
+CHECKER_NAMESPACE = "muster-check"
 GPUS = 8
 PORTS = ("mlx5_0", "mlx5_1")
 
+HOOK = Path(__file__).with_name("sitecustomize.py")
+"""Makes probes bad, see there; `fault` beside it says how."""
 _FOLDER = "faults"
 _IN_POD = "/node"
 _LIBRARY = "libnvidia-ml.so.1"
@@ -75,6 +80,25 @@ def agent_patch() -> dict[str, Any]:
     }
 
 
+def checker_patch() -> dict[str, Any]:
+    """What makes the installed checkers' probes as bad as their node's files say; the product knows nothing of it."""
+    container = {
+        "name": "checker",
+        "env": [
+            {"name": "PYTHONPATH", "value": f"{_IN_POD}/{_FOLDER}/probes:/muster"},
+            {"name": "MUSTER_BOOT_ID_FILE", "value": f"{_IN_POD}/{_FOLDER}/boot_id"},
+        ],
+        "volumeMounts": [{"name": "node", "mountPath": _IN_POD, "readOnly": True}],
+    }
+    volume = {"name": "node", "hostPath": {"path": IDENTITY_IN_NODE, "type": "Directory"}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": "muster-check", "namespace": CHECKER_NAMESPACE},
+        "spec": {"template": {"spec": {"containers": [container], "volumes": [volume]}}},
+    }
+
+
 class Faults:
     """Breaks and repairs nodes of the local cluster."""
 
@@ -98,6 +122,8 @@ class Faults:
             else:
                 _replace(folder / "lib" / _LIBRARY, nvml / _LIBRARY)
             _write(folder / "thresholds.json", json.dumps(_THRESHOLDS))
+            (folder / "probes").mkdir(exist_ok=True)
+            _write(folder / "probes" / HOOK.name, HOOK.read_text())
             self.clear(node)
             # The id that the kubelet tells, too, until the node is only said to boot.
             (folder / "boot_id").unlink(missing_ok=True)
@@ -123,6 +149,34 @@ class Faults:
         """NVML shows one GPU less."""
         self._nvml(node, f"count={GPUS - 1}")
 
+    def probe(self, node: str, fault: str) -> None:
+        """The node's probes are as bad as this from now on (testbed/sitecustomize.py): "flip", "hang", "no-torch", or "" for well."""
+        _write(self._folder(node) / "probes" / "fault", fault)
+
+    def lose_torch(self, node: str) -> None:
+        """The node's checker finds no torch any more, from the next process on that looks for it."""
+        self.probe(node, "no-torch")
+        pods = self._kubectl.json("get", "pods", "-n", CHECKER_NAMESPACE, "--field-selector", f"spec.nodeName={node}")[
+            "items"
+        ]
+        for pod in pods:
+            for process in self._cluster.pids_of(node, CHECKER_NAMESPACE, pod["metadata"]["name"]):
+                if "muster.preflight.probes.zygote" in process.command:
+                    os.kill(process.pid, signal.SIGKILL)
+
+    def slow_cpu(self, node: str, processors: float = 0.1) -> None:
+        """All containers of the node together have so much of a processor."""
+        self._cluster.slow_cpu(node, processors)
+
+    def slow_link(self, node: str, megabits: int = 200) -> None:
+        """No more than so many megabits a second leave the node."""
+        self._cluster.slow_link(node, megabits)
+
+    def lossy_link(self, node: str, percent: int = 10) -> None:
+        """Of the packets that come to the node or go from it, so many are lost at random; of two in a hundred TCP repairs most."""
+        at_random = [f"numgen random mod 100 < {percent}"]
+        self._cluster.lose(node, at_random, at_random)
+
     def port_down(self, node: str, device: str = PORTS[0]) -> None:
         """An InfiniBand port loses its link."""
         self._port(node, device, "1: DOWN", "3: Disabled")
@@ -140,6 +194,7 @@ class Faults:
     def clear(self, node: str) -> None:
         """Repair what can be repaired while the node runs; its kernel log stays."""
         self._nvml(node)
+        self.probe(node, "")
         for device in PORTS:
             self._port(node, device, "4: ACTIVE", "5: LinkUp")
         conditions = self._kubectl.json("get", "node", node)["status"]["conditions"]
@@ -154,8 +209,10 @@ class Faults:
         _write(self._folder(node) / "boot_id", f"{uuid.uuid4()}\n")
 
     def mend(self) -> None:
-        """Make every node well again."""
+        """Make every node well again, whoever has made it bad; links and processors of those that are off are."""
         for node, log in self._logs.items():
+            if self._cluster.is_on(node):
+                self._cluster.heal(node)
             if log.read_text():
                 self.reboot(node)
             else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -170,9 +171,15 @@ def manifest(
     image: str = "",
     command: list[str] | None = None,
     sidecar: list[str] | None = None,
+    reshape: Callable[[dict[str, Any]], None] | None = None,
     **spec: Any,
 ) -> dict[str, Any]:
-    """A TrainingJob that fits Pod Security `restricted`; `sidecar`: the command of another container beside the trainer's."""
+    """A TrainingJob that fits Pod Security `restricted`.
+
+    Args:
+        sidecar: the command of another container beside the trainer's.
+        reshape: changes the spec of the pod.
+    """
     container = {
         "name": "trainer",
         "image": image or bed.images["torch-ddp"],
@@ -204,6 +211,8 @@ def manifest(
             {"name": "tmp", "emptyDir": {}},
         ],
     }
+    if reshape is not None:
+        reshape(pod)
     body = {
         "nodes": nodes,
         "checkpoint": {"directory": f"{SHARED}/{name}/checkpoints"},

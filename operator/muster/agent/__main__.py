@@ -8,10 +8,10 @@ from muster.agent.agent import Agent
 from muster.agent.client import NodeHealthClient
 from muster.agent.log import log
 from muster.agent.nvml_process import NvmlProcess
-from muster.agent.serve import serve
 from muster.agent.settings import SettingsError, from_environment
 from muster.agent.thresholds import load
 from muster.agent.writer import Writer
+from muster.serve import serve
 
 _CONFIGURATION_ERROR = 78  # EX_CONFIG
 
@@ -31,7 +31,7 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: agent.stop())
     try:
-        port = serve(settings.listen, agent.is_alive, agent.metrics)
+        port = serve(settings.listen, agent.is_alive, "the agent has stopped looking", agent.metrics)
     except OSError as error:
         # An agent that is being replaced may still hold the port. Looking matters more than being looked at.
         log("no port for /healthz and /metrics", address=settings.listen, problem=str(error))

@@ -23,10 +23,10 @@ from muster.agent.log import log
 from muster.agent.machine import FabricManager, Mounts, read_word
 from muster.agent.nvml_process import NvmlProcess
 from muster.agent.sampler import Sampler
-from muster.agent.serve import Metric
 from muster.agent.settings import Settings
 from muster.agent.thresholds import Thresholds
 from muster.agent.writer import Writer, stored_evidence
+from muster.serve import Metric
 
 _FILE_PERIOD_SECONDS = 0.2
 _DRAIN_PAUSE_SECONDS = 0.05

@@ -20,6 +20,8 @@ from pydantic_core import CoreSchema
 GROUP = "muster.dev"
 VERSION = "v1alpha1"
 API_VERSION = f"{GROUP}/{VERSION}"
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+"""The annotation in which kubectl keeps a whole manifest: of another object than one that is made of it."""
 
 
 def rule(cel: str, message: str, *, at: str | None = None) -> JsonDict:

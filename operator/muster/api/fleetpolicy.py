@@ -8,6 +8,7 @@ from pydantic.config import JsonDict
 
 from muster.api.base import NAME_LENGTH, ApiModel, ObjectMeta, checks, rule
 from muster.api.nodehealth import RecommendedAction, Severity
+from muster.api.preflight import PreflightPolicy
 
 MAX_LEVELS = 16
 MAX_POOLS = 64
@@ -192,6 +193,7 @@ class SourceName(StrEnum):
     AGENT = "agent"
     AKS = "aks"
     AUTOPILOT = "autopilot"
+    BURN_IN = "burn-in"
     CHS = "chs"
     COREWEAVE = "coreweave"
     EKS = "eks"
@@ -404,6 +406,7 @@ class FleetPolicySpec(ApiModel):
     placement: PlacementPolicy = PlacementPolicy()
     queueing: Queueing = Queueing()
     health: HealthPolicy = HealthPolicy()
+    preflight: PreflightPolicy = PreflightPolicy()
     accelerator_resource: str = Field(
         "nvidia.com/gpu",
         min_length=3,

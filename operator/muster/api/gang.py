@@ -28,6 +28,7 @@ from muster.api.base import (
     rule,
     shortened_to,
 )
+from muster.api.preflight import Profile
 from muster.protocol.messages import LONGEST_FENCE_SECONDS, MAX_MARKER_CHARS
 
 
@@ -74,7 +75,7 @@ MAX_FENCE_SECONDS = int(LONGEST_FENCE_SECONDS)
 class Member(CompactModel):
     """One member of the gang. Its index names its pods and never changes; its rank is its place in the attempt."""
 
-    unsaid = ("index", "role", "rank", "fence_seconds", "boot", "pod_uid", "reads_marker")
+    unsaid = ("index", "role", "rank", "fence_seconds", "boot", "pod_uid", "reads_marker", "newcomer")
 
     index: int = Field(-1, ge=-1, le=4095, description="Absent in records of old: its place in the list.")
     role: Role = Role.WORKER
@@ -93,6 +94,9 @@ class Member(CompactModel):
         description="Its launcher ends its ranks when the marker in the checkpoint directory tells it to. It counts only "
         "where the record names that marker.",
     )
+    newcomer: bool = Field(
+        False, description="It has come to its node since the ranks ran last: it had no part in what they did."
+    )
 
 
 class Resume(ApiModel):
@@ -103,10 +107,20 @@ class Resume(ApiModel):
 
 
 class Lineage(ApiModel):
-    """Where a person has let the training go on from: what was saved beyond that before is another history."""
+    """Behind what the training has gone back, on a person's wish or because results were found wrong: what was saved beyond
+    that before is another history."""
 
-    asked: str = Field(max_length=1024, description="The wish, as spec.checkpoint.resumeFrom had it.")
-    step: int = Field(-1, ge=-1, description="Of the checkpoint gone on from; -1: from scratch.")
+    asked: str = Field(
+        max_length=1024, description="The newest wish, as spec.checkpoint.resumeFrom had it; empty: nobody's."
+    )
+    step: int = Field(
+        -1, ge=-1, description="Of the checkpoint asked for, or the last whose checkpoint is not suspect; -1: none."
+    )
+    shut: bool = Field(
+        False,
+        description="No checkpoint beyond the step counts, whenever it was written: until the next go names in disowned "
+        "those that are there.",
+    )
     disowned: str = Field(
         "",
         max_length=16384,
@@ -127,6 +141,9 @@ class Go(ApiModel):
     master_address: str = Field(max_length=NAME_LENGTH)
     master_port: int = Field(ge=1, le=65535)
     resume: Resume | None = Field(None, description="Absent: from scratch.")
+    resume_preset: str = Field(
+        "", max_length=64, description="By which the command is told of it (muster.protocol.resuming); empty: by none."
+    )
 
 
 # Those who are lost together have these in common.
@@ -213,6 +230,93 @@ class GangIncident(ApiModel):
     settled: bool = Field(False, description="Class and blame are final.")
 
 
+class BurnInFailure(ApiModel):
+    """A node that failed the burn-in of this gang, and what proves it."""
+
+    node: NodeName
+    boot: str = Field("", max_length=64, description="Its boot id then.")
+    time: Time
+    probe: str = Field(max_length=128)
+    message: Annotated[str, shortened_to(512)] = Field("", max_length=512)
+    partners: list[NodeName] = Field([], max_length=16, description="Proven nodes with which it failed.")
+
+
+class BurnInAllReduce(ApiModel):
+    """What the all-reduce of the whole gang has come to."""
+
+    time: Time = Field(description="Of the go that followed.")
+    message: Annotated[str, shortened_to(512)] = Field(max_length=512)
+
+
+class BurnIn(ApiModel):
+    """What came of testing the gang's nodes, as far as the next decision needs it."""
+
+    profile: str = Field("", max_length=16)
+    time: Time = Field(description="When this was last written.")
+    tries: int = Field(0, ge=0, description="How often in a row failed nodes were replaced, since the last go.")
+    since_attempt: int = Field(
+        0, ge=0, description="The attempt in which the first of these failed: who has passed since then need not again."
+    )
+    failures: list[BurnInFailure] = Field([], max_length=64, description="The newest ones.")
+    untested: list[NodeName] = Field(
+        [], max_length=4096, description="Nodes of which nothing could be said, and that started all the same."
+    )
+    message: Annotated[str, shortened_to(512)] = Field("", max_length=512, description="Why nothing could be said.")
+    all_reduce: BurnInAllReduce | None = Field(
+        None, description="The newest all-reduce of the whole gang. It measures, and blames no node."
+    )
+
+
+class Examination(StrEnum):
+    """What the tests of the nodes have shown of a corruption."""
+
+    CULPRIT_FOUND = "CulpritFound"
+    NOTHING_FOUND = "NothingFound"
+    INCONCLUSIVE = "Inconclusive"
+    NOT_TESTED = "NotTested"
+
+
+class CorruptionStatus(ApiModel):
+    """What the trainer has found wrong with its own results, the last time, and what came of it: as people are told."""
+
+    attempt: int = Field(ge=0, description="The attempt whose ranks have found it.")
+    time: Time
+    reason: str = Field(
+        max_length=64, description="ReplayMismatch, NonFiniteLoss, or ExitCode where no line told more."
+    )
+    node: NodeName = Field("", description="Of the rank that said so, which need not be the culprit's.")
+    found_at: int = Field(
+        ge=0,
+        description="The step at which it was found; where nobody said, the newest step known to be finished then.",
+    )
+    suspect_steps: list[int] = Field(
+        [],
+        max_length=16,
+        description="Steps of checkpoints that do not count until they are written anew; the newest 16.",
+    )
+    suspect_count: int = Field(0, ge=0, description="How many they are.")
+    resumed_step: int | None = Field(None, description="Step that the training went on from; absent: it has not yet.")
+    examination: Examination | None = Field(
+        None, description="What the tests of its nodes have shown; absent: they are not over."
+    )
+    culprits: list[NodeName] = Field([], max_length=16, description="Nodes that gave wrong results in the tests.")
+    message: Annotated[str, shortened_to(1024)] = Field(
+        "", max_length=1024, description="All of it in words; in the Gang the trainer's word alone."
+    )
+
+
+class Corruption(CorruptionStatus):
+    """The same with what decisions need."""
+
+    last_good: int | None = Field(None, ge=0, description="The last step of which the trainer is sure, if it says so.")
+    beyond: int = Field(ge=-1, description="Checkpoints of later steps that were there then are suspect.")
+    newest: Resume | None = Field(None, description="Newest complete checkpoint known then.")
+    times_in_a_row: int = Field(
+        1, ge=1, description="How often in a row, with no culprit found and no step won in between."
+    )
+    open: bool = Field(True, description="No start of the ranks has followed yet: its nodes are to be tested before.")
+
+
 class GangSpec(ApiModel):
     """The record."""
 
@@ -239,6 +343,12 @@ class GangSpec(ApiModel):
     )
     go: Go | None = None
     ghosts: list[Ghost] = Field([], max_length=4096)
+    listing: int = Field(
+        0,
+        ge=0,
+        description="Raised when the last ghost of this attempt is proved dead, who may have saved until then: the go waits "
+        "for lists of the checkpoints that were begun after that. Each attempt counts from 0.",
+    )
     leave: Leave | None = None
     incidents: list[GangIncident] = Field([], max_length=256)
     excluded_nodes: dict[str, Time] = Field({}, max_length=4096, description="Nodes that this job avoids, until when.")
@@ -260,7 +370,13 @@ class GangSpec(ApiModel):
     passes_news: bool = Field(
         False, description="All launchers whose ranks may be running tell each other when one is missed."
     )
-    lineage: Lineage | None = Field(None, description="Absent: nobody has asked to go on from anywhere else.")
+    lineage: Lineage | None = Field(
+        None, description="Absent: nobody has asked to go on from anywhere else, and no checkpoint was ever suspect."
+    )
+    burn_in: BurnIn | None = Field(
+        None, description="Absent: nothing has failed, nothing was left out, and the gang was not measured."
+    )
+    corruption: Corruption | None = Field(None, description="Absent: the trainer has found nothing wrong yet.")
     judges: int = Field(0, ge=0, description="How often others were chosen to judge checkpoints: shifts who does.")
     judges_time: Time | None = Field(None, description="When that was last.")
 
@@ -269,6 +385,20 @@ class GangSpec(ApiModel):
         if 0 <= index < len(self.members) and self.members[index].index == index:
             return index
         return next((place for place, member in enumerate(self.members) if member.index == index), None)
+
+    @property
+    def open_corruption(self) -> Corruption | None:
+        """What was found wrong, while no start of the ranks has followed."""
+        return self.corruption if self.corruption is not None and self.corruption.open else None
+
+    @property
+    def least_profile(self) -> Profile:
+        """What its nodes are at least tested with before its next go, whatever job and policy say."""
+        found = self.open_corruption
+        if found is None:
+            return Profile.DISABLED
+        # What shows itself once in many repeats wants more of them where the first look has found nobody.
+        return Profile.STANDARD if found.times_in_a_row == 1 else Profile.DEEP
 
     @cached_property
     def node_count(self) -> int:

@@ -2,7 +2,7 @@
 
 Three writers, each with fields of its own: the node's agent writes `status.evidence` and `status.agent` (server-side
 apply, and a ValidatingAdmissionPolicy lets it write nothing else, and only of its own node), the operator the rest of
-the status, and people the spec (`kubectl muster cordon`, `release` and `lost`).
+the status, and people the spec (`kubectl muster cordon`, `release`, `lost` and `check`).
 """
 
 from enum import StrEnum
@@ -11,6 +11,7 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 
 from muster.api.base import NAME_LENGTH, UID_LENGTH, ApiModel, ObjectMeta, Time, checks, rule, shortened_to
+from muster.api.preflight import Profile
 
 MAX_EVIDENCE = 64
 MAX_INCIDENTS = 32
@@ -52,6 +53,15 @@ class LostNode(ApiModel):
     )
 
 
+class CheckWish(ApiModel):
+    """A human's wish that a node be tested."""
+
+    id: str = Field(min_length=1, max_length=64, description="Another one for each wish; the result names it.")
+    profile: Profile = Profile.QUICK
+    by: str = Field("", max_length=NAME_LENGTH, description="Who said so.")
+    time: Time
+
+
 class NodeHealthSpec(ApiModel):
     """What people decide."""
 
@@ -60,6 +70,9 @@ class NodeHealthSpec(ApiModel):
         None,
         description="`kubectl muster lost` writes it. The ranks of pods that were made on the node before count as dead, "
         "once its kubelet and their launchers have been silent for 20 s, and for as long as neither is heard again.",
+    )
+    check: CheckWish | None = Field(
+        None, description="`kubectl muster check` writes it. The node is tested once no gang has it."
     )
 
 
@@ -165,6 +178,39 @@ class Offences(ApiModel):
     as_of: Time | None = None
 
 
+class CheckOutcome(StrEnum):
+    """What a test of one node says."""
+
+    PASS = "Pass"  # noqa: S105
+    FAIL = "Fail"
+    INCONCLUSIVE = "Inconclusive"
+
+
+class CheckedProbe(ApiModel):
+    """One probe of a test."""
+
+    probe: str = Field(max_length=128)
+    outcome: CheckOutcome
+    value: str = Field("", max_length=128, description="What was measured, with unit; the worst of the devices.")
+    threshold: str = Field(
+        "", max_length=256, description="What it has to reach, and who says so; empty: only measured."
+    )
+    message: Annotated[str, shortened_to(512)] = Field("", max_length=512)
+
+
+class CheckResult(ApiModel):
+    """What came of a test."""
+
+    id: str = Field(max_length=64, description="Of the wish.")
+    profile: Profile
+    outcome: CheckOutcome
+    time: Time
+    seconds: int = Field(0, ge=0, description="That it took.")
+    device: str = Field("", max_length=128, description="What was tested: a GPU model, or the CPU.")
+    probes: list[CheckedProbe] = Field([], max_length=32)
+    message: Annotated[str, shortened_to(1024)] = Field("", max_length=1024)
+
+
 class NodeHealthStatus(ApiModel):
     """Everything that is known and concluded."""
 
@@ -188,6 +234,7 @@ class NodeHealthStatus(ApiModel):
     )
     incidents: list[HealthIncident] = Field([], max_length=MAX_INCIDENTS, description="Newest last.")
     offences: Offences = Offences()
+    check: CheckResult | None = Field(None, description="What came of the last test that somebody wished for.")
     node_uid: str = Field("", max_length=UID_LENGTH, description="The Node object that all this is about.")
     boot_id: str = Field("", max_length=UID_LENGTH)
 

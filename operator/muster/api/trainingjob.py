@@ -1,15 +1,22 @@
 """TrainingJob: what a user asks for, and what they are told about it."""
 
+import re
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, ValidationError
 from pydantic.config import JsonDict
 
 from muster.api.base import ApiModel, LevelCount, NodeName, ObjectMeta, Time, checks, rule, shortened_to
+from muster.api.gang import CorruptionStatus
+from muster.api.preflight import Preflight
 
 MAX_NAME_LENGTH = 40
 """Longest name of a job: its pods are called `<job>-<hash>-<index>-<incarnation>`, and that has to be a host name."""
+NAME_RULES = f"at most {MAX_NAME_LENGTH} lower-case letters, digits and '-', beginning with a letter"
+"""What a job may be called, in words."""
+_NAME = "[a-z][-a-z0-9]*"
 
 _RECREATE = "cannot change while the job exists: delete and re-create the job"
 _IMMUTABLE = rule("self == oldSelf", _RECREATE)
@@ -130,7 +137,7 @@ class Launch(ApiModel):
         1,
         ge=1,
         le=64,
-        description="Ranks that the launcher starts on each node (Managed only). Leave 1 when the command is torchrun.",
+        description="Processes that Muster starts on each node (Managed only). Leave 1 where the command is torchrun or another program that starts them: it starts one for each GPU.",
     )
     worker_container: str | None = Field(
         None,
@@ -175,20 +182,65 @@ class Placement(ApiModel):
     )
 
 
+_IS_URL = "self.matches('^[a-z][a-z0-9+.-]*://.')"
+
+
+class ResumePreset(StrEnum):
+    """How the program is told where to go on: the names of muster.protocol.resuming."""
+
+    AUTO = "Auto"
+    OFF = "Off"
+    HUGGING_FACE_TRAINER = "HuggingFaceTrainer"
+    ACCELERATE = "Accelerate"
+    LIGHTNING = "Lightning"
+    MEGATRON = "Megatron"
+    TORCH_TITAN = "TorchTitan"
+    TORCHTUNE = "Torchtune"
+    COMPOSER = "Composer"
+    MAX_TEXT = "MaxText"
+    NEMO = "NeMo"
+    DEEP_SPEED = "DeepSpeed"
+
+
 class Checkpoint(ApiModel):
     """Where the trainer's checkpoints are."""
 
     model_config = ConfigDict(
-        json_schema_extra=checks(_keeps("directory"), _keeps("localDirectory"), _keeps("saveTimeoutSeconds"))
+        json_schema_extra=checks(
+            _keeps("directory"),
+            _keeps("localDirectory"),
+            _keeps("resumeArgument"),
+            _keeps("saveTimeoutSeconds"),
+            rule(
+                "!has(self.resumeArgument) || has(self.directory)",
+                "a start only goes on from what is below checkpoint.directory: set that, too",
+                at=".resumeArgument",
+            ),
+            rule(
+                "!has(self.resumePreset) || self.resumePreset == 'Off' || has(self.directory)",
+                "a start only goes on from what is below checkpoint.directory: set that, too",
+                at=".resumePreset",
+            ),
+            rule(
+                "!has(self.resumePreset) || self.resumePreset == 'Off' || !has(self.resumeArgument)",
+                "a preset and a resumeArgument both end the command: leave one of them out",
+                at=".resumePreset",
+            ),
+        )
     )
 
     directory: str | None = Field(
         None,
         min_length=1,
         max_length=1024,
-        description="Absolute path in the worker container, visible to every worker, that holds the checkpoints. "
-        "Without it a restart begins from scratch.",
-        json_schema_extra=checks(rule("self.startsWith('/')", "write an absolute path, e.g. /checkpoints")),
+        description="What holds the checkpoints: an absolute path in the worker container, visible to every worker, or a URL "
+        "that the fsspec of its image can open (s3://bucket/run-7, gs://, az://). Without it a restart begins from scratch.",
+        json_schema_extra=checks(
+            rule(
+                f"self.startsWith('/') || {_IS_URL}",
+                "write an absolute path, e.g. /checkpoints, or a URL, e.g. s3://bucket/run-7",
+            )
+        ),
     )
     local_directory: str | None = Field(
         None,
@@ -198,10 +250,26 @@ class Checkpoint(ApiModel):
         "cache: nothing there counts as a checkpoint. The trainer finds it in MUSTER_LOCAL_CHECKPOINT_DIRECTORY.",
         json_schema_extra=checks(rule("self.startsWith('/')", "write an absolute path, e.g. /local/checkpoints")),
     )
+    resume_argument: list[Annotated[str, Field(max_length=1024)]] | None = Field(
+        None,
+        min_length=1,
+        max_length=32,
+        description="Words that end the command whenever a start goes on from a checkpoint, for programs that do not read "
+        "MUSTER_RESUME_PATH: [--resume_from_checkpoint, $(MUSTER_RESUME_PATH)]. References are resolved as in the command. A start "
+        "from scratch goes without them.",
+    )
+    resume_preset: ResumePreset | None = Field(
+        None,
+        description="How the program is told to go on from exactly the checkpoint that Muster has chosen; docs/reference/resuming.md "
+        "says what each adds to the command. Left out: Auto, which adds something only where the checkpoint and the command both are "
+        "certainly of one framework; with a resumeArgument nothing. May change while the job exists, and counts from the next start on.",
+    )
     resume_from: int | str | None = Field(
         None,
-        description="Go on from here and not from the newest complete checkpoint, once: a step, the absolute path of a "
-        "checkpoint, or Scratch. Checkpoints beyond it that are there already do not count any more. May be set or "
+        description="Go on from here and not from the newest complete checkpoint, once: a step, the absolute path or the URL of a "
+        "checkpoint, Scratch, or another job of the namespace: job/base (its newest complete one) or job/base@5000, whose directory "
+        "this job's workers have to see, too: mounted at the same path, or by its URL. Checkpoints beyond it that are there already do "
+        "not count any more. May be set or "
         "changed while the job is stalled or suspended.",
         json_schema_extra={
             "x-kubernetes-int-or-string": True,
@@ -209,8 +277,9 @@ class Checkpoint(ApiModel):
             **checks(
                 rule(
                     "type(self) == int ? self >= 0 : "
-                    "(self == 'Scratch' || self.matches('^[0-9]{1,18}$') || self.startsWith('/'))",
-                    "write a step, e.g. 5000, the absolute path of a checkpoint, or Scratch",
+                    f"(self == 'Scratch' || self.matches('^[0-9]{{1,18}}$') || self.startsWith('/') || {_IS_URL} || "
+                    "self.matches('^job/[a-z][-a-z0-9]{0,39}(@[0-9]{1,18})?$'))",
+                    "write a step, e.g. 5000, the absolute path or the URL of a checkpoint, another job, e.g. job/base@5000, or Scratch",
                 )
             ),
         },
@@ -223,9 +292,39 @@ class Checkpoint(ApiModel):
     )
 
 
+class ProgressPreset(StrEnum):
+    """Whose lines of output tell steps: the names of muster.protocol.presets."""
+
+    AUTO = "Auto"
+    OFF = "Off"
+    HUGGING_FACE_TRAINER = "HuggingFaceTrainer"
+    LIGHTNING = "Lightning"
+    MEGATRON = "Megatron"
+    TORCH_TITAN = "TorchTitan"
+    DEEP_SPEED = "DeepSpeed"
+    COMPOSER = "Composer"
+    MAX_TEXT = "MaxText"
+    NEMO = "NeMo"
+
+
 class Progress(ApiModel):
     """How Muster learns that training advances."""
 
+    model_config = ConfigDict(
+        json_schema_extra=checks(
+            rule(
+                "!has(self.preset) || !has(self.stepPattern)",
+                "a preset and a stepPattern both say which lines tell steps: leave one of them out",
+                at=".preset",
+            )
+        )
+    )
+
+    preset: ProgressPreset | None = Field(
+        None,
+        description="Whose lines of output tell steps, where the trainer does not write to the file in MUSTER_PROGRESS; "
+        "docs/reference/progress.md has them. Left out: Auto, any whose lines nobody else prints; with a stepPattern none.",
+    )
     step_pattern: str | None = Field(
         None,
         min_length=1,
@@ -240,13 +339,15 @@ class Progress(ApiModel):
         None,
         ge=1,
         le=86400,
-        description="No finished step for this long, after the first one, is a hang: the ranks are restarted.",
+        description="No finished step for this long, after the first one, is a hang: the ranks are restarted. Longer than "
+        "evaluations and saves take, and than printed steps lie apart.",
     )
     start_timeout_seconds: int | None = Field(
         None,
         ge=1,
         le=86400,
-        description="No first step this long after the ranks were started is a hang: the ranks are restarted.",
+        description="No first step this long after the ranks were started is a hang: the ranks are restarted. Longer than it "
+        "takes until the first one is printed, where steps are printed.",
     )
 
 
@@ -279,7 +380,7 @@ class Recovery(ApiModel):
         ge=60,
         le=604800,
         description="A lost worker of which nothing proves that its ranks have ended, and which nothing shared can tell "
-        "to end them (no checkpoint.directory, or mode Plain), is replaced after this long all the same. Default: 300 "
+        "to end them (no checkpoint.directory, one in a store, or mode Plain), is replaced after this long all the same. Default: 300 "
         "in mode Managed; in mode Plain Muster waits for proof, or for `kubectl muster lost NODE`. May change while the "
         "job exists.",
     )
@@ -315,7 +416,10 @@ class TrainingJobSpec(ApiModel):
                 at=".placement.segmentSize",
             ),
             _managed_only("checkpoint", "directory"),
+            _managed_only("checkpoint", "resumeArgument"),
             _managed_only("checkpoint", "resumeFrom"),
+            _managed_only("checkpoint", "resumePreset"),
+            _managed_only("progress", "preset"),
             _managed_only("progress", "stepPattern"),
             _managed_only("progress", "stepTimeoutSeconds"),
             _managed_only("progress", "startTimeoutSeconds"),
@@ -342,6 +446,7 @@ class TrainingJobSpec(ApiModel):
     )
     launch: Launch = Field(Launch(), json_schema_extra=checks(_IMMUTABLE))
     placement: Placement = Placement()
+    preflight: Preflight = Preflight()
     checkpoint: Checkpoint = Checkpoint()
     progress: Progress = Field(Progress(), json_schema_extra=checks(_IMMUTABLE))
     recovery: Recovery = Recovery()
@@ -405,6 +510,7 @@ class CheckpointStatus(ApiModel):
 
     step: int = Field(ge=0)
     path: str = Field(max_length=1024)
+    format: str = Field("", max_length=64, description="How it is written; docs/reference/checkpoints.md lists all.")
     time: Time
 
 
@@ -483,6 +589,7 @@ class TrainingJobStatus(ApiModel):
     step: int | None = Field(None, ge=0, description="Newest finished step.")
     checkpoint: CheckpointStatus | None = None
     restarts: int = Field(0, ge=0, description="Recoveries so far.")
+    corruption: CorruptionStatus | None = Field(None, description="Absent: the trainer has found nothing wrong.")
     incidents: list[Incident] = Field([], max_length=16, description="The newest failures and planned leaves.")
     conditions: list[Condition] = Field(
         [],
@@ -504,7 +611,7 @@ class TrainingJob(ApiModel):
                 at=".metadata.name",
             ),
             rule(
-                "self.metadata.name.matches('^[a-z][-a-z0-9]*$')",
+                f"self.metadata.name.matches('^{_NAME}$')",
                 "becomes part of host names: use lower-case letters, digits and '-', and begin with a letter",
                 at=".metadata.name",
             ),
@@ -528,3 +635,22 @@ class TrainingJob(ApiModel):
     def wants_nodes(self) -> bool:
         """Whether it has neither ended nor is being deleted: until then the nodes of its record are its own."""
         return self.status.completion is None and self.metadata.deletion_timestamp is None
+
+
+def is_job_name(name: str) -> bool:
+    """Whether a job may be called so: NAME_RULES."""
+    return len(name) <= MAX_NAME_LENGTH and re.fullmatch(_NAME, name) is not None
+
+
+def parsed(manifest: Mapping[str, Any]) -> TrainingJob:
+    """The job that a manifest is of.
+
+    Raises:
+        ValueError: it is of none; one line that begins with the field.
+    """
+    try:
+        return TrainingJob.model_validate(manifest)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise ValueError(f"{where}: a TrainingJob cannot have {first['input']!r} there: {first['msg']}") from error

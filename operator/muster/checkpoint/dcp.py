@@ -112,7 +112,7 @@ class _Walk:
             if found is None or found[1] not in gets:
                 break
             position = found.end()
-            self._note(gets[found[1]], _integer(found[2]), _integer(found[3]))
+            self._note(gets[found[1]], integer_of(found[2]), integer_of(found[3]))
         self._position, self._memoized = position, memoized
         return count
 
@@ -210,7 +210,7 @@ def _whole_piece(gets: Dict[bytes, str]) -> Optional[Pattern[bytes]]:
     return re.compile(path + rb"(h.|j.{4})" + offset + _INTEGER + length + _INTEGER, re.DOTALL)
 
 
-def _integer(code: bytes) -> int:
+def integer_of(code: bytes) -> int:
     """The value of an opcode that puts an integer on the stack."""
     kind = code[0]
     return int.from_bytes(code[2 if kind == _LONG else 1 :], "little", signed=kind in _SIGNED)

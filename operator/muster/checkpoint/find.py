@@ -10,28 +10,17 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple, Union
+from typing import Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
 
-from muster.checkpoint.dcp import METADATA_NAME, MetadataError, shard_sizes
-from muster.checkpoint.listing import Listing, child_directories, no_sign, read_content, read_listing
-from muster.checkpoint.manifest import MANIFEST_NAME, Manifest, ManifestError, parse_manifest
-from muster.checkpoint.scan import (
-    CLOCKS_DIFFER_NS,
-    FSDP_PARTS,
-    MAX_STAMPS,
-    TRAINER_STATE_NAME,
-    Checkpoint,
-    Lineage,
-    Stamp,
-    dcp_problem,
-    manifest_problem,
-    newest_first,
-    order_candidates,
-    part_of,
-    step_in_name,
-    trainer_step,
-)
+from muster.checkpoint.candidate import Candidate, Reading
+from muster.checkpoint.formats.base import Format
+from muster.checkpoint.formats.table import FORMATS
+from muster.checkpoint.listing import THIS_MACHINE, Files, Listing, Status, StorageError, no_sign
+from muster.checkpoint.names import absolute, joined, order_candidates, step_in_name
+from muster.checkpoint.pointers import MAX_POINTER_BYTES, POINTERS, Pointer, pointer_problem
+from muster.checkpoint.scan import MAX_STAMPS, Checkpoint, Lineage, Stamp, newest_first
 from muster.checkpoint.verdict import Verdict, digest, stamp
+from muster.protocol.messages import MAX_NUMBER
 
 LIMIT = 8
 MAX_EXAMINED = 64
@@ -39,9 +28,14 @@ MAX_WITHOUT_STEP = 16
 MAX_WISHED = 64  # directories that may be what a person asked for
 MAX_STEPPED = 4096  # looked into for stamps: most may hold no checkpoint
 _MAX_REMEMBERED = 4 * MAX_EXAMINED
+SETTLE_SECONDS = 5.0  # what has no atomic marker stays the same for so long before it counts
+_PAUSE_SECONDS = 0.25  # between two signs of life while nothing is left to do but to wait for that
+_STILL_WRITTEN = (
+    "it may still be written: no marker of it tells when it is whole, and its files have not been seen twice"
+)
+DOUBT_SECONDS = 60.0  # while a save is under way, something newer is not complete, and a pointer not written yet
+_UNREADABLE = "a file cannot be read now: "
 _LOOK_AGAIN_SECONDS = (2.0, 30.0)  # at what is not complete though nothing seems to change: from, to
-
-_Parsed = Union[Manifest, Mapping[str, int], str]  # str: why it cannot be parsed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,6 +77,7 @@ class Found:
         done: nothing is left to judge.
         note: what could not be seen, though the directory is not known to be unreadable; "" = nothing.
         stamps: of all that have their marker, MAX_STAMPS at most; None: not known (yet).
+        doubt: why what is there may not be what people think: newer ones stay incomplete, or a pointer leads elsewhere.
     """
 
     checkpoints: Tuple[Checkpoint, ...]
@@ -90,6 +85,7 @@ class Found:
     note: str = ""
     torn: Tuple[Checkpoint, ...] = ()
     stamps: Optional[Tuple[Stamp, ...]] = None
+    doubt: str = ""
 
     @property
     def is_settled(self) -> bool:
@@ -99,9 +95,15 @@ class Found:
 
 @dataclasses.dataclass(frozen=True)
 class _Seen:
-    """A directory with a marker, before anything else in it was looked at."""
+    """What has a marker, before anything else was looked at.
+
+    Attributes:
+        directory: that its files are in: the checkpoint itself, unless that is a single file.
+    """
 
     checkpoint: Checkpoint
+    format: Format
+    directory: str
     marker: str
     marker_stamp: str
     directory_stamp: str
@@ -117,6 +119,7 @@ class _Search:
         examined: candidates with a step that may be of this history.
         stamps: of what has its marker.
         blind: something could not be seen.
+        settling: by path, until when its files have to stay the same.
     """
 
     candidates: Iterator[Tuple[str, bool]]
@@ -125,6 +128,7 @@ class _Search:
     examined: int = 0
     stamps: List[Stamp] = dataclasses.field(default_factory=list)
     blind: bool = False
+    settling: Dict[str, float] = dataclasses.field(default_factory=dict)
 
 
 class Finder:
@@ -140,15 +144,25 @@ class Finder:
         sign: Callable[[], None] = no_sign,
         judged: Callable[[Verdict], None] = lambda verdict: None,
         now: Callable[[], float] = time.monotonic,
+        files: Files = THIS_MACHINE,
+        pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self.looks = 0
-        self._directory = os.path.abspath(directory)
+        self._directory = absolute(directory)
         self._sign = sign
         self._judged = judged
         self._now = now
+        self._files = files
+        self._pause = pause
         self._verdicts: Dict[str, Verdict] = {}
-        self._parsed: Dict[str, Tuple[str, _Parsed]] = {}
+        self._reading = Reading(files, sign)
         self._again: Dict[str, Tuple[float, float]] = {}  # when to look at it again, and how long to wait then
+        # What has to settle: the digest of its files, and since when.
+        self._first_seen: Dict[str, Tuple[str, float]] = {}
+        # What it was, for as long as the directory's own stamp is the same.
+        self._kinds: Dict[str, Tuple[str, Format, str]] = {}
+        self._doubted = ("", 0.0)  # and since when
+        self._single: Set[str] = set()  # candidates that are files
         self._note = ""
 
     def remember(self, verdicts: Iterable[Verdict]) -> None:
@@ -173,6 +187,9 @@ class Finder:
             OSError: the directory cannot be read.
         """
         self._note = ""
+        self._files.refresh()
+        if how.thorough:
+            self._kinds.clear()
         search = _Search(self._candidates(how))
         complete: Dict[str, Checkpoint] = {}
         stamps: Optional[Tuple[Stamp, ...]] = None
@@ -185,25 +202,82 @@ class Finder:
             if not open_ones and how.stamps and stamps is None:
                 stamps = self._stamps(search)
             torn = tuple(newest_first(search.torn, how.limit))
-            found = Found(tuple(newest), not open_ones, self._note, torn, stamps)
+            doubt = self._doubt(newest, torn) if how.judges and not open_ones else ""
+            found = Found(tuple(newest), not open_ones, self._note, torn, stamps, doubt)
             yield found
             if not open_ones:
                 return
             if found.is_settled and how.stamps and stamps is None:
                 stamps = self._stamps(search)
-            path = next(filter(how.wishes, open_ones), open_ones[0]).path
+            ready = [one for one in open_ones if self._now() >= search.settling.get(one.path, 0.0)]
+            if not ready:
+                self._pause(_PAUSE_SECONDS)
+                self._sign()
+                continue
+            path = next(filter(how.wishes, ready), ready[0]).path
             if self._is_complete(search.found[path]):
                 complete[path] = dataclasses.replace(search.found[path].checkpoint, judged=True)
+            elif how.thorough and path not in search.settling and self._settles(path):
+                search.settling[path] = self._first_seen[path][1] + self._settle_seconds
             else:
                 search.torn.append(search.found.pop(path).checkpoint)
+
+    @property
+    def _settle_seconds(self) -> float:
+        return max(SETTLE_SECONDS, self._files.settle_seconds)
+
+    def _settles(self, path: str) -> bool:
+        verdict = self._verdicts.get(path)
+        return verdict is not None and verdict.problem == _STILL_WRITTEN and path in self._first_seen
+
+    def _doubt(self, complete: Sequence[Checkpoint], torn: Sequence[Checkpoint]) -> str:
+        """What has been doubtful for so long that no save under way explains it; "" = nothing."""
+        newest = complete[0].step if complete else -1
+        newer = [one for one in torn if one.step > newest]
+        if len(newer) == 1 and complete:  # what a save that a fault cut short has left: the next will be whole
+            newer = []
+        text = next(filter(None, map(self._why, newer)), "") or self._pointed_elsewhere(complete)
+        if text != self._doubted[0]:
+            self._doubted = text, self._now()
+        return text if self._now() >= self._doubted[1] + DOUBT_SECONDS else ""
+
+    def _why(self, torn: Checkpoint) -> str:
+        verdict = self._verdicts.get(torn.path)
+        problem = verdict.problem if verdict is not None else ""
+        return "checkpoint %d (%s) is not complete: %s" % (torn.step, torn.path, problem) if problem else ""
+
+    def _pointed_elsewhere(self, complete: Sequence[Checkpoint]) -> str:
+        formats = {one.format for one in complete}
+        for pointer in POINTERS:
+            if not formats.isdisjoint(pointer.formats):
+                problem = pointer_problem(pointer, self._said(pointer), complete)
+                if problem:
+                    return problem
+        return ""
+
+    def _said(self, pointer: Pointer) -> Optional[str]:
+        """What is in it, or where it leads; None: there is none."""
+        path = os.path.join(self._directory, pointer.name)
+        self.looks += 1
+        try:
+            if pointer.is_link:
+                return self._files.link(path)
+            return self._files.part(path, 0, MAX_POINTER_BYTES, self._sign).decode("utf-8", "replace")
+        except StorageError:
+            raise
+        except OSError:
+            return None
 
     def _candidates(self, how: Look) -> Iterator[Tuple[str, bool]]:
         """Directories that may hold a checkpoint, and whether they are among those that are looked at from the newest on."""
         try:
-            names = order_candidates(child_directories(self._directory, self._sign))
+            directories, files = self._files.children(self._directory, self._sign)
         except FileNotFoundError:
             self._note = "%s does not exist" % self._directory
             return
+        files = [name for name in files if any(not kind.markers and kind.claims(name) for kind in FORMATS)]
+        self._single = {os.path.join(self._directory, name) for name in files}
+        names = order_candidates(directories + files)
         yield self._directory, False
         wished = [name for name in names if how.may_wish(os.path.join(self._directory, name))][:MAX_WISHED]
         others = [name for name in names if name not in wished] if wished else names
@@ -258,44 +332,64 @@ class Finder:
         return seen
 
     def _see(self, path: str) -> Optional[_Seen]:
-        """The marker in it; None without one, or without a step."""
+        """Of which format it is, by the marker in it; None without one, or without a step."""
+        name = os.path.basename(path)
         try:
-            for name in (MANIFEST_NAME, METADATA_NAME, TRAINER_STATE_NAME):
-                status = self._stat(os.path.join(path, name))
-                if status is None:
-                    continue
-                if name == TRAINER_STATE_NAME and self._stat(os.path.join(path, FSDP_PARTS[0], METADATA_NAME)) is None:
-                    continue  # of another kind, which is not understood
-                marker = stamp(status)
-                step = step_in_name(os.path.basename(path))
-                if name == MANIFEST_NAME:
-                    manifest = self._parse(os.path.join(path, name), marker)
-                    step = manifest.step if isinstance(manifest, Manifest) else None
-                directory = self._stat(path)
-                if step is None or directory is None:
-                    return None
-                if not _is_text(path):  # it could neither be told nor be put on record
-                    self._note = "%r is left out: its name is no UTF-8, rename it" % path
-                    return None
-                checkpoint = Checkpoint(step, path, status.st_mtime_ns, judged=False)
-                return _Seen(checkpoint, name, marker, stamp(directory))
+            itself = self._stat(path)
+            if itself is None:
+                return None
+            for kind, marker in self._likely(path, name, stamp(itself)):
+                directory = path if kind.markers else self._directory
+                status = self._stat(joined(directory, marker))
+                if status is not None:
+                    self._remember_kind(path, stamp(itself), kind, marker)
+                    return self._of_format(kind, path, directory, marker, status, stamp(itself))
         except PermissionError as error:  # lost+found and the like have no step in their names
-            if step_in_name(os.path.basename(path)) is not None:
+            if step_in_name(name) is not None:
                 self._note = "%s cannot be read: %s" % (path, error.strerror)
         return None
 
-    def _stat(self, path: str) -> Optional[os.stat_result]:
+    def _likely(self, path: str, name: str, itself: str) -> Iterator[Tuple[Format, str]]:
+        """Formats that it may be of, each with a marker: what it was before while no name in it has changed, then all."""
+        known = self._kinds.get(path)
+        if known is not None and known[0] == itself:
+            yield known[1], known[2]
+        for kind in FORMATS:
+            if (path in self._single) != bool(kind.markers) and kind.claims(name):
+                yield from ((kind, marker) for marker in kind.markers or (name,))
+
+    def _remember_kind(self, path: str, itself: str, kind: Format, marker: str) -> None:
+        if len(self._kinds) >= MAX_STEPPED:
+            self._kinds.clear()
+        self._kinds[path] = itself, kind, marker
+
+    def _of_format(
+        self, kind: Format, path: str, directory: str, marker: str, status: Status, itself: str
+    ) -> Optional[_Seen]:
+        files = {marker: status.file}
+        try:
+            step = kind.step(Candidate(directory, os.path.basename(path), files, self._reading))
+        except (ValueError, FileNotFoundError, IsADirectoryError):
+            step = None
+        if step is None or not 0 <= step <= MAX_NUMBER:
+            return None
+        if not _is_text(path):  # it could neither be told nor be put on record
+            self._note = "%r is left out: its name is no UTF-8, rename it" % path
+            return None
+        checkpoint = Checkpoint(step, path, status.modified_ns, judged=False, format=kind.name)
+        return _Seen(checkpoint, kind, directory, marker, stamp(status), itself)
+
+    def _stat(self, path: str) -> Optional[Status]:
         self.looks += 1
         self._sign()
-        try:
-            return os.stat(path)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
+        return self._files.status(path)
 
     def _glance(self, seen: _Seen, probe: str) -> str:
         """What changes first."""
-        status = self._stat(os.path.join(seen.checkpoint.path, probe)) if probe else None
-        return " ".join((seen.marker_stamp, seen.directory_stamp, stamp(status) if status else "-"))
+        names = filter(None, (probe, seen.format.beside(os.path.basename(seen.checkpoint.path))))
+        there = [self._stat(joined(seen.directory, name)) for name in names]
+        stamps = [stamp(status) if status else "-" for status in there] or ["-"]
+        return " ".join([seen.marker_stamp, seen.directory_stamp, *stamps])
 
     def _known(self, seen: _Seen) -> _Seen:
         """With the verdict of before, if nothing has changed since."""
@@ -320,20 +414,51 @@ class Finder:
             self._note = "%s cannot be read: %s" % (path, error.strerror)
             return False
         known = self._verdicts.get(path)
-        if verdict != known:
+        if verdict != known and not _may_pass(verdict.problem):
             self._judged(verdict)
         self._remember(verdict, unchanged=known is not None and known.files == verdict.files)
         return not verdict.problem
 
     def _judge(self, seen: _Seen) -> Verdict:
         """Look at every file, and at what the marker says unless all are the same as before."""
-        path = seen.checkpoint.path
-        listing = read_listing(path, self._sign)
+        path, name = seen.checkpoint.path, os.path.basename(seen.checkpoint.path)
+        listing = self._listing(seen)
         self.looks += len(listing.files)
         files, known = digest(listing), self._verdicts.get(path)
-        probe = min((name for name in listing.files if name != seen.marker), default="")
-        problem = known.problem if known is not None and known.files == files else self._problem(seen, listing)
+        probe = min((name for name in listing.files if name != seen.marker and not name.startswith("../")), default="")
+        if known is not None and known.files == files and not _may_pass(known.problem):
+            problem = known.problem
+        elif listing.truncated:
+            problem = "too many files"
+        else:
+            problem = self._problem(seen, Candidate(listing.path, name, listing.files, self._reading))
+            if not problem and seen.format.settles and not self._is_settled(path, files):
+                problem = _STILL_WRITTEN
         return Verdict(path, files, self._glance(seen, probe), probe, problem)
+
+    def _listing(self, seen: _Seen) -> Listing:
+        """All files of it, and the one beside it on which it depends."""
+        if seen.format.markers:
+            listing = self._files.listing(seen.directory, self._sign)
+        else:
+            listing = Listing(seen.directory, {})
+        name = os.path.basename(seen.checkpoint.path)
+        more = seen.format.beside(name) if seen.format.markers else name
+        status = self._stat(joined(seen.directory, more)) if more else None
+        if status is None:
+            return listing
+        files = {**listing.files, more: status.file}
+        return dataclasses.replace(listing, files=files)
+
+    def _is_settled(self, path: str, files: str) -> bool:
+        """Whether all files were the same for long enough."""
+        before, since = self._first_seen.get(path, ("", 0.0))
+        if before != files:
+            if len(self._first_seen) >= _MAX_REMEMBERED:
+                self._first_seen.clear()
+            self._first_seen[path] = files, self._now()
+            return self._settle_seconds <= 0
+        return self._now() >= since + self._settle_seconds
 
     def _remember(self, verdict: Verdict, unchanged: bool) -> None:
         if len(self._verdicts) >= _MAX_REMEMBERED and verdict.path not in self._verdicts:
@@ -344,59 +469,24 @@ class Finder:
         wait = self._again.get(verdict.path, (0.0, shortest))[1] if unchanged else shortest
         self._again[verdict.path] = (self._now() + wait, min(2 * wait, longest))
 
-    def _problem(self, seen: _Seen, listing: Listing) -> str:
+    @staticmethod
+    def _problem(seen: _Seen, candidate: Candidate) -> str:
         """Why it is not complete; "" = it is."""
-        if listing.truncated:
-            return "too many files"
-        if seen.marker not in listing.files:
+        if seen.marker not in candidate.files:
             return "its marker vanished"
-        if seen.marker == TRAINER_STATE_NAME:
-            return self._fsdp_problem(seen, listing)
-        parsed = self._parse(os.path.join(listing.path, seen.marker), seen.marker_stamp)
-        if isinstance(parsed, str):
-            return parsed
-        if isinstance(parsed, Manifest):
-            return manifest_problem(listing, parsed)
-        return dcp_problem(listing, parsed)
-
-    def _fsdp_problem(self, seen: _Seen, listing: Listing) -> str:
-        """The same of what Hugging Face's Trainer writes of sharded ranks: a DCP for each part, then its own state."""
-        state = listing.files[TRAINER_STATE_NAME]
-        data = read_content(os.path.join(listing.path, TRAINER_STATE_NAME), self._sign)
-        if trainer_step(data) != seen.checkpoint.step:
-            return "%s does not tell step %d" % (TRAINER_STATE_NAME, seen.checkpoint.step)
-        for part in FSDP_PARTS:
-            below = part_of(listing, part)
-            metadata = below.files.get(METADATA_NAME)
-            if metadata is None:
-                return "%s does not exist" % os.path.join(part, METADATA_NAME)
-            if metadata.modified_ns > state.modified_ns + CLOCKS_DIFFER_NS:
-                return "%s is newer than %s" % (part, TRAINER_STATE_NAME)
-            version = "%d-%d" % (metadata.size_bytes, metadata.modified_ns)
-            parsed = self._parse(os.path.join(below.path, METADATA_NAME), version)
-            if isinstance(parsed, (str, Manifest)):
-                return "%s: %s" % (part, parsed)
-            problem = dcp_problem(below, parsed)
-            if problem:
-                return "%s: %s" % (part, problem)
-        return ""
-
-    def _parse(self, path: str, version: str) -> _Parsed:
-        known = self._parsed.get(path)
-        if known is not None and known[0] == version:
-            return known[1]
-        is_manifest = os.path.basename(path) == MANIFEST_NAME
         try:
-            data = read_content(path, self._sign)
-            parsed: _Parsed = parse_manifest(data) if is_manifest else shard_sizes(data, self._sign)
-        except (ManifestError, MetadataError) as error:
-            parsed = str(error)
-        except (FileNotFoundError, IsADirectoryError) as error:
+            return seen.format.problem(candidate)
+        except (PermissionError, StorageError):
+            raise
+        except ValueError as error:
             return str(error)
-        if len(self._parsed) > _MAX_REMEMBERED:
-            self._parsed.clear()
-        self._parsed[path] = (version, parsed)
-        return parsed
+        except OSError as error:  # of a file that is gone meanwhile, or on storage that fails: others may be whole
+            return _UNREADABLE + str(error)
+
+
+def _may_pass(problem: str) -> bool:
+    """Whether it may be gone although no file has changed."""
+    return problem == _STILL_WRITTEN or problem.startswith(_UNREADABLE)
 
 
 def _is_text(name: str) -> bool:

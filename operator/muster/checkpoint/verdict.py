@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import os
 from typing import Any, Dict, Mapping
 
-from muster.checkpoint.listing import Listing
+from muster.checkpoint.listing import Listing, Status
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,10 +46,13 @@ def verdict_from(data: Mapping[str, Any]) -> Verdict:
 
 def digest(listing: Listing) -> str:
     """The same for the same names, sizes and times."""
-    lines = ("%s\0%d\0%d\n" % (name, file.size_bytes, file.modified_ns) for name, file in sorted(listing.files.items()))
+    lines = (
+        "%s\0%d\0%d\0%d\n" % (name, file.size_bytes, file.modified_ns, file.version)
+        for name, file in sorted(listing.files.items())
+    )
     return hashlib.sha256("".join(lines).encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 
-def stamp(status: os.stat_result) -> str:
+def stamp(status: Status) -> str:
     """What changes with a file's content, or with the names in a directory."""
-    return "%d-%d-%d" % (status.st_ino, status.st_size, status.st_mtime_ns)
+    return "%d-%d-%d-%d" % status

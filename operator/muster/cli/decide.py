@@ -5,10 +5,10 @@ makes the NodeHealth where there is none and touches nothing but `spec.human`.
 """
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
@@ -99,21 +99,18 @@ async def decide(session: Session, decision: Decision, names: Sequence[str], rea
         CliError: there is no such node, or it may not be decided about.
         ApiError: the API server did not answer as it should.
     """
-    # It needs the client, which takes half a second to import.
-    from muster.cli.observe import all_nodes
-
-    try:
-        nodes = {node.name: node for node in await all_nodes(session.client)}
-    except Forbidden as error:
-        raise CliError(ask(error)) from error
-    missing = [name for name in names if name not in nodes]
-    if missing:
-        raise CliError(no_such_nodes(missing, nodes))
+    nodes = await nodes_there(session, names)
     healths = {name: await _health(session, name) for name in names}
     by, servers_time = await who_am_i(session)
     account = await account_of(session, nodes.values())
     human = HumanDecision(decision=decision, reason=reason, by=by, time=moment(datetime.now(UTC), servers_time))
-    await _write(session, names, human)
+    for index, name in enumerate(names):
+        try:
+            # By force: the newest word counts, whatever tool wrote the one before.
+            await write(session, name, {"human": human.to_json()}, FIELD_MANAGER)
+        except CliError as error:
+            done = f" ({show.count(index, 'node')} before it done: {', '.join(names[:index])})" if index else ""
+            raise CliError(f"{error}{done}") from error
     return NodeDecisions(
         decision=decision,
         reason=reason,
@@ -128,6 +125,25 @@ async def decide(session: Session, decision: Decision, names: Sequence[str], rea
 def _decided(decision: Decision, name: str, known: Known) -> DecidedNode:
     used_by = None if known.used_by is None else list(known.used_by)
     return DecidedNode(name=name, before=known.health, used_by=used_by, follows=follows(decision, known))
+
+
+async def nodes_there(session: Session, names: Sequence[str]) -> "dict[str, NodeView]":
+    """All nodes by name, these among them.
+
+    Raises:
+        CliError: they may not be read, or one of these is not there.
+    """
+    # It needs the client, which takes half a second to import.
+    from muster.cli.observe import all_nodes
+
+    try:
+        nodes = {node.name: node for node in await all_nodes(session.client)}
+    except Forbidden as error:
+        raise CliError(ask(error)) from error
+    missing = [name for name in names if name not in nodes]
+    if missing:
+        raise CliError(no_such_nodes(missing, nodes))
+    return nodes
 
 
 def no_such_nodes(missing: Sequence[str], there: Iterable[str]) -> str:
@@ -238,29 +254,24 @@ async def account_of(session: Session, nodes: Iterable["NodeView"]) -> Account:
     return Account(fleet, knows_holders=False, knows_policy=knows_policy, notes=notes)
 
 
-async def _write(session: Session, names: Sequence[str], human: HumanDecision) -> None:
+async def write(session: Session, name: str, spec: Mapping[str, Any], manager: str) -> None:
+    """Apply the fields of a NodeHealth's spec that one manager speaks for, by force; it is made where there is none.
+
+    Raises:
+        CliError: it may not be, or cannot.
+    """
     from muster.kube.client import APPLY_PATCH
 
-    for index, name in enumerate(names):
-        body = {
-            "apiVersion": API_VERSION,
-            "kind": "NodeHealth",
-            "metadata": {"name": name},
-            "spec": {"human": human.to_json()},
-        }
-        # By force: the newest word counts, whatever tool wrote the one before.
-        query = {"fieldManager": FIELD_MANAGER, "force": "true"}
-        try:
-            await session.client.patch(paths.muster("nodehealths", name=name), body, APPLY_PATCH, query)
-        except ApiError as error:
-            if isinstance(error, Forbidden):
-                why = ask(error)
-            elif isinstance(error, NotFound):
-                why = too_old(session)
-            else:
-                why = str(told(error, session.context))
-            done = f" ({show.count(index, 'node')} before it done: {', '.join(names[:index])})" if index else ""
-            raise CliError(f"{name}: {why}{done}") from error
+    body = {"apiVersion": API_VERSION, "kind": "NodeHealth", "metadata": {"name": name}, "spec": spec}
+    query = {"fieldManager": manager, "force": "true"}
+    try:
+        await session.client.patch(paths.muster("nodehealths", name=name), body, APPLY_PATCH, query)
+    except Forbidden as error:
+        raise CliError(f"{name}: {ask(error)}") from error
+    except NotFound as error:
+        raise CliError(f"{name}: {too_old(session)}") from error
+    except ApiError as error:
+        raise CliError(f"{name}: {told(error, session.context)}") from error
 
 
 def ask(error: Forbidden) -> str:

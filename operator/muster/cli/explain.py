@@ -2,7 +2,7 @@
 
 import difflib
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 import typer
@@ -15,11 +15,13 @@ from muster.cli.errors import CliError
 from muster.cli.explanation import JobEvent, JobExplanation, explain
 from muster.cli.session import (
     ContextOption,
+    JobArgument,
     KubeconfigOption,
     NamespaceOption,
     Options,
     OutputOption,
     Session,
+    job_argument,
     run,
 )
 from muster.kube import decode, paths
@@ -33,17 +35,15 @@ REPAIRS = {"R0": "in place", "R0b": "by a new pod", "R2": "by a new node", "R4":
 
 def command(
     context: typer.Context,
-    job: Annotated[str, typer.Argument(metavar="JOB", help="Name of the TrainingJob, or NAMESPACE/NAME.")],
+    job: JobArgument,
     kubeconfig: KubeconfigOption = None,
     kube_context: ContextOption = None,
     namespace: NamespaceOption = None,
     output: OutputOption = None,
 ) -> None:
     """Say why a job waits, where it runs, or why it has stopped."""
-    inside, slash, name = job.rpartition("/")
-    if slash and namespace and namespace != inside:
-        raise typer.BadParameter(f"{job} names a namespace, and --namespace another one: give one of them")
-    options = Options(kubeconfig, kube_context, inside or namespace, output).over(context.obj)
+    name, inside = job_argument(job, namespace)
+    options = Options(kubeconfig, kube_context, inside, output).over(context.obj)
     run(options, lambda session: find(session, name), lambda console, it: render(console, it, datetime.now(UTC)))
 
 
@@ -54,9 +54,31 @@ async def find(session: Session, name: str) -> JobExplanation:
         CliError: there is no such job, or it does not fit the model.
         ApiError: the API server did not answer as it should.
     """
+    found = await job_of(session, name)
+    return explain(found, await _events(session, found.metadata.uid))
+
+
+async def job_of(session: Session, name: str) -> TrainingJob:
+    """Read a job.
+
+    Raises:
+        CliError: there is no such job, or it does not fit the model.
+        ApiError: the API server did not answer as it should.
+    """
+    return (await read_job(session, name))[1]
+
+
+async def read_job(session: Session, name: str) -> tuple[bytes, TrainingJob]:
+    """A job as the API server has it, and as the model reads it.
+
+    Raises:
+        CliError: there is no such job, or it does not fit the model.
+        ApiError: the API server did not answer as it should.
+    """
     path = paths.muster("trainingjobs", namespace=session.namespace, name=name)
     try:
-        found = decode.custom(TrainingJob)(await session.client.get(path))
+        data = await session.client.get(path)
+        found = decode.custom(TrainingJob)(data)
     except NotFound as error:
         if error.details.get("name") != name:  # it is the kind that is unknown
             raise
@@ -66,7 +88,7 @@ async def find(session: Session, name: str) -> JobExplanation:
             f"job {session.namespace}/{name} does not fit its definition ({found.error}): the operator or the "
             "CustomResourceDefinitions are of another version than this command; kubectl get tj -o yaml shows it as it is"
         )
-    return explain(found, await _events(session, found.metadata.uid))
+    return data, found
 
 
 async def _events(session: Session, uid: str) -> list[JobEvent] | None:

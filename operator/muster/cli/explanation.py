@@ -50,10 +50,13 @@ NEXT_BY_REASON: Mapping[str, Sequence[str]] = {
     "NoCheckpointSeen": (
         "compare spec.checkpoint.directory with where the trainer saves: {inside} get tj {job} -o yaml",
     ),
+    "StepsNotSeen": ("compare what the ranks print with docs/reference/progress.md: {logs}",),
+    "RanksQuiet": ("what the ranks printed last: {logs}",),
     "StepsNotCounted": (
         "write the steps to the file in MUSTER_PROGRESS, or make the job anew with a simpler spec.progress.stepPattern",
     ),
     "RecordUnreadable": ("see the record: {inside} get gangs -o yaml",),
+    "NoNodeToMoveTo": ("see what could be freed: kubectl muster nodes",),
     "WorkersSilent": (
         "see the nodes: kubectl muster nodes",
         f"what the operator says: {_OPERATOR.format('logs')} --tail=50",

@@ -9,23 +9,23 @@ import asyncio
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from pydantic import Field
 from rich.console import Console
 from rich.text import Text
 
-from muster.api.base import API_VERSION, ApiModel, Time
+from muster.api.base import ApiModel, Time
 from muster.api.nodehealth import LostNode
 from muster.cli import show
-from muster.cli.decide import MAX_REASON, NodesArgument, account_of, ask, no_such_nodes, too_old, who_am_i
+from muster.cli.decide import MAX_REASON, NodesArgument, account_of, ask, no_such_nodes, who_am_i, write
 from muster.cli.decision import moment
-from muster.cli.errors import CliError, told
+from muster.cli.errors import CliError
 from muster.cli.explanation import OUTPUT_VERSION
 from muster.cli.session import ContextOption, KubeconfigOption, NamespaceOption, Options, OutputOption, Session, run
 from muster.kube import paths
-from muster.kube.errors import ApiError, Forbidden, NotFound
+from muster.kube.errors import Forbidden, NotFound
 
 if TYPE_CHECKING:
     from muster.world.views import NodeView
@@ -113,7 +113,7 @@ async def say(session: Session, names: Sequence[str], reason: str, *, yes: bool)
     for name in names:
         boot = nodes[name].boot_id if name in nodes else ""
         word = LostNode(time=time, reason=reason, by=by, boot_id=boot, last_renewal=renewals.get(name, ""))
-        await _write(session, name, {"lost": word.to_json()})
+        await write(session, name, {"lost": word.to_json()}, FIELD_MANAGER)
     return LostNodes(reason=reason, by=by, time=time, nodes=rows, notes=[*account.notes, *unread])
 
 
@@ -126,7 +126,7 @@ async def take_back(session: Session, names: Sequence[str]) -> LostNodes:
     """
     by, servers_time = await who_am_i(session)
     for name in names:
-        await _write(session, name, {})
+        await write(session, name, {}, FIELD_MANAGER)
     rows = [LostNodeRow(name=name, follows=["nobody says any more that it is dead"]) for name in names]
     return LostNodes(undone=True, by=by, time=moment(datetime.now(UTC), servers_time), nodes=rows)
 
@@ -214,21 +214,6 @@ async def _confirm(rows: Sequence[LostNodeRow]) -> None:
 
 def _is_terminal() -> bool:
     return sys.stdin.isatty()
-
-
-async def _write(session: Session, name: str, spec: dict[str, Any]) -> None:
-    from muster.kube.client import APPLY_PATCH
-
-    body = {"apiVersion": API_VERSION, "kind": "NodeHealth", "metadata": {"name": name}, "spec": spec}
-    query = {"fieldManager": FIELD_MANAGER, "force": "true"}
-    try:
-        await session.client.patch(paths.muster("nodehealths", name=name), body, APPLY_PATCH, query)
-    except Forbidden as error:
-        raise CliError(f"{name}: {ask(error)}") from error
-    except NotFound as error:
-        raise CliError(f"{name}: {too_old(session)}") from error
-    except ApiError as error:
-        raise CliError(f"{name}: {told(error, session.context)}") from error
 
 
 def render(console: Console, it: LostNodes) -> None:

@@ -1,13 +1,13 @@
 """The executable `kubectl-muster`, which kubectl runs as `kubectl muster`: its commands and how it ends.
 
-Exit codes: 0 done, 1 failed (one line on stderr says why and what to do), 2 usage.
+Exit codes: 0 done, 1 failed (one line on stderr says why and what to do), 2 usage, or a document that cannot be converted.
 """
 
 import sys
 
 import typer
 
-from muster.cli import decide, explain, lost, nodes, whatif
+from muster.cli import burnin, check, convert, decide, explain, fork, lost, nodes, whatif
 from muster.cli.session import ContextOption, KubeconfigOption, NamespaceOption, Options, OutputOption
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -15,8 +15,12 @@ app.command("explain")(explain.command)
 app.command("nodes")(nodes.command)
 app.command("cordon")(decide.cordon)
 app.command("release")(decide.release)
+app.command("burnin")(burnin.command)
+app.command("check")(check.command)
 app.command("lost")(lost.command)
 app.command("what-if")(whatif.command)
+app.command("convert")(convert.command)
+app.command("fork")(fork.command)
 
 
 @app.callback()

@@ -37,6 +37,7 @@ ContextOption = Annotated[
 NamespaceOption = Annotated[
     str | None, typer.Option("--namespace", "-n", metavar="NAME", help="Namespace. Default: the context's.")
 ]
+JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="Name of the TrainingJob, or NAMESPACE/NAME.")]
 OutputOption = Annotated[
     Output | None, typer.Option("--output", "-o", help="A table for people, or json or yaml for programs.")
 ]
@@ -61,6 +62,18 @@ class Options:
             self.namespace if self.namespace is not None else earlier.namespace,
             self.output if self.output is not None else earlier.output,
         )
+
+
+def job_argument(job: str, namespace: str | None) -> tuple[str, str | None]:
+    """Name and namespace of a job that may be written NAMESPACE/NAME.
+
+    Raises:
+        typer.BadParameter: two namespaces are named.
+    """
+    inside, slash, name = job.rpartition("/")
+    if slash and namespace and namespace != inside:
+        raise typer.BadParameter(f"{job} names a namespace, and --namespace another one: give one of them")
+    return name, inside or namespace
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,10 @@ It needs no cluster, but for `--rates fleet`, which reads what the records of jo
 
 import math
 import random
+import sys
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
@@ -16,7 +19,7 @@ from rich.console import Console
 from rich.text import Text
 
 from muster.api.base import ApiModel
-from muster.api.trainingjob import TrainingJobSpec
+from muster.api.trainingjob import Recovery, TrainingJobSpec
 from muster.cli import show
 from muster.cli.errors import CliError
 from muster.cli.explanation import OUTPUT_VERSION
@@ -30,15 +33,20 @@ from muster.cli.session import (
     run,
     tell,
 )
-from muster.whatif.answer import Answer, Estimate, Option, answer
+from muster.whatif.answer import Answer, Estimate, Option, answer, others_than
 from muster.whatif.measured import measured
 from muster.whatif.plan import Plan, usual_start_seconds
 from muster.whatif.rates import PUBLISHED, Rates, RatesError, causes_from, of_nodes
 from muster.whatif.weather import Dice
 
 FLEET = "fleet"
-# Nobody waits longer for an answer: about ten minutes of a core.
+# Nobody waits longer for an answer: some fifteen minutes of a core.
 MAX_FAILURES = 20_000_000
+MIN_LIVES, LEAST_DAYS = 20, 0.01
+# What one failure takes of a core in one of the plans that are compared (make bench-what-if); for a forecast.
+FAILURE_SECONDS = 5e-6
+# Who waits for longer than the first is told how long it will take, and each time that the second has passed, how far it is.
+FORECAST_SECONDS, TOLD_EACH_SECONDS = 20.0, 30.0
 _MODEL = (
     "Launchers are not played one by one: what recovery takes is taken from the shipped time-outs. A spare is a free node "
     "that nobody else takes; Muster keeps nothing running on it. Where the defaults come from: docs/what-if.md"
@@ -58,14 +66,25 @@ class WhatIf(ApiModel):
 
 
 def _number(name: str, text: str, least: float, most: float) -> Any:
-    return typer.Option(name, min=least, max=most, help=text)
+    def number(value: str | float) -> float:
+        try:
+            found = float(value)
+        except ValueError:
+            found = math.nan
+        if not math.isfinite(found):
+            raise typer.BadParameter(f"{value!r} is not a number: give one from {least:g} to {most:g}", param_hint=name)
+        if not least <= found <= most:
+            raise typer.BadParameter(f"give a number from {least:g} to {most:g}, not {value}", param_hint=name)
+        return found
+
+    return typer.Option(name, parser=number, metavar="NUMBER", help=f"{text}  [{least:g}<=x<={most:g}]")
 
 
 def command(
     context: typer.Context,
     nodes: Annotated[int, typer.Option("--nodes", min=1, max=65536, help="Workers of the gang, one on each node.")],
     gpus_per_node: Annotated[int, typer.Option("--gpus-per-node", min=1, max=64)] = 8,
-    days: Annotated[float, _number("--days", "For how long it trains.", 0.01, 3650)] = 54.0,
+    days: Annotated[float, _number("--days", "For how long it trains.", LEAST_DAYS, 3650)] = 54.0,
     rates: Annotated[
         str,
         typer.Option(
@@ -116,7 +135,9 @@ def command(
             86400,
         ),
     ] = None,
-    lives: Annotated[int, typer.Option("--lives", min=20, max=100000, help="So many times it is lived through.")] = 100,
+    lives: Annotated[
+        int, typer.Option("--lives", min=MIN_LIVES, max=100000, help="So many times it is lived through.")
+    ] = 100,
     seed: Annotated[int, typer.Option("--seed", help="The same seed gives the same answer.")] = 1,
     kubeconfig: KubeconfigOption = None,
     kube_context: ContextOption = None,
@@ -132,6 +153,13 @@ def command(
     if rates not in (*PUBLISHED, FLEET):
         known = ", ".join((*PUBLISHED, FLEET))
         raise typer.BadParameter(f"there are no rates {rates!r}: choose one of {known}", param_hint="--rates")
+
+    if checkpoint_minutes * 60 < step_seconds:
+        raise typer.BadParameter(
+            f"{checkpoint_minutes:g} min are less than a step takes (--step-seconds {step_seconds:g}), and checkpoints are saved "
+            f"between steps: give {_minutes(step_seconds)} or more, or shorter --step-seconds",
+            param_hint="--checkpoint-minutes",
+        )
 
     def found(base: Rates) -> WhatIf:
         known = base
@@ -175,16 +203,75 @@ def what_if(plan: Plan, rates: Rates, lives: int, seed: int) -> WhatIf:
     Raises:
         CliError: it would take too long.
     """
-    failures = plan.seconds / plan.gang_mttf_seconds * lives
-    if failures > MAX_FAILURES:
-        few = max(20, math.floor(lives * MAX_FAILURES / failures))
+    of_a_life = plan.seconds / plan.gang_mttf_seconds
+    if of_a_life * lives > MAX_FAILURES:
         raise CliError(
-            f"{failures:,.0f} failures would have to be lived through, at most {MAX_FAILURES:,} are: "
-            f"give --lives {few}, fewer --days, or a longer --mttf-days"
+            f"{of_a_life * lives:,.0f} failures would have to be lived through, at most {MAX_FAILURES:,} are: "
+            f"{_fewer(plan, of_a_life)}"
         )
 
-    found = answer(plan, rates, dice(seed), lives)
-    return WhatIf(plan=plan, rates=rates, seed=seed, answer=found, notes=_notes(plan))
+    waiting = Waiting(lives)
+    waiting.begin(of_a_life * lives, 1 + len(others_than(plan)))
+    found = answer(plan, rates, dice(seed), lives, waiting.lived)
+    return WhatIf(plan=plan, rates=rates, seed=seed, answer=found, notes=_notes(plan, found))
+
+
+def _fewer(plan: Plan, of_a_life: float) -> str:
+    """What would have to be asked, so that the failures are few enough."""
+    lives = math.floor(MAX_FAILURES / of_a_life)
+    if lives >= MIN_LIVES:
+        return f"give --lives {lives}, fewer --days, or a longer --mttf-days"
+    over = MIN_LIVES * of_a_life / MAX_FAILURES
+    most = [
+        f"--days {_shortened(plan.days / over)} or less" if plan.days / over >= LEAST_DAYS else "",
+        f"--nodes {math.floor(plan.nodes / over)} or less" if plan.nodes / over >= 1 else "",
+        f"--mttf-days {_shortened(plan.mttf_days * over, math.ceil)} or more",
+    ]
+    return f"with --lives {MIN_LIVES}, the fewest, give one of {', '.join(part for part in most if part)}"
+
+
+def _shortened(value: float, rounded: Callable[[float], int] = math.floor) -> str:
+    """Three digits of a number."""
+    unit = 10.0 ** (math.floor(math.log10(value)) - 2)
+    return f"{rounded(value / unit) * unit:.6g}"
+
+
+@dataclass(slots=True)
+class Waiting:
+    """Who waits for an answer is told on stderr that it comes, and when.
+
+    Attributes:
+        lives: so many there will be.
+        clock: in seconds.
+        begun: when the first began.
+        told: when something was last said.
+    """
+
+    lives: int
+    clock: Callable[[], float] = time.monotonic
+    begun: float = 0.0
+    told: float = 0.0
+
+    def begin(self, failures: float, plans: int) -> None:
+        """Say what it will take, if that is long."""
+        self.begun = self.told = self.clock()
+        seconds = failures * plans * FAILURE_SECONDS
+        if seconds >= FORECAST_SECONDS:
+            self._say(
+                f"{failures:,.0f} failures in {self.lives:,} lives under {plans} plans: about {_time(seconds)} of a core; "
+                "fewer --lives are quicker"
+            )
+
+    def lived(self, done: int) -> None:
+        """One life more is done."""
+        now = self.clock()
+        if done < self.lives and now - self.told >= TOLD_EACH_SECONDS:
+            self.told = now
+            left = (now - self.begun) / done * (self.lives - done)
+            self._say(f"{done:,} of {self.lives:,} lives, about {_time(left)} more")
+
+    def _say(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
 
 
 def dice(seed: int | str) -> Dice:
@@ -203,12 +290,40 @@ async def _of_fleet(session: Session, found: Callable[[Rates], WhatIf]) -> WhatI
     return found(rates)
 
 
-def _notes(plan: Plan) -> list[str]:
+def _notes(plan: Plan, found: Answer) -> list[str]:
     notes = []
     largest = _most(TrainingJobSpec.model_fields["nodes"])
     if plan.nodes > largest:
         notes.append(f"a TrainingJob has at most {largest:,} nodes")
+    if plan.interval_seconds < plan.save_seconds:
+        notes.append(
+            f"--checkpoint-minutes {plan.checkpoint_seconds / 60:g} is less than --save-seconds {plan.save_seconds:g}: more time "
+            f"goes into saving than into training; give --checkpoint-minutes {_minutes(plan.save_seconds)} or more (Young/Daly "
+            f"says {_time(found.young_daly_seconds)}), or a shorter --save-seconds"
+        )
+    if plan.checkpoint_seconds < plan.durable_seconds:
+        notes.append(
+            f"--checkpoint-minutes {plan.checkpoint_seconds / 60:g} is less than --durable-seconds {plan.durable_seconds:g}: a save "
+            f"waits until the one before is complete, so that one comes every {_time(plan.durable_seconds)}; give "
+            f"--checkpoint-minutes {_minutes(plan.durable_seconds)} or more, or a shorter --durable-seconds"
+        )
+    defaults, overdrawn = Recovery(), found.overdrawn
+    for lives, name, budget, whose in (
+        (overdrawn.own, "applicationRestartsPerDay", defaults.application_restarts_per_day, "failures of its own"),
+        (overdrawn.nodes, "hardwareRestartsPerDay", defaults.hardware_restarts_per_day, "failures of nodes"),
+    ):
+        if lives:
+            notes.append(
+                f"in {lives:,} of {found.lives:,} lives the default spec.recovery.{name}, {budget}, would have ended the job, which "
+                f"goes on here: more {whose} within a day, with no complete checkpoint beyond the failing step; save more "
+                f"often, or set it higher"
+            )
     return notes
+
+
+def _minutes(seconds: float) -> str:
+    """So many minutes for an option, not shorter."""
+    return f"{math.ceil(seconds / 0.6) / 100:g}"
 
 
 def _most(field: FieldInfo) -> int:

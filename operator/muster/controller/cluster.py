@@ -16,14 +16,18 @@ from muster.controller.ghosts import Beats, GhostAges
 from muster.controller.lost import Heartbeat, dead_by, holds, refuted
 from muster.controller.sightings import Sightings
 from muster.coordinator.auth import Caller
+from muster.coordinator.checkers import CheckerHub
 from muster.coordinator.hub import Hub, Membership
 from muster.kube import informer, paths
 from muster.kube.client import Client
 from muster.kube.decode import NodeLease, Undecodable
 from muster.kube.informer import Informer
+from muster.lifecycle.resume import branch_of
 from muster.placement.eligibility import STALE_HEARTBEAT_SECONDS
+from muster.protocol.checks import CheckReport
+from muster.world.checks import CheckerView, Standard
 from muster.world.fleet import Fleet, KnownAges, Silence, claim_of
-from muster.world.job import CreateError, JobWorld, TemplateVerdict
+from muster.world.job import CreateError, JobWorld, OtherJob, TemplateVerdict
 from muster.world.names import pod_name_in
 from muster.world.views import LauncherView, NodeView, OccupantView, PodView
 
@@ -103,6 +107,8 @@ class Cluster:
     Args:
         rings: called synchronously; must only enqueue.
         node_freed: called when a node has become free or otherwise changed in a way that placement may care about.
+        checkers: what they say; None where there are none.
+        standards: what nodes with these reports are judged by.
     """
 
     def __init__(
@@ -113,8 +119,12 @@ class Cluster:
         node_freed: Callable[[], None],
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        checkers: CheckerHub | None = None,
+        standards: Callable[[Iterable[CheckReport]], tuple[Standard, ...]] = lambda _: (),
     ) -> None:
         self.hub = hub
+        self.checkers = checkers or CheckerHub(clock)
+        self._standards = standards
         self._answers = client.answers
         self.jobs = informer.training_jobs(client, clock)
         self.gangs = informer.gangs(client, clock)
@@ -290,6 +300,7 @@ class Cluster:
         there = self._still_there(gang)
         seen.look(gang, there, fleet.nodes, self.beats, self._clock(), self._answers.attended_seconds())
         dark = sum(name in fleet.nodes for name in ages.older_than(DARK_SECONDS))
+        checkers = self._checkers_of(gang)
         return JobWorld(
             now=now,
             job=job,
@@ -303,13 +314,38 @@ class Cluster:
             silence=self.hub.silence(timeout, job.metadata.namespace),
             leader_age_seconds=self.hub.serving_age_seconds(),
             attempt_age_seconds=seen.attempt_age_seconds,
+            listing_age_seconds=seen.listing_age_seconds,
             go_age_seconds=seen.go_age_seconds,
             pod_ages=self._sightings.ages(_of_interest(gang, pods.values())),
             ghost_ages=seen.ages,
             disowned=seen.disowned,
             template_verdict=memory.template_verdict,
             create_error=memory.create_error,
+            checkers=checkers,
+            other=self.other_job(job),
+            standards=self._standards(view.report for view in checkers.values()) if checkers else (),
         )
+
+    def other_job(self, job: TrainingJob) -> OtherJob | None:
+        """The job from whose checkpoint this one is to go on; None where it names none."""
+        branch = branch_of(job.spec.checkpoint.resume_from)
+        if branch is None:
+            return None
+        found = self.jobs.store.get((job.metadata.namespace, branch.job))
+        if not isinstance(found, TrainingJob):
+            return OtherJob(branch.job)
+        return OtherJob(branch.job, exists=True, directory=found.spec.checkpoint.directory or "")
+
+    def _checkers_of(self, gang: Gang | None) -> Mapping[str, CheckerView]:
+        """What the checkers of a gang that has not begun say, by node: nobody else is tested."""
+        if gang is None or gang.spec.go is not None:
+            return {}
+        return self.checkers.views_of(member.node for member in gang.spec.members if member.node)
+
+    def tested_on(self, node: str) -> list[str]:
+        """Uids of the jobs that have a member there and have not begun: whom news of its checker are for."""
+        gangs = ((uid, self.gang_of(uid)) for uid in self.jobs_on(node))
+        return [uid for uid, gang in gangs if isinstance(gang, Gang) and gang.spec.go is None]
 
     def _still_there(self, gang: Gang | None) -> set[str]:
         """Uids of the ghosts' pods that have not ended, whatever has become of their labels and owners: anybody may take
@@ -384,8 +420,12 @@ class Cluster:
 
     def ring_uid(self, job_uid: str) -> None:
         """Decide again about the job of this uid."""
-        for job in self.jobs.store.by_index(job_uid):
-            self._rings(_key(job))
+        for key in self.keys_of(job_uid):
+            self._rings(key)
+
+    def keys_of(self, job_uid: str) -> list[Key]:
+        """The key of the job of this uid, if there is one."""
+        return [_key(job) for job in self.jobs.store.by_index(job_uid)]
 
     def _policy_changed(self, old: FleetPolicy | Undecodable | None, new: FleetPolicy | Undecodable | None) -> None:
         value = new or old
@@ -500,10 +540,10 @@ class Cluster:
     def _is_told_dead(self, pod: PodView) -> bool:
         """Whether its kubelet has told that nothing of it is alive.
 
-        One of which nothing has begun may be declared over by others, but not while its node is there.
+        One whose containers have not begun may be declared over by others, but not while its node is there.
         """
         node = self.fleet.nodes.get(pod.node)
-        told = pod.never_began and node is not None and node.ready
+        told = (pod.never_began or pod.failed_before) and node is not None and node.ready
         return pod.containers_dead or (told and self.heartbeats.age_seconds(pod.node) < STALE_HEARTBEAT_SECONDS)
 
     def _occupant_changed(self, old: OccupantView | None, new: OccupantView | None) -> None:
@@ -514,21 +554,21 @@ class Cluster:
 
     def _occupies(self, pod: PodView | OccupantView, *, here: bool) -> bool:
         """Account for a pod; whether that made room for somebody."""
-        nodes = frozenset({pod.node}) if here and pod.node else frozenset()
+        nodes = frozenset({pod.place}) if here and pod.place else frozenset()
         self._stand(pod, here=bool(nodes))
         given = self._given_to(pod) if isinstance(pod, PodView) else None
-        holder, uses = claim_of(pod, self.fleet.nodes.get(pod.node), given)
+        holder, uses = claim_of(pod, self.fleet.nodes.get(pod.place), given)
         freed = self.fleet.occupy(("pod", pod.uid), holder, nodes, uses)
         return freed or (bool(uses) and not nodes)
 
     def _stand(self, pod: PodView | OccupantView, *, here: bool) -> None:
-        there = self._standing.setdefault(pod.node, {})
+        there = self._standing.setdefault(pod.place, {})
         if here:
             there[pod.uid] = pod
         else:
             there.pop(pod.uid, None)
         if not there:
-            del self._standing[pod.node]
+            del self._standing[pod.place]
 
     def _given_to(self, pod: PodView) -> frozenset[str] | None:
         """The nodes that the pod's job was given; None for a pod of no job that there is."""
@@ -540,7 +580,7 @@ class Cluster:
         if given is not None or job is None:
             return given
         unreadable = isinstance(self.gang_of(pod.job_uid), Undecodable)  # it may name any node
-        return frozenset({pod.node}) if unreadable else frozenset()
+        return frozenset({pod.place}) if unreadable else frozenset()
 
     def membership(self, caller: Caller) -> Membership:
         """What the pod of a caller is to the job that it says it belongs to."""
@@ -554,6 +594,7 @@ class Cluster:
         assert node is not None
         if new is None:
             self.fleet.drop_node(node.name)
+            self.checkers.forget(node.name)
         changed = self.fleet.put_node(new) if new is not None else True
         if old is None or new is None or _kinds(old) != _kinds(new):
             for pod in list(self._standing.get(node.name, {}).values()):

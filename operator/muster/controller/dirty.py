@@ -24,6 +24,7 @@ class DirtyKeys:
         self._ready: OrderedDict[str, OrderedDict[Key, None]] = OrderedDict()
         self._busy: dict[Key, float | None] = {}  # being worked on -> when due again, if added meanwhile
         self._rests: dict[Key, float] = {}  # until when a key is left alone
+        self._hurried: set[Key] = set()  # being worked on, and not to rest afterwards
         self._changed = asyncio.Event()
 
     def __len__(self) -> int:
@@ -41,6 +42,13 @@ class DirtyKeys:
             self._due[key] = due
             heapq.heappush(self._heap, (due, key))
             self._changed.set()
+
+    def hurry(self, key: Key) -> None:
+        """Make the key due now, though it may be resting: what was waited for is there."""
+        self._rests.pop(key, None)
+        if key in self._busy:
+            self._hurried.add(key)
+        self.add(key)
 
     async def take(self) -> Key:
         """The next key that is due; `done` must follow."""
@@ -82,6 +90,9 @@ class DirtyKeys:
         """The work on the key has ended; it is due again when it was added meanwhile or will be, after a rest of so long."""
         due, now = self._busy.pop(key), self._clock()
         self._rests.pop(key, None)
+        if key in self._hurried:
+            self._hurried.discard(key)
+            rest_seconds = 0.0
         if rest_seconds > 0:
             self._rests = {other: until for other, until in self._rests.items() if until > now}
             self._rests[key] = now + rest_seconds

@@ -48,12 +48,14 @@ class GhostAges:
     ages: Mapping[str, float] = field(default_factory=dict)  # as JobWorld.ghost_ages
     disowned: Mapping[str, float] = field(default_factory=dict)  # as JobWorld.disowned
     attempt_age_seconds: float = 0.0
+    listing_age_seconds: float = 0.0
     go_age_seconds: float = 0.0
     _first: dict[tuple[str, str], float] = field(default_factory=dict)  # uid and proof -> when first seen
     _gone: dict[str, float] = field(
         default_factory=dict
     )  # uid -> since when nobody wants it to run, by the beats' clock
     _attempt: tuple[tuple[int, datetime] | None, float] = (None, 0.0)  # the record's attempt and time, and when seen
+    _listing: tuple[int, float] = (0, 0.0)  # the record's listing, and when seen in that attempt
     _go: tuple[int, float] = (0, 0.0)  # the attempt whose go was seen, and when
 
     def look(
@@ -79,9 +81,13 @@ class GhostAges:
         self.ages = {uid: now - first for (uid, _), first in self._first.items()}
         self.disowned = {g.pod_uid: self._lasting(g, beats) for g in ghosts if g.pod_uid in self._gone}
         which = (record.attempt, record.time) if record else None
+        listing = record.listing if record else 0
+        if which != self._attempt[0] or listing != self._listing[0]:
+            self._listing = listing, now
         if which != self._attempt[0]:
             self._attempt = which, now
         self.attempt_age_seconds = now - self._attempt[1] if record else 0.0
+        self.listing_age_seconds = now - self._listing[1] if record else 0.0
         if record is None or record.go is None:  # one that is made anew by hand may count its attempts from lower
             self._go = (0, 0.0)
         elif self._go[0] != record.attempt:

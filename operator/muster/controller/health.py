@@ -12,7 +12,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import structlog
@@ -20,12 +20,13 @@ from prometheus_client import Gauge
 
 from muster.api.base import ObjectMeta
 from muster.api.fleetpolicy import FleetPolicySpec
-from muster.api.nodehealth import NodeHealth, VerdictState
+from muster.api.gang import Gang
+from muster.api.nodehealth import CheckResult, NodeHealth, VerdictState
 from muster.controller.cluster import Cluster
 from muster.controller.nodeacts import TAINT_KEY, NodeActs
 from muster.controller.nodewords import NodeWords
 from muster.controller.slices import Slices
-from muster.health.assess import Verdict, ailment, assess
+from muster.health.assess import BurnInWord, Verdict, ailment, assess
 from muster.health.books import Books, Ground, is_tainted
 from muster.health.breaker import Breaker, BreakerState
 from muster.health.effects import Effect
@@ -37,12 +38,14 @@ from muster.kube.client import Client
 from muster.kube.decode import Undecodable
 from muster.kube.errors import ApiError, LeadershipLost
 from muster.kube.events import EventRecorder
+from muster.preflight.upkeep import Finding
 from muster.world.views import NodeView
 
 NODES_AT_ONCE = 32
 # Nodes fall sick in crowds: they are judged together, so that the budget sees them together.
 GATHER_SECONDS = 0.1
 RETRY_SECONDS = 2.0
+TESTS = "tests"  # of idle nodes, among the uids of jobs
 
 log = structlog.get_logger()
 _nodes = Gauge("muster_nodes", "Nodes by verdict; `Unknown` are those of which nobody says anything.", ["state"])
@@ -70,6 +73,7 @@ class HealthKeeper:
     Args:
         rings: called with a job's uid when a node of it is to be left, or is well again.
         freed: called when a node may be used again.
+        pass_age_seconds: since a node passed its burn-in last; None where no pass of it holds.
     """
 
     def __init__(
@@ -81,8 +85,10 @@ class HealthKeeper:
         freed: Callable[[], None],
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        pass_age_seconds: Callable[[str], float | None] = lambda _node: None,
     ) -> None:
         self._cluster = cluster
+        self._pass_age_seconds = pass_age_seconds
         self._rings = rings
         self._clock = clock
         self._wall_clock = wall_clock
@@ -95,6 +101,8 @@ class HealthKeeper:
         self._ground = Ground()
         self._memory = Memory()
         self._books = Books()
+        self._burned: dict[str, dict[str, list[BurnInWord]]] = {}  # node -> uid of a job, or TESTS -> what it failed
+        self._results: dict[str, CheckResult] = {}  # what came of tests that somebody wished for, until it is written
         self._wakes: dict[str, datetime] = {}
         self._echoes: set[str] = set()  # nodes whose record says what we have written last
         self._breaker: Breaker | None = None
@@ -105,6 +113,7 @@ class HealthKeeper:
         self._acts = NodeActs(client, cluster, events, self._health, rings, freed, lambda name: self._stir([name]))
         cluster.nodes.store.subscribe(self._node_changed)
         cluster.healths.store.subscribe(self._health_changed)
+        cluster.gangs.store.subscribe(self._gang_changed)
         cluster.policies.store.subscribe(lambda _old, _new: self.everything())
 
     def everything(self) -> None:
@@ -164,6 +173,51 @@ class HealthKeeper:
         else:
             self._echoes.discard(name)
         self._stir([name])
+
+    def open_since(self, name: str) -> datetime | None:
+        """Since when a node is out; None for one that is not."""
+        verdict = self._books.verdicts.get(name)
+        incident = verdict.open_incident if verdict else None
+        return incident.time if incident else None
+
+    def heard(self, name: str) -> None:
+        """The node's checker has news: it may have passed what it was waiting for."""
+        verdict = self._books.verdicts.get(name)
+        if verdict is not None and verdict.state is VerdictState.VALIDATING:
+            self._stir([name])
+
+    def tested(self, finding: Finding) -> None:
+        """A test of a node that no gang has came to an end."""
+        now = self._wall_clock()
+        health = self._health(finding.node)
+        node = self._cluster.fleet.nodes.get(finding.node)
+        boot = health.status.agent.boot_id if health and health.status.agent else ""
+        boot = boot or (node.boot_id if node else "")
+        words = [BurnInWord(boot, fail.probe, f"test of the node: {fail.words}", now) for fail in finding.fails]
+        self._take_words(finding.node, TESTS, words)
+        if finding.wish is not None:
+            self._results[finding.node] = finding.result(finding.wish, now)
+        self._stir([finding.node])
+
+    def _take_words(self, node: str, owner: str, words: list[BurnInWord]) -> None:
+        of_node = self._burned.setdefault(node, {})
+        of_node.pop(owner, None)
+        if words:
+            of_node[owner] = words
+        if not of_node:
+            del self._burned[node]
+
+    def _gang_changed(self, old: Gang | Undecodable | None, new: Gang | Undecodable | None) -> None:
+        """Take in which nodes have failed its burn-in."""
+        if isinstance(new, Undecodable):
+            return
+        before, after = _failures_in(old), _failures_in(new)
+        if before == after:
+            return
+        uid = (new or old).spec.job_uid  # type: ignore[union-attr] # one of them has failures, so it is a Gang
+        for node in before.keys() | after.keys():
+            self._take_words(node, uid, after.get(node, []))
+        self._stir(after)
 
     def _pause(self) -> float | None:
         """Seconds until something is due by time alone."""
@@ -294,7 +348,22 @@ class HealthKeeper:
             self._cluster.fleet.exclude(name, None)
             self._cluster.fleet.ail(name, "")
             return
-        verdict = assess(NodeFacts.of(node), health, self._rules, now, memory=self._memory)
+        burned = [word for words in self._burned.get(name, {}).values() for word in words]
+        age = self._pass_age_seconds(name) if self._rules.validates else None
+        verdict = assess(
+            NodeFacts.of(node),
+            health,
+            self._rules,
+            now,
+            memory=self._memory,
+            burn_ins=burned,
+            passed=None if age is None else now - timedelta(seconds=age),
+        )
+        result = self._results.get(name)
+        if result is not None and (health.status.check is None or health.status.check.id != result.id):
+            verdict = replace(verdict, check=result)
+        else:
+            self._results.pop(name, None)
         self._books.put(name, verdict)
         if self._cluster.fleet.ail(name, ailment(verdict)):
             for uid in self._cluster.jobs_on(name):
@@ -321,6 +390,19 @@ class HealthKeeper:
         assert self._breaker is not None
         _breaker.set(self._breaker.state is not BreakerState.CLOSED)
         _held.set(self._breaker.held)
+
+
+def _failures_in(gang: Gang | Undecodable | None) -> dict[str, list[BurnInWord]]:
+    """By node, what it has failed, as the record tells."""
+    found: dict[str, list[BurnInWord]] = {}
+    if not isinstance(gang, Gang) or gang.spec.burn_in is None:
+        return found
+    job = f"{gang.metadata.namespace}/{gang.metadata.name}"
+    for failure in gang.spec.burn_in.failures:
+        message = f"burn-in of {job}: {failure.message}"
+        word = BurnInWord(failure.boot, failure.probe, message, failure.time)
+        found.setdefault(failure.node, []).append(word)
+    return found
 
 
 def _same(one: Verdict, other: Verdict | None) -> bool:

@@ -15,17 +15,13 @@ import structlog
 
 from muster.api.base import GROUP, VERSION
 from muster.controller.operator import Operator
-from muster.controller.settings import Settings
+from muster.controller.settings import COLLECT_AFTER, Settings
 from muster.kube.client import Client
 from muster.kube.version import UnsupportedServerError
 
 PLURAL = "trainingjobs"
 # kopf ends the process when these are used up: an API server that is away is no reason to.
 BACK_OFFS = (1, 2, 3, 5, 8, 13, 21, *(30,) * 10_000)
-
-
-# Views of objects come and go by the thousand and hold no cycles: the collector would look at all of them, for nothing.
-COLLECT_AFTER = (50_000, 20, 20)
 
 
 def main() -> None:

@@ -128,6 +128,7 @@ class NodeActs:
             effect=effect_text(verdict, ruling, wanted, enforcement),
             incidents=list(verdict.incidents),
             offences=verdict.offences,
+            check=verdict.check,
             node_uid=verdict.node_uid,
             boot_id=verdict.boot_id,
         )
@@ -180,7 +181,7 @@ class NodeActs:
                 {"op": "add", "path": "/spec/taints", "value": [*others, *ours]},
             ]
             answer = await self._client.patch(path, patch, JSON_PATCH)
-        except (NotFound, msgspec.ValidationError):
+        except (NotFound, ValueError):
             return
         except Conflict:
             self._stir(name)  # somebody else was writing to it

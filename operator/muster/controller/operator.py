@@ -9,12 +9,14 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 import structlog
 
+from muster.api.base import API_VERSION
+from muster.api.fleetpolicy import FleetPolicy
 from muster.api.gang import Gang
 from muster.api.trainingjob import TrainingJob
 from muster.controller.cluster import Cluster
@@ -25,26 +27,34 @@ from muster.controller.ports import Ports
 from muster.controller.queue import Queue
 from muster.controller.reconciler import Reconciler
 from muster.controller.settings import Settings
+from muster.controller.standards import Standards
+from muster.controller.upkeep import UpkeepKeeper
 from muster.controller.worlds import KeptWorlds
+from muster.coordinator import desks
 from muster.coordinator.auth import Caller, TokenVerifier
+from muster.coordinator.checkers import CheckerHub
 from muster.coordinator.hub import Hub
 from muster.coordinator.server import CoordinatorServer
 from muster.kube.client import Client
 from muster.kube.decode import Undecodable
 from muster.kube.errors import ApiError, LeadershipLost
-from muster.kube.events import EventRecorder
+from muster.kube.events import WARNING, EventRecorder, Regarding
 from muster.kube.lease import LeaderLease
 from muster.kube.version import check_server_version
 from muster.lifecycle.directive import directive_for
 from muster.lifecycle.worker_pod import WorkerSettings
+from muster.preflight.upkeep import newest_pass_seconds
 from muster.protocol.messages import Directive, Report
 from muster.recovery.silence import FRESH_SECONDS
+from muster.world.checks import NodeChecks
 from muster.world.views import PodView
 
 LEASE_NAME = "muster-leader"
 START_RETRY_SECONDS = 2.0
 # A sound watch hears a bookmark each minute and lists anew when it does not; this is far beyond both.
 STALE_SECONDS = 300.0
+# Answers of checkers come together: for each that is still missing a decision waits so long, about as long as one takes.
+GATHER_SECONDS = 0.0005
 
 log = structlog.get_logger()
 
@@ -71,14 +81,46 @@ class Operator:
         self.settings = settings
         self.client = client
         self.hub = Hub(clock, membership=lambda caller: self.cluster.membership(caller))
+        self.checkers = CheckerHub(clock)
+        self.standards = Standards(
+            self.checkers,
+            clock,
+            wall_clock,
+            lambda: self.cluster.policy().preflight,
+            lambda words: self._tell_policy("PreflightLimitUnused", words),
+        )
         self.dirty = DirtyKeys(clock)
-        self.cluster = Cluster(client, self.hub, self.dirty.add, lambda: self.queue.replan(), clock, wall_clock)
+        self.cluster = Cluster(
+            client,
+            self.hub,
+            self.dirty.add,
+            lambda: self.queue.replan(),
+            clock,
+            wall_clock,
+            self.checkers,
+            self.standards.of,
+        )
         self.queue = Queue(self.cluster, self.dirty.add, clock, lambda: wall_clock().timestamp())
         self.events = EventRecorder(
             client, "muster.dev/operator", settings.pod_name or settings.identity, clock=clock, wall_clock=wall_clock
         )
         self.health = HealthKeeper(
-            client, self.cluster, self.events, self.cluster.ring_uid, lambda: self.queue.replan(), clock, wall_clock
+            client,
+            self.cluster,
+            self.events,
+            self.cluster.ring_uid,
+            lambda: self.queue.replan(),
+            clock,
+            wall_clock,
+            self._pass_age_seconds,
+        )
+        self.upkeep = UpkeepKeeper(
+            self.cluster,
+            self.checkers,
+            self.health,
+            self.standards.of,
+            lambda nodes: self.server.notify(self.checkers.pods_on(nodes)),
+            wall_clock,
         )
         self.kept = KeptWorlds()
         self.reconciler = Reconciler(
@@ -91,6 +133,7 @@ class Operator:
             self._directives_changed,
             clock,
             kept=self.kept,
+            checks_wanted=self._checks_wanted,
         )
         # Hundreds of pods may be waiting for a connection to be created on; a renewal cannot wait with them.
         self._lease_client = client.sibling()
@@ -112,6 +155,7 @@ class Operator:
             lambda: self.not_serving(),
             lambda: self.leader_elsewhere(),
             cpu_clock,
+            desks.checkers(self.checkers, settings.checker_namespace, lambda node: node in self.cluster.fleet.nodes),
         )
         self.ports = self._make_ports()
         self._end = end
@@ -120,6 +164,9 @@ class Operator:
         self._tasks: list[asyncio.Task[None]] = []
         client.before_write = self.lease.check
         self.hub.subscribe(self._heard)
+        self.checkers.subscribe(self._checker_heard)
+        self.checkers.subscribe_done(self._checkers_done)
+        self.cluster.policies.store.subscribe(lambda _old, _new: self.standards.tell_unused())
 
     async def start(self) -> None:
         """Begin: probes, watches, candidacy.
@@ -220,12 +267,17 @@ class Operator:
         await self.ports.lead()
         self._leading = True
         self.hub.start_serving()  # only now launchers are answered
+        self.checkers.start_serving()
         self._spawn(self.events.run(), "events")
         self._spawn(self.ports.renew(self._all_again), "certificates")
+        self._spawn(self.ports.publish(), "checkers' authority")
+        self._spawn(self.standards.run(), "standards")
         self.queue.expect(self.cluster.job_keys())
+        self.reconciler.expect(self.cluster.job_keys(), self.checkers.decided)
         self._all_again()
         self._spawn(self.queue.run(), "queue")
         self._spawn(self.health.run(), "health")
+        self._spawn(self.upkeep.run(), "upkeep")
         await self.reconciler.run()
 
     async def _catch_up(self) -> None:
@@ -276,13 +328,43 @@ class Operator:
             uid = self.cluster.uid_of(gang, gang.spec.members[index]) if gang else ""
             return self.hub.last(uid, FRESH_SECONDS)
 
-        return directive_for(job, gang, pod.name, pod.uid, launcher_of, self.hub.crowd(), heard_lately)
+        other = self.cluster.other_job(job) if job is not None else None
+        return directive_for(job, gang, pod.name, pod.uid, launcher_of, self.hub.crowd(), heard_lately, other)
 
     def _heard(self, caller: Caller, _: Report) -> None:
         pod = self.cluster.pods.store.get((caller.namespace, caller.pod_name))
         job = self.cluster.job_of(pod) if pod else None
         if isinstance(job, TrainingJob):
             self.dirty.add((job.metadata.namespace, job.metadata.name))
+
+    def _pass_age_seconds(self, node: str) -> float | None:
+        """Since the node's last pass of the fleet's profile."""
+        view = self.checkers.views_of([node]).get(node)
+        policy, known = self.cluster.policy(), self.cluster.fleet.nodes.get(node)
+        gpus = known.capacity.get(policy.accelerator_resource, 0) if known is not None else 0
+        return newest_pass_seconds(view, policy.preflight.profile, gpus) if view is not None else None
+
+    def _tell_policy(self, reason: str, words: str) -> None:
+        policy = self.cluster.policies.store.get(("", "default"))
+        if isinstance(policy, FleetPolicy):
+            about = Regarding(API_VERSION, "FleetPolicy", policy.metadata.name, policy.metadata.uid)
+            self.events.record(about, WARNING, reason, words)
+
+    def _checker_heard(self, node: str) -> None:
+        self.health.heard(node)
+        pause = GATHER_SECONDS * self.checkers.awaited(node)
+        for uid in self.cluster.tested_on(node):
+            for key in self.cluster.keys_of(uid):
+                self.dirty.add(key, pause)
+        self.server.notify(self.checkers.pods_on([node]))  # another one may speak for the node now
+
+    def _checkers_done(self, owner: str) -> None:
+        """All of a burn-in hangs on the last answer."""
+        for key in self.cluster.keys_of(owner):
+            self.dirty.hurry(key)
+
+    def _checks_wanted(self, job_uid: str, checks: Mapping[str, NodeChecks] | None) -> None:
+        self.server.notify(self.checkers.pods_on(self.checkers.give(job_uid, checks)))
 
     def _directives_changed(self, job: TrainingJob) -> None:
         self.server.notify([pod.uid for pod in self.cluster.pods_of(job.metadata.namespace, job.metadata.uid)])

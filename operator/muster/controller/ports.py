@@ -7,17 +7,21 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from muster.controller.cluster import Key
-from muster.controller.settings import Settings
+from muster.controller.perform import FIELD_MANAGER
+from muster.controller.settings import COORDINATOR_SERVICE, Settings
 from muster.coordinator.probes import serve_http
 from muster.coordinator.server import CoordinatorServer
 from muster.coordinator.worlds import serve_worlds
+from muster.kube import paths
 from muster.kube.certificates import CertificateKeeper, Certificates
-from muster.kube.client import Client
-from muster.kube.errors import ApiError
+from muster.kube.client import APPLY_PATCH, Client
+from muster.kube.errors import ApiError, NotFound
 from muster.lifecycle.decided import Decided
 
 CERTIFICATE_CHECK_SECONDS = 600.0
 CERTIFICATE_RETRY_SECONDS = 5.0
+PUBLISH_SECONDS = 30.0  # somebody may have deleted the namespace and made it anew
+PUBLISH_RETRY_SECONDS = 5.0  # until somebody installs checkers: their pods wait for it
 
 log = structlog.get_logger()
 
@@ -32,17 +36,19 @@ class Ports:
     def __init__(
         self, client: Client, settings: Settings, server: CoordinatorServer, leads: Callable[[], bool]
     ) -> None:
+        self._client = client
         self._settings = settings
         self._server = server
         self._leads = leads
         self._keeper = CertificateKeeper(client, settings.namespace)
         self._certificates: Certificates | None = None
+        self._renewed = asyncio.Event()
         self._port = 0
         self._stack = contextlib.AsyncExitStack()
 
     @property
     def bundle(self) -> str:
-        """PEM of the authorities by which launchers know this installation; "" before it is known."""
+        """PEM of the authorities by which launchers and checkers know this installation; "" before it is known."""
         return self._certificates.bundle.decode() if self._certificates else ""
 
     def address(self) -> str:
@@ -101,6 +107,37 @@ class Ports:
                 await self._listen(fresh)
                 renewed()
 
+    async def publish(self) -> None:
+        """Keep the authorities where checkers find them, for as long as this process leads and they have a namespace.
+
+        Checkers mount them. A launcher's authorities come with its job.
+        """
+        while True:
+            self._renewed.clear()
+            pause = PUBLISH_SECONDS if await self._publish() else PUBLISH_RETRY_SECONDS
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._renewed.wait()
+
+    async def _publish(self) -> bool:
+        """Whether they are there now."""
+        namespace = self._settings.checker_namespace
+        manifest = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": COORDINATOR_SERVICE, "namespace": namespace},
+            "data": {"ca.crt": self.bundle},
+        }
+        path = paths.core("configmaps", namespace=namespace, name=COORDINATOR_SERVICE)
+        try:
+            await self._client.patch(path, manifest, APPLY_PATCH, {"fieldManager": FIELD_MANAGER, "force": "true"})
+        except NotFound:
+            return False  # there is no such namespace: no checkers are installed
+        except ApiError as error:
+            log.warning("checkers are not told whom to trust", namespace=namespace, error=str(error))
+            return False
+        return True
+
     async def _listen_with_what_there_is(self) -> None:
         try:
             found = await self._keeper.read()
@@ -113,6 +150,7 @@ class Ports:
     async def _listen(self, certificates: Certificates) -> None:
         """Answer launchers from now on with these."""
         self._certificates, serving = certificates, certificates.serving
+        self._renewed.set()
         if self._port:
             self._server.load_certificate(serving.certificate, serving.key)
             return

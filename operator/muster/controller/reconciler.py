@@ -9,7 +9,7 @@ lease (the client sees to that).
 import asyncio
 import time
 from collections import Counter as Counted
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -38,6 +38,7 @@ from muster.lifecycle.worker_pod import WorkerSettings
 from muster.placement.request import Request
 from muster.placement.tree import NotAtHandError, Tree
 from muster.queueing.queue import Waiting
+from muster.world.checks import NodeChecks
 from muster.world.job import JobWorld
 
 RETRY_FIRST_SECONDS = 0.2
@@ -63,6 +64,7 @@ class Reconciler:
         settings: what the installation adds to every worker, as of now.
         queue: where the jobs wait for nodes.
         directives_changed: told of a job whose launchers may have something new to do.
+        checks_wanted: told, by the uid of a job, all that it wants of checkers from now on.
         kept: where each decision is remembered.
     """
 
@@ -78,6 +80,7 @@ class Reconciler:
         clock: Callable[[], float] = time.monotonic,
         pool: Pool | None = None,
         kept: KeptWorlds | None = None,
+        checks_wanted: Callable[[str, Mapping[str, NodeChecks] | None], None] = lambda _uid, _checks: None,
     ) -> None:
         self._cluster = cluster
         self._performer = performer
@@ -89,9 +92,19 @@ class Reconciler:
         self._clock = clock
         self._pool = pool or Pool()
         self._kept = kept or KeptWorlds()
+        self._checks_wanted = checks_wanted
+        self._tested: dict[Key, str] = {}  # jobs that want something of checkers -> their uids
+        self._undecided: set[Key] = set()
+        self._all_decided: Callable[[], None] = lambda: None
         self._failures: dict[Key, int] = {}
         self._pauses: dict[Key, float] = {}  # how long to leave a job alone after the pass under way
         self._resting_until: dict[Key, float] = {}  # jobs that Muster itself fails at
+
+    def expect(self, keys: list[Key], all_decided: Callable[[], None]) -> None:
+        """Say so once a pass over each of these jobs has ended, however."""
+        self._undecided, self._all_decided = set(keys), all_decided
+        if not keys:
+            all_decided()
 
     async def run(self) -> None:
         """Decide and act until cancelled.
@@ -145,6 +158,8 @@ class Reconciler:
                     await in_slices(Tree.made(self._cluster.fleet, missing.needs), self._clock)
                     continue
                 self._assume(job, plan)
+                if not plan.commits:  # what is not on record yet is asked of nobody
+                    self._want_checks(key, job.metadata.uid, plan.checks)
                 return _Decision(job, plan, begun)
             else:
                 wake = RETRY_FIRST_SECONDS
@@ -185,6 +200,10 @@ class Reconciler:
         """The pass is over; the next one is due after so many seconds, or when something changes."""
         if wake is not None:
             self._dirty.add(key, wake)
+        if self._undecided:
+            self._undecided.discard(key)
+            if not self._undecided:
+                self._all_decided()
         self._dirty.done(key, self._pauses.pop(key, SPACING_SECONDS))
 
     def _broken(self, key: Key, error: Exception) -> float:
@@ -212,6 +231,16 @@ class Reconciler:
         if self._cluster.fleet.occupy(("assumed", decision.job.metadata.uid), "", frozenset()):
             self._queue.replan()
 
+    def _want_checks(self, key: Key, uid: str, checks: Mapping[str, NodeChecks] | None) -> None:
+        """Tell what the job of this name wants of checkers; uid: "" where there is none of this name any more."""
+        before = self._tested.pop(key, "")
+        if before and before != uid:
+            self._checks_wanted(before, None)
+        if checks:
+            self._tested[key] = uid
+        if checks or (uid and before == uid):
+            self._checks_wanted(uid, checks)
+
     def _rest_seconds(self, key: Key) -> float | None:
         """How long to leave the job alone, whatever happens meanwhile; None when it is not to be left alone."""
         until = self._resting_until.get(key)
@@ -227,6 +256,7 @@ class Reconciler:
             return job
         if job is None:
             self._failures.pop(key, None)
+            self._want_checks(key, "", None)
         else:
             self._tell_undecodable(job)
         self._queue.forget(key)
@@ -285,6 +315,8 @@ class Reconciler:
         try:
             await self._performer.perform(job, plan)
             self._count_placement(job, plan)
+            if plan.commits:
+                self._want_checks(key, job.metadata.uid, plan.checks)
         finally:
             if plan.commits:
                 self._directives_changed(job)

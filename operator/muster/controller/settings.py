@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 COORDINATOR_SERVICE = "muster-coordinator"
+# Views of objects come and go by the thousand and hold no cycles: the collector would look at all of them, for nothing.
+COLLECT_AFTER = (50_000, 20, 20)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,8 @@ class Settings:
         coordinator_port: port to serve launchers on (MUSTER_COORDINATOR_PORT).
         probe_port: port of /metrics, /healthz and /readyz (MUSTER_PROBE_PORT).
         worlds_port: loopback port at which administrators read what was decided on (MUSTER_WORLDS_PORT).
+        checker_namespace: where the checkers run (MUSTER_CHECKER_NAMESPACE); whose pods there are checkers is told by their
+            service account.
         log_level: DEBUG, INFO, WARNING or ERROR (MUSTER_LOG_LEVEL).
     """
 
@@ -36,6 +40,7 @@ class Settings:
     coordinator_port: int = 8443
     probe_port: int = 8080
     worlds_port: int = 8081
+    checker_namespace: str = "muster-check"
     log_level: str = "INFO"
 
     @classmethod
@@ -62,6 +67,7 @@ class Settings:
             coordinator_port=_port(environment, "MUSTER_COORDINATOR_PORT", 8443),
             probe_port=_port(environment, "MUSTER_PROBE_PORT", 8080),
             worlds_port=_port(environment, "MUSTER_WORLDS_PORT", 8081),
+            checker_namespace=environment.get("MUSTER_CHECKER_NAMESPACE", "muster-check"),
             log_level=environment.get("MUSTER_LOG_LEVEL", "INFO").upper(),
         )
 

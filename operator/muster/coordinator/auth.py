@@ -1,7 +1,7 @@
-"""Who is calling: a launcher's projected service-account token, checked against the API server's public keys.
+"""Who is calling: a pod's projected service-account token, checked against the API server's public keys.
 
 No call to the API server is needed per request, so launchers are served while it is down. What a token proves is which
-pod runs on which node; which job that pod belongs to is never taken from the caller.
+pod runs on which node, and as whom; which job that pod belongs to is never taken from the caller.
 """
 
 import asyncio
@@ -44,6 +44,7 @@ class Caller:
     pod_uid: str
     node_name: str
     node_uid: str
+    service_account: str = ""  # its name; it is one of the pod's namespace
 
 
 class TokenVerifier:
@@ -187,6 +188,7 @@ def _key_id(token: str) -> str:
 def _caller(claims: Mapping[str, Any]) -> Caller:
     bound = claims.get("kubernetes.io") or {}
     pod, node = bound.get("pod") or {}, bound.get("node") or {}
+    account = bound.get("serviceaccount") or {}
     if not pod.get("uid"):
         raise AuthError("the token is not bound to a pod: use a projected service-account token, not a secret")
     if not node.get("uid"):
@@ -197,4 +199,5 @@ def _caller(claims: Mapping[str, Any]) -> Caller:
         pod_uid=str(pod["uid"]),
         node_name=str(node.get("name", "")),
         node_uid=str(node["uid"]),
+        service_account=str(account.get("name", "")),
     )

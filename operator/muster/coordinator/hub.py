@@ -194,8 +194,10 @@ def _is_news(old: Report, new: Report) -> bool:
         or (old.step is None) != (new.step is None)
         or old.checkpoints != new.checkpoints
         or old.stamps != new.stamps
-        or old.checkpoints_scanned_for_attempt != new.checkpoints_scanned_for_attempt
+        or (old.elsewhere, old.elsewhere_error) != (new.elsewhere, new.elsewhere_error)
+        or (old.checkpoints_scanned_for_attempt, old.listing) != (new.checkpoints_scanned_for_attempt, new.listing)
         or old.checkpoint_error != new.checkpoint_error
+        or old.checkpoint_doubt != new.checkpoint_doubt
         or (old.first_step is None) != (new.first_step is None)
         or old.progress_error != new.progress_error
         or (old.marker_age_seconds is None) != (new.marker_age_seconds is None)
@@ -204,8 +206,11 @@ def _is_news(old: Report, new: Report) -> bool:
         or old.marker_error != new.marker_error
         or (old.address, old.peer_port) != (new.address, new.peer_port)
         or {peer.index for peer in old.peers} != {peer.index for peer in new.peers}
-        or [(r.rank, r.alive) for r in old.ranks] != [(r.rank, r.alive) for r in new.ranks]
+        or [_news_of(rank) for rank in old.ranks] != [_news_of(rank) for rank in new.ranks]
     )
+
+
+_news_of = operator.attrgetter("rank", "alive", "corruption", "found_at", "last_good")
 
 
 # What is called otherwise in a report than in its view.

@@ -1,41 +1,66 @@
-"""Reports decoded fast: thousands of launchers send one each every few seconds, and the protocol's own decoder is Python.
+"""Reports decoded fast: thousands of launchers and checkers send one each every few seconds, and the protocol's own
+decoder is Python.
 
 It runs on whatever Python a user's image has and names what is wrong, at 0.1 to 0.3 ms for a report. Here msgspec checks
 types and limits, in a twentieth of that; what it does not take, the protocol's decoder refuses by name, so both accept the
 same (but for the encoding of text in fields that nobody reads). What a report is stands in one place, the protocol's
 dataclasses: all that is here is made from them.
 
-Whoever sends the longest report there may be, wrong in its last part, costs the loop less than 10 ms: so few are the parts.
+Whoever sends the longest report of a launcher there may be, wrong in its last part, costs the loop less than 10 ms: so few are
+the parts. A checker, which is Muster's own, has parts of parts.
 """
 
 import dataclasses
 import functools
 import operator
 from collections.abc import Callable
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Generic, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from muster.protocol import messages
+from muster.protocol import checks, messages
+from muster.protocol.checks import CheckReport
 from muster.protocol.messages import Limit, Report
 
+T = TypeVar("T")
 _Make = Callable[[Any], Any]
 
 
 def decode_report(data: bytes) -> Report:
-    """Parse a report.
+    """Parse a launcher's report.
 
     Raises:
         ProtocolError: as muster.protocol.messages.decode_report does, for the same bytes.
     """
-    if b"\\ud" in data or b"\\uD" in data:  # perhaps half a pair, which msgspec lets pass and no object may have
-        return messages.decode_report(data)
-    try:
-        found = _reports.decode(data)
-    except (msgspec.MsgspecError, RecursionError, ValueError):
-        return messages.decode_report(data)
-    report: Report = _made(found)
-    return report
+    return _reports.decode(data, messages.decode_report)
+
+
+def decode_check_report(data: bytes) -> CheckReport:
+    """Parse a checker's report.
+
+    Raises:
+        ProtocolError: as muster.protocol.checks.decode_check_report does, for the same bytes.
+    """
+    return _check_reports.decode(data, checks.decode_check_report)
+
+
+class _Decoder(Generic[T]):
+    """Of one kind of message."""
+
+    def __init__(self, kind: type[T]) -> None:
+        struct, self._make = _schema(kind)
+        self._decoder = msgspec.json.Decoder(struct)
+
+    def decode(self, data: bytes, slowly: Callable[[bytes], T]) -> T:
+        """The message; `slowly` is asked for what is none, or may be none, to say why."""
+        if b"\\ud" in data or b"\\uD" in data:  # perhaps half a pair, which msgspec lets pass and no object may have
+            return slowly(data)
+        try:
+            found = self._decoder.decode(data)
+        except (msgspec.MsgspecError, RecursionError, ValueError):
+            return slowly(data)
+        message: T = self._make(found)
+        return message
 
 
 def _schema(kind: Any) -> tuple[Any, _Make]:
@@ -88,5 +113,5 @@ def _maker(kind: Any, names: list[str], parts: list[tuple[int, _Make]]) -> _Make
     return make if parts else lambda found: kind(*values_of(found))
 
 
-_struct, _made = _schema(Report)
-_reports = msgspec.json.Decoder(_struct)
+_reports = _Decoder(Report)
+_check_reports = _Decoder(CheckReport)

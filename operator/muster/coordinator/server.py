@@ -1,8 +1,9 @@
-"""The launchers' one door: a report comes in over HTTPS, the directive goes out, held back while nothing is new.
+"""The one door for launchers and checkers: a report comes in over HTTPS, the directive goes out, held back while nothing
+is new.
 
 A held answer is a long poll: it goes out the moment `notify` says that the pod's directive may have changed, so a
-decision reaches thousands of launchers at once while each of them asks only every few seconds. It is an entry in a
-table, not a task that waits.
+decision reaches thousands of them at once while each asks only every few seconds. It is an entry in a table, not a task
+that waits. Whose reports are taken and what they are told is a matter of the path (`desks`).
 """
 
 import asyncio
@@ -20,13 +21,15 @@ import msgspec
 import structlog
 from prometheus_client import Counter, Gauge
 
+from muster.coordinator import desks
 from muster.coordinator.auth import AuthError, Caller
+from muster.coordinator.desks import Desk
 from muster.coordinator.door import Door, listener
 from muster.coordinator.http import BadRequestError, Connection, Head, refusal
 from muster.coordinator.hub import Hub
 from muster.coordinator.memory import Crowds
-from muster.coordinator.reports import decode_report
 from muster.protocol import messages
+from muster.protocol.checks import CheckReport
 from muster.protocol.messages import MAX_REPORT_BYTES, REPORT_PATH, Directive, ProtocolError, Report
 
 MAX_HOLD_SECONDS = 10.0
@@ -39,10 +42,11 @@ MAX_DIRECTIVES = 16384  # encoded ones that are kept
 # Of the loop's time one pod may take: a launcher's report costs 0.2 ms, and the costliest that can be sent fifty times that.
 SHARE_OF_POD = 0.01
 TAKING_IN_SECONDS_PER_BYTE = 1e-8  # to decrypt and gather a body
+BODY_SECONDS = 0.1  # for a body that comes in pieces, before a newer request of the same pod cuts it off
 MAX_CONNECTIONS_OF_POD = 8  # a launcher has two or three, and leaves some behind when its network fails
 
 log = structlog.get_logger()
-_reports = Counter("muster_reports_total", "Reports of launchers, by the status of the answer.", ["code"])
+_reports = Counter("muster_reports_total", "Reports of launchers and checkers, by the status of the answer.", ["code"])
 _held = Gauge("muster_reports_held", "Answers that are held back now.")
 
 Answer = tuple[int, bytes]
@@ -75,9 +79,10 @@ class Asking(Protocol):
 class _Hold:
     """An answer that is held back."""
 
+    desk: Desk[Any]
     connection: Asking
     caller: Caller
-    seen: str  # digest of the directive that the launcher has
+    seen: str  # digest of the directive that the caller has
     timer: asyncio.TimerHandle | None = None
 
 
@@ -91,16 +96,16 @@ class _Stranger:
 
 
 class CoordinatorServer:
-    """Serves launchers.
+    """Serves launchers, and checkers at a desk of their own.
 
     Args:
         verifier: tells the caller behind an Authorization header (TokenVerifier).
-        directive_for: what this pod shall do, or None when it is not a worker of any job. Called for each report, for
-            each answer that was held to the end, and once per pod and `notify`, so it should be cheap.
-        is_worker: whether there is one. Called before a report's body is let in, and before it is read.
+        directive_for: what this pod shall do, or None when it is not a worker of any job.
+        is_worker: whether there is one.
         not_ready: "" when directives may be served, else why not.
         leader: None when this replica leads, else the address of the one that does; "" where that is not known.
         cpu_clock: seconds that the thread has computed so far.
+        checkers: where these come to; None: nowhere.
     """
 
     def __init__(
@@ -112,11 +117,11 @@ class CoordinatorServer:
         not_ready: Callable[[], str],
         leader: Callable[[], str | None] = lambda: None,
         cpu_clock: Callable[[], float] = time.thread_time,
+        checkers: Desk[CheckReport] | None = None,
     ) -> None:
-        self._hub = hub
         self._verifier = verifier
-        self._directive_for = directive_for
-        self._is_worker = is_worker
+        several = (desks.launchers(hub, directive_for, is_worker), checkers)
+        self._desks: dict[str, Desk[Any]] = {desk.path: desk for desk in several if desk is not None}
         self._not_ready = not_ready
         self._leader = leader
         self._cpu_clock = cpu_clock
@@ -187,8 +192,8 @@ class CoordinatorServer:
         Raises:
             BadRequestError: says why.
         """
-        if head.path != REPORT_PATH:
-            raise BadRequestError(404, f"reports go to {REPORT_PATH}")
+        if head.path not in self._desks:
+            raise BadRequestError(404, f"reports go to {' or '.join(self._desks)}")
         if head.method != "POST":
             raise BadRequestError(405, "a report is posted")
         if head.length > MAX_REPORT_BYTES:
@@ -202,24 +207,25 @@ class CoordinatorServer:
             return
         caller = self._verifier.known(head.authorization)
         if caller is not None:  # as almost always: no task is needed
-            self._let_in(connection, caller)
+            self._let_in(self._desks[head.path], connection, caller)
         else:
             self._spawn(self._identify(connection, head))
 
     async def _identify(self, connection: Connection, head: Head) -> None:
         try:
-            self._let_in(connection, await self._verifier.verify(head.authorization))
+            caller = await self._verifier.verify(head.authorization)
+            self._let_in(self._desks[head.path], connection, caller)
         except AuthError as error:
             _refuse(connection, (error.status, refusal(str(error))))
         except Exception:
             log.exception("a token could not be verified")
             _refuse(connection, _FAILED)
 
-    def _receive(self, connection: Connection, caller: Caller) -> None:
+    def _receive(self, desk: Desk[Any], connection: Connection, caller: Caller) -> None:
         """Let the body come, of one request for each pod at a time: a launcher's are small and come with their heads."""
         answer = self._unready()
-        if answer is None and not self._is_worker(caller):  # any pod can have a good token
-            answer = _stranger(caller)
+        if answer is None and not desk.is_known(caller):  # any pod can have a good token
+            answer = _stranger(desk, caller)
         if answer is not None:
             _refuse(connection, answer)
             return
@@ -229,19 +235,21 @@ class CoordinatorServer:
         loop = asyncio.get_running_loop()
         rest = self._rests.get(caller.pod_uid, 0.0) - loop.time()
         if rest > 0:
-            loop.call_later(rest, self._let_in, connection, caller)
+            loop.call_later(rest, self._let_in, desk, connection, caller)
             return
         for other in list(self._by_pod.get(caller.pod_uid, ())):
             if other.receiving:
                 other.abort()
         connection.welcome(caller)
+        if connection.receiving:
+            self._rests[caller.pod_uid] = loop.time() + BODY_SECONDS
 
-    def _let_in(self, connection: Connection, caller: Caller) -> None:
+    def _let_in(self, desk: Desk[Any], connection: Connection, caller: Caller) -> None:
         """Receive what is known to come from this caller, unless he has hung up."""
         if not connection.is_open:
             return
         try:
-            self._receive(connection, caller)
+            self._receive(desk, connection, caller)
         except Exception:
             log.exception("a request could not be let in", pod=caller.pod_name)
             _refuse(connection, _FAILED)
@@ -251,7 +259,7 @@ class CoordinatorServer:
         caller, begun = connection.caller, self._cpu_clock()
         assert caller is not None
         try:
-            answer = self._answer(connection, caller, body)
+            answer = self._answer(self._desks[head.path], connection, caller, body)
         except Exception:
             log.exception("a report could not be answered", pod=caller.pod_name)
             answer = _FAILED
@@ -317,35 +325,40 @@ class CoordinatorServer:
         if len(of_pod) > MAX_CONNECTIONS_OF_POD:
             of_pod[0].abort()
 
-    def _answer(self, connection: Connection, caller: Caller, body: bytes) -> Answer | None:
+    def _answer(self, desk: Desk[Any], connection: Connection, caller: Caller, body: bytes) -> Answer | None:
         """The answer, or None when it is held back."""
-        return self._heard(connection, caller, lambda: decode_report(body))
+        return self._heard(desk, connection, caller, lambda: desk.decode(body))
 
-    def heard(self, connection: Asking, caller: Caller, report: Report) -> Answer | None:
+    def heard(
+        self, connection: Asking, caller: Caller, report: Report | CheckReport, path: str = REPORT_PATH
+    ) -> Answer | None:
         """The answer to a report of a known caller; None when it is held back: the connection is given it later."""
-        return self._heard(connection, caller, lambda: report)
+        return self._heard(self._desks[path], connection, caller, lambda: report)
 
-    def _heard(self, connection: Asking, caller: Caller, reported: Callable[[], Report]) -> Answer | None:
+    def _heard(
+        self, desk: Desk[Any], connection: Asking, caller: Caller, reported: Callable[[], Report | CheckReport]
+    ) -> Answer | None:
         unready = self._unready()
         if unready is not None:
             return unready
-        if not self._is_worker(caller):  # whoever is nobody's worker costs no more than this
-            return _stranger(caller)
+        if not desk.is_known(caller):  # whoever is nobody's worker costs no more than this
+            return _stranger(desk, caller)
         try:
             report = reported()
         except ProtocolError as error:
-            return 400, refusal(f"{error}: the launcher and the operator do not understand each other")
-        self._hub.record(caller, report)
-        directive = self._directive_for(caller)  # what was heard may have changed it at once
+            return 400, refusal(f"{error}: the {desk.name} and the operator do not understand each other")
+        desk.take(caller, report)
+        directive = desk.directive_for(caller)  # what was heard may have changed it at once
         if directive is None:
-            return _stranger(caller)
+            return _stranger(desk, caller)
         digest, encoded = _encoded(directive)
         if report.hold_seconds <= 0:  # news: the request that waits beside it goes on waiting
             return 200, encoded
         self._release_older(caller.pod_uid)
         if self._stopping or digest != report.directive_seen:
             return 200, encoded
-        self._hold(_Hold(connection, caller, report.directive_seen), min(report.hold_seconds, MAX_HOLD_SECONDS))
+        hold = _Hold(desk, connection, caller, report.directive_seen)
+        self._hold(hold, min(report.hold_seconds, MAX_HOLD_SECONDS))
         return None
 
     def _hold(self, hold: _Hold, seconds: float) -> None:
@@ -388,9 +401,9 @@ class CoordinatorServer:
         unready = None if self._stopping else self._unready()
         if unready is not None:
             return unready
-        directive = self._directive_for(hold.caller)
+        directive = hold.desk.directive_for(hold.caller)
         if directive is None:
-            return _stranger(hold.caller)
+            return _stranger(hold.desk, hold.caller)
         digest, encoded = _encoded(directive)
         return (200, encoded) if at_once or digest != hold.seen else None
 
@@ -424,7 +437,7 @@ class CoordinatorServer:
 
 
 @functools.lru_cache(maxsize=MAX_DIRECTIVES)
-def _encoded(directive: Directive) -> tuple[str, bytes]:
+def _encoded(directive: Any) -> tuple[str, bytes]:
     """Digest and bytes; workers that wait are told the same, those that run are told each their own again and again."""
     data = messages.encode(directive)
     return messages.digest_of(data), data
@@ -450,8 +463,5 @@ def _answered(status: int) -> Counter:
     return _reports.labels(status)
 
 
-def _stranger(caller: Caller) -> Answer:
-    return 403, refusal(
-        f"pod {caller.namespace}/{caller.pod_name} is no worker of a job that Muster runs: it was replaced, or its job "
-        "is gone; a pod that was created just now asks again",
-    )
+def _stranger(desk: Desk[Any], caller: Caller) -> Answer:
+    return 403, refusal(desk.stranger(caller))

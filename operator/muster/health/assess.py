@@ -18,6 +18,7 @@ from muster.api.nodehealth import (
     MAX_EVIDENCE,
     MAX_INCIDENTS,
     AgentStatus,
+    CheckResult,
     Decision,
     Evidence,
     Finding,
@@ -33,7 +34,7 @@ from muster.api.nodehealth import (
 from muster.health.facts import NodeFacts
 from muster.health.kinds import latched, sign_of
 from muster.health.memory import Memory, fuller, identity, same_machine, score
-from muster.health.signs import AGENT, EFFORT, JOBS, WEIGHT, Clears, Sign
+from muster.health.signs import AGENT, BURN_IN, EFFORT, JOBS, WEIGHT, Clears, Sign
 from muster.health.sources import Rules, in_charge
 
 JOB_WORDS_SECONDS = 86400
@@ -48,10 +49,12 @@ CLOCK_ERROR_SECONDS = 300
 CORDONED = "Cordoned"
 REPEAT_OFFENDER = "RepeatOffender"
 REPORTED_BY_JOBS = "ReportedByJobs"
+FAILED_BURN_IN = "BurnInFailed"
+AWAITS_BURN_IN = "AwaitsBurnIn"
 
 ANOTHER_MACHINE = "another machine has the name now"
 
-OUT = {VerdictState.DEGRADED: 1, VerdictState.UNHEALTHY: 2, VerdictState.QUARANTINED: 3}
+OUT = {VerdictState.VALIDATING: 0, VerdictState.DEGRADED: 1, VerdictState.UNHEALTHY: 2, VerdictState.QUARANTINED: 3}
 _STATES = (VerdictState.HEALTHY, VerdictState.SUSPECT, VerdictState.DEGRADED, VerdictState.UNHEALTHY)
 
 
@@ -68,6 +71,23 @@ class JobWord:
 
     owner: str
     job: str
+    message: str
+    time: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class BurnInWord:
+    """A test that a node has failed: Muster's own checkers measured it, beside nodes that are proven.
+
+    Attributes:
+        boot: the boot id of the node then; "" where that was not known.
+        probe: what it failed.
+        message: how, for people.
+        time: when.
+    """
+
+    boot: str
+    probe: str
     message: str
     time: datetime
 
@@ -94,6 +114,7 @@ class Verdict:
         cordoned: a human has said so.
         in_charge: the system that repairs the node by itself; "" if none.
         wake: when to look again even if nothing changes; None: never.
+        check: what came of the last test that somebody wished for.
     """
 
     state: VerdictState | None
@@ -112,6 +133,7 @@ class Verdict:
     cordoned: bool = False
     in_charge: str = ""
     wake: datetime | None = None
+    check: CheckResult | None = None
 
     @property
     def out(self) -> bool:
@@ -140,6 +162,8 @@ def assess(
     *,
     memory: Memory | None = None,
     words: Sequence[JobWord] = (),
+    burn_ins: Sequence[BurnInWord] = (),
+    passed: datetime | None = None,
 ) -> Verdict:
     """The verdict on one node.
 
@@ -150,6 +174,8 @@ def assess(
         now: the time.
         memory: what is remembered against all machines.
         words: what jobs say about the node.
+        burn_ins: tests that it has failed, as far as the records of gangs still tell of them.
+        passed: when it has last passed one, if that holds.
     """
     before = health.status
     machine = identity(before.agent)
@@ -162,6 +188,8 @@ def assess(
     signs = marks
     if AGENT in rules.listens:
         signs = [*signs, *_agent_signs(before, earlier, boot, now)]
+    if BURN_IN in rules.listens:
+        signs = [*signs, *_burn_in_signs(burn_ins, earlier, boot, now)]
     word, word_ends = _job_sign(words, health.spec.human, now) if JOBS in rules.listens else (None, None)
     signs = sorted(_distinct([*signs, *([word] if word else [])]), key=lambda sign: sign.strength)
 
@@ -189,6 +217,9 @@ def assess(
     )[:MAX_EVIDENCE]
     strongest = standing[0] if standing and standing[0].weighs else None
     reason, message = _told(state, human, cordoned, quarantined, account, strongest, findings, before.agent)
+    if state in (VerdictState.HEALTHY, VerdictState.SUSPECT) and _is_to_pass(was_open, released, rules, passed):
+        state, reason = VerdictState.VALIDATING, AWAITS_BURN_IN
+        message = "nothing stands against it any more; its checker tests it before it is used again"
     incidents = _incidents(past, was_open, state, reason, message, cordoned, human, released, boot, now)
     unchanged = before.state is state and not replaced
     return Verdict(
@@ -203,6 +234,7 @@ def assess(
         offences_if_taken=account.charged() if blamed else account.offences,
         node_uid=facts.node.uid,
         boot_id=boot,
+        check=before.check,
         fatal=worst >= WEIGHT[Severity.FATAL],
         needs_boot=any(s.clears is Clears.BOOT and s.weighs >= WEIGHT[Severity.DEGRADED] for s in standing),
         cordoned=cordoned,
@@ -248,6 +280,39 @@ def _agent_signs(before: NodeHealthStatus, earlier: Iterable[Finding], boot: str
 def _of_this_boot(evidence: Evidence, agent: AgentStatus | None) -> bool:
     """Whether it is not left over from before a reboot: as long as the agent is silent, it stands."""
     return not (agent and agent.boot_id and evidence.boot_id and evidence.boot_id != agent.boot_id)
+
+
+def _burn_in_signs(failures: Iterable[BurnInWord], earlier: Iterable[Finding], boot: str, now: datetime) -> list[Sign]:
+    """Tests that the node has failed. They stand until a human says otherwise: neither silence nor a boot repairs anything.
+
+    A record of a gang tells of them for a while; what was found then stays a finding. One of another boot that is no
+    finding was released, or is of another machine.
+    """
+    standing = (finding for finding in earlier if finding.source == BURN_IN and finding.severity is not Severity.INFO)
+    found = {finding.subject: finding for finding in standing}
+    newest: dict[str, BurnInWord] = {}
+    for failure in sorted(failures, key=lambda each: each.time):
+        if failure.probe in found or failure.boot in ("", boot):
+            newest[failure.probe] = failure
+    kept = [
+        _burn_in_sign(subject, finding.message, finding.since, now)
+        for subject, finding in found.items()
+        if subject not in newest
+    ]
+    return [*kept, *(_burn_in_sign(probe, word.message, word.time, now) for probe, word in newest.items())]
+
+
+def _burn_in_sign(probe: str, message: str, time: datetime, now: datetime) -> Sign:
+    return Sign(
+        BURN_IN,
+        FAILED_BURN_IN,
+        Severity.DEGRADED,
+        since=min(time, now),
+        newest=min(time, now),
+        action=RecommendedAction.INSPECT,
+        subject=probe,
+        message=message,
+    )
 
 
 def _job_sign(
@@ -396,6 +461,17 @@ def _state(worst: int, cordoned: bool, quarantined: bool, known: bool) -> Verdic
     return _STATES[worst] if known else None
 
 
+def _is_to_pass(
+    was_open: HealthIncident | None, released: datetime | None, rules: Rules, passed: datetime | None
+) -> bool:
+    """Whether a node that was taken out has to pass a test before it comes back, and has not: a pass from before is none."""
+    if not rules.validates or was_open is None or was_open.taken is None or was_open.reason == CORDONED:
+        return False
+    if released is not None and released >= was_open.time:
+        return False
+    return passed is None or passed <= was_open.time
+
+
 def _told(
     state: VerdictState | None,
     human: HumanDecision | None,
@@ -466,6 +542,8 @@ def _why_cleared(incident: HealthIncident, human: HumanDecision | None, released
         return "the cordon was taken back"
     if incident.state is VerdictState.QUARANTINED:
         return "what was held against the machine has faded"
+    if incident.reason == AWAITS_BURN_IN:
+        return "it has passed its burn-in"
     if incident.boot_id and boot and incident.boot_id != boot:
         return "a new boot, and the evidence is gone"
     return "the evidence is gone"

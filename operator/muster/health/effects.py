@@ -36,8 +36,9 @@ def effect(verdict: Verdict, ruling: Ruling, enforcement: Enforcement) -> Effect
     if ruling.act is Act.HOLD:
         return Effect(avoid=True)
     now = verdict.fatal and not verdict.cordoned and ruling.act is Act.TAKE
+    later = Leave.NO if verdict.state is VerdictState.VALIDATING else Leave.AFTER_CHECKPOINT
     return Effect(
         avoid=True,
-        leave=Leave.NOW if now else Leave.AFTER_CHECKPOINT,
+        leave=Leave.NOW if now else later,
         taint=ruling.act is Act.TAKE and enforcement is Enforcement.NODES,
     )

@@ -10,6 +10,7 @@ from enum import StrEnum
 from muster.api.nodehealth import Finding, RecommendedAction, Severity
 
 AGENT = "agent"
+BURN_IN = "burn-in"
 JOBS = "jobs"
 
 WEIGHT = {Severity.INFO: 0, Severity.WARNING: 1, Severity.DEGRADED: 2, Severity.FATAL: 3}

@@ -21,6 +21,7 @@ from muster.api.fleetpolicy import (
     TakeOutBudget,
 )
 from muster.api.nodehealth import SUBJECT_LENGTH, Finding, RecommendedAction, Severity
+from muster.api.preflight import Profile
 from muster.health.facts import ConditionView, NodeFacts
 from muster.health.signs import Sign
 from muster.health.xids import (
@@ -490,6 +491,7 @@ class Rules:
         quarantine: when a machine stays out.
         enforcement: what is done.
         listens: sources that are switched on.
+        validates: whether what was taken out has to pass a burn-in before it comes back.
         accelerator: the resource that the fleet's GPUs are counted by.
         problems: what in the policy makes no sense together, for people.
     """
@@ -498,6 +500,7 @@ class Rules:
     budget: TakeOutBudget
     quarantine: Quarantine
     listens: frozenset[str]
+    validates: bool
     accelerator: str
     problems: tuple[str, ...]
     _conditions: tuple[_Exact, ...]
@@ -521,6 +524,7 @@ class Rules:
             policy.budget,
             policy.quarantine,
             frozenset(name.value for name in SourceName if name not in off),
+            fleet.preflight.profile is not Profile.DISABLED,
             fleet.accelerator_resource,
             problems(policy),
             of_kind(Condition),

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from muster.api.fleetpolicy import Enforcement
 from muster.api.nodehealth import RecommendedAction, Severity, VerdictState
-from muster.health.assess import REPEAT_OFFENDER, Verdict
+from muster.health.assess import FAILED_BURN_IN, REPEAT_OFFENDER, Verdict
 from muster.health.breaker import Act, Ruling
 from muster.health.effects import Effect
 from muster.world.fleet import Leave
@@ -87,6 +87,10 @@ def _comes_back(node: str, verdict: Verdict) -> str:
         return (
             f"It comes back when somebody vouches for the repair ({by_hand}), or when what is held against it has faded"
         )
+    if verdict.state is VerdictState.VALIDATING:
+        return f"It comes back when it has passed its burn-in (kubectl muster check {node}), or by {by_hand}"
+    if verdict.reason == FAILED_BURN_IN:
+        return f"It comes back when somebody vouches for the repair: kubectl muster check {node}, then {by_hand}"
     if verdict.in_charge:
         return f"It comes back when {verdict.in_charge} is done with it"
     if verdict.needs_boot:

@@ -123,8 +123,32 @@ class _Gate(msgspec.Struct):
     name: str = ""
 
 
+class _Field(msgspec.Struct):
+    key: str = ""
+    operator: str = ""
+    values: list[str] | None = None
+
+
+class _Term(msgspec.Struct, rename="camel"):
+    match_fields: list[_Field] | None = None
+
+
+class _Required(msgspec.Struct, rename="camel"):
+    node_selector_terms: list[_Term] | None = None
+
+
+class _NodeAffinity(msgspec.Struct):
+    required: _Required | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
+
+
+class _Affinity(msgspec.Struct, rename="camel"):
+    node_affinity: _NodeAffinity | None = None
+
+
 class _PodSpec(msgspec.Struct, rename="camel"):
     node_name: str | None = None
+    resources: _Resources | None = None
+    affinity: msgspec.Raw = msgspec.Raw()
     containers: list[_Container] | None = None
     init_containers: list[_Container] | None = None
     overhead: dict[str, str] | None = None
@@ -266,6 +290,7 @@ class ListPage(msgspec.Struct):
 Decoded = TypeVar("Decoded")
 
 _pods = msgspec.json.Decoder(_Pod)
+_affinities = msgspec.json.Decoder(_Affinity | None)
 _occupants = msgspec.json.Decoder(_Occupant)
 _nodes = msgspec.json.Decoder(_Node)
 _leases = msgspec.json.Decoder(_Lease)
@@ -335,6 +360,7 @@ def pod(data: Raw) -> PodView:
         index=_label_number(labels.get(INDEX_LABEL), -1),
         incarnation=_label_number(labels.get(INCARNATION_LABEL), 0),
         node=spec.node_name or "",
+        pinned="" if spec.node_name or spec.scheduling_gates else _pinned(spec.affinity),
         phase=sys.intern(status.phase),
         reason=status.reason or "",
         message=(status.message or "") if status.phase in TERMINAL_PHASES else "",
@@ -583,6 +609,25 @@ def _label_number(value: str | None, default: int) -> int:
     return int(value) if value is not None and value.isdigit() else default
 
 
+def _pinned(affinity: msgspec.Raw) -> str:
+    """The node that a required affinity leaves as the only one, as that of a worker does; "" for any other."""
+    try:
+        found = _affinities.decode(affinity) if bytes(affinity) else None
+    except msgspec.DecodeError:  # not as the API server lets anybody write it: it leaves any node
+        return ""
+    required = found.node_affinity.required if found is not None and found.node_affinity is not None else None
+    terms = required.node_selector_terms if required is not None else None
+    names = {_named(term) for term in terms or ()}
+    return names.pop() if len(names) == 1 else ""
+
+
+def _named(term: _Term) -> str:
+    for field in term.match_fields or ():
+        if field.key == "metadata.name" and field.operator == "In" and field.values and len(field.values) == 1:
+            return field.values[0]
+    return ""
+
+
 def _container(status: _ContainerStatus, *, init: bool) -> ContainerView:
     name, state = sys.intern(status.name), status.state or _State()
     if state.terminated is not None:
@@ -607,11 +652,12 @@ def _requested(spec: _PodSpec) -> dict[str, int]:
         [_of(container) for container in spec.containers or ()],
         [(_of(container), container.restart_policy == "Always") for container in spec.init_containers or ()],
         [amounts(spec.overhead)],
+        _of(spec),
     )
 
 
-def _of(container: _Container) -> dict[str, int]:
-    resources = container.resources
+def _of(asker: _Container | _PodSpec) -> dict[str, int]:
+    resources = asker.resources
     return {} if resources is None else asked_by(resources.requests, resources.limits)
 
 

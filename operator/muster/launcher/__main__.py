@@ -6,7 +6,7 @@ scan does not load what it does not need.
 
 import sys
 
-USAGE = "usage: run.pyz [--] COMMAND [ARGUMENT...] | --scan DIRECTORY"
+USAGE = "usage: run.pyz [--] COMMAND [ARGUMENT...] | --scan DIRECTORY_OR_URL"
 _USAGE_ERROR = 2
 _CONFIGURATION_ERROR = 78  # EX_CONFIG
 
@@ -14,20 +14,18 @@ _CONFIGURATION_ERROR = 78  # EX_CONFIG
 def main() -> None:
     """Entry point of the archive."""
     if sys.version_info < (3, 8):
-        sys.exit("muster: Python 3.8 or later is needed in this image, it has %s" % sys.version.split()[0])
+        sys.stderr.write("muster: Python 3.8 or later is needed in this image, it has %s\n" % sys.version.split()[0])
+        sys.exit(_CONFIGURATION_ERROR)
     arguments = sys.argv[1:]
     modes = {
         "--scan": _scan,
         "--scan-on-request": _scan_on_request,
         "--match-steps": _match_steps,
-        "--open-marker": _open_marker,
-        "--read-marker": _read_marker,
+        "--match-preset": _match_preset,
+        "--marker": _answer_about_marker,
     }
     if len(arguments) == 2 and arguments[0] in modes:
         modes[arguments[0]](arguments[1])
-        return
-    if arguments[:1] == ["--claim-marker"] and len(arguments) == 3:
-        _claim_marker(arguments[1], int(arguments[2]))
         return
     command = arguments[1:] if arguments[:1] == ["--"] else arguments
     if not command or (arguments[0] != "--" and command[0].startswith("-")):
@@ -37,10 +35,9 @@ def main() -> None:
 
 
 def _scan(directory: str) -> None:
-    from muster.checkpoint.find import Finder
-    from muster.launcher.scan_child import scan_once
+    from muster.launcher.scan_child import finder_of, scan_once
 
-    sys.stdout.write(scan_once(Finder(directory)) + "\n")
+    sys.stdout.write(scan_once(finder_of(directory)) + "\n")
 
 
 def _scan_on_request(directory: str) -> None:
@@ -55,22 +52,16 @@ def _match_steps(pattern: str) -> None:
     match_on_request(pattern, sys.stdin.buffer)
 
 
-def _read_marker(path: str) -> None:
-    from muster.launcher.marker_child import read_marker
+def _match_preset(preset: str) -> None:
+    from muster.launcher.match_child import read_on_request
 
-    sys.stdout.write(read_marker(path) + "\n")
-
-
-def _open_marker(path: str) -> None:
-    from muster.launcher.marker_child import read_marker
-
-    sys.stdout.write(read_marker(path, makes=True) + "\n")
+    read_on_request(preset, sys.stdin.buffer)
 
 
-def _claim_marker(path: str, attempt: int) -> None:
-    from muster.launcher.marker_child import claim_marker
+def _answer_about_marker(path: str) -> None:
+    from muster.launcher.marker_child import answer_on_request
 
-    sys.stdout.write(claim_marker(path, attempt) + "\n")
+    answer_on_request(path, sys.stdin.buffer)
 
 
 def _supervise(command: "list[str]") -> None:

@@ -7,15 +7,25 @@ import os
 import signal
 import subprocess
 import sys
-from typing import List
+from typing import Callable, List
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # the archive, or the source root
 _BOOT = "import sys; sys.path.insert(0, sys.argv.pop(1)); from muster.launcher.__main__ import main; main()"
+# The same among the packages of the image, and not in the directory where it was started.
+_BOOT_IN_IMAGE = (
+    "import sys; sys.path[:] = [sys.argv.pop(1)] + list(filter(None, sys.path)); "
+    "from muster.launcher.__main__ import main; main()"
+)
 
 
 def own_command(*arguments: str) -> List[str]:
     """What runs this launcher's code with these arguments, whatever the user's environment says of Python."""
     return [sys.executable or "python3", "-I", "-S", "-c", _BOOT, ROOT, *arguments]
+
+
+def command_in_image(*arguments: str) -> List[str]:
+    """The same with the packages of the image, as its own programs see them."""
+    return [sys.executable or "python3", "-c", _BOOT_IN_IMAGE, ROOT, *arguments]
 
 
 class Child:
@@ -62,18 +72,36 @@ class Child:
         self._stdout.close()
 
 
-def converse(*arguments: str) -> Child:
-    """Start this launcher's code with these arguments, to talk with it.
+def start(*arguments: str, command: Callable[..., List[str]] = own_command) -> "subprocess.Popen[bytes]":
+    """Start this launcher's code with these arguments, with pipes to talk through; the supervisor reaps it.
 
     Raises:
         OSError: it cannot be started.
     """
     process = subprocess.Popen(
-        own_command(*arguments),
+        command(*arguments),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
     process.returncode = 0
-    return Child(process)
+    return process
+
+
+def converse(*arguments: str) -> Child:
+    """The same, to talk with it without ever waiting.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+    return Child(start(*arguments))
+
+
+def converse_in_image(*arguments: str) -> Child:
+    """The same with a process that sees the packages of the image.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+    return Child(start(*arguments, command=command_in_image))

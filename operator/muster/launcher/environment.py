@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
-from typing import Dict, Mapping, Tuple
-from urllib.parse import urlsplit
+from typing import Dict, Mapping, Sequence, Tuple
 
+from muster.checkpoint.names import above
+from muster.protocol.channel import Endpoint, host_and_port
 from muster.protocol.messages import Directive
+from muster.protocol.starters import COMPOSER, option, starter_of
+
+_GPUS = "MUSTER_GPUS_PER_NODE"
+CHECKPOINT_DIRECTORY = "MUSTER_CHECKPOINT_DIRECTORY"
 
 
 class SettingsError(ValueError):
@@ -28,10 +34,17 @@ class Settings:
     directory: str  # writable, for files of the launcher and its ranks
     gang: str = ""  # name of the gang's record; "" in pods of old
     checkpoint_directory: str = ""
+    resume_argument: Tuple[str, ...] = ()  # ends the command of an attempt that goes on from a checkpoint
     step_pattern: str = ""
+    progress_preset: str = ""  # "" = output is not looked through, unless by the pattern
     scan_seconds: float = 2.0
     scan_deadline_seconds: float = 10.0
     fence_seconds: float = 15.0
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """The coordinator's."""
+        return Endpoint(self.host, self.port, self.server_name, self.token_file, self.ca_file)
 
 
 def settings_from(environment: Mapping[str, str], default_directory: str) -> Settings:
@@ -51,8 +64,10 @@ def settings_from(environment: Mapping[str, str], default_directory: str) -> Set
         worker_index=int(_number(environment, "MUSTER_WORKER_INDEX", 0)),
         directory=environment.get("MUSTER_DIRECTORY") or default_directory,
         gang=environment.get("MUSTER_GANG", ""),
-        checkpoint_directory=environment.get("MUSTER_CHECKPOINT_DIRECTORY", ""),
+        checkpoint_directory=environment.get(CHECKPOINT_DIRECTORY, ""),
+        resume_argument=_words(environment, "MUSTER_RESUME_ARGUMENT"),
         step_pattern=environment.get("MUSTER_STEP_PATTERN", ""),
+        progress_preset=environment.get("MUSTER_PROGRESS_PRESET", ""),
         scan_seconds=_number(environment, "MUSTER_SCAN_SECONDS", Settings.scan_seconds),
         scan_deadline_seconds=_number(environment, "MUSTER_SCAN_DEADLINE_SECONDS", Settings.scan_deadline_seconds),
         fence_seconds=_number(environment, "MUSTER_FENCE_SECONDS", Settings.fence_seconds),
@@ -61,13 +76,9 @@ def settings_from(environment: Mapping[str, str], default_directory: str) -> Set
 
 def _endpoint(text: str) -> Tuple[str, int]:
     try:
-        url = urlsplit(text)
-        host, port = url.hostname, url.port
+        return host_and_port(text)
     except ValueError:
-        host, port = None, None
-    if not host or url.scheme != "https":
-        raise SettingsError("MUSTER_COORDINATOR must look like https://host:port, not %r" % text)
-    return host, port or 443
+        raise SettingsError("MUSTER_COORDINATOR must look like https://host:port, not %r" % text) from None
 
 
 def _required(environment: Mapping[str, str], name: str) -> str:
@@ -75,6 +86,17 @@ def _required(environment: Mapping[str, str], name: str) -> str:
     if not value:
         raise SettingsError("%s is not set: the operator sets it in the pods of a TrainingJob" % name)
     return value
+
+
+def _words(environment: Mapping[str, str], name: str) -> Tuple[str, ...]:
+    text = environment.get(name, "")
+    try:
+        words = json.loads(text) if text else []
+    except ValueError:
+        words = None
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise SettingsError("%s: a JSON list of words is expected, not %r" % (name, text))
+    return tuple(words)
 
 
 def _number(environment: Mapping[str, str], name: str, default: float) -> float:
@@ -106,12 +128,12 @@ class RankFiles:
 
 
 def rank_environment(
-    inherited: Mapping[str, str], directive: Directive, local_rank: int, files: RankFiles
+    inherited: Mapping[str, str], directive: Directive, local_rank: int, files: RankFiles, command: Sequence[str] = ()
 ) -> Dict[str, str]:
     """The environment of one rank: what the container has, torchrun's and JAX's variables, and the trainer contract.
 
-    Muster's are the rank, the nodes, the master and the contract. What else it sets gives way to the container's own:
-    PET_NPROC_PER_NODE above all, which tells a torchrun how many processes to start.
+    Muster's are the rank, the nodes, the master and the contract (muster.protocol.contract). What else it sets gives way
+    to the container's own: PET_NPROC_PER_NODE above all, which tells a torchrun how many processes to start.
     """
     per_node = directive.processes_per_node
     rank = directive.node_rank * per_node + local_rank
@@ -138,20 +160,36 @@ def rank_environment(
         MUSTER_ATTEMPT=str(directive.attempt),
         MUSTER_PROGRESS=files.progress,
     )
-    for name, value in _unless_set(per_node, files).items():
+    for name, value in _unless_set(per_node, inherited.get(_GPUS, ""), files).items():
         environment.setdefault(name, value)
-    for name in ("MUSTER_RESUME_PATH", "MUSTER_RESUME_STEP"):
+    if per_node == 1 and starter_of(command) == COMPOSER:
+        environment.update(_of_composer(command, inherited, directive.node_count))
+    for name in ("MUSTER_RESUME_DIRECTORY", "MUSTER_RESUME_PATH", "MUSTER_RESUME_STEP"):
         environment.pop(name, None)
     if directive.resume_path:
         environment["MUSTER_RESUME_PATH"] = directive.resume_path
+        environment["MUSTER_RESUME_DIRECTORY"] = above(directive.resume_path)
         if directive.resume_step is not None:
             environment["MUSTER_RESUME_STEP"] = str(directive.resume_step)
     return environment
 
 
-def _unless_set(per_node: int, files: RankFiles) -> Dict[str, str]:
+def _of_composer(command: Sequence[str], inherited: Mapping[str, str], node_count: int) -> Dict[str, str]:
+    """What Composer's launcher reads for the processes that it is to start, where torchrun's only writes."""
+    chosen = option(command, "-n", "--nproc") or inherited.get(_GPUS) or "1"
+    if not chosen.isdigit():
+        return {}
+    return {"LOCAL_WORLD_SIZE": chosen, "WORLD_SIZE": str(node_count * int(chosen))}
+
+
+def _unless_set(per_node: int, gpus: str, files: RankFiles) -> Dict[str, str]:
+    """What the container may decide otherwise.
+
+    Args:
+        gpus: of the node, where Muster asked for them: one process that starts others starts one for each.
+    """
     defaults = {
-        "PET_NPROC_PER_NODE": str(per_node),
+        "PET_NPROC_PER_NODE": gpus if per_node == 1 and gpus else str(per_node),
         "PYTHONUNBUFFERED": "1",
         "PYTHONFAULTHANDLER": "1",
         "TORCHELASTIC_ERROR_FILE": files.error,

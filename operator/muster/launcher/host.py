@@ -8,12 +8,17 @@ import shutil
 import signal
 import threading
 import time
-from typing import Callable, Dict, FrozenSet, Mapping, Optional, Sequence
+from typing import Callable, Dict, FrozenSet, List, Mapping, Optional, Sequence
 
+from muster.launcher.environment import CHECKPOINT_DIRECTORY
 from muster.launcher.ranks import Starting, rank_starts
 from muster.launcher.reclaim import MARK, Leftover, Reclaim, reap, remove_shared_memory, shared_memory
 from muster.protocol.messages import Directive
+from muster.protocol.resuming import added
 
+_USERS = "/etc/passwd"
+# Where Python's getpass.getuser looks before it asks for the uid's name.
+_NAMES = ("LOGNAME", "USER", "LNAME", "USERNAME")
 _KEPT_ATTEMPTS = 3  # directories of attempts, with the traces that ranks dumped
 
 
@@ -47,17 +52,42 @@ class Wakeup:
             return
 
 
+def user_name(inherited: Mapping[str, str], uid: int, users: str) -> Dict[str, str]:
+    """A name for a uid that the image does not know, as OpenShift gives to each namespace.
+
+    Without one getpass.getuser raises, which torch.compile asks for the name of its cache.
+
+    Args:
+        users: path of the image's passwd file; no service of names is asked, which may hang.
+    """
+    if any(inherited.get(name) for name in _NAMES):
+        return {}
+    try:
+        with open(users, encoding="utf-8", errors="replace") as lines:
+            known = any(line.split(":")[2:3] == [str(uid)] for line in lines)
+    except OSError:
+        known = False
+    return {} if known else {"USER": str(uid)}
+
+
 class Host:
     """What the supervisor needs of the operating system; a simulator has one of its own."""
 
     tick_seconds = 0.2  # how often to read progress files: nobody tells of what is written there
 
     def __init__(
-        self, command: Sequence[str], inherited: Mapping[str, str], directory: str, subreaper: bool, wake: Wakeup
+        self,
+        command: Sequence[str],
+        resume_argument: Sequence[str],
+        inherited: Mapping[str, str],
+        directory: str,
+        subreaper: bool,
+        wake: Wakeup,
     ) -> None:
         self._command = command
+        self._resume_argument = resume_argument
         self._mark = "%d-%d" % (os.getpid(), time.monotonic_ns())
-        self._inherited = dict(inherited, **{MARK: self._mark})
+        self._inherited = dict(inherited, **{MARK: self._mark}, **user_name(inherited, os.getuid(), _USERS))
         self._directory = directory
         self._subreaper = subreaper
         self.wake = wake
@@ -92,8 +122,14 @@ class Host:
         old = self._attempt_directory(directive.attempt - _KEPT_ATTEMPTS)
         threading.Thread(target=shutil.rmtree, args=(old, True), name="tidy", daemon=True).start()
         directory = self._attempt_directory(directive.attempt)
-        starts = rank_starts(self._command, self._inherited, directive, directory, keeps_lines, self.now)
+        starts = rank_starts(self._resuming(directive), self._inherited, directive, directory, keeps_lines, self.now)
         return Starting(starts, self.wake)
+
+    def _resuming(self, directive: Directive) -> List[str]:
+        """The command of an attempt, with what tells it where to go on."""
+        name, path = directive.resume_preset or "", directive.resume_path
+        by_preset = added(name, self._command, path, self._inherited.get(CHECKPOINT_DIRECTORY, "")).words
+        return [*self._command, *(self._resume_argument if path else ()), *by_preset]
 
     def reclaim(self) -> Reclaim:
         """Begin to end everything that the ranks have left."""

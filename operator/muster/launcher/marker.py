@@ -9,21 +9,23 @@ So whoever writes the first marker gives it a lineage, a random name, which all 
 tells the lineage that it has read: where it is the same the directory is. Every attempt is written, whether or not it has
 anything to wait for, so that its launchers have something to read.
 
-Storage may hang for ever, so each look is a small process that is started in a thread and killed after a time. One in
-the D state cannot be killed; no second one is sent after it.
+Storage may hang for ever, so a small process looks, asked by a thread, and is killed when it has not answered after a time.
+One in the D state cannot be killed; no second one is sent after it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
 import signal
 import subprocess
 import threading
-from typing import Callable, FrozenSet, Optional
+from typing import Callable, Collection, Dict, FrozenSet, Optional
 
-from muster.launcher.children import own_command
+from muster.checkpoint.names import is_url
+from muster.launcher.children import start
 
 SILENT_SECONDS = 5.0  # without the coordinator, before the marker is asked
 PERIOD_SECONDS = 5.0
@@ -44,18 +46,22 @@ class Standing:
 
 
 class Storage:
-    """The file behind a thin port: one look at a time, each by a process of its own."""
+    """The file behind a thin port: one look at a time, by a process that is kept, since to start one takes seconds where
+    processors are busy.
+    """
 
     def __init__(self, path: str, wake: Callable[[], None]) -> None:
         self.path = path
         self._wake = wake
+        self._process: "Optional[subprocess.Popen[bytes]]" = None
         self._look: Optional[_Look] = None
         self._is_open = False
 
     @property
     def pids(self) -> FrozenSet[int]:
         """The process that looks, which is no rank's."""
-        return frozenset([self._look.pid]) if self._look is not None and self._look.pid else frozenset()
+        process = self._look.process if self._look is not None else self._process
+        return frozenset([process.pid]) if process is not None else frozenset()
 
     @property
     def is_busy(self) -> bool:
@@ -64,72 +70,96 @@ class Storage:
 
     def read(self) -> None:
         """Begin to read; the directory is made before it was ever read."""
-        self._begin(["--read-marker" if self._is_open else "--open-marker", self.path])
+        self._begin({"makes": not self._is_open})
 
     def claim(self, attempt: int) -> None:
         """Begin to write the attempt, unless a later one stands there."""
-        self._begin(["--claim-marker", self.path, str(attempt)])
+        self._begin({"claim": attempt})
 
     def take(self) -> Optional[Standing]:
         """What was found, once."""
         if self._look is None or not self._look.is_over:
             return None
         look, self._look = self._look, None
+        self._process = look.process
         self._is_open = self._is_open or not look.standing.error
         return look.standing
 
     def kill(self) -> None:
-        """Give the look up; it is busy until its process is gone."""
-        if self._look is not None and self._look.pid and not self._look.is_over:
-            try:
-                os.kill(self._look.pid, signal.SIGKILL)
-            except OSError:  # gone meanwhile
-                return
+        """Give the look up, and the process with it; it is busy until that is gone."""
+        if self._look is not None and self._look.process is not None and not self._look.is_over:
+            with contextlib.suppress(OSError):  # gone meanwhile
+                os.kill(self._look.process.pid, signal.SIGKILL)
 
-    def _begin(self, arguments: "list[str]") -> None:
-        self._look = _Look(own_command(*arguments), self._wake)
+    def note_ended(self, pids: Collection[int]) -> None:
+        """These have ended: their numbers may be others' from now on."""
+        if self._process is not None and self._process.pid in pids:
+            self._process = None
+        if self._look is not None:
+            self._look.note_ended(pids)
+
+    def _begin(self, request: Dict[str, object]) -> None:
+        self._look = _Look(self._process, self.path, request, self._wake)
 
 
 class _Look:
-    def __init__(self, command: "list[str]", wake: Callable[[], None]) -> None:
-        self.pid = 0
+    """One question and its answer, in a thread.
+
+    Attributes:
+        process: that was asked; None before there is one, and once it has ended.
+    """
+
+    def __init__(
+        self,
+        process: "Optional[subprocess.Popen[bytes]]",
+        path: str,
+        request: Dict[str, object],
+        wake: Callable[[], None],
+    ) -> None:
+        self.process = process
         self.is_over = False
         self.standing = Standing()
-        self._command = command
+        self._path = path
+        self._request = request
         self._wake = wake
         threading.Thread(target=self._run, name="marker", daemon=True).start()
 
+    def note_ended(self, pids: Collection[int]) -> None:
+        """See Storage."""
+        if self.process is not None and self.process.pid in pids:
+            self.process = None
+
     def _run(self) -> None:
         try:
-            process = subprocess.Popen(
-                self._command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-            process.returncode = 0  # the supervisor reaps
-            self.pid = process.pid
-            assert process.stdout is not None
-            with process.stdout as stream:
-                self.standing = _parse(stream.read(_MAX_ANSWER_BYTES))
+            process = self.process = self.process or start("--marker", self._path)
+            answer = _asked(process, self._request)
+            if answer is None:
+                self.process = None  # its number may soon be another's
+            self.standing = answer or Standing(error="the process that looks at the marker ended unexpectedly")
         except OSError as error:
             self.standing = Standing(error="cannot look at the marker: %s" % error)
         self.is_over = True
         self._wake()
 
 
-def _parse(data: bytes) -> Standing:
+def _asked(process: "subprocess.Popen[bytes]", request: Dict[str, object]) -> Optional[Standing]:
+    """The answer; None from a process that has ended, or does soon."""
+    assert process.stdin is not None
+    assert process.stdout is not None
     try:
-        document = json.loads(data)
+        process.stdin.write(json.dumps(request).encode() + b"\n")
+        process.stdin.flush()
+        document = json.loads(process.stdout.readline(_MAX_ANSWER_BYTES))
         return Standing(int(document["attempt"]), str(document["lineage"]), str(document["error"]))
-    except (ValueError, KeyError, TypeError):
-        return Standing(error="the process that looks at the marker ended unexpectedly")
+    except (OSError, ValueError, KeyError, TypeError):
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+        return None
 
 
 def path_of(directory: str, gang: str) -> str:
-    """Where the marker of a gang stands, "" where there can be none."""
-    return os.path.join(directory, ".muster-" + gang) if directory and gang else ""
+    """Where the marker of a gang stands, "" where there can be none: a store is not written to."""
+    return os.path.join(directory, ".muster-" + gang) if directory and gang and not is_url(directory) else ""
 
 
 class Marker:
@@ -161,6 +191,11 @@ class Marker:
     def pids(self) -> FrozenSet[int]:
         """Processes that are no rank's."""
         return self._storage.pids if self._storage is not None else frozenset()
+
+    def note_ended(self, pids: Collection[int]) -> None:
+        """These have been reaped."""
+        if self._storage is not None:
+            self._storage.note_ended(pids)
 
     def unread_seconds(self, now: float, since: float) -> float:
         """For how long nobody knows what stands there, counted from `since` at the earliest."""

@@ -1,16 +1,27 @@
-"""The other end of `marker.py`: reads or writes the marker and prints what stands there as one line of JSON."""
+"""The other end of `marker.py`: reads or writes the marker for each line of JSON, and prints what stands there as another."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
-from typing import Callable, Tuple
+import sys
+from typing import BinaryIO, Callable, Tuple
 
 from muster.protocol.messages import MAX_MARKER_CHARS, MAX_NUMBER
 
 _MAX_BYTES = 4096
 _LINEAGE_BYTES = 8
+
+
+def answer_on_request(path: str, requests: BinaryIO) -> None:
+    """Answer each request, `{"makes"}` to read or `{"claim": attempt}` to write, until they are closed."""
+    for line in requests:
+        request = json.loads(line)
+        claim = int(request.get("claim", 0))
+        answer = claim_marker(path, claim) if claim else read_marker(path, bool(request.get("makes")))
+        sys.stdout.write(answer + "\n")
+        sys.stdout.flush()
 
 
 def read_marker(path: str, makes: bool = False) -> str:

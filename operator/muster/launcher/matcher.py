@@ -34,6 +34,7 @@ class Printed:
 
     def __init__(self) -> None:
         self.first_step: Optional[int] = None
+        self.preset = ""  # by which its steps were found; "" where by a pattern, or none was
         self._is_taken = False  # some lines are being looked through
         self._newest_step: Optional[int] = None
         self._lock = threading.Lock()
@@ -70,10 +71,10 @@ class Printed:
         """What was taken has been looked through, or is lost."""
         self._is_taken = False
 
-    def note_steps(self, first: int, newest: int) -> None:
+    def note_steps(self, first: int, newest: int, preset: str) -> None:
         """These were found in lines that were taken."""
         self.first_step = first if self.first_step is None else self.first_step
-        self._newest_step = newest
+        self._newest_step, self.preset = newest, preset
 
     def take_step(self) -> Optional[int]:
         """The newest step that was found since the last call."""
@@ -86,11 +87,15 @@ class Matcher:
 
     Attributes:
         error: why steps in the output are not counted any more, "" while they are.
+        looks_like: a preset that does not count unless people name it, and whose lines have come; "" = none.
     """
 
-    def __init__(self, pattern: str, log: Callable[[str], None]) -> None:
+    def __init__(self, pattern: str, log: Callable[[str], None], preset: str = "") -> None:
+        """Look by a pattern, else by a preset (muster.protocol.presets), else not at all."""
         self.error = ""
-        self._pattern = pattern
+        self.looks_like = ""
+        self._asked_by = ("--match-steps", pattern) if pattern else ("--match-preset", preset)
+        self._what = "progress.stepPattern %r" % pattern if pattern else "progress.preset %s" % preset
         self._log = log
         self._child: Optional[Child] = None
         self._asked: Tuple[Printed, ...] = ()  # whose lines the child looks through
@@ -104,7 +109,7 @@ class Matcher:
     @property
     def is_on(self) -> bool:
         """Whether output is looked through at all."""
-        return bool(self._pattern) and not self.error
+        return bool(self._asked_by[1]) and not self.error
 
     @property
     def pids(self) -> FrozenSet[int]:
@@ -151,7 +156,7 @@ class Matcher:
         self._unsent = b"".join([b"%d %s\n" % item for item in batch]) + b"\n"
 
     def _spawn(self) -> Child:
-        child = converse("--match-steps", self._pattern)
+        child = converse(*self._asked_by)
         self._answer = b""
         return child
 
@@ -179,10 +184,11 @@ class Matcher:
         try:
             message = json.loads(line)
             if "error" in message:
-                self._give_up("progress.stepPattern %r is ignored: %s" % (self._pattern, message["error"]))
+                self._give_up("%s is ignored: %s" % (self._what, message["error"]))
                 return
-            for place, first, newest in message["steps"]:
-                self._asked[place].note_steps(first, newest)
+            for place, first, newest, preset in message["steps"]:
+                self._asked[place].note_steps(first, newest, preset)
+            self.looks_like = message["looksLike"]
         except (ValueError, KeyError, IndexError, TypeError):  # nothing that the child has written
             self.stop()
         self._looked_through()
@@ -209,9 +215,7 @@ class Matcher:
             self._failures = 0
         self._failures, self._failed_at, self._next_at = self._failures + 1, now, now + _PAUSE_SECONDS
         if self._failures >= _MAX_FAILURES:
-            self._give_up(
-                "progress.stepPattern %r is given up after %d failures: %s" % (self._pattern, _MAX_FAILURES, why)
-            )
+            self._give_up("%s is given up after %d failures: %s" % (self._what, _MAX_FAILURES, why))
 
     def _give_up(self, why: str) -> None:
         self.error = "%s; steps in the output are not counted" % why

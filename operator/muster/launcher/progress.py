@@ -8,9 +8,9 @@ import os
 import re
 import stat
 import statistics
-from typing import Deque, List, Optional, Pattern
+from typing import Any, Deque, Dict, List, NamedTuple, Optional, Pattern, Tuple
 
-from muster.protocol.messages import MAX_NUMBER
+from muster.protocol.messages import CORRUPTIONS, MAX_NUMBER, last_unsuspected
 
 _READ_BYTES = 64 * 1024  # at a time: even if each line is nonsense, that takes a few hundredths of a second
 # A trainer may put a pipe, a device or a link to storage that hangs in the place of the file: these are not waited for.
@@ -18,6 +18,22 @@ _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 _MAX_LINE_BYTES = 64 * 1024
 MAX_MATCHED_BYTES = 4096  # of a line of output
 _WINDOW = 64
+_MOST_READS = 16  # of a rank that has ended: so much of what it wrote last is looked through at once
+_MAX_SHOWN_CHARS = 200
+
+
+class Corruption(NamedTuple):
+    """What a rank says that it has found wrong with its own results.
+
+    Attributes:
+        reason: one of muster.protocol.messages.CORRUPTIONS.
+        found_at: the step at which it was found, None where it does not say.
+        last_good: the last step of which it is sure, likewise.
+    """
+
+    reason: str
+    found_at: Optional[int] = None
+    last_good: Optional[int] = None
 
 
 class StepClock:
@@ -27,6 +43,7 @@ class StepClock:
         self.step: Optional[int] = None
         self.finished_at: Optional[float] = None
         self._intervals: Deque[float] = collections.deque(maxlen=_WINDOW)
+        self._median: Optional[float] = None  # of the intervals; it is asked for more often than a step ends
 
     def note(self, step: int, now: float) -> None:
         """A step was finished. Only a higher one is progress."""
@@ -34,11 +51,14 @@ class StepClock:
             return
         if self.step is not None and self.finished_at is not None:
             self._intervals.append((now - self.finished_at) / (step - self.step))
+            self._median = None
         self.step, self.finished_at = step, now
 
     def step_seconds(self) -> Optional[float]:
         """Median over the last steps."""
-        return statistics.median(self._intervals) if self._intervals else None
+        if self._median is None and self._intervals:
+            self._median = statistics.median(self._intervals)
+        return self._median
 
 
 class ProgressFile:
@@ -51,6 +71,23 @@ class ProgressFile:
         self._skipping = False  # inside a line that is too long
         self.ignored_lines = 0
         self.first_step: Optional[int] = None  # in the first complete line that tells a finished one; 0 is none
+        self.corruption: Optional[Corruption] = None  # of the lines that tell of any the one that reaches furthest back
+        self.problem = ""  # why the first line that was meant to tell of it says nothing, "" if there was none
+
+    @property
+    def position(self) -> int:
+        """How much of it has been read, in bytes."""
+        return self._offset
+
+    def read_rest(self) -> Optional[int]:
+        """What there is to the end, of a rank that writes no more: the highest step, None if there is none."""
+        found = []
+        for _ in range(_MOST_READS):
+            before = self._offset
+            found.append(self.read())
+            if self._offset == before:
+                break
+        return max((step for step in found if step is not None), default=None)
 
     def read(self) -> Optional[int]:
         """The highest step in the complete lines that came since the last call, None if there is none."""
@@ -90,11 +127,45 @@ class ProgressFile:
             document = json.loads(line)
         except (ValueError, RecursionError):
             document = None
-        step = document.get("step") if isinstance(document, dict) else None
-        if not isinstance(step, int) or isinstance(step, bool) or not 0 <= step <= MAX_NUMBER:
+        if isinstance(document, dict) and "corruption" in document:
+            self._note_corruption(document, line)
+            return None
+        step: Any = document.get("step") if isinstance(document, dict) else None
+        if not _is_step(step):
             self.ignored_lines += 1
             return None
-        return step
+        found: int = step
+        return found
+
+    def _note_corruption(self, document: Dict[str, Any], line: bytes) -> None:
+        reason: Any = document["corruption"]
+        found_at: Any = document.get("foundAt")
+        last_good: Any = document.get("lastGood")
+        why = ""
+        if reason not in CORRUPTIONS:
+            why = "corruption has to be one of %s" % ", ".join(CORRUPTIONS)
+        elif not all(number is None or _is_step(number) for number in (found_at, last_good)):
+            why = "foundAt and lastGood have to be numbers of steps"
+        elif found_at is not None and last_good is not None and last_good > found_at:
+            why = "lastGood is beyond foundAt"
+        if why:
+            self.ignored_lines += 1
+            shown = line[:_MAX_SHOWN_CHARS].decode("utf-8", "replace")
+            self.problem = self.problem or "the line %s is ignored: %s" % (shown, why)
+            return
+        found = Corruption(reason, found_at, last_good)
+        if self.corruption is None or _reach(found) < _reach(self.corruption):
+            self.corruption = found
+
+
+def _reach(found: Corruption) -> Tuple[bool, int]:
+    """Orders words, those first that reach further back; last who says no step."""
+    beyond = last_unsuspected(found.found_at, found.last_good)
+    return beyond is None, beyond or 0
+
+
+def _is_step(number: Any) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool) and 0 <= number <= MAX_NUMBER
 
 
 def compile_pattern(pattern: str) -> Pattern[str]:

@@ -11,12 +11,14 @@ import subprocess
 import threading
 from typing import Callable, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from muster.launcher.environment import RankFiles, rank_environment
+from muster.launcher.environment import CHECKPOINT_DIRECTORY, RankFiles, rank_environment
+from muster.launcher.expansion import expanded, with_identity
 from muster.launcher.log import write_whole
 from muster.launcher.matcher import Printed
-from muster.launcher.progress import ProgressFile, StepClock
+from muster.launcher.progress import Corruption, ProgressFile, StepClock
 from muster.launcher.snapshot import RankView
 from muster.protocol.messages import MAX_TAIL_CHARS, Directive, RankReport, limits, readable
+from muster.protocol.resuming import pointer
 
 _CHUNK_BYTES = 64 * 1024
 _MAX_LINE_BYTES = 64 * 1024  # of a line that is matched
@@ -101,6 +103,7 @@ class Rank:
         self.clock = StepClock()
         self.first_step: Optional[int] = None  # the first that it has told of
         self._now = clock
+        self.heard_at = clock()  # when it last printed, or wrote of its progress
         self.printed = Printed()
         self._keeps_lines = keeps_lines
         self._progress = ProgressFile(progress_path)
@@ -148,6 +151,7 @@ class Rank:
 
     def note_output(self, data: bytes, lines: Sequence[bytes]) -> None:
         """Called by the output threads: what was printed, and the lines that this completed."""
+        self.heard_at = self._now()
         with self._lock:
             self._tail = (self._tail + data[-2 * MAX_TAIL_CHARS :])[-2 * MAX_TAIL_CHARS :]
         if self._keeps_lines:
@@ -156,6 +160,7 @@ class Rank:
     def note_exit(self, status: int, by_launcher: bool) -> None:
         """The process was reaped with this wait status."""
         self._ended_at = self._now()
+        self._note_step(self._progress.read_rest())
         if os.WIFSIGNALED(status):
             self._signal = os.WTERMSIG(status)
             self._ended_by_launcher = by_launcher and self._signal == signal.SIGKILL
@@ -164,13 +169,36 @@ class Rank:
 
     def update_progress(self) -> None:
         """Read the progress file and what was found in the output."""
+        before = self._progress.position
         printed, read = self.printed.take_step(), self._progress.read()
+        if self._progress.position != before:
+            self.heard_at = self._now()
+        in_output = self.printed.first_step
+        if self.printed.preset and self.has_progress_file:  # its own word goes before what a preset makes of its output
+            printed = in_output = None
         if self.first_step is None:
-            in_output = self.printed.first_step
             self.first_step = self._progress.first_step if in_output is None else in_output
         for step in (printed, read):
-            if step is not None:
-                self.clock.note(step, self._now())
+            self._note_step(step)
+
+    def _note_step(self, step: Optional[int]) -> None:
+        if step is not None:
+            self.clock.note(step, self._now())
+
+    @property
+    def corruption(self) -> Optional[Corruption]:
+        """What it says that it has found wrong with its own results."""
+        return self._progress.corruption
+
+    @property
+    def progress_problem(self) -> str:
+        """What people should know of what it wrote into its progress file, "" if nothing."""
+        return self._progress.problem
+
+    @property
+    def preset(self) -> str:
+        """By which its steps are read from its output, "" where in another way."""
+        return "" if self.has_progress_file else self.printed.preset
 
     @property
     def has_progress_file(self) -> bool:
@@ -208,6 +236,7 @@ class Rank:
         failed = not alive and (self._exit_code != 0 or self._signal is not None)
         with self._lock:
             tail = _readable_tail(self._tail) if failed else ""
+        found = self.corruption or Corruption("")
         return RankView(
             rank=self.rank,
             local_rank=self.local_rank,
@@ -217,6 +246,9 @@ class Rank:
             ended_by_launcher=self._ended_by_launcher and not alive,
             exited_at=None if alive else self._ended_at,
             tail=tail,
+            corruption=found.reason,
+            found_at=found.found_at,
+            last_good=found.last_good,
         )
 
 
@@ -281,12 +313,38 @@ def _start(
     clock: Callable[[], float],
 ) -> Rank:
     files = RankFiles.within(attempt_directory, local_rank)
-    problem = _create(files.progress)
-    environment = rank_environment(inherited, directive, local_rank, files)
+    problem = _create(files.progress) or _point(inherited, directive)
+    environment = with_identity(rank_environment(inherited, directive, local_rank, files, command))
+    command = expanded(command, environment)
     try:
         return Rank(command, environment, local_rank, files.progress, keeps_lines, clock, problem)
     except OSError as error:  # no descriptor is left for its output
         return Rank(command, environment, local_rank, files.progress, keeps_lines, clock, error)
+
+
+def _point(inherited: Mapping[str, str], directive: Directive) -> Optional[OSError]:
+    """Let the framework's own file name the checkpoint, where it goes by that; what stands in the way of it.
+
+    Each node does so before its ranks start, so that none reads what was there before: all write the same.
+    """
+    directory = inherited.get(CHECKPOINT_DIRECTORY, "")
+    path, text = pointer(directive.resume_preset or "", directive.resume_path, directory)
+    if not path:
+        return None
+    try:
+        with contextlib.suppress(FileNotFoundError), open(path, encoding="utf-8", errors="replace") as file:
+            if file.read(len(text) + 2).strip() == text:
+                return None
+        # A name that no scanner takes for a checkpoint, and that no other node uses.
+        own = os.path.join(directory, ".muster-%s-%d" % (os.path.basename(path), directive.node_rank))
+        with open(own, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(own, path)
+    except OSError as error:
+        return error
+    return None
 
 
 def _create(path: str) -> Optional[OSError]:

@@ -19,6 +19,7 @@ import dataclasses
 from typing import Callable, Dict, Optional, Set, Tuple, Union
 
 from muster.launcher.snapshot import Snapshot
+from muster.protocol.channel import Target
 from muster.protocol.messages import EXIT, EXITED, IDLE, RECLAIMING, RUN, RUNNING, WAIT, Directive, Report
 
 POLL, TELL = "poll", "tell"
@@ -34,8 +35,6 @@ _MAX_REASONS = 4  # that are logged until the next answer
 _AVOIDED_SECONDS = 30.0  # by one line: an address that did not answer, whoever says that it leads
 _MAX_REDIRECTIONS = 2  # in a row without a pause
 _ORDER = {WAIT: 0, RUN: 1, EXIT: 2}
-
-Target = Optional[Tuple[str, int]]  # address of the leader, None = the Service
 
 
 def supersedes(new: Directive, old: Optional[Directive]) -> bool:
@@ -62,7 +61,10 @@ def is_done(directive: Optional[Directive], snapshot: Snapshot, scans: bool) -> 
         return True
     here = snapshot.attempt == directive.attempt
     if directive.kind == WAIT:
-        listed = not scans or snapshot.checkpoints_scanned_for_attempt == directive.attempt
+        counts = snapshot.checkpoints_scanned_for_attempt == directive.attempt and snapshot.listing >= (
+            directive.listing or 0
+        )
+        listed = not scans or counts
         claimed = not directive.claim or snapshot.marker_at is not None or snapshot.marker_error != ""
         return here and snapshot.state == IDLE and (listed or snapshot.checkpoint_error != "") and claimed
     if directive.kind == RUN:

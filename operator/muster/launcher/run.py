@@ -45,7 +45,7 @@ def run(command: List[str]) -> NoReturn:
 def _supervise(settings: Settings, command: List[str], log: Log) -> int:
     wakeup = Wakeup()
     peers = Peers(Datagrams(settings.pod_ip), settings.gang)
-    host = Host(command, os.environ, settings.directory, become_subreaper(), wakeup)
+    host = Host(command, settings.resume_argument, os.environ, settings.directory, become_subreaper(), wakeup)
     identity = Report(
         sequence=0,
         state="",
@@ -58,7 +58,7 @@ def _supervise(settings: Settings, command: List[str], log: Log) -> int:
     marker_path = path_of(settings.checkpoint_directory, settings.gang)
     storage = Storage(marker_path, wakeup) if marker_path else None
     scanner = Scanner(settings.checkpoint_directory, settings.scan_seconds, settings.scan_deadline_seconds)
-    matcher = Matcher(settings.step_pattern, log)
+    matcher = Matcher(settings.step_pattern, log, settings.progress_preset)
     supervisor = Supervisor(settings, host, reporter, peers, Marker(storage), scanner, matcher, log)
     wakeup.take_signals(
         {

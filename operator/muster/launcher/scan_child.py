@@ -1,10 +1,10 @@
 """The other end of `scanner.py`: looks into a directory as it is asked to, and tells what it finds while it goes on.
 
 One JSON object on each line. In: `{"verdicts": [...]}`, what an earlier child judged; `{"scan": 7, "thorough": true,
-"judges": true, "stamps": false, "lineage": [step, sinceNs, disowned] or null, "wish": ""}`, which ends a scan under way. Out:
+"judges": true, "stamps": false, "lineage": [step, sinceNs, disowned, shut] or null, "wish": "", "wishDirectory": ""}`, which ends a scan under way. Out:
 `{"sign": true}`, a sign of life; `{"verdict": {...}}`, to be handed to the next child; and the answer so far: `{"scan": 7,
-"checkpoints": [{"step", "path", "writtenNs", "judged"}], "torn": [the same], "stamps": text or null, "settled", "done",
-"looks", "note", "error"}`. A scan is over once it is done, or has an error.
+"checkpoints": [{"step", "path", "writtenNs", "judged", "format"}], "torn": [the same], "stamps": text or null, "settled", "done",
+"looks", "note", "doubt", "error", "elsewhere": [as checkpoints], "elsewhereError"}`. A scan is over once it is done, or has an error.
 """
 
 from __future__ import annotations
@@ -14,15 +14,31 @@ import os
 import select
 import sys
 import time
-from typing import Any, Dict, Iterable, List, Mapping, Optional
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple
 
 from muster.checkpoint.find import Finder, Found, Look
+from muster.checkpoint.listing import THIS_MACHINE, Files
+from muster.checkpoint.names import is_url
 from muster.checkpoint.scan import Checkpoint, lineage_of, write_stamps
 from muster.checkpoint.verdict import Verdict, verdict_from
 
 _BETWEEN_SIGNS_SECONDS = 0.5
 _BETWEEN_ANSWERS_SECONDS = 0.5  # that tell nothing but how far it has come
 _INPUT = 0
+
+
+def finder_of(directory: str) -> Finder:
+    """What looks into a directory, or below a URL."""
+    return Finder(directory, files=files_at(directory))
+
+
+def files_at(directory: str) -> Files:
+    """What sees a directory, or what is below a URL. Only a URL needs more than the standard library, and more time to begin."""
+    if not is_url(directory):
+        return THIS_MACHINE
+    from muster.checkpoint.store import Store
+
+    return Store(directory)
 
 
 def scan_once(finder: Finder) -> str:
@@ -36,39 +52,64 @@ def scan_once(finder: Finder) -> str:
 
 def scan_on_request(directory: str) -> None:
     """Scan as often as it is asked for on stdin, until that is closed."""
-    _Child(directory).run()
+    asked = _Asked()
+    _keep_output_to_itself()
+    looks = Looks(directory, _say, asked.is_waiting)
+    while True:
+        lines = asked.lines()
+        if asked.closed:
+            return
+        looks.hear(lines)
 
 
-class _Child:
-    """Scans, and writes nothing but whole lines."""
+class Looks:
+    """Scans as it is asked to, and says nothing but whole lines.
 
-    def __init__(self, directory: str) -> None:
-        self._finder = Finder(directory, self._sign, self._tell_verdict)
-        self._buffer = b""
-        self._closed = False
-        self._wrote_at = 0.0
+    Args:
+        say: takes one line.
+        is_asked_again: whether somebody has said something that was not heard yet.
+        now: seconds by a clock that only goes on.
+        files_at: what sees the directory, or another one that is asked for.
+    """
 
-    def run(self) -> None:
-        """Until stdin is closed."""
-        while True:
-            requests = self._requests()
-            if self._closed:
-                return
-            request = None
-            for item in requests:
-                if "verdicts" in item:
-                    self._finder.remember(verdict_from(verdict) for verdict in item["verdicts"])
-                else:
-                    request = item
-            if request is not None:
-                self._scan(request)
+    def __init__(
+        self,
+        directory: str,
+        say: Callable[[bytes], None],
+        is_asked_again: Callable[[], bool],
+        now: Callable[[], float] = time.monotonic,
+        files_at: Callable[[str], Files] = files_at,
+    ) -> None:
+        self._finder = Finder(directory, self._sign, self._tell_verdict, now, files_at(directory))
+        self._say = say
+        self._is_asked_again = is_asked_again
+        self._now = now
+        self._said_at = 0.0
+        self._files_at = files_at
+        self._elsewhere: Tuple[str, Optional[Finder]] = ("", None)
+
+    def hear(self, lines: Iterable[bytes]) -> None:
+        """Do what these lines ask for; of several scans only the last is still wanted."""
+        request = None
+        for item in map(json.loads, lines):
+            if "verdicts" in item:
+                self._finder.remember(verdict_from(verdict) for verdict in item["verdicts"])
+            else:
+                request = item
+        if request is not None:
+            self._scan(request)
 
     def _scan(self, request: Mapping[str, Any]) -> None:
-        looks, told, told_at = self._finder.looks, (False, False), time.monotonic()
+        looks, told, told_at = self._finder.looks, (False, False), self._now()
         answer: Dict[str, Any] = {"scan": request["scan"], "error": ""}
+        # Before the rest: who has heard that this directory was looked through may decide by both.
+        if request.get("wishDirectory"):
+            answer.update(self._look_elsewhere(str(request["wishDirectory"]), request))
+            if self._is_asked_again():
+                return
         try:
             for found in self._finder.look(_look(request)):
-                now = time.monotonic()
+                now = self._now()
                 answer.update(_answer(found), looks=self._finder.looks - looks)
                 news = (found.is_settled, found.stamps is not None)
                 if found.done or news != told or now >= told_at + _BETWEEN_ANSWERS_SECONDS:
@@ -77,34 +118,74 @@ class _Child:
                 if not found.done and self._is_asked_again():
                     return
         except (OSError, ValueError) as error:
-            answer.update(checkpoints=[], torn=[], stamps=None, settled=False, done=False, note="")
+            answer.update(checkpoints=[], torn=[], stamps=None, settled=False, done=False, note="", doubt="")
             answer.update(looks=self._finder.looks - looks, error=str(error) or type(error).__name__)
             self._write(answer)
 
-    def _is_asked_again(self) -> bool:
-        return bool(select.select([_INPUT], [], [], 0)[0])
-
-    def _requests(self) -> List[Dict[str, Any]]:
-        """The lines that are there, once there is one."""
-        while b"\n" not in self._buffer and not self._closed:
-            data = os.read(_INPUT, 65536)
-            self._closed = not data
-            self._buffer += data
-        lines = self._buffer.split(b"\n")
-        self._buffer = lines.pop()
-        return [json.loads(line) for line in lines]
+    def _look_elsewhere(self, directory: str, request: Mapping[str, Any]) -> Dict[str, Any]:
+        """The newest in another directory, and the one that was asked for."""
+        known, finder = self._elsewhere
+        if finder is None or known != directory:
+            finder = Finder(directory, self._sign, self._tell_verdict, self._now, self._files_at(directory))
+            self._elsewhere = directory, finder
+        how = Look(bool(request["thorough"]), bool(request["judges"]), limit=1, wish=str(request["wish"]))
+        try:
+            found = Found((), False)
+            for found in finder.look(how):  # noqa: B007 - the last answer
+                if self._is_asked_again():
+                    break
+        except (OSError, ValueError) as error:
+            return {"elsewhere": [], "elsewhereError": str(error) or type(error).__name__}
+        return {"elsewhere": _told(found.checkpoints), "elsewhereError": found.note}
 
     def _sign(self) -> None:
-        if time.monotonic() >= self._wrote_at + _BETWEEN_SIGNS_SECONDS:
+        if self._now() >= self._said_at + _BETWEEN_SIGNS_SECONDS:
             self._write({"sign": True})
 
     def _tell_verdict(self, verdict: Verdict) -> None:
         self._write({"verdict": verdict.to_json()})
 
     def _write(self, message: Mapping[str, Any]) -> None:
-        self._wrote_at = time.monotonic()
-        sys.stdout.write(json.dumps(message) + "\n")
-        sys.stdout.flush()
+        self._said_at = self._now()
+        self._say(json.dumps(message).encode() + b"\n")
+
+
+class _Asked:
+    """What comes on stdin, by lines.
+
+    Attributes:
+        closed: nothing will come any more.
+    """
+
+    def __init__(self) -> None:
+        self.closed = False
+        self._buffer = b""
+
+    def is_waiting(self) -> bool:
+        """Whether something is there."""
+        return bool(select.select([_INPUT], [], [], 0)[0])
+
+    def lines(self) -> List[bytes]:
+        """The lines that are there, once there is one."""
+        while b"\n" not in self._buffer and not self.closed:
+            data = os.read(_INPUT, 65536)
+            self.closed = not data
+            self._buffer += data
+        lines = self._buffer.split(b"\n")
+        self._buffer = lines.pop()
+        return lines
+
+
+def _keep_output_to_itself() -> None:
+    """What the user's packages print is no answer."""
+    answers = os.dup(sys.stdout.fileno())
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    sys.stdout = os.fdopen(answers, "w")
+
+
+def _say(line: bytes) -> None:
+    sys.stdout.buffer.write(line)
+    sys.stdout.buffer.flush()
 
 
 def _look(request: Mapping[str, Any]) -> Look:
@@ -113,20 +194,25 @@ def _look(request: Mapping[str, Any]) -> Look:
         thorough=bool(request["thorough"]),
         judges=bool(request["judges"]),
         stamps=bool(request["stamps"]),
-        lineage=lineage_of(int(lineage[0]), int(lineage[1]), str(lineage[2])) if lineage else None,
+        lineage=lineage_of(int(lineage[0]), int(lineage[1]), str(lineage[2]), bool(lineage[3])) if lineage else None,
         wish=str(request["wish"]),
     )
 
 
 def _answer(found: Found) -> Dict[str, Any]:
-    def told(items: Iterable[Checkpoint]) -> List[Dict[str, Any]]:
-        return [{"step": c.step, "path": c.path, "writtenNs": c.written_ns, "judged": c.judged} for c in items]
-
     return {
-        "checkpoints": told(found.checkpoints),
-        "torn": told(found.torn),
+        "checkpoints": _told(found.checkpoints),
+        "torn": _told(found.torn),
         "stamps": None if found.stamps is None else write_stamps(found.stamps),
         "settled": found.is_settled,
         "done": found.done,
         "note": found.note,
+        "doubt": found.doubt,
     }
+
+
+def _told(items: Iterable[Checkpoint]) -> List[Dict[str, Any]]:
+    return [
+        {"step": c.step, "path": c.path, "writtenNs": c.written_ns, "judged": c.judged, "format": c.format}
+        for c in items
+    ]

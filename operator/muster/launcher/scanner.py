@@ -6,16 +6,21 @@ that gives none for the length of the deadline is killed. A process in the D sta
 sent after it.
 
 Many workers share one file system. While ranks run only a few of a gang scan, and a scan that looked at many files is
-followed by a longer pause.
+followed by a longer pause. An object store is asked more seldom still, by a child that sees the packages of the image; after
+each scan of it that failed the pause is longer, and what was told last stays. The same holds while the directory that a person
+asks to go on from is in a store, wherever the job's own is.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import time
 from typing import Any, Callable, Dict, FrozenSet, List, Optional, Tuple
 
-from muster.launcher.children import Child, converse
+from muster.checkpoint.names import is_url
+from muster.checkpoint.scan import UNVERIFIED, UNVERIFIED_FOR_NOW
+from muster.launcher.children import Child, converse, converse_in_image
 from muster.protocol.messages import MAX_PATH_CHARS, CheckpointReport, Directive
 
 _MAX_LINE_BYTES = 256 * 1024
@@ -23,6 +28,12 @@ _MAX_VERDICTS = 64
 _MAX_HANDED_ON_BYTES = 32 * 1024  # a pipe that nobody reads yet takes twice that
 LOOKS_PER_SECOND = 30.0  # at files and directories, by each worker that scans while ranks run
 _LONGEST_PAUSE_SECONDS = 30.0
+_TOLD_FAILURES = 3  # of a store while ranks run: one that answers now and then is well
+# A store is asked by few and seldom: it charges for each request, and one that is throttling is not helped by more of them.
+_STORE_PERIOD_SECONDS = 10.0
+_STORE_DEADLINE_SECONDS = 60.0  # the packages of the image are imported, and try again themselves
+_STORE_LONGEST_PAUSE_SECONDS = 60.0
+_STORE_REST = 10.0  # while ranks run, for each second of a scan
 _LOOKER_PERIODS = 4  # between two looks of a worker that judges nothing, while it waits for its start
 
 
@@ -36,6 +47,9 @@ class ScanResult:
         error: why nothing, or not all, could be seen; with an attempt the rest counts nevertheless.
         done: nothing is left to judge.
         stamps: of all that are there (muster.checkpoint.scan); None where that was not looked for.
+        doubt: why what is there may not be what people think (muster.checkpoint.find.Found).
+        elsewhere: what was asked for, in another directory, and the newest there.
+        elsewhere_error: why that directory cannot be seen.
     """
 
     attempt: int
@@ -43,10 +57,18 @@ class ScanResult:
     error: str = ""
     done: bool = True
     stamps: Optional[str] = None
+    doubt: str = ""
+    elsewhere: Tuple[CheckpointReport, ...] = ()
+    elsewhere_error: str = ""
 
 
 class Scanner:
     """Asks the child for a scan when it is time, and never waits for it. Used from the supervisor's thread only.
+
+    Args:
+        converse: begins to talk with a child.
+        converse_in_image: the same with one that sees the packages of the image.
+        clock: the wall clock, for people.
 
     Attributes:
         scans: that were begun.
@@ -60,28 +82,38 @@ class Scanner:
         period_seconds: float,
         deadline_seconds: float,
         converse: Callable[..., Child] = converse,
+        converse_in_image: Callable[..., Child] = converse_in_image,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self.scans = 0
         self.looks = 0
         self.scanned_at: Optional[float] = None
         self._directory = directory
         self._converse = converse
+        self._converse_in_image = converse_in_image
         self._period_seconds = period_seconds
         self._deadline_seconds = deadline_seconds
+        self._is_store = is_url(directory)
+        self._clock = clock
+        self._failures = 0  # one after the other
+        self._listed_at: Optional[float] = None  # by the wall clock
         self._child: Optional[Child] = None
+        self._sees_packages = False  # the child
         self._dying = False  # the child was killed and is not reaped yet
         self._answer = b""
         self._verdicts: Dict[str, Dict[str, Any]] = {}  # by path, the newest last
         self._heard_at: Optional[float] = None  # a scan is under way; when the child last said something
         self._asked_for = 0
+        self._asked_at = 0.0
         self._looks_before = 0  # this scan's own that are counted already
         self._next_at = 0.0
         self._idle_attempt = 0  # no rank is alive, ready for this attempt; 0 = ranks may be alive
         self._wanted = False  # scan as soon as possible, and thoroughly
         self._stamped = False  # of all that are there it has been told, for the attempt of `scan_for`
         self._judges = True
-        self._lineage: Optional[Tuple[int, int, str]] = None
+        self._lineage: Optional[Tuple[int, int, str, bool]] = None
         self._wish = ""
+        self._wish_directory = ""
 
     @property
     def pids(self) -> FrozenSet[int]:
@@ -98,16 +130,20 @@ class Scanner:
         step, lineage = directive.lineage_step, None
         if step is not None:
             since_ns = 0 if directive.disowned else directive.lineage_since_ns
-            lineage = (step, since_ns, directive.disowned or "")
-        looked_for = lineage, directive.wish or ""
-        if looked_for != (self._lineage, self._wish) or (directive.scans and not self._judges):
+            lineage = (step, since_ns, directive.disowned or "", bool(directive.lineage_shut))
+        looked_for = lineage, directive.wish or "", directive.wish_directory or ""
+        if looked_for != (self._lineage, self._wish, self._wish_directory) or (directive.scans and not self._judges):
             self._wanted = self._idle_attempt != 0
-        (self._lineage, self._wish), self._judges = looked_for, directive.scans
+        (self._lineage, self._wish, self._wish_directory), self._judges = looked_for, directive.scans
+        if self._asks_store and self._child is not None and not self._sees_packages and not self._dying:
+            self._heard_at = None  # whatever it is doing: another one does it
+            self._kill()
 
     def scan_for(self, attempt: int) -> Optional[ScanResult]:
         """No rank is alive: scans that begin from now on count for the attempt. Without a directory that is at once."""
         if not self._directory:
             return ScanResult(attempt, ())
+        self._asked_for = 0  # one under way counts no more, whichever it was for
         self._idle_attempt, self._wanted, self.scanned_at, self._stamped = attempt, True, None, False
         return None
 
@@ -122,7 +158,7 @@ class Scanner:
         if self._wanted and not self._dying:
             return 0.0
         if self._heard_at is not None:
-            return self._heard_at + self._deadline_seconds
+            return self._heard_at + self.deadline_seconds
         return None if self._dying or not self._scans_again else self._next_at
 
     def turn(self, now: float, ended: Dict[int, int]) -> Optional[ScanResult]:
@@ -134,15 +170,26 @@ class Scanner:
             if self._heard_at is not None and not self._dying:
                 result = self._failed(now, "the process that scans %s ended unexpectedly" % self._directory)
             self._forget()
-        if self._heard_at is not None and now >= self._heard_at + self._deadline_seconds:
+        if self._heard_at is not None and now >= self._heard_at + self.deadline_seconds:
             self._kill()
-            text = "no answer from %s within %g s: is the filesystem stalled?"
-            result = self._failed(now, text % (self._directory, self._deadline_seconds))
+            behind = "does the store answer?" if self._asks_store else "is the filesystem stalled?"
+            where = " or ".join(filter(None, (self._directory, self._wish_directory)))
+            result = self._failed(now, "no answer from %s within %g s: %s" % (where, self.deadline_seconds, behind))
         if not self._dying and (
             self._wanted or (self._heard_at is None and self._scans_again and now >= self._next_at)
         ):
             result = self._ask(now) or result
         return result
+
+    @property
+    def period_seconds(self) -> float:
+        """Between two scans, at least."""
+        return max(self._period_seconds, _STORE_PERIOD_SECONDS) if self._asks_store else self._period_seconds
+
+    @property
+    def deadline_seconds(self) -> float:
+        """After which a child that gives no sign of life is killed."""
+        return max(self._deadline_seconds, _STORE_DEADLINE_SECONDS) if self._asks_store else self._deadline_seconds
 
     def stop(self) -> None:
         """The launcher leaves: end the child, and do not wait for it."""
@@ -152,6 +199,11 @@ class Scanner:
     def _scans_again(self) -> bool:
         """Whether there is another scan without being asked."""
         return self._judges or self._idle_attempt != 0
+
+    @property
+    def _asks_store(self) -> bool:
+        """Whether a store is looked into: the job's own directory, or the one that is asked for besides."""
+        return self._is_store or is_url(self._wish_directory)
 
     def _ask(self, now: float) -> Optional[ScanResult]:
         self.scans += 1
@@ -164,8 +216,10 @@ class Scanner:
             "stamps": self._judges and self._idle_attempt != 0 and (thorough or not self._stamped),
             "lineage": self._lineage,
             "wish": self._wish,
+            "wishDirectory": self._wish_directory,
         }
         self._heard_at, self._wanted = now, False
+        self._asked_at = now
         message = _line(request)
         try:
             if self._child is None:
@@ -184,7 +238,9 @@ class Scanner:
         return _line({"verdicts": verdicts})
 
     def _spawn(self) -> Child:
-        child = self._converse("--scan-on-request", self._directory)
+        self._sees_packages = self._asks_store
+        begin = self._converse_in_image if self._sees_packages else self._converse
+        child = begin("--scan-on-request", self._directory)
         self._answer = b""
         return child
 
@@ -226,6 +282,8 @@ class Scanner:
         if message["error"]:
             return self._failed(now, str(message["error"]))
         if message["done"]:
+            unseen = str(message.get("elsewhereError", "")).startswith((UNVERIFIED, UNVERIFIED_FOR_NOW))
+            self._failures, self._listed_at = self._failures + 1 if unseen else 0, self._clock()
             self._over(now)
         items = list(message["checkpoints"])
         if self._idle_attempt == 0:
@@ -239,17 +297,40 @@ class Scanner:
             self.scanned_at = now
         stamps = message.get("stamps") if self._asked_for and self._asked_for == self._idle_attempt else None
         self._stamped = self._stamped or stamps is not None
-        return ScanResult(attempt, found, str(message["note"]), bool(message["done"]), stamps)
+        return ScanResult(
+            attempt,
+            found,
+            str(message["note"]),
+            bool(message["done"]),
+            stamps,
+            str(message.get("doubt", "")),
+            tuple(_report(item) for item in message.get("elsewhere", ()) if len(item["path"]) <= MAX_PATH_CHARS),
+            str(message.get("elsewhereError", "")),
+        )
 
-    def _failed(self, now: float, error: str) -> ScanResult:
+    def _failed(self, now: float, error: str) -> Optional[ScanResult]:
+        self._failures += 1
         self._over(now)
+        if not self._is_store:
+            return ScanResult(0, (), error)
+        if not error.startswith((UNVERIFIED, UNVERIFIED_FOR_NOW)):
+            error = UNVERIFIED_FOR_NOW + error
+        if self._idle_attempt == 0 and self._failures < _TOLD_FAILURES and not error.startswith(UNVERIFIED):
+            return None
+        if self._listed_at is not None:
+            error += time.strftime(" (listed last at %Y-%m-%d %H:%M:%S UTC)", time.gmtime(self._listed_at))
         return ScanResult(0, (), error)
 
     def _over(self, now: float) -> None:
         self._heard_at = None
-        pause = self._period_seconds * (1 if self._judges else _LOOKER_PERIODS)
+        pause = self.period_seconds * (1 if self._judges else _LOOKER_PERIODS)
         if self._idle_attempt == 0:
             pause = max(pause, min(self._looks_before / LOOKS_PER_SECOND, _LONGEST_PAUSE_SECONDS))
+            if self._is_store:  # which lists by the thousand: that takes a processor, for as long as it lasts
+                pause = max(pause, min(_STORE_REST * (now - self._asked_at), _STORE_LONGEST_PAUSE_SECONDS))
+        if self._asks_store and self._failures:
+            longer = self.period_seconds * 2.0 ** min(self._failures, 30)
+            pause = max(pause, min(longer, _STORE_LONGEST_PAUSE_SECONDS))
         self._next_at = now + pause
 
     def _kill(self) -> None:
@@ -275,6 +356,7 @@ def _report(item: Dict[str, Any]) -> CheckpointReport:
         written_ns=int(item["writtenNs"]),
         judged=bool(item["judged"]),
         torn=bool(item.get("torn")),
+        format=str(item.get("format", "")),
     )
 
 

@@ -23,6 +23,9 @@ class RankView:
     ended_by_launcher: bool = False
     exited_at: Optional[float] = None
     tail: str = ""
+    corruption: str = ""
+    found_at: Optional[int] = None
+    last_good: Optional[int] = None
 
     def report(self, now: float, tail_chars: int) -> RankReport:
         """The wire form."""
@@ -35,6 +38,9 @@ class RankView:
             ended_by_launcher=self.ended_by_launcher,
             exited_age_seconds=_age(now, self.exited_at),
             tail=self.tail[-tail_chars:] if tail_chars else "",
+            corruption=self.corruption,
+            found_at=self.found_at,
+            last_good=self.last_good,
         )
 
 
@@ -49,6 +55,7 @@ class Snapshot:
     started_at: Optional[float] = None
     step: Optional[int] = None
     step_at: Optional[float] = None
+    standstill_seconds: float = 0.0
     step_seconds: Optional[float] = None
     fence_seconds: float = 15.0
     fenced: bool = False
@@ -57,12 +64,19 @@ class Snapshot:
     peers: Tuple[Tuple[int, float], ...] = ()  # index, heard at
     checkpoints: Tuple[CheckpointReport, ...] = ()
     stamps: Optional[str] = None
+    elsewhere: Tuple[CheckpointReport, ...] = ()
+    elsewhere_error: str = ""
     checkpoints_scanned_for_attempt: int = 0
+    listing: int = 0
     scanned_at: Optional[float] = None
     checkpoint_error: str = ""
+    checkpoint_doubt: str = ""
     turned_at: Optional[float] = None
     first_step: Optional[int] = None
     progress_error: str = ""
+    progress_preset: str = ""
+    looks_like: str = ""
+    heard_at: Optional[float] = None
     reads_marker: bool = False
     marker_attempt: int = 0
     marker_at: Optional[float] = None
@@ -85,6 +99,7 @@ class Snapshot:
             step=self.step,
             step_age_seconds=_age(now, self.step_at),
             started_age_seconds=_age(now, self.started_at),
+            standstill_seconds=self.standstill_seconds,
             step_seconds=self.step_seconds,
             fence_seconds=self.fence_seconds,
             fenced=self.fenced,
@@ -93,12 +108,19 @@ class Snapshot:
             peers=tuple(PeerReport(index, max(0.0, now - heard_at)) for index, heard_at in self.peers),
             checkpoints=self.checkpoints,
             stamps=self.stamps,
+            elsewhere=self.elsewhere,
+            elsewhere_error=self.elsewhere_error,
             checkpoints_scanned_for_attempt=self.checkpoints_scanned_for_attempt,
+            listing=self.listing,
             scanned_age_seconds=_age(now, self.scanned_at),
             checkpoint_error=self.checkpoint_error,
+            checkpoint_doubt=self.checkpoint_doubt,
             loop_age_seconds=_age(now, self.turned_at) or 0.0,
             first_step=self.first_step,
             progress_error=self.progress_error,
+            progress_preset=self.progress_preset,
+            looks_like=self.looks_like,
+            quiet_age_seconds=_age(now, self.heard_at),
             reads_marker=self.reads_marker,
             marker_attempt=self.marker_attempt,
             marker_age_seconds=_age(now, self.marker_at),
@@ -108,7 +130,7 @@ class Snapshot:
 
 
 # What changes all the time, and can wait.
-_QUIET = {"step", "step_at", "step_seconds", "fence_seconds", "peers", "turned_at"}
+_QUIET = {"step", "step_at", "step_seconds", "standstill_seconds", "fence_seconds", "peers", "turned_at", "heard_at"}
 _news = operator.attrgetter(*[field.name for field in dataclasses.fields(Snapshot) if field.name not in _QUIET])
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import signal
-from typing import Any, Callable, Dict, FrozenSet, Optional, Tuple
+from typing import Any, Callable, Deque, Dict, FrozenSet, Optional, Tuple
 
 from muster.launcher.environment import Settings
 from muster.launcher.fence import fence_seconds, is_cut_off, is_superseded, misses_somebody
@@ -33,6 +34,7 @@ from muster.protocol.messages import (
 
 _SHORT_TICK_SECONDS = 0.01  # while processes are ending
 _IDLE_TICK_SECONDS = 1.0
+_STANDSTILL_SECONDS = 5.0  # without a turn: the node or the container was frozen, and the ranks with it
 _OVERDUE_SECONDS = 1.0
 _LEAVE_SECONDS = 0.8  # to end the ranks and to say so
 _LEAVE_RECLAIM_SECONDS = 0.5
@@ -103,16 +105,22 @@ class Supervisor:
         self._reclaim: Optional[Reclaim] = None
         self._fencing = False
         self._idle_attempt = 0
+        self._listing = 0  # as it was last asked for
         self._previous: Tuple[int, Tuple[RankView, ...]] = (0, ())
         self._checkpoints: Tuple[CheckpointReport, ...] = ()
         self._stamps: Optional[str] = None
-        self._scanned_for = 0
+        self._elsewhere: Tuple[CheckpointReport, ...] = ()
+        self._elsewhere_error = ""
+        self._scanned_for = (0, 0)  # attempt and listing
         self._scan_error = ""
+        self._scan_doubt = ""
         self._logged_ranks: FrozenSet[int] = frozenset()
+        self._logged_words: FrozenSet[Tuple[int, str]] = frozenset()
         self._ended: Dict[int, int] = {}  # statuses of children that may belong to a rank that is not up yet
         self._scanned_at: Optional[float] = None
         self._told_to_leave = False
-        self._started_at = self._now()
+        self._started_at = self._turned_at = self._now()
+        self._standstills: Deque[Tuple[float, float]] = collections.deque(maxlen=64)  # when one ended, and its seconds
 
     def leave(self) -> None:
         """SIGTERM: the loop ends the ranks and returns soon."""
@@ -155,6 +163,9 @@ class Supervisor:
         return min([tick] + [moment - self._now() for moment in moments])
 
     def _turn(self, now: float) -> None:
+        if now - self._turned_at > _STANDSTILL_SECONDS:
+            self._standstills.append((now, now - self._turned_at))
+        self._turned_at = now
         ended = self._host.reap()
         self._note_ended(ended)
         self._peers.turn(now)
@@ -162,13 +173,27 @@ class Supervisor:
         self._matcher.turn(now, ended, [rank.printed for rank in ranks])
         for rank in ranks:
             rank.update_progress()
+            self._log_words(rank)
         self._look_for_missing(now)
         self._look_at_marker(now)
         self._converge(now)
         self._take_scan(self._scanner.turn(now, ended))
 
+    def _log_words(self, rank: Rank) -> None:
+        """Once for each attempt: what a rank says of its own results, and what it meant to say."""
+        found = rank.corruption
+        words = [rank.progress_problem] if rank.progress_problem else []
+        if found is not None:
+            at = "" if found.found_at is None else " at step %d" % found.found_at
+            words.append("it has found %s%s: the attempt will be ended, and its nodes tested" % (found.reason, at))
+        for text in words:
+            if self._gang is not None and (rank.rank, text) not in self._logged_words:
+                self._logged_words |= {(rank.rank, text)}
+                self._log("attempt %d: rank %d: %s" % (self._gang.attempt, rank.rank, text))
+
     def _note_ended(self, ended: Dict[int, int]) -> None:
         """Tell the ranks of children that have ended; one that is not up yet is told later."""
+        self._marker.note_ended(ended)
         self._ended.update(ended)
         gang, none_comes = self._gang, self._gang is None or self._gang.starting.is_over
         for rank in gang.ranks if gang is not None else ():
@@ -189,10 +214,13 @@ class Supervisor:
         if result.error and not result.attempt:
             return
         self._checkpoints = result.checkpoints
+        self._elsewhere, self._elsewhere_error = result.elsewhere, result.elsewhere_error
+        if result.done:
+            self._scan_doubt = result.doubt
         if result.stamps is not None:
             self._stamps = result.stamps
-        if result.attempt > self._scanned_for:
-            self._scanned_for, self._scanned_at = result.attempt, self._now()
+        if result.attempt and (result.attempt, self._listing) > self._scanned_for:
+            self._scanned_for, self._scanned_at = (result.attempt, self._listing), self._now()
 
     # Converging
 
@@ -215,8 +243,13 @@ class Supervisor:
             self._converge_to_run(directive, now)
         elif self._gang is not None:
             self._begin_reclaim(directive.reason or "attempt %d is next" % directive.attempt)
-        elif directive.kind == WAIT and self._idle_attempt != directive.attempt:
-            self._idle_attempt = directive.attempt
+        # Answers that overtake each other may ask for less than was asked for before.
+        elif directive.kind == WAIT and (directive.attempt, directive.listing or 0) > (
+            self._idle_attempt,
+            self._listing,
+        ):
+            self._idle_attempt, self._listing = directive.attempt, directive.listing or 0
+            self._stamps = None
             self._take_scan(self._scanner.scan_for(directive.attempt))
 
     def _converge_to_run(self, directive: Directive, now: float) -> None:
@@ -246,6 +279,7 @@ class Supervisor:
             served_fence_seconds=max(0.0, directive.fence_seconds),
         )
         self._logged_ranks = frozenset()
+        self._logged_words = frozenset()
         self._peers.begin(directive.attempt, directive.peers, directive.neighbours, now, self._gang.told_at)
         self._host.wake()
 
@@ -361,10 +395,14 @@ class Supervisor:
             "peers": self._peers.heard(),
             "checkpoints": self._checkpoints,
             "stamps": self._stamps,
+            "elsewhere": self._elsewhere,
+            "elsewhere_error": self._elsewhere_error,
             # The go waits for it, and with the go it is fixed what the gang obeys.
-            "checkpoints_scanned_for_attempt": self._scanned_for if self._marker.has_looked else 0,
+            "checkpoints_scanned_for_attempt": self._scanned_for[0] if self._marker.has_looked else 0,
+            "listing": self._scanned_for[1],
             "scanned_at": self._scanned_at,
             "checkpoint_error": self._scan_error,
+            "checkpoint_doubt": self._scan_doubt,
             "turned_at": self._now(),
             "reads_marker": self._marker.is_readable,
             "marker_attempt": self._marker.standing.attempt,
@@ -381,6 +419,7 @@ class Supervisor:
         last = lowest([rank.clock for rank in self._telling(gang)])
         ended = self._reclaim is None and gang.has_ended
         running = EXITED if ended else RECLAIMING if gang.fenced else RUNNING
+        step_at = last.finished_at if last is not None and not uncounted else None
         return {
             "state": RECLAIMING if self._reclaim is not None else running,
             "attempt": gang.attempt,
@@ -390,12 +429,19 @@ class Supervisor:
             "first_step": min((rank.first_step for rank in gang.ranks if rank.first_step is not None), default=None),
             "step": last.step if last is not None else None,
             # What nobody counts any more is no hang.
-            "step_at": last.finished_at if last is not None and not uncounted else None,
+            "step_at": step_at,
+            "standstill_seconds": self._stood_still_since(gang.started_at if step_at is None else step_at),
             "progress_error": uncounted,
+            "progress_preset": next((rank.preset for rank in gang.ranks if rank.preset), ""),
+            "looks_like": self._matcher.looks_like,
+            "heard_at": max((rank.heard_at for rank in gang.ranks), default=gang.started_at),
             "step_seconds": _step_seconds(gang),
             "fence_seconds": self._fence_seconds(gang),
             "fenced": gang.fenced or self._fencing,
         }
+
+    def _stood_still_since(self, moment: float) -> float:
+        return sum(seconds for ended_at, seconds in self._standstills if ended_at > moment)
 
     def _telling(self, gang: LocalGang) -> Tuple[Rank, ...]:
         """The ranks whose steps count: once output is no longer looked through, those that write to their file."""

@@ -1,24 +1,32 @@
 """From nodes to the go: pods, bindings, the barrier, the go itself. Pure."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 
 from muster.api.fleetpolicy import Binding
 from muster.api.gang import Gang, GangSpec, Member
-from muster.lifecycle import members, record
+from muster.lifecycle import burnin, members, record, resume, resuming
 from muster.lifecycle.commit import commit, leftovers
 from muster.lifecycle.ending import overdrawn
 from muster.lifecycle.facts import Facts
 from muster.lifecycle.modes import mode_of
-from muster.lifecycle.plan import Action, Announcement, ApplySupport, BindPod, CreatePod, Plan, State, Telling
+from muster.lifecycle.plan import (
+    Action,
+    Announcement,
+    ApplySupport,
+    BindPod,
+    CreatePod,
+    Plan,
+    State,
+    Telling,
+)
 from muster.lifecycle.resume import Missing
 from muster.lifecycle.survivors import laid, waited_for
 from muster.lifecycle.template import scheduler_for, shape_problem
 from muster.lifecycle.words import on_nodes
 from muster.lifecycle.worker_pod import WorkerSettings, support_manifests, worker_manifest
 from muster.placement.eligibility import binding_of
-from muster.recovery import budgets, judging
+from muster.recovery import budgets, holds, judging
 from muster.recovery.silence import given_up
 from muster.recovery.starts import POD_START_SECONDS
 from muster.world.job import CreateError, JobWorld
@@ -31,6 +39,7 @@ CREATE_RETRY_SECONDS = 10.0
 WORTH_TELLING_SECONDS = 60.0
 # A pod is bound within moments of its creation; whoever is not looks again at his node.
 SHUT_OUT_SECONDS = 5.0
+MAX_FAILS_IN_NOTE = 4
 # While something is under way that no watch announces (ages, deadlines), look again this often.
 TICK_SECONDS = 1.0
 
@@ -45,12 +54,18 @@ def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
     mode = mode_of(world.job)
     if mode.starts_with_pods and (held := _held_back(world, gang) or _outwaiting(world, gang)):
         return replace(held, actions=leftovers(world)) if not held.commits else held
+    if not mode.starts_with_pods and _is_outwaited(world, gang):
+        return commit(world, record.outwaited(world, gang.spec))
     late = _overdue(world, gang)
     if late:
         return _late(world, gang, late)
     moved = _shut_out(world, gang)
     if moved is not None:
         return moved
+    if mode.starts_with_pods and all(seat.pod is None for seat in world.seats):
+        burning_in = _burning_in(world, gang)
+        if burning_in is not None:
+            return burning_in
     # It was looked at before there was a record, but a backup may bring back another template with the same record.
     misshapen = shape_problem(world.job) if any(seat.pod is None for seat in world.seats) else None
     if misshapen:
@@ -69,7 +84,7 @@ def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
         return unbound
     if mode.starts_with_pods:
         return _running(world, gang)
-    return _held_back(world, gang) or _started(world, gang)
+    return _burning_in(world, gang) or _held_back(world, gang) or _started(world, gang)
 
 
 def support(world: JobWorld, settings: WorkerSettings) -> list[ApplySupport]:
@@ -85,9 +100,9 @@ def support(world: JobWorld, settings: WorkerSettings) -> list[ApplySupport]:
 
 def _started(world: JobWorld, gang: Gang) -> Plan:
     spec = gang.spec
-    beyond = record.beyond_marker(world, spec)
-    if beyond is not None:
-        return commit(world, beyond)
+    other = record.beyond_marker(world, spec) or resume.taken_away(world.job, spec)
+    if other is not None:
+        return commit(world, other)
     started = record.started(world, spec)
     if isinstance(started, Missing):
         return _not_started(world, gang, started)
@@ -96,10 +111,58 @@ def _started(world: JobWorld, gang: Gang) -> Plan:
     where = f"from checkpoint {resumed.step} ({resumed.path})" if resumed else "from scratch"
     if resumed and spec.checkpoint is None:
         where += ", found in spec.checkpoint.directory"
-    if begun.lineage != spec.lineage and begun.lineage and begun.lineage.asked:
+    if begun.lineage and begun.lineage.asked not in ("", spec.lineage.asked if spec.lineage else ""):
         where += ", as spec.checkpoint.resumeFrom asks"
-    text = f"attempt {spec.attempt} starts {where}" + (f"; {warning}" if warning else "")
-    return commit(world, begun, Announcement("Started", text, warning=bool(warning)))
+    how = resuming.in_words(world.job, begun)
+    text = f"attempt {spec.attempt} starts {where}" + "".join(f"; {part}" for part in (how, warning) if part)
+    return _burned_in(world, begun, text, warning=bool(warning))
+
+
+def _burned_in(world: JobWorld, begun: GangSpec, text: str, *, warning: bool = False) -> Plan:
+    """The start, with what the burn-in before it has come to."""
+    tested = burnin.look(world)
+    told: list[Announcement] = []
+    if tested is not None and tested.missing is None:
+        profile = str(burnin.profile_of(world))
+        begun = record.burned_in(world, begun, profile, tested.untested, tested.words, tested.measured)
+        if tested.untested:
+            nodes = f"{len(tested.untested)} of {len(begun.members)} nodes"
+            note = f"starts although nothing can be said of {nodes}: {tested.words}"
+            told.append(Announcement(burnin.INCONCLUSIVE, note, warning=True))
+        elif tested.words:
+            told.append(Announcement("BurnInNoticed", tested.words, warning=True))
+        if tested.measured and tested.measured not in tested.words:
+            text += f"; {tested.measured}"
+    if world.gang is not None and world.gang.spec.open_corruption is not None:
+        begun, shown = burnin.examined(world, begun)
+        told.append(shown)
+    return commit(world, begun, Announcement("Started", text, warning=warning), *told)
+
+
+def _burning_in(world: JobWorld, gang: Gang) -> Plan | None:
+    """The burn-in before the go; None where nothing is left to test."""
+    tested = burnin.look(world)
+    if tested is None or tested.missing is None:
+        return None
+    if tested.fails:
+        return _burned_out(world, gang, tested)
+    told, message = _start_trouble(world) or (tested.missing.reason, tested.missing.message)
+    return Plan((), Telling(State.STARTING, told, message), wake_in_seconds=TICK_SECONDS)
+
+
+def _burned_out(world: JobWorld, gang: Gang, tested: burnin.Look) -> Plan:
+    """Only those that have failed leave; after so many tries in a row all nodes are given back."""
+    spec, profile = gang.spec, str(burnin.profile_of(world))
+    why = "; ".join(f"{fail.node}: {fail.words}" for fail in tested.fails[:MAX_FAILS_IN_NOTE])
+    count, most = burnin.tries(spec) + 1, world.fleet.policy.preflight.tries
+    if count > most:
+        other = record.burned_out_again(world, spec, tested.fails, profile)
+        pause = holds.held_seconds(world, other)
+        note = f"nodes have failed the burn-in {count} times in a row ({why}); all nodes are given back, next try in {pause:.0f} s"
+    else:
+        other = record.burned_out(world, spec, tested.fails, profile)
+        note = f"failed the burn-in: {why}; attempt {other.attempt}: {on_nodes(other)}"
+    return commit(world, other, Announcement(other.reason, note, warning=True))
 
 
 def _not_started(world: JobWorld, gang: Gang, missing: Missing) -> Plan:
@@ -117,10 +180,10 @@ def _not_started(world: JobWorld, gang: Gang, missing: Missing) -> Plan:
 
 def _running(world: JobWorld, gang: Gang) -> Plan:
     """Where there is no barrier: once all pods run, the attempt has begun."""
-    if not all(seat.runs for seat in world.seats):
-        return _waiting(world, gang, Missing(ASSEMBLING, "waiting for the pods to run"))
-    told = Announcement("Started", f"attempt {gang.spec.attempt} runs")
-    return commit(world, record.plain_started(world, gang.spec), told)
+    late = next((seat for seat in world.seats if not seat.runs), None)
+    if late is not None:
+        return _waiting(world, gang, record.not_running(late))
+    return _burned_in(world, record.plain_started(world, gang.spec), f"attempt {gang.spec.attempt} runs")
 
 
 def _outwaiting(world: JobWorld, gang: Gang) -> Plan | None:
@@ -134,15 +197,23 @@ def _outwaiting(world: JobWorld, gang: Gang) -> Plan | None:
     return _waiting(world, gang, missing)
 
 
+def _is_outwaited(world: JobWorld, gang: Gang) -> bool:
+    """Whether the launchers have to list the checkpoints anew, since all who could have saved meanwhile are proved dead."""
+    ghosts = gang.spec.ghosts
+    lists = world.job.spec.checkpoint.directory is not None
+    return lists and bool(ghosts) and all(laid(world, ghost) for ghost in ghosts)
+
+
 def _held_back(world: JobWorld, gang: Gang) -> Plan | None:
     """A start that may not be yet, because of what failed before."""
     spec = gang.spec
     if overdrawn(world, spec):
         message = "the restart budget is used up; waiting for late evidence"
         return Plan((), Telling(State.STARTING, "Settling", message), wake_in_seconds=TICK_SECONDS)
-    if spec.hold_until and world.now < spec.hold_until:
-        pause = (spec.hold_until - world.now).total_seconds()
-        text = f"failed {budgets.CRASH_LOOP} times or more without a new checkpoint; next start at {spec.hold_until:%H:%M:%S} UTC"
+    until = holds.held_until(world, spec)
+    if until:
+        text = f"failed {budgets.CRASH_LOOP} times or more without a new checkpoint; next start at {until:%H:%M:%S} UTC"
+        pause = (until - world.now).total_seconds()
         return Plan((), Telling(State.STARTING, "CrashLoopBackOff", text), wake_in_seconds=pause)
     return None
 
@@ -159,14 +230,14 @@ def _incomplete(world: JobWorld, gang: Gang) -> Plan:
     if spec is None:
         return Plan(left, wake_in_seconds=TICK_SECONDS, overtaken=world.turn is not None)
     turn = world.turn
-    if turn and turn.queued > 1 and _assembling_seconds(world, gang.spec) >= _assembly_timeout(world):
+    if turn and turn.queued > 1 and holds.free_seconds(world, gang.spec) >= _assembly_timeout(world):
         return _given_back(world, gang, {}, f"{spec.message}; and others wait for nodes")
     return Plan(left, Telling(State.STARTING, answer=spec), wake_in_seconds=TICK_SECONDS)
 
 
 def _overdue(world: JobWorld, gang: Gang) -> dict[int, str]:
     """Workers that should run by now -> why they do not. Empty while there is hope."""
-    waited, timeout = _assembling_seconds(world, gang.spec), _assembly_timeout(world)
+    waited, timeout = holds.free_seconds(world, gang.spec), _assembly_timeout(world)
     if waited < timeout:
         return {}
     found = {}
@@ -218,12 +289,6 @@ def _given_back(world: JobWorld, gang: Gang, late: Mapping[int, str], why: str) 
     pause = (spec.hold_until - world.now).total_seconds() if spec.hold_until else 0
     note = f"not assembled within {_assembly_timeout(world):.0f} s ({why.rstrip('.')}); its nodes are free, next try in {pause:.0f} s"
     return commit(world, spec, Announcement(spec.reason, note, warning=True))
-
-
-def _assembling_seconds(world: JobWorld, spec: GangSpec) -> float:
-    """For how long the gang could have been assembled."""
-    held = (world.now - spec.hold_until).total_seconds() if spec.hold_until else math.inf
-    return min(world.attempt_age_seconds, held)
 
 
 def _assembly_timeout(world: JobWorld) -> float:

@@ -5,11 +5,13 @@ from typing import Any, Protocol
 
 from muster.api.gang import Gang, GangIncident, GangSpec, Lineage
 from muster.api.trainingjob import CompletionResult, TrainingJob
+from muster.checkpoint.names import is_url
 from muster.checkpoint.scan import read_stamps
 from muster.launcher.fence import peer_distances
 from muster.lifecycle import resume
-from muster.protocol.messages import EXIT, RUN, WAIT, Directive, Peer
+from muster.protocol.messages import EXIT, MAX_NANOSECONDS, RUN, WAIT, Directive, Peer
 from muster.recovery.judging import does_judge
+from muster.world.job import OtherJob
 from muster.world.names import pod_name
 
 # Every launcher reports once in this many seconds; where there are many less often, so that one coordinator hears all.
@@ -51,6 +53,7 @@ def directive_for(
     launcher_of: Callable[[int], Reachable | None],
     crowd: int = 0,
     heard_lately: Callable[[int], Claimant | None] = lambda place: None,
+    other: OtherJob | None = None,
 ) -> Directive:
     """The directive for one pod.
 
@@ -59,6 +62,7 @@ def directive_for(
         launcher_of: what the launcher of the member at this place of the list last said.
         crowd: about how many launchers report to this coordinator, those of other jobs included.
         heard_lately: as `launcher_of`, also before the go; None where it was heard a while ago.
+        other: the job that spec.checkpoint.resumeFrom names, None where it names none.
     """
     if job is None or job.metadata.deletion_timestamp is not None:
         return Directive(EXIT, exit_code=1, reason="the job is gone")
@@ -85,13 +89,16 @@ def directive_for(
         "lineage_step": lineage.step if lineage else None,
         "disowned": (lineage.disowned or None) if lineage else None,
         "lineage_since_ns": _since_ns(lineage),
+        "lineage_shut": (lineage.shut or None) if lineage else None,
     }
     if record.go is None:
         return Directive(
             WAIT,
             reason=_why(record.reason, record.incidents),
-            claim=spec.checkpoint.directory is not None and place == _claimant(record, place, heard_lately),
-            wish=wish,
+            listing=record.listing or None,
+            claim=_has_marker(spec.checkpoint.directory) and place == _claimant(record, place, heard_lately),
+            wish=resume.looked_for(wish),
+            wish_directory=resume.looked_for_in(job, wish, other) or None,
             **either,
         )
     resumed, member = record.go.resume, record.members[place]
@@ -105,6 +112,7 @@ def directive_for(
         master_port=record.go.master_port,
         resume_path=resumed.path if resumed else "",
         resume_step=resumed.step if resumed else None,
+        resume_preset=record.go.resume_preset or None,
         peers=_peers(neighbours, record, launcher_of),
         neighbours=len(neighbours),
         fence_seconds=float(member.fence_seconds),
@@ -112,10 +120,17 @@ def directive_for(
     )
 
 
+def _has_marker(directory: str | None) -> bool:
+    """Whether there is a place for the marker: in a store there is none (docs/decisions/0024)."""
+    return directory is not None and not is_url(directory)
+
+
 def _since_ns(lineage: Lineage | None) -> int:
     """What launchers of old go by, which know no stamps."""
     if lineage is None:
         return 0
+    if lineage.shut:
+        return MAX_NANOSECONDS
     return max([lineage.since_ns, *(written_ns for _, written_ns in read_stamps(lineage.disowned))])
 
 

@@ -4,10 +4,12 @@ from typing import TYPE_CHECKING
 
 from muster.api.gang import Gang, GangSpec
 from muster.api.trainingjob import CompletionRecord, CompletionResult
+from muster.lifecycle import burnin, resume
 from muster.lifecycle import record as records
-from muster.lifecycle import resume
+from muster.lifecycle.commit import commit
 from muster.lifecycle.modes import mode_of
 from muster.lifecycle.plan import Announcement, DeleteJob, DeletePod, Plan, State, Telling
+from muster.lifecycle.words import what_tests_show
 from muster.lifecycle.worker_pod import WorkerSettings
 from muster.recovery import budgets
 from muster.recovery.failure import Kind
@@ -26,9 +28,14 @@ def of(world: JobWorld, gang: Gang) -> CompletionRecord | None:
 
 
 def recorded(world: JobWorld, facts: "Facts", settings: WorkerSettings) -> Plan:
-    """Records the end."""
-    end = facts.end
+    """Records the end; before it, what tests have shown of results that were found wrong, since nothing comes after."""
+    end, gang = facts.end, facts.gang
     assert end is not None
+    assert gang is not None
+    found = gang.spec.open_corruption
+    if found is not None and found.examination is None:
+        spec, shown = burnin.examined(world, gang.spec, ended=True)
+        return commit(world, spec, shown)
     warning = end.result is CompletionResult.FAILED
     told = Announcement(end.reason, end.message, warning)
     return Plan((), Telling(State.COMPLETED, completion=end), (told,), wake_in_seconds=0.0)
@@ -81,10 +88,9 @@ def _defeat(world: JobWorld, record: GangSpec) -> CompletionRecord | None:
     if record.go is not None or last is None:
         return None
     if last.reason == Kind.START_FAILED:
-        message = f"{last.message}. Remedy: {mode_of(world.job).start_remedy}."
-        return _completion(world, record, CompletionResult.FAILED, Kind.START_FAILED, message)
+        return _completion(world, record, CompletionResult.FAILED, Kind.START_FAILED, f"{last.message}.")
     reason = overdrawn(world, record)
-    if not reason or not last.settled or mode_of(world.job).awaits_evidence(world, record):
+    if not reason or not last.settled or mode_of(world.job).awaits_evidence(world, record) or burnin.is_testing(world):
         return None
     remedy = (
         "Fix the program, then delete the job and create it again; spec.recovery.applicationRestartsPerDay is the budget."
@@ -97,6 +103,8 @@ def _defeat(world: JobWorld, record: GangSpec) -> CompletionRecord | None:
         else f"{budgets.hardware_restarts(record, world.now)} failures of nodes and infrastructure"
     )
     last_one = f"Last: attempt {last.attempt}, worker {last.index} on {last.node}: {last.message}"
+    if record.open_corruption is not None:
+        last_one += f"; {what_tests_show(record.open_corruption, ended=True)}"
     message = f"{what} within 24 hours and no checkpoint beyond them. {last_one}. {remedy}"
     return _completion(world, record, CompletionResult.FAILED, reason, message)
 

@@ -19,7 +19,7 @@ class Facts:
         completion: of a job that has ended, as it is recorded.
         gang: the record, if there is one.
         end: what has to be recorded, of a job that has ended just now.
-        failures: what is wrong with the current attempt.
+        failures: what is wrong with the current attempt; of a job without nodes what its last ranks say.
         settles: it is time to make the blame for an incident final.
         leave: what a planned leave comes to now, if anything.
     """
@@ -40,8 +40,10 @@ def derive(world: JobWorld) -> Facts:
     if world.job.status.completion is not None:
         return Facts(completion=world.job.status.completion)
     gang = world.gang
-    if gang is None or not gang.spec.members:
-        return Facts(gang=gang)
+    if gang is None:
+        return Facts()
+    if not gang.spec.members:
+        return Facts(gang=gang, failures=tuple(failures.find(world)))
     end = ending.of(world, gang)
     if end is not None:
         return Facts(gang=gang, end=end)

@@ -32,9 +32,6 @@ class Managed:
     least_level = Level.IN_PLACE
     starts_with_pods = False
     needs_command = True
-    start_remedy = (
-        "the image needs python3 (3.8 or later) on its PATH for the launcher; add it, or set spec.launch.mode to Plain"
-    )
 
     def has_succeeded(self, world: JobWorld, record: GangSpec) -> bool:
         """By the word of every launcher."""
@@ -45,7 +42,7 @@ class Managed:
                 view.attempt == record.attempt
                 and view.state == EXITED
                 and not view.fenced
-                and all(not rank.alive and rank.exit_code == 0 for rank in view.ranks)
+                and all(not rank.alive and rank.exit_code == 0 and not rank.corruption for rank in view.ranks)
                 for view in world.views.values()
             )
         )

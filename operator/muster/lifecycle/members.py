@@ -15,6 +15,8 @@ from muster.world.job import JobWorld
 from muster.world.turn import NotPlaced, Placed
 
 EXCLUSION = timedelta(minutes=10)
+# Of a node that was proved bad; others learn it from its NodeHealth.
+FAILED_EXCLUSION = timedelta(hours=24)
 # So soon a node with a failure is taken again when there is no other.
 RETRY_EXCLUDED = timedelta(minutes=1)
 TOPOLOGY_UNSATISFIED = "TopologyUnsatisfied"
@@ -111,11 +113,18 @@ def next_incarnation(world: JobWorld, member: Member) -> int:
 
 
 def firmly(world: JobWorld, record: GangSpec) -> GangSpec:
-    """The record with those nodes excluded whose failure is recent: the others are taken where there is nothing else."""
-    latest = world.now + EXCLUSION - RETRY_EXCLUDED
-    return record.model_copy(
-        update={"excluded_nodes": {node: until for node, until in record.excluded_nodes.items() if until > latest}}
-    )
+    """The record with those nodes excluded whose failure is recent: the others are taken where there is nothing else.
+
+    When that was the clock of whoever led then has told: one that would be in the future may have been at any time.
+    Who has failed the burn-in is not taken again in the same boot.
+    """
+    excluded = record.excluded_nodes.items()
+    recent = {node: until for node, until in excluded if abs(until - EXCLUSION - world.now) < RETRY_EXCLUDED}
+    for failure in record.burn_in.failures if record.burn_in else ():
+        node = world.fleet.nodes.get(failure.node)
+        if node and node.boot_id == failure.boot and abs(world.now - failure.time) < FAILED_EXCLUSION:
+            recent[failure.node] = failure.time + FAILED_EXCLUSION
+    return record.model_copy(update={"excluded_nodes": recent})
 
 
 def whole(world: JobWorld, record: GangSpec | None) -> Request:

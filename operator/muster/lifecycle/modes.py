@@ -17,13 +17,11 @@ class Mode(Protocol):
         least_level: of what mends a failure.
         starts_with_pods: a pod's creation is the start of its ranks, so that there is no barrier.
         needs_command: the command of the template has to be known.
-        start_remedy: what to do when the worker's container cannot start.
     """
 
     least_level: Level
     starts_with_pods: bool
     needs_command: bool
-    start_remedy: str
 
     def has_succeeded(self, world: JobWorld, record: GangSpec) -> bool:
         """Whether every rank has ended well."""

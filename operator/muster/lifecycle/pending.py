@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from muster.api.gang import GangSpec, Member
-from muster.lifecycle import members, record
+from muster.lifecycle import members, record, resume
 from muster.lifecycle.commit import commit, leftovers
 from muster.lifecycle.facts import Facts
 from muster.lifecycle.plan import Action, Announcement, CheckTemplate, Plan, State, Telling
@@ -11,6 +11,7 @@ from muster.lifecycle.template import claims_of, problem
 from muster.lifecycle.words import on_nodes
 from muster.lifecycle.worker_pod import WorkerSettings, worker_manifest
 from muster.placement.request import Request
+from muster.recovery import holds
 from muster.world.job import JobWorld, VerdictKind
 from muster.world.turn import NotPlaced
 
@@ -36,6 +37,9 @@ class Obstacle:
 
 def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
     """Until it has nodes."""
+    forgotten = resume.taken_away(world.job, facts.gang.spec) if facts.gang else None
+    if forgotten is not None:
+        return commit(world, forgotten)
     stale, obstacle = leftovers(world), in_the_way(world)
     if obstacle is None:
         return _queued(world, facts.gang.spec if facts.gang else None, stale)
@@ -79,11 +83,10 @@ def in_the_way(world: JobWorld) -> Obstacle | None:
         state = State.PENDING if passing else State.STALLED
         telling = Telling(state, verdict.reason, verdict.message, template_refused=not passing)
         return Obstacle(telling, verdict.retry_seconds or TEMPLATE_RETRY_SECONDS)
-    if spec and spec.hold_until and world.now < spec.hold_until:
-        text = (
-            f"gave its nodes back because it could not be assembled on them; next try at {spec.hold_until:%H:%M:%S} UTC"
-        )
-        return Obstacle(Telling(State.PENDING, spec.reason, text), (spec.hold_until - world.now).total_seconds())
+    until = holds.held_until(world, spec) if spec else None
+    if spec and until:
+        text = f"gave its nodes back because it could not be assembled on them; next try at {until:%H:%M:%S} UTC"
+        return Obstacle(Telling(State.PENDING, spec.reason, text), (until - world.now).total_seconds())
     return None
 
 

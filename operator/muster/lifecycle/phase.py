@@ -24,7 +24,7 @@ def phase_of(facts: Facts) -> Phase:
         return Phase.GOING
     if facts.completion is not None:
         return Phase.FINISHED
-    if facts.gang is None or not facts.gang.spec.members:
+    if facts.gang is None or not (facts.gang.spec.members or facts.failures):
         return Phase.PENDING
     if facts.end is not None:
         return Phase.ENDING

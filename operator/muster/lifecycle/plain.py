@@ -15,7 +15,6 @@ class Plain:
     least_level = Level.REBUILD  # the others would go on without the one that is replaced
     starts_with_pods = True
     needs_command = False
-    start_remedy = "correct the command in spec.template, delete the job and create it again"
 
     def has_succeeded(self, world: JobWorld, record: GangSpec) -> bool:
         """By the containers that train."""

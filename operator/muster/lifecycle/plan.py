@@ -1,11 +1,13 @@
 """What a decision may ask for. Every action carries what it expects, so that doing it twice or too late is harmless."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from muster.api.gang import GangSpec
 from muster.api.trainingjob import CompletionRecord, TrainingJobStatus
+from muster.world.checks import NodeChecks
 from muster.world.turn import NotPlaced
 
 
@@ -119,6 +121,7 @@ class Plan:
         status: the same as the job's status; filled in once, at the end of a decision.
         announcements: Events, emitted only after actions and status have succeeded.
         wake_in_seconds: decide again after this long even if nothing is seen to change.
+        checks: by node, what the checkers of the gang's nodes shall do from now on; None: nothing.
         overtaken: the nodes that the queue had promised are no longer to be had: its plan has to be made anew.
     """
 
@@ -127,6 +130,7 @@ class Plan:
     announcements: tuple[Announcement, ...] = ()
     wake_in_seconds: float | None = None
     overtaken: bool = False
+    checks: Mapping[str, NodeChecks] | None = None
     status: TrainingJobStatus | None = None
 
     @property

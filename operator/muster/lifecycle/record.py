@@ -10,6 +10,10 @@ from datetime import timedelta
 
 from muster.api.gang import (
     FENCE_SECONDS,
+    BurnIn,
+    BurnInAllReduce,
+    BurnInFailure,
+    Examination,
     FaultClass,
     Gang,
     GangIncident,
@@ -21,14 +25,15 @@ from muster.api.gang import (
     Member,
 )
 from muster.launcher.fence import doubled_seconds, wanted_fence_seconds
-from muster.lifecycle import members, resume
+from muster.lifecycle import corruption, members, resume, resuming
 from muster.lifecycle.modes import mode_of
 from muster.lifecycle.proofs import BOOT_CHARACTERS
 from muster.lifecycle.resume import Missing, Start
 from muster.lifecycle.survivors import ghosts, laid, waited_for
 from muster.lifecycle.worker_pod import PLAIN_MASTER_PORT
+from muster.preflight.verdict import Fail
 from muster.protocol.messages import IDLE
-from muster.recovery import blame, budgets, exits
+from muster.recovery import blame, budgets, exits, holds
 from muster.recovery.failure import Failure, Kind
 from muster.recovery.judging import LAUNCHER_SILENT, NOT_LISTED
 from muster.recovery.silence import FRESH_SECONDS
@@ -46,10 +51,11 @@ _HEAR = "if that lasts, look at its log and at network policies between it and t
 
 # A gang that could not be assembled waits so long before its next try, twice as long each time.
 FIRST_RELEASE_SECONDS = 60.0
-MAX_RELEASE_SECONDS = 3600.0
 # What has one cause (a rack, a network, a bad image) reaches the workers, and us, within this time.
 TOGETHER_SECONDS = 10.0
 ASSEMBLY_TIMED_OUT = "AssemblyTimedOut"
+BURN_IN_FAILED = "BurnInFailed"
+MAX_BURN_IN_FAILURES = 64
 # Kinds that speak against the node, when they take the worker from it.
 _NODES_TO_AVOID = frozenset(
     {
@@ -63,6 +69,7 @@ _NODES_TO_AVOID = frozenset(
         Kind.LAUNCHER_STUCK,
         Kind.LISTING_STUCK,
         Kind.RANK_FAILED,
+        Kind.CORRUPTION,
     }
 )
 
@@ -73,6 +80,8 @@ def placed_anew(world: JobWorld, placed: Placed, reason: str) -> GangSpec:
     """The record of an attempt on entirely new nodes: the first one, or the first after they were given back."""
     record = world.gang.spec if world.gang else None
     seats = members.seated(placed.nodes, 1 + max((pod.incarnation for pod in world.pods.values()), default=0))
+    if record is not None and record.open_corruption is not None:  # those on which it happened are left
+        record = corruption.examined(record, Examination.NOT_TESTED)
     if record is None:
         return GangSpec(
             job_uid=world.uid,
@@ -104,17 +113,20 @@ def recovered(world: JobWorld, record: GangSpec, found: Sequence[Failure]) -> Ga
             "checkpoint": resume.newest(world, record),  # what it has won counts before what it has lost
         }
     )
+    goes_on = _same_story(world, record, found)
+    record = corruption.doubted(world, record, _last_step(world, record) or 0)
     level, seats = _mended(world, record, found)
+    reason = cause.kind if seats else record.reason  # without nodes it waits for what it waited for before
     stays = {member.node for member in seats}
     avoided = {node: until for node, until in excluded.items() if node not in stays}
     record = record.model_copy(update={"excluded_nodes": avoided})
     left = ghosts(world, record, seats)
-    if _same_story(world, record, found):
+    if goes_on:
         record = record.model_copy(update={"incidents": _continued(record, level, cause, len(found))})
-        return _next(world, record, level, cause.kind, seats, left=left)
+        return _next(world, record, level, reason, seats, left=left)
     incident = _incident(world, record, level, cause, fault_class, len(found))
-    spec = _next(world, record, level, cause.kind, seats, incident, left)
-    pause = budgets.back_off_seconds(spec)
+    spec = _next(world, record, level, reason, seats, incident, left)
+    pause = budgets.back_off_seconds(spec) if seats else 0.0
     return spec.model_copy(update={"hold_until": world.now + timedelta(seconds=pause)}) if pause else spec
 
 
@@ -135,13 +147,17 @@ def _at_least(world: JobWorld, level: Level) -> Level:
 def _same_story(world: JobWorld, record: GangSpec, found: Sequence[Failure]) -> bool:
     """Whether these failures belong to the incident that is being repaired: what fails together is not seen at once.
 
-    Only of workers that were there when it happened. Whoever fails anew in his new pod has a story of his own.
+    Only of workers that were there when it happened. Whoever fails anew in his new pod has a story of his own. What ranks say
+    of their results belongs to the end of their attempt, however late it is heard: one start follows, and is paid once.
     """
     last = record.incidents[-1] if record.incidents else None
     if record.go is not None or last is None or last.resumed_step is not None:
         return False
+    if all(failure.kind is Kind.CORRUPTION for failure in found):
+        return record.open_corruption is not None or last.fault_class in budgets.OWN_DOING
     together = (world.now - last.time).total_seconds() <= TOGETHER_SECONDS
-    return together and all(world.by_index[failure.index].member.pod_uid for failure in found)
+    others = (failure for failure in found if failure.kind is not Kind.CORRUPTION)
+    return together and all(world.by_index[failure.index].member.pod_uid for failure in others)
 
 
 def _continued(record: GangSpec, level: Level, cause: Failure, count: int) -> list[GangIncident]:
@@ -196,10 +212,76 @@ def reseated(world: JobWorld, record: GangSpec, indices: Collection[int], reason
     return _next(world, record, level, reason, seats, left=ghosts(world, record, seats))
 
 
+def burned_out(world: JobWorld, record: GangSpec, fails: Sequence[Fail], profile: str) -> GangSpec:
+    """The record after nodes failed the burn-in: their members move, the others keep theirs and what they have proved."""
+    nodes = {fail.node for fail in fails}
+    excluded = {**record.excluded_nodes, **dict.fromkeys(nodes, world.now + members.FAILED_EXCLUSION)}
+    changes = {"excluded_nodes": excluded, "burn_in": _failed(world, record, fails, profile)}
+    other = corruption.with_culprits(record, fails).model_copy(update=changes)
+    return reseated(world, other, members.on(record, nodes), BURN_IN_FAILED)
+
+
+def burned_out_again(world: JobWorld, record: GangSpec, fails: Sequence[Fail], profile: str) -> GangSpec:
+    """The record of a gang that gives its nodes back because too many in a row have failed; it waits a while."""
+    record = corruption.with_culprits(record, fails)
+    spec = unassembled(world, record, members.on(record, {fail.node for fail in fails}))
+    excluded = {**spec.excluded_nodes, **dict.fromkeys((f.node for f in fails), world.now + members.FAILED_EXCLUSION)}
+    told = _failed(world, record, fails, profile).model_copy(update={"tries": 0})
+    return spec.model_copy(update={"reason": BURN_IN_FAILED, "excluded_nodes": excluded, "burn_in": told})
+
+
+def _failed(world: JobWorld, record: GangSpec, fails: Sequence[Fail], profile: str) -> BurnIn:
+    before = record.burn_in
+    found = [
+        BurnInFailure(
+            node=fail.node,
+            boot=node.boot_id if (node := world.fleet.nodes.get(fail.node)) else "",
+            time=world.now,
+            probe=fail.probe,
+            message=fail.words[:512],
+            partners=list(fail.partners[:16]),
+        )
+        for fail in fails
+    ]
+    return BurnIn(
+        profile=profile,
+        time=world.now,
+        tries=1 + (before.tries if before else 0),
+        since_attempt=before.since_attempt if before is not None and before.tries else record.attempt,
+        failures=[*(before.failures if before else ()), *found][-MAX_BURN_IN_FAILURES:],
+        untested=before.untested if before else [],
+        all_reduce=before.all_reduce if before else None,
+    )
+
+
+def burned_in(
+    world: JobWorld, record: GangSpec, profile: str, untested: Sequence[str], words: str, measured: str
+) -> GangSpec:
+    """The record that gets its go, with what could not be tested; who has failed before stays in it for a while.
+
+    Args:
+        measured: what the all-reduce of the whole gang has come to; "": none was made, and an earlier one stays.
+    """
+    before = record.burn_in
+    whole = BurnInAllReduce(time=world.now, message=measured) if measured else before.all_reduce if before else None
+    recent = [f for f in before.failures if world.now - f.time < members.FAILED_EXCLUSION] if before else []
+    if not recent and not untested and whole is None:
+        return record.model_copy(update={"burn_in": None})
+    told = BurnIn(
+        profile=profile,
+        time=world.now,
+        failures=recent,
+        untested=sorted(untested),
+        message=words[:512],
+        all_reduce=whole,
+    )
+    return record.model_copy(update={"burn_in": told})
+
+
 def unassembled(world: JobWorld, record: GangSpec, late: Collection[int]) -> GangSpec:
     """The record of a gang that gives its nodes back because it could not be assembled on them; it waits a while."""
     releases = record.releases + 1
-    pause = min(FIRST_RELEASE_SECONDS * 2.0 ** (releases - 1), MAX_RELEASE_SECONDS)
+    pause = min(FIRST_RELEASE_SECONDS * 2.0 ** (releases - 1), holds.LONGEST_SECONDS)
     nodes = (world.by_index[index].member.node for index in late)
     # For as long as it waits and a little longer, or it would come back to them.
     until = world.now + timedelta(seconds=pause) + members.EXCLUSION
@@ -327,10 +409,13 @@ def started(world: JobWorld, record: GangSpec) -> tuple[GangSpec, str] | Missing
     where = resume.start(world, record)
     if isinstance(where, Missing):
         return where
+    preset = resuming.preset_for(world, where.resume)
+    if isinstance(preset, Missing):
+        return preset
     first = world.first
     address = (first.launcher.address if first.launcher else "") or (first.pod.pod_ip if first.pod else "")
     port = MASTER_PORTS[record.attempt % len(MASTER_PORTS)]
-    go = Go(time=world.now, master_address=address, master_port=port, resume=where.resume)
+    go = Go(time=world.now, master_address=address, master_port=port, resume=where.resume, resume_preset=preset)
     marker = _marker_of_most(world)
     spec = record.model_copy(
         update={
@@ -345,6 +430,7 @@ def started(world: JobWorld, record: GangSpec) -> tuple[GangSpec, str] | Missing
             "lineage": where.lineage,
             "checkpoint": where.resume if where.lineage != record.lineage else where.resume or record.checkpoint,
             "told": resume.told_of(world),
+            "corruption": corruption.closed(record.corruption, where),
         }
     )
     return spec, where.warning
@@ -357,16 +443,21 @@ def _missing(world: JobWorld, record: GangSpec) -> Missing | None:
         return Missing("OldRanksNotProvedDead", waited_for(world, alive))
     for seat in world.seats:
         launcher = seat.launcher
-        if seat.pod is None or seat.pod.phase == "Pending":
-            return Missing("PodNotRunning", f"waiting for the pod of {seat.where} to run")
+        if not seat.runs:
+            return not_running(seat)
         if launcher is None or launcher.heard_age_seconds > FRESH_SECONDS:
             return Missing(LAUNCHER_SILENT, f"waiting for the launcher of {seat.where} to report: {_HEAR}")
         if launcher.attempt != record.attempt or launcher.state != IDLE:
             return Missing("OldRanksAlive", f"waiting for {seat.where} to end its old ranks")
-        if world.job.spec.checkpoint.directory and launcher.scanned_for_attempt != record.attempt:
+        if world.job.spec.checkpoint.directory and seat.index not in world.listed:
             why = f": {launcher.checkpoint_error}" if launcher.checkpoint_error else ""
             return Missing(NOT_LISTED, f"waiting for {seat.where} to list the checkpoints{why}")
     return None
+
+
+def not_running(seat: Seat) -> Missing:
+    """That its pod has not come to run."""
+    return Missing("PodNotRunning", f"waiting for the pod of {seat.where} to run")
 
 
 def _marker_of_most(world: JobWorld) -> str:
@@ -415,8 +506,15 @@ def named(world: JobWorld, record: GangSpec) -> GangSpec:
 
 
 def outwaited(world: JobWorld, record: GangSpec) -> GangSpec:
-    """The record without ghosts, all of which are proved dead; from now on the gang can be assembled."""
-    return record.model_copy(update={"ghosts": [], "time": world.now})
+    """The record without ghosts, all of which are proved dead.
+
+    Where launchers list the checkpoints they list them anew: a ghost may have saved until it died. Where pods are the ranks the
+    gang can be assembled from now on, and it is counted from now, too, for how long a start is held back: by this leader's
+    clock, and not twice.
+    """
+    if not mode_of(world.job).starts_with_pods:
+        return record.model_copy(update={"ghosts": [], "listing": record.listing + 1})
+    return record.model_copy(update={"ghosts": [], "time": world.now, "hold_until": holds.held_until(world, record)})
 
 
 def _begun(seat: Seat, marker: str = "") -> Member:
@@ -431,6 +529,7 @@ def _begun(seat: Seat, marker: str = "") -> Member:
             "pod_uid": seat.pod.uid if seat.pod else "",
             "boot": seat.node.boot_id[:BOOT_CHARACTERS] if seat.node else "",
             "fence_seconds": FENCE_SECONDS,
+            "newcomer": False,
             "reads_marker": bool(marker) and view is not None and view.reads_marker and view.marker_lineage == marker,
         }
     )
@@ -441,7 +540,8 @@ def _resumed(record: GangSpec, where: Start) -> list[GangIncident]:
     incidents = list(record.incidents)
     if incidents and incidents[-1].resumed_step is None:
         incidents[-1] = incidents[-1].model_copy(update={"resumed_step": where.resume.step if where.resume else 0})
-    if where.lineage is None or where.lineage == record.lineage or where.lineage.asked == "":
+    asked = record.lineage.asked if record.lineage else ""
+    if where.lineage is None or where.lineage.asked in ("", asked):
         return incidents
     # Another history begins: what failed in the one before is refunded by what this one wins.
     most = max(where.lineage.step, 0)
@@ -524,15 +624,26 @@ def _next(
             "time": world.now,
             "level": level,
             "reason": reason,
-            "members": list(seats),
+            "members": _told_apart(record, seats),
             "topology": members.topology(world, seats),
             "go": None,
             "leave": None,
-            "hold_until": record.hold_until if record.hold_until and record.hold_until > world.now else None,
+            "hold_until": holds.held_until(world, record),
             "incidents": [*map(_shortened, incidents[:-TOLD_WHOLE]), *incidents[-TOLD_WHOLE:]],
             "ghosts": list(record.ghosts if left is None else left),
+            "listing": 0,
         }
     )
+
+
+def _told_apart(record: GangSpec, seats: Sequence[Member]) -> list[Member]:
+    """The members, with who of them was on his node when the ranks ran last."""
+    there = {member.node for member in record.members if not member.newcomer}
+    return [
+        member if member.newcomer is new else member.model_copy(update={"newcomer": new})
+        for member in seats
+        for new in (member.node not in there,)
+    ]
 
 
 def _shortened(incident: GangIncident) -> GangIncident:

@@ -5,7 +5,7 @@ from muster.lifecycle.commit import commit
 from muster.lifecycle.ending import overdrawn
 from muster.lifecycle.facts import Facts
 from muster.lifecycle.plan import Announcement, Plan
-from muster.lifecycle.words import WHAT_LEVELS_DO
+from muster.lifecycle.words import WHAT_LEVELS_DO, after_corruption
 from muster.lifecycle.worker_pod import WorkerSettings
 from muster.recovery import blame
 from muster.world.job import JobWorld
@@ -22,8 +22,14 @@ def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
         return Plan(wake_in_seconds=pause)
     spec = record.recovered(world, gang.spec, facts.failures)
     cause = blame.culprit(facts.failures)
-    follows = f"attempt {spec.attempt} follows ({spec.level.value}: {WHAT_LEVELS_DO[spec.level]})"
-    if overdrawn(world, spec):
+    follows = "its nodes are given back"
+    if spec.members:
+        follows = f"attempt {spec.attempt} follows ({spec.level.value}: {WHAT_LEVELS_DO[spec.level]})"
+    is_last = bool(overdrawn(world, spec))
+    if spec.open_corruption is not None:
+        doubts = after_corruption(spec, overdrawn=is_last)
+        follows = doubts if is_last else f"{follows}; {doubts}"
+    elif is_last:
         follows = "no restart is left"
     note = f"attempt {gang.spec.attempt}: {cause.message}; {follows}"
     return commit(world, spec, Announcement(cause.kind, note, warning=True))

@@ -6,18 +6,23 @@ what was there beyond the step asked for is another history and does not count. 
 """
 
 import posixpath
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
-from muster.api.gang import GangSpec, Lineage, Resume
+from muster.api.gang import Corruption, GangSpec, Lineage, Resume
 from muster.api.trainingjob import TrainingJob
 from muster.checkpoint import scan
 from muster.checkpoint.find import LIMIT
-from muster.checkpoint.scan import MAX_STAMPS, Stamp, read_stamps, step_in_name, write_stamps
+from muster.checkpoint.names import above, absolute, is_url, step_in_name
+from muster.checkpoint.scan import MAX_STAMPS, UNVERIFIED, UNVERIFIED_FOR_NOW, Stamp, read_stamps, write_stamps
+from muster.lifecycle.words import suspects_in_words
 from muster.protocol.messages import MAX_NUMBER, CheckpointReport
+from muster.protocol.resuming import is_own
 from muster.recovery.judging import NOT_JUDGED, NOT_LISTED, judges
-from muster.world.job import JobWorld, Seat
+from muster.world.job import JobWorld, OtherJob, Seat
 from muster.world.views import LauncherView
 
 # How long a start waits for a checkpoint that some worker does not see (yet), after everybody's listing is there.
@@ -25,11 +30,29 @@ NOT_VISIBLE_SECONDS = 60.0
 SCRATCH = "Scratch"
 NOT_VISIBLE = "CheckpointNotVisible"
 NOT_FOUND = "ResumeFromNotFound"
+BEHIND = "CheckpointsBehindResumeFrom"
 TOO_MANY = "TooManyCheckpoints"
+ALL_SUSPECT = "EveryCheckpointSuspect"
 # Clocks of clients differ, and a directory that is copied keeps no order: less says nothing about which is the newer.
 ORDER_SECONDS = 60.0
 
 _Key = tuple[int, str]
+_BRANCH = re.compile(r"job/(?P<job>[a-z][-a-z0-9]*)(?:@(?P<step>\d{1,18}))?\Z")
+
+
+class Branch(NamedTuple):
+    """Another job's checkpoint: of this step, or the newest where that is None."""
+
+    job: str
+    step: int | None
+
+
+def branch_of(wish: int | str | None) -> Branch | None:
+    """What spec.checkpoint.resumeFrom says of another job; None where it speaks of none."""
+    found = _BRANCH.match(str(wish)) if wish is not None else None
+    if found is None:
+        return None
+    return Branch(found["job"], None if found["step"] is None else int(found["step"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +76,13 @@ class Start:
         resume: the checkpoint; None: from scratch.
         lineage: of the record from now on.
         warning: what people have to be told about it, "" if nothing.
+        suspect: steps of the checkpoints that do not count any more because results were found wrong, the newest first.
     """
 
     resume: Resume | None
     lineage: Lineage | None
     warning: str = ""
+    suspect: tuple[int, ...] = ()
 
 
 def asked(job: TrainingJob, record: GangSpec | None) -> str | None:
@@ -67,8 +92,31 @@ def asked(job: TrainingJob, record: GangSpec | None) -> str | None:
         return None
     done = record.lineage.asked if record and record.lineage else None
     wish = str(wish)
-    wish = str(int(wish)) if wish.isdecimal() else posixpath.normpath(wish)
+    wish = str(int(wish)) if wish.isdecimal() else absolute(wish) if is_url(wish) else posixpath.normpath(wish)
     return None if wish == done else wish
+
+
+def looked_for(wish: str | None) -> str | None:
+    """What launchers look for: of another job a step, "" for its newest."""
+    branch = branch_of(wish)
+    if branch is None:
+        return wish
+    return "" if branch.step is None else str(branch.step)
+
+
+def looked_for_in(job: TrainingJob, wish: str | None, other: OtherJob | None) -> str:
+    """The directory besides the job's own in which launchers look for it, "" = none."""
+    own = job.spec.checkpoint.directory
+    if wish is None or own is None:
+        return ""
+    if branch_of(wish) is not None:
+        return other.directory if other is not None and other.directory != own else ""
+    return above(wish) if _is_place(wish) and not is_own(wish, own) else ""
+
+
+def _is_place(wish: str) -> bool:
+    """Whether it says where a checkpoint lies: a path, or a URL."""
+    return wish.startswith("/") or is_url(wish)
 
 
 def passed_over(job: TrainingJob, record: GangSpec) -> GangSpec | None:
@@ -78,6 +126,14 @@ def passed_over(job: TrainingJob, record: GangSpec) -> GangSpec | None:
         return None
     lineage = record.lineage or Lineage(asked=wish, step=MAX_NUMBER)
     return record.model_copy(update={"lineage": lineage.model_copy(update={"asked": wish})})
+
+
+def taken_away(job: TrainingJob, record: GangSpec) -> GangSpec | None:
+    """The record without the wish that it notes, once that does not stand in the job any more: whoever asks the same again
+    means it."""
+    if job.spec.checkpoint.resume_from is not None or record.lineage is None or not record.lineage.asked:
+        return None
+    return record.model_copy(update={"lineage": record.lineage.model_copy(update={"asked": ""})})
 
 
 def newest(world: JobWorld, record: GangSpec) -> Resume | None:
@@ -109,16 +165,20 @@ def _speaks(record: GangSpec, told: Resume) -> bool:
 
 
 def counts(record: GangSpec, checkpoint: CheckpointReport) -> bool:
-    """Whether it belongs to this training: after a person's wish, what was there beyond the wished step does not."""
+    """Whether it belongs to this training, and not to a history that was left behind."""
     lineage = record.lineage
     if lineage is None:
         return True
-    return _history(lineage.step, lineage.since_ns, lineage.disowned).has(checkpoint.step, checkpoint.written_ns)
+    return _history(lineage).has(checkpoint.step, checkpoint.written_ns)
+
+
+def _history(lineage: Lineage) -> scan.Lineage:
+    return _read(lineage.step, lineage.since_ns, lineage.disowned, lineage.shut)
 
 
 @lru_cache(maxsize=256)
-def _history(step: int, since_ns: int, disowned: str) -> scan.Lineage:
-    return scan.lineage_of(step, since_ns, disowned)
+def _read(step: int, since_ns: int, disowned: str, shut: bool) -> scan.Lineage:
+    return scan.lineage_of(step, since_ns, disowned, shut)
 
 
 def _judged(world: JobWorld, record: GangSpec) -> list[CheckpointReport]:
@@ -154,10 +214,56 @@ def start(world: JobWorld, record: GangSpec) -> Start | Missing:
     wish = asked(world.job, record)
     if wish is not None:
         return _as_asked(world, record, wish)
-    lineage = record.lineage
-    if lineage and lineage.asked and world.job.spec.checkpoint.resume_from is None:
-        lineage = lineage.model_copy(update={"asked": ""})  # whoever asks the same again means it
-    return _unasked(world, record, lineage)
+    found = _unasked(world, record, record.lineage)
+    if isinstance(found, Start) and record.open_corruption is not None:
+        return _set_aside(world, record, found, record.open_corruption)
+    return found
+
+
+def shut(world: JobWorld, record: GangSpec, beyond: int) -> GangSpec:
+    """The record in which no checkpoint beyond this step counts, whenever it was written: until the next go names those
+    that are there once no rank runs. What people have been told of beyond it does not count, either."""
+    lineage = record.lineage or Lineage(asked="", step=beyond)
+    # Of one that is shut already nothing beyond counts; of one that goes by time alone nobody knows which are its own.
+    step = min(beyond, lineage.step) if lineage.shut or lineage.since_ns else beyond
+    known = record.checkpoint if record.checkpoint and record.checkpoint.step <= step else None
+    changes = {
+        "lineage": lineage.model_copy(update={"step": step, "shut": True, "since_ns": 0}),
+        "told": told_of(world),
+        "checkpoint": known,
+    }
+    other = record.model_copy(update=changes)
+    return other.model_copy(update={"checkpoint": newest(world, other)})
+
+
+def complete_steps(world: JobWorld, record: GangSpec) -> list[int]:
+    """The steps of the complete checkpoints of this training that are seen."""
+    return [c.step for c in _judged(world, record)]
+
+
+def _set_aside(world: JobWorld, record: GangSpec, found: Start, corruption: Corruption) -> Start | Missing:
+    """The start of a training that has found itself wrong: what lies beyond the last good step is disowned by name."""
+    lineage = found.lineage
+    if lineage is None:  # a record that was edited by hand
+        return found
+    if found.resume is None and corruption.newest is not None:
+        message = (
+            f"no complete checkpoint of step {lineage.step} or before is left, and all later ones are suspect (the newest is "
+            f"{corruption.newest.step}, {corruption.newest.path}): {corruption.message}. Set spec.checkpoint.resumeFrom to "
+            f"the step that shall count nevertheless, or to {SCRATCH}{_if_done(record)}"
+        )
+        return Missing(ALL_SUSPECT, message, stalled=True)
+    there = _there(world, record, lineage.step)
+    if isinstance(there, Missing):
+        return there
+    disowned = {stamp for stamp in there if not _history(lineage).has(*stamp)}
+    if len(disowned) > MAX_STAMPS:
+        return _too_many(lineage.step)
+    before = _history(Lineage(asked="", step=MAX_NUMBER, disowned=lineage.disowned))
+    suspect = sorted({step for step, written_ns in disowned if before.has(step, written_ns)}, reverse=True)
+    other = lineage.model_copy(update={"disowned": write_stamps(disowned), "shut": False, "since_ns": 0})
+    warning = "; ".join(part for part in (suspects_in_words(suspect), found.warning) if part)
+    return Start(found.resume, other, warning, tuple(suspect))
 
 
 def _unasked(world: JobWorld, record: GangSpec, lineage: Lineage | None) -> Start | Missing:
@@ -167,6 +273,8 @@ def _unasked(world: JobWorld, record: GangSpec, lineage: Lineage | None) -> Star
         return unseen
     if best is None:
         return Start(None, lineage)
+    if not is_own(best.path, world.job.spec.checkpoint.directory or ""):
+        return _begun_elsewhere(world, record, best, lineage)
     listings = {
         index: {key for key, c in _listed(view) if counts(record, c) and not c.torn}
         for index, view in world.views.items()
@@ -187,11 +295,13 @@ def _unasked(world: JobWorld, record: GangSpec, lineage: Lineage | None) -> Star
     if blind is None:  # whoever judges has not dropped it
         return _not_judged(wanted)
     seeing = next((world.by_index[index] for index, keys in listings.items() if wanted in keys), None)
-    if seeing is not None:  # complete, or not gone at least: it may be that those who judge do not see it
-        return _not_visible(best, blind, f"{seeing.where} does", older, patient)
+    if seeing is not None and not _is_torn(world, record, wanted):
+        # Complete, or not gone at least: it may be that those who judge do not see it.
+        return _not_visible(record, best, blind, f"{seeing.where} does", older, patient)
     # The record knows it, and nobody finds it complete any more.
     if older is None or patient:
-        return _not_visible(best, blind, "nor does any other worker as a complete one", older, patient)
+        others = "nor does any other worker as a complete one"
+        return _not_visible(record, best, blind, others, older, patient)
     warning = (
         f"checkpoint {best.step} ({best.path}) is gone, or no longer complete, for every worker; going on from "
         f"{older[0]} ({older[1]})"
@@ -199,9 +309,28 @@ def _unasked(world: JobWorld, record: GangSpec, lineage: Lineage | None) -> Star
     return Start(Resume(step=older[0], path=older[1]), lineage, warning)
 
 
+def _begun_elsewhere(world: JobWorld, record: GangSpec, best: Resume, lineage: Lineage | None) -> Start | Missing:
+    """The start of a training that a person let begin elsewhere, and that has saved nothing beyond that yet."""
+    own = max(_judged(world, record), key=lambda c: c.step, default=None)
+    if own is None:
+        return Start(best, lineage)
+    message = (
+        f"the newest checkpoint of its own, {own.step} ({own.path}), is not beyond {best.step} ({best.path}), where "
+        f"spec.checkpoint.resumeFrom let it begin: its steps may have begun anew. Set resumeFrom to {own.path}, or to "
+        f"{best.path}{_if_done(record)}"
+    )
+    return Missing(BEHIND, message, stalled=True)
+
+
 def _is_full(keys: set[_Key], step: int) -> bool:
     """Whether a listing ends above this step. Who does not judge lists torn ones too, and they may leave no room for it."""
     return len(keys) >= LIMIT and min(keys)[0] > step
+
+
+def _is_torn(world: JobWorld, record: GangSpec, key: _Key) -> bool:
+    """Whether all who judge see it, and not all of it: that others see its marker then says nothing."""
+    views = [seat.launcher for seat in judges(world, record)]
+    return all(view is not None and any(c.torn for seen, c in _listed(view) if seen == key) for view in views)
 
 
 def _unknown_to_judges(world: JobWorld, record: GangSpec, beyond: int) -> Missing | None:
@@ -217,27 +346,41 @@ def _unknown_to_judges(world: JobWorld, record: GangSpec, beyond: int) -> Missin
     if blind is None:
         return _not_judged(key)
     patient = _listed_seconds(world, record) < NOT_VISIBLE_SECONDS
-    return _not_visible(Resume(step=key[0], path=key[1]), blind, f"{seeing.where} does", None, patient)
+    return _not_visible(record, Resume(step=key[0], path=key[1]), blind, f"{seeing.where} does", None, patient)
 
 
 def _not_judged(key: _Key) -> Missing:
     return Missing(NOT_JUDGED, f"checkpoint {key[0]} ({key[1]}) is being judged: is all of it there?")
 
 
-def _not_visible(best: Resume, blind: Seat | None, others: str, older: _Key | None, patient: bool) -> Missing:
+def _not_visible(
+    record: GangSpec, best: Resume, blind: Seat | None, others: str, older: _Key | None, patient: bool
+) -> Missing:
     who = blind.where if blind else "no worker"
     message = f"{who} does not see checkpoint {best.step} ({best.path}), {others}"
     if patient:
         return Missing(NOT_VISIBLE, message)
     instead = f"{older[0]}, the newest that all of them see, or {SCRATCH}" if older else SCRATCH
     remedy = (
-        "Mend the mount of spec.checkpoint.directory there (it has to be one shared directory; what is on each node's own "
-        f"disk belongs into spec.checkpoint.localDirectory), or set spec.checkpoint.resumeFrom to {instead}"
-    )
-    return Missing(NOT_VISIBLE, f"{message}. {remedy}.", stalled=True)
+        "See what that pod's credentials and endpoint show of spec.checkpoint.directory"
+        if is_url(best.path)
+        else "Mend the mount of spec.checkpoint.directory there (it has to be one shared directory; what is on each node's own "
+        "disk belongs into spec.checkpoint.localDirectory)"
+    ) + f", or set spec.checkpoint.resumeFrom to {instead}"
+    return Missing(NOT_VISIBLE, f"{message}. {remedy}{_if_done(record)}.", stalled=True)
+
+
+def _if_done(record: GangSpec) -> str:
+    """How to ask once more for what stands in spec.checkpoint.resumeFrom and has been done, for people; "" = none stands."""
+    if record.lineage is None or not record.lineage.asked:
+        return ""
+    return f" (what it says now has been done: to ask for {record.lineage.asked} once more, take it away before)"
 
 
 def _as_asked(world: JobWorld, record: GangSpec, wish: str) -> Start | Missing:
+    branch = branch_of(wish)
+    if branch is not None:
+        return _of_another(world, record, wish, branch)
     reports = [report for view in world.views.values() for report in view.checkpoints]
     if wish == SCRATCH:
         return _elsewhere(world, record, wish, None)
@@ -250,9 +393,15 @@ def _as_asked(world: JobWorld, record: GangSpec, wish: str) -> Start | Missing:
     pending = next((key for key in set.intersection(*seen) if wish in (str(key[0]), key[1])), None) if seen else None
     if pending is not None:
         return _not_judged(pending)
-    directory = (world.job.spec.checkpoint.directory or "").rstrip("/")
-    if wish.startswith("/") and not f"{wish}/".startswith(f"{directory}/"):  # elsewhere: nobody has looked there
-        text = f"going on from {wish} as asked; it is outside spec.checkpoint.directory, so nobody has looked at it"
+    if _is_place(wish) and not is_own(wish, world.job.spec.checkpoint.directory or ""):
+        found = next((key for key in _seen_elsewhere(world, above(wish)) if key[1] == wish), None)
+        if found is not None:
+            return _elsewhere(world, record, wish, Resume(step=found[0], path=found[1]))
+        why = _unseen_elsewhere(world)
+        text = (
+            f"going on from {wish} as asked; it is outside spec.checkpoint.directory, and no launcher has found it complete there"
+            + (f": {why}" if why else "")
+        )
         return _elsewhere(world, record, wish, Resume(step=step_in_name(wish.rpartition("/")[2]) or 0, path=wish), text)
     there = ", ".join(str(step) for step, _ in usable[:8]) or "none"
     message = (
@@ -262,11 +411,84 @@ def _as_asked(world: JobWorld, record: GangSpec, wish: str) -> Start | Missing:
     return Missing(NOT_FOUND, message, stalled=True)
 
 
+def _of_another(world: JobWorld, record: GangSpec, wish: str, branch: Branch) -> Start | Missing:
+    """The start from a checkpoint of another job, once every worker sees it, and it is found complete."""
+    other, own = world.other, world.job.spec.checkpoint.directory or ""
+    which = "complete checkpoint" if branch.step is None else f"complete checkpoint {branch.step}"
+    field = f"spec.checkpoint.resumeFrom: {wish}:"
+    instead = f"Or set resumeFrom to the absolute path or the URL of the checkpoint, or to {SCRATCH}"
+    if other is None or not other.exists:
+        return Missing(NOT_FOUND, f"{field} there is no job {branch.job} in this namespace. {instead}", stalled=True)
+    if not other.directory:
+        text = f"{field} job {branch.job} has no spec.checkpoint.directory, so nobody knows where it saves. {instead}"
+        return Missing(NOT_FOUND, text, stalled=True)
+    if absolute(other.directory) == absolute(own):
+        text = (
+            f"{field} job {branch.job} saves to {own}, too, and two jobs must not share a directory: make this job anew with a "
+            "spec.checkpoint.directory of its own"
+        )
+        return Missing(NOT_FOUND, text, stalled=True)
+    seen = _seen_elsewhere(world, other.directory)
+    found = next((key for key in seen if branch.step in (None, key[0])), None)
+    if found is not None:
+        return _elsewhere(world, record, wish, Resume(step=found[0], path=found[1]))
+    # Judged where it is seen, or not there at all for somebody.
+    why = _unseen_elsewhere(world)
+    if is_url(other.directory):
+        remedy = f"Credentials and endpoint of this job's worker container have to show {branch.job}'s directory"
+    else:
+        remedy = f"The volume of {branch.job}'s directory has to be mounted in this job's workers, at the same path"
+    if _is_unverified(world):  # which says nothing of what is there
+        text = f"{field} whether there is a {which} of job {branch.job} in {other.directory} is not known: {why}. {instead}"
+    else:
+        newest_there = f"the newest that they see is {seen[0][0]}" if seen else "they see none"
+        text = (
+            f"{field} there is no {which} of job {branch.job} in {other.directory} that every worker sees ({newest_there}). "
+            f"{why}{'. ' if why else ''}{remedy}. {instead}"
+        )
+    return Missing(NOT_FOUND, text, stalled=_listed_seconds(world, record) >= NOT_VISIBLE_SECONDS)
+
+
+def _unseen_elsewhere(world: JobWorld) -> str:
+    """Who does not see the directory that is not the job's own, and why; "" = nobody says so."""
+    told = [(seat.where, seat.launcher.elsewhere_error) for seat in world.seats if seat.launcher]
+    return next((f"{where}: {error.rstrip('.')}" for where, error in told if error), "")
+
+
+def _is_unverified(world: JobWorld) -> bool:
+    """Whether somebody could not see the store that this directory is in."""
+    errors = (view.elsewhere_error for view in world.views.values())
+    return any(error.startswith((UNVERIFIED, UNVERIFIED_FOR_NOW)) for error in errors)
+
+
+def _seen_elsewhere(world: JobWorld, directory: str) -> list[_Key]:
+    """What every worker sees in a directory that is not the job's own, and somebody has found complete, the newest first."""
+    there = [
+        {(c.step, c.path): c.judged for c in view.elsewhere if is_own(c.path, directory)}
+        for view in world.views.values()
+    ]
+    if not there:
+        return []
+    complete = {key for keys in there for key, judged in keys.items() if judged}
+    return sorted(complete.intersection(*there), reverse=True)
+
+
 def _elsewhere(
     world: JobWorld, record: GangSpec, wish: str, where: Resume | None, warning: str = ""
 ) -> Start | Missing:
     """The start that was asked for, with what is there beyond it disowned by name: times alone could be wrong."""
     step = where.step if where else -1
+    there = _there(world, record, step)
+    if isinstance(there, Missing):
+        return there
+    disowned = {stamp for stamp in there if stamp[0] > step} | _disowned_still(record, where, world, there)
+    if len(disowned) > MAX_STAMPS:
+        return _too_many(step)
+    return Start(where, Lineage(asked=wish, step=step, disowned=write_stamps(disowned)), warning)
+
+
+def _there(world: JobWorld, record: GangSpec, step: int) -> set[Stamp] | Missing:
+    """All checkpoints that are there now, other histories' included; it has to be all of those beyond this step."""
     told = [seat for seat in judges(world, record) if seat.launcher and seat.launcher.stamps is not None]
     silent = next((seat for seat in judges(world, record) if seat not in told), None)
     if silent is not None and silent.launcher is not None:
@@ -280,15 +502,17 @@ def _elsewhere(
     listings = [read_stamps(seat.launcher.stamps or "") for seat in told if seat.launcher]
     there = {stamp for listing in listings for stamp in listing}
     there |= {(c.step, c.written_ns) for view in world.views.values() for c in view.checkpoints if c.written_ns}
-    disowned = {stamp for stamp in there if stamp[0] > step} | _disowned_still(record, where, world, there)
-    cut = any(len(listing) >= MAX_STAMPS and min(listing)[0] > step for listing in listings)
-    if cut or len(disowned) > MAX_STAMPS:
-        message = (
-            f"more than {MAX_STAMPS} checkpoints lie beyond step {step}, and Muster can tell no more of them from what is "
-            "written next. Move those that shall not count out of spec.checkpoint.directory"
-        )
-        return Missing(TOO_MANY, message, stalled=True)
-    return Start(where, Lineage(asked=wish, step=step, disowned=write_stamps(disowned)), warning)
+    if any(len(listing) >= MAX_STAMPS and min(listing)[0] > step for listing in listings):
+        return _too_many(step)
+    return there
+
+
+def _too_many(step: int) -> Missing:
+    message = (
+        f"more than {MAX_STAMPS} checkpoints lie beyond step {step}, and Muster can tell no more of them from what is "
+        "written next. Move those that shall not count out of spec.checkpoint.directory"
+    )
+    return Missing(TOO_MANY, message, stalled=True)
 
 
 def _disowned_still(record: GangSpec, where: Resume | None, world: JobWorld, there: set[Stamp]) -> set[Stamp]:
@@ -298,8 +522,7 @@ def _disowned_still(record: GangSpec, where: Resume | None, world: JobWorld, the
     taken = (c for view in world.views.values() for key, c in _listed(view) if key == (where.step, where.path))
     if not all(counts(record, c) for c in taken):
         return set()
-    lineage = record.lineage
-    history = _history(lineage.step, lineage.since_ns, lineage.disowned)
+    history = _history(record.lineage)
     return {stamp for stamp in there if not history.has(*stamp)}
 
 

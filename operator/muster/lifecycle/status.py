@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from muster.api.gang import Gang, GangSpec, Level
+from muster.api.gang import CorruptionStatus, Gang, GangSpec, Level
 from muster.api.trainingjob import (
     CheckpointStatus,
     CompletionRecord,
@@ -12,26 +12,36 @@ from muster.api.trainingjob import (
     Condition,
     ConditionStatus,
     Incident,
+    ProgressPreset,
     TrainingJobStatus,
     Waiting,
 )
+from muster.checkpoint.names import is_url
+from muster.checkpoint.scan import UNVERIFIED, UNVERIFIED_FOR_NOW
+from muster.lifecycle import launching, members, resume, resuming
 from muster.lifecycle import record as records
-from muster.lifecycle import resume
 from muster.lifecycle.assembling import ASSEMBLING
+from muster.lifecycle.burnin import BURNING_IN
+from muster.lifecycle.ending import overdrawn
 from muster.lifecycle.plan import Announcement, Plan, State, Telling
-from muster.lifecycle.words import on_nodes
+from muster.lifecycle.words import after_corruption, on_nodes
+from muster.protocol.presets import BY_NAME
 from muster.queueing import explain
 from muster.recovery.failure import Kind
 from muster.recovery.failures import runs_behind
+from muster.recovery.judging import judges
 from muster.recovery.silence import WHOLE_GANG_SECONDS
 from muster.world.job import JobWorld
 
 MAX_INCIDENTS = 16
 
+NO_NODE_TO_MOVE_TO = "NoNodeToMoveTo"
 # Reasons of waiting that are a normal part of every start and need no Event.
-_QUIET = frozenset({ASSEMBLING, "RanksStarted", "Training", "Settling"})
+_QUIET = frozenset({ASSEMBLING, BURNING_IN, "RanksStarted", "Training", "Settling"})
 # After so long without one, a checkpoint directory is more likely wrong than the interval long.
 UNSAVED_SECONDS = 600.0
+# After so long without a step, or without a sign of life of any rank, something is more likely wrong than slow.
+UNSEEN_SECONDS = QUIET_SECONDS = 600.0
 
 _Facts = dict[str, tuple[bool | None, str, str]]
 
@@ -53,7 +63,7 @@ def _pending(world: JobWorld, telling: Telling) -> TrainingJobStatus:
     if telling.answer is not None and turn is not None:
         reason, message = telling.answer.reason, explain.message(world.job, turn)
     facts: _Facts = {
-        "TemplateAccepted": (True, "Accepted", ""),
+        "TemplateAccepted": (True, "Accepted", launching.words(world.job)),
         "Placed": (False, reason, message),
         "Running": (False, reason, message),
         "Reconciling": (True, reason, message),
@@ -99,7 +109,7 @@ def _starting(world: JobWorld, telling: Telling) -> TrainingJobStatus:
     placed = all(member.node for member in spec.members)
     shown = spec.reason if reason == ASSEMBLING and state == "Recovering" else reason
     facts: _Facts = {
-        "TemplateAccepted": (True, "Accepted", ""),
+        "TemplateAccepted": (True, "Accepted", launching.words(world.job)),
         "Placed": (True, "Placed", on_nodes(spec)) if placed else (False, reason, on_nodes(spec)),
         "Running": (False, reason, message),
         "Reconciling": (True, reason, message),
@@ -119,9 +129,19 @@ def _training(world: JobWorld, telling: Telling) -> TrainingJobStatus:
     stepping = records.newest_step(world, gang.spec) is not None
     state, reason = ("Saving", leave.reason) if leave else ("Running", "Training" if stepping else "RanksStarted")
     message = f"attempt {gang.spec.attempt} {on_nodes(gang.spec)}"
+    preset = next((seat.launcher.progress_preset for seat in world.seats if seat.launcher and seat.launcher.step), "")
+    if preset:
+        message += f"; steps as {preset} prints them"
+    told = resuming.in_words(world.job, gang.spec)
+    if told:
+        message += f"; {told}"
     for trouble, words in (
+        ("CheckpointDoubtful", _doubtful(world)),
+        ("CheckpointsUnverified", _unverified(world, gang)),
         ("NoCheckpointSeen", _unsaved(world, gang)),
         ("CheckpointOrderDoubtful", resume.doubt(world, gang.spec)),
+        ("StepsNotSeen", _unseen(world, gang)),
+        ("RanksQuiet", _quiet(world, gang)),
         ("StepsNotCounted", _uncounted(world)),
         (Kind.RESUMED_BEHIND, _behind(world, gang)),
         ("WorkersSilent", _silence(world)),
@@ -130,8 +150,11 @@ def _training(world: JobWorld, telling: Telling) -> TrainingJobStatus:
             reason, message = str(trouble), words
     if leave:
         message = f"waiting for a new complete checkpoint until {leave.deadline:%H:%M:%S} UTC before leaving {', '.join(leave.nodes) or 'all nodes'}"
+    stuck = _held_up(world, gang.spec)
+    if stuck:
+        reason, message = NO_NODE_TO_MOVE_TO, stuck
     facts: _Facts = {
-        "TemplateAccepted": (True, "Accepted", ""),
+        "TemplateAccepted": (True, "Accepted", launching.words(world.job)),
         "Placed": (True, "Placed", on_nodes(gang.spec)),
         "Running": (True, reason, message),
     }
@@ -206,6 +229,9 @@ def _build(
         checkpoint=checkpoint,
         restarts=sum(i.resumed_step is not None for i in record.incidents) if record else before.restarts,
         incidents=_incidents(record) if record else before.incidents,
+        corruption=_corruption(world, record, ended=bool(completion or before.completion))
+        if record
+        else before.corruption,
         conditions=sorted(conditions, key=lambda condition: condition.type),
         completion=completion or before.completion,
     )
@@ -248,7 +274,8 @@ def _checkpoint(world: JobWorld, record: GangSpec | None) -> CheckpointStatus | 
         return before if record is None else None
     if before and (before.step, before.path) == (newest.step, newest.path):
         return before
-    return CheckpointStatus(step=newest.step, path=newest.path, time=world.now)
+    kind = resuming.format_of(world, newest)
+    return CheckpointStatus(step=newest.step, path=newest.path, format=kind, time=world.now)
 
 
 def _unsaved(world: JobWorld, gang: Gang) -> str:
@@ -261,8 +288,39 @@ def _unsaved(world: JobWorld, gang: Gang) -> str:
         return ""
     return (
         f"no complete checkpoint below {directory} after {seconds / 60:.0f} min and {step} steps: a fault now loses everything. "
-        "Is it the directory that the trainer writes to, on a volume that the worker container mounts?"
+        + (
+            _doubtful(world)
+            or _unverified(world, gang)
+            or f"Is it the directory that the trainer writes to{'' if is_url(directory) else ', on a volume that the worker container mounts'}?"
+        )
     )
+
+
+def _doubtful(world: JobWorld) -> str:
+    """Why the newest checkpoint may not be what people think, or what the trainer by itself would go on from; "" = nothing."""
+    told = (seat.launcher.checkpoint_doubt for seat in world.seats if seat.launcher)
+    return next(filter(None, told), "")
+
+
+def _held_up(world: JobWorld, spec: GangSpec) -> str:
+    """That a planned leave has no place to go to, whatever its deadline says; "" while it has one, or none is under way."""
+    leave = spec.leave
+    if leave is None or not leave.nodes or members.replaceable(world, spec, members.on(spec, leave.nodes)):
+        return ""
+    return (
+        f"{', '.join(leave.nodes)} is to be left ({leave.reason}), and no other node is free for its worker: training goes on "
+        "there, and the worker moves at a checkpoint once there is one"
+    )
+
+
+def _unverified(world: JobWorld, gang: Gang) -> str:
+    """That nobody who is asked to can see the store with the checkpoints, though ranks run; "" while one of them can."""
+    told = [seat.launcher.checkpoint_error for seat in judges(world, gang.spec) if seat.launcher]
+    if not told or not all(text.startswith((UNVERIFIED, UNVERIFIED_FOR_NOW)) for text in told):
+        return ""
+    newest = resume.newest(world, gang.spec)
+    known = f"The newest that is known is {newest.step} ({newest.path})" if newest else "None is known"
+    return f"{told[0]}. {known}; a fault now waits until the store is seen again"
 
 
 def _behind(world: JobWorld, gang: Gang) -> str:
@@ -275,6 +333,59 @@ def _behind(world: JobWorld, gang: Gang) -> str:
         f"{behind.where} began with step {behind.launcher.first_step}, though it was told to go on from step {resumed.step} "
         f"({resumed.path}): work is done twice, or numbers of steps mean something else here. It has been restarted once for "
         "that and is left alone now; the trainer has to load what MUSTER_RESUME_PATH names"
+        f"{resuming.hint(world.job, gang.spec, resuming.format_of(world, resumed))}"
+    )
+
+
+def _unseen(world: JobWorld, gang: Gang) -> str:
+    """That no step has been seen for long, and what to change; "" when all is well, or nobody wants steps to be seen."""
+    progress, go = world.job.spec.progress, gang.spec.go
+    launchers = [seat.launcher for seat in world.seats if seat.launcher and seat.launcher.attempt == gang.spec.attempt]
+    if go is None or not launchers or records.newest_step(world, gang.spec) is not None:
+        return ""
+    if (world.now - go.time).total_seconds() < UNSEEN_SECONDS or progress.preset is ProgressPreset.OFF:
+        return ""
+    # The same words all the time: a status that changes is a write.
+    told = f"no finished step has been seen for more than {UNSEEN_SECONDS / 60:.0f} min, and a hang is not noticed: "
+    preset = BY_NAME.get(progress.preset.value) if progress.preset is not None else None
+    if progress.step_pattern is not None:
+        return told + (
+            "progress.stepPattern finds none in what is printed. Compare it with the log, or write the steps to the file in "
+            "MUSTER_PROGRESS"
+        )
+    if preset is not None:
+        return told + (
+            f"no line is printed that preset {preset.name} reads, such as `{preset.lines[0].sample.strip()[:200]}` ({preset.needs}). "
+            "Compare it with the log; else take another preset, a stepPattern, or write the steps to the file in MUSTER_PROGRESS"
+        )
+    likely = BY_NAME.get(next((view.looks_like for view in launchers if view.looks_like), ""))
+    if likely is not None:
+        return told + (
+            f"what is printed looks like {likely.name}. If it is, make the job anew with progress.preset: {likely.name} ({likely.needs})"
+        )
+    return told + (
+        "the trainer writes none to the file in MUSTER_PROGRESS, and prints none that a preset reads (docs/reference/progress.md). "
+        "Let it do one of these, or make the job anew with a progress.stepPattern; progress.preset: Off stops this message"
+    )
+
+
+def _quiet(world: JobWorld, gang: Gang) -> str:
+    """That no rank has printed or written anything for long; "" when any has."""
+    if gang.spec.go is None:
+        return ""
+    views = [view for view in world.views.values() if view.attempt == gang.spec.attempt]
+    ages = [view.quiet_age_seconds for view in views if view.quiet_age_seconds is not None]
+    if len(ages) < world.job.spec.nodes or min(ages) < QUIET_SECONDS:  # fewer: launchers of old do not tell
+        return ""
+    saved = _checkpoint(world, gang.spec)
+    if saved is not None and (world.now - saved.time).total_seconds() < QUIET_SECONDS:
+        return ""
+    step = records.newest_step(world, gang.spec)
+    where = "before the first step" if step is None else f"after step {step}"
+    return (
+        f"no rank has printed or written anything for more than {QUIET_SECONDS / 60:.0f} min, {where}: it hangs, or compiles, evaluates or "
+        f"saves for long. See what a rank does, e.g. with py-spy dump in its pod. If it hangs, delete the pod of a worker, and the "
+        "gang restarts; with progress.stepTimeoutSeconds that happens by itself"
     )
 
 
@@ -302,6 +413,18 @@ def _silence(world: JobWorld) -> str:
             "between them and the Service muster-coordinator; a worker that is to be replaced is deleted (kubectl delete pod)"
         )
     return f"{who}; waiting for a second witness or for a step"
+
+
+def _corruption(world: JobWorld, record: GangSpec, *, ended: bool) -> CorruptionStatus | None:
+    found = record.corruption
+    if found is None:
+        return None
+    is_last = found.open and bool(overdrawn(world, record))
+    parts = [found.message, after_corruption(record, overdrawn=is_last, ended=ended)]
+    if found.resumed_step is not None:
+        parts.append(f"it went on from step {found.resumed_step}")
+    told = {name: getattr(found, name) for name in CorruptionStatus.model_fields}
+    return CorruptionStatus(**{**told, "message": "; ".join(part for part in parts if part)[:1024]})
 
 
 def _incidents(record: GangSpec) -> Sequence[Any]:

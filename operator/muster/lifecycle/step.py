@@ -8,7 +8,7 @@ on purpose.
 
 from collections.abc import Callable, Mapping
 
-from muster.lifecycle import assembling, ending, leaving, pending, recovering, status, training
+from muster.lifecycle import assembling, burnin, ending, leaving, pending, recovering, status, training
 from muster.lifecycle.facts import Facts, derive
 from muster.lifecycle.phase import Phase, phase_of
 from muster.lifecycle.plan import Plan
@@ -30,4 +30,4 @@ _PLANNERS: Mapping[Phase, Callable[[JobWorld, Facts, WorkerSettings], Plan]] = {
 def decide(world: JobWorld, settings: WorkerSettings) -> Plan:
     """What to do next for one job."""
     facts = derive(world)
-    return status.told(world, _PLANNERS[phase_of(facts)](world, facts, settings))
+    return status.told(world, burnin.attached(world, _PLANNERS[phase_of(facts)](world, facts, settings)))

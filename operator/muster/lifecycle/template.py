@@ -6,12 +6,15 @@ from functools import lru_cache
 from typing import Any
 
 from muster.api.gang import GangSpec
-from muster.api.trainingjob import TrainingJob
+from muster.api.trainingjob import LaunchMode, TrainingJob
+from muster.lifecycle import resuming
+from muster.lifecycle.launching import command_of, is_shell_line
 from muster.lifecycle.modes import mode_of
-from muster.lifecycle.worker_pod import worker_container
+from muster.lifecycle.worker_pod import CLUSTER_DNS, CLUSTER_DNS_ON_HOST, asking, worker_container
 from muster.placement.eligibility import Requirements
 from muster.placement.space import unknown_level
 from muster.placement.wishes import wishes
+from muster.protocol.starters import starter_of
 from muster.world.fleet import Fleet
 from muster.world.job import JobWorld
 from muster.world.resources import asked_by_template
@@ -30,12 +33,28 @@ def problem(job: TrainingJob, fleet: Fleet) -> tuple[str, str] | None:
             "UnknownContainer",
             f"spec.launch.workerContainer: the template has no container named {wanted!r}; name one of its containers.",
         )
+    amiss = _container_problem(job, container, fleet) or _pod_problem(job)
+    if amiss:
+        return amiss
     if mode_of(job).needs_command and not container.get("command"):
         return (
             "CommandMissing",
             f"spec.template.spec.containers[{container.get('name')}].command: Managed mode starts the ranks itself and needs to "
-            f"know the command; write the image's entry point there, or set spec.launch.mode to Plain. {AGAIN}",
+            f"know the command; {_command_line(container)}, or set spec.launch.mode to Plain. {AGAIN}",
         )
+    command = command_of(container)
+    if job.spec.checkpoint.resume_argument and is_shell_line(command):
+        return (
+            "ResumeArgumentUnused",
+            f"spec.checkpoint.resumeArgument: {command[0]} does not pass on words after its line; write them into that line, e.g. "
+            f"train.py ${{MUSTER_RESUME_PATH:+--resume $MUSTER_RESUME_PATH}}, and leave resumeArgument out. {AGAIN}",
+        )
+    unread = resuming.unread(job)
+    if unread:
+        return ("ResumeArgumentUnused", unread)
+    unloadable = resuming.unloadable(job)
+    if unloadable:
+        return (resuming.UNFIT, unloadable)
     level = unknown_level(fleet, job.spec.placement.required, job.spec.placement.preferred)
     if level:
         field = "required" if level == job.spec.placement.required else "preferred"
@@ -45,6 +64,60 @@ def problem(job: TrainingJob, fleet: Fleet) -> tuple[str, str] | None:
             f"spec.placement.{field}: {level!r} is no level of this fleet; known levels: {known} (FleetPolicy default). {AGAIN}",
         )
     return _pattern_problem(job.spec.progress.step_pattern) or _accelerator_problem(job, container, fleet)
+
+
+def _container_problem(job: TrainingJob, container: Mapping[str, Any], fleet: Fleet) -> tuple[str, str] | None:
+    """The first container need not be the one that trains: some daemons of networks are written before it."""
+    resource = fleet.policy.accelerator_resource
+    if job.spec.launch.worker_container is not None or _asks_for(container, resource):
+        return None
+    other = next((each for each in job.spec.containers if _asks_for(each, resource)), None)
+    if other is None:
+        return None
+    return (
+        "WorkerContainerUnclear",
+        f"spec.launch.workerContainer: the first container of the template is {container.get('name')}, but {other.get('name')} asks "
+        f"for {resource}; write here which of them trains. {AGAIN}",
+    )
+
+
+def _asks_for(container: Mapping[str, Any], resource: str) -> bool:
+    resources = container.get("resources") or {}
+    return any(str((resources.get(part) or {}).get(resource, "0")) != "0" for part in ("limits", "requests"))
+
+
+def _pod_problem(job: TrainingJob) -> tuple[str, str] | None:
+    """What of the pod as a whole would keep it from its node, or from those whom it has to reach."""
+    spec = job.spec.pod
+    if spec.get("nodeName"):
+        return (
+            "TemplateInvalid",
+            f"spec.template.spec.nodeName: every worker has a node of its own, which Muster chooses; take it out, and write labels "
+            f"into nodeSelector or names into spec.placement.avoidNodes. {AGAIN}",
+        )
+    if spec.get("dnsPolicy") == "Default":
+        whom = "Muster" if job.spec.launch.mode is LaunchMode.MANAGED else "the worker of rank 0"
+        policy = CLUSTER_DNS_ON_HOST if spec.get("hostNetwork") else CLUSTER_DNS
+        return (
+            "ClusterDnsMissing",
+            f"spec.template.spec.dnsPolicy: with Default a worker asks its node's resolver, which does not know the name of {whom}; "
+            f"write {policy}. {AGAIN}",
+        )
+    return None
+
+
+def _command_line(container: Mapping[str, Any]) -> str:
+    """The line to write where only the image knows the program."""
+    args = container.get("args") or []
+    if args and str(args[0]).endswith(".py"):
+        return f"write command: [python3] beside args (they begin with {args[0]})"
+    if args and starter_of([str(args[0])]):
+        return f"write command: [{args[0]}] and take it out of args"
+    beside = " beside args" if args else ""
+    return (
+        f"write the image's entry point there{beside}, e.g. command: [python3, train.py] "
+        f"(crane config {container.get('image')} | jq .config.Entrypoint shows it)"
+    )
 
 
 def shape_problem(job: TrainingJob) -> tuple[str, str] | None:
@@ -108,11 +181,24 @@ def _misshapen(template: Mapping[str, Any]) -> str:
             inner = _wrong_shape(entry, _CONTAINER_SHAPES) if path.endswith("ontainers") else ""
             if inner:
                 return f"{where}.{inner}"
+            word = _no_word(entry) if path.endswith("ontainers") else ""
+            if word:
+                return f"{where}.{word}"
             long = next((name for name in ("env", "volumeMounts") if len(entry.get(name) or ()) > MAX_ENTRIES), None)
             if long:
                 return _too_many(f"{where}.{long}", entry[long], MAX_ENTRIES)
     unread = wishes(spec).problem
     return f"spec.{unread}" if unread else ""
+
+
+def _no_word(container: Mapping[str, Any]) -> str:
+    """The first word of how it is started that is none: YAML reads `0.1` and `yes` as a number and a truth value."""
+    for field in ("command", "args"):
+        for number, word in enumerate(container.get(field) or ()):
+            if not isinstance(word, str):
+                remedy = "; put it in quotes" if isinstance(word, (int, float)) else ""
+                return f"{field}[{number}]: text is needed, not {type(word).__name__}{remedy}"
+    return ""
 
 
 def _too_many(where: str, listed: Sequence[Any], most: int) -> str:
@@ -136,11 +222,18 @@ def requirements(world: JobWorld, record: GangSpec | None) -> Requirements:
         if until > world.now:
             avoid[node] = "avoided after a failure there"
     spec, verdict = world.job.spec.pod, world.template_verdict
-    requests = dict(verdict.requests) if verdict and verdict.requests else asked_by_template(spec)
     gpus, resource = world.job.spec.gpus_per_node, world.fleet.policy.accelerator_resource
-    if gpus:
-        requests[resource] = max(requests.get(resource, 0), gpus)
+    requests = dict(verdict.requests) if verdict and verdict.requests else _asked(world.job, resource)
     return Requirements(gpus, spec, avoid, requests, scheduler_for(spec) or (verdict.scheduler_for if verdict else ""))
+
+
+def _asked(job: TrainingJob, resource: str) -> dict[str, int]:
+    """What a worker asks for beside, and by, its accelerators; other containers may have some of their own."""
+    trains, spec = worker_container(job), job.spec.pod
+    containers = [
+        asking(each, resource, job.spec.gpus_per_node) if each is trains else each for each in job.spec.containers
+    ]
+    return asked_by_template({**spec, "containers": containers})
 
 
 def claims_of(job: TrainingJob) -> list[str]:

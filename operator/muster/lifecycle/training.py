@@ -30,6 +30,9 @@ def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
         wish = world.job.spec.checkpoint.resume_from
         text = f"spec.checkpoint.resumeFrom {wish} came while the job trains, and is not carried out: suspend the job, then set it"
         return commit(world, noted, Announcement("ResumeFromIgnored", text, warning=True))
+    forgotten = resume.taken_away(world.job, facts.gang.spec)
+    if forgotten is not None:
+        return commit(world, forgotten)
     budget = ApplySupport(disruption_budget(world.job))
     actions: tuple[Action, ...] = (*leftovers(world), *support(world, settings), budget)
     return Plan(actions, Telling(State.TRAINING), wake_in_seconds=max(TICK_SECONDS, _calm_seconds(world)))
@@ -62,5 +65,5 @@ def _calm_seconds(world: JobWorld) -> float:
             limit, age = progress.step_timeout_seconds, view.step_age_seconds
         calm = min(calm, unheard - view.heard_age_seconds)
         if limit is not None:
-            calm = min(calm, limit - ((age or 0.0) - view.heard_age_seconds))
+            calm = min(calm, limit - ((age or 0.0) - view.heard_age_seconds - view.standstill_seconds))
     return calm

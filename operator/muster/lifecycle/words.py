@@ -1,12 +1,13 @@
 """Words that Events and the status share."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
-from muster.api.gang import GangSpec, Level
+from muster.api.gang import Corruption, Examination, GangSpec, Level
 
 MAX_NODES_IN_NOTE = 8
+SHOWN_SUSPECTS = 4
 # Of moments that are worked out anew in each decision: the words, and so the status, stay the same.
 COARSE_SECONDS = 5
 
@@ -17,6 +18,66 @@ WHAT_LEVELS_DO: Mapping[Level, str] = {
     Level.REPLACE: "a new node takes the lost one's place",
     Level.REBUILD: "the gang is rebuilt",
 }
+
+WHAT_TESTS_SHOW: Mapping[Examination, str] = {
+    Examination.CULPRIT_FOUND: "{culprits} gave wrong results in the burn-in and left the gang",
+    Examination.NOTHING_FOUND: "all nodes have passed the burn-in, and no culprit was found",
+    Examination.INCONCLUSIVE: "the burn-in could not clear all nodes, and has found no culprit",
+    Examination.NOT_TESTED: "the nodes on which that happened were not tested: no checker is heard there, or the gang has left them",
+}
+
+
+_GOES_ON = "; the gang goes on with them: if it comes again at the same step, look at the data, the learning rate and the program"
+
+
+def after_corruption(spec: GangSpec, *, overdrawn: bool = False, ended: bool = False) -> str:
+    """What follows of results that were found wrong: which checkpoints are suspect, and what is known of the nodes.
+
+    Args:
+        overdrawn: no restart is left.
+        ended: nor does it go on in any other way.
+    """
+    found = spec.corruption
+    if found is None:
+        return ""
+    if not found.open:
+        suspects = suspects_in_words(found.suspect_steps, found.suspect_count, ended=ended)
+    else:
+        suspects = f"checkpoints beyond step {spec.lineage.step} are suspect" if spec.lineage else ""
+    return "; ".join(part for part in (suspects, what_tests_show(found, overdrawn=overdrawn, ended=ended)) if part)
+
+
+def suspects_in_words(steps: Sequence[int], count: int = 0, *, ended: bool = False) -> str:
+    """Which checkpoints are suspect, for people; "" where none is.
+
+    Args:
+        steps: of the newest ones, the newest first.
+        count: of all of them, where `steps` are fewer.
+        ended: nothing is written any more.
+    """
+    if not steps:
+        return ""
+    shown = [str(step) for step in steps[:SHOWN_SUSPECTS]]
+    more = max(count, len(steps)) - len(shown)
+    if len(shown) + more == 1:
+        rest = "" if ended else " and does not count until it is written anew"
+        return f"checkpoint {shown[0]} {'was' if ended else 'is'} suspect{rest}"
+    others = f" and {more} more" if more else ""
+    rest = "" if ended else " and do not count until they are written anew"
+    return f"checkpoints {', '.join(shown)}{others} {'were' if ended else 'are'} suspect{rest}"
+
+
+def what_tests_show(found: Corruption, *, overdrawn: bool = False, ended: bool = False) -> str:
+    """What is known of the nodes on which results were found wrong; overdrawn and ended as above."""
+    if found.examination is not None:
+        shown = WHAT_TESTS_SHOW[found.examination].format(culprits=", ".join(found.culprits))
+        goes_on = found.examination is Examination.NOTHING_FOUND and not (overdrawn or ended)
+        return shown + (_GOES_ON if goes_on else "")
+    if ended:
+        return "its nodes were not tested"
+    if overdrawn:
+        return "no restart is left unless the tests find a bad node"
+    return "its nodes are tested before it goes on, where checkers are installed"
 
 
 def on_nodes(spec: GangSpec) -> str:

@@ -3,13 +3,15 @@
 Pod specs are never compared afterwards: an upgrade of Muster changes only pods that are made later.
 """
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from muster.api.base import API_VERSION
 from muster.api.gang import Member
-from muster.api.trainingjob import LaunchMode, TrainingJob
+from muster.api.trainingjob import LaunchMode, ProgressPreset, TrainingJob
 from muster.placement.eligibility import UNREACHABLE_TAINTS
 from muster.protocol.messages import TOKEN_AUDIENCE
 from muster.world.names import gang_name, pod_name
@@ -21,6 +23,10 @@ LAUNCHER_PATH = f"{MUSTER_DIRECTORY}/run.pyz"
 TOKEN_EXPIRATION_SECONDS = 3600
 PLAIN_MASTER_PORT = 29500
 _KEPT_PARTS = 64  # parts that all pods of a job have in common are made once, for the last jobs
+# Of the trainer's resources those that its init container asks for, too; devices it needs none.
+_COMPUTE = ("cpu", "memory", "ephemeral-storage")
+UNUSED_PROBES = ("livenessProbe", "startupProbe")
+CLUSTER_DNS, CLUSTER_DNS_ON_HOST = "ClusterFirst", "ClusterFirstWithHostNet"
 
 _MOUNT = {"name": "muster", "mountPath": MUSTER_DIRECTORY}
 _IDENTITY_MOUNT = {"name": "muster-identity", "mountPath": IDENTITY_DIRECTORY, "readOnly": True}
@@ -139,6 +145,8 @@ def worker_manifest(
         "ownerReferences": [owner_reference(job)],
     }
     spec["restartPolicy"] = "Never"
+    if misses_cluster_dns(spec):
+        spec["dnsPolicy"] = CLUSTER_DNS_ON_HOST
     spec["tolerations"] = [*(spec.get("tolerations") or []), *_UNREACHABLE_TOLERATIONS]
     if member.node:
         _pin(spec, member.node)
@@ -149,8 +157,9 @@ def worker_manifest(
     spec["containers"] = containers = list(spec.get("containers") or [])
     place = next((place for place, c in enumerate(containers) if c.get("name") == name), None)
     if place is not None:
-        worker = containers[place] = {**containers[place]}
-        _ask_for_accelerators(worker, settings.accelerator_resource, job.spec.gpus_per_node)
+        worker = containers[place] = asking(containers[place], settings.accelerator_resource, job.spec.gpus_per_node)
+        for field in ("restartPolicy", "restartPolicyRules"):  # the gang's attempts are Muster's, and nobody else's
+            worker.pop(field, None)
         if job.spec.launch.mode is LaunchMode.MANAGED:
             _wrap(spec, worker, job, index, settings)
         else:
@@ -171,18 +180,33 @@ def _pin(spec: dict[str, Any], node: str) -> None:
     ]
 
 
-def _ask_for_accelerators(worker: dict[str, Any], resource: str, count: int) -> None:
+def misses_cluster_dns(spec: Mapping[str, Any]) -> bool:
+    """Whether a pod asks for the cluster's names and would not get them: with the host's network the policy that says so
+    means the node's own resolver. Source: Kubernetes documentation, "DNS for Services and Pods".
+    """
+    return bool(spec.get("hostNetwork")) and spec.get("dnsPolicy") in (None, "", CLUSTER_DNS)
+
+
+def asking(container: Mapping[str, Any], resource: str, count: int) -> dict[str, Any]:
+    """A copy of the container that trains, which asks for so many accelerators."""
+    worker = {**container}
     if count:
         resources = worker["resources"] = {**(worker.get("resources") or {})}
         resources["limits"] = {**(resources.get("limits") or {}), resource: str(count)}
         if "requests" in resources:
             resources["requests"] = {**(resources["requests"] or {}), resource: str(count)}
+    return worker
 
 
 def _wrap(spec: dict[str, Any], worker: dict[str, Any], job: TrainingJob, index: int, settings: WorkerSettings) -> None:
     command = [*(worker.get("command") or []), *(worker.get("args") or [])]
-    worker["command"] = ["python3", "-I", LAUNCHER_PATH, "--", *command]
+    # The launcher resolves $(NAME) at each start; the kubelet, which does not know the rank, gives back one $ for two.
+    worker["command"] = ["python3", "-I", LAUNCHER_PATH, "--", *(word.replace("$", "$$") for word in command)]
     worker.pop("args", None)
+    for probe in UNUSED_PROBES:  # they ask a program that does not run while the gang waits
+        worker.pop(probe, None)
+    # What the launcher says when this Python will not do is told in the job's status.
+    worker.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
     gang = gang_name(job.metadata.name, job.metadata.uid)
     environment = _environment(
         ("MUSTER_COORDINATOR", settings.coordinator_url),
@@ -193,15 +217,32 @@ def _wrap(spec: dict[str, Any], worker: dict[str, Any], job: TrainingJob, index:
         ("MUSTER_GANG", gang),
         ("MUSTER_CHECKPOINT_DIRECTORY", job.spec.checkpoint.directory),
         ("MUSTER_LOCAL_CHECKPOINT_DIRECTORY", job.spec.checkpoint.local_directory),
+        ("MUSTER_RESUME_ARGUMENT", _resume_argument(job)),
         ("MUSTER_STEP_PATTERN", job.spec.progress.step_pattern),
+        ("MUSTER_PROGRESS_PRESET", _preset(job)),
+        ("MUSTER_GPUS_PER_NODE", str(job.spec.gpus_per_node or "")),
     )
     own = {"name": "MUSTER_WORKER_INDEX", "value": str(index)}
     worker["env"] = [*(worker.get("env") or []), *environment, own]
     worker["volumeMounts"] = [*(worker.get("volumeMounts") or []), _MOUNT, _IDENTITY_MOUNT]
     user = (spec.get("securityContext") or {}).get("runAsUser")
-    installer = _installer(settings.launcher_image, as_root=user == 0)
+    installer = _installer(settings.launcher_image, json.dumps(_compute(worker)), as_root=user == 0)
     spec["initContainers"] = [installer, *(spec.get("initContainers") or [])]
     spec["volumes"] = [*(spec.get("volumes") or []), *_volumes(gang)]
+
+
+def _resume_argument(job: TrainingJob) -> str | None:
+    """What the launcher adds to the command of a start that goes on from a checkpoint, as JSON."""
+    words = job.spec.checkpoint.resume_argument
+    return json.dumps(words).replace("$", "$$") if words else None  # the kubelet gives back one $ for two
+
+
+def _preset(job: TrainingJob) -> str | None:
+    """By which the launcher reads steps from the output, None where by none."""
+    progress = job.spec.progress
+    if progress.step_pattern is not None or progress.preset is ProgressPreset.OFF:
+        return None
+    return (progress.preset or ProgressPreset.AUTO).value
 
 
 @lru_cache(maxsize=_KEPT_PARTS)
@@ -228,15 +269,31 @@ def _volumes(gang: str) -> tuple[dict[str, Any], ...]:
     )
 
 
+def _compute(worker: Mapping[str, Any]) -> dict[str, Any]:
+    """What the trainer asks for of cpu, memory and disk."""
+    resources = worker.get("resources") or {}
+    parts = {part: resources.get(part) or {} for part in ("requests", "limits")}
+    found = {part: {name: asked[name] for name in _COMPUTE if name in asked} for part, asked in parts.items()}
+    return {part: asked for part, asked in found.items() if asked}
+
+
 @lru_cache(maxsize=_KEPT_PARTS)
-def _installer(image: str, *, as_root: bool) -> dict[str, Any]:
-    """The init container that puts the launcher into the shared volume; fits Pod Security `restricted`."""
+def _installer(image: str, compute: str, *, as_root: bool) -> dict[str, Any]:
+    """The init container that puts the launcher into the shared volume; fits Pod Security `restricted`.
+
+    It asks for what the trainer asks for, which comes after it, so that this costs nothing: with anything else a pod would lose
+    its class Guaranteed, and with that the processors of its own; and a quota or a LimitRange that lets the trainer pass might
+    refuse it.
+
+    Args:
+        compute: its resources, as JSON.
+    """
     return {
         "name": "muster-launcher",
         "image": image,
         "args": ["--install", LAUNCHER_PATH],
         "volumeMounts": [_MOUNT],
-        "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "64Mi"}},
+        "resources": json.loads(compute),
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"]},

@@ -13,7 +13,7 @@ from typing import Any
 from muster.api.fleetpolicy import AcceleratorNodes, Binding
 from muster.placement.wishes import Wishes, wishes
 from muster.world.fleet import Exclusion, Fleet
-from muster.world.resources import Amounts, is_extended
+from muster.world.resources import Amounts, is_granted
 from muster.world.views import NodeView, Taint
 
 # Muster decides about unreachable nodes itself, so its pods tolerate these; a node that has them takes no new worker.
@@ -153,9 +153,9 @@ def lacking(node: NodeView, needs: Requirements, fleet: Fleet) -> str:
 
 
 def _short_of(needs: Requirements, offered: Amounts, words: str) -> str:
-    """The first resource of which less is offered than asked for; an extended one that is absent is not there."""
+    """The first resource of which less is offered than asked for; a device, or huge pages, that are absent are not there."""
     for name, wanted in needs.requests.items():
-        if (name in offered or is_extended(name)) and offered.get(name, 0) < wanted:
+        if (name in offered or is_granted(name)) and offered.get(name, 0) < wanted:
             return words.format(name)
     return ""
 

@@ -42,6 +42,22 @@ WAIT = "Wait"  # have no rank running, be ready for attempt `attempt`
 RUN = "Run"  # run the ranks of attempt `attempt`
 EXIT = "Exit"  # have no rank running and exit with `exit_code`
 
+# What a rank has found wrong with its own results (RankReport.corruption).
+REPLAY_MISMATCH = "ReplayMismatch"
+NON_FINITE_LOSS = "NonFiniteLoss"
+CORRUPTIONS = (REPLAY_MISMATCH, NON_FINITE_LOSS)
+# A rank that ends with this code says so without a line. Shells, sysexits.h (64 to 78), Python, torchrun, Megatron (16, 17),
+# containers (125 to 127) and signals (128 and more) use others.
+CORRUPTION_EXIT_CODE = 86
+
+
+def last_unsuspected(found_at: Optional[int], last_good: Optional[int]) -> Optional[int]:
+    """Checkpoints of later steps are suspect, by such a word alone: of the step at which it was found, if it says so, the one
+    before is the last that may be good. None: it says no step."""
+    if last_good is not None:
+        return last_good
+    return None if found_at is None else found_at - 1
+
 
 T = TypeVar("T")
 
@@ -63,11 +79,13 @@ class Limit:
     for_people: bool = False
 
 
-def _limited(default: Any, least: float, most: float) -> Any:
+def limited(default: Any, least: float, most: float) -> Any:
+    """A field with this default (MISSING for none) and these limits."""
     return dataclasses.field(default=default, metadata={"limit": Limit(least, most)})
 
 
-def _for_people(most: int = MAX_TEXT_CHARS) -> Any:
+def for_people(most: int = MAX_TEXT_CHARS) -> Any:
+    """A text that is cut where it is too long."""
     return dataclasses.field(default="", metadata={"limit": Limit(0, most, for_people=True)})
 
 
@@ -78,11 +96,16 @@ class RankReport:
     rank: int
     local_rank: int
     alive: bool
-    exit_code: Optional[int] = _limited(None, -MAX_NUMBER, MAX_NUMBER)  # None while alive or when ended by a signal
+    exit_code: Optional[int] = limited(None, -MAX_NUMBER, MAX_NUMBER)  # None while alive or when ended by a signal
     signal: Optional[int] = None  # the signal that ended it, None otherwise
     ended_by_launcher: bool = False  # the launcher itself sent the signal (reclaim, fence)
     exited_age_seconds: Optional[float] = None
-    tail: str = _for_people(MAX_TAIL_CHARS)  # its last output; only once it has failed
+    tail: str = for_people(MAX_TAIL_CHARS)  # its last output; only once it has failed
+    corruption: str = limited(
+        "", 0, 64
+    )  # what it has found wrong with its own results, one of CORRUPTIONS; "" = nothing
+    found_at: Optional[int] = None  # the step at which it found that; None = it did not say
+    last_good: Optional[int] = None  # the last step of which it is sure; None = it did not say
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,11 +113,12 @@ class CheckpointReport:
     """One checkpoint as this worker sees it."""
 
     step: int
-    path: str = _limited(dataclasses.MISSING, 1, MAX_PATH_CHARS)
+    path: str = limited(dataclasses.MISSING, 1, MAX_PATH_CHARS)
     # When the file that completes it was written, by the clock of its file system; 0 = not known.
-    written_ns: int = _limited(0, 0, MAX_NANOSECONDS)
+    written_ns: int = limited(0, 0, MAX_NANOSECONDS)
     judged: bool = True  # False: it is there and has its marker, but whether all of it is there others have to say
     torn: bool = False  # looked at, and not all of it is there; not judged then
+    format: str = limited("", 0, 64)  # how it is written (muster.checkpoint.formats); "" = not told
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,40 +142,49 @@ class Report:
     step: Optional[int] = None  # the newest finished step of this attempt, lowest over the local ranks that report one
     step_age_seconds: Optional[float] = None  # since that step was finished
     started_age_seconds: Optional[float] = None  # since the ranks of this attempt were started
+    standstill_seconds: float = 0.0  # of the shorter one of these two ages: in which the launcher itself did not run
     step_seconds: Optional[float] = None  # median time of a step in this attempt
     # Cut off from everybody and without a step, ranks are dead after this long.
-    fence_seconds: float = _limited(15.0, 0, LONGEST_FENCE_SECONDS)
+    fence_seconds: float = limited(15.0, 0, LONGEST_FENCE_SECONDS)
     fenced: bool = False  # the ranks of `attempt` were ended by the fence
     previous_attempt: int = 0  # the attempt that ran here before `attempt`; 0 = none
     previous_ranks: Tuple[
         RankReport, ...
     ] = ()  # how its ranks ended: reclaim may be faster than the report of a failure
-    peer_port: int = _limited(0, 0, 65535)  # UDP port on which this launcher answers its neighbours' pings
+    peer_port: int = limited(0, 0, 65535)  # UDP port on which this launcher answers its neighbours' pings
     peers: Tuple[PeerReport, ...] = ()
     # At most 8 of the highest steps, highest first: while ranks run those that were judged complete. While none runs also
     # those that are not judged yet, those that were asked for, and after them at most 8 that are torn.
     checkpoints: Tuple[CheckpointReport, ...] = ()
     # Of all that are there, other histories' included, as `write_stamps` in muster.checkpoint.scan writes them. From those
     # who judge, while no rank runs; None = not looked for (yet).
-    stamps: Optional[str] = _limited(None, 0, MAX_STAMPS_CHARS)
+    stamps: Optional[str] = limited(None, 0, MAX_STAMPS_CHARS)
+    # Of the directory that Directive.wish_directory names, the newest, and the one that was asked for.
+    elsewhere: Tuple[CheckpointReport, ...] = ()
+    elsewhere_error: str = for_people()  # why that directory cannot be seen, "" if it can
     checkpoints_scanned_for_attempt: int = 0  # a scan that began when no rank was alive, for this attempt; 0 = none
-    scanned_age_seconds: Optional[float] = None  # since the first scan that counts for that attempt
-    checkpoint_error: str = _for_people()  # why the scan failed, "" if it did not
+    listing: Optional[int] = None  # Directive.listing when that scan began; None = a launcher of old, which cannot tell
+    scanned_age_seconds: Optional[float] = None  # since the first scan that counts for that attempt and that listing
+    checkpoint_error: str = for_people()  # why the scan failed, "" if it did not
+    checkpoint_doubt: str = for_people()  # what is there may not be what people think: why, "" if nothing is doubtful
     address: str = ""  # this pod's IP as the launcher knows it (downward API)
     launcher_version: str = ""
     loop_age_seconds: float = (
         0.0  # since the supervisor itself last turned: other threads may speak for one that is stuck
     )
     first_step: Optional[int] = None  # the first step that was finished in this attempt; lowest over the local ranks
-    progress_error: str = _for_people()  # why finished steps are not counted any more, "" if they are
+    progress_error: str = for_people()  # why finished steps are not counted any more, "" if they are
+    progress_preset: str = limited("", 0, 64)  # by which steps are read from the output (muster.protocol.presets)
+    looks_like: str = limited("", 0, 64)  # a preset that does not count unless people name it, and whose lines came
+    quiet_age_seconds: Optional[float] = None  # since any rank printed or wrote of its progress, or was started
     reads_marker: bool = False  # without its coordinator it ends its ranks once a newer attempt stands in the marker
     marker_attempt: int = 0  # the attempt that stands in the marker, as last read; 0 = none
     marker_age_seconds: Optional[float] = None  # since this launcher wrote it there by order; None = it did not
     # The marker's lineage, told by who wrote it first and kept by all who write it later: only in one and the same
     # directory it is the same. "" = none stands there; None = a launcher of old, which cannot tell.
-    marker_lineage: Optional[str] = _limited(None, 0, MAX_MARKER_CHARS)
+    marker_lineage: Optional[str] = limited(None, 0, MAX_MARKER_CHARS)
     passes_news: bool = False  # it tells its neighbours, and asks them, whether somebody of the gang is missed
-    marker_error: str = _for_people()  # why the marker could not be written or read, "" if it could
+    marker_error: str = for_people()  # why the marker could not be written or read, "" if it could
     directive_seen: str = ""  # digest of the directive last received; the answer is held while it stays the same
     hold_seconds: float = 0.0  # how long the answer may be held
     protocol: int = PROTOCOL_VERSION
@@ -179,6 +212,7 @@ class Directive:
     master_port: int = 0
     resume_path: str = ""  # "" = from scratch
     resume_step: Optional[int] = None
+    resume_preset: Optional[str] = None  # by which the command is told of it (muster.protocol.resuming)
     peers: Tuple[Peer, ...] = ()
     neighbours: int = 0  # to ping; more than `peers` where a new leader has not heard them all yet; 0 = not told
     exit_code: int = 0
@@ -188,10 +222,13 @@ class Directive:
     fence_seconds: float = 0.0  # the length of the fence in this attempt; 0 = as the launcher itself finds right
     claim: bool = False  # write the attempt into the marker in the checkpoint directory, and say so
     scans: bool = True  # judge checkpoints; False: only tell which there are
+    listing: Optional[int] = None  # when it grows within an attempt, what was listed before does not count; None = 0
     lineage_step: Optional[int] = None  # beyond this step checkpoints of another history do not count:
     disowned: Optional[str] = None  # those with these stamps (see Report.stamps);
     lineage_since_ns: int = 0  # where no stamps are known those that were not written after this
+    lineage_shut: Optional[bool] = None  # True: none beyond it counts, whenever it was written
     wish: Optional[str] = None  # a step or path that a person asked to go on from: look for it, whatever is newer
+    wish_directory: Optional[str] = None  # look for it there, too: in another directory than the job's own
     protocol: int = PROTOCOL_VERSION
 
 
@@ -205,7 +242,7 @@ def digest_of(encoded: bytes) -> str:
     return hashlib.sha256(encoded).hexdigest()[:16]
 
 
-def encode(message: Union[Report, Directive]) -> bytes:
+def encode(message: Any) -> bytes:
     """The JSON of a message, keys sorted, None left out."""
     return _ENCODER.encode(_to_json(message)).encode()
 
@@ -216,7 +253,16 @@ def decode_report(data: bytes) -> Report:
     Raises:
         ProtocolError: not JSON, not an object, or a field of the wrong type or beyond its bounds (named).
     """
-    return _within_limits(_from_json(Report, _load(data), "report"), "report")
+    return decode(Report, data, "report")
+
+
+def decode(kind: Type[T], data: bytes, where: str) -> T:
+    """Parse a message that somebody sent who is not trusted, within the limits of its fields.
+
+    Raises:
+        ProtocolError: not JSON, not an object, or a field of the wrong type or beyond its bounds (named).
+    """
+    return _within_limits(_from_json(kind, _load(data), where), where)
 
 
 def limits(kind: Any) -> Dict[str, Limit]:
@@ -311,7 +357,16 @@ def decode_directive(data: bytes) -> Directive:
     Raises:
         ProtocolError: not JSON, not an object, or a field of the wrong type (named).
     """
-    return _from_json(Directive, _load(data), "directive")
+    return decode_told(Directive, data, "directive")
+
+
+def decode_told(kind: Type[T], data: bytes, where: str) -> T:
+    """Parse a message of the coordinator, which may be newer and know longer ones.
+
+    Raises:
+        ProtocolError: not JSON, not an object, or a field of the wrong type (named).
+    """
+    return _from_json(kind, _load(data), where)
 
 
 def _load(data: bytes) -> Any:
@@ -443,10 +498,14 @@ __all__: List[str] = [
     "ProtocolError",
     "RankReport",
     "Report",
+    "decode",
     "decode_directive",
     "decode_report",
+    "decode_told",
     "digest",
     "digest_of",
     "encode",
+    "for_people",
+    "limited",
     "limits",
 ]

@@ -14,6 +14,8 @@ SETTLE_SECONDS = 5.0
 SIGKILL = 9
 
 CLASSES = {
+    # A tenant's word. What the tests of his nodes prove makes it Hardware, and gives it back to his budget.
+    Kind.CORRUPTION: FaultClass.APPLICATION,
     Kind.HANG: FaultClass.UNKNOWN,
     Kind.START_HANG: FaultClass.UNKNOWN,
     Kind.FENCED: FaultClass.INFRASTRUCTURE,
@@ -58,6 +60,7 @@ _RANKING = [
     Kind.LAUNCHER_STUCK,
     Kind.LISTING_STUCK,
     Kind.FENCED,
+    Kind.CORRUPTION,  # the others fall because this one stops
     Kind.RANK_FAILED,
     Kind.RESUMED_BEHIND,
     Kind.RECLAIM_SLOW,
@@ -68,12 +71,15 @@ _RANKING = [
 
 
 def culprit(failures: Sequence[Failure]) -> Failure:
-    """The failure that the others most likely follow from; ties within the error bound go to the lowest index."""
+    """The failure that the others most likely follow from; ties within the error bound go to a sick node, then to the lowest
+    index."""
     best = min(_RANKING.index(failure.kind) for failure in failures)
     strongest = [failure for failure in failures if _RANKING.index(failure.kind) == best]
     causes = [failure for failure in strongest if not failure.victim] or strongest
     oldest = max(failure.age_seconds for failure in causes)
-    return min((f for f in causes if oldest - f.age_seconds <= ORDER_ERROR_SECONDS), key=lambda f: f.index)
+    return min(
+        (f for f in causes if oldest - f.age_seconds <= ORDER_ERROR_SECONDS), key=lambda f: (not f.ailment, f.index)
+    )
 
 
 def gathering_seconds(failures: Sequence[Failure]) -> float:
@@ -85,10 +91,10 @@ def gathering_seconds(failures: Sequence[Failure]) -> float:
 
 def fault_class(failure: Failure) -> FaultClass:
     """The provisional class of a failure by itself."""
-    if failure.kind is not Kind.RANK_FAILED:
-        return CLASSES[failure.kind]
     if failure.ailment:
         return FaultClass.HARDWARE
+    if failure.kind is not Kind.RANK_FAILED:
+        return CLASSES[failure.kind]
     if failure.victim or failure.signal == SIGKILL:
         return FaultClass.UNKNOWN
     return FaultClass.APPLICATION

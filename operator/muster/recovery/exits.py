@@ -12,7 +12,7 @@ from muster.world.views import SCHEDULER_NAME, ContainerView, PodView, RankView
 LAST_LINES = 5
 LAST_LINES_CHARS = 600
 KUBELET_REJECTIONS = re.compile(
-    r"^(OutOf.*|NodeAffinity|UnexpectedAdmissionError|NodeShutdown|Terminated|TopologyAffinityError)$"
+    r"^(OutOf.*|NodeAffinity|NodePorts|UnexpectedAdmissionError|NodeShutdown|Terminated|TopologyAffinityError)$"
 )
 # What kubelets say of a container of which they find no trace or no exit status, as after a reboot.
 NOT_SEEN = ("Unknown", "ContainerStatusUnknown")
@@ -30,8 +30,20 @@ VICTIM = re.compile(
 )
 
 
-def pod_ended(seat: Seat) -> Failure | None:
-    """A pod that has ended, or of which the container that trains has."""
+# How the launcher ends when the image's Python will not do, and what its last line is then (muster.launcher.__main__).
+UNFIT_PYTHON_CODE = 78
+UNFIT_PYTHON = re.compile(r"muster: ([^\n]*Python[^\n]*)\s*$")
+PYTHON_REMEDY = (
+    "Put python3 (3.8 or later, with its standard library) on the PATH of the image, or set spec.launch.mode to Plain"
+)
+
+
+def pod_ended(seat: Seat, *, managed: bool) -> Failure | None:
+    """A pod that has ended, or of which the container that trains has.
+
+    Args:
+        managed: a launcher runs in front of the command.
+    """
     pod = seat.pod
     if pod is None or not seat.over:
         return None
@@ -50,13 +62,39 @@ def pod_ended(seat: Seat) -> Failure | None:
     if container.terminated_reason in ("StartError", "ContainerCannotRun") and COMMAND_NOT_FOUND.search(
         container.terminated_message
     ):
-        message = f"container {container.name} of pod {pod.name} cannot start: {container.terminated_message}"
-        return replace(failure_of(seat, Kind.START_FAILED, Level.POD, message), exit_code=container.exit_code)
+        return _start_failed(seat, pod, container, container.terminated_message, in_front=managed)
+    unfit = UNFIT_PYTHON.search(container.terminated_message)
+    if unfit and managed and _trains(seat, container) and container.exit_code == UNFIT_PYTHON_CODE:
+        return _start_failed(seat, pod, container, unfit.group(1), in_front=True)
     if container.terminated_reason in NOT_SEEN:
         return failure_of(seat, Kind.CONTAINER_LOST, Level.POD, _how_it_was_lost(seat, pod, container))
     kind = Kind.OUT_OF_MEMORY if container.terminated_reason == "OOMKilled" else Kind.POD_ENDED
     message = f"container {container.name} of pod {pod.name} ended with code {container.exit_code} ({container.terminated_reason})"
+    last = _last_lines(container.terminated_message)
+    if last and container.exit_code:
+        message += f"; its last lines: {last}"
     return replace(failure_of(seat, kind, Level.POD, message), exit_code=container.exit_code)
+
+
+def _trains(seat: Seat, container: ContainerView) -> bool:
+    return seat.container is not None and container.name == seat.container.name and not container.init
+
+
+def _start_failed(seat: Seat, pod: PodView, container: ContainerView, why: str, *, in_front: bool) -> Failure:
+    """What no other node would do better, with the remedy.
+
+    Args:
+        in_front: of the container that trains: the launcher is in front of its command.
+    """
+    what = f"container {container.name} of pod {pod.name} cannot start: {why}"
+    kind = "initContainers" if container.init else "containers"
+    remedy = (
+        PYTHON_REMEDY
+        if in_front and _trains(seat, container)
+        else f"Correct its command in spec.template.spec.{kind}, or take an image that has it"
+    )
+    message = f"{what}. {remedy}; then delete the job and create it again"
+    return replace(failure_of(seat, Kind.START_FAILED, Level.POD, message), exit_code=container.exit_code)
 
 
 def _how_it_was_lost(seat: Seat, pod: PodView, container: ContainerView) -> str:

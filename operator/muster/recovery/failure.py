@@ -11,6 +11,7 @@ class Kind(StrEnum):
     """What was seen; the values are reasons of Events and incidents."""
 
     RANK_FAILED = "RankFailed"
+    CORRUPTION = "CorruptionFound"
     HANG = "StepTimeout"
     START_HANG = "StartTimeout"
     FENCED = "Fenced"

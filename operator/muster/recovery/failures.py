@@ -1,21 +1,24 @@
 """Finds what is wrong with the current attempt, member by member. Says what is seen; blames nobody yet. Pure."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from muster.api.gang import Gang, Level
 from muster.api.trainingjob import LaunchMode
 from muster.protocol.messages import LEAVING
+from muster.recovery import corruption
 from muster.recovery.exits import pod_ended, rank_failed
 from muster.recovery.failure import Failure, Kind, failure_of
 from muster.recovery.silence import FRESH_SECONDS, silent_for_good, unheard, unreachable
-from muster.recovery.starts import barrier_failed, not_started, start_failed, stuck_predecessor
+from muster.recovery.starts import STUCK_SECONDS, barrier_failed, not_started, start_failed, stuck_predecessor
 from muster.world.fleet import Leave
 from muster.world.job import JobWorld, Seat
 from muster.world.views import LauncherView
 
 
 def find(world: JobWorld) -> list[Failure]:
-    """All failures of the current attempt's members, at most one for each member."""
+    """All failures of the current attempt's members, at most one for each member, and what those who have left say of their
+    results."""
     gang = world.gang
     if gang is None:
         return []
@@ -25,7 +28,7 @@ def find(world: JobWorld) -> list[Failure]:
         failure = _common_failure(world, gang, seat) or judge(world, gang, seat) if seat.member.node else None
         if failure:
             found.append(failure)
-    return found or _hang(world, gang)
+    return found + corruption.failures_of_leavers(world) or _hang(world, gang)
 
 
 def _common_failure(world: JobWorld, gang: Gang, seat: Seat) -> Failure | None:
@@ -47,14 +50,15 @@ def _common_failure(world: JobWorld, gang: Gang, seat: Seat) -> Failure | None:
 def _plain(world: JobWorld, gang: Gang, seat: Seat) -> Failure | None:
     if seat.pod is None or (seat.over and seat.succeeded):
         return None
-    return pod_ended(seat) or silent_for_good(world, seat, seat.pod) or start_failed(world, seat, seat.pod)
+    ended = pod_ended(seat, managed=False)
+    return ended or silent_for_good(world, seat, seat.pod) or start_failed(world, seat, seat.pod)
 
 
 def _managed(world: JobWorld, gang: Gang, seat: Seat) -> Failure | None:
     if seat.pod is None:
         return None
     return (
-        pod_ended(seat)
+        pod_ended(seat, managed=True)
         or unreachable(world, gang, seat, seat.pod)
         or start_failed(world, seat, seat.pod)
         or unheard(world, gang, seat, seat.pod)
@@ -65,12 +69,16 @@ def _managed(world: JobWorld, gang: Gang, seat: Seat) -> Failure | None:
 def _launcher_failure(world: JobWorld, gang: Gang, seat: Seat, launcher: LauncherView) -> Failure | None:
     if launcher.state == LEAVING:  # it says so before the watch does
         return failure_of(seat, Kind.POD_DELETED, Level.POD, f"pod {seat.name} was told to terminate")
+    wrong = corruption.failure(world, seat)
+    if wrong is not None:
+        return wrong
     if gang.spec.go is None:
         return barrier_failed(world, gang, seat, launcher)
     if launcher.attempt != gang.spec.attempt:
         return not_started(world, gang, seat, launcher)
     if launcher.fenced:
-        message = f"worker {seat.index} was cut off from everybody and ended its ranks"
+        why = launcher.marker_error or "the gang stood still, or went on without it"
+        message = f"worker {seat.index} heard nothing from Muster and ended its ranks, so that no two save: {why}"
         return failure_of(seat, Kind.FENCED, Level.IN_PLACE, message)
     return (
         rank_failed(launcher.ranks, seat, world.fleet.ailment(seat.member.node))
@@ -109,7 +117,10 @@ def _hang(world: JobWorld, gang: Gang) -> list[Failure]:
     views = {
         index: view
         for index, view in world.views.items()
-        if view.attempt == gang.spec.attempt and view.heard_age_seconds < FRESH_SECONDS and not view.progress_error
+        if view.attempt == gang.spec.attempt
+        and view.heard_age_seconds < FRESH_SECONDS
+        and not view.progress_error
+        and _has_looked(view)
     }
     if not any(rank.alive for view in views.values() for rank in view.ranks):
         return []
@@ -122,9 +133,10 @@ def _hang(world: JobWorld, gang: Gang) -> list[Failure]:
     age = min(ages, default=0.0)
     if limit is None or age < limit:
         return []
-    lowest = min(view.step if view.step is not None else -1 for view in views.values())
-    behind = [index for index, view in views.items() if (view.step if view.step is not None else -1) == lowest]
-    suspects = behind if len(behind) < len(views) else list(views)
+    steps = _steps(views, printed=progress.step_pattern is not None or any(v.progress_preset for v in views.values()))
+    lowest = min(steps.values())
+    behind = [index for index, step in steps.items() if step == lowest]
+    suspects = behind if len(behind) < len(steps) else list(views)
     level = Level.POD if _hung_before(gang, lowest) else Level.IN_PLACE
     who = world.by_index[suspects[0]].where + (" and others" if len(suspects) > 1 else "")
     behind_step = f"step {lowest}" if lowest >= 0 else "no step yet"
@@ -132,9 +144,30 @@ def _hang(world: JobWorld, gang: Gang) -> list[Failure]:
     return [replace(failure_of(world.by_index[index], kind, level, message), age_seconds=age) for index in suspects]
 
 
+def _steps(views: Mapping[int, LauncherView], *, printed: bool) -> dict[int, int]:
+    """The step of each worker that can be compared, -1 where it has none yet.
+
+    Printed steps are one rank's, as a rule: who prints none is not behind for that.
+    """
+    steps = {index: view.step if view.step is not None else -1 for index, view in views.items()}
+    telling = {index: step for index, step in steps.items() if step >= 0}
+    return telling if printed and telling else steps
+
+
 def _as_told(view: LauncherView, age_seconds: float) -> float:
-    """An age at the time of the report: what happened since then nobody has told, and silence is no hang."""
-    return age_seconds - view.heard_age_seconds
+    """An age at the time of the report: what happened since then nobody has told, and silence is no hang.
+
+    Nor is it one that a whole node stood still.
+    """
+    return age_seconds - view.heard_age_seconds - view.standstill_seconds
+
+
+def _has_looked(view: LauncherView) -> bool:
+    """Whether a launcher that was silent has looked at its ranks since it is heard again, or should have by now.
+
+    Of a node that stood still the first report can be of before, and its ages count the standstill.
+    """
+    return view.loop_age_seconds <= view.talking_age_seconds or view.talking_age_seconds > STUCK_SECONDS
 
 
 def _hung_before(gang: Gang, step: int) -> bool:

@@ -4,6 +4,7 @@ To judge one means many small reads of shared storage, so that a few of a gang d
 """
 
 from muster.api.gang import GangSpec
+from muster.recovery.holds import free_seconds
 from muster.world.job import JobWorld, Seat
 
 JUDGES = 3
@@ -65,5 +66,4 @@ def is_overdue(world: JobWorld, record: GangSpec, reason: str) -> bool:
 def _waited_seconds(world: JobWorld, record: GangSpec) -> float:
     """Since every worker could have said something."""
     begun = (world.ages_of(seat.pod).running for seat in world.seats if seat.pod and seat.pod.phase == "Running")
-    held = (world.now - record.hold_until).total_seconds() if record.hold_until else world.leader_age_seconds
-    return min(world.attempt_age_seconds, held, world.leader_age_seconds, *begun)
+    return min(free_seconds(world, record), world.listing_age_seconds, world.leader_age_seconds, *begun)

@@ -1,6 +1,7 @@
 """Who keeps the others waiting for a start, though his node is there. Pure."""
 
 from muster.api.gang import Gang, Level
+from muster.checkpoint.scan import UNVERIFIED
 from muster.protocol.messages import IDLE
 from muster.recovery.failure import Failure, Kind, failure_of
 from muster.recovery.judging import judges
@@ -25,7 +26,8 @@ def start_failed(world: JobWorld, seat: Seat, pod: PodView) -> Failure | None:
     """A pod that does not come to run, or is being deleted."""
     if pod.deleting:
         return failure_of(seat, Kind.POD_DELETED, Level.POD, f"pod {pod.name} is being deleted")
-    if pod.phase != "Pending":
+    begun = world.gang is not None and world.gang.spec.go is not None
+    if pod.phase != "Pending" or (begun and seat.runs):  # a start waits for sidecars, too; what trains goes on without
         return None
     # A predecessor that is proved dead may still not give its node's accelerators back.
     return stuck_predecessor(world, seat) or _start_timeout(world, seat, pod)
@@ -72,10 +74,12 @@ def barrier_failed(world: JobWorld, gang: Gang, seat: Seat, launcher: LauncherVi
 
 def _listing_failure(world: JobWorld, gang: Gang, seat: Seat, launcher: LauncherView, waited: float) -> Failure | None:
     """One that cannot list the checkpoints, or not judge them, where others that are asked for the same can."""
-    error = launcher.checkpoint_error
+    error, waited = launcher.checkpoint_error, min(waited, world.listing_age_seconds)
     if len(world.seats) == 1:
         message = f"worker {seat.index} cannot list the checkpoints: {error}"
-        return lone_failure(gang, seat, Kind.LISTING_STUCK, message) if error and waited >= LONE_SECONDS else None
+        if not error or error.startswith(UNVERIFIED) or waited < LONE_SECONDS:
+            return None
+        return lone_failure(gang, seat, Kind.LISTING_STUCK, message)
     if gang.spec.judges_time is not None:  # who need not judge any more may be able to list
         waited = min(waited, (world.now - gang.spec.judges_time).total_seconds())
     if waited < (LAGGING_SECONDS if error else SLOW_LISTING_SECONDS):

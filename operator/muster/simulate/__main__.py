@@ -1,12 +1,15 @@
 """`python -m muster.simulate`: lives at random until one fails, or one life again."""
 
 import argparse
+import copy
 import json
+import math
 import os
 import platform
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 from muster.simulate import record, stories
@@ -22,6 +25,7 @@ FAILED = Path("build/simulate")
 PHASES = ("Pending", "Starting", "Running", "Recovering")
 ENOUGH_FAULTS = 20_000
 MOST_FAILURES = 3
+KEEP_SECONDS = 60.0
 
 
 class Sum:
@@ -42,7 +46,7 @@ class Sum:
 
     def add(self, outcome: Outcome, cpu_seconds: float) -> None:
         """One more life."""
-        faults = len(outcome.story.faults)
+        faults = outcome.faults
         self.seeds += 1
         self.next_seed = max(self.next_seed, outcome.story.seed + 1)
         self.faults += faults
@@ -112,27 +116,59 @@ def main(arguments: list[str] | None = None) -> int:
         first = int(time.time()) if asked.seed is None else asked.seed
         return int(_many(first, asked.seeds, asked.minutes * 60, asked.jobs).fails)
     try:
-        kept = record.Record.read(asked.record)
-        revision = record.revision()
+        return _recorded(asked.record, asked.seeds, asked.minutes * 60, asked.jobs)
     except record.RecordError as error:
         print(error, file=sys.stderr)
         return 2
-    found = _many(kept.next_seed, asked.seeds, asked.minutes * 60, asked.jobs)
-    kept.add(revision, max(found.next_seed, kept.next_seed), found.to_json())
-    kept.write(asked.record)
-    print(f"{asked.record}: {kept.faults:,} faults in all, {kept.violations} violations")
+
+
+def _recorded(path: Path, seeds: int, seconds: float, jobs: int) -> int:
+    """Go on behind the last seed of a file; what is played is there a minute later at the latest."""
+    kept = record.Record.read(path)
+    revision = record.revision()
+    kept.write(path)  # a place where nothing can be written is found out before hours are spent
+    latest = time.monotonic()
+    first = kept.next_seed
+
+    def keep(found: Sum) -> None:
+        nonlocal latest
+        if time.monotonic() < latest + KEEP_SECONDS:
+            return
+        latest = time.monotonic()
+        so_far = copy.deepcopy(kept)
+        so_far.add(revision, found.next_seed, found.to_json())
+        so_far.write(path)
+
+    found = _many(first, seeds, seconds, jobs, keep)
+    kept.add(revision, found.next_seed, found.to_json())
+    kept.write(path)
+    print(f"{path}: {kept.faults:,} faults in all, {kept.violations} violations")
     return int(found.fails)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="muster.simulate", description="Lives of a simulated fleet, at random.")
-    parser.add_argument("--seed", type=int, default=None, help="the first one; default: by the clock")
-    parser.add_argument("--seeds", type=int, default=1_000_000, help="so many lives at most")
-    parser.add_argument("--minutes", type=float, default=3.0, help="for so long at most")
-    parser.add_argument("--jobs", type=int, default=1, help="so many lives side by side, each in a process")
-    parser.add_argument("--record", type=Path, help="go on behind the last seed in this file, and add what comes to it")
+    first = parser.add_mutually_exclusive_group()
+    first.add_argument("--seed", type=_number(int, 0), help="the first one; default: by the clock")
+    parser.add_argument("--seeds", type=_number(int, 1), default=1_000_000, help="so many lives at most")
+    parser.add_argument("--minutes", type=_number(float, 0.01), default=3.0, help="for so long at most")
+    parser.add_argument("--jobs", type=_number(int, 1), default=1, help="so many lives side by side, each in a process")
+    first.add_argument("--record", type=Path, help="go on behind the last seed in this file, and add what comes to it")
     parser.add_argument("--replay", type=Path, help="play this story again and print what happens")
     return parser
+
+
+def _number(kind: type[int] | type[float], least: float) -> Callable[[str], float]:
+    def read(text: str) -> float:
+        try:
+            value = kind(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r} is no {'whole ' * (kind is int)}number") from None
+        if not least <= value < math.inf:
+            raise argparse.ArgumentTypeError(f"{text} is not possible: give {least} or more")
+        return value
+
+    return read
 
 
 def _replay(path: Path) -> int:
@@ -147,12 +183,17 @@ def _replay(path: Path) -> int:
     return int(bool(outcome.violation))
 
 
-def _many(first: int, seeds: int, seconds: float, jobs: int) -> Sum:
-    """What the lives have shown; those that failed are shrunk and kept."""
+def _many(first: int, seeds: int, seconds: float, jobs: int, keep: Callable[[Sum], None] = lambda _: None) -> Sum:
+    """What the lives have shown; those that failed are shrunk and kept.
+
+    Args:
+        keep: told after each life what all have shown so far.
+    """
     print(f"the first life is SEED={first}", flush=True)
     found = Sum()
     for outcome, cpu_seconds in lives(first, seeds, seconds, jobs):
         found.add(outcome, cpu_seconds)
+        keep(found)
         if outcome.violation:
             _tell(outcome)
             if found.violations >= MOST_FAILURES:
@@ -169,11 +210,13 @@ def _many(first: int, seeds: int, seconds: float, jobs: int) -> Sum:
 def _tell(outcome: Outcome) -> None:
     seed = outcome.story.seed
     print(f"seed {seed}, {len(outcome.story.faults)} faults: {outcome.violation}", flush=True)
-    smallest = shrunk(outcome)
     path = FAILED / f"{seed}.json"
+    stories.write(path, outcome.story, outcome.violation)
+    smallest = shrunk(outcome)
     stories.write(path, smallest.story, smallest.violation)
     print(f"the shortest that shows it has {len(smallest.story.faults)} faults: {path}; play it again with")
-    print(f"  make simulate REPLAY={path}", flush=True)
+    print(f"  make simulate REPLAY={path}")
+    print(path.read_text(), flush=True)  # the file may be gone with the machine
 
 
 if __name__ == "__main__":

@@ -76,6 +76,7 @@ class Watch:
 
     Attributes:
         lag_seconds: how late it shows what happens; what is on its way stays in order.
+        is_silent: nothing comes by it any more, and nobody is told.
         tell: called with each line; "" ends the watch.
     """
 
@@ -84,6 +85,7 @@ class Watch:
     tell: Callable[[bytes], None]
     lag_seconds: float = 0.0
     is_open: bool = True
+    is_silent: bool = False
     last_at: float = 0.0
 
 
@@ -93,12 +95,14 @@ class ApiServer:
     Attributes:
         requests: that were executed.
         encode: writes an object down.
+        silent: resources of which watches fall silent, after what they have to show at once; "" stands for any.
         concerns: whether what stands beside it (kubelets, schedulers, checks) looks at an object; clients see all.
         documents: what is answered at paths that speak of no objects, e.g. the keys of tokens.
     """
 
     def __init__(self, agenda: Agenda, clock: WallClock) -> None:
         self.requests = 0
+        self.silent: set[str] = set()
         self.encode: Callable[[Object], bytes] = msgspec.json.encode
         self.concerns: Callable[[Object], bool] = lambda _: True
         self.documents: dict[str, bytes] = {}
@@ -332,6 +336,7 @@ class ApiServer:
             del history[: HISTORY // 2 + 1]
         for watch in list(self._watches):
             if watch.resource == resource:
+                self._quieten(watch)
                 self._show(watch, change)
         before, after = (state.value if state else None for state in (change.before, change.after))
         if self.concerns(after or before or {}):
@@ -349,11 +354,18 @@ class ApiServer:
         self._line(watch, b'{"type":"%s","object":%s}' % (kind, shown.wire))
 
     def _line(self, watch: Watch, line: bytes) -> None:
+        if watch.is_silent:
+            return
         watch.last_at = max(watch.last_at, self._agenda.now + watch.lag_seconds)
         self._agenda.at(watch.last_at, lambda: watch.tell(line) if watch.is_open else None)
 
+    def _quieten(self, watch: Watch) -> None:
+        """What has missed anything never goes on."""
+        watch.is_silent |= bool(self.silent & {"", watch.resource})
+
     def _bookmarks(self) -> None:
         for watch in self._watches:
+            self._quieten(watch)
             mark = b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"%d"}}}' % self._version
             self._line(watch, mark)
         self._agenda.after(BOOKMARK_SECONDS, self._bookmarks)

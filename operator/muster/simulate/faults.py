@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from muster.api.nodehealth import Decision
 from muster.kube.errors import ApiError
+from muster.kube.informer import READ_TIMEOUT_SECONDS
 from muster.simulate.apiserver import Where
 from muster.simulate.network import API, STORAGE
 
@@ -22,6 +23,10 @@ FOR_EVER = 1e9
 FOR_GOOD = 2e9
 Undo = Callable[[], None]
 T = TypeVar("T")
+
+
+class MissedError(Exception):
+    """There is nothing now that a fault could hit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +88,7 @@ class Kind:
         on_cluster: whether it can be made on the real local cluster, and how; "" if not.
         spares_program: whatever follows from it, the program that trains is not to blame for it.
         spares_training: while it lasts every attempt trains on.
+        lingers_seconds: for how long what follows from it lasts beyond it.
     """
 
     does: Callable[["Life", Fault], Undo | None]
@@ -93,6 +99,7 @@ class Kind:
     on_cluster: str = ""
     spares_program: bool = False
     spares_training: bool = False
+    lingers_seconds: float = 0.0
 
 
 def _workers(life: "Life", fault: Fault) -> list["Container"]:
@@ -105,6 +112,7 @@ def _workers_of(life: "Life", job: str) -> list["Container"]:
     found = [
         worker for machine in life.machines.values() for worker in machine.workers.values() if worker.trainer is trainer
     ]
+    _some(found)
     return sorted(found, key=lambda worker: worker.name)
 
 
@@ -115,11 +123,17 @@ def _nodes(life: "Life", fault: Fault) -> list[str]:
     return fault.hit(list(dict.fromkeys(worker.machine.name for worker in _workers_of(life, fault.job))))
 
 
+def _some(things: Sequence[T]) -> Sequence[T]:
+    if not things:
+        raise MissedError
+    return things
+
+
 def _of_rank(change: Callable[[Any], None]) -> Callable[["Life", Fault], None]:
     def does(life: "Life", fault: Fault) -> None:
-        for worker in _workers(life, fault):
-            for rank in [rank for rank in worker.ranks if rank.alive and worker.machine.runs]:
-                change(rank)
+        hit = [worker for worker in _workers(life, fault) if worker.machine.runs]
+        for rank in _some([rank for worker in hit for rank in worker.ranks if rank.alive]):
+            change(rank)
 
     return does
 
@@ -130,7 +144,7 @@ def _hang(rank: Any) -> None:
 
 def _unkillable(life: "Life", fault: Fault) -> Undo:
     ranks = [rank for worker in _workers(life, fault) for rank in worker.ranks if rank.alive]
-    for rank in ranks:
+    for rank in _some(ranks):
         rank.unkillable = rank.hung = True
 
     def undo() -> None:
@@ -153,34 +167,34 @@ def _force_delete_pods(life: "Life", fault: Fault) -> None:
 
 
 def _out_of_memory(life: "Life", fault: Fault) -> None:
-    for worker in _workers(life, fault):
-        if worker.machine.runs:
-            worker.kill()
+    for worker in _some([worker for worker in _workers(life, fault) if worker.machine.runs]):
+        worker.kill()
 
 
 def _freeze_container(life: "Life", fault: Fault) -> Undo:
     workers = [worker for worker in _workers(life, fault) if not worker.is_frozen]
-    for worker in workers:
+    for worker in _some(workers):
         worker.freeze()
     return each(workers, lambda worker: None if worker.machine.frozen else worker.thaw())
 
 
 def _power_cut(life: "Life", fault: Fault) -> Undo:
-    machines = [life.machines[name] for name in _nodes(life, fault)]
-    for machine in machines:
+    machines = [life.machines[name] for name in _nodes(life, fault) if life.machines[name].powered]
+    for machine in _some(machines):
         machine.cut_power()
     return each(machines, lambda machine: machine.boot_up())
 
 
 def _freeze_nodes(life: "Life", fault: Fault) -> Undo:
     machines = [life.machines[name] for name in _nodes(life, fault) if life.machines[name].powered]
-    for machine in machines:
+    for machine in _some(machines):
         machine.freeze()
     return each(machines, lambda machine: machine.thaw())
 
 
 def _stop_kubelets(life: "Life", fault: Fault) -> Undo:
-    machines = [life.machines[name] for name in _nodes(life, fault)]
+    machines = [life.machines[name] for name in _nodes(life, fault) if life.machines[name].kubelet_runs]
+    _some(machines)
 
     def runs(value: bool) -> None:
         for machine in machines:
@@ -256,7 +270,13 @@ def _stall_storage(life: "Life", fault: Fault) -> Undo:
 def _lag_storage(life: "Life", fault: Fault) -> Undo:
     names, directory = _nodes(life, fault), life.directory_of(fault.job)
     directory.lag_seconds.update(dict.fromkeys(names, fault.amount))
-    return each(names, lambda name: directory.lag_seconds.pop(name, None))
+
+    def undo() -> None:
+        directory.lagged_at = life.agenda.now
+        for name in names:
+            directory.lag_seconds.pop(name, None)
+
+    return undo
 
 
 def _fill_storage(life: "Life", fault: Fault) -> Undo:
@@ -296,33 +316,33 @@ def _of_way(begin: Callable[[Any, Fault], None], end: Callable[[Any, Fault], Non
 def _replicas(life: "Life", fault: Fault) -> Sequence["Replica"]:
     """The leader first."""
     alive = sorted((one for one in life.replicas if one.alive), key=lambda one: (not one.leads, one.name))
-    return fault.hit_replicas(alive)
+    return fault.hit_replicas(_some(alive))
+
+
+def _leader(life: "Life") -> "Replica":
+    if life.leader is None:
+        raise MissedError
+    return life.leader
 
 
 def _kill_leader(life: "Life", _fault: Fault) -> None:
-    if life.leader is not None:
-        life.kill_replica(life.leader)
+    life.kill_replica(_leader(life))
 
 
 def _kill_all(life: "Life", _fault: Fault) -> None:
-    for one in list(life.replicas):
+    for one in _some([one for one in life.replicas if one.alive]):
         life.kill_replica(one)
 
 
-def _pause_leader(life: "Life", _fault: Fault) -> Undo | None:
-    leader = life.leader
-    if leader is None:
-        return None
+def _pause_leader(life: "Life", _fault: Fault) -> Undo:
+    leader = _leader(life)
     leader.pause()
     return leader.resume
 
 
-def _cut_leader(life: "Life", fault: Fault) -> Undo | None:
-    leader = life.leader
-    if leader is None:
-        return None
+def _cut_leader(life: "Life", fault: Fault) -> Undo:
     others = [API] if fault.number % 2 else list(life.machines)
-    return _cut(life, [leader.place], others)
+    return _cut(life, [_leader(life).place], others)
 
 
 def _suspend(life: "Life", fault: Fault) -> Undo:
@@ -332,8 +352,8 @@ def _suspend(life: "Life", fault: Fault) -> Undo:
 
 def _edit(life: "Life", fault: Fault) -> Undo:
     """A change that leaves the gang as it is."""
-    before = life.job(fault.job)["spec"]["recovery"]
-    life.edit(fault.job, {"recovery": {**before, "hardwareRestartsPerDay": int(fault.amount)}})
+    before = life.job(fault.job)["spec"].get("recovery")
+    life.edit(fault.job, {"recovery": {**(before or {}), "hardwareRestartsPerDay": int(fault.amount)}})
     return lambda: life.edit(fault.job, {"recovery": before})
 
 
@@ -341,10 +361,16 @@ def _replace_job(life: "Life", fault: Fault) -> None:
     life.replace(fault.job)
 
 
+def _delete_record(life: "Life", fault: Fault) -> None:
+    """Somebody deletes a job's Gang, as troubleshooting tells those whose record cannot be read."""
+    if not life.delete_record(fault.job):
+        raise MissedError
+
+
 def _sicken(life: "Life", fault: Fault) -> Undo:
     """Until somebody reboots them."""
     machines = [life.machines[name] for name in _nodes(life, fault) if life.machines[name].runs]
-    for machine in machines:
+    for machine in _some(machines):
         machine.sicken(int(fault.amount))
 
     def reboot(machine: "Machine") -> None:
@@ -362,11 +388,27 @@ def _withhold(life: "Life", fault: Fault) -> Undo:
 
 
 def _step_clock(life: "Life", fault: Fault) -> None:
-    life.wall_clock.ahead_seconds += fault.amount
+    life.step_clock(fault.amount)
 
 
 def _end_watches(life: "Life", _fault: Fault) -> None:
     life.server.end_watches()
+
+
+def _silence_watches(life: "Life", fault: Fault) -> Undo:
+    """A device between forgets connections: both ends hold them for open, and nothing comes. So it goes with new ones."""
+    life.server.silent.add(fault.resource)
+    return lambda: life.server.silent.discard(fault.resource)
+
+
+def _roughen(life: "Life", fault: Fault) -> Undo:
+    """A network that loses single packets, or brings them twice, late and in another order; what has connections does not feel it."""
+    life.network.lost = fault.amount
+
+    def undo() -> None:
+        life.network.lost = 0.0
+
+    return undo
 
 
 def _forget_history(life: "Life", fault: Fault) -> None:
@@ -377,10 +419,23 @@ def _forget_history(life: "Life", fault: Fault) -> None:
 
 def _remove_newest(life: "Life", fault: Fault) -> None:
     """Somebody removes the newest checkpoint; older ones are left."""
-    directory = life.directory_of(fault.job)
-    if len(directory.saved) > 1:
-        newest = max(directory.saved.values(), key=lambda saved: saved.step)
-        directory.remove(newest.path, life.agenda.now)
+    path, _ = _newest_to_spare(life, fault)
+    life.directory_of(fault.job).remove(path, life.agenda.now)
+
+
+def _lose_shard(life: "Life", fault: Fault) -> None:
+    """A clean-up or a broken disk takes one file of the newest checkpoint; its marker stays."""
+    path, ranks = _newest_to_spare(life, fault)
+    life.directory_of(fault.job).lose_shard(path, fault.number % ranks, life.agenda.now)
+
+
+def _newest_to_spare(life: "Life", fault: Fault) -> tuple[str, int]:
+    """The path of the newest complete checkpoint and how many ranks have saved it, where there is another one."""
+    whole = life.directory_of(fault.job).whole()
+    if len(whole) < 2:
+        raise MissedError
+    path = max(whole, key=lambda path: whole[path].step)
+    return path, whole[path].ranks
 
 
 def _refuse(way: Any, fault: Fault) -> None:
@@ -447,6 +502,7 @@ KINDS: Mapping[str, Kind] = {
     "StorageLags": Kind(_lag_storage, LONG, (1.0, 5.0, 30.0), of_job=True),
     "StorageFull": Kind(_fill_storage, SHORT, of_job=True),
     "CheckpointRemoved": Kind(_remove_newest, of_job=True, on_cluster="files"),
+    "ShardLost": Kind(_lose_shard, of_job=True, on_cluster="files"),
     "ApiAway": Kind(_api_away, LONG, on_cluster="process", spares_program=True, spares_training=True),
     "ApiSlow": Kind(
         _of_way(_slow, _slow_no_more),
@@ -475,6 +531,10 @@ KINDS: Mapping[str, Kind] = {
         _lag_and_reopen, LONG, (0.5, 3.0, 20.0), on_cluster="proxy", spares_program=True, spares_training=True
     ),
     "WatchesEnd": Kind(_end_watches, on_cluster="proxy", spares_program=True, spares_training=True),
+    "WatchesSilent": Kind(
+        _silence_watches, LONG, spares_program=True, spares_training=True, lingers_seconds=READ_TIMEOUT_SECONDS
+    ),
+    "PingsLost": Kind(_roughen, LONG, (0.05, 0.2, 0.4), spares_program=True, spares_training=True),
     "HistoryForgotten": Kind(_forget_history, spares_program=True, spares_training=True),
     "LeaderKilled": Kind(_kill_leader, on_cluster="signal", spares_program=True, spares_training=True),
     "OperatorsKilled": Kind(_kill_all, on_cluster="signal", spares_program=True, spares_training=True),
@@ -484,7 +544,8 @@ KINDS: Mapping[str, Kind] = {
     "JobEdited": Kind(
         _edit, LONG, (90.0, 99.0), of_job=True, on_cluster="kubectl", spares_program=True, spares_training=True
     ),
-    "JobReplaced": Kind(_replace_job, of_job=True, spares_program=True),
+    "JobReplaced": Kind(_replace_job, of_job=True, on_cluster="kubectl", spares_program=True),
+    "RecordDeleted": Kind(_delete_record, of_job=True, spares_program=True),
     "NodeSick": Kind(_sicken, LONG, (31.0, 48.0, 63.0, 79.0), of_nodes=True, on_cluster="files", spares_program=True),
     "NodeWithheld": Kind(_withhold, LONG, of_nodes=True, on_cluster="kubectl", spares_program=True),
     "ClockSteps": Kind(
@@ -494,7 +555,14 @@ KINDS: Mapping[str, Kind] = {
 
 
 def begin(life: "Life", fault: Fault) -> Undo | None:
-    """Make a fault now; returns what ends it."""
+    """Make a fault now; returns what ends it.
+
+    Raises:
+        MissedError: there is nothing that it could hit: nobody leads, or the job is yet to come, or has ended and this does
+            not begin it anew.
+    """
+    if fault.job and (not life.knows(fault.job) or (fault.kind != "JobReplaced" and life.has_ended(fault.job))):
+        raise MissedError
     return KINDS[fault.kind].does(life, fault)
 
 
@@ -502,7 +570,7 @@ def begin(life: "Life", fault: Fault) -> Undo | None:
 THEMES: Mapping[str, Sequence[str]] = {
     "operator": [name for name, kind in KINDS.items() if kind.spares_training],
     "views": [
-        *("WatchLags", "WatchesEnd", "HistoryForgotten", "AnswersLost", "ApiRefuses", "LeaderKilled"),
+        *("WatchLags", "WatchesEnd", "WatchesSilent", "HistoryForgotten", "AnswersLost", "ApiRefuses", "LeaderKilled"),
         *("PodDeleted", "PodForceDeleted", "RankKilled", "Suspended", "JobReplaced"),
     ],
     "leaders": [
@@ -510,12 +578,12 @@ THEMES: Mapping[str, Sequence[str]] = {
         *("RankKilled", "PodDeleted", "PowerCut", "CutFromOperator", "CutOff"),
     ],
     "storage": [
-        *("StorageStalls", "StorageLags", "StorageFull", "CheckpointRemoved"),
+        *("StorageStalls", "StorageLags", "StorageFull", "CheckpointRemoved", "ShardLost"),
         *("RankKilled", "PodDeleted", "Suspended", "CutOff", "CutFromOperator", "LeaderKilled"),
     ],
     "partitions": [
         *("CutOff", "CutOffButStorage", "CutOutwards", "CutFromOperator", "CutFromEachOther", "CutFromApi"),
-        *("NodeFrozen", "ContainerFrozen", "RankKilled", "LeaderKilled", "StorageStalls"),
+        *("PingsLost", "NodeFrozen", "ContainerFrozen", "RankKilled", "LeaderKilled", "StorageStalls"),
     ],
     "machines": [
         *("PowerCut", "NodeFrozen", "KubeletStops", "NodeSick", "NodeWithheld", "Cordon", "Drain", "OutOfMemory"),
@@ -523,7 +591,7 @@ THEMES: Mapping[str, Sequence[str]] = {
     ],
     "people": [
         *("Suspended", "JobEdited", "JobReplaced", "Cordon", "Drain", "NodeWithheld", "PodDeleted", "PodForceDeleted"),
-        *("CheckpointRemoved", "ApiAway", "LeaderKilled"),
+        *("CheckpointRemoved", "ApiAway", "LeaderKilled", "RecordDeleted"),
     ],
 }
 

@@ -12,7 +12,7 @@ from muster.api.base import API_VERSION, ApiModel
 from muster.api.nodehealth import Decision, HumanDecision, LostNode, VerdictState
 from muster.kube import jitter, paths
 from muster.simulate import replica as replicas
-from muster.simulate.apiserver import ApiServer, Object, Where, training_job
+from muster.simulate.apiserver import ApiServer, Key, Object, Where, training_job
 from muster.simulate.checks import Checks
 from muster.simulate.clocks import WallClock
 from muster.simulate.journal import Journal
@@ -23,6 +23,7 @@ from muster.simulate.replica import Replica
 from muster.simulate.storage import Directory
 from muster.simulate.training import Script, Trainer
 from muster.simulate.worker import SIDECAR, Worker
+from muster.world.names import gang_name, pod_name_in
 
 RESTART_SECONDS = 3.0
 # Lines of the operator's log that tell of a defect of its own.
@@ -30,6 +31,12 @@ DEFECTS = frozenset(
     {"pass failed unexpectedly", "no answer for a job", "no plan", "change not taken in", "task failed"}
 )
 NAMESPACE = "team"
+
+
+def key_of(name: str) -> Key:
+    """Namespace and name of a job: `lab/a` is `a` in the namespace `lab`, and `a` is one in that of most."""
+    namespace, _, short = name.rpartition("/")
+    return namespace or NAMESPACE, short
 
 
 class Life:
@@ -58,6 +65,7 @@ class Life:
         self.network = Network()
         self.api_is_up = True
         self.slow_starts = 0.0
+        self.clock_has_stepped = False
         self.pids = itertools.count(1000)
         self.addresses: dict[str, Worker] = {}
         self.directories: dict[str, Directory] = {}
@@ -65,8 +73,10 @@ class Life:
         self._submitted: dict[str, tuple[Mapping[str, Any], Script]] = {}
         self.defect: BaseException | None = None
         self._pods: dict[str, dict[str, Object]] = {}  # node -> name -> its pods
+        self._seats: dict[tuple[str, str], int] = {}  # (namespace, name) of a pod -> the last attempt that has it
         self.server = ApiServer(self.agenda, WallClock(self.loop.time))
         self.server.listen(self._index_pods)
+        self.server.listen(self._index_seats)
         self.checks = Checks(self)
         self.machines: dict[str, Machine] = {}
         for number in range(nodes):
@@ -82,50 +92,88 @@ class Life:
     # What people do.
 
     def submit(
-        self, name: str, nodes: int, script: Script | None = None, *, has_sidecar: bool = False, **spec: Any
+        self,
+        name: str,
+        nodes: int,
+        script: Script | None = None,
+        *,
+        has_sidecar: bool = False,
+        image: str = "trainer:1",
+        priority_class: str = "",
+        **spec: Any,
     ) -> str:
-        """A user creates a job; returns its uid."""
-        containers = [{"name": "main", "image": "trainer:1", "command": ["train"]}]
+        """A user creates a job, see `key_of`; returns its uid."""
+        containers = [{"name": "main", "image": image, "command": ["train"]}]
         if has_sidecar:
             containers.append({"name": SIDECAR, "image": "logs:1", "command": ["tail"]})
-        template = {"spec": {"containers": containers}}
-        body = {"nodes": nodes, "template": template, "checkpoint": {"directory": f"/ckpt/{name}"}, **spec}
-        self.server.create(Where("trainingjobs", NAMESPACE, name, ""), training_job(name, NAMESPACE, body))
-        uid: str = self.job(name)["metadata"]["uid"]
+        pod = {"containers": containers, **({"priorityClassName": priority_class} if priority_class else {})}
+        body = {"nodes": nodes, "template": {"spec": pod}, "checkpoint": {"directory": f"/ckpt/{name}"}, **spec}
         self._submitted[name] = (body, script or Script())
-        self.directories[uid] = Directory(f"/ckpt/{name}", self.wall_clock)
-        self.trainers[uid] = Trainer(self, uid, script or Script())
-        return uid
+        return self._create(name, Directory(f"/ckpt/{name}", self.wall_clock, self.seed))
 
-    def limit(self, nodes: int) -> None:
-        """An administrator says how many nodes the namespace may hold."""
-        spec = {"queueing": {"limits": [{"namespace": NAMESPACE, "nodes": nodes}]}}
-        body = {"apiVersion": API_VERSION, "kind": "FleetPolicy", "metadata": {"name": "default"}, "spec": spec}
-        self.server.create(Where("fleetpolicies", "", "default", ""), body)
-
-    def replace(self, name: str) -> None:
-        """A user deletes a job and creates it again at once, as `kubectl replace --force` does: what it has saved is there."""
-        (body, script), directory = self._submitted[name], self.directory_of(name)
-        self.server.delete(Where("trainingjobs", NAMESPACE, name, ""), {"propagationPolicy": "Background"})
-        self.server.create(Where("trainingjobs", NAMESPACE, name, ""), training_job(name, NAMESPACE, body))
+    def _create(self, name: str, directory: Directory) -> str:
+        body, script = self._submitted[name]
+        namespace, short = key_of(name)
+        self.server.create(Where("trainingjobs", namespace, short, ""), training_job(short, namespace, body))
         uid: str = self.job(name)["metadata"]["uid"]
         self.directories[uid] = directory
         self.trainers[uid] = Trainer(self, uid, script)
+        return uid
+
+    def govern(self, limits: Mapping[str, int], counted: Collection[str] | None = None) -> None:
+        """An administrator says how many nodes namespaces may hold, and which PriorityClasses count; None: all."""
+        queueing: dict[str, Any] = {
+            "limits": [{"namespace": namespace, "nodes": nodes} for namespace, nodes in limits.items()]
+        }
+        if counted is not None:
+            queueing["priorityClasses"] = sorted(counted)
+        spec = {"queueing": queueing}
+        body = {"apiVersion": API_VERSION, "kind": "FleetPolicy", "metadata": {"name": "default"}, "spec": spec}
+        self.server.create(Where("fleetpolicies", "", "default", ""), body)
+
+    def add_priority(self, name: str, value: int) -> None:
+        """An administrator makes a PriorityClass."""
+        body = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
+        self.server.create(Where("priorityclasses", "", name, ""), {**body, "value": value})
+
+    def replace(self, name: str) -> None:
+        """A user deletes a job and creates it again at once, as `kubectl replace --force` does: what it has saved is there."""
+        directory, (namespace, short) = self.directory_of(name), key_of(name)
+        self.server.delete(Where("trainingjobs", namespace, short, ""), {"propagationPolicy": "Background"})
+        self._create(name, directory)
+
+    def delete_record(self, name: str) -> bool:
+        """A user deletes the Gang of a job; whether there was one."""
+        namespace, short = key_of(name)
+        record = gang_name(short, self.job(name)["metadata"]["uid"])
+        if self.server.peek("gangs", namespace, record) is None:
+            return False
+        self.server.delete(Where("gangs", namespace, record, ""), None)
+        return True
 
     def edit(self, name: str, spec: Mapping[str, Any]) -> None:
         """A user changes a job's spec."""
-        self.server.patch(Where("trainingjobs", NAMESPACE, name, ""), {"spec": dict(spec)}, "merge")
+        namespace, short = key_of(name)
+        self.server.patch(Where("trainingjobs", namespace, short, ""), {"spec": dict(spec)}, "merge")
+
+    def knows(self, name: str) -> bool:
+        """Whether it was submitted."""
+        return name in self._submitted
 
     def job(self, name: str) -> Object:
         """A job as it stands."""
-        found = self.server.peek("trainingjobs", NAMESPACE, name)
+        found = self.server.peek("trainingjobs", *key_of(name))
         assert found is not None, name
         return found
 
     def was_told(self, name: str, reason: str) -> bool:
         """Whether there is an Event about a job with this reason."""
-        events = self.server.all("events")
-        return any(reason in event.get("reason", "") and event["regarding"]["name"] == name for event in events)
+        events, (namespace, short) = self.server.all("events"), key_of(name)
+        return any(
+            reason in event.get("reason", "")
+            and (event["metadata"].get("namespace"), event["regarding"]["name"]) == (namespace, short)
+            for event in events
+        )
 
     def trainer_of(self, name: str) -> Trainer:
         """The training of a job."""
@@ -173,6 +221,9 @@ class Life:
     def calm_down(self, besides: Collection[str] = ()) -> None:
         """What people and machines mend by themselves, on all nodes but a few."""
         self.network.cuts.clear()
+        self.network.lost = 0.0
+        self.server.silent.clear()
+        self.server.end_watches(lambda watch: watch.is_silent)
         self.wall_clock.ahead_seconds = 0.0
         self.api_is_up = True
         for machine in [machine for machine in self.machines.values() if machine.name not in besides]:
@@ -194,8 +245,23 @@ class Life:
         found = (gang["spec"]["attempt"] for gang in self.server.all("gangs") if gang["spec"]["jobUid"] == job_uid)
         return next(found, 0)
 
+    def attempt_of_pod(self, namespace: str, name: str) -> int:
+        """The last attempt whose record has this pod; the record itself may be further by now. 0 where none ever had it."""
+        return self._seats.get((namespace, name), 0)
+
+    def step_clock(self, seconds: float) -> None:
+        """The wall clocks of all processes but the API server's are set."""
+        self.wall_clock.ahead_seconds += seconds
+        self.clock_has_stepped = True
+
+    def has_ended(self, name: str) -> bool:
+        """Whether a job is over."""
+        return bool((self.job(name).get("status") or {}).get("completion"))
+
     def state_of(self, name: str) -> str:
-        """What its status says."""
+        """What its status says; "" for one that is yet to come."""
+        if not self.knows(name):
+            return ""
         return str((self.job(name).get("status") or {}).get("state", ""))
 
     # Time.
@@ -301,6 +367,14 @@ class Life:
                     self._pods.setdefault(node, {})[name] = pod
                 elif after is None:
                     self._pods.get(node, {}).pop(name, None)
+
+    def _index_seats(self, resource: str, _before: Object | None, after: Object | None) -> None:
+        if resource != "gangs" or after is None:
+            return
+        metadata, spec = after["metadata"], after["spec"]
+        for place, member in enumerate(spec.get("members") or ()):
+            pod = pod_name_in(metadata["name"], member.get("index", place), member.get("incarnation", 1))
+            self._seats[metadata["namespace"], pod] = spec["attempt"]
 
     def fail(self, error: BaseException) -> None:
         """This life has shown a defect."""

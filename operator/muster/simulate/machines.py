@@ -20,6 +20,7 @@ NOTICE_SECONDS = 0.01, 0.2  # until a kubelet sees what has changed
 GRACE_SECONDS = 30.0
 SCHEDULE_SECONDS = 0.02, 0.3
 GPUS = 8
+MISSING_IMAGE = "missing:1"  # that no registry has
 
 
 class Machine:
@@ -66,6 +67,12 @@ class Machine:
     def in_touch(self) -> bool:
         """Whether its kubelet and the API server talk."""
         return self.runs and self.kubelet_runs and self.life.api_is_up and self.life.network.connects(self.name, API)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether Kubernetes takes it for ready, and nobody has closed it."""
+        node = self.life.server.peek("nodes", "", self.name)
+        return node is not None and _is_ready(node) and not node["spec"].get("unschedulable")
 
     # Faults.
 
@@ -164,6 +171,11 @@ class Machine:
         self._starting.discard(uid)
         pod = next((pod for pod in self.life.pods_on(self.name) if pod["metadata"]["uid"] == uid), None)
         if pod is None or "deletionTimestamp" in pod["metadata"]:
+            return
+        missing = next((c for c in pod["spec"]["containers"] if c["image"] == MISSING_IMAGE), None)
+        if missing is not None:
+            waiting = {"reason": "ImagePullBackOff", "message": f'Back-off pulling image "{MISSING_IMAGE}"'}
+            self._tell(pod, {"phase": "Pending"}, {"waiting": waiting})
             return
         self._addresses += 1
         address = f"10.{self.life.number_of(self.name)}.{self.boot}.{self._addresses}"

@@ -1,9 +1,11 @@
 """Many lives, one after the other or side by side. No part of the program's own module: other processes have to import it."""
 
+import gc
 import time
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 
+from muster.controller.settings import COLLECT_AFTER
 from muster.simulate.play import Outcome, play, story
 
 
@@ -38,5 +40,6 @@ def lives(first: int, seeds: int, seconds: float, jobs: int) -> Iterator[tuple[O
 
 
 def _lived(seed: int) -> tuple[Outcome, float]:
+    gc.set_threshold(*COLLECT_AFTER)  # as in the operator
     begun = time.process_time()
     return play(story(seed)), time.process_time() - begun

@@ -3,22 +3,35 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import product
+from random import Random
 
 API = "api"
 STORAGE = "storage"
 LATENCY_SECONDS = 0.002
+ROUGH_SECONDS = 1.0
 CONNECT_SECONDS = 2.0  # until whoever connects to where nobody answers gives up
 
 
 @dataclass
 class Network:
-    """All places. Nothing is lost but where it is cut.
+    """All places. Nothing is lost but where it is cut; of single packets, some while it is rough.
 
     Attributes:
         cuts: (from, to): what is sent that way never comes.
+        lost: share of the single packets that are lost; as many come twice, and all of them in any order. 0: it is smooth.
     """
 
     cuts: set[tuple[str, str]] = field(default_factory=set)
+    lost: float = 0.0
+
+    def delays(self, random: Random) -> Iterator[float]:
+        """How much later than usual a single packet comes; nothing for one that never does."""
+        if not self.lost:
+            yield 0.0
+            return
+        luck = random.random()
+        for _ in range(0 if luck < self.lost else 2 if luck > 1 - self.lost else 1):
+            yield random.uniform(0.0, ROUGH_SECONDS)
 
     def passes(self, sender: str, receiver: str) -> bool:
         """Whether what one sends reaches the other."""

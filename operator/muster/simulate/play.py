@@ -4,22 +4,39 @@ import functools
 import random
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from muster.recovery.budgets import OWN_DOING
 from muster.simulate.checks import ViolationError
-from muster.simulate.faults import FOR_EVER, FOR_GOOD, KINDS, THEMES, Fault, Undo, begin, draw, draw_for_good
-from muster.simulate.jobs import DAYS
-from muster.simulate.life import Life
+from muster.simulate.faults import (
+    FOR_EVER,
+    FOR_GOOD,
+    KINDS,
+    THEMES,
+    Fault,
+    MissedError,
+    Undo,
+    begin,
+    draw,
+    draw_for_good,
+)
+from muster.simulate.jobs import CROWDS, DAYS, LEAST_OFTEN, QUIETER, Day, JobPlan
+from muster.simulate.life import Life, key_of
 
 # Beyond the exclusion of nodes after a failure there, the longest back-off, and a second try after either.
 QUIET_SECONDS = 7200.0
 PERSON_SECONDS = 300.0
+# Whoever mends what has lasted until the quiet takes one thing after the other, and his time for it.
+MENDING_SECONDS = (0.0, 0.0, 1.0, 10.0, 60.0)
+AT_ONCE = 0.5  # share of the lives in which all is mended at one moment
+CROWDED = 1 / 3
 SLOW_STARTS = 0.25
 # How many times as often as usual something goes wrong in a dense life, and how many times sooner it is over.
 HURRIES = (1.0, 3.0, 10.0)
+DENSE_SECONDS = (400.0, 1600.0)
 AIMED = 0.5  # share of the faults of nodes that hit those of a job
 ENDS = ("Succeeded", "Failed")
+SPENT = ("ApplicationRestartsExhausted", "HardwareRestartsExhausted")
 
 
 @dataclass
@@ -42,7 +59,7 @@ class Outcome:
     """What has become of it.
 
     Attributes:
-        cells: (phase of the job at that time, kind of fault) -> how often they met.
+        cells: (phase of the job at that time, kind of fault) -> how often they met: of faults that had something to hit.
     """
 
     story: Story
@@ -53,18 +70,23 @@ class Outcome:
     cells: Counter[tuple[str, str]] = field(default_factory=Counter)
     checks: Counter[str] = field(default_factory=Counter)
 
+    @property
+    def faults(self) -> int:
+        """How many had something to hit."""
+        return self.cells.total()
+
 
 def story(seed: int) -> Story:
     """A life at random."""
     chance = random.Random(seed)
-    sparse, day = chance.random() < 0.5, chance.choice(list(DAYS))
+    sparse, day = chance.random() < 0.5, chance.choice(CROWDS if chance.random() < CROWDED else QUIETER)
     # Where everything breaks at once nothing ever gets far: most lives have a few kinds of trouble, and time between.
     if chance.random() < 0.5:
         kinds = list(THEMES[chance.choice(list(THEMES))])
     else:
         kinds = chance.sample(list(KINDS), chance.choice((2, 4, 8, 16, len(KINDS))))
     mean = chance.choice((100.0, 200.0) if sparse else (5.0, 10.0, 20.0))
-    length = 3000.0 if sparse else 400.0
+    length = 3000.0 if sparse else chance.choice(DENSE_SECONDS)
     hurry = 1.0 if sparse else chance.choice(HURRIES)
     found: list[Fault] = []
     if chance.random() < 0.3:
@@ -101,62 +123,97 @@ def play(told: Story) -> Outcome:
 
 
 def _play(life: Life, told: Story, outcome: Outcome) -> None:
-    last = max((fault.at for fault in told.faults), default=0.0)
-    jobs, limit = DAYS[told.day].jobs, DAYS[told.day].limit
+    last, day = max((fault.at for fault in told.faults), default=0.0), DAYS[told.day]
     life.slow_starts = SLOW_STARTS
-    if limit is not None:
-        life.limit(limit)
-        life.checks.watch_limit(limit)
-    for name, plan in jobs.items():
-        life.submit(name, plan.nodes, plan.script(last, told.sparse), has_sidecar=plan.has_sidecar, **plan.spec)
-    undos: list[Undo] = []
+    _open(life, told, day, last)
+    undos: list[tuple[Fault, Undo]] = []
     broken: dict[str, Fault] = {}
     for fault in sorted(told.faults, key=lambda fault: fault.at):
         life.run(max(0.0, fault.at - life.age_seconds))
-        outcome.cells[life.state_of(fault.job) if fault.job else life.state_of("a"), fault.kind] += 1
+        state = life.state_of(fault.job or "a")
         life.journal.note("FAULT", f"{fault}")
         if KINDS[fault.kind].spares_training:
-            life.checks.excuse(fault.seconds)
-        undo = begin(life, fault)
+            life.checks.excuse(fault.seconds + KINDS[fault.kind].lingers_seconds)
+        try:
+            undo = begin(life, fault)
+        except MissedError:
+            continue
+        outcome.cells[state, fault.kind] += 1
+        life.checks.trail.fault(fault)
         if undo is not None and fault.seconds < FOR_EVER:
             life.agenda.after(fault.seconds, undo)
         elif undo is not None and fault.seconds < FOR_GOOD:
-            undos.append(undo)
+            undos.append((fault, undo))
         elif undo is not None:
             broken[list(life.machines)[fault.number % len(life.machines)]] = fault
     life.run(30.0)
     life.journal.note("QUIET", "from here on nothing happens any more, and what was broken is mended")
-    for undo in undos:
-        undo()
+    _mend(life, told, undos)
     life.calm_down(besides=broken)
-    if limit is not None:
-        life.checks.watch_limit(limit)  # whatever was an excuse is none any more
+    life.checks.calm()
+    life.checks.watch_limits(day.limits)  # whatever was an excuse is none any more
     for node, fault in broken.items():
-        begin(life, fault)  # what is cut is cut from all that are there now
+        with suppress(MissedError):
+            begin(life, fault)  # what is cut is cut from all that are there now
         if fault.kind != "CutFromOperator":  # which nobody but Muster sees
             life.agenda.after(PERSON_SECONDS, functools.partial(_give_up, life, node))
+    jobs = {name: plan for name, plan in day.jobs.items() if plan.ends}
     if not life.run_until(lambda: all(life.state_of(name) in ENDS for name in jobs), QUIET_SECONDS):
         states = {name: _status(life, name) for name in jobs}
         raise ViolationError(f"after {QUIET_SECONDS:.0f} quiet seconds not every job has ended: {states}")
     for name, plan in jobs.items():
         if plan.forgets and life.trainer_of(name).has_forgotten and not life.was_told(name, "ResumedBehind"):
             raise ViolationError(f"a trainer that does not go on from its checkpoint is told: {name}")
-        if plan.is_sound and all(KINDS[fault.kind].spares_program for fault in told.faults):
-            _nobody_is_charged(life, name)
         if plan.is_sound and all(_spares(fault, name) for fault in told.faults):
-            _trains_on(life, name)
-        if life.state_of(name) != plan.ends:
+            _trains_on(life, name)  # says more than that what has ended its attempt is charged for nothing
+        if plan.is_sound:
+            life.checks.trail.judge(name)
+        if life.state_of(name) != plan.ends and not _may_fail(life, name, plan):
             raise ViolationError(f"a job does not end as it should: {name} is to be {plan.ends}: {_status(life, name)}")
 
 
-def _nobody_is_charged(life: Life, name: str) -> None:
-    """A job pays from the budget of its program for nothing else."""
-    uid = life.job(name)["metadata"]["uid"]
-    for gang in life.server.all("gangs"):
-        if gang["spec"]["jobUid"] == uid:
-            charged = [it for it in gang["spec"].get("incidents", ()) if it["faultClass"] in OWN_DOING]
-            if charged:
-                raise ViolationError(f"a program is charged for what it has not done: {name}: {charged}")
+def _open(life: Life, told: Story, day: Day, trouble_seconds: float) -> None:
+    """What administrators and users have to say: now, or in a moment."""
+    life.govern(day.limits, day.counted)
+    for name, value in day.classes.items():
+        life.add_priority(name, value)
+    priorities = {key_of(name): day.priority_of(plan) for name, plan in day.jobs.items()}
+    life.checks.waits.begin(priorities.__getitem__, day.limits)
+    life.checks.watch_limits(day.limits)
+    for name, plan in day.jobs.items():
+        submit = functools.partial(
+            life.submit,
+            name,
+            plan.nodes,
+            plan.script(trouble_seconds, told.sparse),
+            has_sidecar=plan.has_sidecar,
+            image=plan.image,
+            priority_class=plan.priority_class,
+            **plan.spec,
+        )
+        if plan.comes_at:
+            life.agenda.after(plan.comes_at, submit)
+        else:
+            submit()
+
+
+def _mend(life: Life, told: Story, undos: list[tuple[Fault, Undo]]) -> None:
+    """All at one moment, or one after the other as people come to it."""
+    chance = random.Random(f"mend {told.seed}")
+    at_once = chance.random() < AT_ONCE
+    if not at_once:
+        chance.shuffle(undos)
+    for fault, undo in undos:
+        if not at_once:
+            life.run(chance.choice(MENDING_SECONDS))
+        undo()
+        life.checks.trail.mended(fault)
+
+
+def _may_fail(life: Life, name: str, plan: JobPlan) -> bool:
+    """Whether a job was started so often that it had no restart left: dense lives that are long have more faults than these."""
+    status = life.job(name).get("status") or {}
+    return status.get("reason") in SPENT and (not plan.is_often or int(status.get("attempt", 0)) > LEAST_OFTEN)
 
 
 def _spares(fault: Fault, job: str) -> bool:

@@ -36,15 +36,28 @@ class Record:
         try:
             runs = json.loads(path.read_text())["revisions"] if path.exists() else []
             found = cls(runs)
-            found.next_seed, found.faults, found.violations  # noqa: B018 - whatever is missing is found out before hours are spent
+            found.total(), found.next_seed
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise RecordError(f"{path} is no sum of lives: {error!r}") from error
         return found
 
     def write(self, path: Path) -> None:
-        """Keep it."""
-        total = {name: round(sum(run[name] for run in self.runs), 1) for name in _SUMMED}
-        path.write_text(json.dumps({"total": total, "revisions": self.runs}, indent=1) + "\n")
+        """Keep it.
+
+        Raises:
+            RecordError: it cannot be written.
+        """
+        text = json.dumps({"total": self.total(), "revisions": self.runs}, indent=1) + "\n"
+        beside = path.with_name(f".{path.name}.new")
+        try:
+            beside.write_text(text)
+            beside.replace(path)
+        except OSError as error:
+            raise RecordError(f"{path} cannot be written: {error.strerror}") from error
+
+    def total(self) -> dict[str, float]:
+        """Of all revisions."""
+        return {name: round(sum(run[name] for run in self.runs), 1) for name in _SUMMED}
 
     @property
     def next_seed(self) -> int:
@@ -54,15 +67,17 @@ class Record:
     @property
     def faults(self) -> int:
         """Of all lives."""
-        return sum(int(run["faults"]) for run in self.runs)
+        return int(self.total()["faults"])
 
     @property
     def violations(self) -> int:
         """Of all lives."""
-        return sum(int(run["violations"]) for run in self.runs)
+        return int(self.total()["violations"])
 
     def add(self, revision: str, next_seed: int, shown: Mapping[str, Any]) -> None:
-        """One more run of this revision."""
+        """What more was played of this revision."""
+        if not shown["seeds"]:
+            return
         if not self.runs or self.runs[-1]["revision"] != revision:
             self.runs.append({"revision": revision, **dict.fromkeys(_SUMMED, 0)})
         run = self.runs[-1]

@@ -157,6 +157,10 @@ class _SimulatedPorts:
         """Listen as the leader."""
         self._replica.listens = self._replica.alive
 
+    async def publish(self) -> None:
+        """Checkers are not simulated."""
+        await asyncio.Event().wait()
+
     async def renew(self, renewed: Callable[[], None]) -> None:
         """Certificates are good for ever."""
         await asyncio.Event().wait()

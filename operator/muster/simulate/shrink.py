@@ -1,5 +1,6 @@
 """From the life that failed to the shortest list of faults that still makes it fail in the same way."""
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
@@ -35,16 +36,18 @@ def rule_of(outcome: Outcome) -> str:
     return outcome.violation.partition(":")[0]
 
 
-def shrunk(outcome: Outcome, most_lives: int = 200, played: Callable[[Story], Outcome] = play) -> Outcome:
-    """The shortest story found in so many lives that violates the same rule.
+def shrunk(
+    outcome: Outcome, most_lives: int = 200, most_seconds: float = 300.0, played: Callable[[Story], Outcome] = play
+) -> Outcome:
+    """The shortest story found in so many lives, and in about so much time, that violates the same rule.
 
     Chunks of faults are left out, large ones first; then what is left is made as simple as it can be.
     """
-    best, rule, lives = outcome, rule_of(outcome), 0
+    best, rule, lives, until = outcome, rule_of(outcome), 0, time.monotonic() + most_seconds
 
     def fails(faults: list[Fault]) -> bool:
         nonlocal best, lives
-        if lives >= most_lives:
+        if lives >= most_lives or time.monotonic() >= until:
             return False
         lives += 1
         found = played(replace(best.story, faults=faults))

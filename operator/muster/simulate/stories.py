@@ -2,7 +2,9 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from muster.simulate.faults import KINDS, Fault
 from muster.simulate.jobs import DAYS
@@ -26,23 +28,55 @@ def write(path: Path, story: Story, violation: str = "") -> None:
     path.write_text(json.dumps(document, indent=1) + "\n")
 
 
+class _Fault(BaseModel):
+    """A fault as somebody may write it by hand."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+    at: float = Field(ge=0)
+    kind: Literal[*KINDS]  # type: ignore[valid-type]
+    job: str = ""
+    number: int = Field(0, ge=0)
+    count: int = Field(1, ge=1)
+    seconds: float = Field(0.0, ge=0)
+    amount: float = 0.0
+
+
+class _Story(BaseModel):
+    """A story as somebody may write it by hand."""
+
+    model_config = ConfigDict(extra="forbid")
+    seed: int
+    faults: list[_Fault]
+    sparse: bool = False
+    day: Literal[*DAYS] = "Three"  # type: ignore[valid-type]
+    violation: str = ""
+
+
 def read(path: Path) -> Story:
     """A story that was kept.
 
     Raises:
-        StoryError: it cannot be read, or names a fault that there is not.
+        StoryError: it cannot be read, or a field is not as it must be; says which and how it may be.
     """
     try:
-        document: dict[str, Any] = json.loads(path.read_text())
-        faults = [Fault.from_json(item) for item in document["faults"]]
-        story = Story(
-            int(document["seed"]), faults, bool(document.get("sparse", False)), str(document.get("day", "Three"))
-        )
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise StoryError(f"{path} tells no story: {error}") from error
-    if story.day not in DAYS:
-        raise StoryError(f"{path}: day is {story.day!r}; there are {', '.join(DAYS)}")
-    for number, fault in enumerate(story.faults):
-        if fault.kind not in KINDS:
-            raise StoryError(f"{path}: faults[{number}].kind is {fault.kind!r}; there are {', '.join(sorted(KINDS))}")
-    return story
+        told = _Story.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        raise StoryError(f"{path} tells no story: {_words(error)}") from error
+    except OSError as error:
+        raise StoryError(f"{path} cannot be read: {error.strerror}") from error
+    jobs = DAYS[told.day].jobs
+    for number, fault in enumerate(told.faults):
+        if fault.job not in jobs and (fault.job or KINDS[fault.kind].of_job):
+            raise StoryError(
+                f"{path}: faults[{number}].job is {fault.job!r}; the jobs of day {told.day} are {', '.join(jobs)}"
+            )
+    return Story(told.seed, [Fault(**fault.model_dump()) for fault in told.faults], told.sparse, told.day)
+
+
+def _words(error: ValidationError) -> str:
+    """The first that is wrong, and how many more there are."""
+    first, *others = error.errors()
+    where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
+    text = first["msg"][0].lower() + first["msg"][1:]
+    told = f"{where}, {str(first['input'])[:40]!r}: {text}" if where else text
+    return f"{told}; and {len(others)} more" if others else told

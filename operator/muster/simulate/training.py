@@ -1,5 +1,6 @@
 """What runs in the workers: trainers that make steps together, save as they go, and die of each other's death."""
 
+import functools
 import signal
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -7,6 +8,7 @@ from typing import TYPE_CHECKING
 from muster.launcher.matcher import Printed
 from muster.launcher.progress import StepClock
 from muster.launcher.snapshot import RankView
+from muster.simulate.storage import Directory, Save
 
 if TYPE_CHECKING:
     from muster.simulate.life import Life
@@ -18,6 +20,7 @@ WATCHDOG_SECONDS = 600.0
 WATCHDOG_TAIL = "Watchdog caught collective operation timeout: WorkNCCL(OpType=ALLREDUCE) ran for 600000 milliseconds"
 STUCK_SECONDS = 0.5  # how often one that makes no step looks again whether it can
 SAVE_RETRY_SECONDS = 2.0
+PART_OF_SAVE = 0.5, 0.99  # of the time that a save takes, when a rank has written its part
 IMPORT_SECONDS = 0.5, 3.0
 
 
@@ -61,6 +64,10 @@ class RankProcess:
         self.printed = Printed()
         self.first_step: int | None = None
         self.has_progress_file = True
+        self.preset = ""
+        self.heard_at = worker.now()
+        self.corruption = None
+        self.progress_problem = ""
         self.told_step: int | None = None
         self.status: int | None = None
         self._tail = ""
@@ -73,6 +80,8 @@ class RankProcess:
         """Read what it has told."""
         if self.told_step is not None:
             self.first_step = self.told_step if self.first_step is None else self.first_step
+            if self.told_step != self.clock.step:
+                self.heard_at = self.worker.now()
             self.clock.note(self.told_step, self.worker.now())
 
     def note_exit(self, status: int, by_launcher: bool) -> None:
@@ -106,6 +115,11 @@ class RankProcess:
         )
 
     last_view = view
+
+    @property
+    def can_write(self) -> bool:
+        """Whether it comes to write into the checkpoint directory."""
+        return self.worker.machine.runs and not self.worker.is_frozen and self.worker.can_write
 
     # What happens to it.
 
@@ -191,7 +205,7 @@ class Attempt:
         self._trainer.stepped(self)
         if step >= script.total_steps:
             self._finished = True
-            self._life.agenda.after(script.save_seconds, lambda: self._save(step))
+            self._save(step)
             return
         if script.crashes_after is not None and step > script.crashes_after:
             self._trainer.is_broken = True
@@ -199,7 +213,7 @@ class Attempt:
             self._crash()
             return
         if step % script.checkpoint_every == 0:
-            self._life.agenda.after(script.save_seconds, lambda: self._save(step))
+            self._save(step)
         self._life.agenda.after(self._pace(), self._make_step)
 
     def _crash(self) -> None:
@@ -225,15 +239,31 @@ class Attempt:
                 rank.exit(134, WATCHDOG_TAIL)
 
     def _save(self, step: int) -> None:
-        """The checkpoint is complete once all ranks have written their part of it."""
+        """Each rank writes its part, and then the first of them the marker."""
+        agenda, seconds = self._life.agenda, self._trainer.script.save_seconds
+        save = self._trainer.directory.begin(step, self.number, self.count)
+        for rank in self.ranks.values():
+            part_seconds = seconds * self._life.random.uniform(*PART_OF_SAVE)
+            agenda.after(part_seconds, functools.partial(self._write_shard, save, rank))
+        agenda.after(seconds, lambda: self._finish_save(save))
+
+    def _write_shard(self, save: Save, rank: RankProcess) -> None:
+        if not rank.alive:
+            return
+        if not rank.can_write:
+            self._life.agenda.after(SAVE_RETRY_SECONDS, lambda: self._write_shard(save, rank))
+            return
+        self._trainer.wrote_part(self, save, rank)
+
+    def _finish_save(self, save: Save) -> None:
         ranks = list(self.ranks.values())
         if not all(rank.alive for rank in ranks):
             return
-        if not all(rank.worker.machine.runs and not rank.worker.is_frozen and rank.worker.can_write for rank in ranks):
-            self._life.agenda.after(SAVE_RETRY_SECONDS, lambda: self._save(step))
+        if len(save.written) < self.count or not all(rank.can_write for rank in ranks):
+            self._life.agenda.after(SAVE_RETRY_SECONDS, lambda: self._finish_save(save))
             return
-        self._trainer.saved(self, step)
-        if step >= self._trainer.script.total_steps:
+        self._trainer.saved(self, save)
+        if save.step >= self._trainer.script.total_steps:
             for rank in ranks:
                 rank.exit(0)
 
@@ -247,6 +277,7 @@ class Trainer:
         self.script = script
         self.attempts: dict[int, Attempt] = {}
         self.newest_started = 0
+        self.has_finished = False  # what it has made of its last step is saved
         self.is_broken = False  # its program fails after each start
         self.has_forgotten = False  # it has made steps that a checkpoint has which it was to go on from
 
@@ -265,10 +296,21 @@ class Trainer:
         """All ranks of an attempt have finished a step."""
         self.life.checks.makes_step(self, attempt)
 
-    def saved(self, attempt: Attempt, step: int) -> None:
+    @property
+    def directory(self) -> Directory:
+        """Where its checkpoints are."""
+        return self.life.directories[self.job]
+
+    def wrote_part(self, attempt: Attempt, save: Save, rank: RankProcess) -> None:
+        """A rank of an attempt has written its part of a checkpoint."""
+        self.life.checks.writes(self, attempt, save.step)
+        self.directory.write_shard(save, rank.rank, rank.worker.machine.name, self.life.agenda.now)
+
+    def saved(self, attempt: Attempt, save: Save) -> None:
         """A checkpoint of an attempt is complete."""
-        self.life.checks.publishes(self, attempt, step)
-        self.life.directories[self.job].save(step, attempt.number, self.life.agenda.now)
+        self.life.checks.publishes(self, attempt, save.step)
+        self.has_finished |= save.step >= self.script.total_steps
+        self.directory.write_marker(save, attempt.ranks[0].worker.machine.name, self.life.agenda.now)
 
     @property
     def alive(self) -> list[RankProcess]:

@@ -5,11 +5,9 @@ import itertools
 import json
 import signal
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
-from muster.checkpoint.find import LIMIT
-from muster.checkpoint.scan import lineage_of, write_stamps
 from muster.coordinator.auth import Caller
 from muster.launcher.environment import Settings
 from muster.launcher.host import Host
@@ -17,12 +15,13 @@ from muster.launcher.marker import Marker, Standing
 from muster.launcher.matcher import Matcher
 from muster.launcher.peers import Peers
 from muster.launcher.reporter_core import POLL, TELL, Contact, ReporterCore, Send
+from muster.launcher.scan_child import Looks
 from muster.launcher.scanner import Scanner
 from muster.launcher.snapshot import Snapshot
 from muster.launcher.supervisor import Supervisor
 from muster.protocol.messages import Directive, Report, decode_directive, digest_of
 from muster.simulate.network import CONNECT_SECONDS, LATENCY_SECONDS, STORAGE
-from muster.simulate.storage import Directory, Saved
+from muster.simulate.storage import Directory, SimulatedFiles
 from muster.simulate.training import RankProcess, Trainer
 
 if TYPE_CHECKING:
@@ -65,6 +64,7 @@ class Container:
         self.is_frozen = False
         self.ranks: list[RankProcess] = []
         self.directory: Directory = life.directories[trainer.job]
+        self._is_killed = False  # nothing of it does anything any more
         self._waiting: list[Callable[[], None]] = []  # what has come while it was frozen
 
     @property
@@ -102,10 +102,13 @@ class Container:
         """SIGTERM."""
 
     def kill(self) -> None:
-        """All of it is killed, ranks included but those that cannot be."""
-        for rank in self.ranks:
-            rank.kill()
-        self._over(128 + signal.SIGKILL)
+        """All of it is killed, ranks included; it has not ended before the last of them has, which may be unkillable."""
+        self._is_killed = True
+        killed = [rank.kill() for rank in self.ranks]
+        if all(killed):
+            self._over(128 + signal.SIGKILL)
+        else:
+            self.life.agenda.after(UNKILLED_SECONDS, self.kill)
 
     def vanish(self) -> None:
         """Its machine has lost its power."""
@@ -125,7 +128,7 @@ class Container:
             self._happens(event)
 
     def _happens(self, event: Callable[[], None]) -> None:
-        if self.is_over:
+        if self.is_over or self._is_killed:
             return
         if self.is_frozen:
             self._waiting.append(event)
@@ -163,10 +166,9 @@ class PlainWorker(Container):
         self.after(0.0, end)
 
     def _start(self) -> None:
-        """It finds by itself where to go on."""
-        seen = self.directory.seen_from(self.machine.name, self.life.agenda.now) if self.reaches_storage else []
-        step = max((saved.step for saved in seen), default=0)
-        attempt = self.life.attempt_of(self.trainer.job)
+        """It finds by itself where to go on. Its attempt is its pod's: the record may have gone on before it came to run."""
+        step = self.directory.newest_shown(self.machine.name, self.life.agenda.now) if self.reaches_storage else 0
+        attempt = self.life.attempt_of_pod(self.namespace, self.name)
         self.ranks = [self.trainer.start(self, attempt, self._rank, self._count, step, next(self.life.pids))]
 
 
@@ -379,8 +381,9 @@ class Datagrams:
             other.datagrams.inbox.append((data, sender))
             other.wake()
 
-        now = worker.life.agenda.now + LATENCY_SECONDS
-        other.at(now + (other.phase - now) % GATHER_SECONDS, arrive)
+        for delay in worker.life.network.delays(worker.life.random):
+            now = worker.life.agenda.now + LATENCY_SECONDS + delay
+            other.at(now + (other.phase - now) % GATHER_SECONDS, arrive)
 
 
 class SimulatedStorage:
@@ -415,6 +418,9 @@ class SimulatedStorage:
         """Give the look up."""
         self._look, self.is_busy = 0, False
 
+    def note_ended(self, pids: Collection[int]) -> None:
+        """No process looks here."""
+
     def _begin(self, attempt: int) -> None:
         self.is_busy, self._look = True, next(self._looks)
         look = self._look
@@ -433,31 +439,29 @@ class SimulatedStorage:
 
 
 class Looker:
-    """In place of the child that looks for checkpoints: it is asked and answers as that one does."""
+    """The shipped child that looks for checkpoints, on the files that the worker's node sees."""
 
     descriptor = -1
 
     def __init__(self, worker: Worker) -> None:
         self.pid = next(worker.life.pids)
         self._worker = worker
-        self._said = b""
+        self._said: list[bytes] = []
         self._is_dead = False
+        files = SimulatedFiles(worker.directory, worker.machine.name, lambda: worker.life.agenda.now)
+        self._looks = Looks(worker.directory.path, self._said.append, lambda: False, worker.now, lambda _: files)
 
     def write(self, data: bytes) -> int:
-        """Take in requests."""
-        for line in data.splitlines():
-            request = json.loads(line)
-            if "scan" in request:
-                self._worker.after(
-                    self._worker.life.random.uniform(*LOOK_SECONDS), functools.partial(self._answer, request)
-                )
+        """Say something to it."""
+        self._worker.after(self._worker.life.random.uniform(*LOOK_SECONDS), lambda: self._hear(data))
         return len(data)
 
     def read(self, _limit: int) -> bytes:
         """What it has said."""
         if not self._said:
             raise BlockingIOError
-        said, self._said = self._said, b""
+        said = b"".join(self._said)
+        self._said.clear()
         return said
 
     def kill(self) -> None:
@@ -473,35 +477,14 @@ class Looker:
         self._worker.dead_children[self.pid] = signal.SIGKILL
         self._worker.wake()
 
-    def _answer(self, request: dict[str, Any]) -> None:
-        worker, directory = self._worker, self._worker.directory
-        if self._is_dead or not worker.reaches_storage:
+    def _hear(self, data: bytes) -> None:
+        if self._is_dead:
             return
-        seen = directory.seen_from(worker.machine.name, worker.life.agenda.now)
-        lineage, wish = request["lineage"], request["wish"]
-        history = lineage_of(*lineage) if lineage else None
-        kept = [one for one in seen if history is None or history.has(one.step, one.written_ns)]
-        kept.sort(key=lambda one: (-one.step, one.path))
-        whole = [one for one in kept if not (one.torn and request["judges"])]
-        listed = whole[:LIMIT]
-        listed += [one for one in whole[LIMIT:] if wish and wish in (str(one.step), one.path)]
-        answer = {
-            "scan": request["scan"],
-            "checkpoints": [_told(one, request["judges"]) for one in listed],
-            "torn": [_told(one, False) for one in kept if one.torn][:LIMIT] if request["judges"] else [],
-            "stamps": write_stamps((one.step, one.written_ns) for one in seen) if request["stamps"] else None,
-            "settled": True,
-            "done": True,
-            "looks": 4 * len(seen),
-            "note": "",
-            "error": "",
-        }
-        self._said += json.dumps(answer).encode() + b"\n"
-        worker.wake()
-
-
-def _told(saved: Saved, judged: bool) -> dict[str, Any]:
-    return {"step": saved.step, "path": saved.path, "writtenNs": saved.written_ns, "judged": judged}
+        if not self._worker.reaches_storage:
+            self._worker.after(STALLED_SECONDS, lambda: self._hear(data))
+            return
+        self._looks.hear(data.splitlines())
+        self._worker.wake()
 
 
 class SimulatedReporter:

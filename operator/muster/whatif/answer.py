@@ -12,7 +12,7 @@ from muster.whatif.formula import expected_ettr, recovery_seconds, young_daly_se
 from muster.whatif.life import Account, Loss, live
 from muster.whatif.plan import Plan
 from muster.whatif.rates import Rates
-from muster.whatif.ways import way_of
+from muster.whatif.ways import Way, way_of
 from muster.whatif.weather import Blow, Dice, blows
 
 HOUR_SECONDS = 3600.0
@@ -60,6 +60,13 @@ class Option(ApiModel):
     gain: Estimate = Field(description="ETTR beyond that of the plan.")
 
 
+class Overdrawn(ApiModel):
+    """In how many lives the default budgets of restarts would have ended the job."""
+
+    own: int = Field(description="Failures of the job's own making: recovery.applicationRestartsPerDay.")
+    nodes: int = Field(description="Failures of nodes: recovery.hardwareRestartsPerDay.")
+
+
 class Answer(ApiModel):
     """What many lives have shown."""
 
@@ -76,21 +83,30 @@ class Answer(ApiModel):
     checkpoints: list[Option] = Field(description="Other intervals, the plan's included, shortest first.")
     best_checkpoint_seconds: float = Field(description="The best of `checkpoints`.")
     young_daly_seconds: float = Field(description="The best interval by the formula.")
+    overdrawn: Overdrawn = Field(
+        description="Lives in which a default budget would have ended the job; here it goes on."
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class _Lives:
-    """The failures of many lives, and how each kind goes."""
+class _Trial:
+    """A plan that is lived through.
 
-    rates: Rates
-    storms: Sequence[Sequence[Blow]]
+    Attributes:
+        ettrs: of each life.
+    """
 
-    def under(self, plan: Plan) -> list[Account]:
-        ways = [way_of(cause.how, plan) for cause in self.rates.causes]
-        return [live(plan, ways, storm) for storm in self.storms]
+    plan: Plan
+    ways: Sequence[Way]
+    ettrs: list[float]
+
+    def live(self, storm: Sequence[Blow]) -> Account:
+        account = live(self.plan, self.ways, storm)
+        self.ettrs.append(account.useful / self.plan.seconds)
+        return account
 
 
-def answer(plan: Plan, rates: Rates, dice: Dice, lives: int) -> Answer:
+def answer(plan: Plan, rates: Rates, dice: Dice, lives: int, lived: Callable[[int], None] | None = None) -> Answer:
     """Let a gang live many times.
 
     Args:
@@ -98,19 +114,31 @@ def answer(plan: Plan, rates: Rates, dice: Dice, lives: int) -> Answer:
         rates: of what its nodes fail; how often stands in the plan.
         dice: chance.
         lives: how many; at least two.
+        lived: told how many are done, after each.
     """
     shares = [cause.share for cause in rates.causes]
-    ways = [way_of(cause.how, plan) for cause in rates.causes]
-    storms = [blows(dice(number), plan.gang_mttf_seconds, plan.seconds, shares) for number in range(lives)]
-    many = _Lives(rates, storms)
-    accounts = many.under(plan)
-    ettrs = [account.useful / plan.seconds for account in accounts]
-    recovery = recovery_seconds(plan, ways, shares)
-    intervals = [_option(many, plan, ettrs, checkpoint_seconds=seconds) for seconds in _intervals(plan)]
+
+    def trial(other: Plan) -> _Trial:
+        return _Trial(other, [way_of(cause.how, other) for cause in rates.causes], [])
+
+    own, others = trial(plan), [trial(other) for other in others_than(plan)]
+    accounts: list[Account] = []
+    for number in range(lives):
+        storm = blows(dice(number), plan.nodes, plan.gang_mttf_seconds, plan.seconds, shares)
+        accounts.append(own.live(storm))
+        for other in others:
+            other.live(storm)
+        if lived:
+            lived(number + 1)
+    options = [_option(one, own) for one in (own, *others)]
+    intervals = sorted(
+        (option for option in options if option.spares == plan.spares), key=lambda option: option.checkpoint_seconds
+    )
+    recovery = recovery_seconds(plan, own.ways, shares)
     hours = plan.gpus / HOUR_SECONDS
     return Answer(
         lives=lives,
-        ettr=_spread(ettrs),
+        ettr=_spread(own.ettrs),
         closed_form_ettr=expected_ettr(plan, recovery),
         gang_mttf_hours=plan.gang_mttf_seconds / HOUR_SECONDS,
         recovery_seconds=recovery,
@@ -118,19 +146,30 @@ def answer(plan: Plan, rates: Rates, dice: Dice, lives: int) -> Answer:
         useful_gpu_hours=hours * fmean(account.useful for account in accounts),
         saving_gpu_hours=hours * fmean(account.saving for account in accounts),
         causes=_causes(rates, accounts, hours),
-        spares=[_option(many, plan, ettrs, spares=n) for n in (plan.spares - 1, plan.spares + 1) if n >= 0],
+        spares=[option for option in options if option.spares != plan.spares],
         checkpoints=intervals,
         best_checkpoint_seconds=max(intervals, key=lambda option: option.ettr).checkpoint_seconds,
         young_daly_seconds=young_daly_seconds(plan),
+        overdrawn=Overdrawn(
+            own=sum(account.own_overdrawn for account in accounts),
+            nodes=sum(account.nodes_overdrawn for account in accounts),
+        ),
     )
 
 
-def _option(many: _Lives, plan: Plan, before: Sequence[float], **changes: float) -> Option:
-    other = plan.model_copy(update=changes)
-    accounts = many.under(other) if other != plan else None
-    ettrs = [account.useful / plan.seconds for account in accounts] if accounts else before
-    gain = _estimate([after - was for after, was in zip(ettrs, before, strict=True)])
-    return Option(spares=other.spares, checkpoint_seconds=other.checkpoint_seconds, ettr=fmean(ettrs), gain=gain)
+def others_than(plan: Plan) -> list[Plan]:
+    """What a plan is compared with: one spare fewer and one more, and other intervals between checkpoints."""
+    spares: list[dict[str, float]] = [{"spares": n} for n in (plan.spares - 1, plan.spares + 1) if n >= 0]
+    intervals: list[dict[str, float]] = [
+        {"checkpoint_seconds": s} for s in _intervals(plan) if s != plan.checkpoint_seconds
+    ]
+    return [plan.model_copy(update=change) for change in (*spares, *intervals)]
+
+
+def _option(one: _Trial, before: _Trial) -> Option:
+    gain = _estimate([after - was for after, was in zip(one.ettrs, before.ettrs, strict=True)])
+    plan = one.plan
+    return Option(spares=plan.spares, checkpoint_seconds=plan.checkpoint_seconds, ettr=fmean(one.ettrs), gain=gain)
 
 
 def _intervals(plan: Plan) -> list[float]:

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
+from muster.api.trainingjob import Recovery
+from muster.recovery.budgets import WINDOW
 from muster.whatif.plan import Plan
 from muster.whatif.ways import Leaves, Way
 from muster.whatif.weather import Blow
@@ -47,16 +49,49 @@ class Account:
         useful: training that was kept.
         saving: training stood still for a save.
         losses: what each cause has cost, by its place in the list.
+        own_overdrawn: the job's own failures have overdrawn the default budget of restarts, and would have ended it.
+        nodes_overdrawn: the same of failures of nodes.
     """
 
     useful: float = 0.0
     saving: float = 0.0
     losses: list[Loss] = field(default_factory=list)
+    own_overdrawn: bool = False
+    nodes_overdrawn: bool = False
 
 
 Moments = tuple[float, float, float]
 """When all failures are noticed, when there are nodes for all, when the ranks may start; in this order."""
 _NOTHING: Moments = (0.0, 0.0, 0.0)
+_DEFAULTS = Recovery()
+
+
+_WINDOW_SECONDS = WINDOW.total_seconds()
+
+
+@dataclass(slots=True)
+class _Budget:
+    """The failures that count, as `muster.recovery.budgets` counts them: of a day, without progress since.
+
+    Attributes:
+        most: so many may be.
+        counted: when each was, and how far the training had come.
+    """
+
+    most: int
+    counted: list[tuple[float, float]] = field(default_factory=list)
+
+    def overdrawn(self, at: float, reached: float, complete: float) -> bool:
+        """Count one more; whether that ends the job.
+
+        Args:
+            at: when it is.
+            reached: how far the training had come, in seconds of training.
+            complete: how far the newest complete checkpoint has.
+        """
+        self.counted = [one for one in self.counted if at - one[0] < _WINDOW_SECONDS and one[1] >= complete]
+        self.counted.append((at, reached))
+        return len(self.counted) > self.most
 
 
 @dataclass(slots=True)
@@ -90,11 +125,16 @@ def live(plan: Plan, ways: Sequence[Way], blows: Sequence[Blow]) -> Account:
     account = Account(losses=[Loss() for _ in ways])
     free = [0.0] * plan.spares  # since when, or from when on, each node is free that the gang has not got
     heapify(free)
+    away: dict[int, float] = {}  # until when no node stands in a place
+    own, nodes = _Budget(_DEFAULTS.application_restarts_per_day), _Budget(_DEFAULTS.hardware_restarts_per_day)
     now = _Recovery(-1, 0.0, _NOTHING, 0.0, _NOTHING)
     for blow in blows:
+        if blow.at < away.get(blow.place, 0.0):
+            continue
         way = ways[blow.cause]
         if way.needs_ranks and _changes_nothing(way, blow, now):
             continue
+        lost = 0.0
         if blow.at < now.trains:
             _recover(account, now, blow.at)
         else:
@@ -102,7 +142,12 @@ def live(plan: Plan, ways: Sequence[Way], blows: Sequence[Blow]) -> Account:
             lost = _train(account, plan, blow.at - now.trains)
             account.losses[blow.cause].redone += lost
         account.losses[blow.cause].failures += 1
-        now = _recovery(plan, way, blow, now, free)
+        if way.own:
+            if not account.own_overdrawn:
+                account.own_overdrawn = own.overdrawn(blow.at, account.useful + lost, account.useful)
+        elif not account.nodes_overdrawn:
+            account.nodes_overdrawn = nodes.overdrawn(blow.at, account.useful + lost, account.useful)
+        now = _recovery(plan, way, blow, now, free, away)
     if plan.seconds < now.trains:
         _recover(account, now, plan.seconds)
     else:
@@ -117,14 +162,16 @@ def _changes_nothing(way: Way, blow: Blow, now: _Recovery) -> bool:
     return blow.at < now.held[2] or blow.at < now.due[0] <= blow.at + way.noticed_seconds
 
 
-def _recovery(plan: Plan, way: Way, blow: Blow, before: _Recovery, free: list[float]) -> _Recovery:
+def _recovery(
+    plan: Plan, way: Way, blow: Blow, before: _Recovery, free: list[float], away: dict[int, float]
+) -> _Recovery:
     """What follows a failure; a node that an earlier one still waits for is waited for as well."""
     noticed = blow.at + way.noticed_seconds
     leaves = way.leaves is Leaves.ALWAYS or (way.leaves is Leaves.IF_FREE and bool(free) and free[0] <= noticed)
     node = ready = noticed
     if leaves:
         heappush(free, noticed + blow.repair * plan.repair_seconds)
-        node = max(noticed, heappop(free))
+        node = away[blow.place] = max(noticed, heappop(free))
         ready = node + plan.pod_seconds
     due = (max(noticed, before.held[0]), max(node, before.held[1]), max(ready, before.held[2]))
     return _Recovery(blow.cause, blow.at, due, due[2] + plan.start_seconds, due if leaves else before.held)

@@ -45,11 +45,13 @@ class Way:
         noticed_seconds: from the failure until the ranks may start again where they are, as far as it is up to Muster.
         leaves: whether the worker moves to another node.
         needs_ranks: it can strike only while ranks run.
+        own: it counts as the job's own doing, and not as that of a node.
     """
 
     noticed_seconds: float
     leaves: Leaves
     needs_ranks: bool
+    own: bool = False
 
 
 def way_of_words(how: str) -> Severity | None:
@@ -79,7 +81,7 @@ def way_of(how: str, plan: Plan) -> Way:
     """
     severity = way_of_words(how)
     if how == HANG:
-        return Way(plan.hang_seconds + DECIDE_SECONDS, Leaves.NEVER, True)
+        return Way(plan.hang_seconds + DECIDE_SECONDS, Leaves.NEVER, True, own=True)
     if how == SILENT:
         return Way(silent_seconds(plan) + DECIDE_SECONDS, Leaves.ALWAYS, False)
     if severity is Severity.FATAL:
@@ -87,7 +89,7 @@ def way_of(how: str, plan: Plan) -> Way:
     # A rank that fails on a sick node goes elsewhere if that is possible.
     if severity is Severity.DEGRADED:
         return Way(DECIDE_SECONDS, Leaves.IF_FREE, True)
-    return Way(DECIDE_SECONDS, Leaves.NEVER, True)
+    return Way(DECIDE_SECONDS, Leaves.NEVER, True, own=True)
 
 
 def silent_seconds(plan: Plan) -> float:

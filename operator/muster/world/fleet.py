@@ -396,7 +396,7 @@ def claim_of(
         given: the nodes that the job's record names; None for a pod that is no worker of a job that there is.
     """
     whole = any(name == UNREADABLE or (is_extended(name) and _has(node, name)) for name in pod.requests)
-    if isinstance(pod, PodView) and given is not None and (whole or pod.node in given):
+    if isinstance(pod, PodView) and given is not None and (whole or pod.place in given):
         return pod.job_uid, _NOTHING
     return f"pod/{pod.namespace}/{pod.name}" if whole else "", pod.requests
 

@@ -1,5 +1,6 @@
 """Everything one decision about one job may look at: a value, so that the same world gives the same plan."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -9,6 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from muster.api.gang import Gang, Member
 from muster.api.trainingjob import TrainingJob
+from muster.world.checks import CheckerView, Standard
 from muster.world.fleet import Fleet, Silence
 from muster.world.names import gang_name, pod_name_in
 from muster.world.turn import Turn
@@ -93,8 +95,10 @@ class Seat:
 
     @property
     def runs(self) -> bool:
-        """Whether the container that trains has begun, for certain."""
-        return self.pod is not None and self.pod.phase != "Pending"
+        """Whether the container that trains has begun, for certain: one beside it that has not keeps its pod Pending."""
+        if self.pod is None:
+            return False
+        return self.pod.phase != "Pending" or (self.container is not None and self.container.running)
 
 
 class PodAges(NamedTuple):
@@ -114,6 +118,20 @@ class PodAges(NamedTuple):
 _UNSEEN = PodAges()
 
 
+@dataclass(frozen=True, slots=True)
+class OtherJob:
+    """A job of the same namespace from whose checkpoint this one is to go on.
+
+    Attributes:
+        exists: False: there is none of this name.
+        directory: its spec.checkpoint.directory; "" where it has none.
+    """
+
+    name: str
+    exists: bool = False
+    directory: str = ""
+
+
 @dataclass(frozen=True)
 class JobWorld:
     """One job and its surroundings at one moment. What a decision asks for again and again is worked out once.
@@ -129,11 +147,16 @@ class JobWorld:
         turn: of a job that waits for nodes; None before the queue has heard of it.
         leader_age_seconds: for how long this process has been the leader.
         attempt_age_seconds: for how long this process has seen the current attempt.
+        listing_age_seconds: for how long this process has seen the launchers asked to list the checkpoints as they are now, in
+            this attempt; infinite where nobody has told.
         go_age_seconds: for how long this process has seen the go of the current attempt; 0 before it.
         pod_ages: by uid, of pods that have not begun, or are on their way out; before the go of all.
         ghost_ages: by uid, for how many seconds this process has seen each ghost of the record with its present proof.
         disowned: by uid, for how many seconds the kubelet of a ghost's node has been heard without a break and was ready,
             while the API server had no such pod or had it as ended: it ends what runs of it.
+        checkers: what the checkers of the members' nodes last said, by node; before the go.
+        standards: what healthy figures are, for the keys of these checkers.
+        other: the job that spec.checkpoint.resumeFrom names, None where it names none.
     """
 
     now: datetime
@@ -149,12 +172,16 @@ class JobWorld:
     turn: Turn | None = None
     leader_age_seconds: float = 0.0
     attempt_age_seconds: float = 0.0
+    listing_age_seconds: float = math.inf
     go_age_seconds: float = 0.0
     pod_ages: Mapping[str, PodAges] = field(default_factory=dict)
     ghost_ages: Mapping[str, float] = field(default_factory=dict)
     disowned: Mapping[str, float] = field(default_factory=dict)
     template_verdict: TemplateVerdict | None = None
     create_error: CreateError | None = None
+    checkers: Mapping[str, CheckerView] = field(default_factory=dict)
+    standards: tuple[Standard, ...] = ()
+    other: OtherJob | None = None
 
     @property
     def uid(self) -> str:
@@ -240,9 +267,16 @@ class JobWorld:
 
     @cached_property
     def listed(self) -> frozenset[int]:
-        """Workers that have told which checkpoints there are, for this attempt; of one who judges: and which is complete."""
-        attempt = self.gang.spec.attempt if self.gang else 0
-        return frozenset(index for index, view in self.views.items() if view.scanned_for_attempt == attempt)
+        """Workers that have told which checkpoints there are, for this attempt; of one who judges: and which is complete.
+
+        What they looked at before the last ghost was proved dead does not count; launchers of old cannot tell when that was.
+        """
+        attempt, listing = (self.gang.spec.attempt, self.gang.spec.listing) if self.gang else (0, 0)
+        return frozenset(
+            index
+            for index, view in self.views.items()
+            if view.scanned_for_attempt == attempt and (view.listing is None or view.listing >= listing)
+        )
 
     @cached_property
     def newest_step_age_seconds(self) -> float:

@@ -23,3 +23,8 @@ def pod_name(job: str, job_uid: str, index: int, incarnation: int) -> str:
 def pod_name_in(gang: str, index: int, incarnation: int) -> str:
     """The same from the Gang's name, for those who name thousands."""
     return f"{gang}-{index}-{incarnation}"
+
+
+def index_of(pod: str) -> int:
+    """The worker's index in the name of its pod."""
+    return int(pod.rsplit("-", 2)[1])

@@ -13,8 +13,10 @@ Amounts = Mapping[str, int]
 PODS = "pods"
 # Stands for what a pod may hold when its own account of it cannot be read: its node is nobody else's.
 UNREADABLE = "muster.dev/unreadable"
-# What placement accounts for beside extended resources. Ephemeral storage is left to the kubelet, which measures it.
+# What placement accounts for beside extended resources and huge pages. Ephemeral storage is left to the kubelet, which
+# measures it.
 COUNTED = frozenset({"cpu", "memory", PODS})
+_HUGE_PAGES = "hugepages-"
 
 MOST = 2**63 - 1
 _MAX_DIGITS = 18
@@ -71,17 +73,24 @@ def is_extended(name: str) -> bool:
     return bool(slash) and domain != "kubernetes.io" and not domain.endswith(".kubernetes.io")
 
 
+def is_granted(name: str) -> bool:
+    """Whether a node that does not offer it has none: an extended resource, or huge pages of a size."""
+    return is_extended(name) or name.startswith(_HUGE_PAGES)
+
+
 def amounts(quantities: Mapping[str, str] | None) -> dict[str, int]:
     """The resources that placement accounts for.
 
     Raises:
         ValueError: one is not a quantity.
     """
-    return {
-        name: amount(name, quantity)
-        for name, quantity in (quantities or {}).items()
-        if name in COUNTED or is_extended(name)
-    }
+    found = {}
+    for name, quantity in (quantities or {}).items():
+        if name in COUNTED or is_granted(name):
+            value = amount(name, quantity)
+            if value or not name.startswith(_HUGE_PAGES):  # every node tells of sizes of which it has none
+                found[name] = value
+    return found
 
 
 def asked_by(requests: Mapping[str, str] | None, limits: Mapping[str, str] | None) -> dict[str, int]:
@@ -96,7 +105,10 @@ def asked_by(requests: Mapping[str, str] | None, limits: Mapping[str, str] | Non
 
 
 def asked_together(
-    containers: Iterable[Amounts], init_containers: Iterable[tuple[Amounts, bool]], extra: Iterable[Amounts] = ()
+    containers: Iterable[Amounts],
+    init_containers: Iterable[tuple[Amounts, bool]],
+    extra: Iterable[Amounts] = (),
+    whole: Amounts | None = None,
 ) -> dict[str, int]:
     """What the scheduler holds for a pod, one of `pods` included.
 
@@ -106,6 +118,7 @@ def asked_together(
     Args:
         init_containers: in order, each with whether it is a sidecar (restartPolicy Always).
         extra: added to the whole pod (overhead of its runtime).
+        whole: what the pod asks for as a whole, which goes before what its containers ask for.
     """
     total: dict[str, int] = {}
     for needs in containers:
@@ -121,6 +134,7 @@ def asked_together(
             peak[name] = max(peak.get(name, 0), value + sidecars.get(name, 0))
     for name, value in peak.items():
         total[name] = max(total.get(name, 0), value)
+    total.update(whole or {})
     for needs in extra:
         _add(total, needs)
     return {PODS: 1, **{name: value for name, value in total.items() if value}}
@@ -143,6 +157,7 @@ def asked_by_template(spec: Mapping[str, Any]) -> dict[str, int]:
         [of(container) for container in _list(spec.get("containers"))],
         [(of(container), container.get("restartPolicy") == "Always") for container in inits],
         [of({"resources": {"requests": spec.get("overhead")}})],
+        of(spec),
     )
 
 

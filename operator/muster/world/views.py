@@ -46,6 +46,7 @@ class PodView:
     index: int = -1
     incarnation: int = 0
     node: str = ""
+    pinned: str = ""  # the only node that it may be bound to, while it is not bound and no gate forbids it
     phase: str = ""
     reason: str = ""  # status.reason, e.g. OutOfnvidia.com/gpu, NodeAffinity, Evicted
     message: str = ""  # status.message of a pod that has ended: of one that runs it decides nothing
@@ -60,6 +61,11 @@ class PodView:
     unschedulable_message: str = ""  # of PodScheduled=False
 
     @property
+    def place(self) -> str:
+        """The node that it takes, or will: a binding may be under way, or be there and not be seen yet."""
+        return self.node or self.pinned
+
+    @property
     def terminal(self) -> bool:
         """Whether the kubelet (or the pod garbage collector) has declared it over."""
         return self.phase in TERMINAL_PHASES
@@ -68,6 +74,17 @@ class PodView:
     def never_began(self) -> bool:
         """Whether it was declared over with none of its containers seen to begin."""
         return self.terminal and not any(container.running or container.terminated for container in self.containers)
+
+    @property
+    def failed_before(self) -> bool:
+        """Whether it was declared over when an init container had failed, with none of its containers seen to begin."""
+        inits = [container for container in self.containers if container.init]
+        others = [container for container in self.containers if not container.init]
+        return (
+            self.phase == "Failed"
+            and any(container.terminated and container.exit_code for container in inits)
+            and not any(container.running or container.terminated for container in others)
+        )
 
     @property
     def containers_dead(self) -> bool:
@@ -85,6 +102,11 @@ class OccupantView:
     resource_version: int
     node: str
     requests: Mapping[str, int]  # what the scheduler holds for it, in the units of NodeView.allocatable
+
+    @property
+    def place(self) -> str:
+        """The node that it takes."""
+        return self.node
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +167,7 @@ class LauncherView:
     step: int | None = None
     step_age_seconds: float | None = None
     started_age_seconds: float | None = None
+    standstill_seconds: float = 0.0
     fence_seconds: float = 15.0
     fenced: bool = False
     peer_port: int = 0
@@ -152,15 +175,22 @@ class LauncherView:
     silent_peers: Mapping[int, float] = field(default_factory=dict)  # index -> seconds without an answer
     checkpoints: tuple[CheckpointReport, ...] = ()  # judged, unjudged and torn ones, as the report has them
     stamps: str | None = None
+    elsewhere: tuple[CheckpointReport, ...] = ()
+    elsewhere_error: str = ""
     scanned_for_attempt: int = 0
+    listing: int | None = None  # None: one of old
     scanned_age_seconds: float | None = None
     step_seconds: float | None = None
     checkpoint_error: str = ""
+    checkpoint_doubt: str = ""
     previous_attempt: int = 0
     previous_ranks: tuple["RankView", ...] = ()  # how the ranks of `previous_attempt` ended
     loop_age_seconds: float = 0.0
     first_step: int | None = None
     progress_error: str = ""
+    progress_preset: str = ""
+    looks_like: str = ""
+    quiet_age_seconds: float | None = None
     reads_marker: bool = False
     marker_attempt: int = 0
     marker_age_seconds: float | None = None
@@ -182,3 +212,6 @@ class RankView:
     ended_by_launcher: bool = False
     exited_age_seconds: float | None = None
     tail: str = ""
+    corruption: str = ""
+    found_at: int | None = None
+    last_good: int | None = None

@@ -70,7 +70,7 @@ class Log:
 
     def __init__(self, run_dir, attempt, rank):
         self._path = pathlib.Path(run_dir, f"log-{rank}.jsonl") if run_dir else None
-        self._common = {"attempt": attempt, "rank": rank}
+        self._common = {"attempt": attempt, "rank": rank, "host": socket.gethostname()}
 
     def __call__(self, event, quiet=False, **fields):
         line = dict(self._common, event=event, monotonic=time.monotonic(), wall=time.time(), **fields)
@@ -273,6 +273,19 @@ def fault(arguments, step, log):
         sys.exit(arguments.exit_code)
 
 
+def find_corruption(arguments, step, log):
+    """Say that this rank's weights have been wrong for a while, and end."""
+    if step != arguments.find_corruption_at or not may_fault(arguments, "corruption-found"):
+        return
+    good = arguments.corrupt_at - 1 if arguments.corrupt_at else None
+    log("corruption", step=step, good=good)
+    if os.environ.get("MUSTER_PROGRESS"):
+        told = {"corruption": "NonFiniteLoss", "foundAt": step, "lastGood": good}
+        with pathlib.Path(os.environ["MUSTER_PROGRESS"]).open("a") as stream:
+            stream.write(json.dumps(told) + "\n")
+    sys.exit(1)
+
+
 def train(arguments, rank, world_size, attempt, log):
     step, weights = resume(arguments, log)
     gang = Gang(rank, world_size, os.environ.get("MASTER_ADDR", ""), int(os.environ.get("MASTER_PORT", "0")), attempt)
@@ -287,8 +300,15 @@ def train(arguments, rank, world_size, attempt, log):
         time.sleep(arguments.step_seconds)
         if rank == arguments.fault_rank % world_size:
             fault(arguments, step, log)
+            find_corruption(arguments, step, log)
         total, is_last = gang.exchange(step, gradient(step, rank), step >= last_step(arguments))
         weights = updated(weights, total)
+        if (
+            rank == arguments.fault_rank % world_size
+            and step == arguments.corrupt_at
+            and may_fault(arguments, "corrupt")
+        ):
+            weights = updated(weights, "a bit that flipped")
         log("step", step=step, weights=weights)
         if progress:
             with pathlib.Path(progress).open("a") as stream:
@@ -325,6 +345,8 @@ def parse():
     parser.add_argument("--run-dir", default=os.environ.get("RUN_DIR", ""))
     parser.add_argument("--fail-at", type=int, metavar="STEP")
     parser.add_argument("--exit-code", type=int, default=1)
+    parser.add_argument("--corrupt-at", type=int, metavar="STEP", help="whose weights are wrong from here on")
+    parser.add_argument("--find-corruption-at", type=int, metavar="STEP", help="where it says so, and ends")
     parser.add_argument("--hang-at", type=int, metavar="STEP")
     parser.add_argument("--fault-rank", type=int, default=-1, help="who fails or hangs; -1 = the last rank")
     parser.add_argument("--always", action="store_true", help="fail or hang in every attempt, not only once")
@@ -338,7 +360,11 @@ def parse():
     )
     parser.add_argument("--last-step-file", default="", help="where the number of the last step will be written")
     arguments = parser.parse_args()
-    if not arguments.run_dir and not arguments.always and (arguments.fail_at or arguments.hang_at):
+    if (
+        not arguments.run_dir
+        and not arguments.always
+        and (arguments.fail_at or arguments.hang_at or arguments.corrupt_at or arguments.find_corruption_at)
+    ):
         parser.error("--run-dir or RUN_DIR is needed to fail only once")
     return arguments
 
@@ -351,7 +377,7 @@ def main():
         if directory:
             pathlib.Path(directory).mkdir(parents=True, exist_ok=True)
     log = Log(arguments.run_dir, attempt, rank)
-    log("start", pid=os.getpid(), host=socket.gethostname(), node=os.environ.get("NODE_NAME", ""))
+    log("start", pid=os.getpid(), node=os.environ.get("NODE_NAME", ""))
     signal.signal(signal.SIGUSR1, exit_when_told)
     if arguments.ignore_sigterm:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

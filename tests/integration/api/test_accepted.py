@@ -11,7 +11,7 @@ from muster.api.base import ApiModel
 from muster.api.fleetpolicy import FleetPolicy
 from muster.api.gang import Gang
 from muster.api.nodehealth import NodeHealth
-from muster.api.trainingjob import TrainingJob
+from muster.api.trainingjob import ProgressPreset, ResumePreset, TrainingJob
 
 TIME = "2026-01-31T12:00:00.000000Z"
 MODELS: dict[str, type[ApiModel]] = {
@@ -76,6 +76,55 @@ MODELS: dict[str, type[ApiModel]] = {
             },
             id="FleetPolicy with rules of its own",
         ),
+        pytest.param(
+            "FleetPolicy",
+            {
+                "spec.preflight.limits": [
+                    {"probe": "gemm-bf16", "model": "NVIDIA H200", "atLeast": "640.5"},
+                    {"probe": "gemm-bf16", "percent": 90},
+                    {"probe": "storage", "atLeast": "0"},
+                ]
+            },
+            id="FleetPolicy with limits of its own for the burn-in",
+        ),
+        *(
+            pytest.param(
+                "TrainingJob", {"spec.progress.preset": preset.value}, id=f"TrainingJob with preset {preset.value}"
+            )
+            for preset in ProgressPreset
+        ),
+        *(
+            pytest.param(
+                "TrainingJob",
+                {"spec.checkpoint.directory": "/c", "spec.checkpoint.resumePreset": preset.value},
+                id=f"TrainingJob resumed by {preset.value}",
+            )
+            for preset in ResumePreset
+        ),
+        *(
+            pytest.param(
+                "TrainingJob",
+                {"spec.checkpoint.directory": "/c", "spec.checkpoint.resumeFrom": wish},
+                id=f"TrainingJob from {wish}",
+            )
+            for wish in ("job/base", "job/base-2@5000", f"job/{'a' * 40}@0", "s3://bucket/base/step-9", "/base/step-9")
+        ),
+        *(
+            pytest.param(
+                "TrainingJob",
+                {"spec.checkpoint.directory": url, "spec.checkpoint.resumeFrom": f"{url}/step-9"},
+                id=f"TrainingJob with {url}",
+            )
+            for url in ("s3://bucket/run-7", "gs://bucket", "abfs://c@account.dfs.core.windows.net/x", "file:///mnt/x")
+        ),
+        *(
+            pytest.param(
+                "TrainingJob",
+                {"spec.checkpoint.directory": "s3://bucket/run-7", "spec.checkpoint.resumeFrom": wish},
+                id=f"TrainingJob in a store from {wish}",
+            )
+            for wish in ("job/base@5000", "/base/step-9", 9, "Scratch")
+        ),
         pytest.param("NodeHealth", {}, id="NodeHealth about which nobody has said anything"),
         pytest.param(
             "NodeHealth",
@@ -99,10 +148,13 @@ def test_the_defaults_of_the_server_are_those_of_the_models(
 MUTABLE = {
     "spec.suspend": True,
     "spec.placement.avoidNodes": ["node-4"],
+    "spec.preflight.profile": "Standard",
+    "spec.preflight.maxAgeSeconds": 60,
     "spec.recovery.applicationRestartsPerDay": 9,
     "spec.recovery.hardwareRestartsPerDay": 9,
     "spec.recovery.unprovedDeathTimeoutSeconds": 900,
     "spec.checkpoint.resumeFrom": "Scratch",  # while nothing runs
+    "spec.checkpoint.resumePreset": "Off",
     "spec.completion.ttlSecondsAfterFinished": 60,
 }
 IMMUTABLE = {
@@ -118,7 +170,9 @@ IMMUTABLE = {
     "spec.placement.segmentSize": (1, "spec.placement.segmentSize"),
     "spec.checkpoint.directory": ("/elsewhere", "spec.checkpoint.directory"),
     "spec.checkpoint.localDirectory": ("/local", "spec.checkpoint.localDirectory"),
+    "spec.checkpoint.resumeArgument": (["--load", "/c"], "spec.checkpoint.resumeArgument"),
     "spec.checkpoint.saveTimeoutSeconds": (60, "spec.checkpoint.saveTimeoutSeconds"),
+    "spec.progress.preset": ("Megatron", "spec.progress"),
     "spec.progress.stepPattern": ("step ([0-9]+)", "spec.progress"),
     "spec.progress.stepTimeoutSeconds": (60, "spec.progress"),
     "spec.progress.startTimeoutSeconds": (60, "spec.progress"),
@@ -277,7 +331,7 @@ def test_kubectl_get_shows_what_a_person_wants_to_know(
         "nodesReady": "2/2",
         "attempt": 3,
         "step": 120,
-        "checkpoint": {"step": 100, "path": "/checkpoints/100", "time": TIME},
+        "checkpoint": {"step": 100, "path": "/checkpoints/100", "format": "TorchDCP", "time": TIME},
     }
     data = json.dumps({"status": status})
     arguments = ("--namespace", namespace, "--subresource=status", "--type=merge", "-p", data)

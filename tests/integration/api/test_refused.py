@@ -40,6 +40,13 @@ def bounds(path: str, low: int, high: int) -> Iterator[tuple[str, Case]]:
     yield f"{path} above its most", one(path, high + 1, f"should be less than or equal to {high}")
 
 
+def preflight_limit(name: str, limit: Any, says: str) -> Case:
+    """A bad limit of the burn-in's."""
+    path = "spec.preflight.limits"
+    where = f".{name}" if name else ""
+    return Case(f"{path}[]{where}" if name else path, {path: [limit]}, (f"{path}[0]{where}", says))
+
+
 def plain(path: str, value: Any) -> tuple[str, Case]:
     """A field that needs the launcher, in a mode without it."""
     name = path.rpartition(".")[2]
@@ -135,7 +142,14 @@ JOBS: dict[str, Case] = {
     ),
     "checkpoint that is text": one("spec.checkpoint", "/checkpoints", "must be of type object"),
     "a relative checkpoint directory": one(
-        "spec.checkpoint.directory", "checkpoints", "write an absolute path, e.g. /checkpoints"
+        "spec.checkpoint.directory",
+        "checkpoints",
+        "write an absolute path, e.g. /checkpoints, or a URL, e.g. s3://bucket/run-7",
+    ),
+    "a URL without a bucket": one("spec.checkpoint.directory", "s3://", "or a URL, e.g. s3://bucket/run-7"),
+    "a URL within a URL": one("spec.checkpoint.directory", "zip::s3://b/x", "or a URL, e.g. s3://bucket/run-7"),
+    "a local directory in a store": one(
+        "spec.checkpoint.localDirectory", "s3://b/x", "write an absolute path, e.g. /local/checkpoints"
     ),
     "a long checkpoint directory": one("spec.checkpoint.directory", "/" + "a" * 1024, "may not be more than 1024"),
     **dict([plain("spec.checkpoint.directory", "/checkpoints")]),
@@ -144,9 +158,58 @@ JOBS: dict[str, Case] = {
         "spec.checkpoint.localDirectory", "local", "write an absolute path, e.g. /local/checkpoints"
     ),
     "a long local directory": one("spec.checkpoint.localDirectory", "/" + "a" * 1024, "may not be more than 1024"),
-    "to resume from a name": one(
-        "spec.checkpoint.resumeFrom", "latest", "write a step, e.g. 5000, the absolute path of a checkpoint, or Scratch"
+    "a resume argument that is text": one("spec.checkpoint.resumeArgument", "--load /c", "must be of type array"),
+    "a resume argument without words": one("spec.checkpoint.resumeArgument", [], "should have at least 1 items"),
+    "a resume argument of many words": one("spec.checkpoint.resumeArgument", ["a"] * 33, "must have at most 32 items"),
+    "a resume argument with a number": one("spec.checkpoint.resumeArgument", ["--step", 5], "must be of type string"),
+    "a resume argument with a long word": Case(
+        "spec.checkpoint.resumeArgument",
+        {"spec.checkpoint.resumeArgument": ["a" * 1025]},
+        ("spec.checkpoint.resumeArgument[0]", "may not be more than 1024"),
     ),
+    "a resume argument without a directory": one(
+        "spec.checkpoint.resumeArgument",
+        ["--load", "/c"],
+        "a start only goes on from what is below checkpoint.directory: set that, too",
+    ),
+    **dict([plain("spec.checkpoint.resumeArgument", ["--load", "/c"])]),
+    "to resume from a name": one(
+        "spec.checkpoint.resumeFrom",
+        "latest",
+        "write a step, e.g. 5000, the absolute path or the URL of a checkpoint, another job, e.g. job/base@5000, or Scratch",
+    ),
+    "a burn-in that is text": one("spec.preflight", "Quick", "must be of type object"),
+    "a profile that there is not": one("spec.preflight.profile", "Fast", SUPPORTED),
+    **dict(bounds("spec.preflight.maxAgeSeconds", 0, 31536000)),
+    **{
+        f"to resume from {wish}": one("spec.checkpoint.resumeFrom", wish, "another job, e.g. job/base@5000")
+        for wish in (
+            "job/",
+            "job/Base",
+            "job/base@",
+            "job/base@last",
+            "jobs/base",
+            "job/other/base",
+            "base@5000",
+            f"job/{'a' * 41}",
+        )
+    },
+    "a resume preset that there is not": one("spec.checkpoint.resumePreset", "Horovod", SUPPORTED),
+    "a resume preset without a directory": one(
+        "spec.checkpoint.resumePreset",
+        "Megatron",
+        "a start only goes on from what is below checkpoint.directory: set that, too",
+    ),
+    "a resume preset beside words that resume": Case(
+        "spec.checkpoint.resumePreset",
+        {
+            "spec.checkpoint.directory": "/c",
+            "spec.checkpoint.resumePreset": "Auto",
+            "spec.checkpoint.resumeArgument": ["--load", "/c"],
+        },
+        ("spec.checkpoint.resumePreset", "a preset and a resumeArgument both end the command: leave one of them out"),
+    ),
+    **dict([plain("spec.checkpoint.resumePreset", "Megatron")]),
     "to resume from before the first step": one("spec.checkpoint.resumeFrom", -1, "write a step, e.g. 5000"),
     "to resume from a list": one("spec.checkpoint.resumeFrom", [5], "spec.checkpoint.resumeFrom"),
     **dict([plain("spec.checkpoint.resumeFrom", 5)]),
@@ -155,6 +218,13 @@ JOBS: dict[str, Case] = {
     "an empty step pattern": one("spec.progress.stepPattern", "", "should be at least 1 chars long"),
     "a long step pattern": one("spec.progress.stepPattern", "(" + "a" * 256, "may not be more than 256"),
     **dict([plain("spec.progress.stepPattern", "step=([0-9]+)")]),
+    "a preset that there is not": one("spec.progress.preset", "Horovod", SUPPORTED),
+    "a preset beside a step pattern": Case(
+        "spec.progress.preset",
+        {"spec.progress.preset": "Megatron", "spec.progress.stepPattern": "step=([0-9]+)"},
+        ("spec.progress.preset", "a preset and a stepPattern both say which lines tell steps: leave one of them out"),
+    ),
+    **dict([plain("spec.progress.preset", "Megatron")]),
     **dict(bounds("spec.progress.stepTimeoutSeconds", 1, 86400)),
     **dict([plain("spec.progress.stepTimeoutSeconds", 60)]),
     **dict(bounds("spec.progress.startTimeoutSeconds", 1, 86400)),
@@ -282,6 +352,43 @@ POLICIES: dict[str, Case] = {
     "health that is text": one("spec.health", "good", "must be of type object"),
     "enforcement in lower case": one("spec.health.enforcement", "nodes", f'{SUPPORTED}"Observe", "Jobs", "Nodes"'),
     "a budget that is a number": one("spec.health.budget", 10, "must be of type object"),
+    "a burn-in policy that is text": one("spec.preflight", "Quick", "must be of type object"),
+    "a policy's profile that there is not": one("spec.preflight.profile", "Fast", SUPPORTED),
+    "a least profile that there is not": one("spec.preflight.minimumProfile", "Fast", SUPPORTED),
+    "a least profile beyond the usual one": one(
+        "spec.preflight.minimumProfile", "Quick", "raise profile, or lower minimumProfile"
+    ),
+    **dict(bounds("spec.preflight.maxAgeSeconds", 0, 31536000)),
+    **dict(bounds("spec.preflight.idleAgeSeconds", 0, 31536000)),
+    "neither start nor wait": one("spec.preflight.onInconclusive", "Hope", SUPPORTED),
+    "a transport that is a number": one("spec.preflight.transport", 5, "must be of type string"),
+    **dict(bounds("spec.preflight.tries", 1, 32)),
+    "a limit of a probe that there is not": preflight_limit("probe", {"probe": "speed", "atLeast": "1"}, SUPPORTED),
+    "a limit for a name that is too long": preflight_limit(
+        "model", {"probe": "pair", "model": "x" * 129, "percent": 1}, "may not be more than 128"
+    ),
+    "a limit with its unit": preflight_limit("atLeast", {"probe": "pair", "atLeast": "48 GB/s"}, "without its unit"),
+    "a limit below nothing at all": preflight_limit("atLeast", {"probe": "pair", "atLeast": "-1"}, "without its unit"),
+    "a limit beyond any GPU": preflight_limit("atLeast", {"probe": "pair", "atLeast": "1234567"}, "without its unit"),
+    "a share of nothing": preflight_limit("percent", {"probe": "pair", "percent": 0}, "greater than or equal to 1"),
+    "a share that half of all nodes miss": preflight_limit(
+        "percent", {"probe": "pair", "percent": 96}, "less than or equal to 95"
+    ),
+    "a limit that is two": preflight_limit(
+        "", {"probe": "pair", "atLeast": "1", "percent": 80}, "write either atLeast or percent"
+    ),
+    "a limit that is none": preflight_limit("", {"probe": "pair"}, "write either atLeast or percent"),
+    "two limits for one probe and model": one(
+        "spec.preflight.limits",
+        [{"probe": "pair", "percent": 80}, {"probe": "pair", "atLeast": "1"}],
+        "[1]: Duplicate value",
+    ),
+    "limits that are text": one("spec.preflight.limits", "pair", "must be of type array"),
+    "more limits than probes and models": one(
+        "spec.preflight.limits",
+        [{"probe": "pair", "model": str(n), "percent": 1} for n in range(65)],
+        "have at most 64 items",
+    ),
     **dict(bounds("spec.health.budget.nodesPercent", 0, 100)),
     "more in one window than may be out at all": one(
         "spec.health.budget.nodesPercent", 31, "lower nodesPercent, or raise totalPercent"
@@ -435,6 +542,15 @@ HEALTHS: dict[str, Case] = {
     "a long name of who said so": decision("by", "b" * 254, "may not be more than 253"),
     "no time": decision("time", None, MISSING),
     "a time without a zone": decision("time", "yesterday", "must be of type date-time"),
+    "a wish that is text": one("spec.check", "Quick", "must be of type object"),
+    "a wish without a name": one("spec.check", {"profile": "Quick", "time": TIME}, MISSING, field="spec.check.id"),
+    "a wish for a profile that there is not": one(
+        "spec.check", {"id": "w", "profile": "Fast", "time": TIME}, SUPPORTED, field="spec.check.profile"
+    ),
+    "a wish by a number": one(
+        "spec.check", {"id": "w", "by": 5, "time": TIME}, "must be of type string", field="spec.check.by"
+    ),
+    "a wish without a time": one("spec.check", {"id": "w"}, MISSING, field="spec.check.time"),
     "a lost node that is text": one("spec.lost", "gone", "must be of type object"),
     "lost for no reason": lost("reason", "", "say how you know, for those who find the node like that"),
     "lost for a long reason": lost("reason", "r" * 513, "may not be more than 512"),
@@ -488,19 +604,33 @@ def test_every_rule_about_one_version_of_an_object_has_a_case(kind: str, cases: 
 
 
 FULL_GANG_SPEC: dict[str, Any] = {
+    "burnIn": {
+        "profile": "Quick",
+        "time": TIME,
+        "tries": 1,
+        "sinceAttempt": 1,
+        "failures": [
+            {"node": "n1", "boot": "b", "time": TIME, "probe": "pair", "message": "slow", "partners": ["n2", "n3"]}
+        ],
+        "untested": ["n4"],
+        "message": "no checker",
+        "allReduce": {"time": TIME, "message": "all-reduce over 4 nodes: 1.2 GB/s (TCP)"},
+    },
     "jobUid": "7f3b",
     "attempt": 2,
     "time": TIME,
     "level": "R0",
     "reason": "ProcessExited",
-    "members": [{"node": "node-1", "incarnation": 1, "podUid": "1"}],
+    "members": [{"node": "node-1", "incarnation": 1, "podUid": "1", "newcomer": True}],
     "topology": [{"level": "block", "domains": 1}],
     "releases": 1,
+    "listing": 1,
     "go": {
         "time": TIME,
         "masterAddress": "10.0.0.1",
         "masterPort": 29500,
         "resume": {"step": 5, "path": "/checkpoints/5"},
+        "resumePreset": "Megatron",
     },
     "ghosts": [{"pod": "small-1-1", "podUid": "2", "node": "node-2", "fencedTime": TIME}],
     "leave": {"reason": "Drain", "nodes": ["node-1"], "since": TIME, "deadline": TIME, "afterStep": 5},
@@ -525,6 +655,25 @@ FULL_GANG_SPEC: dict[str, Any] = {
     "excludedNodes": {"node-2": TIME},
     "holdUntil": TIME,
     "checkpoint": {"step": 5, "path": "/checkpoints/5"},
+    "lineage": {"asked": "", "step": 6, "shut": True, "disowned": "9:1700000000000000000", "sinceNs": 0},
+    "corruption": {
+        "attempt": 1,
+        "time": TIME,
+        "reason": "NonFiniteLoss",
+        "node": "node-1",
+        "foundAt": 7,
+        "lastGood": 6,
+        "beyond": 6,
+        "newest": {"step": 7, "path": "/checkpoints/7"},
+        "timesInARow": 1,
+        "open": False,
+        "culprits": ["node-2"],
+        "examination": "CulpritFound",
+        "suspectSteps": [7],
+        "suspectCount": 1,
+        "resumedStep": 5,
+        "message": "rank 0 has found NonFiniteLoss at step 7",
+    },
 }
 
 FULL_STATUS: dict[str, Any] = {
@@ -550,8 +699,21 @@ FULL_STATUS: dict[str, Any] = {
         "since": TIME,
     },
     "step": 7,
-    "checkpoint": {"step": 5, "path": "/checkpoints/5", "time": TIME},
+    "checkpoint": {"step": 5, "path": "/checkpoints/5", "format": "TorchDCP", "time": TIME},
     "restarts": 1,
+    "corruption": {
+        "attempt": 1,
+        "time": TIME,
+        "reason": "NonFiniteLoss",
+        "node": "node-1",
+        "foundAt": 7,
+        "suspectSteps": [7],
+        "suspectCount": 1,
+        "resumedStep": 5,
+        "examination": "CulpritFound",
+        "culprits": ["node-2"],
+        "message": "rank 0 has found NonFiniteLoss at step 7; it went on from step 5",
+    },
     "incidents": [
         {
             "attempt": 1,
@@ -578,6 +740,16 @@ FULL_STATUS: dict[str, Any] = {
 }
 
 FULL_HEALTH: dict[str, Any] = {
+    "check": {
+        "id": "w1",
+        "profile": "Quick",
+        "outcome": "Pass",
+        "time": TIME,
+        "seconds": 20,
+        "device": "H200",
+        "probes": [{"probe": "gemm", "outcome": "Pass", "value": "1 s", "threshold": "2 s", "message": "fine"}],
+        "message": "fine",
+    },
     "evidence": [
         {
             "kind": "Xid",

@@ -216,7 +216,7 @@ async def test_an_image_without_python_fails_the_job(scene: Scene) -> None:
     await scene.create_job(nodes=2)
     completion = (await scene.state("Failed"))["status"]["completion"]
     assert completion["reason"] == "ContainerCannotStart"
-    for word in ("python3 (3.8 or later)", "executable file not found", "Plain"):
+    for word in ("python3 (3.8 or later, ", "executable file not found", "Plain"):
         assert word in completion["message"]
     await assert_calm(operator)
 

@@ -10,14 +10,18 @@ from typing import Any
 import aiohttp
 import pytest
 
+from muster.coordinator import desks
 from muster.coordinator.auth import AuthError, Caller, TokenVerifier
+from muster.coordinator.checkers import CheckerHub
 from muster.coordinator.hub import Hub
 from muster.coordinator.server import CoordinatorServer
 from muster.kube import paths
 from muster.kube.certificates import CertificateKeeper
 from muster.kube.client import Client
-from muster.protocol import messages
+from muster.protocol import checks, messages
+from muster.protocol.checks import CHECK_PATH, CheckOrder, CheckReport
 from muster.protocol.messages import REPORT_PATH, Directive, Report
+from muster.world.checks import NodeChecks
 from muster.world.fleet import Silence
 
 AUDIENCE = "muster.dev/coordinator"
@@ -28,8 +32,8 @@ Request = Callable[..., Awaitable[str]]
 def worker(client: Client, namespace: str) -> Callable[..., Awaitable[dict[str, Any]]]:
     """Creates a pod, on a node of its own unless told otherwise."""
 
-    async def create(name: str, *, scheduled: bool = True) -> dict[str, Any]:
-        spec: dict[str, Any] = {"containers": [{"name": "c", "image": "i"}]}
+    async def create(name: str, *, scheduled: bool = True, account: str = "default") -> dict[str, Any]:
+        spec: dict[str, Any] = {"containers": [{"name": "c", "image": "i"}], "serviceAccountName": account}
         if scheduled:
             spec["nodeName"] = f"node-{uuid.uuid4().hex[:8]}"
             node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": spec["nodeName"]}}
@@ -45,13 +49,13 @@ def worker(client: Client, namespace: str) -> Callable[..., Awaitable[dict[str, 
 def token(client: Client, namespace: str) -> Request:
     """Asks for a token as the kubelet does for a projected volume."""
 
-    async def request(pod: dict[str, Any] | None, audience: str = AUDIENCE) -> str:
+    async def request(pod: dict[str, Any] | None, audience: str = AUDIENCE, account: str = "default") -> str:
         spec: dict[str, Any] = {"audiences": [audience], "expirationSeconds": 600}
         if pod is not None:
             name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
             spec["boundObjectRef"] = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid}
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
-        path = paths.core("serviceaccounts", namespace=namespace, name="default", subresource="token")
+        path = paths.core("serviceaccounts", namespace=namespace, name=account, subresource="token")
         return "Bearer " + str(json.loads(await client.post(path, body))["status"]["token"])
 
     return request
@@ -60,7 +64,8 @@ def token(client: Client, namespace: str) -> Request:
 async def test_token_tells_pod_and_node(client: Client, namespace: str, worker: Any, token: Request) -> None:
     pod = await worker("w0")
     node = json.loads(await client.get(paths.core("nodes", name=pod["spec"]["nodeName"])))
-    want = Caller(namespace, "w0", pod["metadata"]["uid"], node["metadata"]["name"], node["metadata"]["uid"])
+    where = node["metadata"]
+    want = Caller(namespace, "w0", pod["metadata"]["uid"], where["name"], where["uid"], "default")
     assert await TokenVerifier(client.get).verify(await token(pod)) == want
 
 
@@ -125,3 +130,44 @@ async def test_launcher_is_told_what_its_own_pod_shall_do(
         assert hub.silence(60.0, namespace) == Silence(0, 2)
     finally:
         await server.stop()
+
+
+async def test_a_checker_is_told_by_its_service_account_and_its_node_by_its_token(
+    client: Client, namespace: str, worker: Any, token: Request
+) -> None:
+    """Whatever it says in its report; and nobody else is believed."""
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "muster-check"}}
+    await client.post(paths.core("serviceaccounts", namespace=namespace), account)
+    checker, stranger = await worker("checker", account="muster-check"), await worker("stranger")
+    node, order = checker["spec"]["nodeName"], CheckOrder("o1", checks.NODE)
+    hub = CheckerHub()
+    hub.give("job", {node: NodeChecks((order,))})
+    server = CoordinatorServer(
+        Hub(),
+        TokenVerifier(client.get),
+        lambda _: None,
+        lambda _: False,
+        lambda: "",
+        checkers=desks.checkers(hub, namespace, lambda _: True),
+    )
+    certificates = await CertificateKeeper(client, namespace).ensure()
+    port = await server.start("127.0.0.1", 0, certificates.serving.certificate, certificates.serving.key)
+    trust = ssl.create_default_context(cadata=certificates.bundle.decode())
+    answers: list[tuple[int, bytes]] = []
+    try:
+        async with aiohttp.ClientSession() as session:
+            for shown in (await token(checker, account="muster-check"), await token(stranger)):
+                async with session.post(
+                    f"https://127.0.0.1:{port}{CHECK_PATH}",
+                    data=messages.encode(CheckReport(1, state=checks.READY, address="elsewhere")),
+                    headers={"Authorization": shown},
+                    ssl=trust,
+                    server_hostname=f"muster-coordinator.{namespace}.svc",
+                ) as response:
+                    answers.append((response.status, await response.read()))
+    finally:
+        await server.stop()
+    assert [status for status, _ in answers] == [200, 403]
+    assert checks.decode_check_directive(answers[0][1]).orders == (order,)
+    assert "it runs as service account default" in json.loads(answers[1][1])["error"]
+    assert hub.nodes == [node]

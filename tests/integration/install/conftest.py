@@ -223,6 +223,9 @@ class Installation:
                 replica.kill()
             print(f"{replica.pod} said:\n{replica.log.read_text()[-8000:]}")  # shown where the test failed
         self.replicas.clear()
+        # No kubelet would ever end those that a test has bound to a node.
+        bound = ("--field-selector=spec.nodeName!=", "--grace-period=0", "--force")
+        self.kubectl("delete", "pods", f"--namespace={NAMESPACE}", *bound)
         # Nobody has to wait until the lease of a killed one is over.
         self.kubectl("delete", "lease", "muster-leader", f"--namespace={NAMESPACE}", "--ignore-not-found")
 

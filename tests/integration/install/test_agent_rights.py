@@ -10,6 +10,7 @@ import re
 import ssl
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -179,7 +180,8 @@ def test_an_agent_runs_with_the_rights_of_the_installation(
         wait_until(lambda: status().get("agent", {}).get("bootId") == "boot-1", "the agent has written")
         judged = json.dumps({"status": JUDGEMENT})
         installation.kubectl("patch", "nodehealth", OWN, "--subresource=status", "--type=merge", f"--patch={judged}")
-        line = "6,1,1000,-;NVRM: Xid (PCI:0000:11:00): 79, pid=1, GPU has fallen off the bus.\n"
+        since_boot = time.monotonic_ns() // 1000  # an XID of a day ago would be none any more
+        line = f"6,1,{since_boot},-;NVRM: Xid (PCI:0000:11:00): 79, pid=1, GPU has fallen off the bus.\n"
         (tmp_path / "kmsg").write_text(line)
         wait_until(lambda: status().get("evidence"), "the agent has written evidence")
     finally:

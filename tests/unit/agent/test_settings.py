@@ -11,9 +11,9 @@ import pytest
 
 from muster.agent import kinds
 from muster.agent.agent import _EXPIRES
-from muster.agent.serve import exposition, serve
 from muster.agent.settings import SettingsError, from_environment
 from muster.agent.thresholds import DEFAULTS, TABLE, load, overridden
+from muster.serve import exposition, serve
 
 POD = {"MUSTER_NODE": "n", "KUBERNETES_SERVICE_HOST": "10.96.0.1"}
 
@@ -109,7 +109,7 @@ def test_health_and_metrics_are_served(node: Any, run: Any) -> None:
     agent.wait_until_looking()
     node.faults("recovery_action=1@gpu0")
     agent.wait_for(kinds.RECOVERY_ACTION)
-    port = serve(("127.0.0.1", 0), agent.agent.is_alive, agent.agent.metrics)
+    port = serve(("127.0.0.1", 0), agent.agent.is_alive, "stopped", agent.agent.metrics)
     address = f"http://127.0.0.1:{port}"
     with urllib.request.urlopen(f"{address}/healthz", timeout=5) as answer:
         assert answer.read() == b"ok\n"
@@ -136,7 +136,7 @@ def test_health_and_metrics_are_served(node: Any, run: Any) -> None:
     ],
 )
 def test_addresses_of_both_kinds_are_served(text: str, reached: list[str], not_reached: list[str]) -> None:
-    port = serve(from_environment(POD | {"MUSTER_LISTEN": text}).listen, lambda: True, list)
+    port = serve(from_environment(POD | {"MUSTER_LISTEN": text}).listen, lambda: True, "stopped", list)
     for host in reached:
         with urllib.request.urlopen(f"http://{host}:{port}/healthz", timeout=5) as answer:
             assert answer.read() == b"ok\n"
@@ -147,11 +147,11 @@ def test_addresses_of_both_kinds_are_served(text: str, reached: list[str], not_r
 
 def test_on_a_node_without_ipv6_all_addresses_are_those_of_ipv4(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "has_dualstack_ipv6", lambda: False)
-    port = serve(("", 0), lambda: True, list)
+    port = serve(("", 0), lambda: True, "stopped", list)
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5) as answer:
         assert answer.read() == b"ok\n"
 
 
 def test_an_address_that_is_not_the_nodes_is_an_error() -> None:
     with pytest.raises(OSError, match=r"assign|known|resolution"):
-        serve(("192.0.2.1", 0), lambda: True, list)
+        serve(("192.0.2.1", 0), lambda: True, "stopped", list)

@@ -74,6 +74,17 @@ def test_an_attempt_that_never_loaded_anything_is_behind_nothing() -> None:
     assert rules([*WELL, Line("start", 5, 0, 160.0)]) == set()
 
 
+def test_a_job_that_has_replaced_one_of_its_name_begins_anew_and_goes_on() -> None:
+    first = [*attempt(1, 100.0), *attempt(2, 120.0, first=10)]
+    assert rules([*first, *attempt(1001, 140.0, first=20), Line("orphan", 2, 0, 140.5)]) == set()
+    assert rules([*first, *attempt(1001, 140.0, first=10)]) == {"never behind the newest complete checkpoint"}
+    assert rules([*first, *attempt(1001, 132.0, first=10)]) == set(), "what the first one published last came too late"
+    again = [*attempt(1001, 140.0, first=20, steps=5), *attempt(1002, 150.0, first=25, steps=5)]
+    assert rules([*first, *again, Line("step", 1001, 0, 151.0, 26, weights=WEIGHTS[26])]) == {
+        "ranks of one attempt only do anything"
+    }
+
+
 def test_two_jobs_on_one_node() -> None:
     jobs = {"a": attempt(1, 100.0), "b": attempt(1, 105.0)}
     text = "rank 0 of attempt 1 of b starts on node-1, where rank 0 of attempt 1 of a is alive"

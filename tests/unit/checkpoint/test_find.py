@@ -8,11 +8,13 @@ import shutil
 from pathlib import Path
 
 import pytest
+from tests.unit.checkpoint.recordings import archive, safetensors
 
 from muster.checkpoint import find, listing
 from muster.checkpoint.find import Finder
+from muster.checkpoint.formats import manifest as manifest_format
 from muster.checkpoint.manifest import ManifestError, parse_manifest
-from muster.checkpoint.scan import order_candidates, step_in_name
+from muster.checkpoint.names import order_candidates, step_in_name
 
 DATA = Path(__file__).parent / "data"
 
@@ -93,7 +95,7 @@ def test_a_manifest_is_parsed_once(tmp_path, monkeypatch):
     write(tmp_path, "step-5", 5)
     finder = Finder(str(tmp_path))
     assert len(finder.find()) == 1
-    monkeypatch.setattr(find, "parse_manifest", None)
+    monkeypatch.setattr(manifest_format, "parse_manifest", None)
     assert len(finder.find()) == 1
 
 
@@ -108,6 +110,38 @@ def test_a_marker_that_is_too_large_to_read_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr(listing, "MAX_CONTENT_BYTES", 20)
     with pytest.raises(OSError, match="larger than 20 bytes"):
         steps(tmp_path)
+
+
+def test_files_that_are_no_checkpoints_keep_none_from_being_seen(tmp_path):
+    for number in range(2 * find.MAX_EXAMINED):
+        (tmp_path / f"shard-{number:05}.pt").touch()
+        (tmp_path / f"{'a' * (1 + number)}.pt").touch()
+    write(tmp_path, "step-5", 5)
+    write(tmp_path, "best", 7)
+    assert steps(tmp_path) == [7, 5]
+
+
+@pytest.mark.parametrize("name", ["muster-checkpoint.json", ".metadata", "trainer_state.json", "meta.pt"])
+def test_a_pipe_in_place_of_a_marker_is_not_waited_for(tmp_path, name):
+    (tmp_path / "step-5").mkdir()
+    os.mkfifo(tmp_path / "step-5" / name)
+    assert steps(tmp_path) == []
+
+
+def test_a_file_that_cannot_be_read_now_leaves_the_others_alone(tmp_path, monkeypatch):
+    for step in (1, 2):
+        (tmp_path / f"step={step}.ckpt").write_bytes(archive({"optimizer_states": []}))
+    finder, real = Finder(str(tmp_path)), listing.Files.part
+
+    def part(self, path, *arguments):
+        if path.endswith("step=2.ckpt"):
+            raise OSError(116, "Stale file handle", path)
+        return real(self, path, *arguments)
+
+    with monkeypatch.context() as stale:
+        stale.setattr(listing.Files, "part", part)
+        assert [checkpoint.step for checkpoint in finder.find()] == [1]
+    assert [checkpoint.step for checkpoint in finder.find()] == [2, 1]
 
 
 def test_links_are_left_alone(tmp_path):
@@ -132,7 +166,7 @@ def test_ten_thousand_directories_cost_a_few_looks(tmp_path):
     write(tmp_path, "step-20000", 20_000)
     finder = Finder(str(tmp_path))
     assert [checkpoint.step for checkpoint in finder.find()] == [20_000]
-    assert finder.looks < 4 * find.MAX_EXAMINED
+    assert finder.looks < 16 * find.MAX_EXAMINED
 
 
 def test_a_checkpoint_of_too_many_files_is_not_judged(tmp_path, monkeypatch):
@@ -149,7 +183,7 @@ def test_listing_is_bounded_in_depth_and_survives_loops(tmp_path):
         (deep / "file").touch()
     (tmp_path / "a" / "loop").symlink_to(tmp_path)
     os.mkfifo(tmp_path / "fifo")
-    assert sorted(listing.read_listing(str(tmp_path)).files) == ["a/b/file", "a/file"]
+    assert sorted(listing.Files().listing(str(tmp_path)).files) == ["a/b/file", "a/file"]
 
 
 NAMES = {"step-40": 40, "iter_0000123": 123, "epoch_3_step_7": 7, "checkpoint-5-of-8": 8, "final": None, "9" * 40: None}
@@ -194,7 +228,8 @@ def test_the_step_in_the_names_that_frameworks_give(name, step):
 
 
 def test_a_metric_in_a_name_is_no_step(tmp_path):
-    for name in ("epoch=9-step=9000-val_loss=1.25.ckpt", "epoch=8-step=8000-val_loss=0.98.ckpt"):
+    names = ("epoch=9-step=9000-val_loss=1.25.ckpt", "epoch=8-step=8000-val_loss=0.98.ckpt")
+    for name in names:
         shutil.copytree(DATA / "torch-2.6-step-40", tmp_path / name)
         os.utime(tmp_path / name / ".metadata")
     assert steps(tmp_path) == [9000, 8000]
@@ -210,7 +245,7 @@ class TestTrainerWithShardedRanks:
             shutil.copytree(DATA / "torch-2.6-step-40", target / part)
             os.utime(target / part / ".metadata")
         for name in ("scheduler.pt", "rng_state_0.pth", "rng_state_1.pth"):
-            (target / name).write_bytes(b"x")
+            (target / name).write_bytes(archive({}))
         (target / "trainer_state.json").write_text('{"epoch": 1.0, "global_step": 40, "max_steps": 100}')
         return target
 
@@ -240,10 +275,13 @@ class TestTrainerWithShardedRanks:
         os.utime(saved / "trainer_state.json", ns=(0, metadata - 3 * 10**9))
         assert steps(tmp_path) == []
 
-    def test_other_checkpoints_of_the_trainer_are_not_understood(self, saved, tmp_path):
+    def test_weights_that_are_not_whole_in_place_of_the_sharded(self, saved, tmp_path):
         shutil.rmtree(saved / "pytorch_model_fsdp_0")
-        (saved / "model.safetensors").write_bytes(b"x")
+        (saved / "model.safetensors").write_bytes(safetensors()[:-1])
         assert steps(tmp_path) == []
+        (saved / "model.safetensors").write_bytes(safetensors())
+        os.utime(saved / "trainer_state.json")
+        assert steps(tmp_path) == [40]
 
 
 def test_a_checkpoint_whose_name_is_no_utf8_is_left_out_with_a_word(tmp_path):

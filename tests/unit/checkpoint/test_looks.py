@@ -11,12 +11,13 @@ import pytest
 
 from muster.checkpoint import find
 from muster.checkpoint.find import Finder, Look
-from muster.checkpoint.listing import child_directories, read_listing
+from muster.checkpoint.listing import Files
 from muster.checkpoint.scan import lineage_of, read_stamps, write_stamps
 from muster.checkpoint.verdict import verdict_from
 
 LIGHT = Look(thorough=False)
 FILES = 20
+EMPTY = 16  # looks at most at a directory that is no checkpoint, as is the one that all are in
 
 
 def write(directory, step, bytes_each=10):
@@ -128,7 +129,7 @@ def test_who_does_not_judge_tells_what_is_there_and_lists_nothing(tmp_path, monk
     write(tmp_path, 10)
     write(tmp_path, 20, bytes_each=11)
     (tmp_path / "step-30").mkdir()
-    monkeypatch.setattr(find, "read_listing", None)
+    monkeypatch.setattr(Files, "listing", None)
     found = last(Finder(str(tmp_path)), Look(judges=False))
     assert [(c.step, c.judged, c.written_ns > 0) for c in found.checkpoints] == [(20, False, True), (10, False, True)]
     assert found.done
@@ -187,14 +188,14 @@ class TestStamps:
     def test_are_no_whole_listing_where_something_cannot_be_seen(self, tmp_path, monkeypatch):
         for step in range(1, 6):
             dated(tmp_path, step, step)
-        real = os.stat
+        real = Files.status
 
-        def stat(path):
+        def status(self, path):
             if Path(path).parent == tmp_path / "step-1":
                 raise PermissionError(13, "Permission denied", path)
-            return real(path)
+            return real(self, path)
 
-        monkeypatch.setattr(find.os, "stat", stat)
+        monkeypatch.setattr(Files, "status", status)
         found = last(Finder(str(tmp_path)), self.HOW)
         assert (found.stamps, "step-1 cannot be read" in found.note) == (None, True)
 
@@ -234,13 +235,13 @@ class TestAgain:
         return finder
 
     def test_a_light_look_at_what_has_not_changed_lists_nothing(self, finder, monkeypatch):
-        monkeypatch.setattr(find, "read_listing", None)
+        monkeypatch.setattr(Files, "listing", None)
         before = finder.looks
         assert answers(finder, LIGHT) == [[(step, True) for step in range(8, 0, -1)]]
-        assert finder.looks - before <= 4 * 8 + 2
+        assert finder.looks - before <= 3 * 8 + EMPTY
 
     def test_a_thorough_look_lists_but_parses_nothing(self, finder, monkeypatch):
-        monkeypatch.setattr(find, "manifest_problem", None)
+        monkeypatch.setattr(Finder, "_problem", None)
         before = finder.looks
         assert len(finder.find()) == 8
         assert 8 * FILES < finder.looks - before < 8 * (FILES + 6)
@@ -249,7 +250,7 @@ class TestAgain:
         write(tmp_path / "ckpt", 9)
         before = finder.looks
         assert answers(finder, LIGHT)[-1][0] == (9, True)
-        assert finder.looks - before <= 4 * 9 + 2 + FILES + 2
+        assert finder.looks - before <= 4 * 9 + EMPTY + FILES + 2
 
     def test_a_light_look_sees_that_a_save_over_it_has_begun(self, finder, tmp_path):
         (tmp_path / "ckpt/step-8/part-00.bin").write_bytes(b"")
@@ -273,8 +274,8 @@ class TestAgain:
 
     def test_what_is_torn_is_listed_again_after_a_while_that_grows(self, finder, tmp_path, clock, monkeypatch):
         write(tmp_path / "ckpt", 9, bytes_each=11)
-        listed = []
-        monkeypatch.setattr(find, "read_listing", lambda path, sign: listed.append(path) or read_listing(path, sign))
+        listed, real = [], Files.listing
+        monkeypatch.setattr(Files, "listing", lambda self, path, sign: listed.append(path) or real(self, path, sign))
         for moment in range(1000, 1020):
             clock[0] = moment
             before = len(listed)
@@ -297,7 +298,7 @@ class TestAgain:
         write(tmp_path / "ckpt", 20, bytes_each=11)
         told = []
         Finder(str(tmp_path / "ckpt"), judged=told.append).find()
-        monkeypatch.setattr(find, "manifest_problem", None)
+        monkeypatch.setattr(Finder, "_problem", None)
         heir = Finder(str(tmp_path / "ckpt"))
         heir.remember(verdict_from(json.loads(json.dumps(verdict.to_json()))) for verdict in told)
         assert answers(heir, how)[-1] == [(10, True)]
@@ -309,10 +310,10 @@ def test_a_missing_directory_is_told(tmp_path):
 
 
 def test_a_directory_that_may_not_be_read_is_an_error(tmp_path, monkeypatch):
-    def denied(directory, _):
+    def denied(self, directory, _):
         raise PermissionError(13, "Permission denied", directory)
 
-    monkeypatch.setattr(find, "child_directories", denied)
+    monkeypatch.setattr(Files, "children", denied)
     with pytest.raises(PermissionError):
         list(Finder(str(tmp_path)).look(Look()))
 
@@ -321,14 +322,14 @@ def test_a_directory_that_may_not_be_read_is_an_error(tmp_path, monkeypatch):
 def test_a_checkpoint_that_may_not_be_read_is_told(tmp_path, monkeypatch, name, told):
     write(tmp_path, 10)
     (tmp_path / name).mkdir()
-    real = os.stat
+    real = Files.status
 
-    def stat(path):
+    def status(self, path):
         if Path(path).parent == tmp_path / name:
             raise PermissionError(13, "Permission denied", path)
-        return real(path)
+        return real(self, path)
 
-    monkeypatch.setattr(find.os, "stat", stat)
+    monkeypatch.setattr(Files, "status", status)
     found = last(Finder(str(tmp_path)), Look())
     assert [c.step for c in found.checkpoints] == [10]
     assert (f"{tmp_path / name} cannot be read: Permission denied" in found.note) == told
@@ -342,7 +343,10 @@ def test_signs_of_life_while_one_checkpoint_is_judged(tmp_path):
     assert len(signs) > FILES
 
 
-def test_children_are_directories_only(tmp_path):
-    (tmp_path / "file").touch()
+def test_children_are_directories_and_files_that_may_be_checkpoints(tmp_path):
+    for name in ("file", "last.ckpt", "ep1-ba5-rank0.pt"):
+        (tmp_path / name).touch()
+    (tmp_path / "link.ckpt").symlink_to(tmp_path / "last.ckpt")
     (tmp_path / "step-1").mkdir()
-    assert child_directories(str(tmp_path)) == ["step-1"]
+    directories, files = Files().children(str(tmp_path))
+    assert (directories, sorted(files)) == (["step-1"], ["ep1-ba5-rank0.pt", "last.ckpt"])

@@ -27,7 +27,7 @@ RELEASE = HumanDecision(decision=Decision.RELEASE, reason="dry", by="bob", time=
         (VerdictState.UNHEALTHY, None, "unhealthy: Xid79", ""),
         (VerdictState.QUARANTINED, RELEASE, "quarantined: Xid79", ""),  # the operator has not looked yet
         (VerdictState.SUSPECT, None, "", ""),
-        (VerdictState.VALIDATING, None, "", ""),
+        (VerdictState.VALIDATING, None, "validating: Xid79", ""),
         (VerdictState.HEALTHY, RELEASE, "", ""),
         (None, None, "", ""),
         (None, CORDON, "quarantined: Cordoned", "quarantined: Cordoned"),

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 from tests.unit.cli.conftest import Api
+from tests.unit.whatif.builders import a_plan
 from typer.testing import Result
 
 from muster.cli.explanation import OUTPUT_VERSION
+from muster.cli.whatif import MAX_FAILURES, Waiting
 from muster.kube.errors import Forbidden
 
 Command = Callable[..., Result]
@@ -91,7 +93,29 @@ def test_what_muster_would_not_allow_is_noted(command: Command) -> None:
     found = asked(command, "--nodes", "8192", "--mttf-days", "60")
     notes = " ".join(found["notes"])
     assert "a TrainingJob has at most 4,096 nodes" in notes
+    assert "the default spec.recovery.hardwareRestartsPerDay, 50, would have ended the job" in notes
     assert asked(command, "--nodes", "64")["notes"] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (
+            ("--checkpoint-minutes", "1", "--save-seconds", "120"),
+            "--checkpoint-minutes 1 is less than --save-seconds 120: more time goes into saving than into training; give "
+            "--checkpoint-minutes 2 or more (Young/Daly says 2h32m), or a shorter --save-seconds",
+        ),
+        (
+            ("--durable-seconds", "1000"),
+            "--checkpoint-minutes 10 is less than --durable-seconds 1000: a save waits until the one before is complete, so "
+            "that one comes every 16m40s; give --checkpoint-minutes 16.67 or more, or a shorter --durable-seconds",
+        ),
+    ],
+)
+def test_times_that_do_not_go_together_are_noted_with_both_names(
+    command: Command, arguments: tuple[str, ...], says: str
+) -> None:
+    assert asked(command, "--nodes", "64", *arguments)["notes"] == [says]
 
 
 @pytest.mark.parametrize(
@@ -104,6 +128,14 @@ def test_what_muster_would_not_allow_is_noted(command: Command) -> None:
         (("--nodes", "4", "--save-seconds", "-1"), "--save-seconds"),
         (("--nodes", "4", "--save-seconds", "nan"), "--save-seconds"),
         (("--nodes", "4", "--start-seconds", "inf"), "--start-seconds"),
+        (("--nodes", "4", "--mttf-days", "nan"), "'nan' is not a number: give one from 0.01 to 1e+06"),
+        (("--nodes", "4", "--mttf-days", "often"), "'often' is not a number"),
+        (("--nodes", "4", "--days", "0.001"), "--days: give a number from 0.01 to 3650, not 0.001"),
+        (
+            ("--nodes", "4", "--checkpoint-minutes", "0.08", "--step-seconds", "5"),
+            "--checkpoint-minutes: 0.08 min are less than a step takes (--step-seconds 5), and checkpoints are saved between "
+            "steps: give 0.09 or more, or shorter --step-seconds",
+        ),
         (("--nodes", "4", "--days", "1e9"), "--days"),
         (("--nodes", "4", "--lives", "1"), "--lives"),
         (("--nodes", "4", "--rates", "mine"), "choose one of llama3, ft-hsdp, fleet"),
@@ -122,6 +154,39 @@ def test_what_would_take_hours_is_refused_with_what_to_change(command: Command) 
     result = command("what-if", "--nodes", "16384", "--mttf-days", "1", "--lives", "1000")
     assert result.exit_code == 1
     assert "give --lives 22, fewer --days, or a longer --mttf-days" in result.stderr
+
+
+def test_where_fewer_lives_do_not_help_the_remedy_is_another_and_does(command: Command) -> None:
+    asked = ("what-if", "--nodes", "65536", "--mttf-days", "0.01", "--lives", "20")
+    result = command(*asked)
+    assert result.exit_code == 1
+    assert result.stderr.endswith(
+        "with --lives 20, the fewest, give one of --days 0.152 or less, --nodes 185 or less, --mttf-days 3.54 or more\n"
+    )
+    base = {"nodes": 65536, "mttf_days": 0.01, "days": 54.0}
+    for remedy in ({"days": 0.152}, {"nodes": 185}, {"mttf_days": 3.54}):
+        plan = a_plan(**{**base, **remedy})
+        assert 20 * plan.seconds / plan.gang_mttf_seconds <= MAX_FAILURES
+
+
+def test_who_has_to_wait_is_told_for_how_long(capsys: pytest.CaptureFixture[str]) -> None:
+    now = [100.0]
+    waiting = Waiting(100, lambda: now[0])
+    waiting.begin(1_000_000, 10)
+    for done in range(1, 101):
+        now[0] += 2.0
+        waiting.lived(done)
+    said = capsys.readouterr().err.splitlines()
+    assert said[0].startswith("1,000,000 failures in 100 lives under 10 plans: about 50s of a core")
+    assert said[1] == "15 of 100 lives, about 2m50s more"
+    assert len(said) == 1 + 6
+
+
+def test_who_need_not_wait_is_told_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    waiting = Waiting(100, lambda: 0.0)
+    waiting.begin(1_000, 10)
+    waiting.lived(1)
+    assert capsys.readouterr().err == ""
 
 
 JOBS, GANGS = "/apis/muster.dev/v1alpha1/trainingjobs", "/apis/muster.dev/v1alpha1/gangs"

@@ -1,20 +1,26 @@
 """What the cluster makes of what the informers see: whose a pod is, who holds a node, who is still expected to talk."""
 
 import itertools
+import json
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from muster.api.trainingjob import Checkpoint
 from muster.coordinator.auth import Caller
 from muster.coordinator.hub import Membership
 from muster.kube.client import AWAY_SECONDS
 from muster.kube.decode import NodeLease, Undecodable
 from muster.protocol import messages
+from muster.protocol.checks import NODE, READY, CheckAnswer, CheckReport, PassReport, ProbeReport
 from muster.protocol.messages import RankReport, Report
+from muster.world import written
+from muster.world.checks import Standard
 from muster.world.fleet import Silence
-from muster.world.views import NodeView, OccupantView
+from muster.world.job import OtherJob
+from muster.world.views import ContainerView, NodeView, OccupantView
 
 
 def unreadable(gang: Any, version: int) -> Undecodable:
@@ -82,6 +88,21 @@ def test_a_pod_takes_no_more_than_it_asks_for_where_no_job_was_given_the_node(
     fleet = scene.cluster.world(job).fleet
     assert fleet.holders(pod.node) == ({holder} if holder else set())
     assert fleet.used(pod.node) == ({} if holder == "uid-j" else pod.requests)
+
+
+def test_a_pod_that_is_not_bound_yet_holds_the_node_that_it_is_pinned_to(scene: Any, make: Any) -> None:
+    job, cluster, fleet = make.job(workers=1), scene.cluster, scene.cluster.fleet
+    cluster.jobs.store.assume(job)
+    cluster.gangs.store.assume(make.gang(job, "p0"))
+    unbound = make.pod(job, 0, "p0", node="", pinned="n0", requests={"nvidia.com/gpu": 8})
+    cluster.pods.store.assume(unbound)
+    cluster.jobs.store.assume_deleted(("ns", "j"), "uid-j")
+    cluster.gangs.store.assume_deleted(("ns", make.gang(job).metadata.name), "gang-uid-j")
+    assert fleet.holders("n0") == {f"pod/ns/{unbound.name}"}, "it may be bound by now, without anybody having seen it"
+    cluster.pods.store.assume(make.pod(job, 0, "p0", version=21, requests=unbound.requests))
+    assert fleet.holders("n0") == {f"pod/ns/{unbound.name}"}
+    cluster.pods.store.assume_deleted(("ns", unbound.name), "p0")
+    assert fleet.holders("n0") == set()
 
 
 def test_whose_a_pod_is_does_not_depend_on_what_is_seen_first(scene: Any, make: Any) -> None:
@@ -371,15 +392,22 @@ def test_a_go_is_as_old_as_this_leader_has_seen_it(scene: Any, make: Any) -> Non
     assert scene.cluster.world(job).go_age_seconds == 40.0
 
 
+INIT_FAILED = (
+    ContainerView("fetch", init=True, terminated=True, exit_code=1),
+    ContainerView("main", waiting_reason="PodInitializing"),
+)
+
+
+@pytest.mark.parametrize("containers", [(), INIT_FAILED], ids=["nothing", "an init container"])
 @pytest.mark.parametrize(("heard", "dead"), [(True, True), (False, False)])
-def test_a_pod_that_is_over_before_anything_of_it_began_is_dead_if_its_kubelet_says_so(
-    scene: Any, make: Any, kubelets: Kubelets, heard: bool, dead: bool
+def test_a_pod_that_is_over_before_its_containers_began_is_dead_if_its_kubelet_says_so(
+    scene: Any, make: Any, kubelets: Kubelets, heard: bool, dead: bool, containers: tuple[ContainerView, ...]
 ) -> None:
     job, pod = a_lost_pod(scene, make)
     kubelets.pass_time(61, *(["n1"] if heard else []))
     if not heard:
         scene.cluster.nodes.store.assume(NodeView("n1", "uid-n1", 2, ready=False))
-    scene.cluster.pods.store.assume(replace(pod, resource_version=30, phase="Failed", containers=()))
+    scene.cluster.pods.store.assume(replace(pod, resource_version=30, phase="Failed", containers=containers))
     scene.cluster.pods.store.assume_deleted(("ns", pod.name), pod.uid)
     assert scene.cluster.world(job).is_dead("p1") is dead
 
@@ -425,6 +453,31 @@ def test_the_first_of_many_that_fall_silent_is_not_judged_alone(scene: Any, make
     while scene.cluster.world(job).heartbeat_age_seconds("n0") < 20.0:
         kubelets.pass_time(1, "gone")
     assert scene.cluster.world(job).dark.widespread
+
+
+@pytest.mark.parametrize(
+    ("wish", "there", "want"),
+    [
+        ("job/base@500", True, OtherJob("base", exists=True, directory="/base")),
+        ("job/base", False, OtherJob("base")),
+        ("500", True, None),
+        (None, True, None),
+    ],
+)
+def test_the_job_that_another_is_to_go_on_from_is_known_by_its_directory(
+    scene: Any, make: Any, wish: str | None, there: bool, want: OtherJob | None
+) -> None:
+    job, base = make.job(), make.job()
+    checkpoint = {"directory": "/c", "resumeFrom": wish}
+    job = job.model_copy(
+        update={"spec": job.spec.model_copy(update={"checkpoint": Checkpoint.model_validate(checkpoint)})}
+    )
+    if there:
+        spec = base.spec.model_copy(update={"checkpoint": Checkpoint(directory="/base")})
+        metadata = base.metadata.model_copy(update={"name": "base", "uid": "uid-base"})
+        scene.cluster.jobs.store.assume(base.model_copy(update={"metadata": metadata, "spec": spec}))
+    scene.cluster.jobs.store.assume(job)
+    assert scene.cluster.world(job).other == want
 
 
 def test_a_world_is_a_value(scene: Any, make: Any) -> None:
@@ -547,3 +600,46 @@ def test_a_node_is_nobodys_for_the_name_of_a_resource_that_it_does_not_have(scen
     assert cluster.fleet.holders("n0") == {"pod/other/notebook"}
     cluster.occupants.store.assume_deleted(("other", "notebook"), "u2")
     assert (cluster.fleet.holders("n0"), cluster.fleet.used("n0")["pods"]) == (set(), 1)
+
+
+def hear_checker(scene: Any, node: str, sequence: int = 1, **changes: Any) -> None:
+    report = CheckReport(sequence, state=READY, model="m", **changes)
+    scene.cluster.checkers.record(Caller("muster-check", node, f"c-{node}", node, "u", "muster-check"), report)
+
+
+def test_a_gang_that_has_not_begun_sees_the_checkers_of_its_nodes(scene: Any, make: Any) -> None:
+    standard = Standard("p", "m", "", "", "", None, 0.75, 1.0, 0.01, "GB/s", "")
+    asked: list[list[str]] = []
+    scene.cluster._standards = lambda reports: asked.append([r.model for r in reports]) or (standard,)
+    job = make.job()
+    scene.cluster.jobs.store.assume(job)
+    answers = (CheckAnswer("o", NODE, "Result", probes=(ProbeReport("p", "Result", 1.5),)),)
+    for node in ("n0", "n1", "n2"):
+        hear_checker(scene, node, answers=answers, passes=(PassReport("Quick", 1.0),))
+    assert (scene.cluster.world(job).checkers, scene.cluster.world(job).standards) == ({}, ())
+    scene.cluster.gangs.store.assume(make.gang(job, "p0", "p1", go=None))
+    scene.clock.advance(2.0)
+    world = scene.cluster.world(job)
+    assert {node: view.heard_age_seconds for node, view in world.checkers.items()} == {"n0": 2.0, "n1": 2.0}
+    assert (world.standards, asked) == ((standard,), [["m", "m"]])
+    again = written.read(json.loads(json.dumps(written.write(world))))
+    assert (again.checkers, again.standards) == (world.checkers, world.standards)
+    scene.cluster.gangs.store.assume(make.gang(job, "p0", "p1", version=11))
+    assert (scene.cluster.world(job).checkers, scene.cluster.world(job).standards) == ({}, ())
+    assert len(asked) == 1
+
+
+def test_news_of_a_checker_are_for_the_gang_that_waits_there(scene: Any, make: Any) -> None:
+    waits, trains = make.job("waits"), make.job("trains")
+    for job, changes in ((waits, {"go": None}), (trains, {})):
+        scene.cluster.jobs.store.assume(job)
+        scene.cluster.gangs.store.assume(make.gang(job, "p0", **changes))
+    found = [scene.cluster.tested_on(node) for node in ("n0", "n1")]
+    assert [[scene.cluster.keys_of(uid) for uid in uids] for uids in found] == [[[("ns", "waits")]], []]
+
+
+def test_the_checker_of_a_node_that_is_gone_is_forgotten(scene: Any) -> None:
+    scene.cluster.nodes.store.assume(NodeView("n0", "u", 1))
+    hear_checker(scene, "n0")
+    scene.cluster.nodes.store.assume_deleted(("", "n0"), "u")
+    assert scene.cluster.checkers.nodes == []

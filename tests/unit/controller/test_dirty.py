@@ -93,3 +93,18 @@ async def test_namespaces_take_turns_however_many_keys_of_one_are_due(clock: Any
         assert key is not None
         dirty.done(key)
     assert [await taken(dirty) for _ in range(997)][-2:] == [("many", "999"), None]
+
+
+async def test_whoever_is_hurried_does_not_rest(clock: Any) -> None:
+    dirty = DirtyKeys(clock)
+    dirty.add(A)
+    assert await taken(dirty) == A
+    dirty.done(A, rest_seconds=5.0)
+    dirty.hurry(A)
+    assert await taken(dirty) == A
+    dirty.hurry(A)
+    dirty.done(A, rest_seconds=5.0)
+    assert await taken(dirty) == A
+    dirty.done(A, rest_seconds=5.0)
+    dirty.add(A)
+    assert await taken(dirty) is None

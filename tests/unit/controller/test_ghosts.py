@@ -84,3 +84,18 @@ def test_the_go_of_a_record_that_was_made_anew_is_not_the_one_of_before(make: An
     assert go_age(None, 50.0) == 0.0
     assert go_age(gang, 60.0) == 0.0
     assert go_age(gang, 65.0) == 5.0
+
+
+def test_a_listing_is_as_old_as_it_was_asked_for_and_the_attempt_no_younger_for_it() -> None:
+    seen, beats = GhostAges(), Beats(Clock())
+    here = Scene(a_job()).fleet().gang(2, go=False)
+    assert here.record is not None
+    looked(seen, here.world(), beats, 1000.0)
+    here.record = here.record.model_copy(update={"listing": 1})
+    looked(seen, here.world(), beats, 1100.0)
+    looked(seen, here.world(), beats, 1105.0)
+    assert (seen.attempt_age_seconds, seen.listing_age_seconds) == (105.0, 5.0)
+    here.gang(3, go=False)
+    here.record = here.record.model_copy(update={"listing": 1})
+    looked(seen, here.world(), beats, 1110.0)
+    assert (seen.attempt_age_seconds, seen.listing_age_seconds) == (0.0, 0.0)

@@ -11,17 +11,30 @@ import aiohttp
 import pytest
 from kubernetes.aio.client import Configuration
 
+from muster.api.fleetpolicy import FleetPolicy
 from muster.controller import operator, ports
 from muster.controller.operator import STALE_SECONDS, Operator
 from muster.controller.settings import Settings
 from muster.coordinator.auth import Caller
 from muster.kube.client import Client
 from muster.kube.decode import Undecodable
-from muster.kube.errors import Unreachable
+from muster.kube.errors import Forbidden, NotFound, Unreachable
 from muster.lifecycle.decided import Decided
 from muster.lifecycle.plan import Plan
+from muster.protocol import messages
+from muster.protocol.checks import (
+    CHECK_PATH,
+    NODE,
+    READY,
+    CheckOrder,
+    CheckReport,
+    FigureReport,
+    decode_check_directive,
+)
 from muster.protocol.messages import EXIT, RUN
+from muster.world.checks import NodeChecks
 from muster.world.job import JobWorld
+from muster.world.views import NodeView
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 BAD_GANG = Undecodable("ns", "j-record", "g", 50, 1, "spec.level: bad", "uid-j")
@@ -139,12 +152,13 @@ async def test_a_new_leader_catches_up_and_can_be_found_before_it_decides_or_cou
     monkeypatch.setattr(process.hub, "start_serving", lambda: done.append("serving"))
     monkeypatch.setattr(process.events, "run", note("events"))
     monkeypatch.setattr(process.ports, "renew", note("renewals"))
+    monkeypatch.setattr(process.ports, "publish", note("published"))
     monkeypatch.setattr(process.reconciler, "run", note("deciding"))
     await process._lead()
     await asyncio.sleep(0)
     for task in process._tasks:
         task.cancel()
-    order = [step for step in done if step not in ("held", "events", "renewals")]
+    order = [step for step in done if step not in ("held", "events", "renewals", "published")]
     lead = ["synced", "acquired", "refresh", "refresh", "refresh"]
     assert order == [*lead, "certificates", "listening", "serving", "deciding"]
 
@@ -211,3 +225,94 @@ async def test_a_port_that_is_taken_costs_the_view_and_not_the_operator(process:
         process.ports._settings = replace(process.settings, probe_port=0, worlds_port=other.getsockname()[1])
         await process.ports.open(process.not_healthy, process.not_ready, process.kept.of)
         await process.ports.close()
+
+
+class Asking:
+    """A checker that waits for its answer."""
+
+    is_open = True
+
+    def __init__(self) -> None:
+        self.on_lost: Any = None
+        self.answers: list[tuple[int, bytes]] = []
+
+    def answer(self, status: int, body: bytes) -> None:
+        self.answers.append((status, body))
+
+
+async def test_a_checker_gets_the_orders_of_the_gang_on_its_node_and_its_news_ring_the_job(
+    process: Operator, make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process.lease, "_renewed_at", process.lease._clock())
+    monkeypatch.setattr(process, "not_serving", lambda: "")
+    job, caller = make.job(), Caller("muster-check", "c", "c-uid", "n0", "nu", "muster-check")
+    process.cluster.jobs.store.assume(job)
+    process.cluster.gangs.store.assume(make.gang(job, "p0", "p1", go=None))
+    process.cluster.nodes.store.assume(NodeView("n0", "nu", 1))
+    process.dirty._due.clear()
+
+    def says(sequence: int, asking: Asking, seen: str = "") -> Any:
+        report = CheckReport(sequence, state=READY, directive_seen=seen, hold_seconds=10.0)
+        return process.server.heard(asking, caller, report, CHECK_PATH)
+
+    first = says(1, Asking())
+    assert first[0] == 200
+    assert not decode_check_directive(first[1]).known, "who does not lead yet knows nothing of orders"
+    assert list(process.dirty._due) == [("ns", "j")]
+    waiting = Asking()
+    assert says(2, waiting, messages.digest_of(first[1])) is None
+    orders = NodeChecks((CheckOrder("o1", NODE),))
+    process._checks_wanted("uid-j", {"n0": orders, "n1": orders})
+    assert [decode_check_directive(body).orders for _, body in waiting.answers] == [orders.orders]
+    assert process.cluster.world(job).checkers["n0"].given.keys() == {"o1"}
+    process.cluster.nodes.store.assume_deleted(("", "n0"), "nu")
+    assert says(3, Asking())[0] == 403
+
+
+async def test_a_limit_that_counts_for_nothing_is_told_as_soon_as_it_is_set(
+    process: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = list[tuple[str, str]]()
+    monkeypatch.setattr(process.events, "record", lambda about, _, reason, words: told.append((reason, words)))
+    caller = Caller("muster-check", "c", "c-uid", "n0", "nu", "muster-check")
+    figures = (FigureReport("storage", 3.0, 1.0, "GB/s"),)
+    process.checkers.record(caller, CheckReport(1, state=READY, figures=figures))
+    await process.standards.make()
+    spec = {"preflight": {"limits": [{"probe": "storage", "atLeast": "9"}]}}
+    meta = {"name": "default", "uid": "p", "resourceVersion": "5"}
+    process.cluster.policies.store.assume(FleetPolicy.model_validate({"metadata": meta, "spec": spec}))
+    ((reason, words),) = told
+    assert reason == "PreflightLimitUnused"
+    assert "storage asks for 9" in words
+
+
+async def test_checkers_are_told_whom_to_trust_where_they_are(
+    process: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[tuple[str, Any]] = []
+    refusals: list[Exception] = [NotFound(404, "NotFound", "no namespace"), Forbidden(403, "Forbidden", "no right")]
+
+    async def patch(path: str, body: Any, content_type: str, query: Any) -> bytes:
+        if refusals:
+            raise refusals.pop(0)
+        said.append((path, body["data"]["ca.crt"]))
+        return b"{}"
+
+    class Certificates(Pair):
+        def __init__(self, bundle: bytes) -> None:
+            self.bundle = bundle
+
+    monkeypatch.setattr(ports, "PUBLISH_RETRY_SECONDS", 0.001)
+    monkeypatch.setattr(process.ports, "_client", type("Api", (), {"patch": staticmethod(patch)}))
+    monkeypatch.setattr(process.server, "load_certificate", lambda *_: None)
+    monkeypatch.setattr(process.ports, "_port", 8443)
+    await process.ports._listen(Certificates(b"one"))  # type: ignore[arg-type]
+    publishing = asyncio.create_task(process.ports.publish())
+    where = "/api/v1/namespaces/muster-check/configmaps/muster-coordinator"
+    async with asyncio.timeout(30):
+        while said != [(where, "one")]:  # noqa: ASYNC110 - it tells nobody
+            await asyncio.sleep(0.001)
+        await process.ports._listen(Certificates(b"two"))  # type: ignore[arg-type]
+        while said[1:] != [(where, "two")]:  # noqa: ASYNC110 - likewise
+            await asyncio.sleep(0.001)
+    publishing.cancel()

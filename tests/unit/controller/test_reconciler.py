@@ -25,6 +25,8 @@ from muster.placement.eligibility import Requirements
 from muster.placement.outline import PART, Outline
 from muster.placement.request import Request
 from muster.placement.space import solve
+from muster.protocol.checks import NODE, CheckOrder
+from muster.world.checks import NodeChecks
 from muster.world.job import JobWorld
 from muster.world.turn import Placed
 
@@ -53,6 +55,7 @@ class Loop:
         performer = Performer(scene.api, scene.cluster)
         self.queue = Queue(scene.cluster, self.dirty.add)
         self.kept = KeptWorlds()
+        self.wanted: list[tuple[str, Any]] = []  # of checkers
         self.reconciler = Reconciler(
             scene.cluster,
             performer,
@@ -63,6 +66,7 @@ class Loop:
             lambda _: None,
             pool=pool,
             kept=self.kept,
+            checks_wanted=lambda uid, checks: self.wanted.append((uid, checks)),
         )
         monkeypatch.setattr(reconciler, "decide", self._decide)
         monkeypatch.setattr(reconciler, "SPACING_SECONDS", 0.0)
@@ -316,6 +320,87 @@ async def test_nodes_of_a_commit_that_failed_are_free_again(loop: Loop, make: An
     await loop.until(lambda: scene.api.count("POST") >= 1)
     loop.plans["first"] = lambda _world, _settings: Plan()
     await loop.until(lambda: not scene.cluster.fleet.holders("n0"))
+
+
+CHECKS = {"n0": NodeChecks((CheckOrder("o1", NODE),))}
+
+
+async def test_what_is_wanted_of_checkers_is_told_when_it_is_decided_and_taken_back_when_it_is_not_any_more(
+    loop: Loop, make: Any
+) -> None:
+    loop.add(make.job("other"))
+    loop.add(make.job(), lambda _world, _settings: Plan(checks=CHECKS))
+    await loop.until(lambda: loop.decided.keys() == {"j", "other"})
+    assert loop.wanted == [("uid-j", CHECKS)]
+    loop.plans["j"] = lambda _world, _settings: Plan()
+    for times in (2, 3):
+        loop.dirty.add(("ns", "j"))
+        await loop.until(lambda times=times: loop.decided["j"] == times)
+    assert loop.wanted == [("uid-j", CHECKS), ("uid-j", None)]
+
+
+async def test_what_a_commit_wants_of_checkers_waits_for_it(loop: Loop, make: Any) -> None:
+    scene = loop.scene
+    scene.api.refuse["POST"] = Conflict(409, "Conflict", "changed")
+
+    def commit(world: JobWorld, _: Any) -> Plan:
+        if world.gang is not None:
+            return Plan(checks=CHECKS)
+        return Plan((CommitGang(make.gang(world.job, "p0").spec, ""),), checks=CHECKS)
+
+    loop.add(make.job(), commit)
+    await loop.until(lambda: scene.api.count("POST") >= 2)
+    assert loop.wanted == []
+    scene.api.refuse.clear()
+    await loop.until(lambda: bool(loop.wanted))
+    assert loop.wanted[0] == ("uid-j", CHECKS)
+    assert scene.cluster.gang_of("uid-j") is not None
+
+
+async def test_a_job_that_is_gone_wants_nothing_of_checkers(loop: Loop, make: Any) -> None:
+    loop.add(make.job(), lambda _world, _settings: Plan(checks=CHECKS))
+    await loop.until(lambda: bool(loop.wanted))
+    loop.scene.cluster.jobs.store.assume_deleted(("ns", "j"), "uid-j")
+    loop.dirty.add(("ns", "j"))
+    await loop.until(lambda: loop.wanted[1:] == [("uid-j", None)])
+    loop.dirty.add(("ns", "j"))
+    loop.add(make.job("last"))
+    await loop.until(lambda: bool(loop.decided["last"]) and not len(loop.dirty))
+    assert len(loop.wanted) == 2
+    assert not loop.reconciler._tested
+
+
+async def test_a_job_of_the_same_name_does_not_keep_what_the_one_before_wanted(loop: Loop, make: Any) -> None:
+    loop.add(make.job(), lambda _world, _settings: Plan(checks=CHECKS))
+    await loop.until(lambda: bool(loop.wanted))
+    again = make.job(version=70)
+    again.metadata.__dict__["uid"] = "uid-again"
+    loop.scene.cluster.jobs.store.assume_deleted(("ns", "j"), "uid-j")
+    loop.add(again, lambda _world, _settings: Plan(checks=CHECKS))
+    await loop.until(lambda: len(loop.wanted) >= 3)
+    assert loop.wanted[1:3] == [("uid-j", None), ("uid-again", CHECKS)]
+
+
+async def test_a_decision_that_fails_leaves_the_checkers_their_orders(loop: Loop, make: Any) -> None:
+    loop.add(make.job(), lambda _world, _settings: Plan(checks=CHECKS))
+    await loop.until(lambda: bool(loop.wanted))
+    loop.plans["j"] = poison
+    loop.dirty.add(("ns", "j"))
+    await loop.until(lambda: bool(loop.told.events))
+    assert loop.wanted == [("uid-j", CHECKS)]
+
+
+async def test_it_is_told_once_everything_was_decided(loop: Loop, make: Any) -> None:
+    told: list[int] = []
+    loop.reconciler.expect([], lambda: told.append(0))
+    assert told == [0]
+    loop.reconciler.expect([("ns", "good"), ("ns", "bad"), ("ns", "gone")], lambda: told.append(1))
+    loop.add(make.job("good"))
+    loop.add(make.job("bad"), poison)
+    await loop.until(lambda: loop.reconciler._undecided == {("ns", "gone")})
+    assert told == [0]
+    loop.dirty.add(("ns", "gone"))
+    await loop.until(lambda: told == [0, 1])
 
 
 def posting(make: Any) -> Decide:

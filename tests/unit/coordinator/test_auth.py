@@ -81,7 +81,7 @@ def _wall() -> None:
 
 
 async def test_caller_comes_from_the_claims(verifier: TokenVerifier, api: ApiServer) -> None:
-    want = Caller("team", "worker-0", "pod-uid", "node-1", "node-uid")
+    want = Caller("team", "worker-0", "pod-uid", "node-1", "node-uid", "default")
     assert verifier.known(token()) is None
     assert await verifier.verify(token()) == want
     assert verifier.known(token()) == want

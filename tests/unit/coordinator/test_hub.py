@@ -135,7 +135,9 @@ def test_older_report_is_no_sign_of_life(hub: Hub, clock: Any) -> None:
         {"step": None},
         {"checkpoints": (CheckpointReport(7, "/c/7"),)},
         {"checkpoints_scanned_for_attempt": 3},
+        {"listing": 1},
         {"checkpoint_error": "denied"},
+        {"checkpoint_doubt": "torn"},
         {"first_step": 7},
         {"stamps": "10:7"},
         {"marker_attempt": 4},
@@ -157,6 +159,17 @@ def test_news(hub: Hub, change: dict[str, object]) -> None:
     changed = replace(RUNNING, sequence=3, **change)  # type: ignore[arg-type]
     hub.record(caller(), changed)
     assert heard == [changed]
+
+
+def test_a_word_about_wrong_results_that_reaches_further_back_is_news(hub: Hub) -> None:
+    heard: list[Report] = []
+    said = RankReport(rank=4, local_rank=0, alive=True, corruption=messages.NON_FINITE_LOSS, found_at=24)
+    hub.record(caller(), replace(RUNNING, ranks=(said,)))
+    hub.subscribe(lambda _, report: heard.append(report))
+    hub.record(caller(), replace(RUNNING, sequence=2, ranks=(said,)))
+    assert heard == []
+    hub.record(caller(), replace(RUNNING, sequence=3, ranks=(replace(said, last_good=9),)))
+    assert len(heard) == 1
 
 
 def test_steps_are_news_now_and_then(hub: Hub, clock: Any) -> None:

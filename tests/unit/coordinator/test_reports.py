@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import time
+import typing
 from typing import Any
 
 import pytest
@@ -10,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.coordinator import reports
-from muster.coordinator.reports import decode_report
-from muster.protocol import messages
+from muster.coordinator.reports import decode_check_report, decode_report
+from muster.protocol import checks, messages
+from muster.protocol.checks import CheckReport
 from muster.protocol.messages import (
     MAX_PARTS,
     MAX_REPORT_BYTES,
@@ -21,31 +23,60 @@ from muster.protocol.messages import (
     RankReport,
     Report,
 )
+from muster.simulate.fuzz.samples import CHECKED
+
+
+def filled(part: RankReport) -> RankReport:
+    """The same, each field that has its default set to something else."""
+    values: dict[Any, Any] = {int: 3, float: 1.5, str: "x", bool: True}
+    kinds = {name: (*typing.get_args(hint), hint)[0] for name, hint in typing.get_type_hints(RankReport).items()}
+    return dataclasses.replace(part, **{name: values[kinds[name]] for (name,) in unset(part)})
+
+
+def unset(report: Any) -> list[tuple[str, ...]]:
+    """The way to each field that has its default, through the first of its parts."""
+    found: list[tuple[str, ...]] = []
+    for field in dataclasses.fields(report):
+        value = getattr(report, field.name)
+        if value == field.default:
+            found.append((field.name,))
+        elif isinstance(value, tuple):
+            found += [(field.name, *rest) for rest in unset(value[0])]
+    return found
+
 
 FULL = Report(
     sequence=7,
     state=messages.EXITED,
     attempt=3,
-    ranks=(RankReport(8, 0, alive=True), RankReport(9, 1, False, 1, None, True, 2.5, "ValueError: no")),
+    ranks=(filled(RankReport(8, 0, alive=True)), RankReport(9, 1, False, 1, None, True, 2.5, "ValueError: no")),
     step=12,
     step_age_seconds=0.5,
     started_age_seconds=30.0,
+    standstill_seconds=0.25,
     step_seconds=1.5,
     fence_seconds=20.0,
     fenced=True,
     previous_attempt=2,
-    previous_ranks=(RankReport(8, 0, False, None, 9),),
+    previous_ranks=(filled(RankReport(8, 0, False, None, 9)),),
     peer_port=4000,
     peers=(PeerReport(1, 0.25),),
-    checkpoints=(CheckpointReport(10, "/c/10", 7, judged=False, torn=True),),
+    checkpoints=(CheckpointReport(10, "/c/10", 7, judged=False, torn=True, format="TorchDCP"),),
     stamps="10:7",
+    elsewhere=(CheckpointReport(20, "/base/20", 9, judged=False, torn=True, format="NeMo"),),
+    elsewhere_error="not mounted",
     checkpoints_scanned_for_attempt=3,
+    listing=1,
     scanned_age_seconds=4.0,
     checkpoint_error="stale handle",
+    checkpoint_doubt="torn",
     address="10.0.0.9",
     launcher_version="1",
     loop_age_seconds=0.125,
     first_step=11,
+    progress_preset="Megatron",
+    looks_like="Lightning",
+    quiet_age_seconds=12.5,
     progress_error="the pattern takes for ever",
     reads_marker=True,
     marker_attempt=3,
@@ -63,18 +94,16 @@ anything = st.recursive(
 )
 
 
-def verdict(decode: Any, data: bytes) -> Report | str:
+def verdict(decode: Any, data: bytes) -> Report | CheckReport | str:
     try:
-        found: Report = decode(data)
+        found: Report | CheckReport = decode(data)
     except ProtocolError as error:
         return str(error)
     return found
 
 
 def test_every_field_arrives() -> None:
-    defaults = {field.name: field.default for field in dataclasses.fields(Report)}
-    same = [name for name, default in defaults.items() if getattr(FULL, name) == default]
-    assert same == ["protocol"], "the report of this test sets every field"
+    assert unset(FULL) == [("protocol",)], "the report of this test sets every field"
     assert decode_report(messages.encode(FULL)) == FULL
 
 
@@ -97,7 +126,9 @@ def heaviest() -> bytes:
     """As many parts as a report may have, each with all that it may hold, and the very last number is wrong."""
     rank = {"rank": 1, "localRank": 1, "alive": False, "exitCode": 1, "signal": 9, "endedByLauncher": True, "tail": "x"}
     ranks = [{**rank, "exitedAgeSeconds": 1.5}] * MAX_PARTS
-    checkpoints = [{"step": 1, "path": "/c", "writtenNs": 1, "judged": True, "torn": True}] * MAX_PARTS
+    checkpoints = [
+        {"step": 1, "path": "/c", "writtenNs": 1, "judged": True, "torn": True, "format": "TorchDCP"}
+    ] * MAX_PARTS
     peers = [{"index": 1, "silentSeconds": 1}] * MAX_PARTS
     ages = {"stepAgeSeconds": -1.0}
     parts = {"ranks": ranks, "previousRanks": ranks, "checkpoints": checkpoints, "peers": peers}
@@ -191,3 +222,63 @@ def test_a_whole_surrogate_pair_is_text() -> None:
     data = json.dumps({"sequence": 1, "state": messages.IDLE, "markerLineage": "\N{ROCKET}"})
     assert "\\ud83d" in data
     assert decode_report(data.encode()).marker_lineage == "\N{ROCKET}"
+
+
+def test_every_field_of_a_checkers_report_arrives_the_fast_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(_: bytes) -> CheckReport:
+        raise AssertionError("the protocol's own decoder was asked")
+
+    assert unset(CHECKED) == [("protocol",)]
+    monkeypatch.setattr(reports.checks, "decode_check_report", slow)
+    assert decode_check_report(messages.encode(CHECKED)) == CHECKED
+
+
+def parts_of(report: Any) -> list[tuple[str, ...]]:
+    """The way to each field of a report's JSON, through the first of its parts."""
+    found: list[tuple[str, ...]] = []
+    for key, value in report.items():
+        found.append((key,))
+        if isinstance(value, list):
+            found += [(key, *rest) for rest in parts_of(value[0])]
+    return found
+
+
+def changed(report: Any, way: tuple[str, ...], value: Any) -> Any:
+    if len(way) == 1:
+        return {**report, way[0]: value}
+    first, *others = report[way[0]]
+    return {**report, way[0]: [changed(first, way[1:], value), *others]}
+
+
+CHECK_JSON = json.loads(messages.encode(CHECKED))
+
+
+@given(st.sampled_from(parts_of(CHECK_JSON)), anything)
+def test_both_decoders_agree_on_any_value_of_any_field_of_a_checker(way: tuple[str, ...], value: Any) -> None:
+    data = json.dumps(changed(CHECK_JSON, way, value)).encode()
+    assert verdict(decode_check_report, data) == verdict(checks.decode_check_report, data)
+
+
+@pytest.mark.parametrize("amount", [-1, -0.5, 1e7, 1e9, -1e9, 2**53, 2**63, 10**30, "x" * 500, "\u202e", "x" * 250_000])
+@pytest.mark.parametrize("way", parts_of(CHECK_JSON), ids=".".join)
+def test_both_decoders_agree_on_what_is_beyond_a_limit_of_a_checker(way: tuple[str, ...], amount: Any) -> None:
+    data = json.dumps(changed(CHECK_JSON, way, amount)).encode()
+    assert verdict(decode_check_report, data) == verdict(checks.decode_check_report, data)
+
+
+@pytest.mark.parametrize(
+    ("way", "most"),
+    [(("answers",), MAX_PARTS), (("passes",), 16), (("figures",), 64), (("answers", "probes"), 32)],
+    ids=lambda value: ".".join(value) if isinstance(value, tuple) else "",
+)
+def test_a_checkers_lists_have_an_end(way: tuple[str, ...], most: int) -> None:
+    part: Any = CHECK_JSON
+    for key in way:
+        part = (part[0] if isinstance(part, list) else part)[key]
+    fits = json.dumps(changed(CHECK_JSON, way, part[:1] * most)).encode()
+    assert isinstance(verdict(decode_check_report, fits), CheckReport)
+    beyond = json.dumps(changed(CHECK_JSON, way, part[:1] * (most + 1))).encode()
+    says = verdict(decode_check_report, beyond)
+    assert isinstance(says, str)
+    assert f".{way[-1]}: its length {most + 1} is not from 0 to {most}" in says
+    assert says == verdict(checks.decode_check_report, beyond)

@@ -13,8 +13,9 @@ import aiohttp
 import pytest
 from cryptography import x509
 
-from muster.coordinator import memory, server
+from muster.coordinator import desks, memory, server
 from muster.coordinator.auth import AuthError, Caller
+from muster.coordinator.checkers import CheckerHub
 from muster.coordinator.hub import Hub
 from muster.coordinator.server import CoordinatorServer
 from muster.kube.certificates import brought_up_to_date, new_serving
@@ -42,6 +43,7 @@ class Controller:
         self.leader: str | None = None
         self.verified: dict[str, Caller] = {}
         self.broken = ""  # pod for which no directive can be found out
+        self.nodes = {"node"}
 
     def known(self, authorization: str) -> Caller | None:
         return self.verified.get(authorization)
@@ -49,7 +51,10 @@ class Controller:
     async def verify(self, authorization: str) -> Caller:
         if not authorization:
             raise AuthError("send a token")
-        caller = Caller("team", f"pod-{authorization}", authorization, "node", "node-uid")
+        # A token of these tests is the pod's uid, after "namespace/account/" where it is not in `team`.
+        *where, pod = authorization.rsplit("/", 2)
+        namespace, account = where or ("team", "default")
+        caller = Caller(namespace, f"pod-{pod}", pod, "node", "node-uid", account)
         self.verified[authorization] = caller
         return caller
 
@@ -65,6 +70,7 @@ class Door:
     def __init__(self) -> None:
         self.controller = Controller()
         self.hub = Hub()
+        self.checkers = CheckerHub()
         self.server = CoordinatorServer(
             self.hub,
             self.controller,
@@ -72,14 +78,15 @@ class Door:
             lambda caller: self.controller.directive_for(caller) is not None,
             lambda: self.controller.not_ready,
             lambda: self.controller.leader,
+            checkers=desks.checkers(self.checkers, "muster-check", lambda node: node in self.controller.nodes),
         )
         self.port = 0
         self.sequence = 0
         self.session = aiohttp.ClientSession()
         self.trust = ssl.create_default_context(cadata=CERTIFICATES.bundle.decode())
 
-    async def post(self, body: bytes, pod: str = "u1") -> tuple[int, bytes]:
-        url = f"https://localhost:{self.port}{REPORT_PATH}"
+    async def post(self, body: bytes, pod: str = "u1", path: str = REPORT_PATH) -> tuple[int, bytes]:
+        url = f"https://localhost:{self.port}{path}"
         timeout = aiohttp.ClientTimeout(total=DEADLINE)
         async with self.session.post(
             url, data=body, headers={"Authorization": pod} if pod else {}, ssl=self.trust, timeout=timeout
@@ -305,6 +312,34 @@ async def test_of_one_pod_one_body_comes_in_at_a_time(door: Door) -> None:
         assert await opened[1][0].read() == b"", "the newest one's is waited for"
     assert sorted(c.caller.pod_uid for c in door.server.connections if c.caller) == ["u1", "u2"]
     for _, writer in opened:
+        writer.close()
+
+
+async def test_a_body_in_pieces_is_given_a_moment_before_a_newer_one_cuts_it_off(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "BODY_SECONDS", 2 * DEADLINE)
+    body = messages.encode(Report(sequence=1, state=messages.IDLE))
+    (first, sends), (second, sends_too) = [
+        await asyncio.open_connection("localhost", door.port, ssl=door.trust) for _ in range(2)
+    ]
+    asked, receive = list[tuple[Any, ...]](), door.server._receive
+
+    def asks(*request: Any) -> None:
+        asked.append(request)
+        receive(*request)
+
+    monkeypatch.setattr(door.server, "_receive", asks)
+    sends.write(head_of("u1", len(body)) + body[:10])
+    await until(lambda: any(c.receiving for c in door.server.connections))
+    sends_too.write(head_of("u1", len(body)) + body)
+    await until(lambda: len(asked) == 2)
+    sends.write(body[10:])
+    assert (await asyncio.wait_for(first.readline(), DEADLINE)).startswith(b"HTTP/1.1 200 OK")
+    door.server._rests.clear()  # the moment is over
+    receive(*asked[1])
+    assert (await asyncio.wait_for(second.readline(), DEADLINE)).startswith(b"HTTP/1.1 200 OK")
+    for writer in (sends, sends_too):
         writer.close()
 
 

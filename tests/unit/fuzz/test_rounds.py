@@ -1,7 +1,9 @@
-"""Rounds of mutated inputs beside a healthy job; FUZZ_SECONDS of new ones each time, by a seed that is printed."""
+"""Rounds of mutated inputs beside a healthy job: some that are always the same, and FUZZ_SECONDS of new ones where time is no matter."""
 
+import itertools
 import os
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,7 @@ from typing import Any
 import pytest
 
 from muster.controller.reconciler import Reconciler
-from muster.coordinator import server
+from muster.coordinator import desks
 from muster.kube import decode
 from muster.simulate.apiserver import training_job
 from muster.simulate.fuzz import inputs, samples
@@ -20,7 +22,8 @@ from muster.simulate.fuzz.play import Outcome, play
 from muster.simulate.fuzz.shrink import rule_in, shrunk
 from muster.world.views import INDEX_LABEL, JOB_UID_LABEL
 
-SECONDS = float(os.environ.get("FUZZ_SECONDS", "40"))
+SECONDS = float(os.environ.get("FUZZ_SECONDS", "600"))
+ROUNDS = 12
 FOUND = sorted((Path(__file__).parent / "found").glob("*.json"))
 # Benches tell what it is; here only that it is not another order.
 FAR_TOO_MUCH = 20.0
@@ -31,18 +34,26 @@ def explained(outcome: Outcome) -> str:
 
 
 @pytest.mark.minutes
+def test_rounds() -> None:
+    assert holds(play(drawn(seed)) for seed in range(1, 1 + ROUNDS)) > 100 * ROUNDS
+
+
+@pytest.mark.long
 def test_new_rounds(capsys: pytest.CaptureFixture[str]) -> None:
-    first, until, come = time.time_ns() // 1000, time.monotonic() + SECONDS, 0
+    first, until = time.time_ns() // 1000, time.monotonic() + SECONDS
     with capsys.disabled():
         print(f" SEED={first} ", end="", flush=True)
-    seed = first
-    while time.monotonic() < until:
-        outcome = play(drawn(seed))
+    holds(play(drawn(seed)) for seed in itertools.takewhile(lambda _: time.monotonic() < until, itertools.count(first)))
+
+
+def holds(outcomes: Iterable[Outcome]) -> int:
+    """Nothing fails in any of them; how many mutated inputs came."""
+    come = 0
+    for outcome in outcomes:
         assert not outcome.failure, explained(outcome)
         come += sum(outcome.inputs.values())
-        assert max(outcome.beside.deciding) < FAR_TOO_MUCH * max(outcome.alone.deciding), f"SEED={seed}"
-        seed += 1
-    assert come > 100 * (seed - first)
+        assert max(outcome.beside.deciding) < FAR_TOO_MUCH * max(outcome.alone.deciding), f"SEED={outcome.told.seed}"
+    return come
 
 
 @pytest.mark.parametrize("path", FOUND, ids=[path.stem for path in FOUND])
@@ -85,8 +96,8 @@ def test_a_defect_at_the_door_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
             raise KeyError(report.ranks[0].rank)
         return report
 
-    shipped = server.decode_report
-    monkeypatch.setattr(server, "decode_report", careless)
+    shipped = desks.decode_report
+    monkeypatch.setattr(desks, "decode_report", careless)
     family = next(family for family in samples.families() if family.gang and family.reports).settled_as(0)
     objects = [("TrainingJob", family.job), ("Gang", family.gang), *(("Pod", pod) for pod in family.pods)]
     pod = next(pod for pod in family.pods if pod["metadata"]["uid"] in family.reports)

@@ -24,7 +24,7 @@ from tests.unit.health.builders import (
 )
 
 from muster.api.nodehealth import Decision, Evidence, NodeHealth, NodeHealthStatus, RecommendedAction, VerdictState
-from muster.health.assess import JobWord, Verdict, assess
+from muster.health.assess import BurnInWord, JobWord, Verdict, assess
 from muster.health.facts import ConditionView
 from muster.health.kinds import KINDS
 from muster.health.memory import Memory
@@ -526,3 +526,58 @@ def test_of_equal_findings_the_older_comes_first_and_each_says_where_it_is_from(
         ("eks", "NvidiaNVLinkError", "AcceleratedHardwareReady", "Fatal"),
         ("agent", "Xid79", GPU, "Fatal"),
     ]
+
+
+class TestBurnIn:
+    BITS = BurnInWord("boot-1", "bit-exact", "burn-in of ml/llm: GPU 3: bits differ", after(0))
+
+    def test_who_has_failed_is_out_and_says_what_failed_him(self) -> None:
+        verdict = judged(healthy(), 1, burn_ins=[self.BITS])
+        assert (verdict.state, verdict.reason) == (VerdictState.DEGRADED, "BurnInFailed")
+        assert [(f.source, f.subject, f.message) for f in verdict.findings] == [
+            ("burn-in", "bit-exact", "burn-in of ml/llm: GPU 3: bits differ")
+        ]
+
+    def test_it_stands_when_the_gang_is_gone_and_after_a_boot(self) -> None:
+        health = lived(healthy(), 1, burn_ins=[self.BITS])
+        assert judged(health, 2 * WEEK).state is VerdictState.DEGRADED
+        booted = health.model_copy(update={"status": health.status.model_copy(update={"agent": agent("boot-2")})})
+        assert judged(booted, 2 * WEEK, burn_ins=[self.BITS]).state is VerdictState.DEGRADED
+
+    def test_a_record_of_another_boot_condemns_nobody_anew(self) -> None:
+        assert judged(healthy(boot="boot-2"), 5, burn_ins=[self.BITS]).state is not VerdictState.DEGRADED
+
+    def test_a_human_ends_it_until_it_fails_again(self) -> None:
+        health = decided(lived(healthy(), 1, burn_ins=[self.BITS]), Decision.RELEASE, 10)
+        assert judged(health, 11, burn_ins=[self.BITS]).state is not VerdictState.DEGRADED
+        again = replace(self.BITS, time=after(20))
+        assert judged(health, 21, burn_ins=[self.BITS, again]).state is VerdictState.DEGRADED
+
+    def test_who_does_not_listen_hears_nothing(self) -> None:
+        deaf = rules(sources=[{"name": "burn-in", "enabled": False}])
+        assert judged(healthy(), 1, rules=deaf, burn_ins=[self.BITS]).state is not VerdictState.DEGRADED
+
+    @pytest.mark.parametrize(
+        ("passed", "state"),
+        [(None, VerdictState.VALIDATING), (5, VerdictState.VALIDATING), (50, VerdictState.HEALTHY)],
+    )
+    def test_what_was_taken_out_has_to_pass_before_it_comes_back(
+        self, passed: float | None, state: VerdictState
+    ) -> None:
+        strict = replace(rules(), validates=True)
+        out = lived(sick(evidence("RowRemapPending")), 10, rules=strict)
+        at = None if passed is None else after(passed)
+        verdict = judged(sick(health=out), 60, rules=strict, passed=at)
+        assert verdict.state is state
+        assert verdict.out is (state is VerdictState.VALIDATING)
+        assert (verdict.open_incident is None) is (state is VerdictState.HEALTHY)
+
+    def test_a_human_lets_it_back_without_a_pass(self) -> None:
+        strict = replace(rules(), validates=True)
+        out = decided(lived(sick(evidence("RowRemapPending")), 10, rules=strict), Decision.RELEASE, 20)
+        assert judged(sick(health=out), 60, rules=strict).state is VerdictState.HEALTHY
+
+    def test_what_evidence_stands_is_not_outweighed_by_a_pass(self) -> None:
+        strict = replace(rules(), validates=True)
+        out = lived(sick(evidence("RowRemapPending")), 10, rules=strict)
+        assert judged(out, 60, rules=strict, passed=after(50)).state is VerdictState.DEGRADED

@@ -638,7 +638,8 @@ class TestProblems:
             pytest.param(
                 {
                     "sources": [
-                        {"name": name, "enabled": False} for name in [*{row.source for row in ROWS}, "agent", "jobs"]
+                        {"name": name, "enabled": False}
+                        for name in [*{row.source for row in ROWS}, "agent", "burn-in", "jobs"]
                     ]
                 },
                 "switches everything off",

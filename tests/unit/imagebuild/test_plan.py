@@ -2,6 +2,8 @@
 
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -96,3 +98,19 @@ def test_build_context_holds_what_the_dockerfile_reads(image: Image) -> None:
     allowed = [line[1:] for line in (REPOSITORY / ".dockerignore").read_text().splitlines() if line.startswith("!")]
     for source in (*SCRIPTS, image.dockerfile, *image.sources):
         assert any(source == entry or source.startswith(f"{entry}/") for entry in allowed), source
+
+
+def test_both_images_of_the_burn_in_hold_the_same_rooms() -> None:
+    folder = REPOSITORY / "images" / "burn-in"
+    own = [re.findall(r"^(?:COPY|USER|CMD) .+$", path.read_text(), re.MULTILINE) for path in folder.iterdir()]
+    assert len(own) == 2
+    assert own[0] == own[1]
+
+
+def test_the_checker_runs_from_what_its_image_holds(tmp_path: Path) -> None:
+    image = next(image for image in IMAGES if image.name == "burn-in")
+    stage_sources(image, REPOSITORY, tmp_path)
+    code = "import muster.checker.__main__, muster.preflight.probes.zygote"
+    subprocess.run(
+        [sys.executable, "-c", code], check=True, cwd="/", env={"PYTHONPATH": str(tmp_path / "operator"), "PATH": ""}
+    )

@@ -69,7 +69,13 @@ def test_pod_with_everything() -> None:
     assert (pod.node, pod.phase, pod.reason, pod.pod_ip) == ("node-1", "Failed", "Evicted", "10.1.2.3")
     assert pod.deleting
     assert pod.created == datetime(2026, 1, 31, 12, tzinfo=UTC)
-    assert pod.requests == {"pods": 1, "cpu": 1500, "nvidia.com/gpu": 8, "rdma/hca": 1000}
+    assert pod.requests == {
+        "pods": 1,
+        "cpu": 1500,
+        "nvidia.com/gpu": 8,
+        "rdma/hca": 1000,
+        "hugepages-2Mi": 1 << 30,
+    }
     assert pod.unschedulable_message == "0/4 nodes"
     assert pod.containers == (
         ContainerView("copy", init=True, waiting_reason="ImagePullBackOff", waiting_message="no such image"),
@@ -238,6 +244,38 @@ def test_of_what_cannot_be_read_the_identity_is_left() -> None:
     assert claim_of(decode.bare_pod(labelled), of_which_nothing_is_known)[0] == "pod/ns/p"
     node = decode.bare_node(pod)
     assert (node.name, node.resource_version, node.ready) == ("p", 9, False)
+
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+N1 = {"key": "metadata.name", "operator": "In", "values": ["n1"]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "pinned"),
+    [
+        pytest.param({}, "n1", id="to be bound to the one that its affinity names"),
+        pytest.param({"nodeName": "n1"}, "", id="bound"),
+        pytest.param({"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]}, "", id="gated"),
+        pytest.param({"affinity": None}, "", id="no affinity"),
+        pytest.param({"affinity": {"nodeAffinity": {REQUIRED: 5}}}, "", id="no affinity that could be"),
+        pytest.param({"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{}]}}}}, "", id="any node"),
+        pytest.param(
+            {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchFields": [N1]}, {}]}}}},
+            "",
+            id="or any",
+        ),
+        pytest.param(
+            {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": 2 * [{"matchFields": [N1]}]}}}},
+            "n1",
+            id="the same in each",
+        ),
+    ],
+)
+def test_where_a_pod_may_be_bound_is_known_before_it_is(spec: dict[str, Any], pinned: str) -> None:
+    affinity = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchFields": [N1]}]}}}
+    unbound = {**POD, "spec": {"containers": [], "affinity": affinity, **spec}}
+    found = decode.pod(raw(unbound))
+    assert (found.pinned, found.place) == (pinned, found.node or pinned)
 
 
 def test_a_lease_and_a_priority_class_that_cannot_be_read_count_for_nothing() -> None:

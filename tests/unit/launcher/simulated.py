@@ -7,7 +7,7 @@ import heapq
 import itertools
 import random
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from muster.launcher.environment import Settings
@@ -83,6 +83,10 @@ class Rank:
         self.alive = True
         self.first_step: int | None = None
         self.has_progress_file = True
+        self.preset = ""
+        self.heard_at = 0.0
+        self.corruption = None
+        self.progress_problem = ""
         self.printed = Printed()
 
     def update_progress(self) -> None:
@@ -285,6 +289,9 @@ class Storage:
 
     def kill(self) -> None:
         self.is_busy = False
+
+    def note_ended(self, pids: Collection[int]) -> None:
+        pass
 
 
 class Worker:

@@ -372,3 +372,27 @@ def test_a_ping_alone_proves_nothing():
     wire.inbox.append((b"muster-pong " + b"f" * 16 + b" 9 4 0", OTHER))
     peers.turn(100.0)
     assert (peers.newest_heard, peers.broken_at) == (0, None)
+
+
+def test_for_how_long_a_launcher_stood_still_itself_is_told_until_a_step_is_finished():
+    world = World(1)
+    world.start()
+    world.clock.run(5)
+    world.makes_steps = False
+    (worker,) = world.workers
+
+    def told():
+        return worker.reporter.snapshot.standstill_seconds
+
+    for seconds, sum_seconds in ((10, 10.0), (4, 10.0), (8, 18.0)):  # four seconds may be a busy machine's
+        world.clock.run(3)
+        worker.freeze()
+        world.clock.run(seconds)
+        worker.thaw()
+        world.clock.run(3)
+        assert told() == pytest.approx(sum_seconds, abs=1.0)
+    report = worker.reporter.snapshot.report(world.clock.now, 1)
+    assert report.standstill_seconds == told() < report.step_age_seconds
+    world.makes_steps = True
+    world.clock.run(3)
+    assert told() == 0.0

@@ -146,6 +146,9 @@ class Shelf:
     def kill(self):
         self.killed += 1
 
+    def note_ended(self, pids):
+        pass
+
 
 def test_a_claim_counts_from_when_it_is_known_to_stand_and_is_looked_after():
     shelf = Shelf()
@@ -219,8 +222,6 @@ def test_the_directory_is_made_until_it_was_read_and_then_no_more(tmp_path):
         over.clear()
         storage.read()
         assert over.wait(30)
-        (pid,) = storage.pids
-        os.waitpid(pid, 0)
         return storage.take()
 
     directory.write_text("in its place")
@@ -229,6 +230,40 @@ def test_the_directory_is_made_until_it_was_read_and_then_no_more(tmp_path):
     assert look() == Standing()
     directory.rmdir()
     assert "No such file or directory" in look().error
+    end(storage)
+
+
+def end(storage):
+    (pid,) = storage.pids
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    storage.note_ended({pid: 9})
+    assert not storage.pids
+
+
+def test_one_process_looks_again_and_again_and_another_one_when_it_has_ended(tmp_path):
+    over = threading.Event()
+    storage = Storage(str(tmp_path / ".muster-gang"), over.set)
+
+    def look(ask=storage.read):
+        over.clear()
+        ask()
+        assert over.wait(30)
+        return storage.take()
+
+    assert look(lambda: storage.claim(3)).attempt == 3
+    first = storage.pids
+    assert look().attempt == 3
+    assert storage.pids == first
+    end(storage)
+    assert look().attempt == 3
+    (pid,) = storage.pids
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    assert "ended unexpectedly" in look().error  # nobody has been told that it has
+    assert not storage.pids
+    assert look().attempt == 3
+    end(storage)
 
 
 def test_a_look_that_hangs_is_given_up_and_none_is_sent_after_it_before_it_is_gone():

@@ -14,6 +14,7 @@ from muster.launcher.match_child import LINE_SECONDS
 from muster.launcher.matcher import Matcher, Printed
 from muster.launcher.reclaim import reap
 from muster.protocol.messages import IDLE, RUNNING
+from muster.protocol.presets import AUTO, BY_NAME
 
 CATASTROPHE = r"(a+)+\d$"
 LONG_LINE = "a" * 60 + "!"
@@ -23,9 +24,9 @@ LOOP_SECONDS = 5.0  # what a busy machine may add to a turn of the supervisor
 class Turns:
     """A matcher with a real child, turned as the supervisor does."""
 
-    def __init__(self, pattern: str, ranks: int = 1) -> None:
+    def __init__(self, pattern: str, ranks: int = 1, preset: str = "") -> None:
         self.log: list[str] = []
-        self.matcher = Matcher(pattern, self.log.append)
+        self.matcher = Matcher(pattern, self.log.append, preset)
         self.printed = [Printed() for _ in range(ranks)]
         self.slowest_seconds = 0.0
         self.pids: set[int] = set()
@@ -55,8 +56,8 @@ class Turns:
 def turns():
     made: list[Turns] = []
 
-    def make(pattern: str, ranks: int = 1) -> Turns:
-        made.append(Turns(pattern, ranks))
+    def make(pattern: str, ranks: int = 1, preset: str = "") -> Turns:
+        made.append(Turns(pattern, ranks, preset))
         return made[-1]
 
     yield make
@@ -78,6 +79,29 @@ def test_the_first_and_the_newest_step_of_each_rank(turns):
     one.printed[0].put([b"step 7"])
     one.until(lambda: one.printed[0].take_step() == 7, "a second answer of the same child")
     assert (one.printed[0].first_step, len(one.pids)) == (4, 1)
+
+
+def test_by_a_preset_the_child_tells_which_and_what_else_the_output_looks_like(turns):
+    one = turns("", ranks=2, preset=AUTO)
+    one.printed[0].put([preset.lines[0].sample.encode() for preset in (BY_NAME["Megatron"], BY_NAME["DeepSpeed"])])
+    one.printed[1].put([BY_NAME["Lightning"].lines[0].sample.encode()])
+    one.until(lambda: one.printed[0].first_step is not None, "an answer")
+    assert [(printed.first_step, printed.preset) for printed in one.printed] == [(300, "Megatron"), (None, "")]
+    assert one.matcher.looks_like == "Lightning"
+
+
+def test_a_preset_that_this_launcher_does_not_know_is_named(turns):
+    one = turns("", preset="Horovod")
+    one.printed[0].put([b"step 1"])
+    one.until(lambda: one.matcher.error, "the error")
+    assert "progress.preset Horovod is ignored: there is no preset Horovod" in one.matcher.error
+
+
+def test_a_pattern_goes_before_a_preset(turns):
+    one = turns(r"step (\d+)", preset=AUTO)
+    one.printed[0].put([BY_NAME["Megatron"].lines[0].sample.encode(), b"step 4"])
+    one.until(lambda: one.printed[0].first_step is not None, "an answer")
+    assert (one.printed[0].first_step, one.printed[0].preset) == (4, "")
 
 
 def test_a_line_that_takes_for_ever_ends_the_child_and_the_next_one_goes_on(turns):

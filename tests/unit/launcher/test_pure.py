@@ -15,11 +15,13 @@ import pytest
 
 from muster.launcher.datagrams import Datagrams
 from muster.launcher.environment import RankFiles, SettingsError, rank_environment, settings_from
+from muster.launcher.host import user_name
 from muster.launcher.log import Log
 from muster.launcher.peers import Peers
-from muster.launcher.progress import ProgressFile, StepClock, compile_pattern, lowest, step_in_line
+from muster.launcher.progress import Corruption, ProgressFile, StepClock, compile_pattern, lowest, step_in_line
 from muster.launcher.reclaim import Process, descendants, kill
 from muster.launcher.snapshot import RankView, Snapshot
+from muster.protocol.contract import IDENTITY
 from muster.protocol.messages import MAX_REPORT_BYTES, RUN, RUNNING, Directive, Peer, decode_report, encode
 
 SOURCE = Path(__file__).parents[3] / "operator" / "muster"
@@ -52,6 +54,8 @@ def test_settings_are_read():
         ({"MUSTER_COORDINATOR": "http://plain:80"}, "MUSTER_COORDINATOR must look like"),
         ({"MUSTER_COORDINATOR": "https://host:port"}, "MUSTER_COORDINATOR must look like"),
         ({"MUSTER_SCAN_SECONDS": "often"}, "MUSTER_SCAN_SECONDS: a number is expected"),
+        ({"MUSTER_RESUME_ARGUMENT": "--load"}, "MUSTER_RESUME_ARGUMENT: a JSON list of words is expected"),
+        ({"MUSTER_RESUME_ARGUMENT": "[5]"}, "MUSTER_RESUME_ARGUMENT: a JSON list of words is expected"),
     ],
 )
 def test_a_malformed_setting_is_named(change, text):
@@ -68,6 +72,20 @@ def test_from_scratch_no_resume_variable_is_set():
     assert not {"MUSTER_RESUME_PATH", "MUSTER_RESUME_STEP"} & set(names)
 
 
+@pytest.mark.parametrize(
+    ("path", "directory"),
+    [
+        ("/c/step-40", "/c"),
+        ("s3://b/run/step-40", "s3://b/run"),
+        ("s3://b/step-40", "s3://b"),
+        ("s3://b-40", "s3://b-40"),
+    ],
+)
+def test_where_the_checkpoint_lies_is_a_directory_or_a_url(path, directory):
+    names = environment(dataclasses.replace(RUN_1, resume_path=path, resume_step=40), MUSTER_RESUME_DIRECTORY="/stale")
+    assert (names["MUSTER_RESUME_PATH"], names["MUSTER_RESUME_DIRECTORY"]) == (path, directory)
+
+
 def test_what_the_user_has_set_stays():
     names = environment(dataclasses.replace(RUN_1, processes_per_node=2), OMP_NUM_THREADS="8", HOME="/home")
     assert (names["OMP_NUM_THREADS"], names["HOME"]) == ("8", "/home")
@@ -78,6 +96,37 @@ def test_how_many_processes_torchrun_starts_is_the_users_choice(per_node):
     directive = dataclasses.replace(RUN_1, processes_per_node=per_node)
     assert environment(directive, PET_NPROC_PER_NODE="8")["PET_NPROC_PER_NODE"] == "8"
     assert environment(directive)["PET_NPROC_PER_NODE"] == str(per_node)
+
+
+def test_torchrun_starts_a_process_for_each_gpu_that_muster_asked_for():
+    assert environment(RUN_1, MUSTER_GPUS_PER_NODE="8")["PET_NPROC_PER_NODE"] == "8"
+    assert environment(RUN_1, MUSTER_GPUS_PER_NODE="8", PET_NPROC_PER_NODE="4")["PET_NPROC_PER_NODE"] == "4"
+    several = dataclasses.replace(RUN_1, processes_per_node=2)
+    assert environment(several, MUSTER_GPUS_PER_NODE="8")["PET_NPROC_PER_NODE"] == "2"
+
+
+@pytest.mark.parametrize(
+    ("command", "local", "world"),
+    [
+        (["composer", "train.py"], "8", "16"),
+        (["composer", "-n", "4", "train.py"], "4", "8"),
+        (["composer", "--nproc=x", "train.py"], "1", "2"),
+        (["torchrun", "train.py"], "1", "2"),
+    ],
+)
+def test_composer_reads_what_torchrun_only_writes(command, local, world):
+    files = RankFiles.within("/muster/attempt-1", 0)
+    names = rank_environment({"MUSTER_GPUS_PER_NODE": "8"}, RUN_1, 0, files, command)
+    assert (names["LOCAL_WORLD_SIZE"], names["WORLD_SIZE"], names["NODE_RANK"]) == (local, world, "1")
+
+
+def test_what_is_musters_whatever_the_container_says_is_written_down_once():
+    resumed = dataclasses.replace(RUN_1, resume_path="/c/step-1", resume_step=1)
+    wrong = dict.fromkeys(IDENTITY, "wrong")
+    names = environment(resumed, **wrong)
+    assert {name for name in names if names[name] != "wrong"} >= IDENTITY
+    theirs = {name: "theirs" for name in names if name not in IDENTITY}
+    assert {name: environment(resumed, **theirs)[name] for name in theirs} == theirs
 
 
 def test_torchruns_other_settings_stay_and_the_gangs_own_do_not():
@@ -99,11 +148,12 @@ def test_an_ipv6_master_is_bracketed_for_jax():
 
 
 def test_a_step_takes_the_median_and_only_a_higher_step_is_progress():
-    clock = StepClock()
+    clock, told = StepClock(), []
     for step, now in ((1, 10.0), (2, 11.0), (2, 50.0), (1, 60.0), (4, 61.0), (5, 61.5)):
         clock.note(step, now)
+        told.append(clock.step_seconds())
     assert (clock.step, clock.finished_at) == (5, 61.5)
-    assert clock.step_seconds() == 1.0  # of 1, 25 and 0.5
+    assert told == [None, 1.0, 1.0, 1.0, 13.0, 1.0]  # of 1, 25 and 0.5
 
 
 def test_the_lowest_step_among_the_ranks_that_report():
@@ -130,6 +180,69 @@ def test_a_progress_file_is_read_line_by_line_however_it_is_written(tmp_path):
     assert file.ignored_lines == 6
     path.write_bytes(b'{"step": 9}\n')  # truncated by the trainer
     assert file.read() == 9
+
+
+def test_a_line_that_tells_of_wrong_results_is_no_step(tmp_path):
+    path = tmp_path / "progress"
+    file = ProgressFile(str(path))
+    path.write_text('{"step": 3}\n{"corruption": "NonFiniteLoss", "foundAt": 24, "lastGood": 20, "step": 24}\n')
+    assert file.read() == 3
+    assert file.corruption == Corruption("NonFiniteLoss", 24, 20)
+    assert (file.problem, file.ignored_lines) == ("", 0)
+
+
+def test_of_several_lines_about_wrong_results_the_one_counts_that_reaches_furthest_back(tmp_path):
+    """Of ranks that share a file, or of one that looks closer."""
+    path = tmp_path / "progress"
+    file = ProgressFile(str(path))
+    for line, counts in (
+        ('{"corruption": "NonFiniteLoss"}', Corruption("NonFiniteLoss")),
+        ('{"corruption": "NonFiniteLoss", "foundAt": 24}', Corruption("NonFiniteLoss", 24)),
+        ('{"corruption": "ReplayMismatch", "foundAt": 24, "lastGood": 9}', Corruption("ReplayMismatch", 24, 9)),
+        ('{"corruption": "NonFiniteLoss", "foundAt": 11}', Corruption("ReplayMismatch", 24, 9)),
+        ('{"corruption": "ReplayMismatch"}', Corruption("ReplayMismatch", 24, 9)),
+        ('{"corruption": "NonFiniteLoss", "foundAt": 0}', Corruption("NonFiniteLoss", 0)),
+    ):
+        with path.open("a") as stream:
+            stream.write(line + "\n")
+        file.read()
+        assert file.corruption == counts
+    assert (file.problem, file.ignored_lines) == ("", 0)
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ('{"corruption": "Bad"}', "corruption has to be one of ReplayMismatch, NonFiniteLoss"),
+        ('{"corruption": ["NonFiniteLoss"]}', "corruption has to be one of"),
+        ('{"corruption": "NonFiniteLoss", "foundAt": "24"}', "have to be numbers of steps"),
+        ('{"corruption": "NonFiniteLoss", "foundAt": 24.5}', "have to be numbers of steps"),
+        ('{"corruption": "NonFiniteLoss", "foundAt": -1}', "have to be numbers of steps"),
+        ('{"corruption": "NonFiniteLoss", "foundAt": true}', "have to be numbers of steps"),
+        ('{"corruption": "NonFiniteLoss", "foundAt": 20, "lastGood": 24}', "lastGood is beyond foundAt"),
+    ],
+)
+def test_a_garbled_line_about_wrong_results_is_ignored_with_a_word(tmp_path, line, why):
+    path = tmp_path / "progress"
+    file = ProgressFile(str(path))
+    path.write_text(line + "\n")
+    assert file.read() is None
+    assert file.corruption is None
+    assert line in file.problem
+    assert why in file.problem
+
+
+def test_the_rest_is_read_at_the_end_and_not_for_ever(tmp_path):
+    path = tmp_path / "progress"
+    lines = "".join(f'{{"step": {step}}}\n' for step in range(1, 20_001))
+    path.write_text(lines + '{"corruption": "ReplayMismatch"}\n')
+    file = ProgressFile(str(path))
+    assert file.read_rest() == 20_000
+    assert file.corruption == Corruption("ReplayMismatch")
+    endless = ProgressFile(str(path))
+    path.write_text(lines * 10 + '{"corruption": "ReplayMismatch"}\n')
+    assert (endless.read_rest() or 0) > 0
+    assert endless.corruption is None
 
 
 def a_pipe(path: Path) -> None:
@@ -246,3 +359,25 @@ def test_a_full_log_drops_lines_and_blocks_nobody():
     for i in range(3000):
         log(f"line {i}")
     log.flush(30)
+
+
+@pytest.mark.parametrize(
+    ("inherited", "uid", "expected"),
+    [
+        ({}, 1000650000, {"USER": "1000650000"}),
+        ({}, 65532, {}),
+        ({}, 65534, {}),
+        ({"LOGNAME": "me"}, 1000650000, {}),
+        ({"USER": ""}, 1000650000, {"USER": "1000650000"}),
+    ],
+)
+def test_a_uid_that_the_image_does_not_know_gets_a_name(
+    inherited: dict[str, str], uid: int, expected: dict[str, str], tmp_path: Path
+) -> None:
+    passwd = tmp_path / "passwd"
+    passwd.write_text("root:x:0:0::/root:/bin/sh\nnon:x:65532:65532\n+::::::\nnobody:x:65534:1000650000:::\n")
+    assert user_name(inherited, uid, str(passwd)) == expected
+
+
+def test_an_image_without_users_knows_none(tmp_path: Path) -> None:
+    assert user_name({}, 7, str(tmp_path / "passwd")) == {"USER": "7"}

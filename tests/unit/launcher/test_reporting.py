@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import http.client
 import itertools
 import shutil
@@ -12,20 +13,23 @@ import time
 import pytest
 
 from muster.launcher.environment import Settings
-from muster.launcher.reporter import Channel, Reporter, UnreachableError, leader_in
+from muster.launcher.reporter import Reporter
 from muster.launcher.reporter_core import is_done, supersedes
 from muster.launcher.snapshot import Snapshot
+from muster.protocol.channel import Channel, Endpoint, UnreachableError, leader_in
 from muster.protocol.messages import (
     EXIT,
     EXITED,
     IDLE,
     RECLAIMING,
+    REPORT_PATH,
     RUN,
     RUNNING,
     WAIT,
     Directive,
     ProtocolError,
     Report,
+    decode_directive,
 )
 
 STEPS = """
@@ -87,10 +91,10 @@ def test_steps_are_told_once_in_each_pace(coordinator, run_python):
     run_python(STEPS)
     coordinator.run(1, hold_seconds=0.5, poll_seconds=0.5)
     coordinator.wait_for(lambda r: r.step is not None)
-    first = len(coordinator.received)
-    time.sleep(4.0)
-    told = coordinator.received[first:]
-    assert 6 <= len(told) <= 9
+    first, began = len(coordinator.received), time.monotonic()
+    coordinator.wait_for(lambda _: len(coordinator.received) >= first + 7)
+    told, seconds = coordinator.received[first:], time.monotonic() - began
+    assert len(told) <= seconds / 0.5 + 2
     assert len({item.connection for item in told}) == 1, "the other connection has nothing to say"
     gaps = [after.report.step - before.report.step for before, after in itertools.pairwise(told)]
     assert min(gaps) > 0
@@ -271,7 +275,7 @@ class Unsteady(Channel):
     """Fails as told, then answers; every connection is kept."""
 
     def __init__(self, errors, kept):
-        super().__init__(Settings("127.0.0.1", 1, "c", "", "", "", 0, ""))
+        super().__init__(Endpoint("127.0.0.1", 1, "c", "", ""), REPORT_PATH, decode_directive)
         self.errors, self.tries = errors, 0
         self._connection = http.client.HTTPSConnection("127.0.0.1") if kept else None
 
@@ -310,6 +314,9 @@ DONE = {
     "nothing was said yet": (None, READY, True, True),
     "waiting": (Directive(WAIT, 2), READY, True, True),
     "a scan is missing": (Directive(WAIT, 2), Snapshot(IDLE, attempt=2), True, False),
+    "a scan is to be made anew": (Directive(WAIT, 2, listing=1), READY, True, False),
+    "it was": (Directive(WAIT, 2, listing=1), dataclasses.replace(READY, listing=1), True, True),
+    "less is asked for than was": (Directive(WAIT, 2), dataclasses.replace(READY, listing=1), True, True),
     "nothing is scanned here": (Directive(WAIT, 2), Snapshot(IDLE, attempt=2), False, True),
     "the scan has failed": (Directive(WAIT, 2), Snapshot(IDLE, attempt=2, checkpoint_error="denied"), True, True),
     "still in the attempt before": (Directive(WAIT, 3), READY, True, False),

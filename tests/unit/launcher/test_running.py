@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,18 @@ def test_waits_then_runs_then_exits_with_the_code_it_is_told(coordinator, run_py
     assert launcher.text == "hello from the rank\n"
     assert "muster: attempt 1: rank 0 of 1 starting, from scratch\n" in launcher.error_text
     assert "muster: exiting with code 7: all ranks have finished\n" in launcher.error_text
+
+
+def test_a_rank_that_finds_its_results_wrong_is_told_of_at_once_and_with_its_end(coordinator, run_python):
+    launcher = run_python(
+        'import os, sys; line = \'{"corruption": "NonFiniteLoss", "foundAt": 24, "lastGood": 20}\\n\';'
+        "open(os.environ['MUSTER_PROGRESS'], 'a').write(line * (os.environ['RANK'] == '1')); sys.exit(1)"
+    )
+    coordinator.run(1, node_count=1, processes_per_node=2)
+    report = coordinator.wait_for(lambda r: r.state == EXITED)
+    told = [(rank.rank, rank.exit_code, rank.corruption, rank.found_at, rank.last_good) for rank in report.ranks]
+    assert told == [(0, 1, "", None, None), (1, 1, "NonFiniteLoss", 24, 20)]
+    assert "muster: attempt 1: rank 1: it has found NonFiniteLoss at step 24" in launcher.error_text
 
 
 def test_ranks_see_the_contract_and_torchruns_variables(coordinator, run_python):
@@ -156,6 +169,15 @@ def test_a_command_that_cannot_start_is_a_failed_rank(coordinator, launch, comma
     assert text in report.ranks[0].tail
 
 
+def test_references_in_the_command_are_those_of_the_attempt(coordinator, launch):
+    tell = "import os, sys; sys.exit(' '.join((*sys.argv[1:], os.environ['ENDPOINT'])))"
+    launch(sys.executable, "-S", "-c", tell, "$(NODE_RANK)/$(NNODES) $(NOBODY) $$(RANK)", ENDPOINT="$(MUSTER_ATTEMPT)!")
+    for attempt in (1, 2):
+        coordinator.run(attempt, node_rank=attempt, node_count=4)
+        report = coordinator.wait_for(lambda r, attempt=attempt: r.attempt == attempt and r.state == EXITED)
+        assert report.ranks[0].tail.strip() == f"{attempt}/4 $(NOBODY) $(RANK) {attempt}!"
+
+
 def test_steps_come_from_the_progress_file_while_the_answer_is_held(coordinator, run_python):
     run_python(STEPS_TO_FILE)
     coordinator.run(1)
@@ -163,6 +185,51 @@ def test_steps_come_from_the_progress_file_while_the_answer_is_held(coordinator,
     assert first.step_age_seconds < 30
     assert 0.01 < first.step_seconds < 5
     coordinator.wait_for(lambda r: r.step > first.step)
+
+
+def test_only_a_start_that_goes_on_gets_the_words_that_resume(coordinator, run_python, until):
+    program = "import sys, time; print('words', sys.argv[1:], flush=True); time.sleep(600)"
+    words = json.dumps(["--load", "$(MUSTER_RESUME_PATH)", "--step=$(MUSTER_RESUME_STEP)", "$$HOME"])
+    launcher = run_python(program, MUSTER_RESUME_ARGUMENT=words)
+    coordinator.run(1)
+    until(lambda: "words []" in launcher.text, "a start from scratch")
+    coordinator.wait_to_run(2)
+    coordinator.wait_for(lambda r: (r.state, r.attempt) == (IDLE, 2))
+    coordinator.run(2, resume_path="/c/step-40", resume_step=40)
+    until(lambda: "words ['--load', '/c/step-40', '--step=40', '$HOME']" in launcher.text, "one that goes on")
+
+
+def test_a_preset_ends_the_command_of_a_start_that_goes_on(coordinator, run_python, until):
+    program = "import sys, time; print('words', sys.argv[1:], flush=True); time.sleep(600)"
+    launcher = run_python(program, MUSTER_CHECKPOINT_DIRECTORY="/c")
+    coordinator.run(1, resume_preset="Megatron")
+    until(lambda: "words []" in launcher.text, "a start from scratch")
+    coordinator.wait_to_run(2)
+    coordinator.wait_for(lambda r: (r.state, r.attempt) == (IDLE, 2))
+    coordinator.run(2, resume_path="/c/iter_0000040", resume_step=40, resume_preset="Megatron")
+    until(lambda: "words ['--load', '/c', '--ckpt-step', '40']" in launcher.text, "one that goes on")
+
+
+def test_a_preset_lets_the_frameworks_own_file_name_the_checkpoint_before_any_rank_runs(
+    coordinator, run_python, until, tmp_path
+):
+    (tmp_path / "latest").write_text("global_step80")  # torn, or of a history that was left behind
+    launcher = run_python(
+        f"print('says', open({str(tmp_path / 'latest')!r}).read(), flush=True)",
+        MUSTER_CHECKPOINT_DIRECTORY=str(tmp_path),
+    )
+    coordinator.run(1, resume_path=str(tmp_path / "global_step40"), resume_step=40, resume_preset="DeepSpeed")
+    until(lambda: "says global_step40" in launcher.text, "the file")
+    assert [path.name for path in tmp_path.iterdir() if "latest" in path.name] == ["latest"]
+
+
+def test_ranks_do_not_start_where_that_file_cannot_be_written(coordinator, run_python, tmp_path):
+    (tmp_path / "latest").mkdir()
+    run_python("print('started', flush=True)", MUSTER_CHECKPOINT_DIRECTORY=str(tmp_path))
+    coordinator.run(1, resume_path=str(tmp_path / "global_step40"), resume_step=40, resume_preset="DeepSpeed")
+    report = coordinator.wait_for(lambda r: r.state == EXITED)
+    assert "latest" in report.ranks[0].tail
+    assert report.ranks[0].exit_code == 126
 
 
 def test_steps_come_from_the_output(coordinator, run_python):

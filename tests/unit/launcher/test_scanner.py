@@ -136,6 +136,17 @@ class TestShippedChild:
         assert result.stamps == "30:30000000000,20:20000000000,10:10000000000"
         assert finished(scanner, scanner.next_at()).stamps is None, "that does not change while no rank runs"
 
+    def test_beyond_a_step_from_which_all_is_suspect_nothing_counts_however_new(self, scanners, tmp_path):
+        for step in range(10, 41, 10):
+            marker = write_checkpoint(tmp_path / "ckpt", step) / "muster-checkpoint.json"
+            os.utime(marker, ns=(0, step * 10**9))
+        scanner = scanners()
+        scanner.scan_for(1)
+        finished(scanner, now=100.0)
+        told = Directive(WAIT, attempt=1, lineage_step=30, disowned="20:20000000000", lineage_shut=True)
+        scanner.follow(told)
+        assert seen(finished(scanner, now=100.1)) == [(30, True), (10, True)]
+
     def test_what_is_asked_for_is_looked_for_at_once(self, scanners, tmp_path):
         for step in range(10, 110, 10):
             write_checkpoint(tmp_path / "ckpt", step)
@@ -146,6 +157,23 @@ class TestShippedChild:
         scanner.follow(Directive(WAIT, attempt=1, wish="10"))
         result = finished(scanner, now=100.1)
         assert (result.attempt, seen(result)) == (1, [*newest, (10, True)])
+
+    def test_another_directory_is_looked_through_before_the_own_counts(self, scanners, tmp_path):
+        for step in (100, 200, 300):
+            write_checkpoint(tmp_path / "other", step)
+        spoil(tmp_path / "other" / "step-300" / "muster-checkpoint.json")
+        write_checkpoint(tmp_path / "ckpt", 10)
+        scanner = scanners()
+        scanner.follow(Directive(WAIT, attempt=1, wish="100", wish_directory=str(tmp_path / "other")))
+        scanner.scan_for(1)
+        result = finished(scanner, now=100.0)
+        assert (result.attempt, seen(result)) == (1, [(10, True)])
+        assert [(c.step, c.judged) for c in result.elsewhere] == [(200, True), (100, True)]
+        assert (result.elsewhere_error, result.elsewhere[0].format) == ("", "Manifest")
+        scanner.follow(Directive(WAIT, attempt=1, wish="", wish_directory=str(tmp_path / "nowhere")))
+        result = finished(scanner, now=100.1)
+        assert (result.attempt, seen(result), result.elsewhere) == (1, [(10, True)], ())
+        assert "nowhere does not exist" in result.elsewhere_error
 
     def test_who_is_to_judge_from_now_on_does_so_at_once(self, scanners, tmp_path):
         write_checkpoint(tmp_path / "ckpt", 10)
@@ -227,9 +255,9 @@ class Played:
     def say(self, **message):
         self._answers.write(json.dumps(message).encode() + b"\n")
 
-    def tell(self, scan, checkpoints, settled=True, done=False):
+    def tell(self, scan, checkpoints, settled=True, done=False, **more):
         found = [{"step": s, "path": f"/c/{s}", "writtenNs": 5, "judged": judged} for s, judged in checkpoints]
-        self.say(scan=scan, checkpoints=found, settled=settled, done=done, looks=10, note="", error="")
+        self.say(scan=scan, checkpoints=found, settled=settled, done=done, looks=10, note="", error="", **more)
 
     def heard(self):
         return [json.loads(line) for line in (self._requests.read() or b"").splitlines()]
@@ -344,3 +372,108 @@ class TestPlayedChild:
         assert scanner.next_at() is None
         assert scanner.turn(1000.0, {}) is None
         assert len(child.heard()) == 2  # the verdicts that there were, and one scan
+
+
+class TestStore:
+    """What is behind a URL is asked more and more seldom while it fails."""
+
+    ERROR = "unverified for now: s3://b/run: the store is throttling"
+    MENDED_BY_PEOPLE = "unverified: s3://b/run: the store refuses the worker container's credentials"
+
+    child = TestPlayedChild.child
+
+    @pytest.fixture
+    def store(self, child):
+        return Scanner("s3://b/run", 10.0, 60.0, clock=lambda: 1_795_348_800.0)
+
+    def fails(self, store, child, now, error):
+        """The scan that is due at this moment fails; what is said of it, and the pause after it."""
+        store.turn(now, {})
+        child.say(scan=store.scans, looks=1, error=error)
+        result = store.turn(now, {})
+        return (result.error if result else None), store.next_at() - now
+
+    def test_the_pauses_grow_and_end_with_a_scan_that_succeeds(self, store, child):
+        store.scan_for(1)
+        now, pauses = 100.0, []
+        for _ in range(5):
+            error, pause = self.fails(store, child, now, self.ERROR)
+            assert error == self.ERROR
+            pauses.append(pause)
+            now += pause
+        assert pauses == [20.0, 40.0, 60.0, 60.0, 60.0]
+        store.turn(now, {})
+        child.tell(store.scans, [(30, True)], done=True)
+        assert seen(store.turn(now, {})) == [(30, True)]
+        assert store.next_at() == now + 10.0
+        error, pause = self.fails(store, child, now + 10.0, self.ERROR)
+        assert (error, pause) == (f"{self.ERROR} (listed last at 2026-11-22 12:00:00 UTC)", 20.0)
+
+    @pytest.mark.parametrize(("seconds", "pause"), [(0.5, 10.0), (3.0, 30.0), (20.0, 60.0)])
+    def test_while_ranks_run_it_rests_ten_times_as_long_as_it_worked(self, store, child, seconds, pause):
+        store.turn(100.0, {})
+        child.tell(store.scans, [(30, True)], done=True)
+        store.turn(100.0 + seconds, {})
+        assert store.next_at() == 100.0 + seconds + pause
+
+    def test_a_start_asks_at_once_whatever_the_pause(self, store, child):
+        self.fails(store, child, 100.0, self.ERROR)
+        store.scan_for(2)
+        assert store.next_at() == 0.0
+
+    def test_while_ranks_run_one_that_fails_now_and_then_is_not_told(self, store, child):
+        told = [self.fails(store, child, now, self.ERROR)[0] for now in (100.0, 200.0, 300.0)]
+        assert told == [None, None, self.ERROR]
+
+    def test_what_people_have_to_mend_is_told_at_once(self, store, child):
+        assert self.fails(store, child, 100.0, self.MENDED_BY_PEOPLE)[0] == self.MENDED_BY_PEOPLE
+
+    def test_one_that_hangs_is_killed_and_asked_again_later(self, store, child):
+        store.scan_for(1)
+        store.turn(100.0, {})
+        assert store.turn(159.0, {}) is None
+        told = store.turn(160.0, {}).error
+        assert told == "unverified for now: no answer from s3://b/run within 60 s: does the store answer?"
+        assert child.killed == [signal.SIGKILL]
+        store.turn(161.0, {child.process.pid: 9})
+        child.again()
+        assert store.next_at() == 180.0
+        store.turn(180.0, {})
+        assert [request["scan"] for request in child.heard() if "scan" in request] == [2]
+
+    def test_another_directory_that_cannot_be_seen_makes_the_pauses_grow_too(self, child):
+        scanner = Scanner("/c", PERIOD_SECONDS, DEADLINE_SECONDS)
+        scanner.follow(Directive(WAIT, attempt=1, wish="", wish_directory="s3://b/base"))
+        scanner.scan_for(1)
+        now, pauses = 100.0, []
+        for error in (self.ERROR, self.ERROR, ""):
+            scanner.turn(now, {})
+            child.tell(scanner.scans, [(30, True)], done=True, elsewhereError=error)
+            assert scanner.turn(now, {}).elsewhere_error == error
+            pauses.append(scanner.next_at() - now)
+            now += pauses[-1]
+        assert pauses == [20.0, 40.0, 10.0]
+
+
+class TestWhichChild:
+    @pytest.mark.parametrize(
+        ("directory", "elsewhere", "period", "deadline", "sees_packages"),
+        [
+            ("/c", None, PERIOD_SECONDS, DEADLINE_SECONDS, False),
+            ("/c", "/other", PERIOD_SECONDS, DEADLINE_SECONDS, False),
+            ("/c", "s3://b/base", 10.0, 60.0, True),
+            ("s3://b/run", None, 10.0, 60.0, True),
+            ("s3://b/run", "/other", 10.0, 60.0, True),
+        ],
+    )
+    def test_a_store_is_asked_seldom_and_patiently(self, directory, elsewhere, period, deadline, sees_packages):
+        begun = []
+
+        def converse(kind):
+            return lambda *arguments: begun.append((kind, arguments)) or SimpleNamespace(write=len, descriptor=0, pid=0)
+
+        scanner = Scanner(directory, PERIOD_SECONDS, DEADLINE_SECONDS, converse(False), converse(True))
+        scanner.follow(Directive(WAIT, attempt=1, wish="", wish_directory=elsewhere))
+        scanner._ask(100.0)
+        assert begun == [(sees_packages, ("--scan-on-request", directory))]
+        assert (scanner.period_seconds, scanner.deadline_seconds) == (period, deadline)

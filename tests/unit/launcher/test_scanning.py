@@ -11,6 +11,8 @@ import sys
 import threading
 from pathlib import Path
 
+import pytest
+
 from muster.protocol.messages import EXITED, IDLE, RUNNING
 
 HANG = "import time; time.sleep(600)"
@@ -44,6 +46,43 @@ def test_idle_comes_first_then_a_scan_that_began_after_the_last_rank(coordinator
     assert report.checkpoints[0].path == str(tmp_path / "ckpt" / "step-20")
 
 
+def test_the_checkpoints_are_listed_anew_when_that_is_asked_for(coordinator, run_python, tmp_path):
+    """And what an answer says that was overtaken takes nothing back."""
+    write_checkpoint(tmp_path / "ckpt", 10)
+    run_python(HANG, MUSTER_CHECKPOINT_DIRECTORY=str(tmp_path / "ckpt"), MUSTER_SCAN_SECONDS="600")
+    coordinator.wait_to_run(2)
+    report = coordinator.wait_for(lambda r: r.checkpoints_scanned_for_attempt == 2)
+    assert (steps(report), report.listing) == ([10], 0)
+    write_checkpoint(tmp_path / "ckpt", 20)
+    coordinator.wait_to_run(2, listing=1)
+    report = coordinator.wait_for(lambda r: r.listing == 1)
+    assert (steps(report), report.checkpoints_scanned_for_attempt) == ([20, 10], 2)
+    write_checkpoint(tmp_path / "ckpt", 30)
+    coordinator.wait_to_run(2, reason="overtaken")
+    coordinator.wait_to_run(2, listing=2)
+    report = coordinator.wait_for(lambda r: r.listing != 1)
+    assert (steps(report), report.listing) == ([30, 20, 10], 2)
+    coordinator.wait_to_run(3)
+    report = coordinator.wait_for(lambda r: r.checkpoints_scanned_for_attempt == 3)
+    assert report.listing == 0
+
+
+def test_a_launcher_that_comes_late_lists_once(coordinator, run_python, tmp_path):
+    write_checkpoint(tmp_path / "ckpt", 10)
+    run_python(HANG, MUSTER_CHECKPOINT_DIRECTORY=str(tmp_path / "ckpt"), MUSTER_SCAN_SECONDS="600")
+    coordinator.wait_to_run(2, listing=1)
+    report = coordinator.wait_for(lambda r: r.checkpoints_scanned_for_attempt == 2)
+    assert (steps(report), report.listing) == ([10], 1)
+
+
+def test_without_a_directory_nothing_is_to_be_listed_anew_either(coordinator, run_python):
+    run_python(HANG)
+    coordinator.wait_to_run(2)
+    coordinator.wait_for(lambda r: r.checkpoints_scanned_for_attempt == 2)
+    coordinator.wait_to_run(2, listing=1)
+    coordinator.wait_for(lambda r: r.listing == 1)
+
+
 def test_a_new_checkpoint_is_reported_while_ranks_run(coordinator, run_python, tmp_path):
     run_python(HANG, MUSTER_CHECKPOINT_DIRECTORY=str(tmp_path / "ckpt"))  # which does not exist yet
     coordinator.run(1)
@@ -63,7 +102,8 @@ def test_a_worker_that_does_not_judge_tells_what_is_there_and_looks_no_more_whil
     coordinator.wait_to_run(1, scans=False)
     report = coordinator.wait_for(lambda r: r.checkpoints_scanned_for_attempt == 1)
     marker = (tmp_path / "ckpt/step-10/muster-checkpoint.json").stat()
-    assert [(c.step, c.judged, c.written_ns) for c in report.checkpoints] == [(10, False, marker.st_mtime_ns)]
+    told = [(c.step, c.judged, c.written_ns, c.format) for c in report.checkpoints]
+    assert told == [(10, False, marker.st_mtime_ns, "Manifest")]
     coordinator.run(1, scans=False)
     coordinator.wait_for(lambda r: r.state == RUNNING)
     write_checkpoint(tmp_path / "ckpt", 20)
@@ -197,3 +237,91 @@ def test_works_from_a_read_only_directory_without_a_temporary_one(coordinator, r
     coordinator.run(1)
     coordinator.wait_for(lambda r: r.state == EXITED)
     assert launcher.text.startswith(str(launcher.directory))
+
+
+NOISY = """
+from fsspec.implementations.local import LocalFileSystem
+
+print("this package prints")
+
+class Noisy(LocalFileSystem):
+    protocol = "noisy"
+
+    @classmethod
+    def _strip_protocol(cls, path):
+        return LocalFileSystem._strip_protocol(path.replace("noisy://", ""))
+
+    def ls(self, *arguments, **options):
+        print("listing")
+        return super().ls(*arguments, **options)
+"""
+
+
+@pytest.fixture
+def packages(tmp_path):
+    """Of an image that knows noisy://."""
+    packages = tmp_path / "packages"
+    (packages / "noisy-1.dist-info").mkdir(parents=True)
+    (packages / "noisy-1.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: noisy\nVersion: 1\n")
+    (packages / "noisy-1.dist-info/entry_points.txt").write_text("[fsspec.specs]\nnoisy = noisy:Noisy\n")
+    (packages / "noisy.py").write_text(NOISY)
+    return packages
+
+
+def test_what_a_url_leads_to_is_seen_by_the_packages_of_the_image(coordinator, run_python, tmp_path, packages):
+    """Also where these print; and nothing is written there, nor imported from where the job was started."""
+    (tmp_path / "json.py").write_text("raise SystemExit(1)")
+    write_checkpoint(tmp_path / "ckpt", 10)
+    url = f"noisy://{tmp_path}/ckpt"
+    run_python(HANG, MUSTER_CHECKPOINT_DIRECTORY=url, MUSTER_GANG="gang", PYTHONPATH=str(packages))
+    coordinator.wait_to_run(1)
+    report = coordinator.wait_for(lambda r: r.checkpoints_scanned_for_attempt == 1)
+    assert [(c.step, c.path, c.judged) for c in report.checkpoints] == [(10, f"{url}/step-10", True)]
+    coordinator.run(1, resume_path=f"{url}/step-10", resume_step=10)
+    report = coordinator.wait_for(lambda r: r.state == RUNNING)
+    assert not report.reads_marker
+    assert [path.name for path in (tmp_path / "ckpt").iterdir()] == ["step-10"]
+
+
+@pytest.mark.parametrize(("own", "other"), [("", "noisy://"), ("noisy://", "noisy://"), ("noisy://", "")])
+def test_another_job_may_save_to_a_store_or_not_as_this_one(coordinator, run_python, tmp_path, packages, own, other):
+    """The look is asked for while the launcher waits already, and its child may see no packages."""
+    write_checkpoint(tmp_path / "base", 100)
+    write_checkpoint(tmp_path / "base", 200)
+    write_checkpoint(tmp_path / "ckpt", 10)
+    run_python(HANG, MUSTER_CHECKPOINT_DIRECTORY=f"{own}{tmp_path}/ckpt", PYTHONPATH=str(packages))
+    coordinator.wait_to_run(1)
+    coordinator.wait_for(lambda r: r.checkpoints_scanned_for_attempt == 1)
+    there = f"{other}{tmp_path}/base"
+    coordinator.wait_to_run(1, wish="100", wish_directory=there)
+    report = coordinator.wait_for(lambda r: r.elsewhere and all(c.judged for c in r.checkpoints))
+    assert [(c.step, c.path, c.judged) for c in report.elsewhere] == [
+        (200, f"{there}/step-200", True),
+        (100, f"{there}/step-100", True),
+    ]
+    assert (report.elsewhere_error, report.checkpoint_error) == ("", "")
+    assert [(c.step, c.judged) for c in report.checkpoints] == [(10, True)]
+    coordinator.run(1, resume_path=f"{there}/step-100", resume_step=100)
+    coordinator.wait_for(lambda r: r.state == RUNNING)
+
+
+def test_another_job_in_a_store_that_nobody_can_open_is_told_and_the_own_directory_counts(
+    coordinator, run_python, tmp_path
+):
+    write_checkpoint(tmp_path / "ckpt", 10)
+    run_python(HANG, MUSTER_CHECKPOINT_DIRECTORY=str(tmp_path / "ckpt"))
+    coordinator.wait_to_run(1, wish="", wish_directory="wibble://bucket/base")
+    report = coordinator.wait_for(lambda r: r.elsewhere_error)
+    assert report.elsewhere_error.startswith("unverified: wibble://bucket/base: fsspec in this image knows no scheme")
+    assert (report.elsewhere, report.checkpoint_error) == ((), "")
+    assert [(c.step, c.judged) for c in report.checkpoints] == [(10, True)]
+
+
+def test_a_url_that_nobody_can_open_is_told_and_holds_no_ranks(coordinator, run_python):
+    run_python(HANG, MUSTER_CHECKPOINT_DIRECTORY="wibble://bucket/run")
+    coordinator.wait_to_run(1)
+    report = coordinator.wait_for(lambda r: r.checkpoint_error)
+    assert report.checkpoint_error.startswith("unverified: wibble://bucket/run: fsspec in this image knows no scheme")
+    assert (report.state, report.checkpoints_scanned_for_attempt) == (IDLE, 0)
+    coordinator.run(1)
+    coordinator.wait_for(lambda r: r.state == RUNNING)

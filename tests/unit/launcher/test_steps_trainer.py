@@ -39,6 +39,17 @@ def events(directory, rank, name):
     return [event for event in map(json.loads, lines) if event["event"] == name]
 
 
+def test_wrong_weights_are_saved_and_told_of_once(tmp_path):
+    wrong, right = tmp_path / "wrong", tmp_path / "right"
+    options = ("--fault-rank", "0", "--corrupt-at", "4", "--find-corruption-at", "7")
+    assert train(wrong, 1, *options)[0] == 1
+    saved = Finder(str(wrong / "ckpt")).find()[0]
+    assert saved.step == 5
+    assert train(wrong, 2, *options, resume=saved) == [0, 0, 0]
+    assert train(right, 1) == [0, 0, 0]
+    assert len(weights(wrong) | weights(right)) == 2, "who goes on from it ends with other weights"
+
+
 def weights(directory):
     return {event["weights_sha256"] for rank in range(3) for event in events(directory, rank, "done")}
 

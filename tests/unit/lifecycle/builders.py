@@ -191,7 +191,9 @@ class Scene:
         return f"pod-{index}-{incarnation}"
 
     def pod(self, index: int, incarnation: int = 1, **changes: Any) -> Scene:
-        """A worker's pod, running unless changed."""
+        """A worker's pod, running unless changed; of one that is Pending no container has begun."""
+        if changes.get("phase") == "Pending":
+            changes = {"containers": (ContainerView("main"),), **changes}
         name = pod_name(self.job.metadata.name, self.job.metadata.uid, index, incarnation)
         uid = self.job.metadata.uid
         view = PodView(

@@ -82,14 +82,14 @@ def test_what_a_start_waits_for(arrange: object, words: str) -> None:
 
 
 def test_it_resumes_from_what_is_complete_for_everybody() -> None:
-    here = waiting().all(idle(2, checkpoints=((9, "/c/9"), (6, "/c/6"))))
-    record = start(here.launcher(2, idle(2, checkpoints=((6, "/c/6"), (3, "/c/3")))))
+    here = waiting().all(idle(2, checkpoints=((9, "/checkpoints/9"), (6, "/checkpoints/6"))))
+    record = start(here.launcher(2, idle(2, checkpoints=((6, "/checkpoints/6"), (3, "/checkpoints/3")))))
     assert isinstance(record, Missing), "one of them does not see the newest"
-    record = start(here.launcher(2, idle(2, checkpoints=((9, "/c/9"), (3, "/c/3")))))
+    record = start(here.launcher(2, idle(2, checkpoints=((9, "/checkpoints/9"), (3, "/checkpoints/3")))))
     assert isinstance(record, GangSpec)
     assert record.go is not None
     assert record.go.resume is not None
-    assert (record.go.resume.step, record.go.resume.path) == (9, "/c/9")
+    assert (record.go.resume.step, record.go.resume.path) == (9, "/checkpoints/9")
 
 
 class TestGhosts:
@@ -217,7 +217,9 @@ def test_several_losses_are_one_attempt() -> None:
 def test_a_lost_pod_on_a_cordoned_node_moves() -> None:
     here = Scene(a_job()).fleet().gang().pods().all(running(1, 7)).pod(1, deleting=True).node("n1", unschedulable=True)
     record = recover(here.world())
-    assert (record.level, record.members[1]) == (Level.REPLACE, Member(index=1, rank=1, node="n3", incarnation=2))
+    moved = Member(index=1, rank=1, node="n3", incarnation=2, newcomer=True)
+    assert (record.level, record.members[1]) == (Level.REPLACE, moved)
+    assert [member.newcomer for member in record.members] == [False, True, False]
     assert [(count.level, count.domains) for count in record.topology] == [("block", 1), ("rack", 2)]
 
 
@@ -302,6 +304,7 @@ def test_a_node_with_a_failure_is_taken_again_when_there_is_no_other() -> None:
     record = placed(90.0)
     assert isinstance(record, GangSpec)
     assert record.members[2].node == "n2"
+    assert isinstance(placed(-3600.0), GangSpec), "by a clock that was ahead: it may have been at any time"
 
 
 def test_a_known_checkpoint_that_a_worker_does_not_see_holds_the_start_for_a_while() -> None:

@@ -9,13 +9,19 @@ from muster.api.base import ObjectMeta
 from muster.api.gang import Gang, Lineage
 from muster.api.trainingjob import CompletionRecord, CompletionResult, TrainingJob
 from muster.lifecycle.directive import directive_for
-from muster.protocol.messages import EXIT, RUN, WAIT, Directive
+from muster.protocol.messages import EXIT, MAX_NANOSECONDS, RUN, WAIT, Directive
+from muster.world.job import OtherJob
 from muster.world.names import pod_name
 from muster.world.views import LauncherView
 
 
 def told(
-    scene: Scene, index: int = 1, uid: str = "", incarnation: int = 1, job: TrainingJob | None = None
+    scene: Scene,
+    index: int = 1,
+    uid: str = "",
+    incarnation: int = 1,
+    job: TrainingJob | None = None,
+    other: OtherJob | None = None,
 ) -> Directive:
     job = job or scene.job
     gang = Gang(metadata=ObjectMeta(name="g"), spec=scene.record) if scene.record else None
@@ -24,12 +30,18 @@ def told(
     def launcher_of(number: int) -> LauncherView | None:
         return scene.launchers.get(scene.uid(number))
 
-    return directive_for(job, gang, name, uid or scene.uid(index, incarnation), launcher_of)
+    return directive_for(job, gang, name, uid or scene.uid(index, incarnation), launcher_of, other=other)
 
 
 def test_before_the_go_it_waits() -> None:
     directive = told(Scene(a_job()).gang(4, go=False))
     assert (directive.kind, directive.attempt) == (WAIT, 4)
+
+
+@pytest.mark.parametrize(("directory", "claims"), [("/c", True), ("s3://b/run", False), (None, False)])
+def test_nobody_writes_a_marker_into_a_store(directory: str | None, claims: bool) -> None:
+    job = a_job(checkpoint={"directory": directory} if directory else {})
+    assert told(Scene(job).gang(4, go=False), index=0).claim == claims
 
 
 def test_with_the_go_it_runs_what_the_record_says() -> None:
@@ -116,12 +128,67 @@ def test_what_is_another_history_is_named_and_launchers_of_old_get_a_time(go: bo
     assert (of_old.lineage_step, of_old.disowned, of_old.lineage_since_ns) == (100, None, 50)
 
 
+@pytest.mark.parametrize("disowned", ["", "1000:70"])
+def test_beyond_a_step_from_which_all_is_suspect_nothing_counts_for_launchers_of_old_either(disowned: str) -> None:
+    lineage = Lineage(asked="", step=100, shut=True, disowned=disowned)
+    directive = told(Scene(a_job()).gang(go=False, lineage=lineage).all(idle(1)))
+    assert (directive.lineage_step, directive.lineage_shut, directive.lineage_since_ns) == (100, True, MAX_NANOSECONDS)
+
+
 @pytest.mark.parametrize(
     ("wish", "looked_for"), [("005", "5"), (7, "7"), ("/c//step-5/", "/c/step-5"), ("/c/./step-5", "/c/step-5")]
 )
 def test_a_wish_is_looked_for_as_checkpoints_are_called(wish: int | str, looked_for: str) -> None:
     job = a_job(checkpoint={"directory": "/c", "resumeFrom": wish})
     assert told(Scene(job).gang(go=False)).wish == looked_for
+
+
+@pytest.mark.parametrize(
+    ("wish", "other", "looked_for", "there"),
+    [
+        ("job/base", OtherJob("base", exists=True, directory="/base"), "", "/base"),
+        ("job/base@500", OtherJob("base", exists=True, directory="/base"), "500", "/base"),
+        ("job/base", OtherJob("base", exists=True, directory="/c"), "", None),
+        ("job/base", OtherJob("base"), "", None),
+        ("job/base@500", OtherJob("base", exists=True, directory="s3://b/base/"), "500", "s3://b/base/"),
+        ("s3://b/base/step-5/", None, "s3://b/base/step-5", "s3://b/base"),
+        ("s3://b", None, "s3://b", "s3://b"),
+        ("/base/step-5", None, "/base/step-5", "/base"),
+        ("/c/step-5", None, "/c/step-5", None),
+        (5, None, "5", None),
+    ],
+)
+def test_a_wish_for_another_directory_says_which(
+    wish: int | str, other: OtherJob | None, looked_for: str, there: str | None
+) -> None:
+    job = a_job(checkpoint={"directory": "/c", "resumeFrom": wish})
+    directive = told(Scene(job).gang(go=False), other=other)
+    assert (directive.wish, directive.wish_directory) == (looked_for, there)
+
+
+@pytest.mark.parametrize(
+    ("wish", "there"),
+    [
+        ("s3://b/run/step-5", None),
+        ("s3://b/run", None),
+        ("s3://b/run-2/step-5", "s3://b/run-2"),
+        ("/c/step-5", "/c"),
+    ],
+)
+def test_so_it_is_for_a_job_whose_directory_is_a_store(wish: str, there: str | None) -> None:
+    job = a_job(checkpoint={"directory": "s3://b/run/", "resumeFrom": wish})
+    directive = told(Scene(job).gang(go=False))
+    assert (directive.wish, directive.wish_directory) == (wish, there)
+
+
+def test_the_preset_of_the_record_is_told() -> None:
+    scene = Scene(a_job()).gang(resume=7)
+    assert scene.record is not None
+    assert scene.record.go is not None
+    assert told(scene).resume_preset is None
+    go = scene.record.go.model_copy(update={"resume_preset": "Megatron"})
+    scene.record = scene.record.model_copy(update={"go": go})
+    assert told(scene).resume_preset == "Megatron"
 
 
 def test_who_is_asked_to_go_on_from_elsewhere_leaves_nothing_out() -> None:

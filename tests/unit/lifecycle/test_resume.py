@@ -1,5 +1,6 @@
 """Where a start resumes: never behind what anybody has seen, never from scratch unasked, elsewhere only where a person asks."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,8 +14,9 @@ from muster.lifecycle.plan import CommitGang, Plan, State
 from muster.lifecycle.resume import NOT_VISIBLE_SECONDS, Missing, Start
 from muster.lifecycle.step import decide
 from muster.protocol.messages import CheckpointReport
+from muster.world.job import OtherJob
 
-OLD, NEW = (100, "/c/100"), (1000, "/c/1000")
+OLD, NEW = (100, "/checkpoints/100"), (1000, "/checkpoints/1000")
 SECOND = 1_000_000_000  # in nanoseconds
 
 
@@ -34,14 +36,14 @@ def where(here: Scene) -> Start | Missing:
 
 
 def asking(wish: int | str) -> dict[str, Any]:
-    return {"job": a_job(checkpoint={"directory": "/c", "resumeFrom": wish})}
+    return {"job": a_job(checkpoint={"directory": "/checkpoints", "resumeFrom": wish})}
 
 
 class TestUnasked:
     def test_the_newest_that_all_see(self) -> None:
         found = where(scene((NEW, OLD), (NEW, OLD), (NEW, OLD)))
         assert isinstance(found, Start)
-        assert found.resume == Resume(step=1000, path="/c/1000")
+        assert found.resume == Resume(step=1000, path="/checkpoints/1000")
 
     def test_from_scratch_only_where_nothing_was_ever_seen(self) -> None:
         assert where(scene((), (), ())) == Start(None, None)
@@ -53,21 +55,28 @@ class TestUnasked:
         late = where(scene((NEW, OLD), (NEW, OLD), blind, listed=NOT_VISIBLE_SECONDS))
         assert isinstance(early, Missing)
         assert isinstance(late, Missing)
-        assert "worker 2 on n2 does not see checkpoint 1000 (/c/1000), worker 0 on n0 does" in early.message
+        assert "worker 2 on n2 does not see checkpoint 1000 (/checkpoints/1000), worker 0 on n0 does" in early.message
         assert (early.stalled, late.stalled) == (False, True)
         assert "resumeFrom" in late.message
+
+    def test_in_a_store_the_remedy_is_no_mount(self) -> None:
+        there = (CheckpointReport(1000, "s3://b/run/1000"),)
+        job = a_job(checkpoint={"directory": "s3://b/run"})
+        late = where(scene(there, there, (), listed=NOT_VISIBLE_SECONDS, job=job))
+        assert isinstance(late, Missing)
+        assert "See what that pod's credentials and endpoint show of spec.checkpoint.directory, or set" in late.message
 
     def test_a_listing_that_is_full_of_torn_ones_hides_nothing(self) -> None:
         """Who does not judge cannot tell them from whole ones, and lists eight: the mount is well."""
         steps = range(2000, 1200, -100)
-        torn = tuple(CheckpointReport(step, f"/c/{step}", judged=False, torn=True) for step in steps)
-        unjudged = tuple(CheckpointReport(step, f"/c/{step}", judged=False) for step in steps)
+        torn = tuple(CheckpointReport(step, f"/checkpoints/{step}", judged=False, torn=True) for step in steps)
+        unjudged = tuple(CheckpointReport(step, f"/checkpoints/{step}", judged=False) for step in steps)
         here = Scene(a_job(nodes=4)).fleet(4).gang(2, go=False, time=at(0.0)).pods()
         for index, seen in enumerate(((NEW, *torn), (NEW, *torn), (NEW, *torn), unjudged)):
             here.launcher(index, idle(2, checkpoints=seen, scanned_age_seconds=NOT_VISIBLE_SECONDS, stamps=""))
         found = where(here)
         assert isinstance(found, Start)
-        assert found.resume == Resume(step=1000, path="/c/1000")
+        assert found.resume == Resume(step=1000, path="/checkpoints/1000")
         here.launcher(3, idle(2, checkpoints=unjudged[1:], scanned_age_seconds=NOT_VISIBLE_SECONDS, stamps=""))
         assert isinstance(where(here), Missing), "there was room for it"
 
@@ -79,49 +88,72 @@ class TestUnasked:
         assert not found.stalled
 
     def test_what_is_gone_for_everybody_was_removed_by_somebody(self) -> None:
-        known = Resume(step=1000, path="/c/1000")
+        known = Resume(step=1000, path="/checkpoints/1000")
         early = where(scene((OLD,), (OLD,), (OLD,), checkpoint=known))
         assert isinstance(early, Missing)
         found = where(scene((OLD,), (OLD,), (OLD,), checkpoint=known, listed=NOT_VISIBLE_SECONDS))
         assert isinstance(found, Start)
-        assert (found.resume, "is gone" in found.warning) == (Resume(step=100, path="/c/100"), True)
+        assert (found.resume, "is gone" in found.warning) == (Resume(step=100, path="/checkpoints/100"), True)
 
     def test_but_an_empty_directory_is_no_reason_to_start_from_scratch(self) -> None:
-        found = where(scene((), (), (), checkpoint=Resume(step=1000, path="/c/1000"), listed=3600.0))
+        found = where(scene((), (), (), checkpoint=Resume(step=1000, path="/checkpoints/1000"), listed=3600.0))
         assert isinstance(found, Missing)
         assert found.stalled
         assert "set spec.checkpoint.resumeFrom to Scratch" in found.message
 
     def test_what_is_still_being_judged_is_waited_for(self) -> None:
-        pending = (CheckpointReport(1000, "/c/1000", judged=False), CheckpointReport(100, "/c/100"))
-        known = Resume(step=1000, path="/c/1000")
+        pending = (CheckpointReport(1000, "/checkpoints/1000", judged=False), CheckpointReport(100, "/checkpoints/100"))
+        known = Resume(step=1000, path="/checkpoints/1000")
         found = where(scene(pending, pending, pending, checkpoint=known, listed=3600.0))
         assert isinstance(found, Missing)
         assert (found.reason, found.stalled) == ("CheckpointsNotJudged", False)
 
     def test_judges_that_see_nothing_do_not_send_everybody_back_to_the_beginning(self) -> None:
         """Workers 0, 1 and 2 judge; on their nodes the mount is an empty directory."""
-        unjudged = (CheckpointReport(1000, "/c/1000", judged=False),)
+        unjudged = (CheckpointReport(1000, "/checkpoints/1000", judged=False),)
         job = a_job(nodes=4)
         early = where(scene((), (), unjudged, unjudged, job=job))
         late = where(scene((), (), unjudged, unjudged, job=job, listed=NOT_VISIBLE_SECONDS))
         assert isinstance(early, Missing)
         assert isinstance(late, Missing)
-        assert "worker 0 on n0 does not see checkpoint 1000 (/c/1000), worker 2 on n2 does" in early.message
+        assert "worker 0 on n0 does not see checkpoint 1000 (/checkpoints/1000), worker 2 on n2 does" in early.message
         assert (early.stalled, late.stalled) == (False, True)
 
     def test_what_only_the_judges_do_not_see_is_not_gone(self) -> None:
-        unjudged = (CheckpointReport(1000, "/c/1000", judged=False), CheckpointReport(100, "/c/100", judged=False))
-        known = Resume(step=1000, path="/c/1000")
+        unjudged = (
+            CheckpointReport(1000, "/checkpoints/1000", judged=False),
+            CheckpointReport(100, "/checkpoints/100", judged=False),
+        )
+        known = Resume(step=1000, path="/checkpoints/1000")
         views = ((OLD,), (OLD,), (OLD,), unjudged)  # workers 0, 1 and 2 judge
         found = where(scene(*views, job=a_job(nodes=4), checkpoint=known, listed=NOT_VISIBLE_SECONDS))
         assert isinstance(found, Missing)
         assert found.stalled
-        assert "worker 0 on n0 does not see checkpoint 1000 (/c/1000), worker 3 on n3 does" in found.message
+        assert "worker 0 on n0 does not see checkpoint 1000 (/checkpoints/1000), worker 3 on n3 does" in found.message
+
+    def test_what_all_judges_find_torn_is_gone_though_others_see_its_marker(self) -> None:
+        """A clean-up took one of its files: found by a life of the simulator."""
+        torn = (CheckpointReport(1000, "/checkpoints/1000", judged=False, torn=True), OLD)
+        unjudged = (
+            CheckpointReport(1000, "/checkpoints/1000", judged=False),
+            CheckpointReport(100, "/checkpoints/100", judged=False),
+        )
+        known = Resume(step=1000, path="/checkpoints/1000")
+
+        def found(*views: Any, seconds: float = NOT_VISIBLE_SECONDS) -> Start | Missing:
+            return where(scene(*views, job=a_job(nodes=4), checkpoint=known, listed=seconds))
+
+        early = found(torn, torn, torn, unjudged, seconds=0.0)
+        assert isinstance(early, Missing)
+        assert not early.stalled, "its files may show late"
+        late = found(torn, torn, torn, unjudged)
+        assert isinstance(late, Start)
+        assert (late.resume, "no longer complete" in late.warning) == (Resume(step=100, path="/checkpoints/100"), True)
+        assert isinstance(found(torn, torn, (OLD,), unjudged), Missing), "one of them does not see it"
 
     def test_a_leader_that_has_heard_nobody_knows_what_people_were_told(self) -> None:
         """The record is not written while all goes well, and on the new nodes the mount is missing."""
-        told = CheckpointStatus(step=48000, path="/c/48000", time=at(0.0))
+        told = CheckpointStatus(step=48000, path="/checkpoints/48000", time=at(0.0))
         job = a_job()
         job = job.model_copy(update={"status": job.status.model_copy(update={"checkpoint": told})})
         found = where(scene((), (), (), job=job, listed=3600.0))
@@ -131,11 +163,17 @@ class TestUnasked:
         assert isinstance(where(scene((), (), (), job=job, lineage=scratch)), Start), "that was another history"
 
     def test_a_torn_one_is_nobodys_blindness(self) -> None:
-        torn = (CheckpointReport(1000, "/c/1000", judged=False, torn=True), CheckpointReport(100, "/c/100"))
-        there = (CheckpointReport(1000, "/c/1000", judged=False), CheckpointReport(100, "/c/100", judged=False))
+        torn = (
+            CheckpointReport(1000, "/checkpoints/1000", judged=False, torn=True),
+            CheckpointReport(100, "/checkpoints/100"),
+        )
+        there = (
+            CheckpointReport(1000, "/checkpoints/1000", judged=False),
+            CheckpointReport(100, "/checkpoints/100", judged=False),
+        )
         found = where(scene(torn, torn, torn, there, job=a_job(nodes=4)))
         assert isinstance(found, Start)
-        assert found.resume == Resume(step=100, path="/c/100")
+        assert found.resume == Resume(step=100, path="/checkpoints/100")
 
     def test_a_stalled_job_goes_on_by_itself_once_the_mount_is_mended(self) -> None:
         here = scene((NEW,), (NEW,), (), listed=NOT_VISIBLE_SECONDS)
@@ -146,11 +184,11 @@ class TestUnasked:
 
 
 class TestAsked:
-    @pytest.mark.parametrize("wish", [100, "100", "/c/100", "/c/100/"])
+    @pytest.mark.parametrize("wish", [100, "100", "/checkpoints/100", "/checkpoints/100/"])
     def test_a_step_or_a_path(self, wish: int | str) -> None:
         found = where(scene((NEW, OLD), (NEW, OLD), (NEW, OLD), **asking(wish)))
         assert isinstance(found, Start)
-        assert found.resume == Resume(step=100, path="/c/100")
+        assert found.resume == Resume(step=100, path="/checkpoints/100")
 
     def test_scratch(self) -> None:
         found = where(scene((NEW,), (NEW,), (), **asking("Scratch")))
@@ -158,19 +196,21 @@ class TestAsked:
         assert (found.resume, found.lineage) == (None, Lineage(asked="Scratch", step=-1))
 
     def test_what_lies_beyond_does_not_count_afterwards(self) -> None:
-        written = (CheckpointReport(1000, "/c/1000", 50), CheckpointReport(100, "/c/100", 10))
+        written = (CheckpointReport(1000, "/checkpoints/1000", 50), CheckpointReport(100, "/checkpoints/100", 10))
         first = committed(decide(scene(written, written, written, **asking(100)).world(), SETTINGS))
         assert first.go is not None
-        assert first.go.resume == Resume(step=100, path="/c/100")
+        assert first.go.resume == Resume(step=100, path="/checkpoints/100")
         assert first.lineage == Lineage(asked="100", step=100, disowned="1000:50")
         again = scene(written, written, written, lineage=first.lineage, checkpoint=first.checkpoint, **asking(100))
         found = where(again)
         assert isinstance(found, Start)
-        assert found.resume == Resume(step=100, path="/c/100"), "asked once, and 1000 belongs to another history"
-        newer = (CheckpointReport(200, "/c/200", 60 * SECOND), *written)
+        assert found.resume == Resume(step=100, path="/checkpoints/100"), (
+            "asked once, and 1000 belongs to another history"
+        )
+        newer = (CheckpointReport(200, "/checkpoints/200", 60 * SECOND), *written)
         found = where(scene(newer, newer, newer, lineage=first.lineage, checkpoint=first.checkpoint, **asking(100)))
         assert isinstance(found, Start)
-        assert found.resume == Resume(step=200, path="/c/200")
+        assert found.resume == Resume(step=200, path="/checkpoints/200")
 
     def test_one_that_is_not_there_stalls_and_says_which_are(self) -> None:
         found = where(scene((NEW, OLD), (NEW, OLD), (OLD,), **asking(1000)))
@@ -178,28 +218,59 @@ class TestAsked:
         assert (found.reason, found.stalled) == ("ResumeFromNotFound", True)
         assert "steps that they see: 100." in found.message
 
+    @pytest.mark.parametrize(
+        ("wish", "outside"), [("s3://b/run/100/", False), ("s3://b/run/7", None), ("s3://b/other/step-9", True)]
+    )
+    def test_a_url(self, wish: str, outside: bool | None) -> None:
+        there = (CheckpointReport(100, "s3://b/run/100"),)
+        job = a_job(checkpoint={"directory": "s3://b/run/", "resumeFrom": wish})
+        found = where(scene(there, there, there, job=job))
+        if outside is None:
+            assert isinstance(found, Missing)
+            assert "there is no complete checkpoint s3://b/run/7" in found.message
+            return
+        assert isinstance(found, Start)
+        assert found.resume == Resume(step=9 if outside else 100, path=wish.rstrip("/"))
+        assert bool(found.warning) == outside
+
     def test_a_path_elsewhere_is_taken_as_it_is(self) -> None:
         found = where(scene((NEW,), (NEW,), (NEW,), **asking("/pretrained/step_7")))
         assert isinstance(found, Start)
-        assert (found.resume, "nobody has looked at it" in found.warning) == (
+        assert (found.resume, "no launcher has found it complete there" in found.warning) == (
             Resume(step=7, path="/pretrained/step_7"),
             True,
         )
 
-    def test_who_asks_the_same_again_means_it(self) -> None:
+    @pytest.mark.parametrize("phase", ["starts", "trains", "is suspended"])
+    def test_who_takes_a_wish_away_and_asks_the_same_again_means_it(self, phase: str) -> None:
         done = Lineage(asked="100", step=100, since_ns=50)
-        plain = where(scene((OLD,), (OLD,), (OLD,), lineage=done))
-        assert isinstance(plain, Start)
-        assert plain.lineage is not None
-        assert plain.lineage.asked == ""
-        again = where(scene((NEW, OLD), (NEW, OLD), (NEW, OLD), lineage=plain.lineage, **asking(100)))
+        here = scene((OLD,), (OLD,), (OLD,), lineage=done, job=a_job(checkpoint={"directory": "/checkpoints"}))
+        if phase == "trains":
+            here.gang(2, lineage=done).all(running(2, 160, checkpoints=(OLD,)))
+        elif phase == "is suspended":
+            here.job = a_job(checkpoint={"directory": "/checkpoints"}, suspend=True)
+            here.gang(2, go=False, lineage=done, members=[])
+        record = committed(decide(here.world(), SETTINGS))
+        assert record.lineage == Lineage(asked="", step=100, since_ns=50)
+        again = where(scene((NEW, OLD), (NEW, OLD), (NEW, OLD), lineage=record.lineage, **asking(100)))
         assert isinstance(again, Start)
+        assert again.resume == Resume(step=100, path="/checkpoints/100")
         assert again.lineage is not None
         assert again.lineage.asked == "100"
 
+    def test_what_has_been_done_already_is_offered_with_how_to_ask_for_it_once_more(self) -> None:
+        done = Lineage(asked="Scratch", step=10**6)
+        found = where(
+            scene((), (), (), checkpoint=Resume(step=1000, path="/checkpoints/1000"), listed=60.0, lineage=done)
+        )
+        assert isinstance(found, Missing)
+        assert found.message.endswith(
+            "resumeFrom to Scratch (what it says now has been done: to ask for Scratch once more, take it away before)."
+        )
+
     def test_a_wish_that_comes_while_ranks_run_is_passed_over_and_does_not_wait_for_a_fault(self) -> None:
-        newest = (CheckpointReport(50000, "/c/50000", 60), CheckpointReport(100, "/c/100", 10))
-        here = Scene(a_job(checkpoint={"directory": "/c", "resumeFrom": 100})).fleet().gang().pods()
+        newest = (CheckpointReport(50000, "/checkpoints/50000", 60), CheckpointReport(100, "/checkpoints/100", 10))
+        here = Scene(a_job(checkpoint={"directory": "/checkpoints", "resumeFrom": 100})).fleet().gang().pods()
         plan = decide(here.all(running(1, step=50001, checkpoints=newest)).world(), SETTINGS)
         record = committed(plan)
         assert [event.reason for event in plan.announcements] == ["ResumeFromIgnored"]
@@ -207,19 +278,177 @@ class TestAsked:
         assert not any(isinstance(action, CommitGang) for action in decide(here.world(), SETTINGS).actions)
         found = where(scene(newest, newest, newest, lineage=record.lineage, **asking(100)))
         assert isinstance(found, Start)
-        assert found.resume == Resume(step=50000, path="/c/50000")
+        assert found.resume == Resume(step=50000, path="/checkpoints/50000")
 
     def test_another_history_has_its_own_newest_checkpoint(self) -> None:
-        known = Resume(step=1000, path="/c/1000")
+        known = Resume(step=1000, path="/checkpoints/1000")
         spec = committed(decide(scene((OLD,), (OLD,), (OLD,), checkpoint=known, **asking(100)).world(), SETTINGS))
-        assert spec.checkpoint == Resume(step=100, path="/c/100")
+        assert spec.checkpoint == Resume(step=100, path="/checkpoints/100")
+
+
+BASE = OtherJob("base", exists=True, directory="/base")
+
+
+STORED = OtherJob("base", exists=True, directory="s3://b/base/")
+
+
+def forked(
+    wish: str,
+    *seen: Any,
+    other: OtherJob | None = BASE,
+    listed: float = 1.0,
+    error: str = "",
+    directory: str = "/checkpoints",
+) -> Start | Missing:
+    """What each worker sees in the directory of the other job, and nothing in its own."""
+    job = a_job(checkpoint={"directory": directory, "resumeFrom": wish})
+    here = scene((), (), (), listed=listed, job=job)
+    for index, elsewhere in enumerate(seen):
+        here.launcher(index, idle(2, elsewhere=elsewhere, elsewhere_error=error, scanned_age_seconds=listed, stamps=""))
+    world = replace(here.world(), other=other)
+    assert world.gang is not None
+    return resume.start(world, world.gang.spec)
+
+
+def there(*steps: int, judged: bool = True, base: str = "/base") -> tuple[CheckpointReport, ...]:
+    return tuple(CheckpointReport(step, f"{base}/step-{step}", judged=judged, format="TorchDCP") for step in steps)
+
+
+class TestAnotherJob:
+    @pytest.mark.parametrize(("wish", "step"), [("job/base", 900), ("job/base@500", 500)])
+    def test_the_newest_or_a_step(self, wish: str, step: int) -> None:
+        found = forked(wish, there(900, 500), there(900, 500, judged=False), there(900, 500, judged=False))
+        assert isinstance(found, Start)
+        assert found.resume == Resume(step=step, path=f"/base/step-{step}")
+        assert found.lineage == Lineage(asked=wish, step=step)
+        assert found.warning == ""
+
+    @pytest.mark.parametrize(
+        ("wish", "other", "says"),
+        [
+            ("job/base", OtherJob("base"), "there is no job base in this namespace"),
+            ("job/base", None, "there is no job base in this namespace"),
+            ("job/base", OtherJob("base", exists=True), "job base has no spec.checkpoint.directory"),
+            (
+                "job/base",
+                OtherJob("base", exists=True, directory="/checkpoints/"),
+                "two jobs must not share a directory",
+            ),
+        ],
+    )
+    def test_a_job_that_cannot_be_gone_on_from(self, wish: str, other: OtherJob | None, says: str) -> None:
+        found = forked(wish, there(500), there(500), there(500), other=other)
+        assert isinstance(found, Missing)
+        assert (found.reason, found.stalled) == ("ResumeFromNotFound", True)
+        assert f"spec.checkpoint.resumeFrom: {wish}: " in found.message
+        assert says in found.message
+
+    def test_who_does_not_see_the_directory_is_named_with_the_remedy(self) -> None:
+        for listed, stalled in ((1.0, False), (NOT_VISIBLE_SECONDS, True)):
+            found = forked("job/base@500", (), (), (), listed=listed, error="/base does not exist")
+            assert isinstance(found, Missing)
+            assert found.stalled == stalled
+            assert (
+                "no complete checkpoint 500 of job base in /base that every worker sees (they see none)"
+                in found.message
+            )
+            assert "worker 0 on n0: /base does not exist" in found.message
+            assert "has to be mounted in this job's workers, at the same path" in found.message
+
+    def test_one_that_a_worker_does_not_see_or_nobody_finds_complete_is_not_gone_on_from(self) -> None:
+        assert isinstance(forked("job/base@500", there(500), there(500), ()), Missing)
+        unjudged = there(500, judged=False)
+        assert isinstance(forked("job/base@500", unjudged, unjudged, unjudged), Missing)
+
+    @pytest.mark.parametrize("directory", ["/checkpoints", "s3://b/run"])
+    @pytest.mark.parametrize("wish", ["job/base@500", "s3://b/base/step-500"])
+    def test_in_a_store_it_is_the_same_and_nothing_has_to_be_mounted(self, wish: str, directory: str) -> None:
+        seen = there(500, base="s3://b/base")
+        found = forked(wish, seen, seen, seen, other=STORED, directory=directory)
+        assert isinstance(found, Start)
+        assert found.resume == Resume(step=500, path="s3://b/base/step-500")
+        assert (found.lineage, found.warning) == (Lineage(asked=wish, step=500), "")
+        done = {"lineage": found.lineage, "checkpoint": found.resume}
+        again = where(scene((), (), (), job=a_job(checkpoint={"directory": directory, "resumeFrom": wish}), **done))
+        assert isinstance(again, Start)
+        assert again.resume == found.resume, "until it has saved"
+
+    def test_a_store_that_does_not_show_it_is_told_from_one_that_nobody_can_see(self) -> None:
+        for error, says in (
+            (
+                "s3://b/base does not exist",
+                "there is no complete checkpoint 500 of job base in s3://b/base/ that every",
+            ),
+            (
+                "unverified: s3://b/base: the store refuses. Mend it",
+                "in s3://b/base/ is not known: worker 0 on n0: unver",
+            ),
+            (
+                "unverified for now: s3://b/base: throttling",
+                "whether there is a complete checkpoint 500 of job base in",
+            ),
+        ):
+            for listed, stalled in ((1.0, False), (NOT_VISIBLE_SECONDS, True)):
+                found = forked("job/base@500", (), (), (), other=STORED, error=error, listed=listed)
+                assert isinstance(found, Missing)
+                assert (found.reason, found.stalled) == ("ResumeFromNotFound", stalled)
+                assert says in found.message
+                assert error in found.message
+                assert "mounted" not in found.message
+        assert "Credentials and endpoint of this job's" in self.message_without_error()
+
+    def message_without_error(self) -> str:
+        found = forked("job/base", (), (), (), other=STORED)
+        assert isinstance(found, Missing)
+        return found.message
+
+    def test_two_jobs_do_not_share_a_prefix_either(self) -> None:
+        found = forked("job/base", (), (), (), other=STORED, directory="s3://b/base")
+        assert isinstance(found, Missing)
+        assert "two jobs must not share a directory" in found.message
+
+    def test_a_url_that_nobody_could_see_is_gone_on_from_with_the_reason(self) -> None:
+        error = "unverified: s3://b/base: the store refuses"
+        found = forked("s3://b/base/step-9", (), (), (), error=error)
+        assert isinstance(found, Start)
+        assert found.resume == Resume(step=9, path="s3://b/base/step-9")
+        assert f"no launcher has found it complete there: worker 0 on n0: {error}" in found.warning
+
+    def test_a_path_that_was_found_complete_needs_no_warning(self) -> None:
+        found = forked("/base/step-500", there(500), there(500), there(500), other=None)
+        assert isinstance(found, Start)
+        assert (found.resume, found.warning) == (Resume(step=500, path="/base/step-500"), "")
+
+    def test_until_it_has_saved_each_start_begins_there(self) -> None:
+        done = {
+            "lineage": Lineage(asked="job/base@500", step=500),
+            "checkpoint": Resume(step=500, path="/base/step-500"),
+        }
+        found = where(scene((), (), (), **done, **asking("job/base@500")))
+        assert isinstance(found, Start)
+        assert found.resume == Resume(step=500, path="/base/step-500")
+        own = (CheckpointReport(600, "/checkpoints/600", 50),)
+        found = where(scene(own, own, own, **done, **asking("job/base@500")))
+        assert isinstance(found, Start)
+        assert found.resume == Resume(step=600, path="/checkpoints/600")
+
+    def test_where_its_steps_have_begun_anew_a_person_says_which_counts(self) -> None:
+        done = {
+            "lineage": Lineage(asked="job/base@500", step=500),
+            "checkpoint": Resume(step=500, path="/base/step-500"),
+        }
+        own = (CheckpointReport(60, "/checkpoints/60", 50),)
+        found = where(scene(own, own, own, **done, **asking("job/base@500")))
+        assert isinstance(found, Missing)
+        assert (found.reason, found.stalled) == ("CheckpointsBehindResumeFrom", True)
+        assert "Set resumeFrom to /checkpoints/60, or to /base/step-500" in found.message
 
 
 class TestWhatPeopleWereToldOf:
     """The status remembers for a leader that has heard nobody; a start has weighed what it told, and that is over then."""
 
     def told(self, step: int, here: Scene) -> Scene:
-        told = CheckpointStatus(step=step, path=f"/c/{step}", time=at(0.0))
+        told = CheckpointStatus(step=step, path=f"/checkpoints/{step}", time=at(0.0))
         here.job = here.job.model_copy(update={"status": here.job.status.model_copy(update={"checkpoint": told})})
         return here
 
@@ -232,7 +461,7 @@ class TestWhatPeopleWereToldOf:
         lost = self.told(1000, scene((OLD,), (OLD,), (OLD,), listed=NOT_VISIBLE_SECONDS))
         record = committed(decide(lost.world(), SETTINGS))
         here = self.trained_on(record, 1000, OLD)
-        assert resume.newest(here.world(), record) == Resume(step=100, path="/c/100")
+        assert resume.newest(here.world(), record) == Resume(step=100, path="/checkpoints/100")
         status = decide(here.world(), SETTINGS).status
         assert status is not None
         assert status.checkpoint is not None
@@ -241,19 +470,21 @@ class TestWhatPeopleWereToldOf:
     def test_what_is_told_after_it_is(self) -> None:
         lost = self.told(1000, scene((OLD,), (OLD,), (OLD,), listed=NOT_VISIBLE_SECONDS))
         record = committed(decide(lost.world(), SETTINGS))
-        assert resume.newest(self.trained_on(record, 500).world(), record) == Resume(step=500, path="/c/500")
+        assert resume.newest(self.trained_on(record, 500).world(), record) == Resume(step=500, path="/checkpoints/500")
 
     def test_also_in_a_history_that_a_person_asked_for(self) -> None:
         """A leader that has heard nobody must not go on behind it, as if the wish had come only now."""
         back = self.told(1000, scene((OLD,), (OLD,), (OLD,), **asking(100)))
         record = committed(decide(back.world(), SETTINGS))
-        assert resume.newest(self.trained_on(record, 1000).world(), record) == Resume(step=100, path="/c/100")
-        assert resume.newest(self.trained_on(record, 500).world(), record) == Resume(step=500, path="/c/500")
+        assert resume.newest(self.trained_on(record, 1000).world(), record) == Resume(step=100, path="/checkpoints/100")
+        assert resume.newest(self.trained_on(record, 500).world(), record) == Resume(step=500, path="/checkpoints/500")
 
     def test_from_scratch_there_is_none_to_tell_of(self) -> None:
         back = self.told(1000, scene((), (), (), **asking("Scratch")))
         record = committed(decide(back.world(), SETTINGS))
-        status = decide(self.trained_on(record, 1000).world(), SETTINGS).status
+        here = self.trained_on(record, 1000)
+        here.record = committed(decide(here.world(), SETTINGS))  # the wish does not stand in the job any more
+        status = decide(here.world(), SETTINGS).status
         assert status is not None
         assert status.checkpoint is None
 
@@ -267,8 +498,8 @@ class TestAnotherHistory:
     def back_to_100(self, *beyond: int, stamps: str = "") -> GangSpec:
         """The record after somebody went back to 100; the others were written by a clock that was ahead."""
         seen = (
-            *(CheckpointReport(step, f"/c/{step}", self.FUTURE) for step in beyond),
-            CheckpointReport(100, "/c/100", 1),
+            *(CheckpointReport(step, f"/checkpoints/{step}", self.FUTURE) for step in beyond),
+            CheckpointReport(100, "/checkpoints/100", 1),
         )
         return committed(decide(scene(seen, seen, seen, stamps=stamps, **asking(100)).world(), SETTINGS))
 
@@ -279,24 +510,24 @@ class TestAnotherHistory:
 
     def test_a_clock_that_was_ahead_hides_nothing_that_comes(self) -> None:
         record = self.back_to_100(1000)
-        old = (CheckpointReport(1000, "/c/1000", self.FUTURE), CheckpointReport(100, "/c/100", 1))
+        old = (CheckpointReport(1000, "/checkpoints/1000", self.FUTURE), CheckpointReport(100, "/checkpoints/100", 1))
         assert self.resumed(record, *old) == 100
-        assert self.resumed(record, *old, CheckpointReport(200, "/c/200", self.HOUR)) == 200
+        assert self.resumed(record, *old, CheckpointReport(200, "/checkpoints/200", self.HOUR)) == 200
 
     def test_what_is_written_anew_at_the_same_place_counts(self) -> None:
         record = self.back_to_100(1000)
-        assert self.resumed(record, CheckpointReport(1000, "/c/1000", self.HOUR)) == 1000
+        assert self.resumed(record, CheckpointReport(1000, "/checkpoints/1000", self.HOUR)) == 1000
 
     def test_a_mount_that_keeps_no_fractions_of_a_second_shows_the_same(self) -> None:
         record = self.back_to_100(1000)
-        cut = CheckpointReport(1000, "/c/1000", self.FUTURE - SECOND + 1)
-        assert self.resumed(record, cut, CheckpointReport(100, "/c/100", 1)) == 100
+        cut = CheckpointReport(1000, "/checkpoints/1000", self.FUTURE - SECOND + 1)
+        assert self.resumed(record, cut, CheckpointReport(100, "/checkpoints/100", 1)) == 100
 
     def test_what_only_the_long_listing_tells_does_not_count_either(self) -> None:
         record = self.back_to_100(1000, stamps=write_stamps([(900, self.FUTURE), (50, 5)]))
         assert record.lineage is not None
         assert record.lineage.disowned == f"1000:{self.FUTURE},900:{self.FUTURE}"
-        old = (CheckpointReport(900, "/c/900", self.FUTURE), CheckpointReport(100, "/c/100", 1))
+        old = (CheckpointReport(900, "/checkpoints/900", self.FUTURE), CheckpointReport(100, "/checkpoints/100", 1))
         assert self.resumed(record, *old) == 100
 
     def test_the_long_listing_is_waited_for(self) -> None:
@@ -312,12 +543,16 @@ class TestAnotherHistory:
         here = scene((NEW, OLD), (NEW, OLD), (), listed=60.0, **asking("Scratch"))
         why = {
             "stamps": None,
-            "checkpoint_error": "/c/7 cannot be read: Permission denied",
+            "checkpoint_error": "/checkpoints/7 cannot be read: Permission denied",
             "scanned_age_seconds": 60.0,
         }
         found = where(here.launcher(1, idle(2, **why)))
         assert isinstance(found, Missing)
-        assert (found.stalled, "worker 1 on n1" in found.message, "/c/7 cannot" in found.message) == (True, True, True)
+        assert (found.stalled, "worker 1 on n1" in found.message, "/checkpoints/7 cannot" in found.message) == (
+            True,
+            True,
+            True,
+        )
 
     def test_more_than_can_be_told_are_refused_in_words(self) -> None:
         stamps = write_stamps((step, step * SECOND) for step in range(1001, 1258))
@@ -327,8 +562,8 @@ class TestAnotherHistory:
 
     def test_an_earlier_wish_is_still_in_force_after_a_later_one(self) -> None:
         record = self.back_to_100(1000, 900)
-        own = CheckpointReport(1500, "/c/1500", self.HOUR)
-        seen = (own, *(CheckpointReport(step, f"/c/{step}", self.FUTURE) for step in (1000, 900)))
+        own = CheckpointReport(1500, "/checkpoints/1500", self.HOUR)
+        seen = (own, *(CheckpointReport(step, f"/checkpoints/{step}", self.FUTURE) for step in (1000, 900)))
         later = scene(seen, seen, seen, lineage=record.lineage, **asking(1500))
         again = committed(decide(later.world(), SETTINGS))
         assert again.lineage is not None
@@ -336,7 +571,7 @@ class TestAnotherHistory:
 
     def test_which_is_over_when_that_history_is_asked_for_itself(self) -> None:
         record = self.back_to_100(1000, 900)
-        seen = tuple(CheckpointReport(step, f"/c/{step}", self.FUTURE) for step in (1000, 900))
+        seen = tuple(CheckpointReport(step, f"/checkpoints/{step}", self.FUTURE) for step in (1000, 900))
         again = committed(decide(scene(seen, seen, seen, lineage=record.lineage, **asking(900)).world(), SETTINGS))
         assert again.lineage is not None
         assert again.lineage.disowned == f"1000:{self.FUTURE}"
@@ -346,16 +581,19 @@ class TestAnotherHistory:
         assert spec is not None
         old = {**spec.to_json(), "lineage": {"asked": "100", "step": 100, "sinceNs": 50}}
         record = GangSpec.model_validate(old)
-        seen = (CheckpointReport(1000, "/c/1000", 50), CheckpointReport(100, "/c/100", 10))
+        seen = (CheckpointReport(1000, "/checkpoints/1000", 50), CheckpointReport(100, "/checkpoints/100", 10))
         assert self.resumed(record, *seen) == 100
-        assert self.resumed(record, CheckpointReport(200, "/c/200", 51), *seen) == 200
+        assert self.resumed(record, CheckpointReport(200, "/checkpoints/200", 51), *seen) == 200
 
 
 class TestAnOrderThatContradictsItself:
     """The highest step is gone on from, and people are told."""
 
     def seen(self, seconds: int) -> tuple[CheckpointReport, ...]:
-        return (CheckpointReport(1000, "/c/1000", SECOND), CheckpointReport(200, "/c/200", (1 + seconds) * SECOND))
+        return (
+            CheckpointReport(1000, "/checkpoints/1000", SECOND),
+            CheckpointReport(200, "/checkpoints/200", (1 + seconds) * SECOND),
+        )
 
     def test_a_lower_step_that_was_written_later_is_told_before_a_fault(self) -> None:
         here = Scene(a_job()).fleet().gang().pods().all(running(1, step=201, checkpoints=self.seen(600)))
@@ -364,13 +602,16 @@ class TestAnOrderThatContradictsItself:
         assert plan.status.reason == "CheckpointOrderDoubtful"
         (event,) = plan.announcements
         assert event.warning
-        assert "checkpoint 200 (/c/200) was written 10 min after checkpoint 1000 (/c/1000)" in event.note
+        assert (
+            "checkpoint 200 (/checkpoints/200) was written 10 min after checkpoint 1000 (/checkpoints/1000)"
+            in event.note
+        )
 
     def test_and_at_the_start_that_goes_on_from_the_higher_one(self) -> None:
         found = where(scene(self.seen(600), self.seen(600), self.seen(600)))
         assert isinstance(found, Start)
-        assert found.resume == Resume(step=1000, path="/c/1000")
-        assert "set spec.checkpoint.resumeFrom to /c/200" in found.warning
+        assert found.resume == Resume(step=1000, path="/checkpoints/1000")
+        assert "set spec.checkpoint.resumeFrom to /checkpoints/200" in found.warning
 
     def test_clocks_that_differ_say_nothing(self) -> None:
         found = where(scene(self.seen(59), self.seen(59), self.seen(59)))
@@ -381,7 +622,7 @@ class TestAnOrderThatContradictsItself:
         lineage = Lineage(asked="100", step=100, disowned=f"1000:{SECOND}")
         found = where(scene(self.seen(600), self.seen(600), self.seen(600), lineage=lineage))
         assert isinstance(found, Start)
-        assert (found.resume, found.warning) == (Resume(step=200, path="/c/200"), "")
+        assert (found.resume, found.warning) == (Resume(step=200, path="/checkpoints/200"), "")
 
 
 class TestBehind:

@@ -259,6 +259,30 @@ class TestPartition:
         succeeded(theatre, play)
         assert play.levels == ["Start"]
 
+    @pytest.mark.parametrize("writes", [None, 1, 2, 3])
+    def test_what_a_rank_of_before_saves_until_the_network_comes_back_counts(self, writes: int | None) -> None:
+        """Its successor has listed the checkpoints by then. The operator lives on, or dies after so many writes."""
+        theatre = Theatre()
+        play = theatre.submit(a_job(nodes=1), total_steps=60, checkpoint_every=1)
+        theatre.until(lambda: play.step >= 7)
+        node = theatre.node_of(play, 0).name
+        theatre.partition(node, keeps_storage=True)
+        theatre.until(lambda: play.record.attempt == 2)
+        theatre.until(lambda: theatre.pod_of(play, 0).launcher is not None)
+        theatre.until(lambda: theatre.launcher_of(play, 0).scanned_for == (2, 0))
+        listed = max(play.checkpoints)
+        theatre.until(lambda: max(play.checkpoints) > listed)
+        assert play.record.ghosts
+        theatre.partition(node, on=False)
+        if writes is not None:
+            theatre.kill_operator_after_writes(writes)
+        theatre.until(lambda: play.record.go is not None)
+        go = play.record.go
+        assert go is not None
+        assert go.resume is not None
+        assert (play.record.attempt, go.resume.step) == (2, max(play.checkpoints))
+        succeeded(theatre, play)
+
     def test_one_that_ends_just_after_the_fence_costs_a_restart_in_place(self) -> None:
         theatre, play = training()
         theatre.partition("n1")

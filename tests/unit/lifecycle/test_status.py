@@ -3,10 +3,12 @@
 import pytest
 from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, an_incident, at, running
 
-from muster.api.gang import Resume
-from muster.api.trainingjob import CheckpointStatus, TrainingJobStatus
+from muster.api.gang import Leave, Resume
+from muster.api.trainingjob import CheckpointStatus, TrainingJob, TrainingJobStatus
 from muster.lifecycle import status
+from muster.lifecycle.plan import Plan, State, Telling
 from muster.lifecycle.step import decide
+from muster.protocol.messages import CheckpointReport
 
 
 def shown(scene: Scene) -> TrainingJobStatus:
@@ -51,9 +53,71 @@ def test_steps_that_nobody_counts_any_more_are_said() -> None:
     assert "progress.stepPattern takes for ever" in told
 
 
+def unseen(progress: dict[str, object], seconds: float = status.UNSEEN_SECONDS + 1, **views: object) -> tuple[str, str]:
+    """The reason, and what the condition says, after so long."""
+    scene = Scene(a_job(progress=progress), seconds=seconds).fleet().gang().pods().all(running(1, **views))
+    assert scene.record is not None
+    assert scene.record.go is not None
+    scene.record = scene.record.model_copy(update={"go": scene.record.go.model_copy(update={"time": at(0)})})
+    now = shown(scene)
+    return now.reason, next(condition.message for condition in now.conditions if condition.type == "Running")
+
+
+@pytest.mark.parametrize(
+    ("progress", "looks_like", "says"),
+    [
+        ({}, "", "prints none that a preset reads (docs/reference/progress.md)"),
+        ({}, "Lightning", "progress.preset: Lightning (it prints batches of an epoch"),
+        ({"preset": "Auto"}, "", "prints none that a preset reads"),
+        ({"preset": "TorchTitan"}, "", "no line is printed that preset TorchTitan reads, such as `[titan] "),
+        ({"stepPattern": "step ([0-9]+)"}, "", "progress.stepPattern finds none"),
+    ],
+)
+def test_that_no_step_is_seen_is_said_with_what_to_change(
+    progress: dict[str, object], looks_like: str, says: str
+) -> None:
+    assert unseen(progress, status.UNSEEN_SECONDS - 1, looks_like=looks_like)[0] == "RanksStarted"
+    reason, message = unseen(progress, looks_like=looks_like)
+    assert reason == "StepsNotSeen"
+    assert says in message
+    assert "MUSTER_PROGRESS" in message or looks_like
+    assert len(message) < 1024
+    assert unseen(progress, 3 * status.UNSEEN_SECONDS, looks_like=looks_like) == (reason, message)
+
+
+def test_nobody_is_told_of_steps_that_are_seen_or_that_nobody_wants() -> None:
+    assert unseen({"preset": "Off"})[0] == "RanksStarted"
+    reason, message = unseen({}, step=7, progress_preset="Megatron", checkpoints=[(5, "/checkpoints/5")])
+    assert (reason, message.endswith("; steps as Megatron prints them")) == ("Training", True)
+
+
+def test_that_no_rank_prints_or_writes_anything_is_said() -> None:
+    late = status.QUIET_SECONDS + 1
+
+    def told(quiet: float | None, **changes: object) -> tuple[str, str]:
+        return unseen({}, late, quiet_age_seconds=quiet, **changes)
+
+    reason, message = told(late)
+    assert reason == "RanksQuiet"
+    assert "for more than 10 min, before the first step" in message
+    assert "py-spy" in message
+    assert "after step 7" in told(late, step=7)[1]
+    assert told(late - 2)[0] == "StepsNotSeen"
+    assert told(None)[0] == "StepsNotSeen"
+
+
+def test_one_rank_that_prints_speaks_for_all_and_so_does_a_new_checkpoint() -> None:
+    late = status.QUIET_SECONDS + 1
+    scene = Scene(a_job(), seconds=late).fleet().gang().pods().all(running(1, step=7, quiet_age_seconds=late))
+    assert shown(scene).reason == "RanksQuiet"
+    assert shown(scene.launcher(2, running(1, step=7, quiet_age_seconds=3.0))).reason == "Training"
+    scene.launcher(2, running(1, step=7, quiet_age_seconds=late, checkpoints=[(5, "/checkpoints/5")]))
+    assert shown(scene).reason == "Training"
+
+
 def test_training_without_a_checkpoint_that_anybody_sees_is_said() -> None:
-    def after(seconds: float, **changes: object) -> TrainingJobStatus:
-        scene = Scene(a_job(), seconds=seconds).fleet().gang(**changes).pods().all(running(1, step=900))
+    def after(seconds: float, job: TrainingJob | None = None, **changes: object) -> TrainingJobStatus:
+        scene = Scene(job or a_job(), seconds=seconds).fleet().gang(**changes).pods().all(running(1, step=900))
         assert scene.record is not None
         assert scene.record.go is not None
         scene.record = scene.record.model_copy(update={"go": scene.record.go.model_copy(update={"time": at(0)})})
@@ -64,7 +128,61 @@ def test_training_without_a_checkpoint_that_anybody_sees_is_said() -> None:
     assert late.reason == "NoCheckpointSeen"
     told = next(condition.message for condition in late.conditions if condition.type == "Running")
     assert "/checkpoints" in told
+    assert "on a volume that the worker container mounts?" in told
+    late = after(status.UNSAVED_SECONDS + 1, a_job(checkpoint={"directory": "s3://b/run"}))
+    told = next(condition.message for condition in late.conditions if condition.type == "Running")
+    assert told.endswith("Is it the directory that the trainer writes to?")
     assert after(status.UNSAVED_SECONDS + 1, checkpoint=Resume(step=40, path="/c/40")).reason == "Training"
+
+
+def test_the_format_of_the_newest_checkpoint_is_named() -> None:
+    there = (CheckpointReport(10, "/c/10", format="Lightning"), CheckpointReport(20, "/c/20", format="TorchDCP"))
+    now = shown(Scene(a_job()).fleet().gang().pods().all(running(1, step=25, checkpoints=there)))
+    assert now.checkpoint is not None
+    assert (now.checkpoint.step, now.checkpoint.format) == (20, "TorchDCP")
+
+
+def test_what_is_doubtful_about_the_checkpoints_is_said() -> None:
+    scene = Scene(a_job()).fleet().gang().pods().all(running(1, step=25, checkpoints=((20, "/c/20"),)))
+    doubt = "checkpoint 24 (/c/24) is not complete: there are weights only"
+    now = shown(scene.launcher(1, running(1, step=25, checkpoint_doubt=doubt)))
+    assert (now.state, now.reason) == ("Running", "CheckpointDoubtful")
+    assert doubt in next(condition.message for condition in now.conditions if condition.type == "Running")
+
+
+def test_a_planned_leave_without_a_place_to_go_to_says_so_and_no_deadline_that_has_passed() -> None:
+    def leaving(nodes: int) -> TrainingJobStatus:
+        leave = Leave(reason="NodeCordoned", nodes=["n1"], since=at(0), deadline=at(300))
+        scene = Scene(a_job(), seconds=400.0).fleet(nodes).node("n1", unschedulable=True).gang(leave=leave).pods()
+        return (
+            status.told(scene.all(running(1, step=7)).world(), Plan(telling=Telling(State.TRAINING))).status
+            or TrainingJobStatus()
+        )
+
+    stuck, free = leaving(3), leaving(4)
+    assert (stuck.state, stuck.reason) == ("Saving", "NoNodeToMoveTo")
+    told = next(condition.message for condition in stuck.conditions if condition.type == "Running")
+    assert told.startswith("n1 is to be left (NodeCordoned), and no other node is free")
+    assert (free.state, free.reason) == ("Saving", "NodeCordoned")
+
+
+def test_a_store_that_nobody_sees_is_told_with_what_is_known() -> None:
+    unseen = "unverified: s3://b/run: the store refuses the worker container's credentials. Give it some"
+    scene = (
+        Scene(a_job(checkpoint={"directory": "s3://b/run"}))
+        .fleet()
+        .gang(checkpoint=Resume(step=20, path="s3://b/run/20"))
+    )
+    scene = scene.pods().all(running(1, step=25, checkpoint_error=unseen))
+    now = shown(scene)
+    assert (now.state, now.reason) == ("Running", "CheckpointsUnverified")
+    message = next(condition.message for condition in now.conditions if condition.type == "Running")
+    assert (
+        message
+        == f"{unseen}. The newest that is known is 20 (s3://b/run/20); a fault now waits until the store is seen again"
+    )
+    assert shown(scene.launcher(0, running(1, step=25))).reason == "Training"  # one of those who judge sees it
+    assert shown(scene.all(running(1, step=25, checkpoint_error="/c does not exist"))).reason == "Training"
 
 
 def test_restarts_are_those_that_came_about() -> None:

@@ -780,3 +780,95 @@ class TestWhoWritesTheMarker:
     def test_of_nobody_where_there_is_no_directory(self) -> None:
         here = Scene(a_job(checkpoint={})).fleet().gang(go=False).pods()
         assert self.claims(here, *[idle(1)] * 3) == [False] * 3
+
+
+def test_a_start_that_was_held_back_is_not_held_back_anew_when_the_last_ghost_is_proved_dead() -> None:
+    """The leader that wrote the hold had a clock three hours ahead: this one waits for the longest hold, once."""
+    held = (
+        Scene(a_job(nodes=2, launch={"mode": "Plain"}), seconds=5000.0)
+        .fleet(2)
+        .gang(attempt=8, go=False, hold_until=at(16000))
+    )
+    world = held.but(attempt_age_seconds=3600.0).world()
+    assert world.gang is not None
+    assert records.outwaited(world, world.gang.spec).hold_until is None
+    early = held.but(attempt_age_seconds=3000.0).world()
+    assert records.outwaited(early, world.gang.spec).hold_until == at(5600)
+
+
+class TestWhatWasListedBeforeTheyWereProvedDead:
+    """It does not count: they may have saved since then."""
+
+    def outwaited(self, *views: LauncherView, **changes: Any) -> Scene:
+        """A gang that is ready but for this; its ghosts have just been proved dead."""
+        record = after_loss(trains(marker=True, silent=60.0))
+        here = Scene(a_job(nodes=3, **changes), seconds=2000.0).fleet(6)
+        settled = [incident.model_copy(update={"settled": True}) for incident in record.incidents]
+        here.record = record.model_copy(update={"incidents": settled})
+        here.pods()
+        for member, view in zip(record.members, views or [idle(2, listing=0)] * 3, strict=True):
+            here.launchers[here.uid(member.index, member.incarnation)] = view
+        return here.but(proved_dead=frozenset(g.pod_uid for g in record.ghosts), listing_age_seconds=1.0)
+
+    def after(self, here: Scene, *views: LauncherView) -> Scene:
+        """The same once that is on record."""
+        (action,) = decide(here.world(), SETTINGS).actions
+        assert isinstance(action, CommitGang)
+        here.record = action.spec
+        for member, view in zip(here.record.members, views, strict=False):
+            here.launchers[here.uid(member.index, member.incarnation)] = view
+        return here
+
+    def test_that_comes_on_record_before_the_go_and_nothing_else_changes(self) -> None:
+        here = self.outwaited()
+        before, after = here.record, self.after(here).record
+        assert before is not None
+        assert after == before.model_copy(update={"ghosts": [], "listing": 1})
+
+    def test_it_does_not_while_one_of_them_may_live(self) -> None:
+        here = self.outwaited()
+        assert here.record is not None
+        dead = frozenset(ghost.pod_uid for ghost in here.record.ghosts[1:])
+        assert not decide(here.but(proved_dead=dead).world(), SETTINGS).actions
+
+    def test_launchers_are_told_to_list_anew(self) -> None:
+        here = self.after(self.outwaited())
+        name, uid = here.world().names[0], here.uid(0, here.record.members[0].incarnation if here.record else 0)
+        assert directive_for(here.job, here.world().gang, name, uid, lambda _: None).listing == 1
+
+    @pytest.mark.parametrize(
+        ("told", "starts"),
+        [
+            pytest.param([1, 1, 1], True, id="all have"),
+            pytest.param([1, 0, 1], False, id="one has not"),
+            pytest.param([0, 0, 0], False, id="nobody has"),
+            pytest.param([None, None, None], True, id="launchers of old count as before"),
+            pytest.param([1, None, 0], False, id="beside one of old"),
+        ],
+    )
+    def test_the_go_waits_until_all_have(self, told: list[int | None], starts: bool) -> None:
+        here = self.after(self.outwaited(), *[idle(2, listing=listing) for listing in told])
+        plan = decide(here.world(), SETTINGS)
+        assert bool(plan.commits) is starts
+        if not starts:
+            assert plan.status is not None
+            assert any("to list the checkpoints" in condition.message for condition in plan.status.conditions)
+
+    def test_who_lists_anew_has_all_the_time_for_it_however_old_the_attempt_is(self) -> None:
+        here = self.after(self.outwaited(), idle(2, listing=1), idle(2, listing=0), idle(2, listing=0))
+        here.seconds = 5000.0
+        new, old = here.but(listing_age_seconds=1.0).world(), here.but(listing_age_seconds=700.0).world()
+        assert failures.find(new) == []
+        assert decide(new, SETTINGS).status.state == "Recovering"  # type: ignore[union-attr]
+        assert {failure.kind for failure in failures.find(old)} == {Kind.LISTING_STUCK}
+
+    def test_the_next_attempt_counts_anew(self) -> None:
+        here = self.after(self.outwaited())
+        world = here.world()
+        assert world.gang is not None
+        assert records.reseated(world, world.gang.spec, [0], "Because").listing == 0
+
+    def test_without_a_directory_nobody_lists(self) -> None:
+        (action,) = decide(self.outwaited(checkpoint={}).world(), SETTINGS).actions
+        assert isinstance(action, CommitGang)
+        assert action.spec.go is not None

@@ -11,12 +11,14 @@ import pytest
 from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, a_node, running
 
 from muster.api.gang import Member
+from muster.api.trainingjob import ProgressPreset, TrainingJob
 from muster.lifecycle.plan import ApplySupport, CheckTemplate, CreatePod, State
 from muster.lifecycle.step import decide
 from muster.lifecycle.template import problem
 from muster.lifecycle.worker_pod import worker_manifest
 from muster.placement.eligibility import Requirements
 from muster.placement.outline import PART, Eye, Outline
+from muster.protocol.presets import AUTO, BY_NAME, OFF
 from muster.world.fleet import Fleet
 
 CONTAINER: dict[str, Any] = {"name": "main", "image": "trainer:1", "command": ["train"]}
@@ -37,6 +39,9 @@ def told(template: dict[str, Any]) -> tuple[str, str]:
         ({"spec": {"tolerations": ["a"], "containers": [CONTAINER]}}, "spec.tolerations[0]"),
         ({"spec": {"containers": [{**CONTAINER, "resources": [1]}]}}, "spec.containers[0].resources"),
         ({"spec": {"containers": [{**CONTAINER, "env": {"A": "b"}}]}}, "spec.containers[0].env"),
+        ({"spec": {"containers": [{**CONTAINER, "command": ["train", 0.1]}]}}, "command[1]: text is needed, not float"),
+        ({"spec": {"containers": [{**CONTAINER, "args": [{"a": 1}]}]}}, "spec.containers[0].args[0]"),
+        ({"spec": {"containers": [CONTAINER], "initContainers": [{"args": [None]}]}}, "spec.initContainers[0].args[0]"),
         ({"spec": {"affinity": {"nodeAffinity": []}, "containers": [CONTAINER]}}, "spec.affinity.nodeAffinity"),
         (
             {
@@ -142,6 +147,61 @@ def test_the_service_of_a_plain_job_names_the_worker_of_rank_0_whatever_its_inde
     (created,) = [action.manifest for action in plan.actions if isinstance(action, CreatePod)]
     environment = {each["name"]: each["value"] for each in created["spec"]["containers"][0]["env"]}
     assert environment["MASTER_ADDR"].startswith(f"{created['metadata']['name']}."), "it is itself the first"
+
+
+@pytest.mark.parametrize(
+    ("progress", "preset", "pattern"),
+    [
+        ({}, "Auto", None),
+        ({"preset": "Auto"}, "Auto", None),
+        ({"preset": "NeMo"}, "NeMo", None),
+        ({"preset": "Off"}, None, None),
+        ({"stepPattern": "step ([0-9]+)"}, None, "step ([0-9]+)"),
+    ],
+)
+def test_the_launcher_is_told_how_steps_are_read(
+    progress: dict[str, str], preset: str | None, pattern: str | None
+) -> None:
+    scene = Scene(a_job(progress=progress)).fleet().gang(go=False)
+    created = next(a.manifest for a in decide(scene.world(), SETTINGS).actions if isinstance(a, CreatePod))
+    environment = {each["name"]: each.get("value") for each in created["spec"]["containers"][0]["env"]}
+    assert environment.get("MUSTER_PROGRESS_PRESET") == preset
+    assert environment.get("MUSTER_STEP_PATTERN") == pattern
+
+
+def resuming(command: list[str], argument: list[str] | None) -> TrainingJob:
+    container = {**CONTAINER, "command": command}
+    checkpoint = {"directory": "/c", **({"resumeArgument": argument} if argument else {})}
+    return a_job(template={"spec": {"containers": [container]}}, checkpoint=checkpoint)
+
+
+def test_the_words_that_resume_reach_the_launcher_as_they_are_written() -> None:
+    scene = Scene(resuming(["python3", "train.py"], ["--load", "$(MUSTER_RESUME_PATH)"])).fleet().gang(go=False)
+    created = next(a.manifest for a in decide(scene.world(), SETTINGS).actions if isinstance(a, CreatePod))
+    environment = {each["name"]: each.get("value") for each in created["spec"]["containers"][0]["env"]}
+    by_the_kubelet = environment["MUSTER_RESUME_ARGUMENT"].replace("$$", "$")
+    assert json.loads(by_the_kubelet) == ["--load", "$(MUSTER_RESUME_PATH)"]
+    assert "$" not in environment["MUSTER_RESUME_ARGUMENT"].replace("$$", "")
+
+
+@pytest.mark.parametrize("shell", [["bash", "-c"], ["/bin/sh", "-ec"], ["bash", "-l", "-c"]])
+def test_words_that_a_shell_would_not_pass_on_are_refused(shell: list[str]) -> None:
+    found = problem(resuming([*shell, "python3 train.py"], ["--load", "/c"]), Fleet())
+    assert found is not None
+    assert found[0] == "ResumeArgumentUnused"
+    assert "${MUSTER_RESUME_PATH:+--resume $MUSTER_RESUME_PATH}" in found[1]
+    assert problem(resuming([*shell, "python3 train.py"], None), Fleet()) is None
+
+
+@pytest.mark.parametrize(
+    "command", [["python3", "-c", "..."], ["bash", "train.sh", "-c"], ["bash", "--norc", "train.sh"]]
+)
+def test_other_programs_get_the_words_that_resume(command: list[str]) -> None:
+    assert problem(resuming(command, ["--load", "/c"]), Fleet()) is None
+
+
+def test_every_preset_of_the_table_can_be_asked_for() -> None:
+    assert [preset.value for preset in ProgressPreset] == [AUTO, OFF, *BY_NAME]
 
 
 def test_null_is_as_good_as_absent() -> None:

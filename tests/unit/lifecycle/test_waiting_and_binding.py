@@ -13,6 +13,7 @@ from muster.lifecycle import pending
 from muster.lifecycle.plan import BindPod, CommitGang, CreatePod, Plan
 from muster.lifecycle.step import decide
 from muster.lifecycle.template import scheduler_for
+from muster.recovery import holds
 from muster.world.job import CreateError, JobWorld
 from muster.world.turn import NotPlaced, Placed, Turn
 from muster.world.views import SCHEDULER_NAME
@@ -314,6 +315,25 @@ def test_meanwhile_it_says_when_it_tries_again() -> None:
     assert (told(plan), plan.wake_in_seconds) == (("Pending", "AssemblyTimedOut"), 60.0)
 
 
+@pytest.mark.parametrize(
+    ("seen_seconds", "held_seconds"),
+    [(0.0, 3600.0), (3000.0, 600.0), (3600.0, 0.0), (9000.0, 0.0)],
+)
+def test_nobody_waits_longer_than_the_longest_hold_whatever_the_clock_of_a_leader_of_before_showed(
+    seen_seconds: float, held_seconds: float
+) -> None:
+    ahead = at(100 + 7 * 3600)
+    scene = Scene(a_job()).fleet().gang(go=False, members=[], hold_until=ahead, reason="AssemblyTimedOut")
+    world = scene.but(attempt_age_seconds=seen_seconds).world()
+    assert holds.held_seconds(world, scene.record) == held_seconds
+    plan = decide(world, SETTINGS)
+    if held_seconds:
+        assert (told(plan), plan.wake_in_seconds) == (("Pending", "AssemblyTimedOut"), held_seconds)
+    else:
+        assert [member.node for member in committed(plan).members] == ["n0", "n1", "n2"]
+    assert holds.free_seconds(world, scene.record) == min(seen_seconds, max(-7 * 3600, seen_seconds - 3600))
+
+
 def with_a_hole(scene: Scene) -> Scene:
     """Worker 1 has lost its node, and there is no other."""
     return late(scene.fleet(3).node("n1", unschedulable=True).gang(go=False, members=seats("n0", "", "n2")))
@@ -347,3 +367,15 @@ def test_nodes_that_never_suffice_are_told_so() -> None:
     answer = NotPlaced("NeverFits", "needs 9 nodes: the fleet has 4")
     plan = decide(Scene(a_job(nodes=3)).fleet(4).but(turn=Turn(1, 1, answer)).world(), SETTINGS)
     assert told(plan) == ("Pending", "NeverFits")
+
+
+@pytest.mark.parametrize("mode", ["Managed", "Plain"])
+def test_whose_pod_does_not_come_to_run_is_said_after_a_minute(mode: str) -> None:
+    job = a_job(nodes=2, launch={"mode": mode}, checkpoint={})
+    members = [Member(index=i, rank=i, node=f"n{i}", incarnation=1, pod_uid=f"pod-{i}-1") for i in range(2)]
+    scene = Scene(job).fleet(2).gang(go=False, members=members).pods().pod(0, node="n0", phase="Pending")
+    assert told(decide(scene.but(attempt_age_seconds=59.0).world(), SETTINGS)) == ("Starting", "Assembling")
+    plan = decide(scene.but(attempt_age_seconds=61.0).world(), SETTINGS)
+    assert told(plan) == ("Starting", "PodNotRunning")
+    assert plan.status is not None
+    assert any("waiting for the pod of worker 0 on n0 to run" in c.message for c in plan.status.conditions)

@@ -35,6 +35,7 @@ from muster.world.views import INCARNATION_LABEL, INDEX_LABEL, JOB_UID_LABEL, Co
 TICK = 0.5
 POD_START_SECONDS = 2.0
 RECLAIM_SECONDS = 0.5
+SCAN_SECONDS = 2.0
 VICTIM_SECONDS = 0.5
 NOT_READY_SECONDS = 40.0
 HEARTBEAT_SECONDS = 10.0
@@ -83,6 +84,7 @@ class Machine:
     rack: str
     powered: bool = True
     partitioned: bool = False
+    keeps_storage: bool = False  # when it is partitioned
     dark: bool = False  # its kubelet stands still: no heartbeat, no news of pods, none ended or started
     cordoned: bool = False
     rejects: bool = False
@@ -92,6 +94,10 @@ class Machine:
     @property
     def reachable(self) -> bool:
         return self.powered and not self.partitioned
+
+    @property
+    def sees_storage(self) -> bool:
+        return self.powered and (self.keeps_storage or not self.partitioned)
 
     def view(self, now: float) -> NodeView:
         ready = now - self.heartbeat_at < NOT_READY_SECONDS
@@ -129,7 +135,7 @@ class Shelf:
         self.claim(0)
 
     def claim(self, attempt: int) -> None:
-        if self._machine.reachable:
+        if self._machine.sees_storage:
             self._play.marker = max(self._play.marker, attempt)
             self._found = Standing(self._play.marker, "shelf" if self._play.marker else "")
         else:
@@ -152,8 +158,9 @@ class Launcher:
     marker: Marker
     obeys_marker: bool = False
     sequence: itertools.count[int] = field(default_factory=itertools.count)
-    idle_attempt: int = 0
-    scanned_for: int = 0
+    asked_for: tuple[int, int] = (0, 0)  # attempt and listing
+    scanned_for: tuple[int, int] = (0, 0)
+    scans_at: float = 0.0
     attempt: int = 0
     ranks: list[Rank] = field(default_factory=list)
     directive: Directive | None = None
@@ -175,6 +182,10 @@ class Launcher:
         """The fence that it was told last."""
         served = self.directive is not None and self.directive.kind == messages.RUN
         return self.directive.fence_seconds if served and self.directive else BASE_FENCE_SECONDS
+
+    @property
+    def idle_attempt(self) -> int:
+        return self.asked_for[0]
 
     @property
     def alive_ranks(self) -> list[Rank]:
@@ -221,7 +232,8 @@ class Launcher:
             peer_port=9000,
             peers=tuple(PeerReport(index, now - heard) for index, heard in sorted(self.peers_heard_at.items())),
             checkpoints=self.checkpoints,
-            checkpoints_scanned_for_attempt=self.scanned_for,
+            checkpoints_scanned_for_attempt=self.scanned_for[0] if self.marker.has_looked else 0,
+            listing=self.scanned_for[1],
             address=self.pod.pod_ip,
             passes_news=True,
             reads_marker=self.marker.is_readable,
@@ -372,9 +384,9 @@ class Theatre:
             if pod.view.phase == "Running":
                 self._terminate(pod, "Failed", 255, "Unknown")
 
-    def partition(self, node: str, on: bool = True) -> None:
-        """Nothing gets into the node or out of it; what runs there goes on."""
-        self.machines[node].partitioned = on
+    def partition(self, node: str, on: bool = True, keeps_storage: bool = False) -> None:
+        """Nothing gets into the node or out of it, but to and from storage where it keeps that; what runs there goes on."""
+        self.machines[node].partitioned, self.machines[node].keeps_storage = on, keeps_storage
 
     def darken(self, node: str, on: bool = True) -> None:
         """The kubelet stands still; what runs on the node goes on, and its launchers are heard."""
@@ -561,6 +573,7 @@ class Theatre:
                 return
             self._reclaimed(launcher)
         directive = launcher.directive
+        asked_for = (directive.attempt, directive.listing or 0) if directive is not None else (0, 0)
         ends = self._cut_off(launcher) or self._gives_way(launcher)
         if launcher.alive_ranks and not launcher.fenced and ends:
             launcher.kill_ranks(self.now)
@@ -577,8 +590,8 @@ class Theatre:
             self._start_ranks(self.plays[pod.view.job_uid], launcher, directive)
         elif launcher.ranks and (directive.kind == messages.WAIT or directive.attempt != launcher.attempt):
             launcher.reclaim_until = self.now + RECLAIM_SECONDS
-        elif directive.kind == messages.WAIT and not launcher.ranks:
-            launcher.idle_attempt = directive.attempt
+        elif directive.kind == messages.WAIT and not launcher.ranks and asked_for > launcher.asked_for:
+            launcher.asked_for, launcher.scans_at = asked_for, self.now
         self._scan(pod, launcher)
 
     def _reclaimed(self, launcher: Launcher) -> None:
@@ -609,12 +622,13 @@ class Theatre:
         return alone and (marker.standing.attempt > launcher.attempt or blind)
 
     def _scan(self, pod: Pod, launcher: Launcher) -> None:
-        if not self.machines[pod.view.node].reachable:
+        if not self.machines[pod.view.node].sees_storage or self.now < launcher.scans_at:
             return
+        launcher.scans_at = self.now + SCAN_SECONDS
         seen = sorted(self.plays[pod.view.job_uid].checkpoints, reverse=True)[:8]
         launcher.checkpoints = tuple(CheckpointReport(step, f"/checkpoints/{step}") for step in seen)
-        if not launcher.ranks and launcher.marker.has_looked:
-            launcher.scanned_for = launcher.idle_attempt
+        if not launcher.ranks:
+            launcher.scanned_for = launcher.asked_for
 
     # Training.
 
@@ -631,6 +645,9 @@ class Theatre:
         launcher.peers_heard_at, launcher.obeys_marker = {}, launcher.marker.is_readable
         resume = directive.resume_step or 0
         assert resume in play.checkpoints or directive.resume_step is None
+        # In mode Plain the program finds by itself where to go on.
+        newest = max(play.checkpoints, default=0) if play.job.spec.launch.mode is LaunchMode.MANAGED else 0
+        assert resume >= newest, f"attempt {attempt} starts at {resume}, behind checkpoint {newest}\n{self.describe()}"
         known = play.progress.setdefault(attempt, (resume, 0.0))
         assert known[0] >= resume
 
@@ -777,6 +794,7 @@ class Theatre:
             silence=self.hub.silence(timeout, "default"),
             leader_age_seconds=self.now - self._leader_since,
             attempt_age_seconds=seen.attempt_age_seconds,
+            listing_age_seconds=seen.listing_age_seconds,
             go_age_seconds=seen.go_age_seconds,
             pod_ages=self._sightings.ages(uids),
             ghost_ages=seen.ages,

@@ -9,16 +9,20 @@ import yaml
 from yamllint import linter
 from yamllint.config import YamlLintConfig
 
+from imagebuild.plan import IMAGES
 from muster.agent import settings as agent_settings
 from muster.agent.client import API_VERSION
 from muster.api.nodehealth import NodeHealthStatus
+from muster.checker import settings as checker_settings
 from muster.controller.operator import LEASE_NAME
 from muster.controller.settings import COORDINATOR_SERVICE, Settings
 from muster.kube.certificates import names_of
+from muster.protocol.messages import TOKEN_AUDIENCE
 
 Manifests = list[dict[str, Any]]
 ADMISSION = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
 AGENT = "muster-agent"
+CHECKER = "muster-check"
 AGENT_FILES = ("agent.yaml", "agent-rbac.yaml", "agent-admission.yaml")
 
 
@@ -284,6 +288,101 @@ class TestTheAgent:
         parts = [part for documents in files for part in documents]
         label = {"app.kubernetes.io/component": "agent"}
         assert [part for part in base if label.items() <= part["metadata"]["labels"].items()] == parts
+
+
+class TestTheChecker:
+    @pytest.fixture
+    def parts(self, root: Path) -> Manifests:
+        """What the component brings, one for each kind."""
+        folder = root / "manifests" / "components" / "burn-in"
+        names = yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]
+        assert {*names, "kustomization.yaml"} == {path.name for path in folder.iterdir()}
+        return [part for name in names for part in yaml.safe_load_all((folder / name).read_text())]
+
+    @pytest.fixture
+    def pod(self, parts: Manifests) -> dict[str, Any]:
+        (daemon_set,) = of_kind(parts, "DaemonSet")
+        spec: dict[str, Any] = daemon_set["spec"]["template"]["spec"]
+        return spec
+
+    def test_it_is_left_out_unless_the_overlay_has_it(self, root: Path, base: Manifests) -> None:
+        overlay = yaml.safe_load((root / "manifests/overlays/burn-in/kustomization.yaml").read_text())
+        assert overlay["resources"] == ["../default"]
+        assert overlay["components"] == ["../../components/burn-in"]
+        assert not [part for part in base if CHECKER in str(part)]
+
+    def test_all_of_it_is_in_a_namespace_of_its_own_and_has_no_rights(self, parts: Manifests) -> None:
+        kinds = sorted(part["kind"] for part in parts)
+        assert kinds == ["DaemonSet", "Namespace", "NetworkPolicy", "ServiceAccount"]
+        assert {part["metadata"].get("namespace", CHECKER) for part in parts} == {CHECKER}
+        assert {part["metadata"]["name"] for part in parts} == {CHECKER}
+        (namespace,) = of_kind(parts, "Namespace")
+        modes = ("enforce", "audit", "warn")
+        assert {namespace["metadata"]["labels"][f"pod-security.kubernetes.io/{mode}"] for mode in modes} == {
+            "privileged"
+        }
+        label = {"app.kubernetes.io/component": "checker"}
+        assert [part for part in parts if label.items() <= part["metadata"]["labels"].items()] == parts
+
+    def test_its_environment_is_one_that_it_takes(self, pod: dict[str, Any], base: Manifests) -> None:
+        (container,) = pod["containers"]
+        environment = {entry["name"]: entry.get("value", "10.0.0.1") for entry in container["env"]}
+        settings = checker_settings.from_environment(environment)
+        service = named(base, "Service", COORDINATOR_SERVICE)
+        namespace = service["metadata"]["namespace"]
+        assert settings.endpoint.port == service["spec"]["ports"][0]["port"]
+        assert settings.endpoint.server_name in names_of(namespace)
+        assert settings.address == "10.0.0.1"
+        probe = container["livenessProbe"]["httpGet"]
+        assert settings.listen == (probe["host"], probe["port"])
+        places = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+        assert (places["run"], places["lib"]) == (settings.run_directory, settings.lib_directory)
+        files = (settings.endpoint.token_file, settings.endpoint.ca_file)
+        assert files == (f"{places['identity']}/token", f"{places['identity']}/ca.crt")
+
+    def test_its_token_is_for_the_coordinator_alone(self, pod: dict[str, Any], parts: Manifests) -> None:
+        (account,) = of_kind(parts, "ServiceAccount")
+        assert account["automountServiceAccountToken"] is pod["automountServiceAccountToken"] is False
+        (identity,) = [volume for volume in pod["volumes"] if volume["name"] == "identity"]
+        token, trust = identity["projected"]["sources"]
+        assert token["serviceAccountToken"]["audience"] == TOKEN_AUDIENCE
+        assert "optional" not in trust["configMap"]  # the kubelet would bring it a minute late
+
+    def test_it_sees_every_gpu_and_asks_for_none(self, pod: dict[str, Any]) -> None:
+        (container,) = pod["containers"]
+        assert set(container["resources"]) == {"requests"}
+        assert container["resources"]["requests"].keys() == {"cpu", "memory"}
+        environment = {entry["name"]: entry.get("value") for entry in container["env"]}
+        assert environment["NVIDIA_VISIBLE_DEVICES"] == "all"
+        assert environment["NVIDIA_DRIVER_CAPABILITIES"] == "compute,utility"
+        assert pod["hostNetwork"] is True
+        assert pod["dnsPolicy"] == "ClusterFirstWithHostNet"
+        assert pod["tolerations"] == [{"operator": "Exists"}]
+        assert container["securityContext"]["readOnlyRootFilesystem"] is True
+
+    def test_what_it_writes_is_gone_with_a_boot_or_stays(self, pod: dict[str, Any]) -> None:
+        paths = {volume["name"]: volume["hostPath"] for volume in pod["volumes"] if "hostPath" in volume}
+        assert paths == {
+            "run": {"path": "/run/muster-check", "type": "DirectoryOrCreate"},
+            "lib": {"path": "/var/lib/muster-check", "type": "DirectoryOrCreate"},
+        }
+
+    def test_the_overlay_sets_its_image_which_is_one_that_is_built(self, root: Path, pod: dict[str, Any]) -> None:
+        overlay = yaml.safe_load((root / "manifests/overlays/burn-in/kustomization.yaml").read_text())
+        (container,) = pod["containers"]
+        name = container["image"].partition(":")[0]
+        assert [image["name"] for image in overlay["images"]] == [name]
+        assert name in {image.repository for image in IMAGES}
+        assert container["command"] == ["python3", "-m", "muster.checker"]
+
+    def test_the_page_names_every_variable_and_metric(self, root: Path) -> None:
+        page = (root / "docs" / "burn-in.md").read_text()
+        source = (root / "operator/muster/checker/settings.py").read_text()
+        assert set(re.findall(r"MUSTER_[A-Z_]+", source)) == set(re.findall(r"MUSTER_[A-Z_]+", page))
+        code = (root / "operator/muster/checker/checker.py").read_text()
+        assert set(re.findall(r"muster_check_\w+", code)) == set(
+            re.findall(r"^\| `(muster_check_\w+)`", page, re.MULTILINE)
+        )
 
 
 @pytest.mark.parametrize("folder", ["manifests", "crds", "examples"])

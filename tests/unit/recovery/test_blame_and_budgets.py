@@ -49,6 +49,11 @@ def a_record(*incidents: GangIncident, checkpoint: int | None = None) -> GangSpe
             id="within the error bound nobody is first: the lowest index",
         ),
         pytest.param(
+            [a_failure(index=0, age_seconds=1.1), a_failure(index=1, age_seconds=1.0, ailment="ECC errors")],
+            1,
+            id="within the error bound a sick node goes before the lowest index",
+        ),
+        pytest.param(
             [a_failure(index=0, age_seconds=9), a_failure(Kind.POD_DELETED, index=2)], 2, id="a pod outweighs a rank"
         ),
         pytest.param(
@@ -72,6 +77,8 @@ def test_every_kind_has_a_class_and_a_rank() -> None:
     ("failure", "expected"),
     [
         (a_failure(exit_code=1), APPLICATION),
+        (a_failure(Kind.CORRUPTION), APPLICATION),
+        (a_failure(Kind.CORRUPTION, ailment="ECC errors"), FaultClass.HARDWARE),
         (a_failure(signal=9), UNKNOWN),
         (a_failure(signal=11), APPLICATION),
         (a_failure(victim=True, exit_code=1), UNKNOWN),

@@ -247,6 +247,27 @@ class TestHang:
     def test_the_slowest_worker_is_the_suspect(self) -> None:
         assert one(self.hung().launcher(2, running(1, 6, step_age_seconds=33.0))).index == 2
 
+    @pytest.mark.parametrize("printed", [{"stepPattern": "step=([0-9]+)"}, {}])
+    def test_where_one_rank_prints_the_steps_of_all_nobody_is_the_suspect(self, printed: dict[str, str]) -> None:
+        here = self.hung()
+        here.job = a_job(progress={"stepTimeoutSeconds": 30, **printed})
+        preset = {} if printed else {"progress_preset": "Megatron"}
+        here.all(running(1, None, started_age_seconds=500.0))
+        here.launcher(2, running(1, 7, step_age_seconds=31.0, **preset))
+        failures = find(here.world())
+        assert {failure.kind for failure in failures} == {Kind.HANG}
+        assert len(failures) == len(here.world().seats)
+
+    def test_of_those_who_print_the_slowest_is_the_suspect(self) -> None:
+        here = self.hung().all(running(1, None, started_age_seconds=500.0))
+        for index, step in ((1, 7), (2, 6)):
+            here.launcher(index, running(1, step, step_age_seconds=33.0, progress_preset="TorchTitan"))
+        assert one(here).index == 2
+
+    def test_who_has_written_no_step_is_the_suspect_where_others_have(self) -> None:
+        here = self.hung().launcher(2, running(1, None, started_age_seconds=500.0))
+        assert one(here).index == 2
+
     def test_without_a_limit_nothing_hangs(self) -> None:
         here = Scene(a_job()).fleet().gang().pods().all(running(1, 7, step_age_seconds=10000.0))
         assert find(here.world()) == []
@@ -263,6 +284,24 @@ class TestHang:
         here = self.hung(age=40.0)
         here.all(running(1, 7, heard_age_seconds=35.0, step_age_seconds=40.0))
         assert find(here.world()) == []
+
+    @pytest.mark.parametrize("step", [7, None])
+    def test_what_a_node_stood_still_is_no_hang(self, step: int | None) -> None:
+        """All of them froze for most of the time, and are heard again before they have finished a step."""
+        ages = {"step_age_seconds": 100.0 if step else None, "started_age_seconds": 100.0 if step is None else 500.0}
+        here = self.hung(step=step)
+        assert find(here.all(running(1, step, standstill_seconds=71.0, **ages)).world()) == []
+        assert find(here.all(running(1, step, standstill_seconds=69.0, **ages)).world())
+
+    def test_what_a_launcher_told_before_it_has_looked_again_is_no_hang(self) -> None:
+        """The node is back, and its launcher's threads tell what was known before it froze."""
+        here = self.hung()
+        stale = {"step_age_seconds": 71.0, "heard_age_seconds": 0.5, "loop_age_seconds": 70.5}
+        assert find(here.all(running(1, 7, talking_age_seconds=0.5, **stale)).world()) == []
+        assert find(here.all(running(1, 7, talking_age_seconds=46.0, **stale)).world())
+        assert find(here.all(running(1, 7, talking_age_seconds=500.0, **stale)).world())
+        looked = {**stale, "loop_age_seconds": 0.5}
+        assert find(here.all(running(1, 7, talking_age_seconds=1.0, **looked)).world())
 
     def test_a_worker_whose_rank_left_early_does_not_hide_it(self) -> None:
         done = (RankView(0, alive=False, exit_code=0, exited_age_seconds=100),)

@@ -186,6 +186,12 @@ class TestAGangOfOne:
         assert (record.level, record.members[0].node, list(record.excluded_nodes)) == (Level.REPLACE, "n1", ["n0"])
         assert record.incidents[-1].fault_class is FaultClass.INFRASTRUCTURE
 
+    @pytest.mark.parametrize(("begins", "tried"), [("unverified: ", False), ("unverified for now: ", True)])
+    def test_what_people_have_to_mend_in_a_store_is_no_matter_of_a_pod(self, begins: str, tried: bool) -> None:
+        here = self.alone(seconds=3000.0)
+        here.launcher(0, idle(2, scanned=False, checkpoint_error=f"{begins}s3://b/run: why"))
+        assert bool(find(here.world())) == tried
+
     def test_stays_where_there_is_no_other_node(self) -> None:
         record = commits(self.alone(("CheckpointsUnreadable", "n0"), nodes=1))
         assert record is not None

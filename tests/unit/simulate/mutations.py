@@ -6,13 +6,16 @@ Each is a change of shipped functions, with a story that shows it; letters are t
 import math
 from collections.abc import Callable, Mapping
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from muster.api.gang import GangSpec, Resume
+from muster.checkpoint import candidate
 from muster.controller import cluster
 from muster.controller.records import RecordWriter
+from muster.kube import decode
 from muster.kube.errors import ServerError, Unreachable
 from muster.launcher import supervisor
 from muster.launcher.fence import fenced_after_seconds, marked_after_seconds
@@ -21,8 +24,10 @@ from muster.launcher.peers import Peers
 from muster.launcher.supervisor import Supervisor
 from muster.lifecycle import assembling, managed, members, record, resume, status, survivors
 from muster.lifecycle.plain import Plain
+from muster.queueing import queue
 from muster.queueing.limits import Limits
 from muster.recovery import budgets, failures, silence
+from muster.simulate import stories
 from muster.simulate.faults import FOR_GOOD, Fault
 from muster.simulate.play import Story
 from muster.world import fleet
@@ -89,6 +94,11 @@ def _forgotten_resume(patch: Patch) -> None:
     """g: Nobody compares the first step with the checkpoint."""
     for module in (failures, status):
         patch.setattr(module, "runs_behind", lambda *_: False)
+
+
+def _nanoseconds(patch: Patch) -> None:
+    """h: A shard that is newer than the marker, be it by a clock that is ahead, rejects the checkpoint."""
+    patch.setattr(candidate, "CLOCKS_DIFFER_NS", 0)
 
 
 def _unheard_for_ever(patch: Patch) -> None:
@@ -178,6 +188,66 @@ def _first_heard(patch: Patch) -> None:
     patch.setattr(silence, "_others_heard_seconds", lambda *_: math.inf)
 
 
+def _unbound_is_nowhere(patch: Patch) -> None:
+    """Found by a life: a pod that is not seen to be bound holds no node, and its job gives up its nodes."""
+    patch.setattr(decode, "_pinned", lambda affinity: "")
+
+
+def _marker_is_enough(patch: Patch) -> None:
+    """Found by a life: a checkpoint that has lost a file is waited for as long as somebody who does not judge lists it."""
+    patch.setattr(resume, "_is_torn", lambda *_: False)
+
+
+def _listed_before(patch: Patch) -> None:
+    """Found on real nodes: what was listed while a rank of before still saved counts once that is proved dead."""
+    patch.setattr(assembling, "_is_outwaited", lambda *_: False)
+
+
+def _age_alone(patch: Patch) -> None:
+    """Nobody's priority counts in the queue."""
+    patch.setattr(
+        queue, "order", lambda waiting: sorted(waiting, key=lambda job: (not job.replacement, job.created, job.name))
+    )
+
+
+def _nothing_reserved(patch: Patch) -> None:
+    """Small jobs take whatever becomes free before a large one that came first."""
+    patch.setattr(queue._Desk, "_reserve", lambda *_: None)
+
+
+def _charged_twice(patch: Patch) -> None:
+    """Whoever is seen to fail a moment after the others is an incident of his own."""
+    patch.setattr(record, "_same_story", lambda *_: False)
+
+
+def _never_refunded(patch: Patch) -> None:
+    """A checkpoint beyond the failing step gives no restart back."""
+    patch.setattr(budgets, "_refunded", lambda *_: False)
+
+
+def _never_named(patch: Patch) -> None:
+    """A start says that it is under way, however long it takes."""
+    patch.setattr(assembling, "WORTH_TELLING_SECONDS", math.inf)
+
+
+def _leave_for_ever(patch: Patch) -> None:
+    """A planned leave waits for its checkpoint whatever was asked for."""
+    original = record.leaving
+
+    def leaving(*of_what: Any) -> GangSpec:
+        spec = original(*of_what)
+        assert spec.leave is not None
+        late = spec.leave.model_copy(update={"deadline": spec.leave.deadline + timedelta(days=1)})
+        return spec.model_copy(update={"leave": late})
+
+    patch.setattr(record, "leaving", leaving)
+
+
+def _leave_unsaid(patch: Patch) -> None:
+    """Found by a life: a planned leave for which no node is free names a deadline that has passed."""
+    patch.setattr(status, "_held_up", lambda *_: "")
+
+
 class Mutation(NamedTuple):
     """A defect.
 
@@ -199,7 +269,8 @@ _UNHEARD = Fault(5.0, "CutFromOperator", number=1, seconds=FOR_GOOD)
 _ALL_LEAVE = Fault(60.0, "PodDeleted", job="a", count=3)
 
 
-_CHARGED = "a program is charged for what it has not done"
+_CHARGED = "hardware uses up no restart of the program"
+_FIRST = "who comes first is served first"
 _LOST_ANSWER = (
     Fault(60.0, "Cordon", number=0, seconds=300.0),
     Fault(60.0, "Cordon", number=4, seconds=300.0),
@@ -214,7 +285,15 @@ def _story(*faults: Fault, day: str = "Three", seconds: float = 300.0) -> Story:
     return Story(1, [*faults, Fault(seconds, "WatchesEnd")], day=day)
 
 
+_FOUND = Path(__file__).parent / "found"
+
 MUTATIONS = {
+    "unbound is nowhere": Mutation(_unbound_is_nowhere, _ONE_JOB, stories.read(_FOUND / "unbound.json")),
+    "marker is enough": Mutation(
+        _marker_is_enough,
+        _ENDS,
+        _story(Fault(90.0, "ShardLost", job="a"), Fault(90.5, "RankKilled", job="a"), day="Wide"),
+    ),
     "no fence": Mutation(_no_fence, _ALIVE, _story(Fault(30.0, "CutOffButStorage", seconds=150.0))),
     "a closed set": Mutation(
         _closed_set,
@@ -241,6 +320,7 @@ MUTATIONS = {
     ),
     "f old refund": Mutation(_old_refund, _ENDS, Story(1, [], day="Faulty")),
     "g forgotten resume": Mutation(_forgotten_resume, _TOLD, _story(Fault(60.0, "RankKilled", job="a"), day="Faulty")),
+    "h nanoseconds": Mutation(_nanoseconds, _NEWEST, _story(Fault(60.0, "RankKilled", job="a"))),
     "i unheard for ever": Mutation(_unheard_for_ever, _ENDS, _story(_UNHEARD, _ALL_LEAVE)),
     "j culprit again": Mutation(_culprit_again, _ENDS, _story(_UNHEARD, _ALL_LEAVE)),
     "k by phase": Mutation(_by_phase, _ENDS, _story(Fault(60.0, "RankKilled", job="plain"), day="Slow")),
@@ -270,6 +350,12 @@ MUTATIONS = {
             Fault(60.0, "StorageLags", job="a", count=8, seconds=60.0, amount=30.0), Fault(61.0, "RankKilled", job="a")
         ),
     ),
+    "listed before": Mutation(
+        _listed_before,
+        _NEWEST,
+        # It saves when its successor has listed, and is told to end before the marker tells it.
+        _story(Fault(57.6, "CutOffButStorage", job="b", seconds=23.2), day="Wide", seconds=92.6),
+    ),
     "start forgotten": Mutation(
         _start_forgotten,
         _ALIVE,
@@ -296,4 +382,42 @@ MUTATIONS = {
         _story(Fault(80.0, "Drain", job="a", count=3, seconds=100.0), day="Limited"),
     ),
     "written twice": Mutation(_written_twice, _ONE_JOB, _story(*_LOST_ANSWER)),
+    "age alone": Mutation(_age_alone, _FIRST, _story(day="Rush", seconds=200.0)),
+    "nothing reserved": Mutation(_nothing_reserved, _FIRST, _story(day="Rush", seconds=200.0)),
+    "charged twice": Mutation(
+        _charged_twice, "a fault is charged once", _story(Fault(60.0, "OutOfMemory", job="a", count=3), seconds=100.0)
+    ),
+    "never refunded": Mutation(
+        _never_refunded,
+        "who fails for a budget has used it up",
+        _story(*[Fault(30.0 + 25.0 * n, "RankKilled", job="c") for n in range(5)], day="Faulty", seconds=140.0),
+    ),
+    "never named": Mutation(
+        _never_named,
+        "a start that takes long names what it waits for",
+        _story(
+            Fault(60.0, "StorageStalls", job="a", count=8, seconds=300.0),
+            Fault(60.5, "RankKilled", job="a"),
+        ),
+    ),
+    "leave for ever": Mutation(
+        _leave_for_ever,
+        "a planned leave has an end",
+        _story(
+            Fault(30.0, "StorageFull", job="a", seconds=400.0),
+            Fault(31.0, "Suspended", job="a", seconds=200.0),
+            day="Crowd",
+            seconds=200.0,
+        ),
+    ),
+    "leave unsaid": Mutation(
+        _leave_unsaid,
+        "a planned leave has an end",
+        _story(
+            Fault(20.0, "Cordon", job="a", seconds=480.0),
+            Fault(30.0, "Cordon", count=8, seconds=470.0),
+            day="Slow",
+            seconds=25.0,
+        ),
+    ),
 }

@@ -171,3 +171,17 @@ def test_a_watch_that_is_ended_shows_nothing_more(cluster: Cluster) -> None:
     cluster.server.end_watches()
     cluster.turn(5.0)
     assert lines == [b""]
+
+
+def test_a_watch_that_falls_silent_shows_nothing_more_and_does_not_end(cluster: Cluster) -> None:
+    at = Where("gangs", "", "", "")
+    cluster.server.create(GANG, a_gang())
+    seen = cluster.watch(at)
+    cluster.server.silent.add("gangs")
+    cluster.server.patch(GANG, {"spec": {"x": 1}}, "merge")
+    cluster.server.silent.clear()
+    cluster.server.patch(GANG, {"spec": {"x": 2}}, "merge")
+    later = cluster.watch(at)
+    cluster.turn(100.0)
+    assert seen == [("ADDED", "g")]
+    assert later == [("ADDED", "g"), ("MODIFIED", "g"), ("MODIFIED", "g")]

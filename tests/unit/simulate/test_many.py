@@ -5,32 +5,37 @@ import os
 import subprocess
 import sys
 import time
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from muster.simulate.__main__ import main
 from muster.simulate.many import lives
+from muster.simulate.play import Outcome, Story
 from muster.simulate.record import Record, RecordError
+from muster.simulate.stories import StoryError, read
 
 SECONDS = float(os.environ.get("SIMULATE_SECONDS", "180"))
 SHOWN = {"seeds": 2, "faults": 30, "simulated_hours": 1.5, "cpu_s": 9.9, "violations": 1, "cells": 140}
 
 
-def simulate(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    """In a process of its own, so that a seed that fails is the same life when it is played again."""
+def simulate(folder: Path, *options: str) -> int:
+    """In a process of its own, so that a seed that fails is the same life when it is played again.
+
+    What it prints is shown where the test fails, also where it takes too long.
+    """
     path = os.pathsep.join(map(os.path.abspath, sys.path))
-    return subprocess.run(
-        [sys.executable, "-m", "muster.simulate", *options],
-        env={**os.environ, "PYTHONHASHSEED": "0", "PYTHONPATH": path},
-        cwd=folder, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    command = [sys.executable, "-um", "muster.simulate", *options]
+    environment = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONPATH": path}
+    return subprocess.run(command, env=environment, cwd=folder, check=False).returncode
 
 
 @pytest.mark.minutes
 def test_new_lives(tmp_path: Path) -> None:
-    played = simulate(tmp_path, "--seed", str(time.time_ns() // 1000), "--minutes", str(SECONDS / 60))
-    assert played.returncode == 0, played.stdout + played.stderr
+    assert simulate(tmp_path, "--seed", str(time.time_ns() // 1000), "--minutes", str(SECONDS / 60)) == 0
     assert json.loads((tmp_path / "build/bench/simulate.json").read_text())["faults"] > 0
 
 
@@ -76,3 +81,68 @@ def test_where_git_does_not_tell_the_revision_nothing_is_played(
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     assert main(["--record", "sum.json"]) == 2
     assert "git does not tell which this is" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--minutes", "-1"], "argument --minutes: -1 is not possible"),
+        (["--minutes", "nan"], "argument --minutes: nan is not possible"),
+        (["--jobs", "0"], "argument --jobs: 0 is not possible: give 1 or more"),
+        (["--seeds", "many"], "argument --seeds: 'many' is no whole number"),
+        (["--seed", "7", "--record", "sum.json"], "not allowed with argument --seed"),
+    ],
+)
+def test_what_would_play_nothing_is_refused(options: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(options)
+    assert ended.value.code == 2
+    assert words in capsys.readouterr().err
+
+
+def test_a_sum_that_cannot_be_kept_is_said_before_hours_are_spent(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("muster.simulate.record.revision", lambda: "aaa")
+    assert main(["--record", "/nonexistent/sum.json"]) == 2
+    assert "/nonexistent/sum.json cannot be written: No such file or directory" in capsys.readouterr().err
+
+
+def test_what_was_played_is_kept_before_the_run_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, seen = tmp_path / "sum.json", []
+    monkeypatch.setattr("muster.simulate.record.revision", lambda: "aaa")
+    monkeypatch.setattr("muster.simulate.__main__.KEEP_SECONDS", 0.0)
+    monkeypatch.setattr("muster.simulate.__main__.OUTPUT", tmp_path / "simulate.json")
+
+    def two_lives(first: int, *_: Any) -> Iterator[tuple[Outcome, float]]:
+        for seed in range(first, first + 2):
+            yield Outcome(Story(seed, []), cells=Counter({("Running", "WatchesEnd"): 3})), 1.0
+            seen.append((Record.read(path).faults, Record.read(path).next_seed))
+
+    monkeypatch.setattr("muster.simulate.__main__.lives", two_lives)
+    assert main(["--record", str(path)]) == 0
+    assert seen == [(3, 2), (6, 3)]
+    assert (Record.read(path).faults, Record.read(path).next_seed) == (6, 3)
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ({"at": "x", "kind": "ApiAway"}, "faults[0].at, 'x': input should be a valid number"),
+        ({"at": -5, "kind": "ApiAway"}, "faults[0].at, '-5': input should be greater than or equal to 0"),
+        (
+            {"at": 1, "kind": "ApiAway", "count": -1},
+            "faults[0].count, '-1': input should be greater than or equal to 1",
+        ),
+        ({"at": 1, "kind": "ApiAway", "foo": 1}, "faults[0].foo, '1': extra inputs are not permitted"),
+        ({"at": 1, "kind": "Meteor"}, "faults[0].kind, 'Meteor': input should be 'RankExits'"),
+        ({"at": 1, "kind": "PodDeleted"}, "faults[0].job is ''; the jobs of day Three are a, b, plain"),
+        ({"at": 1, "kind": "ApiAway", "job": "zzz"}, "faults[0].job is 'zzz'; the jobs of day Three are a, b, plain"),
+    ],
+)
+def test_a_story_that_cannot_be_is_refused_with_the_field(tmp_path: Path, fault: dict[str, Any], words: str) -> None:
+    path = tmp_path / "story.json"
+    path.write_text(json.dumps({"seed": 1, "faults": [fault]}))
+    with pytest.raises(StoryError) as refused:
+        read(path)
+    assert words in str(refused.value)

@@ -1,6 +1,7 @@
 """What-if beside the full simulation, in which the shipped operator and launchers play: the same failures, the same cost."""
 
 import random
+from contextlib import suppress
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 from tests.unit.whatif.builders import a_plan
 
-from muster.simulate.faults import FOR_EVER, Fault, begin
+from muster.simulate.faults import FOR_EVER, Fault, MissedError, begin
 from muster.simulate.life import Life
 from muster.simulate.machines import START_SECONDS
 from muster.simulate.training import IMPORT_SECONDS, Script
@@ -52,7 +53,8 @@ class Gang:
             return
         hosts = [place for place, one in enumerate(self.life.machines.values()) if one.workers]
         target = hosts[number % len(hosts)] if how == SILENT else number
-        begin(self.life, Fault(self.life.age_seconds, KINDS[how], job="a", number=target, seconds=FOR_EVER))
+        with suppress(MissedError):  # as a failure of what does not run
+            begin(self.life, Fault(self.life.age_seconds, KINDS[how], job="a", number=target, seconds=FOR_EVER))
 
     def mark(self, node: str) -> None:
         """Somebody who watches nodes says that this one has lost a GPU."""
@@ -128,7 +130,7 @@ def both(seed: int, seconds: float, mean_seconds: float) -> tuple[float, float]:
     chance = random.Random(seed)
     blows, at = [], 0.0
     while (at := at + chance.expovariate(1.0 / mean_seconds)) < seconds:
-        blows.append(Blow(at, chance.randrange(len(hows)), 1.0))
+        blows.append(Blow(at, len(blows), chance.randrange(len(hows)), 1.0))  # each strikes a node that is there
     gang = a_gang(seed, nodes, 1.0)
     life, begun, first = gang.life, gang.life.age_seconds, gang.step
     for number, blow in enumerate(blows):

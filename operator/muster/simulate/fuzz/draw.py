@@ -11,7 +11,7 @@ import msgspec
 from muster.protocol.messages import REPORT_PATH
 from muster.simulate.apiserver import Object, training_job
 from muster.simulate.fuzz import samples
-from muster.simulate.fuzz.inputs import REPORT, REQUEST, TOKEN, Input, Round, Sender
+from muster.simulate.fuzz.inputs import CHECK, REPORT, REQUEST, TOKEN, Input, Round, Sender
 from muster.simulate.fuzz.mutate import mutated, mutated_bytes
 from muster.simulate.fuzz.samples import Family
 
@@ -19,6 +19,7 @@ SECONDS = 60.0  # in which all of it comes
 FAMILIES = 8
 NEW_JOBS = 12
 NODES = 8
+CHECKED_NODES = ("f0", "f1", "n0", "gone")  # one under the job that trains, one that nobody has
 REPORTS_OF_POD = 10
 REPORT_EVERY_SECONDS = 4.0  # a report rests its pod for a moment, by the time that it has cost
 POLICY_SHARE = 0.2  # of the rounds: a policy is everybody's
@@ -37,6 +38,7 @@ def drawn(seed: int) -> Round:
             _input(chance, at, "FleetPolicy", samples.FLEET_POLICY)
             for at in (*_times(chance, 10), *_times(chance, 10, 5.0))
         ]
+    inputs += itertools.chain.from_iterable(_checked(chance, node) for node in CHECKED_NODES)
     return Round(seed, sorted(inputs, key=lambda one: one.at))
 
 
@@ -126,6 +128,24 @@ def _said(chance: Random, pod: Object, reports: dict[str, Object], begin: float)
         else:
             data = mutated_bytes(_request(report), chance)
             yield Input(at, REQUEST, data=data.decode("latin-1"), sender=sender)
+
+
+def _checked(chance: Random, node: str) -> Iterator[Input]:
+    """What a checker says, or somebody who is none."""
+    account = "muster-check" if chance.random() < 0.9 else "default"
+    sender = Sender("muster-check", f"checker-{node}", f"checker-{node}", node, account)
+    first = chance.uniform(1.0, 5.0)
+    for number in range(REPORTS_OF_POD):
+        at = round(first + number * REPORT_EVERY_SECONDS, 2)
+        report = {**samples.CHECK_REPORT, "sequence": 1 + number, "holdSeconds": chance.choice((0, 0, 5.0))}
+        draw = chance.random()
+        if draw < 0.2:
+            yield Input(at, CHECK, report, sender=sender, mutated=False)
+        elif draw < 0.8:
+            yield Input(at, CHECK, mutated(report, chance, [samples.CHECK_REPORT], raw=True), sender=sender)
+        else:
+            data = mutated_bytes(msgspec.json.encode(report), chance)
+            yield Input(at, CHECK, data=data.decode("latin-1"), sender=sender)
 
 
 def _request(report: Object) -> bytes:

@@ -17,8 +17,8 @@ RESOURCES: Mapping[str, str] = {
     "Lease": "leases",
     "PriorityClass": "priorityclasses",
 }
-REPORT, REQUEST = "Report", "Request"
-KINDS = (*RESOURCES, REPORT, REQUEST)
+REPORT, CHECK, REQUEST = "Report", "CheckReport", "Request"
+KINDS = (*RESOURCES, REPORT, CHECK, REQUEST)
 TOKEN = "{token}"  # noqa: S105 - stands in a request for the token of its sender
 
 
@@ -34,6 +34,7 @@ class Sender:
     name: str
     uid: str
     node: str
+    service_account: str = "default"
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,16 @@ pods, what their launchers said last. The rest is written here.
 
 import functools
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
-from muster.protocol import messages
+from muster.protocol import checks, messages
+from muster.protocol.checks import CheckAnswer, CheckReport, FigureReport, PassReport, ProbeReport
 from muster.simulate.apiserver import Object
-from muster.simulate.faults import Fault, begin
+from muster.simulate.faults import Fault, MissedError, begin
 from muster.simulate.life import NAMESPACE, Life
 from muster.simulate.training import Script
 from muster.world.names import gang_name
@@ -107,7 +109,13 @@ JOB_SPEC: Object = {
     "template": TEMPLATE,
     "launch": {"mode": "Managed", "processesPerNode": 8, "workerContainer": "main"},
     "placement": {"required": "block", "preferred": "rack", "segmentSize": 1, "avoidNodes": ["n5"]},
-    "checkpoint": {"directory": "/ckpt/a", "localDirectory": "/local", "resumeFrom": 100, "saveTimeoutSeconds": 60},
+    "checkpoint": {
+        "directory": "/ckpt/a",
+        "localDirectory": "/local",
+        "resumeArgument": ["--load", "$(MUSTER_RESUME_PATH)"],
+        "resumeFrom": 100,
+        "saveTimeoutSeconds": 60,
+    },
     "progress": {"stepPattern": "step=([0-9]+)", "stepTimeoutSeconds": 600, "startTimeoutSeconds": 900},
     "recovery": {
         "applicationRestartsPerDay": 3,
@@ -356,6 +364,50 @@ def namespace(number: int) -> str:
     return f"n{number}-tenant"
 
 
+CHECKED = CheckReport(
+    sequence=7,
+    boot_id="boot",
+    state=checks.READY,
+    problem="only seven GPUs",
+    identity="0123abcd",
+    device="cuda",
+    gpus=8,
+    model="NVIDIA H200",
+    library="nccl-2.28.9",
+    version="1",
+    address="10.0.0.9",
+    running="o3",
+    answers=(
+        CheckAnswer(
+            order="o1",
+            kind=checks.NODE,
+            how="Result",
+            round=2,
+            peer="f1",
+            gbps=48.5,
+            retransmits=0.25,
+            transport="IB",
+            probes=(ProbeReport("gemm-bf16", "Result", 700.5, "TFLOP/s", True, "device 3", 1.5, "H200:0badcafe"),),
+            words="all is well",
+            seconds=4.5,
+            given_back=False,
+        ),
+        CheckAnswer(
+            "o2", checks.PAIR, "NoResult", 1, "f1", 0.0, 0.5, "IB", words="the other end is silent", seconds=30.0
+        ),
+    ),
+    passes=(PassReport("Quick", 100.5, "g", 8),),
+    figures=(
+        FigureReport("gemm-bf16", 700.5, 10.5, "TFLOP/s", "NVLink", "team"),
+        FigureReport("pair", 48.5, 9.5, "GB/s", "IB"),
+    ),
+    directive_seen="abc",
+    hold_seconds=5.0,
+)
+"""A checker's report in which every field, and every field of the first of its parts, is set."""
+CHECK_REPORT: Object = msgspec.json.decode(messages.encode(CHECKED))
+
+
 @functools.cache
 def families() -> list[Family]:
     """Jobs in all kinds of states, from lives with faults. The same at each call; it takes some seconds of CPU."""
@@ -398,9 +450,10 @@ def _moments(life: Life, faults: list[Fault]) -> Iterator[Family]:
         life.run(MOMENTS_SECONDS)
         while left and left[0].at <= life.age_seconds:
             fault = left.pop(0)
-            undo = begin(life, fault)
-            if undo is not None:
-                life.agenda.after(fault.seconds, undo)
+            with suppress(MissedError):
+                undo = begin(life, fault)
+                if undo is not None:
+                    life.agenda.after(fault.seconds, undo)
         yield from (_family(life, job) for job in list(life.server.all("trainingjobs")))
 
 

@@ -1,4 +1,4 @@
-"""Those who come to the launchers' door: bytes through the shipped HTTP connection, with tokens that are good."""
+"""Those who come to the coordinator's door: bytes through the shipped HTTP connection, with tokens that are good."""
 
 import asyncio
 import time
@@ -10,9 +10,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from muster.coordinator.auth import DISCOVERY_PATH, JWKS_PATH
 from muster.coordinator.http import Connection
+from muster.protocol.checks import CHECK_PATH
 from muster.protocol.messages import REPORT_PATH, TOKEN_AUDIENCE
 from muster.simulate.fuzz import wire
-from muster.simulate.fuzz.inputs import REPORT, TOKEN, Input, Sender
+from muster.simulate.fuzz.inputs import CHECK, REPORT, TOKEN, Input, Sender
 
 if TYPE_CHECKING:
     from muster.simulate.life import Life
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 SWEEP_SECONDS = 1.0
 ANSWER_SECONDS = 40.0  # a report that is held is answered after ten
 LIFETIME_SECONDS = 1e7
+_PATHS = {REPORT: REPORT_PATH, CHECK: CHECK_PATH}
 _ISSUER = "https://kubernetes.default.svc"
 _KEY = ec.derive_private_key(0xF0220, ec.SECP256R1())
 
@@ -49,11 +51,10 @@ class Visitors:
         if leader is None:
             return
         token = self._token(one.sender)
-        if one.kind == REPORT:
+        if one.kind in _PATHS:
             body = wire.encode(one.document) if one.data is None else one.data.encode("latin-1")
-            head = (
-                f"POST {REPORT_PATH} HTTP/1.1\r\nAuthorization: Bearer {token}\r\nContent-Length: {len(body)}\r\n\r\n"
-            )
+            path, length = _PATHS[one.kind], len(body)
+            head = f"POST {path} HTTP/1.1\r\nAuthorization: Bearer {token}\r\nContent-Length: {length}\r\n\r\n"
             data = head.encode() + body
         else:
             data = (one.data or "").encode("latin-1").replace(TOKEN.encode(), token.encode())
@@ -72,7 +73,7 @@ class Visitors:
         # Of two that a pod sends at once the older one is cut off.
         cut_off = line.is_over and self._newest[one.sender] is not line
         answered = line.sent.startswith(b"HTTP/1.1 ") or cut_off
-        if one.kind == REPORT and not answered and self._life.leader is not None:
+        if one.kind in _PATHS and not answered and self._life.leader is not None:
             raise UnansweredError(f"a report is not answered: it got {bytes(line.sent[:80])!r}")
         line.abort()
 
@@ -82,6 +83,7 @@ class Visitors:
                 "namespace": sender.namespace,
                 "pod": {"name": sender.name, "uid": sender.uid},
                 "node": {"name": sender.node, "uid": "node"},
+                "serviceaccount": {"name": sender.service_account, "uid": "account"},
             }
             claims = {
                 "aud": [TOKEN_AUDIENCE],

@@ -163,7 +163,7 @@ class Launcher:
         self._ended_at: float | None = None
         self._step: int | None = None
         self._step_at = self._started_at = 0.0
-        self._scanned_for = 0
+        self._scanned_for = (0, 0)  # attempt and listing
         self._fenced = False
         self._checkpoints: tuple[CheckpointReport, ...] = ()
         self._sequence = itertools.count(1)
@@ -329,9 +329,10 @@ class Launcher:
             self.end_ranks()
             self.state, self.attempt, self._ranks, self._fenced = IDLE, 0, (), False
             self._heard_at = {}
-        if directive.kind == WAIT and self.attempt != directive.attempt:
+        asked_for = directive.attempt, directive.listing or 0
+        if directive.kind == WAIT and (self.attempt != directive.attempt or asked_for > self._scanned_for):
             self.state, self.attempt, self._step = IDLE, directive.attempt, None
-            self._checkpoints, self._scanned_for = self._listing(), directive.attempt
+            self._checkpoints, self._scanned_for = self._listing(), asked_for
             self._news.set()
         elif directive.kind == RUN and self.state == IDLE:
             self._run_ranks(directive)
@@ -378,7 +379,8 @@ class Launcher:
             peer_port=7946,
             peers=tuple(PeerReport(index, now - heard_at) for index, heard_at in self._heard_at.items()),
             checkpoints=self._checkpoints,
-            checkpoints_scanned_for_attempt=self._scanned_for,
+            checkpoints_scanned_for_attempt=self._scanned_for[0],
+            listing=self._scanned_for[1],
             address=self.identity.address,
             launcher_version="scripted",
             passes_news=True,

@@ -1,11 +1,16 @@
-"""/healthz and /metrics over plain HTTP, for the kubelet and Prometheus; a few lines instead of a library."""
+"""/healthz and /metrics over plain HTTP, for the kubelet and Prometheus; a few lines instead of a library.
+
+The agent and the checker have them.
+"""
+
+from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable, Iterable
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Callable, Dict, Iterable, Tuple, Type
 
-Metric = tuple[str, str, str, Iterable[tuple[dict[str, str], float]]]
+Metric = Tuple[str, str, str, Iterable[Tuple[Dict[str, str], float]]]
 """Name, type, help, and the values by label."""
 
 _REQUEST_SECONDS = 2.0
@@ -29,7 +34,7 @@ def _escaped(text: str) -> str:
 class _Server(HTTPServer):
     """Of either kind of address; the one that stands for all serves both, where the node has both."""
 
-    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+    def __init__(self, address: Tuple[str, int], handler: Type[BaseHTTPRequestHandler]) -> None:
         host, port = address
         host = host or ("::" if socket.has_dualstack_ipv6() else "0.0.0.0")  # noqa: S104 - that is what was asked for
         self.address_family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
@@ -42,12 +47,15 @@ class _Server(HTTPServer):
         super().server_bind()
 
 
-def serve(address: tuple[str, int], healthy: Callable[[], bool], metrics: Callable[[], Iterable[Metric]]) -> int:
+def serve(
+    address: Tuple[str, int], healthy: Callable[[], bool], sick: str, metrics: Callable[[], Iterable[Metric]]
+) -> int:
     """Serve from a thread; answers the port.
 
     Args:
         address: host, of IPv4 or IPv6, and port; no host: all addresses of the node; port 0: any.
-        healthy: whether the agent is alive.
+        healthy: whether the program is alive.
+        sick: what to say where it is not.
         metrics: what it measures.
 
     Raises:
@@ -63,7 +71,7 @@ def serve(address: tuple[str, int], healthy: Callable[[], bool], metrics: Callab
                 self._answer(200, exposition(metrics()))
             elif self.path == "/healthz":
                 well = healthy()
-                self._answer(200 if well else 503, "ok\n" if well else "the agent has stopped looking\n")
+                self._answer(200 if well else 503, "ok\n" if well else "%s\n" % sick)
             else:
                 self._answer(404, "there are /healthz and /metrics\n")
 

@@ -1,0 +1,34 @@
+"""Renders docs/reference/checkpoints.md from the table of formats, so that what is read and what is said are one."""
+
+from muster.checkpoint.find import SETTLE_SECONDS
+from muster.checkpoint.formats.base import Format
+from muster.checkpoint.formats.table import FORMATS
+
+_HEAD = """<!-- {generated} -->
+
+# Checkpoints that are recognized
+
+A directory or file below `spec.checkpoint.directory` is of the first of these formats whose files it has. Nothing is
+imported or unpickled: names, sizes and times are looked at, and a few bytes of those files that tell by them whether they are
+whole (`.safetensors`, and the archives of `torch.save`).
+
+What is complete *at once* ends with a file that is there whole or not at all. Anything else counts once two looks, {seconds:g} s
+apart, have found the same files. Weights without the state of an optimizer are never gone on from.
+
+| format | written by | what | step | complete | counts |
+|---|---|---|---|---|---|
+"""
+
+
+def checkpoint_formats(generated: str) -> str:
+    """The page.
+
+    Args:
+        generated: says that it is generated.
+    """
+    return _HEAD.format(generated=generated, seconds=SETTLE_SECONDS) + "".join(map(_row, FORMATS))
+
+
+def _row(kind: Format) -> str:
+    cells = (f"`{kind.name}`", *kind.words, "after two looks" if kind.settles else "at once")
+    return f"| {' | '.join(cells)} |\n"

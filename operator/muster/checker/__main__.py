@@ -1,0 +1,43 @@
+"""`python3 -m muster.checker`: the checker of this node. Its settings come from the environment (settings.py)."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+
+from muster.checker.checker import Checker
+from muster.checker.log import log
+from muster.checker.settings import SettingsError, from_environment
+from muster.preflight.probes.prober import COMMAND
+from muster.serve import serve
+
+_CONFIGURATION_ERROR = 78  # EX_CONFIG
+
+
+def main() -> int:
+    """Run until SIGTERM."""
+    parser = argparse.ArgumentParser(prog="muster.checker", description="Run the burn-in's orders on this node.")
+    parser.add_argument("--zygote", nargs=argparse.REMAINDER, default=COMMAND, help="another command for the zygote")
+    options = parser.parse_args()
+    try:
+        settings = from_environment(os.environ)
+    except SettingsError as error:
+        log("the checker cannot start", problem=str(error))
+        return _CONFIGURATION_ERROR
+    checker = Checker(settings, options.zygote, log)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: checker.stop())
+    try:
+        port = serve(settings.listen, checker.is_alive, "the checker has stopped", checker.metrics)
+    except OSError as error:
+        log("no port for /healthz and /metrics", address=settings.listen, problem=str(error))
+    else:
+        log("serving /healthz and /metrics", port=port)
+    checker.run()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,144 @@
+"""When to speak to the coordinator, and what each of two lines does about trouble. Pure: times are handed in.
+
+One line polls: its answer is held until the directive changes, and its directives alone count, so that none is overtaken by
+an older one. The other speaks of news while the first one is being held, and of the beginning of a test where it has been
+silent for long: its connection is open then when the answer is there, for which a whole gang may wait.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Callable, Dict, Optional, Set, Tuple, Union
+
+from muster.protocol.channel import Target
+from muster.protocol.checks import CheckDirective
+
+POLL, TELL = "poll", "tell"
+
+_ANSWER_SECONDS = 5.0  # beyond the time that the answer may be held
+_LONGEST_HOLD_SECONDS = 20.0  # a checker gives up when it has heard nothing for a minute
+_SHORTEST_PACE_SECONDS = 0.05
+_LONGEST_PACE_SECONDS = 20.0
+# To begin what the directive says, before the next poll tells. At random: a whole gang is told at the same moment, and those who
+# have not heard yet are not to wait behind the polls of those who have.
+_SETTLE_SECONDS = 0.05, 0.5
+_COLD_SECONDS = 60.0  # without a word: the coordinator closes connections that are idle for 75 s
+_FIRST_BACKOFF_SECONDS, _MAX_BACKOFF_SECONDS = 0.1, 2.0
+_MAX_REDIRECTIONS = 2  # in a row without a pause
+_MAX_REASONS = 4  # that are logged until the next answer
+
+
+@dataclasses.dataclass(frozen=True)
+class Send:
+    """Send a report with these, and wait so long for the answer."""
+
+    target: Target
+    timeout_seconds: float
+    hold_seconds: float
+    directive_seen: str
+    sequence: int
+    news: int
+    sent_at: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Pause:
+    """Say nothing for so long, or until there is news; None: until there is news."""
+
+    seconds: Optional[float]
+
+
+@dataclasses.dataclass
+class _Line:
+    failures: int = 0
+    redirections: int = 0
+    not_before: float = 0.0  # after trouble
+    carrying: int = 0  # the news of the report that is on its way
+
+
+class Lines:
+    """What is known of the way to the coordinator."""
+
+    def __init__(self, log: Callable[..., None], chance: Callable[[], float]) -> None:
+        self._log = log
+        self._chance = chance
+        self._lines: Dict[str, _Line] = {POLL: _Line(), TELL: _Line()}
+        self._leader: Target = None
+        self._seen = ""
+        self._pace = CheckDirective()
+        self._paced_until = 0.0
+        self._held = False
+        self._told = 0
+        self._tell_sent_at = float("-inf")
+        self._sequence = 0
+        self._reasons: Set[str] = set()
+
+    def next(self, name: str, news: int, now: float) -> Union[Send, Pause]:
+        """What this line is to do now; `news` counts what the coordinator should hear at once."""
+        line = self._lines[name]
+        if now < line.not_before:
+            return Pause(line.not_before - now)
+        untold = news > max([self._told] + [each.carrying for each in self._lines.values()])
+        if name == TELL:
+            is_due = untold and (self._held or (bool(self._pace.orders) and now - self._tell_sent_at >= _COLD_SECONDS))
+            if not is_due:
+                return Pause(None)
+            self._tell_sent_at = now
+            return self._send(line, 0.0, news, now)
+        if now < self._paced_until and not untold:
+            return Pause(self._paced_until - now)
+        hold = min(max(0.0, self._pace.hold_seconds), _LONGEST_HOLD_SECONDS) if self._seen else 0.0
+        self._held = hold > 0
+        return self._send(line, hold, news, now)
+
+    def _send(self, line: _Line, hold: float, news: int, now: float) -> Send:
+        self._sequence += 1
+        line.carrying = news
+        return Send(self._leader, hold + _ANSWER_SECONDS, hold, self._seen, self._sequence, news, now)
+
+    def answered(self, name: str, sent: Send, directive: CheckDirective, seen: str, now: float) -> bool:
+        """It was answered; whether the directive counts."""
+        line = self._lines[name]
+        line.failures = line.redirections = line.carrying = 0
+        self._told = max(self._told, sent.news)
+        if self._reasons:
+            self._reasons.clear()
+            self._log("the coordinator answers again")
+        if name == TELL:
+            return False
+        changed, self._seen, self._pace, self._held = seen != self._seen, seen, directive, False
+        least, most = _SETTLE_SECONDS
+        pause = least + (most - least) * self._chance()
+        if not changed and sent.hold_seconds == 0.0:
+            pause = min(max(_SHORTEST_PACE_SECONDS, directive.poll_seconds), _LONGEST_PACE_SECONDS)
+        self._paced_until = now + pause
+        return True
+
+    def failed(self, name: str, sent: Send, why: str, now: float) -> None:
+        """There was no usable answer."""
+        line = self._lines[name]
+        line.failures += 1
+        line.redirections = line.carrying = 0
+        line.not_before = now + self._backoff(line.failures)
+        if name == POLL:
+            self._held = False
+        if sent.target is not None and sent.target == self._leader:
+            self._leader = None
+        if why not in self._reasons and len(self._reasons) < _MAX_REASONS:
+            self._reasons.add(why)
+            self._log("no answer from the coordinator; trying again", problem=why)
+
+    def redirected(self, name: str, sent: Send, leader: Tuple[str, int], now: float) -> None:
+        """The one that was asked does not lead, and names the one that does."""
+        line = self._lines[name]
+        line.redirections += 1
+        if leader == sent.target or line.redirections > _MAX_REDIRECTIONS:
+            self.failed(name, sent, "%s:%d is said to lead and does not answer" % leader, now)
+            return
+        self._leader, line.carrying = leader, 0
+        if name == POLL:
+            self._held = False
+
+    def _backoff(self, failures: int) -> float:
+        longest = min(_MAX_BACKOFF_SECONDS, _FIRST_BACKOFF_SECONDS * 2.0 ** min(failures - 1, 10))
+        return longest * (0.5 + 0.5 * self._chance())

@@ -1,0 +1,18 @@
+"""The checker's log: one JSON object a line on stderr, one line per decision, as the operator's and the agents'."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from datetime import datetime, timezone
+
+_lock = threading.Lock()
+
+
+def log(event: str, **fields: object) -> None:
+    """Write one line."""
+    moment = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+    line = json.dumps({"time": moment, "event": event, **fields}, default=str)
+    with _lock:
+        print(line, file=sys.stderr, flush=True)

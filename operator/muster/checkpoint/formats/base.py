@@ -1,0 +1,72 @@
+"""What every format tells: how it is recognized, which step it holds, and whether all of it is there."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any, Callable, NamedTuple, Optional, Tuple
+
+from muster.checkpoint.candidate import Candidate
+from muster.checkpoint.names import step_in_name
+
+WEIGHTS_ONLY = "there are weights only: nobody can go on from them with the same optimizer"
+
+
+def json_object(candidate: Candidate, name: str) -> "dict[str, Any]":
+    """What a small JSON file says.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is torn, or no object.
+    """
+    try:
+        document = json.loads(candidate.content(name))
+    except (ValueError, RecursionError) as error:
+        raise ValueError("%s is torn: %s" % (name, error)) from error
+    if not isinstance(document, dict):
+        raise ValueError("%s is no JSON object" % name)  # noqa: TRY004 - the file is wrong, not the caller
+    return document
+
+
+class Words(NamedTuple):
+    """What people read of a format in docs/reference/checkpoints.md.
+
+    Attributes:
+        written_by: the frameworks.
+        place: below the checkpoint directory.
+        step: where it is read.
+        complete: what has to be there.
+    """
+
+    written_by: str
+    place: str
+    step: str
+    complete: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Format:
+    """One way in which checkpoints are written.
+
+    `step` and `problem` may raise ValueError: a file is not what it should be; it says what is wrong.
+
+    Attributes:
+        name: as people are told it.
+        markers: the first of these files that is there makes a directory one of these. Its time is when the checkpoint was
+            written, so it is one that is written late and once.
+        problem: why not all of it is there, or nobody can go on from it; "" = complete. Asked with all files listed.
+        step: that it holds, None: not known; asked before anything was listed but the marker.
+        claims: whether a directory of this name may be one; without markers: a file.
+        beside: by the name, a file outside of it on which it depends (`../latest`); "" = none.
+        settles: it has no marker that is there whole or not at all: it is complete once two looks, SETTLE_SECONDS apart,
+            have found the same files.
+    """
+
+    name: str
+    words: Words
+    markers: Tuple[str, ...]
+    problem: Callable[[Candidate], str]
+    step: Callable[[Candidate], Optional[int]] = lambda candidate: step_in_name(candidate.name)
+    claims: Callable[[str], bool] = lambda name: True
+    beside: Callable[[str], str] = lambda name: ""
+    settles: bool = False

@@ -1,0 +1,93 @@
+"""Hugging Face's Trainer: `checkpoint-N/`, where `trainer_state.json` is written last by the first rank.
+
+Order and names: transformers/trainer.py (`_save_checkpoint`). Other ranks may still write their random states then, which
+it does without when it loads; what it does not do without is asked for here. With `save_only_model` it would go on with a
+new optimizer, without a word.
+"""
+
+from __future__ import annotations
+
+import re
+
+from muster.checkpoint.candidate import Candidate
+from muster.checkpoint.formats.base import WEIGHTS_ONLY, Format, Words, json_object
+from muster.checkpoint.formats.deepspeed import tag_problem
+from muster.checkpoint.formats.parts import (
+    FSDP_MODEL,
+    FSDP_OPTIMIZER,
+    dcp_parts_problem,
+    directories,
+    files_problem,
+    gap,
+    named,
+    weights,
+)
+from muster.checkpoint.names import step_in_name
+
+STATE_NAME = "trainer_state.json"
+_SENTINEL = "checkpoint-is-incomplete.txt"  # transformers/trainer_jit_checkpoint.py
+_SCHEDULER = "scheduler.pt"
+_OPTIMIZERS = ("optimizer.pt", "optimizer.bin")
+_ARCHIVES = re.compile(r"(?:optimizer\.(?:pt|bin)|scheduler\.pt|scaler\.pt|rng_state(?:_\d+)?\.pth)\Z")
+_RANDOM = re.compile(r"rng_state(?:_\d+)?\.pth\Z")
+_TAG = re.compile(r"global_step\d+\Z")
+
+
+def _problem(candidate: Candidate) -> str:
+    step = step_in_name(candidate.name)
+    told = json_object(candidate, STATE_NAME).get("global_step")
+    if isinstance(told, bool) or not isinstance(told, int) or told != step:
+        return "%s does not tell step %s" % (STATE_NAME, step)
+    if _SENTINEL in candidate.files:
+        return "%s says that it is being saved" % _SENTINEL
+    problem = _deepspeed_problem(candidate) if directories(candidate, _TAG) else _parts_problem(candidate)
+    if problem:
+        return problem
+    missing = gap(candidate.files, "rng_state_%d.pth")
+    if missing or not named(candidate, _RANDOM):
+        return "%s does not exist" % (missing or "rng_state.pth")
+    return files_problem(candidate, named(candidate, _ARCHIVES))
+
+
+def _deepspeed_problem(candidate: Candidate) -> str:
+    if "latest" not in candidate.files:
+        return "latest does not exist, and DeepSpeed would begin anew without it"
+    tag = candidate.content("latest").decode("utf-8", "replace").strip()
+    if tag not in directories(candidate, _TAG):
+        return "latest names %s, which does not exist" % tag
+    problem = tag_problem(candidate.below(tag))
+    return "%s: %s" % (tag, problem) if problem else ""
+
+
+def _parts_problem(candidate: Candidate) -> str:
+    """The same of weights and optimizer, each in one file or sharded."""
+    models, optimizers = directories(candidate, FSDP_MODEL), directories(candidate, FSDP_OPTIMIZER)
+    problem = dcp_parts_problem(candidate, models + optimizers, STATE_NAME)
+    if problem:
+        return problem
+    files = weights(candidate)
+    if not files and not models:
+        return "there are no weights"
+    names = [name for name in _OPTIMIZERS if name in candidate.files]
+    if not names and not optimizers:
+        return WEIGHTS_ONLY + " (save_only_model)"
+    if _SCHEDULER not in candidate.files:
+        return "%s does not exist, and without it the optimizer's state is not loaded either" % _SCHEDULER
+    later = {*files, *names, _SCHEDULER}.intersection(candidate.later_than(STATE_NAME))
+    if later:
+        return "%s is newer than %s" % (min(later), STATE_NAME)
+    return files_problem(candidate, files)
+
+
+HUGGING_FACE = Format(
+    "HuggingFaceTrainer",
+    Words(
+        written_by="Hugging Face's Trainer: one rank, DDP, FSDP, DeepSpeed",
+        place="`checkpoint-500/`",
+        step="`global_step` in `trainer_state.json`, which is that of the name",
+        complete="weights, optimizer and scheduler are there and whole, each file of `*.index.json`, random states numbered without a gap, `trainer_state.json` not older than they are; no `checkpoint-is-incomplete.txt`. With FSDP each part is a whole `TorchDCP`, with DeepSpeed `latest` names a whole directory of it. `save_only_model` leaves weights only",
+    ),
+    (STATE_NAME,),
+    _problem,
+    settles=True,
+)

@@ -1,0 +1,144 @@
+"""Megatron-LM: `iter_0000500/`, distributed (`torch_dist`) or of old (`mp_rank_*/`), and NeMo 2, which keeps one in `weights/`.
+
+Distributed ones end with `metadata.json`, written once all ranks are done (megatron/core/dist_checkpointing/serialization.py,
+`save`); `common.pt`, which not every version has, is written first. Those of old have nothing of that kind: the tracker beside them is written last, and names the newest.
+NeMo puts `<name>-unfinished` beside a checkpoint while it is written or removed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from typing import Dict, Optional, Set, Tuple
+
+from muster.checkpoint.candidate import Candidate
+from muster.checkpoint.dcp import METADATA_NAME
+from muster.checkpoint.formats.base import WEIGHTS_ONLY, Format, Words, json_object
+from muster.checkpoint.formats.parts import files_problem
+from muster.checkpoint.formats.torch_dcp import dcp_problem, shards_of
+from muster.checkpoint.names import is_iteration, named_step
+from muster.checkpoint.whole import pickled
+
+CONFIG_NAME = "metadata.json"
+TRACKER = "../latest_checkpointed_iteration.txt"
+_COMMON_NAME = "common.pt"
+_MODEL_NAME, _OPTIMIZER_NAME = "model_optim_rng.pt", "distrib_optim.pt"
+_RANK = re.compile(r"mp_rank_(\d{2,6})(?:_(\d{3,6}))?(?:_(\d{3,6}))?/(.+)\Z")
+
+
+def distributed_problem(candidate: Candidate) -> str:
+    """Why a distributed checkpoint of Megatron Core is not complete; "" = it is."""
+    config = json_object(candidate, CONFIG_NAME)
+    backend = config.get("sharded_backend")
+    if not isinstance(backend, str):
+        return "%s names no backend" % CONFIG_NAME
+    later = candidate.later_than(CONFIG_NAME)
+    newer = [name for name in later if name in (METADATA_NAME, _COMMON_NAME) or name.endswith(".distcp")]
+    if newer:
+        return "%s is newer than %s" % (newer[0], CONFIG_NAME)
+    problem = files_problem(candidate, [_COMMON_NAME] if _COMMON_NAME in candidate.files else [])
+    if problem or backend != "torch_dist":  # zarr has a directory for each tensor, and no list of them
+        return problem
+    problem = dcp_problem(candidate)
+    if not problem and not shards_of(candidate).has_optimizer:
+        return WEIGHTS_ONLY
+    return problem
+
+
+def _tracked(candidate: Candidate) -> Optional[int]:
+    """The iteration that the tracker names; None where it is torn."""
+    text = candidate.content(TRACKER).decode("utf-8", "replace").strip()
+    return int(text) if re.match(r"\d{1,15}\Z", text) else None
+
+
+def _legacy_problem(candidate: Candidate) -> str:
+    step = named_step(candidate.name)
+    if TRACKER not in candidate.files:
+        return "%s does not exist: it was not said to be written yet" % TRACKER[3:]
+    tracked = _tracked(candidate)
+    if tracked is None or step is None or tracked < step:
+        return "%s names %s: this one was not said to be written yet" % (TRACKER[3:], tracked)
+    later = [name for name in candidate.later_than(TRACKER) if name != TRACKER]
+    if tracked == step and later:
+        return "%s is newer than %s" % (later[0], TRACKER[3:])
+    ranks: Dict[Tuple[int, ...], Set[str]] = {}
+    for match in filter(None, map(_RANK.match, candidate.files)):
+        ranks.setdefault(tuple(int(part) for part in match.groups()[:3] if part), set()).add(match[4])
+    if len({len(rank) for rank in ranks}) > 1:
+        return "its ranks are those of several saves"
+    sides = [range(max(side) + 1) for side in zip(*ranks)]
+    names = {_MODEL_NAME} | ({_OPTIMIZER_NAME} if any(_OPTIMIZER_NAME in found for found in ranks.values()) else set())
+    for rank in itertools.islice(itertools.product(*sides), len(ranks) + 1):
+        missing = names - ranks.get(rank, set())
+        if missing:
+            return "%s of rank %s does not exist" % (min(missing), "_".join(map(str, rank)))
+    return files_problem(candidate, [name for name in candidate.files if _RANK.match(name) and name.endswith(".pt")])
+
+
+def _nemo_unfinished(name: str) -> str:
+    """Beside a checkpoint: nemo/utils/callbacks/nemo_model_checkpoint.py, format_checkpoint_unfinished_marker_path."""
+    for ending in (".ckpt", "-EMA"):
+        name = name[: -len(ending)] if name.endswith(ending) else name
+    return "../%s-unfinished" % name
+
+
+def _nemo_problem(candidate: Candidate) -> str:
+    if _nemo_unfinished(candidate.name) in candidate.files:
+        return "%s says that it is being saved or removed" % _nemo_unfinished(candidate.name)[3:]
+    problem = distributed_problem(candidate.below("weights"))
+    return "weights: %s" % problem if problem and problem != WEIGHTS_ONLY else problem
+
+
+def _global_step(candidate: Candidate, name: str) -> Optional[int]:
+    return pickled(candidate, name).number("global_step")
+
+
+def _nemo_step(candidate: Candidate) -> Optional[int]:
+    """By the name, where it says a step; else what NeMo itself would read: an epoch or samples are no step."""
+    told = named_step(candidate.name)
+    if told is not None:
+        return told
+    common = "weights/" + _COMMON_NAME
+    if not candidate.look_at(common):
+        return None
+    return candidate.remembered(common, _global_step)
+
+
+MEGATRON = Format(
+    "Megatron",
+    Words(
+        written_by="Megatron-LM and Megatron Core, `torch_dist`",
+        place="`iter_0000500/`",
+        step="the name",
+        complete="`metadata.json`, and before it a whole `TorchDCP`. With `--no-save-optim` it holds weights only",
+    ),
+    (CONFIG_NAME,),
+    distributed_problem,
+    claims=is_iteration,
+)
+MEGATRON_LEGACY = Format(
+    "MegatronLegacy",
+    Words(
+        written_by="Megatron-LM, `--ckpt-format torch`",
+        place="`iter_0000500/mp_rank_*/`",
+        step="the name",
+        complete="each rank's `model_optim_rng.pt` is there and whole, and so is `distrib_optim.pt` where any has it; `latest_checkpointed_iteration.txt` names this iteration or a later one",
+    ),
+    ("mp_rank_00/" + _MODEL_NAME, "mp_rank_00_000/" + _MODEL_NAME, "mp_rank_00_000_000/" + _MODEL_NAME),
+    _legacy_problem,
+    claims=is_iteration,
+    beside=lambda name: TRACKER,
+)
+NEMO = Format(
+    "NeMo",
+    Words(
+        written_by="NeMo 2",
+        place="any directory with `weights/metadata.json`",
+        step="the number behind `step=` in the name; else `global_step` in `weights/common.pt`. Epochs and samples are none",
+        complete="`weights/` is complete as Megatron's, and there is no `<name>-unfinished` beside it",
+    ),
+    ("weights/" + CONFIG_NAME,),
+    _nemo_problem,
+    _nemo_step,
+    beside=_nemo_unfinished,
+)

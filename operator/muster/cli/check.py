@@ -1,0 +1,153 @@
+"""`kubectl muster check`: have nodes tested, and show what came of it.
+
+The wish is written to NodeHealth; the operator has the node's checker do it once no gang has the node, and writes what
+came of it beside the wish.
+"""
+
+import asyncio
+import uuid
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Literal
+
+import typer
+from pydantic import Field
+from rich.console import Console
+from rich.text import Text
+
+from muster.api.base import ApiModel
+from muster.api.nodehealth import CheckOutcome, CheckResult, CheckWish, NodeHealth
+from muster.api.preflight import Profile
+from muster.cli import show
+from muster.cli.decide import NodesArgument, account_of, nodes_there, who_am_i, write
+from muster.cli.decision import moment
+from muster.cli.explanation import OUTPUT_VERSION
+from muster.cli.session import ContextOption, KubeconfigOption, NamespaceOption, Options, OutputOption, Session, run
+from muster.kube import paths
+from muster.preflight.probes.profiles import PROFILES
+
+FIELD_MANAGER = "muster-human-check"
+LOOK_SECONDS = 1.0
+PATIENCE_SECONDS = 120.0
+"""Beyond what the profile takes: a warm checker needs a second, one that starts imports torch first."""
+_STYLES = {CheckOutcome.PASS: "green", CheckOutcome.FAIL: "red", CheckOutcome.INCONCLUSIVE: "yellow"}
+
+ProfileOption = Annotated[
+    str, typer.Option("--profile", metavar="NAME", help="Quick (30 s at most), Standard (3 min) or Deep (15 min).")
+]
+
+
+class TestedNode(ApiModel):
+    """One node."""
+
+    name: str
+    used_by: list[str] | None = Field(None, description="Who holds it; left out where that may not be read.")
+    result: CheckResult | None = Field(None, description="Left out: there is none yet.")
+
+
+class NodeChecks(ApiModel):
+    """What came of the tests."""
+
+    api_version: str = OUTPUT_VERSION
+    kind: Literal["NodeChecks"] = "NodeChecks"
+    id: str = Field(description="Of the wish.")
+    profile: Profile
+    nodes: list[TestedNode] = Field(description="In the order given.")
+    notes: list[str] = Field([], description="What limits this answer.")
+
+
+def command(
+    context: typer.Context,
+    nodes: NodesArgument,
+    profile: ProfileOption = "Quick",
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait for what comes of it.")] = True,
+    kubeconfig: KubeconfigOption = None,
+    kube_context: ContextOption = None,
+    namespace: NamespaceOption = None,
+    output: OutputOption = None,
+) -> None:
+    """Have nodes tested by their checkers, once no gang has them, and show the figures."""
+    options = Options(kubeconfig, kube_context, namespace, output).over(context.obj)
+    known = {name.lower(): Profile(name) for name in PROFILES}
+    chosen = known.get(profile.lower())
+    if chosen is None:
+        raise typer.BadParameter(f"there is no profile {profile}: {', '.join(PROFILES)}", param_hint="--profile")
+    names = list(dict.fromkeys(name.removeprefix("node/") for name in nodes))
+    run(options, lambda session: check(session, names, chosen, wait=wait), render)
+
+
+async def check(session: Session, names: Sequence[str], profile: Profile, *, wait: bool) -> NodeChecks:
+    """Write the wish, and wait for the results.
+
+    Raises:
+        CliError: there is no such node, or the wish may not be written.
+        ApiError: the API server did not answer as it should.
+    """
+    nodes = await nodes_there(session, names)
+    by, servers_time = await who_am_i(session)
+    wish = CheckWish(id=uuid.uuid4().hex[:16], profile=profile, by=by, time=moment(datetime.now(UTC), servers_time))
+    for name in names:
+        await write(session, name, {"check": wish.to_json()}, FIELD_MANAGER)
+    account = await account_of(session, nodes.values())
+    holders = {name: account.known(nodes[name], None).used_by for name in names}
+    free = [name for name in names if not holders[name]]
+    results = await _results(session, free, wish) if wait else {}
+    used = [name for name in names if holders[name]]
+    notes = [*account.notes]
+    if used:
+        notes.append(f"{show.folded(used)}: tested once nobody uses it; the wish stands until then")
+    late = [name for name in free if name not in results]
+    if late:
+        lines = "is a pod of DaemonSet muster-check running there, and is the operator up?" if wait else ""
+        notes.append(
+            f"{show.folded(late)}: no result yet{f': {lines}' if lines else ''} "
+            f"(kubectl get nodehealth {late[0]} -o jsonpath={{.status.check}})"
+        )
+    rows = [
+        TestedNode(
+            name=name, used_by=None if (by_whom := holders[name]) is None else list(by_whom), result=results.get(name)
+        )
+        for name in names
+    ]
+    return NodeChecks(id=wish.id, profile=profile, nodes=rows, notes=notes)
+
+
+async def _results(session: Session, names: Sequence[str], wish: CheckWish) -> dict[str, CheckResult]:
+    """What came of it, of those that have ended in time."""
+    from muster.kube.decode import Undecodable, custom
+
+    found: dict[str, CheckResult] = {}
+    loop = asyncio.get_running_loop()
+    until = loop.time() + PROFILES[wish.profile].limit_seconds + PATIENCE_SECONDS
+    while len(found) < len(names) and loop.time() < until:
+        await asyncio.sleep(LOOK_SECONDS)
+        for name in names:
+            if name in found:
+                continue
+            health = custom(NodeHealth)(await session.client.get(paths.muster("nodehealths", name=name)))
+            result = None if isinstance(health, Undecodable) else health.status.check
+            if result is not None and result.id == wish.id:
+                found[name] = result
+    return found
+
+
+def render(console: Console, it: NodeChecks) -> None:
+    """Print what came of it."""
+    made = show.table("NODE", "PROBE", "RESULT", "VALUE", "AT LEAST", "MESSAGE", whole=("NODE", "PROBE", "RESULT"))
+    for node in it.nodes:
+        result = node.result
+        if result is None:
+            show.add(made, node.name, "", Text("waiting", style="yellow"), "", "", ", ".join(node.used_by or ()))
+            continue
+        said = f"{result.profile} in {result.seconds} s on {result.device}"
+        why = f"; {result.message}" if result.message else ""
+        show.add(made, node.name, "", _styled(result.outcome), "", "", f"{said}{why}")
+        for probe in result.probes:
+            show.add(made, "", probe.probe, _styled(probe.outcome), probe.value, probe.threshold, probe.message)
+    console.print(made)
+    for note in it.notes:
+        console.print(Text(f"note: {show.printable(note)}", style="dim"))
+
+
+def _styled(outcome: CheckOutcome) -> Text:
+    return Text(str(outcome), style=_STYLES[outcome])

@@ -1,0 +1,136 @@
+"""`kubectl muster fork`: a new job that begins from a checkpoint of another one, and saves to a directory of its own."""
+
+import json
+from typing import Annotated, Any, Literal
+
+import typer
+from pydantic import Field
+from rich.console import Console
+from rich.text import Text
+
+from muster.api.base import ApiModel
+from muster.cli import show
+from muster.cli.convert import as_document
+from muster.cli.errors import CliError, one_line
+from muster.cli.explain import read_job
+from muster.cli.explanation import OUTPUT_VERSION
+from muster.cli.forked import forked
+from muster.cli.session import (
+    ContextOption,
+    JobArgument,
+    KubeconfigOption,
+    NamespaceOption,
+    Options,
+    OutputOption,
+    Session,
+    job_argument,
+    run,
+)
+from muster.kube import paths
+from muster.kube.errors import AlreadyExists, ApiError, Forbidden, NotFound, Unauthorized, Unreachable
+
+
+class Fork(ApiModel):
+    """A job that begins from another one's checkpoint."""
+
+    api_version: str = OUTPUT_VERSION
+    kind: Literal["Fork"] = "Fork"
+    name: str
+    namespace: str
+    of: str = Field(description="The job whose checkpoint it begins from.")
+    resume_from: str
+    directory: str = Field(description="Where it saves.")
+    created: bool = Field(description="False: it was only asked what would become of it.")
+    changed: list[str] = Field(description="What is different from the job that it is a fork of.")
+    check: list[str] = Field(description="What to look at.")
+    job: dict[str, Any] = Field(description="The TrainingJob.")
+
+
+def command(
+    context: typer.Context,
+    job: JobArgument,
+    from_step: Annotated[
+        int | None,
+        typer.Option("--from-step", metavar="N", min=0, help="Step to begin from. Default: the newest complete one."),
+    ] = None,
+    name: Annotated[str, typer.Option("--name", metavar="NEW", help="Name of the new job. Default: JOB-STEP.")] = "",
+    sets: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="What is different, as often as needed: a variable (LR=0.1), an option of the command (--lr=0.1), or a field of the job "
+            "(spec.nodes=4; its value is YAML).",
+        ),
+    ] = None,
+    directory: Annotated[
+        str,
+        typer.Option(
+            "--directory", metavar="PATH|URL", help="Where the new job saves. Default: beside the directory of JOB."
+        ),
+    ] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the new job, and do not create it.")] = False,
+    kubeconfig: KubeconfigOption = None,
+    kube_context: ContextOption = None,
+    namespace: NamespaceOption = None,
+    output: OutputOption = None,
+) -> None:
+    """Create a job that begins from a checkpoint of another one, and saves to a directory of its own."""
+    short, inside = job_argument(job, namespace)
+    options = Options(kubeconfig, kube_context, inside, output).over(context.obj)
+
+    async def find(session: Session) -> Fork:
+        return await _fork(session, short, name, from_step, directory, sets or [], dry_run)
+
+    run(options, find, render)
+
+
+async def _fork(
+    session: Session, job: str, name: str, from_step: int | None, directory: str, sets: list[str], dry_run: bool
+) -> Fork:
+    """Make it, and create it unless it is only to be shown.
+
+    Raises:
+        CliError: it cannot be made, or the API server does not take it.
+        ApiError: the API server did not answer as it should.
+    """
+    data, found = await read_job(session, job)
+    made = forked(found, json.loads(data), name=name, from_step=from_step, directory=directory, sets=sets)
+    new = made.manifest["metadata"]["name"]
+    path = paths.muster("trainingjobs", namespace=session.namespace)
+    query = {"fieldValidation": "Strict", **({"dryRun": "All"} if dry_run else {})}
+    try:
+        await session.client.post(path, made.manifest, query)
+    except AlreadyExists as error:
+        raise CliError(f"there is a job {session.namespace}/{new} already: choose another name with --name") from error
+    except (Forbidden, NotFound, Unauthorized, Unreachable):
+        raise
+    except ApiError as error:
+        raise CliError(f"the API server does not take job {new}: {one_line(error.message)}") from error
+    return Fork(
+        name=new,
+        namespace=session.namespace,
+        of=found.metadata.name,
+        resume_from=made.start,
+        directory=made.directory,
+        created=not dry_run,
+        changed=made.changed,
+        check=made.check,
+        job=made.manifest,
+    )
+
+
+def render(console: Console, it: Fork) -> None:
+    """Print what was created; or the manifest, and the rest where it does not get into a file."""
+    if not it.created:
+        typer.echo(show.printable(_notes(it)), err=True)
+        typer.echo(as_document(it.job), nl=False)  # as it is: nothing that a terminal would fold
+        return
+    head = f"trainingjob {it.namespace}/{it.name} created: it begins from {it.resume_from} and saves to {it.directory}"
+    console.print(Text(show.printable(head), style="bold"))
+    console.print(Text(show.printable(_notes(it))))
+    console.print(Text(show.printable(f"see kubectl muster explain -n {it.namespace} {it.name}")))
+
+
+def _notes(it: Fork) -> str:
+    return "\n".join([*(f"  changed  {each}" for each in it.changed), *(f"  check    {each}" for each in it.check)])

@@ -1,0 +1,408 @@
+"""What becomes of a job that is forked: a new one that begins from its checkpoint, and saves to a directory of its own. Pure.
+
+The two never share a directory: wherever the worker container names the job's, it names the new one's afterwards. Where it
+names it nowhere, nobody can see where the program saves, and a person has to say that it has been seen to.
+"""
+
+import copy
+import posixpath
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from muster.api.base import API_VERSION, LAST_APPLIED
+from muster.api.trainingjob import NAME_RULES, LaunchMode, TrainingJob, is_job_name, parsed
+from muster.checkpoint.names import above, absolute, is_url
+from muster.cli.errors import CliError
+from muster.lifecycle.launching import command_of, is_shell_line
+from muster.lifecycle.template import AGAIN, shape_problem
+from muster.lifecycle.worker_pod import worker_container
+from muster.protocol import resuming
+from muster.protocol.contract import IDENTITY
+
+_OWN = "MUSTER_CHECKPOINT_DIRECTORY"  # who goes by it saves to the directory of whatever job it is
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_STEP = re.compile(r"(?P<name>[A-Za-z0-9_-]+)(?P<places>(?:\[\d+\])*)\Z")
+_INSTEAD = {
+    "metadata.name": "--name",
+    "spec.checkpoint.directory": "--directory",
+    "spec.checkpoint.resumeFrom": "--from-step",
+}
+_FORGETFUL = ("emptyDir", "ephemeral")
+
+
+@dataclass(slots=True)
+class Made:
+    """A fork.
+
+    Attributes:
+        manifest: of the new job.
+        start: what it begins from, as spec.checkpoint.resumeFrom.
+        directory: where it saves.
+        changed: what is different from the job, for people.
+        check: what people should look at.
+    """
+
+    manifest: dict[str, Any]
+    start: str
+    directory: str
+    changed: list[str] = field(default_factory=list)
+    check: list[str] = field(default_factory=list)
+
+
+def forked(
+    job: TrainingJob,
+    raw: Mapping[str, Any],
+    *,
+    name: str = "",
+    from_step: int | None = None,
+    directory: str = "",
+    sets: Sequence[str] = (),
+) -> Made:
+    """The job that begins from this one's checkpoint.
+
+    Args:
+        raw: the job as the API server has it, with what the model does not know.
+        name: of the new job; "": made of the job's and the step.
+        from_step: the step to begin from; None: the newest complete one.
+        directory: where the new one saves; "": beside the job's.
+        sets: KEY=VALUE each.
+
+    Raises:
+        CliError: it cannot be made; says which field or option, and what to do.
+    """
+    old = _may_be_forked(job, from_step)
+    step, start = _start(job, from_step)
+    name = name or f"{job.metadata.name}-{step}"
+    if not is_job_name(name):
+        raise CliError(f"--name: {name!r} becomes part of host names: choose {NAME_RULES}")
+    if name == job.metadata.name:
+        raise CliError(f"--name: {name} is the job itself: choose another one")
+    mounts = _mounts(job, old)
+    new = directory or _beside(old, name, mounts)
+    is_place = new.startswith("/") or is_url(new)
+    new = absolute(new) if is_place else new
+    if not is_place or new == old:
+        raise CliError(
+            f"--directory: {new}: give an absolute path or a URL that is not {old}: two jobs must not share one"
+        )
+    manifest = _bare(raw, job, name)
+    spec = manifest["spec"]
+    made = Made(manifest, start, new)
+    spec["checkpoint"] = {**(spec.get("checkpoint") or {}), "directory": new, "resumeFrom": start}
+    made.changed.append(f"spec.checkpoint.directory: {old} -> {new}")
+    container = _worker(manifest, job)
+    made.changed += [*_moved(container, old, new), *_resume_words(spec["checkpoint"], old)]
+    _tell_preset(job, spec["checkpoint"], old, made)
+    for each in sets:
+        _set(manifest, container, each, made)
+    text = _text(container)
+    if not directory and _OWN not in text and not _naming(new).search(text):
+        raise CliError(
+            f"nothing in the command, args or env of container {container.get('name')} names {old}, so that the new job may save into the "
+            f"directory of {job.metadata.name}. Let its program save elsewhere (--set, see --help), and say where: --directory {new}"
+        )
+    _note(job, container, old, mounts, made)
+    _judge(manifest)
+    return made
+
+
+def _may_be_forked(job: TrainingJob, from_step: int | None) -> str:
+    """The directory in which its checkpoints are."""
+    name, checkpoint, seen = job.metadata.name, job.spec.checkpoint, job.status.checkpoint
+    if job.spec.launch.mode is LaunchMode.PLAIN or checkpoint.directory is None:
+        raise CliError(
+            f"job {name} has no spec.checkpoint.directory, so nobody knows of its checkpoints: make the new job by hand, and set "
+            "spec.checkpoint.resumeFrom to the path of one"
+        )
+    if seen is None:
+        raise CliError(f"job {name} has no complete checkpoint yet: kubectl muster explain {name} says why")
+    if from_step is not None and from_step > seen.step:
+        raise CliError(f"--from-step: {from_step} is beyond the newest complete checkpoint of {name}, {seen.step}")
+    return absolute(checkpoint.directory)
+
+
+def _start(job: TrainingJob, from_step: int | None) -> tuple[int, str]:
+    """The step, and what stands for it in spec.checkpoint.resumeFrom."""
+    seen = job.status.checkpoint
+    assert seen is not None
+    step = seen.step if from_step is None else from_step
+    if not resuming.is_own(seen.path, job.spec.checkpoint.directory or "") and step == seen.step:
+        return step, seen.path  # it began elsewhere itself, and has saved nothing yet
+    return step, f"job/{job.metadata.name}@{step}"
+
+
+def _mounts(job: TrainingJob, directory: str) -> list[Mapping[str, Any]]:
+    """The mounts of the worker container that hold a directory, the innermost first."""
+    listed = (worker_container(job) or {}).get("volumeMounts")
+    found = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+    holding = [each for each in found if _holds(str(each.get("mountPath") or "/"), directory)]
+    return sorted(holding, key=lambda each: -len(str(each["mountPath"])))
+
+
+def _beside(old: str, name: str, mounts: Sequence[Mapping[str, Any]]) -> str:
+    """A directory of the new job's own on the same volume, or in the same bucket; within the job's only where that is all of it."""
+    root = posixpath.normpath(str(mounts[0]["mountPath"])) if mounts else ""
+    if old in (root, above(old)):
+        return posixpath.join(old, "forks", name)
+    return posixpath.join(above(old), name)
+
+
+def _holds(directory: str, path: str) -> bool:
+    """Whether a path lies somewhere below a directory, or is that itself."""
+    return f"{absolute(path)}/".startswith(f"{absolute(directory).rstrip('/')}/")
+
+
+def _bare(raw: Mapping[str, Any], job: TrainingJob, name: str) -> dict[str, Any]:
+    """The job as somebody would have written it, under another name."""
+    spec = copy.deepcopy(dict(raw["spec"]))
+    spec.pop("suspend", None)
+    before = raw.get("metadata") or {}
+    metadata: dict[str, Any] = {"name": name, "namespace": job.metadata.namespace}
+    for part in ("labels", "annotations"):
+        kept = {key: value for key, value in (before.get(part) or {}).items() if key != LAST_APPLIED}
+        if kept:
+            metadata[part] = kept
+    return {"apiVersion": API_VERSION, "kind": "TrainingJob", "metadata": metadata, "spec": spec}
+
+
+def _worker(manifest: Mapping[str, Any], job: TrainingJob) -> dict[str, Any]:
+    """The container that trains, within the manifest."""
+    trains = worker_container(job)
+    containers = manifest["spec"]["template"]["spec"]["containers"]
+    found = next((each for each in containers if trains and each.get("name") == trains.get("name")), None)
+    if found is None:
+        raise CliError(f"job {job.metadata.name} has no container {job.spec.launch.worker_container!r}: mend it first")
+    return found  # type: ignore[no-any-return]
+
+
+def _moved(container: dict[str, Any], old: str, new: str) -> Iterator[str]:
+    """Write the new directory wherever the container's command, arguments and variables name the old one; tells where."""
+    there = _naming(old)
+    for part in ("command", "args"):
+        words = container.get(part) or []
+        for place, word in enumerate(words):
+            if isinstance(word, str) and there.search(word):
+                words[place] = there.sub(lambda _: new, word)
+                yield f"{part}[{place}]: {_shown(words[place])}"
+    for variable in container.get("env") or []:
+        value = variable.get("value")
+        if isinstance(value, str) and there.search(value):
+            variable["value"] = there.sub(lambda _: new, value)
+            yield f"env {variable.get('name')}: {_shown(variable['value'])}"
+
+
+def _naming(directory: str) -> re.Pattern[str]:
+    """A text that names this directory, and not one beside it or within it."""
+    return re.compile(rf"(?<![\w./]){re.escape(directory)}(?!/?[\w.-])")
+
+
+def _within(directory: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<![\w./]){re.escape(directory)}/[\w.-][^\s'\",;:]*")
+
+
+def _resume_words(checkpoint: dict[str, Any], old: str) -> Iterator[str]:
+    """In the words that resume, the directory is that of the checkpoint, which is the job's at first."""
+    words = checkpoint.get("resumeArgument") or []
+    for place, word in enumerate(words):
+        if _naming(old).search(word):
+            words[place] = _naming(old).sub(lambda _: resuming.DIRECTORY, word)
+            yield f"spec.checkpoint.resumeArgument[{place}]: {words[place]}"
+
+
+def _tell_preset(job: TrainingJob, checkpoint: dict[str, Any], old: str, made: Made) -> None:
+    """Name the preset that the job's own starts find by themselves: the new directory would stand against it."""
+    seen = job.status.checkpoint
+    assert seen is not None
+    named = checkpoint.get("resumePreset") or (resuming.OFF if checkpoint.get("resumeArgument") else resuming.AUTO)
+    command = command_of(worker_container(job) or {})
+    found = "" if is_shell_line(command) and named == resuming.AUTO else named
+    if found == resuming.AUTO:
+        found = resuming.chosen(named, seen.format, command, seen.path, old) or resuming.chosen(
+            named, seen.format, command, seen.path, made.directory
+        )
+    problem = resuming.problem(found, seen.format, seen.path, made.directory)
+    if problem:
+        raise CliError(problem)
+    if found and found != named:
+        checkpoint["resumePreset"] = found
+        made.changed.append(f"spec.checkpoint.resumePreset: {found}")
+    if found in ("", resuming.OFF):
+        made.check.append(
+            f"the program has to begin from {resuming.PATH}, which lies in {old}: it has no preset that tells it "
+            "(spec.checkpoint.resumePreset)"
+        )
+
+
+def _set(manifest: dict[str, Any], container: dict[str, Any], text: str, made: Made) -> None:
+    """Carry out one KEY=VALUE."""
+    option = text.startswith("-")
+    key, sign, value = text.partition("=")
+    if not sign or not key:
+        raise CliError(f"--set {text}: write KEY=VALUE")
+    if option:
+        _set_option(container, key, value, text)
+    elif key.startswith(("spec.", "metadata.")):
+        _set_field(manifest, key, value, text)
+    elif _VARIABLE.match(key):
+        _set_variable(container, key, value, text)
+    else:
+        raise CliError(
+            f"--set {text}: {key} is no variable (NAME), no option of the command (--name) and no field (spec. or metadata.)"
+        )
+    made.changed.append(f"{text} (--set)")
+
+
+def _set_variable(container: dict[str, Any], key: str, value: str, text: str) -> None:
+    if key in IDENTITY or key.startswith("MUSTER_"):
+        raise CliError(f"--set {text}: {key} is Muster's, and set at each start: leave it out")
+    others = [each for each in container.get("env") or [] if each.get("name") != key]
+    container["env"] = [*others, {"name": key, "value": value}]
+
+
+def _set_option(container: dict[str, Any], key: str, value: str, text: str) -> None:
+    command = command_of(container)
+    if is_shell_line(command):
+        raise CliError(
+            f"--set {text}: {command[0]} runs a line of its own, which is not looked into: set the whole line by its field, "
+            "spec.template.spec.containers[N].command[M] or args[M]"
+        )
+    for part in ("args", "command"):
+        words = container.get(part) or []
+        for place in range(len(words) - 1, -1, -1):
+            word = str(words[place])
+            following = str(words[place + 1]) if place + 1 < len(words) else ""
+            if word.partition("=")[0] != key:
+                continue
+            if word != key:
+                words[place] = f"{key}={value}"
+            elif following and not following.startswith("--"):
+                words[place + 1] = value
+            else:
+                raise CliError(f"--set {text}: the command has {key} without a value: set it by its field")
+            return
+    container["args"] = [*(container.get("args") or []), f"{key}={value}"]
+
+
+def _set_field(manifest: dict[str, Any], key: str, value: str, text: str) -> None:
+    if key in _INSTEAD:
+        raise CliError(f"--set {text}: give {_INSTEAD[key]} in its place")
+    try:
+        read = yaml.safe_load(value)
+    except yaml.YAMLError as error:
+        raise CliError(f"--set {text}: the value is no YAML: put it in quotes") from error
+    path: list[str | int] = []
+    for part in key.split("."):
+        found = _STEP.match(part)
+        if found is None:
+            raise CliError(
+                f"--set {text}: {part!r} is no field: write fields as spec.template.spec.containers[0].image"
+            )
+        path += [found["name"], *map(int, re.findall(r"\d+", found["places"]))]
+    here: Any = manifest
+    for place, step in enumerate(path[:-1]):
+        here = _inner(here, step, path[place + 1], f"--set {text}")
+    last = path[-1]
+    if isinstance(last, int):
+        if last > len(here):
+            raise CliError(f"--set {text}: the list has {len(here)} entries: the next is [{len(here)}]")
+        here[last : last + 1] = [read]
+    elif read is None:
+        here.pop(last, None)
+    else:
+        here[last] = read
+
+
+def _inner(here: Any, step: str | int, following: str | int, where: str) -> Any:
+    """What is at this step of a path; made where there is none."""
+    kind = list if isinstance(following, int) else dict
+    if isinstance(step, int):
+        if step >= len(here):
+            raise CliError(f"{where}: there is no entry [{step}]: the list has {len(here)}")
+        found = here[step]
+    else:
+        found = here.setdefault(step, kind())
+        if found is None:
+            found = here[step] = kind()
+    if not isinstance(found, kind):
+        what = "a list" if kind is list else "an object"
+        raise CliError(f"{where}: {step} is not {what}: kubectl explain trainingjob.spec shows the fields")
+    return found
+
+
+def _note(
+    job: TrainingJob, container: Mapping[str, Any], old: str, mounts: Sequence[Mapping[str, Any]], made: Made
+) -> None:
+    """What limits the fork, from where the two directories are."""
+    text = _text(container)
+    for path in sorted(set(_within(old).findall(text))):
+        if not _holds(made.directory, path):
+            made.check.append(f"{path} lies in the directory of {job.metadata.name} and was left as it is")
+    if is_url(made.directory) and above(made.directory) not in (above(old), old):
+        made.check.append(
+            f"the worker container has to be able to list, read and write below {made.directory}, by its fsspec and its credentials"
+        )
+    if not is_url(old):
+        if not _note_volume(job, old, mounts, made):
+            return
+    elif not is_url(made.directory):
+        made.check.append(f"{made.directory} is not in the store of {old}: it has to be shared by all workers")
+    made.check.append(
+        f"{job.metadata.name} has to keep that checkpoint, and has to be there, until the new job has begun; what it deletes of its "
+        "own old ones is gone"
+    )
+
+
+def _note_volume(job: TrainingJob, old: str, mounts: Sequence[Mapping[str, Any]], made: Made) -> bool:
+    """What the volume that holds the checkpoint asks for; whether there is one."""
+    volumes = {
+        each.get("name"): each
+        for each in made.manifest["spec"]["template"]["spec"].get("volumes") or []
+        if isinstance(each, dict)
+    }
+    volume = volumes.get(mounts[0].get("name")) if mounts else None
+    if volume is None:
+        made.check.append(
+            f"no volumeMount of the container holds {old}: the new job has to see the checkpoint at the same path"
+        )
+        return False
+    kind = next((kind for kind in _FORGETFUL if kind in volume), "")
+    if kind:
+        raise CliError(
+            f"the checkpoints of {job.metadata.name} lie in volume {volume['name']}, an {kind}, which is gone with each pod and is not "
+            "seen by another job: copy the checkpoint to a shared volume, and set spec.checkpoint.resumeFrom to its path in a new job"
+        )
+    if not is_url(made.directory) and not _holds(str(mounts[0]["mountPath"]), made.directory):
+        made.check.append(f"{made.directory} is not on the volume of {old}: it has to be shared by all workers")
+    claim = volume.get("persistentVolumeClaim")
+    if isinstance(claim, dict) and not job.status.completion:
+        made.check.append(
+            f"claim {claim.get('claimName')} is mounted by both: while {job.metadata.name} runs it has to be ReadWriteMany"
+        )
+    return True
+
+
+def _text(container: Mapping[str, Any]) -> str:
+    """All that a container is told."""
+    values = (str(each.get("value") or "") for each in container.get("env") or [])
+    return "\n".join([*command_of(container), *values])
+
+
+def _judge(manifest: Mapping[str, Any]) -> None:
+    """What the API and the operator would say of it."""
+    try:
+        made = parsed(manifest)
+    except ValueError as error:
+        raise CliError(str(error)) from error
+    problem = shape_problem(made)
+    if problem:
+        raise CliError(problem[1].removesuffix(AGAIN).strip())
+
+
+def _shown(text: str) -> str:
+    """A word of the command, which may be a whole script."""
+    line = " ".join(text.split())
+    return line if len(line) <= 100 else f"{line[:97]}..."

@@ -1,0 +1,202 @@
+"""What healthy figures are, made of what all checkers have measured: the fleet's own history (`preflight.baselines`).
+
+The history is what the checkers tell now: each keeps the newest good figure of its node for each probe, so nothing of it
+is stored here, and a new leader has it as soon as it has heard them.
+"""
+
+import asyncio
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+import structlog
+
+from muster.api.preflight import PreflightPolicy
+from muster.controller.slices import in_slices
+from muster.coordinator.checkers import CheckerHub, Heard
+from muster.preflight import baselines
+from muster.preflight.baselines import LEAST_NODES, Key, Sample
+from muster.preflight.limits import Best, Tuned, tuned
+from muster.preflight.outcomes import Yardstick
+from muster.protocol.checks import CheckReport
+from muster.world.checks import Standard
+
+# Histories change slowly, but not while a new leader hears one checker after the other.
+PAUSE_SECONDS = 60.0
+GROWING_SECONDS = 5.0
+GROWN = 1.1  # so many times the nodes that were counted last
+_NODES_AT_ONCE = 64  # nodes read between two looks at the clock
+_UNKNOWN = Yardstick()
+
+Reached = dict[tuple[str, str], Best]
+"""By probe and transport."""
+
+log = structlog.get_logger()
+
+
+class Kind(NamedTuple):
+    """What nodes share whose figures are comparable; Key without the probe."""
+
+    model: str
+    library: str
+    version: str
+
+    @classmethod
+    def of(cls, report: CheckReport) -> "Kind":
+        """That of the node that reports."""
+        return cls(report.model, report.library, report.version)
+
+
+class Standards:
+    """The standards of the fleet, made anew now and then.
+
+    Args:
+        clock: one that only goes on, the hub's.
+        wall_clock: aware.
+        policy: what the fleet's owner has set.
+        unused: told in words of limits that count for nothing, when that changes.
+    """
+
+    def __init__(
+        self,
+        hub: CheckerHub,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        policy: Callable[[], PreflightPolicy] = PreflightPolicy,
+        unused: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._hub = hub
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._policy = policy
+        self._unused = unused
+        self._told_unused = ""
+        self._history: dict[Kind, tuple[Standard, ...]] = {}
+        self._best: dict[Kind, Reached] = {}
+        self._nodes = 0  # whose figures are in it
+        self._made_at = float("-inf")
+        self._changed = asyncio.Event()
+        hub.subscribe_figures(self._changed.set)
+
+    def of(self, reports: Iterable[CheckReport]) -> tuple[Standard, ...]:
+        """Those by which nodes with these reports are judged. A probe without history, floor and limit has none."""
+        kinds = sorted({Kind.of(report) for report in reports})
+        return tuple(standard for kind in kinds for standard in self._tuned(kind).standards)
+
+    def _tuned(self, kind: Kind) -> Tuned:
+        history = self._history.get(kind, ())
+        known = {(standard.probe, standard.transport) for standard in history}
+        floors = [floor for floor in _floors(kind) if (floor.probe, floor.transport) not in known]
+        policy = self._policy()
+        best = self._best.get(kind, {})
+        return tuned(_like(kind), [*history, *floors], best, policy.limits)
+
+    async def run(self) -> None:
+        """Make them anew when figures have changed, until cancelled."""
+        while True:
+            await self._changed.wait()
+            if self.due():
+                await self.make()
+            await asyncio.sleep(GROWING_SECONDS)
+
+    def due(self) -> bool:
+        """Whether it is time to make them anew."""
+        growing = len(self._hub.nodes) > GROWN * self._nodes
+        return self._changed.is_set() and (growing or self._clock() - self._made_at >= PAUSE_SECONDS)
+
+    async def make(self) -> None:
+        """Make them of what the checkers have said; everything else has its turn meanwhile."""
+        self._changed.clear()
+        self._made_at, heard = self._clock(), self._hub.heard()
+        now, wall = self._clock(), self._wall_clock()
+        self._history, self._best = await in_slices(_history(heard, now, wall), self._clock)
+        self._nodes = len(heard)
+        self.tell_unused()
+
+    def tell_unused(self) -> None:
+        """Tell of limits that count for nothing, if that has changed: figures have, or the policy."""
+        words = "; ".join(each for kind in sorted(self._best) for each in self._tuned(kind).unused)
+        if words != self._told_unused:
+            self._told_unused = words
+            log.warning("limits of the FleetPolicy", unused=words or "none")
+            if words:
+                self._unused(words)
+
+
+def _history(
+    heard: list[Heard], now: float, wall: datetime
+) -> Generator[None, None, tuple[dict[Kind, tuple[Standard, ...]], dict[Kind, Reached]]]:
+    """The standards that are made of figures, and the best of those, step by step."""
+    best: dict[Kind, Reached] = defaultdict(dict)
+    by_name: dict[tuple[Kind, str, str], tuple[Key, list[Sample], Counter[str]]] = {}
+    for number, one in enumerate(heard):
+        kind = Kind.of(one.report)
+        reached = best[kind]
+        for figure in one.report.figures:
+            name = (kind, figure.probe, figure.transport)
+            if name not in by_name:
+                by_name[name] = Key(figure.probe, kind.model, figure.transport, *kind[1:]), [], Counter()
+            key, samples, units = by_name[name]
+            at = wall - timedelta(seconds=figure.age_seconds + now - one.at)
+            samples.append(Sample(key, one.node, figure.namespace, figure.figure, at))
+            units[figure.unit] += 1
+            if name[1:] not in reached or figure.figure > reached[name[1:]].figure:
+                reached[name[1:]] = Best(figure.figure, figure.unit)
+        if number % _NODES_AT_ONCE == 0:
+            yield
+    found: dict[Kind, list[Standard]] = defaultdict(list)
+    for name in sorted(by_name):
+        key, samples, units = by_name[name]
+        if len(samples) < LEAST_NODES:
+            continue
+        yield
+        known = baselines.baseline(key, samples)
+        if known is None:
+            continue
+        floor = baselines.floor(key.probe, key.model, key.transport)
+        source = f"the history of {known.nodes} nodes, whose middle is {known.middle:.4g}"
+        standard = Standard(
+            probe=key.probe,
+            model=key.model,
+            transport=key.transport,
+            library=key.library,
+            version=key.version,
+            middle=known.middle,
+            ratio=known.ratio,
+            floor=floor.at_least if floor else 0.0,
+            miss_share=known.miss_share,
+            unit=floor.unit if floor else max(sorted(units), key=units.__getitem__),
+            source=f"{source}; not below {floor.at_least:.4g}: {floor.source}" if floor else source,
+        )
+        found[name[0]].append(standard)
+    return {kind: tuple(standards) for kind, standards in found.items()}, dict(best)
+
+
+def _floors(kind: Kind) -> list[Standard]:
+    """What is published for a model, where there is no history yet."""
+    found = {}
+    for each in baselines.FLOORS:
+        floor = baselines.floor(each.probe, kind.model, each.transport)
+        if floor is not None:
+            found[each.probe, floor.transport] = floor
+    return [
+        replace(
+            _like(kind),
+            probe=floor.probe,
+            transport=floor.transport,
+            floor=floor.at_least,
+            unit=floor.unit,
+            source=floor.source,
+        )
+        for floor in found.values()
+    ]
+
+
+def _like(kind: Kind) -> Standard:
+    """A standard of this kind of node that asks for nothing."""
+    return Standard(
+        "", kind.model, "", kind.library, kind.version, None, _UNKNOWN.ratio, 0.0, _UNKNOWN.miss_share, "", ""
+    )

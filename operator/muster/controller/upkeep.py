@@ -1,0 +1,142 @@
+"""Has nodes tested that no gang has: on a wish, when they are new or changed, and now and then."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+
+import structlog
+from prometheus_client import Counter, Histogram
+
+from muster.api.nodehealth import CheckWish, NodeHealth
+from muster.controller.cluster import Cluster
+from muster.controller.health import HealthKeeper
+from muster.coordinator.checkers import CheckerHub
+from muster.health.memory import score
+from muster.kube.decode import Undecodable
+from muster.preflight.upkeep import Site, look
+from muster.protocol.checks import CheckReport
+from muster.world.checks import Standard
+
+OWNER = "upkeep"
+GATHER_SECONDS = 0.2
+LOOK_SECONDS = 5.0
+RETRY_SECONDS = 30.0
+
+log = structlog.get_logger()
+_tests = Counter("muster_node_tests", "Tests of nodes that no gang has, by what came of them.", ["outcome"])
+_test_seconds = Histogram(
+    "muster_node_test_seconds",
+    "Time that the probes of one node took.",
+    ["profile"],
+    buckets=(1, 2, 5, 10, 20, 30, 60, 120, 180, 300, 600, 900),
+)
+
+
+class UpkeepKeeper:
+    """Keeps the checkers of idle nodes busy with what is due; to be run by the leader.
+
+    Args:
+        standards_of: what healthy figures are, for checkers with these reports.
+        told: called with the nodes whose directive has changed.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        checkers: CheckerHub,
+        health: HealthKeeper,
+        standards_of: Callable[[Iterable[CheckReport]], tuple[Standard, ...]],
+        told: Callable[[Iterable[str]], None],
+        wall_clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._cluster = cluster
+        self._checkers = checkers
+        self._health = health
+        self._standards_of = standards_of
+        self._told = told
+        self._wall_clock = wall_clock
+        self._stirred = asyncio.Event()
+        self._known: set[tuple[str, str, str]] = set()  # node, order and outcome of findings that were passed on
+        checkers.subscribe(self._heard)
+        cluster.healths.store.subscribe(lambda _old, _new: self._stirred.set())
+        cluster.gangs.store.subscribe(lambda _old, _new: self._stirred.set())  # whoever takes nodes is given way to
+
+    def _heard(self, node: str) -> None:
+        if not self._cluster.fleet.holders(node):
+            self._stirred.set()
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await self._stirred.wait()
+            await asyncio.sleep(GATHER_SECONDS)
+            self._stirred.clear()
+            try:
+                self.look()
+            except Exception:
+                log.exception("idle nodes not looked after")
+                await asyncio.sleep(RETRY_SECONDS)
+
+    def look(self) -> None:
+        """One look at all nodes that nobody uses."""
+        views = self._checkers.views_of(node for node in self._checkers.nodes if self._is_free(node))
+        policy = self._cluster.policy()
+        sites = [
+            Site(
+                node,
+                view,
+                self._accelerators(node, policy.accelerator_resource),
+                self._wish(node),
+                self._out(node),
+                self._offences(node, policy.health.quarantine.half_life_seconds),
+            )
+            for node, view in sorted(views.items())
+        ]
+        found = look(sites, policy.preflight, self._standards_of(view.report for view in views.values()))
+        self._told(self._checkers.give(OWNER, found.checks, job=False))
+        standing = set()
+        for finding in found.findings:
+            key = (finding.node, finding.order, str(finding.outcome))
+            standing.add(key)
+            if key not in self._known:
+                _tests.labels(str(finding.outcome)).inc()
+                _test_seconds.labels(str(finding.profile)).observe(finding.seconds)
+                log.info("node tested", node=finding.node, outcome=str(finding.outcome), why=finding.words[:300])
+                self._health.tested(finding)
+        self._known = standing
+
+    def _is_free(self, node: str) -> bool:
+        fleet, resource = self._cluster.fleet, self._cluster.policy().accelerator_resource
+        return node in fleet.nodes and not fleet.holders(node) and not fleet.used(node).get(resource)
+
+    def _accelerators(self, node: str, resource: str) -> int | None:
+        return self._cluster.fleet.nodes[node].capacity.get(resource) or None
+
+    def _out(self, node: str) -> tuple[str, float] | None:
+        since = self._health.open_since(node)
+        if since is None:
+            return None
+        return f"{since:%Y%m%dT%H%M%S}", max(0.0, (self._wall_clock() - since).total_seconds())
+
+    def _wish(self, node: str) -> CheckWish | None:
+        health = self._known_health(node)
+        return open_wish(health) if health is not None else None
+
+    def _offences(self, node: str, half_life_seconds: int) -> float:
+        health = self._known_health(node)
+        if health is None:
+            return 0.0
+        return float(score(health.status.offences, self._wall_clock(), half_life_seconds))
+
+    def _known_health(self, node: str) -> NodeHealth | None:
+        health = self._cluster.healths.store.get(("", node))
+        return None if isinstance(health, Undecodable) else health
+
+
+def open_wish(health: NodeHealth) -> CheckWish | None:
+    """The wish that is not answered yet."""
+    wish, result = health.spec.check, health.status.check
+    return wish if wish is not None and (result is None or result.id != wish.id) else None

@@ -1,0 +1,101 @@
+"""Converts what stands in one input: jobs, with the runtimes and the FleetPolicy beside them."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import ValidationError
+
+from muster.api.fleetpolicy import FleetPolicySpec
+from muster.convert import jobset, pytorchjob, trainjob
+from muster.convert.fields import Notes, RefusedError
+from muster.convert.job import training_job
+
+VERSIONS = {
+    "PyTorchJob": "kubeflow.org/v1",
+    "TrainJob": "trainer.kubeflow.org/v1alpha1",
+    "JobSet": "jobset.x-k8s.io/v1alpha2",
+}
+_CLUSTER_RUNTIME, _RUNTIME = "ClusterTrainingRuntime", "TrainingRuntime"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of one job.
+
+    Attributes:
+        job: the TrainingJob; None: none can be made.
+        refused: why not, and what to do.
+        notes: what became of its fields.
+    """
+
+    job: dict[str, Any] | None = None
+    refused: str = ""
+    notes: Notes = field(default_factory=Notes)
+
+
+def converted(objects: Sequence[Any]) -> list[Result | None]:
+    """What becomes of each object; None: it stays as it is."""
+    policy = FleetPolicySpec()
+    for it in objects:
+        if kind_of(it) == "FleetPolicy":
+            with suppress(ValidationError):  # the API server will say so
+                policy = FleetPolicySpec.model_validate(it.get("spec") or {})
+    known = [
+        it for it in objects if kind_of(it) in (_CLUSTER_RUNTIME, _RUNTIME) and isinstance(it.get("metadata"), dict)
+    ]
+    runtimes = {_place(it, kind_of(it), it): it for it in known}
+    return [_result(it, runtimes, policy) if kind_of(it) in VERSIONS else None for it in objects]
+
+
+def kind_of(it: Any) -> str:
+    """The kind of an object."""
+    return str(it.get("kind")) if isinstance(it, dict) else "something that is no object"
+
+
+def title(it: Any) -> str:
+    """Kind and name of an object, for people."""
+    metadata = it.get("metadata") if isinstance(it, dict) else None
+    named = metadata if isinstance(metadata, dict) else {}
+    return f"{kind_of(it)} {'/'.join(str(named[part]) for part in ('namespace', 'name') if named.get(part))}".rstrip()
+
+
+def _place(runtime: Mapping[str, Any], kind: str, beside: Mapping[str, Any]) -> tuple[str, str]:
+    """Where a runtime is: its kind and name, with the namespace that one of its users shares."""
+    metadata = runtime.get("metadata") or runtime
+    namespace = (beside.get("metadata") or {}).get("namespace") or ""
+    return kind, f"{namespace if kind == _RUNTIME else ''}/{metadata.get('name')}"
+
+
+def _present(value: Any) -> Any:
+    """A copy without nulls, which say nothing."""
+    if isinstance(value, dict):
+        return {name: _present(each) for name, each in value.items() if each is not None}
+    return [_present(each) for each in value] if isinstance(value, list) else value
+
+
+def _result(it: Mapping[str, Any], runtimes: Mapping[tuple[str, str], Any], policy: FleetPolicySpec) -> Result:
+    source, notes, kind = _present(it), Notes(), kind_of(it)
+    try:
+        if not source["metadata"].get("name"):
+            raise RefusedError(
+                "metadata.name: there is none: write one, also where generateName has made one up until now"
+            )
+        if it.get("apiVersion") != VERSIONS[kind]:
+            raise RefusedError(
+                f"apiVersion: {it.get('apiVersion')}: {VERSIONS[kind]} is what can be read: kubectl get {kind.lower()}s NAME -o yaml "
+                "writes it, where the cluster knows that version"
+            )
+        if kind == "TrainJob":
+            reference = source["spec"].get("runtimeRef") or {}
+            runtime = runtimes.get(_place(reference, reference.get("kind") or _CLUSTER_RUNTIME, source))
+            gang = trainjob.gang(source, _present(runtime), notes)
+        else:
+            gang = (pytorchjob if kind == "PyTorchJob" else jobset).gang(source, notes)
+        return Result(training_job(gang, policy, notes), notes=notes)
+    except RefusedError as error:
+        return Result(refused=str(error), notes=notes)
+    except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
+        why = f"it has not the shape of a {kind} ({type(error).__name__}: {error})"
+        return Result(refused=f"{why}: kubectl apply --dry-run=server -f FILE says where", notes=notes)

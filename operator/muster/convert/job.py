@@ -1,0 +1,232 @@
+"""What the conversions of all kinds have in common: from what is known of a gang to a TrainingJob that the API takes."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from muster.api.base import API_VERSION, LAST_APPLIED
+from muster.api.fleetpolicy import FleetPolicySpec
+from muster.api.trainingjob import NAME_RULES, is_job_name, parsed
+from muster.convert import worker
+from muster.convert.fields import Fields, Notes, RefusedError
+from muster.lifecycle import launching
+from muster.lifecycle.template import AGAIN, problem
+from muster.protocol.contract import IDENTITY
+from muster.world.fleet import Fleet
+
+EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
+_LEVELS = {
+    EXCLUSIVE: "required",
+    "kueue.x-k8s.io/podset-required-topology": "required",
+    "kueue.x-k8s.io/podset-preferred-topology": "preferred",
+}
+_QUEUE = "kueue.x-k8s.io/queue-name"
+# Labels and annotations by which others schedule, or mark what is theirs.
+_THEIRS = re.compile(
+    r"(?:[\w.-]+\.)?(?:kueue\.x-k8s\.io|scheduling\.x-k8s\.io|scheduling\.sigs\.k8s\.io|jobset\.sigs\.k8s\.io|volcano\.sh|"
+    r"kubeflow\.org|kai\.scheduler|run\.ai)/.*|scheduling\.k8s\.io/group-name"
+)
+_MOST_RESTARTS = 100
+
+
+@dataclass(slots=True)
+class Gang:
+    """What is known of a job.
+
+    Attributes:
+        metadata: name, namespace, labels and annotations; others are ignored.
+        usual: what the other system calls the container that trains.
+        first: host name of its first pod, without a domain.
+        hosts: the host names of all, as a regular expression.
+        sizes: pods of each of the Jobs that it was made of.
+        processes: on each node, as torchrun's --nproc-per-node takes it; "": nobody says.
+        nodes: workers, one on each.
+        template: of a worker's pod.
+        spec: fields of the TrainingJob's spec that are known already.
+    """
+
+    metadata: Mapping[str, Any]
+    usual: str
+    first: str = ""
+    hosts: str = ""
+    sizes: list[int] = field(default_factory=list)
+    processes: str = ""
+    nodes: int = 0
+    template: dict[str, Any] = field(default_factory=dict)
+    spec: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Of the job."""
+        return str(self.metadata["name"])
+
+    def joins(self, fields: Fields, template: Any, nodes: int, notes: Notes) -> None:
+        """Take in replicas.
+
+        Raises:
+            RefusedError: their template is not that of those before.
+        """
+        if not nodes:
+            return
+        where = different(self.template, template) if self.nodes else ""
+        if where:
+            raise RefusedError(
+                f"{fields.path}: template.{where} is not that of the replicas before, and a gang has one template: write the same into "
+                "all that train (the program may ask NODE_RANK, 0 on the first node); what does not train, e.g. an initializer, becomes "
+                "an init container, or a Job that ends before"
+            )
+        self.template = self.template or template or {}
+        self.nodes += nodes
+        notes.became.append(f"{fields.path}: spec.nodes + {nodes}")
+
+    def restarts(self, fields: Fields, name: str, wanted: int | None, notes: Notes) -> None:
+        """Set how often failures of the job's own making may restart it, unless that is known."""
+        if wanted is None:
+            return
+        if "recovery" in self.spec:
+            notes.leave_out(fields.at(name), wanted)
+            return
+        self.spec["recovery"] = {"applicationRestartsPerDay": min(wanted, _MOST_RESTARTS)}
+        notes.became.append(
+            f"{fields.at(name)} -> spec.recovery.applicationRestartsPerDay: {min(wanted, _MOST_RESTARTS)}: within 24 h, and failures of "
+            "nodes do not count"
+        )
+
+    def ends(self, fields: Fields, notes: Notes) -> None:
+        """Carry over suspend and ttlSecondsAfterFinished."""
+        seconds = fields.take("ttlSecondsAfterFinished", int)
+        if seconds is not None:
+            self.spec["completion"] = {"ttlSecondsAfterFinished": seconds}
+            notes.became.append(f"{fields.at('ttlSecondsAfterFinished')} -> spec.completion.ttlSecondsAfterFinished")
+        if fields.take("suspend", bool):
+            if _QUEUE in (self.metadata.get("labels") or {}):
+                notes.leave_out(
+                    fields.at("suspend"), True, "Kueue would have taken it back; Muster's own queue decides now"
+                )
+            else:
+                self.spec["suspend"] = True
+                notes.became.append(f"{fields.at('suspend')} -> spec.suspend")
+
+
+def different(one: Any, other: Any, path: str = "") -> str:
+    """The first place where two templates differ, ports and what Muster sets apart; "" where they are alike."""
+    found: Iterable[str] = ()
+    if isinstance(one, dict) and isinstance(other, dict):
+        names = sorted({*one, *other} - {"ports", "restartPolicy"})
+        found = (different(one.get(name), other.get(name), f"{path}.{name}".lstrip(".")) for name in names)
+    elif isinstance(one, list) and isinstance(other, list):
+        ours, theirs = (
+            [a for a in part if not isinstance(a, dict) or a.get("name") not in IDENTITY] for part in (one, other)
+        )
+        if len(ours) == len(theirs):
+            found = (different(a, b, f"{path}[{index}]") for index, (a, b) in enumerate(zip(ours, theirs, strict=True)))
+        else:
+            found = (path,)
+    elif one != other and (one or other):
+        found = (path,)
+    return next(filter(None, found), "")
+
+
+def training_job(gang: Gang, policy: FleetPolicySpec, notes: Notes) -> dict[str, Any]:
+    """The TrainingJob.
+
+    Raises:
+        RefusedError: the API would refuse it, or Muster could not start its pods.
+    """
+    template = gang.template
+    container = worker.training(template, gang.usual, notes)
+    gpus = worker.accelerators(container, notes)
+    worker.shed(template, container, notes)
+    worker.variables(container, notes)
+    worker.by_address(container, gang.first, notes)
+    if gang.nodes > 1:
+        worker.meeting(container, notes)
+    worker.processes(container, gang.processes, gpus, notes)
+    text = re.sub(r"\\[nrt]", " ", json.dumps(template))
+    left = sorted(set(re.findall(rf"\b{gang.hosts}\b", text)))
+    notes.check.extend(f"{host}: no host will be called so: rank 0 is at $(MASTER_ADDR)" for host in left)
+    spec: dict[str, Any] = {"nodes": gang.nodes, "gpusPerNode": gpus}
+    containers = template["spec"]["containers"]
+    others_ask = any(worker.asked(each) for each in containers if each is not container)
+    if container is not containers[0] or others_ask:
+        spec["launch"] = {"workerContainer": container.get("name")}
+    marks: dict[str, str] = {}
+    metadata = {key: gang.metadata[key] for key in ("name", "namespace") if key in gang.metadata}
+    for key in ("ownerReferences", "finalizers"):
+        if gang.metadata.get(key):
+            notes.leave_out(f"metadata.{key}", gang.metadata[key])
+    metadata |= _own(gang.metadata, marks)
+    pods = _own(template.pop("metadata", None) or {}, marks)
+    placement = _placement(gang, marks, policy, notes)
+    spec |= {"placement": placement} if placement else {}
+    spec |= {**gang.spec, "template": {**({"metadata": pods} if pods else {}), **template}}
+    job = {"apiVersion": API_VERSION, "kind": "TrainingJob", "metadata": metadata, "spec": spec}
+    _judge(job, policy, notes)
+    return job
+
+
+def _own(metadata: Mapping[str, Any], marks: dict[str, str]) -> dict[str, dict[str, str]]:
+    """Labels and annotations that are not another system's; those that are go to `marks`."""
+    parts = {part: {**(metadata.get(part) or {})} for part in ("labels", "annotations")}
+    marks |= {key: value for values in parts.values() for key, value in values.items() if _THEIRS.fullmatch(key)}
+    own = {
+        part: {key: values[key] for key in values if key not in {*marks, LAST_APPLIED}}
+        for part, values in parts.items()
+    }
+    return {part: values for part, values in own.items() if values}
+
+
+def _placement(gang: Gang, marks: Mapping[str, str], policy: FleetPolicySpec, notes: Notes) -> dict[str, Any]:
+    levels = {level.label: level.name for level in policy.topology.levels}
+    placement: dict[str, Any] = {}
+    for key, label in marks.items():
+        wanted = _LEVELS.get(key)
+        if wanted is None:
+            where = "spec.placement" if "topology" in key or "slice" in key else "docs/queueing.md"
+            notes.leave_out(key, label, f"Muster queues and places jobs itself, see {where}")
+        elif label == "kubernetes.io/hostname":
+            notes.became.append(f"{key}: {label}: so it is: each worker has a node of its own")
+        elif key == EXCLUSIVE and len(set(gang.sizes)) > 1:
+            notes.leave_out(key, label, "Jobs of several sizes are one gang now, and segments are of one size")
+        elif key == EXCLUSIVE and len(gang.sizes) > 1:
+            placement["segmentSize"] = gang.sizes[0]
+            notes.became.append(
+                f"{key}: {label} of {len(gang.sizes)} Jobs -> spec.placement.segmentSize: {gang.sizes[0]}"
+            )
+            notes.check.append(
+                f"a segment lies inside one domain of the FleetPolicy's innermost level: has that the label {label}?"
+            )
+        elif label in levels:
+            placement[wanted] = levels[label]
+            notes.became.append(f"{key}: {label} -> spec.placement.{wanted}: {levels[label]}")
+        else:
+            why = f"no level of the FleetPolicy has this label: name one there, and write it at spec.placement.{wanted}"
+            notes.leave_out(key, label, f"{why}; give that FleetPolicy with the input, and it is used")
+    return placement
+
+
+def _judge(job: Mapping[str, Any], policy: FleetPolicySpec, notes: Notes) -> None:
+    """What the API and the operator would say of it."""
+    name = job["metadata"]["name"]
+    if not is_job_name(name):
+        raise RefusedError(f"metadata.name: {name}: becomes part of host names: write {NAME_RULES}")
+    try:
+        made = parsed(job)
+    except ValueError as error:
+        raise RefusedError(str(error)) from error
+    for each in made.spec.containers:
+        if not all(each.get(part) and isinstance(each[part], str) for part in ("name", "image")):
+            raise RefusedError(f"container {each.get('name') or 'without a name'}: write its name and its image")
+    reason, message = problem(made, Fleet(policy)) or ("", "")
+    message = message.removesuffix(AGAIN).strip()
+    if reason == "TemplateInvalid":
+        raise RefusedError(message)
+    notes.check.extend(filter(None, (message, launching.words(made))))
+    mounts = [mount for each in made.spec.containers for mount in each.get("volumeMounts") or ()]
+    mounted = ", ".join(str(mount.get("mountPath")) for mount in mounts)
+    notes.check.append(
+        f"spec.checkpoint.directory: write where the trainer saves{f' (mounted: {mounted})' if mounted else ''}: without it each "
+        "restart begins from scratch"
+    )

@@ -1,0 +1,60 @@
+"""JobSet (jobset.x-k8s.io/v1alpha2), by itself or as the template of a TrainingRuntime.
+
+Source: kubernetes-sigs/jobset, api/jobset/v1alpha2/jobset_types.go; host names and variables: its documentation, Concepts.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from muster.convert.fields import Fields, Notes, RefusedError
+from muster.convert.job import EXCLUSIVE, Gang
+
+
+def gang(source: Mapping[str, Any], notes: Notes, path: str = "spec") -> Gang:
+    """What the JobSet says of its gang.
+
+    Args:
+        path: where its spec stands.
+
+    Raises:
+        RefusedError: its Jobs differ, are no gangs, or need what a TrainingJob has not.
+    """
+    made = Gang(source["metadata"], "node")
+    spec = Fields(source.get("spec"), path, notes)
+    made.ends(spec, notes)
+    failure = spec.inner("failurePolicy")
+    made.restarts(failure, "maxRestarts", failure.take("maxRestarts", int), notes)
+    if spec.take("volumeClaimPolicies"):
+        raise RefusedError(
+            f"{spec.at('volumeClaimPolicies')}: Muster makes no claims: write a PersistentVolumeClaim that every node can mount, and "
+            "name it in the template's volumes"
+        )
+    kinds = []
+    for part in spec.several("replicatedJobs"):
+        jobs, job = part.take("replicas", int), part.inner("template")
+        marks, batch = job.inner("metadata"), job.inner("spec")
+        exclusive = (marks.take("annotations", dict) or {}).get(EXCLUSIVE)
+        if exclusive:
+            made.metadata = {
+                **made.metadata,
+                "annotations": {**(made.metadata.get("annotations") or {}), EXCLUSIVE: exclusive},
+            }
+        size, ended = batch.take("parallelism", int), batch.take("completions", int)
+        size = (ended or 1) if size is None else size
+        if ended not in (None, size):
+            raise RefusedError(
+                f"{batch.path}: {ended} completions with a parallelism of {size} are no gang, but a queue: leave it a JobSet"
+            )
+        batch.take("completionMode")  # each worker has an index
+        jobs = 1 if jobs is None else jobs
+        made.joins(part, batch.take("template", dict), jobs * size, notes)
+        made.restarts(batch, "backoffLimit", batch.take("backoffLimit", int), notes)
+        made.sizes += [size] * jobs
+        kinds.append(str(part.take("name")))
+    if not made.nodes:
+        raise RefusedError(f"{spec.at('replicatedJobs')}: there are none: write the one that trains")
+    spec.leave_rest()
+    made.first = f"{made.name}-{kinds[0]}-0-0"
+    made.hosts = rf"{re.escape(made.name)}-(?:{'|'.join(map(re.escape, kinds))})-\d+-\d+"
+    return made

@@ -1,0 +1,47 @@
+"""PyTorchJob of Kubeflow's training operator, version 1 (kubeflow.org/v1).
+
+Source: kubeflow/training-operator release-1.9, pkg/apis/kubeflow.org/v1 and pkg/controller.v1/pytorch/envvar.go.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from muster.convert.fields import Fields, Notes, RefusedError
+from muster.convert.job import Gang
+
+
+def gang(source: Mapping[str, Any], notes: Notes) -> Gang:
+    """What the PyTorchJob says of its gang.
+
+    Raises:
+        RefusedError: its replicas differ, or are none.
+    """
+    made = Gang(source["metadata"], "pytorch")
+    spec = Fields(source.get("spec"), "spec", notes)
+    run, elastic, replicas = (spec.inner(each) for each in ("runPolicy", "elasticPolicy", "pytorchReplicaSpecs"))
+    scheduling = run.inner("schedulingPolicy")
+    made.ends(run, notes)
+    kinds = [kind for kind in ("Master", "Worker") if kind in replicas]
+    for kind in kinds:
+        part = replicas.inner(kind)
+        nodes, template, policy = part.take("replicas", int), part.take("template", dict), part.take("restartPolicy")
+        made.joins(part, template, 1 if nodes is None else nodes, notes)
+        if policy == "Never" and "recovery" not in made.spec:
+            made.restarts(part, "restartPolicy", 0, notes)
+        elif policy:
+            notes.leave_out(part.at("restartPolicy"), policy)
+    if not made.nodes or [*replicas]:
+        raise RefusedError(
+            f"{replicas.path}: Master and Worker are what a PyTorchJob has: write them, and nothing else"
+        )
+    made.restarts(run, "backoffLimit", run.take("backoffLimit", int), notes)
+    made.restarts(elastic, "maxRestarts", elastic.take("maxRestarts", int), notes)
+    priority = scheduling.take("priorityClass", str)
+    if priority:
+        made.template["spec"].setdefault("priorityClassName", priority)
+    made.processes = str(elastic.take("nProcPerNode") or spec.take("nprocPerNode") or "auto")
+    made.first = f"{made.name}-{kinds[0].lower()}-0"
+    made.hosts = rf"{re.escape(made.name)}-(?:master|worker)-\d+"
+    spec.leave_rest()
+    return made

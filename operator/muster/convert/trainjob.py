@@ -1,0 +1,110 @@
+"""TrainJob of Kubeflow Trainer, version 2 (trainer.kubeflow.org/v1alpha1), with its runtime or without.
+
+Trainer makes a JobSet of it, and so does this. Source: kubeflow/trainer 2.3, pkg/apis/trainer/v1alpha1 and
+pkg/runtime/framework/plugins/torch; podTemplateOverrides: 2.1.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from muster.convert import jobset
+from muster.convert.fields import Fields, Notes, RefusedError
+from muster.convert.job import Gang
+from muster.convert.worker import asked
+from muster.world.resources import amount
+
+_NODE = "node"
+_STEP = "trainer.kubeflow.org/trainjob-ancestor-step"
+_BY_NAME = ("containers", "initContainers", "volumes", "env", "imagePullSecrets", "replicatedJobs")
+_KEYS = {"volumeMounts": "mountPath", **dict.fromkeys(_BY_NAME, "name")}
+
+
+def gang(source: Mapping[str, Any], runtime: Mapping[str, Any] | None, notes: Notes) -> Gang:
+    """What the TrainJob, and its runtime where that is known, say of its gang.
+
+    Raises:
+        RefusedError: it is no gang of one template, or not enough is known of it.
+    """
+    spec, its = Fields(source.get("spec"), "spec", notes), Fields((runtime or {}).get("spec"), "runtime.spec", notes)
+    if spec.take("initializer"):
+        raise RefusedError(
+            "spec.initializer: no step comes before a gang: make it an init container, or a Job that ends before"
+        )
+    reference, trainer, policy = spec.inner("runtimeRef"), spec.inner("trainer"), its.inner("mlPolicy")
+    wanted = f"{reference.take('kind') or 'ClusterTrainingRuntime'} {reference.take('name')}"
+    reference.take("apiGroup")
+    if runtime is None:
+        if "image" not in trainer:
+            raise RefusedError(
+                f"spec.runtimeRef: {wanted} is not in the input, and nothing else names an image: give that, too: kubectl get "
+                f"{wanted.lower()} -o yaml > runtime.yaml"
+            )
+        notes.check.append(f"{wanted} is not in the input: what it adds (volumes, variables, a command) is missing")
+    for other in ("mpi", "flux", "xgboost"):
+        if policy.take(other) is not None:
+            raise RefusedError(
+                f"{policy.at(other)}: Muster starts ranks as torchrun does: take a runtime with torch or jax"
+            )
+    layout = its.take("template", dict) or {"spec": {"replicatedJobs": [{"name": _NODE}]}}
+    for patch in _patches(spec):
+        layout = merged(layout, patch)
+    jobs = layout["spec"]["replicatedJobs"]
+    job = next((each for each in jobs if _trains(each)), jobs[-1])
+    batch = job.setdefault("template", {}).setdefault("spec", {})
+    usual = policy.take("numNodes", int) or 1
+    nodes = trainer.take("numNodes", int) or usual
+    batch |= {"parallelism": nodes, "completions": nodes}
+    containers = batch.setdefault("template", {}).setdefault("spec", {}).setdefault("containers", [{"name": _NODE}])
+    container = next((each for each in containers if each.get("name") == _NODE), containers[0])
+    said = {part: trainer.take(part) for part in ("image", "command", "args", "env") if part in trainer}
+    container |= merged(container, said)
+    if "resourcesPerNode" in trainer:
+        container["resources"] = trainer.take("resourcesPerNode", dict)
+    processes = trainer.take("numProcPerNode") or policy.inner("torch").take("numProcPerNode") or _auto(container)
+    jobset_of = {"metadata": merged(layout.get("metadata") or {}, source["metadata"]), "spec": layout["spec"]}
+    made = jobset.gang(jobset_of, notes, "runtime.spec.template.spec")
+    made.ends(spec, notes)
+    made.processes = str(processes)
+    spec.leave_rest()
+    its.leave_rest()
+    return made
+
+
+def _trains(job: Mapping[str, Any]) -> bool:
+    labels = ((job.get("template") or {}).get("metadata") or {}).get("labels") or {}
+    return bool(labels.pop(_STEP, "") == "trainer")
+
+
+def _patches(spec: Fields) -> list[dict[str, Any]]:
+    """What changes the runtime's template, all in its shape."""
+    found = []
+    for patch in spec.several("runtimePatches"):
+        patch.take("manager")
+        patch.take("time")
+        found.append(patch.inner("trainingRuntimeSpec").take("template") or {})
+    for override in spec.several("podTemplateOverrides"):
+        targets = [target.take("name", str) for target in override.several("targetJobs")]
+        pod = {part: override.take(part) for part in ("metadata", "spec") if part in override}
+        found.append(
+            {"spec": {"replicatedJobs": [{"name": name, "template": {"spec": {"template": pod}}} for name in targets]}}
+        )
+    return found
+
+
+def _auto(container: Mapping[str, Any]) -> str:
+    """As Trainer has it: one process for each GPU, else for each CPU."""
+    resources = container.get("resources") or {}
+    cpus = (resources.get("requests") or {}).get("cpu") or (resources.get("limits") or {}).get("cpu")
+    return "auto" if asked(container) else str(max(1, -(-amount("cpu", str(cpus or 0)) // 1000)))
+
+
+def merged(one: Any, other: Any, name: str = "") -> Any:
+    """A strategic merge patch of pods: objects are merged, and so are the lists whose entries have names."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return {**one, **{key: merged(one.get(key), value, key) for key, value in other.items()}}
+    if isinstance(one, list) and isinstance(other, list) and name in _KEYS:
+        key = _KEYS[name]
+        ours, theirs = ({each[key]: each for each in listed} for listed in (one, other))
+        whole = name == "volumes"  # of one kind each: a claim takes the place of a directory
+        return [*(ours | {at: each if whole else merged(ours.get(at), each) for at, each in theirs.items()}).values()]
+    return other

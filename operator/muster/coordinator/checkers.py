@@ -1,0 +1,368 @@
+"""What the checkers last said, and what they shall do: in memory only, by node.
+
+A new leader starts empty. It hears every answer again, because a checker keeps the answers to all orders that stand in
+its directive; and until it knows what stands there, it says so instead of giving orders (`CheckDirective.known`).
+"""
+
+import itertools
+import operator
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from prometheus_client import Gauge
+
+from muster.coordinator.auth import Caller
+from muster.coordinator.figures import Figures
+from muster.protocol import checks
+from muster.protocol.checks import CheckDirective, CheckReport
+from muster.world.checks import CheckerView, NodeChecks
+
+# A checker asks at least every ten: one that does not is gone, and whoever leads for so long has heard all that there are.
+SILENT_SECONDS = 30.0
+MAX_NODES = 65536  # beyond any fleet
+
+_STATES = (checks.STARTING, checks.READY, checks.UNFIT)
+_checkers = Gauge("muster_checkers", "Nodes whose checker this process has heard and not forgotten.", ["state"])
+_orders = Gauge("muster_check_orders_open", "Orders of checkers that are not answered yet.")
+
+Subscriber = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class _Pod:
+    """A checker's process.
+
+    Attributes:
+        came_at: when it was first heard.
+        state_at: when it came to be in its state.
+        behind: the newest report that came after a newer one; None where none has since.
+    """
+
+    report: CheckReport
+    heard_at: float
+    came_at: float
+    state_at: float
+    behind: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A report with when it was heard, by the hub's clock."""
+
+    node: str
+    report: CheckReport
+    at: float
+
+
+class CheckerHub:
+    """Reports and orders by node. Only the event loop's thread may touch it."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic, max_nodes: int = MAX_NODES) -> None:
+        self._clock = clock
+        self._max_nodes = max_nodes
+        # Node -> its checkers by pod uid, the node heard longest ago first. While the DaemonSet is rolled out there are two.
+        self._heard: OrderedDict[str, dict[str, _Pod]] = OrderedDict()
+        self._claims: dict[str, dict[str, _Claim]] = {}  # node -> who wants something of it, the first to ask first
+        self._nodes_of: dict[str, frozenset[str]] = {}  # owner -> the nodes of his claims
+        self._told: dict[str, NodeChecks] = {}  # node -> what its directive says
+        self._given: dict[str, dict[str, float]] = {}  # node -> when each order came to stand there
+        self._counts = Figures()
+        self._outstanding: dict[
+            str, tuple[str, int]
+        ] = {}  # node -> whose orders stand there, and how many are unanswered
+        self._unanswered = 0
+        # Owner -> the nodes of which he waits for an answer, or that they know of their pass.
+        self._awaited: dict[str | None, set[str]] = {}
+        self._states: Counter[str] = Counter()
+        self._subscribers: list[Subscriber] = []
+        self._done_subscribers: list[Subscriber] = []
+        self._serving_since: float | None = None
+        self._all_decided = False
+        self._figures_subscribers: list[Callable[[], None]] = []
+
+    def start_serving(self) -> None:
+        """From now on checkers can reach us (this process has become the leader)."""
+        self._serving_since = self._clock()
+
+    def decided(self) -> None:
+        """Everything was decided once: a node of which nobody wants anything is free of orders."""
+        self._all_decided = True
+
+    def subscribe(self, callback: Subscriber) -> None:
+        """Call back with the node's name on news worth a decision: all that a checker says but ages, figures and which order it runs."""
+        self._subscribers.append(callback)
+
+    def subscribe_done(self, callback: Subscriber) -> None:
+        """Call back with an owner when the last of his orders is answered, and every node knows of its pass."""
+        self._done_subscribers.append(callback)
+
+    def awaited(self, node: str) -> int:
+        """How many nodes the owner of a node's orders still waits for."""
+        owner = self._owner(node)
+        return len(self._awaited.get(owner, ())) if owner is not None else 0
+
+    def subscribe_figures(self, callback: Callable[[], None]) -> None:
+        """Call back when a checker's figures have changed."""
+        self._figures_subscribers.append(callback)
+
+    def record(self, caller: Caller, report: CheckReport) -> bool:
+        """Take in a report; False when it is older than one already heard."""
+        node, now = caller.node_name, self._clock()
+        pods = self._heard.setdefault(node, {})
+        before = self._speaker(node)
+        old = None if before is None else pods[before].report
+        was_silent = before is None or now - pods[before].heard_at >= SILENT_SECONDS
+        if not _took_in(pods, caller.pod_uid, report, now):
+            return False
+        self._heard.move_to_end(node)
+        for uid in [uid for uid, pod in pods.items() if now - pod.heard_at >= SILENT_SECONDS]:
+            del pods[uid]  # one that is replaced does not say goodbye
+        while len(self._heard) > self._max_nodes:
+            self.forget(next(iter(self._heard)))
+        speaker = self._speaker(node)
+        assert speaker is not None
+        new = pods[speaker].report
+        if new is old:  # another one speaks for the node
+            return True
+        if old is None or _figures(old) != _figures(new):
+            self._tell_figures()
+        if before is not None and before != speaker and node in self._given:
+            self._given[node] = dict.fromkeys(self._given[node], now)  # a successor begins at the beginning
+        self._count_state(old, new)
+        owner = self._owner(node)
+        waited = owner is not None and owner in self._awaited
+        self._count_orders(node)
+        self._counts.heard(node, self._given.get(node, ()), new)
+        if was_silent or before != speaker or old is None or _news(old) != _news(new):
+            for callback in self._subscribers:
+                callback(node)
+        if owner is not None and waited and owner not in self._awaited:
+            for callback in self._done_subscribers:
+                callback(owner)
+        return True
+
+    def forget(self, node: str) -> None:
+        """The node is gone."""
+        speaker = self._speaker(node)
+        pods = self._heard.pop(node, None)
+        if pods and speaker is not None:
+            self._count_state(pods[speaker].report, None)
+            self._tell_figures()
+        self._count_orders(node)
+
+    def pods_on(self, nodes: Iterable[str]) -> list[str]:
+        """Uids of the checkers that were heard on these nodes."""
+        return list(itertools.chain.from_iterable(self._heard.get(node, ()) for node in nodes))
+
+    @property
+    def nodes(self) -> list[str]:
+        """The nodes whose checkers were heard."""
+        return list(self._heard)
+
+    def heard(self) -> list[Heard]:
+        """The last report of every node, as it came."""
+        found = []
+        for node, pods in self._heard.items():
+            speaker = self._speaker(node)
+            if speaker is not None:
+                found.append(Heard(node, pods[speaker].report, pods[speaker].heard_at))
+        return found
+
+    def views_of(self, nodes: Iterable[str]) -> dict[str, CheckerView]:
+        """The views of those that have been heard, by node, all as of one moment."""
+        now = self._clock()
+        found = {}
+        for node in nodes:
+            speaker = self._speaker(node)
+            if speaker is not None:
+                given = {order: now - since for order, since in self._given.get(node, {}).items()}
+                found[node] = _view(self._heard[node][speaker], now, given)
+        return found
+
+    def give(self, owner: str, wanted: Mapping[str, NodeChecks] | None, *, job: bool = True) -> list[str]:
+        """What an owner wants done from now on, all of it; None for nothing. Returns the nodes whose directive has changed.
+
+        A node does what one owner wants at a time: jobs go before others, and who asked first before who asked later.
+
+        Args:
+            owner: uid of a job, or any other name.
+        """
+        wanted = wanted or {}
+        before = self._nodes_of.pop(owner, frozenset())
+        if wanted:
+            self._nodes_of[owner] = frozenset(wanted)
+        changed = []
+        for node in sorted(before | wanted.keys()):
+            claims = self._claims.setdefault(node, {})
+            if node not in wanted:
+                claims.pop(owner, None)
+            elif (claim := claims.get(owner)) is not None:
+                claim.wanted = wanted[node]
+            else:
+                claims[owner] = _Claim(wanted[node], job)
+            if not claims:
+                del self._claims[node]
+            if self._tell(node):
+                changed.append(node)
+        return changed
+
+    def directive_for(self, node: str, pod_uid: str = "") -> CheckDirective:
+        """What the checker of a node shall do.
+
+        Two checkers must not use the same GPUs: one that was replaced gives up, and one that is to replace another waits.
+
+        Args:
+            pod_uid: who asks; "" for whoever speaks for the node.
+        """
+        told = self._told.get(node)
+        if told is None:
+            return _NOTHING if self._all_decided or self._has_served() else _UNKNOWN
+        if not told.known:
+            return _UNKNOWN
+        speaker = self._speaker(node)
+        if pod_uid and speaker is not None and pod_uid != speaker:
+            pods = self._heard[node]
+            replaced = pod_uid in pods and pods[pod_uid].came_at < pods[speaker].came_at
+            return _NOTHING if replaced else _UNKNOWN
+        return CheckDirective(orders=told.orders, grants=told.grants)
+
+    def _tell_figures(self) -> None:
+        for callback in self._figures_subscribers:
+            callback()
+
+    def _has_served(self) -> bool:
+        return self._serving_since is not None and self._clock() - self._serving_since >= SILENT_SECONDS
+
+    def _speaker(self, node: str) -> str | None:
+        """Which of a node's checkers counts: of those heard lately and ready the one that came last, else whoever there is."""
+        pods = self._heard.get(node)
+        if not pods:
+            return None
+        if len(pods) == 1:
+            return next(iter(pods))
+        now = self._clock()
+
+        def worth(uid: str) -> tuple[bool, bool, float]:
+            pod = pods[uid]
+            fresh = now - pod.heard_at < SILENT_SECONDS
+            return fresh, fresh and pod.report.state == checks.READY, pod.came_at if fresh else pod.heard_at
+
+        return max(pods, key=worth)
+
+    def _owner(self, node: str) -> str | None:
+        """Whose orders stand in a node's directive."""
+        claims = self._claims.get(node, {})
+        return next((owner for owner, claim in claims.items() if claim.job), next(iter(claims), None))
+
+    def _tell(self, node: str) -> bool:
+        """Make the directive of a node what its claims want; whether that changed it."""
+        owner = self._owner(node)
+        before, after = self._told.get(node), None if owner is None else self._claims[node][owner].wanted
+        if before == after:
+            return False
+        if after is None:
+            del self._told[node]
+            self._given.pop(node, None)
+            self._counts.given(node, (), ())
+        else:
+            self._told[node], since, now = after, self._given.get(node, {}), self._clock()
+            self._given[node] = {order.id: since.get(order.id, now) for order in after.orders}
+            fresh = [order for order in self._given[node] if order not in since]
+            self._counts.given(node, self._given[node], self._answered(node) if fresh else ())
+        self._count_orders(node)
+        return True
+
+    def _answered(self, node: str) -> set[str]:
+        speaker = self._speaker(node)
+        return set() if speaker is None else {answer.order for answer in self._heard[node][speaker].report.answers}
+
+    def _count_orders(self, node: str) -> None:
+        told, owner = self._told.get(node), self._owner(node)
+        orders = {order.id for order in told.orders} if told else set()
+        granted = {grant.id for grant in told.grants} if told else set()
+        if orders:
+            orders -= self._answered(node)
+        if granted and (speaker := self._speaker(node)) is not None:
+            granted -= {one.granted for one in self._heard[node][speaker].report.passes}
+        before_owner, before = self._outstanding.pop(node, ("", 0))
+        self._unanswered += len(orders) - before
+        self._awaited.get(before_owner, set()).discard(node)
+        if owner is not None and told is not None:
+            self._outstanding[node] = owner, len(orders)
+            if orders or granted:
+                self._awaited.setdefault(owner, set()).add(node)
+        for each in (before_owner, owner):
+            if each in self._awaited and not self._awaited[each]:
+                del self._awaited[each]
+        _orders.set(self._unanswered)
+
+    def _count_state(self, old: CheckReport | None, new: CheckReport | None) -> None:
+        for report, by in ((old, -1), (new, 1)):
+            if report is not None:
+                state = report.state if report.state in _STATES else "Other"
+                self._states[state] += by
+                _checkers.labels(state).set(self._states[state])
+
+
+@dataclass(slots=True)
+class _Claim:
+    wanted: NodeChecks
+    job: bool
+
+
+_NOTHING = CheckDirective()
+_UNKNOWN = CheckDirective(known=False)
+
+_said = operator.attrgetter(
+    "boot_id",
+    "state",
+    "problem",
+    "identity",
+    "device",
+    "gpus",
+    "model",
+    "library",
+    "version",
+    "address",
+    "answers",
+)
+
+
+def _news(report: CheckReport) -> tuple[object, ...]:
+    """What of a report a decision may depend on."""
+    return (*_said(report), [(one.profile, one.granted) for one in report.passes])
+
+
+def _figures(report: CheckReport) -> tuple[object, ...]:
+    """What of a report the fleet's history is made of."""
+    figures = [(one.probe, one.figure, one.unit, one.transport, one.namespace) for one in report.figures]
+    return report.model, report.library, report.version, figures
+
+
+def _took_in(pods: dict[str, _Pod], uid: str, report: CheckReport, now: float) -> bool:
+    """Whether a report is the newest of its process; then it is kept.
+
+    Numbers begin anew in each process, and a container is started again in the same pod. So one report behind the
+    newest is late; if the next one counts on from there, it is another process that speaks.
+    """
+    pod = pods.get(uid)
+    if pod is None:
+        pods[uid] = _Pod(report, now, now, now)
+        return True
+    if report.sequence <= pod.report.sequence and (pod.behind is None or report.sequence <= pod.behind):
+        pod.behind = report.sequence
+        return False
+    if report.state != pod.report.state:
+        pod.state_at = now
+    pod.report, pod.heard_at, pod.behind = report, now, None
+    return True
+
+
+def _view(pod: _Pod, now: float, given: Mapping[str, float]) -> CheckerView:
+    since, report = now - pod.heard_at, pod.report
+    if report.passes and since > 0:
+        older = tuple(replace(one, age_seconds=one.age_seconds + since) for one in report.passes)
+        report = replace(report, passes=older)
+    return CheckerView(since, report, given, now - pod.state_at)

@@ -1,0 +1,84 @@
+"""What is taken at the door, by path: launchers' reports at one desk, checkers' at another. All else they share (`server`)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from muster.coordinator.auth import Caller
+from muster.coordinator.checkers import CheckerHub
+from muster.coordinator.hub import Hub
+from muster.coordinator.reports import decode_check_report, decode_report
+from muster.protocol.checks import CHECK_PATH, CheckReport
+from muster.protocol.messages import REPORT_PATH, Directive, Report
+
+CHECKER_ACCOUNT = "muster-check"
+
+R = TypeVar("R", Report, CheckReport)
+
+
+@dataclass(frozen=True, slots=True)
+class Desk(Generic[R]):
+    """One path.
+
+    Attributes:
+        name: of those who come here, for people.
+        is_known: whether this caller's reports are taken. Asked before a body is let in, and before it is read.
+        stranger: what those are told whose reports are not.
+        decode: a body; raises ProtocolError.
+        take: a report of a known caller.
+        directive_for: what a caller shall do, None where nobody knows him any more. Asked for each report, for each answer
+            that was held to the end, and once per pod and `notify`, so it should be cheap.
+    """
+
+    path: str
+    name: str
+    is_known: Callable[[Caller], bool]
+    stranger: Callable[[Caller], str]
+    decode: Callable[[bytes], R]
+    take: Callable[[Caller, R], object]
+    directive_for: Callable[[Caller], Any]
+
+
+def launchers(
+    hub: Hub, directive_for: Callable[[Caller], Directive | None], is_worker: Callable[[Caller], bool]
+) -> Desk[Report]:
+    """The desk of the workers of jobs."""
+    return Desk(REPORT_PATH, "launcher", is_worker, _no_worker, decode_report, hub.record, directive_for)
+
+
+def checkers(hub: CheckerHub, namespace: str, is_node: Callable[[str], bool]) -> Desk[CheckReport]:
+    """The desk of Muster's own process on each node, which is known by its service account alone.
+
+    Args:
+        namespace: where the checkers run.
+        is_node: whether there is a node of this name.
+    """
+
+    def is_checker(caller: Caller) -> bool:
+        return (caller.namespace, caller.service_account) == (namespace, CHECKER_ACCOUNT)
+
+    def stranger(caller: Caller) -> str:
+        if is_checker(caller):
+            return f"there is no node {caller.node_name}: a checker on a node that has just come asks again"
+        return (
+            f"pod {caller.namespace}/{caller.pod_name} is no checker: it runs as service account "
+            f"{caller.service_account or '(none)'}, and checks are told by pods in namespace {namespace} that run as "
+            f"{CHECKER_ACCOUNT} alone. Where checkers run in another namespace, set MUSTER_CHECKER_NAMESPACE of the operator"
+        )
+
+    return Desk(
+        CHECK_PATH,
+        "checker",
+        lambda caller: is_checker(caller) and is_node(caller.node_name),
+        stranger,
+        decode_check_report,
+        hub.record,
+        lambda caller: hub.directive_for(caller.node_name, caller.pod_uid),
+    )
+
+
+def _no_worker(caller: Caller) -> str:
+    return (
+        f"pod {caller.namespace}/{caller.pod_name} is no worker of a job that Muster runs: it was replaced, or its job "
+        "is gone; a pod that was created just now asks again"
+    )

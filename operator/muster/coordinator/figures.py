@@ -1,0 +1,96 @@
+"""What probes take and reach, as histograms: each answer counts once, in the process that gave the order for it.
+
+What a label holds comes from checkers. They are Muster's own, and still it is bounded: a fleet has few models, and there
+are few probes.
+"""
+
+from collections.abc import Collection, Iterator
+from typing import NamedTuple
+
+from prometheus_client import Histogram
+
+from muster.preflight.outcomes import How
+from muster.protocol.checks import GANG, NODE, PAIR, CheckAnswer, CheckReport
+
+OTHER = "Other"
+MAX_PROBES, MAX_MODELS = 48, 24
+"""Beyond so many different ones the others count together."""
+
+_seconds = Histogram(
+    "muster_check_probe_seconds",
+    "Time that a probe took on one node.",
+    ["probe", "model"],
+    buckets=(0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 900),
+)
+# Four for each power of ten: from what gloo reaches over a slow link to what the memory of a GPU does.
+_figure = Histogram(
+    "muster_check_figure",
+    "What a probe has reached on one node, in its unit.",
+    ["probe", "model", "unit"],
+    buckets=(*(float(f"{step}e{power}") for power in range(-2, 4) for step in (1, 1.8, 3.2, 5.6)), 1e4),
+)
+
+
+class _Told(NamedTuple):
+    probe: str
+    seconds: float
+    figure: float | None
+    unit: str
+
+
+class Figures:
+    """Counts the answers of checkers. Only the event loop's thread may touch it."""
+
+    def __init__(self) -> None:
+        self._probes: set[tuple[str, str]] = set()
+        self._models: set[str] = set()
+        self._counted: dict[str, set[str]] = {}  # node -> orders whose answers are counted, or are not ours
+
+    def given(self, node: str, orders: Collection[str], answered: Collection[str]) -> None:
+        """What stands in a node's directive now; what was answered before it was given here is not ours to count."""
+        before = self._counted.get(node, set())
+        kept = {order for order in orders if order in before or order in answered}
+        if orders:
+            self._counted[node] = kept
+        else:
+            self._counted.pop(node, None)
+
+    def heard(self, node: str, orders: Collection[str], report: CheckReport) -> None:
+        """A node's report; `orders` are those in its directive."""
+        counted = self._counted.get(node, set())
+        for answer in report.answers:
+            if answer.order in orders and answer.order not in counted:
+                counted.add(answer.order)
+                self._count(answer, report.model or report.device)
+
+    def _count(self, answer: CheckAnswer, model: str) -> None:
+        model = _bounded(model, self._models, MAX_MODELS)
+        for told in _told(answer):
+            key = (told.probe, told.unit)
+            if key not in self._probes and len(self._probes) >= MAX_PROBES:
+                key = (OTHER, OTHER)
+            else:
+                self._probes.add(key)
+            _seconds.labels(key[0], model).observe(told.seconds)
+            if told.figure is not None:
+                _figure.labels(key[0], model, key[1]).observe(told.figure)
+
+
+def _bounded(name: str, known: set[str], most: int) -> str:
+    if name not in known:
+        if len(known) >= most:
+            return OTHER
+        known.add(name)
+    return name
+
+
+def _told(answer: CheckAnswer) -> Iterator[_Told]:
+    """The probes of an answer that were run."""
+    if answer.kind == NODE:
+        for probe in answer.probes:
+            if probe.how != How.ENVIRONMENT:
+                good = probe.how == How.RESULT and not probe.wrong
+                yield _Told(probe.probe, probe.seconds, probe.figure if good else None, probe.unit)
+    elif answer.kind in (PAIR, GANG) and answer.how != How.ENVIRONMENT:
+        figure = answer.gbps if answer.how == How.RESULT and answer.gbps > 0.0 else None
+        yield _Told(answer.kind.lower(), answer.seconds, figure, "GB/s")

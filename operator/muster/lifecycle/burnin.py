@@ -1,0 +1,589 @@
+"""The burn-in of a gang: who is tested with whom, what came of it, and who has to go. Pure.
+
+Nothing of it is stored while it lasts. What the checkers tell is all there is: a pass that still holds, and the answers
+to the orders of this attempt, which they keep for as long as the orders stand in their directives. A new leader hears
+the same and makes the same of it. Only a failure is written down (record.burned_out), and at the go what was left untested
+and what the whole gang has reached (record.burned_in).
+
+Whoever has trained in his pod since the last fault is proven by that, unless the training has found itself wrong since: then
+all are tested. The others are tested: first each node by itself, then in pairs (muster.preflight.rounds), beside those who
+are proven, and where nothing speaks against anybody all together.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+
+from muster.api.gang import Examination, FaultClass, Gang, GangSpec
+from muster.api.preflight import OnInconclusive, Profile, wanted
+from muster.lifecycle import burnin_gang, corruption
+from muster.lifecycle.burnin_absent import absence
+from muster.lifecycle.burnin_gang import Measured
+from muster.lifecycle.burnin_orders import CONTROL_ROUND, Orders, Pair, Told, free, turn_of
+from muster.lifecycle.modes import mode_of
+from muster.lifecycle.plan import Announcement, CommitGang, Plan
+from muster.lifecycle.resume import Missing
+from muster.lifecycle.words import what_tests_show
+from muster.placement.where import domain_path
+from muster.preflight import local
+from muster.preflight.doubts import controls, upheld
+from muster.preflight.evidence import merged
+from muster.preflight.outcomes import How, Limit, LocalOutcome, PairOutcome, Yardstick
+from muster.preflight.outcomes import Member as Tested
+from muster.preflight.probes.profiles import PROFILES
+from muster.preflight.upkeep import OF_ITSELF
+from muster.preflight.verdict import Fail, Outcome, Verdict, judge, judge_local
+from muster.preflight.yardsticks import yardsticks
+from muster.protocol.checks import READY, CheckAnswer, CheckGrant, CheckOrder
+from muster.protocol.messages import IDLE
+from muster.world.checks import NodeChecks
+from muster.world.job import JobWorld, Seat
+
+BURNING_IN = "BurningIn"
+CHECKERS_MISSING = "CheckersMissing"
+INCONCLUSIVE = "BurnInInconclusive"
+# Whoever has a checker's ear asks at least as often; until then a new leader says nothing.
+NEW_LEADER_SECONDS = 15.0
+# Beyond that those who have passed are not waited for to say that they know.
+ECHO_SECONDS = 60.0
+# Where the gang has to wait until something is mended, what could not be tested is tried again so often.
+AGAIN_SECONDS = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What the burn-in comes to now.
+
+    Attributes:
+        missing: what the start waits for; None: for nothing.
+        checks: by node, what its checker shall do.
+        fails: nodes of which it is proven that they are bad; they leave.
+        untested: nodes of which nothing can be said.
+        words: why not; or what else people should know (a slow uplink).
+        measured: what the all-reduce of the whole gang has come to; "" where there was none.
+        is_wrong: sums of it, or of a pair of those who stay, were wrong: of none of the nodes can be said that it is good.
+    """
+
+    missing: Missing | None = None
+    checks: Mapping[str, NodeChecks] = field(default_factory=dict)
+    fails: tuple[Fail, ...] = ()
+    untested: tuple[str, ...] = ()
+    words: str = ""
+    measured: str = ""
+    is_wrong: bool = False
+
+
+def profile_of(world: JobWorld) -> Profile:
+    """The profile of this job's burn-in."""
+    return _asked(world, world.gang.spec.least_profile if world.gang else Profile.DISABLED)
+
+
+def _asked(world: JobWorld, least: Profile = Profile.DISABLED) -> Profile:
+    return wanted(world.job.spec.preflight, world.fleet.policy.preflight, least)
+
+
+def is_testing(world: JobWorld) -> bool:
+    """Whether the nodes of a training that has found itself wrong are being tested: it may not be to blame."""
+    found = world.gang.spec.open_corruption if world.gang is not None else None
+    if found is None or found.examination is not None:
+        return False
+    tested = look(world)
+    return tested is not None and tested.missing is not None
+
+
+def examined(world: JobWorld, record: GangSpec, *, ended: bool = False) -> tuple[GangSpec, Announcement]:
+    """The record of a training that has found itself wrong, with what the tests have shown, and the same for people.
+
+    Args:
+        ended: no start follows.
+    """
+    members = world.gang.spec.members if world.gang else []
+    # Where somebody has left and was not proved to give wrong results, those who stay cannot clear all.
+    record = corruption.examined(record, _shown(look(world), is_whole=not any(each.newcomer for each in members)))
+    assert record.corruption is not None
+    note = f"{record.corruption.message}; {what_tests_show(record.corruption, ended=ended)}"
+    return record, Announcement("CorruptionExamined", note, warning=True)
+
+
+def _shown(tested: Look | None, *, is_whole: bool) -> Examination:
+    if tested is None or tested.missing is not None:
+        return Examination.NOT_TESTED
+    is_clear = is_whole and not tested.untested and not tested.is_wrong
+    return Examination.NOTHING_FOUND if is_clear else Examination.INCONCLUSIVE
+
+
+def look(world: JobWorld) -> Look | None:
+    """What there is to test and what came of it; None where nothing is to be tested."""
+    return world.derived(_look)
+
+
+def attached(world: JobWorld, plan: Plan) -> Plan:
+    """The plan with what the checkers shall do, while the attempt lasts in which they do it.
+
+    A job that is over has given its nodes back, whatever its record still says.
+    """
+    ends = plan.telling is not None and plan.telling.completion is not None
+    is_over = ends or world.job.status.completion is not None or world.job.metadata.deletion_timestamp is not None
+    tested = look(world) if world.gang is not None and world.gang.spec.go is None and not is_over else None
+    if tested is None or world.gang is None:
+        return plan
+    for action in plan.actions:
+        if isinstance(action, CommitGang) and (action.spec.attempt, action.spec.go) != (world.gang.spec.attempt, None):
+            return plan
+    return replace(plan, checks=tested.checks)
+
+
+def _look(world: JobWorld) -> Look | None:
+    gang, profile = world.gang, profile_of(world)
+    if gang is None or profile is Profile.DISABLED or not all(member.node for member in gang.spec.members):
+        return None
+    if _asked(world) is Profile.DISABLED and not world.checkers:
+        # Only because results were found wrong; it may be that nobody has ever installed checkers.
+        young = world.leader_age_seconds < NEW_LEADER_SECONDS
+        return Look(Missing(BURNING_IN, "burn-in: hearing the checkers")) if young else None
+    return _BurnIn(world, gang, profile).look()
+
+
+class _BurnIn:
+    def __init__(self, world: JobWorld, gang: Gang, profile: Profile) -> None:
+        self.world, self.record, self.profile = world, gang.spec, profile
+        self.checkers = {
+            seat.member.node: view
+            for seat in world.seats
+            if (view := world.checkers.get(seat.member.node)) is not None and view.is_fresh
+        }
+        # Of another profile it is another burn-in. While failed nodes are replaced one after the other it goes on: who has
+        # passed in an earlier attempt of it stands, however fresh a pass has to be.
+        first = (gang.spec.burn_in.since_attempt if gang.spec.burn_in and tries(gang.spec) else 0) or gang.spec.attempt
+        self.keys = [
+            f"{world.uid}.{str(profile)[0].lower()}/{attempt}" for attempt in range(first, gang.spec.attempt + 1)
+        ]
+        self.orders = Orders(
+            self.keys[-1],
+            profile,
+            self.checkers,
+            {member.node: member.index for member in self.record.members},
+            world.job.spec.gpus_per_node,
+            world.job.metadata.namespace,
+        )
+        self.haunted = {ghost.node for ghost in self.record.ghosts}
+        # Left out is the worker that started so; its successor on the node is tested like any other.
+        untested = self.record.burn_in.untested if self.record.burn_in else ()
+        self.left_out = frozenset(untested) & {member.node for member in self.record.members if member.pod_uid}
+        self.proven: list[Seat] = []  # who serve as partners
+        self.subjects: list[Seat] = []
+        self.not_owed: list[Seat] = []  # of whom a job without GPUs may ask for no test
+        for seat in world.seats:
+            if self._is_kept_for_gpus(seat):
+                self.not_owed.append(seat)
+                continue
+            # Whoever has passed in this very burn-in stays what he was in it, or its plan would be another one.
+            if self._has_passed(seat) and self.orders.answer(seat.member.node, self.orders.node_id) is not None:
+                self.subjects.append(seat)
+            elif not self._is_proven(seat):
+                if seat.member.node not in self.left_out or self._suspected_seconds(seat) is not None:
+                    self.subjects.append(seat)
+            elif self._is_able(seat) and self._is_free(seat):
+                self.proven.append(seat)
+
+    def look(self) -> Look:
+        """See muster.lifecycle.burnin.look."""
+        found = self._look()
+        if found.missing is not None or not self.not_owed or self.record.open_corruption is None:
+            return found
+        untested = sorted({*found.untested, *(seat.member.node for seat in self.not_owed)})
+        words = "; ".join(
+            part for part in (found.words, "without GPUs nothing is tested on nodes that have some") if part
+        )
+        return replace(found, untested=tuple(untested), words=words)
+
+    def _look(self) -> Look:
+        if not self.subjects:
+            return Look()
+        if all(self._has_passed(seat) for seat in self.subjects):
+            return self._passed()
+        if self._is_unheard():
+            keep = NodeChecks(known=False)
+            nodes = [seat.member.node for seat in self.world.seats]
+            return Look(Missing(BURNING_IN, "burn-in: hearing the checkers"), dict.fromkeys(nodes, keep))
+        absent, waiting = self._without_checker()
+        orders = self._node_orders(absent)
+        found = local.compared(list(self._local(absent)), self.world.checkers)
+        told = self._told_of_pairs()
+        if waiting:
+            return Look(Missing(CHECKERS_MISSING, waiting), self._told(self._together(orders, told)))
+        missing = self._missing_of_nodes(absent, orders)
+        if missing is not None:
+            # Where somebody has to be tested by itself again, the gang begins anew after that.
+            return Look(missing, self._told(self.orders.with_pairs(orders, told)))
+        limits, found = local.limited(found, self.checkers, self.world.standards)
+        failed, broken = judge_local(self._members(()), found, limits)
+        outcomes = [outcome for several in told.values() for outcome in several]
+        fit = self._members({fail.node for fail in failed}.union(broken))
+        turn = turn_of(told)
+        number, fresh = self.orders.round(fit, told, self._yardsticks(), self._transport(), turn)
+        together = self._together(orders, [*told, *fresh])
+        if number is not None:
+            text = f"burn-in {self.profile}: nodes in pairs, round {number}"
+            return Look(Missing(BURNING_IN, text), self._told(together))
+        verdict = self._verdict(outcomes, found, limits)
+        # Partners whose word alone would condemn a node.
+        asked = [Pair(CONTROL_ROUND, *ends, turn) for ends in controls(verdict, outcomes)]
+        unheard = [pair for pair in asked if not told.get(pair)]
+        if unheard:
+            text = f"burn-in {self.profile}: partners are tested with each other"
+            together = self._together(orders, {*told, *free(unheard, ())})
+            return Look(Missing(BURNING_IN, text), self._told(together))
+        earlier = self.record.burn_in.failures if self.record.burn_in else ()
+        left = [(failure.node, failure.probe) for failure in earlier]
+        verdict = upheld(verdict, outcomes, left, len(self.record.members))
+        broken_by = [outcome.words for outcome in found if outcome.how is How.ENVIRONMENT and outcome.words]
+        if verdict.outcome is Outcome.PASS:
+            gang = self._gang_orders(begins=True)
+            together = self._together(orders, told, gang)
+            if any(self.orders.is_open(node, order) for node, order in gang.items()):
+                text = f"burn-in {self.profile}: all-reduce of the whole gang"
+                return Look(Missing(BURNING_IN, text), self._told(together))
+        elif again := self._pairs_again(verdict, fit, told):
+            together = self._together(orders, again)
+        unfit = frozenset(seat.member.node for seat in self.subjects).difference(member.name for member in fit)
+        return self._concluded(verdict, together, broken_by[:1], self._measured(outcomes), unfit)
+
+    def _passed(self) -> Look:
+        """Nothing is left to test, and everybody knows. What was noticed on the way is told at the go, so answers are kept."""
+        told = self._told_of_pairs()
+        outcomes = [outcome for several in told.values() for outcome in several]
+        limits, found = local.limited(self._local({}), self.checkers, self.world.standards)
+        verdict, measured = self._verdict(outcomes, found, limits), self._measured(outcomes)
+        orders = self._together({seat.member.node: [self.orders.of_node()] for seat in self.subjects}, told)
+        kept = {
+            node: NodeChecks(tuple(order for order in several if self.orders.answer(node, order.id)))
+            for node, several in orders.items()
+        }
+        words = _noticed(verdict, measured)
+        return Look(None, kept, words=words, measured=measured.words, is_wrong=measured.is_wrong)
+
+    def _verdict(
+        self, outcomes: Sequence[PairOutcome], found: Sequence[LocalOutcome], limits: Mapping[str, Limit]
+    ) -> Verdict:
+        return _judged(
+            self._members(()),
+            tuple(merged(outcomes)),
+            tuple(found),
+            self._yardsticks(),
+            tuple(sorted(limits.items())),
+            self._transport(),
+            tuple(level.name for level in self.world.fleet.policy.topology.levels),
+        )
+
+    def _missing_of_nodes(
+        self, absent: Mapping[str, str], orders: Mapping[str, Sequence[CheckOrder]]
+    ) -> Missing | None:
+        """What is missing before nodes can be tested with each other."""
+        if any(self.orders.is_open(node, order) for node, several in orders.items() for order in several):
+            return Missing(BURNING_IN, f"burn-in {self.profile}: each node by itself, {len(orders)} of them")
+        here = (seat for seat in self.subjects if seat.member.node not in absent)
+        held = next((seat for seat in here if seat.member.node not in orders), None)
+        return None if held is None else Missing(BURNING_IN, _held_words(held))
+
+    # Who takes part
+
+    def _has_passed(self, seat: Seat) -> bool:
+        """Whether it has passed in this burn-in, and knows."""
+        view = self.checkers.get(seat.member.node)
+        return view is not None and view.knows(self.orders.key)
+
+    def _suspected_seconds(self, seat: Seat) -> float | None:
+        """Since the newest hardware fault there that no start of its ranks has followed in this pod, or since results of the
+        gang were found wrong; None: there is neither."""
+        since = [
+            (self.world.now - incident.time).total_seconds()
+            for incident in self.record.incidents
+            if incident.fault_class is FaultClass.HARDWARE
+            and incident.node == seat.member.node
+            and not (seat.member.pod_uid and incident.resumed_step is not None)
+        ]
+        doubted = self.record.open_corruption
+        if doubted is not None:  # nobody's training proves anything, and no pass of before
+            since.append((self.world.now - doubted.time).total_seconds())
+        return min(since, default=None)
+
+    def _is_kept_for_gpus(self, seat: Seat) -> bool:
+        """Whether the node's checker sees GPUs that the job does not ask for: what their host can do says nothing of them, and
+        a test of them is not this job's."""
+        view = self.checkers.get(seat.member.node)
+        return not self.world.job.spec.gpus_per_node and view is not None and view.report.gpus > 0
+
+    def _is_proven(self, seat: Seat) -> bool:
+        member, view = seat.member, self.checkers.get(seat.member.node)
+        suspected = self._suspected_seconds(seat)
+        if member.pod_uid and suspected is None and not mode_of(self.world.job).starts_with_pods:
+            return True  # it has trained in this pod
+        if view is None:
+            return False
+        oldest, alone = self._max_age(), len(self.record.members) == 1
+        return any(
+            (
+                each.granted in self.keys
+                or (
+                    Profile.rank_of(each.profile) >= self.profile.rank
+                    and each.age_seconds <= oldest
+                    and each.gpus >= self.world.job.spec.gpus_per_node
+                )
+            )
+            and (alone or not each.granted.startswith(OF_ITSELF))  # its links were not tested
+            and (suspected is None or each.age_seconds < suspected)
+            for each in view.report.passes
+        )
+
+    def _max_age(self) -> float:
+        own = self.world.job.spec.preflight.max_age_seconds
+        return float(self.world.fleet.policy.preflight.max_age_seconds if own is None else own)
+
+    def _is_able(self, seat: Seat) -> bool:
+        view = self.checkers.get(seat.member.node)
+        return view is not None and view.report.state == READY
+
+    def _is_free(self, seat: Seat) -> bool:
+        """Whether the gang has the node's accelerators and nothing of it runs there: nobody else is disturbed."""
+        if seat.member.node in self.haunted:
+            return False
+        if mode_of(self.world.job).starts_with_pods:
+            return seat.pod is None and seat.member.node not in self.world.holding
+        if seat.pod is None or not seat.pod.node:
+            return False
+        launcher = seat.launcher
+        if launcher is None:
+            return not seat.member.pod_uid  # of one that has trained here nobody knows
+        return launcher.attempt == 0 or (launcher.state, launcher.attempt) == (IDLE, self.record.attempt)
+
+    def _is_unheard(self) -> bool:
+        """Whether this leader is so new that checkers may have answers that it has not heard: it must not order anew."""
+        if self.world.leader_age_seconds >= NEW_LEADER_SECONDS:
+            return False
+        # Partners, too: without them the plan would be another one, and they would be told to forget their answers.
+        unheard = {seat.member.node for seat in self.world.seats} - self.checkers.keys()
+        return bool(unheard - (self.left_out - {seat.member.node for seat in self.subjects}))
+
+    def _without_checker(self) -> tuple[dict[str, str], str]:
+        """Nodes that nobody can test -> why; and what is still worth waiting for, "" if nothing is."""
+        absent: dict[str, str] = {}
+        waiting = ""
+        for seat in self.subjects:
+            node, view = seat.member.node, self.checkers.get(seat.member.node)
+            # What it has answered stands, whatever has become of the checker since.
+            if view is not None and (view.report.state == READY or view.answer(self.orders.node_id) is not None):
+                continue
+            longest = min(self.world.leader_age_seconds, self.world.attempt_age_seconds)
+            why, seconds = absence(node, self.world.checkers.get(node), longest)
+            if seconds > 0.0:
+                waiting = waiting or why
+            else:
+                absent[node] = why
+        return absent, waiting
+
+    # Each node by itself
+
+    def _node_orders(self, absent: Mapping[str, str]) -> dict[str, list[CheckOrder]]:
+        found = {}
+        for seat in self.subjects:
+            node = seat.member.node
+            can_answer = node not in absent and self._is_able(seat) and self._is_free(seat)
+            if self._answered(node) is None and not can_answer:
+                continue
+            found[node] = [self.orders.of_node()]
+        # While others are tested again, what had no result before is tested with them, or it would be blamed alone.
+        newest = min((self._given_seconds(node) for node in found if How.RESULT not in self._hows(node)), default=0.0)
+        return {
+            node: several
+            for node, several in found.items()
+            if How.NO_RESULT not in self._hows(node) or self._given_seconds(node) - newest < AGAIN_SECONDS / 2
+        }
+
+    def _answered(self, node: str) -> CheckAnswer | None:
+        """What a node has told of itself, heard lately or not."""
+        view = self.world.checkers.get(node)
+        return view.answer(self.orders.node_id) if view else None
+
+    def _local(self, absent: Mapping[str, str]) -> Iterator[LocalOutcome]:
+        for seat in self.subjects:
+            node = seat.member.node
+            if node in absent:
+                yield LocalOutcome(node, local.CHECKER, How.ENVIRONMENT, words=absent[node])
+                # What it has found stands, whatever has become of the checker since.
+                yield from (each for each in local.told_by(node, self._answered(node)) if each.how is How.RESULT)
+            else:
+                yield from local.told_by(node, self.orders.answer(node, self.orders.node_id))
+
+    # Pairs
+
+    def _members(self, out: Iterable[str]) -> tuple[Tested, ...]:
+        """Who takes part in the pairs, as the rounds see them, without some nodes."""
+        labels, left_out = self.world.fleet.policy.topology.labels, frozenset(out)
+        found = []
+        for seats, proven in ((self.subjects, False), (self.proven, True)):
+            for seat in seats:
+                if seat.member.node not in left_out and seat.node is not None:
+                    path = domain_path(seat.node, labels)
+                    known = path[: path.index("")] if "" in path else path
+                    found.append(Tested(seat.member.node, known, proven=proven))
+        return tuple(sorted(found, key=lambda member: member.name))
+
+    def _yardsticks(self) -> tuple[Yardstick, ...]:
+        reports = [view.report for view in self.checkers.values()]
+        kinds = {(report.model, report.library, report.version) for report in reports}
+        return yardsticks(self.world.standards, kinds, self._transport())
+
+    def _transport(self) -> str:
+        return self.world.fleet.policy.preflight.transport
+
+    def _told_of_pairs(self) -> dict[Pair, list[PairOutcome]]:
+        return self.orders.told(seat.member.node for seat in (*self.subjects, *self.proven))
+
+    # The whole gang
+
+    def _gang_orders(self, *, begins: bool = False) -> dict[str, CheckOrder]:
+        seats = (*self.subjects, *self.proven)
+        here = (seat.member.node for seat in seats if self._is_able(seat) and self._is_free(seat))
+        return burnin_gang.due(self.orders, here, begins=begins)
+
+    def _together(
+        self,
+        orders: Mapping[str, Sequence[CheckOrder]],
+        pairs: Iterable[Pair],
+        gang: Mapping[str, CheckOrder] | None = None,
+    ) -> dict[str, list[CheckOrder]]:
+        """All orders by node: of itself, of pairs, and of the gang, where that has begun."""
+        found = self.orders.with_pairs(orders, pairs)
+        for node, order in (self._gang_orders() if gang is None else gang).items():
+            found.setdefault(node, []).append(order)
+        return found
+
+    def _measured(self, outcomes: Iterable[PairOutcome]) -> Measured:
+        told = list(outcomes)
+        found = burnin_gang.reached(self.orders, told, self._transport())
+        return replace(found, is_wrong=found.is_wrong or any(each.wrong for each in told))
+
+    # What came of it
+
+    def _concluded(
+        self,
+        verdict: Verdict,
+        orders: Mapping[str, Sequence[CheckOrder]],
+        broken_by: Sequence[str],
+        measured: Measured,
+        unfit: frozenset[str],
+    ) -> Look:
+        """The end of it.
+
+        Args:
+            unfit: nodes that took no part in the pairs for what they have told of themselves.
+        """
+        shared = _noticed(verdict, measured)
+        # A partner that was proven before has not been tested: its pass stays as old as it is.
+        subjects = {seat.member.node for seat in self.subjects}
+        passed = [node for node in verdict.passed if node in subjects]
+        checks = self._told(orders, passed)
+        if verdict.outcome is Outcome.PASS or verdict.failed:
+            unaware = [node for node in passed if self._has_to_hear(node, orders)]
+            if unaware:
+                text = f"burn-in {self.profile}: {len(passed)} nodes have passed"
+                return Look(Missing(BURNING_IN, text), checks, words=shared)
+        if verdict.failed:
+            return Look(Missing(BURNING_IN, verdict.failed[0].words), checks, verdict.failed, words=shared)
+        if verdict.outcome is Outcome.PASS:
+            return Look(None, checks, words=shared, measured=measured.words, is_wrong=measured.is_wrong)
+        words = "; ".join(dict.fromkeys(part for part in (verdict.words, *broken_by, shared) if part))
+        if self._waits():
+            remedy = f"Mend that: it is tried again every {AGAIN_SECONDS:.0f} s"
+            again = self._again(checks, unfit.intersection(verdict.open))
+            return Look(Missing(INCONCLUSIVE, f"{words}. {remedy}"), again, untested=verdict.open)
+        return Look(
+            None, checks, untested=verdict.open, words=words, measured=measured.words, is_wrong=measured.is_wrong
+        )
+
+    def _waits(self) -> bool:
+        """Whether the gang may not start with nodes of which nothing can be said."""
+        waits = self.world.fleet.policy.preflight.on_inconclusive is OnInconclusive.WAIT
+        return waits and _asked(self.world) is not Profile.DISABLED
+
+    def _pairs_again(self, verdict: Verdict, fit: tuple[Tested, ...], told: Told) -> list[Pair]:
+        """The first pairs of another turn, once the last one is old that has proven nothing of some who were in it."""
+        is_open = not verdict.failed and any(member.name in verdict.open for member in fit)
+        if not is_open or not self._waits() or self.orders.newest_seconds(told) < AGAIN_SECONDS:
+            return []
+        return self.orders.round(fit, {}, self._yardsticks(), self._transport(), turn_of(told) + 1)[1]
+
+    def _again(self, checks: Mapping[str, NodeChecks], unproven: frozenset[str]) -> dict[str, NodeChecks]:
+        """The same, without the orders whose answers say nothing of the node and are old: what is not listed is forgotten.
+
+        Args:
+            unproven: nodes that nothing can be said of, for what they have told: on too many it was the same.
+        """
+        found, order_id = dict(checks), self.orders.node_id
+        void = [
+            seat.member.node
+            for seat in self.subjects
+            if seat.member.node in self.checkers
+            and (seat.member.node in unproven or How.ENVIRONMENT in self._hows(seat.member.node))
+        ]
+        if any(self._given_seconds(node) >= AGAIN_SECONDS for node in void):  # together: they are judged by each other
+            for node in void:
+                kept = checks.get(node, NodeChecks())
+                found[node] = replace(kept, orders=tuple(each for each in kept.orders if each.id != order_id))
+        return found
+
+    def _hows(self, node: str) -> list[How]:
+        return [each.how for each in local.told_by(node, self._answered(node))]
+
+    def _given_seconds(self, node: str) -> float:
+        return self.world.checkers[node].given.get(self.orders.node_id, 0.0)
+
+    def _has_to_hear(self, node: str, orders: Mapping[str, Sequence[CheckOrder]]) -> bool:
+        """Whether a node that has passed does not know that yet, and can be expected to."""
+        view = self.checkers.get(node)
+        if view is None or view.knows(self.orders.key):
+            return False
+        newest = min((view.given.get(order.id, 0.0) for order in orders.get(node, ())), default=0.0)
+        profile = PROFILES[str(self.profile)]
+        return newest <= max(profile.limit_seconds, *profile.deadline_seconds.values()) + ECHO_SECONDS
+
+    def _grant(self, node: str) -> CheckGrant:
+        gpus = self.checkers[node].tested_gpus(self.world.job.spec.gpus_per_node)
+        return CheckGrant(self.orders.key, str(self.profile), gpus)
+
+    def _told(self, orders: Mapping[str, Sequence[CheckOrder]], passed: Iterable[str] = ()) -> dict[str, NodeChecks]:
+        granted = {node: (self._grant(node),) for node in passed if node in self.checkers}
+        return {
+            node: NodeChecks(tuple(orders.get(node, ())), granted.get(node, ())) for node in sorted({*orders, *granted})
+        }
+
+
+@lru_cache(maxsize=8)
+def _judged(
+    tested: tuple[Tested, ...],
+    outcomes: tuple[PairOutcome, ...],
+    found: tuple[LocalOutcome, ...],
+    yardsticks: tuple[Yardstick, ...],
+    limits: tuple[tuple[str, Limit], ...],
+    transport: str,
+    levels: tuple[str, ...],
+) -> Verdict:
+    """The verdict, weighed once, however often it is looked at until all know of it."""
+    return judge(tested, outcomes, found, yardsticks, dict(limits), transport, levels)
+
+
+def _noticed(verdict: Verdict, measured: Measured) -> str:
+    """What people should know although it blames no node."""
+    return "; ".join([*(each.words for each in verdict.shared), *([measured.words] if measured.is_odd else [])])
+
+
+def _held_words(held: Seat) -> str:
+    if held.pod is None or not held.pod.node:
+        return f"burn-in: waiting for the pod of {held.where} to be bound"
+    return f"burn-in: waiting for {held.where} to end its old ranks"
+
+
+def tries(record: GangSpec) -> int:
+    """How often in a row failed nodes were replaced."""
+    return record.burn_in.tries if record.burn_in else 0

@@ -1,0 +1,25 @@
+"""Checkers that cannot test: why, in words, and for how long that is waited for. Pure."""
+
+from muster.protocol.checks import STARTING
+from muster.world.checks import CheckerView
+
+# A checker that is not heard for so long, or cannot test, is waited for no more.
+CHECKER_SECONDS = 60.0
+# torch is imported in 4 to 30 s, on a busy node in minutes.
+STARTING_SECONDS = 300.0
+
+
+def absence(node: str, view: CheckerView | None, most_seconds: float) -> tuple[str, float]:
+    """Why a node's checker cannot test, and for how many seconds more it is waited for; none or fewer: not any more.
+
+    Args:
+        view: what was last heard of it, however long ago; None: it was never heard.
+        most_seconds: one that was never heard cannot have been silent for longer than that.
+    """
+    if view is None or not view.is_fresh:
+        silent = most_seconds if view is None else view.heard_age_seconds
+        words = f"no checker is heard on {node}: is a pod of DaemonSet muster-check running there?"
+        return words, CHECKER_SECONDS - silent
+    if view.report.state == STARTING:
+        return f"the checker on {node} is still starting", STARTING_SECONDS - view.state_seconds
+    return f"the checker on {node} cannot test: {view.report.problem}", 0.0

@@ -1,0 +1,125 @@
+"""The all-reduce of a whole gang: when it is made, and what it has come to, in words. It measures, and blames nobody. Pure.
+
+All links at once show what no pair does: an uplink that many share, a switch that drops under load. Whose fault that is
+cannot be told from one figure, and so nobody leaves for it and nobody is left untested.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from muster.lifecycle.burnin_orders import Orders
+from muster.preflight import local
+from muster.preflight.outcomes import NVLINK, How, PairOutcome
+from muster.preflight.probes.profiles import GANG_NODES
+from muster.protocol.checks import CheckAnswer, CheckOrder
+
+# Two are a pair, and have been tested as one.
+LEAST_NODES = 3
+# Of what pairs have reached over the same transport; less is worth a warning. All at once share what pairs have each to
+# themselves, and on a CPU the sums of a large gang wait for the slowest of many.
+MUCH_LESS = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What people are told.
+
+    Attributes:
+        is_odd: something is not as the pairs have shown it; people should look.
+        is_wrong: it has come to an end, and sums were wrong.
+    """
+
+    words: str = ""
+    is_odd: bool = False
+    is_wrong: bool = False
+
+
+def is_measured(devices: Sequence[str]) -> bool:
+    """Whether a gang is measured as a whole.
+
+    Args:
+        devices: "cuda" or "cpu", of each member.
+    """
+    kinds = set(devices)
+    return len(kinds) == 1 and LEAST_NODES <= len(devices) <= GANG_NODES.get(kinds.pop(), 0)
+
+
+def has_begun(orders: Orders) -> bool:
+    """Whether a whole gang is being measured, or has been."""
+    # One that is too large for it is not searched for it at each look.
+    return len(orders.members) <= max(GANG_NODES.values()) and orders.has_begun(orders.gang_id)
+
+
+def due(orders: Orders, free: Iterable[str], *, begins: bool) -> dict[str, CheckOrder]:
+    """The all-reduce of the whole gang, by node; none where it is not made. What has begun goes on with who is left.
+
+    Args:
+        free: nodes whose checkers can test now.
+        begins: it is its turn.
+    """
+    if has_begun(orders):
+        here = {*free, *(node for node in orders.members if orders.answer(node, orders.gang_id))}
+    elif begins:
+        here = set(free)
+        if len(here) < len(orders.members) or not is_measured([orders.device_on(node) for node in here]):
+            return {}
+    else:
+        return {}
+    return {node: order for node, order in orders.of_gang().items() if node in here}
+
+
+def reached(orders: Orders, pairs: Iterable[PairOutcome], transport: str) -> Measured:
+    """What it has come to; nothing where it was not made."""
+    if not has_begun(orders):
+        return Measured()
+    answers = {node: answer for node in orders.members if (answer := orders.answer(node, orders.gang_id))}
+    return measured(orders.members, answers, pairs, transport)
+
+
+def measured(
+    nodes: Sequence[str], answers: Mapping[str, CheckAnswer], pairs: Iterable[PairOutcome], transport: str
+) -> Measured:
+    """What these answers of these nodes come to.
+
+    Args:
+        nodes: all members, by index.
+        answers: by node; who is missing has not answered in time.
+        pairs: what pairs of them have reached.
+        transport: what it has to run over; "" where anything will do.
+    """
+    wrong = next((node for node in nodes if node in answers and local.has_wrong_sums(answers[node])), None)
+    if wrong is not None:
+        words = f"the all-reduce of the whole gang gave wrong sums: {wrong}: {answers[wrong].words}"
+        return Measured(words, is_odd=True, is_wrong=True)
+    why = _why_not(nodes, answers)
+    if why:
+        return Measured(f"the all-reduce of the whole gang gave no result: {why}", is_odd=True)
+    slowest = min(answers.values(), key=lambda answer: answer.gbps)
+    words = f"all-reduce over {len(nodes)} nodes: {slowest.gbps:.3g} GB/s ({slowest.transport or 'transport unknown'})"
+    if transport and slowest.transport not in (transport, NVLINK):
+        return Measured(f"{words}, where {transport} is expected", is_odd=True)
+    reached = [
+        pair.gbps
+        for pair in pairs
+        if pair.how is How.RESULT and pair.gbps > 0.0 and pair.transport == slowest.transport
+    ]
+    if reached and slowest.gbps < MUCH_LESS * median(reached):
+        return Measured(f"{words}, where pairs of them reach {median(reached):.3g} GB/s", is_odd=True)
+    return Measured(words)
+
+
+def _why_not(nodes: Sequence[str], answers: Mapping[str, CheckAnswer]) -> str:
+    silent = [node for node in nodes if node not in answers]
+    if len(silent) == len(nodes):
+        return "nobody has answered in time"
+    if silent:
+        return f"no answer in time from {silent[0]}" + (f" and {len(silent) - 1} more" if silent[1:] else "")
+    failed = [(node, answers[node]) for node in nodes if not _has_figure(answers[node])]
+    # Who says that another one has gone is a victim.
+    failed.sort(key=lambda each: local.how(each[1].how) is How.OTHER_ENDED)
+    return next((f"{node}: {answer.words or answer.how}" for node, answer in failed), "")
+
+
+def _has_figure(answer: CheckAnswer) -> bool:
+    return local.how(answer.how) is How.RESULT and answer.gbps > 0.0

@@ -1,0 +1,284 @@
+"""The orders of one burn-in, and what checkers have answered to them: of single nodes, of pairs, round by round, and of
+the whole gang. Pure.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from hashlib import blake2b
+
+from muster.api.preflight import Profile
+from muster.preflight import local
+from muster.preflight.evidence import merged
+from muster.preflight.outcomes import How, Member, PairOutcome, Round, Yardstick
+from muster.preflight.probes.profiles import PROFILES
+from muster.preflight.rounds import MOST_ROUNDS, next_round
+from muster.protocol.checks import GANG, NODE, PAIR, CheckAnswer, CheckOrder
+from muster.world.checks import CheckerView
+
+# Beyond a test's own deadline: the checker has to end it, and to tell.
+ANSWER_SECONDS = 30.0
+# Partners whose word would condemn a node are tested with each other after all rounds.
+CONTROL_ROUND = MOST_ROUNDS + 1
+PORTS = range(21000, 29000)
+# Where pairs are tried again from the first round on, that is another turn: its orders are new ones to everybody.
+_TURN = 10
+_PAIR_ID = re.compile(r"(?P<round>\d{1,9})/(?P<a>\d{1,4})\+(?P<b>\d{1,4})", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Pair:
+    """One test of two nodes, the first by name first: it listens."""
+
+    round: int
+    a: str
+    b: str
+    turn: int = 0
+
+
+Told = Mapping[Pair, Sequence[PairOutcome]]
+
+
+class Orders:
+    """What was ordered and answered in one burn-in.
+
+    Args:
+        key: its name: orders of another one are none of these.
+        checkers: what the checkers said that are heard, by node.
+        indices: of the members, by node.
+        gpus: how many each node is tested with.
+        namespace: of the job.
+    """
+
+    def __init__(
+        self,
+        key: str,
+        profile: Profile,
+        checkers: Mapping[str, CheckerView],
+        indices: Mapping[str, int],
+        gpus: int,
+        namespace: str,
+    ) -> None:
+        self.key = key
+        self._profile = profile
+        self._checkers = checkers
+        self._indices = indices
+        self._nodes = {index: node for node, index in indices.items()}
+        self._gpus = gpus
+        self._namespace = namespace
+
+    # Any order
+
+    def answer(self, node: str, order_id: str) -> CheckAnswer | None:
+        """What a node's checker has answered."""
+        view = self._checkers.get(node)
+        return view.answer(order_id) if view else None
+
+    def is_open(self, node: str, order: CheckOrder) -> bool:
+        """Whether an answer may still come."""
+        return self.answer(node, order.id) is None and not self.is_overdue(node, order.id, order.kind)
+
+    def is_overdue(self, node: str, order_id: str, kind: str) -> bool:
+        """Whether the checker has had it for too long, or is not heard."""
+        view = self._checkers.get(node)
+        if view is None:
+            return True
+        return view.given.get(order_id, 0.0) > self._limit_seconds(kind, view) + ANSWER_SECONDS
+
+    def _limit_seconds(self, kind: str, view: CheckerView) -> float:
+        profile = PROFILES[str(self._profile)]
+        if kind == NODE:
+            return profile.limit_seconds
+        deadline = profile.deadline_seconds[_device(view)]
+        # Orders wait for each other on a node: the partner of this one may still be at his last. A gang begins together.
+        return deadline if kind == GANG else 2 * deadline
+
+    def device_on(self, node: str) -> str:
+        """What a node is tested on whose checker is heard: "cuda" or "cpu"."""
+        return _device(self._checkers[node])
+
+    # Each node by itself
+
+    @property
+    def node_id(self) -> str:
+        """The same on every node."""
+        return f"{self.key}/node"
+
+    def of_node(self) -> CheckOrder:
+        """The probes of one node."""
+        return CheckOrder(self.node_id, NODE, str(self._profile), gpus=self._gpus, namespace=self._namespace)
+
+    # Pairs
+
+    def told(self, nodes: Iterable[str]) -> dict[Pair, list[PairOutcome]]:
+        """Each pair of these nodes that was given in the newest turn -> its outcomes; none for one that is under way."""
+        known, pairs = frozenset(nodes), set()
+        read: dict[str, Pair | None] = {}  # both ends have it
+        for node in known & self._checkers.keys():
+            view = self._checkers[node]
+            for order_id in {*view.given, *(answer.order for answer in view.report.answers)}:
+                pair = read[order_id] if order_id in read else read.setdefault(order_id, self._pair_of(order_id))
+                # Nobody speaks for a pair that he is not in.
+                if pair is not None and node in (pair.a, pair.b) and {pair.a, pair.b} <= known:
+                    pairs.add(pair)
+        newest = turn_of(pairs)
+        return {pair: self._outcomes(pair) for pair in sorted(pairs) if pair.turn == newest}
+
+    def newest_seconds(self, told: Told) -> float:
+        """For how long the newest of these pairs has been given."""
+        ends = ((self._checkers.get(node), self._pair_id(pair)) for pair in told for node in (pair.a, pair.b))
+        return min((view.given.get(order_id, 0.0) for view, order_id in ends if view is not None), default=0.0)
+
+    def round(
+        self, members: tuple[Member, ...], told: Told, yardsticks: tuple[Yardstick, ...], transport: str, turn: int
+    ) -> tuple[int | None, list[Pair]]:
+        """The round of a turn that is under way, None where all is tested; and those of its pairs that can begin now."""
+        told = {pair: found for pair, found in told.items() if pair.round <= MOST_ROUNDS}
+        under_way = [pair for pair, found in told.items() if not found]
+        last = max((pair.round for pair in told), default=0)
+        if len(members) < 2 or all(member.proven for member in members):
+            return (last if under_way else None), []
+        # While a round lasts its plan hangs on those before it alone, and is made once.
+        for upto in (last, last + 1):
+            before = [outcome for found in told.values() for outcome in found if outcome.round < upto]
+            seed = f"{self.key}/{turn}" if turn else self.key
+            planned = _planned(members, seed, tuple(merged(before)), yardsticks, transport)
+            fresh = [pair for pair in _pairs_of(planned, turn) if pair not in told] if planned else []
+            if planned and fresh and not under_way:
+                return planned.number, free(fresh, ())
+            if under_way:
+                return max(last, 1), free(fresh, under_way)
+        return None, []
+
+    def with_pairs(
+        self, orders: Mapping[str, Sequence[CheckOrder]], pairs: Iterable[Pair]
+    ) -> dict[str, list[CheckOrder]]:
+        """The orders by node, with those of pairs after them."""
+        found = {node: list(several) for node, several in orders.items()}
+        for pair in sorted(pairs):
+            for node, order in self._of_pair(pair):
+                found.setdefault(node, []).append(order)
+        return found
+
+    def _of_pair(self, pair: Pair) -> Iterator[tuple[str, CheckOrder]]:
+        order_id = self._pair_id(pair)
+        for rank, order in enumerate(self._meeting(order_id, PAIR, (pair.a, pair.b))):
+            node, peer = (pair.a, pair.b) if rank == 0 else (pair.b, pair.a)
+            yield node, replace(order, round=pair.round, peer=peer)
+
+    def _meeting(self, order_id: str, kind: str, nodes: Sequence[str]) -> Iterator[CheckOrder]:
+        """The orders of an all-reduce of several nodes; the first one listens."""
+        first = self._checkers.get(nodes[0])
+        digest = blake2b(order_id.encode(), digest_size=4).digest()
+        for rank in range(len(nodes)):
+            yield CheckOrder(
+                order_id,
+                kind,
+                str(self._profile),
+                gpus=self._gpus,
+                namespace=self._namespace,
+                master_address=first.report.address if first else "",
+                master_port=PORTS[int.from_bytes(digest, "big") % len(PORTS)],
+                node_rank=rank,
+                nodes=len(nodes),
+            )
+
+    def _pair_id(self, pair: Pair) -> str:
+        """By the members' indices: names of nodes may be long."""
+        return f"{self.key}/{_TURN * pair.turn + pair.round}/{self._indices[pair.a]}+{self._indices[pair.b]}"
+
+    def _pair_of(self, order_id: str) -> Pair | None:
+        """The pair that an order of this burn-in is for; None for any other order."""
+        prefix = f"{self.key}/"
+        found = _PAIR_ID.fullmatch(order_id[len(prefix) :]) if order_id.startswith(prefix) else None
+        if found is None:
+            return None
+        turn, number = divmod(int(found["round"]), _TURN)
+        a, b = (self._nodes.get(int(found[end]), "") for end in ("a", "b"))
+        return Pair(number, a, b, turn) if a < b and 1 <= number <= CONTROL_ROUND else None
+
+    def _outcomes(self, pair: Pair) -> list[PairOutcome]:
+        """What both ends have told, or what is to be made of their silence."""
+        order_id = self._pair_id(pair)
+        told, silent, gone = [], False, ""
+        for node in (pair.a, pair.b):
+            answer = self.answer(node, order_id)
+            if answer is not None:
+                told.append(_outcome(pair, answer))
+            elif node not in self._checkers:
+                gone = node
+            elif not self.is_overdue(node, order_id, PAIR):
+                silent = True
+        if silent and not gone:
+            return []
+        if gone:
+            told.append(PairOutcome(pair.round, pair.a, pair.b, How.OTHER_ENDED, ended=gone))
+        return told or [PairOutcome(pair.round, pair.a, pair.b, How.UNHEARD)]
+
+    # The whole gang
+
+    @property
+    def gang_id(self) -> str:
+        """The same on every node."""
+        return f"{self.key}/gang"
+
+    @property
+    def members(self) -> list[str]:
+        """All nodes of the gang, by index."""
+        return [node for _, node in sorted(self._nodes.items())]
+
+    def of_gang(self) -> dict[str, CheckOrder]:
+        """The all-reduce of the whole gang, by node."""
+        return dict(zip(self.members, self._meeting(self.gang_id, GANG, self.members), strict=True))
+
+    def has_begun(self, order_id: str) -> bool:
+        """Whether any checker has an order, or has answered it."""
+        return any(order_id in view.given or view.answer(order_id) for view in self._checkers.values())
+
+
+def free(pairs: Iterable[Pair], under_way: Iterable[Pair]) -> list[Pair]:
+    """Those whose both ends are free, in order; nobody overtakes."""
+    busy = {node for pair in under_way for node in (pair.a, pair.b)}
+    found = []
+    for pair in pairs:
+        if busy.isdisjoint((pair.a, pair.b)):
+            found.append(pair)
+        busy.update((pair.a, pair.b))
+    return found
+
+
+def turn_of(pairs: Iterable[Pair]) -> int:
+    """The newest turn that any of these is of."""
+    return max((pair.turn for pair in pairs), default=0)
+
+
+def _pairs_of(planned: Round, turn: int) -> Iterator[Pair]:
+    for slot in planned.slots:
+        for a, b, _ in slot:
+            yield Pair(planned.number, min(a, b), max(a, b), turn)
+
+
+@lru_cache(maxsize=16)
+def _planned(
+    members: tuple[Member, ...],
+    seed: str,
+    outcomes: tuple[PairOutcome, ...],
+    yardsticks: tuple[Yardstick, ...],
+    transport: str,
+) -> Round | None:
+    """The round that follows these outcomes: planned once, however often the answers of its pairs are looked at."""
+    return next_round(members, seed, outcomes, yardsticks, transport)
+
+
+def _device(view: CheckerView) -> str:
+    return "cuda" if view.report.device == "cuda" else "cpu"
+
+
+def _outcome(pair: Pair, answer: CheckAnswer) -> PairOutcome:
+    how = local.how(answer.how)
+    plain = PairOutcome(pair.round, pair.a, pair.b, how)
+    if how is not How.RESULT:
+        return plain
+    figures = replace(plain, gbps=answer.gbps, retransmits=answer.retransmits, transport=answer.transport)
+    return replace(figures, wrong=local.has_wrong_sums(answer))

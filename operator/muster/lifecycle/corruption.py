@@ -1,0 +1,136 @@
+"""What the record keeps of results that were found wrong: the trainer's word, what tests have shown, the start that follows. Pure.
+
+The word makes checkpoints suspect and has nodes tested; only tests say whether a node is to blame (docs/decisions/0019).
+"""
+
+from collections.abc import Sequence
+
+from muster.api.gang import Corruption, Examination, FaultClass, GangSpec
+from muster.lifecycle import resume
+from muster.lifecycle.resume import Start
+from muster.preflight.verdict import Fail
+from muster.recovery import budgets
+from muster.recovery.corruption import Word, words
+from muster.world.job import JobWorld
+
+MAX_CULPRITS = 16
+MAX_SUSPECT = 16
+
+
+def doubted(world: JobWorld, record: GangSpec, last_step: int) -> GangSpec:
+    """The record with what ranks say of their own results: from when on checkpoints are suspect, and that nodes are to be
+    tested before the next start.
+
+    Args:
+        last_step: the newest finished step, or what the ranks went on from.
+    """
+    said = sorted(words(world), key=lambda word: (word.beyond is None, word.beyond, word.rank))
+    if not said:
+        return record
+    before = record.open_corruption
+    found = _told_anew(world, record, said, last_step) if before is None else _told_again(before, said)
+    record = record.model_copy(update={"corruption": found})
+    return resume.shut(world, record, found.beyond) if world.job.spec.checkpoint.directory else record
+
+
+def with_culprits(record: GangSpec, fails: Sequence[Fail]) -> GangSpec:
+    """The record where nodes are proved to give wrong results of which the trainer has told: the job is not charged.
+
+    Who has come since then and gives wrong results leaves like any other, and was not the cause.
+    """
+    newcomers, found = {member.node for member in record.members if member.newcomer}, record.open_corruption
+    wrong = [fail for fail in fails if fail.wrong and fail.node not in newcomers]
+    if not wrong or found is None:
+        return record
+    culprit = wrong[0]
+    incidents = [
+        incident.model_copy(
+            update={
+                "fault_class": FaultClass.HARDWARE,
+                "node": culprit.node,
+                "message": f"{incident.message}; the culprit is {culprit.node}: {culprit.words}"[:2048],
+            }
+        )
+        if incident.attempt >= found.attempt and incident.fault_class in budgets.OWN_DOING
+        else incident
+        for incident in record.incidents
+    ]
+    culprits = list(dict.fromkeys([*found.culprits, *(fail.node for fail in wrong)]))[:MAX_CULPRITS]
+    changes = {"culprits": culprits, "examination": Examination.CULPRIT_FOUND}
+    return record.model_copy(update={"incidents": incidents, "corruption": found.model_copy(update=changes)})
+
+
+def examined(record: GangSpec, shown: Examination) -> GangSpec:
+    """The record with what the tests of the nodes have shown, unless that is known."""
+    found = record.corruption
+    if found is None or found.examination is not None:
+        return record
+    return record.model_copy(update={"corruption": found.model_copy(update={"examination": shown})})
+
+
+def closed(found: Corruption | None, where: Start) -> Corruption | None:
+    """What was found wrong, once the training goes on from before it."""
+    if found is None or not found.open:
+        return found
+    return found.model_copy(
+        update={
+            "open": False,
+            "resumed_step": where.resume.step if where.resume else 0,
+            "suspect_steps": list(where.suspect[:MAX_SUSPECT]),
+            "suspect_count": len(where.suspect),
+        }
+    )
+
+
+def _told_anew(world: JobWorld, record: GangSpec, said: Sequence[Word], last_step: int) -> Corruption:
+    """The first words of an attempt.
+
+    Args:
+        said: those first that reach furthest back.
+    """
+    first, before, newest = said[0], record.corruption, record.checkpoint
+    told = [word.found_at for word in said if word.found_at is not None]
+    found_at = min(told) if told else _last_known_step(record, last_step)
+    beyond = first.beyond if first.beyond is not None else max(found_at, 0) - 1
+    again = before is not None and (newest is None or newest.step < before.found_at)
+    if before is not None and again and all(word.last_good is None for word in said):
+        # At the same place once more: what it has gone on from may have been wrong already.
+        back = (before.resumed_step or 0) - 1
+        if any(seen <= back for seen in resume.complete_steps(world, record)):
+            beyond = min(beyond, back)
+    return Corruption(
+        attempt=first.attempt,
+        time=world.now,
+        reason=first.reason,
+        node=first.node,
+        found_at=found_at,
+        last_good=first.last_good,
+        beyond=beyond,
+        newest=newest,
+        times_in_a_row=before.times_in_a_row + 1 if before is not None and again and not before.culprits else 1,
+        message=f"{first.where}: {first.text}"[:512],
+    )
+
+
+def _told_again(before: Corruption, said: Sequence[Word]) -> Corruption:
+    """The same after other ranks of that attempt, whose words reach further back: they are believed, and both are told."""
+    first = said[0]
+    told = [word.found_at for word in said if word.found_at is not None]
+    return before.model_copy(
+        update={
+            "reason": first.reason,
+            "node": first.node,
+            "found_at": min([*told, before.found_at]),
+            "last_good": first.last_good,
+            "beyond": first.beyond,
+            "message": f"{before.message}; {first.where}: {first.text}"[:512],
+        }
+    )
+
+
+def _last_known_step(record: GangSpec, last_step: int) -> int:
+    """The newest finished step of those ranks that ran last, or what they went on from; who tells no steps saves some."""
+    last = record.incidents[-1] if record.incidents else None
+    if record.go is None and last is not None and last.resumed_step is None and last.step is not None:
+        last_step = last.step
+    return max(last_step, record.checkpoint.step if record.checkpoint else 0)

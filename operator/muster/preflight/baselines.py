@@ -1,0 +1,214 @@
+"""What a healthy figure is: the fleet's own history, and floors below which nothing is healthy.
+
+A history is kept for each key, because figures of another library or probe are not comparable. Only figures that
+Muster's own checkers measured enter it: what runs in a tenant's pod could be made to lie. And nobody can bend it by
+being tested often: each node counts once, by its own median, and a namespace has a bounded share of the nodes that
+count. How samples are stored is not said here.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import blake2b
+from statistics import median
+
+from muster.preflight.probes.machine import is_for_slot
+
+# A young history says nothing: so many nodes have to be in it.
+LEAST_NODES = 8
+# The newest figures of a node that count.
+PER_NODE = 16
+# At most this share of the nodes that count may have been measured for one namespace; idle checks have none and no bound.
+NAMESPACE_SHARE = 0.25
+# A threshold lies so many sigmas of the logarithm below the middle, and within these shares of it. SuperBench calls 5 %
+# below its baseline a defect (its rule language, `variance`); here a node is blamed only by several misses, so that the
+# single threshold may be where a gang of 2,048 has a handful of healthy misses.
+SIGMAS, LEAST_RATIO, MOST_RATIO = 3.5, 0.5, 0.85
+# Of a normal distribution: sigma from the median absolute deviation.
+_SIGMA_OF_MAD = 1.4826
+# Beside the history's own share of misses so many tests at this share are assumed.
+_ASSUMED_MISS_SHARE, _ASSUMED_TESTS = 0.01, 50
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """What figures have to share to be comparable.
+
+    Attributes:
+        probe: say "gemm-bf16", or "pair" with the transport of its level.
+        model: the GPU's product name.
+        transport: "NVLink", "IB", "TCP"; "" for probes that use none.
+        library: the library and its version, say "nccl-2.28.9".
+        version: of the probe.
+    """
+
+    probe: str
+    model: str
+    transport: str
+    library: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One figure of a test that was not a Fail.
+
+    Attributes:
+        node: whose figure it is; of a pair both ends have one sample each.
+        namespace: for whose job it was tested; "" for idle, repaired and hand-picked nodes.
+        own: whether Muster's own checker measured it.
+    """
+
+    key: Key
+    node: str
+    namespace: str
+    figure: float
+    at: datetime
+    own: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """Below it a figure is bad, whatever the fleet's history says.
+
+    Attributes:
+        probe: as in Key.
+        model: start of the GPU's product name.
+        transport: as in Key; "" for any.
+    """
+
+    probe: str
+    model: str
+    transport: str
+    at_least: float
+    unit: str
+    source: str
+
+
+_MAMF = "stas00/ml-engineering, compute/accelerator: MAMF bf16, seven tenths of it"
+_AZURE = "Azure/azurehpc-health-checks, conf: host to device, all-reduce in the node and over InfiniBand"
+_CHS = "GoogleCloudPlatform/cluster-health-scanner: all_gather_perf between two nodes"
+# Seven tenths of what is published where that is a peak; as published where it is a floor already. What a pair reaches
+# hangs on its fabric, so that a floor for pairs holds for the transport that it was published for.
+FLOORS = (
+    Floor("gemm-bf16", "NVIDIA A100-SXM4-80GB", "", 190.0, "TFLOP/s", _MAMF),
+    Floor("gemm-bf16", "NVIDIA H100 80GB", "", 556.0, "TFLOP/s", _MAMF),
+    Floor("gemm-bf16", "NVIDIA H200", "", 556.0, "TFLOP/s", _MAMF),
+    Floor("gemm-bf16", "NVIDIA B200", "", 1221.0, "TFLOP/s", _MAMF),
+    Floor("gemm-bf16", "NVIDIA GB200", "", 1275.0, "TFLOP/s", _MAMF),
+    Floor("gemm-bf16", "NVIDIA B300", "", 1238.0, "TFLOP/s", _MAMF),
+    Floor("host-to-device", "NVIDIA A100", "", 21.0, "GB/s", _AZURE),
+    Floor("host-to-device", "NVIDIA H100", "", 48.0, "GB/s", _AZURE),
+    Floor("host-to-device", "NVIDIA H200", "", 48.0, "GB/s", _AZURE),
+    Floor("all-reduce-node", "NVIDIA A100", "NVLink", 228.0, "GB/s", _AZURE),
+    Floor("all-reduce-node", "NVIDIA H100", "NVLink", 460.0, "GB/s", _AZURE),
+    Floor("all-reduce-node", "NVIDIA H200", "NVLink", 431.0, "GB/s", _AZURE),
+    Floor("pair", "NVIDIA A100", "IB", 18.0, "GB/s", _AZURE),
+    Floor("pair", "NVIDIA H100 80GB", "TCPX", 60.0, "GB/s", _CHS),
+    Floor("pair", "NVIDIA H200", "RoCE", 250.0, "GB/s", _CHS),
+    Floor("pair", "NVIDIA B200", "RoCE", 250.0, "GB/s", _CHS),
+    Floor("pair", "NVIDIA GB200", "RoCE", 160.0, "GB/s", _CHS),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """What the history of one key says.
+
+    Attributes:
+        middle: the median over nodes of each node's median.
+        sigma: of the logarithm of single figures around it.
+        nodes: how many nodes it stands on.
+        miss_share: share of single figures below `ratio`.
+    """
+
+    middle: float
+    sigma: float
+    nodes: int
+    miss_share: float
+
+    @property
+    def ratio(self) -> float:
+        """Below this share of the middle a figure is a miss."""
+        return ratio_of(self.sigma)
+
+
+def ratio_of(sigma: float) -> float:
+    """The threshold for figures whose logarithm varies so much, as a share of the middle."""
+    return min(MOST_RATIO, max(LEAST_RATIO, math.exp(-SIGMAS * sigma)))
+
+
+def baseline(key: Key, samples: Iterable[Sample]) -> Baseline | None:
+    """The baseline of a key; None while fewer than LEAST_NODES nodes are in its history."""
+    by_node: dict[str, list[Sample]] = defaultdict(list)
+    for sample in samples:
+        if (
+            (sample.key is key or sample.key == key)
+            and sample.own
+            and math.isfinite(sample.figure)
+            and sample.figure > 0.0
+        ):
+            by_node[sample.node].append(sample)
+    newest = {
+        node: sorted(found, key=lambda each: (each.at, each.figure, each.namespace))[-PER_NODE:]
+        for node, found in by_node.items()
+    }
+    counting = _bounded(newest)
+    if len(counting) < LEAST_NODES:
+        return None
+    middles = {node: median(sample.figure for sample in found) for node, found in counting.items()}
+    middle = median(middles.values())
+    # Each node counts once here, too: the median of its own deviations.
+    deviations = [median(abs(math.log(sample.figure / middle)) for sample in found) for found in counting.values()]
+    sigma = _SIGMA_OF_MAD * median(deviations)
+    least = middle * ratio_of(sigma)
+    shares = [sum(sample.figure < least for sample in found) / len(found) for found in counting.values()]
+    # A node that is bad all the time has no say in how often healthy ones miss.
+    healthy = [share for share in shares if share < 0.5]
+    assumed = _ASSUMED_MISS_SHARE * _ASSUMED_TESTS
+    return Baseline(middle, sigma, len(counting), (sum(healthy) + assumed) / (len(healthy) + _ASSUMED_TESTS))
+
+
+def _bounded(newest: dict[str, list[Sample]]) -> dict[str, list[Sample]]:
+    """The nodes that count: of each namespace no more than its share.
+
+    A node belongs to the namespace that most of its figures were measured for. Which nodes of a namespace stay is drawn
+    by their names, so that the tenant cannot choose them.
+    """
+    owners: dict[str, list[str]] = defaultdict(list)
+    for node, found in newest.items():
+        names = [sample.namespace for sample in found]
+        owners[max(sorted(set(names)), key=names.count)].append(node)
+    # With k namespaces that are all at their bound nothing would be left to bound by: the largest are cut to the share
+    # that they would have of what the others bring, or to an equal part.
+    most = _most([len(nodes) for name, nodes in owners.items() if name], len(owners.get("", ())))
+    kept = set(owners.get("", ()))
+    for name, nodes in owners.items():
+        if name:
+            kept.update(sorted(nodes, key=lambda node: blake2b(node.encode(), digest_size=8).digest())[:most])
+    return {node: found for node, found in newest.items() if node in kept}
+
+
+def _most(counts: list[int], free: int) -> int:
+    """The largest number of nodes that every namespace may have so that none has more than its share of all."""
+    fewest_that_share = math.ceil(1 / NAMESPACE_SHARE)
+    for most in range(max(counts, default=0), 0, -1):
+        if most <= NAMESPACE_SHARE * (free + sum(min(count, most) for count in counts)):
+            return most
+    # Too few namespaces for that: an equal part for each, so that the cold start ends in a fleet of one tenant, too.
+    return max(1, min(counts, default=1)) if 1 < len(counts) < fewest_that_share else max(counts, default=0)
+
+
+def floor(probe: str, model: str, transport: str = "") -> Floor | None:
+    """The floor of a probe on a model; the longest name that fits. Boards for PCIe slots do not owe what NVLink carries."""
+    fitting = [
+        each
+        for each in FLOORS
+        if each.probe == probe
+        and model.startswith(each.model)
+        and each.transport in ("", transport)
+        and not (each.transport == "NVLink" and is_for_slot(model))
+    ]
+    return max(fitting, key=lambda each: len(each.model), default=None)

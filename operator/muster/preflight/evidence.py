@@ -1,0 +1,441 @@
+"""What all tests so far say together: of each node at each level, of levels, and of the noise between healthy nodes.
+
+A level is how many domains a pair shares from the outside in: 0 for two nodes with nothing in common, the number of
+levels for two nodes of one innermost domain. A test at a level says something of every link up to it, and each level
+has a yardstick of its own: NVLink is ten times as fast as a network port.
+"""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from muster.preflight.outcomes import COUNTS_FOR_NOBODY, NVLINK, How, Member, PairOutcome, Yardstick
+
+# A node is blamed for what happens to a healthy one once in exp(this): a million times.
+SURPRISE = 13.8
+# What disturbs a pair makes it slower, never faster: a bad node hardly ever passes, so a pass says as much
+# as this in the other direction. A healthy one behind one bad uplink of eight misses four of five now and then.
+PASS = 8.0
+# A node that has passed is never blamed at that level for fewer misses than so many for each pass.
+MISSES_PER_PASS = 6
+# The same partner says the same twice at most: what misses again and again may lie between the two.
+OFTEN = 2
+# Nobody is blamed by fewer misses, witnesses and rounds, however surprising each is.
+LEAST_MISSES, LEAST_WITNESSES, LEAST_ROUNDS = 3, 2, 2
+# Where one domain outnumbers all others by more than this, its members are not all tested across.
+SPREAD = 2
+# The round's own pairs are a yardstick from so many on; their upper quartile, because the middle is a bad pair's where
+# a quarter of the nodes is bad.
+OWN_YARDSTICK = 8
+FIRST_ROUNDS = 2
+# Before that, and without a history, the best of a few tests is all there is: more than a healthy pair reaches, and nobody
+# knows by how much they vary. A gang of three that varies by 20 % would blame a healthy node once in ten times.
+FEW_RATIO = 0.5
+RETRANSMITS_PER_THOUSAND = 3.0
+# A healthy pair that gives no result at all, or wrong sums, is rarer than one that is slow.
+_SILENT_SHARE = 0.001
+# How many tests the history counts for beside the gang's own, and the gang beside a domain's own.
+_HISTORY_WEIGHT, _GANG_WEIGHT = 20, 8
+_MOST_NOISE = 0.3
+# Of two ends that tell different things. Who could not test explains why the other waited in vain; who hung explains why
+# the other was left.
+_STRENGTH = {
+    how: rank
+    for rank, how in enumerate(
+        (How.RESULT, How.ENVIRONMENT, How.NO_RESULT, How.OTHER_ENDED, How.COULD_NOT_CONNECT, How.UNHEARD)
+    )
+}
+
+Prefix = tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Test:
+    """One test that counts, between the members with these numbers."""
+
+    a: int
+    b: int
+    level: int
+    round: int
+    silent: bool
+    gbps: float
+    retransmits: float
+    transport: str
+    wrong: bool = False
+    good: bool = True
+
+    @property
+    def is_rare(self) -> bool:
+        """Whether it has ended in a way that noise hardly ever brings about."""
+        return self.silent or self.wrong
+
+
+@dataclass(slots=True)
+class Tally:
+    """A node's tests at one level.
+
+    Attributes:
+        misses: (partner, test) of each.
+    """
+
+    passes: int = 0
+    misses: list[tuple[int, Test]] = field(default_factory=list)
+
+
+class Ground:
+    """Where the members stand. They are numbered in the order of their names."""
+
+    def __init__(self, members: Iterable[Member]) -> None:
+        self.members = sorted(members, key=lambda member: member.name)
+        self.number = {member.name: place for place, member in enumerate(self.members)}
+        self.depth = max((len(member.domains) for member in self.members), default=0)
+        # Who has no domain at a level shares none.
+        self.places: list[Prefix] = [
+            member.domains + (f"\0{member.name}",) * (self.depth - len(member.domains)) for member in self.members
+        ]
+        self.lone: dict[int, set[int]] = defaultdict(set)  # who has one partner at a level, and no other
+        self.levels = self._levels()
+
+    def level_of(self, a: int, b: int) -> int:
+        """How many domains two members share."""
+        mine, theirs = self.places[a], self.places[b]
+        for level in range(self.depth):
+            if mine[level] != theirs[level]:
+                return level
+        return self.depth
+
+    def _levels(self) -> dict[int, set[int]]:
+        """At which level who is to be tested: who has somebody there, and not only a few for many."""
+        found: dict[int, set[int]] = {}
+        for level in range(self.depth + 1):
+            outer: dict[Prefix, list[int]] = defaultdict(list)
+            for node, place in enumerate(self.places):
+                outer[place[:level]].append(node)
+            mine = Counter(place[: level + 1] for place in self.places) if level < self.depth else Counter[Prefix]()
+            here = set[int]()
+            for nodes in outer.values():
+                for node in nodes:
+                    own = mine[self.places[node][: level + 1]]
+                    others = len(nodes) - (own or 1)
+                    if others and SPREAD * others >= own:
+                        here.add(node)
+                    if others == 1:
+                        self.lone[level].add(node)
+            if here:
+                found[level] = here
+        return found
+
+
+class Evidence:
+    """All of it, for one set of outcomes."""
+
+    def __init__(
+        self,
+        ground: Ground,
+        outcomes: Iterable[PairOutcome],
+        yardsticks: Sequence[Yardstick] = (),
+        transport: str = "",
+    ) -> None:
+        """Weigh the outcomes.
+
+        Args:
+            outcomes: one for each pair and round, see `merged`.
+            yardsticks: by transport; of those without one by level, from 0 on, of which the last one holds for deeper levels.
+                None means that nothing is known.
+            transport: what tests have to run over, where they do not run over NVLink; "" where anything will do.
+        """
+        self.members, self.number, self.depth = ground.members, ground.number, ground.depth
+        self.places, self.levels, self.level_of = ground.places, ground.levels, ground.level_of
+        self.lone = ground.lone
+        self.yardsticks = tuple(each for each in yardsticks if not each.transport)
+        self.by_transport = {each.transport: each for each in yardsticks if each.transport}
+        self.transport = transport
+        self.ended: set[int] = set()
+        self.tests = self._counting(outcomes)
+        self.ran_over = {level: self._ran_over(level) for level in range(self.depth + 1)}
+        self.reference: dict[int, float | None] = {}
+        for level in range(self.depth + 1):
+            self.reference[level] = self._reference(level)
+        self.tallies: list[dict[int, Tally]] = [defaultdict(Tally) for _ in self.members]
+        limits = {level: self.threshold_gbps(level) for level in range(self.depth + 1)}
+        for test in self.tests:
+            test.good = self._is_good(test, limits[test.level])
+            for me, other in ((test.a, test.b), (test.b, test.a)):
+                tally = self.tallies[me][test.level]
+                if test.good:
+                    tally.passes += 1
+                else:
+                    tally.misses.append((other, test))
+        self.proven = {level: self._proven(level) for level in range(self.depth + 1)}
+        self.noise = {level: self._noise(level) for level in range(self.depth + 1)}
+        self._around: dict[tuple[Prefix, int], Counter[int]] = defaultdict(Counter)
+        self._own: dict[tuple[int, int], Counter[int]] = defaultdict(Counter)
+        self._look_around()
+
+    def yardstick(self, level: int) -> Yardstick:
+        """What is known of healthy pairs at a level, over what most of its pairs run over."""
+        over, _ = self.ran_over[level]
+        if over in self.by_transport:
+            return self.by_transport[over]
+        if not self.yardsticks:
+            return Yardstick()
+        return self.yardsticks[min(level, len(self.yardsticks) - 1)]
+
+    def slow_level(self, level: int) -> str:
+        """What speaks against all that connects a level rather than against nodes; "" where nothing does."""
+        reference, yardstick = self.reference[level], self.yardstick(level)
+        tests = self._first_tests(level)
+        if len(tests) < OWN_YARDSTICK:
+            return ""
+        if self.is_foreign(level):
+            return f"most pairs run over {self.is_foreign(level)}, where {self.transport} is expected"
+        if sum(test.silent for test in tests) > 0.75 * len(tests):
+            return "most pairs give no result"
+        if sum(test.wrong for test in tests) > 0.75 * len(tests):
+            return "most pairs give wrong sums"
+        if reference is None:
+            return ""
+        limit = max(yardstick.floor_gbps, (yardstick.middle_gbps or 0.0) * yardstick.ratio)
+        if reference < limit:
+            return f"three of four pairs reach no more than {reference:.3g} GB/s, where {limit:.3g} is the least"
+        return ""
+
+    def is_foreign(self, level: int) -> str:
+        """The transport that most pairs of a level ran over although another one is expected; "" if they did not."""
+        over, share = self.ran_over[level]
+        return over if is_foreign(over, self.transport) and share > 0.5 else ""
+
+    def _ran_over(self, level: int) -> tuple[str, float]:
+        """What most tests of a level ran over, and their share of those of which it is known."""
+        known = Counter(test.transport for test in self.tests if test.level == level and test.transport)
+        over, count = max(known.items(), key=lambda item: (item[1], item[0]), default=("", 0))
+        return over, count / known.total() if known else 0.0
+
+    def threshold_gbps(self, level: int) -> float:
+        """Below this a figure of the level is a miss."""
+        reference, yardstick = self.reference[level], self.yardstick(level)
+        if reference is None:
+            return yardstick.floor_gbps
+        own = self._ratio(level) * reference
+        return own if reference < yardstick.floor_gbps else max(own, yardstick.floor_gbps)
+
+    def counted(self, node: int, level: int) -> list[tuple[int, Test]]:
+        """A node's misses with partners that are proven at that level, the first ones with each."""
+        tally = self.tallies[node].get(level)
+        if not tally or not tally.misses:
+            return []
+        found, often = list[tuple[int, Test]](), Counter[int]()
+        for other, test in tally.misses:
+            often[other] += 1
+            if other in self.proven[level] and often[other] <= OFTEN:
+                found.append((other, test))
+        return found
+
+    def passes(self, node: int, level: int) -> int:
+        """How often a node has passed at a level."""
+        tally = self.tallies[node].get(level)
+        return tally.passes if tally else 0
+
+    def missed(self, node: int, level: int) -> int:
+        """How often a node has missed at a level, whoever its partners were."""
+        tally = self.tallies[node].get(level)
+        return len(tally.misses) if tally else 0
+
+    def surprise(self, node: int, level: int) -> float:
+        """How surprising a node's tests at a level were if it was healthy, in nats."""
+        misses = self.counted(node, level)
+        if not misses:
+            return -PASS * self.passes(node, level)
+        slow, silent = self.weights(node, level)
+        total = sum(silent if test.is_rare else slow for _, test in misses)
+        return total - PASS * self.passes(node, level)
+
+    def weights(self, node: int, level: int) -> tuple[float, float]:
+        """How surprising one slow test and one without result, or with a wrong one, are for a healthy node in this one's place, in nats.
+
+        Where the mates in its domain miss, too, what they share is the likelier cause.
+        """
+        slow, silent = self.noise[level]
+        if level < self.depth:
+            place = self.places[node][: level + 1]
+            around, own = self._around[place, level], self._own[node, level]
+            tests = around[0] - own[0] + _GANG_WEIGHT
+            slow = max(slow, (around[1] - own[1] + _GANG_WEIGHT * slow) / tests)
+            silent = max(silent, (around[2] - own[2] + _GANG_WEIGHT * silent) / tests)
+        return -math.log(min(_MOST_NOISE, slow)), -math.log(min(_MOST_NOISE, silent))
+
+    def is_bad(self, node: int, excused: Collection[int] = (), beyond: float = 0.0) -> bool:
+        """Whether a node's misses with proven partners are more than chance, at one level or over all at which it has never passed.
+
+        Args:
+            excused: levels at which something else explains the misses.
+            beyond: how much more surprising than necessary, in nats.
+        """
+        levels = [level for level in self.tallies[node] if level not in excused]
+        if sum(self.missed(node, level) for level in levels) < LEAST_MISSES:
+            return False
+        barren = [level for level in levels if not self.passes(node, level)]
+        return any(self._is_proof(node, (level,), beyond) for level in levels) or self._is_proof(node, barren, beyond)
+
+    def _is_proof(self, node: int, levels: Collection[int], beyond: float) -> bool:
+        misses = [miss for level in levels for miss in self.counted(node, level)]
+        passes = sum(self.passes(node, level) for level in levels)
+        if (
+            len(misses) < max(LEAST_MISSES, MISSES_PER_PASS * passes + 1)
+            or len({other for other, _ in misses}) < LEAST_WITNESSES
+        ):
+            return False
+        if len({test.round for _, test in misses}) < LEAST_ROUNDS:
+            return False
+        return sum(self.surprise(node, level) for level in levels) >= SURPRISE + beyond
+
+    def is_cleared(self, node: int, level: int) -> bool:
+        """Whether a node is proven at a level, or has passed there too often to be blamed."""
+        if node in self.proven[level]:
+            return True
+        passes = self.passes(node, level)
+        return passes > 0 and len(self.counted(node, level)) <= MISSES_PER_PASS * passes
+
+    def clean(self) -> frozenset[int]:
+        """Who is proven at some level, and at each level at which it has missed."""
+        somewhere = frozenset[int]().union(*(self.proven[level] for level in self.levels))
+        return somewhere - {
+            node
+            for node in somewhere
+            if any(tally.misses and node not in self.proven[level] for level, tally in self.tallies[node].items())
+        }
+
+    def _counting(self, outcomes: Iterable[PairOutcome]) -> list[Test]:
+        found = []
+        for outcome in outcomes:
+            a, b = self.number.get(outcome.a), self.number.get(outcome.b)
+            if a is None or b is None or a == b:
+                continue
+            a, b = min(a, b), max(a, b)
+            if outcome.how is How.OTHER_ENDED and outcome.ended in self.number:
+                self.ended.add(self.number[outcome.ended])
+            if outcome.how in COUNTS_FOR_NOBODY:
+                continue
+            silent = outcome.how is not How.RESULT
+            figures = (outcome.gbps, outcome.retransmits, outcome.transport, outcome.wrong)
+            found.append(Test(a, b, self.level_of(a, b), outcome.round, silent, *figures))
+        return found
+
+    def _reference(self, level: int) -> float | None:
+        """What a healthy pair of this gang reaches: what history says, or less where most of its own pairs do."""
+        tests = self._first_tests(level)
+        figures = sorted(0.0 if test.silent else test.gbps for test in tests)
+        middle = self.yardstick(level).middle_gbps
+        if len(figures) < OWN_YARDSTICK:
+            if middle is not None or not figures:
+                return middle
+            # Whoever stands closer together reaches no less: a bad one's only pair would be its own yardstick.
+            return max([*figures, *(self.reference[outer] or 0.0 for outer in range(level))])
+        own = figures[len(figures) * 3 // 4]
+        return own if middle is None else min(middle, own)
+
+    def has_history(self, level: int) -> bool:
+        """Whether it is known from before what a healthy pair reaches."""
+        return self.yardstick(level).middle_gbps is not None
+
+    def _ratio(self, level: int) -> float:
+        """Below this share of the reference a figure is a miss."""
+        yardstick = self.yardstick(level)
+        few = not self.has_history(level) and len(self._first_tests(level)) < OWN_YARDSTICK
+        return min(FEW_RATIO, yardstick.ratio) if few else yardstick.ratio
+
+    def _first_tests(self, level: int) -> list[Test]:
+        return [test for test in self.tests if test.level == level and test.round <= FIRST_ROUNDS]
+
+    def _is_good(self, test: Test, limit_gbps: float) -> bool:
+        if test.is_rare or test.retransmits > RETRANSMITS_PER_THOUSAND:
+            return False
+        if is_foreign(test.transport, self.transport) and not self.is_foreign(test.level):
+            return False
+        return test.gbps >= limit_gbps
+
+    def _proven(self, level: int) -> frozenset[int]:
+        """Who has passed, and more than half as often as it has missed with others of whom the same is true.
+
+        Who has one partner here and no other, and has passed further out, is not in doubt because that one is bad.
+        """
+        before = {place for place, member in enumerate(self.members) if member.proven or member.witness}
+        before |= {node for node in self.lone[level] if any(self.passes(node, outer) for outer in range(level))}
+        proven = (before | {node for node in range(len(self.members)) if self.passes(node, level)}) - self.ended
+        for _ in range(3):
+            kept = set()
+            for node in proven:
+                misses = sum(1 for other, _ in self.tallies[node][level].misses if other in proven)
+                if 2 * (self.passes(node, level) + (node in before)) > misses:
+                    kept.add(node)
+            if kept == proven:
+                break
+            proven = kept
+        return frozenset(proven)
+
+    def _noise(self, level: int) -> tuple[float, float]:
+        """Share of tests between proven nodes that were slow, and that gave no result or a wrong one."""
+        proven, found = self.proven[level], dict[tuple[int, int], list[Test]]()
+        for test in self.tests:
+            if test.level == level and test.a in proven and test.b in proven:
+                found.setdefault((test.a, test.b), []).append(test)
+        # What misses again and again is no noise.
+        pairs = [tests[0] for tests in found.values() if len(tests) == 1 or any(test.good for test in tests)]
+        silent = sum(test.is_rare for test in pairs)
+        slow = sum(not test.good for test in pairs) - silent
+        tests = len(pairs) + _HISTORY_WEIGHT
+        slow_share = (slow + _HISTORY_WEIGHT * self.yardstick(level).miss_share) / tests
+        return slow_share, (silent + _HISTORY_WEIGHT * _SILENT_SHARE) / tests
+
+    def _look_around(self) -> None:
+        """Counts, per domain and per node, of tests with proven nodes that lead out of the domain.
+
+        Only of domains in which somebody has missed.
+        """
+        missing = {
+            self.places[node][: test.level + 1] for test in self.tests if not test.good for node in (test.a, test.b)
+        }
+        for test in self.tests:
+            if test.level == self.depth:
+                continue
+            proven = self.proven[test.level]
+            for me, other in ((test.a, test.b), (test.b, test.a)):
+                domain = self.places[me][: test.level + 1]
+                if domain in missing and other in proven and self.passes(me, test.level):
+                    keys = (self._around[domain, test.level], self._own[me, test.level])
+                    for counts in keys:
+                        counts[0] += 1
+                        counts[2 if test.is_rare else 1] += not test.good
+
+
+def is_foreign(transport: str, expected: str) -> bool:
+    """Whether a test ran over something else than is expected. NVLink is more than any network."""
+    return bool(transport and expected) and transport not in (expected, NVLINK)
+
+
+def merged(outcomes: Iterable[PairOutcome]) -> list[PairOutcome]:
+    """One outcome for each pair in each round, in an order that does not depend on when they came.
+
+    Both ends tell, perhaps twice: a figure is stronger than none, the lower figure than the higher. What only one of them can
+    see counts, whoever it is: of packets that are lost on the way to the other, and of sums.
+    """
+    told: dict[tuple[int, str, str], list[PairOutcome]] = {}
+    for outcome in outcomes:
+        told.setdefault((outcome.round, min(outcome.a, outcome.b), max(outcome.a, outcome.b)), []).append(outcome)
+    return [_one_of(told[key]) for key in sorted(told)]
+
+
+def _one_of(outcomes: Sequence[PairOutcome]) -> PairOutcome:
+    best = min(outcomes, key=lambda one: (_STRENGTH[one.how], one.gbps, -one.retransmits, one.transport, one.ended))
+    such = [one for one in outcomes if one.how is best.how]
+    return replace(best, retransmits=max(one.retransmits for one in such), wrong=any(one.wrong for one in such))
+
+
+def alike(figures: Sequence[float], spread: float) -> bool:
+    """Whether most of these could have one cause: their middle half lies close together."""
+    values = sorted(max(figure, 1e-6) for figure in figures)
+    if len(values) < 2:
+        return False
+    low, high = values[len(values) // 4], values[-1 - len(values) // 4]
+    return high / low < spread

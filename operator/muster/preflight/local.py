@@ -1,0 +1,106 @@
+"""What checkers told, as outcomes to be judged: of a node's own probes under which names, and by which limits. Pure."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from muster.preflight.outcomes import How, Limit, LocalOutcome
+from muster.protocol.checks import CheckAnswer
+from muster.world.checks import CheckerView, Standard
+
+CHECKER = "checker"
+"""The name under which it is told that nothing could be tested."""
+LEAST_VOTES = 2
+"""Nodes that have to agree before another one is wrong."""
+_HOWS = {str(each): each for each in How}
+
+
+def how(word: str) -> How:
+    """As the checker says it; of one that is newer and says something else nothing is known."""
+    return _HOWS.get(word, How.ENVIRONMENT)
+
+
+def has_wrong_sums(answer: CheckAnswer) -> bool:
+    """Whether an all-reduce with other nodes gave sums that are not what they must be: it comes without a figure, and says why."""
+    return how(answer.how) is How.RESULT and answer.gbps <= 0.0 and bool(answer.words)
+
+
+def told_by(node: str, answer: CheckAnswer | None) -> Iterator[LocalOutcome]:
+    """The outcomes of a node order; None: it was not answered in time."""
+    if answer is None:
+        yield LocalOutcome(
+            node,
+            CHECKER,
+            How.ENVIRONMENT,
+            words=f"the checker on {node} has not answered: look at its log (kubectl -n muster-check logs)",
+        )
+        return
+    if not answer.probes:
+        yield LocalOutcome(node, CHECKER, how(answer.how), words=f"{node}: {answer.words}")
+    for probe in answer.probes:
+        ended = how(probe.how)
+        words = f"{node}: {probe.words}" if ended is How.ENVIRONMENT else probe.words
+        yield LocalOutcome(node, probe.probe, ended, probe.figure, words, probe.wrong, probe.unit, probe.fingerprint)
+
+
+def compared(outcomes: Sequence[LocalOutcome], checkers: Mapping[str, CheckerView]) -> list[LocalOutcome]:
+    """The outcomes, those wrong that have other bits than most nodes of their kind: who errs always alike agrees with itself.
+
+    Where there are two opinions and no majority nothing can be said of any of these nodes.
+
+    Args:
+        checkers: by node.
+    """
+    kinds: dict[tuple[str, ...], list[LocalOutcome]] = {}
+    for outcome in outcomes:
+        view = checkers.get(outcome.node)
+        if view is not None and outcome.how is How.RESULT and not outcome.wrong and ":" in outcome.fingerprint:
+            kind = outcome.fingerprint.partition(":")[0]
+            kinds.setdefault((outcome.probe, view.report.library, view.report.version, kind), []).append(outcome)
+    changed: dict[LocalOutcome, LocalOutcome] = {}
+    for alike in kinds.values():
+        ((usual, count), *others) = Counter(each.fingerprint for each in alike).most_common()
+        if not others:
+            continue
+        has_majority = 2 * count > len(alike) and count >= LEAST_VOTES
+        for each in alike:
+            if not has_majority:
+                words = f"{each.probe}: nodes of one kind have different bits, and no majority tells which are wrong"
+                changed[each] = replace(each, how=How.ENVIRONMENT, words=words)
+            elif each.fingerprint != usual:
+                words = f"other bits than {count} of {len(alike)} nodes of its kind"
+                changed[each] = replace(each, wrong=True, words=words)
+    return [changed.get(each, each) for each in outcomes]
+
+
+def limited(
+    outcomes: Iterable[LocalOutcome], checkers: Mapping[str, CheckerView], standards: Sequence[Standard]
+) -> tuple[dict[str, Limit], list[LocalOutcome]]:
+    """What probes have to reach, and the outcomes under the names by which that is found: GPU models differ.
+
+    Args:
+        checkers: by node.
+    """
+    # Of several transports the one that asks for most: whoever has fallen back to a slower one must not be its own yardstick.
+    by_key: dict[tuple[str, str, str, str], Standard] = {}
+    for each in standards:
+        key = (each.probe, each.model, each.library, each.version)
+        if key not in by_key or each.least > by_key[key].least:
+            by_key[key] = each
+    first = next(iter(checkers.values())).report if checkers else None
+    usual = (first.model, first.library, first.version) if first else ("", "", "")
+    limits: dict[str, Limit] = {}
+    found = []
+    for outcome in outcomes:
+        view = checkers.get(outcome.node)
+        report = view.report if view else None
+        standard = by_key.get((outcome.probe, report.model, report.library, report.version)) if report else None
+        if standard is None:
+            found.append(outcome)
+            continue
+        kind = (standard.model, standard.library, standard.version)
+        by = " ".join(part for part in kind if part not in usual)
+        name = outcome.probe if kind == usual else f"{outcome.probe} on {by}"
+        limits[name] = Limit(standard.least, standard.unit, standard.source)
+        found.append(replace(outcome, probe=name))
+    return limits, found

@@ -1,0 +1,69 @@
+"""What a probe prints: read as it comes, its first and last words kept, the rest forgotten.
+
+NCCL tells in its own log alone over which transport it goes; so that is read here, where every line passes.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Set
+
+FLOOD_BYTES = 64 * 1024 * 1024
+"""More than any probe has to say: a debug log of NCCL with eight ranks is a few hundred KiB."""
+_KEPT_BYTES = 2048
+_MAX_LINE_BYTES = 4096
+_MAX_TRANSPORTS = 16
+# "Channel 00/0 : 0[0] -> 8[0] [send] via NET/IB/0/GDRDMA", "via NET/IB/0(1)/GDRDMA/Shared" (by the card of another rank),
+# "via NET/AWS Libfabric/3/GDRDMA", "via P2P/CUMEM/read", "via P2P/indirect/1[1]", "via SHM/direct/direct".
+_VIA = re.compile(rb"NCCL INFO .*\bvia ([A-Z][A-Z0-9]+)(?:/([A-Za-z_][A-Za-z0-9_ ]*))?([^\n]*)")
+_DIRECT = b"/GDRDMA"
+# "NCCL INFO Using network IB": said once, also where no channel needs it.
+_NETWORK = re.compile(rb"NCCL INFO Using network ([A-Za-z0-9_ ]+)")
+
+
+class Output:
+    """The bounded memory of one stream."""
+
+    def __init__(self) -> None:
+        self.read_bytes = 0
+        self.transports: Set[str] = set()
+        self.networks: Set[str] = set()
+        self._first = b""
+        self._last = b""
+        self._line = b""
+
+    def feed(self, data: bytes) -> None:
+        """What has just been read."""
+        self.read_bytes += len(data)
+        room = _KEPT_BYTES - len(self._first)
+        self._first += data[:room]
+        self._last = (self._last + data[room:])[-_KEPT_BYTES:] if room < len(data) else self._last
+        if b"\n" not in data:
+            self._line = (self._line + data)[-_MAX_LINE_BYTES:]
+            return
+        *lines, self._line = (self._line + data).split(b"\n")
+        for line in lines:
+            self._look(line[:_MAX_LINE_BYTES])
+        self._line = self._line[-_MAX_LINE_BYTES:]
+
+    def _look(self, line: bytes) -> None:
+        if b"NCCL INFO" not in line:
+            return
+        via, network = _VIA.search(line), _NETWORK.search(line)
+        if via and len(self.transports) < _MAX_TRANSPORTS:
+            # Which card and whose is left out: it differs from channel to channel.
+            words = [word.decode("ascii").strip() for word in via.group(1, 2) if word]
+            self.transports.add("/".join(words + ["GDRDMA"] * (_DIRECT in via.group(3))))
+        if network and len(self.networks) < _MAX_TRANSPORTS:
+            self.networks.add(network.group(1).decode("ascii").strip())
+
+    @property
+    def flooded(self) -> bool:
+        """Whether it prints without end."""
+        return self.read_bytes > FLOOD_BYTES
+
+    @property
+    def tail(self) -> str:
+        """Its last words, and its first ones where they are others."""
+        between = b"\n[...]\n" if self.read_bytes > len(self._first) + len(self._last) else b""
+        return (self._first + between + self._last).decode("utf-8", "replace").strip()

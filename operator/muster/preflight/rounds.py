@@ -1,0 +1,375 @@
+"""Which pairs are tested next. A pure function of the members, a seed and all outcomes so far.
+
+Nothing of a round is stored: members send their outcomes again to a new leader, which computes the round that its
+predecessor was in. Round 1 tests every node inside its innermost domain, round 2 once at each level further out, so
+that leaf and spine links are both tested; whoever missed meets a proven partner there. Rounds 3 to 5 test again what is
+open, several times in one round, with proven partners only. How many rounds there are does not depend on the size.
+"""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
+
+from muster.preflight.evidence import FIRST_ROUNDS, LEAST_MISSES, SURPRISE, Evidence, Ground, Prefix, Test, merged
+from muster.preflight.outcomes import Member, Pair, PairOutcome, Round, Yardstick
+
+MOST_ROUNDS = 5
+# Few nodes have few partners: a gang of so many makes so many pairings in each of its first two rounds.
+FEW, PAIRINGS = 16, 4
+# How many suspects a proven node serves in a round, and how many tests a suspect gets at a level, one after the other.
+SERVES, MOST_TESTS = 4, 6
+# Tests beyond those that could decide if all of them missed: a round costs more than a test.
+MARGIN = 1
+# A node is tested until it is so much clearer than necessary that it is bad, in nats: what others do later may add noise.
+BEYOND = 1.0
+# A pair that misses again and again between proven nodes is a bad link. It blames nobody, so that one of a gang's tests
+# in exp(this) may be named wrongly.
+LINK_SURPRISE = 2.0
+# How many partners are looked at before the best of them is taken.
+_LOOKED_AT = 12
+
+
+def next_round(
+    members: Iterable[Member],
+    seed: str,
+    outcomes: Iterable[PairOutcome],
+    yardsticks: Sequence[Yardstick] = (),
+    transport: str = "",
+) -> Round | None:
+    """What is still due of the round that the outcomes have come to, or the next one; None: nothing more to test.
+
+    Args:
+        seed: of the gang's uid and its attempt, so that every leader draws the same pairs.
+        outcomes: all so far, in any order, repeated or not. Who runs the round has to add one for each pair of which
+            nothing will be heard: OTHER_ENDED for a member that is dead, UNHEARD else.
+        yardsticks: by level, see Evidence.
+        transport: what tests have to run over, see Evidence.
+    """
+    ground, told = Ground(members), merged(outcomes)
+    number = max((outcome.round for outcome in told), default=1)
+    while number <= MOST_ROUNDS:
+        done = [outcome for outcome in told if outcome.round == number]
+        before = [outcome for outcome in told if outcome.round < number]
+        evidence = Evidence(ground, before, yardsticks, transport)
+        pairs = _Desk(evidence, f"{seed}/{number}").pairs(number)
+        if not pairs and not done:
+            return None
+        due = _due(evidence, pairs, done)
+        if due:
+            names = [Pair(evidence.members[a].name, evidence.members[b].name, both) for a, b, both in due]
+            return Round(number, _slots(names))
+        number += 1
+    return None
+
+
+def _due(evidence: Evidence, planned: Sequence[tuple[int, int, bool]], done: Sequence[PairOutcome]) -> list["_Due"]:
+    """What is left of a round.
+
+    Where an outcome of an earlier round has come late, or not again, the plan is not quite what was run: a test at the
+    same level with another partner counts for the one that is planned.
+    """
+    keys = {(min(a, b), max(a, b)) for a, b, _ in planned}
+    ran, instead = set(), Counter[tuple[int, int]]()
+    for outcome in done:
+        a, b = evidence.number.get(outcome.a), evidence.number.get(outcome.b)
+        if a is None or b is None:
+            continue
+        key = (min(a, b), max(a, b))
+        ran.add(key)
+        if key not in keys:
+            level = evidence.level_of(a, b)
+            instead.update([(a, level), (b, level)])
+    due = []
+    for a, b, both in planned:
+        if (min(a, b), max(a, b)) in ran:
+            continue
+        level = evidence.level_of(a, b)
+        subjects = [(a, level), (b, level)] if both else [(a, level)]
+        if all(instead[subject] for subject in subjects):
+            instead.subtract(subjects)
+        else:
+            due.append((a, b, both))
+    return due
+
+
+_Due = tuple[int, int, bool]
+
+
+def _slots(pairs: Iterable[Pair]) -> tuple[tuple[Pair, ...], ...]:
+    """Each pair in the first slot in which both are free."""
+    busy: dict[str, int] = defaultdict(int)
+    slots: list[list[Pair]] = []
+    for pair in pairs:
+        taken = busy[pair.a] | busy[pair.b]
+        slot = (~taken & (taken + 1)).bit_length() - 1
+        busy[pair.a] |= 1 << slot
+        busy[pair.b] |= 1 << slot
+        while len(slots) <= slot:
+            slots.append([])
+        slots[slot].append(pair)
+    return tuple(tuple(slot) for slot in slots)
+
+
+class _Desk:
+    """Draws the pairs of one round."""
+
+    def __init__(self, evidence: Evidence, seed: str) -> None:
+        self.evidence = evidence
+        self.nodes = [node for node in range(len(evidence.members)) if node not in evidence.ended]
+        drawn = {
+            node: blake2b(f"{seed}/{evidence.members[node].name}".encode(), digest_size=8).digest()
+            for node in self.nodes
+        }
+        self.order = sorted(self.nodes, key=lambda node: (drawn[node], node))
+        self.rank = {node: place for place, node in enumerate(self.order)}
+        self.clean = evidence.clean() - evidence.ended
+        self.met: dict[int, set[int]] = defaultdict(set)
+        for test in evidence.tests:
+            self.met[test.a].add(test.b)
+            self.met[test.b].add(test.a)
+        self.load = Counter[int]()
+        self.found: list[_Due] = []
+        self.now: dict[int, set[int]] = defaultdict(set)
+        self._pools: dict[tuple[int, Prefix], list[int]] = {}
+
+    def pairs(self, number: int) -> list[_Due]:
+        """The pairs of the round of this number, as (subject, partner, whether the partner is a subject, too)."""
+        # Those at which somebody is to be judged: a replacement may have a domain to itself.
+        levels = sorted(
+            level for level, here in self.evidence.levels.items() if any(not self._stands(node) for node in here)
+        )
+        if not levels or all(self._stands(node) for node in self.nodes):
+            return []
+        if number > 2:
+            self._again(number)
+        elif len(self.nodes) <= FEW and not any(self._stands(node) for node in self.nodes):
+            self._few(number)
+        else:
+            for level in levels[-1:] if number == 1 else levels[:-1] or levels:
+                self._cover(level)
+                self._compare(level)
+        return self.found
+
+    def _stands(self, node: int) -> bool:
+        member = self.evidence.members[node]
+        return member.proven or member.witness
+
+    def _take(self, a: int, b: int, *, both: bool) -> None:
+        self.found.append((a, b, both))
+        self.now[a].add(b)
+        self.now[b].add(a)
+        self.load[b] += not both
+
+    def _few(self, number: int) -> None:
+        """The circle method: pairings that together hold every pair once; an odd one is left out of each."""
+        ring: list[int | None] = [*sorted(self.nodes)]
+        if len(ring) % 2:
+            ring.append(None)
+        turns = len(ring) - 1
+        first = (number - 1) * PAIRINGS
+        for turn in range(first, first + min(PAIRINGS, turns)):
+            by = turn % turns
+            around = ring[:1] + ring[1 + by :] + ring[1 : 1 + by]
+            for a, b in zip(around[: len(ring) // 2], reversed(around), strict=False):
+                if a is not None and b is not None:
+                    self._take(a, b, both=True)
+
+    def _cover(self, level: int) -> None:
+        """Everybody once at a level: the clean ones with each other, suspects with proven ones."""
+        here = [node for node in self.order if node in self.evidence.levels[level] and not self._stands(node)]
+        # Before anybody is proven all are alike.
+        trusted = [node for node in here if node in self.clean] if self.clean else here
+        suspects = [node for node in here if node not in self.clean] if self.clean else []
+        if any(self._stands(node) for node in self.clean) and len(here) <= SERVES * len(self.clean):
+            trusted, suspects = [], here
+        left = self._match(trusted, level)
+        pool = self.clean or frozenset(self.nodes)
+        for node in [*suspects, *left]:
+            self._serve(node, level, 1, pool)
+
+    def _compare(self, level: int) -> None:
+        """One pair of those who stand, where no history says what a healthy pair reaches: slow replacements would be their own yardstick."""
+        if self.evidence.yardstick(level).middle_gbps is not None:
+            return
+        first: dict[Prefix, int] = {}
+        for node in filter(self._stands, self.order):
+            other = first.setdefault(self.evidence.places[node][:level], node)
+            if other != node and self.evidence.level_of(node, other) == level and other not in self.now[node]:
+                self._take(node, other, both=False)
+                return
+
+    def _match(self, nodes: Sequence[int], level: int) -> list[int]:
+        """Disjoint pairs of exactly this level, and who is left over; nodes come in the round's own order."""
+        places, groups = self.evidence.places, defaultdict[Prefix, list[int]](list)
+        for node in nodes:
+            groups[places[node][:level]].append(node)
+        left = []
+        for group in groups.values():
+            if level == self.evidence.depth:
+                first, second = group[::2], group[1::2]
+                left += group[len(group) - len(group) % 2 :]
+                pairs = list(zip(first, second, strict=False))
+            else:
+                pairs, over = self._cross(group, level)
+                left += over
+            for a, b in pairs:
+                self._take(a, b, both=True)
+        return left
+
+    def _cross(self, group: Sequence[int], level: int) -> tuple[list[tuple[int, int]], list[int]]:
+        """Pairs of different domains: one half of the domains with the other, spread over all of it."""
+        domain = {node: self.evidence.places[node][: level + 1] for node in group}
+        first_seen: dict[Prefix, int] = {}
+        for place, node in enumerate(group):
+            first_seen.setdefault(domain[node], place)
+        ordered = sorted(group, key=lambda node: first_seen[domain[node]])
+        half = len(ordered) // 2
+        first, second = ordered[:half], ordered[half : 2 * half]
+        left = ordered[2 * half :]
+        if not half:
+            return [], left
+        # One domain may lie in both halves: its nodes choose first, among the others.
+        middle = domain[first[-1]]
+        second.sort(key=lambda node: self.rank[node])
+        others = [node for node in second if domain[node] != middle]
+        same = [node for node in second if domain[node] == middle]
+        mine = [node for node in first if domain[node] == middle]
+        rest = [node for node in first if domain[node] != middle]
+        pairs = list(zip(mine, others, strict=False))
+        left += mine[len(others) :]
+        free = [*same, *others[len(mine) :]]
+        pairs += zip(rest, free, strict=False)
+        return pairs, left + free[len(rest) :]
+
+    def _serve(self, node: int, level: int, count: int, fallback: frozenset[int]) -> int:
+        """Tests of a node with so many proven partners of a level: not met before, least busy, in this order."""
+        served = 0
+        while served < count:
+            partner = self._partner(node, level, fallback)
+            if partner is None:
+                break
+            self._take(node, partner, both=False)
+            served += 1
+        return served
+
+    def _partner(self, node: int, level: int, fallback: frozenset[int]) -> int | None:
+        places = self.evidence.places
+        pool = self._pool(level, places[node][:level], fallback)
+        mine = places[node][: level + 1] if level < self.evidence.depth else None
+        start, best = self.rank[node] % max(1, len(pool)), None
+        looked = 0
+        for step in range(len(pool)):
+            other = pool[(start + step) % len(pool)]
+            if other == node or other in self.now[node] or self.load[other] >= SERVES:
+                continue
+            if mine is not None and places[other][: level + 1] == mine:
+                continue
+            key = (other in self.met[node], self.load[other])
+            if best is None or key < best[0]:
+                best = (key, other)
+            looked += 1
+            if key == (False, 0) or looked >= _LOOKED_AT:
+                break
+        return best[1] if best else None
+
+    def _pool(self, level: int, group: Prefix, fallback: frozenset[int]) -> list[int]:
+        """Who may serve at a level: those proven there and clean, else those proven there, else the fallback."""
+        if (level, group) not in self._pools:
+            here = [node for node in self.order if self.evidence.places[node][:level] == group]
+            proven = self.evidence.proven[level]
+            for trusted in (proven & self.clean, proven, fallback):
+                pool = [node for node in here if node in trusted]
+                if len({self.evidence.places[node][: level + 1] for node in pool}) > (level < self.evidence.depth):
+                    break
+            self._pools[level, group] = pool
+        return self._pools[level, group]
+
+    def _again(self, number: int) -> None:
+        """What is open: suspects and who was left out, and pairs of proven nodes that missed."""
+        if not self.clean:
+            if number == 3:  # new partners for all, once
+                self._match(self.order, max(self.evidence.levels))
+            return
+        wanted = [
+            (node, level, count)
+            for node in self.order
+            if not self._stands(node) or self._missed(node)
+            for level, count in self._open(node)
+        ]
+        for a, b in self._links():
+            self._take(a, b, both=False)
+        for turn in range(MOST_TESTS):  # so that no suspect takes all partners
+            for node, level, count in wanted:
+                if turn < count:
+                    self._serve(node, level, 1, self.clean)
+
+    def _missed(self, node: int) -> bool:
+        return any(self.evidence.missed(node, level) for level in self.evidence.levels)
+
+    def _open(self, node: int) -> list[tuple[int, int]]:
+        """Levels at which a node is neither proven nor bad yet, and how many tests could decide."""
+        evidence, found = self.evidence, []
+        levels = [level for level in evidence.levels if node in evidence.levels[level]]
+        undecided = [level for level in levels if not evidence.is_cleared(node, level)]
+        if not undecided or evidence.is_bad(node, beyond=BEYOND):
+            return []
+        barren = [level for level in levels if not evidence.passes(node, level)]
+        joint = sum(evidence.surprise(node, level) for level in barren)
+        misses_of_all = sum(len(evidence.counted(node, level)) for level in barren)
+        for level in undecided:
+            misses = evidence.tallies[node][level].misses
+            if not misses:
+                found.append((level, 1))
+                continue
+            slow, silent = evidence.weights(node, level)
+            weight = silent if all(test.is_rare for _, test in misses) else slow
+            over = len(barren) if level in barren else 1
+            known, counted = joint, misses_of_all
+            if level not in barren:
+                known, counted = evidence.surprise(node, level), len(evidence.counted(node, level))
+            need = max((SURPRISE + BEYOND - known) / weight, LEAST_MISSES - counted) / over
+            found.append((level, min(MOST_TESTS, max(1, math.ceil(need)) + MARGIN)))
+        return found
+
+    def _links(self) -> list[tuple[int, int]]:
+        """Pairs that missed though both have passed with others, and not often enough to be named.
+
+        A single miss counts if it comes from the first rounds, where nobody's luck was asked for again and again.
+        """
+        evidence, found = self.evidence, list[tuple[int, int]]()
+        for (a, b), tests in missing_pairs(evidence).items():
+            if {a, b} & evidence.ended or self._explained(a, b) or self._explained(b, a):
+                continue
+            again = len(tests) > 1 or tests[0].round <= FIRST_ROUNDS
+            if again and not is_link(evidence, tests):
+                found.append((a, b))
+        return found
+
+    def _explained(self, node: int, other: int) -> bool:
+        """Whether a miss of a node is likely to be its own: it has passed nowhere, or misses there with others, too."""
+        evidence = self.evidence
+        level = evidence.level_of(node, other)
+        if evidence.passes(node, level):
+            return False
+        misses = evidence.tallies[node][level].misses
+        return len({each for each, _ in misses}) > 1 or not any(evidence.passes(node, each) for each in evidence.levels)
+
+
+def missing_pairs(evidence: Evidence) -> dict[tuple[int, int], list[Test]]:
+    """Pairs that have missed and never passed, with their tests."""
+    found: dict[tuple[int, int], list[Test]] = defaultdict(list)
+    good = set()
+    for test in evidence.tests:
+        pair = (test.a, test.b)
+        if test.good:
+            good.add(pair)
+        else:
+            found[pair].append(test)
+    return {pair: found[pair] for pair in sorted(found) if pair not in good}
+
+
+def is_link(evidence: Evidence, tests: Sequence[Test]) -> bool:
+    """Whether the misses of one pair of proven nodes are more than chance among all tests of the gang."""
+    surprise = -sum(math.log(evidence.noise[test.level][test.is_rare]) for test in tests)
+    return len(tests) > 1 and surprise >= LINK_SURPRISE + math.log(len(evidence.tests))

@@ -1,0 +1,277 @@
+"""Which nodes that no gang has are tested, and what came of it. Pure.
+
+Somebody wishes it, or the node has no pass that holds (it is new, was booted, or something of it was changed), or its
+last pass is old. A gang's orders go before these: the checker gives way at once. As with a gang nothing is stored while
+a test lasts; the answer stays with the checker for as long as the order stands.
+
+How soon a pass is old, and what is tested then, follows the node's risk (SuperBench, USENIX ATC 2024, selects tests by the expected time to
+the next incident): a pass counts as so many times older as the machine's account of offences says, and a machine with a recent
+incident is tested more deeply. The account fades, so the rule needs no other memory.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from hashlib import blake2b
+
+from muster.api.nodehealth import CheckedProbe, CheckOutcome, CheckResult, CheckWish
+from muster.api.preflight import PreflightPolicy, Profile
+from muster.preflight import local
+from muster.preflight.outcomes import How, Limit, LocalOutcome, Member
+from muster.preflight.verdict import LEAST_ALIKE, MOST_ALIKE_SHARE, Fail, Outcome, judge
+from muster.protocol.checks import NODE, READY, UNFIT, CheckGrant, CheckOrder, PassReport
+from muster.world.checks import CheckerView, NodeChecks, Standard
+
+OF_ITSELF = ("new/", "wish/", "idle/")
+"""How the ids of these orders begin, and of the passes that are granted for them: the links were not tested."""
+AGAIN_SECONDS = 600.0
+"""What could not be tested is tried again so often."""
+AT_ONCE = 0.05
+"""Of the fleet's checkers at most this share is busy with nodes whose last pass is only old; one always may."""
+RECENT_OFFENCES = 0.5
+"""What is left of one incident after the policy's half-life: with that much a machine is tested one profile deeper."""
+SHARED = frozenset({"storage", "storage-read"})
+"""Probes of what many nodes have in common: an outage fails one node after the other, while passes from before it still stand."""
+_ONCE_MORE = "/again"
+_MAX_PROBES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A node that no gang has.
+
+    Attributes:
+        accelerators: how many there have to be; None: as many as there are.
+        wish: of which the result is not written yet.
+        out: a name for the time that it is out of use, and for how many seconds; None: it is not. A pass from before counts
+            for nothing.
+        offences: the machine's account, 1 for each incident, faded.
+    """
+
+    node: str
+    view: CheckerView
+    accelerators: int | None = None
+    wish: CheckWish | None = None
+    out: tuple[str, float] | None = None
+    offences: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What came of a test.
+
+    Attributes:
+        order: its id.
+        wish: the wish that it answers.
+    """
+
+    node: str
+    order: str
+    profile: Profile
+    outcome: Outcome
+    fails: tuple[Fail, ...]
+    probes: tuple[CheckedProbe, ...]
+    seconds: float
+    device: str
+    words: str
+    wish: CheckWish | None = None
+
+    def result(self, wish: CheckWish, now: datetime) -> CheckResult:
+        """As NodeHealth has it."""
+        return CheckResult(
+            id=wish.id,
+            profile=self.profile,
+            outcome=CheckOutcome(str(self.outcome)),
+            time=now,
+            seconds=round(self.seconds),
+            device=self.device[:128],
+            probes=list(self.probes[:_MAX_PROBES]),
+            message=self.words[:1024],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    """What the checkers of idle nodes shall do, and what they have found."""
+
+    checks: Mapping[str, NodeChecks]
+    findings: tuple[Finding, ...]
+
+
+def look(sites: Sequence[Site], policy: PreflightPolicy, standards: Sequence[Standard]) -> Upkeep:
+    """What to test now and what came of it."""
+    checks: dict[str, NodeChecks] = {}
+    findings: list[Finding] = []
+    old: list[tuple[float, str, Site, CheckOrder]] = []
+    passed = {
+        site.node: min(each.age_seconds for each in site.view.report.passes)
+        for site in sites
+        if site.view.report.passes
+    }
+    for site in sites:
+        if not site.view.is_fresh:
+            continue
+        if site.view.report.state != READY:
+            if site.wish is not None and site.view.report.state == UNFIT:
+                findings.append(_unfit(site, site.wish))
+            continue
+        order, age = _due(site, policy)
+        if order is None:
+            continue
+        if age is not None:
+            old.append((-age, site.node, site, order))
+            continue
+        checks[site.node] = _found(site, order, standards, findings, passed)
+    room = max(1, int(AT_ONCE * len(sites)))
+    # Whoever has begun goes on; then the oldest passes first.
+    for _, _, site, order in sorted(old, key=lambda each: (each[3].id not in each[2].view.given, each[0], each[1])):
+        checks_of_it = _found(site, order, standards, findings, passed)
+        if room > 0 or site.view.answer(order.id) is not None:
+            checks[site.node] = checks_of_it
+            room -= site.view.answer(order.id) is None
+    proved = sum(bool(site.view.report.passes) for site in sites)
+    return Upkeep(checks, tuple(_not_too_many(findings, proved)))
+
+
+def _not_too_many(findings: Sequence[Finding], proved: int) -> Iterator[Finding]:
+    """The findings; where one probe fails on many, or where nobody has passed yet, it may not be the nodes.
+
+    Args:
+        proved: how many of the idle nodes have a pass.
+    """
+    failed = Counter(fail.probe for finding in findings for fail in finding.fails)
+    alike = {
+        probe
+        for probe, count in failed.items()
+        if not proved or (count >= LEAST_ALIKE and count > MOST_ALIKE_SHARE * (count + proved))
+    }
+    for finding in findings:
+        left = tuple(fail for fail in finding.fails if fail.probe not in alike)
+        if left or not finding.fails:
+            yield replace(finding, fails=left)
+            continue
+        probe = finding.fails[0].probe
+        beside = f"{proved} have passed" if proved else "none has passed yet"
+        words = f"{probe} fails on {failed[probe]} of the idle nodes and {beside}: it may not be the node"
+        yield replace(finding, outcome=Outcome.INCONCLUSIVE, fails=(), words=f"{words} ({finding.words})")
+
+
+def _due(site: Site, policy: PreflightPolicy) -> tuple[CheckOrder | None, float | None]:
+    """The test that is due, and how old the last pass counts where only that is why."""
+    report = site.view.report
+    if site.wish is not None:
+        return _order(site, f"wish/{site.wish.id}", site.wish.profile), None
+    if policy.profile is Profile.DISABLED:
+        return None, None
+    name, since = site.out or ("", math.inf)
+    newest = newest_pass(site.view, policy.profile, site.accelerators or 0)
+    if newest is None or newest.age_seconds >= since:
+        return _order(
+            site,
+            f"new/{policy.profile}/{site.accelerators or 0}/{report.boot_id[:16]}/{report.identity[:16]}/{name}",
+            policy.profile,
+        ), None
+    counts_as_seconds = newest.age_seconds * (1.0 + site.offences)
+    if policy.idle_age_seconds and counts_as_seconds >= policy.idle_age_seconds:
+        # Another one each time, or the checker would know its grant already.
+        name = blake2b(newest.granted.encode(), digest_size=8).hexdigest()
+        profile = policy.profile.deeper if site.offences >= RECENT_OFFENCES else policy.profile
+        return _order(site, f"idle/{name}", profile), counts_as_seconds
+    # The answer that the newest pass was granted for is kept no longer.
+    return None, None
+
+
+def newest_pass(view: CheckerView, least: Profile, gpus: int = 0) -> PassReport | None:
+    """The newest pass that holds, of a profile at least and with so many GPUs at least; None where there is none."""
+    enough = (each for each in view.report.passes if Profile.rank_of(each.profile) >= least.rank and each.gpus >= gpus)
+    return min(enough, key=lambda each: each.age_seconds, default=None)
+
+
+def newest_pass_seconds(view: CheckerView, least: Profile, gpus: int = 0) -> float | None:
+    """How long ago it was."""
+    found = newest_pass(view, least, gpus)
+    return found.age_seconds if found else None
+
+
+def _order(site: Site, order_id: str, profile: Profile) -> CheckOrder:
+    return CheckOrder(order_id, NODE, str(profile), gpus=site.accelerators)
+
+
+def _found(
+    site: Site,
+    order: CheckOrder,
+    standards: Sequence[Standard],
+    findings: list[Finding],
+    passed: Mapping[str, float],
+) -> NodeChecks:
+    """What the checker shall do now; what it has found is added to the findings.
+
+    Args:
+        passed: nodes -> age of their newest pass.
+    """
+    answer = site.view.answer(order.id)
+    if answer is None:
+        return NodeChecks((order,))
+    limits, outcomes = local.limited(local.told_by(site.node, answer), {site.node: site.view}, standards)
+    verdict = judge([Member(site.node)], (), outcomes, limits=limits)
+    grant = CheckGrant(order.id, order.profile, site.view.tested_gpus(order.gpus))
+    grants = (grant,) if verdict.outcome is Outcome.PASS else ()
+    if grants and not site.view.knows(order.id):
+        return NodeChecks((order,), grants)  # it does not know yet
+    words = "; ".join(fail.words for fail in verdict.failed) or _why(outcomes) or verdict.words
+    given = site.view.given.get(order.id, 0.0)
+    if _may_be_shared(verdict.failed) and not order.id.endswith(_ONCE_MORE):
+        again = replace(order, id=order.id + _ONCE_MORE)
+        has_begun = again.id in site.view.given or site.view.answer(again.id) is not None
+        if has_begun or any(age < given for node, age in passed.items() if node != site.node):
+            more = _found(site, again, standards, findings, passed)
+            return replace(more, orders=(order, *more.orders))
+        words += "; what it tests others use, too, and none of them has passed since: it may not be the node"
+        verdict = replace(verdict, outcome=Outcome.INCONCLUSIVE, failed=())
+    findings.append(
+        Finding(
+            site.node,
+            order.id,
+            Profile(order.profile),
+            verdict.outcome,
+            verdict.failed,
+            tuple(_probes(outcomes, limits, {fail.probe for fail in verdict.failed})),
+            answer.seconds,
+            site.view.report.model or site.view.report.device,
+            words,
+            site.wish,
+        )
+    )
+    if verdict.outcome is Outcome.INCONCLUSIVE and site.wish is None and given >= AGAIN_SECONDS:
+        return NodeChecks()  # what is not declared is forgotten, and asked again
+    return NodeChecks((order,), grants)
+
+
+def _may_be_shared(fails: Sequence[Fail]) -> bool:
+    return bool(fails) and all(fail.probe in SHARED for fail in fails)
+
+
+def _unfit(site: Site, wish: CheckWish) -> Finding:
+    words = f"nothing can be tested there: {site.view.report.problem}"
+    order = f"wish/{wish.id}"
+    return Finding(site.node, order, wish.profile, Outcome.INCONCLUSIVE, (), (), 0.0, "nothing", words, wish)
+
+
+def _why(outcomes: Iterable[LocalOutcome]) -> str:
+    return next((each.words for each in outcomes if each.how is How.ENVIRONMENT and each.words), "")
+
+
+def _probes(outcomes: Iterable[LocalOutcome], limits: Mapping[str, Limit], failed: set[str]) -> Iterable[CheckedProbe]:
+    for each in outcomes:
+        limit = limits.get(each.probe)
+        unit = limit.unit if limit else each.unit
+        bad = CheckOutcome.FAIL if each.probe in failed else CheckOutcome.PASS
+        yield CheckedProbe(
+            probe=each.probe[:128],
+            outcome=CheckOutcome.INCONCLUSIVE if each.how is How.ENVIRONMENT else bad,
+            value="" if each.figure is None else f"{each.figure:.4g} {unit}".strip()[:128],
+            threshold=f"{limit.at_least:.4g} {limit.unit} ({limit.source})"[:256] if limit else "",
+            message=each.words[:512],
+        )

@@ -1,0 +1,45 @@
+"""What the pairs of a gang are measured by: the fleet's history, its owner's limits and published floors, by transport. Pure."""
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+
+from muster.preflight.evidence import is_foreign
+from muster.preflight.limits import SOURCE
+from muster.preflight.outcomes import Yardstick
+from muster.preflight.verdict import PAIR
+from muster.world.checks import Standard
+
+
+def yardsticks(
+    standards: Iterable[Standard], kinds: Collection[tuple[str, str, str]], transport: str
+) -> tuple[Yardstick, ...]:
+    """One for each transport of which anything is known.
+
+    What alone is known of the fleet's own pairs measures those over any other transport, too: a gang that has fallen back to a
+    slower one must not be its own yardstick. A published floor says nothing of another transport.
+
+    Args:
+        kinds: model, library and version of the members' checkers; of a transport that has a standard for several of them
+            none is known.
+        transport: what pairs have to run over; "": anything will do.
+    """
+    known = [
+        each
+        for each in standards
+        if each.probe == PAIR
+        and (each.model, each.library, each.version) in kinds
+        and not is_foreign(each.transport, transport)
+    ]
+    counts = Counter(each.transport for each in known)
+    own = [each for each in known if each.middle is not None or each.source == SOURCE]
+    return tuple(
+        Yardstick(
+            each.middle,
+            each.ratio,
+            each.floor,
+            each.miss_share,
+            transport="" if len(own) == 1 and each is own[0] else each.transport,
+        )
+        for each in known
+        if counts[each.transport] == 1
+    )

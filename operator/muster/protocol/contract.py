@@ -1,0 +1,40 @@
+"""The variables of the trainer contract that are Muster's, whatever the container says: who a process is, and where the others are.
+
+All else is the user's choice: Muster sets it only where the container does not. docs/trainer-contract.md has the whole table.
+"""
+
+from __future__ import annotations
+
+from typing import FrozenSet, List
+
+IDENTITY: FrozenSet[str] = frozenset(
+    (
+        "RANK",
+        "LOCAL_RANK",
+        "WORLD_SIZE",
+        "LOCAL_WORLD_SIZE",
+        "GROUP_RANK",
+        "NODE_RANK",
+        "NNODES",
+        "MASTER_ADDR",
+        "MASTER_PORT",
+        "PET_NNODES",
+        "PET_NODE_RANK",
+        "PET_MASTER_ADDR",
+        "PET_MASTER_PORT",
+        "JAX_COORDINATOR_ADDRESS",
+        "JAX_PROCESS_ID",
+        "JAX_NUM_PROCESSES",
+        "MUSTER_ATTEMPT",
+        "MUSTER_PROGRESS",
+        "MUSTER_RESUME_DIRECTORY",
+        "MUSTER_RESUME_PATH",
+        "MUSTER_RESUME_STEP",
+    )
+)
+"""Set anew at each start of a rank in mode Managed."""
+
+PLAIN_IDENTITY: FrozenSet[str] = frozenset(("NODE_RANK", "NNODES", "MASTER_ADDR", "MASTER_PORT"))
+"""Set once in each pod in mode Plain."""
+
+__all__: List[str] = ["IDENTITY", "PLAIN_IDENTITY"]

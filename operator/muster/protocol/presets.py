@@ -1,0 +1,208 @@
+"""How training frameworks print their steps: one table of presets, for who reads the lines and for who names them to people.
+
+A line counts when the framework finished a training step with it, numbered over the whole training as its checkpoints are:
+what it prints of evaluations, downloads or data sets does not match. Colours are taken away before (muster.launcher.printed).
+
+Each pattern is one pass from left to right over a line: nothing repeated lies within something repeated. `sample` is a line as
+the source prints it; tests look for its step.
+"""
+
+from __future__ import annotations
+
+from typing import List, NamedTuple, Tuple
+
+AUTO = "Auto"  # all that are distinct
+OFF = "Off"
+
+
+class Line(NamedTuple):
+    """One kind of line.
+
+    Attributes:
+        holds: a text that every line of this kind holds; others are not looked through.
+        pattern: with a group `step`; with `epoch` and `total` the step is that of an epoch of so many. In a line that
+            confirms, `total` is that of the bar that counts.
+        sample: as it is printed.
+        source: project, file, version.
+    """
+
+    holds: str
+    pattern: str
+    sample: str
+    source: str
+
+
+class Preset(NamedTuple):
+    """The lines of one framework.
+
+    Attributes:
+        name: in spec.progress.preset.
+        lines: that tell steps.
+        confirms: where steps are told by a bar like any other: what it prints besides. Steps count from then on, of bars that
+            are as long as the newest one was then.
+        needs: what people have to know, "" = nothing.
+        is_distinct: nothing else prints such lines, and their numbers are those of the checkpoints; else the preset counts
+            only where people name it.
+    """
+
+    name: str
+    lines: Tuple[Line, ...]
+    confirms: Tuple[Line, ...] = ()
+    needs: str = ""
+    is_distinct: bool = True
+
+
+# Before a line whose beginning counts: `[rank0]:`, `[default0]:` of torchrun, `[0]:`, `0:` of srun.
+_RANK = r"^\s*(?:\[[A-Za-z_]*\d+\]: ?|\d+: ){0,2}"
+_HUGGING_FACE = "transformers 5.23.0, trainer_callback.py"
+_COMPOSER = "composer 0.33.0.dev0, loggers/"
+
+PRESETS: Tuple[Preset, ...] = (
+    Preset(
+        "HuggingFaceTrainer",
+        (
+            Line(
+                "%|",
+                # A bar below another one, as that of an evaluation, is followed by the way back up to it (ESC [A).
+                _RANK + r"\s*\d+%\|[^|]*\| (?P<step>\d+)/(?P<total>\d+) \[[^\],]*, *[\d.?]+(?:it/s|s/it)\]\s*$",
+                " 60%|██████    | 301/500 [00:02<00:01, 148.51it/s]",
+                _HUGGING_FACE + " (ProgressCallback); tqdm 4.70, std.py",
+            ),
+        ),
+        (
+            Line(
+                "'loss': ",
+                _RANK + r"\{'loss': .*'epoch': ",
+                "{'loss': '2.17', 'grad_norm': '3.1', 'learning_rate': '1.98e-05', 'epoch': '3.02'}",
+                _HUGGING_FACE + " (ProgressCallback)",
+            ),
+            Line(
+                "Total optimization steps",
+                r"Total optimization steps = (?P<total>[\d,]+)",
+                "  Total optimization steps = 1,000",
+                "transformers 5.23.0, trainer.py",
+            ),
+        ),
+        needs="its bar looks like any other, so steps count from the first line of losses on (`logging_steps`, 500 by default; "
+        "`logging_first_step=True`), or from `Total optimization steps` (`log_level=info`). With `disable_tqdm` no step is printed",
+    ),
+    Preset(
+        "Lightning",
+        (
+            Line(
+                "Epoch ",
+                _RANK
+                + r"\s*Epoch (?P<epoch>\d+)(?:/\d+)?: +\d+%\|[^|]*\| (?P<step>\d+)/(?P<total>\d+) \[[^\],]*, *[\d.?]+(?:it/s|s/it)[\],]",
+                "Epoch 3:  10%|█         | 100/1000 [00:10<01:30,  9.98it/s, v_num=0, train_loss=2.310]",
+                "lightning 2.6.2, callbacks/progress/tqdm_progress.py",
+            ),
+        ),
+        needs="it prints batches of an epoch, from which the step is reckoned: the same as in its checkpoints with one optimizer, "
+        "`accumulate_grad_batches=1` and epochs of one length. `RichProgressBar` prints nothing into a log, and loaders of unknown "
+        "length no length",
+        is_distinct=False,
+    ),
+    Preset(
+        "Megatron",
+        (
+            Line(
+                " iteration ",
+                r" iteration +(?P<step>\d+)/ *\w+ \|.* elapsed time per iteration \(ms\): ",
+                " [2026-08-22 10:00:00.123456] iteration      300/    1000 | consumed samples:        76800 | elapsed time per "
+                "iteration (ms): 812.4 | learning rate: 1.500000E-04 | global batch size:   256 | lm loss: 2.310000E+00 |",
+                "Megatron-LM, core 0.20.0, megatron/training/training.py (training_log)",
+            ),
+        ),
+        needs="printed every `--log-interval` (100) steps, by the last rank",
+    ),
+    Preset(
+        "TorchTitan",
+        (
+            Line(
+                "step: ",
+                r"(?<!validate )step: +(?P<step>\d+)  loss: ",
+                "[titan] 2026-08-22 10:00:00,123 - root - INFO - step: 300  loss:  2.31000  grad_norm:  0.8100  "
+                "memory: 44.21GiB(55.90%)  tps: 7,104  tflops: 411.20  mfu: 41.58%",
+                "torchtitan 0.2.2, components/metrics.py (MetricsProcessor.log)",
+            ),
+        ),
+        needs="printed every `--metrics.log_freq` (10) steps",
+    ),
+    Preset(
+        "DeepSpeed",
+        (
+            Line(
+                "step=",
+                # `global_step=` of its timer counts from 1 after each resume.
+                r"(?<![\w/])step=(?P<step>\d+), skipped=\d+, lr=",
+                "[2026-08-22 10:00:00,123] [INFO] [logging.py:128:log_dist] [Rank 0] step=300, skipped=0, lr=[0.001], mom=[(0.9, 0.999)]",
+                "deepspeed 0.19.6, runtime/engine.py (_report_progress)",
+            ),
+            Line(
+                "steps: ",
+                r"\bsteps: (?P<step>\d+) loss: .*iter time \(s\): ",
+                "steps: 300 loss: 2.3100 iter time (s): 0.812 samples/sec: 315.271",
+                "deepspeed 0.19.6, runtime/pipe/engine.py (train_batch)",
+            ),
+        ),
+        needs="printed where the configuration has `steps_per_print`, which newer versions leave out by default",
+    ),
+    Preset(
+        "Composer",
+        (
+            Line(
+                "Epoch ",
+                r"\btrain +Epoch +(?P<epoch>\d+): +\d+%\|[^|]*\| (?P<step>\d+)/(?P<total>\d+) \[[^\],]*, *[\d.?]+(?:ba/s|s/ba)",
+                "train          Epoch   3:    20%|█████                    | 5/25 [00:01<00:04,  4.71ba/s, loss/train/total=2.3100]",
+                _COMPOSER + "progress_bar_logger.py",
+            ),
+            Line(
+                "train ",
+                r"\btrain +\d+%\|[^|]*\| (?P<step>\d+)/\d+ \[[^\],]*, *[\d.?]+(?:ba/s|s/ba)",
+                "train                         30%|███████▌                 | 300/1000 [01:03<02:28,  4.71ba/s, loss/train/total=2.3100]",
+                _COMPOSER + "progress_bar_logger.py",
+            ),
+            Line(
+                "[epoch=",
+                _RANK + r"\[epoch=(?P<next_epoch>\d+)\]\[batch=(?P<step>\d+)/(?P<total>\d+)\]:?\s*$",
+                "[epoch=4][batch=5/25]:",
+                _COMPOSER + "console_logger.py",
+            ),
+            Line(
+                "[batch=",
+                _RANK + r"\[batch=(?P<step>\d+)/\d+\]:?\s*$",
+                "[batch=300/1000]:",
+                _COMPOSER + "console_logger.py",
+            ),
+        ),
+        needs="only with `max_duration` in epochs (`ep`) or batches (`ba`), and epochs of known length",
+    ),
+    Preset(
+        "MaxText",
+        (
+            Line(
+                "completed ",
+                r"\bcompleted (?:profiler activation/deactivation )?step: (?P<step>\d+), ",
+                "completed step: 300, seconds: 5.668, TFLOP/s/device: 134.909, Tokens/s/device: 8671.794, total_weights: 196608, loss: 2.310",
+                "MaxText e591f30cb, src/maxtext/common/metric_logger.py",
+            ),
+        ),
+        needs="it numbers steps from 0, as its checkpoints do: the first one does not count",
+    ),
+    Preset(
+        "NeMo",
+        (
+            Line(
+                "Training epoch ",
+                r"\bTraining epoch \d+, iteration [^|]*\|.* global_step: (?P<step>\d+)\b",
+                "Training epoch 0, iteration 300/999 | lr: 0.0003 | global_batch_size: 512 | global_step: 300 | reduced_train_loss: 2.31 "
+                "| train_step_timing in s: 0.812 | consumed_samples: 154112",
+                "NeMo 2.6.0rc0, nemo/lightning/pytorch/callbacks/progress_printer.py",
+            ),
+        ),
+        needs="it numbers steps from 0, as its checkpoints do: the first one does not count",
+    ),
+)
+BY_NAME = {preset.name: preset for preset in PRESETS}
+
+__all__: List[str] = ["AUTO", "BY_NAME", "OFF", "PRESETS", "Line", "Preset"]

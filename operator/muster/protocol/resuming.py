@@ -1,0 +1,346 @@
+"""How frameworks are told to go on from one certain checkpoint: one table of presets, for who starts ranks and for who tells people.
+
+A preset is words that end the command of a start which goes on, or a file that the framework reads by itself. Words come last, where
+the last of several counts: argparse, tyro, OmegaConf. `$(NAME)` in them is resolved as in the command.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import posixpath
+from typing import List, NamedTuple, Optional, Sequence, Tuple
+
+from muster.checkpoint.names import above, absolute, is_url
+
+AUTO = "Auto"  # the one of the checkpoint's format, where the command, too, is certainly that framework's
+OFF = "Off"
+MANIFEST = "Manifest"  # a format that any framework's checkpoint may have besides its own
+PATH = "$(MUSTER_RESUME_PATH)"
+DIRECTORY = "$(MUSTER_RESUME_DIRECTORY)"
+STEP = "$(MUSTER_RESUME_STEP)"
+ANY = "*"  # whatever fsspec opens
+
+Words = Tuple[str, ...]
+
+
+class Preset(NamedTuple):
+    """How one framework is told.
+
+    Attributes:
+        name: in spec.checkpoint.resumePreset.
+        formats: of the checkpoints that it loads (muster.checkpoint.formats).
+        own: options, each with its value, for a checkpoint in spec.checkpoint.directory.
+        elsewhere: the same for one that lies elsewhere; None: it cannot be told of such a one.
+        programs: last parts of a command's words, as patterns, by which Auto knows the framework; () = only by name.
+        shows: some word of the command has to begin so, too, for Auto.
+        pointer: the file in spec.checkpoint.directory that names the checkpoint's directory, and is written; "" = none.
+        urls: schemes of the URLs that it loads from, or ANY; () = from file systems only.
+        files_only: formats that it loads from file systems only, whatever it does with others.
+        needs: what people have to know, "" = nothing.
+        source: project, file.
+    """
+
+    name: str
+    formats: Words
+    own: Tuple[Words, ...]
+    elsewhere: Optional[Tuple[Words, ...]]
+    source: str
+    programs: Words = ()
+    shows: str = ""
+    pointer: str = ""
+    urls: Words = ()
+    files_only: Words = ()
+    needs: str = ""
+
+
+_HUGGING_FACE_EXAMPLES = (
+    "run_clm.py",
+    "run_mlm.py",
+    "run_fim.py",
+    "run_plm.py",
+    "run_glue.py",
+    "run_xnli.py",
+    "run_classification.py",
+    "run_qa.py",
+    "run_seq2seq_qa.py",
+    "run_summarization.py",
+    "run_translation.py",
+    "run_ner.py",
+    "run_swag.py",
+    "run_image_classification.py",
+    "run_mae.py",
+    "run_mim.py",
+    "run_semantic_segmentation.py",
+    "run_audio_classification.py",
+    "run_speech_recognition_ctc.py",
+    "run_speech_recognition_seq2seq.py",
+)
+_BY_PATH = (("--resume_from_checkpoint", PATH),)
+
+PRESETS: Tuple[Preset, ...] = (
+    Preset(
+        "HuggingFaceTrainer",
+        ("HuggingFaceTrainer",),
+        _BY_PATH,
+        _BY_PATH,
+        "transformers, training_args.py; examples/pytorch",
+        programs=_HUGGING_FACE_EXAMPLES,
+        needs="the script has to read `TrainingArguments`, and to pass `training_args.resume_from_checkpoint` on to `train`: the Trainer "
+        "does not do it by itself. The examples do",
+    ),
+    Preset(
+        "Accelerate",
+        ("Accelerate",),
+        _BY_PATH,
+        _BY_PATH,
+        "accelerate, examples/by_feature/checkpointing.py; transformers, run_*_no_trainer.py",
+        programs=("run_*_no_trainer.py",),
+        needs="the script has to give the option to `load_state`, as Accelerate's examples do. Those of diffusers take the last part of "
+        "the path alone, below `--output_dir`",
+    ),
+    Preset(
+        "Lightning",
+        ("Lightning", "LightningSharded"),
+        (("--ckpt_path", PATH),),
+        (("--ckpt_path", PATH),),
+        "lightning, pytorch/cli.py (LightningCLI, `fit`)",
+        urls=(ANY,),
+        files_only=("LightningSharded",),
+        needs="programs with a `LightningCLI`; another one passes `MUSTER_RESUME_PATH` to `fit(ckpt_path=...)`",
+    ),
+    Preset(
+        "Megatron",
+        ("Megatron", "MegatronLegacy"),
+        (("--load", DIRECTORY), ("--ckpt-step", STEP)),
+        (("--load", DIRECTORY), ("--ckpt-step", STEP)),
+        "Megatron-LM, megatron/training/checkpointing.py (_load_base_checkpoint)",
+        programs=("pretrain_*.py",),
+        urls=("msc",),
+        needs="a tracker file that holds no number ends it all the same; `--ckpt-step 0` counts as none",
+    ),
+    Preset(
+        "TorchTitan",
+        ("TorchDCP",),
+        (("--checkpoint.load_step=" + STEP,),),
+        (("--checkpoint.initial_load_path=" + PATH,), ("--checkpoint.no_initial_load_model_only",)),
+        "torchtitan, components/checkpointer/base.py (load); docs/checkpoint.md",
+        programs=("torchtitan.train", "torchtitan.train.py"),
+        shows="--checkpoint.",
+        needs="for Auto the command has to have an option `--checkpoint.…`, because versions differ in what they call them",
+    ),
+    Preset(
+        "Torchtune",
+        ("torchtune", "TorchDCP"),
+        (("resume_from_checkpoint=True",),),
+        None,
+        "torchtune, training/checkpointing/_utils.py",
+        needs="it takes the newest epoch in its `output_dir` by itself, and the files that `checkpointer.checkpoint_files` names",
+    ),
+    Preset(
+        "Composer",
+        ("Composer", "TorchDCP"),
+        (("load_path=" + PATH,),),
+        (("load_path=" + PATH,),),
+        "llm-foundry, command_utils/train.py; composer, trainer/trainer.py",
+        urls=("s3", "gs", "oci"),
+        needs="programs that read OmegaConf's `key=value`, as llm-foundry does; another one passes `MUSTER_RESUME_PATH` to "
+        "`Trainer(load_path=...)`. With `autoresume` Composer goes on from its newest instead, where there is one",
+    ),
+    Preset(
+        "MaxText",
+        ("Orbax",),
+        (),
+        (("load_full_state_path=" + PATH + "/items",),),
+        "MaxText, src/maxtext/configs/base.yml",
+        programs=("MaxText.train", "maxtext.train", "maxtext.trainers.pre_train.train"),
+        urls=("gs", "s3"),
+        needs="below its own `base_output_directory` and `run_name` it takes the newest by itself, and nothing else",
+    ),
+    Preset(
+        "NeMo",
+        ("NeMo",),
+        (),
+        (("resume.resume_from_path=" + PATH,),),
+        "NeMo 2, nemo/lightning/resume.py (AutoResume)",
+        urls=("msc",),
+        needs="programs of NeMo-Run (`nemo llm pretrain`). With `resume.resume_if_exists=True` it takes its own newest by itself, and the "
+        "path only where there is none",
+    ),
+    Preset(
+        "DeepSpeed",
+        ("DeepSpeed",),
+        (),
+        None,
+        "deepspeed, runtime/engine.py (load_checkpoint)",
+        pointer="latest",
+        needs="the program has to call `load_checkpoint` with `checkpoint.directory`, and without a tag",
+    ),
+)
+BY_NAME = {preset.name: preset for preset in PRESETS}
+
+
+class Added(NamedTuple):
+    """What becomes of a command.
+
+    Attributes:
+        words: that end it.
+        kept: options that it has with the same meaning, so that they are not repeated.
+        against: options that it has with another value.
+    """
+
+    words: Words
+    kept: Words = ()
+    against: Words = ()
+
+
+def chosen(named: str, format: str, command: Sequence[str], path: str, directory: str) -> str:  # noqa: A002 - as everywhere
+    """The name of the preset for a start that goes on, "" = none.
+
+    Args:
+        named: what the job says: a name, AUTO or OFF.
+        format: of the checkpoint, "" = not known.
+        command: of the job, as it is written.
+        path: of the checkpoint.
+        directory: spec.checkpoint.directory.
+    """
+    if named != AUTO:
+        return "" if named == OFF else named
+    for preset in PRESETS:
+        if format in preset.formats and _is_certain(preset, command) and not _unloadable(preset, format, path):
+            what = added(preset.name, command, path, directory)
+            return preset.name if what.words and not what.against else ""
+    return ""
+
+
+def likely(format: str) -> str:  # noqa: A002
+    """The one preset that loads checkpoints of this format, whatever the command is; "" = none, or more than one."""
+    names = [preset.name for preset in PRESETS if format in preset.formats]
+    return names[0] if len(names) == 1 else ""
+
+
+def _is_certain(preset: Preset, command: Sequence[str]) -> bool:
+    names = [posixpath.basename(word) for word in command]
+    known = any(fnmatch.fnmatchcase(name, pattern) for name in names for pattern in preset.programs)
+    return known and (not preset.shows or any(word.startswith(preset.shows) for word in command))
+
+
+def added(name: str, command: Sequence[str], path: str, directory: str) -> Added:
+    """What the preset of this name adds to a command that shall go on from a path; a name that nobody knows adds nothing."""
+    preset = BY_NAME.get(name)
+    if preset is None or not path:
+        return Added(())
+    options = preset.own if is_own(path, directory) else preset.elsewhere or ()
+    words: List[str] = []
+    kept: List[str] = []
+    against: List[str] = []
+    for option in options:
+        key, _, value = option[0].partition("=")
+        wanted = option[1] if len(option) > 1 else value
+        there = _values(command, key)
+        if there and (not wanted or _is_same(there[-1], wanted, path)):
+            kept.append(key)
+            continue
+        if there:
+            against.append("%s %s" % (key, there[-1]) if there[-1] else key)
+        words += option
+    return Added(tuple(words), tuple(kept), tuple(against))
+
+
+def pointer(name: str, path: str, directory: str) -> Tuple[str, str]:
+    """The file that the framework goes by, and what has to be in it; "" and "" where it needs none."""
+    preset = BY_NAME.get(name)
+    if preset is None or not preset.pointer or not path or is_url(path) or not is_own(path, directory):
+        return "", ""
+    return posixpath.join(directory, preset.pointer), posixpath.basename(path)
+
+
+def problem(name: str, format: str, path: str, directory: str) -> str:  # noqa: A002
+    """Why a framework cannot be told to go on from a checkpoint, and the remedy; "" = it can."""
+    preset = BY_NAME.get(name)
+    if preset is None:
+        return ""
+    if format not in ("", MANIFEST, *preset.formats):
+        instead = likely(format)
+        return "spec.checkpoint.resumePreset is %s, which does not load %s: it is written as %s. Set it to %s" % (
+            name,
+            path,
+            format,
+            "%s, or to %s" % (instead, OFF) if instead else OFF,
+        )
+    if _unloadable(preset, format, path):
+        return _unloadable(preset, format, path)
+    if preset.elsewhere is not None or is_own(path, directory):
+        return ""
+    return (
+        "spec.checkpoint.resumePreset: %s goes on only from what lies in its own directory, and %s is not in %s. Copy the checkpoint there, "
+        "or set resumePreset to Off and let the program read MUSTER_RESUME_PATH" % (name, path, directory)
+    )
+
+
+def never(name: str, directory: str) -> str:
+    """Why a framework can go on from nothing that lies in spec.checkpoint.directory, and the remedy; "" = it can."""
+    preset = BY_NAME.get(name)
+    return _unloadable(preset, "", directory) if preset is not None else ""
+
+
+def _unloadable(preset: Preset, format: str, place: str) -> str:  # noqa: A002
+    """Why it cannot be told to load what lies behind a URL, and the remedy; "" = it can."""
+    scheme = place.partition("://")[0]
+    if not is_url(place) or (format not in preset.files_only and not {ANY, scheme}.isdisjoint(preset.urls)):
+        return ""
+    if preset.pointer:
+        why = "goes by the file `%s`, which no launcher writes into a store" % preset.pointer
+    elif format in preset.files_only:
+        why = "loads what is written as %s only from a file system" % format
+    else:
+        why = "loads only from %s" % " or ".join(["a file system", *("%s://" % known for known in preset.urls)])
+    return (
+        "spec.checkpoint.resumePreset: %s %s, and this is %s. Set it to Off, and let the program fetch what MUSTER_RESUME_PATH names"
+        % (preset.name, why, place)
+    )
+
+
+def is_own(path: str, directory: str) -> bool:
+    """Whether a checkpoint is one of spec.checkpoint.directory, where launchers look: in it, not deeper, or that itself."""
+    path = absolute(path)
+    return bool(directory) and absolute(directory) in (path, above(path))
+
+
+def _values(command: Sequence[str], key: str) -> List[str]:
+    """The values that the command gives to an option, in order; "" for one that has none."""
+    found = []
+    for place, word in enumerate(command):
+        name, sign, value = word.partition("=")
+        if _plain(name) != _plain(key):
+            continue
+        following = "".join(command[place + 1 : place + 2])
+        found.append(value if sign else "" if following.startswith("--") else following)
+    return found
+
+
+def _plain(name: str) -> str:
+    return name.lstrip("+").replace("-", "_")
+
+
+def _is_same(value: str, wanted: str, path: str) -> bool:
+    """Whether a value of the command's is, at this start, what would be added."""
+    if "$(MUSTER_RESUME_" in value or value == wanted:
+        return True
+    return wanted == DIRECTORY and (value.startswith("/") or is_url(value)) and absolute(value) == above(path)
+
+
+__all__: List[str] = [
+    "AUTO",
+    "BY_NAME",
+    "OFF",
+    "PRESETS",
+    "Added",
+    "Preset",
+    "added",
+    "chosen",
+    "is_own",
+    "likely",
+    "never",
+    "pointer",
+    "problem",
+]

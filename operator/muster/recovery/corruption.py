@@ -1,0 +1,131 @@
+"""What ranks say of their own results: that they are wrong, from which step on, and how far back checkpoints are suspect.
+
+A rank tells it by a line in its progress file, or by its exit code. It is a tenant's word: it ends his own attempt, is
+charged to him, and sends his job back. Whether a node is bad nobody but Muster's own tests says. Pure.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from muster.api.gang import Corruption, GangSpec, Level
+from muster.protocol.messages import CORRUPTION_EXIT_CODE, CORRUPTIONS, last_unsuspected
+from muster.recovery.failure import Failure, Kind
+from muster.world.job import JobWorld, Seat
+from muster.world.names import index_of
+from muster.world.views import LauncherView, RankView
+
+EXIT_CODE = "ExitCode"
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """What one rank has said.
+
+    Attributes:
+        pod_uid: of its pod.
+        where: its worker in words.
+        attempt: of which it was a rank.
+        reason: one of muster.protocol.messages.CORRUPTIONS, or EXIT_CODE.
+        found_at: the step at which it was found; None: it did not say.
+        last_good: the last step of which it is sure; None: it did not say.
+    """
+
+    pod_uid: str
+    node: str
+    where: str
+    attempt: int
+    rank: int
+    reason: str
+    found_at: int | None
+    last_good: int | None
+
+    @property
+    def text(self) -> str:
+        """In words."""
+        if self.reason == EXIT_CODE:
+            return f"rank {self.rank} exited with code {CORRUPTION_EXIT_CODE}: it has found its own results wrong"
+        at = "" if self.found_at is None else f" at step {self.found_at}"
+        sure = "" if self.last_good is None else f", and is sure of step {self.last_good}"
+        return f"rank {self.rank} has found {self.reason}{at}{sure}"
+
+    @property
+    def beyond(self) -> int | None:
+        """Checkpoints of later steps are suspect, by its own word alone; None: it says no step."""
+        return last_unsuspected(self.found_at, self.last_good)
+
+
+def words(world: JobWorld) -> tuple[Word, ...]:
+    """What ranks say that the record does not know yet."""
+    return world.derived(_words)
+
+
+def failure(world: JobWorld, seat: Seat) -> Failure | None:
+    """The same of one worker, as a failure: the ranks are stopped and start again. It moves as any rank that fails does: where
+    its node is known to be sick, for which nobody took its word."""
+    word = _of_pod(world, seat.pod.uid if seat.pod else "")
+    if word is None:
+        return None
+    ailment = world.fleet.ailment(word.node)
+    level, on_sick = (Level.REPLACE, f" on a sick node ({ailment})") if ailment else (Level.IN_PLACE, "")
+    return _failure(word, seat.index, level, on_sick, ailment=ailment, if_free=bool(ailment))
+
+
+def failures_of_leavers(world: JobWorld) -> list[Failure]:
+    """The same of those who are members no more, and whose ranks may not have ended yet: nobody moves for them."""
+    record = world.gang.spec if world.gang else None
+    told = [(ghost, _of_pod(world, ghost.pod_uid)) for ghost in record.ghosts] if record else []
+    return [_failure(word, index_of(ghost.pod), Level.IN_PLACE) for ghost, word in told if word is not None]
+
+
+def _failure(word: Word, index: int, level: Level, on_sick: str = "", **changes: Any) -> Failure:
+    code = CORRUPTION_EXIT_CODE if word.reason == EXIT_CODE else None
+    message = f"{word.where}: {word.text}{on_sick}"
+    return Failure(Kind.CORRUPTION, level, index, word.node, message, rank=word.rank, exit_code=code, **changes)
+
+
+def _of_pod(world: JobWorld, pod_uid: str) -> Word | None:
+    return next((word for word in words(world) if word.pod_uid == pod_uid), None)
+
+
+def _words(world: JobWorld) -> tuple[Word, ...]:
+    if world.gang is None:
+        return ()
+    spec = world.gang.spec
+    speakers = [(seat.pod.uid, seat.member.node, seat.where) for seat in world.seats if seat.pod is not None]
+    speakers += [(ghost.pod_uid, ghost.node, f"pod {ghost.pod} on {ghost.node}") for ghost in spec.ghosts]
+    found = (
+        word
+        for speaker in speakers
+        if (view := world.launchers.get(speaker[0])) is not None
+        for attempt, ranks in _ranks_of(spec, view)
+        for rank in ranks
+        if (word := _word(speaker, attempt, rank)) is not None and _is_new(spec.corruption, word)
+    )
+    return tuple(found)
+
+
+def _ranks_of(spec: GangSpec, view: LauncherView) -> Iterator[tuple[int, tuple[RankView, ...]]]:
+    """The ranks whose word counts: of this attempt, or while none runs of those before."""
+    if spec.go is not None:
+        if view.attempt == spec.attempt:
+            yield view.attempt, view.ranks
+        return
+    for attempt, ranks in ((view.attempt, view.ranks), (view.previous_attempt, view.previous_ranks)):
+        if attempt < spec.attempt:
+            yield attempt, ranks
+
+
+def _word(speaker: tuple[str, str, str], attempt: int, rank: RankView) -> Word | None:
+    if rank.corruption in CORRUPTIONS:
+        return Word(*speaker, attempt, rank.rank, rank.corruption, rank.found_at, rank.last_good)
+    if rank.exit_code == CORRUPTION_EXIT_CODE and not rank.alive and not rank.ended_by_launcher:
+        return Word(*speaker, attempt, rank.rank, EXIT_CODE, None, None)
+    return None
+
+
+def _is_new(known: Corruption | None, word: Word) -> bool:
+    if known is None or word.attempt > known.attempt:
+        return True
+    # What another rank of the same attempt says later may reach further back.
+    return word.attempt == known.attempt and known.open and word.beyond is not None and word.beyond < known.beyond

@@ -1,0 +1,34 @@
+"""For how long a start is held back. Pure.
+
+The record tells it by the clock of whoever led then, and clocks step: whatever it says, nobody waits longer than the
+longest hold from when this leader has first seen the attempt.
+"""
+
+from datetime import datetime, timedelta
+
+from muster.api.gang import GangSpec
+from muster.world.job import JobWorld
+
+LONGEST_SECONDS = 3600.0
+
+
+def held_seconds(world: JobWorld, record: GangSpec) -> float:
+    """For how long it must not start yet; 0 if it may."""
+    if record.hold_until is None:
+        return 0.0
+    left = (record.hold_until - world.now).total_seconds()
+    return max(0.0, min(left, LONGEST_SECONDS - world.attempt_age_seconds))
+
+
+def held_until(world: JobWorld, record: GangSpec) -> datetime | None:
+    """The same as a time by this leader's clock; None if it may."""
+    held = held_seconds(world, record)
+    return world.now + timedelta(seconds=held) if held else None
+
+
+def free_seconds(world: JobWorld, record: GangSpec) -> float:
+    """For how long this leader has seen it and it could have started; negative while it is held back."""
+    age = world.attempt_age_seconds
+    if record.hold_until is None:
+        return age
+    return min(age, max((world.now - record.hold_until).total_seconds(), age - LONGEST_SECONDS))

@@ -1,0 +1,143 @@
+"""The burn-in on real nodes: real checkers with PyTorch on CPUs, and nodes that are bad in ways that only tests show.
+
+Nodes are made bad outside the product: by what their checkers import, by the processor that they are given, by their
+links (testbed/faults.py).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from testbed import checkers
+from testbed.bed import Bed
+from testbed.burnt import assert_kept, bound, failures, wait_out
+from testbed.jobs import Job
+from testbed.kube import wait_until
+
+SHORT = ["--steps=30", "--step-seconds=0.05", "--checkpoint-every=10"]
+ANEW = {"maxAgeSeconds": 0}
+Submit = Callable[..., Job]
+
+
+@pytest.fixture(scope="module")
+def tested(bed: Bed) -> Iterator[None]:
+    """Checkers on all nodes, and a policy by which every gang is tested."""
+    with checkers.installed(bed, onInconclusive="Wait", idleAgeSeconds=0):
+        yield
+
+
+@pytest.fixture(autouse=True)
+def fresh(bed: Bed, tested: None) -> Iterator[None]:
+    """Nodes that are well and of which nothing is held, and checkers that can test."""
+    with checkers.fresh(bed):
+        yield
+
+
+def test_a_healthy_gang_is_tested_and_trains(bed: Bed, submit: Submit) -> None:
+    job = submit("burnt-in", nodes=3, trainer=SHORT)
+    assert job.completion(400)["result"] == "Succeeded"
+    spec = job.current().spec
+    assert spec["attempt"] == 1
+    assert not spec["burnIn"].get("failures")
+    assert spec["burnIn"]["allReduce"]["message"].startswith("all-reduce over 3 nodes: ")
+
+
+def test_a_node_whose_sums_differ_is_replaced_and_the_others_keep_their_pods(bed: Bed, submit: Submit) -> None:
+    bed.faults.probe("node-1", "flip")
+    job = submit("flipped", nodes=2, trainer=SHORT, preflight=ANEW)
+    pods = bound(job)
+    wait_out(job, "node-1")
+    assert job.completion(400)["result"] == "Succeeded"
+    assert failures(job) == {("node-1", "bit-exact")}
+    assert job.current().attempt == 2
+    assert_kept(job, pods)
+    assert not job.current().spec.get("incidents")
+    health = bed.kubectl.json("get", "nodehealth", "node-1")["status"]
+    assert (health["state"], health["reason"]) == ("Degraded", "BurnInFailed")
+    told = bed.muster("burnin", f"{job.namespace}/{job.name}")
+    assert told.returncode == 0, told.stderr
+    assert "node-1" in told.stdout
+    assert "bit-exact" in told.stdout
+
+
+@pytest.mark.parametrize(
+    ("fault", "node"),
+    [
+        ("slow_link", "node-2"),
+        ("lossy_link", "node-3"),  # of ten packets one is lost
+        ("slow_cpu", "node-3"),
+    ],
+)
+def test_a_node_that_is_slow_or_loses_packets_is_replaced(bed: Bed, submit: Submit, fault: str, node: str) -> None:
+    getattr(bed.faults, fault)(node)
+    job = submit(fault.replace("_", "-"), nodes=3, trainer=SHORT, preflight=ANEW)
+    pods = bound(job)
+    assert node in pods
+    wait_out(job, node)
+    bed.faults.mend()
+    assert job.completion(400)["result"] == "Succeeded"
+    # Which probe finds a slow processor first hangs on the machine.
+    probes = {probe for failed, probe in failures(job) if failed == node}
+    assert fault == "slow_cpu" or probes == {"pair"}
+    assert {failed for failed, _ in failures(job)} == {node}
+    assert_kept(job, pods)
+
+
+def test_a_node_that_dies_in_the_burn_in_is_replaced_and_nobody_is_blamed(bed: Bed, submit: Submit) -> None:
+    job = submit("dies", nodes=2, trainer=SHORT, preflight=ANEW)
+    pods = bound(job)
+    assert not job.current().going
+    victim = min(pods)
+    bed.cluster.power_off(victim)
+    assert job.completion(400)["result"] == "Succeeded"
+    assert failures(job) == set()
+    assert victim not in job.current().nodes
+    assert_kept(job, pods)
+
+
+def test_where_nothing_can_be_tested_the_gang_waits_and_says_why(bed: Bed, submit: Submit) -> None:
+    bed.faults.lose_torch("node-1")
+    job = submit("no-torch", nodes=2, trainer=SHORT, preflight=ANEW)
+    pods = bound(job)
+    wait_until(f"{job.name} to say why it waits", lambda: job.status().get("reason") == "BurnInInconclusive")
+    message = next(each["message"] for each in job.status()["conditions"] if each["type"] == "Running")
+    assert "node-1" in message
+    assert "torch" in message
+    bed.faults.mend()
+    assert job.completion(400)["result"] == "Succeeded"
+    assert failures(job) == set()
+    assert job.current().attempt == 1
+    assert_kept(job, pods)
+
+
+def test_two_bad_nodes_at_once_are_both_replaced(bed: Bed, submit: Submit) -> None:
+    for node in ("node-1", "node-2"):
+        bed.faults.probe(node, "flip")
+    bed.kubectl("cordon", "node-3", "node-4")  # the gang begins on the bad ones
+    job = submit("two-bad", nodes=2, trainer=SHORT, preflight=ANEW)
+    assert set(bound(job)) == {"node-1", "node-2"}
+    bed.kubectl("uncordon", "node-3", "node-4")
+    wait_out(job, "node-1", "node-2")
+    assert job.completion(400)["result"] == "Succeeded"
+    assert failures(job) == {("node-1", "bit-exact"), ("node-2", "bit-exact")}
+    assert set(job.current().nodes) == {"node-3", "node-4"}
+
+
+def test_a_node_is_tested_by_hand(bed: Bed) -> None:
+    good = bed.muster("check", "node-4", "--output", "json")
+    assert good.returncode == 0, good.stderr
+    (row,) = json.loads(good.stdout)["nodes"]
+    assert row["result"]["outcome"] == "Pass"
+    assert {"gemm-bf16", "bit-exact", "memory-pattern"} <= {probe["probe"] for probe in row["result"]["probes"]}
+    bed.faults.probe("node-4", "hang")
+    bad = bed.muster("check", "node-4")
+    assert bad.returncode == 0, bad.stderr
+    assert "gemm-bf16 gave no result within its deadline" in " ".join(bad.stdout.split())
+    wait_until(
+        "node-4 to be out",
+        lambda: bed.kubectl.json("get", "nodehealth", "node-4")["status"].get("reason") == "BurnInFailed",
+        30,
+    )

@@ -1,0 +1,90 @@
+"""What people are told of a job's burn-in, and of tests of single nodes."""
+
+from tests.unit.lifecycle.builders import Scene, a_job, at
+
+from muster.api.fleetpolicy import FleetPolicySpec
+from muster.api.gang import BurnIn, BurnInAllReduce, BurnInFailure, Corruption, CorruptionStatus
+from muster.api.nodehealth import CheckedProbe, CheckOutcome, CheckResult
+from muster.api.preflight import Profile
+from muster.api.trainingjob import TrainingJobStatus
+from muster.cli import burnin, check, show
+
+QUICK = FleetPolicySpec.model_validate({"preflight": {"profile": "Quick"}})
+FAILURE = BurnInFailure(node="n9", time=at(40), probe="pair", message="reached 0.1 GB/s at best", partners=["n0", "n1"])
+
+
+def test_a_gang_in_its_burn_in_names_who_is_tested_and_who_has_failed() -> None:
+    failed = BurnIn(profile="Quick", time=at(40), tries=1, failures=[FAILURE])
+    record = Scene(a_job(nodes=2)).fleet(2).gang(attempt=2, go=False, burn_in=failed).record
+    it = burnin.told(a_job(nodes=2), record, QUICK, [])
+    assert (it.profile, it.attempt, it.tries) == (Profile.QUICK, 2, 1)
+    assert [(node.name, node.worker, node.state) for node in it.nodes] == [
+        ("n0", 0, burnin.NodeState.TESTING),
+        ("n1", 1, burnin.NodeState.TESTING),
+        ("n9", None, burnin.NodeState.FAILED),
+    ]
+    text = show.as_text(lambda console: burnin.render(console, it, at(100)))
+    assert "Quick, 1 try so far" in text
+    (line,) = [line for line in text.splitlines() if line.startswith("n9")]
+    assert line.split()[1:] == ["Failed", "pair", "1m", "reached", "0.1", "GB/s", "at", "best", "(beside", "n0,", "n1)"]
+
+
+def test_results_that_were_found_wrong_are_told_and_raise_the_profile() -> None:
+    found = Corruption(attempt=1, time=at(0), reason="NonFiniteLoss", found_at=24, beyond=23, message="rank 1 found it")
+    record = Scene(a_job(nodes=2)).fleet(2).gang(attempt=2, go=False, corruption=found).record
+    told = CorruptionStatus(attempt=1, time=at(0), reason="NonFiniteLoss", found_at=24, message="rank 1 found it")
+    job = a_job(nodes=2).model_copy(update={"status": TrainingJobStatus(corruption=told)})
+    it = burnin.told(job, record, QUICK, [])
+    assert it.profile is Profile.STANDARD
+    text = show.as_text(lambda console: burnin.render(console, it, at(60)))
+    assert "rank 1 found it (1m ago)" in text
+    assert burnin.told(job, None, FleetPolicySpec(), []).profile is Profile.DISABLED
+    assert burnin.told(job, record, None, []).profile is Profile.STANDARD, "though the policy may not be read"
+    assert burnin.told(job, None, None, []).profile is None
+
+
+def test_what_started_untested_says_why() -> None:
+    left = BurnIn(profile="Quick", time=at(40), untested=["n1"], message="no checker is heard on n1")
+    record = Scene(a_job(nodes=2)).fleet(2).gang(burn_in=left).record
+    it = burnin.told(a_job(nodes=2, preflight={"profile": "Deep"}), record, None, ["the FleetPolicy may not be read"])
+    assert it.profile is Profile.DEEP
+    assert [(node.state, node.message) for node in it.nodes] == [
+        (burnin.NodeState.TRAINING, ""),
+        (burnin.NodeState.UNTESTED, "no checker is heard on n1"),
+    ]
+
+
+def test_what_the_whole_gang_has_reached_is_told_with_its_age() -> None:
+    whole = BurnInAllReduce(time=at(40), message="all-reduce over 4 nodes: 1.2 GB/s (TCP)")
+    record = Scene(a_job(nodes=4)).fleet(4).gang(burn_in=BurnIn(time=at(40), all_reduce=whole)).record
+    it = burnin.told(a_job(nodes=4), record, QUICK, [])
+    assert (it.all_reduce, it.all_reduce_time) == (whole.message, at(40))
+    text = show.as_text(lambda console: burnin.render(console, it, at(100)))
+    assert "all-reduce over 4 nodes: 1.2 GB/s (TCP) (1m ago)" in text
+
+
+def test_a_job_that_has_no_nodes_yet_has_no_table() -> None:
+    it = burnin.told(a_job(), None, QUICK, [])
+    assert (it.state, it.nodes) == ("New", [])
+    assert "NODE" not in show.as_text(lambda console: burnin.render(console, it, at(0)))
+
+
+def test_figures_of_a_tested_node_stand_below_its_name() -> None:
+    slow = CheckedProbe(
+        probe="gemm-bf16",
+        outcome=CheckOutcome.FAIL,
+        value="400 TFLOP/s",
+        threshold="561 TFLOP/s (the fleet's history)",
+        message="GPU 3",
+    )
+    result = CheckResult(
+        id="w1", profile=Profile.QUICK, outcome=CheckOutcome.FAIL, time=at(0), seconds=21, device="H200", probes=[slow]
+    )
+    nodes = [check.TestedNode(name="n1", result=result), check.TestedNode(name="n2", used_by=["ml/llm"])]
+    it = check.NodeChecks(id="w1", profile=Profile.QUICK, nodes=nodes, notes=["n2: tested once nobody uses it"])
+    words = show.as_text(lambda console: check.render(console, it)).split()
+    at_node = words.index("n1")
+    assert words[at_node : at_node + 3] == ["n1", "Fail", "Quick"]
+    assert {"gemm-bf16", "400", "561", "GPU"} <= set(words)
+    assert words[words.index("n2") : words.index("n2") + 3] == ["n2", "waiting", "ml/llm"]
+    assert " ".join(words).endswith("note: n2: tested once nobody uses it")

@@ -1,0 +1,130 @@
+"""`kubectl muster convert`: what is printed where, what passes as it is, and how it ends."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.unit.cli.conftest import Api
+from typer.testing import CliRunner, Result
+
+from muster.cli.main import app
+
+MANIFESTS = Path(__file__).parents[1] / "convert" / "manifests"
+JOB = (MANIFESTS / "jobset-script.yaml").read_text()
+REFUSED = (MANIFESTS / "jobset-driver.yaml").read_text()
+CLAIM = """# where the checkpoints go
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: ckpt,   namespace: lab}  # two blanks
+spec: {accessModes: [ReadWriteMany], resources: {requests: {storage: 010Gi}}}
+"""
+CONFIG = """apiVersion: v1
+kind: ConfigMap
+metadata: {name: train}
+data:
+  when: 2026-01-31
+  run.sh: |
+    cat <<EOF
+     ---
+    EOF
+"""
+Command = Callable[..., Result]
+
+
+def from_stdin(text: str, *files: str) -> Result:
+    return CliRunner().invoke(app, ["convert", *files, "-"], prog_name="kubectl muster", input=text)
+
+
+def test_what_is_no_job_passes_as_it_was_written(command: Command, api: Api, tmp_path: Path) -> None:
+    file = tmp_path / "all.yaml"
+    file.write_text(f"---\n{CLAIM}---\n{JOB}\n--- \n{CONFIG}")
+    found = command("convert", str(file))
+    assert found.exit_code == 0, found.output
+    claim, job, config = found.stdout.split("---\n", 2)
+    assert (claim, config) == (CLAIM, CONFIG)
+    assert yaml.safe_load(job)["kind"] == "TrainingJob"
+    assert found.stderr.splitlines()[0] == f"JobSet resnet ({file}, document 2): TrainingJob resnet"
+    assert (
+        found.stderr.splitlines()[-1]
+        == "1 converted, 0 refused and not printed, passed as they are: PersistentVolumeClaim lab/ckpt, ConfigMap train"
+    )
+    assert api.asked == []
+
+
+def test_a_job_that_cannot_be_converted_ends_with_code_2_and_is_not_printed(tmp_path: Path) -> None:
+    file = tmp_path / "claim.yaml"
+    file.write_text(CLAIM)
+    found = from_stdin(f"{REFUSED}---\n{JOB}", str(file))
+    assert found.exit_code == 2
+    assert [each["kind"] for each in yaml.safe_load_all(found.stdout)] == ["PersistentVolumeClaim", "TrainingJob"]
+    assert found.stderr.startswith("JobSet driven (stdin, document 1): refused: spec.replicatedJobs[1]: ")
+    assert found.stderr.splitlines()[-1].startswith("1 converted, 1 refused and not printed")
+
+
+def test_what_was_converted_is_not_converted_again() -> None:
+    once = from_stdin(JOB).stdout
+    again = from_stdin(once)
+    assert (again.exit_code, again.stdout) == (0, once)
+
+
+def test_scripts_stay_readable_and_words_stay_words() -> None:
+    printed = from_stdin(JOB.replace('value: "0"', "value: 12:30:45").replace('"3389"', "2026-01-31")).stdout
+    assert "        - |\n          echo" in printed
+    variables = yaml.safe_load(printed)["spec"]["template"]["spec"]["containers"][0]["env"]
+    assert {"name": "PYTHONUNBUFFERED", "value": "12:30:45"} in variables
+
+
+def test_a_list_as_kubectl_prints_it(tmp_path: Path) -> None:
+    file = tmp_path / "list.json"
+    items = [yaml.safe_load(CLAIM), *(yaml.safe_load(text) for text in (JOB, REFUSED))]
+    items[1]["metadata"] |= {"uid": "7f3b", "resourceVersion": "9", "managedFields": [{"manager": "kubectl"}]}
+    items[1]["status"] = {"restarts": 3}
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}, indent=4))
+    found = CliRunner().invoke(app, ["convert", str(file)])
+    assert found.exit_code == 2
+    claim, job = yaml.safe_load_all(found.stdout)
+    assert claim["metadata"] == {"name": "ckpt", "namespace": "lab"}
+    assert job["metadata"] == {"name": "resnet"}
+    assert "status" not in job
+    assert f"JobSet driven ({file}, document 1, item 3): refused" in found.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("a: [", "stdin, document 1 cannot be read: "),
+        (f"{CLAIM}---\na: &a [*a]", "stdin, document 2 cannot be read: "),
+        ("a: .nan", "stdin, document 1 cannot be read: "),
+        ("a: !!python/object:os.system x", "stdin, document 1 cannot be read: "),
+        ("[" * 5000, "stdin, document 1 cannot be read: "),
+    ],
+)
+def test_what_cannot_be_read_is_said_in_a_line(text: str, says: str) -> None:
+    found = from_stdin(text)
+    assert (found.exit_code, found.stdout) == (1, "")
+    (line,) = found.stderr.splitlines()
+    assert line.startswith(f"error: {says}")
+    assert len(line) < 600
+
+
+def test_the_page_shows_what_is_said() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "convert.md").read_text()
+    shown = re.findall(r"^    ((?:JobSet|  |1 converted).*)$", page, re.MULTILINE)
+    said = from_stdin(JOB).stderr.replace("stdin", "job.yaml").splitlines()
+    assert len(shown) > 5
+    assert [line for line in shown if line not in said] == []
+
+
+def test_a_file_that_is_not_there(command: Command) -> None:
+    found = command("convert", "/nowhere.yaml")
+    assert (found.exit_code, found.stdout) == (1, "")
+    assert found.stderr.startswith("error: [Errno 2] No such file or directory: '/nowhere.yaml'")
+
+
+def test_what_others_wrote_cannot_move_the_cursor() -> None:
+    found = from_stdin(JOB.replace("BlockingRecreate", '"\\e[2J\\ea"'))
+    assert found.exit_code == 0
+    assert "\x1b" not in found.stderr

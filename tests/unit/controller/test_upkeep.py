@@ -1,0 +1,152 @@
+"""Idle nodes are tested: which are free, what is passed on, and how often."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from tests.unit.lifecycle.builders import GPU, a_fleet, a_node
+
+from muster.api.base import ObjectMeta
+from muster.api.fleetpolicy import FleetPolicySpec
+from muster.api.nodehealth import CheckWish, NodeHealth, NodeHealthSpec, NodeHealthStatus, Offences
+from muster.api.preflight import Profile
+from muster.controller.upkeep import UpkeepKeeper
+from muster.coordinator.auth import Caller
+from muster.coordinator.checkers import CheckerHub
+from muster.preflight.upkeep import Finding
+from muster.preflight.verdict import Outcome
+from muster.protocol.checks import READY, CheckAnswer, CheckReport, PassReport, ProbeReport
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Store:
+    """The NodeHealths."""
+
+    def __init__(self) -> None:
+        self.found: dict[tuple[str, str], NodeHealth] = {}
+
+    def subscribe(self, _callback: object) -> None:
+        pass
+
+    def get(self, key: tuple[str, str]) -> NodeHealth | None:
+        return self.found.get(key)
+
+
+class Everything:
+    """What the keeper looks at, and what it tells."""
+
+    def __init__(self) -> None:
+        self.fleet = a_fleet([a_node(f"n{i}", capacity={GPU: 8}) for i in range(3)])
+        self.store = self.healths = Store()
+        self.healths.store = self.store  # type: ignore[attr-defined]
+        self.gangs = self.healths
+        self.findings: list[Finding] = []
+        self.told: list[str] = []
+        self.out: dict[str, datetime] = {}
+        self.hub = CheckerHub(lambda: 1000.0)
+        self.keeper = UpkeepKeeper(
+            self,  # type: ignore[arg-type]
+            self.hub,
+            self,  # type: ignore[arg-type]
+            lambda _reports: (),
+            self.tell,
+            lambda: NOW,
+        )
+        self.sequence = 0
+
+    def policy(self) -> FleetPolicySpec:
+        return FleetPolicySpec.model_validate({"preflight": {"profile": "Quick"}})
+
+    def open_since(self, node: str) -> datetime | None:
+        return self.out.get(node)
+
+    def tested(self, finding: Finding) -> None:
+        self.findings.append(finding)
+
+    def tell(self, nodes: Iterable[str]) -> None:
+        self.told += nodes
+
+    def says(self, node: str, **said: Any) -> None:
+        """The node's checker reports."""
+        self.sequence += 1
+        caller = Caller("muster-check", f"check-{node}", f"uid-{node}", node, f"uid-of-{node}", "muster-check")
+        report = CheckReport(self.sequence, "boot-1", READY, identity="this", device="cpu", **said)
+        self.hub.record(caller, report)
+
+    def orders(self, node: str) -> list[str]:
+        """What the node's checker is told to do."""
+        return [order.id for order in self.hub.directive_for(node).orders]
+
+
+@pytest.fixture
+def it() -> Everything:
+    return Everything()
+
+
+def test_nodes_that_nobody_uses_are_tested_and_told_once(it: Everything) -> None:
+    for node in ("n0", "n1", "n2"):
+        it.says(node)
+    it.fleet.occupy("a job", "uid-of-a-job", frozenset({"n1"}))
+    it.keeper.look()
+    (order,) = it.orders("n0")
+    assert it.orders("n1") == []
+    assert sorted(it.told) == ["n0", "n2"]
+    assert [each.gpus for each in it.hub.directive_for("n0").orders] == [8]
+    it.says("n2", passes=(PassReport("Quick", 1.0, "g", gpus=8),))
+    bad = (ProbeReport("bit-exact", "Result", wrong=True, words="GPU 3"),)
+    it.says("n0", answers=(CheckAnswer(order, "Node", "Result", probes=bad),))
+    for _ in range(3):
+        it.keeper.look()
+    (finding,) = it.findings
+    assert (finding.node, finding.outcome) == ("n0", Outcome.FAIL)
+
+
+@pytest.mark.parametrize(("days_ago", "profile"), [(1, "Standard"), (60, None)])
+def test_a_machine_with_an_incident_is_tested_sooner_and_more_deeply(
+    it: Everything, days_ago: float, profile: str | None
+) -> None:
+    account = Offences(hardware="board:", score="1", as_of=NOW - timedelta(days=days_ago))
+    health = NodeHealth(metadata=ObjectMeta(name="n0"), status=NodeHealthStatus(offences=account))
+    it.store.found["", "n0"] = health
+    for node in ("n0", "n1"):  # four days are long ago for such a machine only
+        it.says(node, passes=(PassReport("Quick", 4 * 86400.0, "g", gpus=8),))
+    it.keeper.look()
+    assert [order.profile for order in it.hub.directive_for("n0").orders] == ([profile] if profile else [])
+    assert it.orders("n1") == []
+
+
+def test_a_node_that_a_gang_takes_is_let_go(it: Everything) -> None:
+    it.says("n0")
+    it.keeper.look()
+    assert it.orders("n0")
+    it.fleet.occupy("a job", "uid-of-a-job", frozenset({"n0"}))
+    it.keeper.look()
+    assert it.orders("n0") == []
+
+
+def test_a_wish_is_passed_on_until_its_result_is_written(it: Everything) -> None:
+    wish = CheckWish(id="w1", profile=Profile.DEEP, time=NOW)
+    health = NodeHealth(metadata=ObjectMeta(name="n0"), spec=NodeHealthSpec(check=wish))
+    it.store.found["", "n0"] = health
+    it.says("n0", passes=(PassReport("Deep", 1.0, "g", gpus=8),))
+    it.keeper.look()
+    assert it.orders("n0") == ["wish/w1"]
+    fine = (CheckAnswer("wish/w1", "Node", "Result", probes=(ProbeReport("context", "Result", 0.4, "s"),)),)
+    it.says("n0", answers=fine, passes=(PassReport("Deep", 0.0, "wish/w1", gpus=8),))
+    it.keeper.look()
+    (finding,) = it.findings
+    written = health.status.model_copy(update={"check": finding.result(wish, NOW)})
+    it.store.found["", "n0"] = health.model_copy(update={"status": written})
+    it.keeper.look()
+    assert it.orders("n0") == []
+
+
+def test_what_is_out_is_tested_again_though_it_has_passed_before(it: Everything) -> None:
+    it.says("n0", passes=(PassReport("Quick", 60.0, "g", gpus=8),))
+    it.keeper.look()
+    assert it.orders("n0") == []
+    it.out["n0"] = NOW - timedelta(seconds=30)
+    it.keeper.look()
+    assert len(it.orders("n0")) == 1

@@ -1,0 +1,413 @@
+"""Jobs of other systems, of the kinds that their projects document, as TrainingJobs: what they become, and what is said of it."""
+
+import copy
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.unit.convert.schema import faults, schema
+
+from muster.api.trainingjob import TrainingJob
+from muster.convert.documents import VERSIONS, Result, converted
+from muster.convert.trainjob import merged
+from muster.launcher.environment import RankFiles, rank_environment
+from muster.launcher.expansion import expanded, with_identity
+from muster.protocol.contract import IDENTITY
+from muster.protocol.messages import RUN, Directive
+
+MANIFESTS = Path(__file__).parent / "manifests"
+ACCEPTED = {
+    "pytorchjob-master-and-workers": {"nodes": 4, "gpusPerNode": 8, "suspend": True},
+    "pytorchjob-elastic": {"nodes": 2, "gpusPerNode": 0},
+    "pytorchjob-args-only": {"nodes": 2, "gpusPerNode": 1},
+    "pytorchjob-hosts-by-hand": {"nodes": 3, "gpusPerNode": 8, "launch": {"workerContainer": "pytorch"}},
+    "trainjob-alone": {"nodes": 3, "gpusPerNode": 4},
+    "trainjob-with-runtime": {"nodes": 2, "gpusPerNode": 0},
+    "trainjob-overrides": {"nodes": 4, "gpusPerNode": 8, "launch": {"workerContainer": "node"}},
+    "jobset-script": {"nodes": 4, "gpusPerNode": 0, "completion": {"ttlSecondsAfterFinished": 60}},
+    "jobset-slices": {"nodes": 12, "gpusPerNode": 4, "placement": {"segmentSize": 4}},
+    "jobset-one-domain": {"nodes": 2, "placement": {"required": "rack", "preferred": "pod"}, "suspend": True},
+    "jobset-leader-and-workers": {"nodes": 4, "gpusPerNode": 8},
+}
+REFUSED = {
+    "pytorchjob-two-templates": "template.spec.containers[0].command[1] is not that of the replicas before",
+    "trainjob-initializer": "spec.initializer: no step comes before a gang",
+    "trainjob-mpi": "runtime.spec.mlPolicy.mpi: Muster starts ranks as torchrun does",
+    "trainjob-unknown-image": "kubectl get clustertrainingruntime torch-distributed -o yaml",
+    "jobset-driver": "template.spec.containers[0].image is not that of the replicas before",
+    "jobset-tasks": "10 completions with a parallelism of 2",
+    "jobset-claims": "spec.volumeClaimPolicies: Muster makes no claims",
+    "jobset-mpirun": "mpirun starts processes on the nodes, which Muster does itself",
+}
+
+
+def objects(name: str) -> list[Any]:
+    return list(yaml.safe_load_all((MANIFESTS / f"{name}.yaml").read_text()))
+
+
+def result(name: str) -> Result:
+    (found,) = [each for each in converted(objects(name)) if each is not None]
+    return found
+
+
+def job(name: str) -> dict[str, Any]:
+    made = result(name).job
+    assert made is not None, result(name).refused
+    return made
+
+
+def trainer(made: dict[str, Any]) -> dict[str, Any]:
+    containers = made["spec"]["template"]["spec"]["containers"]
+    wanted = made["spec"].get("launch", {}).get("workerContainer", containers[0]["name"])
+    (found,) = [each for each in containers if each["name"] == wanted]
+    return dict(found)
+
+
+def said(found: Result) -> str:
+    return "\n".join([*found.notes.became, *found.notes.left_out, *found.notes.check])
+
+
+def of_rank(made: dict[str, Any], node: int) -> tuple[list[str], dict[str, str]]:
+    """Command and environment of the process on a node, as the launcher makes them."""
+    container = trainer(made)
+    inherited = {each["name"]: str(each.get("value", "")) for each in container.get("env", ())}
+    gpus = made["spec"]["gpusPerNode"]
+    inherited |= {"MUSTER_GPUS_PER_NODE": str(gpus or "")}
+    directive = Directive(
+        RUN, node_rank=node, node_count=made["spec"]["nodes"], attempt=1, master_address="10.0.0.7", master_port=29501
+    )
+    command = [*container.get("command", ()), *container.get("args", ())]
+    environment = with_identity(rank_environment(inherited, directive, 0, RankFiles.within("/m", 0), command))
+    return expanded(command, environment), environment
+
+
+def test_every_manifest_is_spoken_of() -> None:
+    assert {path.stem for path in MANIFESTS.iterdir()} == {*ACCEPTED, *REFUSED}
+
+
+@pytest.mark.parametrize("name", ACCEPTED)
+def test_a_training_job_is_what_the_api_takes(name: str) -> None:
+    made = job(name)
+    TrainingJob.model_validate(made)
+    assert list(faults(made, schema("trainingjobs"))) == []
+    assert {key: made["spec"].get(key) for key in ACCEPTED[name]} == ACCEPTED[name]
+    assert not {each["name"] for each in trainer(made).get("env", ())} & IDENTITY
+    assert "resources" not in trainer(made) or all(trainer(made)["resources"].values())
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_no_gang_is_refused_with_a_remedy(name: str) -> None:
+    found = result(name)
+    assert found.job is None
+    assert REFUSED[name] in found.refused
+    assert "\n" not in found.refused
+
+
+def fields(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Paths of the values outside of pod templates, without indexes."""
+    if isinstance(value, dict) and not (path and "containers" in value.get("spec", {}) and path[-1] == "template"):
+        for key, each in value.items():
+            yield from fields(each, (*path, key))
+    elif isinstance(value, list):
+        for each in value:
+            yield from fields(each, path)
+    elif not isinstance(value, dict):
+        yield path
+
+
+# Of these the path alone says nothing; of the others it stands in the notes, or in those of an object around it.
+AROUND = {
+    "spec",
+    "template",
+    "replicatedJobs",
+    "runPolicy",
+    "elasticPolicy",
+    "pytorchReplicaSpecs",
+    "Master",
+    "Worker",
+    "trainer",
+}
+AROUND |= {"mlPolicy", "failurePolicy", "schedulingPolicy", "metadata", "labels", "annotations", "runtimeRef", "torch"}
+# What the number of nodes, the template and the names of notes say.
+SAID = {
+    "replicas",
+    "parallelism",
+    "completions",
+    "completionMode",
+    "numNodes",
+    "name",
+    "kind",
+    "apiGroup",
+    "numProcPerNode",
+}
+SAID |= {"nprocPerNode", "image", "command", "env", "resourcesPerNode", "runtimePatches", "podTemplateOverrides"}
+SAID |= {"trainer.kubeflow.org/trainjob-ancestor-step"}
+
+
+@pytest.mark.parametrize("name", ACCEPTED)
+def test_no_field_is_lost_without_a_word(name: str) -> None:
+    words = said(result(name))
+    for source in (it["spec"] for it in objects(name) if it["kind"] != "FleetPolicy"):
+        told = [
+            path for path in fields(source) if any(key in SAID or key in words for key in path if key not in AROUND)
+        ]
+        assert [path for path in fields(source) if path not in told] == []
+
+
+def test_a_field_that_nobody_knows_is_told() -> None:
+    (source,) = objects("jobset-script")
+    source["spec"]["newThing"] = {"a": 1}
+    source["spec"]["replicatedJobs"][0]["template"]["spec"]["newer"] = "b"
+    (found,) = converted([source])
+    assert found is not None
+    assert 'spec.newThing: {"a": 1}: a TrainingJob has nothing like it' in found.notes.left_out
+    assert any(note.startswith("spec.replicatedJobs[0].template.spec.newer: b:") for note in found.notes.left_out)
+
+
+def test_run_policy() -> None:
+    found = result("pytorchjob-master-and-workers")
+    spec = job("pytorchjob-master-and-workers")["spec"]
+    assert spec["recovery"] == {"applicationRestartsPerDay": 5}
+    assert spec["completion"] == {"ttlSecondsAfterFinished": 3600}
+    assert spec["template"]["spec"]["priorityClassName"] == "training-high"
+    assert "schedulerName" not in spec["template"]["spec"]
+    assert spec["template"]["metadata"] == {"annotations": {"sidecar.istio.io/inject": "false"}}
+    left = {note.partition(":")[0].rpartition(".")[2] for note in found.notes.left_out}
+    assert left >= {
+        "cleanPodPolicy",
+        "activeDeadlineSeconds",
+        "minAvailable",
+        "queue",
+        "scheduleTimeoutSeconds",
+        "schedulerName",
+    }
+
+
+def test_restarts_have_one_source_and_a_limit() -> None:
+    assert job("pytorchjob-elastic")["spec"]["recovery"] == {"applicationRestartsPerDay": 100}  # of 250
+    assert job("pytorchjob-args-only")["spec"]["recovery"] == {"applicationRestartsPerDay": 0}  # restartPolicy: Never
+    assert job("jobset-slices")["spec"]["recovery"] == {
+        "applicationRestartsPerDay": 4
+    }  # not the backoffLimit of its Jobs
+    assert "recovery" not in job("trainjob-alone")["spec"]
+    assert job("trainjob-with-runtime")["spec"]["recovery"] == {"applicationRestartsPerDay": 2}
+
+
+def test_options_by_which_nodes_meet_leave_the_command() -> None:
+    container = trainer(job("pytorchjob-elastic"))
+    assert container["command"] == ["python", "-m", "torch.distributed.run", "./tiny.py"]
+    assert container["args"] == ["--lr=0.1"]
+    assert any(note.startswith("--nnodes 1:4:") for note in result("pytorchjob-elastic").notes.left_out)
+
+
+@pytest.mark.parametrize(
+    ("name", "processes"),
+    [
+        ("pytorchjob-master-and-workers", "8"),  # as many as GPUs: nothing has to be said
+        ("pytorchjob-elastic", "auto"),  # no GPU: torchrun counts the CPUs
+        ("pytorchjob-hosts-by-hand", "4"),  # of a shell script, on eight GPUs
+        ("trainjob-alone", "2"),
+        ("trainjob-with-runtime", "2"),  # no GPU, 1500m of CPU
+    ],
+)
+def test_as_many_processes_start_as_before(name: str, processes: str) -> None:
+    assert of_rank(job(name), 1)[1]["PET_NPROC_PER_NODE"] == processes
+
+
+def test_hosts_and_indexes_are_those_that_the_launcher_gives() -> None:
+    command, environment = of_rank(job("pytorchjob-hosts-by-hand"), 2)
+    assert command[2] == "torchrun --nnodes=$WORLD --rdzv_endpoint=10.0.0.7:29400 train.py"
+    assert environment["STORE"] == "tcp://10.0.0.7:7000"
+    assert environment["PLACE"] == "2"
+    assert of_rank(job("jobset-leader-and-workers"), 1)[0][-1] == "--host=10.0.0.7"
+    script = job("jobset-script")
+    assert trainer(script)["env"][0] == {
+        "name": "JOB_COMPLETION_INDEX",
+        "value": "$(NODE_RANK)",
+    }  # before who refers to it
+    assert of_rank(script, 3)[1]["JOB_COMPLETION_INDEX"] == "3"
+
+
+def test_what_only_a_person_can_mend_is_named() -> None:
+    check = "\n".join(result("pytorchjob-hosts-by-hand").notes.check)
+    assert "gpt-mini-master-0: no host will be called so" in check  # of the init container
+    assert "gpt-mini-worker-1: no host will be called so" in check
+    assert "container shipper is taken for a sidecar of pytorch" in check
+    assert "JOBSET_RESTART_ATTEMPT is used" in said(result("jobset-script"))
+    assert "write the image's entry point there beside args" in said(result("pytorchjob-args-only"))
+    assert "accelerate launch reads no variables" in said(result("jobset-one-domain"))
+    assert "has to be google.com/tpu" in said(result("jobset-slices"))
+    assert "ClusterTrainingRuntime torch-distributed is not in the input" in said(result("trainjob-alone"))
+
+
+def test_the_one_that_trains_is_named_where_another_one_asks_for_accelerators() -> None:
+    (source,) = objects("jobset-script")
+    containers = source["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"]
+    containers[0]["resources"] = {"limits": {"nvidia.com/gpu": 7}}
+    containers.append({"name": "evaluator", "image": "i", "resources": {"limits": {"nvidia.com/gpu": 1}}})
+    (found,) = converted([source])
+    assert found is not None
+    assert found.job is not None
+    assert found.job["spec"]["launch"] == {"workerContainer": "pytorch"}
+
+
+def test_names_at_the_beginning_of_a_line_are_seen() -> None:
+    (source,) = objects("jobset-script")
+    container = source["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"][0]
+    container["command"][2] = "resnet-workers-0-0.trainers\nresnet-workers-2-0\nJOBSET_NAME\n"
+    (found,) = converted([source])
+    assert found is not None
+    assert found.job is not None
+    assert trainer(found.job)["command"][2].startswith("$(MASTER_ADDR)\nresnet-workers-2-0\n")
+    notes = "\n".join(found.notes.check)
+    assert "resnet-workers-2-0: no host will be called so" in notes
+    assert "JOBSET_NAME is used" in notes
+
+
+def test_a_job_in_kueues_queue_is_not_suspended() -> None:
+    made = job("trainjob-with-runtime")
+    assert "suspend" not in made["spec"]
+    assert made["metadata"] == {"name": "llama-sft", "labels": {"team": "llm"}, "annotations": {"cost-center": "7"}}
+
+
+def test_patches_go_over_the_runtime_and_the_trainer_over_both() -> None:
+    pod = job("trainjob-with-runtime")["spec"]["template"]["spec"]
+    assert pod["volumes"] == [{"name": "cache", "persistentVolumeClaim": {"claimName": "cache"}}]
+    assert (pod["serviceAccountName"], pod["nodeSelector"]) == ("trainer", {"pool": "gpu"})
+    (container,) = pod["containers"]
+    assert container["image"] == "registry.example.org/torch:2"
+    assert {each["name"]: each["value"] for each in container["env"]} == {
+        "NCCL_DEBUG": "INFO",
+        "HF_HOME": "/cache",
+        "PET_NPROC_PER_NODE": "2",
+    }
+    overridden = job("trainjob-overrides")
+    assert trainer(overridden)["image"] == "registry.example.org/jax:2"
+    assert trainer(overridden)["volumeMounts"] == [{"name": "ckpt", "mountPath": "/ckpt"}]
+    assert overridden["spec"]["template"]["metadata"] == {"labels": {"tier": "gold"}}
+
+
+def test_a_runtime_of_another_namespace_is_not_taken() -> None:
+    runtime, source = objects("trainjob-overrides")
+    runtime["metadata"]["namespace"] = "elsewhere"
+    source["spec"]["trainer"].pop("image")
+    _, found = converted([runtime, source])
+    assert found is not None
+    assert "TrainingRuntime jax-with-logs is not in the input" in found.refused
+
+
+def test_an_unknown_label_of_a_topology_is_no_guess() -> None:
+    _, source = objects("jobset-one-domain")
+    (found,) = converted([source])  # without the FleetPolicy
+    assert found is not None
+    assert found.job is not None
+    assert "placement" not in found.job["spec"]
+    assert any("name one there, and write it at spec.placement.required" in note for note in found.notes.left_out)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"apiVersion": "jobset.x-k8s.io/v1alpha1"}, "jobset.x-k8s.io/v1alpha2 is what can be read"),
+        ({"metadata": {"generateName": "a-"}}, "metadata.name: there is none"),
+        ({"metadata": {"name": "a" * 41}}, "at most 40 lower-case letters"),
+        ({"metadata": {"name": "4you"}}, "beginning with a letter"),
+        ({"spec": {"replicatedJobs": []}}, "spec.replicatedJobs: there are none"),
+        ({"spec": {"replicatedJobs": {"a": 1}}}, 'spec.replicatedJobs: {"a": 1} is no list'),
+        ({"spec": {"replicatedJobs": [{"replicas": "two"}]}}, "spec.replicatedJobs[0].replicas: two is no int"),
+        ({"spec": {"replicatedJobs": [{"name": "a"}]}}, "it has not the shape of a JobSet"),
+    ],
+)
+def test_bad_objects_are_refused_in_a_line(change: dict[str, Any], says: str) -> None:
+    (source,) = objects("jobset-script")
+    (found,) = converted([{**source, **change}])
+    assert found is not None
+    assert found.job is None
+    assert says in found.refused
+
+
+@pytest.mark.parametrize("part", [{"claims": [{"name": "gpus"}]}, {"limits": {"nvidia.com/mig-1g.5gb": 1}}])
+def test_other_devices_are_not_counted_but_named(part: dict[str, Any]) -> None:
+    (source,) = objects("pytorchjob-elastic")
+    source["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]["resources"] = part
+    (found,) = converted([source])
+    assert found is not None
+    assert found.job is not None
+    assert found.job["spec"]["gpusPerNode"] == 0
+    assert trainer(found.job)["resources"] == part
+    assert any(note.startswith("spec.gpusPerNode is 0") for note in found.notes.check)
+
+
+def test_jobs_of_several_sizes_are_no_segments() -> None:
+    (source,) = objects("jobset-leader-and-workers")
+    key = "alpha.jobset.sigs.k8s.io/exclusive-topology"
+    source["metadata"] |= {"annotations": {key: "example.org/rack"}, "finalizers": ["a.example.org/b"]}
+    (found,) = converted([source])
+    assert found is not None
+    assert found.job is not None
+    assert "placement" not in found.job["spec"]
+    assert "annotations" not in found.job["metadata"]
+    left = [note.partition(": ")[0] for note in found.notes.left_out]
+    assert key in left
+    assert "metadata.finalizers" in left
+
+
+def test_other_objects_stay_and_nothing_given_is_changed() -> None:
+    given = [{"kind": "ConfigMap"}, 7, None, *objects("trainjob-with-runtime")]
+    before = copy.deepcopy(given)
+    found = converted(given)
+    assert [each is None for each in found] == [True, True, True, True, False]
+    assert given == before
+
+
+def test_lists_of_pods_are_merged_by_their_keys() -> None:
+    one = {
+        "containers": [{"name": "a", "args": ["1"], "env": [{"name": "X", "value": "1"}]}],
+        "tolerations": [{"key": "a"}],
+    }
+    other = {
+        "containers": [{"name": "a", "args": ["2"], "env": [{"name": "Y", "value": "2"}]}],
+        "tolerations": [{"key": "b"}],
+    }
+    assert merged(one, other) == {
+        "containers": [{"name": "a", "args": ["2"], "env": [{"name": "X", "value": "1"}, {"name": "Y", "value": "2"}]}],
+        "tolerations": [{"key": "b"}],
+    }
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, each in inside:
+        yield (*path, key)
+        yield from places(each, (*path, key))
+
+
+def test_whatever_is_changed_in_them_comes_out_valid_or_refused() -> None:
+    dice, strange = (
+        random.Random(12),
+        [None, "", "x", -1, 10**9, True, 1.5, [], {}, [None], {"a": None}, ["$(X)"], "[(*"],
+    )
+    outcomes = []
+    for name in (*ACCEPTED, *REFUSED):
+        for _ in range(60):
+            given = json.loads(json.dumps(objects(name)))
+            *parents, last = dice.choice([place for place in places(given) if len(place) > 1])
+            spot: Any = given
+            for key in parents:
+                spot = spot[key]
+            spot[last] = copy.deepcopy(dice.choice(strange))
+            for it, found in zip(given, converted(given), strict=True):
+                assert (found is None) == (str(it["kind"]) not in VERSIONS)
+                if found is not None:
+                    assert bool(found.job) != bool(found.refused)
+                    outcomes.append(bool(found.job))
+                    assert found.job is None or not list(faults(found.job, schema("trainingjobs"))), (
+                        name,
+                        parents,
+                        last,
+                    )
+    assert set(outcomes) == {True, False}

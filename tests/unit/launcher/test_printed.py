@@ -1,0 +1,164 @@
+"""Steps in what frameworks print, by their presets, and none in what looks like it.
+
+hugging_face.log, lightning.log and composer.log are recorded (printed/record.py); the others are re-created from the sources
+that the table names, with numbers of our own.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from muster.launcher.children import own_command
+from muster.launcher.printed import Reader
+from muster.protocol.presets import AUTO, BY_NAME, PRESETS, Line
+
+LOGS = Path(__file__).parent / "printed"
+OF_LOGS = {
+    # File: preset, the steps in it.
+    "hugging_face": ("HuggingFaceTrainer", [302, 303, 304]),
+    "lightning": ("Lightning", [18, 19, 20, 21, 22, 23, 24, 25]),
+    "composer": ("Composer", [19, 20, 299, 300]),
+    "composer_console": ("Composer", [78, 79, 300]),
+    "megatron": ("Megatron", [310, 320, 330]),
+    "torchtitan": ("TorchTitan", [510, 520]),
+    "deepspeed": ("DeepSpeed", [310, 320, 330]),
+    "maxtext": ("MaxText", [301, 302, 303]),
+    "nemo": ("NeMo", [301, 302]),
+}
+LINES = [line for preset in PRESETS for line in preset.lines + preset.confirms]
+
+
+def lines_of(name: str) -> list[bytes]:
+    """As the launcher cuts them: a bar is drawn over itself."""
+    return (LOGS / f"{name}.log").read_bytes().replace(b"\r", b"\n").split(b"\n")
+
+
+def steps(reader: Reader, lines: list[bytes], place: int = 0) -> list[tuple[str, int]]:
+    """What is found, without what is told again."""
+    found = [(one.preset, one.step) for line in lines if (one := reader.read(place, line))]
+    return list(dict.fromkeys(found))
+
+
+@pytest.mark.parametrize("name", OF_LOGS)
+@pytest.mark.parametrize("by_name", [True, False])
+def test_each_log_tells_the_steps_of_its_training_and_no_others(name: str, by_name: bool) -> None:
+    preset, expected = OF_LOGS[name]
+    reader = Reader(preset if by_name else AUTO)
+    distinct = BY_NAME[preset].is_distinct
+    found = steps(reader, lines_of(name))
+    assert found == ([(preset, step) for step in expected] if by_name or distinct else [])
+    assert reader.looks_like == ("" if by_name or distinct else preset)
+
+
+@pytest.mark.parametrize("preset", [AUTO, *BY_NAME])
+def test_downloads_data_sets_evaluations_and_loops_of_ones_own_are_no_steps(preset: str) -> None:
+    assert steps(Reader(preset), lines_of("others")) == []
+
+
+@pytest.mark.parametrize("preset", BY_NAME)
+def test_no_preset_reads_the_lines_of_another_one(preset: str) -> None:
+    for name, (owner, _) in OF_LOGS.items():
+        if owner != preset:
+            assert steps(Reader(preset), lines_of(name)) == []
+
+
+@pytest.mark.parametrize("prefix", ["[rank0]:", "[default0]:", "[0]:", "[worker3]: ", "3: ", "  "])
+@pytest.mark.parametrize("name", ["hugging_face", "lightning", "composer", "composer_console", "torchtitan", "nemo"])
+def test_a_rank_before_each_line_changes_nothing(name: str, prefix: str) -> None:
+    preset, expected = OF_LOGS[name]
+    lines = [prefix.encode() + line for line in lines_of(name)]
+    assert [step for _, step in steps(Reader(preset), lines)] == expected
+
+
+def test_colours_within_a_line_change_nothing() -> None:
+    text = BY_NAME["TorchTitan"].lines[0].sample.replace("step: 300  ", "\x1b[1;31mstep: \x1b[0m300  \x1b[38;2;1;2;3m")
+    assert steps(Reader(AUTO), [text.encode()]) == [("TorchTitan", 300)]
+
+
+def test_of_huggingfaces_trainer_the_total_in_its_log_says_which_bar_counts() -> None:
+    total = BY_NAME["HuggingFaceTrainer"].confirms[1].sample.encode()
+    bars = [b" 70%|###### | 700/900 [00:02<00:01, 148.51it/s]", b"  1%|      | 1/1000 [00:02<08:01,  2.51s/it]"]
+    assert steps(Reader(AUTO), [total, *bars]) == [("HuggingFaceTrainer", 1)]
+    assert steps(Reader(AUTO), bars) == []
+
+
+def test_the_bars_of_one_rank_are_not_confirmed_by_what_another_one_prints() -> None:
+    reader = Reader(AUTO)
+    losses = BY_NAME["HuggingFaceTrainer"].confirms[0].sample.encode()
+    assert steps(reader, [b" 70%|###### | 700/900 [00:02<00:01, 148.51it/s]"], place=0) == []
+    assert steps(reader, [losses], place=1) == []
+
+
+def test_a_second_training_with_another_length_is_followed() -> None:
+    bar, losses = b" 70%%|###### | %d/%d [00:02<00:01, 148.51it/s]", b"{'loss': 2.3, 'epoch': 1.0}"
+    lines = [bar % (7, 10), losses, bar % (8, 10), bar % (11, 20), losses, bar % (12, 20)]
+    assert [step for _, step in steps(Reader(AUTO), lines)] == [7, 8, 11, 12]
+
+
+@pytest.mark.parametrize("line", LINES, ids=lambda line: line.sample[:30])
+def test_the_sample_of_each_line_is_one(line: Line) -> None:
+    assert line.holds in line.sample
+    assert line.source
+    (preset,) = (preset for preset in PRESETS if line in preset.lines + preset.confirms)
+    reader, confirms = Reader(preset.name), [other.sample.encode() for other in preset.confirms]
+    if line in preset.lines:
+        ((name, step),) = steps(reader, [line.sample.encode(), *confirms[:1]])
+        assert name == preset.name
+        assert step in (80, 300, 301, 3100)
+
+
+def test_numbers_that_nobody_can_hold_are_no_steps() -> None:
+    assert steps(Reader("MaxText"), [b"completed step: %s, seconds: 1" % (b"9" * 40)]) == []
+    assert steps(Reader("Composer"), [b"[epoch=%s][batch=5/25]:" % (b"9" * 40)]) == []
+
+
+def test_a_preset_that_there_is_not_is_named() -> None:
+    with pytest.raises(ValueError, match="there is no preset Horovod"):
+        Reader("Horovod")
+
+
+def worst_lines() -> list[bytes]:
+    """What begins like a line that counts, again and again, and never ends as one."""
+    samples = [line.sample for line in LINES]
+    begun = [sample[: len(sample) * part // 8] for sample in samples for part in range(1, 8)]
+    parts = [*samples, *begun, *(line.holds for line in LINES), "[rank0]:", "1", " ", "| ", "[", "Epoch 1: ", "train "]
+    return [(part * 4096)[:4096].encode() for part in parts]
+
+
+@pytest.mark.parametrize("preset", [AUTO, "Lightning"])
+def test_no_line_takes_a_preset_longer_than_the_child_lives(preset: str) -> None:
+    """The kernel ends the child with SIGPROF where a line takes a second of processor time."""
+    asked = b"".join(b"0 %s\n" % line for line in worst_lines()) + b"\n"
+    child = subprocess.run(own_command("--match-preset", preset), input=asked, capture_output=True, check=False)
+    assert (child.returncode, json.loads(child.stdout)["steps"] != []) == (0, True)
+
+
+@pytest.fixture
+def trainer():
+    """A program that prints a log, and then stays."""
+
+    def make(name: str, then: str = "") -> str:
+        return f"import os, sys, time\nsys.stdout.buffer.write(open({str(LOGS / name)!r}, 'rb').read() + b'\\n')\nsys.stdout.flush()\n{then}\ntime.sleep(600)"
+
+    return make
+
+
+def test_a_trainer_that_prints_is_read_without_being_asked_for(coordinator, run_python, trainer) -> None:
+    run_python(trainer("megatron.log"), MUSTER_PROGRESS_PRESET=AUTO)
+    coordinator.run(1)
+    report = coordinator.wait_for(lambda r: r.step == 330)
+    assert (report.first_step, report.progress_preset, report.progress_error) == (310, "Megatron", "")
+    assert report.quiet_age_seconds is not None
+
+
+def test_what_the_trainer_writes_goes_before_what_it_prints(coordinator, run_python, trainer) -> None:
+    write = "open(os.environ['MUSTER_PROGRESS'], 'a').write(%r)" % (json.dumps({"step": 5}) + "\n")
+    late = f"time.sleep(1)\nprint(open({str(LOGS / 'megatron.log')!r}).read(), flush=True)"
+    run_python(f"import os, time\n{write}\n{late}\ntime.sleep(600)", MUSTER_PROGRESS_PRESET=AUTO)
+    coordinator.run(1)
+    report = coordinator.wait_for(lambda r: r.step == 5 and r.quiet_age_seconds < r.step_age_seconds - 0.5)
+    assert (report.first_step, report.progress_preset) == (5, "")

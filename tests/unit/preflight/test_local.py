@@ -1,0 +1,85 @@
+"""Bits of several nodes beside each other: who errs always alike is found by those who do not."""
+
+import pytest
+
+from muster.preflight import local
+from muster.preflight.outcomes import How, LocalOutcome, Member
+from muster.preflight.verdict import judge_local
+from muster.protocol.checks import CheckReport
+from muster.world.checks import CheckerView, Standard
+
+Prints = dict[str, str]
+
+
+def compared(prints: Prints, libraries: Prints | None = None, wrong: str = "") -> list[LocalOutcome]:
+    checkers = {
+        node: CheckerView(0.5, CheckReport(1, library=(libraries or {}).get(node, "torch 2.9"), version="1"))
+        for node in prints
+    }
+    told = [
+        LocalOutcome(node, "bit-exact", How.RESULT, wrong=node == wrong, fingerprint=fingerprint)
+        for node, fingerprint in prints.items()
+    ]
+    return local.compared(told, checkers)
+
+
+def blamed(found: list[LocalOutcome]) -> dict[str, str]:
+    return {each.node: each.words for each in found if each.wrong}
+
+
+def test_who_has_other_bits_than_the_others_of_its_kind_is_wrong() -> None:
+    found = compared({"n0": "k:a", "n1": "k:a", "n2": "k:b", "n3": "k:a"})
+    assert blamed(found) == {"n2": "other bits than 3 of 4 nodes of its kind"}
+    assert [each.node for each in found] == ["n0", "n1", "n2", "n3"]
+
+
+@pytest.mark.parametrize(
+    ("prints", "libraries"),
+    [
+        ({"n0": "k:a", "n1": "k:a"}, {}),
+        ({"n0": "k:a", "n1": "k:a", "n2": "other:b"}, {}),
+        ({"n0": "k:a", "n1": "k:a", "n2": "k:b"}, {"n2": "torch 3.0"}),
+        ({"n0": "k:a", "n1": "k:a", "n2": ""}, {}),
+        ({"n0": "a", "n1": "a", "n2": "b"}, {}),
+        ({"n0": "k:a"}, {}),
+        ({}, {}),
+    ],
+    ids=["equal", "another kind", "another library", "an old checker", "no kind", "alone", "nobody"],
+)
+def test_nobody_is_wrong_who_owes_the_others_nothing(prints: Prints, libraries: Prints) -> None:
+    found = compared(prints, libraries)
+    assert not blamed(found)
+    assert {each.how for each in found} <= {How.RESULT}
+
+
+@pytest.mark.parametrize("bits", ["ab", "aabb", "abc"])
+def test_without_a_majority_nobody_is_blamed_and_nothing_is_said_of_any(bits: str) -> None:
+    found = compared({f"n{index}": f"k:{letter}" for index, letter in enumerate(bits)})
+    assert not blamed(found)
+    assert {each.how for each in found} == {How.ENVIRONMENT}
+    assert "no majority tells which are wrong" in found[0].words
+
+
+def test_who_does_not_agree_with_itself_has_no_voice() -> None:
+    found = compared({"n0": "k:a", "n1": "k:a", "n2": "k:b"}, wrong="n2")
+    assert list(blamed(found)) == ["n2"]
+    assert found[2].words == ""
+
+
+def test_it_is_a_failure_of_the_node_by_its_result() -> None:
+    found = compared({"n0": "k:a", "n1": "k:a", "n2": "k:b"})
+    ((fail,), broken) = judge_local([Member(name) for name in ("n0", "n1", "n2")], found, {})
+    assert (fail.node, fail.probe, fail.wrong, broken) == ("n2", "bit-exact", True, [])
+
+
+def test_a_limit_of_another_version_of_the_probes_judges_nobody_else() -> None:
+    def view(version: str) -> CheckerView:
+        return CheckerView(0.0, CheckReport(1, model="NVIDIA H200", library="nccl-2", version=version))
+
+    def standard(version: str, middle: float) -> Standard:
+        return Standard("gemm-bf16", "NVIDIA H200", "", "nccl-2", version, middle, 0.9, 0.0, 0.01, "TFLOP/s", version)
+
+    outcomes = [LocalOutcome(node, "gemm-bf16", How.RESULT, 600.0) for node in ("n1", "n2", "n3")]
+    views = {"n1": view("1"), "n2": view("1"), "n3": view("2")}
+    limits, found = local.limited(outcomes, views, [standard("1", 600.0), standard("2", 1000.0)])
+    assert [limits[each.probe].at_least for each in found] == [540.0, 540.0, 900.0]

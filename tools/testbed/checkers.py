@@ -1,0 +1,120 @@
+"""Checkers on all nodes, and a policy by which every gang is tested: what tests and the demo need for a burn-in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from testbed.bed import SYSTEM_NAMESPACE, Bed
+from testbed.faults import CHECKER_NAMESPACE
+from testbed.kube import wait_until
+
+_POLICY = "default"
+_OURS = {"muster.dev/test-bed": "burn-in"}
+_START_SECONDS = 300
+"""For torch on every node at once."""
+
+
+def can_begin(bed: Bed) -> bool:
+    """Whether there is no FleetPolicy of somebody else's."""
+    policy = bed.kubectl.find("get", "fleetpolicy", _POLICY)
+    return policy is None or _OURS.items() <= policy["metadata"].get("labels", {}).items()
+
+
+def begin(bed: Bed, **preflight: Any) -> None:
+    """Install the checkers, and have every gang tested (`spec.preflight` of the FleetPolicy).
+
+    All nodes are in one place: a node that has a rack to itself cannot be told from its rack's uplink.
+    """
+    bed.install_checkers()
+    body = {
+        "apiVersion": "muster.dev/v1alpha1",
+        "kind": "FleetPolicy",
+        "metadata": {"name": _POLICY, "labels": _OURS},
+        "spec": {"topology": {"levels": []}, "preflight": {"profile": "Quick", **preflight}},
+    }
+    bed.kubectl("apply", "-f", "-", stdin=json.dumps(body))
+
+
+def end(bed: Bed) -> None:
+    """Take all of that out again, where it is."""
+    label = ",".join("=".join(pair) for pair in _OURS.items())
+    bed.kubectl("delete", "fleetpolicies", "-l", label, check=False)  # Muster itself may be gone
+    bed.uninstall_checkers()
+
+
+def forget_for_good(bed: Bed) -> None:
+    """Have new operators, if any: they remember tests that nodes have failed for as long as they live."""
+    if not bed.kubectl.find("get", "deployment", "-n", SYSTEM_NAMESPACE, "muster"):
+        return
+    bed.kubectl("rollout", "restart", "deployment/muster", "-n", SYSTEM_NAMESPACE)
+    bed.rolled_out("deployment/muster", SYSTEM_NAMESPACE)
+    bed.kubectl("delete", "nodehealths", "--all", "--wait=true")
+    wait_until("a leader", bed.leader)
+
+
+@contextmanager
+def installed(bed: Bed, **preflight: Any) -> Iterator[None]:
+    """`begin`, and at the end all of it out again, with nothing held against any node."""
+    bed.faults.mend()
+    begin(bed, **preflight)
+    yield
+    forget(bed)
+    end(bed)
+    forget_for_good(bed)
+
+
+@contextmanager
+def fresh(bed: Bed) -> Iterator[None]:
+    """Nodes that are well and of which nothing is held, and checkers that can test; mended afterwards."""
+    forget(bed)
+    wait_ready(bed)
+    yield
+    bed.faults.mend()
+
+
+def forget(bed: Bed) -> None:
+    """Make every node well, and hold nothing against any."""
+    bed.faults.mend()
+    # As long as a gang tells of a failure it is held against the node.
+    wait_until("the gangs of deleted jobs to go", lambda: not bed.kubectl.json("get", "gangs", "-A")["items"])
+    unwell = _unwell(bed)
+    if unwell:
+        done = bed.muster("release", *unwell, "--reason", "mended by the test bed")
+        if done.returncode:
+            raise RuntimeError(f"kubectl muster release: {done.stderr.strip()}")
+        wait_until("nodes to be released", lambda: not _unwell(bed))
+
+
+def _unwell(bed: Bed) -> list[str]:
+    found = bed.kubectl.json("get", "nodehealths")["items"]
+    return [
+        node["metadata"]["name"] for node in found if node.get("status", {}).get("state") not in (None, "", "Healthy")
+    ]
+
+
+def wait_ready(bed: Bed) -> None:
+    """Wait until every checker has said that it has imported torch."""
+    wait_until("every checker to be ready", lambda: _are_ready(bed), _START_SECONDS, 2)
+
+
+def pods(bed: Bed) -> dict[str, str]:
+    """The checkers' pods by node."""
+    listed = bed.kubectl.json("get", "pods", "-n", CHECKER_NAMESPACE, "-l", "app.kubernetes.io/name=muster-check")
+    return {pod["spec"]["nodeName"]: pod["metadata"]["name"] for pod in listed["items"]}
+
+
+def _are_ready(bed: Bed) -> bool:
+    found, nodes = pods(bed), bed.kubectl.json("get", "nodes")["items"]
+    return len(found) == len(nodes) and all(_is_ready(bed, node, pod) for node, pod in found.items())
+
+
+def _is_ready(bed: Bed, node: str, pod: str) -> bool:
+    """Whether the checker says so of itself, on its node's own loopback."""
+    ask = (
+        "from urllib.request import urlopen; print(urlopen('http://127.0.0.1:9476/metrics', timeout=5).read().decode())"
+    )
+    found = bed.kubectl("exec", "-n", CHECKER_NAMESPACE, pod, "--", "python3", "-c", ask, check=False)
+    return 'muster_check_state{state="Ready"} 1' in found
