@@ -149,17 +149,17 @@ class Running:
     def about(self, kind: str) -> list[dict[str, Any]]:
         return [item for item in self.evidence if item["kind"] == kind]
 
-    def wait(self, condition: Callable[[], Any], seconds: float = 15.0) -> Any:
+    def wait(self, condition: Callable[[], Any], seconds: float = 60.0) -> Any:
         until = time.monotonic() + seconds
         while not (result := condition()):
             assert time.monotonic() < until, self.status
             time.sleep(0.01)
         return result
 
-    def wait_for(self, kind: str, seconds: float = 15.0) -> dict[str, Any]:
+    def wait_for(self, kind: str, seconds: float = 60.0) -> dict[str, Any]:
         return self.wait(lambda: self.about(kind), seconds)[0]
 
-    def wait_until_gone(self, kind: str, seconds: float = 15.0) -> None:
+    def wait_until_gone(self, kind: str, seconds: float = 60.0) -> None:
         self.wait(lambda: not self.about(kind), seconds)
 
     def wait_until_looking(self) -> None:

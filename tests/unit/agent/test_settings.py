@@ -111,9 +111,9 @@ def test_health_and_metrics_are_served(node: Any, run: Any) -> None:
     agent.wait_for(kinds.RECOVERY_ACTION)
     port = serve(("127.0.0.1", 0), agent.agent.is_alive, "stopped", agent.agent.metrics)
     address = f"http://127.0.0.1:{port}"
-    with urllib.request.urlopen(f"{address}/healthz", timeout=5) as answer:
+    with urllib.request.urlopen(f"{address}/healthz", timeout=60) as answer:
         assert answer.read() == b"ok\n"
-    with urllib.request.urlopen(f"{address}/metrics", timeout=5) as answer:
+    with urllib.request.urlopen(f"{address}/metrics", timeout=60) as answer:
         text = answer.read().decode()
     assert 'muster_agent_evidence{kind="RecoveryAction"} 1\n' in text
     assert "\nmuster_agent_gpus 8\n" in text
@@ -138,7 +138,7 @@ def test_health_and_metrics_are_served(node: Any, run: Any) -> None:
 def test_addresses_of_both_kinds_are_served(text: str, reached: list[str], not_reached: list[str]) -> None:
     port = serve(from_environment(POD | {"MUSTER_LISTEN": text}).listen, lambda: True, "stopped", list)
     for host in reached:
-        with urllib.request.urlopen(f"http://{host}:{port}/healthz", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://{host}:{port}/healthz", timeout=60) as answer:
             assert answer.read() == b"ok\n"
     for host in not_reached:
         with pytest.raises(urllib.error.URLError, match="refused"):
@@ -148,7 +148,7 @@ def test_addresses_of_both_kinds_are_served(text: str, reached: list[str], not_r
 def test_on_a_node_without_ipv6_all_addresses_are_those_of_ipv4(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "has_dualstack_ipv6", lambda: False)
     port = serve(("", 0), lambda: True, "stopped", list)
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=60) as answer:
         assert answer.read() == b"ok\n"
 
 

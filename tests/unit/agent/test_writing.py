@@ -50,7 +50,7 @@ def status(number: int) -> dict[str, Any]:
     return {"evidence": [{"kind": "Xid", "count": number}], "agent": {"version": "1"}}
 
 
-def wait(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+def wait(condition: Callable[[], bool], seconds: float = 60.0) -> None:
     until = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < until

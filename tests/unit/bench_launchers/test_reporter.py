@@ -104,7 +104,7 @@ async def test_a_sigterm_ends_the_ranks_and_says_so(coordinator: Any, launcher: 
     assert coordinator.hub.proved_dead("uid-0")
 
 
-async def eventually(check: Callable[[], bool], seconds: float = 10.0) -> None:
+async def eventually(check: Callable[[], bool], seconds: float = 60.0) -> None:
     async with asyncio.timeout(seconds):
         while True:
             if check():

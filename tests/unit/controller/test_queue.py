@@ -39,7 +39,7 @@ class Keeper:
         self.queue.put(("ns", name), name, waiting(name, nodes, minutes))
 
     async def until(self, condition: Callable[[], Any]) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while not condition():  # noqa: ASYNC110 - what is waited for happens in many places
                 await asyncio.sleep(0.002)
 
@@ -124,7 +124,7 @@ async def test_a_keeper_that_is_told_to_stop_stops_whatever_happens_just_then(sc
         await asyncio.sleep(0)
         made.queue.replan()
         running.cancel()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await asyncio.gather(running, return_exceptions=True)
         assert running.cancelled()
 

@@ -55,7 +55,7 @@ async def test_a_sibling_waits_for_nobodys_writes(server: Any, client: Client) -
     posts = [asyncio.create_task(client.post("/api/v1/namespaces/x/pods", {})) for _ in range(512)]
     sibling = client.sibling()
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             taken = -1
             while taken != server.asked:  # until no more connections are opened
                 taken = server.asked

@@ -30,7 +30,7 @@ from muster.protocol.messages import RUN, WAIT, Directive, Report, decode_report
 
 NAME = "coordinator.muster.test"
 TOKEN = "a-token"
-DEADLINE_SECONDS = 30.0
+DEADLINE_SECONDS = 90.0
 SOURCE = Path(__file__).parents[3] / "operator" / "muster"
 
 

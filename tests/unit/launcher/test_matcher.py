@@ -46,7 +46,7 @@ class Turns:
             select.select([descriptor], [], [], 0.2)
 
     def until(self, predicate, what: str) -> None:
-        limit = time.monotonic() + 30
+        limit = time.monotonic() + 120
         while not predicate():
             assert time.monotonic() < limit, what
             self.turn()
@@ -63,7 +63,7 @@ def turns():
     yield make
     for one in made:
         one.matcher.stop()
-        limit = time.monotonic() + 30
+        limit = time.monotonic() + 120
         while one.matcher.pids and time.monotonic() < limit:
             one.matcher.turn(time.monotonic(), reap(), ())
 
