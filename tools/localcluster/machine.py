@@ -44,7 +44,7 @@ def install_missing(progress: Say) -> None:
     if shutil.which("apt-get") is None:
         raise LocalClusterError(f"install {', '.join(packages)} (Debian's package names) and run again")
     progress(f"installing Debian packages: {' '.join(packages)}")
-    install = ["apt-get", "install", "--yes", "--no-install-recommends", *packages]
+    install = ["apt-get", "-oDPkg::Lock::Timeout=300", "install", "--yes", "--no-install-recommends", *packages]
     answer = _apt(install)
     if answer.returncode != 0:
         # The package lists may be old or absent.
