@@ -5,7 +5,7 @@ What the buckets mean, and which clock counts, stands in docs/goodput.md and doc
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -134,7 +134,7 @@ class Goodput(ApiModel):
         return sum(self.seconds.values())
 
 
-def added(amounts: Mapping[str, int], more: Mapping[str, int], times: int = 1) -> dict[str, int]:
+def added(amounts: Mapping[Any, int], more: Mapping[Any, int], times: int = 1) -> dict[str, int]:
     """The sum of both; what comes to nothing is left out."""
     both = {name: amounts.get(name, 0) + times * more.get(name, 0) for name in (*amounts, *more)}
     return {str(name): min(value, LONGEST_MILLISECONDS) for name, value in both.items() if value}

@@ -391,8 +391,8 @@ def _replacing(current: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[st
     patch: dict[str, Any] = dict.fromkeys(current.keys() - wanted.keys())
     for key, value in wanted.items():
         before = current.get(key)
-        both = isinstance(value, Mapping) and isinstance(before, Mapping)
-        patch[key] = _replacing(before, value) if both else value
+        is_map = isinstance(value, Mapping) and isinstance(before, Mapping)
+        patch[key] = _replacing(before or {}, value) if is_map else value
     return patch
 
 

@@ -145,7 +145,7 @@ class ProgressFile:
 
     def _note_seconds(self, document: Dict[str, Any]) -> None:
         for name in _SECONDS:
-            seconds = document.get(name)
+            seconds: Any = document.get(name)
             if _is_duration(seconds):
                 self.seconds[name] = min(self.seconds.get(name, 0.0) + seconds, LONGEST_SECONDS)
 
