@@ -9,12 +9,15 @@ from muster.goodput.figures import figures
 from muster.recovery.failure import Failure, Kind
 from muster.world.job import JobWorld
 
+FRESH = timedelta(seconds=20)
+
 
 def told(world: JobWorld, *, step: int | None, ended: bool, succeeded: bool) -> Goodput | None:
     """The figures for the status: of all that is counted, and while steps are made also of these.
 
-    They are worked out anew only where the step or the record has changed, so that the account alone is no reason to write;
-    and they never tell of less time than before.
+    They are worked out anew only where the record has changed, or the step has and what was told is no longer fresh: a
+    status is not written more often for a step. So the account alone is no reason to write; and they never tell of less
+    time than before.
 
     Args:
         step: the newest one, as the status is about to tell it.
@@ -26,8 +29,10 @@ def told(world: JobWorld, *, step: int | None, ended: bool, succeeded: bool) -> 
         return before
     account = record.account
     known = before is not None and before.begun == account.begun and before.time >= account.time
-    if known and not ended and (world.job.status.step, world.job.status.attempt) == (step, record.attempt):
-        return before
+    if known and not ended and world.job.status.attempt == record.attempt and before is not None:
+        fresh = before.seen is not None and world.now - before.time < FRESH
+        if fresh or world.job.status.step == step:
+            return before
     counted, split = closed(world, ended=succeeded, only_steps=not ended)
     found = figures(counted, split.seen, before)
     if before is not None and before.begun == found.begun and before.time > found.time:
