@@ -28,6 +28,7 @@ from muster.api.base import (
     rule,
     shortened_to,
 )
+from muster.api.goodput import LONGEST_MILLISECONDS, Account
 from muster.api.preflight import Profile
 from muster.protocol.messages import LONGEST_FENCE_SECONDS, MAX_MARKER_CHARS
 
@@ -228,6 +229,13 @@ class GangIncident(ApiModel):
     checkpoint_step: int | None = Field(None, description="Newest complete checkpoint known when it happened.")
     message: Annotated[str, shortened_to(2048)] = Field("", max_length=2048)
     settled: bool = Field(False, description="Class and blame are final.")
+    fault_time: Time | None = Field(
+        None, description="When it happened, as far as is known; `time` is when it was seen."
+    )
+    resumed_time: Time | None = Field(None, description="When the first step after it was finished.")
+    lost_milliseconds: int | None = Field(
+        None, ge=0, le=LONGEST_MILLISECONDS, description="Work that it took back, or broke off."
+    )
 
 
 class BurnInFailure(ApiModel):
@@ -379,6 +387,7 @@ class GangSpec(ApiModel):
     corruption: Corruption | None = Field(None, description="Absent: the trainer has found nothing wrong yet.")
     judges: int = Field(0, ge=0, description="How often others were chosen to judge checkpoints: shifts who does.")
     judges_time: Time | None = Field(None, description="When that was last.")
+    account: Account | None = Field(None, description="Where the job's time went; absent in records of old.")
 
     def place_of(self, index: int) -> int | None:
         """The place in the list of the member with this index, which most often is the same; None if there is none."""

@@ -10,6 +10,7 @@ from pydantic.config import JsonDict
 
 from muster.api.base import ApiModel, LevelCount, NodeName, ObjectMeta, Time, checks, rule, shortened_to
 from muster.api.gang import CorruptionStatus
+from muster.api.goodput import LONGEST_MILLISECONDS, Goodput
 from muster.api.preflight import Preflight
 
 MAX_NAME_LENGTH = 40
@@ -527,6 +528,13 @@ class Incident(ApiModel):
     node: NodeName = ""
     message: Annotated[str, shortened_to(1024)] = Field("", max_length=1024)
     lost_steps: int | None = None
+    fault_time: Time | None = Field(
+        None, description="When it happened, as far as is known; `time` is when it was seen."
+    )
+    resumed_time: Time | None = Field(None, description="When the first step after it was finished.")
+    lost_seconds: int | None = Field(
+        None, ge=0, le=LONGEST_MILLISECONDS, description="Work that it took back, or broke off."
+    )
 
 
 class WaitingDomain(ApiModel):
@@ -595,6 +603,9 @@ class TrainingJobStatus(ApiModel):
         [],
         max_length=16,
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
+    )
+    goodput: Goodput | None = Field(
+        None, description="Where the time went, in figures; `kubectl muster report` shows it."
     )
     completion: CompletionRecord | None = None
 

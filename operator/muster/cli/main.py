@@ -7,11 +7,13 @@ import sys
 
 import typer
 
-from muster.cli import burnin, check, convert, decide, explain, fork, lost, nodes, whatif
+from muster.cli import burnin, check, convert, decide, explain, fork, lost, nodes, report, whatif
 from muster.cli.session import ContextOption, KubeconfigOption, NamespaceOption, Options, OutputOption
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
 app.command("explain")(explain.command)
+app.command("report")(report.command)
+app.command("incidents")(report.incidents_command)
 app.command("nodes")(nodes.command)
 app.command("cordon")(decide.cordon)
 app.command("release")(decide.release)

@@ -57,7 +57,7 @@ COUNTS_WRITE_SECONDS = 2.0
 # All waiting jobs have something new to tell whenever a node becomes free: so many writes a second for all of them.
 WAITING_WRITES_PER_SECOND = 20.0
 # Parts of the status that change all the time; they alone are no reason to write more often than that.
-_PROGRESS = frozenset({"step", "checkpoint"})
+_PROGRESS = frozenset({"step", "checkpoint", "goodput"})
 # These change with each of thousands of workers that start together.
 _COUNTS = _PROGRESS | {"nodesReady", "waiting"}
 
@@ -152,7 +152,7 @@ class Performer:
             return due - self._clock()
         body = {
             "metadata": {"resourceVersion": job.metadata.resource_version},
-            "status": {**dict.fromkeys(current.keys() - wanted.keys()), **wanted},
+            "status": _replacing(current, wanted),
         }
         path = paths.muster(
             "trainingjobs", namespace=job.metadata.namespace, name=job.metadata.name, subresource="status"
@@ -384,6 +384,16 @@ async def _side_by_side(act: Callable[[OneOfSeveral], Awaitable[None]], actions:
     errors = [answer for answer in answers if isinstance(answer, BaseException)]
     if errors:
         raise errors[0]
+
+
+def _replacing(current: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """The merge patch that leaves exactly what is wanted: keys that have vanished are null, in maps within maps, too (RFC 7386)."""
+    patch: dict[str, Any] = dict.fromkeys(current.keys() - wanted.keys())
+    for key, value in wanted.items():
+        before = current.get(key)
+        is_map = isinstance(value, Mapping) and isinstance(before, Mapping)
+        patch[key] = _replacing(before or {}, value) if is_map else value
+    return patch
 
 
 def _same_but_messages(wanted: Any, current: Any) -> bool:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import collections
 import json
+import math
 import os
 import re
 import stat
 import statistics
 from typing import Any, Deque, Dict, List, NamedTuple, Optional, Pattern, Tuple
 
-from muster.protocol.messages import CORRUPTIONS, MAX_NUMBER, last_unsuspected
+from muster.protocol.messages import CORRUPTIONS, LONGEST_SECONDS, MAX_NUMBER, last_unsuspected
 
 _READ_BYTES = 64 * 1024  # at a time: even if each line is nonsense, that takes a few hundredths of a second
 # A trainer may put a pipe, a device or a link to storage that hangs in the place of the file: these are not waited for.
@@ -20,6 +21,9 @@ MAX_MATCHED_BYTES = 4096  # of a line of output
 _WINDOW = 64
 _MOST_READS = 16  # of a rank that has ended: so much of what it wrote last is looked through at once
 _MAX_SHOWN_CHARS = 200
+# What a line may tell besides its step: seconds since the line before that went elsewhere than into computing.
+INPUT_WAIT, COMMUNICATION, CHECKPOINT_STALL = "inputWaitSeconds", "communicationSeconds", "checkpointSeconds"
+_SECONDS = (INPUT_WAIT, COMMUNICATION, CHECKPOINT_STALL)
 
 
 class Corruption(NamedTuple):
@@ -72,6 +76,7 @@ class ProgressFile:
         self.ignored_lines = 0
         self.first_step: Optional[int] = None  # in the first complete line that tells a finished one; 0 is none
         self.corruption: Optional[Corruption] = None  # of the lines that tell of any the one that reaches furthest back
+        self.seconds: Dict[str, float] = {}  # by what they went into, of those that any line has told of
         self.problem = ""  # why the first line that was meant to tell of it says nothing, "" if there was none
 
     @property
@@ -134,8 +139,15 @@ class ProgressFile:
         if not _is_step(step):
             self.ignored_lines += 1
             return None
+        self._note_seconds(document)
         found: int = step
         return found
+
+    def _note_seconds(self, document: Dict[str, Any]) -> None:
+        for name in _SECONDS:
+            seconds: Any = document.get(name)
+            if _is_duration(seconds):
+                self.seconds[name] = min(self.seconds.get(name, 0.0) + seconds, LONGEST_SECONDS)
 
     def _note_corruption(self, document: Dict[str, Any], line: bytes) -> None:
         reason: Any = document["corruption"]
@@ -166,6 +178,13 @@ def _reach(found: Corruption) -> Tuple[bool, int]:
 
 def _is_step(number: Any) -> bool:
     return isinstance(number, int) and not isinstance(number, bool) and 0 <= number <= MAX_NUMBER
+
+
+def _is_duration(seconds: Any) -> bool:
+    """Whether this is a number of seconds that something can have taken; JSON as Python reads it has NaN and Infinity."""
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
+        return False
+    return 0 <= seconds <= LONGEST_SECONDS and math.isfinite(seconds)
 
 
 def compile_pattern(pattern: str) -> Pattern[str]:

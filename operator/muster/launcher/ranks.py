@@ -102,6 +102,7 @@ class Rank:
         self.local_rank = local_rank
         self.clock = StepClock()
         self.first_step: Optional[int] = None  # the first that it has told of
+        self.first_step_at: Optional[float] = None
         self._now = clock
         self.heard_at = clock()  # when it last printed, or wrote of its progress
         self.printed = Printed()
@@ -178,6 +179,7 @@ class Rank:
             printed = in_output = None
         if self.first_step is None:
             self.first_step = self._progress.first_step if in_output is None else in_output
+            self.first_step_at = None if self.first_step is None else self._now()
         for step in (printed, read):
             self._note_step(step)
 
@@ -189,6 +191,11 @@ class Rank:
     def corruption(self) -> Optional[Corruption]:
         """What it says that it has found wrong with its own results."""
         return self._progress.corruption
+
+    @property
+    def told_seconds(self) -> Mapping[str, float]:
+        """What of its steps went elsewhere than into computing, as it says."""
+        return self._progress.seconds
 
     @property
     def progress_problem(self) -> str:

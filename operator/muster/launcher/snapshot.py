@@ -73,6 +73,10 @@ class Snapshot:
     checkpoint_doubt: str = ""
     turned_at: Optional[float] = None
     first_step: Optional[int] = None
+    first_step_at: Optional[float] = None
+    input_wait_seconds: Optional[float] = None
+    communication_seconds: Optional[float] = None
+    checkpoint_stall_seconds: Optional[float] = None
     progress_error: str = ""
     progress_preset: str = ""
     looks_like: str = ""
@@ -117,6 +121,10 @@ class Snapshot:
             checkpoint_doubt=self.checkpoint_doubt,
             loop_age_seconds=_age(now, self.turned_at) or 0.0,
             first_step=self.first_step,
+            first_step_age_seconds=_age(now, self.first_step_at),
+            input_wait_seconds=self.input_wait_seconds,
+            communication_seconds=self.communication_seconds,
+            checkpoint_stall_seconds=self.checkpoint_stall_seconds,
             progress_error=self.progress_error,
             progress_preset=self.progress_preset,
             looks_like=self.looks_like,
@@ -130,7 +138,20 @@ class Snapshot:
 
 
 # What changes all the time, and can wait.
-_QUIET = {"step", "step_at", "step_seconds", "standstill_seconds", "fence_seconds", "peers", "turned_at", "heard_at"}
+_QUIET = {
+    "step",
+    "step_at",
+    "first_step_at",
+    "step_seconds",
+    "input_wait_seconds",
+    "communication_seconds",
+    "checkpoint_stall_seconds",
+    "standstill_seconds",
+    "fence_seconds",
+    "peers",
+    "turned_at",
+    "heard_at",
+}
 _news = operator.attrgetter(*[field.name for field in dataclasses.fields(Snapshot) if field.name not in _QUIET])
 
 

@@ -13,7 +13,7 @@ from muster.launcher.host import Host
 from muster.launcher.marker import SILENT_SECONDS, Marker
 from muster.launcher.matcher import Matcher
 from muster.launcher.peers import Peers
-from muster.launcher.progress import lowest
+from muster.launcher.progress import CHECKPOINT_STALL, COMMUNICATION, INPUT_WAIT, lowest
 from muster.launcher.ranks import Rank, Starting
 from muster.launcher.reclaim import Leftover, Reclaim
 from muster.launcher.reporter import Reporter
@@ -427,6 +427,10 @@ class Supervisor:
             "is_starting": not gang.starting.is_over,
             "started_at": gang.started_at,
             "first_step": min((rank.first_step for rank in gang.ranks if rank.first_step is not None), default=None),
+            "first_step_at": max(
+                (rank.first_step_at for rank in gang.ranks if rank.first_step_at is not None), default=None
+            ),
+            **_told_seconds(gang),
             "step": last.step if last is not None else None,
             # What nobody counts any more is no hang.
             "step_at": step_at,
@@ -510,6 +514,16 @@ class Supervisor:
         until = self._now() + drain_seconds
         for rank in self._gang.ranks if self._gang is not None else []:
             rank.drain(until)
+
+
+def _told_seconds(gang: LocalGang) -> Dict[str, Optional[float]]:
+    """What of the steps went elsewhere than into computing: as the rank says that tells of most."""
+    told = max((rank.told_seconds for rank in gang.ranks), key=lambda seconds: sum(seconds.values()), default={})
+    return {
+        "input_wait_seconds": told.get(INPUT_WAIT),
+        "communication_seconds": told.get(COMMUNICATION),
+        "checkpoint_stall_seconds": told.get(CHECKPOINT_STALL),
+    }
 
 
 def _step_seconds(gang: LocalGang) -> Optional[float]:

@@ -3,6 +3,7 @@
 import json
 
 from muster.api.gang import GangSpec
+from muster.goodput.account import carried
 from muster.lifecycle.plan import Announcement, CommitGang, DeletePod, Plan
 from muster.world.job import JobWorld
 
@@ -15,9 +16,9 @@ FEW_INCIDENTS = 32
 
 
 def commit(world: JobWorld, spec: GangSpec, *announcements: Announcement) -> Plan:
-    """Commit the record; the status follows in the next step, when it is a fact."""
+    """Commit the record with its account; the status follows in the next step, when it is a fact."""
     version = world.gang.metadata.resource_version if world.gang else ""
-    return Plan((CommitGang(bounded(spec), version),), None, announcements, wake_in_seconds=0.0)
+    return Plan((CommitGang(bounded(carried(world, spec)), version),), None, announcements, wake_in_seconds=0.0)
 
 
 def bounded(spec: GangSpec) -> GangSpec:

@@ -24,6 +24,7 @@ from muster.api.gang import (
     Level,
     Member,
 )
+from muster.goodput.told import fault_time
 from muster.launcher.fence import doubled_seconds, wanted_fence_seconds
 from muster.lifecycle import corruption, members, resume, resuming
 from muster.lifecycle.modes import mode_of
@@ -594,6 +595,7 @@ def _incident(
     return GangIncident(
         attempt=record.attempt,
         time=world.now,
+        fault_time=fault_time(world, cause),
         level=level,
         fault_class=fault_class,
         reason=cause.kind,

@@ -2,9 +2,8 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
-from muster.api.gang import CorruptionStatus, Gang, GangSpec, Level
+from muster.api.gang import CorruptionStatus, Gang, GangIncident, GangSpec, Level
 from muster.api.trainingjob import (
     CheckpointStatus,
     CompletionRecord,
@@ -18,6 +17,8 @@ from muster.api.trainingjob import (
 )
 from muster.checkpoint.names import is_url
 from muster.checkpoint.scan import UNVERIFIED, UNVERIFIED_FOR_NOW
+from muster.goodput import told as goodput
+from muster.goodput.account import RESUMED, SUSPENDED
 from muster.lifecycle import launching, members, resume, resuming
 from muster.lifecycle import record as records
 from muster.lifecycle.assembling import ASSEMBLING
@@ -206,17 +207,20 @@ def _build(
     before = world.job.status
     record = world.gang.spec if world.gang else None
     generation = world.job.metadata.generation
+    known = {condition.type: condition for condition in before.conditions}
     defaults: _Facts = {
         "Succeeded": (None, "NotFinished", ""),
         "Stalled": (False, "NotStalled", ""),
         "Reconciling": (False, "Settled", ""),
-        "Suspended": (False, "NotSuspended", ""),
+        SUSPENDED: (False, _not_suspended(known.get(SUSPENDED)), ""),
     }
     wanted = {**defaults, **facts}
-    known = {condition.type: condition for condition in before.conditions}
     conditions = [_condition(world, kind, *fact, known.get(kind), generation) for kind, fact in wanted.items()]
     conditions += [condition for kind, condition in known.items() if kind not in wanted and kind == "TemplateAccepted"]
     checkpoint = _checkpoint(world, record)
+    step = _step(world, record, checkpoint)
+    succeeded = completion is not None and completion.result is CompletionResult.SUCCEEDED
+    account = goodput.told(world, step=step, ended=completion is not None, succeeded=succeeded)
     return TrainingJobStatus(
         observed_generation=generation,
         state=state,
@@ -225,16 +229,23 @@ def _build(
         nodes_ready=_ready(world, record),
         nodes=[member.node for member in record.members] if record else [],
         topology=record.topology if record and record.members else [],
-        step=_step(world, record, checkpoint),
+        step=step,
         checkpoint=checkpoint,
         restarts=sum(i.resumed_step is not None for i in record.incidents) if record else before.restarts,
-        incidents=_incidents(record) if record else before.incidents,
+        incidents=_incidents(goodput.incidents(world, record, account)) if record else before.incidents,
         corruption=_corruption(world, record, ended=bool(completion or before.completion))
         if record
         else before.corruption,
         conditions=sorted(conditions, key=lambda condition: condition.type),
+        goodput=account,
         completion=completion or before.completion,
     )
+
+
+def _not_suspended(before: Condition | None) -> str:
+    """Why it is not; once a suspension is over that stays told, since its time is counted by it."""
+    was = before is not None and (before.status is ConditionStatus.TRUE or before.reason == RESUMED)
+    return RESUMED if was else "NotSuspended"
 
 
 def _condition(
@@ -427,7 +438,7 @@ def _corruption(world: JobWorld, record: GangSpec, *, ended: bool) -> Corruption
     return CorruptionStatus(**{**told, "message": "; ".join(part for part in parts if part)[:1024]})
 
 
-def _incidents(record: GangSpec) -> Sequence[Any]:
+def _incidents(incidents: Sequence[GangIncident]) -> list[Incident]:
     return [
         Incident(
             attempt=incident.attempt,
@@ -440,6 +451,9 @@ def _incidents(record: GangSpec) -> Sequence[Any]:
             lost_steps=None
             if incident.step is None or incident.resumed_step is None
             else max(0, incident.step - incident.resumed_step),
+            fault_time=incident.fault_time,
+            resumed_time=incident.resumed_time,
+            lost_seconds=None if incident.lost_milliseconds is None else incident.lost_milliseconds // 1000,
         )
-        for incident in record.incidents[-MAX_INCIDENTS:]
+        for incident in incidents[-MAX_INCIDENTS:]
     ]

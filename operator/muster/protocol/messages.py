@@ -184,6 +184,11 @@ class Report:
     # directory it is the same. "" = none stands there; None = a launcher of old, which cannot tell.
     marker_lineage: Optional[str] = limited(None, 0, MAX_MARKER_CHARS)
     passes_news: bool = False  # it tells its neighbours, and asks them, whether somebody of the gang is missed
+    first_step_age_seconds: Optional[float] = None  # since `first_step` was finished; None also: a launcher of old
+    # What of the time in the steps of this attempt so far went elsewhere, as the program tells; None = it does not.
+    input_wait_seconds: Optional[float] = None
+    communication_seconds: Optional[float] = None
+    checkpoint_stall_seconds: Optional[float] = None
     marker_error: str = for_people()  # why the marker could not be written or read, "" if it could
     directive_seen: str = ""  # digest of the directive last received; the answer is held while it stays the same
     hold_seconds: float = 0.0  # how long the answer may be held

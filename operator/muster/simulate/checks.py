@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from muster.queueing.limits import NAMESPACE_LIMIT
+from muster.simulate.accounts import Accounts
 from muster.simulate.apiserver import Object
 from muster.simulate.trail import Trail
 from muster.simulate.violation import ViolationError
@@ -38,6 +39,7 @@ class Checks:
         self._unlimited: dict[str, float] = {}  # jobs that are told to wait for the limit and need not -> since when
         self.trail = Trail(life, self._hold)
         self.waits = Waits(life, self._hold)
+        self._accounts = Accounts(life, self._hold)
         life.server.listen(self._written)
 
     def rank_starts(self, trainer: "Trainer", process: "RankProcess", step: int) -> None:
@@ -166,6 +168,7 @@ class Checks:
             if after is not None:
                 self._gang(before, after)
                 self.trail.written(before, after)
+                self._accounts.record_written(before, after)
             self.waits.record_written(before, after)
         elif resource == "trainingjobs" and before is not None and after is not None:
             told = (after.get("status") or {}).get("checkpoint") or {}
@@ -182,6 +185,8 @@ class Checks:
             self._bound(after)
         if resource == "trainingjobs":
             self.waits.job_written(before, after)
+            if after is not None:
+                self._accounts.job_written(before, after)
         if self._limits and resource in ("gangs", "trainingjobs", "pods"):
             self._look_at_limits()
 

@@ -2,6 +2,7 @@
 
 import functools
 import signal
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -63,6 +64,8 @@ class RankProcess:
         self.clock = StepClock()
         self.printed = Printed()
         self.first_step: int | None = None
+        self.first_step_at: float | None = None
+        self.told_seconds: Mapping[str, float] = {}
         self.has_progress_file = True
         self.preset = ""
         self.heard_at = worker.now()
@@ -79,7 +82,8 @@ class RankProcess:
     def update_progress(self) -> None:
         """Read what it has told."""
         if self.told_step is not None:
-            self.first_step = self.told_step if self.first_step is None else self.first_step
+            if self.first_step is None:
+                self.first_step, self.first_step_at = self.told_step, self.worker.now()
             if self.told_step != self.clock.step:
                 self.heard_at = self.worker.now()
             self.clock.note(self.told_step, self.worker.now())

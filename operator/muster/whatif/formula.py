@@ -29,14 +29,22 @@ def expected_ettr(plan: Plan, recovery: float) -> float:
     recovery: of a time to failure that is exponential, D e^(-s/M) / (e^((D+w)/M) - 1) is kept on average. No failure
     strikes during a recovery, and nobody ever waits for a node.
     """
-    mttf, interval = plan.gang_mttf_seconds, plan.interval_seconds
-    cycles = (interval + plan.save_seconds) / mttf
-    kept = interval * math.exp(-plan.durable_seconds / mttf - cycles) / -math.expm1(-cycles)
+    return ettr(plan.gang_mttf_seconds, plan.interval_seconds, plan.save_seconds, plan.durable_seconds, recovery)
+
+
+def ettr(mttf: float, interval: float, save: float, durable: float, recovery: float) -> float:
+    """The same of its parts, all in seconds: M, D, w, s and T."""
+    cycles = (interval + save) / mttf
+    kept = interval * math.exp(-durable / mttf - cycles) / -math.expm1(-cycles)
     return kept / (mttf + recovery)
 
 
 def young_daly_seconds(plan: Plan) -> float:
     """The best interval between checkpoints, to first order: sqrt(2 w M) - w; never shorter than a save, or a step."""
-    save = plan.save_seconds
-    best = math.sqrt(2.0 * save * plan.gang_mttf_seconds) - save
-    return max(best, save, plan.durable_seconds, plan.step_seconds)
+    best = best_interval_seconds(plan.save_seconds, plan.gang_mttf_seconds)
+    return max(best, plan.durable_seconds, plan.step_seconds)
+
+
+def best_interval_seconds(save: float, mttf: float) -> float:
+    """The same of a stall of so long and so long between failures, both in seconds; never shorter than a save."""
+    return max(math.sqrt(2.0 * save * mttf) - save, save)

@@ -197,6 +197,10 @@ class LauncherView:
     marker_lineage: str | None = ""
     marker_error: str = ""
     passes_news: bool = False
+    first_step_age_seconds: float | None = None  # None also: one of old
+    input_wait_seconds: float | None = None  # of the steps of this attempt, as the program tells
+    communication_seconds: float | None = None
+    checkpoint_stall_seconds: float | None = None
     attempt_age_seconds: float = 0.0  # since this process first heard it in this attempt
     talking_age_seconds: float = 0.0  # since it was heard first, or again after a silence
 

@@ -24,7 +24,9 @@ NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
 
 class Api:
-    """Answers every write with what was sent; `refuse` maps a verb to the error that it meets instead."""
+    """Answers every write with what was sent, a patch of a status with what has become of the status; `refuse` maps a verb to
+    the error that it meets instead.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self.answers = Answers(clock)
@@ -37,6 +39,7 @@ class Api:
         self.running = self.most_at_once = 0
         self.before_write: Callable[[], float | None] | None = None
         self._version = 1000
+        self._statuses: dict[str, Any] = {}
 
     async def get(self, path: str, query: Any = None) -> bytes:
         if "/trainingjobs/" not in path:
@@ -83,10 +86,21 @@ class Api:
             job = self.job(path.split("/")[-2])
             answer["spec"], meta = job.spec.to_json(), {"name": job.metadata.name, "uid": job.metadata.uid}
             answer["metadata"] = {"namespace": "ns", "generation": 1, **meta}
+            answer["status"] = self._statuses[path] = merged(self._statuses.get(path), body["status"])
         else:
             answer.setdefault("metadata", {})["uid"] = f"new-{self._version}"
         answer["metadata"]["resourceVersion"] = str(self._version)
         return json.dumps(answer).encode()
+
+
+def merged(into: Any, patch: Any) -> Any:
+    """What a merge patch makes of a value: RFC 7386."""
+    if not isinstance(patch, dict):
+        return patch
+    made = dict(into) if isinstance(into, dict) else {}
+    for name, value in patch.items():
+        made[name] = merged(made.get(name), value)
+    return {name: value for name, value in made.items() if value is not None}
 
 
 def a_job(name: str = "j", workers: int = 2, version: int = 5, namespace: str = "ns", **status: Any) -> TrainingJob:

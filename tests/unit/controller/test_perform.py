@@ -10,6 +10,7 @@ import msgspec
 import pytest
 import structlog
 
+from muster.api.trainingjob import TrainingJobStatus
 from muster.controller.perform import (
     COUNTS_WRITE_SECONDS,
     MAX_CREATE_BACK_OFF_SECONDS,
@@ -280,6 +281,25 @@ async def test_anything_else_is_written_at_once(statuses: Statuses, scene: Any) 
     waiting = await statuses.write(conditions=statuses.conditions("QuotaExceeded", "no, still not"))
     assert waiting == COUNTS_WRITE_SECONDS, "only its words have changed"
     assert scene.api.count("PATCH") == 4
+
+
+async def test_what_has_vanished_from_a_map_within_the_status_vanishes_from_the_object(
+    statuses: Statuses, scene: Any
+) -> None:
+    """A merge patch leaves what it does not name: a step that the training once resumed from would stand there for ever."""
+    found = {"attempt": 1, "time": "2026-01-31T12:00:00Z", "reason": "ReplayMismatch", "foundAt": 9}
+    times = {"begun": "2026-01-31T12:00:00Z", "time": "2026-01-31T12:00:10Z"}
+
+    def status_with(corruption: dict[str, Any], goodput: dict[str, Any]) -> dict[str, Any]:
+        told = TrainingJobStatus.model_validate({"corruption": corruption, "goodput": goodput})
+        return {"corruption": told.corruption, "goodput": told.goodput}
+
+    await statuses.write(**status_with(found | {"resumedStep": 4}, times | {"seconds": {"queued": 10}, "failures": 1}))
+    wanted = status_with(found | {"attempt": 2}, times | {"seconds": {"unknown": 10}})
+    await statuses.write(state="Running", **wanted)
+    status = scene.cluster.job(("ns", "j")).status
+    assert status.corruption == wanted["corruption"]
+    assert status.goodput == wanted["goodput"]
 
 
 async def test_a_pod_of_that_name_that_cannot_be_read_is_not_adopted_unless_it_is_the_jobs(

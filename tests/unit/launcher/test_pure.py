@@ -182,6 +182,22 @@ def test_a_progress_file_is_read_line_by_line_however_it_is_written(tmp_path):
     assert file.read() == 9
 
 
+def test_seconds_that_a_program_tells_of_are_added_up_and_nonsense_is_not(tmp_path):
+    path = tmp_path / "progress"
+    file = ProgressFile(str(path))
+    lines = [
+        '{"step": 1, "inputWaitSeconds": 0.5}',
+        '{"step": 2, "inputWaitSeconds": 1, "checkpointSeconds": 2.5}',
+        '{"step": 3, "inputWaitSeconds": NaN, "checkpointSeconds": -1, "communicationSeconds": "much"}',
+        '{"step": 4, "inputWaitSeconds": 1e308, "checkpointSeconds": Infinity, "communicationSeconds": true}',
+        '{"inputWaitSeconds": 5}',
+    ]
+    path.write_text("\n".join(lines) + "\n")
+    assert file.read() == 4
+    assert file.seconds == {"inputWaitSeconds": 1.5, "checkpointSeconds": 2.5}
+    assert file.ignored_lines == 1, "a line without a step tells nothing"
+
+
 def test_a_line_that_tells_of_wrong_results_is_no_step(tmp_path):
     path = tmp_path / "progress"
     file = ProgressFile(str(path))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 
 from tests.unit.lifecycle.builders import SETTINGS, a_node, at, in_queue
 
@@ -170,6 +171,8 @@ class Launcher:
     fenced: bool = False
     step: int | None = None
     step_at: float | None = None
+    first_step: int | None = None
+    first_step_at: float | None = None
     started_at: float = 0.0
     answered_at: float = 0.0
     peers_heard_at: dict[int, float] = field(default_factory=dict)
@@ -226,6 +229,8 @@ class Launcher:
             step=None if idle else self.step,
             step_age_seconds=None if idle or self.step_at is None else now - self.step_at,
             started_age_seconds=None if idle else now - self.started_at,
+            first_step=None if idle or self.first_step_at is None else self.first_step,
+            first_step_age_seconds=None if idle or self.first_step_at is None else now - self.first_step_at,
             fence_seconds=self.fence,
             step_seconds=self.step_seconds if self.step else None,
             fenced=self.fenced,
@@ -642,6 +647,7 @@ class Theatre:
                 )
         launcher.attempt, launcher.ranks = attempt, [Rank(launcher.pod.index)]
         launcher.started_at, launcher.step, launcher.step_at, launcher.fenced = self.now, None, None, False
+        launcher.first_step = launcher.first_step_at = None
         launcher.peers_heard_at, launcher.obeys_marker = {}, launcher.marker.is_readable
         resume = directive.resume_step or 0
         assert resume in play.checkpoints or directive.resume_step is None
@@ -683,6 +689,8 @@ class Theatre:
         play.progress[attempt] = (step, 0.0)
         for launcher in launchers:
             launcher.step, launcher.step_at = step, self.now
+            if launcher.first_step_at is None:
+                launcher.first_step, launcher.first_step_at = step, self.now
         if step % play.script.checkpoint_every == 0:
             play.checkpoints[step] = attempt
         if step >= play.script.total_steps:
@@ -861,8 +869,17 @@ class Theatre:
             old = [(m.node, m.incarnation) for m in before.spec.members]
             assert old == [(m.node, m.incarnation) for m in spec.members], "members never change within an attempt"
             assert before.spec.go is None or spec.go == before.spec.go, "a go is given once"
+        self._check_account(before.spec if before else None, spec)
         name = gang_name(play.job.metadata.name, play.uid)
         play.gang = Gang(metadata=ObjectMeta(name=name, resource_version=str(next(self._versions))), spec=spec)
+
+    def _check_account(self, before: GangSpec | None, spec: GangSpec) -> None:
+        account, earlier = spec.account, before.account if before else None
+        assert account is not None, "every record has its account"
+        total = timedelta(milliseconds=sum(account.milliseconds.values()))
+        assert total == account.time - account.begun, "every second is in one bucket"
+        assert account.time <= at(self.now), "nothing is counted before it has passed"
+        assert earlier is None or earlier.time <= account.time, "nothing that was counted is taken back"
 
     def _write_status(self, play: Play, status: TrainingJobStatus) -> None:
         before = play.completion

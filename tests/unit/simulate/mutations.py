@@ -12,9 +12,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from muster.api.gang import GangSpec, Resume
+from muster.api.goodput import added
 from muster.checkpoint import candidate
 from muster.controller import cluster
 from muster.controller.records import RecordWriter
+from muster.goodput import account
 from muster.kube import decode
 from muster.kube.errors import ServerError, Unreachable
 from muster.launcher import supervisor
@@ -22,12 +24,12 @@ from muster.launcher.fence import fenced_after_seconds, marked_after_seconds
 from muster.launcher.marker import Marker
 from muster.launcher.peers import Peers
 from muster.launcher.supervisor import Supervisor
-from muster.lifecycle import assembling, managed, members, record, resume, status, survivors
+from muster.lifecycle import assembling, commit, managed, members, record, resume, status, survivors
 from muster.lifecycle.plain import Plain
 from muster.queueing import queue
 from muster.queueing.limits import Limits
 from muster.recovery import budgets, failures, silence
-from muster.simulate import stories
+from muster.simulate import accounts, stories
 from muster.simulate.faults import FOR_GOOD, Fault
 from muster.simulate.play import Story
 from muster.world import fleet
@@ -248,6 +250,33 @@ def _leave_unsaid(patch: Patch) -> None:
     patch.setattr(status, "_held_up", lambda *_: "")
 
 
+def _second_counted_twice(patch: Patch) -> None:
+    """With each go a millisecond is counted once more."""
+    kept = account.carried
+
+    def carried(world: JobWorld, spec: GangSpec) -> GangSpec:
+        made = kept(world, spec)
+        if made.account is None or made.go is None:
+            return made
+        twice = added(made.account.milliseconds, {"starting": 1})
+        return made.model_copy(update={"account": made.account.model_copy(update={"milliseconds": twice})})
+
+    patch.setattr(commit, "carried", carried)
+
+
+def _begun_anew(patch: Patch) -> None:
+    """When a clock has gone back the account begins anew: what was counted is forgotten."""
+    kept = account.carried
+
+    def carried(world: JobWorld, spec: GangSpec) -> GangSpec:
+        told = world.gang.spec.account if world.gang else None
+        if told is None or told.time <= world.now:
+            return kept(world, spec)
+        return spec.model_copy(update={"account": account.Account(begun=world.now, time=world.now)})
+
+    patch.setattr(commit, "carried", carried)
+
+
 class Mutation(NamedTuple):
     """A defect.
 
@@ -398,6 +427,16 @@ MUTATIONS = {
         _story(
             Fault(60.0, "StorageStalls", job="a", count=8, seconds=300.0),
             Fault(60.5, "RankKilled", job="a"),
+        ),
+    ),
+    "second counted twice": Mutation(
+        _second_counted_twice, accounts.RULE, _story(Fault(60.0, "RankKilled", job="a"), seconds=100.0)
+    ),
+    "account begun anew": Mutation(
+        _begun_anew,
+        accounts.RULE,
+        _story(
+            Fault(50.0, "ClockSteps", amount=-3600.0, seconds=300.0), Fault(60.0, "RankKilled", job="a"), seconds=100.0
         ),
     ),
     "leave for ever": Mutation(

@@ -1,0 +1,140 @@
+"""Where a job's time went: the account in the Gang, and the figures of it in the job's status.
+
+What the buckets mean, and which clock counts, stands in docs/goodput.md and docs/decisions/0025.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from muster.api.base import ApiModel, Time
+
+MAX_STRETCHES = 16
+LONGEST_MILLISECONDS = 2**53 - 1
+MAX_STEP = 2**53 - 1
+
+
+class Bucket(StrEnum):
+    """What a moment of a job's life was spent on; each is in exactly one."""
+
+    QUEUED = "queued"
+    BURN_IN = "burnIn"
+    STARTING = "starting"
+    COMPUTE = "compute"
+    INPUT_WAIT = "inputWait"
+    COMMUNICATION = "communication"
+    CHECKPOINT_STALL = "checkpointStall"
+    LOST_WORK = "lostWork"
+    UNDETECTED = "undetected"
+    RECLAIM = "reclaim"
+    REQUEUED = "requeued"
+    RESTARTING = "restarting"
+    SUSPENDED = "suspended"
+    FINISHING = "finishing"
+    UNKNOWN = "unknown"
+
+
+# In these a step goes on that counts.
+PRODUCTIVE = (Bucket.COMPUTE, Bucket.INPUT_WAIT, Bucket.COMMUNICATION)
+# What the program itself tells of the time in its steps; the rest of that time is compute.
+TOLD = (Bucket.INPUT_WAIT, Bucket.COMMUNICATION, Bucket.CHECKPOINT_STALL)
+
+Milliseconds = Annotated[int, Field(ge=0, le=LONGEST_MILLISECONDS)]
+Amounts = Annotated[
+    dict[str, Milliseconds],
+    Field(max_length=len(Bucket), description="By bucket; what has none is left out."),
+]
+
+
+class Stretch(ApiModel):
+    """Steps that were made in one go and that nothing has taken back yet."""
+
+    after: int = Field(ge=0, le=MAX_STEP, description="The step before the first of them.")
+    step: int = Field(ge=0, le=MAX_STEP, description="The last of them.")
+    gpus: int = Field(ge=0, le=4096 * 64)
+    milliseconds: Amounts = Field({}, description="What they took.")
+
+
+class Seen(ApiModel):
+    """How far the ranks of the current attempt had come when the record was last written; times in milliseconds from
+    `Account.time`, their go."""
+
+    started: Milliseconds = Field(description="When the ranks were started.")
+    first: Milliseconds = Field(description="When the first step was finished that was told.")
+    last: Milliseconds = Field(description="When the newest step was finished.")
+    first_step: int = Field(ge=0, le=MAX_STEP)
+    step: int = Field(ge=0, le=MAX_STEP)
+    step_milliseconds: Milliseconds = Field(0, description="Median time of a step.")
+    checkpoint_steps: int = Field(
+        0, ge=0, le=MAX_STEP, description="Steps between two complete checkpoints; 0: unknown."
+    )
+    told: Amounts = Field({}, description="What the program says that its steps have spent otherwise than computing.")
+
+
+class Account(ApiModel):
+    """Where the time has gone. The sum of all buckets is the time between `begun` and `time`, to the millisecond.
+
+    What has passed since `time` is put into buckets when the attempt changes or gets its go: until then it can be told from
+    the record and from what the launchers say.
+    """
+
+    begun: Time = Field(description="When the job was created.")
+    time: Time = Field(description="Up to when it counts; by the leader's clock, and never back.")
+    milliseconds: Amounts = Field({}, description="Of the wall clock.")
+    gpu_milliseconds: Amounts = Field({}, description="The same times the accelerators that the gang held.")
+    stretches: list[Stretch] = Field([], max_length=MAX_STRETCHES, description="Oldest first.")
+    has_run: bool = Field(False, description="An attempt with ranks has ended.")
+    is_told: bool = Field(False, description="Steps have been seen.")
+    failures: int = Field(0, ge=0, le=2**31 - 1, description="Attempts that ended by a failure.")
+    lost_steps: int = Field(0, ge=0, le=MAX_STEP)
+    first_checkpoint_milliseconds: Milliseconds | None = Field(
+        None, description="From `begun` until a complete checkpoint was first known; absent: none yet."
+    )
+    seen: Seen | None = None
+
+    def amount(self, *buckets: Bucket) -> int:
+        """The milliseconds in these buckets together."""
+        return sum(self.milliseconds.get(bucket, 0) for bucket in buckets)
+
+
+class Goodput(ApiModel):
+    """Where the job's time went, in figures: for people and programs, never an input to decisions."""
+
+    begun: Time
+    time: Time = Field(description="Up to when these figures count: while steps are made, the newest one.")
+    seconds: Amounts = Field({}, description="Where the time went; the sum is the time from begun to time.")
+    gpu_seconds: Amounts = Field({}, description="The same times the accelerators that the gang held.")
+    ettr_permille: int | None = Field(
+        None, ge=0, le=1000, description="Time in steps that count, of all time but that in suspension."
+    )
+    ettr_after_queue_permille: int | None = Field(
+        None, ge=0, le=1000, description="The same without the wait for the first nodes."
+    )
+    failures: int = Field(0, ge=0, le=2**31 - 1)
+    lost_steps: int = Field(0, ge=0, le=MAX_STEP, description="Steps that were made and had to be made again.")
+    first_checkpoint_seconds: int | None = Field(
+        None, ge=0, le=LONGEST_MILLISECONDS, description="From begun until a complete checkpoint was first known."
+    )
+    step_milliseconds: int | None = Field(None, ge=0, le=LONGEST_MILLISECONDS, description="Median time of a step.")
+    checkpoint_steps: int | None = Field(None, ge=0, le=MAX_STEP, description="Steps between two complete checkpoints.")
+    checkpoint_stall_milliseconds: int | None = Field(
+        None, ge=0, le=LONGEST_MILLISECONDS, description="For so long a save stops the training, if the program tells."
+    )
+    seen: Seen | None = Field(None, description="How far the ranks of the current attempt have come.")
+
+    def amount(self, *buckets: Bucket) -> int:
+        """The seconds in these buckets together."""
+        return sum(self.seconds.get(bucket, 0) for bucket in buckets)
+
+    @property
+    def wall_seconds(self) -> int:
+        """All of them."""
+        return sum(self.seconds.values())
+
+
+def added(amounts: Mapping[Any, int], more: Mapping[Any, int], times: int = 1) -> dict[str, int]:
+    """The sum of both; what comes to nothing is left out."""
+    both = {name: amounts.get(name, 0) + times * more.get(name, 0) for name in (*amounts, *more)}
+    return {str(name): min(value, LONGEST_MILLISECONDS) for name, value in both.items() if value}

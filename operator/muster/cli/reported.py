@@ -1,0 +1,162 @@
+"""What there is to report of one job: pure, from the TrainingJob's status to the answers of `report` and `incidents`."""
+
+import math
+from collections.abc import Iterator
+
+from pydantic import Field
+
+from muster.api.base import ApiModel, Time
+from muster.api.goodput import PRODUCTIVE, Bucket, Goodput
+from muster.api.trainingjob import Incident, TrainingJob
+from muster.cli.explanation import OUTPUT_VERSION
+from muster.cli.show import duration
+from muster.whatif.formula import best_interval_seconds, ettr
+
+# With no failure in a time the mean time between failures is at least a third of it, with 95 % confidence.
+NONE_SEEN = -math.log(0.05)
+# While these go on, ranks run and can fail.
+_EXPOSED = (*PRODUCTIVE, Bucket.CHECKPOINT_STALL, Bucket.LOST_WORK, Bucket.UNDETECTED)
+_RECOVERING = (Bucket.UNDETECTED, Bucket.RECLAIM, Bucket.REQUEUED, Bucket.RESTARTING)
+# So small a share of the time is not worth a word.
+WORTH_A_WORD = 0.01
+
+
+class Share(ApiModel):
+    """One bucket."""
+
+    bucket: str
+    seconds: int
+    share: float = Field(description="Of the wall clock.")
+    gpu_hours: float
+
+
+class Checkpoints(ApiModel):
+    """What the interval between checkpoints costs, where enough is known."""
+
+    interval_seconds: float = Field(description="As it is: steps between two checkpoints, times the median step.")
+    stall_seconds: float | None = Field(
+        None, description="For so long a save stops the training; absent: nobody tells."
+    )
+    best_interval_seconds: float | None = Field(None, description="By Young and Daly.")
+    gain: float | None = Field(None, description="Expected ETTR with that interval, less that with the present one.")
+
+
+class JobReport(ApiModel):
+    """Where a job's time went. Fields without a value are left out of JSON and YAML."""
+
+    api_version: str = OUTPUT_VERSION
+    kind: str = "JobReport"
+    name: str
+    namespace: str
+    state: str
+    begun: Time
+    time: Time = Field(description="Up to when the figures count.")
+    wall_seconds: int
+    gpu_hours: float
+    buckets: list[Share] = Field(description="Largest first; their sum is the wall clock.")
+    ettr: float | None = None
+    ettr_after_queue: float | None = None
+    failures: int
+    mttf_hours: float | None = Field(None, description="Mean time between failures while ranks ran; absent: none yet.")
+    mttf_at_least_hours: float | None = Field(None, description="Where there was none: with 95 % confidence.")
+    recovery_seconds: float | None = Field(None, description="Mean, from a failure to the first step after it.")
+    lost_steps: int
+    first_checkpoint_seconds: int | None = None
+    checkpoints: Checkpoints | None = None
+    incidents: list[Incident]
+    advice: list[str]
+
+
+class JobIncidents(ApiModel):
+    """What has failed, and what it cost."""
+
+    api_version: str = OUTPUT_VERSION
+    kind: str = "JobIncidents"
+    name: str
+    namespace: str
+    incidents: list[Incident] = Field(description="The newest ones, oldest first.")
+
+
+def report(job: TrainingJob, goodput: Goodput) -> JobReport:
+    """The report of a job with these figures."""
+    wall = goodput.wall_seconds
+    buckets = [
+        Share(
+            bucket=bucket,
+            seconds=seconds,
+            share=seconds / wall,
+            gpu_hours=goodput.gpu_seconds.get(bucket, 0) / 3600,
+        )
+        for bucket, seconds in sorted(goodput.seconds.items(), key=lambda item: (-item[1], item[0]))
+    ]
+    exposed, failures = goodput.amount(*_EXPOSED), goodput.failures
+    made = JobReport(
+        name=job.metadata.name,
+        namespace=job.metadata.namespace,
+        state=job.status.state,
+        begun=goodput.begun,
+        time=goodput.time,
+        wall_seconds=wall,
+        gpu_hours=sum(goodput.gpu_seconds.values()) / 3600,
+        buckets=buckets,
+        ettr=None if goodput.ettr_permille is None else goodput.ettr_permille / 1000,
+        ettr_after_queue=None
+        if goodput.ettr_after_queue_permille is None
+        else goodput.ettr_after_queue_permille / 1000,
+        failures=failures,
+        mttf_hours=exposed / failures / 3600 if failures else None,
+        mttf_at_least_hours=exposed / NONE_SEEN / 3600 if not failures and exposed else None,
+        recovery_seconds=goodput.amount(*_RECOVERING) / failures if failures else None,
+        lost_steps=goodput.lost_steps,
+        first_checkpoint_seconds=goodput.first_checkpoint_seconds,
+        checkpoints=_checkpoints(goodput, exposed),
+        incidents=job.status.incidents,
+        advice=[],
+    )
+    return made.model_copy(update={"advice": list(_advice(job, goodput, made))})
+
+
+def incidents(job: TrainingJob) -> JobIncidents:
+    """The incidents of a job."""
+    return JobIncidents(name=job.metadata.name, namespace=job.metadata.namespace, incidents=job.status.incidents)
+
+
+def _checkpoints(goodput: Goodput, exposed: int) -> Checkpoints | None:
+    if not goodput.checkpoint_steps or not goodput.step_milliseconds:
+        return None
+    interval = goodput.checkpoint_steps * goodput.step_milliseconds / 1000
+    stall = goodput.checkpoint_stall_milliseconds
+    if not stall or not goodput.failures or not exposed:
+        return Checkpoints(interval_seconds=interval, stall_seconds=None if stall is None else stall / 1000)
+    mttf, save = exposed / goodput.failures, stall / 1000
+    recovery = goodput.amount(*_RECOVERING) / goodput.failures
+    best = max(best_interval_seconds(save, mttf), goodput.step_milliseconds / 1000)
+    gain = ettr(mttf, best, save, 0.0, recovery) - ettr(mttf, interval, save, 0.0, recovery)
+    return Checkpoints(interval_seconds=interval, stall_seconds=save, best_interval_seconds=best, gain=max(gain, 0.0))
+
+
+def _advice(job: TrainingJob, goodput: Goodput, made: JobReport) -> Iterator[str]:
+    """What would make it better, as far as the figures bear it out."""
+    shares = {each.bucket: each.share for each in made.buckets}
+    saved = made.checkpoints
+    if saved is not None and saved.gain is not None and saved.best_interval_seconds is not None:
+        if saved.gain >= WORTH_A_WORD / 10:
+            yield (
+                f"a checkpoint every {duration(saved.best_interval_seconds)} in place of {duration(saved.interval_seconds)} "
+                f"would gain {saved.gain:.1%} (Young/Daly, by {made.failures} failures so far)"
+            )
+    elif saved is not None and made.failures and saved.stall_seconds is None:
+        yield (
+            f"checkpoints are {duration(saved.interval_seconds)} apart; for the best interval let the trainer tell "
+            "checkpointSeconds (docs/trainer-contract.md)"
+        )
+    if saved is None and made.failures and goodput.lost_steps and goodput.first_checkpoint_seconds is None:
+        yield "no complete checkpoint has been seen, and each failure takes back everything: see spec.checkpoint.directory"
+    hangs = job.spec.progress.step_timeout_seconds
+    if shares.get(Bucket.UNDETECTED, 0.0) >= WORTH_A_WORD:
+        how = f"lower spec.progress.stepTimeoutSeconds ({hangs})" if hangs else "set spec.progress.stepTimeoutSeconds"
+        yield f"failures went unseen for {shares[Bucket.UNDETECTED]:.1%} of the time: {how}"
+    if shares.get(Bucket.INPUT_WAIT, 0.0) >= 10 * WORTH_A_WORD:
+        yield f"steps wait for their data for {shares[Bucket.INPUT_WAIT]:.0%} of the time: more loaders, or faster storage"
+    if shares.get(Bucket.UNKNOWN, 0.0) >= WORTH_A_WORD:
+        yield f"{shares[Bucket.UNKNOWN]:.1%} of the time is unknown, so ETTR is at least what is said here: docs/goodput.md says why"

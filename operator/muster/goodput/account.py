@@ -1,0 +1,402 @@
+"""The fold: what has passed since the account was written last is put into buckets whenever the attempt changes. Pure.
+
+An attempt has two phases, until its go and after it, and at the end of each the whole phase is split at once: by the record,
+which says what was going on, and by ages that launchers and checkers tell by their own clocks. What these do not bear
+out is `unknown`. Nothing is ever taken out of the sum, and only what the leader's clock shows is put in: so the sum is
+the wall clock, whoever leads and whatever any clock does (docs/decisions/0025).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from muster.api.gang import FaultClass, GangIncident, GangSpec
+from muster.api.goodput import MAX_STRETCHES, TOLD, Account, Bucket, Seen, Stretch, added
+from muster.api.trainingjob import Condition, ConditionStatus
+from muster.goodput.evidence import ago, burn_in_milliseconds, milliseconds, reclaim_milliseconds, told_now
+from muster.recovery.failure import Kind
+from muster.world.job import JobWorld
+
+MILLISECOND = timedelta(milliseconds=1)
+# Ranks start when their launcher hears of the go, which a change of the leader may delay.
+STARTED_WITHIN_MILLISECONDS = 120_000
+# A program whose steps nobody sees is taken to be starting for so long.
+UNSEEN_MILLISECONDS = 600_000
+# Two clocks of one process may differ by this when a machine is busy.
+CLOCKS_AGREE_MILLISECONDS = 2_000
+# Without a step for so many of them work has stopped, whatever ended it.
+STEPS_UNDER_WAY = 2
+SUSPENDED = "Suspended"
+RESUMED = "Resumed"
+"""Reason of the condition Suspended once a suspension is over: until its transition the job was suspended."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """One phase in buckets, in milliseconds.
+
+    Attributes:
+        made: the steps of it, if there were any.
+        seen: the evidence for them.
+    """
+
+    amounts: dict[str, int] = field(default_factory=dict)
+    made: Stretch | None = None
+    seen: Seen | None = None
+
+
+def carried(world: JobWorld, spec: GangSpec) -> GangSpec:
+    """The next record with its account: the phase that ends with it is counted, or how far it has come is noted.
+
+    Args:
+        spec: the record that is about to be committed, made of the one in the world.
+    """
+    record = world.gang.spec if world.gang else None
+    if record is not None and record.attempt == spec.attempt and (record.go is None) == (spec.go is None):
+        return _noted(world, record, spec)
+    fault = _new_fault(record, spec)
+    account, split = closed(world, fault=fault)
+    if record is not None and record.go is not None:
+        account = account.model_copy(update={"has_run": True})
+    incidents = list(spec.incidents)
+    if record is not None and record.account is not None and split.made is not None and split.seen is not None:
+        incidents = resumed(incidents, record.account.time, split.seen)
+    if fault is not None:
+        incidents[-1] = fault.model_copy(update={"lost_milliseconds": split.amounts.get(Bucket.LOST_WORK, 0)})
+        account = account.model_copy(update={"failures": account.failures + 1})
+    if spec.go is not None:
+        account, lost = cut(account, spec.go.resume.step if spec.go.resume else 0)
+        if record is not None and record.incidents and record.incidents[-1].resumed_step is None:
+            before = incidents[-1].lost_milliseconds or 0
+            incidents[-1] = incidents[-1].model_copy(update={"lost_milliseconds": before + lost})
+    return spec.model_copy(update={"account": account, "incidents": incidents})
+
+
+def _noted(world: JobWorld, record: GangSpec, spec: GangSpec) -> GangSpec:
+    account = record.account
+    if account is None or record.go is None:
+        return spec
+    found, _ = _evidence(world, record, account, _elapsed(account, world.now))
+    return spec.model_copy(update={"account": account.model_copy(update={"seen": found})})
+
+
+def closed(
+    world: JobWorld, *, fault: GangIncident | None = None, ended: bool = False, only_steps: bool = False
+) -> tuple[Account, Split]:
+    """The account with all that has passed, and how that was split.
+
+    Args:
+        fault: what ended the attempt, if a failure did.
+        ended: the ranks have done their work.
+        only_steps: count what has passed up to the newest step of the attempt and no further; nothing where there is none.
+    """
+    record = world.gang.spec if world.gang else None
+    account = (record.account if record else None) or _begun(world)
+    elapsed = _elapsed(account, world.now)
+    if only_steps:
+        split = _stepped(world, record, account, elapsed)
+    else:
+        split = _split(world, record, account, elapsed, fault, ended=ended)
+    account = account.model_copy(
+        update={
+            "time": account.time + sum(split.amounts.values()) * MILLISECOND,
+            "milliseconds": added(account.milliseconds, split.amounts),
+            "gpu_milliseconds": added(account.gpu_milliseconds, split.amounts, _gpus(world, record)),
+            "first_checkpoint_milliseconds": _first_checkpoint(world, record, account),
+            "is_told": account.is_told or split.made is not None,
+            "seen": None,
+        }
+    )
+    if split.made is not None:
+        account, _ = cut(account, split.made.after)
+        account = _with(account, split.made)
+    return account, split
+
+
+def cut(account: Account, step: int) -> tuple[Account, int]:
+    """The account when the training goes on from this step: what was made beyond it is lost.
+
+    Returns:
+        the account, and how many milliseconds of it were lost.
+    """
+    top = account.stretches[-1].step if account.stretches else step
+    if top <= step:
+        return account, 0
+    kept, lost, gpu_lost = [], dict[str, int](), dict[str, int]()
+    for stretch in account.stretches:
+        if stretch.step <= step:
+            kept.append(stretch)
+            continue
+        beyond, all_of_them = stretch.step - max(stretch.after, step), max(stretch.step - stretch.after, 1)
+        gone = {name: amount * beyond // all_of_them for name, amount in stretch.milliseconds.items()}
+        lost, gpu_lost = added(lost, gone), added(gpu_lost, gone, stretch.gpus)
+        if stretch.after < step:
+            rest = {"step": step, "milliseconds": added(stretch.milliseconds, gone, -1)}
+            kept.append(stretch.model_copy(update=rest))
+    changes = {
+        "milliseconds": _moved(account.milliseconds, lost),
+        "gpu_milliseconds": _moved(account.gpu_milliseconds, gpu_lost),
+        "stretches": kept,
+        "lost_steps": account.lost_steps + top - step,
+    }
+    return account.model_copy(update=changes), sum(lost.values())
+
+
+def resumed(incidents: Sequence[GangIncident], go: datetime, found: Seen) -> list[GangIncident]:
+    """The incidents, the last one that a go has followed with when the first step after it was finished.
+
+    Args:
+        go: of the attempt in which that was, as the account counts.
+    """
+    last = len(incidents) - 1
+    while last >= 0 and incidents[last].resumed_step is None:  # no go has followed
+        last -= 1
+    if last < 0 or incidents[last].resumed_time is not None:
+        return list(incidents)
+    at = max(go + found.first * MILLISECOND, incidents[last].time)
+    return [*incidents[:last], incidents[last].model_copy(update={"resumed_time": at}), *incidents[last + 1 :]]
+
+
+def _moved(amounts: dict[str, int], lost: dict[str, int]) -> dict[str, int]:
+    """What is lost, moved; never more than there is, should somebody have edited the record."""
+    taken = {name: min(amount, amounts.get(name, 0)) for name, amount in lost.items()}
+    return added(added(amounts, taken, -1), {Bucket.LOST_WORK: sum(taken.values())})
+
+
+def _with(account: Account, made: Stretch) -> Account:
+    """The account with one more stretch. Of too many the two oldest become one, as if their steps had taken alike."""
+    stretches = [*account.stretches, made]
+    if len(stretches) > MAX_STRETCHES:
+        first, second, *others = stretches
+        if first.gpus == second.gpus:
+            both = added(first.milliseconds, second.milliseconds)
+            second = second.model_copy(update={"after": first.after, "milliseconds": both})
+        stretches = [second, *others]
+    return account.model_copy(update={"stretches": stretches})
+
+
+def _begun(world: JobWorld) -> Account:
+    created = min(world.job.metadata.creation_timestamp or world.now, world.now)
+    return Account(begun=created, time=created)
+
+
+def _elapsed(account: Account, now: datetime) -> int:
+    """Milliseconds that the leader's clock shows beyond what is counted; none while it has gone back."""
+    return max((now - account.time) // MILLISECOND, 0)
+
+
+def _gpus(world: JobWorld, record: GangSpec | None) -> int:
+    placed = sum(bool(member.node) for member in record.members) if record else 0
+    return placed * world.job.spec.gpus_per_node
+
+
+def _new_fault(record: GangSpec | None, spec: GangSpec) -> GangIncident | None:
+    """The failure that ends the attempt, if the next record has a new one."""
+    if record is None or not spec.incidents:
+        return None
+    last = spec.incidents[-1]
+    if last.fault_class is FaultClass.PLANNED or last.attempt != record.attempt or last.resumed_step is not None:
+        return None
+    known = record.incidents[-1] if record.incidents else None
+    return None if known is not None and (known.attempt, known.time) == (last.attempt, last.time) else last
+
+
+def _first_checkpoint(world: JobWorld, record: GangSpec | None, account: Account) -> int | None:
+    if account.first_checkpoint_milliseconds is not None or record is None:
+        return account.first_checkpoint_milliseconds
+    told = world.job.status.goodput
+    if told is not None and told.first_checkpoint_seconds is not None and told.begun == account.begun:
+        return told.first_checkpoint_seconds * 1000
+    if record.go is None:
+        return None
+    resume = record.go.resume.step if record.go.resume else 0
+    views = (view for view in world.views.values() if view.attempt == record.attempt)
+    if any(c.step > resume and c.judged and not c.torn for view in views for c in view.checkpoints):
+        return max((world.now - account.begun) // MILLISECOND, 0)
+    return None
+
+
+# How a phase is split.
+
+
+def _split(
+    world: JobWorld,
+    record: GangSpec | None,
+    account: Account,
+    elapsed: int,
+    fault: GangIncident | None,
+    *,
+    ended: bool,
+) -> Split:
+    anew = record is None and world.job.status.attempt > 0  # it was deleted by hand
+    if anew or (record is not None and record.account is None):
+        return Split(added({}, {Bucket.UNKNOWN: elapsed}))
+    if record is None:
+        return Split(_without_nodes(world, record, account, elapsed))
+    if record.go is not None:
+        return _ran(world, record, account, elapsed, fault, ended=ended)
+    borne_out = _borne_out(world, elapsed)
+    rest = {Bucket.UNKNOWN: elapsed - borne_out}
+    if not record.members:
+        return Split(added(_without_nodes(world, record, account, borne_out), rest))
+    if not all(member.node for member in record.members):
+        return Split(added({_queue(account): borne_out}, rest))
+    reclaim = reclaim_milliseconds(world, record, borne_out) if _watched(world) else 0
+    tested = min(burn_in_milliseconds(world, record), borne_out - reclaim)
+    split = {Bucket.RECLAIM: reclaim, Bucket.BURN_IN: tested, _start(account): borne_out - reclaim - tested}
+    return Split(added(split, rest))
+
+
+def _watched(world: JobWorld) -> bool:
+    """Whether this leader has seen the attempt begin."""
+    return world.attempt_age_seconds < world.leader_age_seconds
+
+
+def _borne_out(world: JobWorld, elapsed: int) -> int:
+    """What of the wall clock this leader has lived through, by a clock that does not step; all where it came later."""
+    if not _watched(world):
+        return elapsed
+    return min(elapsed, milliseconds(world.attempt_age_seconds) + CLOCKS_AGREE_MILLISECONDS)
+
+
+def _queue(account: Account) -> Bucket:
+    return Bucket.REQUEUED if account.has_run else Bucket.QUEUED
+
+
+def _start(account: Account) -> Bucket:
+    return Bucket.RESTARTING if account.has_run else Bucket.STARTING
+
+
+def _without_nodes(world: JobWorld, record: GangSpec | None, account: Account, elapsed: int) -> dict[str, int]:
+    """In the queue or suspended, as the job's condition tells: the record is not written when a suspension ends."""
+    told = next((condition for condition in world.job.status.conditions if condition.type == SUSPENDED), None)
+    from_begin = record is not None and record.reason == SUSPENDED
+    same = _since(world, told, elapsed) if told is not None else elapsed
+    stopped, doubtful = 0, 0
+    if told is not None and told.status is ConditionStatus.TRUE:
+        stopped = elapsed if from_begin else same
+    elif told is not None and told.reason == RESUMED and same < elapsed:
+        # Where it was in the queue before, nobody knows any more since when it was suspended.
+        if record is None or from_begin:
+            stopped = elapsed - same
+        else:
+            doubtful = elapsed - same
+    elif from_begin and world.job.spec.suspend:
+        stopped = elapsed
+    queued = elapsed - stopped - doubtful
+    return added({}, {Bucket.SUSPENDED: stopped, Bucket.UNKNOWN: doubtful, _queue(account): queued})
+
+
+def _since(world: JobWorld, condition: Condition, elapsed: int) -> int:
+    """For how much of what has elapsed the condition has been as it is."""
+    return min(max((world.now - condition.last_transition_time) // MILLISECOND, 0), elapsed)
+
+
+def _ran(
+    world: JobWorld,
+    record: GangSpec,
+    account: Account,
+    elapsed: int,
+    fault: GangIncident | None,
+    *,
+    ended: bool,
+) -> Split:
+    """From the go on."""
+    found, is_told_now = _evidence(world, record, account, elapsed)
+    broken = _fault_at(fault, elapsed)
+    if found is None:
+        return Split(_without_a_step(world, record, account, broken, elapsed))
+    made, split = _made(world, record, account, found)
+    tail, interval = elapsed - found.last, _interval(record, found)
+    if not is_told_now:  # nobody tells how it went on
+        return Split(added(split, {Bucket.UNKNOWN: tail}), made, found)
+    if ended:
+        return Split(added(split, {Bucket.FINISHING: tail}), made, found)
+    under_way = max(broken - found.last, 0)
+    if interval:
+        under_way = min(under_way, STEPS_UNDER_WAY * interval)
+    if fault is not None and fault.reason == Kind.HANG:
+        under_way = min(under_way, interval)
+    rest = Bucket.UNKNOWN if fault is None else Bucket.UNDETECTED
+    return Split(added(added(split, {Bucket.LOST_WORK: under_way}), {rest: tail - under_way}), made, found)
+
+
+def _stepped(world: JobWorld, record: GangSpec | None, account: Account, elapsed: int) -> Split:
+    """From the go to the newest step."""
+    if record is None or record.go is None or record.account is None:
+        return Split()
+    found, _ = _evidence(world, record, account, elapsed)
+    if found is None:
+        return Split()
+    made, split = _made(world, record, account, found)
+    return Split(split, made, found)
+
+
+def _without_a_step(world: JobWorld, record: GangSpec, account: Account, broken: int, elapsed: int) -> dict[str, int]:
+    """Starting, where launchers say that there was no step, and the program is one that tells them."""
+    views = [view for view in world.views.values() if view.attempt == record.attempt]
+    no_step = bool(views) and all(view.step is None for view in views)
+    if not no_step or not (account.is_told or elapsed < UNSEEN_MILLISECONDS):
+        return added({}, {Bucket.UNKNOWN: elapsed})
+    lived = max(milliseconds(view.started_age_seconds) for view in views) + STARTED_WITHIN_MILLISECONDS
+    late = max(elapsed - lived, 0)
+    broken = max(broken - late, 0)
+    split = {Bucket.UNKNOWN: late, _start(account): broken, Bucket.UNDETECTED: elapsed - late - broken}
+    return added({}, split)
+
+
+def _evidence(world: JobWorld, record: GangSpec, account: Account, elapsed: int) -> tuple[Seen | None, bool]:
+    """How far the ranks have come, and whether a launcher says so now.
+
+    Where none does any more, the record or what people were told last does: whichever is newer.
+    """
+    found = told_now(world, record, elapsed)
+    if found is not None:
+        return found, True
+    status = world.job.status
+    if status.goodput is not None and status.attempt == record.attempt and status.goodput.begun == account.begun:
+        found = status.goodput.seen
+    if found is None or (account.seen is not None and account.seen.step > found.step):
+        found = account.seen
+    return (None if found is None else _within(found, elapsed)), False
+
+
+def _within(found: Seen, elapsed: int) -> Seen:
+    """The evidence as far as it fits into what has elapsed: the clock may have gone back since it was noted."""
+    last = min(found.last, elapsed)
+    first = min(found.first, last)
+    return found.model_copy(update={"last": last, "first": first, "started": min(found.started, first)})
+
+
+def _base(record: GangSpec, found: Seen) -> int:
+    """The step after which those of this attempt were made: the program may have gone back further than it was told."""
+    resume = record.go.resume.step if record.go and record.go.resume else 0
+    return resume if found.first_step > resume else max(found.first_step - 1, 0)
+
+
+def _interval(record: GangSpec, found: Seen) -> int:
+    """Milliseconds between two steps that are told: a program may print only some of them."""
+    return found.step_milliseconds * max(found.first_step - _base(record, found), 1)
+
+
+def _made(world: JobWorld, record: GangSpec, account: Account, found: Seen) -> tuple[Stretch, dict[str, int]]:
+    """The steps of the attempt, and all up to the newest one in buckets."""
+    late = max(found.started - STARTED_WITHIN_MILLISECONDS, 0)
+    base = _base(record, found)
+    # The first step that is told ends several where only some are printed; what the first one took longer is start.
+    early = min(found.step_milliseconds * max(found.first_step - base, 0), found.first - found.started)
+    work = found.last - found.first + early
+    amounts, rest = dict[str, int](), work
+    for bucket in TOLD:
+        amounts[bucket] = min(found.told.get(bucket, 0), rest)
+        rest -= amounts[bucket]
+    amounts = added(amounts, {Bucket.COMPUTE: rest})
+    made = Stretch(after=base, step=max(found.step, base + 1), gpus=_gpus(world, record), milliseconds=amounts)
+    return made, added(amounts, {_start(account): found.last - work - late, Bucket.UNKNOWN: late})
+
+
+def _fault_at(fault: GangIncident | None, elapsed: int) -> int:
+    """When it broke, in milliseconds of the phase; its end where that is not known."""
+    if fault is None or fault.fault_time is None:
+        return elapsed
+    return ago(elapsed, (fault.time - fault.fault_time).total_seconds())

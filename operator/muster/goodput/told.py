@@ -1,0 +1,65 @@
+"""What the job's status tells of its account: changes only where there is something else to write. Pure."""
+
+from datetime import datetime, timedelta
+
+from muster.api.gang import GangIncident, GangSpec
+from muster.api.goodput import Goodput
+from muster.goodput.account import closed, resumed
+from muster.goodput.figures import figures
+from muster.recovery.failure import Failure, Kind
+from muster.world.job import JobWorld
+
+FRESH = timedelta(seconds=20)
+
+
+def told(world: JobWorld, *, step: int | None, ended: bool, succeeded: bool) -> Goodput | None:
+    """The figures for the status: of all that is counted, and while steps are made also of these.
+
+    They are worked out anew only where the record has changed, or the step has and what was told is no longer fresh: a
+    status is not written more often for a step. So the account alone is no reason to write; and they never tell of less
+    time than before.
+
+    Args:
+        step: the newest one, as the status is about to tell it.
+        ended: the job ends now.
+        succeeded: because its ranks have done their work.
+    """
+    record, before = world.gang.spec if world.gang else None, world.job.status.goodput
+    if record is None or record.account is None or world.job.status.completion is not None:
+        return before
+    account = record.account
+    known = before is not None and before.begun == account.begun and before.time >= account.time
+    if known and not ended and world.job.status.attempt == record.attempt and before is not None:
+        fresh = before.seen is not None and world.now - before.time < FRESH
+        if fresh or world.job.status.step == step:
+            return before
+    counted, split = closed(world, ended=succeeded, only_steps=not ended)
+    found = figures(counted, split.seen, before)
+    if before is not None and before.begun == found.begun and before.time > found.time:
+        return before.model_copy(update={"seen": split.seen})
+    return found
+
+
+def incidents(world: JobWorld, record: GangSpec, goodput: Goodput | None) -> list[GangIncident]:
+    """The incidents as they are told: the last one with when the training went on, though no record says so yet."""
+    if record.account is None or goodput is None or goodput.seen is None or record.go is None:
+        return record.incidents
+    return resumed(record.incidents, record.account.time, goodput.seen)
+
+
+def fault_time(world: JobWorld, cause: Failure) -> datetime:
+    """When a failure happened, as far as is known: not before the newest step, which proves that every rank was alive."""
+    last_step = world.newest_step_age_seconds
+    age = cause.age_seconds
+    if cause.kind is Kind.HANG:
+        age = last_step
+    elif not age:  # whoever is silent was heard last then
+        view = world.views.get(cause.index)
+        age = view.heard_age_seconds if view is not None else 0.0
+    age = min(age, last_step, (world.now - _since(world)).total_seconds())
+    return world.now - timedelta(seconds=max(age, 0.0))
+
+
+def _since(world: JobWorld) -> datetime:
+    """The beginning of the attempt."""
+    return min(world.gang.spec.time, world.now) if world.gang else world.now

@@ -1,0 +1,174 @@
+"""`report` and `incidents`: what is made of the figures in a job's status, and how it is printed."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import Result
+
+from muster.api.trainingjob import TrainingJob
+from muster.cli.report import BAR_WIDTH, bar, render
+from muster.cli.reported import report
+from muster.goodput.figures import whole_seconds
+from muster.whatif.formula import ettr
+
+PATH = "/apis/muster.dev/v1alpha1/namespaces/team-a/trainingjobs/llama"
+HOUR = 3600
+SECONDS = {"compute": 90 * HOUR, "lostWork": 5 * HOUR, "queued": 1 * HOUR, "restarting": 3 * HOUR, "undetected": HOUR}
+INCIDENT = {
+    "attempt": 1,
+    "time": "2026-01-02T12:00:20Z",
+    "faultTime": "2026-01-02T12:00:00Z",
+    "resumedTime": "2026-01-02T12:03:00Z",
+    "level": "R2",
+    "faultClass": "Hardware",
+    "reason": "NodeLost",
+    "node": "gpu-7",
+    "message": "node gpu-7 is \x1b[31mgone",
+    "lostSteps": 40,
+    "lostSeconds": 600,
+}
+
+
+def a_job(incidents: list[dict[str, Any]] | None = None, **goodput: Any) -> dict[str, Any]:
+    figures = {
+        "begun": "2026-01-01T00:00:00Z",
+        "time": "2026-01-05T04:00:00Z",
+        "seconds": SECONDS,
+        "gpuSeconds": {name: 16 * seconds for name, seconds in SECONDS.items() if name != "queued"},
+        "ettrPermille": 900,
+        "ettrAfterQueuePermille": 909,
+        "failures": 4,
+        "lostSteps": 120,
+        "firstCheckpointSeconds": 900,
+        "stepMilliseconds": 6000,
+        "checkpointSteps": 1000,
+        "checkpointStallMilliseconds": 30_000,
+    }
+    template = {"spec": {"containers": [{"name": "main", "image": "trainer:1"}]}}
+    return {
+        "metadata": {"name": "llama", "namespace": "team-a", "uid": "u", "resourceVersion": "7"},
+        "spec": {"nodes": 2, "template": template},
+        "status": {
+            "state": "Running",
+            "incidents": [INCIDENT] if incidents is None else incidents,
+            "goodput": {name: value for name, value in (figures | goodput).items() if value is not None},
+        },
+    }
+
+
+def reported(**goodput: Any) -> Any:
+    job = TrainingJob.model_validate(a_job(**goodput))
+    assert job.status.goodput is not None
+    return report(job, job.status.goodput)
+
+
+def test_the_buckets_are_the_wall_clock_and_are_weighed_by_accelerators() -> None:
+    found = reported()
+    assert sum(each.seconds for each in found.buckets) == found.wall_seconds == 100 * HOUR
+    assert sum(each.share for each in found.buckets) == pytest.approx(1.0)
+    assert found.gpu_hours == 99 * 16
+    assert found.buckets[0].bucket == "compute"
+
+
+def test_the_mean_time_between_failures_counts_the_time_in_which_ranks_ran() -> None:
+    assert reported().mttf_hours == 96 / 4
+    assert reported().recovery_seconds == HOUR
+    unharmed = reported(failures=0)
+    assert unharmed.mttf_hours is None
+    assert unharmed.mttf_at_least_hours == pytest.approx(96 / 2.9957, rel=1e-4)
+
+
+def test_the_interval_by_young_and_daly_is_advised_with_what_it_gains() -> None:
+    """M = 24 h, w = 30 s: sqrt(2 * 30 * 86400) - 30 = 2247 s, in place of 6000 s."""
+    saved = reported().checkpoints
+    assert saved.interval_seconds == 6000
+    assert saved.best_interval_seconds == pytest.approx(2246.8, abs=0.1)
+    gain = ettr(86400, saved.best_interval_seconds, 30, 0, HOUR) - ettr(86400, 6000, 30, 0, HOUR)
+    assert saved.gain == pytest.approx(gain)
+    assert 0.01 < saved.gain < 0.02
+    assert any("checkpoint every 37m26s in place of 1h40m would gain 1." in line for line in reported().advice)
+
+
+def test_without_a_measured_stall_nothing_is_advised_but_to_tell_it() -> None:
+    found = reported(checkpointStallMilliseconds=None)
+    assert found.checkpoints.best_interval_seconds is None
+    assert any("checkpointSeconds" in line for line in found.advice)
+
+
+def test_unknown_time_is_said_to_be_so() -> None:
+    assert not any("unknown" in line for line in reported().advice)
+    found = reported(seconds={**SECONDS, "unknown": 10 * HOUR})
+    assert any("ETTR is at least" in line for line in found.advice)
+
+
+def test_the_page_shows_bar_numbers_incidents_and_advice(printed: Callable[..., str]) -> None:
+    text = printed(lambda console: render(console, reported()), width=120)
+    assert "team-a/llama is Running, 4d4h from 2026-01-01 00:00:00 UTC" in text
+    assert "█" * 40 in text
+    assert "compute" in text
+    assert "90.0%" in text
+    assert "ETTR" in text
+    assert "24.0 h (4 failures)" in text
+    assert "gpu-7" in text
+    assert "3m" in text
+    assert "ADVICE" in text
+
+
+def test_the_bar_is_as_wide_as_ever_and_shows_whatever_took_time() -> None:
+    drawn = bar(reported(seconds={"compute": 100_000, "queued": 1, "lostWork": 1}).buckets).plain
+    assert len(drawn) == BAR_WIDTH
+    assert set(drawn) == {"█", "q", "x"}
+
+
+def test_seconds_add_up_though_each_is_rounded() -> None:
+    found = whole_seconds({"compute": 1_600, "queued": 1_600, "lostWork": 800, "unknown": 0})
+    assert found == {"compute": 2, "lostWork": 1, "queued": 1}
+    assert whole_seconds({}) == {}
+
+
+def test_programs_get_the_same(api: Any, command: Callable[..., Result]) -> None:
+    api.put(PATH, a_job())
+    found = json.loads(command("report", "llama", "-o", "json").stdout)
+    assert (found["kind"], found["ettr"], found["failures"]) == ("JobReport", 0.9, 4)
+    assert yaml.safe_load(command("-o", "yaml", "report", "team-a/llama").stdout) == found
+    listed = json.loads(command("incidents", "llama", "--output", "json").stdout)
+    assert listed["kind"] == "JobIncidents"
+    assert listed["incidents"][0]["lostSeconds"] == 600
+
+
+def test_incidents_are_listed_with_what_they_took(api: Any, command: Callable[..., Result]) -> None:
+    api.put(PATH, a_job())
+    said = command("incidents", "llama")
+    assert said.exit_code == 0
+    row = next(line for line in said.stdout.splitlines() if "gpu-7" in line)
+    assert row.split() == [
+        "2026-01-02",
+        "12:00:20",
+        "UTC",
+        "20s",
+        "Hardware",
+        "NodeLost",
+        "gpu-7",
+        "by",
+        "a",
+        "new",
+        "node",
+        "3m",
+        "40",
+        "10m",
+    ]
+    assert "\x1b[31m" not in said.stdout
+    api.put(PATH, a_job(incidents=[]))
+    assert command("incidents", "llama").stdout == "team-a/llama has had no incident\n"
+
+
+def test_a_job_of_which_nothing_was_counted_is_an_error_that_says_so(api: Any, command: Callable[..., Result]) -> None:
+    job = a_job()
+    del job["status"]["goodput"]
+    api.put(PATH, job)
+    said = command("report", "llama")
+    assert said.exit_code == 1
+    assert "nothing has been counted yet" in said.stderr
