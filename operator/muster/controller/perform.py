@@ -140,6 +140,10 @@ class Performer:
             return None
         if _same_but_messages(wanted.get("conditions"), current.get("conditions")):
             differing = differing - {"conditions"} | {"nodesReady"}
+        if _concerns_of(wanted) != _concerns_of(
+            current
+        ):  # each is announced once: it has to stand there before the next look
+            differing.add("concerns")
         progress_only, counts_only = differing <= _PROGRESS, differing <= _COUNTS
         due = float("-inf")
         if progress_only:
@@ -384,6 +388,11 @@ async def _side_by_side(act: Callable[[OneOfSeveral], Awaitable[None]], actions:
     errors = [answer for answer in answers if isinstance(answer, BaseException)]
     if errors:
         raise errors[0]
+
+
+def _concerns_of(status: Mapping[str, Any]) -> list[str]:
+    """The reasons for which saving concerns people, in a status as it is sent."""
+    return [concern["reason"] for concern in (status.get("checkpoint") or {}).get("concerns", [])]
 
 
 def _same_but_messages(wanted: Any, current: Any) -> bool:

@@ -71,6 +71,7 @@ class Snapshot:
     scanned_at: Optional[float] = None
     checkpoint_error: str = ""
     checkpoint_doubt: str = ""
+    free_bytes: Optional[int] = None
     turned_at: Optional[float] = None
     first_step: Optional[int] = None
     progress_error: str = ""
@@ -115,6 +116,7 @@ class Snapshot:
             scanned_age_seconds=_age(now, self.scanned_at),
             checkpoint_error=self.checkpoint_error,
             checkpoint_doubt=self.checkpoint_doubt,
+            free_bytes=self.free_bytes,
             loop_age_seconds=_age(now, self.turned_at) or 0.0,
             first_step=self.first_step,
             progress_error=self.progress_error,
@@ -130,7 +132,17 @@ class Snapshot:
 
 
 # What changes all the time, and can wait.
-_QUIET = {"step", "step_at", "step_seconds", "standstill_seconds", "fence_seconds", "peers", "turned_at", "heard_at"}
+_QUIET = {
+    "step",
+    "step_at",
+    "step_seconds",
+    "standstill_seconds",
+    "fence_seconds",
+    "peers",
+    "turned_at",
+    "heard_at",
+    "free_bytes",
+}
 _news = operator.attrgetter(*[field.name for field in dataclasses.fields(Snapshot) if field.name not in _QUIET])
 
 
