@@ -67,10 +67,9 @@ def attached(world: JobWorld, record: GangSpec, checkpoint: CheckpointStatus, *,
 
 def _saves(world: JobWorld, record: GangSpec, checkpoint: CheckpointStatus) -> list[CheckpointSave]:
     known = {save.step: save for save in checkpoint.saves if save.step <= checkpoint.step}
-    for view in world.views.values():
-        for told in view.checkpoints:
-            if told.judged and told.step <= checkpoint.step and resume.counts(record, told):
-                known[told.step] = _merged(known.get(told.step), told)
+    for told in resume.all_complete(world, record):
+        if told.step <= checkpoint.step:
+            known[told.step] = _merged(known.get(told.step), told)
     newest = known.get(checkpoint.step)
     if newest is not None and newest.free_bytes is None:
         known[checkpoint.step] = newest.model_copy(update={"free_bytes": _free_bytes(world, record)})
