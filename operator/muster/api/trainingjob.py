@@ -12,12 +12,16 @@ from muster.api.base import ApiModel, LevelCount, NodeName, ObjectMeta, Time, ch
 from muster.api.gang import CorruptionStatus
 from muster.api.goodput import LONGEST_MILLISECONDS, Goodput
 from muster.api.preflight import Preflight
+from muster.protocol.messages import MAX_NUMBER
 
 MAX_NAME_LENGTH = 40
 """Longest name of a job: its pods are called `<job>-<hash>-<index>-<incarnation>`, and that has to be a host name."""
 NAME_RULES = f"at most {MAX_NAME_LENGTH} lower-case letters, digits and '-', beginning with a letter"
 """What a job may be called, in words."""
 _NAME = "[a-z][-a-z0-9]*"
+
+MAX_SAVE_SECONDS = 86400 * 365
+"""Longest time of a save that is told."""
 
 _RECREATE = "cannot change while the job exists: delete and re-create the job"
 _IMMUTABLE = rule("self == oldSelf", _RECREATE)
@@ -506,13 +510,68 @@ class CompletionRecord(ApiModel):
     attempt: int = Field(ge=0)
 
 
+MAX_SAVES = 12
+"""Of which a job's status tells."""
+
+
+class CheckpointSave(ApiModel):
+    """One save, as far as it is known. Seconds are whole ones."""
+
+    step: int = Field(ge=0, le=MAX_NUMBER)
+    time: Time | None = Field(None, description="When its last file was written, by the clock of its file system.")
+    bytes: int | None = Field(None, ge=0, le=MAX_NUMBER, description="Size of all its files.")
+    save_seconds: int | None = Field(
+        None, ge=0, le=MAX_SAVE_SECONDS, description="From the end of its first file to the end of its last one."
+    )
+    stall_seconds: int | None = Field(
+        None,
+        ge=0,
+        le=MAX_SAVE_SECONDS,
+        description="By how much the steps around it took longer than usual; whatever else was done then is in it.",
+    )
+    durable_seconds: int | None = Field(
+        None,
+        ge=0,
+        le=MAX_SAVE_SECONDS,
+        description="From the end of its step until a launcher saw it whole: from then on a fault goes on from it.",
+    )
+    free_bytes: int | None = Field(
+        None, ge=0, le=MAX_NUMBER, description="What could still be written to its file system when it was the newest."
+    )
+
+
+class CheckpointTrouble(StrEnum):
+    """What threatens the next save, or the time that saving takes."""
+
+    NO_NEW_CHECKPOINT = "NoNewCheckpoint"
+    SPACE_LOW = "CheckpointSpaceLow"
+    SAVES_TAKE_LONGER = "SavesTakeLonger"
+
+
+class CheckpointConcern(ApiModel):
+    """One of these, for people."""
+
+    reason: CheckpointTrouble
+    message: Annotated[str, shortened_to(512)] = Field(max_length=512)
+    since: Time
+
+
 class CheckpointStatus(ApiModel):
-    """The newest complete checkpoint."""
+    """The newest complete checkpoint, and how saving goes."""
 
     step: int = Field(ge=0)
     path: str = Field(max_length=1024)
     format: str = Field("", max_length=64, description="How it is written; docs/reference/checkpoints.md lists all.")
     time: Time
+    saves: list[CheckpointSave] = Field(
+        [], max_length=MAX_SAVES, description="By step: the first four that are known, and the newest eight."
+    )
+    concerns: list[CheckpointConcern] = Field(
+        [],
+        max_length=4,
+        description="What somebody should look at before a fault or a full disk makes it dear.",
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["reason"]},
+    )
 
 
 class Incident(ApiModel):

@@ -19,7 +19,7 @@ from muster.checkpoint.listing import THIS_MACHINE, Files, Listing, Status, Stor
 from muster.checkpoint.names import absolute, joined, order_candidates, step_in_name
 from muster.checkpoint.pointers import MAX_POINTER_BYTES, POINTERS, Pointer, pointer_problem
 from muster.checkpoint.scan import MAX_STAMPS, Checkpoint, Lineage, Stamp, newest_first
-from muster.checkpoint.verdict import Verdict, digest, stamp
+from muster.checkpoint.verdict import Verdict, digest, saving_ns, stamp
 from muster.protocol.messages import MAX_NUMBER
 
 LIMIT = 8
@@ -216,7 +216,7 @@ class Finder:
                 continue
             path = next(filter(how.wishes, ready), ready[0]).path
             if self._is_complete(search.found[path]):
-                complete[path] = dataclasses.replace(search.found[path].checkpoint, judged=True)
+                complete[path] = _complete(search.found[path].checkpoint, self._verdicts[path])
             elif how.thorough and path not in search.settling and self._settles(path):
                 search.settling[path] = self._first_seen[path][1] + self._settle_seconds
             else:
@@ -229,6 +229,10 @@ class Finder:
     def _settles(self, path: str) -> bool:
         verdict = self._verdicts.get(path)
         return verdict is not None and verdict.problem == _STILL_WRITTEN and path in self._first_seen
+
+    def free_bytes(self) -> Optional[int]:
+        """What may still be written into the directory; None: nobody knows."""
+        return self._files.free_bytes(self._directory)
 
     def _doubt(self, complete: Sequence[Checkpoint], torn: Sequence[Checkpoint]) -> str:
         """What has been doubtful for so long that no save under way explains it; "" = nothing."""
@@ -396,7 +400,7 @@ class Finder:
         verdict = self._verdicts.get(seen.checkpoint.path)
         if verdict is None or verdict.problem or verdict.glance != self._glance(seen, verdict.probe):
             return seen
-        return dataclasses.replace(seen, checkpoint=dataclasses.replace(seen.checkpoint, judged=True))
+        return dataclasses.replace(seen, checkpoint=_complete(seen.checkpoint, verdict))
 
     def _is_known_bad(self, seen: _Seen) -> bool:
         """Whether it was not complete a moment ago, and still looks the same."""
@@ -434,7 +438,8 @@ class Finder:
             problem = self._problem(seen, Candidate(listing.path, name, listing.files, self._reading))
             if not problem and seen.format.settles and not self._is_settled(path, files):
                 problem = _STILL_WRITTEN
-        return Verdict(path, files, self._glance(seen, probe), probe, problem)
+        size_bytes = sum(file.size_bytes for file in listing.files.values())
+        return Verdict(path, files, self._glance(seen, probe), probe, problem, size_bytes, saving_ns(listing))
 
     def _listing(self, seen: _Seen) -> Listing:
         """All files of it, and the one beside it on which it depends."""
@@ -482,6 +487,12 @@ class Finder:
             return str(error)
         except OSError as error:  # of a file that is gone meanwhile, or on storage that fails: others may be whole
             return _UNREADABLE + str(error)
+
+
+def _complete(checkpoint: Checkpoint, verdict: Verdict) -> Checkpoint:
+    """As it is told of once it was found complete."""
+    seconds = round(verdict.saving_ns / 1e9, 3)
+    return dataclasses.replace(checkpoint, judged=True, size_bytes=verdict.size_bytes, save_seconds=seconds)
 
 
 def _may_pass(problem: str) -> bool:

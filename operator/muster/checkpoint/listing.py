@@ -10,6 +10,8 @@ import io
 import os
 from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
+from muster.protocol.messages import MAX_NUMBER
+
 MAX_DEPTH = 3
 MAX_ENTRIES = 50_000
 MAX_CHILDREN = 100_000
@@ -71,6 +73,17 @@ class Files:
 
     def refresh(self) -> None:
         """A look begins: what is remembered of an earlier one does not count."""
+
+    def free_bytes(self, directory: str) -> Optional[int]:
+        """What may still be written below it; None: nobody knows, as in a store.
+
+        A quota that the file system does not tell of does not count. Waits for as long as the file system does.
+        """
+        try:
+            found = os.statvfs(directory)
+        except OSError:
+            return None
+        return min(found.f_bavail * found.f_frsize, MAX_NUMBER) if found.f_blocks else None
 
     def status(self, path: str) -> Optional[Status]:
         """What is there; None: nothing.

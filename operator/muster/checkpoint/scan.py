@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import Dict, Iterable, List, Mapping, Sequence, Tuple
+from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 # Two mounts may tell one file's time with a second's difference: some keep no fractions of it.
 _SAME_TIME_NS = 1_000_000_000
@@ -26,6 +26,8 @@ class Checkpoint:
         written_ns: when the marker was written, by the clock of the file system.
         judged: whether it was found complete; False: nobody has looked yet.
         format: how it is written (muster.checkpoint.formats); "" = not known.
+        size_bytes: of all its files, once judged.
+        save_seconds: from the end of its first file to the end of its last one, once judged.
     """
 
     step: int
@@ -33,6 +35,8 @@ class Checkpoint:
     written_ns: int = 0
     judged: bool = True
     format: str = ""
+    size_bytes: Optional[int] = None
+    save_seconds: Optional[float] = None
 
     @property
     def stamp(self) -> "Stamp":

@@ -95,6 +95,10 @@ class Store(Files):
         """See Files."""
         self._levels.clear()
 
+    def free_bytes(self, _directory: str) -> Optional[int]:
+        """See Files. A store does not fill."""
+        return None
+
     def status(self, path: str) -> Optional[Status]:
         """See Files. That of a directory changes with whatever is directly in it."""
         inner = self._inner(path)

@@ -140,6 +140,10 @@ class Performer:
             return None
         if _same_but_messages(wanted.get("conditions"), current.get("conditions")):
             differing = differing - {"conditions"} | {"nodesReady"}
+        if _concerns_of(wanted) != _concerns_of(
+            current
+        ):  # each is announced once: it has to stand there before the next look
+            differing.add("concerns")
         progress_only, counts_only = differing <= _PROGRESS, differing <= _COUNTS
         due = float("-inf")
         if progress_only:
@@ -394,6 +398,11 @@ def _replacing(current: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[st
         is_map = isinstance(value, Mapping) and isinstance(before, Mapping)
         patch[key] = _replacing(before or {}, value) if is_map else value
     return patch
+
+
+def _concerns_of(status: Mapping[str, Any]) -> list[str]:
+    """The reasons for which saving concerns people, in a status as it is sent."""
+    return [concern["reason"] for concern in (status.get("checkpoint") or {}).get("concerns", [])]
 
 
 def _same_but_messages(wanted: Any, current: Any) -> bool:

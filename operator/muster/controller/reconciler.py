@@ -25,6 +25,7 @@ from muster.controller.dirty import DirtyKeys
 from muster.controller.perform import Performer
 from muster.controller.pool import Pool
 from muster.controller.queue import Queue
+from muster.controller.saves import SaveFigures
 from muster.controller.slices import in_slices
 from muster.controller.worlds import KeptWorlds
 from muster.kube.decode import Undecodable
@@ -93,6 +94,7 @@ class Reconciler:
         self._pool = pool or Pool()
         self._kept = kept or KeptWorlds()
         self._checks_wanted = checks_wanted
+        self._saves = SaveFigures()
         self._tested: dict[Key, str] = {}  # jobs that want something of checkers -> their uids
         self._undecided: set[Key] = set()
         self._all_decided: Callable[[], None] = lambda: None
@@ -158,6 +160,8 @@ class Reconciler:
                     await in_slices(Tree.made(self._cluster.fleet, missing.needs), self._clock)
                     continue
                 self._assume(job, plan)
+                if plan.status is not None:
+                    self._saves.told(key, plan.status)
                 if not plan.commits:  # what is not on record yet is asked of nobody
                     self._want_checks(key, job.metadata.uid, plan.checks)
                 return _Decision(job, plan, begun)
@@ -257,6 +261,7 @@ class Reconciler:
         if job is None:
             self._failures.pop(key, None)
             self._want_checks(key, "", None)
+            self._saves.forget(key)
         else:
             self._tell_undecodable(job)
         self._queue.forget(key)

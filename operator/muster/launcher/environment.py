@@ -139,6 +139,7 @@ def rank_environment(
     rank = directive.node_rank * per_node + local_rank
     world_size = directive.node_count * per_node
     address, port = directive.master_address, str(directive.master_port)
+    bracketed = "[%s]" % address if ":" in address else address
     environment = dict(inherited)
     environment.update(
         RANK=str(rank),
@@ -154,7 +155,9 @@ def rank_environment(
         PET_NODE_RANK=str(directive.node_rank),
         PET_MASTER_ADDR=address,
         PET_MASTER_PORT=port,
-        JAX_COORDINATOR_ADDRESS="[%s]:%s" % (address, port) if ":" in address else "%s:%s" % (address, port),
+        JAX_COORDINATOR_ADDRESS="%s:%s" % (bracketed, port),
+        JAX_COORDINATOR_IP=bracketed,  # MaxText puts a colon and the port behind it, as they are
+        JAX_COORDINATOR_PORT=port,
         JAX_PROCESS_ID=str(rank),
         JAX_NUM_PROCESSES=str(world_size),
         MUSTER_ATTEMPT=str(directive.attempt),

@@ -3,8 +3,8 @@
 One JSON object on each line. In: `{"verdicts": [...]}`, what an earlier child judged; `{"scan": 7, "thorough": true,
 "judges": true, "stamps": false, "lineage": [step, sinceNs, disowned, shut] or null, "wish": "", "wishDirectory": ""}`, which ends a scan under way. Out:
 `{"sign": true}`, a sign of life; `{"verdict": {...}}`, to be handed to the next child; and the answer so far: `{"scan": 7,
-"checkpoints": [{"step", "path", "writtenNs", "judged", "format"}], "torn": [the same], "stamps": text or null, "settled", "done",
-"looks", "note", "doubt", "error", "elsewhere": [as checkpoints], "elsewhereError"}`. A scan is over once it is done, or has an error.
+"checkpoints": [{"step", "path", "writtenNs", "judged", "format", "sizeBytes", "saveSeconds"}], "torn": [the same], "stamps": text or null, "settled", "done",
+"looks", "note", "doubt", "error", "freeBytes": once it is done, "elsewhere": [as checkpoints], "elsewhereError"}`. A scan is over once it is done, or has an error.
 """
 
 from __future__ import annotations
@@ -111,6 +111,8 @@ class Looks:
             for found in self._finder.look(_look(request)):
                 now = self._now()
                 answer.update(_answer(found), looks=self._finder.looks - looks)
+                if found.done:
+                    answer["freeBytes"] = self._finder.free_bytes()
                 news = (found.is_settled, found.stamps is not None)
                 if found.done or news != told or now >= told_at + _BETWEEN_ANSWERS_SECONDS:
                     self._write(answer)
@@ -213,6 +215,14 @@ def _answer(found: Found) -> Dict[str, Any]:
 
 def _told(items: Iterable[Checkpoint]) -> List[Dict[str, Any]]:
     return [
-        {"step": c.step, "path": c.path, "writtenNs": c.written_ns, "judged": c.judged, "format": c.format}
+        {
+            "step": c.step,
+            "path": c.path,
+            "writtenNs": c.written_ns,
+            "judged": c.judged,
+            "format": c.format,
+            "sizeBytes": c.size_bytes,
+            "saveSeconds": c.save_seconds,
+        }
         for c in items
     ]

@@ -21,7 +21,7 @@ from typing import Any, Callable, Dict, FrozenSet, List, Optional, Tuple
 from muster.checkpoint.names import is_url
 from muster.checkpoint.scan import UNVERIFIED, UNVERIFIED_FOR_NOW
 from muster.launcher.children import Child, converse, converse_in_image
-from muster.protocol.messages import MAX_PATH_CHARS, CheckpointReport, Directive
+from muster.protocol.messages import LONGEST_SECONDS, MAX_NUMBER, MAX_PATH_CHARS, CheckpointReport, Directive
 
 _MAX_LINE_BYTES = 256 * 1024
 _MAX_VERDICTS = 64
@@ -50,6 +50,7 @@ class ScanResult:
         doubt: why what is there may not be what people think (muster.checkpoint.find.Found).
         elsewhere: what was asked for, in another directory, and the newest there.
         elsewhere_error: why that directory cannot be seen.
+        free_bytes: what may still be written into the directory; None: not known, or not yet.
     """
 
     attempt: int
@@ -60,6 +61,7 @@ class ScanResult:
     doubt: str = ""
     elsewhere: Tuple[CheckpointReport, ...] = ()
     elsewhere_error: str = ""
+    free_bytes: Optional[int] = None
 
 
 class Scanner:
@@ -306,6 +308,7 @@ class Scanner:
             str(message.get("doubt", "")),
             tuple(_report(item) for item in message.get("elsewhere", ()) if len(item["path"]) <= MAX_PATH_CHARS),
             str(message.get("elsewhereError", "")),
+            message.get("freeBytes"),
         )
 
     def _failed(self, now: float, error: str) -> Optional[ScanResult]:
@@ -357,6 +360,8 @@ def _report(item: Dict[str, Any]) -> CheckpointReport:
         judged=bool(item["judged"]),
         torn=bool(item.get("torn")),
         format=str(item.get("format", "")),
+        size_bytes=None if item.get("sizeBytes") is None else min(int(item["sizeBytes"]), MAX_NUMBER),
+        save_seconds=None if item.get("saveSeconds") is None else min(float(item["saveSeconds"]), LONGEST_SECONDS),
     )
 
 

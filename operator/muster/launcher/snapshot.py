@@ -71,6 +71,7 @@ class Snapshot:
     scanned_at: Optional[float] = None
     checkpoint_error: str = ""
     checkpoint_doubt: str = ""
+    free_bytes: Optional[int] = None
     turned_at: Optional[float] = None
     first_step: Optional[int] = None
     first_step_at: Optional[float] = None
@@ -119,6 +120,7 @@ class Snapshot:
             scanned_age_seconds=_age(now, self.scanned_at),
             checkpoint_error=self.checkpoint_error,
             checkpoint_doubt=self.checkpoint_doubt,
+            free_bytes=self.free_bytes,
             loop_age_seconds=_age(now, self.turned_at) or 0.0,
             first_step=self.first_step,
             first_step_age_seconds=_age(now, self.first_step_at),
@@ -151,6 +153,7 @@ _QUIET = {
     "peers",
     "turned_at",
     "heard_at",
+    "free_bytes",
 }
 _news = operator.attrgetter(*[field.name for field in dataclasses.fields(Snapshot) if field.name not in _QUIET])
 

@@ -17,6 +17,7 @@ from muster.launcher.progress import CHECKPOINT_STALL, COMMUNICATION, INPUT_WAIT
 from muster.launcher.ranks import Rank, Starting
 from muster.launcher.reclaim import Leftover, Reclaim
 from muster.launcher.reporter import Reporter
+from muster.launcher.saves import Saves
 from muster.launcher.scanner import Scanner, ScanResult
 from muster.launcher.snapshot import RankView, Snapshot
 from muster.protocol.messages import (
@@ -114,6 +115,8 @@ class Supervisor:
         self._scanned_for = (0, 0)  # attempt and listing
         self._scan_error = ""
         self._scan_doubt = ""
+        self._saves = Saves()
+        self._free_bytes: Optional[int] = None
         self._logged_ranks: FrozenSet[int] = frozenset()
         self._logged_words: FrozenSet[Tuple[int, str]] = frozenset()
         self._ended: Dict[int, int] = {}  # statuses of children that may belong to a rank that is not up yet
@@ -174,10 +177,16 @@ class Supervisor:
         for rank in ranks:
             rank.update_progress()
             self._log_words(rank)
+        self._note_step()
         self._look_for_missing(now)
         self._look_at_marker(now)
         self._converge(now)
         self._take_scan(self._scanner.turn(now, ended))
+
+    def _note_step(self) -> None:
+        last = lowest([rank.clock for rank in self._telling(self._gang)]) if self._gang is not None else None
+        if last is not None and last.step is not None and last.finished_at is not None:
+            self._saves.stepped(last.step, last.finished_at)
 
     def _log_words(self, rank: Rank) -> None:
         """Once for each attempt: what a rank says of its own results, and what it meant to say."""
@@ -214,9 +223,11 @@ class Supervisor:
         if result.error and not result.attempt:
             return
         self._checkpoints = result.checkpoints
+        if self._gang is not None:
+            self._checkpoints = self._saves.told(result.checkpoints, self._now(), _step_seconds(self._gang))
         self._elsewhere, self._elsewhere_error = result.elsewhere, result.elsewhere_error
         if result.done:
-            self._scan_doubt = result.doubt
+            self._scan_doubt, self._free_bytes = result.doubt, result.free_bytes
         if result.stamps is not None:
             self._stamps = result.stamps
         if result.attempt and (result.attempt, self._listing) > self._scanned_for:
@@ -265,6 +276,7 @@ class Supervisor:
 
     def _start(self, directive: Directive, now: float) -> None:
         self._scanner.ranks_start()
+        self._saves.begin()
         self._stamps = None
         self._announce(directive)
         before = self._host.shared_memory()
@@ -403,6 +415,7 @@ class Supervisor:
             "scanned_at": self._scanned_at,
             "checkpoint_error": self._scan_error,
             "checkpoint_doubt": self._scan_doubt,
+            "free_bytes": self._free_bytes,
             "turned_at": self._now(),
             "reads_marker": self._marker.is_readable,
             "marker_attempt": self._marker.standing.attempt,

@@ -13,8 +13,10 @@ from muster.lifecycle.worker_pod import (
     worker_container,
 )
 from muster.protocol.contract import IDENTITY, PLAIN_IDENTITY
+from muster.protocol.resuming import BY_NAME
 from muster.protocol.starters import ACCELERATE, DEEPSPEED, TORCHRUN, option, starter_of
 
+_ONE_PROCESS = frozenset(BY_NAME["MaxText"].programs)
 _SHELLS = frozenset(("sh", "bash", "dash", "ash", "zsh"))
 
 
@@ -97,6 +99,8 @@ def _processes(job: TrainingJob, command: list[str], container: Mapping[str, Any
     if starter == TORCHRUN:
         chosen = "PET_NPROC_PER_NODE" in _variables(container) or option(command, "--nproc-per-node") is not None
         return "" if chosen else f"torchrun starts {gpus} processes on each node, one for each GPU (PET_NPROC_PER_NODE)"
+    if any(word in _ONE_PROCESS for word in command):
+        return ""  # JAX gives one process all GPUs of its node
     if starter or not command or command[0].rsplit("/", 1)[-1] in _SHELLS or command[0].endswith(".sh"):
         return ""  # it starts one for each GPU by itself; and what a shell does is not looked into
     return (

@@ -141,7 +141,7 @@ def newest(world: JobWorld, record: GangSpec) -> Resume | None:
 
     While all goes well the record is not written, so that a leader which has heard nobody knows it by the status alone.
     """
-    known = [(c.step, c.path) for c in _judged(world, record)]
+    known = [(c.step, c.path) for c in all_complete(world, record)]
     told = told_of(world)
     if told is not None and _speaks(record, told):
         known.append((told.step, told.path))
@@ -181,7 +181,7 @@ def _read(step: int, since_ns: int, disowned: str, shut: bool) -> scan.Lineage:
     return scan.lineage_of(step, since_ns, disowned, shut)
 
 
-def _judged(world: JobWorld, record: GangSpec) -> list[CheckpointReport]:
+def all_complete(world: JobWorld, record: GangSpec) -> list[CheckpointReport]:
     """The complete checkpoints of this training that are seen, once for each worker that sees them."""
     return [c for view in world.views.values() for c in view.checkpoints if c.judged and counts(record, c)]
 
@@ -192,7 +192,7 @@ def doubt(world: JobWorld, record: GangSpec) -> str:
     The highest step is gone on from nevertheless: a copied directory, a backup brought back and a trainer that did not load
     what it was given look like that, and then it is the right one. Nothing is lost by it, but people have to know.
     """
-    found = _judged(world, record)
+    found = all_complete(world, record)
     highest = max(found, key=lambda c: (c.step, c.written_ns), default=None)
     latest = max(found, key=lambda c: (c.written_ns, c.step), default=None)
     if highest is None or latest is None or not highest.written_ns or latest.step >= highest.step:
@@ -238,7 +238,7 @@ def shut(world: JobWorld, record: GangSpec, beyond: int) -> GangSpec:
 
 def complete_steps(world: JobWorld, record: GangSpec) -> list[int]:
     """The steps of the complete checkpoints of this training that are seen."""
-    return [c.step for c in _judged(world, record)]
+    return [c.step for c in all_complete(world, record)]
 
 
 def _set_aside(world: JobWorld, record: GangSpec, found: Start, corruption: Corruption) -> Start | Missing:
@@ -311,7 +311,7 @@ def _unasked(world: JobWorld, record: GangSpec, lineage: Lineage | None) -> Star
 
 def _begun_elsewhere(world: JobWorld, record: GangSpec, best: Resume, lineage: Lineage | None) -> Start | Missing:
     """The start of a training that a person let begin elsewhere, and that has saved nothing beyond that yet."""
-    own = max(_judged(world, record), key=lambda c: c.step, default=None)
+    own = max(all_complete(world, record), key=lambda c: c.step, default=None)
     if own is None:
         return Start(best, lineage)
     message = (

@@ -19,7 +19,7 @@ from muster.checkpoint.names import is_url
 from muster.checkpoint.scan import UNVERIFIED, UNVERIFIED_FOR_NOW
 from muster.goodput import told as goodput
 from muster.goodput.account import RESUMED, SUSPENDED
-from muster.lifecycle import launching, members, resume, resuming
+from muster.lifecycle import care, launching, members, resume, resuming
 from muster.lifecycle import record as records
 from muster.lifecycle.assembling import ASSEMBLING
 from muster.lifecycle.burnin import BURNING_IN
@@ -54,7 +54,7 @@ def told(world: JobWorld, plan: Plan) -> Plan:
         return plan
     now = _TELLERS[telling.state](world, telling)
     quiet = telling.state in (State.COMPLETED, State.SUSPENDED)
-    events = () if quiet else _changes(world, now)
+    events = () if quiet else (*_changes(world, now), *_troubles(world, now))
     return replace(plan, status=now, announcements=(*plan.announcements, *events))
 
 
@@ -201,6 +201,14 @@ def _changes(world: JobWorld, now: TrainingJobStatus) -> tuple[Announcement, ...
     return (Announcement(now.reason, message, warning=now.state != "Pending"),)
 
 
+def _troubles(world: JobWorld, now: TrainingJobStatus) -> tuple[Announcement, ...]:
+    """An Event for each concern about saving that is new."""
+    before = world.job.status.checkpoint
+    known = {concern.reason for concern in before.concerns} if before is not None else set()
+    found = now.checkpoint.concerns if now.checkpoint is not None else []
+    return tuple(Announcement(c.reason.value, c.message, warning=True) for c in found if c.reason not in known)
+
+
 def _build(
     world: JobWorld, state: str, reason: str, facts: _Facts, completion: CompletionRecord | None = None
 ) -> TrainingJobStatus:
@@ -218,6 +226,8 @@ def _build(
     conditions = [_condition(world, kind, *fact, known.get(kind), generation) for kind, fact in wanted.items()]
     conditions += [condition for kind, condition in known.items() if kind not in wanted and kind == "TemplateAccepted"]
     checkpoint = _checkpoint(world, record)
+    if checkpoint is not None and record is not None and not (completion or before.completion):
+        checkpoint = care.attached(world, record, checkpoint, trains=state in ("Running", "Saving"))
     step = _step(world, record, checkpoint)
     succeeded = completion is not None and completion.result is CompletionResult.SUCCEEDED
     account = goodput.told(world, step=step, ended=completion is not None, succeeded=succeeded)
@@ -286,7 +296,8 @@ def _checkpoint(world: JobWorld, record: GangSpec | None) -> CheckpointStatus | 
     if before and (before.step, before.path) == (newest.step, newest.path):
         return before
     kind = resuming.format_of(world, newest)
-    return CheckpointStatus(step=newest.step, path=newest.path, format=kind, time=world.now)
+    known = {"saves": before.saves, "concerns": before.concerns} if before else {}
+    return CheckpointStatus(step=newest.step, path=newest.path, format=kind, time=world.now, **known)
 
 
 def _unsaved(world: JobWorld, gang: Gang) -> str:

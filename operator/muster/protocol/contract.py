@@ -23,6 +23,8 @@ IDENTITY: FrozenSet[str] = frozenset(
         "PET_MASTER_ADDR",
         "PET_MASTER_PORT",
         "JAX_COORDINATOR_ADDRESS",
+        "JAX_COORDINATOR_IP",
+        "JAX_COORDINATOR_PORT",
         "JAX_PROCESS_ID",
         "JAX_NUM_PROCESSES",
         "MUSTER_ATTEMPT",

@@ -119,6 +119,11 @@ class CheckpointReport:
     judged: bool = True  # False: it is there and has its marker, but whether all of it is there others have to say
     torn: bool = False  # looked at, and not all of it is there; not judged then
     format: str = limited("", 0, 64)  # how it is written (muster.checkpoint.formats); "" = not told
+    size_bytes: Optional[int] = None  # of all its files; like the rest only where it was judged complete
+    save_seconds: Optional[float] = None  # from the end of its first file to the end of its last one
+    # Of the training of this worker's ranks, where their steps tell: by how much the steps around it took longer than usual,
+    stall_seconds: Optional[float] = None
+    durable_seconds: Optional[float] = None  # and from the end of its step to the moment when it was seen whole.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -166,6 +171,7 @@ class Report:
     listing: Optional[int] = None  # Directive.listing when that scan began; None = a launcher of old, which cannot tell
     scanned_age_seconds: Optional[float] = None  # since the first scan that counts for that attempt and that listing
     checkpoint_error: str = for_people()  # why the scan failed, "" if it did not
+    free_bytes: Optional[int] = None  # what may still be written into the checkpoint directory; None = not known
     checkpoint_doubt: str = for_people()  # what is there may not be what people think: why, "" if nothing is doubtful
     address: str = ""  # this pod's IP as the launcher knows it (downward API)
     launcher_version: str = ""

@@ -227,6 +227,10 @@ class SimulatedFiles(Files):
         self._node = node
         self._now = now
 
+    def free_bytes(self, _directory: str) -> int | None:
+        """Nobody knows."""
+        return None
+
     def status(self, path: str) -> Status | None:
         """What is there; None: nothing."""
         found = self._version(path)

@@ -183,6 +183,7 @@ class LauncherView:
     step_seconds: float | None = None
     checkpoint_error: str = ""
     checkpoint_doubt: str = ""
+    free_bytes: int | None = None
     previous_attempt: int = 0
     previous_ranks: tuple["RankView", ...] = ()  # how the ranks of `previous_attempt` ended
     loop_age_seconds: float = 0.0

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from muster.api import render
+from muster.api.trainingjob import MAX_SAVES
 
 TIME = "2026-01-31T12:00:00.000000Z"
 RESOURCES = {resource.kind: resource for resource in render.RESOURCES}
@@ -699,7 +700,24 @@ FULL_STATUS: dict[str, Any] = {
         "since": TIME,
     },
     "step": 7,
-    "checkpoint": {"step": 5, "path": "/checkpoints/5", "format": "TorchDCP", "time": TIME},
+    "checkpoint": {
+        "step": 5,
+        "path": "/checkpoints/5",
+        "format": "TorchDCP",
+        "time": TIME,
+        "saves": [
+            {
+                "step": 5,
+                "time": TIME,
+                "bytes": 98213400576,
+                "saveSeconds": 21,
+                "stallSeconds": 4,
+                "durableSeconds": 31,
+                "freeBytes": 90000000000,
+            }
+        ],
+        "concerns": [{"reason": "CheckpointSpaceLow", "message": "90 GB can still be written", "since": TIME}],
+    },
     "restarts": 1,
     "corruption": {
         "attempt": 1,
@@ -887,6 +905,26 @@ class TestStatus:
         assert list(_every_part(schema, FULL[kind])) == []
         result = self._patch(kubectl, kind, objects[kind], FULL[kind])
         assert result.returncode == 0, result.stderr
+
+    @pytest.mark.parametrize(
+        ("path", "bad"),
+        [
+            ("checkpoint.saves", [{"step": step} for step in range(MAX_SAVES + 1)]),
+            ("checkpoint.saves[0].bytes", 2**53),
+            ("checkpoint.saves[0].freeBytes", -1),
+            ("checkpoint.saves[0].stallSeconds", -1),
+            ("checkpoint.concerns[0].message", "x" * 513),
+            ("checkpoint.concerns", [{"reason": "NoNewCheckpoint", "message": "late", "since": TIME}] * 2),
+        ],
+        ids=["too many saves", "more bytes than fit", "less than nothing free", "a stall before it", "words", "twice"],
+    )
+    def test_saving_has_its_bounds(
+        self, path: str, bad: Any, kubectl: Callable[..., Any], objects: dict[str, str], change: Callable[..., Any]
+    ) -> None:
+        status = change(FULL_STATUS, {path: bad})
+        result = self._patch(kubectl, "TrainingJob", objects["TrainingJob"], status)
+        assert result.returncode != 0, f"accepted: {result.stdout}"
+        assert f"status.{path}" in result.stderr
 
     @pytest.mark.parametrize(
         ("kind", "path", "bad"),

@@ -6,15 +6,18 @@ import dataclasses
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from muster.checkpoint import find
 from muster.checkpoint.find import Finder, Look
-from muster.checkpoint.listing import Files
+from muster.checkpoint.listing import File, Files, Listing
 from muster.checkpoint.scan import lineage_of, read_stamps, write_stamps
-from muster.checkpoint.verdict import verdict_from
+from muster.checkpoint.verdict import saving_ns, verdict_from
+from muster.protocol.messages import MAX_NUMBER
 
+WRITTEN_NS = 1_700_000_000_000_000_000
 LIGHT = Look(thorough=False)
 FILES = 20
 EMPTY = 16  # looks at most at a directory that is no checkpoint, as is the one that all are in
@@ -50,6 +53,42 @@ def test_the_newest_is_judged_first_and_the_answer_so_far_is_told(tmp_path):
     ]
     assert [found.is_settled for found in told] == [False, True, True, True]
     assert [found.done for found in told] == [False, False, False, True]
+
+
+def test_what_a_complete_one_has_is_told_with_it_and_remembered(tmp_path):
+    target = write(tmp_path, 10)
+    size = sum(file.stat().st_size for file in target.iterdir())
+    for place, file in enumerate(sorted(target.iterdir())):
+        os.utime(file, ns=(1, WRITTEN_NS + place * 500_000_000))
+    verdicts = []
+    first = Finder(str(tmp_path), judged=verdicts.append)
+    told = [last(first, Look()), last(first, LIGHT)]
+    heir = Finder(str(tmp_path))
+    heir.remember(verdict_from(json.loads(json.dumps(verdict.to_json()))) for verdict in verdicts)
+    told.append(last(heir, LIGHT))
+    assert [(one.size_bytes, one.save_seconds) for found in told for one in found.checkpoints] == [(size, 10.0)] * 3
+
+
+@pytest.mark.parametrize(
+    ("ended_seconds", "want"),
+    [([], 0), ([7], 0), ([0, 3, 12.5], 12.5), ([-86400, 0, 20], 20), ([-86400, -86399, 0], 0), ([0, 599, 1198], 1198)],
+    ids=["no-file", "one-file", "a-save", "a-copied-tokenizer", "two-copied-ones", "slow-files"],
+)
+def test_a_save_lasts_from_its_first_file_to_its_last(ended_seconds, want):
+    files = {str(at): File(1, WRITTEN_NS + int(at * 1e9)) for at in ended_seconds}
+    assert saving_ns(Listing("/c", files)) == want * 1e9
+
+
+def test_what_is_free_is_told_of_a_file_system_and_not_of_what_is_gone(tmp_path, monkeypatch):
+    free = Finder(str(tmp_path)).free_bytes()
+    assert free is not None
+    assert 0 <= free <= MAX_NUMBER
+    assert Finder(str(tmp_path / "gone")).free_bytes() is None
+    endless = SimpleNamespace(f_blocks=2**60, f_bavail=2**60, f_frsize=4096)
+    monkeypatch.setattr(os, "statvfs", lambda _path: endless)
+    assert Finder(str(tmp_path)).free_bytes() == MAX_NUMBER
+    monkeypatch.setattr(os, "statvfs", lambda _path: SimpleNamespace(f_blocks=0, f_bavail=0, f_frsize=4096))
+    assert Finder(str(tmp_path)).free_bytes() is None, "a file system that tells nothing is not full"
 
 
 def test_nothing_is_settled_before_all_that_are_newer_are_judged(tmp_path):

@@ -4,13 +4,14 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 import pytest
 import structlog
 
-from muster.api.trainingjob import TrainingJobStatus
+from muster.api.trainingjob import CheckpointConcern, CheckpointStatus, CheckpointTrouble, TrainingJobStatus
 from muster.controller.perform import (
     COUNTS_WRITE_SECONDS,
     MAX_CREATE_BACK_OFF_SECONDS,
@@ -300,6 +301,16 @@ async def test_what_has_vanished_from_a_map_within_the_status_vanishes_from_the_
     status = scene.cluster.job(("ns", "j")).status
     assert status.corruption == wanted["corruption"]
     assert status.goodput == wanted["goodput"]
+
+
+async def test_a_concern_is_written_at_once_since_it_is_announced_once(statuses: Statuses, scene: Any) -> None:
+    time = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    saved = CheckpointStatus(step=1, path="/c/1", time=time)
+    assert await statuses.write(checkpoint=saved) is None
+    concern = CheckpointConcern(reason=CheckpointTrouble.SPACE_LOW, message="full soon", since=time)
+    assert await statuses.write(checkpoint=saved.model_copy(update={"concerns": [concern]})) is None
+    assert await statuses.write(checkpoint=saved) is None
+    assert scene.api.count("PATCH") == 3
 
 
 async def test_a_pod_of_that_name_that_cannot_be_read_is_not_adopted_unless_it_is_the_jobs(

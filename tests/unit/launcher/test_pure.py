@@ -145,6 +145,7 @@ def test_threads_are_limited_only_for_several_processes():
 def test_an_ipv6_master_is_bracketed_for_jax():
     names = environment(dataclasses.replace(RUN_1, master_address="fd00::1"))
     assert (names["MASTER_ADDR"], names["JAX_COORDINATOR_ADDRESS"]) == ("fd00::1", "[fd00::1]:29401")
+    assert "{JAX_COORDINATOR_IP}:{JAX_COORDINATOR_PORT}".format(**names) == "[fd00::1]:29401", "as MaxText joins them"
 
 
 def test_a_step_takes_the_median_and_only_a_higher_step_is_progress():

@@ -72,6 +72,7 @@ def test_ranks_see_the_contract_and_torchruns_variables(coordinator, run_python)
         "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29403", "PET_NNODES": "2", "PET_NODE_RANK": "1",
         "PET_MASTER_ADDR": "127.0.0.1", "PET_MASTER_PORT": "29403", "PET_NPROC_PER_NODE": "2",
         "JAX_COORDINATOR_ADDRESS": "127.0.0.1:29403", "JAX_PROCESS_ID": "3", "JAX_NUM_PROCESSES": "4",
+        "JAX_COORDINATOR_IP": "127.0.0.1", "JAX_COORDINATOR_PORT": "29403",
         "PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1", "OMP_NUM_THREADS": "1", "TORCH_NCCL_DUMP_ON_TIMEOUT": "0",
         "MUSTER_ATTEMPT": "3", "MUSTER_RESUME_PATH": "/ckpt/step-40", "MUSTER_RESUME_STEP": "40",
     }  # fmt: skip

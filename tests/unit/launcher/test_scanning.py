@@ -325,3 +325,34 @@ def test_a_url_that_nobody_can_open_is_told_and_holds_no_ranks(coordinator, run_
     assert (report.state, report.checkpoints_scanned_for_attempt) == (IDLE, 0)
     coordinator.run(1)
     coordinator.wait_for(lambda r: r.state == RUNNING)
+
+
+SAVES_AND_WAITS = """
+import json, os, pathlib, time
+progress = open(os.environ["MUSTER_PROGRESS"], "a", buffering=1)
+for step in range(1, 100000):
+    time.sleep(0.1)
+    progress.write(json.dumps({"step": step}) + "\\n")
+    if step % 20 == 0:
+        time.sleep(1.5)
+        target = pathlib.Path(os.environ["MUSTER_CHECKPOINT_DIRECTORY"]) / ("step-%d" % step)
+        target.mkdir()
+        (target / "model.bin").write_bytes(b"x" * 1000)
+        manifest = {"step": step, "files": [{"path": "model.bin", "bytes": 1000}]}
+        (target / "manifest.new").write_text(json.dumps(manifest))
+        (target / "manifest.new").rename(target / "muster-checkpoint.json")
+"""
+
+
+def test_what_a_save_costs_is_told_with_the_checkpoint(coordinator, run_python, tmp_path):
+    (tmp_path / "ckpt").mkdir()
+    run_python(SAVES_AND_WAITS, MUSTER_CHECKPOINT_DIRECTORY=str(tmp_path / "ckpt"), MUSTER_SCAN_SECONDS="0.3")
+    coordinator.wait_to_run(1)
+    coordinator.run(1)
+    report = coordinator.wait_for(lambda r: any(one.stall_seconds is not None for one in r.checkpoints))
+    (saved, *_) = [one for one in report.checkpoints if one.stall_seconds is not None]
+    assert saved.step >= 40, "of the first one nobody knows what its number counts"
+    assert saved.stall_seconds > 1.0
+    assert saved.durable_seconds > 1.4
+    assert saved.size_bytes > 1000
+    assert report.free_bytes > 0

@@ -29,6 +29,7 @@ def said(*command: str, env: dict[str, str] | None = None, **spec: Any) -> str:
         (said("bash", "-c", "torchrun train.py"), ""),
         (said("/workspace/run.sh"), ""),
         (said("python3", "train.py", gpusPerNode=1), ""),
+        (said("python3", "-m", "MaxText.train", "configs/base.yml", "run_name=a"), ""),
         (said("python3", "train.py", launch={"processesPerNode": 8}), ""),
         (said("accelerate", "launch", "--machine_rank=$(NODE_RANK)", "train.py"), ""),
         (said("accelerate", "launch", "train.py", nodes=1), ""),

@@ -1,0 +1,81 @@
+"""What jobs' saves are like, as figures: those of the newest one, and what concerns people.
+
+Each job that has a checkpoint has a row of its own. Names of jobs are users' to choose, so only so many have one: the others have
+none until one of these is deleted.
+"""
+
+from prometheus_client import Gauge
+
+from muster.api.trainingjob import CheckpointSave, CheckpointTrouble, TrainingJobStatus
+
+MAX_JOBS = 500
+"""That have figures of their own."""
+
+_JOB = ["namespace", "job"]
+_bytes = Gauge("muster_checkpoint_bytes", "Size of a job's newest complete checkpoint.", _JOB)
+_save = Gauge("muster_checkpoint_save_seconds", "From the end of its first file to the end of its last one.", _JOB)
+_stall = Gauge(
+    "muster_checkpoint_stall_seconds", "By how much the steps around that save took longer than usual.", _JOB
+)
+_durable = Gauge("muster_checkpoint_durable_seconds", "From the end of its step until it was seen whole.", _JOB)
+_free = Gauge("muster_checkpoint_free_bytes", "What could still be written to its file system then.", _JOB)
+_concern = Gauge(
+    "muster_checkpoint_concern", "Whether a job's saves concern people for this reason (1).", [*_JOB, "reason"]
+)
+
+Key = tuple[str, str]
+
+
+class SaveFigures:
+    """Keeps the figures of jobs. Only the event loop's thread may touch it."""
+
+    def __init__(self) -> None:
+        self._shown: set[Key] = set()
+
+    def told(self, key: Key, status: TrainingJobStatus) -> None:
+        """What people are told of a job from now on."""
+        checkpoint = status.checkpoint
+        if checkpoint is None or status.completion is not None:
+            self.forget(key)
+            return
+        if key not in self._shown:
+            if len(self._shown) >= MAX_JOBS:
+                return
+            self._shown.add(key)
+        unknown = CheckpointSave(step=checkpoint.step)
+        newest = next((save for save in checkpoint.saves if save.step == checkpoint.step), unknown)
+        for gauge, figure in (
+            (_bytes, newest.bytes),
+            (_save, newest.save_seconds),
+            (_stall, newest.stall_seconds),
+            (_durable, newest.durable_seconds),
+            (_free, newest.free_bytes),
+        ):
+            if figure is None:
+                _remove(gauge, *key)
+            else:
+                gauge.labels(*key).set(figure)
+        found = {concern.reason for concern in checkpoint.concerns}
+        for reason in CheckpointTrouble:
+            if reason in found:
+                _concern.labels(*key, reason.value).set(1)
+            else:
+                _remove(_concern, *key, reason.value)
+
+    def forget(self, key: Key) -> None:
+        """There is no such job any more, or it has ended."""
+        if key not in self._shown:
+            return
+        self._shown.remove(key)
+        for gauge in (_bytes, _save, _stall, _durable, _free):
+            _remove(gauge, *key)
+        for reason in CheckpointTrouble:
+            _remove(_concern, *key, reason.value)
+
+
+def _remove(gauge: Gauge, *labels: str) -> None:
+    """A row that may not be there."""
+    try:
+        gauge.remove(*labels)
+    except KeyError:
+        return

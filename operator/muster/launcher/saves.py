@@ -1,0 +1,100 @@
+"""What saving costs the training of these ranks: how long a checkpoint holds up its steps, and when it is there to go on from.
+
+Trainers number checkpoints by their steps, mostly. Where they count saves or epochs instead, nothing is known: the steps have
+gone on by more than one interval between checkpoints then.
+"""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+from typing import Dict, List, Optional, Sequence, Tuple
+
+from muster.protocol.messages import CheckpointReport
+
+_MAX_STEPS = 2048  # remembered; beyond that every second one is forgotten
+_MAX_SAVES = 64
+
+_Cost = Tuple[Optional[float], Optional[float]]  # stall and durable, in seconds
+
+
+class Saves:
+    """Puts steps and checkpoints of one attempt beside each other. Times are readings of one monotonic clock."""
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Another attempt: its steps are others, and what is there already was not saved by it."""
+        self._steps: List[int] = []
+        self._times: List[float] = []
+        self._costs: Dict[Tuple[int, int], _Cost] = {}
+
+    def stepped(self, step: int, at: float) -> None:
+        """A step was finished, the furthest so far."""
+        if self._steps and step <= self._steps[-1]:
+            return
+        if len(self._steps) >= _MAX_STEPS:
+            del self._steps[:-1:2]
+            del self._times[:-1:2]
+        self._steps.append(step)
+        self._times.append(at)
+
+    def told(
+        self, checkpoints: Sequence[CheckpointReport], now: float, step_seconds: Optional[float]
+    ) -> Tuple[CheckpointReport, ...]:
+        """The checkpoints, those of this attempt with what they cost.
+
+        Args:
+            now: when they were seen.
+            step_seconds: what a step takes usually.
+        """
+        return tuple(self._with_cost(one, checkpoints, now, step_seconds) if one.judged else one for one in checkpoints)
+
+    def _with_cost(
+        self, one: CheckpointReport, others: Sequence[CheckpointReport], now: float, step_seconds: Optional[float]
+    ) -> CheckpointReport:
+        key = one.step, one.written_ns
+        if key not in self._costs:
+            if len(self._costs) >= _MAX_SAVES:
+                del self._costs[next(iter(self._costs))]
+            self._costs[key] = None, self._durable_seconds(one, others, now)
+        stall, durable = self._costs[key]
+        if stall is None and durable is not None and step_seconds is not None:
+            stall = self._stall_seconds(one.step, step_seconds)
+            self._costs[key] = stall, durable
+        return dataclasses.replace(one, stall_seconds=stall, durable_seconds=durable)
+
+    def _durable_seconds(
+        self, one: CheckpointReport, others: Sequence[CheckpointReport], now: float
+    ) -> Optional[float]:
+        """From the end of its step until now, when it is seen first; None where that says nothing."""
+        before = max((other.step for other in others if other.judged and other.step < one.step), default=None)
+        finished_at = self._finished_at(one.step)
+        if before is None or finished_at is None or self._steps[-1] > one.step + (one.step - before):
+            return None
+        return round(now - finished_at, 3)
+
+    def _finished_at(self, step: int) -> Optional[float]:
+        """When it was finished, between those that were seen; None where it was none of this attempt's."""
+        place = bisect.bisect_left(self._steps, step)
+        if place == len(self._steps):
+            return None
+        if self._steps[place] == step:
+            return self._times[place]
+        if place == 0:
+            return None
+        begin, end = self._steps[place - 1], self._steps[place]
+        share = (step - begin) / (end - begin)
+        return self._times[place - 1] + share * (self._times[place] - self._times[place - 1])
+
+    def _stall_seconds(self, step: int, step_seconds: float) -> Optional[float]:
+        """By how much the steps before and after the save took longer than usual; None until the next one is finished."""
+        begin, end = bisect.bisect_left(self._steps, step) - 1, bisect.bisect_right(self._steps, step)
+        if begin < 0 or end == len(self._steps):
+            return None
+        took = self._times[end] - self._times[begin]
+        return round(max(0.0, took - (self._steps[end] - self._steps[begin]) * step_seconds), 3)
+
+
+__all__: List[str] = ["Saves"]

@@ -1,0 +1,232 @@
+"""How saving goes: what each save was like, and what people should look at before it becomes dear. Pure.
+
+Facts come from launchers: those who judge checkpoints list their files anyway, and those of them whose ranks tell steps see what a save
+costs. The last few saves stand in the job's status, because trainers delete the old ones. Nothing here decides anything: a concern
+is told, and that is all.
+"""
+
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from itertools import pairwise
+
+from muster.api.base import EARLIEST, LATEST
+from muster.api.gang import GangSpec
+from muster.api.trainingjob import (
+    MAX_SAVE_SECONDS,
+    MAX_SAVES,
+    CheckpointConcern,
+    CheckpointSave,
+    CheckpointStatus,
+    CheckpointTrouble,
+)
+from muster.checkpoint.names import is_url
+from muster.lifecycle import record as records
+from muster.lifecycle import resume
+from muster.protocol.messages import CheckpointReport
+from muster.recovery.judging import judges
+from muster.world.job import JobWorld
+
+FIRST_SAVES = 4  # by which later ones are measured
+MISSED_INTERVALS = 3
+# Of intervals of seconds three are no time: a listing may take half a minute.
+MISSED_SECONDS = 120.0
+LEAST_INTERVALS = 2  # known, before one is called usual
+# Of the newest checkpoint's size: so much room is little while room becomes less, and this little at any time.
+LITTLE_ROOM = 5
+NO_ROOM = 1
+SHRUNK = 2  # of that size, in all the saves that are known: then room becomes less, and not only between two deletions
+LONGER = 1.5  # than the first ones
+LONGER_STILL = 1.3  # until then it is called so
+NEWEST_SAVES = 3
+_SAME_TIME_SECONDS = 1.0  # two mounts may tell one file's time with that difference
+
+_Measure = Callable[[CheckpointSave], int | None]
+# What grows, in words, and by how many seconds at least: the moment at which one is seen whole depends on when it is looked for.
+_MEASURES: Sequence[tuple[_Measure, str, int]] = (
+    (lambda save: save.stall_seconds, "hold up the training for", 5),
+    (lambda save: save.save_seconds, "take from their first file to their last", 10),
+    (lambda save: save.durable_seconds, "are whole only after", 60),
+)
+
+
+def attached(world: JobWorld, record: GangSpec, checkpoint: CheckpointStatus, *, trains: bool) -> CheckpointStatus:
+    """The newest checkpoint with the saves that are known and with what concerns people.
+
+    Args:
+        trains: the ranks have their go. While they have not, what concerned people does so still.
+    """
+    before = world.job.status.checkpoint
+    found = _saves(world, record, checkpoint)
+    told = checkpoint.model_copy(update={"saves": found})
+    if trains:
+        told = told.model_copy(update={"concerns": _concerns(world, record, told, before)})
+    # Equal is the same: a status that changes is a write.
+    return before if before is not None and before == told else told
+
+
+def _saves(world: JobWorld, record: GangSpec, checkpoint: CheckpointStatus) -> list[CheckpointSave]:
+    known = {save.step: save for save in checkpoint.saves if save.step <= checkpoint.step}
+    for told in resume.all_complete(world, record):
+        if told.step <= checkpoint.step:
+            known[told.step] = _merged(known.get(told.step), told)
+    newest = known.get(checkpoint.step)
+    if newest is not None and newest.free_bytes is None:
+        known[checkpoint.step] = newest.model_copy(update={"free_bytes": _free_bytes(world, record)})
+    ordered = [known[step] for step in sorted(known)]
+    return ordered if len(ordered) <= MAX_SAVES else ordered[:FIRST_SAVES] + ordered[FIRST_SAVES - MAX_SAVES :]
+
+
+def _merged(known: CheckpointSave | None, told: CheckpointReport) -> CheckpointSave:
+    """What is known of a save, with what a launcher says; what was known counts while it is the same save."""
+    written = _time(told.written_ns)
+    if known is None or not _is_same(known.time, written):
+        known = CheckpointSave(step=told.step, time=written)
+    update = {
+        "bytes": told.size_bytes if known.bytes is None else known.bytes,
+        "save_seconds": _seconds(told.save_seconds) if known.save_seconds is None else known.save_seconds,
+        "stall_seconds": _seconds(told.stall_seconds) if known.stall_seconds is None else known.stall_seconds,
+        "durable_seconds": _seconds(told.durable_seconds) if known.durable_seconds is None else known.durable_seconds,
+    }
+    return known.model_copy(update=update)
+
+
+def _time(written_ns: int) -> datetime | None:
+    """None where it is not known, or no time that anybody can reckon with."""
+    moment = datetime.fromtimestamp(written_ns // 1_000_000_000, UTC)
+    return moment if EARLIEST < moment < LATEST else None
+
+
+def _is_same(one: datetime | None, other: datetime | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return abs((one - other).total_seconds()) <= _SAME_TIME_SECONDS
+
+
+def _seconds(told: float | None) -> int | None:
+    return None if told is None else min(round(told), MAX_SAVE_SECONDS)
+
+
+def _free_bytes(world: JobWorld, record: GangSpec) -> int | None:
+    """As those see it who go on looking while ranks run."""
+    told = (seat.launcher.free_bytes for seat in judges(world, record) if seat.launcher is not None)
+    return min((free for free in told if free is not None), default=None)
+
+
+def _concerns(
+    world: JobWorld, record: GangSpec, told: CheckpointStatus, before: CheckpointStatus | None
+) -> list[CheckpointConcern]:
+    standing = {concern.reason: concern for concern in before.concerns} if before is not None else {}
+    # While the newest is the same, so are the words: the room that is left changes all the time.
+    same = before is not None and (before.step, before.path) == (told.step, told.path)
+    found = []
+    for reason, message in (
+        (CheckpointTrouble.NO_NEW_CHECKPOINT, _missed(world, record, told)),
+        (CheckpointTrouble.SPACE_LOW, _room(world, record, told, CheckpointTrouble.SPACE_LOW in standing)),
+        (CheckpointTrouble.SAVES_TAKE_LONGER, _longer(told, CheckpointTrouble.SAVES_TAKE_LONGER in standing)),
+    ):
+        old = standing.get(reason)
+        if message is None:  # nobody can tell now
+            found += [old] if old is not None else []
+        elif message:
+            words = old.message if old is not None and same else message
+            found.append(CheckpointConcern(reason=reason, message=words, since=old.since if old else world.now))
+    return found
+
+
+def _missed(world: JobWorld, record: GangSpec, told: CheckpointStatus) -> str:
+    """That three saves in a row did not come; "" when all is well, or nobody knows how often they come.
+
+    By the time, counted from the start of the ranks where that is later. Where steps are seen they have to have gone on as far, too:
+    a training that has become slow is late with its saves. What steps alone say is worth little: a name may count epochs.
+    """
+    if record.go is None:
+        return ""
+    newest = told.saves[-(MAX_SAVES - FIRST_SAVES) :]
+    seconds, steps = _usual_seconds(newest), _usual([b.step - a.step for a, b in pairwise(newest)])
+    if seconds is None:
+        return ""
+    limit = max(MISSED_INTERVALS * seconds, MISSED_SECONDS)
+    if (world.now - max(told.time, record.go.time)).total_seconds() < limit:
+        return ""
+    step = records.newest_step(world, record)
+    if step is not None and steps is not None and step - told.step < MISSED_INTERVALS * steps:
+        return ""
+    return (
+        f"checkpoint {told.step} ({told.path}) is the newest complete one, and {MISSED_INTERVALS} more should have come since: the last "
+        f"ones came every {_span(seconds)}. A fault now loses all steps beyond it. See whether the trainer still saves, and whether "
+        f"{world.job.spec.checkpoint.directory} can be written to"
+    )
+
+
+def _room(world: JobWorld, record: GangSpec, told: CheckpointStatus, stands: bool) -> str | None:
+    """That the directory's file system is about to be full; None while nobody sees it, or knows how large a checkpoint is."""
+    newest = told.saves[-(MAX_SAVES - FIRST_SAVES) :]
+    size = newest[-1].bytes if newest and newest[-1].step == told.step else None
+    free = _free_bytes(world, record)
+    if free is None or not size:
+        return "" if is_url(world.job.spec.checkpoint.directory or "") else None
+    known = [save.free_bytes for save in newest if save.free_bytes is not None]
+    lost = known[0] - known[-1] if len(known) > 1 else 0
+    shrinks = lost >= SHRUNK * size
+    rooms = (LITTLE_ROOM if shrinks else NO_ROOM) + (1 if stands else 0)  # a deletion more or less changes nothing
+    if free >= rooms * size:
+        return ""
+    directory = world.job.spec.checkpoint.directory
+    message = f"{_size(free)} can still be written below {directory}, and the newest checkpoint has {_size(size)}"
+    if shrinks:
+        each = lost / (len(known) - 1)
+        left, seconds = int(free / each), _usual_seconds(newest)
+        when = f", in about {_span(left * seconds)}" if seconds is not None and left else ""
+        saves = f"after {left} more save{'s' * (left != 1)}{when}" if left else "with the next save"
+        message += f"; each save leaves {_size(int(each))} less, and it is full {saves}"
+    return (
+        message
+        + ". Delete what nobody needs, let the trainer keep fewer, or make the volume larger: a save on a full disk is lost"
+    )
+
+
+def _longer(told: CheckpointStatus, stands: bool) -> str:
+    """That saves take longer than they did at first; "" while they do not, or too few are known."""
+    factor = LONGER_STILL if stands else LONGER
+    for measure, words, least in _MEASURES:
+        known = [seconds for save in told.saves if (seconds := measure(save)) is not None]
+        first, newest = known[: min(FIRST_SAVES, len(known) - NEWEST_SAVES)], known[-NEWEST_SAVES:]
+        if len(first) < NEWEST_SAVES:
+            continue
+        then, now = statistics.median(first), statistics.median(newest)
+        if now >= factor * then and now - then >= least:
+            return (
+                f"checkpoints {words} {_span(now)} now, and the first ones {_span(then)}. See what else uses the storage, and how full it is; "
+                "longer intervals cost less until it is mended"
+            )
+    return ""
+
+
+def _usual_seconds(saves: Sequence[CheckpointSave]) -> float | None:
+    times = [save.time for save in saves if save.time is not None]
+    return _usual((later - earlier).total_seconds() for earlier, later in pairwise(times))
+
+
+def _usual(gaps: Iterable[float]) -> float | None:
+    """The median; None where too few are known."""
+    positive = [gap for gap in gaps if gap > 0]
+    return statistics.median(positive) if len(positive) >= LEAST_INTERVALS else None
+
+
+def _span(seconds: float) -> str:
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    if seconds < 6000:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.0f} h"
+
+
+def _size(count: int) -> str:
+    for unit, bytes_each in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
+        if count >= bytes_each:
+            return f"{count / bytes_each:.3g} {unit}"
+    return f"{count / 1e3:.3g} kB"
+
+
+__all__ = ["attached"]

@@ -1,0 +1,27 @@
+"""The examples are what an API server takes, the rules in CEL included."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+JOBS = [
+    pytest.param(document, id=path.parent.name)
+    for path in sorted(EXAMPLES.glob("*/trainingjob.yaml"))
+    for document in yaml.safe_load_all(path.read_text())
+    if document["kind"] == "TrainingJob"
+]
+
+
+def test_there_are_some() -> None:
+    assert len(JOBS) >= 5
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_an_example_is_accepted(job: dict[str, Any], apply: Callable[..., Any]) -> None:
+    metadata = {name: value for name, value in job["metadata"].items() if name != "namespace"}
+    found = apply({**job, "metadata": metadata}, "--dry-run=server")
+    assert found.returncode == 0, found.stderr
