@@ -604,6 +604,17 @@ def test_every_rule_about_one_version_of_an_object_has_a_case(kind: str, cases: 
                 assert any(words in rule["message"] for words in said), f"no case for: {rule['message']}"
 
 
+SEEN: dict[str, Any] = {
+    "started": 100,
+    "first": 9000,
+    "last": 21000,
+    "firstStep": 6,
+    "step": 7,
+    "stepMilliseconds": 2000,
+    "checkpointSteps": 5,
+    "told": {"inputWait": 500},
+}
+
 FULL_GANG_SPEC: dict[str, Any] = {
     "burnIn": {
         "profile": "Quick",
@@ -651,8 +662,24 @@ FULL_GANG_SPEC: dict[str, Any] = {
             "resumedStep": 5,
             "message": "rank 0 exited with 1",
             "settled": True,
+            "faultTime": TIME,
+            "resumedTime": TIME,
+            "lostMilliseconds": 4000,
         }
     ],
+    "account": {
+        "begun": TIME,
+        "time": TIME,
+        "milliseconds": {"compute": 10000},
+        "gpuMilliseconds": {"compute": 80000},
+        "stretches": [{"after": 0, "step": 5, "gpus": 8, "milliseconds": {"compute": 10000}}],
+        "hasRun": True,
+        "isTold": True,
+        "failures": 1,
+        "lostSteps": 2,
+        "firstCheckpointMilliseconds": 9000,
+        "seen": SEEN,
+    },
     "excludedNodes": {"node-2": TIME},
     "holdUntil": TIME,
     "checkpoint": {"step": 5, "path": "/checkpoints/5"},
@@ -742,8 +769,26 @@ FULL_STATUS: dict[str, Any] = {
             "node": "node-1",
             "message": "rank 0 exited with 1",
             "lostSteps": 2,
+            "faultTime": TIME,
+            "resumedTime": TIME,
+            "lostSeconds": 4,
         }
     ],
+    "goodput": {
+        "begun": TIME,
+        "time": TIME,
+        "seconds": {"compute": 10},
+        "gpuSeconds": {"compute": 80},
+        "ettrPermille": 900,
+        "ettrAfterQueuePermille": 950,
+        "failures": 1,
+        "lostSteps": 2,
+        "firstCheckpointSeconds": 9,
+        "stepMilliseconds": 2000,
+        "checkpointSteps": 5,
+        "checkpointStallMilliseconds": 300,
+        "seen": SEEN,
+    },
     "conditions": [
         {
             "type": "Succeeded",
