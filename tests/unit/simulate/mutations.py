@@ -141,7 +141,7 @@ def _listed_wins(patch: Patch) -> None:
     original = resume.newest
 
     def newest(world: JobWorld, gang: GangSpec) -> Resume | None:
-        listed = max(((c.step, c.path) for c in resume._judged(world, gang)), default=None)
+        listed = max(((c.step, c.path) for c in resume.all_complete(world, gang)), default=None)
         return Resume(step=listed[0], path=listed[1]) if listed else original(world, gang)
 
     patch.setattr(resume, "newest", newest)
