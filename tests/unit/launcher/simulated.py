@@ -82,12 +82,14 @@ class Rank:
         self.clock = StepClock()
         self.alive = True
         self.first_step: int | None = None
+        self.first_step_at: float | None = None
         self.has_progress_file = True
         self.preset = ""
         self.heard_at = 0.0
         self.corruption = None
         self.progress_problem = ""
         self.printed = Printed()
+        self.told_seconds: dict[str, float] = {}
 
     def update_progress(self) -> None:
         pass
