@@ -9,7 +9,7 @@ from muster.protocol.messages import LEAVING
 from muster.recovery import corruption
 from muster.recovery.exits import pod_ended, rank_failed
 from muster.recovery.failure import Failure, Kind, failure_of
-from muster.recovery.silence import FRESH_SECONDS, silent_for_good, unheard, unreachable
+from muster.recovery.silence import FRESH_SECONDS, WHOLE_GANG_SECONDS, silent_for_good, unheard, unreachable
 from muster.recovery.starts import STUCK_SECONDS, barrier_failed, not_started, start_failed, stuck_predecessor
 from muster.world.fleet import Leave
 from muster.world.job import JobWorld, Seat
@@ -110,7 +110,11 @@ def runs_behind(gang: Gang, launcher: LauncherView) -> bool:
 
 
 def _hang(world: JobWorld, gang: Gang) -> list[Failure]:
-    """Nobody has finished a step for longer than the user allows; a step needs all, so those who are heard suffice."""
+    """Nobody has finished a step for longer than the user allows.
+
+    A step needs all, so those who are heard suffice; and where others fell silent with the last step, that is looked into
+    first.
+    """
     progress, go = world.job.spec.progress, gang.spec.go
     if go is None:
         return []
@@ -131,7 +135,7 @@ def _hang(world: JobWorld, gang: Gang) -> list[Failure]:
         limit, kind = progress.start_timeout_seconds, Kind.START_HANG
         ages = [_as_told(view, view.started_age_seconds or 0.0) for view in views.values()]
     age = min(ages, default=0.0)
-    if limit is None or age < limit:
+    if limit is None or age < limit or (age < limit + WHOLE_GANG_SECONDS and _someone_fell_silent(world, gang, age)):
         return []
     steps = _steps(views, printed=progress.step_pattern is not None or any(v.progress_preset for v in views.values()))
     lowest = min(steps.values())
@@ -142,6 +146,21 @@ def _hang(world: JobWorld, gang: Gang) -> list[Failure]:
     behind_step = f"step {lowest}" if lowest >= 0 else "no step yet"
     message = f"no step finished for {age:.0f} s (limit {limit} s); furthest behind: {who}, {behind_step}"
     return [replace(failure_of(world.by_index[index], kind, level, message), age_seconds=age) for index in suspects]
+
+
+def _someone_fell_silent(world: JobWorld, gang: Gang, seconds: float) -> bool:
+    """Whether a worker whose ranks ran was last heard when the last step was finished, so long ago, or has only begun to speak again.
+
+    His node may have frozen: then the steps of the others stand still through no fault of the program.
+    """
+    for seat in world.seats:
+        view = seat.launcher
+        if view is None or seat.over or view.attempt != gang.spec.attempt or not any(rank.alive for rank in view.ranks):
+            continue
+        silent = view.heard_age_seconds
+        if (silent >= FRESH_SECONDS and silent + FRESH_SECONDS >= seconds) or not _has_looked(view):
+            return True
+    return False
 
 
 def _steps(views: Mapping[int, LauncherView], *, printed: bool) -> dict[int, int]:

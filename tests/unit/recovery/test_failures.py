@@ -303,6 +303,30 @@ class TestHang:
         looked = {**stale, "loop_age_seconds": 0.5}
         assert find(here.all(running(1, 7, talking_age_seconds=1.0, **looked)).world())
 
+    @pytest.mark.parametrize("step", [7, None])
+    def test_who_fell_silent_with_the_last_step_is_looked_into_first(self, step: int | None) -> None:
+        """Of three nodes two are frozen, and the third one's steps stand still with theirs."""
+        here = self.hung(age=80.0, step=step)
+        quiet = running(1, step, heard_age_seconds=78.0, step_age_seconds=80.0, started_age_seconds=80.0)
+        assert find(here.launcher(0, quiet).world()) == []
+        heard_since = running(1, step, heard_age_seconds=40.0, step_age_seconds=80.0, started_age_seconds=80.0)
+        assert find(here.launcher(0, heard_since).world()), "the steps stood still before it fell silent"
+        ended = (RankView(0, alive=False, exit_code=0, exited_age_seconds=100),)
+        assert find(here.launcher(0, running(1, step, heard_age_seconds=78.0, ranks=ended)).world())
+
+    def test_a_silence_that_nobody_finds_anything_behind_does_not_hide_it_for_ever(self) -> None:
+        here = self.hung(age=329.0)
+        quiet = running(1, 7, heard_age_seconds=327.0, step_age_seconds=329.0)
+        assert find(here.launcher(0, quiet).world()) == []
+        here.all(running(1, 7, step_age_seconds=331.0))
+        assert find(here.launcher(0, running(1, 7, heard_age_seconds=329.0, step_age_seconds=331.0)).world())
+
+    def test_who_has_not_looked_since_he_is_heard_again_is_waited_for(self) -> None:
+        here = self.hung(age=80.0)
+        stale = {"step_age_seconds": 80.0, "heard_age_seconds": 0.5, "loop_age_seconds": 79.0}
+        assert find(here.launcher(0, running(1, 7, talking_age_seconds=0.5, **stale)).world()) == []
+        assert find(here.launcher(0, running(1, 7, talking_age_seconds=46.0, **stale)).world())
+
     def test_a_worker_whose_rank_left_early_does_not_hide_it(self) -> None:
         done = (RankView(0, alive=False, exit_code=0, exited_age_seconds=100),)
         here = self.hung().launcher(1, running(1, 7, step_age_seconds=33.0, ranks=done))
