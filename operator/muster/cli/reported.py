@@ -1,11 +1,13 @@
 """What there is to report of one job: pure, from the TrainingJob's status to the answers of `report` and `incidents`."""
 
 import math
-from collections.abc import Iterator
+import statistics
+from collections.abc import Iterator, Sequence
 
 from pydantic import Field
 
 from muster.api.base import ApiModel, Time
+from muster.api.gang import FaultClass
 from muster.api.goodput import PRODUCTIVE, Bucket, Goodput
 from muster.api.trainingjob import Incident, TrainingJob
 from muster.cli.explanation import OUTPUT_VERSION
@@ -16,7 +18,6 @@ from muster.whatif.formula import best_interval_seconds, ettr
 NONE_SEEN = -math.log(0.05)
 # While these go on, ranks run and can fail.
 _EXPOSED = (*PRODUCTIVE, Bucket.CHECKPOINT_STALL, Bucket.LOST_WORK, Bucket.UNDETECTED)
-_RECOVERING = (Bucket.UNDETECTED, Bucket.RECLAIM, Bucket.REQUEUED, Bucket.RESTARTING)
 # So small a share of the time is not worth a word.
 WORTH_A_WORD = 0.01
 
@@ -104,12 +105,12 @@ def report(job: TrainingJob, goodput: Goodput) -> JobReport:
         if goodput.ettr_after_queue_permille is None
         else goodput.ettr_after_queue_permille / 1000,
         failures=failures,
-        mttf_hours=exposed / failures / 3600 if failures else None,
+        mttf_hours=exposed / failures / 3600 if failures and exposed else None,
         mttf_at_least_hours=exposed / NONE_SEEN / 3600 if not failures and exposed else None,
-        recovery_seconds=goodput.amount(*_RECOVERING) / failures if failures else None,
+        recovery_seconds=_recovery_seconds(job.status.incidents),
         lost_steps=goodput.lost_steps,
         first_checkpoint_seconds=goodput.first_checkpoint_seconds,
-        checkpoints=_checkpoints(goodput, exposed),
+        checkpoints=_checkpoints(goodput, exposed, _recovery_seconds(job.status.incidents) or 0.0),
         incidents=job.status.incidents,
         advice=[],
     )
@@ -121,7 +122,17 @@ def incidents(job: TrainingJob) -> JobIncidents:
     return JobIncidents(name=job.metadata.name, namespace=job.metadata.namespace, incidents=job.status.incidents)
 
 
-def _checkpoints(goodput: Goodput, exposed: int) -> Checkpoints | None:
+def _recovery_seconds(known: Sequence[Incident]) -> float | None:
+    """Mean time from a failure to the first step after it, of those of which both are known."""
+    took = [
+        (each.resumed_time - (each.fault_time or each.time)).total_seconds()
+        for each in known
+        if each.resumed_time is not None and each.fault_class != FaultClass.PLANNED
+    ]
+    return max(statistics.mean(took), 0.0) if took else None
+
+
+def _checkpoints(goodput: Goodput, exposed: int, recovery: float) -> Checkpoints | None:
     if not goodput.checkpoint_steps or not goodput.step_milliseconds:
         return None
     interval = goodput.checkpoint_steps * goodput.step_milliseconds / 1000
@@ -129,7 +140,6 @@ def _checkpoints(goodput: Goodput, exposed: int) -> Checkpoints | None:
     if not stall or not goodput.failures or not exposed:
         return Checkpoints(interval_seconds=interval, stall_seconds=None if stall is None else stall / 1000)
     mttf, save = exposed / goodput.failures, stall / 1000
-    recovery = goodput.amount(*_RECOVERING) / goodput.failures
     best = max(best_interval_seconds(save, mttf), goodput.step_milliseconds / 1000)
     gain = ettr(mttf, best, save, 0.0, recovery) - ettr(mttf, interval, save, 0.0, recovery)
     return Checkpoints(interval_seconds=interval, stall_seconds=save, best_interval_seconds=best, gain=max(gain, 0.0))

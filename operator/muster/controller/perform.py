@@ -140,7 +140,7 @@ class Performer:
             return None
         if _same_but_messages(wanted.get("conditions"), current.get("conditions")):
             differing = differing - {"conditions"} | {"nodesReady"}
-        if _concerns_of(wanted) != _concerns_of(
+        if _concerns_of(wanted) - _concerns_of(
             current
         ):  # each is announced once: it has to stand there before the next look
             differing.add("concerns")
@@ -400,9 +400,9 @@ def _replacing(current: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[st
     return patch
 
 
-def _concerns_of(status: Mapping[str, Any]) -> list[str]:
+def _concerns_of(status: Mapping[str, Any]) -> set[str]:
     """The reasons for which saving concerns people, in a status as it is sent."""
-    return [concern["reason"] for concern in (status.get("checkpoint") or {}).get("concerns", [])]
+    return {concern["reason"] for concern in (status.get("checkpoint") or {}).get("concerns", [])}
 
 
 def _same_but_messages(wanted: Any, current: Any) -> bool:

@@ -7,11 +7,21 @@ the wall clock, whoever leads and whatever any clock does (docs/decisions/0025).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from muster.api.gang import FaultClass, GangIncident, GangSpec
-from muster.api.goodput import MAX_STRETCHES, TOLD, Account, Bucket, Seen, Stretch, added
+from muster.api.goodput import (
+    LONGEST_MILLISECONDS,
+    MAX_STEP,
+    MAX_STRETCHES,
+    TOLD,
+    Account,
+    Bucket,
+    Seen,
+    Stretch,
+    added,
+)
 from muster.api.trainingjob import Condition, ConditionStatus
 from muster.goodput.evidence import ago, burn_in_milliseconds, milliseconds, reclaim_milliseconds, told_now
 from muster.recovery.failure import Kind
@@ -38,11 +48,13 @@ class Split:
     Attributes:
         made: the steps of it, if there were any.
         seen: the evidence for them.
+        taken_back: what of the work of before they have made again.
     """
 
     amounts: dict[str, int] = field(default_factory=dict)
     made: Stretch | None = None
     seen: Seen | None = None
+    taken_back: int = 0
 
 
 def carried(world: JobWorld, spec: GangSpec) -> GangSpec:
@@ -60,15 +72,17 @@ def carried(world: JobWorld, spec: GangSpec) -> GangSpec:
         account = account.model_copy(update={"has_run": True})
     incidents = list(spec.incidents)
     if record is not None and record.account is not None and split.made is not None and split.seen is not None:
-        incidents = resumed(incidents, record.account.time, split.seen)
+        incidents = resumed(incidents, record.account.time, split.seen, split.taken_back)
     if fault is not None:
-        incidents[-1] = fault.model_copy(update={"lost_milliseconds": split.amounts.get(Bucket.LOST_WORK, 0)})
+        lost = split.amounts.get(Bucket.LOST_WORK, 0) if split.seen is not None else None
+        incidents[-1] = fault.model_copy(update={"lost_milliseconds": lost})
         account = account.model_copy(update={"failures": account.failures + 1})
-    if spec.go is not None:
-        account, lost = cut(account, spec.go.resume.step if spec.go.resume else 0)
+    if (
+        spec.go is not None and spec.go.resume is not None
+    ):  # without, its first step tells where the program goes on from
+        account, taken_back = cut(account, spec.go.resume.step)
         if record is not None and record.incidents and record.incidents[-1].resumed_step is None:
-            before = incidents[-1].lost_milliseconds or 0
-            incidents[-1] = incidents[-1].model_copy(update={"lost_milliseconds": before + lost})
+            incidents[-1] = _costlier(incidents[-1], taken_back)
     return spec.model_copy(update={"account": account, "incidents": incidents})
 
 
@@ -108,8 +122,8 @@ def closed(
         }
     )
     if split.made is not None:
-        account, _ = cut(account, split.made.after)
-        account = _with(account, split.made)
+        account, taken_back = cut(account, split.made.after)
+        account, split = _with(account, split.made), replace(split, taken_back=taken_back)
     return account, split
 
 
@@ -137,16 +151,17 @@ def cut(account: Account, step: int) -> tuple[Account, int]:
         "milliseconds": _moved(account.milliseconds, lost),
         "gpu_milliseconds": _moved(account.gpu_milliseconds, gpu_lost),
         "stretches": kept,
-        "lost_steps": account.lost_steps + top - step,
+        "lost_steps": min(account.lost_steps + top - step, MAX_STEP),
     }
     return account.model_copy(update=changes), sum(lost.values())
 
 
-def resumed(incidents: Sequence[GangIncident], go: datetime, found: Seen) -> list[GangIncident]:
+def resumed(incidents: Sequence[GangIncident], go: datetime, found: Seen, taken_back: int = 0) -> list[GangIncident]:
     """The incidents, the last one that a go has followed with when the first step after it was finished.
 
     Args:
         go: of the attempt in which that was, as the account counts.
+        taken_back: milliseconds of work that the program has begun anew, as only its first step told.
     """
     last = len(incidents) - 1
     while last >= 0 and incidents[last].resumed_step is None:  # no go has followed
@@ -154,7 +169,16 @@ def resumed(incidents: Sequence[GangIncident], go: datetime, found: Seen) -> lis
     if last < 0 or incidents[last].resumed_time is not None:
         return list(incidents)
     at = max(go + found.first * MILLISECOND, incidents[last].time)
-    return [*incidents[:last], incidents[last].model_copy(update={"resumed_time": at}), *incidents[last + 1 :]]
+    back = _costlier(incidents[last].model_copy(update={"resumed_time": at}), taken_back)
+    return [*incidents[:last], back, *incidents[last + 1 :]]
+
+
+def _costlier(incident: GangIncident, taken_back: int) -> GangIncident:
+    """The incident with more work that it took back; where nothing is known of any it stays so."""
+    if not taken_back and incident.lost_milliseconds is None:
+        return incident
+    lost = min((incident.lost_milliseconds or 0) + taken_back, LONGEST_MILLISECONDS)
+    return incident.model_copy(update={"lost_milliseconds": lost})
 
 
 def _moved(amounts: dict[str, int], lost: dict[str, int]) -> dict[str, int]:
@@ -164,14 +188,12 @@ def _moved(amounts: dict[str, int], lost: dict[str, int]) -> dict[str, int]:
 
 
 def _with(account: Account, made: Stretch) -> Account:
-    """The account with one more stretch. Of too many the two oldest become one, as if their steps had taken alike."""
+    """The account with one more stretch. Of too many the two oldest become one, as if their steps had taken alike on as many GPUs."""
     stretches = [*account.stretches, made]
     if len(stretches) > MAX_STRETCHES:
         first, second, *others = stretches
-        if first.gpus == second.gpus:
-            both = added(first.milliseconds, second.milliseconds)
-            second = second.model_copy(update={"after": first.after, "milliseconds": both})
-        stretches = [second, *others]
+        both = added(first.milliseconds, second.milliseconds)
+        stretches = [second.model_copy(update={"after": first.after, "milliseconds": both}), *others]
     return account.model_copy(update={"stretches": stretches})
 
 
@@ -206,7 +228,7 @@ def _first_checkpoint(world: JobWorld, record: GangSpec | None, account: Account
         return account.first_checkpoint_milliseconds
     told = world.job.status.goodput
     if told is not None and told.first_checkpoint_seconds is not None and told.begun == account.begun:
-        return told.first_checkpoint_seconds * 1000
+        return min(told.first_checkpoint_seconds * 1000, LONGEST_MILLISECONDS)
     if record.go is None:
         return None
     resume = record.go.resume.step if record.go.resume else 0
@@ -305,6 +327,8 @@ def _ran(
     found, is_told_now = _evidence(world, record, account, elapsed)
     broken = _fault_at(fault, elapsed)
     if found is None:
+        if ended:  # it has worked, and nobody knows since when
+            return Split(added({}, {Bucket.UNKNOWN: elapsed}))
         return Split(_without_a_step(world, record, account, broken, elapsed))
     made, split = _made(world, record, account, found)
     tail, interval = elapsed - found.last, _interval(record, found)
@@ -369,9 +393,15 @@ def _within(found: Seen, elapsed: int) -> Seen:
 
 
 def _base(record: GangSpec, found: Seen) -> int:
-    """The step after which those of this attempt were made: the program may have gone back further than it was told."""
-    resume = record.go.resume.step if record.go and record.go.resume else 0
-    return resume if found.first_step > resume else max(found.first_step - 1, 0)
+    """The step after which those of this attempt were made: the program may have gone back further than it was told.
+
+    One that was told nothing may have found a checkpoint itself: it has begun with step 1 only if there was time for all steps since.
+    """
+    if record.go is not None and record.go.resume is not None:
+        resume = record.go.resume.step
+        return resume if found.first_step > resume else max(found.first_step - 1, 0)
+    from_nothing = found.step_milliseconds * found.first_step <= found.first - found.started
+    return 0 if from_nothing else max(found.first_step - 1, 0)
 
 
 def _interval(record: GangSpec, found: Seen) -> int:

@@ -30,7 +30,7 @@ def told(world: JobWorld, *, step: int | None, ended: bool, succeeded: bool) -> 
     account = record.account
     known = before is not None and before.begun == account.begun and before.time >= account.time
     if known and not ended and world.job.status.attempt == record.attempt and before is not None:
-        fresh = before.seen is not None and world.now - before.time < FRESH
+        fresh = before.seen is not None and timedelta(0) <= world.now - before.time < FRESH
         if fresh or world.job.status.step == step:
             return before
     counted, split = closed(world, ended=succeeded, only_steps=not ended)
@@ -44,7 +44,15 @@ def incidents(world: JobWorld, record: GangSpec, goodput: Goodput | None) -> lis
     """The incidents as they are told: the last one with when the training went on, though no record says so yet."""
     if record.account is None or goodput is None or goodput.seen is None or record.go is None:
         return record.incidents
-    return resumed(record.incidents, record.account.time, goodput.seen)
+    found = resumed(record.incidents, record.account.time, goodput.seen)
+    known = {(each.attempt, each.time): each.resumed_time for each in world.job.status.incidents if each.resumed_time}
+    # By ages, it would be a few milliseconds earlier or later each time, and a status that differs is a write.
+    return [
+        each.model_copy(update={"resumed_time": known[each.attempt, each.time]})
+        if each.resumed_time and (each.attempt, each.time) in known
+        else each
+        for each in found
+    ]
 
 
 def fault_time(world: JobWorld, cause: Failure) -> datetime:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
+import statistics
 from typing import Dict, List, Optional, Sequence, Tuple
 
 from muster.protocol.messages import CheckpointReport
 
 _MAX_STEPS = 2048  # remembered; beyond that every second one is forgotten
 _MAX_SAVES = 64
+_NEAR = 5  # lines that tell a step
 
 _Cost = Tuple[Optional[float], Optional[float]]  # stall and durable, in seconds
 
@@ -94,7 +96,14 @@ class Saves:
         if begin < 0 or end == len(self._steps):
             return None
         took = self._times[end] - self._times[begin]
-        return round(max(0.0, took - (self._steps[end] - self._steps[begin]) * step_seconds), 3)
+        usual = self._usual_before(begin, step_seconds)
+        return round(max(0.0, took - (self._steps[end] - self._steps[begin]) * usual), 3)
+
+    def _usual_before(self, place: int, otherwise: float) -> float:
+        """What a step took just before: training gets slower and faster, and that is no stall."""
+        ends = range(max(1, place - _NEAR + 1), place + 1)
+        took = [(self._times[i] - self._times[i - 1]) / (self._steps[i] - self._steps[i - 1]) for i in ends]
+        return statistics.median(took) if len(took) == _NEAR else otherwise
 
 
 __all__: List[str] = ["Saves"]

@@ -13,6 +13,7 @@ import json
 import os
 import select
 import sys
+import threading
 import time
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple
 
@@ -62,6 +63,26 @@ def scan_on_request(directory: str) -> None:
         looks.hear(lines)
 
 
+class _Room:
+    """What is free, as it was known a scan ago: a file system that does not tell keeps nobody waiting."""
+
+    def __init__(self, ask: Callable[[], Optional[int]]) -> None:
+        self._ask = ask
+        self._last: Optional[int] = None
+        self._asking = False
+
+    def last(self) -> Optional[int]:
+        """What was found last; None: nothing yet. Has it looked up anew."""
+        if not self._asking:
+            self._asking = True
+            threading.Thread(target=self._look, name="room", daemon=True).start()
+        return self._last
+
+    def _look(self) -> None:
+        self._last = self._ask()
+        self._asking = False
+
+
 class Looks:
     """Scans as it is asked to, and says nothing but whole lines.
 
@@ -87,6 +108,7 @@ class Looks:
         self._said_at = 0.0
         self._files_at = files_at
         self._elsewhere: Tuple[str, Optional[Finder]] = ("", None)
+        self._room = _Room(self._finder.free_bytes)
 
     def hear(self, lines: Iterable[bytes]) -> None:
         """Do what these lines ask for; of several scans only the last is still wanted."""
@@ -112,7 +134,7 @@ class Looks:
                 now = self._now()
                 answer.update(_answer(found), looks=self._finder.looks - looks)
                 if found.done:
-                    answer["freeBytes"] = self._finder.free_bytes()
+                    answer["freeBytes"] = self._room.last()
                 news = (found.is_settled, found.stamps is not None)
                 if found.done or news != told or now >= told_at + _BETWEEN_ANSWERS_SECONDS:
                     self._write(answer)

@@ -7,7 +7,7 @@ is told, and that is all.
 
 import statistics
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 from muster.api.base import EARLIEST, LATEST
@@ -25,7 +25,9 @@ from muster.lifecycle import record as records
 from muster.lifecycle import resume
 from muster.protocol.messages import CheckpointReport
 from muster.recovery.judging import judges
+from muster.recovery.silence import FRESH_SECONDS
 from muster.world.job import JobWorld
+from muster.world.views import LauncherView
 
 FIRST_SAVES = 4  # by which later ones are measured
 MISSED_INTERVALS = 3
@@ -38,8 +40,10 @@ NO_ROOM = 1
 SHRUNK = 2  # of that size, in all the saves that are known: then room becomes less, and not only between two deletions
 LONGER = 1.5  # than the first ones
 LONGER_STILL = 1.3  # until then it is called so
+LEAST_STILL = 0.6  # of the seconds below, likewise
 NEWEST_SAVES = 3
-_SAME_TIME_SECONDS = 1.0  # two mounts may tell one file's time with that difference
+_SAME_TIME_SECONDS = 30.0  # two mounts may tell one file's time with that difference; to save a step anew takes longer
+_STANDS = timedelta(minutes=10)  # at least: what comes and goes is told once
 
 _Measure = Callable[[CheckpointSave], int | None]
 # What grows, in words, and by how many seconds at least: the moment at which one is seen whole depends on when it is looked for.
@@ -67,9 +71,13 @@ def attached(world: JobWorld, record: GangSpec, checkpoint: CheckpointStatus, *,
 
 def _saves(world: JobWorld, record: GangSpec, checkpoint: CheckpointStatus) -> list[CheckpointSave]:
     known = {save.step: save for save in checkpoint.saves if save.step <= checkpoint.step}
-    for told in resume.all_complete(world, record):
-        if told.step <= checkpoint.step:
-            known[told.step] = _merged(known.get(told.step), told)
+    told = [one for one in resume.all_complete(world, record) if one.step <= checkpoint.step]
+    paths: dict[int, str] = {checkpoint.step: checkpoint.path}
+    for one in sorted(told, key=lambda one: one.path):
+        paths.setdefault(one.step, one.path)
+    for one in told:  # a trainer may write a step twice, such as `last` beside it: one of them counts
+        if one.path == paths[one.step]:
+            known[one.step] = _merged(known.get(one.step), one)
     newest = known.get(checkpoint.step)
     if newest is not None and newest.free_bytes is None:
         known[checkpoint.step] = newest.model_copy(update={"free_bytes": _free_bytes(world, record)})
@@ -126,35 +134,38 @@ def _concerns(
         (CheckpointTrouble.SAVES_TAKE_LONGER, _longer(told, CheckpointTrouble.SAVES_TAKE_LONGER in standing)),
     ):
         old = standing.get(reason)
-        if message is None:  # nobody can tell now
-            found += [old] if old is not None else []
+        if message is None or (not message and old is not None and world.now < old.since + _STANDS):
+            found += [old] if old is not None else []  # nobody can tell now, or it may come again at once
         elif message:
             words = old.message if old is not None and same else message
             found.append(CheckpointConcern(reason=reason, message=words, since=old.since if old else world.now))
     return found
 
 
-def _missed(world: JobWorld, record: GangSpec, told: CheckpointStatus) -> str:
-    """That three saves in a row did not come; "" when all is well, or nobody knows how often they come.
+def _missed(world: JobWorld, record: GangSpec, told: CheckpointStatus) -> str | None:
+    """That three saves in a row did not come; "" when all is well, or nobody knows how often they come; None while nobody sees whether
+    any came.
 
-    By the time, counted from the start of the ranks where that is later. Where steps are seen they have to have gone on as far, too:
-    a training that has become slow is late with its saves. What steps alone say is worth little: a name may count epochs.
+    By the time, counted from the start of the ranks where that is later, and the steps have to have gone on as far, too: a
+    training that has become slow, or evaluates, is late with its saves. What steps alone say is worth little: a name may count epochs.
     """
     if record.go is None:
         return ""
+    if not any(_sees(seat.launcher) for seat in judges(world, record)):
+        return None
     newest = told.saves[-(MAX_SAVES - FIRST_SAVES) :]
-    seconds, steps = _usual_seconds(newest), _usual([b.step - a.step for a, b in pairwise(newest)])
+    seconds, steps = _longest(_seconds_between(newest)), _longest(b.step - a.step for a, b in pairwise(newest))
     if seconds is None:
         return ""
     limit = max(MISSED_INTERVALS * seconds, MISSED_SECONDS)
     if (world.now - max(told.time, record.go.time)).total_seconds() < limit:
         return ""
     step = records.newest_step(world, record)
-    if step is not None and steps is not None and step - told.step < MISSED_INTERVALS * steps:
+    if step is None or (steps is not None and step - told.step < MISSED_INTERVALS * steps):
         return ""
     return (
         f"checkpoint {told.step} ({told.path}) is the newest complete one, and {MISSED_INTERVALS} more should have come since: the last "
-        f"ones came every {_span(seconds)}. A fault now loses all steps beyond it. See whether the trainer still saves, and whether "
+        f"ones came at most {_span(seconds)} apart. A fault now loses all steps beyond it. See whether the trainer still saves, and whether "
         f"{world.job.spec.checkpoint.directory} can be written to"
     )
 
@@ -162,7 +173,9 @@ def _missed(world: JobWorld, record: GangSpec, told: CheckpointStatus) -> str:
 def _room(world: JobWorld, record: GangSpec, told: CheckpointStatus, stands: bool) -> str | None:
     """That the directory's file system is about to be full; None while nobody sees it, or knows how large a checkpoint is."""
     newest = told.saves[-(MAX_SAVES - FIRST_SAVES) :]
-    size = newest[-1].bytes if newest and newest[-1].step == told.step else None
+    size = max(
+        (save.bytes for save in newest if save.bytes is not None), default=0
+    )  # full ones and light ones may take turns
     free = _free_bytes(world, record)
     if free is None or not size:
         return "" if is_url(world.job.spec.checkpoint.directory or "") else None
@@ -173,10 +186,10 @@ def _room(world: JobWorld, record: GangSpec, told: CheckpointStatus, stands: boo
     if free >= rooms * size:
         return ""
     directory = world.job.spec.checkpoint.directory
-    message = f"{_size(free)} can still be written below {directory}, and the newest checkpoint has {_size(size)}"
+    message = f"{_size(free)} can still be written below {directory}, and a checkpoint has {_size(size)}"
     if shrinks:
         each = lost / (len(known) - 1)
-        left, seconds = int(free / each), _usual_seconds(newest)
+        left, seconds = int(free / each), _usual(_seconds_between(newest))
         when = f", in about {_span(left * seconds)}" if seconds is not None and left else ""
         saves = f"after {left} more save{'s' * (left != 1)}{when}" if left else "with the next save"
         message += f"; each save leaves {_size(int(each))} less, and it is full {saves}"
@@ -195,7 +208,7 @@ def _longer(told: CheckpointStatus, stands: bool) -> str:
         if len(first) < NEWEST_SAVES:
             continue
         then, now = statistics.median(first), statistics.median(newest)
-        if now >= factor * then and now - then >= least:
+        if now >= factor * then and now - then >= (LEAST_STILL if stands else 1) * least:
             return (
                 f"checkpoints {words} {_span(now)} now, and the first ones {_span(then)}. See what else uses the storage, and how full it is; "
                 "longer intervals cost less until it is mended"
@@ -203,15 +216,26 @@ def _longer(told: CheckpointStatus, stands: bool) -> str:
     return ""
 
 
-def _usual_seconds(saves: Sequence[CheckpointSave]) -> float | None:
+def _sees(launcher: LauncherView | None) -> bool:
+    """Whether it is heard, and looks through the directory."""
+    return launcher is not None and launcher.heard_age_seconds < FRESH_SECONDS and not launcher.checkpoint_error
+
+
+def _seconds_between(saves: Sequence[CheckpointSave]) -> list[float]:
     times = [save.time for save in saves if save.time is not None]
-    return _usual((later - earlier).total_seconds() for earlier, later in pairwise(times))
+    return [(later - earlier).total_seconds() for earlier, later in pairwise(times)]
 
 
 def _usual(gaps: Iterable[float]) -> float | None:
     """The median; None where too few are known."""
     positive = [gap for gap in gaps if gap > 0]
     return statistics.median(positive) if len(positive) >= LEAST_INTERVALS else None
+
+
+def _longest(gaps: Iterable[float]) -> float | None:
+    """None where too few are known."""
+    positive = [gap for gap in gaps if gap > 0]
+    return max(positive) if len(positive) >= LEAST_INTERVALS else None
 
 
 def _span(seconds: float) -> str:

@@ -3,7 +3,9 @@
 import json
 
 from muster.api.gang import GangSpec
+from muster.api.goodput import Account
 from muster.goodput.account import carried
+from muster.lifecycle.figures import worked_out
 from muster.lifecycle.plan import Announcement, CommitGang, DeletePod, Plan
 from muster.world.job import JobWorld
 
@@ -18,7 +20,20 @@ FEW_INCIDENTS = 32
 def commit(world: JobWorld, spec: GangSpec, *announcements: Announcement) -> Plan:
     """Commit the record with its account; the status follows in the next step, when it is a fact."""
     version = world.gang.metadata.resource_version if world.gang else ""
-    return Plan((CommitGang(bounded(carried(world, spec)), version),), None, announcements, wake_in_seconds=0.0)
+    kept = worked_out("the account", lambda: _with_account(world, spec), spec)
+    return Plan((CommitGang(bounded(kept), version),), None, announcements, wake_in_seconds=0.0)
+
+
+def _with_account(world: JobWorld, spec: GangSpec) -> GangSpec:
+    """The record with its account, which is one that the API server takes.
+
+    Raises:
+        ValidationError: it is none: somebody has edited it.
+    """
+    kept = carried(world, spec)
+    if kept.account is not None:
+        Account.model_validate(kept.account.to_json())
+    return kept
 
 
 def bounded(spec: GangSpec) -> GangSpec:

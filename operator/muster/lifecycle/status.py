@@ -24,6 +24,7 @@ from muster.lifecycle import record as records
 from muster.lifecycle.assembling import ASSEMBLING
 from muster.lifecycle.burnin import BURNING_IN
 from muster.lifecycle.ending import overdrawn
+from muster.lifecycle.figures import worked_out
 from muster.lifecycle.plan import Announcement, Plan, State, Telling
 from muster.lifecycle.words import after_corruption, on_nodes
 from muster.protocol.presets import BY_NAME
@@ -227,10 +228,15 @@ def _build(
     conditions += [condition for kind, condition in known.items() if kind not in wanted and kind == "TemplateAccepted"]
     checkpoint = _checkpoint(world, record)
     if checkpoint is not None and record is not None and not (completion or before.completion):
-        checkpoint = care.attached(world, record, checkpoint, trains=state in ("Running", "Saving"))
+        trains, bare = state in ("Running", "Saving"), checkpoint
+        checkpoint = worked_out("saves", lambda: care.attached(world, record, bare, trains=trains), bare)
     step = _step(world, record, checkpoint)
     succeeded = completion is not None and completion.result is CompletionResult.SUCCEEDED
-    account = goodput.told(world, step=step, ended=completion is not None, succeeded=succeeded)
+    account = worked_out(
+        "goodput",
+        lambda: goodput.told(world, step=step, ended=completion is not None, succeeded=succeeded),
+        before.goodput,
+    )
     return TrainingJobStatus(
         observed_generation=generation,
         state=state,
@@ -242,7 +248,11 @@ def _build(
         step=step,
         checkpoint=checkpoint,
         restarts=sum(i.resumed_step is not None for i in record.incidents) if record else before.restarts,
-        incidents=_incidents(goodput.incidents(world, record, account)) if record else before.incidents,
+        incidents=worked_out(
+            "incidents", lambda: _incidents(goodput.incidents(world, record, account)), before.incidents
+        )
+        if record
+        else before.incidents,
         corruption=_corruption(world, record, ended=bool(completion or before.completion))
         if record
         else before.corruption,

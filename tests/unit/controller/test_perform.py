@@ -309,8 +309,9 @@ async def test_a_concern_is_written_at_once_since_it_is_announced_once(statuses:
     assert await statuses.write(checkpoint=saved) is None
     concern = CheckpointConcern(reason=CheckpointTrouble.SPACE_LOW, message="full soon", since=time)
     assert await statuses.write(checkpoint=saved.model_copy(update={"concerns": [concern]})) is None
-    assert await statuses.write(checkpoint=saved) is None
-    assert scene.api.count("PATCH") == 3
+    assert scene.api.count("PATCH") == 2
+    assert await statuses.write(checkpoint=saved), "that it is over can wait"
+    assert scene.api.count("PATCH") == 2
 
 
 async def test_a_pod_of_that_name_that_cannot_be_read_is_not_adopted_unless_it_is_the_jobs(

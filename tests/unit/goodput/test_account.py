@@ -9,8 +9,9 @@ from tests.unit.lifecycle.builders import Scene, a_job, at, idle, running
 
 from muster.api.gang import FaultClass, GangIncident, GangSpec, Go, Level, Resume
 from muster.api.goodput import MAX_STRETCHES, Account, Bucket, Seen, Stretch
-from muster.api.trainingjob import Condition, ConditionStatus
+from muster.api.trainingjob import Condition, ConditionStatus, Incident
 from muster.goodput.account import carried, closed, cut
+from muster.goodput.told import incidents, told
 from muster.lifecycle import record as records
 from muster.protocol.checks import CheckAnswer, CheckReport
 from muster.recovery.failure import Failure, Kind
@@ -185,6 +186,62 @@ def test_a_program_that_goes_back_further_than_it_was_told_loses_what_it_makes_a
     assert account.amount(Bucket.LOST_WORK) == 16_000
     assert account.lost_steps == 40
     assert [(each.after, each.step) for each in account.stretches] == [(0, 60), (60, 161)]
+
+
+def test_a_program_that_goes_on_from_a_checkpoint_of_its_own_has_lost_nothing() -> None:
+    """Muster knows of none, so the go names no step to go on from."""
+    scene = trains(now=160, step=101)
+    again = broken(scene)
+    last = again.incidents[-1].model_copy(update={"resumed_step": 0})
+    go = Go(time=at(170), master_address="10.0.0.1", master_port=20001)
+    later = Scene(scene.job, seconds=170).fleet()
+    later.record = again
+    gone_on = carried(later.world(), again.model_copy(update={"go": go, "incidents": [last]}))
+    assert account_of(gone_on).lost_steps == 0
+    for first_step, lost in ((102, 0), (1, 101)):
+        running_on = trains(now=400, first_step=first_step, step=first_step + 50)
+        assert running_on.record is not None
+        running_on.record = gone_on.model_copy(update={"go": go.model_copy(update={"time": at(170)})})
+        view = running(
+            2,
+            first_step + 50,
+            first_step=first_step,
+            started_age_seconds=229.0,
+            first_step_age_seconds=200.0,
+            step_age_seconds=0.0,
+            step_seconds=1.0,
+        )
+        ended = broken(running_on.all(view))
+        assert account_of(ended).lost_steps == lost
+        assert (ended.incidents[0].lost_milliseconds or 0) >= 1000 * lost
+
+
+def test_a_first_step_far_beyond_what_there_was_time_for_is_no_work_of_this_attempt() -> None:
+    account = account_of(broken(trains(now=160, first_step=5001, step=5101)))
+    assert account.amount(Bucket.COMPUTE) == 101_000 - 1000 + 1000
+    assert account.amount(Bucket.STARTING) == 9000
+
+
+def test_absurd_steps_make_no_record_that_the_api_server_refuses() -> None:
+    scene = trains(now=160, step=2**53 - 1)
+    account = account_of(broken(scene)).model_copy(update={"lost_steps": 2**53 - 2})
+    lost, _ = cut(account, 0)
+    assert lost.lost_steps == 2**53 - 1
+
+
+def test_when_the_training_went_on_is_told_once_and_does_not_change_with_ages() -> None:
+    scene = trains(now=160, step=101)
+    assert scene.record is not None
+    before = fault(scene).model_copy(update={"attempt": 0, "time": at(20), "resumed_step": 0})
+    scene.record = scene.record.model_copy(update={"incidents": [before]})
+    told_before = Incident(
+        attempt=0, time=at(20), level="R0", fault_class="Application", reason="RankFailed", resumed_time=at(60.021)
+    )
+    status = scene.job.status.model_copy(update={"incidents": [told_before]})
+    scene.job = scene.job.model_copy(update={"status": status})
+    world = scene.world()
+    figures = told(world, step=101, ended=False, succeeded=False)
+    assert [each.resumed_time for each in incidents(world, scene.record, figures)] == [at(60.021)]
 
 
 def test_the_record_says_when_the_training_went_on_after_an_incident() -> None:

@@ -8,8 +8,12 @@ import pytest
 from tests.unit.lifecycle.builders import EPOCH, SETTINGS, Scene, a_job, at, running
 
 from muster.api.gang import Resume
+from muster.api.goodput import Account
 from muster.api.trainingjob import MAX_SAVES, CheckpointSave, CheckpointStatus, TrainingJobStatus
-from muster.lifecycle.plan import Plan
+from muster.goodput import told as goodput
+from muster.lifecycle import care
+from muster.lifecycle import commit as lifecycle_commit
+from muster.lifecycle.plan import CommitGang, Plan
 from muster.lifecycle.step import decide
 from muster.protocol.messages import CheckpointReport
 
@@ -37,12 +41,13 @@ class Life:
         step: int | None = None,
         free: int | None = None,
         go: float = 0.0,
+        **told: Any,
     ) -> TrainingJobStatus:
         scene = Scene(self.job, seconds=seconds).fleet().gang().pods()
         assert scene.record is not None
         assert scene.record.go is not None
         scene.record = scene.record.model_copy(update={"go": scene.record.go.model_copy(update={"time": at(go)})})
-        scene.all(running(1, step=step, checkpoints=reports, free_bytes=free))
+        scene.all(running(1, step=step, checkpoints=reports, free_bytes=free, **told))
         self.plan = decide(scene.world(), SETTINGS)
         assert self.plan.status is not None
         self.job = self.job.model_copy(update={"status": self.plan.status})
@@ -121,6 +126,44 @@ def test_a_time_that_is_none_is_not_told(written_ns: int) -> None:
     assert [(save.time, save.bytes) for save in life.saves] == [(None, 1)]
 
 
+def test_of_a_step_that_is_saved_twice_one_counts() -> None:
+    """Such as `last.ckpt` beside it; and two workers' mounts tell its time with a difference."""
+    life = Life()
+    twice = [report(10, 600, stall_seconds=3.0), CheckpointReport(10, "/checkpoints/zlast", START_NS + int(603e9))]
+    life.look(605, *twice, step=11, free=900 * GB)
+    before = life.job.status.checkpoint
+    for seconds in range(610, 640, 2):
+        twice.reverse()
+        later = report(10, 602, stall_seconds=3.0)
+        life.look(seconds, *twice, *([later] if seconds % 4 else []), step=11, free=seconds * GB)
+        assert life.job.status.checkpoint == before
+
+
+def test_a_defect_in_what_is_told_of_saves_keeps_no_job_from_its_pods(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any, **__: Any) -> Any:
+        raise ZeroDivisionError
+
+    for room, name in ((care, "attached"), (goodput, "told"), (goodput, "incidents"), (lifecycle_commit, "carried")):
+        monkeypatch.setattr(room, name, broken)
+    life = Life()
+    status = life.look(605, report(10, 600), step=11)
+    assert (status.state, status.checkpoint is not None) == ("Running", True)
+    assert decide(Scene(a_job()).fleet().world(), SETTINGS).commits
+
+
+def test_an_account_that_somebody_has_spoiled_keeps_no_job_from_its_nodes() -> None:
+    scene = Scene(a_job(), seconds=10).fleet()
+    spoiled = Account(begun=at(0), time=at(0), milliseconds={f"bucket-{n}": 1 for n in range(15)})
+    plan = decide(scene.world(), SETTINGS)
+    (commit,) = plan.actions
+    assert isinstance(commit, CommitGang)
+    scene.record = commit.spec.model_copy(update={"account": spoiled, "go": None})
+    scene.seconds = 500
+    kept = lifecycle_commit.commit(scene.world(), scene.record.model_copy(update={"attempt": 2})).actions[0]
+    assert isinstance(kept, CommitGang)
+    assert kept.spec.account == spoiled, "what the API server would refuse is not committed"
+
+
 class TestNoNewCheckpoint:
     def test_three_of_the_usual_intervals_without_one_are_told_once(self) -> None:
         life = Life()
@@ -129,7 +172,7 @@ class TestNoNewCheckpoint:
         assert not life.concerns
         life.look(HOUR * 7 + 10, report(4000, HOUR * 4), step=7001)
         assert life.announced == ["NoNewCheckpoint"]
-        assert "every 60 min" in life.concerns["NoNewCheckpoint"]
+        assert "at most 60 min apart" in life.concerns["NoNewCheckpoint"]
         before = life.job.status
         life.look(HOUR * 9, report(4000, HOUR * 4), step=9000)
         assert life.announced == []
@@ -150,12 +193,34 @@ class TestNoNewCheckpoint:
         life.look(HOUR * 5, report(4, HOUR * 4), step=5000)
         assert not life.concerns
 
-    def test_where_no_step_is_seen_time_alone_tells(self) -> None:
+    def test_where_no_step_is_seen_nobody_knows_whether_it_trains(self) -> None:
         life = Life()
         for number in range(1, 5):
             life.look(HOUR * number + 5, report(number * 10, HOUR * number))
         life.look(HOUR * 7 + 10, report(40, HOUR * 4))
+        assert not life.concerns
+
+    def test_the_longest_pause_between_two_is_usual_too(self) -> None:
+        """A trainer that evaluates after every third one."""
+        life, seconds = Life(), 0
+        for number in range(1, 10):
+            seconds += 1800 if number % 3 == 0 else 300
+            life.look(seconds + 5, report(1000 * number, seconds), step=1000 * number + 1)
+        life.look(seconds + 3 * 300 + 60, report(9000, seconds), step=13_000)
+        assert not life.concerns
+        life.look(seconds + 3 * 1800 + 60, report(9000, seconds), step=13_000)
         assert list(life.concerns) == ["NoNewCheckpoint"]
+
+    @pytest.mark.parametrize("blind", [{"checkpoint_error": "no answer within 30 s"}, {"heard_age_seconds": 30.0}])
+    def test_while_nobody_sees_the_directory_nobody_is_accused(self, blind: dict[str, Any]) -> None:
+        life = Life()
+        hourly(life, 4)
+        life.look(HOUR * 7 + 10, report(4000, HOUR * 4), step=7001, **blind)
+        assert not life.concerns
+        life.look(HOUR * 7 + 20, report(4000, HOUR * 4), step=7001)
+        assert list(life.concerns) == ["NoNewCheckpoint"]
+        life.look(HOUR * 9, report(4000, HOUR * 4), step=9001, **blind)
+        assert list(life.concerns) == ["NoNewCheckpoint"], "what was told stands"
 
     def test_time_counts_from_the_start_of_the_ranks(self) -> None:
         life = Life()
@@ -209,7 +274,28 @@ class TestSpace:
         life.look(HOUR * 3 + 70, report(3000, HOUR * 3), step=3011, free=150 * GB)
         assert life.concerns, "a deletion more or less changes nothing"
         life.look(HOUR * 3 + 80, report(3000, HOUR * 3), step=3012, free=200 * GB)
+        assert life.concerns, "what comes and goes is told once"
+        life.look(HOUR * 3 + 700, report(3000, HOUR * 3), step=3012, free=200 * GB)
         assert not life.concerns
+
+    def test_room_that_comes_and_goes_is_no_storm(self) -> None:
+        """Two jobs on one volume; or a launcher that says whatever it likes."""
+        life, events, statuses = Life(), 0, 0
+        hourly(life, 3, free=[900 * GB] * 3)
+        for turn in range(1800):
+            before = life.job.status.checkpoint
+            life.look(HOUR * 3 + 10 + 2 * turn, report(3000, HOUR * 3), step=3001, free=900 * GB * (turn % 2))
+            events += len(life.announced)
+            statuses += life.job.status.checkpoint != before
+        assert (events <= 6, statuses <= 12) == (True, True)
+
+    def test_large_and_small_ones_that_take_turns_need_room_for_a_large_one(self) -> None:
+        life, told = Life(), 0
+        for number in range(1, 12):
+            one = report(1000 * number, HOUR * number, size_bytes=(100 if number % 2 else 1) * GB)
+            life.look(HOUR * number + 5, one, step=1000 * number + 1, free=80 * GB)
+            told += len(life.announced)
+        assert (list(life.concerns), told) == (["CheckpointSpaceLow"], 1)
 
     def test_a_full_disk_is_full_with_the_next_save(self) -> None:
         life = Life()
@@ -260,6 +346,14 @@ class TestSavesTakeLonger:
         life.look(HOUR * 6, report(6000, HOUR * 6 - 5, **{"save_seconds": 10.0, what: 30.0}), step=6001)
         assert life.announced == ["SavesTakeLonger"]
         assert words in life.concerns["SavesTakeLonger"]
+
+    def test_seconds_more_or_less_change_nothing_once_it_is_told(self) -> None:
+        life, told = Life(), 0
+        for number, stall in enumerate([4, 4, 4, 4, 9, 9, 9, 8, 8, 8, 9, 9, 9, 8, 8, 8], 1):
+            one = report(1000 * number, HOUR * number, stall_seconds=float(stall))
+            life.look(HOUR * number + 5, one, step=1000 * number + 1)
+            told += len(life.announced)
+        assert told == 1
 
     @pytest.mark.parametrize("slow", [[10, 10, 10, 40, 10, 10, 40, 10], [2, 2, 2, 2, 4, 4, 4, 4], [40] * 8])
     def test_one_slow_save_a_few_seconds_or_slow_ones_from_the_beginning_are_none(self, slow: list[int]) -> None:
