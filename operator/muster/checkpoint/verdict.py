@@ -49,7 +49,7 @@ def verdict_from(data: Mapping[str, Any]) -> Verdict:
         ValueError: a number is none.
     """
     texts = {name: str(data[name]) for name in ("path", "files", "glance", "probe", "problem")}
-    return Verdict(size_bytes=int(data["size_bytes"]), saving_ns=int(data["saving_ns"]), **texts)
+    return Verdict(size_bytes=int(data.get("size_bytes", 0)), saving_ns=int(data.get("saving_ns", 0)), **texts)
 
 
 def digest(listing: Listing) -> str:

@@ -21,7 +21,14 @@ from typing import Any, Callable, Dict, FrozenSet, List, Optional, Tuple
 from muster.checkpoint.names import is_url
 from muster.checkpoint.scan import UNVERIFIED, UNVERIFIED_FOR_NOW
 from muster.launcher.children import Child, converse, converse_in_image
-from muster.protocol.messages import LONGEST_SECONDS, MAX_NUMBER, MAX_PATH_CHARS, CheckpointReport, Directive
+from muster.protocol.messages import (
+    LONGEST_SECONDS,
+    MAX_NANOSECONDS,
+    MAX_NUMBER,
+    MAX_PATH_CHARS,
+    CheckpointReport,
+    Directive,
+)
 
 _MAX_LINE_BYTES = 256 * 1024
 _MAX_VERDICTS = 64
@@ -356,7 +363,7 @@ def _report(item: Dict[str, Any]) -> CheckpointReport:
     return CheckpointReport(
         step=int(item["step"]),
         path=str(item["path"]),
-        written_ns=int(item["writtenNs"]),
+        written_ns=min(max(int(item["writtenNs"]), 0), MAX_NANOSECONDS),  # a file may have any time
         judged=bool(item["judged"]),
         torn=bool(item.get("torn")),
         format=str(item.get("format", "")),
