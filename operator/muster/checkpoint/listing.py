@@ -77,7 +77,8 @@ class Files:
     def free_bytes(self, directory: str) -> Optional[int]:
         """What may still be written below it; None: nobody knows, as in a store.
 
-        A quota that the file system does not tell of does not count. Waits for as long as the file system does.
+        A quota that the file system does not tell of does not count. Waits for as long as the file system does, so only a
+        thread of its own may ask.
         """
         try:
             found = os.statvfs(directory)

@@ -4,7 +4,7 @@ One JSON object on each line. In: `{"verdicts": [...]}`, what an earlier child j
 "judges": true, "stamps": false, "lineage": [step, sinceNs, disowned, shut] or null, "wish": "", "wishDirectory": ""}`, which ends a scan under way. Out:
 `{"sign": true}`, a sign of life; `{"verdict": {...}}`, to be handed to the next child; and the answer so far: `{"scan": 7,
 "checkpoints": [{"step", "path", "writtenNs", "judged", "format", "sizeBytes", "saveSeconds"}], "torn": [the same], "stamps": text or null, "settled", "done",
-"looks", "note", "doubt", "error", "freeBytes": once it is done, "elsewhere": [as checkpoints], "elsewhereError"}`. A scan is over once it is done, or has an error.
+"looks", "note", "doubt", "error", "freeBytes": as it was after the scan before, "elsewhere": [as checkpoints], "elsewhereError"}`. A scan is over once it is done, or has an error.
 """
 
 from __future__ import annotations
@@ -64,23 +64,29 @@ def scan_on_request(directory: str) -> None:
 
 
 class _Room:
-    """What is free, as it was known a scan ago: a file system that does not tell keeps nobody waiting."""
+    """What is free. A file system may never tell, and nothing waits for that: each scan has what was known before it.
+
+    Attributes:
+        free_bytes: as it was found last; None: not yet, or nobody knows.
+    """
 
     def __init__(self, ask: Callable[[], Optional[int]]) -> None:
         self._ask = ask
-        self._last: Optional[int] = None
-        self._asking = False
+        self._thread: Optional[threading.Thread] = None
+        self.free_bytes: Optional[int] = None
 
-    def last(self) -> Optional[int]:
-        """What was found last; None: nothing yet. Has it looked up anew."""
-        if not self._asking:
-            self._asking = True
-            threading.Thread(target=self._look, name="room", daemon=True).start()
-        return self._last
+    def look(self) -> None:
+        """Have it looked up, unless that is still under way."""
+        if self._thread is not None and self._thread.is_alive():
+            return
+        self._thread = threading.Thread(target=self._find, name="room", daemon=True)
+        try:
+            self._thread.start()
+        except RuntimeError:  # no thread is to be had now: it is asked for again with the next scan
+            self._thread = None
 
-    def _look(self) -> None:
-        self._last = self._ask()
-        self._asking = False
+    def _find(self) -> None:
+        self.free_bytes = self._ask()
 
 
 class Looks:
@@ -134,11 +140,13 @@ class Looks:
                 now = self._now()
                 answer.update(_answer(found), looks=self._finder.looks - looks)
                 if found.done:
-                    answer["freeBytes"] = self._room.last()
+                    answer["freeBytes"] = self._room.free_bytes
                 news = (found.is_settled, found.stamps is not None)
                 if found.done or news != told or now >= told_at + _BETWEEN_ANSWERS_SECONDS:
                     self._write(answer)
                     told, told_at = news, now
+                if found.done:
+                    self._room.look()
                 if not found.done and self._is_asked_again():
                     return
         except (OSError, ValueError) as error:

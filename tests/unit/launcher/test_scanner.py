@@ -5,18 +5,31 @@ from __future__ import annotations
 import json
 import os
 import signal
+import threading
 import time
 from types import SimpleNamespace
 
 import pytest
 from bench import dcp_files
 
+from muster.checkpoint.listing import Files
+from muster.checkpoint.verdict import Verdict, verdict_from
 from muster.launcher import children
-from muster.launcher.scanner import LOOKS_PER_SECOND, Scanner
+from muster.launcher.scan_child import Looks
+from muster.launcher.scanner import LOOKS_PER_SECOND, Scanner, _report
 from muster.protocol.messages import WAIT, Directive
 
 DEADLINE_SECONDS = 10.0
 PERIOD_SECONDS = 2.0
+REQUEST = {
+    "scan": 1,
+    "thorough": True,
+    "judges": True,
+    "stamps": False,
+    "lineage": None,
+    "wish": "",
+    "wishDirectory": "",
+}
 
 
 def write_checkpoint(directory, step, files=1):
@@ -486,3 +499,61 @@ class TestWhichChild:
         scanner._ask(100.0)
         assert begun == [(sees_packages, ("--scan-on-request", directory))]
         assert (scanner.period_seconds, scanner.deadline_seconds) == (period, deadline)
+
+
+class Hanging(Files):
+    """A file system that does not tell what is free until it is let go, and then another figure each time."""
+
+    def __init__(self):
+        self.let_go = threading.Event()
+        self.asked = 0
+
+    def free_bytes(self, directory):
+        self.asked += 1
+        self.let_go.wait(30)
+        return self.asked
+
+
+class TestRoom:
+    def test_a_file_system_that_never_tells_what_is_free_keeps_no_scan_waiting(self, tmp_path):
+        write_checkpoint(tmp_path, 10)
+        said, files = [], Hanging()
+        looks = Looks(
+            str(tmp_path), lambda line: said.append(json.loads(line)), lambda: False, files_at=lambda _: files
+        )
+
+        def scan(number):
+            looks.hear([json.dumps({**REQUEST, "scan": number}).encode()])
+            return said[-1]
+
+        for number in (1, 2, 3):
+            answer = scan(number)
+            assert (answer["scan"], answer["done"], answer["freeBytes"]) == (number, True, None)
+        assert files.asked == 1, "one thread that hangs is enough"
+        files.let_go.set()
+        looks._room._thread.join(10)
+        assert scan(4)["freeBytes"] == 1
+        looks._room._thread.join(10)
+        assert scan(5)["freeBytes"] == 2
+
+    def test_where_no_thread_is_to_be_had_a_scan_ends_nevertheless(self, tmp_path, monkeypatch):
+        def refuse(_self):
+            raise RuntimeError("can't start new thread")
+
+        monkeypatch.setattr(threading.Thread, "start", refuse)
+        said = []
+        looks = Looks(str(tmp_path), lambda line: said.append(json.loads(line)), lambda: False)
+        looks.hear([json.dumps(REQUEST).encode()])
+        assert (said[-1]["done"], said[-1]["error"], said[-1]["freeBytes"]) == (True, "", None)
+
+
+@pytest.mark.parametrize(("written_ns", "told"), [(-5, 0), (7, 7), (2**63 - 1, 2**63 - 1), (2**63, 2**63 - 1)])
+def test_any_time_that_a_file_has_can_be_reported(written_ns, told):
+    item = {"step": 1, "path": "/c/1", "writtenNs": written_ns, "judged": True}
+    assert _report(item).written_ns == told
+
+
+def test_a_verdict_from_before_sizes_were_known_is_one():
+    data = Verdict("/c/1", "files", "glance", "probe", "").to_json()
+    old = {name: value for name, value in data.items() if name not in ("size_bytes", "saving_ns")}
+    assert (verdict_from(old).path, verdict_from(old).size_bytes) == ("/c/1", 0)
