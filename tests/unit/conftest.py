@@ -1,6 +1,8 @@
 """What tests of more than one room ask for."""
 
 import os
+import sys
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -25,3 +27,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
+
+
+@pytest.fixture(autouse=True)
+def _figures_are_worked_out() -> Iterator[None]:
+    """A defect in what only people are told is logged and stops nothing: here it fails the test."""
+    yield
+    figures = sys.modules.get("muster.lifecycle.figures")
+    if figures is not None and figures._logged:
+        found = sorted(f"{what}: {error.__name__}" for what, error in figures._logged)
+        figures._logged.clear()
+        raise AssertionError(f"could not be worked out: {', '.join(found)}")

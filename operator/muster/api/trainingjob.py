@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.config import JsonDict
 
 from muster.api.base import ApiModel, LevelCount, NodeName, ObjectMeta, Time, checks, rule, shortened_to
@@ -556,6 +556,19 @@ class CheckpointConcern(ApiModel):
     since: Time
 
 
+def _newest_of(saves: object) -> object:
+    """A version that keeps more of them may have written the status: too many are cut, never an error."""
+    return saves[-MAX_SAVES:] if isinstance(saves, list) else saves
+
+
+def _known_of(concerns: object) -> object:
+    """A version that knows more of them may have written the status: people are told of others by it, not by this one."""
+    if not isinstance(concerns, list):
+        return concerns
+    known = set(CheckpointTrouble)
+    return [one for one in concerns if not isinstance(one, dict) or one.get("reason") in known]
+
+
 class CheckpointStatus(ApiModel):
     """The newest complete checkpoint, and how saving goes."""
 
@@ -563,10 +576,10 @@ class CheckpointStatus(ApiModel):
     path: str = Field(max_length=1024)
     format: str = Field("", max_length=64, description="How it is written; docs/reference/checkpoints.md lists all.")
     time: Time
-    saves: list[CheckpointSave] = Field(
+    saves: Annotated[list[CheckpointSave], BeforeValidator(_newest_of)] = Field(
         [], max_length=MAX_SAVES, description="By step: the first four that are known, and the newest eight."
     )
-    concerns: list[CheckpointConcern] = Field(
+    concerns: Annotated[list[CheckpointConcern], BeforeValidator(_known_of)] = Field(
         [],
         max_length=4,
         description="What somebody should look at before a fault or a full disk makes it dear.",

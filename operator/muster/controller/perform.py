@@ -140,9 +140,8 @@ class Performer:
             return None
         if _same_but_messages(wanted.get("conditions"), current.get("conditions")):
             differing = differing - {"conditions"} | {"nodesReady"}
-        if _concerns_of(wanted) - _concerns_of(
-            current
-        ):  # each is announced once: it has to stand there before the next look
+        # Each is announced once: it has to stand there before the next look.
+        if _concerns_of(wanted) - _concerns_of(current):
             differing.add("concerns")
         progress_only, counts_only = differing <= _PROGRESS, differing <= _COUNTS
         due = float("-inf")

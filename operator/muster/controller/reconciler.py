@@ -7,6 +7,7 @@ lease (the client sees to that).
 """
 
 import asyncio
+import functools
 import time
 from collections import Counter as Counted
 from collections.abc import Callable, Coroutine, Mapping
@@ -33,6 +34,7 @@ from muster.kube.errors import ApiError, Conflict, LeadershipLost
 from muster.kube.events import NORMAL, WARNING, EventRecorder, Regarding
 from muster.lifecycle import pending, status
 from muster.lifecycle.decided import Decided, in_words
+from muster.lifecycle.figures import worked_out
 from muster.lifecycle.plan import Announcement, ApplySupport, CommitGang, Plan, State, Telling
 from muster.lifecycle.step import decide
 from muster.lifecycle.worker_pod import WorkerSettings
@@ -161,7 +163,7 @@ class Reconciler:
                     continue
                 self._assume(job, plan)
                 if plan.status is not None:
-                    self._saves.told(key, plan.status)
+                    worked_out("figures of saves", functools.partial(self._saves.told, key, plan.status), None)
                 if not plan.commits:  # what is not on record yet is asked of nobody
                     self._want_checks(key, job.metadata.uid, plan.checks)
                 return _Decision(job, plan, begun)

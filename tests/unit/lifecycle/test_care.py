@@ -11,7 +11,7 @@ from muster.api.gang import Resume
 from muster.api.goodput import Account
 from muster.api.trainingjob import MAX_SAVES, CheckpointSave, CheckpointStatus, TrainingJobStatus
 from muster.goodput import told as goodput
-from muster.lifecycle import care
+from muster.lifecycle import care, figures
 from muster.lifecycle import commit as lifecycle_commit
 from muster.lifecycle.plan import CommitGang, Plan
 from muster.lifecycle.step import decide
@@ -143,6 +143,7 @@ def test_a_defect_in_what_is_told_of_saves_keeps_no_job_from_its_pods(monkeypatc
     def broken(*_: Any, **__: Any) -> Any:
         raise ZeroDivisionError
 
+    monkeypatch.setattr(figures, "_logged", set())
     for room, name in ((care, "attached"), (goodput, "told"), (goodput, "incidents"), (lifecycle_commit, "carried")):
         monkeypatch.setattr(room, name, broken)
     life = Life()
@@ -151,7 +152,8 @@ def test_a_defect_in_what_is_told_of_saves_keeps_no_job_from_its_pods(monkeypatc
     assert decide(Scene(a_job()).fleet().world(), SETTINGS).commits
 
 
-def test_an_account_that_somebody_has_spoiled_keeps_no_job_from_its_nodes() -> None:
+def test_an_account_that_somebody_has_spoiled_keeps_no_job_from_its_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(figures, "_logged", set())
     scene = Scene(a_job(), seconds=10).fleet()
     spoiled = Account(begun=at(0), time=at(0), milliseconds={f"bucket-{n}": 1 for n in range(15)})
     plan = decide(scene.world(), SETTINGS)
@@ -384,3 +386,12 @@ def test_while_the_gang_restarts_what_concerned_people_does_so_still_and_is_not_
     assert waiting.checkpoint == before
     life.look(HOUR * 2 + 90, report(2000, HOUR * 2), step=2010, free=10 * GB, go=HOUR * 2 + 80)
     assert life.announced == []
+
+
+def test_what_a_newer_version_has_written_is_read_as_far_as_it_is_known() -> None:
+    saves = [{"step": step} for step in range(MAX_SAVES + 3)]
+    known = {"reason": "SavesTakeLonger", "message": "longer", "since": "2026-01-31T12:00:00Z"}
+    data = {"step": 14, "path": "/c", "time": "2026-01-31T12:00:00Z", "saves": saves}
+    read = CheckpointStatus.model_validate({**data, "concerns": [{**known, "reason": "OutOfInodes"}, known]})
+    assert [save.step for save in read.saves] == list(range(3, MAX_SAVES + 3))
+    assert [concern.reason for concern in read.concerns] == ["SavesTakeLonger"]
