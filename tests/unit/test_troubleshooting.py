@@ -38,6 +38,7 @@ NO_REASONS = {
     "ContainerCreating",
     "FallbackToLogsOnError",
     "FleetPolicy",
+    "MaxText",
     "NoExecute",
     "NodeHealth",
     "NoSchedule",
