@@ -16,9 +16,15 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 ##@ What a user runs first
-.PHONY: demo test
+.PHONY: demo recipes test
 demo: venv images ## The main job: find a bad node, train, lose a process, a pod and a node, finish with the right weights (KEEP=1 keeps it)
 	@$(PY) -u -m demo
+
+recipes: venv images ## Seven training frameworks on a cluster, with the demo's faults (RECIPES="lightning jax-orbax" for a part; KEEP=1)
+ifneq ($(CLUSTER),existing)
+	@$(TOOL) imagebuild --only recipes
+endif
+	@$(PY) -u -m recipes $(call options,RECIPES)
 
 test: lint verify test-unit test-integration test-e2e ## All tests that CI runs
 
@@ -32,8 +38,10 @@ lint: venv ## ruff, mypy, import-linter, yamllint
 	@test ! -e operator/__init__.py || { echo "operator/__init__.py shadows the standard library: remove it"; exit 1; }
 	@$(VENV)/bin/yamllint --strict manifests examples crds
 
-generate: venv ## Render crds/ and the generated reference from the models
+generate: venv ## Render crds/ and the generated reference from the models and metrics
 	@$(PY) -m muster.api.render
+	@$(PY) -m monitoring.page
+	@$(PY) -m monitoring.dashboards
 
 verify: venv ## Regenerate, then the tree must be what it was
 	@tools/verify.sh
@@ -41,7 +49,7 @@ verify: venv ## Regenerate, then the tree must be what it was
 # These start clusters of their own, so that they need not wait for a shared one.
 OWN_CLUSTERS := tests/e2e/test_localcluster.py
 # Lanes of end-to-end tests, each on a cluster of its own, side by side: most of their time they wait.
-ON_EIGHT := $(addprefix tests/e2e/test_,control_plane.py cut_off.py existing.py upgrade.py)
+ON_EIGHT := $(addprefix tests/e2e/test_,control_plane.py cut_off.py existing.py recipes.py upgrade.py)
 # They test nodes, which is work for the processors: on a cluster that has nothing else to do.
 ON_TESTED := $(addprefix tests/e2e/test_,burn_in.py corruption.py)
 # Two at a time; the third begins when the first of them has ended.
@@ -107,6 +115,16 @@ HEALTH_OPTIONS := $(call options,NODES BAD RUNS)
 bench-health: venv ## 200 of 2,048 nodes fall sick at once: how soon each is tainted, and whether the budget holds (NODES=256 BAD=40 RUNS=1)
 	@$(PY) -m bench.health $(HEALTH_OPTIONS)
 
+HEALTH_FLEETS_OPTIONS = $(call options,FLEETS SEED MINUTES JOBS)
+# All 300 take hours of a core.
+bench-health-fleets: MINUTES ?= 20
+bench-health-fleets: venv ## The rules of health over a month of 300 fleets: sick nodes used again, healthy ones out, the budget (FLEETS=20 SEED=1 MINUTES=10 JOBS=2)
+	@PYTHONHASHSEED=0 $(PY) -m bench.health_fleets $(HEALTH_FLEETS_OPTIONS)
+
+QUIET_OPTIONS := $(call options,NODES SECONDS RATE)
+bench-quiet: venv ## What 16,384 nodes cost the operator while nothing happens (NODES=1024 SECONDS=30 for a part)
+	@$(PY) -m bench.quiet $(QUIET_OPTIONS)
+
 CHECKPOINTS_OPTIONS := $(call options,TENSORS RANKS RUNS)
 bench-checkpoints: venv ## Judging eight checkpoints of 873 tensors on 512 ranks: the newest, all, and again (TENSORS=90 RANKS=64 RUNS=1)
 	@$(PY) -m bench.checkpoints $(CHECKPOINTS_OPTIONS)
@@ -119,6 +137,9 @@ bench-what-if: venv ## What kubectl muster what-if takes for 1,024, 16,384 and 1
 
 bench-burnin: venv ## Gangs of 64, 512 and 2,048 from bound to proved, beyond the probes' own time (SIZES=64 RUNS=1 for a part)
 	@$(PY) -m bench.burnin $(call options,SIZES RUNS)
+
+bench-give-way: venv cluster-up ## How soon the test of an idle node gives way to a gang, on the local cluster (RUNS=3 SEED=1 for a part)
+	@$(PY) -m bench.giveway $(call options,RUNS SEED)
 
 BURNIN_OPTIONS := $(call options,GANGS SEED)
 bench-burnin-rules: venv ## Whom the burn-in blames in 10,000 random gangs of 8 to 2,048, and in how many rounds (GANGS=200 SEED=1 for a part)

@@ -4,7 +4,8 @@ KWOK nodes, the shipped operator with the rights of its manifests, simulated lau
 muster.checker's own core and lines with a token of its own, over TLS; its probes take as long as they are told to.
 
 The floor is the probes' own time: the tests that were made, in the order in which they were made, if no word between
-operator and checkers had taken any time. What is above it is called orchestration, and this machine's load is in it.
+operator and checkers had taken any time. What is above it is called orchestration, and this machine's load is in it. Beside
+it stands the exchange: one word of every checker at the same moment, and its answer, when there is nothing to decide.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import json
 import os
 import queue
 import signal
+import statistics
 import sys
 import tempfile
 import threading
@@ -58,6 +60,8 @@ FIGURES = (
     "cpu_s",
     "others_cpu_s",
     "late_s",
+    "exchange_s",
+    "exchanges",
     "writes",
 )
 _CHECKERS = "muster-check"
@@ -66,6 +70,7 @@ _GANGS = f"/apis/muster.dev/v1alpha1/namespaces/{NAMESPACE}/gangs"
 _HEARD_SECONDS = 300.0
 _PROVED_SECONDS = 120.0
 _TOLD_SECONDS = 60.0
+_EXCHANGES = 5
 
 Run = dict[str, Any]
 
@@ -110,7 +115,15 @@ class Checkers:
 
     def told(self) -> Object:
         """What was tested since."""
-        self._process.tell({"tell": True})
+        return self._asked({"tell": True})
+
+    def exchanged(self) -> float:
+        """Seconds that one word of all at once and its answer take, the median of several."""
+        seconds: list[float] = self._asked({"exchange": _EXCHANGES})["seconds"]
+        return statistics.median(seconds)
+
+    def _asked(self, command: Object) -> Object:
+        self._process.tell(command)
         try:
             return self._told.get(timeout=_TOLD_SECONDS)
         except queue.Empty:
@@ -123,7 +136,7 @@ class Checkers:
 
     def _read(self) -> None:
         for event in self._process.says():
-            if event.get("event") == "told":
+            if event.get("event") in ("told", "exchanged"):
                 self._told.put(event)
 
 
@@ -274,7 +287,7 @@ def _run(stage: cases.Stage, system: Proving, checkers: Checkers, go: GoWatch) -
         raise LocalClusterError(f"a gang of {size} was not proved: {go.doubts}")
     costs, everything = spent(before, cpu_seconds(pids)), machine_seconds() - machine
     made = _added(asked, requests_made(system.metrics()))
-    told = checkers.told()
+    told, exchange = checkers.told(), checkers.exchanged()
     bound = latest((pod.bound for pod in stage.watch.pods().values()), since)
     cases.remove(stage)
     assert bound is not None
@@ -289,6 +302,8 @@ def _run(stage: cases.Stage, system: Proving, checkers: Checkers, go: GoWatch) -
         "cpu_s": sum(costs.values()),
         "others_cpu_s": everything - sum(costs.values()),
         "late_s": told["late_seconds"],
+        "exchange_s": exchange,
+        "exchanges": (proved - told["own_seconds"]) / exchange,
         "writes": float(writes(made)),
         "operator_requests": made,
         "cpu_by_process_s": {name: round(seconds, 2) for name, seconds in costs.items()},

@@ -38,6 +38,8 @@ from localcluster.api import wait_for
 from localcluster.errors import LocalClusterError
 from localcluster.kwok import KwokControlPlane
 from localcluster.kwok import fleet as fleet_nodes
+from muster.api.fleetpolicy import TakeOutBudget
+from muster.health.breaker import Share
 
 OUTPUT = ROOT / "build" / "bench" / "health.json"
 NODES, BAD, RUNS = 2048, 200, 3
@@ -50,8 +52,6 @@ _SETTLED_SECONDS = 300.0
 _QUIET_SECONDS = 3.0
 _POLL_SECONDS = 1.0
 _HEALTHS = "/apis/muster.dev/v1alpha1/nodehealths"
-# A tenth of the nodes, as FleetPolicy has it by default.
-_BUDGET_PERCENT = 10
 _WIDE = {"nodesPercent": 100, "domainPercent": 100, "totalPercent": 100}
 
 
@@ -118,7 +118,9 @@ def measure(nodes: int, bad: int, runs: int) -> dict[str, Any]:
         for _ in range(runs):  # in turn: what else the machine does meanwhile meets both
             raised.append(_run(ward, sick, {"enforcement": "Nodes", "budget": _WIDE}, len(sick)))
             bare.append(_bare(ward, sick))
-        budget = nodes * _BUDGET_PERCENT // 100
+        # What the FleetPolicy lets one cause have by default.
+        default = TakeOutBudget()
+        budget = Share.of(default.nodes_percent, nodes, default).cause
         many = choose(ward.nodes, 2 * budget)
         kept = [_run(ward, many, {"enforcement": "Nodes"}, budget) for _ in range(runs)]
     took = [run.delays for run in raised if run.delays is not None]

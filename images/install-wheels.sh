@@ -2,11 +2,12 @@
 # Installs the Python packages that a lock names (requirements with hashes) while an image is built, and removes pip
 # again. Wheels come from build/images/wheels/ of the build context where `make images` has put them, else from pip's
 # index. A stage of its own for pip would be more usual, but comparing the files copied out of it costs more than all
-# the rest of a rebuild.
-# Usage in a Dockerfile: RUN --mount=type=bind,target=/context sh /context/images/install-wheels.sh LOCK TARGET
+# the rest of a rebuild. A package that is published as source alone, and builds with setuptools, may be named.
+# Usage in a Dockerfile: RUN --mount=type=bind,target=/context sh /context/images/install-wheels.sh LOCK TARGET [SOURCE]
 set -eu
 lock=$1
 target=$2
+source=${3:-}
 wheels=/context/build/images/wheels
 scratch=$(mktemp -d)
 
@@ -14,13 +15,15 @@ installed() { dpkg-query --show --showformat='${Package}\n' | sort; }
 
 installed > "$scratch/before"
 sh /context/images/install-packages.sh python3-venv
+if [ -n "$source" ]; then sh /context/images/install-packages.sh python3-setuptools; fi
 installed > "$scratch/after"
 
-python3 -m venv "$scratch/venv"
+python3 -m venv ${source:+--system-site-packages} "$scratch/venv"
 if [ -d "$wheels" ]; then from="--no-index --find-links $wheels"; else from=""; fi
 # shellcheck disable=SC2086 # two words or none
 "$scratch/venv/bin/pip" install --quiet --disable-pip-version-check --root-user-action ignore --no-cache-dir \
-    --no-compile --no-deps --require-hashes --only-binary :all: $from --target "$target" --requirement "$lock"
+    --no-compile --no-deps --require-hashes --only-binary :all: ${source:+--no-binary "$source" --no-build-isolation} \
+    $from --target "$target" --requirement "$lock"
 rm -rf "$target/bin"
 # Unchecked bytecode: the root file system is read-only at run time, so nothing could be written back.
 python3 -m compileall -q --invalidation-mode unchecked-hash "$target"

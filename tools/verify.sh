@@ -6,6 +6,8 @@ python=$(tools/venv.sh)/bin/python
 status=0
 
 PYTHONPATH=operator "$python" -m muster.api.render --check || status=1
+PYTHONPATH=operator:tools "$python" -m monitoring.page --check || status=1
+PYTHONPATH=operator:tools "$python" -m monitoring.dashboards --check || status=1
 
 # Locking needs the network; that each pin asked for is the one that is locked can be seen without.
 for name in operator dev stores; do

@@ -1,6 +1,7 @@
 """`python -m bench.checkers`: events go to standard output, commands come from standard input, a line of JSON each.
 
-`{"forget": true}` begins a new burn-in; `{"tell": true}` prints what was tested since.
+`{"forget": true}` begins a new burn-in; `{"tell": true}` prints what was tested since; `{"exchange": n}` has all checkers
+speak at the same moment, n times, and prints how long it took until the last was answered.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from bench.checkers.probes import Pace, Probes
 from bench.launchers.__main__ import GARBAGE_THRESHOLD, emit
 from bench.launchers.channel import Endpoint, own_address, save_memory
 
+REST_SECONDS = 1.0  # between two exchanges: polls that follow the last one are over
+
 
 class Fleet:
     """All checkers, and what they have done since they were last told to forget it.
@@ -40,6 +43,8 @@ class Fleet:
         self._probes = Probes(pace)
         self._tests: list[Trial] = []
         self._counts: Counter[str] = Counter()
+        self._checkers: list[Checker] = []
+        self._exchange: asyncio.Task[None] | None = None
         # The probes tell monotonic time, whoever reads wants to compare with other processes.
         self._offset = time.time() - time.monotonic()
 
@@ -51,6 +56,7 @@ class Fleet:
                 checker = Checker(
                     node, endpoint.source, endpoint, token, self._probes, self._tests.append, self._counts
                 )
+                self._checkers.append(checker)
                 group.create_task(checker.run())
             emit("running", checkers=len(self._tokens))
 
@@ -62,6 +68,18 @@ class Fleet:
             self._probes.late_seconds = 0.0
         elif "tell" in command:
             emit("told", **self._told())
+        elif "exchange" in command:
+            self._exchange = asyncio.get_running_loop().create_task(self._exchanges(command["exchange"]))
+
+    async def _exchanges(self, times: int) -> None:
+        """One word of each checker and its answer, all at once: what a turn costs where nobody has anything to decide."""
+        seconds = []
+        for _ in range(times):
+            began = time.monotonic()
+            await asyncio.gather(*(checker.speak() for checker in self._checkers))
+            seconds.append(round(time.monotonic() - began, 3))
+            await asyncio.sleep(REST_SECONDS)
+        emit("exchanged", seconds=seconds)
 
     def _told(self) -> dict[str, Any]:
         rounds = rounds_of(self._tests)

@@ -58,6 +58,7 @@ class Checker:
         self._asked: Mapping[str, Any] | None = None
         self._begun: dict[str, tuple[str, str, str, float]] = {}  # order -> kind, peer, profile, when
         self._running = ""
+        self._heard: tuple[int, asyncio.Future[None]] | None = None  # which news, and who waits until it was answered
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -71,6 +72,14 @@ class Checker:
                 self._timer.cancel()
             for channel in self._channels.values():
                 channel.close()
+
+    def speak(self) -> asyncio.Future[None]:
+        """Say that there is news, though nothing else is; done once that was answered."""
+        self._core.news += 1
+        answered = asyncio.get_running_loop().create_future()
+        self._heard = self._core.news, answered
+        self._notify()
+        return answered
 
     # --- the process (muster.checker.checker)
 
@@ -164,6 +173,10 @@ class Checker:
             else:
                 self._core.hear_anything(time.monotonic())
             self._turn()
+            if self._heard is not None and sent.news >= self._heard[0]:
+                _, answered = self._heard
+                self._heard = None
+                answered.set_result(None)
         self._notify()
 
 

@@ -15,12 +15,19 @@ _NOT_WRITES = frozenset(("leases", "tokenreviews"))
 
 def requests_made(metrics: str) -> dict[str, int]:
     """Answered requests since the operator's start by `VERB resource`; watches and its lease are left out."""
+    made = all_requests(metrics).items()
+    return {
+        key: count for key, count in made if not key.startswith("WATCH ") and key.partition(" ")[2] not in _NOT_WRITES
+    }
+
+
+def all_requests(metrics: str) -> dict[str, int]:
+    """Answered requests since the operator's start by `VERB resource`, whatever they are for."""
     counts: dict[str, int] = {}
     for line in _REQUESTS.finditer(metrics):
         labels = dict(_LABEL.findall(line["labels"]))
-        if labels["verb"] != "WATCH" and labels["resource"] not in _NOT_WRITES:
-            key = f"{labels['verb']} {labels['resource']}"
-            counts[key] = counts.get(key, 0) + int(float(line["value"]))
+        key = f"{labels['verb']} {labels['resource']}"
+        counts[key] = counts.get(key, 0) + int(float(line["value"]))
     return counts
 
 

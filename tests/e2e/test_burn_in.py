@@ -7,16 +7,21 @@ links (testbed/faults.py).
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
-from testbed import checkers
+from monitoring.live import asked, named
+from monitoring.page import registered
+from testbed import checkers, figures
 from testbed.bed import Bed
 from testbed.burnt import assert_kept, bound, failures, wait_out
 from testbed.jobs import Job
-from testbed.kube import wait_until
+from testbed.kube import WaitError, wait_until
 
+LONG = ["--steps=100000", "--step-seconds=0.1", "--checkpoint-every=10"]
 SHORT = ["--steps=30", "--step-seconds=0.05", "--checkpoint-every=10"]
 ANEW = {"maxAgeSeconds": 0}
 Submit = Callable[..., Job]
@@ -141,3 +146,69 @@ def test_a_node_is_tested_by_hand(bed: Bed) -> None:
         lambda: bed.kubectl.json("get", "nodehealth", "node-4")["status"].get("reason") == "BurnInFailed",
         30,
     )
+
+
+# What the run below has nothing of, by page and panel, with the query's legend where only one of several is meant.
+NOTHING_TO_TELL = {
+    ("muster-fleet", "Domains of a gang"): "the policy of this test has no levels",
+    ("muster-fleet", "Jobs whose saves concern people"): "saves are well",
+    ("muster-job", "Alerts that fire"): "nothing is serious for the jobs",
+    ("muster-job", "Concerns"): "saves are well",
+    ("muster-nodes", "Machines that fall sick again and again"): "each falls sick once",
+    ("muster-nodes", "Silent agents that are too many"): "all agents speak",
+    ("muster-nodes", "GPUs with memory and link errors"): "the fake NVML's GPUs have none",
+    ("muster-operator", "Alerts that fire"): "the operator is well",
+    ("muster-operator", "Passes a second", "failed: {{reason}}"): "none has to fail",
+    ("muster-operator", "Requests that were refused or failed, in the last hour"): "none has to fail",
+    ("muster-operator", "What could not be read or told, in an hour", "{{informer}}"): "all objects can be read",
+}
+
+
+def test_every_query_of_dashboards_and_rules_finds_what_really_ran(bed: Bed, submit: Submit, tmp_path: Path) -> None:
+    """A gang that was tested loses a rank, a job waits, nodes are sick and tested by hand: a real Prometheus sees it all."""
+    with figures.watched(bed, tmp_path) as prometheus:
+        wait_until("a scrape of each operator and agent", prometheus.reaches_all, 30)
+        job = submit("figures", nodes=2, trainer=LONG, preflight=ANEW)
+        job.wait_step(25)
+        sick, well = sorted(set(bed.cluster.node_names) - set(job.current().nodes))
+        bed.faults.xid(sick, 79)
+        job.signal_rank(1)
+        waits = submit("waits", nodes=4, trainer=LONG)
+        for _ in range(2):  # a histogram's first observation is no growth
+            tested = bed.muster("check", well)
+            assert tested.returncode == 0, tested.stderr
+        bed.faults.xid(well, 79)  # one more than the budget allows
+        job.wait_training_again(1)
+        jobs = [{"namespace": job.namespace, "job_name": name} for name in (job.name, waits.name)]
+        asks = asked(jobs)
+        silent = {(uid, panel.title, query.legend) for uid, panel, query, _ in asks}
+        needed = {each for each in silent if not {each, each[:2]} & NOTHING_TO_TELL.keys()}
+        assert len(needed) > 80
+
+        def told() -> bool:
+            for uid, panel, query, chosen in asks:
+                each = (uid, panel.title, query.legend)
+                if each in silent and prometheus.answers(panel, query, {"probe": "gemm-bf16", "model": ".*", **chosen}):
+                    silent.remove(each)
+            return not silent & needed
+
+        try:
+            wait_until("every query to find something", told, 60)
+        except WaitError:
+            pytest.fail(f"no series for {sorted(silent & needed)}")
+        assert prometheus.reaches_all()
+        rules = prometheus.rules()
+        assert {rule["name"]: rule.get("lastError") for rule in rules if rule["health"] != "ok"} == {}
+        records = {rule["name"] for rule in rules if rule["type"] == "recording"}
+        seen = prometheus.values_of("__name__")
+        assert records <= seen
+        for name in {name for _, _, query, _ in asks for name in named(query.expr)} | {
+            name for rule in rules for name in named(rule["query"])
+        }:
+            family = re.sub(r"_(bucket|count|sum)$", "", name)
+            assert name in seen or family in registered(), f"{name} is on no scrape, and no part of Muster tells it"
+        account = job.status()["goodput"]
+        of_job = f'{{namespace="{job.namespace}",job_name="{job.name}"}}'
+        for metric, value in (("failures_total", account["failures"]), ("lost_steps_total", account["lostSteps"])):
+            (row,) = prometheus.now(f"max(muster_job_{metric}{of_job})")
+            assert float(row["value"][1]) == value > 0

@@ -58,7 +58,7 @@ def fresh(bed: Bed, policy: None) -> None:
 
 def forget(bed: Bed) -> None:
     bed.faults.mend()
-    wait_until("agents that see nothing", lambda: all(not h.get("evidence") for h in healths(bed).values()), 60)
+    wait_until("agents that see nothing", lambda: not any(seen(h, "evidence") for h in healths(bed).values()), 60)
     bed.kubectl("delete", "nodehealths", "--all", "--wait=true")
     wait_until("four nodes that are well", lambda: [*map(is_new_and_well, healths(bed).values())] == [True] * 4, 60)
     wait_until("no taint", lambda: not tainted(bed), 60)
@@ -68,6 +68,11 @@ def healths(bed: Bed) -> dict[str, dict[str, Any]]:
     """The status of every node's record."""
     listed = bed.cluster.api.get("/apis/muster.dev/v1alpha1/nodehealths")["items"]
     return {item["metadata"]["name"]: item.get("status", {}) for item in listed}
+
+
+def seen(health: dict[str, Any], field: str) -> set[str]:
+    """What stands against the node: that a GPU has been reset is no more than a fact of this boot."""
+    return {item.get("kind") or item["reason"] for item in health.get(field) or ()} - {"GpuReset"}
 
 
 def is_new_and_well(health: dict[str, Any]) -> bool:
@@ -138,6 +143,17 @@ def test_xid_79_moves_the_job_and_the_node_is_used_again_after_a_reboot(
     assert explained.returncode == 0, explained.stderr
     assert f"-  {remedy}" in explained.stdout.splitlines()
 
+    bed.faults.lose_gpu(sick)
+    boot = healths(bed)[sick]["agent"]["bootId"]
+    bed.faults.reboot(sick, repaired=False)
+    wait_until("a word of the new boot", lambda: healths(bed)[sick]["agent"]["bootId"] != boot, 60)
+    wait_until("it to be judged", lambda: healths(bed)[sick]["reason"] == "GpuCount", 60)
+    told = healths(bed)[sick]
+    assert [finding["reason"] for finding in told["findings"]] == ["GpuCount"]
+    assert told["incidents"][-1].get("cleared") is None
+    assert len(told["incidents"]) == 1, "it has never been back"
+    assert tainted(bed) == {sick}
+
     bed.faults.reboot(sick)
     repaired = time.monotonic()
     wait_until(f"{sick} to be well again", lambda: is_well_again(bed, sick), 60)
@@ -193,9 +209,7 @@ def test_errors_that_a_program_can_cause_evict_nobody(bed: Bed, training: Job) -
     for code in (13, 31, 43, 45):
         bed.faults.xid(node, code)
     known = {"Xid13", "Xid31", "Xid43", "Xid45"}
-    wait_until(
-        "them to be written down", lambda: {f["reason"] for f in healths(bed)[node].get("findings", ())} == known, 60
-    )
+    wait_until("them to be written down", lambda: seen(healths(bed)[node], "findings") == known, 60)
     training.wait_step(training.step() + 30)
     assert training.current().attempt == before.attempt
     assert tainted(bed) == set()

@@ -36,6 +36,7 @@ NO_REASONS = {
     "ClusterFirstWithHostNet",
     "ConfigMap",
     "ContainerCreating",
+    "EndedJob",
     "FallbackToLogsOnError",
     "FleetPolicy",
     "MaxText",
@@ -45,12 +46,13 @@ NO_REASONS = {
     "OneOfSeveral",
     "PodDisruptionBudget",
     "PodInitializing",
+    "RepairRequest",
     "RuntimeDefault",
     "ScheduleAnyway",
     "TrainingJob",
 }
 # Events of a node or of the FleetPolicy, which other pages tell of.
-ELSEWHERE = {"NotLost", "PolicyUnreadable"}
+ELSEWHERE = {"NotLost", "PolicyUnreadable", "NodesHeld", "NodesNoLongerHeld", "AgentsSilent", "AgentsHeardAgain"}
 
 
 def reasons() -> Iterator[str]:

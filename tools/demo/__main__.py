@@ -11,19 +11,17 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from demo import burnin
-from demo.faults import FAULTS, Fault, Job, Measured, suffer
+from demo.account import account
+from demo.faults import Job, Measured, suffer
+from demo.stage import cluster
 from demo.story import Story
 from demo.trainer_log import HostFiles, PodFiles, TrainerLog, newest_checkpoint, newest_step
-from localcluster.cluster import Cluster
-from testbed import checkers
-from testbed.bed import IMAGES, ROOT, Bed
+from testbed.bed import ROOT, Bed
 from testbed.gangwatch import GangWatch
+from testbed.harm import FAULTS, Fault
 from testbed.kube import wait_until
 
 MANIFEST = ROOT / "examples" / "torch-ddp" / "trainingjob.yaml"
@@ -36,10 +34,10 @@ JOB_DEADLINE_SECONDS = 600
 
 
 def main() -> int:
-    """Run everything; 0 only when the job succeeded, every fault was survived and the weights are right."""
+    """Run everything; 0 only when the job succeeded, every fault was survived and accounted for, and the weights are right."""
     shutil.rmtree(OUTPUT, ignore_errors=True)  # a run that fails must not leave the report of one that did not
     story = Story()
-    with cluster(story) as bed:
+    with cluster(story, NAMESPACE) as bed:
         faults = FAULTS if bed.local else {kind: fault for kind, fault in FAULTS.items() if kind != "NodePowerCut"}
         report = run(bed, story, faults)
     OUTPUT.mkdir(parents=True, exist_ok=True)
@@ -49,46 +47,11 @@ def main() -> int:
         and (report["burn_in"] or {}).get("victim", "") == report["bad_node"]
         and {fault["kind"] for fault in report["faults"]} == set(faults)
         and all(fault["lost_steps"] >= 0 for fault in report["faults"])
+        and report["account"]["agrees"]
         and report["final_weights_sha256"] == report["reference_weights_sha256"]
     )
     story.verdict(report, OUTPUT / "report.json")
     return 0 if good else 1
-
-
-@contextmanager
-def cluster(story: Story) -> Iterator[Bed]:
-    """The cluster with Muster in it; afterwards, unless KEEP is set, what the demo made is gone again."""
-    keep, existing, local = bool(os.environ.get("KEEP")), os.environ.get("CLUSTER") == "existing", Cluster()
-    starts = not existing and not local.runs()
-    if not existing:
-        story.tell("a Kubernetes cluster of four nodes on this machine")
-        archives = [Path(entry["archive"]) for entry in json.loads(IMAGES.read_text()).values()]
-        local.up(archives=archives, progress=story.detail)
-    bed = Bed.open()
-    if bed.kubectl.find("get", "namespace", NAMESPACE):
-        if existing:
-            raise SystemExit(f"The namespace {NAMESPACE} exists; the demo touches only what it made: delete it first.")
-        bed.kubectl("delete", "namespace", NAMESPACE, "--wait=true", timeout_seconds=180)
-    installed = bed.kubectl.find("get", "namespace", "muster-system") is not None
-    try:
-        if installed and existing:
-            story.tell("Muster is installed there already: using it as it is")
-        else:
-            story.tell("kubectl apply -k manifests/overlays/default")
-            bed.install()
-        yield bed
-    finally:
-        if not existing:
-            checkers.end(bed)
-            bed.faults.mend()
-        if keep:
-            story.tell(f"kept, as KEEP asks: export KUBECONFIG={bed.kubectl.kubeconfig}")
-        elif starts:
-            local.down(progress=story.detail)
-        else:
-            bed.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--wait=true", timeout_seconds=180)
-            if not installed:
-                bed.uninstall()
 
 
 def run(bed: Bed, story: Story, faults: dict[str, Fault]) -> dict[str, Any]:
@@ -107,6 +70,7 @@ def run(bed: Bed, story: Story, faults: dict[str, Fault]) -> dict[str, Any]:
         attempts = watch.latest.attempt if watch.latest else 0
     completion = bed.kubectl.json("get", "trainingjob", "-n", NAMESPACE, NAME)["status"]["completion"]
     story.tell(f"{completion['result']}: {completion['message']}")
+    told = account(bed, f"{NAMESPACE}/{NAME}", suffered)
     for fault in suffered:
         if fault.kind == "NodePowerCut":
             story.tell(f"{fault.victim} is switched on again")
@@ -115,12 +79,14 @@ def run(bed: Bed, story: Story, faults: dict[str, Fault]) -> dict[str, Any]:
     bed.kubectl("apply", "-f", "-", stdin=manifest(bed, REFERENCE))
     reference = trainer_log(bed, REFERENCE)
     finish(bed, story, REFERENCE, reference)
+    story.report(f"{NAMESPACE}/{NAME}", told)
     return {
         "succeeded": completion["result"] == "Succeeded",
         "attempts": attempts,
         "bad_node": bad,
         "burn_in": found.to_json() if found else None,
         "faults": [fault.to_json() for fault in suffered],
+        "account": {**told.to_json(), "agrees": told.agrees},
         "final_weights_sha256": log.result()["weights_sha256"],
         "reference_weights_sha256": reference.result()["weights_sha256"],
     }

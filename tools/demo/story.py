@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from demo.account import Account
 from demo.faults import Measured
 from testbed.bed import Bed
 from testbed.gangwatch import Seen
@@ -74,6 +75,21 @@ class Story:
             f"again after {fault.first_new_step_seconds:.1f} s; back from step {fault.last_step_before_fault} to "
             f"checkpoint {fault.resumed_from_step}: {fault.lost_steps} steps to do again"
         )
+
+    def report(self, job: str, told: Account) -> None:
+        """What Muster says of the job, and whether that is what the demo's own clock says."""
+        self.tell(f"kubectl muster report {job}")
+        print()
+        for line in told.page.rstrip().splitlines():
+            print(f"      {line}".rstrip())
+        print()
+        self.tell("the same by the demo's own clock, and by the trainers' own logs:")
+        for fault in told.faults:
+            seconds = "unknown" if fault.told_seconds is None else f"{fault.told_seconds:.1f} s"
+            self.detail(
+                f"{fault.kind}: training again after {fault.measured_seconds:.1f} s, told {seconds}; "
+                f"{fault.measured_steps} steps made again, told {'unknown' if fault.told_steps is None else fault.told_steps}"
+            )
 
     def verdict(self, report: dict[str, Any], path: Path) -> None:
         """The last words."""

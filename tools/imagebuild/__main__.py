@@ -1,6 +1,6 @@
-"""`python3 -m imagebuild`: build the images that changed and write `build/images/images.json`.
+"""`python3 -m imagebuild`: build the images that changed and write `build/images/images.json` (optional ones: optional.json).
 
-The file maps an image's name to {"image": reference, "archive": tar}. The reference carries a digest of everything the
+It maps an image's name to {"image": reference, "archive": tar}. The reference carries a digest of everything the
 image is made of, so that a pod never runs a stale one; `:dev` (see --tag) names the same image for people.
 """
 
@@ -28,7 +28,8 @@ KEPT_BUILDS = 4
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="imagebuild", description="Build the container images.")
     names = [image.name for image in plan.IMAGES]
-    parser.add_argument("--only", choices=names, action="append", help="build this image only; may be repeated")
+    parser.add_argument("--only", choices=names, action="append", default=[], help="this image alone; may be repeated")
+    parser.add_argument("--also", choices=names, action="append", default=[], help="an optional one, too")
     parser.add_argument("--prefix", default=os.environ.get("IMAGE_PREFIX", "localhost/"), help="in front of every name")
     parser.add_argument("--tag", default="dev", help="tag beside the content digest")
     return parser.parse_args()
@@ -79,8 +80,8 @@ def build_image(image: plan.Image, prefix: str, tag: str) -> dict[str, str]:
 def add_downloads(image: plan.Image, context: Path) -> None:
     """Put packages and wheels into the context, and beside it in build/images for builds with another builder."""
     downloads = {f"debs/{package}": fetch.debian_packages(package) for package in image.packages}
-    if image.wheels:
-        downloads["wheels"] = fetch.python_wheels(context / "requirements/operator.txt", REPOSITORY)
+    if image.lock:
+        downloads["wheels"] = fetch.python_wheels(context / image.lock, REPOSITORY, image.built)
     for place, source in downloads.items():
         for root in (context, REPOSITORY):
             link_folder(source, root / "build/images" / place)
@@ -120,9 +121,9 @@ def remove_old_builds(builds: Path, current: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def write_index(found: dict[str, dict[str, str]]) -> None:
-    """Merge into images.json, so that --only keeps the others."""
-    path = REPOSITORY / "build/images/images.json"
+def write_index(name: str, found: dict[str, dict[str, str]]) -> None:
+    """Merge into a file below build/images, so that --only keeps the others."""
+    path = REPOSITORY / "build/images" / name
     path.parent.mkdir(parents=True, exist_ok=True)
     before = json.loads(path.read_text()) if path.exists() else {}
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
@@ -132,11 +133,16 @@ def write_index(found: dict[str, dict[str, str]]) -> None:
 
 def main() -> int:
     options = parse_arguments()
-    images = [image for image in plan.IMAGES if not options.only or image.name in options.only]
+    others = [image.name for image in plan.IMAGES if not image.optional] + options.also
+    images = [image for image in plan.IMAGES if image.name in (options.only or others)]
     try:
         require_tools()
         runpyz.write_archive(REPOSITORY / "operator" / "muster", REPOSITORY / plan.RUN_PYZ)
-        write_index({image.name: build_image(image, options.prefix, options.tag) for image in images})
+        # Clusters load all of the first file when they start; an optional image only where it is used.
+        for name, part in (("images.json", False), ("optional.json", True)):
+            made = {im.name: build_image(im, options.prefix, options.tag) for im in images if im.optional == part}
+            if made:
+                write_index(name, made)
     except (BuildError, OSError) as error:
         print(f"imagebuild: {error}", file=sys.stderr)
         return 1

@@ -94,8 +94,9 @@ def _download_packages(name: str, folder: Path, scratch: Path) -> None:
     (folder / "lock").unlink(missing_ok=True)
 
 
-def python_wheels(lock: Path, repository: Path) -> Path:
-    """Folder with the wheels that `lock` (requirements with hashes) names, for the images' Python.
+def python_wheels(lock: Path, repository: Path, sources: tuple[str, ...] = ()) -> Path:
+    """Folder with the wheels that `lock` (requirements with hashes) names, for the images' Python, and with the source
+    archives of those packages that are published so alone.
 
     pip evaluates environment markers for the Python that runs it; a lock whose markers differ between the two would
     be noticed when the image is built, which installs from this folder alone.
@@ -112,6 +113,7 @@ def python_wheels(lock: Path, repository: Path) -> Path:
                 [repository / "tools/venv.sh"], check=True, stdout=subprocess.PIPE, text=True
             ).stdout.strip()
             download = [f"{found}/bin/pip", "download", "--quiet", "--no-deps", "--require-hashes"]
-            run_quietly([*download, "--only-binary=:all:", *targets, f"--dest={folder}", f"--requirement={lock}"])
+            kinds = ["--only-binary=:all:", *(f"--no-binary={name}" for name in sources)]
+            run_quietly([*download, *kinds, *targets, f"--dest={folder}", f"--requirement={lock}"])
 
-    return make_once(images_cache() / "wheels" / digest_of([lock.read_bytes(), *targets]), make)
+    return make_once(images_cache() / "wheels" / digest_of([lock.read_bytes(), *targets, *sources]), make)

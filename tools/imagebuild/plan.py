@@ -7,6 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from localcluster.cache import digest_of
+from recipes.table import FRAMEWORKS, RECIPES, TORCH
+
+_WITHOUT_LIBUV = "images/trainer/without-libuv.sh"
+
+
+def _programs(image: str) -> tuple[str, ...]:
+    return tuple(f"examples/{name}/train.py" for name, its in RECIPES.items() if its == image)
+
 
 RUN_PYZ = "build/run.pyz"
 SCRIPTS = ("images/install-packages.sh", "images/install-wheels.sh")
@@ -22,7 +30,9 @@ class Image:
         dockerfile: path in the repository, which is also the build context.
         sources: files and folders that the Dockerfile reads.
         packages: Debian packages that the Dockerfile installs, over all its stages.
-        wheels: whether it installs the locked Python wheels.
+        lock: of the Python wheels that it installs; one of `sources`.
+        built: those packages of the lock that are published as source alone.
+        optional: only built where it is asked for by name.
     """
 
     name: str
@@ -30,7 +40,9 @@ class Image:
     dockerfile: str
     sources: tuple[str, ...]
     packages: tuple[str, ...]
-    wheels: bool = False
+    lock: str = ""
+    built: tuple[str, ...] = ()
+    optional: bool = False
 
 
 IMAGES = (
@@ -40,7 +52,7 @@ IMAGES = (
         "images/operator/Dockerfile",
         ("requirements/operator.txt", "operator/muster"),
         ("python3", "python3-venv"),
-        wheels=True,
+        lock="requirements/operator.txt",
     ),
     Image(
         "launcher",
@@ -53,7 +65,7 @@ IMAGES = (
         "torch-ddp",
         "muster/torch-ddp",
         "images/trainer/Dockerfile",
-        ("examples/torch-ddp/train.py", "examples/torch-ddp/selfcheck.py"),
+        (_WITHOUT_LIBUV, "examples/torch-ddp/train.py", "examples/torch-ddp/selfcheck.py", *_programs(TORCH)),
         ("python3", "python3-torch"),
     ),
     # For nodes without GPUs, as those of the local cluster are; images/burn-in/Dockerfile is the one for others.
@@ -70,6 +82,16 @@ IMAGES = (
             "operator/muster/checker",
         ),
         ("python3", "python3-torch"),
+    ),
+    Image(
+        FRAMEWORKS,
+        "muster/recipes",
+        "images/recipes/Dockerfile",
+        ("requirements/recipes.txt", _WITHOUT_LIBUV, "images/recipes/accelerate", *_programs(FRAMEWORKS)),
+        ("python3", "python3-torch", "python3-venv", "python3-setuptools"),
+        lock="requirements/recipes.txt",
+        built=("deepspeed",),
+        optional=True,
     ),
 )
 

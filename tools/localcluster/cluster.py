@@ -261,8 +261,10 @@ class Cluster:
         ]
         groups = [str(status["containerID"]).rpartition("/")[2] for status in statuses]
         pids = [pid for group in groups for pid in cgroups.pids_below(self.id, node, group)]
-        found = (kernel.read_process(pid) for pid in pids)
-        return tuple(ContainerProcess(process.pid, process.command) for process in found if process is not None)
+        found = [process for process in map(kernel.read_process, pids) if process is not None]
+        # The host's ids begin anew after 32,768; in its own namespace a container's first process is 1.
+        found.sort(key=lambda process: process.namespace_pids[-1])
+        return tuple(ContainerProcess(process.pid, process.command) for process in found)
 
     # --- faults -------------------------------------------------------------------------------------------------------
 

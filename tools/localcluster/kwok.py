@@ -142,9 +142,9 @@ class KwokControlPlane(ControlPlane):
         self._kwok: Path | None = None
 
     @classmethod
-    def temporary_with(cls, nodes: int) -> Self:
-        """One in a new temporary folder, which goes when the context ends without an error."""
-        made = cls(tempfile.mkdtemp(prefix="muster-kwok-"), nodes=nodes)
+    def temporary_with(cls, nodes: int, **options: Any) -> Self:
+        """One in a new temporary folder, which goes when the context ends without an error; options as of the class."""
+        made = cls(tempfile.mkdtemp(prefix="muster-kwok-"), nodes=nodes, **options)
         made._temporary = True
         return made
 

@@ -64,7 +64,10 @@ class Bed:
                 raise SystemExit(
                     "CLUSTER=existing: set IMAGE_PREFIX to where the images are, e.g. registry.example.org/"
                 )
-            return {name: f"{prefix}muster/{name}:{tag}" for name in ("operator", "launcher", "torch-ddp", "burn-in")}
+            return {
+                name: f"{prefix}muster/{name}:{tag}"
+                for name in ("operator", "launcher", "torch-ddp", "burn-in", "recipes")
+            }
         if not IMAGES.is_file():
             raise SystemExit(f"{IMAGES} does not exist: run `make images` first.")
         return {name: entry["image"] for name, entry in json.loads(IMAGES.read_text()).items()}

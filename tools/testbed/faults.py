@@ -202,9 +202,13 @@ class Faults:
         if ours:
             self._patch_conditions(node, ours)
 
-    def reboot(self, node: str) -> None:
-        """Repair everything and have another boot id. No process ends: of a boot the agent sees nothing else."""
-        self.clear(node)
+    def reboot(self, node: str, *, repaired: bool = True) -> None:
+        """Have another boot id and a new kernel log, and repair everything else, too, or not.
+
+        No process ends: of a boot the agent sees nothing else.
+        """
+        if repaired:
+            self.clear(node)
         self._logs[node].write_text("")
         _write(self._folder(node) / "boot_id", f"{uuid.uuid4()}\n")
 

@@ -31,12 +31,13 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: agent.stop())
     try:
-        port = serve(settings.listen, agent.is_alive, "the agent has stopped looking", agent.metrics)
+        sick = "the agent has stopped looking"
+        port = serve(settings.listen, agent.is_alive, sick, agent.metrics, agent.not_ready)
     except OSError as error:
         # An agent that is being replaced may still hold the port. Looking matters more than being looked at.
-        log("no port for /healthz and /metrics", address=settings.listen, problem=str(error))
+        log("no port for /healthz, /readyz and /metrics", address=settings.listen, problem=str(error))
     else:
-        log("serving /healthz and /metrics", port=port)
+        log("serving /healthz, /readyz and /metrics", port=port)
     agent.run()
     return 0
 

@@ -4,41 +4,59 @@ One thread, which never waits for anything but its own timers and descriptors. N
 (`nvml_process`), the API server behind a thread (`writer`).
 """
 
+import math
 import os
 import selectors
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 from muster import __version__
 from muster.agent import kinds
+from muster.agent.earlier import Earlier
 from muster.agent.facts import Clock, Incident, Signal, clean
 from muster.agent.gpus import Gpus
 from muster.agent.infiniband import InfiniBand
 from muster.agent.kernel_log import KernelLog, LogEntry
 from muster.agent.ledger import Ledger
 from muster.agent.log import log
-from muster.agent.machine import FabricManager, Mounts, read_word
+from muster.agent.log_lines import recovery_taken_back
+from muster.agent.looks import LOG, NVML, PORTS, Looks
+from muster.agent.machine import ClockSource, FabricManager, Mounts, gpus_of_the_driver, read_word
 from muster.agent.nvml_process import NvmlProcess
 from muster.agent.sampler import Sampler
 from muster.agent.settings import Settings
+from muster.agent.storage import is_shared
 from muster.agent.thresholds import Thresholds
-from muster.agent.writer import Writer, stored_evidence
+from muster.agent.writer import Writer
 from muster.serve import Metric
 
 _FILE_PERIOD_SECONDS = 0.2
 _DRAIN_PAUSE_SECONDS = 0.05
 _LONGEST_WAIT_SECONDS = 1.0
 _ALIVE_SECONDS = 15.0
+_REACH_PAUSE = 20.0
+"""Times as long as it took: a GPU that is dead may hold each try up for seconds, and the others are not looked at then."""
+_CONFIRM_SECONDS = 5.0
+_BY_ADDRESS = (kinds.XID, kinds.AER_FATAL, kinds.AER_UNCORRECTED, kinds.AER_CORRECTED)
 _EXPIRES = {
     kinds.XID: "xid.expires",
     kinds.SXID: "sxid.expires",
     kinds.DISK_ERROR: "disk.expires",
+    kinds.NETWORK_DISK_ERROR: "disk.expires",
     kinds.READ_ONLY_FILESYSTEM: "disk.expires",
     kinds.KERNEL_HANG: "kernel.expires",
+    kinds.TASK_HANG: "kernel.expires",
     kinds.NIC_ERROR: "nic.expires",
+    kinds.AER_FATAL: "hardware.expires",
+    kinds.AER_UNCORRECTED: "hardware.expires",
+    kinds.AER_CORRECTED: "hardware.expires",
+    kinds.AER_ELSEWHERE: "hardware.expires",
+    kinds.HOST_UNCORRECTED: "hardware.expires",
+    kinds.HOST_CORRECTED: "hardware.expires",
 }
 """Kinds that log lines and events tell, with how long they stand."""
 
@@ -53,7 +71,10 @@ class Agent:
         problems: Iterable[str],
         nvml: NvmlProcess,
         make_writer: Callable[[Callable[[dict[str, Any]], None]], Writer],
+        monotonic: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
     ) -> None:
+        self._monotonic, self._wall = monotonic, wall
         self._settings = settings
         self._thresholds = thresholds
         self._lasting_problems = tuple(problems)
@@ -62,11 +83,15 @@ class Agent:
         self._log = KernelLog(settings.kernel_log)
         self._mounts = Mounts(settings.mounts_file)
         self._fabric_manager = FabricManager(settings.proc, thresholds)
+        self._clock_source = ClockSource(settings.sysfs)
         self._ledger = Ledger(read_word(settings.boot_id_file), thresholds["burst"])
         self._system_uuid = read_word(settings.system_uuid_file)
         self._writer = make_writer(self._stored_arrived)
         self._stored: dict[str, Any] | None = None
         self._adopted = False
+        self._booted = False
+        self._evidence_stood = False
+        self._looks = Looks(_lasting(thresholds))
         self._told: dict[str, Any] | None = None
         self._infiniband, self._ports = self._look_at_ports()
         self._selector = selectors.DefaultSelector()
@@ -77,9 +102,12 @@ class Agent:
         self._initialised = False
         self._told_of_start: tuple[bool, str] | None = None
         self._looking_at_once = False
+        self._counted_at = -math.inf
+        self._log_read_at: float | None = None  # when all that the log held was known
+        self._reaching_since = 0.0
         self._nvml_errors: dict[str, str] = {}
         self._kinds: dict[str, int] = {}
-        self._began = self._alive_at = time.monotonic()
+        self._began = self._alive_at = self._monotonic()
         self._stopping = threading.Event()
 
     def run(self) -> None:
@@ -102,8 +130,15 @@ class Agent:
 
     def is_alive(self) -> bool:
         """Whether the loop turns, and its threads live."""
-        turns = time.monotonic() - self._alive_at < _ALIVE_SECONDS
+        turns = self._monotonic() - self._alive_at < _ALIVE_SECONDS
         return turns and self._writer.is_alive() and self._ports.is_alive()
+
+    def not_ready(self) -> str:
+        """Why what it says, or does not say, proves nothing now; "" while it sees all of the node. From any thread."""
+        missing = self._looks.missing(self._monotonic())
+        if missing:
+            return f"not seen in the last {self._thresholds['look.fresh']:.0f} s: {', '.join(missing)}"
+        return "" if self._told is not None else "nothing has been said yet: what an earlier agent wrote is not known"
 
     def _wake(self) -> None:
         try:
@@ -111,19 +146,19 @@ class Agent:
         except BlockingIOError:  # awake already
             return
 
-    def _stored_arrived(self, status: dict[str, Any]) -> None:
+    def _stored_arrived(self, found: dict[str, Any]) -> None:
         """Called by the writer's thread."""
-        self._stored = status
+        self._stored = found
         self._wake()
 
     def _turn(self) -> None:
-        now = Clock(time.monotonic(), time.time())
+        now = Clock(self._monotonic(), self._wall())
         self._alive_at = now.mono
         self._adopt(now)
         self._nvml_turn(now)
         self._on_time("log", now, self._log_period(), self._read_log)
         self._on_time("machine", now, self._thresholds["machine.period"], self._look_at_machine)
-        self._ledger.sample(self._ports.take(), now)
+        self._look_at_what_came_of_ports(now)
         self._ledger.expire(now)
         self._tell()
         self._wait()
@@ -135,7 +170,7 @@ class Agent:
 
     def _wait(self) -> None:
         self._watch()
-        now = time.monotonic()
+        now = self._monotonic()
         if self._nvml.outstanding is not None:
             nvml = self._nvml.outstanding.deadline
         elif self._nvml.running:
@@ -148,7 +183,7 @@ class Agent:
                 os.read(self._wake_read, 4096)
             elif key.fd == self._log.fileno():
                 # Records are taken by the handful: a flood must not wake us for each of its lines.
-                self._due["log"] = min(self._due["log"], time.monotonic() + _DRAIN_PAUSE_SECONDS)
+                self._due["log"] = min(self._due["log"], self._monotonic() + _DRAIN_PAUSE_SECONDS)
                 self._forget(key.fd)
 
     def _watch(self) -> None:
@@ -157,7 +192,7 @@ class Agent:
         if self._nvml.running:
             wanted.add(self._nvml.fileno())
         log_descriptor = self._log.fileno()
-        if log_descriptor is not None and self._due["log"] > time.monotonic() + _DRAIN_PAUSE_SECONDS:
+        if log_descriptor is not None and self._due["log"] > self._monotonic() + _DRAIN_PAUSE_SECONDS:
             wanted.add(log_descriptor)
         for descriptor in self._watched - wanted:
             self._forget(descriptor)
@@ -179,24 +214,29 @@ class Agent:
         if self._adopted or self._stored is None:
             return
         self._adopted = True
-        evidence = [item for item in stored_evidence(self._stored) if item.boot_id == self._ledger.boot_id]
+        earlier = Earlier.of(self._stored, self._ledger.boot_id, self._system_uuid)
+        self._booted = earlier.another_boot
+        self._evidence_stood = earlier.of_other_boots
+        since = earlier.resets_watched_since
+        self._ledger.watch_resets(self._began if since is None else since)
         expires = {kind: self._thresholds[row] for kind, row in _EXPIRES.items()}
-        self._ledger.adopt(evidence, expires, now)
-        agent = self._stored.get("agent") or {}
-        if agent.get("bootId") == self._ledger.boot_id and isinstance(agent.get("gpus"), int):
-            self._gpus.seen = max(self._gpus.seen, agent["gpus"])
-        for item in evidence:
-            expected = item.threshold.split(" ")[0]
-            if item.kind == kinds.GPU_COUNT and expected.isdecimal():
-                self._gpus.seen = max(self._gpus.seen, int(expected))
-        missed = (kinds.IB_PORT_DOWN, kinds.IB_DEVICE_MISSING)
-        self._infiniband.adopt(item.subject for item in evidence if item.kind in missed)
+        self._ledger.adopt(earlier.of_this_boot, expires, now)
+        self._ledger.remember(earlier.of_the_boot_before, now.mono + self._thresholds["boot.look"])
+        self._gpus.seen = max(self._gpus.seen, earlier.gpus)
+        for uuid, links in earlier.links.items():
+            self._gpus.had_links(uuid, links)
+        self._infiniband.adopt(earlier.ports)
+        self._ports.look_again()
+        self._looks.forget()  # only now it is known what there should be
+        self._looking_at_once, self._due["start"] = True, now.mono
         self._ledger.news = True
 
     # NVML.
 
     def _batches(self) -> tuple[str, ...]:
-        return ("fast", "normal", "slow") if self._initialised else ("start",)
+        if not self._initialised:
+            return ("start",)
+        return ("fast", "normal", "slow", "reach") if self._gpus.unreachable else ("fast", "normal", "slow")
 
     def _nvml_turn(self, now: Clock) -> None:
         for message in self._nvml.read(now.mono):
@@ -220,14 +260,20 @@ class Agent:
             return
         if self._looking_at_once and self._initialised:
             self._due["fast"] = now.mono
+            # Counters confirm what the log says; a flood of lines has them read again only so often.
+            soonest = max(now.mono, self._counted_at + _CONFIRM_SECONDS)
+            self._due["normal"] = min(self._due.get("normal", 0.0), soonest)
             self._looking_at_once = False
         periods = {"start": "nvml.retry_period", "fast": "nvml.fast_period"}
-        periods |= {"normal": "nvml.normal_period", "slow": "nvml.slow_period"}
-        deadlines = {"start": "nvml.start_deadline", "slow": "nvml.slow_deadline"}
+        periods |= {"normal": "nvml.normal_period", "slow": "nvml.slow_period", "reach": "nvml.retry_period"}
+        deadlines = {"start": "nvml.start_deadline", "slow": "nvml.slow_deadline", "reach": "nvml.start_deadline"}
         for batch in self._batches():
             if now.mono >= self._due.get(batch, 0.0):
                 self._due[batch] = now.mono + self._thresholds[periods[batch]]
+                if batch == "normal":
+                    self._counted_at = now.mono
                 self._nvml.ask(batch, now.mono, self._thresholds[deadlines.get(batch, "nvml.deadline")])
+                self._reaching_since = now.mono
                 return
 
     def _nvml_hung(self, batch: str, seconds: float, now: Clock) -> None:
@@ -251,6 +297,12 @@ class Agent:
         self._ledger.sample([Signal(kinds.NVML_HANG, "", bad=False, clear_seconds=clear)], now)
         if batch == "start":
             self._initialised = "init_error" not in answer
+            # One that is not loaded yet after a boot is no look at the GPUs that the machine has.
+            awaited = self._told is None and self._booted and self._gpus.expected > 0
+            if self._gpus.has_no_driver(answer) and not awaited:
+                self._looks.seen(NVML, now.mono)
+            self._due["reach"] = now.mono + self._thresholds["nvml.retry_period"]
+            self._gpus.at_driver = gpus_of_the_driver(self._settings.proc)
             self._ledger.sample(self._gpus.started(answer), now)
             self._ledger.rename(self._gpus.names)
             if self._told_of_start != (told := (self._initialised, self._gpus.problem)):  # it is tried for ever
@@ -258,10 +310,17 @@ class Agent:
                 log("NVML started" if self._initialised else "NVML does not start", problem=self._gpus.problem)
         elif batch == "fast":
             self._ledger.sample(self._gpus.fast(answer), now)
+            if self._gpus.have_answered(answer):
+                self._looks.seen(NVML, now.mono)
         elif batch == "normal":
             self._ledger.sample(self._gpus.normal(answer, now.mono), now)
         elif batch == "slow":
             self._ledger.sample(self._gpus.slow(answer), now)
+        elif batch == "reach":
+            self._ledger.sample(self._gpus.reached(answer), now)
+            self._ledger.rename(self._gpus.names)
+            took = now.mono - self._reaching_since
+            self._due["reach"] = max(self._due["reach"], now.mono + _REACH_PAUSE * took)
         self._nvml_errors.pop("", None)
         called = ", ".join(f"{name} {code}" for name, code in sorted((answer.get("errors") or {}).items()))
         self._nvml_errors[batch] = f"NVML answers errors: {called}" if called else ""
@@ -275,32 +334,76 @@ class Agent:
         fabric = InfiniBand(self._settings.sysfs, self._thresholds, self._settings.expected_ports)
         looks = (
             (self._thresholds["infiniband.state_period"], fabric.states),
-            (self._thresholds["infiniband.counter_period"], lambda: fabric.counters(time.monotonic())),
+            (self._thresholds["infiniband.counter_period"], lambda: fabric.counters(self._monotonic())),
         )
         return fabric, Sampler(looks, self._wake)
 
     def _read_log(self, now: Clock) -> None:
         for entry in self._log.read():
             self._logged(entry, now)
+        self._log_read_at = now.mono if self._log.caught_up else None
+        if not self._log.problem:
+            self._looks.seen(LOG, now.mono)
+
+    def _look_at_what_came_of_ports(self, now: Clock) -> None:
+        looked_at = self._ports.looked_at if self._ports.has_looked else None  # before what it saw is taken
+        self._ledger.sample(self._ports.take(), now)
+        if looked_at is not None:
+            self._looks.seen(PORTS, looked_at)
+        seconds, limit = self._ports.under_way_seconds(now.mono), self._thresholds["sysfs.deadline"]
+        text = "reading /sys/class/infiniband does not come to an end: nothing is known of the ports of the network"
+        hangs = Signal(
+            kinds.SYSFS_HANG,
+            "",
+            seconds > limit,
+            value=f"more than {limit:g} s",
+            threshold=f"{limit:g} s",
+            message=text,
+        )
+        if hangs.bad or self._ports.has_looked:
+            self._ledger.sample([hangs], now)
 
     def _logged(self, entry: LogEntry, now: Clock) -> None:
         fact = entry.fact
-        if fact.kind == kinds.GPU_LOST:
-            # NVML will say so, too, and when it is back.
-            lost = Signal(kinds.GPU_LOST, self._gpus.name_of(fact.device), bad=True, message=fact.message)
-            self._ledger.sample([lost], now)
-            return
-        subject = self._gpus.name_of(fact.device) if fact.kind == kinds.XID else fact.device
+        if fact.kind in (kinds.DISK_ERROR, kinds.READ_ONLY_FILESYSTEM) and is_shared(fact.device, self._settings.sysfs):
+            fact = replace(fact, kind=kinds.NETWORK_DISK_ERROR)
         age = 0.0 if entry.boot_seconds is None else max(0.0, now.mono - entry.boot_seconds)
+        replayed = self._log_read_at is None and entry.boot_seconds is not None
+        if self._log_read_at is not None:  # it was not there then, whatever the log's own clock says
+            age = min(age, now.mono - self._log_read_at)
+        if fact.kind in (kinds.GPU_LOST, kinds.GPU_INIT):
+            # It may be long over, or a reset has repaired it since: NVML knows.
+            self._gpus.kernel_said(fact.kind, fact.device, fact.message)
+            self._looking_at_once = True
+            return
+        if fact.kind == kinds.CLOCK_SOURCE:
+            self._clock_source.why = fact.message
+            return
+        booting = entry.boot_seconds is not None and entry.boot_seconds < self._thresholds["aer.booting"]
+        if fact.kind == kinds.AER_UNCORRECTED and booting:
+            return  # who looks for devices asks for what is not there
+        subject = self._gpus.name_of(fact.device) if fact.kind in _BY_ADDRESS else fact.device
+        taken_back = recovery_taken_back(fact)
+        if taken_back is not None:
+            self._ledger.nothing_asked(subject, now.mono - age)
+            if taken_back:
+                self._ledger.reset(subject, now.mono - age, now)
+            return
         expires = self._thresholds[_EXPIRES[fact.kind]]
-        self._ledger.record(Incident(fact.kind, subject, expires, fact.code, fact.value, fact.message, age), now)
+        incident = Incident(fact.kind, subject, expires, fact.code, fact.value, fact.message, age, replayed=replayed)
+        self._ledger.record(incident, now)
         if fact.kind == kinds.XID:
             self._looking_at_once = True
 
     def _look_at_machine(self, now: Clock) -> None:
         boot_id = read_word(self._settings.boot_id_file)
         if boot_id and boot_id != self._ledger.boot_id:
-            log("the node has a new boot id: everything before is forgotten", boot=boot_id)
+            log("the node has a new boot id: everything is looked at anew", boot=boot_id)
+            if self._told is not None:
+                self._stored = {"status": {"agent": self._told, "evidence": self._ledger.evidence()}}
+            self._adopted, self._told, self._began = False, None, now.mono
+            self._looks.forget()
+            self._log_read_at = None
             self._ledger.restart(boot_id)
             self._gpus.restart()
             self._ports.end()
@@ -310,6 +413,7 @@ class Agent:
             self._nvml.renew()
         self._ledger.sample(self._mounts.signals(), now)
         self._ledger.sample(self._fabric_manager.signals(), now)
+        self._ledger.sample(self._clock_source.signals(), now)
 
     # Telling.
 
@@ -317,7 +421,9 @@ class Agent:
         nvml = self._gpus.problem or next(filter(None, self._nvml_errors.values()), "")
         if self._nvml.stuck:
             nvml = "a process that called NVML cannot be killed: it hangs inside the driver"
-        return clean("; ".join(filter(None, (nvml, self._log.problem, *self._lasting_problems))), 512)
+        missing = self._looks.missing(self._monotonic()) if self._told is not None else []
+        blind = f"not seen lately: {', '.join(missing)}" if missing else ""
+        return clean("; ".join(filter(None, (nvml, self._log.problem, blind, *self._lasting_problems))), 512)
 
     def _agent_status(self) -> dict[str, Any]:
         return {
@@ -327,8 +433,10 @@ class Agent:
             "gpuSerials": self._gpus.serials,
             "gpuModel": self._gpus.model,
             "gpus": self._gpus.answering,
+            "gpusSeen": self._gpus.seen,
             "driver": self._gpus.driver,
             "problem": self._problem(),
+            "resetsWatchedSince": math.ceil(max(0.0, self._ledger.watched_since or 0.0)),
         }
 
     def _tell(self) -> None:
@@ -346,11 +454,23 @@ class Agent:
         self._ledger.news = self._ledger.counted = False
 
     def _knows_enough(self) -> bool:
-        """The first word waits for NVML, which may be slow to start, unless there is something to say without it."""
-        if self._told is not None or len(self._ledger):
+        """Whether it is time for the first word: it replaces what an earlier agent has written.
+
+        After a boot that is everything that was known against the node, so that all of it has to be seen first: a driver that is
+        slow to start proves nothing. One that hangs or fails is an answer, and weighs itself. Where nothing stood against the
+        node, it waits for a while only, or for something to say.
+        """
+        if self._told is not None or self._looks.has(NVML, PORTS):
             return True
-        waited = time.monotonic() - self._began
-        return bool(self._gpus.answering or self._gpus.problem) or waited > self._thresholds["nvml.deadline"]
+        waited = self._monotonic() - self._began
+        if self._ledger.has(kinds.NVML_HANG) or (self._booted and self._ledger.has(kinds.NVML_FAILED)):
+            return True
+        if self._evidence_stood:
+            return False
+        if self._booted:
+            return waited > self._thresholds["boot.look"]
+        known = bool(len(self._ledger) or self._gpus.answering or self._gpus.problem)
+        return known or waited > self._thresholds["nvml.deadline"]
 
     def metrics(self) -> list[Metric]:
         """Called by the server's thread: reads single values only."""
@@ -383,3 +503,13 @@ class Agent:
             ("muster_gpu_ecc_corrected_total", "counter", "Corrected errors.", per_gpu("ecc_corrected")),
             ("muster_gpu_ecc_uncorrected_total", "counter", "Uncorrected errors.", per_gpu("ecc_uncorrected")),
         ]
+
+
+def _lasting(thresholds: Thresholds) -> dict[str, float]:
+    """For how long a look counts: where it is made less often than that, until the next but one."""
+    periods = {
+        NVML: max(thresholds["nvml.fast_period"], thresholds["nvml.retry_period"]),
+        PORTS: thresholds["infiniband.state_period"],
+        LOG: _LONGEST_WAIT_SECONDS,
+    }
+    return {part: max(thresholds["look.fresh"], 2 * period) for part, period in periods.items()}

@@ -20,6 +20,8 @@ class Signal:
     """It has to be bad for so long before it stands against the node ..."""
     clear_seconds: float = 0.0
     """... and good for so long before it does not any more."""
+    episode_seconds: float | None = None
+    """Of rates: so long after an occurrence the next one counts; without a `counter` whenever it is bad then."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,8 @@ class Incident:
     """How long ago it happened; 0 is now."""
     brief: bool = False
     """The message says no more than kind and code do: whoever tells of the same in more words is quoted instead."""
+    replayed: bool = False
+    """Read again, of any age: when it happened is known by the log's own clock only, which drifts."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""InfiniBand and RoCE ports, from sysfs. A port counts once it has been up in this boot: an unplugged one is no fault."""
+"""InfiniBand, RoCE and EFA ports, from sysfs. A port counts once it has been up in this boot: an unplugged one is no fault."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -27,6 +27,9 @@ _RATES = (
     ("hw_counters", "local_ack_timeout_err"),
     ("hw_counters", "roce_slow_restart"),
 )
+
+_OF_OTHERS = frozenset({"rnr_nak_retry_err", "local_ack_timeout_err", "port_xmit_discards", "roce_slow_restart"})
+"""What a peer that has died or a crowded fabric makes every port count that talks to it: it never counts as often."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +138,38 @@ class InfiniBand:
                 wrong.append((counter, f"{rate:.3g}/s", f"{self._thresholds[f'infiniband.{counter}']:.3g}/s"))
         text = "; ".join(f"{counter} {value}" for counter, value, _ in wrong)
         allowed = "; ".join(f"{counter} {limit}" for counter, _, limit in wrong)
-        yield Signal(kinds.IB_COUNTERS, name, bool(wrong), 0, text, allowed, f"errors on port {name}: {text}")
+        yield Signal(
+            kinds.IB_COUNTERS,
+            name,
+            bool(wrong),
+            value=text,
+            threshold=allowed,
+            message=f"errors on port {name}: {text}",
+            counter=None if any(counter not in _OF_OTHERS for counter, _, _ in wrong) else 0.0,
+            clear_seconds=self._thresholds["infiniband.counters_clear"],
+            episode_seconds=self._thresholds["infiniband.episode"],
+        )
+        yield from self._efa(name, path, mono)
+
+    def _efa(self, name: str, path: Path, mono: float) -> Iterator[Signal]:
+        """AWS's adapter. Its driver calls the port active whatever happens; that commands are not completed any more
+        says that its firmware is gone. The counter is the device's and not the port's."""
+        device = _device(name)
+        value = _number(path.parent.parent / "hw_counters" / "no_completion_cmds")
+        if value is None:
+            value = _number(path / "hw_counters" / "no_completion_cmds")  # before Linux 5.14
+        if value is None:
+            return
+        grown, _ = self._windows.increase(f"{device} lost", value, mono, _FIVE_MINUTES)
+        yield Signal(
+            kinds.EFA_UNRESPONSIVE,
+            device,
+            grown > 0,
+            value=f"+{grown:g} in 5 min",
+            threshold="0",
+            message=f"the EFA device {device} has not completed {grown:g} commands of its driver in 5 min",
+            clear_seconds=self._thresholds["efa.clear"],
+        )
 
     def _flap(self, name: str, downs: float, mono: float) -> Signal:
         window = self._thresholds["infiniband.flap_window"]

@@ -43,6 +43,8 @@ class KernelLog:
         self.lines = 0
         self.skipped_bytes = 0
         self.problem = ""
+        self.caught_up = False
+        """Whether the last `read` came to the end of what there was."""
 
     def fileno(self) -> int | None:
         """To wait for; None where a file has to be looked at from time to time."""
@@ -74,6 +76,7 @@ class KernelLog:
 
     def read(self) -> Iterator[LogEntry]:
         """What is new, as much of it as may be read at once."""
+        self.caught_up = False
         if not self.open():
             return
         lines = self._file_lines() if self._is_file else self._records()
@@ -106,6 +109,7 @@ class KernelLog:
             try:
                 data = os.read(self._descriptor, _RECORD_BYTES)
             except BlockingIOError:
+                self.caught_up = True
                 return
             except OSError as error:
                 if error.errno == errno.EPIPE:  # it was overwritten before we came; go on with the oldest there is
@@ -141,6 +145,7 @@ class KernelLog:
 
     def _rest_of_file(self, position: int) -> Iterator[bytes]:
         behind = os.fstat(self._descriptor).st_size - position
+        self.caught_up = behind <= _CHUNK_BYTES
         if behind <= 0:
             return
         if behind > _MAX_BEHIND_BYTES:

@@ -6,10 +6,13 @@ The order says only what an on-call engineer would miss most; what a kind means 
 XID = "Xid"
 SXID = "SXid"
 GPU_LOST = "GpuLost"
+GPU_UNREACHABLE = "GpuUnreachable"
+GPU_INIT = "GpuInit"
 RESET_REQUIRED = "ResetRequired"
 RECOVERY_ACTION = "RecoveryAction"
 GPU_COUNT = "GpuCount"
 NVML_HANG = "NvmlHang"
+NVML_FAILED = "NvmlFailed"
 ECC_UNCORRECTED = "EccUncorrected"
 ECC_CORRECTED = "EccCorrected"
 SRAM_UNCORRECTED = "SramUncorrected"
@@ -26,28 +29,46 @@ NVLINK_ERRORS = "NvLinkErrors"
 FABRIC_STATE = "FabricState"
 FABRIC_MANAGER = "FabricManager"
 PCIE_WIDTH = "PcieWidth"
+PCIE_GENERATION = "PcieGeneration"
 PCIE_REPLAY = "PcieReplay"
 PCIE_FATAL = "PcieFatal"
+AER_FATAL = "PcieAerFatal"
+AER_UNCORRECTED = "PcieAerUncorrected"
+AER_CORRECTED = "PcieAerCorrected"
+AER_ELSEWHERE = "PcieAerElsewhere"
 TEMPERATURE = "Temperature"
 THROTTLE = "Throttle"
 ENERGY_COUNTER = "EnergyCounter"
 DRIVER_DRIFT = "DriverDrift"
+PERSISTENCE_MODE = "PersistenceMode"
 IB_PORT_DOWN = "IbPortDown"
 IB_PORT_FLAP = "IbPortFlap"
 IB_DEVICE_MISSING = "IbDeviceMissing"
 IB_COUNTERS = "IbCounters"
+EFA_UNRESPONSIVE = "EfaUnresponsive"
 NIC_ERROR = "NicError"
+SYSFS_HANG = "SysfsHang"
+GPU_RESET = "GpuReset"
 DISK_ERROR = "DiskError"
+NETWORK_DISK_ERROR = "NetworkDiskError"
 READ_ONLY_FILESYSTEM = "ReadOnlyFilesystem"
 KERNEL_HANG = "KernelHang"
+TASK_HANG = "TaskHang"
+HOST_UNCORRECTED = "HostErrorUncorrected"
+HOST_CORRECTED = "HostErrorCorrected"
+CLOCK_SOURCE = "ClockSource"
 
 STRONGEST_FIRST = (
     GPU_LOST,
+    GPU_UNREACHABLE,
+    GPU_INIT,
     GPU_COUNT,
     RECOVERY_ACTION,
     RESET_REQUIRED,
+    NVML_FAILED,
     NVML_HANG,
     XID,
+    GPU_RESET,
     ROW_REMAP_FAILED,
     SRAM_THRESHOLD,
     ECC_UNCORRECTED,
@@ -57,33 +78,92 @@ STRONGEST_FIRST = (
     NVLINK_DOWN,
     FABRIC_STATE,
     FABRIC_MANAGER,
+    EFA_UNRESPONSIVE,
+    AER_FATAL,
     SXID,
     ROW_REMAP_PENDING,
     REPAIR_PENDING,
     RETIRED_PAGES_PENDING,
     RETIRED_PAGES,
     PCIE_FATAL,
+    AER_UNCORRECTED,
+    HOST_UNCORRECTED,
     INFOROM,
     READ_ONLY_FILESYSTEM,
     DISK_ERROR,
     KERNEL_HANG,
+    NETWORK_DISK_ERROR,
+    SYSFS_HANG,
     DRIVER_DRIFT,
     IB_PORT_FLAP,
     PCIE_WIDTH,
+    PCIE_GENERATION,
     THROTTLE,
     TEMPERATURE,
     NVLINK_ERRORS,
     PCIE_REPLAY,
     IB_COUNTERS,
     NIC_ERROR,
+    TASK_HANG,
+    AER_ELSEWHERE,
+    CLOCK_SOURCE,
     ROW_REMAPS,
     ECC_CORRECTED,
+    AER_CORRECTED,
+    HOST_CORRECTED,
+    PERSISTENCE_MODE,
     ENERGY_COUNTER,
 )
 """All kinds."""
 
+QUIET = frozenset(
+    {
+        NVLINK_ERRORS,
+        PCIE_REPLAY,
+        PCIE_GENERATION,
+        IB_COUNTERS,
+        AER_CORRECTED,
+        AER_ELSEWHERE,
+        HOST_CORRECTED,
+        TASK_HANG,
+        CLOCK_SOURCE,
+        ECC_CORRECTED,
+        PERSISTENCE_MODE,
+        ENERGY_COUNTER,
+    }
+)
+"""Rates, and what does no more than warn: that it comes and goes is told like a count, a few times in an hour at most."""
+
 APPLICATION_XIDS = frozenset({8, 13, 31, 43, 45, 68, 109})
 """XIDs that a program can cause by itself: the first to go when there is no room."""
+
+RECOVERY_XID = 154
+"""The driver's own word about what to do: the newest counts."""
+
+RESET_XIDS = frozenset(
+    {46, 48, 62, 63, 64, 94, 95, 110, 119, 120, 136, 140, 143, 155, 156, 158, 167, 169, 171, 172, 173}
+)
+"""XIDs after which the GPU has to be reset, whatever their line says. They stand until it was."""
+
+_UNTIL_RESET = RESET_XIDS | {RECOVERY_XID}
+
+RESET_ACTIONS = frozenset({1, 2, 4, 6, 7})
+"""Values of the driver's recovery action that only a reset or a boot takes back."""
+
+_PROVES_RESET = frozenset(
+    {RESET_REQUIRED, ECC_UNCORRECTED, SRAM_UNCORRECTED, ROW_REMAP_PENDING, RETIRED_PAGES_PENDING, REPAIR_PENDING}
+)
+
+
+def stands_until_reset(kind: str, code: int) -> bool:
+    """Whether only a reset of the GPU ends it."""
+    return kind == XID and code in _UNTIL_RESET
+
+
+def proves_reset(kind: str, code: int) -> bool:
+    """Whether a GPU of which this stood, and now not any more, has been reset or its driver loaded anew meanwhile."""
+    return kind in _PROVES_RESET or (kind == RECOVERY_ACTION and code in RESET_ACTIONS)
+
 
 _RANKS = {kind: rank for rank, kind in enumerate(STRONGEST_FIRST)}
 

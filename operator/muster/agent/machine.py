@@ -5,12 +5,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from muster.agent import kinds
-from muster.agent.facts import Signal, clean
+from muster.agent.facts import Signal, clean, pci_address
 from muster.agent.thresholds import Thresholds
 
 _MAX_FILE_BYTES = 1024 * 1024
 _MAX_MOUNTS = 1024
 _FABRIC_MANAGER = b"nv-fabricmanage"  # the kernel keeps 15 characters
+_GPUS = "driver/nvidia/gpus"
+_CLOCK_SOURCE = "devices/system/clocksource/clocksource0/current_clocksource"
+_FALLBACKS = ("hpet", "acpi_pm", "jiffies", "refined-jiffies")
 _SWITCHES = "driver/nvidia-nvswitch/devices"
 
 
@@ -23,6 +26,33 @@ def read_word(path: Path | None, length: int = 64) -> str:
             return clean(stream.read(256).decode("ascii", "replace"), length)
     except OSError:
         return ""
+
+
+def gpus_of_the_driver(proc: Path) -> frozenset[str]:
+    """PCI addresses of the GPUs that the kernel module has taken, also of those that NVML cannot name."""
+    try:
+        names = os.listdir(proc / _GPUS)  # noqa: PTH208
+    except OSError:
+        return frozenset()
+    return frozenset(address for address in map(pci_address, names) if address is not None)
+
+
+class ClockSource:
+    """What the kernel tells the time by: a fallback makes every look at the clock a system call, and one that waits."""
+
+    def __init__(self, sysfs: Path) -> None:
+        self._path = sysfs / _CLOCK_SOURCE
+        self.why = ""
+        """What the kernel log says about it."""
+
+    def signals(self) -> list[Signal]:
+        """Whether it has fallen back; nothing where that cannot be read."""
+        now = read_word(self._path)
+        if not now:
+            return []
+        text = f"the kernel tells the time by {now}: {self.why or 'the processor cannot be trusted for it'}"
+        bad = now in _FALLBACKS
+        return [Signal(kinds.CLOCK_SOURCE, "", bad, 0, now if bad else "", "tsc", text)]
 
 
 class Mounts:

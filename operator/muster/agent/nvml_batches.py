@@ -1,7 +1,8 @@
 """What is asked of NVML, in batches: runs in the child only. Answers are plain values; what they mean others decide.
 
-What a GPU or a driver does not have (not supported, no such symbol in an old library) is left out of the answer. Only
-two errors speak of a sick GPU: lost, and reset required. Every other error is reported by name and accuses nobody.
+What a GPU or a driver does not have (not supported, no such symbol in an old library) is left out of the answer. Two
+errors speak of a sick GPU by themselves: lost, and reset required. Of every other one only that it is the answer to
+every call about a GPU; a call that fails while others succeed is reported by name and accuses nobody.
 """
 
 import ctypes
@@ -20,6 +21,8 @@ _ABSENT = frozenset({2, 3, 6, 7, 13, 25, 26})
 of another version, deprecated."""
 _LOST, _RESET_REQUIRED, _CORRUPTED_INFOROM = 15, 16, 14
 SICK = frozenset({_LOST, _RESET_REQUIRED})
+_PROVES_NOTHING = frozenset({"nvmlDeviceGetUUID"})
+"""What the library answers from its memory even for a GPU that is dead."""
 
 FIELDS = {
     3: "ecc_corrected",
@@ -49,6 +52,9 @@ _RECOVERY_EVENTS = 0x8000 | 0x4000
 _WANTED_EVENTS = XID_EVENT | _RECOVERY_EVENTS
 
 
+_UNREADABLE = -1
+
+
 class SickError(Exception):
     """The GPU answers that it is lost or has to be reset."""
 
@@ -67,6 +73,13 @@ class Batches:
         self._links: dict[int, list[int]] = {}
         self._uuids: dict[int | None, str] = {}
         self._errors: dict[str, int] = {}
+        self._tries: dict[int, int] = {}
+        self._failed = False
+        """The last call, by an error that is more than absence."""
+        self._heard = False
+        """Of this GPU: any call has been answered that it has to answer itself."""
+        self._refused: int | None = None
+        """Of this GPU: the last error that is more than absence."""
 
     def start(self) -> Answer:
         """Initialise, and tell which GPUs there are. Answers `init_error` where that fails."""
@@ -82,9 +95,16 @@ class Batches:
     def fast(self) -> Answer:
         """What has to be known at once: which GPUs answer, and what the driver says should be done with them."""
         answer: Answer = {"count": self._count()}
-        unreachable = [{"index": index, "error": code} for index, code in self._unreachable.items()]
-        answer["gpus"] = [*(self._of_gpu(index, self._fast_of) for index in self._handles), *unreachable]
+        answer["gpus"] = [self._of_gpu(index, self._fast_of) for index in self._handles]
+        for index, code in self._unreachable.items():
+            answer["gpus"].append({"index": index, "error": code, "tries": self._tries[index]})
+            if code not in SICK:
+                self._errors["nvmlDeviceGetHandleByIndex"] = code
         return self._with_errors(answer)
+
+    def reach(self) -> Answer:
+        """Try those again that could not be reached at the start: who can be now is introduced."""
+        return self._with_errors({"gpus": [self._identity(index) for index in sorted(self._unreachable)]})
 
     def normal(self) -> Answer:
         """Everything else that costs little."""
@@ -140,27 +160,42 @@ class Batches:
 
     def _identity(self, index: int) -> Answer:
         nvml = self._nvml
+        self._tries[index] = self._tries.get(index, 0) + 1
         try:
             handle = nvml.nvmlDeviceGetHandleByIndex(index)
         except nvml.NVMLError as error:
             self._unreachable[index] = int(error.value)
-            return {"index": index, "error": int(error.value)}
+            return {"index": index, "error": int(error.value), "tries": self._tries[index]}
         self._handles[index] = handle
-        return self._of_gpu(index, self._identity_of)
+        identity = self._of_gpu(index, self._identity_of)
+        code = identity.get("error")
+        if code is not None and code not in SICK:
+            # Without a name it is of no use; it is asked for again.
+            del self._handles[index]
+            self._unreachable[index] = code
+            return {**identity, "tries": self._tries[index]}
+        self._unreachable.pop(index, None)
+        return identity
 
     def _of_gpu(self, index: int, read: Callable[[int, Any], Answer]) -> Answer:
+        self._listen_anew()
         try:
-            return {"index": index, **read(index, self._handles[index])}
+            answer = {"index": index, **read(index, self._handles[index])}
         except SickError as error:
             return {"index": index, "error": error.code}
+        if self._refused is not None and not self._heard:
+            return {"index": index, "error": self._refused}
+        return answer
+
+    def _listen_anew(self) -> None:
+        self._heard, self._refused = False, None
 
     def _identity_of(self, index: int, handle: Any) -> Answer:
         nvml = self._nvml
         pci = self._ask(nvml.nvmlDeviceGetPciInfo, handle)
         uuid = self._ask(nvml.nvmlDeviceGetUUID, handle) or ""
         self._uuids[_address(handle)] = uuid
-        states = [self._ask(nvml.nvmlDeviceGetNvLinkState, handle, link) for link in range(MAX_LINKS)]
-        self._links[index] = [link for link, state in enumerate(states) if state is not None]
+        self._links[index] = [link for link in range(MAX_LINKS) if self._link(handle, link) is not None]
         return {
             "uuid": uuid,
             "pci": _text(pci.busId) if pci is not None else "",
@@ -192,6 +227,10 @@ class Batches:
             "pcie_width": (nvml.nvmlDeviceGetCurrPcieLinkWidth, handle),
             "pcie_width_most": (nvml.nvmlDeviceGetMaxPcieLinkWidth, handle),
             "pcie_generation": (nvml.nvmlDeviceGetMaxPcieLinkGeneration, handle),
+            "pcie_generation_now": (nvml.nvmlDeviceGetCurrPcieLinkGeneration, handle),
+            "performance_state": (nvml.nvmlDeviceGetPerformanceState, handle),
+            "persistence": (nvml.nvmlDeviceGetPersistenceMode, handle),
+            "mig": (nvml.nvmlDeviceGetMigMode, handle),
             "clock_reasons": (nvml.nvmlDeviceGetCurrentClocksEventReasons, handle),
             "margin": (nvml.nvmlDeviceGetMarginTemperature, handle),
         }
@@ -199,7 +238,10 @@ class Batches:
             value = self._ask(call, *arguments)
             if value is not None:
                 answer[name] = value
-        answer["links"] = {str(link): self._ask(nvml.nvmlDeviceGetNvLinkState, handle, link) for link in links}
+        # A link that was there and is not supported any more is down; of one that cannot be read nothing is known.
+        states = {str(link): self._link(handle, link) or 0 for link in links}
+        answer["links"] = {link: state for link, state in states.items() if state != _UNREADABLE}
+        answer["links_unreadable"] = len(states) - len(answer["links"])
         sram = nvml.c_nvmlEccSramErrorStatus_v1_t()
         if self._ask(nvml.nvmlDeviceGetSramEccErrorStatus, handle, ctypes.byref(sram)) is not None:
             answer["sram_threshold"] = int(sram.bThresholdExceeded)
@@ -224,26 +266,41 @@ class Batches:
         return {"inforom": True}
 
     def _fields(self, handle: Any, asked: list[Any]) -> dict[tuple[int, int], float]:
+        heard = self._heard
         values = self._ask(self._nvml.nvmlDeviceGetFieldValues, handle, asked)
+        self._heard = heard  # each value has an answer of its own
         result: dict[tuple[int, int], float] = {}
         for value in values if values is not None else ():
             code = int(value.nvmlReturn)
             if code in SICK:
                 raise SickError(code)
+            if code == 0:
+                self._heard = True
+            elif code not in _ABSENT:
+                self._refused = code
             if code == 0 and value.valueType < len(_VALUE_OF_TYPE):
                 result[value.fieldId, value.scopeId] = getattr(value.value, _VALUE_OF_TYPE[value.valueType])
         return result
 
+    def _link(self, handle: Any, link: int) -> int | None:
+        """1: it is up, 0: down, -1: that cannot be read, None: there is no such link."""
+        state = self._ask(self._nvml.nvmlDeviceGetNvLinkState, handle, link)
+        return _UNREADABLE if self._failed else state
+
     def _ask(self, call: Callable[..., Any], *arguments: Any) -> Any:
+        self._failed = False
         try:
-            return call(*arguments)
+            answer = call(*arguments)
         except self._nvml.NVMLError as error:
             code = int(error.value)
             if code in SICK:
                 raise SickError(code) from error
             if code not in _ABSENT:
-                self._errors[call.__name__] = code
+                self._errors[call.__name__] = self._refused = code
+                self._failed = True
             return None
+        self._heard = self._heard or call.__name__ not in _PROVES_NOTHING
+        return answer
 
     def _with_errors(self, answer: Answer) -> Answer:
         errors, self._errors = self._errors, {}

@@ -55,6 +55,7 @@ def main() -> None:
         return answer
 
     known = {"start": start, "fast": batches.fast, "normal": batches.normal, "slow": batches.slow}
+    known["reach"] = batches.reach
     for line in sys.stdin:
         name = line.strip()
         answer = known[name]()

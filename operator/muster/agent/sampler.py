@@ -18,6 +18,12 @@ class Sampler:
         self._wake = wake
         self._seen: deque[list[Signal]] = deque(maxlen=_MAX_WAITING)
         self._ended = threading.Event()
+        self._disturbed = threading.Event()
+        self._asked = 0
+        self._answered = -1
+        self._began: float | None = None
+        self.looked_at: float | None = None
+        """When a look was last answered, on the monotonic clock; None: not yet."""
         self._thread = threading.Thread(target=self._run, name="sampler", daemon=True)
 
     def start(self) -> None:
@@ -28,9 +34,25 @@ class Sampler:
         """Whether it still looks; one look that hangs is a look."""
         return self._thread.is_alive()
 
+    @property
+    def has_looked(self) -> bool:
+        """Whether each look has been made since `look_again` was called last, and what was seen can be taken."""
+        return self._answered == self._asked
+
+    def under_way_seconds(self, now: float) -> float:
+        """For how long the look that is being made has not been answered; 0 where none is."""
+        began = self._began
+        return 0.0 if began is None else now - began
+
+    def look_again(self) -> None:
+        """Make each look now: what it compares with has changed, and a look that is under way may have used the old."""
+        self._asked += 1
+        self._disturbed.set()
+
     def end(self) -> None:
         """See nothing any more; a look that hangs is left alone."""
         self._ended.set()
+        self._disturbed.set()
         self._seen.clear()
 
     def take(self) -> list[Signal]:
@@ -42,11 +64,22 @@ class Sampler:
 
     def _run(self) -> None:
         due = [0.0] * len(self._looks)
-        while not self._ended.is_set():
+        while True:
+            self._disturbed.clear()
+            if self._ended.is_set():
+                return
+            asked = self._asked
+            if asked != self._answered:
+                due = [0.0] * len(self._looks)
             now = time.monotonic()
             for number, (period, look) in enumerate(self._looks):
                 if now >= due[number]:
                     due[number] = now + period
+                    self._began = time.monotonic()
                     self._seen.append(look())
+                    self._began, self.looked_at = None, time.monotonic()
                     self._wake()
-            self._ended.wait(max(0.0, min(due) - time.monotonic()))
+            if asked != self._answered:
+                self._answered = asked
+                self._wake()
+            self._disturbed.wait(max(0.0, min(due) - time.monotonic()))

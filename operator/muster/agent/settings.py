@@ -38,11 +38,11 @@ class Settings:
     thresholds_file: Path | None
     """MUSTER_THRESHOLDS: JSON with values for the table in thresholds.py; none by default."""
     expected_gpus: int | None
-    """MUSTER_EXPECTED_GPUS: how many GPUs the node must have; by default the most seen in this boot."""
+    """MUSTER_EXPECTED_GPUS: how many GPUs the node must have; by default the most that it has had."""
     expected_ports: int | None
     """MUSTER_EXPECTED_IB_PORTS: how many InfiniBand ports must be up; by default those that were up in this boot."""
     listen: tuple[str, int]
-    """MUSTER_LISTEN: `address:port` of /healthz and /metrics; 127.0.0.1:9475 by default. `[::1]:9475` is of IPv6,
+    """MUSTER_LISTEN: `address:port` of /healthz, /readyz and /metrics; 127.0.0.1:9475 by default. `[::1]:9475` is of IPv6,
     `:9475` all addresses of both kinds, port 0 any port."""
 
 

@@ -46,6 +46,24 @@ TABLE: Mapping[str, Threshold] = {
     "nvml.start_deadline": Threshold(60.0, "s", f"{_MUSTER}: without persistence mode each GPU is woken first", 0.1),
     "nvml.clear": Threshold(30.0, "s", f"{_MUSTER}: NVML must answer for so long to be trusted again"),
     "gpu.clear": Threshold(30.0, "s", f"{_MUSTER}: a GPU's fault must be gone for so long"),
+    "gpu.unreachable": Threshold(60.0, "s", f"{_MUSTER}: a GPU must answer only errors for so long, others not"),
+    "boot.look": Threshold(120.0, "s", f"{_MUSTER}: after a boot the first word waits so long for NVML and ports", 0.1),
+    "look.fresh": Threshold(
+        60.0, "s", f"{_MUSTER}: the agent is Ready while NVML, ports and log were seen so lately", 5
+    ),
+    "sysfs.deadline": Threshold(
+        60.0, "s", f"{_MUSTER}: reading a network card's sysfs may wait for its firmware's commands to time out", 1
+    ),
+    "nvml.failed": Threshold(60.0, "s", f"{_MUSTER}: NVML has worked in this boot and answers only errors for so long"),
+    "nvml.unloaded": Threshold(900.0, "s", f"{_MUSTER}: the GPU Operator takes minutes for another driver"),
+    "persistence.sustain": Threshold(600.0, "s", f"{_MUSTER}: nvidia-persistenced may be started again"),
+    # Rates.
+    "rates.episode": Threshold(
+        3600.0, "s", f"{_MUSTER}: what lasts counts once in so long; three in a day weigh more", 0.1
+    ),
+    "rates.clear": Threshold(
+        28800.0, "s", f"{_MUSTER}: a rate must be good for so long; three in a day are one in 8 h"
+    ),
     # Memory.
     "ecc.corrected": Threshold(50_000_000, "errors since the driver was loaded", "Meta gcm: 50,000,000 volatile"),
     "ecc.uncorrected": Threshold(
@@ -56,10 +74,16 @@ TABLE: Mapping[str, Threshold] = {
     "retired.pages": Threshold(10, "pages", "Meta gcm: more than 10 (before Ampere)"),
     # Links.
     "nvlink.recoveries": Threshold(0, "recoveries or replays in an hour", "DCGM MAX_NVLINK_ERROR = 1"),
+    "nvlink.recovering": Threshold(0.5, "of the samples of a link", "NVRx, NVLink 5: more than 15 of 30"),
+    "nvlink.window": Threshold(1800.0, "s", "NVRx: 30 samples, one a minute", 0.1),
     "nvlink.crc": Threshold(100, "flits/s", "DCGM: 100 CRC errors a second"),
     "fabric.sustain": Threshold(120.0, "s", f"{_MUSTER}: fabric manager registers GPUs after the driver is loaded"),
     "fabricmanager.sustain": Threshold(120.0, "s", f"{_MUSTER}: it starts after the driver is loaded"),
     "pcie.width_sustain": Threshold(120.0, "s", f"{_MUSTER}: links retrain for moments"),
+    "pcie.generation_sustain": Threshold(
+        600.0, "s", f"{_MUSTER}: so long at work without a pause; idle links slow down"
+    ),
+    "pcie.clear": Threshold(1800.0, "s", f"{_MUSTER}: width and generation must be right for so long"),
     "pcie.replays_gen1": Threshold(0.15, "replays/min and lane", "DCGM, PCIe generation 1"),
     "pcie.replays_gen2": Threshold(0.3, "replays/min and lane", "DCGM, PCIe generation 2"),
     "pcie.replays_gen3": Threshold(0.48, "replays/min and lane", "DCGM, PCIe generation 3"),
@@ -74,6 +98,7 @@ TABLE: Mapping[str, Threshold] = {
     "temperature.margin": Threshold(
         -2, "°C", "NVSentinel: H100, GB200 and L40 slow down at -2; where field 194 is absent", -100
     ),
+    "heat.clear": Threshold(3600.0, "s", f"{_MUSTER}: what comes and goes with load must be gone for so long"),
     "throttle.share": Threshold(0.6, "of the samples", "gpud: 0.6 hardware slowdowns a minute over 10 min"),
     "throttle.window": Threshold(600.0, "s", "gpud: 10 min", 0.1),
     "energy.sustain": Threshold(300.0, "s", f"{_MUSTER}: the counter stands still while power is drawn"),
@@ -81,6 +106,10 @@ TABLE: Mapping[str, Threshold] = {
     "infiniband.down": Threshold(0.0, "s", "NVSentinel: fatal at once; a port counts that was up in this boot"),
     "infiniband.missing": Threshold(3.0, "s", "NVSentinel: gone for three polls of a second"),
     "infiniband.clear": Threshold(60.0, "s", f"{_MUSTER}: a port must stay up for so long"),
+    "infiniband.episode": Threshold(
+        900.0, "s", "NVSentinel: three in an hour weigh more; one in 15 min is that often", 0.1
+    ),
+    "infiniband.counters_clear": Threshold(3600.0, "s", f"{_MUSTER}: counters must be good for so long"),
     "infiniband.flaps": Threshold(2, "link_downed in 12 h", "gpud: 3 times down in 12 h"),
     "infiniband.flap_window": Threshold(43200.0, "s", "gpud: 12 h", 0.1),
     "infiniband.link_downed": Threshold(0, "in 5 min", "NVSentinel, NVRx: any increase"),
@@ -99,10 +128,16 @@ TABLE: Mapping[str, Threshold] = {
     "sxid.expires": Threshold(86400.0, "s", "as XIDs"),
     "disk.expires": Threshold(86400.0, "s", _MUSTER),
     "kernel.expires": Threshold(3600.0, "s", _MUSTER),
+    "hardware.expires": Threshold(86400.0, "s", f"{_MUSTER}: AER, machine checks and EDAC"),
+    "aer.booting": Threshold(300.0, "s", f"{_MUSTER}: drivers that start provoke errors that are not fatal"),
+    "efa.clear": Threshold(3600.0, "s", f"{_MUSTER}: no command must have been lost for so long"),
     "nic.expires": Threshold(86400.0, "s", "gpud counts such a line once in 24 h"),
     # Writing.
     "write.pause": Threshold(1.0, "s", f"{_MUSTER}: never two writes within a second", 0.05),
     "write.counts": Threshold(30.0, "s", f"{_MUSTER}: counts alone are no news", 0.05),
+    "write.quiet": Threshold(
+        5, "writes in stock and an hour", f"{_MUSTER}: of what is no more than a rate or a count", 1
+    ),
     "write.check": Threshold(600.0, "s", f"{_MUSTER}: is the object still there?", 0.5),
 }
 

@@ -1,6 +1,7 @@
 """Writes what stands against the node from a thread of its own, so that a slow API server never holds up looking.
 
-News is written at once, but never twice within a second; counts alone wait for half a minute. While the API server is
+News is written at once, but never twice within a second; counts alone wait for half a minute, and are written a few
+times in an hour only, whatever counts. While the API server is
 away, the newest state waits. Before the first write the object is read: what an agent before this one knew of the same
 boot goes on.
 """
@@ -9,16 +10,40 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from datetime import datetime
 from functools import partial
 from typing import Any
 
 from muster.agent.client import ApiError, NodeHealthClient
-from muster.agent.ledger import Stored
 from muster.agent.log import log
 from muster.agent.thresholds import Thresholds
 
 _MAX_BACKOFF_SECONDS = 30.0
+_HOUR_SECONDS = 3600.0
+
+
+class Pace:
+    """When what is no news may be written: a few times in short order, then so many times an hour."""
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        self._pause, self._counts_pause = thresholds["write.pause"], thresholds["write.counts"]
+        self._most = thresholds["write.quiet"]
+        self._left = self._most
+        self._counted = self._last = float("-inf")
+
+    def due(self, urgent: bool) -> float:
+        """The earliest moment for a write, on the monotonic clock."""
+        if urgent:
+            return self._last + self._pause
+        waits = max(0.0, 1.0 - self._left) * _HOUR_SECONDS / self._most
+        return max(self._last + self._counts_pause, self._counted + waits)
+
+    def wrote(self, mono: float, urgent: bool) -> None:
+        """Something was written."""
+        self._last = mono
+        if not urgent:
+            gained = (mono - self._counted) * self._most / _HOUR_SECONDS
+            self._left = min(self._most, self._left + gained) - 1.0
+            self._counted = mono
 
 
 class Writer:
@@ -28,8 +53,7 @@ class Writer:
         self, client: NodeHealthClient, thresholds: Thresholds, on_stored: Callable[[dict[str, Any]], None]
     ) -> None:
         self._client = client
-        self._pause = thresholds["write.pause"]
-        self._counts_pause = thresholds["write.counts"]
+        self._pace = Pace(thresholds)
         self._check = thresholds["write.check"]
         self._on_stored = on_stored
         self._changed = threading.Condition()
@@ -37,7 +61,6 @@ class Writer:
         self._last_written: dict[str, Any] | None = None
         self._urgent = False
         self._failures = 0
-        self._last = float("-inf")
         self._looked = 0.0
         self.writes = 0
         self.errors = 0
@@ -75,9 +98,10 @@ class Writer:
         with self._changed:
             while True:
                 now = time.monotonic()
-                pause = self._pause if self._urgent else self._counts_pause
-                due = self._looked + self._check if self._wanted is None else self._last + pause
+                due = self._looked + self._check if self._wanted is None else self._pace.due(self._urgent)
                 if now >= due:
+                    if self._wanted is not None:
+                        self._pace.wrote(now, self._urgent)
                     status, self._wanted, self._urgent = self._wanted, None, False
                     return status
                 self._changed.wait(min(due - now, self._check))
@@ -105,12 +129,10 @@ class Writer:
 
     def _read(self) -> None:
         found = self._client.read()
-        status = (found or {}).get("status") or {}
         self._looked = time.monotonic()
-        self._on_stored(status)
+        self._on_stored(found or {})
 
     def _write(self, status: dict[str, Any]) -> None:
-        self._last = time.monotonic()
         self._client.apply(status)
         self._last_written = status
         self.writes += 1
@@ -122,32 +144,9 @@ class Writer:
         self._looked = time.monotonic()
         found = self._client.read()
         if self._last_written is not None and not ((found or {}).get("status") or {}).get("agent"):
+            self._pace.wrote(self._looked, urgent=True)
             self._write(self._last_written)
 
     def _backoff(self) -> float:
         longest = min(_MAX_BACKOFF_SECONDS, 0.5 * 2.0 ** min(self._failures, 10))
         return longest * random.uniform(0.5, 1.0)
-
-
-def stored_evidence(status: dict[str, Any]) -> list[Stored]:
-    """The evidence in a status that was read; what cannot be understood is left out."""
-    result = []
-    for item in status.get("evidence") or ():
-        try:
-            result.append(
-                Stored(
-                    kind=str(item["kind"]),
-                    subject=str(item.get("subject", "")),
-                    code=int(item.get("code", 0)),
-                    value=str(item.get("value", "")),
-                    threshold=str(item.get("threshold", "")),
-                    message=str(item.get("message", "")),
-                    first_wall=datetime.fromisoformat(item["firstSeen"]).timestamp(),
-                    last_wall=datetime.fromisoformat(item["lastSeen"]).timestamp(),
-                    count=int(item.get("count", 1)),
-                    boot_id=str(item.get("bootId", "")),
-                )
-            )
-        except (KeyError, TypeError, ValueError, AttributeError):
-            continue
-    return result

@@ -7,8 +7,11 @@ from pydantic import ConfigDict, Field
 from pydantic.config import JsonDict
 
 from muster.api.base import NAME_LENGTH, ApiModel, ObjectMeta, checks, rule
+from muster.api.maintenance import MaintenancePolicy
 from muster.api.nodehealth import RecommendedAction, Severity
 from muster.api.preflight import PreflightPolicy
+from muster.api.prices import PriceList
+from muster.api.repairrequest import RepairAction
 
 MAX_LEVELS = 16
 MAX_POOLS = 64
@@ -179,6 +182,11 @@ class Queueing(ApiModel):
         return priority_class in self.priority_classes
 
 
+_OBSERVED_REASON = checks(
+    rule("self.matches('^[A-Z][A-Za-z0-9]*$')", "write the reason of a finding as NodeHealth shows it, e.g. PcieReplay")
+)
+
+
 class Enforcement(StrEnum):
     """What Muster does about a sick node."""
 
@@ -207,11 +215,28 @@ class SourceName(StrEnum):
     SOPERATOR = "soperator"
 
 
+OBSERVE_WORDS = (
+    "True: what it says is judged and told, with what would follow; it excludes no node, moves no job, asks for no repair, and "
+    "takes no budget."
+)
+
+
 class HealthSource(ApiModel):
     """Whether one source of evidence is listened to. One that is not listed is."""
 
+    model_config = ConfigDict(
+        json_schema_extra=checks(
+            rule(
+                "!self.observe || self.enabled",
+                "what is switched off cannot be observed: leave enabled out, or observe",
+                at=".observe",
+            )
+        )
+    )
+
     name: SourceName = Field(description="The source.")
     enabled: bool = Field(True, description="False: what it says counts for nothing.")
+    observe: bool = Field(False, description=OBSERVE_WORDS)
 
 
 class ConditionMatch(ApiModel):
@@ -225,7 +250,11 @@ class ConditionMatch(ApiModel):
             rule(
                 "!format.qualifiedName().validate(self).hasValue()",
                 "write the type of a node's condition, e.g. GpuSick",
-            )
+            ),
+            rule(
+                "self != 'MusterHealthy'",
+                "this condition is Muster's own, and it would be its own reason: leave it out",
+            ),
         ),
     )
     bad_when_false: bool = Field(
@@ -312,10 +341,14 @@ class HealthRule(ApiModel):
     severity: Severity = Field(description="What it weighs.")
     action: RecommendedAction = Field(RecommendedAction.NONE, description="What somebody should do with the machine.")
     planned: bool = Field(False, description="Maintenance, no fault: it does not count as an offence.")
+    observe: bool = Field(False, description=OBSERVE_WORDS)
 
 
 class TakeOutBudget(ApiModel):
-    """How many nodes Muster takes out by itself. At least one is always allowed; what people cordon is not counted."""
+    """How many nodes Muster takes out by itself, of each pool of like nodes (the same accelerator; those without are one).
+
+    At least one is always allowed, and one more for a certain fault; what people cordon is not counted. 100: no bound.
+    """
 
     model_config = ConfigDict(
         json_schema_extra=checks(
@@ -327,13 +360,31 @@ class TakeOutBudget(ApiModel):
         )
     )
 
-    nodes_percent: int = Field(10, ge=0, le=100, description="Of all nodes, within `windowSeconds`.")
+    nodes_percent: int = Field(10, ge=0, le=100, description="Of a pool, within `windowSeconds`.")
     window_seconds: int = Field(
         600, ge=10, le=86400, description="The window, and the first pause when the budget did not do; it doubles."
     )
-    domain_percent: int = Field(25, ge=0, le=100, description="Of one innermost topology domain, at the same time.")
+    domain_percent: int = Field(
+        25, ge=0, le=100, description="Of a pool's nodes in one innermost topology domain, at once."
+    )
     total_percent: int = Field(
-        30, ge=0, le=100, description="Of all nodes, at the same time: beyond it somebody has to look."
+        30, ge=0, le=100, description="Of a pool, at the same time: beyond it somebody has to look."
+    )
+    certain_percent: int = Field(
+        20, ge=0, le=100, description="Of each of these budgets, kept for certain faults; at least one node."
+    )
+    cause_percent: int = Field(
+        75,
+        ge=0,
+        le=100,
+        description="Of what is left of a pool's budgets, for one cause: a source, or a reason of the agent.",
+    )
+    yield_percent: int = Field(
+        30,
+        ge=0,
+        le=100,
+        description="Of a pool, left at the same time because other systems say that they repair it; one innermost domain "
+        "may be more, where it is not the whole pool.",
     )
 
 
@@ -346,6 +397,20 @@ class Quarantine(ApiModel):
     )
 
 
+class RepairPolicy(ApiModel):
+    """What is handed over to those who repair machines, by a RepairRequest for each node. Muster itself repairs nothing."""
+
+    actions: list[RepairAction] = Field(
+        [],
+        max_length=len(RepairAction),
+        description="Actions that are asked for, once no job is on the node any more. Empty: none.",
+        json_schema_extra={"x-kubernetes-list-type": "set"},
+    )
+    at_once: int = Field(
+        10, ge=1, le=1000, description="Nodes at most whose repair is asked for or under way at the same time."
+    )
+
+
 class HealthPolicy(ApiModel):
     """What counts against a node, and what Muster does about it."""
 
@@ -355,13 +420,25 @@ class HealthPolicy(ApiModel):
         "muster.dev/unhealthy:NoSchedule keeps everybody's new pods off them, too. What people cordon by "
         "`kubectl muster cordon` is avoided in any case.",
     )
+    node_condition: bool = Field(
+        False,
+        description="Whether Muster writes the condition MusterHealthy on Nodes, for others to read; it needs the right of "
+        "manifests/components/node-condition. Switched off it is taken away.",
+    )
     budget: TakeOutBudget = TakeOutBudget()
     quarantine: Quarantine = Quarantine()
+    repair: RepairPolicy = RepairPolicy()
     sources: list[HealthSource] = Field(
         [],
         max_length=32,
         description="Sources that are switched off or on; all that Muster knows are on.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+    )
+    observe: list[Annotated[str, Field(min_length=1, max_length=64, json_schema_extra=_OBSERVED_REASON)]] = Field(
+        [],
+        max_length=64,
+        description="Reasons of findings, e.g. PcieReplay or Xid79, that are only observed, whichever source they are of.",
+        json_schema_extra={"x-kubernetes-list-type": "set"},
     )
     rules: list[HealthRule] = Field(
         [],
@@ -392,6 +469,15 @@ class HealthPolicy(ApiModel):
     )
 
 
+class History(ApiModel):
+    """What is kept of jobs that have ended (EndedJob), in Muster's namespace."""
+
+    limit: int = Field(
+        10000, ge=0, le=50000, description="So many, the newest ones; a few KB each. 0: nothing is written any more."
+    )
+    max_age_days: int = Field(400, ge=1, le=3650, description="For so long after their end.")
+
+
 class FleetPolicySpec(ApiModel):
     """What the platform team says about the fleet."""
 
@@ -406,7 +492,10 @@ class FleetPolicySpec(ApiModel):
     placement: PlacementPolicy = PlacementPolicy()
     queueing: Queueing = Queueing()
     health: HealthPolicy = HealthPolicy()
+    maintenance: MaintenancePolicy = MaintenancePolicy()
     preflight: PreflightPolicy = PreflightPolicy()
+    history: History = History()
+    prices: PriceList = PriceList()
     accelerator_resource: str = Field(
         "nvidia.com/gpu",
         min_length=3,

@@ -236,6 +236,13 @@ class GangIncident(ApiModel):
     lost_milliseconds: int | None = Field(
         None, ge=0, le=LONGEST_MILLISECONDS, description="Work that it took back, or broke off."
     )
+    others: int | None = Field(
+        None,
+        ge=0,
+        le=4096,
+        description="How many more workers failed by themselves with it; of a lone worker, how many more ranks. Absent in "
+        "records of old.",
+    )
 
 
 class BurnInFailure(ApiModel):
@@ -365,6 +372,11 @@ class GangSpec(ApiModel):
         0, ge=0, description="How often in a row the gang gave its nodes back because it could not be assembled."
     )
     checkpoint: Resume | None = Field(None, description="Newest complete checkpoint seen so far.")
+    aside: Resume | None = Field(
+        None,
+        description="What is no checkpoint, and lies beside this one with a higher step, is moved aside before the go of this attempt. "
+        "Absent: not asked for, not yet, or nothing is gone on from.",
+    )
     told: Resume | None = Field(
         None,
         description="The checkpoint that the job's status told of at the last go. It was weighed then: gone, another "

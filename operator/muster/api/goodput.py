@@ -9,9 +9,10 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from muster.api.base import ApiModel, Time
+from muster.api.base import ApiModel, Time, shortened_to
 
 MAX_STRETCHES = 16
+MAX_FINGERPRINTS = 4
 LONGEST_MILLISECONDS = 2**53 - 1
 MAX_STEP = 2**53 - 1
 
@@ -73,6 +74,31 @@ class Seen(ApiModel):
     told: Amounts = Field({}, description="What the program says that its steps have spent otherwise than computing.")
 
 
+class Fingerprint(ApiModel):
+    """What the ranks ran with from an attempt on. `several`: the workers were not all alike; empty: not known."""
+
+    attempt: int = Field(ge=0, le=MAX_STEP, description="The first that ran with it.")
+    image: Annotated[str, shortened_to(71)] = Field(
+        "",
+        max_length=71,
+        description="Digest of the image of the container that trains, as the nodes' kubelets told it.",
+    )
+    gpu_model: Annotated[str, shortened_to(63)] = Field("", max_length=63, description="By the nodes' labels.")
+    driver: Annotated[str, shortened_to(32)] = Field(
+        "", max_length=32, description="Its version, by the nodes' labels."
+    )
+    environment: Annotated[str, shortened_to(16)] = Field(
+        "",
+        max_length=16,
+        description="Digest of the container's variables, without the values of those that are called like secrets.",
+    )
+    revision: Annotated[str, shortened_to(63)] = Field(
+        "",
+        max_length=63,
+        description="Of the code, by the annotation muster.dev/git-revision or the variable GIT_COMMIT.",
+    )
+
+
 class Account(ApiModel):
     """Where the time has gone. The sum of all buckets is the time between `begun` and `time`, to the millisecond.
 
@@ -91,6 +117,9 @@ class Account(ApiModel):
     lost_steps: int = Field(0, ge=0, le=MAX_STEP)
     first_checkpoint_milliseconds: Milliseconds | None = Field(
         None, description="From `begun` until a complete checkpoint was first known; absent: none yet."
+    )
+    fingerprints: list[Fingerprint] = Field(
+        [], max_length=MAX_FINGERPRINTS, description="What the ranks ran with: the newest changes, oldest first."
     )
     seen: Seen | None = None
 
@@ -113,6 +142,12 @@ class Goodput(ApiModel):
         None, ge=0, le=1000, description="The same without the wait for the first nodes."
     )
     failures: int = Field(0, ge=0, le=2**31 - 1)
+    steps: int | None = Field(
+        None,
+        ge=0,
+        le=MAX_STEP,
+        description="Steps that count, and of which the time is known; absent in figures of older versions.",
+    )
     lost_steps: int = Field(0, ge=0, le=MAX_STEP, description="Steps that were made and had to be made again.")
     first_checkpoint_seconds: int | None = Field(
         None, ge=0, le=LONGEST_MILLISECONDS, description="From begun until a complete checkpoint was first known."
@@ -121,6 +156,12 @@ class Goodput(ApiModel):
     checkpoint_steps: int | None = Field(None, ge=0, le=MAX_STEP, description="Steps between two complete checkpoints.")
     checkpoint_stall_milliseconds: int | None = Field(
         None, ge=0, le=LONGEST_MILLISECONDS, description="For so long a save stops the training, if the program tells."
+    )
+    gpu_model: Annotated[str, shortened_to(63)] = Field(
+        "", max_length=63, description="Of its accelerators, by its nodes' labels; empty: not known, or not all alike."
+    )
+    fingerprints: list[Fingerprint] = Field(
+        [], max_length=MAX_FINGERPRINTS, description="What the ranks ran with: the newest changes, oldest first."
     )
     seen: Seen | None = Field(None, description="How far the ranks of the current attempt have come.")
 

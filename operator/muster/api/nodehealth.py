@@ -11,6 +11,7 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 
 from muster.api.base import NAME_LENGTH, UID_LENGTH, ApiModel, ObjectMeta, Time, checks, rule, shortened_to
+from muster.api.maintenance import NodeMaintenance
 from muster.api.preflight import Profile
 
 MAX_EVIDENCE = 64
@@ -103,9 +104,13 @@ class AgentStatus(ApiModel):
     gpu_serials: list[Annotated[str, Field(max_length=64)]] = Field([], max_length=64)
     gpu_model: str = Field("", max_length=128)
     gpus: int = Field(0, ge=0, description="GPUs seen now.")
+    gpus_seen: int = Field(0, ge=0, description="The most GPUs that the machine has had, in this boot or before it.")
     driver: str = Field("", max_length=64, description="Driver version; empty: no driver, which is not sickness.")
     problem: Annotated[str, shortened_to(512)] = Field(
         "", max_length=512, description="What keeps the agent from seeing everything (no driver, no kernel log, ...)."
+    )
+    resets_watched_since: int | None = Field(
+        None, ge=0, description="Seconds after the boot: since then agents on this node see resets of its GPUs."
     )
 
 
@@ -150,6 +155,7 @@ class Finding(ApiModel):
     severity: Severity = Field(Severity.INFO, description="What it weighs now.")
     message: Annotated[str, shortened_to(512)] = Field("", max_length=512)
     since: Time
+    observed: bool = Field(False, description="The FleetPolicy only observes it: nothing follows from it.")
 
 
 class HealthIncident(ApiModel):
@@ -163,6 +169,22 @@ class HealthIncident(ApiModel):
     taken: Time | None = Field(
         None,
         description="When Muster had the jobs leave (and tainted the node): what the breaker's budget counts. Empty: it holds back.",
+    )
+    charged_to: Annotated[str, shortened_to(128)] = Field(
+        "",
+        max_length=128,
+        description="For which cause it was taken, e.g. agent/Xid79; empty: it was not, or is of old.",
+    )
+    certain: bool = Field(
+        False, description="It was taken from the part of the budget that is kept for certain faults."
+    )
+    pool: Annotated[str, shortened_to(128)] = Field(
+        "", max_length=128, description="The nodes whose budget was charged; empty: none, or it is of old."
+    )
+    yielded: Time | None = Field(None, description="When Muster left the node to the system that repairs it.")
+    worked_on: Time | None = Field(
+        None,
+        description="When its RepairRequest was last seen to have ended: tests that were passed before count for nothing.",
     )
     cleared: Time | None = Field(None, description="When it was let back.")
     cleared_by: Annotated[str, shortened_to(128)] = Field("", max_length=128, description="What let it back.")
@@ -235,6 +257,9 @@ class NodeHealthStatus(ApiModel):
     incidents: list[HealthIncident] = Field([], max_length=MAX_INCIDENTS, description="Newest last.")
     offences: Offences = Offences()
     check: CheckResult | None = Field(None, description="What came of the last test that somebody wished for.")
+    maintenance: NodeMaintenance | None = Field(
+        None, description="A maintenance window of the FleetPolicy that is near."
+    )
     node_uid: str = Field("", max_length=UID_LENGTH, description="The Node object that all this is about.")
     boot_id: str = Field("", max_length=UID_LENGTH)
 

@@ -19,10 +19,13 @@ import yaml
 
 from muster.api.base import GROUP, NAME_LENGTH, VERSION, ApiModel
 from muster.api.checkpoints import checkpoint_formats
+from muster.api.endedjob import PLURAL as ENDED_JOBS
+from muster.api.endedjob import EndedJob
 from muster.api.fleetpolicy import FleetPolicy
 from muster.api.gang import Gang
 from muster.api.nodehealth import NodeHealth
 from muster.api.progress import progress_presets
+from muster.api.repairrequest import RepairRequest
 from muster.api.resuming import resume_presets
 from muster.api.trainingjob import TrainingJob
 
@@ -71,6 +74,7 @@ _KEYWORDS = (
     "items",
     _LIST_TYPE,
     "x-kubernetes-list-map-keys",
+    "x-kubernetes-map-type",
     _PRESERVE,
     _INT_OR_STRING,
     _RULES,
@@ -160,6 +164,34 @@ RESOURCES = (
             _AGE,
         ),
         short_names=("nh",),
+    ),
+    Resource(
+        EndedJob,
+        ENDED_JOBS,
+        "Namespaced",
+        (
+            Column("Namespace", ".spec.namespace"),
+            Column("Job", ".spec.name"),
+            Column("State", ".spec.state"),
+            Column("GPUs", ".spec.gpus", "integer"),
+            Column("ETTR-Permille", ".spec.ettrPermille", "integer"),
+            Column("Failures", ".spec.failures", "integer"),
+            Column("Ended", ".spec.end", "date"),
+        ),
+        short_names=("ej",),
+    ),
+    Resource(
+        RepairRequest,
+        "repairrequests",
+        "Cluster",
+        (
+            Column("Action", ".spec.action"),
+            Column("Reason", ".spec.reason"),
+            Column("Phase", ".status.phase"),
+            Column("Message", ".status.message"),
+            _AGE,
+        ),
+        short_names=("rr",),
     ),
 )
 

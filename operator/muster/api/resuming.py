@@ -27,8 +27,20 @@ checkpoint that lies elsewhere is one that `spec.checkpoint.resumeFrom` names ou
 """
 
 _TAIL = """
-The formats are those of [checkpoints.md](checkpoints.md). The words are from the frameworks' own sources and documents; these
-frameworks were not run with Muster.
+The formats are those of [checkpoints.md](checkpoints.md).
+
+## What was run with Muster
+
+`make recipes` runs seven frameworks on real nodes, and takes from each a rank, a pod and the power of a node. Their weights were those of
+an undisturbed run, bit for bit:
+
+- by a preset: {run};
+- by `MUSTER_RESUME_PATH` or `MUSTER_RESUME_STEP`, which their programs read themselves:
+  [DistributedDataParallel](../../examples/torchrun-ddp/README.md) and [FSDP2](../../examples/torch-fsdp2/README.md) under torchrun,
+  [Lightning](../../examples/lightning/README.md), and [JAX with Orbax](../../examples/jax-orbax/README.md).
+
+Not run were the presets {rest}: what they add is from the frameworks' own sources and documents. Nor were `Auto`, and the columns *for a
+checkpoint elsewhere* and *from a URL*.
 """
 
 
@@ -38,7 +50,13 @@ def resume_presets(generated: str) -> str:
     Args:
         generated: says that it is generated.
     """
-    return _HEAD.format(generated=generated) + "".join(_row(preset) for preset in PRESETS) + _TAIL
+    return _HEAD.format(generated=generated) + "".join(_row(preset) for preset in PRESETS) + _tail()
+
+
+def _tail() -> str:
+    run = (f"[`{one.name}`](../../examples/{one.recipe}/README.md)" for one in PRESETS if one.recipe)
+    rest = (f"`{one.name}`" for one in PRESETS if not one.recipe)
+    return _TAIL.format(run=", ".join(run), rest=", ".join(rest))
 
 
 def _row(preset: Preset) -> str:

@@ -12,6 +12,7 @@ from muster.api.base import ApiModel, LevelCount, NodeName, ObjectMeta, Time, ch
 from muster.api.gang import CorruptionStatus
 from muster.api.goodput import LONGEST_MILLISECONDS, Goodput
 from muster.api.preflight import Preflight
+from muster.api.throughput import Throughput
 from muster.protocol.messages import MAX_NUMBER
 
 MAX_NAME_LENGTH = 40
@@ -216,6 +217,13 @@ class Checkpoint(ApiModel):
             _keeps("localDirectory"),
             _keeps("resumeArgument"),
             _keeps("saveTimeoutSeconds"),
+            _keeps("setTornAside"),
+            rule(
+                "!has(self.setTornAside) || !self.setTornAside || "
+                f"(has(self.directory) && !{_IS_URL.replace('self.', 'self.directory.')})",
+                "only in a directory of a file system something can be moved: set checkpoint.directory to a path",
+                at=".setTornAside",
+            ),
             rule(
                 "!has(self.resumeArgument) || has(self.directory)",
                 "a start only goes on from what is below checkpoint.directory: set that, too",
@@ -288,6 +296,12 @@ class Checkpoint(ApiModel):
                 )
             ),
         },
+    )
+    set_torn_aside: bool = Field(
+        False,
+        description="Before each start that goes on from a checkpoint in the directory, what lies beside it with a higher step and is no "
+        "complete checkpoint of this training is moved into .muster-aside there, while no rank is alive: for trainers that look for "
+        "their newest checkpoint themselves. Nothing is ever deleted.",
     )
     save_timeout_seconds: int = Field(
         300,
@@ -455,6 +469,7 @@ class TrainingJobSpec(ApiModel):
     checkpoint: Checkpoint = Checkpoint()
     progress: Progress = Field(Progress(), json_schema_extra=checks(_IMMUTABLE))
     recovery: Recovery = Recovery()
+    throughput: Throughput = Throughput()
     completion: Completion = Completion()
     suspend: bool = Field(
         False,

@@ -34,6 +34,7 @@ _STILL_WRITTEN = (
     "it may still be written: no marker of it tells when it is whole, and its files have not been seen twice"
 )
 DOUBT_SECONDS = 60.0  # while a save is under way, something newer is not complete, and a pointer not written yet
+TOO_MANY_FILES = "too many files"
 _UNREADABLE = "a file cannot be read now: "
 _LOOK_AGAIN_SECONDS = (2.0, 30.0)  # at what is not complete though nothing seems to change: from, to
 
@@ -433,7 +434,7 @@ class Finder:
         if known is not None and known.files == files and not _may_pass(known.problem):
             problem = known.problem
         elif listing.truncated:
-            problem = "too many files"
+            problem = TOO_MANY_FILES
         else:
             problem = self._problem(seen, Candidate(listing.path, name, listing.files, self._reading))
             if not problem and seen.format.settles and not self._is_settled(path, files):

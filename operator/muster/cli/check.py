@@ -118,7 +118,8 @@ async def _results(session: Session, names: Sequence[str], wish: CheckWish) -> d
 
     found: dict[str, CheckResult] = {}
     loop = asyncio.get_running_loop()
-    until = loop.time() + PROFILES[wish.profile].limit_seconds + PATIENCE_SECONDS
+    # Who is slow or hangs is asked twice.
+    until = loop.time() + 2 * PROFILES[wish.profile].limit_seconds + PATIENCE_SECONDS
     while len(found) < len(names) and loop.time() < until:
         await asyncio.sleep(LOOK_SECONDS)
         for name in names:

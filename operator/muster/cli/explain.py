@@ -55,7 +55,7 @@ async def find(session: Session, name: str) -> JobExplanation:
         ApiError: the API server did not answer as it should.
     """
     found = await job_of(session, name)
-    return explain(found, await _events(session, found.metadata.uid))
+    return explain(found, await events_of(session, found.metadata.uid))
 
 
 async def job_of(session: Session, name: str) -> TrainingJob:
@@ -91,7 +91,7 @@ async def read_job(session: Session, name: str) -> tuple[bytes, TrainingJob]:
     return data, found
 
 
-async def _events(session: Session, uid: str) -> list[JobEvent] | None:
+async def events_of(session: Session, uid: str) -> list[JobEvent] | None:
     """The job's Events; None if this user may not read them."""
     query: dict[str, str | int] = {"fieldSelector": f"involvedObject.uid={uid}", "limit": PAGE_SIZE}
     try:
@@ -106,6 +106,10 @@ class _Series(msgspec.Struct, rename="camel"):
     last_observed_time: datetime | None = None
 
 
+class _Source(msgspec.Struct):
+    component: str = ""
+
+
 class _Event(msgspec.Struct, rename="camel"):
     type: str = ""
     reason: str = ""
@@ -114,6 +118,8 @@ class _Event(msgspec.Struct, rename="camel"):
     event_time: datetime | None = None
     last_timestamp: datetime | None = None
     series: _Series | None = None
+    reporting_component: str | None = None
+    source: _Source | None = None
 
 
 def _event(data: Any) -> JobEvent:
@@ -122,7 +128,12 @@ def _event(data: Any) -> JobEvent:
     series = read.series or _Series()
     time = series.last_observed_time or read.last_timestamp or read.event_time
     return JobEvent(
-        time=time, type=read.type, reason=read.reason, message=read.message, count=read.count or series.count
+        time=time,
+        type=read.type,
+        reason=read.reason,
+        message=read.message,
+        count=read.count or series.count,
+        reporter=read.reporting_component or (read.source or _Source()).component or None,
     )
 
 

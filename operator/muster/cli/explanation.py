@@ -72,6 +72,7 @@ class JobEvent(ApiModel):
     reason: str = ""
     message: str = ""
     count: int = 1
+    reporter: str | None = Field(None, description="Who wrote it, e.g. muster.dev/operator; left out: it does not say.")
 
 
 class JobExplanation(ApiModel):
@@ -164,8 +165,8 @@ def _next(job: TrainingJob) -> list[str]:
 
 
 def _resuming(job: TrainingJob) -> str:
-    checkpoint = job.status.checkpoint
-    return f": it goes on from step {checkpoint.step} in {job.spec.checkpoint.directory}" if checkpoint else ""
+    checkpoint, directory = job.status.checkpoint, job.spec.checkpoint.directory
+    return f": it goes on from step {checkpoint.step} in {directory}" if checkpoint and directory else ""
 
 
 def _notes(job: TrainingJob, events: Sequence[JobEvent] | None) -> list[str]:

@@ -7,9 +7,11 @@ from pydantic import Field
 
 from muster.api.base import ApiModel, Time
 from muster.api.fleetpolicy import Enforcement
-from muster.api.nodehealth import Decision, HumanDecision, NodeHealth, RecommendedAction, VerdictState
+from muster.api.maintenance import NodeMaintenance
+from muster.api.nodehealth import Decision, HumanDecision, NodeHealth, RecommendedAction, Severity, VerdictState
 from muster.health.assess import CORDONED
 from muster.health.effects import avoids
+from muster.health.maintenance import REASONS, until
 
 _WELL = frozenset({None, VerdictState.HEALTHY})
 
@@ -23,7 +25,11 @@ class HealthRow(ApiModel):
     since: Time | None = Field(None, description="In this state since.")
     effect: str = Field("", description="What Muster did, or why it holds back.")
     recommended_action: RecommendedAction = Field(RecommendedAction.NONE, description="For the machine.")
+    observed: list[str] = Field(
+        [], description="Reasons that would count against it, and that the FleetPolicy only observes."
+    )
     human: HumanDecision | None = Field(None, description="What somebody has decided by cordon or release.")
+    maintenance: NodeMaintenance | None = Field(None, description="A maintenance window that is near, or open.")
 
     @property
     def sick(self) -> bool:
@@ -41,7 +47,11 @@ def health_row(health: NodeHealth) -> HealthRow:
         since=status.since,
         effect=status.effect,
         recommended_action=status.recommended_action,
+        observed=list(
+            dict.fromkeys(f.reason for f in status.findings if f.observed and f.severity is not Severity.INFO)
+        ),
         human=health.spec.human,
+        maintenance=status.maintenance,
     )
 
 
@@ -51,13 +61,15 @@ def excluded_for(row: HealthRow, enforcement: Enforcement) -> str:
     What a human has just cordoned counts, although the operator may not have written its verdict yet.
     """
     cordoned = row.human is not None and row.human.decision is Decision.CORDON
-    if not avoids(row.state, enforcement, cordoned=cordoned):
+    if not (avoids(row.state, enforcement, cordoned=cordoned) or row.maintenance):
         return ""
     return _words(VerdictState.QUARANTINED, CORDONED) if cordoned else verdict(row)
 
 
 def verdict(row: HealthRow) -> str:
-    """State and reason, e.g. `unhealthy: Xid79`; "" if nothing is known."""
+    """State and reason, e.g. `unhealthy: Xid79`, or its maintenance window; "" if nothing is known."""
+    if row.maintenance is not None and row.reason in REASONS:
+        return until(row.maintenance)
     return _words(row.state, row.reason)
 
 

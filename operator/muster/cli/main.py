@@ -7,13 +7,37 @@ import sys
 
 import typer
 
-from muster.cli import burnin, check, convert, decide, explain, fork, lost, nodes, report, whatif
+from muster.cli import (
+    bundle,
+    burnin,
+    check,
+    completion,
+    convert,
+    decide,
+    explain,
+    fork,
+    incident,
+    logs,
+    lost,
+    node,
+    nodes,
+    page,
+    report,
+    status,
+    top,
+    whatif,
+)
 from muster.cli.session import ContextOption, KubeconfigOption, NamespaceOption, Options, OutputOption
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+app.command("status")(status.command)
+app.command("top")(top.command)
 app.command("explain")(explain.command)
 app.command("report")(report.command)
 app.command("incidents")(report.incidents_command)
+app.command("incident")(incident.command)
+app.command("logs")(logs.command)
+app.command("node")(node.command)
 app.command("nodes")(nodes.command)
 app.command("cordon")(decide.cordon)
 app.command("release")(decide.release)
@@ -21,6 +45,9 @@ app.command("burnin")(burnin.command)
 app.command("check")(check.command)
 app.command("lost")(lost.command)
 app.command("what-if")(whatif.command)
+app.command("page")(page.command)
+app.command("bundle")(bundle.command)
+app.command("completion")(completion.command)
 app.command("convert")(convert.command)
 app.command("fork")(fork.command)
 
@@ -39,6 +66,9 @@ def options(
 
 def main() -> None:
     """Run the command line and exit."""
+    if sys.argv[1:2] == ["__complete"]:
+        completion.main(sys.argv[2:])
+        return
     try:
         app(prog_name="kubectl muster")
     except Exception as error:  # noqa: BLE001 - the last resort: people get a line that they can report

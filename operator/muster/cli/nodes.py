@@ -32,6 +32,7 @@ from muster.cli.tree import (
     Wanted,
     tree_of,
 )
+from muster.health.maintenance import REASONS
 
 MAX_DOMAINS = 64
 """More domains than this are shown by the levels further out, unless a level is asked for."""
@@ -188,10 +189,13 @@ def _health_cells(node: NodeRow, now: datetime) -> list[object]:
 
 def _reason(node: NodeRow) -> str:
     """Why it is excluded, and what stands against it, without the state that has a column of its own."""
+    observed = f"only observed: {', '.join(node.health.observed)}" if node.health and node.health.observed else ""
     if node.health is None or not node.health.sick:
-        return node.reason
-    others = node.reason if node.reason != verdict(node.health) else ""
-    return "; ".join(filter(None, (others, node.health.reason)))
+        return "; ".join(filter(None, (node.reason, observed)))
+    own = verdict(node.health)
+    others = node.reason if node.reason != own else ""
+    against = own if node.health.maintenance is not None and node.health.reason in REASONS else node.health.reason
+    return "; ".join(filter(None, (others, against, observed)))
 
 
 def _print_notes(console: Console, it: FleetTree, *, hidden: bool, listed: bool) -> None:

@@ -1,25 +1,32 @@
 """`kubectl muster report JOB` and `kubectl muster incidents JOB`: where the time went, and what took it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
-from muster.api.goodput import Bucket
+from muster.api.goodput import Bucket, Fingerprint
 from muster.api.trainingjob import Incident
-from muster.cli import show
+from muster.cli import experimentreport, fleetpage, fleetreport, show
 from muster.cli.errors import CliError
 from muster.cli.explain import REPAIRS, job_of
-from muster.cli.reported import JobIncidents, JobReport, Share, incidents, report
+from muster.cli.fleetreported import FleetReport
+from muster.cli.prices import price_of, prices_for
+from muster.cli.reported import Cost, JobIncidents, JobReport, Share, Yield, incidents, report
 from muster.cli.session import (
     ContextOption,
     JobArgument,
     KubeconfigOption,
     NamespaceOption,
     Options,
+    Output,
     OutputOption,
     Session,
+    connected,
     job_argument,
     run,
 )
@@ -45,18 +52,96 @@ _LOOKS = {
 }
 
 
+class Form(StrEnum):
+    """How a report is printed."""
+
+    TABLE = "table"
+    TEXT = "text"
+    MARKDOWN = "markdown"
+    HTML = "html"
+    JSON = "json"
+    YAML = "yaml"
+
+
+_OUTPUTS = {Form.TABLE: Output.TABLE, Form.TEXT: Output.TABLE, Form.JSON: Output.JSON, Form.YAML: Output.YAML}
+_PAGES = {Form.MARKDOWN: fleetpage.markdown, Form.HTML: fleetpage.page}
+
+
 def command(
     context: typer.Context,
-    job: JobArgument,
+    job: Annotated[
+        str | None, typer.Argument(metavar="[JOB]", help="Name of the TrainingJob, or NAMESPACE/NAME; or --fleet.")
+    ] = None,
+    fleet: Annotated[
+        bool, typer.Option("--fleet", help="All jobs of all namespaces, those that have ended included.")
+    ] = False,
+    experiment: Annotated[
+        str | None,
+        typer.Option(
+            "--experiment",
+            metavar="NAME",
+            help="The namespace's jobs with the label muster.dev/experiment=NAME together, those that have ended included.",
+        ),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", metavar="WHEN", help="With --fleet: only what was after that, e.g. 90d or 2026-01-31."),
+    ] = None,
+    price: Annotated[
+        float | None,
+        typer.Option(
+            "--price",
+            metavar="NUMBER",
+            help="What one GPU-hour costs, in any currency. Default: as the FleetPolicy says.",
+        ),
+    ] = None,
     kubeconfig: KubeconfigOption = None,
     kube_context: ContextOption = None,
     namespace: NamespaceOption = None,
-    output: OutputOption = None,
+    output: Annotated[
+        Form | None,
+        typer.Option(
+            "--output", "-o", help="Text for people, json or yaml for programs; with --fleet markdown or html, too."
+        ),
+    ] = None,
 ) -> None:
-    """Say where a job's time went, what failures took, and what would make it better."""
-    name, inside = job_argument(job, namespace)
-    options = Options(kubeconfig, kube_context, inside, output).over(context.obj)
-    run(options, lambda session: find(session, name), render)
+    """Say where a job's time went, or all jobs', what failures took, and what would make it better."""
+    if [job is not None, fleet, experiment is not None].count(True) != 1:
+        raise typer.BadParameter("name a job, or say --fleet or --experiment NAME: one of them", param_hint="JOB")
+    if fleet:
+        options = Options(kubeconfig, kube_context, namespace, _OUTPUTS.get(output) if output else None).over(
+            context.obj
+        )
+        _fleet(options, since, price, _PAGES.get(output) if output else None)
+        return
+    if since is not None or output in _PAGES:
+        raise typer.BadParameter("--since, markdown and html are for --fleet")
+    try:
+        cost = price_of(price)
+        label = experimentreport.label_of(experiment) if experiment is not None else ""
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    form = _OUTPUTS[output] if output else None
+    if label:
+        options = Options(kubeconfig, kube_context, namespace, form).over(context.obj)
+        run(options, lambda session: experimentreport.find(session, label, cost), experimentreport.render)
+        return
+    name, inside = job_argument(job or "", namespace)
+    options = Options(kubeconfig, kube_context, inside, form).over(context.obj)
+    run(options, lambda session: find(session, name, cost), render)
+
+
+def _fleet(options: Options, since: str | None, price: float | None, page: Callable[[FleetReport], str] | None) -> None:
+    """Report of the fleet."""
+    now = datetime.now(UTC)
+    try:
+        begin, cost = fleetreport.moment_since(since, now) if since is not None else None, price_of(price)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    if page is None:
+        run(options, lambda session: fleetreport.find(session, now, begin, cost), fleetreport.render)
+    else:
+        typer.echo(page(connected(options, lambda session: fleetreport.find(session, now, begin, cost))), nl=False)
 
 
 def incidents_command(
@@ -73,7 +158,7 @@ def incidents_command(
     run(options, lambda session: find_incidents(session, name), render_incidents)
 
 
-async def find(session: Session, name: str) -> JobReport:
+async def find(session: Session, name: str, price: float | None = None) -> JobReport:
     """Read a job and report of it.
 
     Raises:
@@ -86,7 +171,7 @@ async def find(session: Session, name: str) -> JobReport:
             f"of job {session.namespace}/{name} nothing has been counted yet: it has no nodes so far, or its operator is of "
             f"an older version; kubectl muster explain {name} says what it waits for"
         )
-    return report(job, job.status.goodput)
+    return report(job, job.status.goodput, await prices_for(session, price))
 
 
 async def find_incidents(session: Session, name: str) -> JobIncidents:
@@ -123,6 +208,9 @@ def render(console: Console, it: JobReport) -> None:
     console.print(made)
     console.print()
     show.facts(console, _numbers(it))
+    if it.fingerprints:
+        show.headline(console, "WHAT IT RAN WITH")
+        _print_fingerprints(console, it.fingerprints)
     if it.incidents:
         show.headline(console, f"INCIDENTS (the last {len(it.incidents)})")
         _print_incidents(console, it.incidents)
@@ -141,7 +229,8 @@ def render_incidents(console: Console, it: JobIncidents) -> None:
     for incident in it.incidents[::-1]:
         message = show.printable(incident.message.strip())
         console.print()
-        console.print(Text(f"{show.moment(incident.time)}  {incident.reason}", style="bold"))
+        reason = show.on_one_line(incident.reason)
+        console.print(Text(f"{incident.attempt}  {show.moment(incident.time)}  {reason}", style="bold"))
         console.print(Text(message))
 
 
@@ -163,9 +252,9 @@ def _look(each: Share) -> tuple[str, str]:
 
 
 def _numbers(it: JobReport) -> list[tuple[str, object]]:
-    mttf = f"{it.mttf_hours:,.1f} h ({show.count(it.failures, 'failure')})" if it.mttf_hours is not None else ""
+    mttf = f"{_hours(it.mttf_hours)} ({show.count(it.failures, 'failure')})" if it.mttf_hours is not None else ""
     if it.mttf_at_least_hours is not None:
-        mttf = f"no failure; at least {it.mttf_at_least_hours:,.1f} h with 95 % confidence"
+        mttf = f"no failure; at least {_hours(it.mttf_at_least_hours)} with 95 % confidence"
     first, back = it.first_checkpoint_seconds, it.recovery_seconds
     return [
         ("ETTR", _percent(it.ettr)),
@@ -174,21 +263,72 @@ def _numbers(it: JobReport) -> list[tuple[str, object]]:
         ("Back to training in", show.duration(back) if back is not None else ""),
         ("Steps made again", it.lost_steps),
         ("First checkpoint after", show.duration(first) if first is not None else "none seen yet"),
+        (
+            "Steps wait for data",
+            _percent(it.input_wait) if it.input_wait is not None else "unknown: the program tells of none",
+        ),
+        *_made(it.made),
+        *_cost(it.cost),
     ]
+
+
+def _made(it: Yield | None) -> list[tuple[str, object]]:
+    """What came of the time, where the job says what a step is worth."""
+    if it is None:
+        return []
+    found: list[tuple[str, object]] = [("Tokens", f"{it.tokens:,}")]
+    if it.tokens_per_second is not None:
+        each = f" ({it.tokens_per_gpu_second:,.1f} for each GPU)" if it.tokens_per_gpu_second is not None else ""
+        found.append(("Tokens per second", f"{it.tokens_per_second:,.0f}{each}"))
+    if it.mfu is not None:
+        found.append(("MFU", f"{it.mfu:.1%} of {it.peak_tflops:,} TFLOP/s ({it.mfu_formula})"))
+        found.append(("  of all GPU-hours", _percent(it.mfu_overall)))
+    elif it.why:
+        found.append(("MFU", f"unknown: {it.why}"))
+    return found
+
+
+def _cost(it: Cost | None) -> list[tuple[str, object]]:
+    if it is None:
+        return []
+    found: list[tuple[str, object]] = [
+        ("Cost", fleetreport.money(it.total, it.currency)),
+        ("  no steps that count", fleetreport.money(it.not_productive, it.currency)),
+    ]
+    if it.per_million_tokens is not None:
+        found.append(("  a million tokens", fleetreport.small_money(it.per_million_tokens, it.currency)))
+    if it.per_checkpoint is not None:
+        found.append(("  a checkpoint", fleetreport.small_money(it.per_checkpoint, it.currency)))
+    return found
+
+
+def _hours(hours: float) -> str:
+    return f"{hours:,.1f} h" if hours >= 1 else show.duration(hours * 3600)
 
 
 def _percent(share: float | None) -> str:
     return "unknown" if share is None else f"{share:.1%}"
 
 
+def _print_fingerprints(console: Console, listed: Sequence[Fingerprint]) -> None:
+    heads = ["FROM ATTEMPT", "IMAGE", "GPU", "DRIVER", "ENVIRONMENT", "REVISION"]
+    made = show.table(*heads, numbers=heads[:1])
+    for each in listed:
+        image = each.image.removeprefix("sha256:")[:12]
+        cells = (image, each.gpu_model, each.driver, each.environment, each.revision)
+        show.add(made, each.attempt, *(show.on_one_line(cell) for cell in cells))
+    console.print(made)
+
+
 def _print_incidents(console: Console, listed: Sequence[Incident]) -> None:
-    columns = ("SEEN", "AFTER", "CLASS", "REASON", "NODE", "REPAIRED", "TRAINING AFTER", "STEPS", "LOST")
-    made = show.table(*columns, numbers=("AFTER", "TRAINING AFTER", "STEPS", "LOST"), whole=("SEEN",))
+    columns = ("N", "SEEN", "AFTER", "CLASS", "REASON", "NODE", "REPAIRED", "TRAINING AFTER", "STEPS", "LOST")
+    made = show.table(*columns, numbers=("N", "AFTER", "TRAINING AFTER", "STEPS", "LOST"), whole=("SEEN",))
     for incident in listed[::-1]:
         fault = incident.fault_time or incident.time
         resumed = incident.resumed_time
         show.add(
             made,
+            incident.attempt,
             show.moment(incident.time),
             show.duration((incident.time - fault).total_seconds()) if incident.fault_time else "",
             incident.fault_class,

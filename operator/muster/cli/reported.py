@@ -8,18 +8,22 @@ from pydantic import Field
 
 from muster.api.base import ApiModel, Time
 from muster.api.gang import FaultClass
-from muster.api.goodput import PRODUCTIVE, Bucket, Goodput
+from muster.api.goodput import PRODUCTIVE, Bucket, Fingerprint, Goodput
 from muster.api.trainingjob import Incident, TrainingJob
 from muster.cli.explanation import OUTPUT_VERSION
-from muster.cli.show import duration
+from muster.cli.prices import NO_PRICES, Prices
+from muster.cli.words import duration
+from muster.goodput.efficiency import Efficiency, cost_per_million, efficiency
+from muster.recovery.failure import Kind
 from muster.whatif.formula import best_interval_seconds, ettr
 
 # With no failure in a time the mean time between failures is at least a third of it, with 95 % confidence.
 NONE_SEEN = -math.log(0.05)
 # While these go on, ranks run and can fail.
-_EXPOSED = (*PRODUCTIVE, Bucket.CHECKPOINT_STALL, Bucket.LOST_WORK, Bucket.UNDETECTED)
+EXPOSED = (*PRODUCTIVE, Bucket.CHECKPOINT_STALL, Bucket.LOST_WORK, Bucket.UNDETECTED)
 # So small a share of the time is not worth a word.
 WORTH_A_WORD = 0.01
+HOUR = 3600
 
 
 class Share(ApiModel):
@@ -40,6 +44,32 @@ class Checkpoints(ApiModel):
     )
     best_interval_seconds: float | None = Field(None, description="By Young and Daly.")
     gain: float | None = Field(None, description="Expected ETTR with that interval, less that with the present one.")
+
+
+class Yield(ApiModel):
+    """What came of the time, where the job says what a step is worth (spec.throughput). Absent: not known."""
+
+    tokens: int = Field(description="Of the steps that count.")
+    tokens_per_second: float | None = Field(None, description="Of the whole gang, in the time of steps that count.")
+    tokens_per_gpu_second: float | None = Field(None, description="The same for one accelerator.")
+    mfu: float | None = Field(None, description="Share of the accelerators' peak, in the time of steps that count.")
+    mfu_overall: float | None = Field(None, description="The same of all the time in which accelerators were held.")
+    mfu_formula: str = Field("", description="What gave the operations of a token: 6N/v1 or flopsPerToken/v1.")
+    peak_tflops: int | None = Field(None, description="Of one accelerator.")
+    why: str = Field("", description="Why there is no MFU although the job asks for it.")
+
+
+class Cost(ApiModel):
+    """What the job has cost, where a price is known."""
+
+    currency: str = ""
+    per_gpu_hour: float
+    total: float = Field(description="Of all GPU-hours.")
+    not_productive: float = Field(description="Of those that were no steps that count.")
+    per_million_tokens: float | None = None
+    per_checkpoint: float | None = Field(
+        None, description="While a save stops the training; absent: nobody tells how long."
+    )
 
 
 class JobReport(ApiModel):
@@ -63,7 +93,18 @@ class JobReport(ApiModel):
     recovery_seconds: float | None = Field(None, description="Mean, from a failure to the first step after it.")
     lost_steps: int
     first_checkpoint_seconds: int | None = None
+    input_wait: float | None = Field(
+        None,
+        description="Share of the time in steps that count that they waited for data; absent: nobody has told of any.",
+    )
     checkpoints: Checkpoints | None = None
+    steps: int | None = Field(None, description="That count, and of which the time is known.")
+    gpu_model: str = ""
+    made: Yield | None = None
+    cost: Cost | None = None
+    fingerprints: list[Fingerprint] = Field(
+        [], description="What the ranks ran with: the newest changes, oldest first."
+    )
     incidents: list[Incident]
     advice: list[str]
 
@@ -78,8 +119,8 @@ class JobIncidents(ApiModel):
     incidents: list[Incident] = Field(description="The newest ones, oldest first.")
 
 
-def report(job: TrainingJob, goodput: Goodput) -> JobReport:
-    """The report of a job with these figures."""
+def report(job: TrainingJob, goodput: Goodput, prices: Prices = NO_PRICES) -> JobReport:
+    """The report of a job with these figures, and what it has cost by these prices."""
     wall = goodput.wall_seconds
     buckets = [
         Share(
@@ -90,7 +131,7 @@ def report(job: TrainingJob, goodput: Goodput) -> JobReport:
         )
         for bucket, seconds in sorted(goodput.seconds.items(), key=lambda item: (-item[1], item[0]))
     ]
-    exposed, failures = goodput.amount(*_EXPOSED), goodput.failures
+    exposed, failures = goodput.amount(*EXPOSED), goodput.failures
     made = JobReport(
         name=job.metadata.name,
         namespace=job.metadata.namespace,
@@ -110,11 +151,58 @@ def report(job: TrainingJob, goodput: Goodput) -> JobReport:
         recovery_seconds=_recovery_seconds(job.status.incidents),
         lost_steps=goodput.lost_steps,
         first_checkpoint_seconds=goodput.first_checkpoint_seconds,
+        input_wait=_input_wait(goodput),
+        steps=goodput.steps,
+        gpu_model=goodput.gpu_model,
+        fingerprints=goodput.fingerprints,
         checkpoints=_checkpoints(goodput, exposed, _recovery_seconds(job.status.incidents) or 0.0),
         incidents=job.status.incidents,
         advice=[],
     )
-    return made.model_copy(update={"advice": list(_advice(job, goodput, made))})
+    found = efficiency(goodput.steps, goodput.seconds, goodput.gpu_seconds, job.spec.throughput, goodput.gpu_model)
+    changes = {"made": yield_of(found), "cost": _cost(job, goodput, found.tokens, prices)}
+    return made.model_copy(update={"advice": list(_advice(job, goodput, made)), **changes})
+
+
+def _input_wait(goodput: Goodput) -> float | None:
+    """As a share of the steps that count. That none was told does not say that there was none: most programs say nothing."""
+    waited, productive = goodput.amount(Bucket.INPUT_WAIT), goodput.amount(*PRODUCTIVE)
+    return waited / productive if waited else None
+
+
+def yield_of(found: Efficiency) -> Yield | None:
+    """The same as it is told; None where the job does not say what a step is worth."""
+    if found.tokens is None:
+        return None
+    return Yield(
+        tokens=found.tokens,
+        tokens_per_second=found.tokens_per_second,
+        tokens_per_gpu_second=found.tokens_per_gpu_second,
+        mfu=found.mfu,
+        mfu_overall=found.overall,
+        mfu_formula=found.formula,
+        peak_tflops=found.peak_tflops,
+        why=found.why,
+    )
+
+
+def _cost(job: TrainingJob, goodput: Goodput, tokens: int | None, prices: Prices) -> Cost | None:
+    price = prices.of(goodput.gpu_model)
+    held = sum(goodput.gpu_seconds.values())
+    if price is None or not held:
+        return None
+    productive = sum(goodput.gpu_seconds.get(bucket, 0) for bucket in PRODUCTIVE)
+    stall = goodput.checkpoint_stall_milliseconds
+    gpus = job.spec.nodes * job.spec.gpus_per_node
+    total = held / HOUR * price
+    return Cost(
+        currency=prices.currency,
+        per_gpu_hour=price,
+        total=total,
+        not_productive=(held - productive) / HOUR * price,
+        per_million_tokens=cost_per_million(total, tokens),
+        per_checkpoint=None if stall is None else stall / 1000 * gpus / HOUR * price,
+    )
 
 
 def incidents(job: TrainingJob) -> JobIncidents:
@@ -130,6 +218,14 @@ def _recovery_seconds(known: Sequence[Incident]) -> float | None:
         if each.resumed_time is not None and each.fault_class != FaultClass.PLANNED
     ]
     return max(statistics.mean(took), 0.0) if took else None
+
+
+def _are_hangs(known: Sequence[Incident]) -> bool:
+    """Whether most of the time in which failures went unseen was that of hangs; for how long others do is not the job's to say."""
+    unseen = [
+        (each.reason == Kind.HANG, (each.time - (each.fault_time or each.time)).total_seconds()) for each in known
+    ]
+    return 2 * sum(seconds for is_hang, seconds in unseen if is_hang) > sum(seconds for _, seconds in unseen)
 
 
 def _checkpoints(goodput: Goodput, exposed: int, recovery: float) -> Checkpoints | None:
@@ -163,9 +259,9 @@ def _advice(job: TrainingJob, goodput: Goodput, made: JobReport) -> Iterator[str
     if saved is None and made.failures and goodput.lost_steps and goodput.first_checkpoint_seconds is None:
         yield "no complete checkpoint has been seen, and each failure takes back everything: see spec.checkpoint.directory"
     hangs = job.spec.progress.step_timeout_seconds
-    if shares.get(Bucket.UNDETECTED, 0.0) >= WORTH_A_WORD:
+    if shares.get(Bucket.UNDETECTED, 0.0) >= WORTH_A_WORD and _are_hangs(job.status.incidents):
         how = f"lower spec.progress.stepTimeoutSeconds ({hangs})" if hangs else "set spec.progress.stepTimeoutSeconds"
-        yield f"failures went unseen for {shares[Bucket.UNDETECTED]:.1%} of the time: {how}"
+        yield f"failures went unseen for {shares[Bucket.UNDETECTED]:.1%} of the time, hangs most of it: {how}"
     if shares.get(Bucket.INPUT_WAIT, 0.0) >= 10 * WORTH_A_WORD:
         yield f"steps wait for their data for {shares[Bucket.INPUT_WAIT]:.0%} of the time: more loaders, or faster storage"
     if shares.get(Bucket.UNKNOWN, 0.0) >= WORTH_A_WORD:

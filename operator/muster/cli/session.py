@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from muster.kube.client import Client
 
 Found = TypeVar("Found", bound=ApiModel)
+Done = TypeVar("Done")
 
 
 class Output(StrEnum):
@@ -105,12 +106,20 @@ def run(
     Raises:
         typer.Exit: with code 1 when it could not be found out; one line on stderr has said why.
     """
+    tell(options, connected(options, find), render)
+
+
+def connected(options: Options, act: Callable[[Session], Awaitable[Done]]) -> Done:
+    """Do something with a connection.
+
+    Raises:
+        typer.Exit: with code 1 when it could not be done; one line on stderr has said why.
+    """
     try:
-        found = asyncio.run(_find(options, find))
+        return asyncio.run(_with_session(options, act))
     except CliError as error:
         typer.echo(f"error: {show.printable(str(error))}", err=True)
         raise typer.Exit(1) from error
-    tell(options, found, render)
 
 
 def tell(options: Options, found: Found, render: Callable[[Console, Found], None]) -> None:
@@ -123,7 +132,7 @@ def tell(options: Options, found: Found, render: Callable[[Console, Found], None
         typer.echo(show.as_text(lambda console: render(console, found)), nl=False, color=True)
 
 
-async def _find(options: Options, find: Callable[[Session], Awaitable[Found]]) -> Found:
+async def _with_session(options: Options, act: Callable[[Session], Awaitable[Done]]) -> Done:
     target = kubeconfig.find(options.kubeconfig, options.context)
     # The client takes half a second to import: --help and usage errors do without.
     from muster.kube.client import Client
@@ -134,7 +143,7 @@ async def _find(options: Options, find: Callable[[Session], Awaitable[Found]]) -
         why = " ".join(str(error).split()) or type(error).__name__
         raise CliError(f"the kubeconfig {target.files} cannot be used for context {target.context}: {why}") from error
     try:
-        return await find(Session(client, options.namespace or target.namespace, target.context, target.user))
+        return await act(Session(client, options.namespace or target.namespace, target.context, target.user))
     except ApiError as error:
         raise told(error, target.context) from error
     finally:

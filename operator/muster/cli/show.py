@@ -10,8 +10,7 @@ import os
 import re
 import sys
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Iterable, Sequence
 
 import yaml
 from rich.console import Console
@@ -19,6 +18,15 @@ from rich.table import Table
 from rich.text import Text
 
 from muster.api.base import ApiModel
+from muster.cli.words import UNSEEN
+from muster.cli.words import age as age
+from muster.cli.words import count as count
+from muster.cli.words import duration as duration
+from muster.cli.words import folded as folded
+from muster.cli.words import largest as largest
+from muster.cli.words import moment as moment
+from muster.cli.words import on_one_line as on_one_line
+from muster.cli.words import printable as printable
 
 UNFOLDED_COLUMNS = 10_000
 STATE_STYLES = {
@@ -37,21 +45,32 @@ STATE_STYLES = {
     "Quarantined": "red",
     "Validating": "yellow",
 }
-_UNITS = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
-# ECMA-48: control sequences (colours, moves of the cursor), and operating system commands (titles, links).
-_ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?")
-_NUMBERED = re.compile(r"([^.]*?)(\d+)([^\d.]*(?:\..*)?)")  # the last number of the host's own name
+# Control characters, marks of direction, halves of pairs, and breaks that only some terminals know.
+_UNCOMMON = re.compile(r"[^\n -~]")
 
 
 def as_json(found: ApiModel) -> str:
-    """The finding as JSON."""
-    return json.dumps(found.to_json(), indent=2, ensure_ascii=False)
+    """The finding as JSON. What could move the cursor of a terminal is escaped: only strings have any of it."""
+    return _UNCOMMON.sub(_escaped, json.dumps(found.to_json(), indent=2, ensure_ascii=False))
 
 
 def as_yaml(found: ApiModel) -> str:
-    """The finding as YAML."""
-    text: str = yaml.safe_dump(found.to_json(), sort_keys=False, allow_unicode=True)
-    return text
+    """The finding as YAML, escaped as JSON is."""
+    body = found.to_json()
+    text: str = yaml.safe_dump(body, sort_keys=False, allow_unicode=True)
+    if _UNCOMMON.sub(_escaped, text) == text:
+        return text
+    escaped: str = yaml.safe_dump(body, sort_keys=False, allow_unicode=False)
+    return escaped
+
+
+def _escaped(found: re.Match[str]) -> str:
+    """A character, or how JSON writes it where a terminal might act on it."""
+    character = found[0]
+    if unicodedata.category(character) not in UNSEEN:
+        return character
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at] << 8 | units[at + 1]:04x}" for at in range(0, len(units), 2))
 
 
 def as_text(render: Callable[[Console], None]) -> str:
@@ -63,12 +82,6 @@ def as_text(render: Callable[[Console], None]) -> str:
     with console.capture() as captured:
         render(console)
     return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
-
-
-def printable(text: str) -> str:
-    """The text without colours and control characters, line breaks apart: it may come from a training process."""
-    plain = _ESCAPES.sub("", text).replace("\t", " ")
-    return "".join(c for c in plain if c == "\n" or unicodedata.category(c) not in ("Cc", "Cf"))
 
 
 def table(*columns: str, numbers: Iterable[str] = (), whole: Iterable[str] = ()) -> Table:
@@ -110,64 +123,3 @@ def headline(console: Console, text: str) -> None:
     """Print the head of a section, after an empty line."""
     console.print()
     console.print(Text(text, style="bold"))
-
-
-def age(moment: datetime | None, now: datetime) -> str:
-    """How long ago, in the two largest units: 2d3h, 5m, 0s; "" for no moment. Clocks that differ give 0s."""
-    if moment is None:
-        return ""
-    return duration(max((now - moment).total_seconds(), 0.0))
-
-
-def duration(seconds: float) -> str:
-    """A duration in the two largest units."""
-    rest = int(seconds)
-    for index, (unit, size) in enumerate(_UNITS):
-        if rest >= size:
-            more, next_size = _UNITS[index + 1] if index + 1 < len(_UNITS) else ("", 1)
-            small = rest % size // next_size if more else 0
-            return f"{rest // size}{unit}" + (f"{small}{more}" if small else "")
-    return "0s"
-
-
-def moment(time: datetime) -> str:
-    """A moment for people."""
-    return f"{time:%Y-%m-%d %H:%M:%S} UTC"
-
-
-def count(number: int, one: str, several: str = "") -> str:
-    """`1 node`, `2 nodes`."""
-    return f"{number} {one if number == 1 else several or one + 's'}"
-
-
-def largest(amounts: Mapping[str, int], most: int) -> str:
-    """The largest few amounts, and the sum of the others: `20 a, 4 b, 3 others`."""
-    ordered = sorted(amounts.items(), key=lambda item: (-item[1], item[0]))
-    shown = [f"{number} {name}" for name, number in ordered[:most]]
-    rest = sum(number for _, number in ordered[most:])
-    return ", ".join([*shown, *([count(rest, "other")] if rest else [])])
-
-
-def folded(names: Iterable[str]) -> str:
-    """Host names with their last numbers written as ranges, the way Slurm does: gpu-[001-016,018], login."""
-    series: dict[tuple[str, int, str], set[int]] = {}
-    for name in names:
-        found = _NUMBERED.fullmatch(name)
-        head, digits, tail = found.groups() if found else (name, "", "")
-        numbers = series.setdefault((head, len(digits), tail), set())
-        if digits:
-            numbers.add(int(digits))
-    return ", ".join(_ranges(*key, sorted(numbers)) for key, numbers in series.items())
-
-
-def _ranges(head: str, width: int, tail: str, numbers: Sequence[int]) -> str:
-    if len(numbers) < 2:
-        return f"{head}{''.join(f'{number:0{width}}' for number in numbers)}{tail}"
-    parts: list[list[int]] = []
-    for number in numbers:
-        if parts and parts[-1][-1] == number - 1:
-            parts[-1] = [parts[-1][0], number]
-        else:
-            parts.append([number])
-    written = ",".join("-".join(f"{number:0{width}}" for number in part) for part in parts)
-    return f"{head}[{written}]{tail}"

@@ -34,6 +34,7 @@ from muster.world.views import LauncherView, NodeView, OccupantView, PodView
 Key = tuple[str, str]  # namespace, name of a TrainingJob
 
 MAX_REMEMBERED_DEAD = 65536
+AGENT_NAMESPACE = "muster-agent"
 
 
 # Kubelets renew their leases every ten seconds. Where the first node of many that fall silent together is judged, the
@@ -109,6 +110,7 @@ class Cluster:
         node_freed: called when a node has become free or otherwise changed in a way that placement may care about.
         checkers: what they say; None where there are none.
         standards: what nodes with these reports are judged by.
+        agent_namespace: where the nodes' agents run.
     """
 
     def __init__(
@@ -121,6 +123,7 @@ class Cluster:
         wall_clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         checkers: CheckerHub | None = None,
         standards: Callable[[Iterable[CheckReport]], tuple[Standard, ...]] = lambda _: (),
+        agent_namespace: str = AGENT_NAMESPACE,
     ) -> None:
         self.hub = hub
         self.checkers = checkers or CheckerHub(clock)
@@ -135,7 +138,10 @@ class Cluster:
         self.leases = informer.node_leases(client, clock)
         self.healths = informer.node_healths(client, clock)
         self.priorities = informer.priority_classes(client, clock)
+        self.agents = informer.agent_pods(client, agent_namespace, clock)
         self.memories: dict[str, JobMemory] = {}
+        # Called with a job that is gone or going, while what is remembered of it is still there.
+        self.job_goes: Callable[[TrainingJob], None] = lambda _: None
         self._rings = rings
         self._node_freed = node_freed
         self._clock = clock
@@ -177,6 +183,7 @@ class Cluster:
             self.gangs,
             self.pods,
             self.occupants,
+            self.agents,
         )
 
     @property
@@ -242,6 +249,14 @@ class Cluster:
     def jobs_on(self, node: str) -> Collection[str]:
         """Uids of the jobs that have a member there."""
         return tuple(self._jobs_on.get(node, ()))
+
+    def is_empty(self, node: str) -> bool:
+        """Whether no job has the node, no worker's pod is there, and no pod that uses accelerators."""
+        resource = self.policy().accelerator_resource
+        if self.fleet.holders(node) or self.fleet.used(node).get(resource):
+            return False
+        pods = self._standing.get(node, {}).values()
+        return not any(isinstance(pod, PodView) and not pod.terminal for pod in pods)
 
     def memory(self, job_uid: str) -> JobMemory:
         """What this leader remembers of a job."""
@@ -446,6 +461,9 @@ class Cluster:
         job = new or old
         assert job is not None
         uid = job.metadata.uid if isinstance(job, TrainingJob) else job.uid
+        going = old if new is None else new
+        if isinstance(going, TrainingJob) and (new is None or going.metadata.deletion_timestamp is not None):
+            self.job_goes(going)
         if new is None:
             self.memories.pop(uid, None)
             self.fleet.call(uid, "")

@@ -10,7 +10,7 @@ a node that is being dealt with is looked at again when that is done, if it has 
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -19,39 +19,65 @@ import structlog
 from prometheus_client import Gauge
 
 from muster.api.base import ObjectMeta
-from muster.api.fleetpolicy import FleetPolicySpec
+from muster.api.fleetpolicy import Enforcement, FleetPolicySpec
 from muster.api.gang import Gang
-from muster.api.nodehealth import CheckResult, NodeHealth, VerdictState
-from muster.controller.cluster import Cluster
+from muster.api.nodehealth import CheckResult, NodeHealth, NodeHealthStatus, RecommendedAction, VerdictState
+from muster.api.repairrequest import Machine, RepairAction
+from muster.controller.agents import Agents
+from muster.controller.cluster import AGENT_NAMESPACE, Cluster
+from muster.controller.forgetting import PERIOD_SECONDS, Forgetting
 from muster.controller.nodeacts import TAINT_KEY, NodeActs
+from muster.controller.nodemarks import NodeMarks
 from muster.controller.nodewords import NodeWords
+from muster.controller.offenders import Offenders
 from muster.controller.slices import Slices
-from muster.health.assess import BurnInWord, Verdict, ailment, assess
+from muster.health.assess import BurnInWord, Verdict, ailment, assess, doubt
 from muster.health.books import Books, Ground, is_tainted
 from muster.health.breaker import Breaker, BreakerState
 from muster.health.effects import Effect
 from muster.health.facts import NodeFacts
-from muster.health.memory import Memory
+from muster.health.memory import Memory, identity, same_machine
 from muster.health.orders import Order, View, decide
+from muster.health.repairs import NOT_READ, Case, RepairWord, Stage, is_held
+from muster.health.signs import JOBS, REPAIR
 from muster.health.sources import Rules
+from muster.health.words import LASTS, Asked, JobWords
 from muster.kube.client import Client
 from muster.kube.decode import Undecodable
 from muster.kube.errors import ApiError, LeadershipLost
 from muster.kube.events import EventRecorder
 from muster.preflight.upkeep import Finding
+from muster.recovery.followed import facts_of, name_of, words_of
+from muster.world.fleet import Doubt
+from muster.world.jobwords import JobWord
 from muster.world.views import NodeView
 
 NODES_AT_ONCE = 32
 # Nodes fall sick in crowds: they are judged together, so that the budget sees them together.
 GATHER_SECONDS = 0.1
 RETRY_SECONDS = 2.0
+CLOCK_CHECK_SECONDS = 30.0
+# As a burn-in does (muster.lifecycle.burnin): whoever has a checker's ear asks at least as often.
+NEW_LEADER_SECONDS = 15.0
 TESTS = "tests"  # of idle nodes, among the uids of jobs
 
 log = structlog.get_logger()
 _nodes = Gauge("muster_nodes", "Nodes by verdict; `Unknown` are those of which nobody says anything.", ["state"])
 _findings = Gauge("muster_node_findings", "Nodes with a finding that weighs against them, by its reason.", ["reason"])
+_observed = Gauge(
+    "muster_node_observed_findings",
+    "Nodes with a finding that would weigh against them, and that the FleetPolicy only observes, by its reason.",
+    ["reason"],
+)
 _breaker = Gauge("muster_breaker_open", "Whether the budget of nodes to take out holds any back (1) or not (0).")
 _held = Gauge("muster_breaker_held_nodes", "Sick nodes that the budget holds back.")
+_held_yields = Gauge(
+    "muster_breaker_held_yields",
+    "Nodes that other systems say they repair, and that are not left to them: too many of a pool at once.",
+)
+_held_of_pool = Gauge(
+    "muster_breaker_pool_held_nodes", "Sick nodes of a pool of like nodes that are held back.", ["pool"]
+)
 _contradictions = Gauge(
     "muster_health_policy_problems", "What in the FleetPolicy's health makes no sense together; the log names it."
 )
@@ -73,6 +99,8 @@ class HealthKeeper:
     Args:
         rings: called with a job's uid when a node of it is to be left, or is well again.
         freed: called when a node may be used again.
+        agent_namespace: where the nodes' agents run, for people.
+        deep_pass_age_seconds: since a node passed a burn-in of the deepest profile last; None where no such pass holds.
         pass_age_seconds: since a node passed its burn-in last; None where no pass of it holds.
     """
 
@@ -86,9 +114,12 @@ class HealthKeeper:
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         pass_age_seconds: Callable[[str], float | None] = lambda _node: None,
+        agent_namespace: str = AGENT_NAMESPACE,
+        deep_pass_age_seconds: Callable[[str], float | None] = lambda _node: None,
     ) -> None:
         self._cluster = cluster
         self._pass_age_seconds = pass_age_seconds
+        self._deep_pass_age_seconds = deep_pass_age_seconds
         self._rings = rings
         self._clock = clock
         self._wall_clock = wall_clock
@@ -100,20 +131,39 @@ class HealthKeeper:
         self._failure: BaseException | None = None
         self._ground = Ground()
         self._memory = Memory()
+        self._offenders = Offenders(lambda: cluster.policy().health.quarantine.half_life_seconds, wall_clock)
         self._books = Books()
         self._burned: dict[str, dict[str, list[BurnInWord]]] = {}  # node -> uid of a job, or TESTS -> what it failed
+        self._job_words = JobWords()
+        self._asked = Asked()
+        self._leads_since: float | None = None
+        self._other_since: dict[str, datetime] = {}  # nodes that another machine has become, or that were gone -> when
         self._results: dict[str, CheckResult] = {}  # what came of tests that somebody wished for, until it is written
+        self._repairs: Mapping[str, RepairWord] | None = None  # None: requests have not been read yet
         self._wakes: dict[str, datetime] = {}
         self._echoes: set[str] = set()  # nodes whose record says what we have written last
         self._breaker: Breaker | None = None
         self._policy: FleetPolicySpec | None = None
         self._rules = Rules.of(FleetPolicySpec())
         self._reasons: set[str] = set()
+        self._observed: set[str] = set()
+        self._pools: set[str] = set()
         self._words = NodeWords(cluster, events)
         self._acts = NodeActs(client, cluster, events, self._health, rings, freed, lambda name: self._stir([name]))
+        self._marks = NodeMarks(client, cluster, events, clock, wall_clock)
+        self._forgetting = Forgetting(client, cluster, clock)
+        self._agents = Agents(
+            cluster,
+            agent_namespace,
+            client.answers.attended_seconds,
+            cluster.agents.last_contact_age_seconds,
+            self._ground,
+            self._stirred.set,
+        )
         cluster.nodes.store.subscribe(self._node_changed)
         cluster.healths.store.subscribe(self._health_changed)
         cluster.gangs.store.subscribe(self._gang_changed)
+        cluster.gangs.store.subscribe(self._take_in_failures)
         cluster.policies.store.subscribe(lambda _old, _new: self.everything())
 
     def everything(self) -> None:
@@ -121,13 +171,23 @@ class HealthKeeper:
         self._echoes.clear()
         self._stir(self._cluster.fleet.nodes)
 
+    async def begin(self) -> None:
+        """Have in force again what stands on record against nodes, before a new leader gives any to a job."""
+        self._leads_since = self._clock()
+        self._dirty = set(_told_against(self._cluster.healths.store.values()))  # `run` looks at the others
+        await self._look_at_it()
+        await asyncio.sleep(0)  # what is on record already has nothing to wait for
+
     async def run(self) -> None:
         """Judge and act until cancelled; to be run by the leader.
 
         Raises:
             LeadershipLost: this process may not write any more.
         """
+        self._leads_since = self._clock() if self._leads_since is None else self._leads_since
         self.everything()
+        forgetting = asyncio.create_task(self._forget(), name="forgetting machines that are gone")
+        marking = asyncio.create_task(self._mark(), name="conditions of nodes")
         try:
             while True:
                 with contextlib.suppress(TimeoutError):
@@ -137,14 +197,40 @@ class HealthKeeper:
                 self._stirred.clear()
                 if self._failure is not None:
                     raise self._failure
-                try:
-                    await self.look()
-                except Exception:  # what is in force stays; whatever it was is met again, or is over
-                    log.exception("nodes not judged", nodes=len(self._dirty))
-                    asyncio.get_running_loop().call_later(RETRY_SECONDS, self._stirred.set)
+                await self._look_at_it()
         finally:
+            forgetting.cancel()
+            marking.cancel()
             for doing in self._doing.values():
                 doing.task.cancel()
+
+    async def _look_at_it(self) -> None:
+        try:
+            await self.look()
+        except Exception:  # what is in force stays; whatever it was is met again, or is over
+            log.exception("nodes not judged", nodes=len(self._dirty))
+            asyncio.get_running_loop().call_later(RETRY_SECONDS, self._stirred.set)
+
+    async def _mark(self) -> None:
+        try:
+            await self._marks.run()
+        except LeadershipLost as error:
+            self._failure = error
+            self._stirred.set()
+
+    async def _forget(self) -> None:
+        while True:
+            await asyncio.sleep(PERIOD_SECONDS)
+            self._forget_words(self._wall_clock())
+            try:
+                if not self._cluster.policy_unknown:  # how long an account lasts the policy says
+                    await self._forgetting.turn(self._rules, self._wall_clock())
+            except LeadershipLost as error:
+                self._failure = error
+                self._stirred.set()
+                return
+            except Exception:
+                log.exception("records of machines that are gone not looked at")
 
     def _stir(self, nodes: Iterable[str]) -> None:
         self._dirty.update(nodes)
@@ -154,6 +240,12 @@ class HealthKeeper:
         node = new or old
         assert node is not None
         self._ground.put(node.name, new, self._cluster.fleet)
+        if old is None or new is None or (old.ready, old.boot_id) != (new.ready, new.boot_id):
+            self._agents.note(node.name)
+        if old is None or new is None:
+            self._forgetting.note(node.name)
+        if old is not None and (new is None or old.uid != new.uid):
+            self._other_since[node.name] = self._wall_clock()
         if old is None or new is None or _facts(old) != _facts(new):
             self._stir([node.name])
         elif is_tainted(old) != is_tainted(new):
@@ -165,9 +257,15 @@ class HealthKeeper:
         value = new or old
         assert value is not None
         name = value.name if isinstance(value, Undecodable) else value.metadata.name
+        if old is None or new is None:
+            self._forgetting.note(name)
         if not isinstance(new, Undecodable):  # an account that cannot be read is not one that is settled
             self._memory.put(name, new.status.offences if new else None)
+            self._offenders.put(name, new.status.offences if new else None)
             self._ground.put_incidents(name, new.status.incidents if new else ())
+        if isinstance(old, NodeHealth) and isinstance(new, NodeHealth) and _is_another(old, new):
+            self._other_since[name] = self._wall_clock()
+        self._agents.note(name)
         if self._acts.is_echo(name, new.status if isinstance(new, NodeHealth) else None):
             self._echoes.add(name)
         else:
@@ -175,15 +273,85 @@ class HealthKeeper:
         self._stir([name])
 
     def open_since(self, name: str) -> datetime | None:
-        """Since when a node is out; None for one that is not."""
+        """Since when a node is out, or has been worked on; None for one that is not out."""
         verdict = self._books.verdicts.get(name)
         incident = verdict.open_incident if verdict else None
-        return incident.time if incident else None
+        if incident is None:
+            return None
+        return max(incident.time, incident.worked_on or incident.time)
+
+    def out(self) -> list[str]:
+        """The nodes that are out, by their last verdict."""
+        return [name for name in self._books.concerned if self._books.verdicts[name].out]
+
+    def verdicts(self) -> Collection[Verdict]:
+        """All there are now."""
+        return self._books.verdicts.values()
+
+    def repair_case(self, name: str) -> Case | None:
+        """A node as whoever asks for repairs has to see it; None while nobody can say."""
+        health, verdict = self._health(name), self._books.verdicts.get(name)
+        in_force = self._acts.in_force.get(name)
+        if health is None or verdict is None or in_force is None or name in self._doing:
+            return None
+        incident = verdict.open_incident
+        if not verdict.out or incident is None:
+            return Case(name, None, held=is_held(health.status.findings))
+        ours = incident.taken is not None and in_force.effect.avoid and not (verdict.cordoned or verdict.in_charge)
+        agent = health.status.agent
+        return Case(
+            name,
+            incident.time,
+            RepairAction(verdict.repair.value) if ours and verdict.repair is not RecommendedAction.NONE else None,
+            verdict.reason,
+            verdict.message,
+            verdict.findings,
+            verdict.node_uid,
+            Machine()
+            if agent is None
+            else Machine(
+                system_uuid=agent.system_uuid,
+                gpu_model=agent.gpu_model,
+                gpu_serials=agent.gpu_serials,
+                boot_id=agent.boot_id,
+            ),
+            is_held(health.status.findings),
+            self._cluster.is_empty(name),
+        )
+
+    def repairs_told(self, words: Mapping[str, RepairWord]) -> None:
+        """All requests for repairs as they are now, by node, those that are about to be made too."""
+        before, self._repairs = self._repairs, dict(words)
+        if before is None:
+            changed = self._with_repairs_on_record() | words.keys()
+        else:
+            changed = {name for name in before.keys() | words.keys() if before.get(name) != words.get(name)}
+        if changed:
+            self._stir(changed)
+
+    def knows_of_repairs(self) -> bool:
+        """Whether there are requests, or any record tells of one."""
+        return bool(self._with_repairs_on_record() if self._repairs is None else self._repairs)
+
+    def _with_repairs_on_record(self) -> set[str]:
+        return {
+            health.metadata.name
+            for health in self._cluster.healths.store.values()
+            if isinstance(health, NodeHealth) and _has_repair(health.status)
+        }
+
+    def is_repaired(self, name: str) -> bool:
+        """Whether somebody may be at work on the node at this moment, or will be in a moment, as far as is known."""
+        verdict = self._books.verdicts.get(name)
+        if verdict is not None and verdict.maintenance is not None:
+            return True
+        word = self._repairs.get(name) if self._repairs is not None else None
+        return word is not None and word.stage is Stage.IN_PROGRESS
 
     def heard(self, name: str) -> None:
         """The node's checker has news: it may have passed what it was waiting for."""
         verdict = self._books.verdicts.get(name)
-        if verdict is not None and verdict.state is VerdictState.VALIDATING:
+        if verdict is not None and (verdict.state is VerdictState.VALIDATING or verdict.followed is not None):
             self._stir([name])
 
     def tested(self, finding: Finding) -> None:
@@ -219,19 +387,55 @@ class HealthKeeper:
             self._take_words(node, uid, after.get(node, []))
         self._stir(after)
 
+    def _take_in_failures(self, old: Gang | Undecodable | None, new: Gang | Undecodable | None) -> None:
+        """What a record says of the node that the job's failures have followed; once it is gone that stands until it has faded."""
+        if not isinstance(new, Gang) or (isinstance(old, Gang) and facts_of(old) == facts_of(new)):
+            return
+        node, words = words_of(new)
+        self._stir(self._job_words.put(new.metadata.namespace, name_of(new), new.spec.job_uid, node, words))
+
+    def _forget_words(self, now: datetime) -> None:
+        self._job_words.forget(now)
+        for name in [name for name, moment in self._other_since.items() if now - moment >= LASTS]:
+            del self._other_since[name]
+
+    def _answered(self, name: str, now: datetime) -> datetime | None:
+        """Up to when nothing that jobs said of the node counts: it has passed a thorough test, or it was another machine."""
+        age = self._deep_pass_age_seconds(name)
+        moments = (None if age is None else now - timedelta(seconds=age), self._other_since.get(name))
+        return max((moment for moment in moments if moment is not None), default=None)
+
+    def _words_about(self, name: str, health: NodeHealth, now: datetime) -> list[JobWord]:
+        """What jobs' failures say of a node. As long as a new leader may not have heard what the node has passed since, it
+        concludes nothing of them that was not concluded before."""
+        words = self._job_words.of(name, len(self._cluster.fleet.nodes), now)
+        if not words or not self._rules.validates or self._leads_since is None:
+            return words
+        left = NEW_LEADER_SECONDS - (self._clock() - self._leads_since)
+        if left <= 0 or any(finding.source == JOBS for finding in health.status.findings):
+            return words
+        self._wakes[name] = now + timedelta(seconds=left)
+        return []
+
     def _pause(self) -> float | None:
         """Seconds until something is due by time alone."""
         moments = [*self._wakes.values()]
+        if self._rules.windows.is_pending(self._wall_clock()):
+            # Windows are of the wall clock, and waiting is not: one that is set forward is noticed in time.
+            moments.append(self._wall_clock() + timedelta(seconds=CLOCK_CHECK_SECONDS))
         if self._breaker is not None and self._breaker.next_try is not None:
             moments.append(self._breaker.next_try)
+        silence = self._agents.next_seconds()
         if not moments:
-            return None
-        return max((min(moments) - self._wall_clock()).total_seconds(), 0.0)
+            return silence
+        pause = max((min(moments) - self._wall_clock()).total_seconds(), 0.0)
+        return pause if silence is None else min(pause, silence)
 
     async def look(self) -> None:
         """Judge what is dirty or due, decide about all of it, and begin to put that into force."""
         now = self._wall_clock()
         self._take_in_policy()
+        self._dirty |= self._agents.changed(self._rules.budget.nodes_percent)
         judged = await self._observe(now)
         view = View(
             now=now,
@@ -345,19 +549,27 @@ class HealthKeeper:
         if node is None or health is None:
             self._books.put(name, None)
             self._acts.in_force.pop(name, None)
+            self._marks.forget(name)
             self._cluster.fleet.exclude(name, None)
             self._cluster.fleet.ail(name, "")
+            self._cluster.fleet.doubt(name, None)
+            self._stir(self._asked.put(name, None))
             return
         burned = [word for words in self._burned.get(name, {}).values() for word in words]
         age = self._pass_age_seconds(name) if self._rules.validates else None
+        words = self._words_about(name, health, now)
         verdict = assess(
             NodeFacts.of(node),
             health,
             self._rules,
             now,
             memory=self._memory,
+            words=words,
             burn_ins=burned,
             passed=None if age is None else now - timedelta(seconds=age),
+            answered=self._answered(name, now) if words else None,
+            silence=self._agents.of(name),
+            repair=NOT_READ if self._repairs is None else self._repairs.get(name),
         )
         result = self._results.get(name)
         if result is not None and (health.status.check is None or health.status.check.id != result.id):
@@ -365,11 +577,23 @@ class HealthKeeper:
         else:
             self._results.pop(name, None)
         self._books.put(name, verdict)
+        self._marks.want(name, verdict)
         if self._cluster.fleet.ail(name, ailment(verdict)):
             for uid in self._cluster.jobs_on(name):
                 self._rings(uid)
+        self._cluster.fleet.doubt(name, self._doubt(name, verdict))
         if verdict.wake is not None:
-            self._wakes[name] = verdict.wake
+            self._wakes[name] = min(verdict.wake, self._wakes.get(name, verdict.wake))
+
+    def _doubt(self, name: str, verdict: Verdict) -> Doubt | None:
+        """What makes another node the better choice, under the policy, and with a share of a pool to be tested at a time."""
+        pool = self._ground.pools.get(name, "")
+        self._stir(self._asked.put(name, pool if verdict.wants_check else None))
+        found = None if self._rules.enforcement is Enforcement.OBSERVE else doubt(verdict)
+        if found is None or not found.wants_check:
+            return found
+        nodes, percent = self._ground.pool_sizes[pool], self._rules.budget.nodes_percent
+        return replace(found, wants_check=self._asked.has_turn(name, nodes, percent))
 
     def _health(self, name: str) -> NodeHealth | None:
         """The node's record, an empty one where there is none; None for one that cannot be read."""
@@ -385,11 +609,23 @@ class HealthKeeper:
         for reason in sorted(reasons):
             if len(self._reasons) < MAX_REASONS:
                 self._reasons.add(reason)
+        for reason in sorted(self._books.observed):
+            if len(self._observed) < MAX_REASONS:
+                self._observed.add(reason)
+        for reason in self._observed:
+            _observed.labels(reason).set(self._books.observed.get(reason, 0))
         for reason in self._reasons:
             _findings.labels(reason).set(reasons.get(reason, 0))
         assert self._breaker is not None
         _breaker.set(self._breaker.state is not BreakerState.CLOSED)
         _held.set(self._breaker.held)
+        _held_yields.set(sum(pool.held_yields for pool in self._breaker.pools))
+        held = {pool.pool: pool.held + pool.held_yields for pool in self._breaker.pools}
+        self._pools.update(pool for pool in held if held[pool])
+        for pool in self._pools:
+            _held_of_pool.labels(pool).set(held.get(pool, 0))
+        self._words.held(self._breaker)
+        self._words.silent(self._agents.crowds)
 
 
 def _failures_in(gang: Gang | Undecodable | None) -> dict[str, list[BurnInWord]]:
@@ -405,11 +641,36 @@ def _failures_in(gang: Gang | Undecodable | None) -> dict[str, list[BurnInWord]]
     return found
 
 
+def _told_against(healths: Iterable[NodeHealth | Undecodable]) -> list[str]:
+    """The nodes that are not simply healthy by their records."""
+    return [
+        health.metadata.name
+        for health in healths
+        if isinstance(health, NodeHealth)
+        and (health.status.state not in (None, VerdictState.HEALTHY) or health.status.maintenance is not None)
+    ]
+
+
 def _same(one: Verdict, other: Verdict | None) -> bool:
     """Whether two verdicts come to the same; what would follow later is not compared."""
     if other is None:
         return False
     return one == replace(other, wake=one.wake, offences_if_taken=one.offences_if_taken)
+
+
+def _has_repair(status: NodeHealthStatus) -> bool:
+    """Whether a record tells of a repair that may not be over."""
+    last = status.incidents[-1] if status.incidents else None
+    was_repaired = last is not None and last.cleared is None and last.worked_on is not None
+    return was_repaired or any(each.source == REPAIR for each in status.findings)
+
+
+def _is_another(old: NodeHealth, new: NodeHealth) -> bool:
+    """Whether another machine has the name now; of one whose identity is not known nobody can say."""
+    if old.status.agent == new.status.agent:
+        return False
+    before, now = identity(old.status.agent), identity(new.status.agent)
+    return bool(before and now) and not same_machine(before, now)
 
 
 def _facts(node: NodeView) -> tuple[Any, ...]:

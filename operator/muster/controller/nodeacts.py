@@ -20,9 +20,11 @@ from muster.controller.cluster import Cluster
 from muster.health.assess import Verdict
 from muster.health.books import is_tainted
 from muster.health.effects import Effect
+from muster.health.maintenance import until
 from muster.health.orders import InForce, Order
+from muster.health.signs import CHECK_WANTED
 from muster.health.sources import UNHEALTHY_TAINT
-from muster.health.story import effect_text, tell
+from muster.health.story import effect_text, tell, would_text
 from muster.kube import decode, paths
 from muster.kube.client import APPLY_PATCH, Client
 from muster.kube.errors import AlreadyExists, Conflict, Invalid, NotFound
@@ -91,7 +93,7 @@ class NodeActs:
         name, verdict, wanted = order.name, order.verdict, order.effect
         await self._record(order, enforcement)
         before = self.in_force.get(name)
-        self.in_force[name] = InForce(verdict.state, verdict.reason, wanted)
+        self.in_force[name] = InForce(verdict.state, verdict.reason, wanted, _observed(verdict))
         self._exclude(name, verdict, wanted, now)
         node = self._cluster.fleet.nodes.get(name)
         # Of a node that cannot be read nobody knows the taints, ours and those of others.
@@ -101,13 +103,16 @@ class NodeActs:
         self._tell(order, enforcement, before)
 
     def _exclude(self, name: str, verdict: Verdict, wanted: Effect, now: datetime) -> None:
-        exclusion = Exclusion(verdict.reason, verdict.message[:512], wanted.leave) if wanted.avoid else None
+        exclusion = None
+        if wanted.avoid:
+            words = until(verdict.maintenance) if verdict.maintenance is not None and verdict.only_planned else ""
+            exclusion = Exclusion(verdict.reason, verdict.message[:512], wanted.leave, verdict.gone_by, words)
         was = self._cluster.fleet.exclusion(name)
         if not self._cluster.fleet.exclude(name, exclusion):
             return
         if exclusion is None:
             self._freed()
-        elif was is None and verdict.findings:
+        elif was is None and verdict.findings and not (verdict.only_planned or verdict.findings[0].observed):
             _latency.observe(max((now - verdict.findings[0].since).total_seconds(), 0.0))
         for uid in self._cluster.jobs_on(name):
             self._rings(uid)
@@ -129,12 +134,17 @@ class NodeActs:
             incidents=list(verdict.incidents),
             offences=verdict.offences,
             check=verdict.check,
+            maintenance=verdict.maintenance,
             node_uid=verdict.node_uid,
             boot_id=verdict.boot_id,
         )
         ours = _ours(status)
         exists = bool(health.metadata.uid)
-        if ours == _ours(health.status) or (not exists and verdict.state in (None, VerdictState.HEALTHY)):
+        if ours == _ours(health.status) or (
+            not exists
+            and verdict.state in (None, VerdictState.HEALTHY)
+            and not any(f.observed for f in verdict.findings)
+        ):
             return
         path = paths.muster("nodehealths", name=name, subresource="status")
         body = {"apiVersion": API_VERSION, "kind": "NodeHealth", "metadata": {"name": name}, "status": ours}
@@ -192,14 +202,25 @@ class NodeActs:
     def _tell(self, order: Order, enforcement: Enforcement, before: InForce | None) -> None:
         name, verdict, ruling, wanted = order.name, order.verdict, order.ruling, order.effect
         known = before.state if before else None
-        if verdict.state is known and (before is None or before.effect == wanted):
+        asks = verdict.reason == CHECK_WANTED and before is not None and before.reason != CHECK_WANTED
+        same = verdict.state is known and (before is None or before.effect == wanted)
+        observed = _observed(verdict)
+        if observed and (before is None or before.observed != observed) and same:
+            assert verdict.would is not None
+            log.info("only observed", node=name, reason=verdict.would.reason, would=verdict.would.state.value)
+            if before is not None:  # a new leader has nothing new to tell
+                text = would_text(verdict.would, enforcement)
+                self._events.record(Regarding("v1", "Node", name, name), NORMAL, "NodeObserved", text)
+        if same and not asks:
             return
         if before is None and verdict.state in (None, VerdictState.HEALTHY):
             return
         well = verdict.state in (None, VerdictState.HEALTHY)
         text = tell(name, verdict, ruling, wanted, enforcement) or "nothing stands against it any more"
-        reason = f"Node{verdict.state.value if verdict.state else 'Healthy'}"
-        kind = NORMAL if well or verdict.state is VerdictState.SUSPECT else WARNING
+        reason = (
+            "NodeMaintenance" if verdict.only_planned else f"Node{verdict.state.value if verdict.state else 'Healthy'}"
+        )
+        kind = NORMAL if well or verdict.only_planned or verdict.state is VerdictState.SUSPECT else WARNING
         log.info(
             "verdict", node=name, state=verdict.state and verdict.state.value, reason=verdict.reason, act=ruling.act
         )
@@ -222,6 +243,11 @@ def taint_patch(node: NodeView, reason: str) -> list[dict[str, Any]]:
         {"op": "test", "path": "/spec/taints", "value": None},
         {"op": "add", "path": "/spec/taints", "value": [ours]},
     ]
+
+
+def _observed(verdict: Verdict) -> str:
+    """What would follow of what is only observed, for telling one from another."""
+    return "" if verdict.would is None else f"{verdict.would.state}: {verdict.would.reason}"
 
 
 def _taint(reason: str) -> dict[str, str]:

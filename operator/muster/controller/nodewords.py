@@ -1,12 +1,17 @@
 """Tells people, once each, what keeps Muster from judging nodes: policy, records, words that are refuted, its own defects."""
 
+from collections.abc import Mapping
+
 import structlog
 from prometheus_client import Gauge
 
 from muster.api.base import API_VERSION
 from muster.controller.cluster import Cluster
+from muster.health.breaker import Breaker
 from muster.kube.decode import Undecodable
-from muster.kube.events import WARNING, EventRecorder, Regarding
+from muster.kube.events import NORMAL, WARNING, EventRecorder, Regarding
+
+_YIELDS = ""  # no cause: what others claim
 
 log = structlog.get_logger()
 _unread_policy = Gauge(
@@ -23,6 +28,8 @@ class NodeWords:
         self._events = events
         self._policy_problem = ""
         self._refuted: set[str] = set()
+        self._held: frozenset[tuple[str, str]] = frozenset()  # pools and causes
+        self._silent: frozenset[str] = frozenset()  # pools
         self._unreadable: dict[str, str] = {}  # nodes whose record cannot be read -> why
 
     def defect(self, name: str, error: Exception) -> None:
@@ -57,6 +64,49 @@ class NodeWords:
             log.warning("not lost", node=name, why=why)
             self._events.record(Regarding("v1", "Node", name, name), WARNING, "NotLost", text)
         (self._refuted.add if why else self._refuted.discard)(name)
+
+    def held(self, breaker: Breaker) -> None:
+        """That nodes are held back, when it begins, when another pool or cause joins, and when it is over."""
+        now = frozenset(
+            (pool.pool, cause)
+            for pool in breaker.pools
+            for cause in (*(cause for cause, _ in pool.by_cause), *([_YIELDS] if pool.held_yields else []))
+        )
+        news, over, self._held = now - self._held, bool(self._held) and not now, now
+        if not news and not over:
+            return
+        text = breaker.message or "no sick node is held back any more"
+        (log.warning if now else log.info)("nodes held back", nodes=breaker.held, message=text)
+        policy = self._cluster.policies.store.get(("", "default"))
+        if policy is None:
+            return
+        uid = policy.uid if isinstance(policy, Undecodable) else policy.metadata.uid
+        about = Regarding(API_VERSION, "FleetPolicy", "default", uid)
+        if now:
+            self._events.record(about, WARNING, "NodesHeld", text)
+        else:
+            self._events.record(about, NORMAL, "NodesNoLongerHeld", text)
+
+    def silent(self, crowds: Mapping[str, int]) -> None:
+        """That too many agents of a pool are silent at once for it to be their nodes' fault, and when that is over."""
+        now = frozenset(crowds)
+        news, over, self._silent = now - self._silent, bool(self._silent) and not now, now
+        if not news and not over:
+            return
+        pools = ", ".join(f"{crowds[pool]} of {pool or 'the fleet'}" for pool in sorted(crowds)[:4])
+        text = (
+            f"agents of many nodes are silent at once ({pools}): that is no node's fault, and no further node is avoided for it. "
+            "Until they are Ready again Muster does not see faults there: look at the DaemonSet muster-agent"
+            if now
+            else "no longer are too many agents silent at once"
+        )
+        (log.warning if now else log.info)("agents silent", pools=dict(crowds), message=text)
+        policy = self._cluster.policies.store.get(("", "default"))
+        if policy is None:
+            return
+        uid = policy.uid if isinstance(policy, Undecodable) else policy.metadata.uid
+        about = Regarding(API_VERSION, "FleetPolicy", "default", uid)
+        self._events.record(about, WARNING if now else NORMAL, "AgentsSilent" if now else "AgentsHeardAgain", text)
 
     def policy(self) -> None:
         """That the FleetPolicy cannot be read, and what holds meanwhile."""

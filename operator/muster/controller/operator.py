@@ -18,17 +18,21 @@ import structlog
 from muster.api.base import API_VERSION
 from muster.api.fleetpolicy import FleetPolicy
 from muster.api.gang import Gang
+from muster.api.preflight import Profile
 from muster.api.trainingjob import TrainingJob
 from muster.controller.cluster import Cluster
 from muster.controller.dirty import DirtyKeys
 from muster.controller.health import HealthKeeper
+from muster.controller.history import HistoryKeeper
 from muster.controller.perform import Performer
 from muster.controller.ports import Ports
 from muster.controller.queue import Queue
 from muster.controller.reconciler import Reconciler
+from muster.controller.repairs import RepairKeeper
 from muster.controller.settings import Settings
 from muster.controller.standards import Standards
 from muster.controller.upkeep import UpkeepKeeper
+from muster.controller.windows import WindowKeeper
 from muster.controller.worlds import KeptWorlds
 from muster.coordinator import desks
 from muster.coordinator.auth import Caller, TokenVerifier
@@ -99,6 +103,7 @@ class Operator:
             wall_clock,
             self.checkers,
             self.standards.of,
+            settings.agent_namespace,
         )
         self.queue = Queue(self.cluster, self.dirty.add, clock, lambda: wall_clock().timestamp())
         self.events = EventRecorder(
@@ -113,6 +118,8 @@ class Operator:
             clock,
             wall_clock,
             self._pass_age_seconds,
+            settings.agent_namespace,
+            lambda node: self._pass_age_seconds(node, Profile.DEEP),
         )
         self.upkeep = UpkeepKeeper(
             self.cluster,
@@ -122,10 +129,13 @@ class Operator:
             lambda nodes: self.server.notify(self.checkers.pods_on(nodes)),
             wall_clock,
         )
+        self.history = self._make_history(clock, wall_clock)
+        self.repairs = RepairKeeper(client, self.cluster, self.health, self.events, clock)
+        self.windows = WindowKeeper(self.cluster, self.events, self.health.verdicts, clock, wall_clock)
         self.kept = KeptWorlds()
         self.reconciler = Reconciler(
             self.cluster,
-            Performer(client, self.cluster, clock),
+            Performer(client, self.cluster, clock, self.history.keep_before_deletion if self.history else None),
             self.dirty,
             self.events,
             self.queue,
@@ -272,12 +282,17 @@ class Operator:
         self._spawn(self.ports.renew(self._all_again), "certificates")
         self._spawn(self.ports.publish(), "checkers' authority")
         self._spawn(self.standards.run(), "standards")
+        await self.health.begin()
         self.queue.expect(self.cluster.job_keys())
         self.reconciler.expect(self.cluster.job_keys(), self.checkers.decided)
         self._all_again()
         self._spawn(self.queue.run(), "queue")
         self._spawn(self.health.run(), "health")
         self._spawn(self.upkeep.run(), "upkeep")
+        if self.history is not None:
+            self._spawn(self.history.run(), "history")
+        self._spawn(self.repairs.run(), "repairs")
+        self._spawn(self.windows.run(), "maintenance windows")
         await self.reconciler.run()
 
     async def _catch_up(self) -> None:
@@ -289,6 +304,10 @@ class Operator:
             except (ApiError, ValueError) as error:
                 log.warning("cannot list the state of the cluster", error=str(error))
                 await asyncio.sleep(START_RETRY_SECONDS)
+
+    def _make_history(self, clock: Callable[[], float], wall_clock: Callable[[], datetime]) -> HistoryKeeper | None:
+        """Who keeps the accounts of ended jobs; nobody does in a simulator."""
+        return HistoryKeeper(self.client, self.cluster, self.settings.namespace, self._tell_policy, clock, wall_clock)
 
     def _make_ports(self) -> Ports:
         """What the process listens on; a simulator has another way to be reached."""
@@ -337,12 +356,12 @@ class Operator:
         if isinstance(job, TrainingJob):
             self.dirty.add((job.metadata.namespace, job.metadata.name))
 
-    def _pass_age_seconds(self, node: str) -> float | None:
-        """Since the node's last pass of the fleet's profile."""
+    def _pass_age_seconds(self, node: str, least: Profile | None = None) -> float | None:
+        """Since the node's last pass of a profile at least; None: of the fleet's."""
         view = self.checkers.views_of([node]).get(node)
         policy, known = self.cluster.policy(), self.cluster.fleet.nodes.get(node)
         gpus = known.capacity.get(policy.accelerator_resource, 0) if known is not None else 0
-        return newest_pass_seconds(view, policy.preflight.profile, gpus) if view is not None else None
+        return newest_pass_seconds(view, least or policy.preflight.profile, gpus) if view is not None else None
 
     def _tell_policy(self, reason: str, words: str) -> None:
         policy = self.cluster.policies.store.get(("", "default"))

@@ -73,10 +73,21 @@ log = structlog.get_logger()
 
 
 class Performer:
-    """Turns actions into API calls and puts the answers into the stores at once."""
+    """Turns actions into API calls and puts the answers into the stores at once.
 
-    def __init__(self, client: Client, cluster: Cluster, clock: Callable[[], float] = time.monotonic) -> None:
+    Args:
+        before_deletion: what is done of an ended job before it is deleted; an ApiError of it puts that off.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        cluster: Cluster,
+        clock: Callable[[], float] = time.monotonic,
+        before_deletion: Callable[[TrainingJob], Awaitable[None]] | None = None,
+    ) -> None:
         self._client = client
+        self._before_deletion = before_deletion
         self._records = RecordWriter(client)
         self._cluster = cluster
         self._clock = clock
@@ -346,6 +357,8 @@ class Performer:
         memory.bound.add(action.uid)
 
     async def _delete_job(self, job: TrainingJob) -> None:
+        if self._before_deletion is not None:
+            await self._before_deletion(job)
         options = {"preconditions": {"uid": job.metadata.uid}, "propagationPolicy": "Background"}
         path = paths.muster("trainingjobs", namespace=job.metadata.namespace, name=job.metadata.name)
         try:

@@ -78,6 +78,7 @@ class Queue:
         self._clock = clock
         self._wall_clock = wall_clock
         self._entries: dict[str, _Entry] = {}
+        self._uids: dict[Key, str] = {}
         self._turns: dict[str, Turn] = {}
         self._unseen: set[Key] = set()
         self._stale = asyncio.Event()
@@ -89,16 +90,20 @@ class Queue:
 
     def put(self, key: Key, job_uid: str, waiting: Waiting | None, waited_seconds: float = 0.0) -> None:
         """What a job waits for now, or that it waits no longer; `waited_seconds`: for how long it has already."""
+        if self._uids.get(key, job_uid) != job_uid:  # another job has its name now, and its end was never seen
+            self.put(key, self._uids[key], None)
         known = self._entries.get(job_uid)
         if waiting != (known.waiting if known else None):
             self._turns.pop(job_uid, None)  # what was promised is the answer to another question
             self._stale.set()
             if waiting is None:
                 del self._entries[job_uid]
+                del self._uids[key]
                 self._failed.pop(job_uid, None)
             else:
                 since = known.since if known else self._wall_clock() - waited_seconds
                 self._entries[job_uid] = _Entry(key, waiting, since)
+                self._uids[key] = job_uid
         self.seen(key)
 
     def seen(self, key: Key) -> None:
@@ -110,8 +115,8 @@ class Queue:
 
     def forget(self, key: Key) -> None:
         """The job is gone."""
-        for uid in [uid for uid, entry in self._entries.items() if entry.key == key]:
-            self.put(key, uid, None)
+        if key in self._uids:
+            self.put(key, self._uids[key], None)
         self.seen(key)
 
     def turn(self, job_uid: str) -> Turn | None:

@@ -10,7 +10,7 @@ import asyncio
 import functools
 import time
 from collections import Counter as Counted
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,6 +23,7 @@ from muster.api.trainingjob import TrainingJob
 from muster.controller.backoff import doubled
 from muster.controller.cluster import Cluster, Key, named_class
 from muster.controller.dirty import DirtyKeys
+from muster.controller.jobfigures import JobFigures
 from muster.controller.perform import Performer
 from muster.controller.pool import Pool
 from muster.controller.queue import Queue
@@ -35,7 +36,7 @@ from muster.kube.events import NORMAL, WARNING, EventRecorder, Regarding
 from muster.lifecycle import pending, status
 from muster.lifecycle.decided import Decided, in_words
 from muster.lifecycle.figures import worked_out
-from muster.lifecycle.plan import Announcement, ApplySupport, CommitGang, Plan, State, Telling
+from muster.lifecycle.plan import Action, Announcement, ApplySupport, CommitGang, CreatePod, Plan, State, Telling
 from muster.lifecycle.step import decide
 from muster.lifecycle.worker_pod import WorkerSettings
 from muster.placement.request import Request
@@ -46,6 +47,7 @@ from muster.world.job import JobWorld
 
 RETRY_FIRST_SECONDS = 0.2
 RETRY_LIMIT_SECONDS = 30.0
+FORGOTTEN_SECONDS = 60.0  # a failure after so long is the first one
 CONFLICT_LIMIT_SECONDS = 5.0  # nothing is wrong, and the change may have come without being noticed
 MAX_LOOKS = 8  # a fleet that changes faster than it can be looked at is looked at again later
 # Changes come in bursts (the pods of a gang start together): a job rests so long after a decision that changed nothing,
@@ -97,10 +99,11 @@ class Reconciler:
         self._kept = kept or KeptWorlds()
         self._checks_wanted = checks_wanted
         self._saves = SaveFigures()
+        self._figures = JobFigures()
         self._tested: dict[Key, str] = {}  # jobs that want something of checkers -> their uids
         self._undecided: set[Key] = set()
         self._all_decided: Callable[[], None] = lambda: None
-        self._failures: dict[Key, int] = {}
+        self._failures: dict[Key, tuple[int, float]] = {}  # one after the other, and when the last was
         self._pauses: dict[Key, float] = {}  # how long to leave a job alone after the pass under way
         self._resting_until: dict[Key, float] = {}  # jobs that Muster itself fails at
 
@@ -164,6 +167,7 @@ class Reconciler:
                 self._assume(job, plan)
                 if plan.status is not None:
                     worked_out("figures of saves", functools.partial(self._saves.told, key, plan.status), None)
+                    worked_out("figures of jobs", functools.partial(self._figures.told, key, plan.status), None)
                 if not plan.commits:  # what is not on record yet is asked of nobody
                     self._want_checks(key, job.metadata.uid, plan.checks)
                 return _Decision(job, plan, begun)
@@ -182,7 +186,10 @@ class Reconciler:
             if decision is None:
                 return
             wake = await self._carry_out(key, decision.job, decision.plan)
-            self._failures.pop(key, None)
+            if (
+                decision.plan.acts or decision.plan.status is not None
+            ):  # one that only waits says nothing of what failed
+                self._failures.pop(key, None)
         except (LeadershipLost, asyncio.CancelledError):
             self._pool.close()
             raise
@@ -190,6 +197,8 @@ class Reconciler:
             # Somebody else wrote first; the watch brings it, however far behind it is, and the next decision is made on that.
             log.info("changed meanwhile", job="/".join(key), error=conflict.message)
             wake = self._again_in(key, CONFLICT_LIMIT_SECONDS)
+            if wake > RETRY_FIRST_SECONDS:  # the same again: what the queue promises anew must not begin it at once
+                self._pauses[key] = wake
         except ApiError as error:
             wake = self._failed(key, error.reason or type(error).__name__)
             log.warning("pass failed", job="/".join(key), error=str(error), retry_seconds=round(wake, 1))
@@ -221,14 +230,11 @@ class Reconciler:
         return wake
 
     def _assume(self, job: TrainingJob, plan: Plan) -> None:
-        """The nodes that a plan takes are the job's while it is performed: no other decision chooses them."""
-        taken = frozenset(
-            member.node
-            for action in plan.actions
-            if isinstance(action, CommitGang)
-            for member in action.spec.members
-            if member.node
-        )
+        """The nodes that a plan takes are the job's while it is performed: no other decision chooses them.
+
+        So are those of pods that are being created: should the record go meanwhile, they are on no other list yet.
+        """
+        taken = frozenset(node for action in plan.actions for node in _nodes_of(action) if node)
         if taken:
             self._cluster.fleet.occupy(("assumed", job.metadata.uid), job.metadata.uid, taken)
 
@@ -264,7 +270,9 @@ class Reconciler:
             self._failures.pop(key, None)
             self._want_checks(key, "", None)
             self._saves.forget(key)
+            self._figures.forget(key)
         else:
+            self._figures.forget(key)
             self._tell_undecodable(job)
         self._queue.forget(key)
         return None
@@ -347,8 +355,10 @@ class Reconciler:
 
     def _again_in(self, key: Key, limit: float) -> float:
         """When to try again: later each time, until a pass of the job comes to its end."""
-        count = self._failures.get(key, 0)
-        self._failures[key] = count + 1
+        now = self._clock()
+        count, last = self._failures.get(key, (0, now))
+        count = count if now - last < FORGOTTEN_SECONDS else 0
+        self._failures[key] = count + 1, now
         return doubled(RETRY_FIRST_SECONDS, count, limit)
 
     def _tell(self, job: TrainingJob, announcement: Announcement) -> None:
@@ -392,6 +402,17 @@ class _Decision:
     job: TrainingJob
     plan: Plan
     begun: float
+
+
+def _nodes_of(action: Action) -> Iterable[str]:
+    """The nodes that an action takes; "" among them where none is named."""
+    match action:
+        case CommitGang():
+            return (member.node for member in action.spec.members)
+        case CreatePod():
+            return (action.node,)
+        case _:
+            return ()
 
 
 def _recovers(gang: Gang | Undecodable | None) -> bool:

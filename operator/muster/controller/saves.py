@@ -11,7 +11,7 @@ from muster.api.trainingjob import CheckpointSave, CheckpointTrouble, TrainingJo
 MAX_JOBS = 500
 """That have figures of their own."""
 
-_JOB = ["namespace", "job"]
+_JOB = ["namespace", "job_name"]
 _bytes = Gauge("muster_checkpoint_bytes", "Size of a job's newest complete checkpoint.", _JOB)
 _save = Gauge("muster_checkpoint_save_seconds", "From the end of its first file to the end of its last one.", _JOB)
 _stall = Gauge(

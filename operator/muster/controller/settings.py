@@ -27,6 +27,7 @@ class Settings:
         worlds_port: loopback port at which administrators read what was decided on (MUSTER_WORLDS_PORT).
         checker_namespace: where the checkers run (MUSTER_CHECKER_NAMESPACE); whose pods there are checkers is told by their
             service account.
+        agent_namespace: where the nodes' agents run (MUSTER_AGENT_NAMESPACE).
         log_level: DEBUG, INFO, WARNING or ERROR (MUSTER_LOG_LEVEL).
     """
 
@@ -41,6 +42,7 @@ class Settings:
     probe_port: int = 8080
     worlds_port: int = 8081
     checker_namespace: str = "muster-check"
+    agent_namespace: str = "muster-agent"
     log_level: str = "INFO"
 
     @classmethod
@@ -68,6 +70,7 @@ class Settings:
             probe_port=_port(environment, "MUSTER_PROBE_PORT", 8080),
             worlds_port=_port(environment, "MUSTER_WORLDS_PORT", 8081),
             checker_namespace=environment.get("MUSTER_CHECKER_NAMESPACE", "muster-check"),
+            agent_namespace=environment.get("MUSTER_AGENT_NAMESPACE", "muster-agent"),
             log_level=environment.get("MUSTER_LOG_LEVEL", "INFO").upper(),
         )
 

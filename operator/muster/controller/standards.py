@@ -170,6 +170,7 @@ def _history(
             miss_share=known.miss_share,
             unit=floor.unit if floor else max(sorted(units), key=units.__getitem__),
             source=f"{source}; not below {floor.at_least:.4g}: {floor.source}" if floor else source,
+            healthy=known.healthy,
         )
         found[name[0]].append(standard)
     return {kind: tuple(standards) for kind, standards in found.items()}, dict(best)

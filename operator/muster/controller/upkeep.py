@@ -92,6 +92,7 @@ class UpkeepKeeper:
                 self._wish(node),
                 self._out(node),
                 self._offences(node, policy.health.quarantine.half_life_seconds),
+                self._doubt(node),
             )
             for node, view in sorted(views.items())
         ]
@@ -110,6 +111,8 @@ class UpkeepKeeper:
 
     def _is_free(self, node: str) -> bool:
         fleet, resource = self._cluster.fleet, self._cluster.policy().accelerator_resource
+        if self._health.is_repaired(node):
+            return False
         return node in fleet.nodes and not fleet.holders(node) and not fleet.used(node).get(resource)
 
     def _accelerators(self, node: str, resource: str) -> int | None:
@@ -130,6 +133,13 @@ class UpkeepKeeper:
         if health is None:
             return 0.0
         return float(score(health.status.offences, self._wall_clock(), half_life_seconds))
+
+    def _doubt(self, node: str) -> tuple[str, float] | None:
+        doubt = self._cluster.fleet.doubt_of(node)
+        if doubt is None or not doubt.wants_check or doubt.followed is None:
+            return None
+        age_seconds = max(0.0, (self._wall_clock() - doubt.followed).total_seconds())
+        return f"{doubt.followed:%Y%m%dT%H%M%S}", age_seconds
 
     def _known_health(self, node: str) -> NodeHealth | None:
         health = self._cluster.healths.store.get(("", node))

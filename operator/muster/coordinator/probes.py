@@ -1,5 +1,6 @@
 """What the platform asks the operator: is it alive, is it ready, and its figures. Plain HTTP, for the pod's network."""
 
+import asyncio
 from collections.abc import Callable
 
 from aiohttp import web
@@ -19,7 +20,10 @@ async def serve_http(
     """
 
     async def metrics(_: web.Request) -> web.Response:
-        return web.Response(body=generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+        body = await asyncio.to_thread(
+            generate_latest
+        )  # of 500 jobs it takes a while, and launchers wait for no scrape
+        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def health(_: web.Request) -> web.Response:
         wrong = healthz()

@@ -23,7 +23,15 @@ from muster.api.goodput import (
     added,
 )
 from muster.api.trainingjob import Condition, ConditionStatus
-from muster.goodput.evidence import ago, burn_in_milliseconds, milliseconds, reclaim_milliseconds, told_now
+from muster.goodput.evidence import (
+    ago,
+    burn_in_milliseconds,
+    last_step_of,
+    milliseconds,
+    reclaim_milliseconds,
+    told_now,
+)
+from muster.goodput.fingerprint import noted
 from muster.recovery.failure import Kind
 from muster.world.job import JobWorld
 
@@ -77,13 +85,38 @@ def carried(world: JobWorld, spec: GangSpec) -> GangSpec:
         lost = split.amounts.get(Bucket.LOST_WORK, 0) if split.seen is not None else None
         incidents[-1] = fault.model_copy(update={"lost_milliseconds": lost})
         account = account.model_copy(update={"failures": account.failures + 1})
+    if spec.go is not None and record is not None:
+        account, incidents = _caught_up(world, record, account, incidents)
     if (
         spec.go is not None and spec.go.resume is not None
     ):  # without, its first step tells where the program goes on from
         account, taken_back = cut(account, spec.go.resume.step)
         if record is not None and record.incidents and record.incidents[-1].resumed_step is None:
             incidents[-1] = _costlier(incidents[-1], taken_back)
+    if spec.go is not None:
+        account = noted(world, account, spec.attempt)
     return spec.model_copy(update={"account": account, "incidents": incidents})
+
+
+def _caught_up(
+    world: JobWorld, record: GangSpec, account: Account, incidents: Sequence[GangIncident]
+) -> tuple[Account, list[GangIncident]]:
+    """The account and the incidents with the steps that were made after the last report that was known when the failure was acted on.
+
+    Their time is counted already, where nobody knew what it was spent on.
+    """
+    found = list(incidents)
+    first = len(record.incidents)  # of those that no go has followed: it ended what ran last
+    while first > 0 and record.incidents[first - 1].resumed_step is None:
+        first -= 1
+    if first == len(record.incidents) or not account.stretches:
+        return account, found
+    top = account.stretches[-1].step
+    last = min(last_step_of(world, record, found[first].attempt) or 0, MAX_STEP)
+    if last <= top:
+        return account, found
+    found[first] = found[first].model_copy(update={"step": max(found[first].step or 0, last)})
+    return _with(account, Stretch(after=top, step=last, gpus=_gpus(world, record))), found
 
 
 def _noted(world: JobWorld, record: GangSpec, spec: GangSpec) -> GangSpec:

@@ -83,6 +83,17 @@ def reclaim_milliseconds(world: JobWorld, record: GangSpec, elapsed: int) -> int
     return ago(elapsed, min(ages)) if ages else 0
 
 
+def last_step_of(world: JobWorld, record: GangSpec, attempt: int) -> int | None:
+    """The newest step of an attempt that has ended, as launchers tell that were there and go on; None where none does.
+
+    They look on until its ranks are gone, while what ended it may have been acted on before their next report.
+    """
+    views = (view for view in world.views.values() if view.attempt == record.attempt)
+    return max(
+        (v.previous_step for v in views if v.previous_step is not None and v.previous_attempt == attempt), default=None
+    )
+
+
 def ago(elapsed: int, age_seconds: float | None) -> int:
     """So long before the end, within what has elapsed; an age that nobody tells is none."""
     return min(max(elapsed - milliseconds(age_seconds), 0), elapsed)

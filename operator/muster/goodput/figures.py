@@ -7,7 +7,7 @@ save that stops the training is not.
 
 from collections.abc import Mapping
 
-from muster.api.goodput import PRODUCTIVE, Account, Bucket, Goodput, Seen
+from muster.api.goodput import MAX_STEP, PRODUCTIVE, Account, Bucket, Goodput, Seen
 
 
 def figures(account: Account, seen: Seen | None, before: Goodput | None = None) -> Goodput:
@@ -34,6 +34,7 @@ def figures(account: Account, seen: Seen | None, before: Goodput | None = None) 
         ettr_permille=_permille(productive, wanted),
         ettr_after_queue_permille=_permille(productive, wanted - account.amount(Bucket.QUEUED)),
         failures=account.failures,
+        steps=_steps(account),
         lost_steps=account.lost_steps,
         first_checkpoint_seconds=first // 1000 if first is not None else None,
         step_milliseconds=step or (before.step_milliseconds if before else None),
@@ -43,6 +44,8 @@ def figures(account: Account, seen: Seen | None, before: Goodput | None = None) 
         else before.checkpoint_stall_milliseconds
         if before
         else None,
+        gpu_model=before.gpu_model if before else "",
+        fingerprints=account.fingerprints,
         seen=seen,
     )
 
@@ -58,6 +61,12 @@ def whole_seconds(amounts: Mapping[str, int]) -> dict[str, int]:
 
 def _permille(part: int, whole: int) -> int | None:
     return part * 1000 // whole if whole > 0 else None
+
+
+def _steps(account: Account) -> int:
+    """Steps that count. The few that were made after the last report before a failure have no time, and are left out of rates."""
+    counted = (each.step - each.after for each in account.stretches if sum(each.milliseconds.values()))
+    return min(sum(max(each, 0) for each in counted), MAX_STEP)
 
 
 def _stall(seen: Seen) -> int | None:

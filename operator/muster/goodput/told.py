@@ -2,10 +2,14 @@
 
 from datetime import datetime, timedelta
 
+from muster.api.endedjob import LABEL_LENGTH
 from muster.api.gang import GangIncident, GangSpec
 from muster.api.goodput import Goodput
 from muster.goodput.account import closed, resumed
 from muster.goodput.figures import figures
+from muster.goodput.fingerprint import SEVERAL
+from muster.goodput.history import model_of as label_of
+from muster.goodput.history import words
 from muster.recovery.failure import Failure, Kind
 from muster.world.job import JobWorld
 
@@ -35,9 +39,24 @@ def told(world: JobWorld, *, step: int | None, ended: bool, succeeded: bool) -> 
             return before
     counted, split = closed(world, ended=succeeded, only_steps=not ended)
     found = figures(counted, split.seen, before)
+    found = found.model_copy(update={"gpu_model": model_of(world, found.gpu_model)})
     if before is not None and before.begun == found.begun and before.time > found.time:
         return before.model_copy(update={"seen": split.seen})
     return found
+
+
+def model_of(world: JobWorld, before: str) -> str:
+    """The model of the accelerators that the job has had; SEVERAL where they were not all alike, "" where no node says.
+
+    Args:
+        before: what was told of it until now.
+    """
+    members = world.gang.spec.members if world.gang else []
+    nodes = (world.fleet.nodes.get(member.node) for member in members)
+    models = {label_of(node.labels) for node in nodes if node is not None} | ({before} if before else set())
+    if len(models) > 1:
+        return SEVERAL
+    return words(models.pop(), LABEL_LENGTH) if models else ""
 
 
 def incidents(world: JobWorld, record: GangSpec, goodput: Goodput | None) -> list[GangIncident]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 
+from muster.api.maintenance import MaintenanceStage, NodeMaintenance
 from muster.api.nodehealth import (
     MAX_EVIDENCE,
     MAX_INCIDENTS,
@@ -31,14 +32,39 @@ from muster.api.nodehealth import (
     Severity,
     VerdictState,
 )
+from muster.health.causes import causes_of, is_certain
 from muster.health.facts import NodeFacts
 from muster.health.kinds import latched, sign_of
-from muster.health.memory import Memory, fuller, identity, same_machine, score
-from muster.health.signs import AGENT, BURN_IN, EFFORT, JOBS, WEIGHT, Clears, Sign
+from muster.health.maintenance import REASONS, MaintenanceWord, was_within
+from muster.health.memory import Memory, fuller, identity, may_be_same, same_machine, score
+from muster.health.repairs import (
+    LOOK_SECONDS,
+    RepairWord,
+    failures,
+    holds,
+    is_in_progress,
+    unproven,
+    was_worked_on,
+)
+from muster.health.signs import (
+    AGENT,
+    BURN_IN,
+    CHECK_WANTED,
+    EFFORT,
+    FAILED_BURN_IN,
+    FOLLOWED_BY_FAILURES,
+    JOBS,
+    MAINTENANCE,
+    REPAIR,
+    WEIGHT,
+    Clears,
+    Sign,
+)
+from muster.health.silence import AGENT_SILENT, Silence
 from muster.health.sources import Rules, in_charge
-
-JOB_WORDS_SECONDS = 86400
-"""For so long a job's word about a node counts."""
+from muster.health.words import Following, following
+from muster.world.fleet import Doubt, Leave
+from muster.world.jobwords import JobWord
 
 SAME_FAULT_SECONDS = 30 * 86400
 """A fault that comes back within this time was not repaired by what was done about it."""
@@ -47,32 +73,14 @@ CLOCK_ERROR_SECONDS = 300
 """A human's release that is dated further ahead waits for its time: it would cover what nobody has seen yet."""
 
 CORDONED = "Cordoned"
+RELEASED = "Released"
 REPEAT_OFFENDER = "RepeatOffender"
-REPORTED_BY_JOBS = "ReportedByJobs"
-FAILED_BURN_IN = "BurnInFailed"
 AWAITS_BURN_IN = "AwaitsBurnIn"
 
 ANOTHER_MACHINE = "another machine has the name now"
 
 OUT = {VerdictState.VALIDATING: 0, VerdictState.DEGRADED: 1, VerdictState.UNHEALTHY: 2, VerdictState.QUARANTINED: 3}
 _STATES = (VerdictState.HEALTHY, VerdictState.SUSPECT, VerdictState.DEGRADED, VerdictState.UNHEALTHY)
-
-
-@dataclass(frozen=True, slots=True)
-class JobWord:
-    """What a job's own containers say about a node: weak, because a tenant can write anything.
-
-    Attributes:
-        owner: whose job, its namespace: two of them count, two jobs of one do not.
-        job: `<namespace>/<name>`.
-        message: what it says.
-        time: when.
-    """
-
-    owner: str
-    job: str
-    message: str
-    time: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +98,25 @@ class BurnInWord:
     probe: str
     message: str
     time: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Would:
+    """What would follow for a node if everything counted that the policy only observes.
+
+    Attributes:
+        state: its verdict.
+        reason: the strongest that is observed.
+        message: of that, for people of all tenants.
+        leave: when jobs would leave it.
+        in_charge: the system that it would be left to; "" if none.
+    """
+
+    state: VerdictState
+    reason: str
+    message: str
+    leave: Leave
+    in_charge: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +140,18 @@ class Verdict:
         needs_boot: only another boot ends it.
         cordoned: a human has said so.
         in_charge: the system that repairs the node by itself; "" if none.
+        causes: what the breaker may charge its budget to, strongest first; at least one while the node is out.
+        certain: independent signs say the same: see `muster.health.causes`.
         wake: when to look again even if nothing changes; None: never.
+        stays: nothing that has the node out speaks against its hardware: jobs that run there stay.
         check: what came of the last test that somebody wished for.
+        followed: when the newest failure of a job was that counts against the node; None: none does.
+        wants_check: those failures are of several owners, so that the node should be tested.
+        repair: what has to be done with the machine for what has the node out, marks of its repair left aside.
+        maintenance: what windows mean for the node; None: none is near.
+        gone_by: when a window wants running jobs to be gone; None: none does yet.
+        only_planned: a window has it out, and nothing else does: no budget is asked.
+        would: what would follow of what the policy only observes; None: nothing more than what does.
     """
 
     state: VerdictState | None
@@ -132,8 +169,18 @@ class Verdict:
     needs_boot: bool = False
     cordoned: bool = False
     in_charge: str = ""
+    causes: tuple[str, ...] = ()
+    certain: bool = False
+    stays: bool = False
     wake: datetime | None = None
     check: CheckResult | None = None
+    followed: datetime | None = None
+    wants_check: bool = False
+    repair: RecommendedAction = RecommendedAction.NONE
+    maintenance: NodeMaintenance | None = None
+    gone_by: datetime | None = None
+    only_planned: bool = False
+    would: Would | None = None
 
     @property
     def out(self) -> bool:
@@ -141,17 +188,33 @@ class Verdict:
         return self.state in OUT
 
     @property
+    def handed_over(self) -> bool:
+        """Whether somebody has it who repairs it: it may go down at any moment."""
+        return is_in_progress(self.findings)
+
+    @property
+    def within_window(self) -> bool:
+        """Whether a maintenance window is open: it may go down at any moment."""
+        return self.maintenance is not None and self.maintenance.stage is MaintenanceStage.WITHIN
+
+    @property
     def open_incident(self) -> HealthIncident | None:
         """The incident that has the node out now."""
         last = self.incidents[-1] if self.incidents else None
         return last if last is not None and last.cleared is None else None
 
-    def taken(self, now: datetime) -> "Verdict":
+    def taken(self, now: datetime, cause: str = "", certain: bool = False, pool: str = "") -> "Verdict":
         """The same, its incident marked as one that Muster acts on: to be written before anything is done."""
         if self.open_incident is None:
             return self
-        acted = self.open_incident.model_copy(update={"taken": now})
+        acted = _changed(self.open_incident, {"taken": now, "charged_to": cause, "certain": certain, "pool": pool})
         return replace(self, incidents=(*self.incidents[:-1], acted), offences=self.offences_if_taken)
+
+    def yielded(self, now: datetime) -> "Verdict":
+        """The same, its incident marked as one that is left to whoever repairs the node; nothing is charged."""
+        if self.open_incident is None:
+            return self
+        return replace(self, incidents=(*self.incidents[:-1], _changed(self.open_incident, {"yielded": now})))
 
 
 def assess(
@@ -164,6 +227,9 @@ def assess(
     words: Sequence[JobWord] = (),
     burn_ins: Sequence[BurnInWord] = (),
     passed: datetime | None = None,
+    answered: datetime | None = None,
+    silence: Silence | None = None,
+    repair: RepairWord | None = None,
 ) -> Verdict:
     """The verdict on one node.
 
@@ -173,13 +239,16 @@ def assess(
         rules: the fleet's policy.
         now: the time.
         memory: what is remembered against all machines.
-        words: what jobs say about the node.
+        words: jobs' failures that have followed the node.
         burn_ins: tests that it has failed, as far as the records of gangs still tell of them.
         passed: when it has last passed one, if that holds.
+        answered: what jobs said before this counts no more: the node has passed a thorough test then, or was another machine.
+        silence: of its agent, if it is silent.
+        repair: what the request for its repair says; None: there is none.
     """
     before = health.status
     machine = identity(before.agent)
-    replaced = bool(machine and before.offences.hardware) and not same_machine(machine, before.offences.hardware)
+    replaced = _is_replaced(machine, before, facts)
     earlier = () if replaced else tuple(before.findings)
     boot = before.agent.boot_id if before.agent and before.agent.boot_id else facts.node.boot_id
     known = {(finding.source, finding.reason, finding.subject): finding for finding in earlier}
@@ -187,40 +256,64 @@ def assess(
     marks, ripe = rules.signs(facts, known, now)
     signs = marks
     if AGENT in rules.listens:
-        signs = [*signs, *_agent_signs(before, earlier, boot, now)]
+        signs = [*signs, *_agent_signs(before, earlier, boot, now), *_silence_signs(silence, known, now)]
     if BURN_IN in rules.listens:
         signs = [*signs, *_burn_in_signs(burn_ins, earlier, boot, now)]
-    word, word_ends = _job_sign(words, health.spec.human, now) if JOBS in rules.listens else (None, None)
-    signs = sorted(_distinct([*signs, *([word] if word else [])]), key=lambda sign: sign.strength)
+    signs = [*signs, *failures(before.findings, repair, now)]
+    followed = _following(words, before, health.spec.human, answered, now) if JOBS in rules.listens else None
+    signs = sorted(_distinct([*signs, *([_job_sign(followed)] if followed else [])]), key=lambda sign: sign.strength)
 
     human = health.spec.human
     released = _released(human, now)
     signs = [_steady(sign, known, now) for sign in signs]
-    standing = [_renewed(s, known, released) for s in signs if released is None or s.newest > released]
-    waived = [s for s in signs if released is not None and s.newest <= released]
-    standing.sort(key=lambda sign: sign.strength)
-
+    waived = [s for s in signs if released and _is_waived(s, known, released, before)]
+    forgiven = {s.key for s in waived}
+    unforgiven = [_renewed(s, known, released, now) for s in signs if s.key not in forgiven]
+    watched = [sign for sign in unforgiven if rules.observes(sign)]
+    standing = [sign for sign in unforgiven if not rules.observes(sign)]
+    fades = followed.ends if followed else None
+    if any(sign.source == JOBS for sign in watched):
+        followed = None
     past = [*before.incidents]
     was_open = past.pop() if past and past[-1].cleared is None else None
     if replaced and was_open:
         past.append(_closed(was_open, ANOTHER_MACHINE, now))
         was_open = None
+    window, next_stage = rules.windows.about(facts.node, now)
+    if was_open:
+        was_open = _worked_on(was_open, before, repair, window, now)
+    faults = sorted((sign for sign in standing if sign.source != REPAIR), key=lambda sign: sign.strength)
+    standing += holds(before.findings, repair, now)
+    standing += [] if window is None else [window.sign(known, now)]
+    ended = was_open.worked_on if was_open and AGENT in rules.listens and before.agent else None
+    if ended is not None and (released is None or released < ended):
+        what = "maintenance" if was_open and was_open.reason in REASONS else "repair"
+        standing += unproven(before.findings, ended, _is_seen(before.agent, silence, facts), now, what)
+    standing.sort(key=lambda sign: sign.strength)
+    weighing = [sign for sign in standing if sign.weighs >= WEIGHT[Severity.DEGRADED]]
+
     account = _Account.of(before, machine, replaced, rules, memory, now)
     worst = max((sign.weighs for sign in standing), default=0)
     cordoned = human is not None and human.decision is Decision.CORDON
-    blamed = any(sign.offence and sign.weighs >= WEIGHT[Severity.DEGRADED] for sign in standing)
+    blamed = any(sign.offence for sign in weighing)
     quarantined = not cordoned and account.quarantines(blamed, was_open, released)
 
-    state = _state(worst, cordoned, quarantined, before.agent is not None or bool(signs))
+    state = _state(worst, cordoned, quarantined, before.agent is not None or bool(signs or window))
+    would = None if cordoned or quarantined else _would(standing, watched, worst, facts.node.unschedulable)
+    forgiven_now = (replace(s, severity=Severity.INFO) for s in waived)
     findings = tuple(
-        _finding(sign, known) for sign in (*standing, *(replace(s, severity=Severity.INFO) for s in waived))
-    )[:MAX_EVIDENCE]
+        _finding(sign, known, observed=rules.observes(sign)) for sign in _that_fit([*standing, *watched, *forgiven_now])
+    )
     strongest = standing[0] if standing and standing[0].weighs else None
-    reason, message = _told(state, human, cordoned, quarantined, account, strongest, findings, before.agent)
-    if state in (VerdictState.HEALTHY, VerdictState.SUSPECT) and _is_to_pass(was_open, released, rules, passed):
+    reason, message = _told(
+        state, human, cordoned, quarantined, account, strongest, bool(standing or waived), before.agent
+    )
+    let_go = _is_let_go(was_open, watched, weighing)
+    untested = not let_go and _is_to_pass(was_open, released, rules, passed)
+    if state in (VerdictState.HEALTHY, VerdictState.SUSPECT) and untested:
         state, reason = VerdictState.VALIDATING, AWAITS_BURN_IN
         message = "nothing stands against it any more; its checker tests it before it is used again"
-    incidents = _incidents(past, was_open, state, reason, message, cordoned, human, released, boot, now)
+    incidents = _incidents(past, was_open, state, reason, message, cordoned, human, released, boot, now, let_go)
     unchanged = before.state is state and not replaced
     return Verdict(
         state=state,
@@ -239,14 +332,28 @@ def assess(
         needs_boot=any(s.clears is Clears.BOOT and s.weighs >= WEIGHT[Severity.DEGRADED] for s in standing),
         cordoned=cordoned,
         in_charge="" if cordoned else in_charge(standing, facts.node.unschedulable),
+        causes=causes_of(standing, reason),
+        certain=is_certain(standing),
+        followed=followed.newest if followed else None,
+        wants_check=followed is not None and followed.wants_check,
+        repair=_repair(faults, quarantined, past),
+        maintenance=window.told if window is not None else None,
+        gone_by=window.gone_by if window is not None else None,
+        only_planned=window is not None
+        and not (cordoned or quarantined)
+        and all(sign.source == MAINTENANCE or sign.stays for sign in weighing),
+        stays=bool(weighing) and all(sign.stays for sign in weighing) and not (cordoned or quarantined),
+        would=would,
         wake=min(
             (
                 moment
                 for moment in (
                     ripe,
-                    word_ends,
+                    next_stage,
+                    fades,
                     account.quarantine_ends if quarantined else None,
                     human.time if human and released is None and human.decision is Decision.RELEASE else None,
+                    ended + timedelta(seconds=LOOK_SECONDS) if ended is not None else None,
                 )
                 if moment is not None and moment > now
             ),
@@ -258,13 +365,32 @@ def assess(
 def ailment(verdict: Verdict) -> str:
     """What is wrong with a node whose verdict is at least Degraded, in words, whatever is done about it; "" for others.
 
-    That somebody has cordoned it is nothing wrong with it.
+    That somebody has cordoned it, or works on it as planned, is nothing wrong with it, nor that it waits for its test with nothing
+    against it any more.
     """
-    weighing = (finding for finding in verdict.findings if WEIGHT[finding.severity] >= WEIGHT[Severity.DEGRADED])
-    found = next(weighing, None)
-    if not verdict.out or (verdict.cordoned and found is None):
+    counting = (finding for finding in verdict.findings if not finding.observed)
+    weighing = (finding for finding in counting if WEIGHT[finding.severity] >= WEIGHT[Severity.DEGRADED])
+    found = next((finding for finding in weighing if finding.source != MAINTENANCE), None)
+    harmless = verdict.cordoned or verdict.only_planned or verdict.state is VerdictState.VALIDATING
+    if not verdict.out or (found is None and harmless):
         return ""
     return f"{found.reason}: {found.message}" if found is not None else f"{verdict.reason}: {verdict.message}"
+
+
+def doubt(verdict: Verdict) -> Doubt | None:
+    """What makes another node the better choice than one with this verdict; None if nothing does."""
+    if verdict.state is not VerdictState.SUSPECT and verdict.followed is None:
+        return None
+    return Doubt(verdict.followed, verdict.wants_check)
+
+
+def _is_replaced(machine: str, before: NodeHealthStatus, facts: NodeFacts) -> bool:
+    """Whether another machine has the name now. A virtual machine may get another board by starting anew: as long as no GPU
+    answers there, and the Node is the same, that proves nothing."""
+    hardware = before.offences.hardware
+    if not machine or not hardware or same_machine(machine, hardware):
+        return False
+    return before.node_uid != facts.node.uid or not may_be_same(machine, hardware)
 
 
 def _agent_signs(before: NodeHealthStatus, earlier: Iterable[Finding], boot: str, now: datetime) -> list[Sign]:
@@ -275,6 +401,30 @@ def _agent_signs(before: NodeHealthStatus, earlier: Iterable[Finding], boot: str
         return seen
     kept = (latched(finding, now) for finding in earlier if finding.source == AGENT)
     return [*seen, *(sign for sign in kept if sign is not None and sign.key not in keys)]
+
+
+def _silence_signs(silence: Silence | None, known: Mapping[tuple[str, str, str], Finding], now: datetime) -> list[Sign]:
+    """That the agent is silent. What was concluded of that stands until it is Ready again, whoever leads meanwhile."""
+    if silence is None:
+        return []
+    old = known.get((AGENT, AGENT_SILENT, ""))
+    severities = [each for each in (silence.weighs, old.severity if old else None) if each is not None]
+    if not severities:
+        return []
+    since = min(old.since, now) if old else now
+    return [
+        Sign(
+            AGENT,
+            AGENT_SILENT,
+            max(severities, key=lambda each: WEIGHT[each]),
+            since=since,
+            newest=since,
+            action=RecommendedAction.INSPECT,
+            message=old.message if old else silence.message,
+            offence=False,
+            stays=True,
+        )
+    ]
 
 
 def _of_this_boot(evidence: Evidence, agent: AgentStatus | None) -> bool:
@@ -315,33 +465,37 @@ def _burn_in_sign(probe: str, message: str, time: datetime, now: datetime) -> Si
     )
 
 
-def _job_sign(
-    words: Sequence[JobWord], human: HumanDecision | None, now: datetime
-) -> tuple[Sign | None, datetime | None]:
-    """What jobs say, as one sign, and when it will weigh less: one owner asks for a look, two of them count."""
-    released = _released(human, now)
-    lasts = timedelta(seconds=JOB_WORDS_SECONDS)
-    newest: dict[str, JobWord] = {}
-    for word in sorted(words, key=lambda word: (word.time, word.job)):
-        moment = min(word.time, now)
-        if moment + lasts > now and (released is None or moment > released):
-            newest[word.owner] = word
-    if not newest:
-        return None, None
-    several = len(newest) > 1
-    times = sorted(min(word.time, now) for word in newest.values())
-    jobs = ", ".join(sorted(word.job for word in newest.values())[:4])
-    last = max(newest.values(), key=lambda word: (word.time, word.job))
-    sign = Sign(
+def _following(
+    words: Sequence[JobWord],
+    before: NodeHealthStatus,
+    human: HumanDecision | None,
+    answered: datetime | None,
+    now: datetime,
+) -> Following | None:
+    """What jobs' failures come to that came after a human's release, after what has answered them, and after the node was last
+    taken out: that has told what there was before."""
+    taken = (incident.time for incident in before.incidents if incident.taken is not None)
+    over = [moment for moment in (_released(human, now), answered, *taken) if moment is not None]
+    since = max(over, default=None)
+    latest = now + timedelta(seconds=CLOCK_ERROR_SECONDS)  # one from a clock far ahead waits for its time
+    counting = (replace(word, time=min(word.time, now)) for word in words if word.time <= latest)
+    return following((word for word in counting if since is None or word.time > since), now)
+
+
+def _job_sign(found: Following) -> Sign:
+    """What jobs say, as one sign. It never weighs more: their word alone takes no node out of use."""
+    return Sign(
         JOBS,
-        REPORTED_BY_JOBS,
-        Severity.DEGRADED if several else Severity.WARNING,
-        since=times[0],
-        newest=times[-1],
+        CHECK_WANTED if found.wants_check else FOLLOWED_BY_FAILURES,
+        Severity.WARNING,
+        since=found.since,
+        newest=found.newest,
         action=RecommendedAction.INSPECT,
-        message=f"{jobs}: {last.message}",
+        message=found.in_full,
+        in_public=found.in_public,
+        offence=False,
+        stays=True,
     )
-    return sign, times[-2 if several else -1] + lasts
 
 
 def _distinct(signs: Iterable[Sign]) -> list[Sign]:
@@ -362,12 +516,33 @@ def _released(human: HumanDecision | None, now: datetime) -> datetime | None:
     return min(human.time, now)
 
 
-def _renewed(sign: Sign, known: Mapping[tuple[str, str, str], Finding], released: datetime | None) -> Sign:
+def _is_waived(
+    sign: Sign, known: Mapping[tuple[str, str, str], Finding], released: datetime, before: NodeHealthStatus
+) -> bool:
+    """Whether a release covers it. The node's own clock may be slow: what was not there when the release was taken in is newer,
+    whatever it is dated."""
+    finding = known.get(sign.key)
+    if sign.newest > released or (finding and finding.since > released and finding.severity is not Severity.INFO):
+        return False
+    return finding is not None or len(known) >= MAX_EVIDENCE or not _has_taken_in(released, before)
+
+
+def _has_taken_in(released: datetime, before: NodeHealthStatus) -> bool:
+    """Whether a look after the release has written down all that it forgives."""
+    ends = (moment for i in before.incidents for moment in (i.time, i.cleared) if moment is not None)
+    return before.reason == RELEASED or any(moment >= released for moment in ends)
+
+
+def _renewed(
+    sign: Sign, known: Mapping[tuple[str, str, str], Finding], released: datetime | None, now: datetime
+) -> Sign:
     """The sign as something new since the human's release, if it began before."""
     if released is None or sign.since > released:
         return sign
     finding = known.get(sign.key)
-    return replace(sign, since=finding.since if finding and finding.since > released else sign.newest)
+    if finding and finding.since > released:
+        return replace(sign, since=finding.since)
+    return replace(sign, since=sign.newest if sign.newest > released else now)
 
 
 def _steady(sign: Sign, known: Mapping[tuple[str, str, str], Finding], now: datetime) -> Sign:
@@ -376,13 +551,51 @@ def _steady(sign: Sign, known: Mapping[tuple[str, str, str], Finding], now: date
     return replace(sign, since=finding.since) if finding and sign.since >= now else sign
 
 
-def _finding(sign: Sign, known: Mapping[tuple[str, str, str], Finding]) -> Finding:
+def _would(standing: Sequence[Sign], watched: Sequence[Sign], worst: int, unschedulable: bool) -> Would | None:
+    """What would follow of what is only observed; None: no more than what follows without it."""
+    strongest = min(watched, key=lambda sign: sign.strength, default=None)
+    if strongest is None or strongest.weighs <= worst:
+        return None
+    every = sorted([*standing, *watched], key=lambda sign: sign.strength)
+    weighing = [sign for sign in every if sign.weighs >= WEIGHT[Severity.DEGRADED]]
+    leave = Leave.NO
+    if not all(sign.stays for sign in weighing):
+        leave = Leave.NOW if strongest.severity is Severity.FATAL else Leave.AFTER_CHECKPOINT
+    seen = strongest.in_public or strongest.message
+    message = ": ".join(filter(None, (strongest.subject, seen)))
+    return Would(_STATES[strongest.weighs], strongest.reason, message, leave, in_charge(every, unschedulable))
+
+
+def _is_let_go(was_open: HealthIncident | None, watched: Iterable[Sign], weighing: Collection[Sign]) -> bool:
+    """Whether what had the node out is still there, and is only observed by now: nothing has to be proved, as nothing was repaired."""
+    if was_open is None or was_open.worked_on is not None or weighing:
+        return False
+    return any(s.reason == was_open.reason and s.weighs >= WEIGHT[Severity.DEGRADED] for s in watched)
+
+
+def _finding(sign: Sign, known: Mapping[tuple[str, str, str], Finding], *, observed: bool) -> Finding:
     """As it is written down: with the words of last time where only figures differ, so that nothing is written anew."""
-    finding = sign.finding()
+    finding = sign.finding(observed=observed)
     old = known.get(sign.key)
-    if old is None or old.severity is not finding.severity or _meaning(old.message) != _meaning(finding.message):
+    if (
+        old is None
+        or sign.source in (JOBS, MAINTENANCE)
+        or old.severity is not finding.severity
+        or _meaning(old.message) != _meaning(finding.message)
+    ):
         return finding
     return finding.model_copy(update={"message": old.message})
+
+
+def _that_fit(signs: Sequence[Sign]) -> Iterable[Sign]:
+    """As many as the record has room for, the first ones; what became of the node's repair is always on it."""
+    left = MAX_EVIDENCE - sum(sign.source == REPAIR for sign in signs)
+    for sign in signs:
+        if sign.source == REPAIR:
+            yield sign
+        elif left > 0:
+            left -= 1
+            yield sign
 
 
 def _meaning(message: str) -> str:
@@ -461,15 +674,38 @@ def _state(worst: int, cordoned: bool, quarantined: bool, known: bool) -> Verdic
     return _STATES[worst] if known else None
 
 
+def _worked_on(
+    was_open: HealthIncident,
+    before: NodeHealthStatus,
+    repair: RepairWord | None,
+    window: MaintenanceWord | None,
+    now: datetime,
+) -> HealthIncident:
+    """The incident with the time when work on the machine was last seen to have ended; one that lies ahead is dated anew."""
+    ended = was_worked_on(before.findings, repair) or was_within(before.maintenance, window, now)
+    if ended or (was_open.worked_on is not None and was_open.worked_on > now):
+        return _changed(was_open, {"worked_on": now})
+    return was_open
+
+
+def _is_seen(agent: AgentStatus | None, silence: Silence | None, facts: NodeFacts) -> bool:
+    """Whether the agent is Ready, and what it says is of the boot that the node has now."""
+    boots = {boot for boot in (agent.boot_id if agent else "", facts.node.boot_id) if boot}
+    return silence is None and len(boots) < 2
+
+
 def _is_to_pass(
     was_open: HealthIncident | None, released: datetime | None, rules: Rules, passed: datetime | None
 ) -> bool:
     """Whether a node that was taken out has to pass a test before it comes back, and has not: a pass from before is none."""
-    if not rules.validates or was_open is None or was_open.taken is None or was_open.reason == CORDONED:
+    if not rules.validates or was_open is None or was_open.reason == CORDONED:
+        return False
+    if was_open.taken is None and was_open.worked_on is None:
         return False
     if released is not None and released >= was_open.time:
         return False
-    return passed is None or passed <= was_open.time
+    since = was_open.time if was_open.worked_on is None else max(was_open.time, was_open.worked_on)
+    return passed is None or passed <= since
 
 
 def _told(
@@ -479,11 +715,11 @@ def _told(
     quarantined: bool,
     account: _Account,
     strongest: Sign | None,
-    findings: Collection[Finding],
+    found: bool,
     agent: AgentStatus | None,
 ) -> tuple[str, str]:
     """Reason and message."""
-    seen = f"{strongest.message or strongest.reason}" if strongest else ""
+    seen = f"{strongest.in_public or strongest.message or strongest.reason}" if strongest else ""
     if strongest and strongest.subject:
         seen = f"{strongest.subject}: {seen}"
     if cordoned and human:
@@ -496,8 +732,8 @@ def _told(
     if state is None:
         return "", ""
     problem = f"the agent does not see everything: {agent.problem}" if agent and agent.problem else ""
-    if human and human.decision is Decision.RELEASE and findings:
-        return "Released", f"released by {human.by or 'somebody'}: {human.reason}"
+    if human and human.decision is Decision.RELEASE and found:
+        return RELEASED, f"released by {human.by or 'somebody'}: {human.reason}"
     return "", problem
 
 
@@ -512,10 +748,12 @@ def _incidents(
     released: datetime | None,
     boot: str,
     now: datetime,
+    let_go: bool,
 ) -> tuple[HealthIncident, ...]:
     out = state is not None and state in OUT
     if was_open and not out:
-        past.append(_closed(was_open, _why_cleared(was_open, human, released, boot), now))
+        why = _why_cleared(was_open, human, released, boot, let_go)
+        past.append(_closed(was_open, why, now))
     elif was_open and state is not None:
         worse = OUT[state] > OUT.get(was_open.state, 0)
         uncordoned = was_open.reason == CORDONED and not cordoned
@@ -535,15 +773,24 @@ def _changed(incident: HealthIncident, changes: Mapping[str, object]) -> HealthI
     return HealthIncident.model_validate({**dict(incident), **changes}) if changes else incident
 
 
-def _why_cleared(incident: HealthIncident, human: HumanDecision | None, released: datetime | None, boot: str) -> str:
+def _why_cleared(
+    incident: HealthIncident, human: HumanDecision | None, released: datetime | None, boot: str, let_go: bool
+) -> str:
     if human and released is not None and released >= incident.time:
         return f"released by {human.by or 'somebody'}: {human.reason}"
+    if let_go:
+        return f"the FleetPolicy only observes {incident.reason} now"
     if incident.reason == CORDONED:
         return "the cordon was taken back"
     if incident.state is VerdictState.QUARANTINED:
         return "what was held against the machine has faded"
     if incident.reason == AWAITS_BURN_IN:
         return "it has passed its burn-in"
+    if incident.reason in REASONS:
+        what = "its maintenance window is over" if incident.worked_on is not None else "it was not maintained"
+        return f"{what}, and nothing stands against it"
+    if incident.worked_on is not None:
+        return "its repair has ended, and the evidence is gone"
     if incident.boot_id and boot and incident.boot_id != boot:
         return "a new boot, and the evidence is gone"
     return "the evidence is gone"
@@ -561,6 +808,14 @@ def _action(
         return action
     repaired_in_vain = action in (RecommendedAction.RESET, RecommendedAction.REBOOT, RecommendedAction.REPLACE)
     return RecommendedAction.REPLACE if repaired_in_vain else RecommendedAction.INSPECT
+
+
+def _repair(faults: Sequence[Sign], quarantined: bool, past: Sequence[HealthIncident]) -> RecommendedAction:
+    """What has to be done about the faults that have a node out by themselves."""
+    worst = max((sign.weighs for sign in faults), default=0)
+    if worst < WEIGHT[Severity.DEGRADED] and not quarantined:
+        return RecommendedAction.NONE
+    return _action(faults, worst, quarantined, past)
 
 
 def _repeated(sign: Sign, past: Sequence[HealthIncident]) -> RecommendedAction:

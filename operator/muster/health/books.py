@@ -3,9 +3,10 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from muster.api.nodehealth import HealthIncident
+from muster.api.nodehealth import HealthIncident, Severity
 from muster.health.assess import Verdict
 from muster.health.breaker import concerned
+from muster.health.pools import pool_of
 from muster.health.sources import UNHEALTHY_TAINT
 from muster.placement.where import DomainPath, domain_path
 from muster.world.fleet import Fleet
@@ -22,25 +23,32 @@ class Ground:
 
     Attributes:
         domains: path of each node's innermost domain.
-        sizes: how many nodes each of these has.
+        pools: each node's pool of like nodes.
+        pool_sizes: how many nodes each of these has.
+        sizes: how many nodes each pool has in each domain.
         tainted: nodes that bear our taint.
         incidents: those of each NodeHealth, whether its node exists or not.
     """
 
     def __init__(self) -> None:
         self.domains: dict[str, DomainPath] = {}
-        self.sizes: Counter[DomainPath] = Counter()
+        self.pools: dict[str, str] = {}
+        self.pool_sizes: Counter[str] = Counter()
+        self.sizes: Counter[tuple[str, DomainPath]] = Counter()
         self.tainted: set[str] = set()
         self.incidents: dict[str, Sequence[HealthIncident]] = {}
 
     def put(self, name: str, node: NodeView | None, fleet: Fleet) -> None:
         """A node as it now is; None: it is gone."""
-        before = self.domains.pop(name, None)
+        before, pool = self.domains.pop(name, None), self.pools.pop(name, "")
         if before is not None:
-            self.sizes[before] -= 1
+            self.sizes[pool, before] -= 1
+            self.pool_sizes[pool] -= 1
         if node is not None:
             path = self.domains[name] = domain_path(node, fleet.policy.topology.labels)
-            self.sizes[path] += 1
+            pool = self.pools[name] = pool_of(node, fleet.policy.accelerator_resource)
+            self.sizes[pool, path] += 1
+            self.pool_sizes[pool] += 1
         (self.tainted.add if node is not None and is_tainted(node) else self.tainted.discard)(name)
 
     def put_incidents(self, name: str, incidents: Sequence[HealthIncident]) -> None:
@@ -54,6 +62,8 @@ class Ground:
         """The topology is another one."""
         self.sizes.clear()
         self.domains.clear()
+        self.pools.clear()
+        self.pool_sizes.clear()
         for name, node in fleet.nodes.items():
             self.put(name, node, fleet)
 
@@ -66,6 +76,7 @@ class Books:
         concerned: nodes that the breaker has to know of.
         states: nodes by verdict.
         reasons: nodes that are out, by their strongest finding.
+        observed: nodes with a finding that weighs and is only observed, by its reason.
     """
 
     def __init__(self) -> None:
@@ -73,6 +84,7 @@ class Books:
         self.concerned: set[str] = set()
         self.states: Counter[str] = Counter()
         self.reasons: Counter[str] = Counter()
+        self.observed: Counter[str] = Counter()
 
     def put(self, name: str, verdict: Verdict | None) -> None:
         """The verdict on a node; None: it is gone."""
@@ -89,5 +101,9 @@ class Books:
 
     def _count(self, verdict: Verdict, by: int) -> None:
         self.states[verdict.state.value if verdict.state else "Unknown"] += by
-        if verdict.out and verdict.findings:
+        if verdict.out and verdict.findings and not verdict.findings[0].observed:
             self.reasons[verdict.findings[0].reason] += by
+        for reason in {f.reason for f in verdict.findings if f.observed and f.severity is not Severity.INFO}:
+            self.observed[reason] += by
+            if not self.observed[reason]:
+                del self.observed[reason]

@@ -1,25 +1,34 @@
 """How many of the sick nodes may be taken out: the guard against a rule, a driver or a monitor that calls everything sick.
 
-A verdict alone takes no node away. Muster has jobs leave a node (and taints it, where the policy says so) only within a
-budget: a share of all nodes per window, a share of each innermost domain and a share of the fleet at the same time, at
-least one node each. While the budget holds a node back, new pods of jobs still avoid it, and people are told.
+A verdict alone takes no node away. Muster has jobs leave a node (and taints it, where the policy says so) only within
+budgets: of each pool of like nodes a share per window and a share at the same time, and a share of its nodes in each innermost
+domain; at least one node each. Of each budget a part is kept for what is certain, and no one cause may use up the rest, so
+that a false alarm of one keeps out of the way of the others (`muster.health.causes`). While a budget holds a node back, new
+pods of jobs still avoid it, and people are told.
 
-When the window's budget has been used up and there are more sick nodes, the breaker is open: it then tries one node at a
-time, after a pause that doubles with each. It closes by itself when no sick node waits any more. Nothing of this is kept
-anywhere: it follows from the incidents in NodeHealth (when each began, when Muster acted on it) and from the taints that
-are on the nodes, so that a restart resets nothing. An action is written into its incident before it is done
-(`Verdict.taken`), and is not counted a second time when it is done again.
+When what a window has for a cause, or for all that is not certain, has been used up and there are more sick nodes, the breaker is
+open: it then tries one node at a time, after a pause that doubles with each. It closes by itself when no sick node waits any
+more. Nothing of this is kept anywhere: it follows from the incidents in NodeHealth (when each began, when and for which
+cause Muster acted on it) and from the taints that are on the nodes, so that a restart resets nothing. An action is written into
+its incident before it is done (`Verdict.taken`), and is not counted a second time when it is done again.
+
+What another system says that it repairs is left to it without a charge, but not the whole pool at once: one label on every
+node is more often a mistake than maintenance.
 """
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from bisect import bisect_right, insort
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
+from operator import attrgetter
 
 from muster.api.fleetpolicy import Enforcement, TakeOutBudget
 from muster.api.nodehealth import HealthIncident
 from muster.health.assess import Verdict
+from muster.health.causes import cause_of
+from muster.health.pools import OTHERS, at_least_one, told_apart
 from muster.health.sources import Rules
 
 MAX_PAUSE_SECONDS = 14400
@@ -42,7 +51,7 @@ class Act(StrEnum):
 
 
 class BreakerState(StrEnum):
-    """Closed: within the budget. Open: more is asked for than the budget or the cap allows. HalfOpen: one is tried now."""
+    """Closed: within the budget. Open: more is asked for than a budget or a cap allows. HalfOpen: one is tried now."""
 
     CLOSED = "Closed"
     OPEN = "Open"
@@ -56,27 +65,71 @@ class Ruling:
     Attributes:
         act: what may be done.
         why: in words, for Hold and Yield.
-        charge: it is news: write `Verdict.taken` before doing it.
+        charge: it is news: write it into the incident (`charged`) before doing it.
+        cause: for which cause the budget is charged.
+        certain: from the part that is kept for what is certain.
+        pool: whose budget.
     """
 
     act: Act
     why: str = ""
     charge: bool = False
+    cause: str = ""
+    certain: bool = False
+    pool: str = ""
+
+    def charged(self, verdict: Verdict, now: datetime) -> Verdict:
+        """The verdict as it has to be written before the ruling is carried out."""
+        if not self.charge:
+            return verdict
+        if self.act is Act.YIELD:
+            return verdict.yielded(now)
+        return verdict.taken(now, self.cause, self.certain, self.pool)
 
 
 @dataclass(frozen=True, slots=True)
-class Breaker:
-    """What people are told of it.
+class PoolFigures:
+    """Of one pool, for people and metrics.
 
     Attributes:
+        pool: its name.
         state: see there.
-        budget: nodes per window.
+        budget: nodes per window, for all causes together.
         used: nodes taken within the window that ends now.
         cap: nodes at the same time.
         out: nodes out now by Muster's doing.
         held: nodes that the budget holds back.
+        yields: nodes that are left to other systems.
+        held_yields: nodes that other systems claim, and that are not left to them: too many at once.
+        by_cause: of all that are held, how many for each cause.
+    """
+
+    pool: str
+    state: BreakerState
+    budget: int
+    used: int
+    cap: int
+    out: int
+    held: int
+    yields: int = 0
+    held_yields: int = 0
+    by_cause: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Breaker:
+    """What people are told of it: sums over all pools, and each pool that anything is out, left or held of.
+
+    Attributes:
+        state: the worst of the pools: Open, HalfOpen, Closed.
+        budget: nodes per window.
+        used: nodes taken within the window that ends now.
+        cap: nodes at the same time.
+        out: nodes out now by Muster's doing.
+        held: nodes that the budget holds back, those that others claim included.
         next_try: when another node may be taken, while some are held; None: nobody waits, or not by time.
         message: all that in words; "" while nothing is held.
+        pools: one by one.
     """
 
     state: BreakerState
@@ -87,6 +140,7 @@ class Breaker:
     held: int
     next_try: datetime | None
     message: str
+    pools: tuple[PoolFigures, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,16 +153,18 @@ class Situation:
         tainted: nodes that bear Muster's taint.
         domains: node -> path of its innermost domain; absent, or empty at the end: it is in none.
         gone: incidents of NodeHealth objects whose node does not exist now; they count for the window.
-        nodes: how many nodes the fleet has, if more than are in `verdicts`.
-        sizes: how many nodes each innermost domain has, by its path; None: those that are in `verdicts`.
+        pools: node -> its pool; absent: in "".
+        pool_sizes: how many nodes each pool has; None: those that are in `verdicts`.
+        sizes: how many nodes each pool has in each innermost domain, by pool and path; None: those that are in `verdicts`.
     """
 
     verdicts: Mapping[str, Verdict]
     tainted: Collection[str] = frozenset()
     domains: Mapping[str, Sequence[str]] = field(default_factory=dict)
     gone: Iterable[HealthIncident] = ()
-    nodes: int = 0
-    sizes: Mapping[tuple[str, ...], int] | None = None
+    pools: Mapping[str, str] = field(default_factory=dict)
+    pool_sizes: Mapping[str, int] | None = None
+    sizes: Mapping[tuple[str, tuple[str, ...]], int] | None = None
 
 
 def concerned(verdict: Verdict) -> bool:
@@ -116,9 +172,29 @@ def concerned(verdict: Verdict) -> bool:
     return verdict.out or any(incident.taken is not None for incident in verdict.incidents)
 
 
-def at_least_one(percent: int, of: int) -> int:
-    """A share, rounded down; at least one."""
-    return max(1, of * percent // 100)
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One budget, in nodes.
+
+    Attributes:
+        total: for all together; what is certain may use all of it.
+        uncertain: for what is not certain.
+        cause: for one cause.
+    """
+
+    total: int
+    uncertain: int
+    cause: int
+
+    @classmethod
+    def of(cls, percent: int, of: int, budget: TakeOutBudget) -> "Share":
+        """A share of so many nodes: at least one, and one more for what is certain. All of them is no bound at all."""
+        if percent >= 100:
+            return cls(of, of, of)
+        most = at_least_one(percent, of)
+        kept = at_least_one(budget.certain_percent, most)
+        uncertain = max(1, most - kept)
+        return cls(max(most, uncertain + 1), uncertain, at_least_one(budget.cause_percent, uncertain))
 
 
 def held_back(ruling: Ruling) -> Ruling:
@@ -134,80 +210,432 @@ def rule(situation: Situation, rules: Rules, now: datetime) -> tuple[dict[str, R
     Where the policy only observes, the rulings say what would be done, and nothing is charged: a later change of the policy
     finds the whole budget, and not a fleet that counts as taken already.
     """
-    budget, charge = rules.budget, rules.enforcement is not Enforcement.OBSERVE
-    size = max(situation.nodes, len(situation.verdicts))
-    per_window, cap = at_least_one(budget.nodes_percent, size), at_least_one(budget.total_percent, size)
-    window = timedelta(seconds=budget.window_seconds)
-    taken = _times_taken(situation, now, window)
-    rulings, out, waiting = _settled(situation)
-
-    domain_of = {name: tuple(path) for name, path in situation.domains.items() if path and all(path)}
-    sizes = situation.sizes
+    sizes = situation.pool_sizes
     if sizes is None:
-        sizes = Counter(domain_of[name] for name in situation.verdicts if name in domain_of)
-    out_in = Counter(domain_of[name] for name in out if name in domain_of)
-    used = sum(1 for moment in taken if moment > now - window)
-    able = [name for name in waiting if _blocked(name, domain_of, sizes, out_in, budget, len(out), cap) == ""]
-    pause = _Pause.of([_began(situation.verdicts[name], now) for name in able], taken, per_window, window)
-    allowed = max(0, per_window - used)
-    if pause is not None:
-        allowed = min(allowed, 1) if now >= pause.next_try else 0
+        sizes = Counter(situation.pools.get(name, "") for name in situation.verdicts)
+    own = told_apart(sizes)
+    size_of: Counter[str] = Counter()
+    for pool, size in sizes.items():
+        size_of[pool if pool in own else OTHERS] += size
+    members: defaultdict[str, list[str]] = defaultdict(list)
+    for name in situation.verdicts:
+        pool = situation.pools.get(name, "")
+        members[pool if pool in own else OTHERS].append(name)
+    gone: defaultdict[str, list[HealthIncident]] = defaultdict(list)
+    for incident in situation.gone:
+        # One that does not say whose it was counts for every pool: for a window it costs a node, and never too many.
+        for pool in (incident.pool if incident.pool in own else OTHERS,) if incident.pool else [*members]:
+            gone[pool].append(incident)
+    path_sizes = situation.sizes
+    if path_sizes is None:
+        path_sizes = Counter(
+            (situation.pools.get(name, ""), tuple(path))
+            for name, path in situation.domains.items()
+            if name in situation.verdicts
+        )
 
-    next_try = pause.next_try if pause else None
-    if pause is None and able and not allowed:
-        next_try = min(moment for moment in taken if moment > now - window) + window
-    state = BreakerState.CLOSED
-    if pause is not None:
-        state = BreakerState.HALF_OPEN if allowed else BreakerState.OPEN
-    for name in waiting:
-        why = _blocked(name, domain_of, sizes, out_in, budget, len(out), cap)
-        if not why and not allowed:
-            nodes = f"{per_window} node{'s' * (per_window != 1)}"
-            why = f"the budget of {nodes} in {budget.window_seconds} s ({budget.nodes_percent} % of all) is used up"
-        if why:
-            rulings[name] = Ruling(Act.HOLD, why)
-            continue
-        allowed -= 1
-        used += 1
-        out.add(name)
-        if name in domain_of:
-            out_in[domain_of[name]] += 1
-        rulings[name] = Ruling(Act.TAKE, charge=charge)
-    held = sum(1 for ruling in rulings.values() if ruling.act is Act.HOLD)
-    if held and len(out) >= cap and state is BreakerState.CLOSED:
-        state = BreakerState.OPEN
-    message = _message(state, held, used, per_window, len(out), cap, next_try, now) if held else ""
-    return rulings, Breaker(state, per_window, used, cap, len(out), held, next_try if held else None, message)
-
-
-def _times_taken(situation: Situation, now: datetime, window: timedelta) -> list[datetime]:
-    """When Muster acted, oldest first. A time a little ahead is now; one further ahead is of a clock that was wrong."""
-    incidents = [*situation.gone, *(incident for v in situation.verdicts.values() for incident in v.incidents)]
-    return sorted(min(i.taken, now) for i in incidents if i.taken is not None and i.taken <= now + window)
-
-
-def _settled(situation: Situation) -> tuple[dict[str, Ruling], set[str], list[str]]:
-    """Rulings that need no budget, the nodes that are out already, and those that wait, the most urgent first."""
     rulings: dict[str, Ruling] = {}
-    out: set[str] = set()
-    waiting: list[str] = []
-    for name, verdict in situation.verdicts.items():
-        incident = verdict.open_incident
-        acted = incident is not None and incident.taken is not None
-        if not verdict.out:
-            rulings[name] = Ruling(Act.UNTAINT if name in situation.tainted else Act.NOTHING)
-        elif acted or verdict.cordoned:
-            # Also when somebody else has taken the repair over since: a taint that comes and goes helps nobody.
-            rulings[name] = Ruling(Act.TAKE)
-            if acted:
-                out.add(name)
-        elif verdict.in_charge:
-            rulings[name] = Ruling(Act.YIELD, f"{verdict.in_charge} repairs it")
+    figures: list[PoolFigures] = []
+    moments: list[datetime] = []
+    for pool in sorted(members):
+        books = _Pool(pool, size_of[pool], members[pool], gone[pool], path_sizes, situation, rules, now)
+        rulings |= books.rule()
+        if not books.is_quiet:
+            figures.append(books.figures())
+        moments += books.next_moments()
+    return rulings, _summed(figures, min(moments, default=None), now, size_of, rules)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Charge:
+    """One time that Muster acted."""
+
+    time: datetime
+    certain: bool = False
+    cause: str = ""
+
+
+class _Times:
+    """When Muster acted for one purpose, oldest first."""
+
+    def __init__(self, times: Iterable[datetime] = ()) -> None:
+        self.all = sorted(times)
+
+    def within(self, window: timedelta, until: datetime) -> int:
+        """How often in the window that ends then."""
+        return bisect_right(self.all, until) - bisect_right(self.all, until - window)
+
+    def after(self, moment: datetime) -> int:
+        """How often since."""
+        return len(self.all) - bisect_right(self.all, moment)
+
+
+@dataclass(frozen=True, slots=True)
+class _Gate:
+    """What a budget lets through now.
+
+    Attributes:
+        room: so many nodes.
+        is_open: whether it is the breaker's pause that counts, and not the window alone.
+        next: when it lets the next one through, if none now.
+    """
+
+    room: int
+    is_open: bool
+    next: datetime | None
+
+    @classmethod
+    def of(
+        cls,
+        waiting_since: Iterable[datetime],
+        taken: _Times,
+        tries: _Times,
+        budget: int,
+        window: timedelta,
+        now: datetime,
+    ) -> "_Gate":
+        """For those that wait for this budget alone.
+
+        Whoever could be taken has been taken at once. So one that waits, and fell sick when the budget was used up, tells
+        that the breaker opened then, and what was taken after that were tries. Their number gives the pause.
+        """
+        room = max(0, budget - taken.within(window, now))
+        in_window = taken.all[bisect_right(taken.all, now - window) :]
+        slot = in_window[len(in_window) - budget] + window if not room else None
+        opened = min((since for since in waiting_since if taken.within(window, since) >= budget), default=None)
+        if opened is None:
+            return cls(room, False, slot)
+        count = tries.after(opened)
+        # 2 ** 16 windows are beyond any pause.
+        seconds = min(window.total_seconds() * 2 ** min(count, 16), max(MAX_PAUSE_SECONDS, window.total_seconds()))
+        ends = (tries.all[-1] if count else opened) + timedelta(seconds=seconds)
+        if now < ends:
+            return cls(0, True, max(ends, slot) if slot else ends)
+        return cls(min(room, 1), True, slot)
+
+
+class _Pool:
+    """One pool while it is ruled about."""
+
+    def __init__(
+        self,
+        pool: str,
+        size: int,
+        names: Sequence[str],
+        gone: Iterable[HealthIncident],
+        path_sizes: Mapping[tuple[str, tuple[str, ...]], int],
+        situation: Situation,
+        rules: Rules,
+        now: datetime,
+    ) -> None:
+        self.pool, self.size, self.now, self.rules = pool, size, now, rules
+        self.budget = rules.budget
+        self.window = timedelta(seconds=self.budget.window_seconds)
+        self.verdicts = {name: situation.verdicts[name] for name in names}
+        self.tainted = situation.tainted
+        self.per_window = Share.of(self.budget.nodes_percent, size, self.budget)
+        self.cap = Share.of(self.budget.total_percent, size, self.budget)
+        self.domain_of = {
+            name: (situation.pools.get(name, ""), tuple(path))
+            for name in names
+            if (path := situation.domains.get(name)) and all(path)
+        }
+        self.domain_sizes = path_sizes
+        self.charges = sorted(self._charges(gone))
+        self.out: dict[str, _Charge] = {}
+        self.out_by: Counter[str] = Counter()  # cause -> nodes; what is certain is no cause's
+        self.out_in: Counter[tuple[str, tuple[str, ...]]] = Counter()
+        self.uncertain_in: Counter[tuple[str, tuple[str, ...]]] = Counter()
+        self.uncertain_out = 0
+        self.rulings: dict[str, Ruling] = {}
+        self.waiting: list[str] = []
+        self.yields = self.held_yields = 0
+        self.state = BreakerState.CLOSED
+
+    def rule(self) -> dict[str, Ruling]:
+        """What may be done about each of its nodes."""
+        self._settle()
+        if self.held_yields:
+            self.state = BreakerState.OPEN
+        if not self.waiting:
+            return self.rulings
+        # What is certain comes first; a taint without a record (somebody has deleted it, or taken back a cordon) has to be
+        # paid for, but comes before what bears none.
+        self.waiting.sort(
+            key=lambda n: (not self.verdicts[n].certain, n not in self.tainted, *_urgency(n, self.verdicts[n]))
+        )
+        gates = self._gates()
+        if gates.is_open:
+            self.state = BreakerState.OPEN
+        for name in self.waiting:
+            verdict = self.verdicts[name]
+            cause, why = self._payer(name, gates)
+            if why:
+                self.rulings[name] = Ruling(Act.HOLD, why)
+                continue
+            if gates.is_open:
+                self.state = BreakerState.HALF_OPEN
+            gates.pay(cause, verdict.certain)
+            charge = _Charge(self.now, verdict.certain, cause)
+            insort(self.charges, charge)
+            self._put_out(name, charge)
+            news = self.rules.enforcement is not Enforcement.OBSERVE
+            self.rulings[name] = Ruling(Act.TAKE, "", news, cause, verdict.certain, self.pool if news else "")
+        held = (name for name in self.waiting if self.rulings[name].act is Act.HOLD)
+        if self.state is BreakerState.CLOSED and any(self._blocked(name, cap_only=True) for name in held):
+            self.state = BreakerState.OPEN
+        return self.rulings
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether there is nothing to tell of it."""
+        return not (self.out or self.waiting or self.yields or self.held_yields or self.used)
+
+    @property
+    def used(self) -> int:
+        """Nodes taken in the window that ends now."""
+        return sum(1 for charge in self.charges if charge.time > self.now - self.window)
+
+    def figures(self) -> PoolFigures:
+        """For people, after `rule`."""
+        held = [name for name in self.waiting if self.rulings[name].act is Act.HOLD]
+        by_cause = Counter(self.verdicts[name].causes[0] for name in held)
+        return PoolFigures(
+            self.pool,
+            self.state if held or self.held_yields else BreakerState.CLOSED,
+            self.per_window.total,
+            self.used,
+            self.cap.total,
+            len(self.out),
+            len(held),
+            self.yields,
+            self.held_yields,
+            tuple(sorted(by_cause.items(), key=lambda item: (-item[1], item[0]))),
+        )
+
+    def next_moments(self) -> Iterator[datetime]:
+        """When one of those that are held may be taken, as far as time decides; after `rule`."""
+        held = [name for name in self.waiting if self.rulings[name].act is Act.HOLD]
+        if not held:
+            return
+        self.waiting = held
+        gates = self._gates()
+        for name in held:
+            if not self._blocked(name):
+                moment = gates.opens_at(self.verdicts[name])
+                if moment is not None and moment > self.now:
+                    yield moment
+
+    def _charges(self, gone: Iterable[HealthIncident]) -> Iterator[_Charge]:
+        """A time a little ahead is now; one further ahead is of a clock that was wrong."""
+        known = [
+            (incident, _cause(incident, verdict))
+            for verdict in self.verdicts.values()
+            for incident in verdict.incidents
+        ]
+        for incident, cause in (*known, *((incident, incident.charged_to) for incident in gone)):
+            if incident.taken is not None and incident.taken <= self.now + self.window:
+                yield _Charge(min(incident.taken, self.now), incident.certain, cause)
+
+    def _settle(self) -> None:
+        """Rulings that need no budget, the nodes that are out already, and those that wait."""
+        claimed = []
+        for name, verdict in self.verdicts.items():
+            incident = verdict.open_incident
+            acted = incident is not None and incident.taken is not None
+            if not verdict.out:
+                self.rulings[name] = Ruling(Act.UNTAINT if name in self.tainted else Act.NOTHING)
+            elif verdict.stays and not acted:
+                # How many that may be at once is bounded where it is concluded: `muster.health.silence`.
+                self.rulings[name] = Ruling(Act.UNTAINT if name in self.tainted else Act.NOTHING)
+            elif acted or verdict.cordoned or verdict.only_planned:
+                # Also when somebody else has taken the repair over since: a taint that comes and goes helps nobody.
+                self.rulings[name] = Ruling(Act.TAKE)
+                if acted and incident is not None:
+                    self._put_out(name, _Charge(self.now, incident.certain, _cause(incident, verdict)))
+            elif verdict.in_charge:
+                claimed.append(name)
+            else:
+                self.waiting.append(name)
+        self._settle_claimed(claimed)
+
+    def _settle_claimed(self, claimed: list[str]) -> None:
+        """Leave to others what they repair: those that were left to them before, then the oldest ones, up to a share.
+
+        One innermost domain may be more than that: maintenance goes by the rack. Where it is the whole pool, it may not: then
+        a rack cannot be told from a mistake.
+        """
+        claimed.sort(key=lambda name: (not self._was_yielded(name), _began(self.verdicts[name], self.now), name))
+        most = self.size if self.budget.yield_percent >= 100 else at_least_one(self.budget.yield_percent, self.size)
+        left: set[tuple[str, tuple[str, ...]] | None] = set()
+        for name in claimed:
+            verdict, domain = self.verdicts[name], self.domain_of.get(name)
+            one_rack = domain is not None and left <= {domain} and self.domain_sizes.get(domain, 0) < self.size
+            if self._was_yielded(name) or self.yields < most or one_rack:
+                self.yields += 1
+                left.add(domain)
+                news = not self._was_yielded(name) and self.rules.enforcement is not Enforcement.OBSERVE
+                self.rulings[name] = Ruling(Act.YIELD, f"{verdict.in_charge} repairs it", news)
+            elif verdict.certain:
+                self.waiting.append(name)  # whatever others claim
+            else:
+                self.held_yields += 1
+                self.rulings[name] = Ruling(
+                    Act.HOLD,
+                    f"{verdict.in_charge} claims too many nodes of the pool at once: no more than {most} "
+                    f"({self.budget.yield_percent} %) are left to other systems",
+                )
+
+    def _was_yielded(self, name: str) -> bool:
+        incident = self.verdicts[name].open_incident
+        return incident is not None and incident.yielded is not None
+
+    def _put_out(self, name: str, charge: _Charge) -> None:
+        self.out[name] = charge
+        domain = self.domain_of.get(name)
+        if domain is not None:
+            self.out_in[domain] += 1
+        if not charge.certain:
+            self.uncertain_out += 1
+            self.out_by[charge.cause] += 1
+            if domain is not None:
+                self.uncertain_in[domain] += 1
+
+    def _blocked(self, name: str, *, cap_only: bool = False) -> str:
+        """Why no time will do for the node, only others' return; "" if time will. Without figures that change."""
+        certain = self.verdicts[name].certain
+        cap = self.cap.total if certain else self.cap.uncertain
+        if len(self.out) >= self.cap.total or (not certain and self.uncertain_out >= cap):
+            kept = "" if certain or cap == self.cap.total else " for what is not certain"
+            return (
+                f"of the {self.size} nodes of the pool no more than {cap} may be out{kept} "
+                f"({self.budget.total_percent} % in all): somebody has to look"
+            )
+        if all(self._cause_blocked(name, cause) for cause in self.verdicts[name].causes):
+            return (
+                f"of the {self.size} nodes of the pool no more than {self.cap.cause} may be out for "
+                f"{self.verdicts[name].causes[0]} ({self.budget.cause_percent} % of what is not certain): somebody has to look"
+            )
+        domain = self.domain_of.get(name)
+        if domain is None or cap_only:
+            return ""
+        size = self.domain_sizes[domain]
+        share = Share.of(self.budget.domain_percent, size, self.budget)
+        most = share.total if certain else share.uncertain
+        if self.out_in[domain] >= share.total or (not certain and self.uncertain_in[domain] >= most):
+            kept = "" if certain or most == share.total else " for what is not certain"
+            return f"of the pool's {size} nodes of {'/'.join(domain[1])} no more than {most} may be out{kept}"
+        return ""
+
+    def _cause_blocked(self, name: str, cause: str) -> bool:
+        return not self.verdicts[name].certain and self.out_by[cause] >= self.cap.cause
+
+    def _payer(self, name: str, gates: "_Gates") -> tuple[str, str]:
+        """The cause that is charged; or why none can be."""
+        verdict = self.verdicts[name]
+        why = self._blocked(name)
+        if why:
+            return "", why
+        causes = [cause for cause in verdict.causes if not self._cause_blocked(name, cause)]
+        paid = next((cause for cause in causes if gates.lets(cause, verdict.certain)), None)
+        if paid is not None:
+            return paid, ""
+        seconds = self.budget.window_seconds
+        if verdict.certain:
+            return "", f"the budget of {_nodes(self.per_window.total)} of the pool in {seconds} s is used up"
+        most, whose = self.per_window.uncertain, "what is not certain"
+        if gates.lets_uncertain:
+            most, whose = self.per_window.cause, causes[0]
+        return "", (
+            f"the budget of {_nodes(most)} in {seconds} s for {whose} is used up ({self.budget.nodes_percent} % of the "
+            f"{self.size} nodes of the pool for everything)"
+        )
+
+    def _gates(self) -> "_Gates":
+        """What each budget lets through, narrow ones first: who waits for a narrow one does not wait for a wide one."""
+        able = [name for name in self.waiting if not self._blocked(name)]
+        sure = [name for name in able if self.verdicts[name].certain]
+        unsure = [name for name in able if not self.verdicts[name].certain]
+        uncertain = [charge for charge in self.charges if not charge.certain]
+        times = _Times(charge.time for charge in self.charges)
+        tries = _Times(charge.time for charge in self.charges if charge.certain)
+        of_uncertain = _Times(charge.time for charge in uncertain)
+        by_cause: defaultdict[str, list[str]] = defaultdict(list)
+        for name in unsure:
+            for cause in self.verdicts[name].causes:
+                by_cause[cause].append(name)
+        charged: defaultdict[str, list[datetime]] = defaultdict(list)
+        for charge in uncertain:
+            charged[charge.cause].append(charge.time)
+        causes = {}
+        for cause, names in by_cause.items():
+            taken = _Times(charged[cause])
+            causes[cause] = self._gate(names, taken, taken, self.per_window.cause)
+        up = [name for name in unsure if any(causes[cause].room for cause in self.verdicts[name].causes)]
+        return _Gates(
+            total=self._gate((), times, times, self.per_window.total),
+            certain=self._gate(sure, times, tries, self.per_window.total),
+            uncertain=self._gate(up, of_uncertain, of_uncertain, self.per_window.uncertain),
+            causes=causes,
+        )
+
+    def _gate(self, names: Iterable[str], taken: _Times, tries: _Times, budget: int) -> _Gate:
+        since = {_began(self.verdicts[name], self.now) for name in names}
+        return _Gate.of(since, taken, tries, budget, self.window, self.now)
+
+
+class _Gates:
+    """What is left of a pool's budgets while its nodes are ruled about."""
+
+    def __init__(self, total: _Gate, certain: _Gate, uncertain: _Gate, causes: Mapping[str, _Gate]) -> None:
+        self._total, self._certain, self._uncertain, self._causes = total, certain, uncertain, causes
+        self._room_total, self._room_certain, self._room_uncertain = total.room, certain.room, uncertain.room
+        self._room = {cause: gate.room for cause, gate in causes.items()}
+        self.is_open = any(gate.is_open for gate in (certain, uncertain, *causes.values()))
+
+    @property
+    def lets_uncertain(self) -> bool:
+        """Whether any uncertain one can be taken at all."""
+        return self._room_uncertain > 0 and self._room_total > 0
+
+    def lets(self, cause: str, certain: bool) -> bool:
+        """Whether one more may be taken for this."""
+        if certain:
+            return self._room_certain > 0 and self._room_total > 0
+        return self.lets_uncertain and self._room.get(cause, 0) > 0
+
+    def pay(self, cause: str, certain: bool) -> None:
+        """One more is taken."""
+        self._room_total -= 1
+        if certain:
+            self._room_certain -= 1
         else:
-            waiting.append(name)
-    # A taint without a record (somebody has deleted it, or taken back a cordon) has to be paid for, but comes first.
-    waiting.sort(key=lambda name: (name not in situation.tainted, *_urgency(name, situation.verdicts[name])))
-    return rulings, out, waiting
+            self._room_uncertain -= 1
+            self._room[cause] -= 1
+
+    def opens_at(self, verdict: Verdict) -> datetime | None:
+        """When time will have let a node through that these gates hold now; None: they do not."""
+        if verdict.certain:
+            return _latest(self._total, self._certain)
+        own = [moment for cause in verdict.causes if (moment := _latest(self._causes[cause])) is not None]
+        others = _latest(self._total, self._uncertain)
+        if len(own) < len(verdict.causes) or not own:  # one of its causes has room
+            return others
+        return max(min(own), others) if others is not None else min(own)
+
+
+def _latest(*gates: _Gate) -> datetime | None:
+    """When all of them let one through; None: they do now."""
+    return max((gate.next for gate in gates if not gate.room and gate.next is not None), default=None)
+
+
+def _cause(incident: HealthIncident, verdict: Verdict) -> str:
+    """What an incident was charged to; one of an older version does not say, but its reason does."""
+    if incident.charged_to:
+        return incident.charged_to
+    told = (finding for finding in verdict.findings if finding.reason == incident.reason)
+    found = next((finding for finding in told if not finding.observed), None)
+    return cause_of(found.source, found.reason) if found else ""
 
 
 def _urgency(name: str, verdict: Verdict) -> tuple[bool, float, str]:
@@ -219,69 +647,58 @@ def _began(verdict: Verdict, now: datetime) -> datetime:
     return min(verdict.open_incident.time, now) if verdict.open_incident else now
 
 
-def _blocked(
-    name: str,
-    domain_of: Mapping[str, tuple[str, ...]],
-    sizes: Mapping[tuple[str, ...], int],
-    out_in: Mapping[tuple[str, ...], int],
-    budget: TakeOutBudget,
-    out: int,
-    cap: int,
-) -> str:
-    """Why no time will do for the node, only others' return; "" if time will. Without figures that change."""
-    if out >= cap:
-        return f"of the fleet no more than {cap} ({budget.total_percent} %) may be out: somebody has to look"
-    domain = domain_of.get(name)
-    if domain is None:
-        return ""
-    most = at_least_one(budget.domain_percent, sizes[domain])
-    if out_in.get(domain, 0) >= most:
-        return f"of the {sizes[domain]} nodes of {'/'.join(domain)} no more than {most} may be out"
-    return ""
+def _nodes(count: int) -> str:
+    return f"{count} node{'s' * (count != 1)}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Pause:
-    """The breaker is open."""
-
-    next_try: datetime
-
-    @classmethod
-    def of(
-        cls, waiting_since: Collection[datetime], taken: Sequence[datetime], budget: int, window: timedelta
-    ) -> "_Pause | None":
-        """The pause that lasts, if the budget was used up when the oldest of those that wait fell sick; None: it was not.
-
-        Whoever could be taken has been taken at once. So the oldest that waits tells when the budget was first too
-        small, and what was taken after that were tries.
-        """
-        if not waiting_since:
-            return None
-        opened = min(waiting_since)
-        if sum(1 for moment in taken if opened - window < moment <= opened) < budget:
-            return None
-        tries = [moment for moment in taken if moment > opened]
-        # 2 ** 16 windows are beyond any pause.
-        seconds = min(window.total_seconds() * 2 ** min(len(tries), 16), max(MAX_PAUSE_SECONDS, window.total_seconds()))
-        return cls((tries[-1] if tries else opened) + timedelta(seconds=seconds))
+_WORST = (BreakerState.OPEN, BreakerState.HALF_OPEN, BreakerState.CLOSED)
 
 
-def _message(
-    state: BreakerState,
-    held: int,
-    used: int,
-    budget: int,
-    out: int,
-    cap: int,
-    next_try: datetime | None,
-    now: datetime,
-) -> str:
-    text = f"{held} sick nodes are held back: {used} of {budget} nodes of this window are used, {out} of at most {cap} are out."
+def _summed(
+    pools: Sequence[PoolFigures], next_try: datetime | None, now: datetime, sizes: Mapping[str, int], rules: Rules
+) -> Breaker:
+    held = sum(pool.held + pool.held_yields for pool in pools)
+    shares = [
+        (
+            Share.of(rules.budget.nodes_percent, size, rules.budget),
+            Share.of(rules.budget.total_percent, size, rules.budget),
+        )
+        for size in sizes.values()
+        if size > 0
+    ]
+    return Breaker(
+        state=min((pool.state for pool in pools), key=_WORST.index, default=BreakerState.CLOSED),
+        budget=sum(window.total for window, _ in shares),
+        used=sum(pool.used for pool in pools),
+        cap=sum(cap.total for _, cap in shares),
+        out=sum(pool.out for pool in pools),
+        held=held,
+        next_try=next_try if held else None,
+        message=_message(pools, next_try, now) if held else "",
+        pools=tuple(sorted(pools, key=attrgetter("pool"))),
+    )
+
+
+def _message(pools: Iterable[PoolFigures], next_try: datetime | None, now: datetime) -> str:
+    parts = []
+    for pool in pools:
+        where = f" of pool {pool.pool!r}" if pool.pool else ""
+        if pool.held:
+            what = ", ".join(f"{cause}: {count}" for cause, count in pool.by_cause[:4])
+            parts.append(
+                f"{pool.held} sick nodes{where} are held back ({what}): {pool.used} of {pool.budget} nodes of this window "
+                f"are used, {pool.out} of at most {pool.cap} are out."
+            )
+        if pool.held_yields:
+            parts.append(
+                f"{pool.held_yields} nodes{where} bear another system's mark that it repairs them, and are not left to it: "
+                f"{pool.yields} are already. If that is maintenance, raise spec.health.budget.yieldPercent of the FleetPolicy."
+            )
     if next_try and next_try > now:
-        text += f" The next one is taken at {next_try:%Y-%m-%d %H:%M:%S} UTC."
-    if state is not BreakerState.CLOSED:
-        text += (
-            " So many at once are seldom each one's own fault: look for what they share (a roll-out, a driver, a switch,"
+        parts.append(f"The next one is taken at {next_try:%Y-%m-%d %H:%M:%S} UTC.")
+    if any(pool.state is not BreakerState.CLOSED for pool in pools):
+        parts.append(
+            "So many at once are seldom each one's own fault: look for what they share (a roll-out, a driver, a switch,"
             " the monitor itself). If they are sick, raise spec.health.budget of the FleetPolicy."
         )
-    return text
+    return " ".join(parts)

@@ -30,13 +30,16 @@ def avoids(state: VerdictState | None, enforcement: Enforcement, *, cordoned: bo
 
 
 def effect(verdict: Verdict, ruling: Ruling, enforcement: Enforcement) -> Effect:
-    """What is done about a node. What a human has cordoned is left in any case, too."""
+    """What is done about a node. What a human has cordoned, or maintains, is left in any case, too; what somebody repairs is avoided in
+    any case."""
+    planned = Leave.NO if verdict.gone_by is None else Leave.AFTER_CHECKPOINT
     if not avoids(verdict.state, enforcement, cordoned=verdict.cordoned):
-        return Effect()
+        return Effect(avoid=verdict.handed_over or verdict.maintenance is not None, leave=planned)
     if ruling.act is Act.HOLD:
-        return Effect(avoid=True)
+        return Effect(avoid=True, leave=planned)
     now = verdict.fatal and not verdict.cordoned and ruling.act is Act.TAKE
-    later = Leave.NO if verdict.state is VerdictState.VALIDATING else Leave.AFTER_CHECKPOINT
+    stays = verdict.state is VerdictState.VALIDATING or verdict.stays
+    later = planned if stays else Leave.AFTER_CHECKPOINT
     return Effect(
         avoid=True,
         leave=Leave.NOW if now else later,

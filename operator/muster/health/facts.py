@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from muster.world.views import ConditionView, NodeView
+from muster.world.views import MUSTER_HEALTHY, ConditionView, NodeView
 
 __all__ = ["ConditionView", "NodeFacts"]
 
@@ -24,5 +24,8 @@ class NodeFacts:
 
     @classmethod
     def of(cls, node: NodeView) -> "NodeFacts":
-        """A node as it was read."""
-        return cls(node, node.conditions, node.capacity)
+        """A node as it was read, without the condition that Muster itself has written: it would be its own reason."""
+        others = node.conditions
+        if any(each.type == MUSTER_HEALTHY for each in others):
+            others = tuple(each for each in others if each.type != MUSTER_HEALTHY)
+        return cls(node, others, node.capacity)

@@ -30,6 +30,10 @@ from muster.health.xids import (
 
 HOUR_SECONDS = 3600
 XID, SXID, RECOVERY_ACTION = "Xid", "SXid", "RecoveryAction"
+_OF_DISKS = frozenset({"DiskError", "ReadOnlyFilesystem"})
+# An agent of an older version tells these apart no more than by name, and those by their words.
+_NETWORK_DISK = re.compile(r"(?:rbd|nbd|drbd)\d")
+_BLOCKED = re.compile(r"INFO: task .{0,80}blocked for more than ")
 _NUMBERED = re.compile(r"(?P<kind>Xid|SXid)(?P<code>\d{1,9})")
 
 
@@ -69,9 +73,20 @@ KINDS: Mapping[str, Kind] = {
     "GpuLost": Kind(
         "a GPU does not answer any more", FATAL, REBOOT, "gpud, NVSentinel, DCGM", Clears.BOOT, then=REPLACE
     ),
+    "GpuReset": Kind("a GPU has been reset: XIDs from before that needed it are over", INFO, NONE, _MUSTER),
+    "GpuUnreachable": Kind(
+        "a GPU answers nothing but errors", FATAL, REBOOT, "gpud, NVSentinel: as a GPU that is lost", then=REPLACE
+    ),
+    "GpuInit": Kind("the driver could not start a GPU", FATAL, REBOOT, "gpud: RmInitAdapter failed", then=REPLACE),
     "ResetRequired": Kind("a GPU has to be reset", FATAL, RESET, "gpud"),
     "GpuCount": Kind(
         "fewer GPUs than there should be", FATAL, REBOOT, "Azure NHC, gpud, AKS, EKS, NVSentinel", then=REPLACE
+    ),
+    "NvmlFailed": Kind(
+        "the driver's library does not work any more: no new program can use a GPU",
+        DEGRADED,
+        REBOOT,
+        "gpud; training may go on for now",
     ),
     "NvmlHang": Kind("the driver's library hangs; training may go on for now", DEGRADED, REBOOT, "go-nvml #152"),
     "EccUncorrected": Kind("uncorrectable memory errors since the driver was loaded", FATAL, RESET, "DCGM, gcm, CHS"),
@@ -94,15 +109,47 @@ KINDS: Mapping[str, Kind] = {
     "FabricState": Kind("the GPU has not joined the NVLink fabric: CUDA cannot start", FATAL, INSPECT, "EKS, gpud"),
     "FabricManager": Kind("fabric manager does not run; no new program can use NVLink", DEGRADED, INSPECT, "gpud, EKS"),
     "PcieWidth": Kind("a PCIe link is narrower than it should be", DEGRADED, INSPECT, "DCGM"),
+    "PcieGeneration": Kind(
+        "a PCIe link is slower under load than card and slot can be", WARNING, INSPECT, "DCGM; virtual slots may lie"
+    ),
     "PcieReplay": Kind(
         "a PCIe link repeats transfers", WARNING, INSPECT, "DCGM", often=Repetition(3, DAY_SECONDS, DEGRADED, INSPECT)
     ),
     "PcieFatal": Kind("fatal errors of a PCIe link", DEGRADED, REBOOT, _MUSTER),
+    "PcieAerFatal": Kind(
+        "a GPU or network card reports a fatal PCIe error", FATAL, REBOOT, "PCIe AER", Clears.BOOT, event=True
+    ),
+    "PcieAerUncorrected": Kind(
+        "a GPU or network card reports a PCIe error that could not be corrected",
+        DEGRADED,
+        INSPECT,
+        "PCIe AER",
+        Clears.BOOT,
+        event=True,
+    ),
+    "PcieAerCorrected": Kind(
+        "a GPU or network card reports PCIe errors that were corrected",
+        INFO,
+        NONE,
+        "PCIe AER",
+        often=Repetition(5, DAY_SECONDS, WARNING, INSPECT),
+        event=True,
+    ),
+    "PcieAerElsewhere": Kind(
+        "a bridge or another device reports a PCIe error that could not be corrected",
+        WARNING,
+        INSPECT,
+        "PCIe AER, DPC",
+        event=True,
+    ),
     "Temperature": Kind("too hot for ten minutes", DEGRADED, INSPECT, "NVSentinel, gpud"),
     "Throttle": Kind("the hardware slows itself down most of the time", DEGRADED, INSPECT, "gpud"),
     "EnergyCounter": Kind("the energy counter stands still: figures about power are wrong", INFO, NONE, _MUSTER),
     "DriverDrift": Kind(
         "another driver or firmware than its peers, or than the one loaded", WARNING, INSPECT, "imbue, gcm"
+    ),
+    "PersistenceMode": Kind(
+        "persistence mode is off; the agent itself keeps the GPUs awake", INFO, NONE, "gpud: unhealthy; DCGM: warns"
     ),
     "IbPortDown": Kind("a port of the network is down", FATAL, INSPECT, "NVSentinel, gpud"),
     "IbPortFlap": Kind("a port of the network goes up and down", DEGRADED, INSPECT, "gpud, Azure NHC"),
@@ -114,17 +161,55 @@ KINDS: Mapping[str, Kind] = {
         "NVSentinel: three in an hour",
         often=Repetition(3, HOUR_SECONDS, DEGRADED, INSPECT),
     ),
+    "EfaUnresponsive": Kind(
+        "the firmware of an EFA device does not complete commands any more", DEGRADED, REBOOT, "NVSentinel: fatal"
+    ),
+    "SysfsHang": Kind(
+        "looking at the network's ports does not come to an end", WARNING, INSPECT, "Muster's choice, as NvmlHang"
+    ),
     "NicError": Kind("the network driver reports an error", WARNING, INSPECT, "NVSentinel, gpud", event=True),
-    "DiskError": Kind("a disk reports errors", DEGRADED, INSPECT, "gpud, NPD", event=True),
+    "DiskError": Kind("a disk reports errors", DEGRADED, INSPECT, "gpud, NPD", Clears.BOOT, event=True),
+    "NetworkDiskError": Kind(
+        "a disk behind a network reports errors: shared storage does that to every node at once, and it is no node's fault",
+        WARNING,
+        INSPECT,
+        _MUSTER,
+        event=True,
+    ),
     "ReadOnlyFilesystem": Kind("a file system has become read-only", DEGRADED, REBOOT, "NPD, gpud"),
     "KernelHang": Kind(
-        "the kernel reports a task or a core that hangs; shared storage does that to every node at once",
+        "the kernel reports a core that hangs, or an error of its own",
         WARNING,
         INSPECT,
         "NPD, gpud",
         often=Repetition(3, HOUR_SECONDS, DEGRADED, REBOOT),
         event=True,
     ),
+    "TaskHang": Kind(
+        "a task does not come to an end, most often for storage: a server that is away does that to every node at once, however "
+        "often",
+        WARNING,
+        INSPECT,
+        "NPD, gpud",
+        event=True,
+    ),
+    "HostErrorUncorrected": Kind(
+        "the processor or main memory reports an error that could not be corrected",
+        DEGRADED,
+        INSPECT,
+        "machine checks, EDAC: UE",
+        Clears.BOOT,
+        event=True,
+    ),
+    "HostErrorCorrected": Kind(
+        "the processor or main memory reports errors that were corrected",
+        INFO,
+        NONE,
+        "machine checks, EDAC: CE",
+        often=Repetition(5, DAY_SECONDS, WARNING, INSPECT),
+        event=True,
+    ),
+    "ClockSource": Kind("the clock has fallen back to a slow source", WARNING, INSPECT, "Linux's clock watchdog"),
 }
 
 
@@ -132,6 +217,10 @@ def sign_of(evidence: Evidence, now: datetime) -> Sign:
     """What one entry of the agent's evidence says about the node. Times to come count as now."""
     first, last = min(evidence.first_seen, now), min(max(evidence.first_seen, evidence.last_seen), now)
     kind = KINDS.get(evidence.kind, UNKNOWN_KIND)
+    if evidence.kind in _OF_DISKS and _NETWORK_DISK.match(evidence.subject):
+        kind = KINDS["NetworkDiskError"]
+    if evidence.kind == "KernelHang" and _BLOCKED.match(evidence.message):
+        kind = KINDS["TaskHang"]
     reason, meaning, severity, action = evidence.kind, kind.meaning, kind.severity, kind.action
     clears, often, then = kind.clears, kind.often, kind.then
     if evidence.kind in (XID, SXID):

@@ -38,6 +38,11 @@ def same_machine(one: str, other: str) -> bool:
     return bool(board) and board == other_board
 
 
+def may_be_same(now: str, before: str) -> bool:
+    """Whether the GPUs could still tell that it is the machine from before: none is known yet, and that one had some."""
+    return not _parts(now)[1] and bool(_parts(before)[1])
+
+
 def fuller(now: str, before: str) -> str:
     """Of two identities of one machine the one to keep: a lost GPU is not forgotten."""
     return before if len(_parts(before)[1]) > len(_parts(now)[1]) else now

@@ -16,11 +16,16 @@ _NO_RULING = Ruling(Act.NOTHING)
 
 @dataclass(frozen=True, slots=True)
 class InForce:
-    """What was last put into force for a node."""
+    """What was last put into force for a node.
+
+    Attributes:
+        observed: what was told of what the policy only observes; "" nothing.
+    """
 
     state: VerdictState | None
     reason: str
     effect: Effect
+    observed: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +86,7 @@ def _orders(view: View, rulings: Mapping[str, Ruling]) -> Iterator[Order]:
 
 def _order(view: View, name: str, ruling: Ruling) -> Order:
     verdict = view.books.verdicts[name]
-    if ruling.charge:
-        verdict = verdict.taken(view.now)
+    verdict = ruling.charged(verdict, view.now)
     wanted = effect(verdict, ruling, view.rules.enforcement)
     if view.policy_unknown:  # what it says of taints, too: they stay as they are
         wanted = replace(wanted, taint=name in view.ground.tainted)
@@ -106,7 +110,8 @@ def _situation(view: View) -> Situation:
         verdicts={name: books.verdicts[name] for name in names},
         tainted=ground.tainted,
         domains={name: ground.domains[name] for name in names},
+        pools={name: ground.pools[name] for name in names},
         gone=[i for name, several in ground.incidents.items() if name not in view.nodes for i in several],
-        nodes=len(view.nodes),
+        pool_sizes=ground.pool_sizes,
         sizes=ground.sizes,
     )

@@ -12,6 +12,12 @@ from muster.api.nodehealth import Finding, RecommendedAction, Severity
 AGENT = "agent"
 BURN_IN = "burn-in"
 JOBS = "jobs"
+MAINTENANCE = "maintenance"
+REPAIR = "repair"
+
+CHECK_WANTED = "CheckWanted"
+FAILED_BURN_IN = "BurnInFailed"
+FOLLOWED_BY_FAILURES = "FollowedByFailures"
 
 WEIGHT = {Severity.INFO: 0, Severity.WARNING: 1, Severity.DEGRADED: 2, Severity.FATAL: 3}
 """Severities, lightest first."""
@@ -43,11 +49,13 @@ class Sign:
         newest: when it was last news: a human's release from before does not cover it.
         action: what somebody should do with the machine.
         subject: GPU, port, disk; "" for the node.
-        message: for people.
+        message: for people who may see the whole cluster.
+        in_public: the same for everybody, where the message names what is one tenant's; "" where it does not.
         clears: what ends it.
         planned: maintenance, no fault.
         repairs: whoever says it is repairing the node: it is not ours to take out.
         offence: whether it is remembered against the hardware.
+        stays: it proves no fault of the hardware: new workers keep away, running ones stay, and no budget is charged.
         then: the action if the same took the node out before; None: the same one.
     """
 
@@ -59,10 +67,12 @@ class Sign:
     action: RecommendedAction = RecommendedAction.NONE
     subject: str = ""
     message: str = ""
+    in_public: str = ""
     clears: Clears = Clears.EVIDENCE
     planned: bool = False
     repairs: bool = False
     offence: bool = True
+    stays: bool = False
     then: RecommendedAction | None = None
 
     @property
@@ -80,8 +90,12 @@ class Sign:
         """Sorts the strongest sign first, the older one among equals."""
         return -self.weighs, -EFFORT[self.action], self.since, self.key
 
-    def finding(self) -> Finding:
-        """As NodeHealth shows it."""
+    def finding(self, *, observed: bool = False) -> Finding:
+        """As NodeHealth shows it.
+
+        Args:
+            observed: the policy only observes it.
+        """
         return Finding(
             source=self.source,
             reason=self.reason,
@@ -89,6 +103,7 @@ class Sign:
             severity=self.severity,
             message=self.message,
             since=self.since,
+            observed=observed,
         )
 
 

@@ -5,6 +5,7 @@ of sickness nor of health. Muster reads all these marks and writes none of them.
 each system, as of 2026; docs/node-health.md has the table for people.
 """
 
+import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,7 +24,10 @@ from muster.api.fleetpolicy import (
 from muster.api.nodehealth import SUBJECT_LENGTH, Finding, RecommendedAction, Severity
 from muster.api.preflight import Profile
 from muster.health.facts import ConditionView, NodeFacts
-from muster.health.signs import Sign
+from muster.health.kinds import KINDS, RECOVERY_ACTION, SXID, XID
+from muster.health.maintenance import Windows
+from muster.health.signs import CHECK_WANTED, FAILED_BURN_IN, FOLLOWED_BY_FAILURES, MAINTENANCE, REPAIR, Sign
+from muster.health.silence import AGENT_SILENT
 from muster.health.xids import (
     DEGRADED,
     FATAL,
@@ -31,6 +35,7 @@ from muster.health.xids import (
     INSPECT,
     NONE,
     REBOOT,
+    RECOVERY_ACTIONS,
     REPLACE,
     RESET,
     WARNING,
@@ -38,7 +43,7 @@ from muster.health.xids import (
 )
 
 UNHEALTHY_TAINT = "muster.dev/unhealthy"
-"""The only mark that Muster itself puts on nodes."""
+"""The only mark that Muster puts on nodes by itself, but for a condition where the policy wants it."""
 
 REASON_LENGTH = 64
 _CAMEL_CASE = re.compile(r"[A-Z][A-Za-z0-9]{0,63}")
@@ -235,8 +240,29 @@ ROWS: tuple[Row, ...] = (
         _S.HYPERPOD,
         Label(r"sagemaker\.amazonaws\.com/node-health-status", "Unschedulable"),
         DEGRADED,
-        INSPECT,
+        NONE,
         reason="HyperPodUnschedulable",
+        planned=True,
+        repairs=True,
+        note="also while its deep health checks run: what they find, fault-types and deep-health-check-status say",
+    ),
+    Row(
+        "hyperpod/check",
+        _S.HYPERPOD,
+        Label(r"sagemaker\.amazonaws\.com/deep-health-check-status", "InProgress"),
+        DEGRADED,
+        NONE,
+        reason="HyperPodChecks",
+        planned=True,
+        repairs=True,
+    ),
+    Row(
+        "hyperpod/check-failed",
+        _S.HYPERPOD,
+        Label(r"sagemaker\.amazonaws\.com/deep-health-check-status", "Failed"),
+        DEGRADED,
+        INSPECT,
+        reason="HyperPodCheckFailed",
     ),
     Row(
         "hyperpod/repair",
@@ -252,8 +278,10 @@ ROWS: tuple[Row, ...] = (
         _S.HYPERPOD,
         TaintMark(r"sagemaker\.amazonaws\.com/node-health-status", "Unschedulable"),
         DEGRADED,
-        INSPECT,
+        NONE,
         reason="HyperPodUnschedulable",
+        planned=True,
+        repairs=True,
     ),
     Row(
         "hyperpod/faults",
@@ -494,6 +522,9 @@ class Rules:
         validates: whether what was taken out has to pass a burn-in before it comes back.
         accelerator: the resource that the fleet's GPUs are counted by.
         problems: what in the policy makes no sense together, for people.
+        windows: of maintenance.
+        observed_sources: whose word is only told.
+        observed_reasons: findings that are only told, whosever they are.
     """
 
     enforcement: Enforcement
@@ -507,6 +538,9 @@ class Rules:
     _labels: tuple[_Exact, ...]
     _taints: tuple[_Exact, ...]
     _shortages: tuple[Row, ...]
+    windows: Windows = Windows()
+    observed_sources: frozenset[str] = frozenset()
+    observed_reasons: frozenset[str] = frozenset()
     _known: dict[tuple[str, str], tuple[_Exact, ...]] = field(default_factory=dict, compare=False)
 
     @classmethod
@@ -531,7 +565,17 @@ class Rules:
             of_kind(Label),
             of_kind(TaintMark),
             tuple(row for row in rows if isinstance(row.mark, Shortage)),
+            Windows.of(fleet.maintenance),
+            frozenset(source.name.value for source in policy.sources if source.observe)
+            | {_source_of(rule) for rule in policy.rules if rule.observe},
+            frozenset(policy.observe),
         )
+
+    def observes(self, sign: Sign) -> bool:
+        """Whether a sign is only told. What people and their windows decide, and what repairs need, is no evidence to observe."""
+        if sign.source in (MAINTENANCE, REPAIR):
+            return False
+        return sign.source in self.observed_sources or sign.reason in self.observed_reasons
 
     def signs(
         self, facts: NodeFacts, known: Mapping[tuple[str, str, str], Finding], now: datetime
@@ -631,11 +675,50 @@ def _problems(policy: HealthPolicy) -> Iterator[str]:
                 f"health.rules: {rule.name} ({rule.severity.value}) looks at what {row.name} ({row.severity.value}) "
                 f"looks at, too: the stronger counts; switch source {row.source} off, or leave the rule out"
             )
+    yield from _unknown_reasons(policy.observe)
     for one, other in _overlaps(policy.rules):
         yield (
             f"health.rules: {one.name} ({one.severity.value}) and {other.name} ({other.severity.value}) can be true of "
             "the same mark: the stronger counts; give both a reason or value, or keep one"
         )
+
+
+_OWN_REASONS = frozenset({AGENT_SILENT, CHECK_WANTED, FAILED_BURN_IN, FOLLOWED_BY_FAILURES})
+_NUMBERED = re.compile(r"(Xid|SXid)(0|[1-9]\d{0,8})|RecoveryActionValue[1-9]\d{0,8}")
+
+
+def _named_reasons() -> Iterator[str]:
+    """All reasons that have a fixed name."""
+    yield from _OWN_REASONS
+    yield from (kind for kind in KINDS if kind not in (XID, SXID, RECOVERY_ACTION))
+    yield from (f"{RECOVERY_ACTION}{name}" for name, _, _ in RECOVERY_ACTIONS.values())
+    yield f"{RECOVERY_ACTION}Unreadable"
+    for row in ROWS:
+        if row.reason:
+            yield row.reason
+        elif isinstance(row.mark, Condition):
+            yield from filter(_CAMEL_CASE.fullmatch, (*row.mark.type.split("|"), *row.mark.reason.split("|")))
+
+
+def _unknown_reasons(reasons: Iterable[str]) -> Iterator[str]:
+    for reason in reasons:
+        if _NUMBERED.fullmatch(reason) or reason in _REASONS or _may_be_of_condition(reason):
+            continue
+        near = difflib.get_close_matches(reason, sorted(_REASONS), n=1)
+        advice = f"did you mean {near[0]}?" if near else "docs/node-health.md lists them"
+        yield f"health.observe: no finding that Muster makes by itself is called {reason}: {advice}"
+
+
+def _may_be_of_condition(reason: str) -> bool:
+    """Whether a condition that Muster looks at by a pattern is called so, or has a reason that its table names by one."""
+    marks = (row.mark for row in ROWS if not row.reason and isinstance(row.mark, Condition))
+    return any(
+        re.fullmatch(mark.type, reason) or (not mark.reason.endswith(".*") and re.fullmatch(mark.reason, reason))
+        for mark in marks
+    )
+
+
+_REASONS = frozenset(_named_reasons())
 
 
 def _contradicted(rule: HealthRule, off: set[str]) -> Iterator[Row]:
@@ -686,6 +769,10 @@ def _either(one: str, other: str) -> bool:
     return not one or not other or one == other
 
 
+def _source_of(rule: HealthRule) -> str:
+    return f"rule/{rule.name}"[:REASON_LENGTH]
+
+
 def _row_of(rule: HealthRule) -> Row:
     """A rule of the policy as a row like those of the table."""
     mark: Mark
@@ -700,7 +787,7 @@ def _row_of(rule: HealthRule) -> Row:
         mark = Label("(?!)")
     return Row(
         f"rule/{rule.name}",
-        f"rule/{rule.name}"[:REASON_LENGTH],
+        _source_of(rule),
         mark,
         rule.severity,
         rule.action,

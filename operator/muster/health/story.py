@@ -8,9 +8,13 @@ from datetime import UTC, datetime
 
 from muster.api.fleetpolicy import Enforcement
 from muster.api.nodehealth import RecommendedAction, Severity, VerdictState
-from muster.health.assess import FAILED_BURN_IN, REPEAT_OFFENDER, Verdict
+from muster.health.assess import REPEAT_OFFENDER, Verdict, Would
 from muster.health.breaker import Act, Ruling
 from muster.health.effects import Effect
+from muster.health.maintenance import REASONS
+from muster.health.repairs import FAILED, UNPROVEN, is_held
+from muster.health.signs import FAILED_BURN_IN, REPAIR
+from muster.health.silence import AGENT_SILENT
 from muster.world.fleet import Leave
 
 MESSAGE_LENGTH, EFFECT_LENGTH = 1024, 256
@@ -30,16 +34,31 @@ _LEAVES = {
     Leave.NOW: "its jobs leave it now and go on elsewhere from their newest checkpoint",
 }
 
+_WOULD_LEAVE = {
+    Leave.NO: "its jobs would stay",
+    Leave.AFTER_CHECKPOINT: "its jobs would leave it after their next checkpoint",
+    Leave.NOW: "its jobs would leave it now",
+}
+_FIELD = "`observe` in spec.health of the FleetPolicy"
+_ONLY_OBSERVED = "spec.health of the FleetPolicy only observes it"
+
 
 def effect_text(verdict: Verdict, ruling: Ruling, effect: Effect, enforcement: Enforcement) -> str:
     """What Muster did, at most 256 characters: NodeHealth's `status.effect`."""
     if not verdict.out:
-        return ""
+        return (
+            ""
+            if verdict.would is None
+            else _cut(f"nothing about {verdict.would.reason}: {_ONLY_OBSERVED}", EFFECT_LENGTH)
+        )
     if enforcement is Enforcement.OBSERVE and not effect.avoid:
         return "nothing: spec.health.enforcement of the FleetPolicy is Observe"
     if ruling.act is Act.HOLD:
-        return _cut(f"excluded from placement; running jobs stay: {ruling.why}", EFFECT_LENGTH)
+        stay = "running jobs stay" if effect.leave is Leave.NO else _LEAVES[effect.leave]
+        return _cut(f"excluded from placement; {stay}: {ruling.why}", EFFECT_LENGTH)
     parts = ["tainted" if effect.taint else "excluded from placement", _LEAVES[effect.leave]]
+    if verdict.stays and effect.leave is Leave.NO:
+        parts[1] = "running jobs stay"
     if ruling.act is Act.YIELD:
         parts.append(f"{ruling.why}, so that Muster does not taint it")
     return _cut("; ".join(part for part in parts if part), EFFECT_LENGTH)
@@ -47,19 +66,24 @@ def effect_text(verdict: Verdict, ruling: Ruling, effect: Effect, enforcement: E
 
 def tell(node: str, verdict: Verdict, ruling: Ruling, effect: Effect, enforcement: Enforcement) -> str:
     """The whole story, at most 1,024 characters: NodeHealth's `status.message`."""
+    observed = "" if verdict.would is None else would_text(verdict.would, enforcement)
     if verdict.state in (None, VerdictState.HEALTHY):
-        return _cut(_sentence(verdict.message), MESSAGE_LENGTH)
+        told = (_sentence(part) for part in (verdict.message, observed) if part)
+        return _cut(" ".join(told), MESSAGE_LENGTH)
     parts = [f"{verdict.reason}: {_cut(verdict.message, 400)}" if verdict.reason else verdict.message]
     if verdict.since:
         parts.append(f"{verdict.state} since {_moment(verdict.since)}")
     others = _others(verdict)
     if others:
         parts.append(f"Besides: {others}")
+    if observed:
+        parts.append(observed)
     did = effect_text(verdict, ruling, effect, enforcement)
-    if did:
+    if did and verdict.out:
         parts.append(f"Muster: {did}")
     elif verdict.state is VerdictState.SUSPECT:
-        parts.append("Muster: nothing; the node is used on")
+        after = "" if enforcement is Enforcement.OBSERVE else ", after others that are as near"
+        parts.append(f"Muster: nothing; the node is used on{after}")
     to_do = _TO_DO[verdict.recommended_action]
     if to_do:
         parts.append(f"To do: {to_do}")
@@ -68,9 +92,26 @@ def tell(node: str, verdict: Verdict, ruling: Ruling, effect: Effect, enforcemen
     return _cut(" ".join(_sentence(part) for part in parts), MESSAGE_LENGTH)
 
 
+def would_text(would: Would, enforcement: Enforcement) -> str:
+    """What would follow of what is only observed, and that it does not."""
+    what = f"Only observed: {would.reason}" + (f": {_cut(would.message, 300)}" if would.message else "")
+    state = f"Without {_FIELD} the node would be {would.state}"
+    if would.state is VerdictState.SUSPECT:
+        then = "and be used after others that are as near"
+    elif enforcement is Enforcement.OBSERVE:
+        then = "and nothing would be done, as spec.health.enforcement is Observe"
+    elif would.in_charge:
+        then = f"and be avoided, and left to {would.in_charge} by its jobs after their next checkpoint"
+    else:
+        taint = ", tainted" if enforcement is Enforcement.NODES else ""
+        then = f"and, as far as the budget goes, excluded from placement{taint}; {_WOULD_LEAVE[would.leave]}"
+    return f"{_sentence(what)} {state} {then}. It takes no budget and is no offence"
+
+
 def _others(verdict: Verdict) -> str:
     """Other findings that weigh something, by reason, without the one that the message is about."""
-    weighty = [finding for finding in verdict.findings if finding.severity is not Severity.INFO]
+    counting = (finding for finding in verdict.findings if not finding.observed)
+    weighty = [finding for finding in counting if finding.severity is not Severity.INFO]
     reasons = [finding.reason for finding in weighty]
     if verdict.reason in reasons:
         reasons.remove(verdict.reason)
@@ -83,6 +124,19 @@ def _comes_back(node: str, verdict: Verdict) -> str:
     by_hand = f"kubectl muster release {node} --reason ..."
     if verdict.cordoned:
         return f"It comes back when somebody takes the cordon back: {by_hand}"
+    if is_held(verdict.findings):
+        return f"It comes back when its repair has ended (kubectl describe repairrequest {node}) and nothing else stands against it"
+    if verdict.maintenance is not None and verdict.only_planned:
+        end = f"{verdict.maintenance.ends.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+        return f"It comes back after {end}, once its agent has looked at everything, or when FleetPolicy spec.maintenance says otherwise"
+    repairs = {each.reason for each in verdict.findings if each.source == REPAIR and each.severity is not Severity.INFO}
+    if FAILED in repairs:
+        return (
+            f"Its repair has failed. It comes back by {by_hand}; kubectl delete repairrequest {node} has the repair asked for "
+            "again, if the fault is still there"
+        )
+    if verdict.reason == UNPROVEN:
+        return f"It comes back by itself once its agent is Ready and has looked at everything, or by {by_hand}"
     if verdict.reason == REPEAT_OFFENDER:
         return (
             f"It comes back when somebody vouches for the repair ({by_hand}), or when what is held against it has faded"
@@ -91,8 +145,18 @@ def _comes_back(node: str, verdict: Verdict) -> str:
         return f"It comes back when it has passed its burn-in (kubectl muster check {node}), or by {by_hand}"
     if verdict.reason == FAILED_BURN_IN:
         return f"It comes back when somebody vouches for the repair: kubectl muster check {node}, then {by_hand}"
+    if verdict.reason == AGENT_SILENT:
+        return f"It comes back by itself when its agent is Ready again, or by {by_hand}"
     if verdict.in_charge:
         return f"It comes back when {verdict.in_charge} is done with it"
+    incident = verdict.open_incident
+    if incident is not None and incident.worked_on is not None:
+        if incident.reason in REASONS:
+            return f"Its maintenance has ended, and this is so since. It comes back by itself when the evidence is gone, or by {by_hand}"
+        return (
+            f"Its repair has ended, and this is still so: kubectl delete repairrequest {node} has it asked for again. It comes back "
+            f"by itself when the evidence is gone, or by {by_hand}"
+        )
     if verdict.needs_boot:
         return f"It comes back by itself after a reboot, or by {by_hand}"
     return f"It comes back by itself when the evidence is gone, or by {by_hand}"

@@ -154,8 +154,8 @@ XIDS: Mapping[int, ErrorCode] = {
     140: _now("unrecovered ECC error", RESET, f"{_CATALOGUE}; EKS, DCGM, gpud"),
     **_each((141, 152, 153, 160, 161), _notice("fast path, DLA or channel retirement")),
     142: _notice("NVENC error"),
-    143: _now("the GPU could not be initialised", REPLACE, f"{_CATALOGUE}; EKS, gpud"),
-    **_each(range(144, 151), _notice("NVLink 5 error; XID 154 and RecoveryAction say what to do")),
+    143: _now("the GPU could not be initialised", RESET, f"{_CATALOGUE}; EKS; gpud: hardware", REPLACE),
+    **_each(range(144, 151), _notice("NVLink 5 error; its line says which")),
     151: _now("key rotation failed", REBOOT, f"{_CATALOGUE}; EKS, gpud", fault=XidClass.DRIVER),
     154: ErrorCode("the driver's recovery action has changed", XidClass.DRIVER, WARNING, INSPECT, _CATALOGUE),
     155: _later("an NVLink was taken down by software", RESET, f"{_CATALOGUE}; EKS, gpud"),
@@ -192,6 +192,45 @@ _XID_154 = (
     (re.compile(r"\bnone\b", re.IGNORECASE), 0),
 )
 
+# What XID 74 says on A100 and H100: seven registers, of which NVIDIA explains bits of the first, third, fourth and fifth.
+_XID_74 = re.compile(r"link \d+ ?\((0x[0-9a-f]+(?:, ?0x[0-9a-f]+){6})\)", re.IGNORECASE)
+
+
+def _bits(*numbers: int) -> int:
+    return sum(1 << number for number in numbers)
+
+
+_NOTHING = ErrorCode("NVLink: a notice, or a threshold of corrected errors", XidClass.DRIVER, INFO, NONE, _CATALOGUE)
+_SYMPATHETIC = ErrorCode("NVLink: follows from another error", XidClass.DRIVER, WARNING, INSPECT, _CATALOGUE)
+_REPEATED = ErrorCode(
+    "NVLink: an error that weighs when it is repeated",
+    XidClass.HARDWARE,
+    WARNING,
+    INSPECT,
+    _CATALOGUE,
+    Repetition(3, DAY_SECONDS, DEGRADED, RESET),
+)
+_XID_74_BITS: tuple[tuple[ErrorCode, tuple[int, ...]], ...] = (
+    # Registers one to seven. A row stands if no bit is set beyond its own and those of the rows before it.
+    (_NOTHING, (_bits(0, 23, 30), 0, 0, 0, _bits(20, 23, 26, 29), 0, 0)),
+    (_SYMPATHETIC, (_bits(1, 20), 0, 0, _bits(16, 17), 0, 0, 0)),
+    (_REPEATED, (_bits(27, 29), 0, _bits(16, 17, 18, 19), 0, 0, 0, 0)),
+)
+
+# What XIDs 144 to 150 say: (PCI:...): 149, NETIR_LINK_EVT Fatal XC0 i0 Link 09 (intrInfo errorStatus ...).
+_NVLINK5 = range(144, 151)
+_XID_NVLINK5 = re.compile(
+    r"\b(?P<unit>MSE Degraded|[A-Z][\w/]*) +(?P<severity>Fatal|Nonfatal) +XC ?\d.{0,8}? Link +-?\d+ +"
+    r"[(\[](?P<info>0x[0-9a-f]+)",
+    re.IGNORECASE,
+)
+_REASON_SHIFT, _REASON_MASK = 20, 0x3F
+# IntrInfo[25:20] of a link that is down. Of the first two NVIDIA says: ignore; the cause is elsewhere.
+_CAUSE_ELSEWHERE = frozenset({0b100110, 0b101000})
+_PEER = frozenset({0b010101, *range(0b100000, 0b100110)})
+_SIGNAL = frozenset({0b000010, 0b000100, 0b001010, 0b101010, 0b101011})
+_LINK5_SOURCE = "NVIDIA's decode table of XIDs 144 to 150"
+
 _GPUD = "gpud's list of SXids"
 UNKNOWN_SXID = ErrorCode("not in the table", XidClass.UNKNOWN, WARNING, INSPECT, "Muster: an unknown number warns")
 
@@ -219,8 +258,12 @@ _NON_FATAL = re.compile(r"\bnon-?fatal\b", re.IGNORECASE)
 
 
 def xid(code: int, message: str = "") -> ErrorCode:
-    """What an XID means; of 154 the message says it."""
+    """What an XID means; of 74, 144 to 150 and 154 the message says it."""
     row = XIDS.get(code, UNKNOWN_XID)
+    if code == 74:
+        return _nvlink(row, message)
+    if code in _NVLINK5:
+        return _nvlink5(row, code, message)
     if code != 154:
         return row
     asked = message.rpartition(" to ")[2]  # "changed from 0x0 (None) to 0x1 (GPU Reset Required)"
@@ -229,6 +272,56 @@ def xid(code: int, message: str = "") -> ErrorCode:
         return row
     name, severity, action = RECOVERY_ACTIONS[value]
     return replace(row, meaning=f"the driver asks for {name}", severity=severity, action=action)
+
+
+def _nvlink(row: ErrorCode, message: str) -> ErrorCode:
+    """XID 74 by its registers: what they do not make lighter weighs as the row says."""
+    found = _XID_74.search(message)
+    if found is None:
+        return row
+    registers = [int(value, 16) for value in re.split(r", ?", found[1])]
+    if not any(registers):
+        return row
+    known = [0] * len(registers)
+    for lighter, bits in _XID_74_BITS:
+        known = [before | more for before, more in zip(known, bits, strict=True)]
+        if not any(value & ~allowed for value, allowed in zip(registers, known, strict=True)):
+            return lighter
+    return row
+
+
+def _nvlink5(row: ErrorCode, code: int, message: str) -> ErrorCode:
+    """XIDs 144 to 150 by what their line says; a line that cannot be read, or an event without one, warns.
+
+    What is not fatal NVIDIA ignores, or leaves to XID 154. What is fatal to the GPU asks for a reset, what is fatal to a
+    link for a reset when the jobs have gone.
+    """
+    found = _XID_NVLINK5.search(message)
+    if found is None:
+        return row
+    unit, reason = found["unit"], int(found["info"], 16) >> _REASON_SHIFT & _REASON_MASK
+    if found["severity"].lower() == "nonfatal":
+        meaning = f"NVLink 5, {unit}: not fatal"
+        return replace(row, meaning=meaning, severity=INFO, often=_OFTEN_INSPECT, source=_LINK5_SOURCE)
+    if code != 149 or "MFDE" in unit:
+        meaning = f"NVLink 5, {unit}: fatal to the GPU"
+        return replace(
+            row, meaning=meaning, fault=XidClass.HARDWARE, severity=FATAL, action=RESET, source=_LINK5_SOURCE
+        )
+    if reason in _CAUSE_ELSEWHERE:
+        meaning = f"NVLink 5, {unit}: a link is down, the cause is elsewhere"
+        return replace(row, meaning=meaning, action=INSPECT, source=_LINK5_SOURCE)
+    why = (
+        "by its other end" if reason in _PEER else "by its signal or cable" if reason in _SIGNAL else f"reason {reason}"
+    )
+    return replace(
+        row,
+        meaning=f"NVLink 5, {unit}: a link is down, {why}",
+        fault=XidClass.HARDWARE,
+        severity=DEGRADED,
+        action=RESET,
+        source=_LINK5_SOURCE,
+    )
 
 
 def sxid(code: int, message: str = "") -> ErrorCode:

@@ -227,7 +227,7 @@ class Client:
         """Delete an object; `body` is DeleteOptions (preconditions!). Raises as `post`."""
         return await self._write("DELETE", path, body, "application/json", query, guarded, deadline_seconds)
 
-    async def watch(
+    def watch(
         self, path: str, query: Query, *, read_timeout_seconds: float = 75.0, gather_seconds: float = 0.0
     ) -> AsyncGenerator[bytes, None]:
         """The lines of one watch, until the server ends it. Use inside `contextlib.aclosing`.
@@ -239,13 +239,27 @@ class Client:
         Raises:
             ApiError: it could not be opened, or nothing came for read_timeout_seconds (Unreachable).
         """
+        return self._lines("WATCH", path, {**query, "watch": 1}, read_timeout_seconds, gather_seconds)
+
+    def follow(self, path: str, query: Query) -> AsyncGenerator[bytes, None]:
+        """The lines of an answer that may go on for ever, and be silent for hours. Use inside `contextlib.aclosing`.
+
+        Raises:
+            ApiError: it could not be opened, or the connection broke (Unreachable).
+        """
+        return self._lines("GET", path, query, None, 0.0)
+
+    async def _lines(
+        self, verb: str, path: str, query: Query, read_timeout_seconds: float | None, gather_seconds: float
+    ) -> AsyncGenerator[bytes, None]:
+        """Whole lines: what is left without an end is none."""
         timeout = aiohttp.ClientTimeout(
             total=None, sock_connect=DEFAULT_DEADLINE_SECONDS, sock_read=read_timeout_seconds
         )
         try:
-            response = await self._open("GET", path, {**query, "watch": 1}, None, "", timeout, "WATCH")
+            response = await self._open("GET", path, query, None, "", timeout, verb)
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
-            raise self._unreachable("WATCH", path, error) from error
+            raise self._unreachable(verb, path, error) from error
         try:
             rest = b""
             async for chunk in response.content.iter_any():
@@ -260,7 +274,7 @@ class Client:
                     await asyncio.sleep(gather_seconds)
                     transport.resume_reading()
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
-            raise self._unreachable("WATCH", path, error) from error
+            raise self._unreachable(verb, path, error) from error
         finally:
             response.close()
 

@@ -34,6 +34,7 @@ from muster.world.views import (
 
 # The API server lets objects nest 10,000 deep; Python's own limit may be a tenth of that.
 DEEPEST = 12_000
+MAX_IMAGE_ID = 512
 
 Raw = bytes | msgspec.Raw
 Key = tuple[str, str]  # namespace ("" for cluster-scoped kinds), name
@@ -54,6 +55,18 @@ class NodeLease(NamedTuple):
         except ValueError:
             return None
         return moment if moment.tzinfo else None
+
+
+class AgentPod(NamedTuple):
+    """What is read of the Pod of a node's agent: thousands of them are kept."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: int
+    node: str
+    ready: bool
+    starting: bool
 
 
 class PriorityClass(NamedTuple):
@@ -180,6 +193,7 @@ class _State(msgspec.Struct):
 class _ContainerStatus(msgspec.Struct):
     name: str = ""
     state: _State | None = None
+    image_id: str | None = msgspec.field(name="imageID", default=None)
 
 
 class _Condition(msgspec.Struct, rename="camel"):
@@ -209,6 +223,26 @@ class _Pod(msgspec.Struct):
 class _Occupant(msgspec.Struct):
     metadata: _ObjectMeta
     spec: _PodSpec
+
+
+class _AgentSpec(msgspec.Struct, rename="camel"):
+    node_name: str | None = None
+
+
+class _Told(msgspec.Struct):
+    type: str = ""
+    status: str = ""
+
+
+class _AgentStatus(msgspec.Struct):
+    phase: str = ""
+    conditions: list[_Told] | None = None
+
+
+class _AgentPod(msgspec.Struct):
+    metadata: _ObjectMeta
+    spec: _AgentSpec | None = None
+    status: _AgentStatus | None = None
 
 
 class _Taint(msgspec.Struct):
@@ -293,6 +327,7 @@ _pods = msgspec.json.Decoder(_Pod)
 _affinities = msgspec.json.Decoder(_Affinity | None)
 _occupants = msgspec.json.Decoder(_Occupant)
 _nodes = msgspec.json.Decoder(_Node)
+_agent_pods = msgspec.json.Decoder(_AgentPod)
 _leases = msgspec.json.Decoder(_Lease)
 _priorities = msgspec.json.Decoder(_PriorityClass)
 _metas = msgspec.json.Decoder(_OnlyMeta)
@@ -388,6 +423,28 @@ def occupant(data: Raw) -> OccupantView:
     return OccupantView(
         meta.namespace, meta.name, meta.uid, int(meta.resource_version), spec.node_name or "", _requested(spec)
     )
+
+
+def agent_pod(data: Raw) -> AgentPod:
+    """The Pod of a node's agent. It starts until all of its containers have been made."""
+    parsed = _agent_pods.decode(data)
+    meta, status = parsed.metadata, parsed.status or _AgentStatus()
+    ready = any(each.type == "Ready" and each.status == "True" for each in status.conditions or ())
+    return AgentPod(
+        sys.intern(meta.namespace),
+        meta.name,
+        meta.uid,
+        int(meta.resource_version),
+        (parsed.spec.node_name if parsed.spec else None) or "",
+        ready,
+        status.phase == "Pending",
+    )
+
+
+def bare_agent_pod(data: Raw) -> AgentPod:
+    """The Pod of an agent of which only the identity can be read: it is not Ready."""
+    pod = bare_pod(data)
+    return AgentPod(pod.namespace, pod.name, pod.uid, pod.resource_version, pod.node, ready=False, starting=False)
 
 
 def requests(data: Raw) -> dict[str, int]:
@@ -630,6 +687,7 @@ def _named(term: _Term) -> str:
 
 def _container(status: _ContainerStatus, *, init: bool) -> ContainerView:
     name, state = sys.intern(status.name), status.state or _State()
+    image = sys.intern(status.image_id[:MAX_IMAGE_ID]) if status.image_id else ""
     if state.terminated is not None:
         ended = state.terminated
         return ContainerView(
@@ -639,9 +697,10 @@ def _container(status: _ContainerStatus, *, init: bool) -> ContainerView:
             exit_code=ended.exit_code,
             terminated_reason=ended.reason or "",
             terminated_message=ended.message or "",
+            image_id=image,
         )
     if state.running is not None:
-        return ContainerView(name, init, running=True)
+        return ContainerView(name, init, running=True, image_id=image)
     waiting = state.waiting or _Waiting()
     return ContainerView(name, init, waiting_reason=waiting.reason or "", waiting_message=waiting.message or "")
 

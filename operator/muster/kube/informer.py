@@ -35,6 +35,7 @@ MAX_BACKOFF_SECONDS = 10.0
 GATHER_SECONDS = 0.02
 GATHER_HEARTBEATS_SECONDS = 0.5
 RESUMES_BEFORE_LIST = 3
+AGENT_NAME = "muster-agent"  # the label app.kubernetes.io/name of the DaemonSet's Pods
 
 log = structlog.get_logger()
 _lists = Counter("muster_informer_lists_total", "Full lists that an informer has made.", ["informer"])
@@ -381,6 +382,22 @@ def occupant_pods(client: Client, clock: Clock = time.monotonic) -> Informer[Occ
         ),
         clock,
     )
+
+
+def agent_pods(client: Client, namespace: str, clock: Clock = time.monotonic) -> Informer[decode.AgentPod]:
+    """The Pods of the nodes' agents, by node. Only who may make Pods in their namespace can pretend to be one."""
+    kind = Kind(
+        "agent_pods",
+        paths.core("pods", namespace=namespace),
+        decode.agent_pod,
+        decode.flat_meta,
+        query={"labelSelector": f"app.kubernetes.io/name={AGENT_NAME}"},
+        keep=lambda pod: bool(pod.node),
+        index=lambda pod: pod.node,
+        bare=decode.bare_agent_pod,
+        gather_seconds=GATHER_HEARTBEATS_SECONDS,
+    )
+    return Informer(client, kind, clock)
 
 
 def nodes(client: Client, clock: Clock = time.monotonic) -> Informer[NodeView]:

@@ -23,6 +23,7 @@ def main() -> None:
         "--match-steps": _match_steps,
         "--match-preset": _match_preset,
         "--marker": _answer_about_marker,
+        "--set-aside": _set_aside,
     }
     if len(arguments) == 2 and arguments[0] in modes:
         modes[arguments[0]](arguments[1])
@@ -62,6 +63,16 @@ def _answer_about_marker(path: str) -> None:
     from muster.launcher.marker_child import answer_on_request
 
     answer_on_request(path, sys.stdin.buffer)
+
+
+def _set_aside(directory: str) -> None:
+    from muster.launcher.aside_child import move_on_request
+
+    def say(line: str) -> None:
+        sys.stdout.write(line)
+        sys.stdout.flush()
+
+    move_on_request(directory, sys.stdin.buffer, say)
 
 
 def _supervise(command: "list[str]") -> None:

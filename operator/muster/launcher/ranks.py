@@ -18,11 +18,12 @@ from muster.launcher.matcher import Printed
 from muster.launcher.progress import Corruption, ProgressFile, StepClock
 from muster.launcher.snapshot import RankView
 from muster.protocol.messages import MAX_TAIL_CHARS, Directive, RankReport, limits, readable
-from muster.protocol.resuming import pointer
+from muster.protocol.resuming import BY_NAME, pointer, tracker
 
 _CHUNK_BYTES = 64 * 1024
 _MAX_LINE_BYTES = 64 * 1024  # of a line that is matched
 _IDLE_FLUSH_SECONDS = 0.2
+_MAX_POINTER_CHARS = 4096
 _DRAIN_SECONDS = 0.2  # how long the end of a rank waits for the rest of its output, and for the steps in it
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126  # as a shell reports them
 
@@ -330,18 +331,19 @@ def _start(
 
 
 def _point(inherited: Mapping[str, str], directive: Directive) -> Optional[OSError]:
-    """Let the framework's own file name the checkpoint, where it goes by that; what stands in the way of it.
+    """Let the framework's own file name the checkpoint, where it goes by that or would end by it; what stands in the way of it.
 
     Each node does so before its ranks start, so that none reads what was there before: all write the same.
     """
     directory = inherited.get(CHECKPOINT_DIRECTORY, "")
-    path, text = pointer(directive.resume_preset or "", directive.resume_path, directory)
-    if not path:
-        return None
+    name = directive.resume_preset or ""
+    path, text = pointer(name, directive.resume_path, directory)
     try:
-        with contextlib.suppress(FileNotFoundError), open(path, encoding="utf-8", errors="replace") as file:
-            if file.read(len(text) + 2).strip() == text:
-                return None
+        if not path and name in BY_NAME and BY_NAME[name].tracker and directory and directive.resume_path:
+            said = _said(os.path.join(directory, BY_NAME[name].tracker))
+            path, text = tracker(name, directive.resume_path, directory, said)
+        if not path or _said(path) == text:
+            return None
         # A name that no scanner takes for a checkpoint, and that no other node uses.
         own = os.path.join(directory, ".muster-%s-%d" % (os.path.basename(path), directive.node_rank))
         with open(own, "w", encoding="utf-8") as file:
@@ -351,6 +353,13 @@ def _point(inherited: Mapping[str, str], directive: Directive) -> Optional[OSErr
         os.replace(own, path)
     except OSError as error:
         return error
+    return None
+
+
+def _said(path: str) -> Optional[str]:
+    """What is in such a file, without what is around it; None: there is none."""
+    with contextlib.suppress(FileNotFoundError), open(path, encoding="utf-8", errors="replace") as file:
+        return file.read(_MAX_POINTER_CHARS).strip()
     return None
 
 

@@ -61,6 +61,7 @@ class Snapshot:
     fenced: bool = False
     previous_attempt: int = 0
     previous_ranks: Tuple[RankView, ...] = ()
+    previous_step: Optional[int] = None
     peers: Tuple[Tuple[int, float], ...] = ()  # index, heard at
     checkpoints: Tuple[CheckpointReport, ...] = ()
     stamps: Optional[str] = None
@@ -87,6 +88,9 @@ class Snapshot:
     marker_at: Optional[float] = None
     marker_lineage: str = ""
     marker_error: str = ""
+    aside_attempt: int = 0
+    aside: str = ""
+    aside_error: str = ""
 
     def is_news(self, before: "Snapshot") -> bool:
         """Whether something happened that cannot wait for the next periodic report."""
@@ -110,6 +114,7 @@ class Snapshot:
             fenced=self.fenced,
             previous_attempt=self.previous_attempt,
             previous_ranks=tuple(rank.report(now, tail_chars) for rank in self.previous_ranks),
+            previous_step=self.previous_step,
             peers=tuple(PeerReport(index, max(0.0, now - heard_at)) for index, heard_at in self.peers),
             checkpoints=self.checkpoints,
             stamps=self.stamps,
@@ -136,6 +141,9 @@ class Snapshot:
             marker_age_seconds=_age(now, self.marker_at),
             marker_lineage=self.marker_lineage,
             marker_error=self.marker_error,
+            aside_attempt=self.aside_attempt,
+            aside=self.aside,
+            aside_error=self.aside_error,
         )
 
 

@@ -7,6 +7,7 @@ import dataclasses
 import signal
 from typing import Any, Callable, Deque, Dict, FrozenSet, Optional, Tuple
 
+from muster.launcher.aside import Aside
 from muster.launcher.environment import Settings
 from muster.launcher.fence import fence_seconds, is_cut_off, is_superseded, misses_somebody
 from muster.launcher.host import Host
@@ -92,7 +93,9 @@ class Supervisor:
         scanner: Scanner,
         matcher: Matcher,
         log: Callable[[str], None],
+        aside: Optional[Aside] = None,
     ) -> None:
+        self._aside = aside or Aside(settings.checkpoint_directory)
         self._settings = settings
         self._host = host
         self._reporter = reporter
@@ -107,7 +110,7 @@ class Supervisor:
         self._fencing = False
         self._idle_attempt = 0
         self._listing = 0  # as it was last asked for
-        self._previous: Tuple[int, Tuple[RankView, ...]] = (0, ())
+        self._previous: Tuple[int, Tuple[RankView, ...], Optional[int]] = (0, (), None)
         self._checkpoints: Tuple[CheckpointReport, ...] = ()
         self._stamps: Optional[str] = None
         self._elsewhere: Tuple[CheckpointReport, ...] = ()
@@ -132,8 +135,8 @@ class Supervisor:
     def run(self) -> int:
         """Supervise until told to leave; returns the exit code."""
         while True:
-            descriptors = (self._peers.descriptor, self._scanner.descriptor, self._matcher.descriptor)
-            self._host.wait(descriptors, self.timeout_seconds())
+            descriptors = (part.descriptor for part in (self._peers, self._scanner, self._matcher, self._aside))
+            self._host.wait(tuple(descriptors), self.timeout_seconds())
             code = self.turn()
             if code is not None:
                 return code
@@ -181,7 +184,15 @@ class Supervisor:
         self._look_for_missing(now)
         self._look_at_marker(now)
         self._converge(now)
+        self._set_aside(now, ended)
         self._take_scan(self._scanner.turn(now, ended))
+
+    def _set_aside(self, now: float, ended: Dict[int, int]) -> None:
+        before = self._aside.attempt
+        self._aside.turn(now, ended, self._reporter.directive() if self._is_clean() else None)
+        told = "; ".join(filter(None, (self._aside.words, self._aside.error)))
+        if self._aside.attempt != before and told:
+            self._log("attempt %d: checkpoints: %s" % (self._aside.attempt, told))
 
     def _note_step(self) -> None:
         last = lowest([rank.clock for rank in self._telling(self._gang)]) if self._gang is not None else None
@@ -264,6 +275,8 @@ class Supervisor:
             self._take_scan(self._scanner.scan_for(directive.attempt))
 
     def _converge_to_run(self, directive: Directive, now: float) -> None:
+        if self._gang is None and self._aside.pids:
+            return  # nothing may be moved under the ranks
         if self._gang is None:
             # A launcher that was frozen in between may find its gang gone on: then the coordinator has to say it again.
             if self._overdue_seconds(now) < _OVERDUE_SECONDS:
@@ -306,7 +319,7 @@ class Supervisor:
     def _is_reclaimed(self, reclaim: Reclaim) -> bool:
         """One round; what comes up later, because its start was under way, takes rounds of its own."""
         none_comes = self._gang is None or self._gang.starting.is_over
-        clean = reclaim.step(self._scanner.pids | self._marker.pids | self._matcher.pids)
+        clean = reclaim.step(self._scanner.pids | self._marker.pids | self._matcher.pids | self._aside.pids)
         if not none_comes:
             self._reclaim = self._host.reclaim()
         return clean and none_comes
@@ -321,7 +334,9 @@ class Supervisor:
             self._fencing = False
             gang.fenced = True
             return
-        self._previous = (gang.attempt, tuple(rank.last_view() for rank in gang.ranks))
+        last = lowest([rank.clock for rank in self._telling(gang)])
+        views = tuple(rank.last_view() for rank in gang.ranks)
+        self._previous = (gang.attempt, views, last.step if last is not None else None)
         self._gang = None
         self._peers.begin(0, (), 0, self._now())
 
@@ -404,6 +419,7 @@ class Supervisor:
             "fence_seconds": self._settings.fence_seconds,
             "previous_attempt": self._previous[0],
             "previous_ranks": self._previous[1],
+            "previous_step": self._previous[2],
             "peers": self._peers.heard(),
             "checkpoints": self._checkpoints,
             "stamps": self._stamps,
@@ -422,6 +438,9 @@ class Supervisor:
             "marker_at": self._marker.claimed_at,
             "marker_lineage": self._marker.standing.lineage,
             "marker_error": self._marker.standing.error,
+            "aside_attempt": self._aside.attempt,
+            "aside": self._aside.words,
+            "aside_error": self._aside.error,
         }
         return Snapshot(**told) if gang is None else Snapshot(**dict(told, **self._of_gang(gang)))
 
@@ -497,6 +516,7 @@ class Supervisor:
         self._scanner.stop()
         self._marker.stop()
         self._matcher.stop()
+        self._aside.stop()
         was_reclaiming = self._reclaim is not None
         if self._gang is not None:
             self._gang.starting.stop()

@@ -1,11 +1,11 @@
 """From nodes to the go: pods, bindings, the barrier, the go itself. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from muster.api.fleetpolicy import Binding
 from muster.api.gang import Gang, GangSpec, Member
-from muster.lifecycle import burnin, members, record, resume, resuming
+from muster.lifecycle import aside, burnin, members, record, resume, resuming
 from muster.lifecycle.commit import commit, leftovers
 from muster.lifecycle.ending import overdrawn
 from muster.lifecycle.facts import Facts
@@ -107,6 +107,12 @@ def _started(world: JobWorld, gang: Gang) -> Plan:
     if isinstance(started, Missing):
         return _not_started(world, gang, started)
     begun, warning = started
+    ordered = aside.ordered(world, spec, begun)
+    if ordered is not None:
+        return commit(world, ordered)
+    waits = aside.missing(world, spec)
+    if waits is not None:
+        return _not_started(world, gang, waits)
     resumed = begun.go.resume if begun.go else None
     where = f"from checkpoint {resumed.step} ({resumed.path})" if resumed else "from scratch"
     if resumed and spec.checkpoint is None:
@@ -115,13 +121,15 @@ def _started(world: JobWorld, gang: Gang) -> Plan:
         where += ", as spec.checkpoint.resumeFrom asks"
     how = resuming.in_words(world.job, begun)
     text = f"attempt {spec.attempt} starts {where}" + "".join(f"; {part}" for part in (how, warning) if part)
-    return _burned_in(world, begun, text, warning=bool(warning))
+    return _burned_in(world, begun, text, warning=bool(warning), more=aside.told(world, spec))
 
 
-def _burned_in(world: JobWorld, begun: GangSpec, text: str, *, warning: bool = False) -> Plan:
-    """The start, with what the burn-in before it has come to."""
+def _burned_in(
+    world: JobWorld, begun: GangSpec, text: str, *, warning: bool = False, more: Sequence[Announcement] = ()
+) -> Plan:
+    """The start, with what the burn-in before it has come to, and more that people are told of it."""
     tested = burnin.look(world)
-    told: list[Announcement] = []
+    told: list[Announcement] = [*more]
     if tested is not None and tested.missing is None:
         profile = str(burnin.profile_of(world))
         begun = record.burned_in(world, begun, profile, tested.untested, tested.words, tested.measured)
@@ -333,7 +341,7 @@ def _pods_in_line(
         for member in wanted:
             direct = ours_to_bind and _is_direct(world, member)
             manifest = worker_manifest(world.job, member, settings, direct=direct, first=spec.first)
-            actions.append(CreatePod(manifest))
+            actions.append(CreatePod(manifest, member.node))
     return tuple(actions), next((pod for pod in before.values() if pod is not None), None)
 
 

@@ -10,7 +10,7 @@ all are tested. The others are tested: first each node by itself, then in pairs 
 are proven, and where nothing speaks against anybody all together.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
@@ -27,14 +27,14 @@ from muster.lifecycle.words import what_tests_show
 from muster.placement.where import domain_path
 from muster.preflight import local
 from muster.preflight.doubts import controls, upheld
-from muster.preflight.evidence import merged
+from muster.preflight.evidence import Evidence, Ground, merged
 from muster.preflight.outcomes import How, Limit, LocalOutcome, PairOutcome, Yardstick
 from muster.preflight.outcomes import Member as Tested
 from muster.preflight.probes.profiles import PROFILES
 from muster.preflight.upkeep import OF_ITSELF
-from muster.preflight.verdict import Fail, Outcome, Verdict, judge, judge_local
+from muster.preflight.verdict import Fail, Outcome, Verdict, judge, judge_local, unfit
 from muster.preflight.yardsticks import yardsticks
-from muster.protocol.checks import READY, CheckAnswer, CheckGrant, CheckOrder
+from muster.protocol.checks import READY, STARTING, CheckAnswer, CheckGrant, CheckOrder
 from muster.protocol.messages import IDLE
 from muster.world.checks import NodeChecks
 from muster.world.job import JobWorld, Seat
@@ -185,6 +185,9 @@ class _BurnIn:
                     self.subjects.append(seat)
             elif self._is_able(seat) and self._is_free(seat):
                 self.proven.append(seat)
+        self.twice = self._twice()
+        self.unlike = self._unlike()
+        self.proven = [seat for seat in self.proven if seat.member.node not in self.unlike]
 
     def look(self) -> Look:
         """See muster.lifecycle.burnin.look."""
@@ -209,6 +212,9 @@ class _BurnIn:
         absent, waiting = self._without_checker()
         orders = self._node_orders(absent)
         found = local.compared(list(self._local(absent)), self.world.checkers)
+        # Who cannot meet others is told after what it has found by itself.
+        subjects = {seat.member.node for seat in self.subjects}
+        found += [each for node, each in sorted(self.unlike.items()) if node in subjects]
         told = self._told_of_pairs()
         if waiting:
             return Look(Missing(CHECKERS_MISSING, waiting), self._told(self._together(orders, told)))
@@ -217,9 +223,10 @@ class _BurnIn:
             # Where somebody has to be tested by itself again, the gang begins anew after that.
             return Look(missing, self._told(self.orders.with_pairs(orders, told)))
         limits, found = local.limited(found, self.checkers, self.world.standards)
-        failed, broken = judge_local(self._members(()), found, limits)
+        everybody = self._members(())
+        failed, broken = judge_local(everybody, found, limits)
         outcomes = [outcome for several in told.values() for outcome in several]
-        fit = self._members({fail.node for fail in failed}.union(broken))
+        fit = self._members(unfit(everybody, failed, broken, found).union(self.unlike))
         turn = turn_of(told)
         number, fresh = self.orders.round(fit, told, self._yardsticks(), self._transport(), turn)
         together = self._together(orders, [*told, *fresh])
@@ -227,16 +234,18 @@ class _BurnIn:
             text = f"burn-in {self.profile}: nodes in pairs, round {number}"
             return Look(Missing(BURNING_IN, text), self._told(together))
         verdict = self._verdict(outcomes, found, limits)
-        # Partners whose word alone would condemn a node.
-        asked = [Pair(CONTROL_ROUND, *ends, turn) for ends in controls(verdict, outcomes)]
+        # Partners whose word alone would condemn a node, and who shares its way.
+        evidence = self._evidence(fit, outcomes)
+        asked = [Pair(CONTROL_ROUND, *ends, turn) for ends in controls(verdict, evidence)]
         unheard = [pair for pair in asked if not told.get(pair)]
         if unheard:
-            text = f"burn-in {self.profile}: partners are tested with each other"
+            text = f"burn-in {self.profile}: those who speak against a node or share its way are tested with each other"
             together = self._together(orders, {*told, *free(unheard, ())})
             return Look(Missing(BURNING_IN, text), self._told(together))
         earlier = self.record.burn_in.failures if self.record.burn_in else ()
         left = [(failure.node, failure.probe) for failure in earlier]
-        verdict = upheld(verdict, outcomes, left, len(self.record.members))
+        models = {node: view.report.model for node, view in self.checkers.items()}
+        verdict = upheld(verdict, evidence, found, models, left, len(self.record.members))
         broken_by = [outcome.words for outcome in found if outcome.how is How.ENVIRONMENT and outcome.words]
         if verdict.outcome is Outcome.PASS:
             gang = self._gang_orders(begins=True)
@@ -244,10 +253,10 @@ class _BurnIn:
             if any(self.orders.is_open(node, order) for node, order in gang.items()):
                 text = f"burn-in {self.profile}: all-reduce of the whole gang"
                 return Look(Missing(BURNING_IN, text), self._told(together))
-        elif again := self._pairs_again(verdict, fit, told):
+        alone = subjects.intersection({fail.node for fail in failed}.union(broken, self.unlike))
+        if again := self._pairs_again(verdict, alone, fit, told):
             together = self._together(orders, again)
-        unfit = frozenset(seat.member.node for seat in self.subjects).difference(member.name for member in fit)
-        return self._concluded(verdict, together, broken_by[:1], self._measured(outcomes), unfit)
+        return self._concluded(verdict, together, broken_by[:1], self._measured(outcomes), frozenset(alone))
 
     def _passed(self) -> Look:
         """Nothing is left to test, and everybody knows. What was noticed on the way is told at the go, so answers are kept."""
@@ -255,7 +264,7 @@ class _BurnIn:
         outcomes = [outcome for several in told.values() for outcome in several]
         limits, found = local.limited(self._local({}), self.checkers, self.world.standards)
         verdict, measured = self._verdict(outcomes, found, limits), self._measured(outcomes)
-        orders = self._together({seat.member.node: [self.orders.of_node()] for seat in self.subjects}, told)
+        orders = self._together({seat.member.node: self._of_node(seat.member.node) for seat in self.subjects}, told)
         kept = {
             node: NodeChecks(tuple(order for order in several if self.orders.answer(node, order.id)))
             for node, several in orders.items()
@@ -276,17 +285,32 @@ class _BurnIn:
             tuple(level.name for level in self.world.fleet.policy.topology.levels),
         )
 
+    def _evidence(self, fit: tuple[Tested, ...], outcomes: Sequence[PairOutcome]) -> Evidence:
+        return _weighed(fit, tuple(merged(outcomes)), self._yardsticks(), self._transport())
+
     def _missing_of_nodes(
         self, absent: Mapping[str, str], orders: Mapping[str, Sequence[CheckOrder]]
     ) -> Missing | None:
         """What is missing before nodes can be tested with each other."""
-        if any(self.orders.is_open(node, order) for node, several in orders.items() for order in several):
-            return Missing(BURNING_IN, f"burn-in {self.profile}: each node by itself, {len(orders)} of them")
+        waited = {order.id for node, several in orders.items() for order in several if self.orders.is_open(node, order)}
+        if waited:
+            text = f"each node by itself, {len(orders)} of them"
+            if waited == {self.orders.again_id}:
+                again = sorted(self.twice.intersection(orders))
+                more = f" and {len(again) - 1} more" if again[1:] else ""
+                text = f"slow or hung, and by itself once more: {again[0]}{more}"
+            return Missing(BURNING_IN, f"burn-in {self.profile}: {text}")
         here = (seat for seat in self.subjects if seat.member.node not in absent)
         held = next((seat for seat in here if seat.member.node not in orders), None)
         return None if held is None else Missing(BURNING_IN, _held_words(held))
 
     # Who takes part
+
+    def _unlike(self) -> dict[str, LocalOutcome]:
+        """Nodes that cannot be tested with most others, whose fault that is not: with another number of GPUs, or while checkers
+        are being updated with another library, an all-reduce hangs or breaks."""
+        nodes = [seat.member.node for seat in (*self.subjects, *self.proven)]
+        return local.unlike({node: self.checkers[node] for node in nodes if node in self.checkers})
 
     def _has_passed(self, seat: Seat) -> bool:
         """Whether it has passed in this burn-in, and knows."""
@@ -294,8 +318,8 @@ class _BurnIn:
         return view is not None and view.knows(self.orders.key)
 
     def _suspected_seconds(self, seat: Seat) -> float | None:
-        """Since the newest hardware fault there that no start of its ranks has followed in this pod, or since results of the
-        gang were found wrong; None: there is neither."""
+        """Since the newest hardware fault there that no start of its ranks has followed in this pod, since the newest failure
+        of several owners' jobs before it came there, or since results of the gang were found wrong; None: there is none."""
         since = [
             (self.world.now - incident.time).total_seconds()
             for incident in self.record.incidents
@@ -303,6 +327,9 @@ class _BurnIn:
             and incident.node == seat.member.node
             and not (seat.member.pod_uid and incident.resumed_step is not None)
         ]
+        doubt = self.world.fleet.doubt_of(seat.member.node)
+        if doubt is not None and doubt.wants_check and doubt.followed is not None and not seat.member.pod_uid:
+            since.append((self.world.now - doubt.followed).total_seconds())
         doubted = self.record.open_corruption
         if doubted is not None:  # nobody's training proves anything, and no pass of before
             since.append((self.world.now - doubted.time).total_seconds())
@@ -371,8 +398,10 @@ class _BurnIn:
         waiting = ""
         for seat in self.subjects:
             node, view = seat.member.node, self.checkers.get(seat.member.node)
-            # What it has answered stands, whatever has become of the checker since.
-            if view is not None and (view.report.state == READY or view.answer(self.orders.node_id) is not None):
+            # What it has answered stands, whatever has become of the checker since; who hung may have to import torch anew.
+            is_awaited = self._is_owed(node) and view is not None and view.report.state == STARTING
+            has_answered = view is not None and view.answer(self.orders.node_id) is not None and not is_awaited
+            if view is not None and (view.report.state == READY or has_answered):
                 continue
             longest = min(self.world.leader_age_seconds, self.world.attempt_age_seconds)
             why, seconds = absence(node, self.world.checkers.get(node), longest)
@@ -384,14 +413,40 @@ class _BurnIn:
 
     # Each node by itself
 
+    def _twice(self) -> frozenset[str]:
+        """Nodes that are asked once more: whoever was slow or hung and gave no wrong result. Somebody else's load on the host, or a
+        service of a moment, is no fault of the node's.
+        """
+        views = {node: view for seat in self.subjects if (view := self.world.checkers.get(node := seat.member.node))}
+        first = {node: found for node, view in views.items() if (found := view.answer(self.orders.node_id))}
+        told = [each for node, answer in first.items() for each in local.told_by(node, answer)]
+        limits, told = local.limited(local.compared(told, views), views, self.world.standards)
+        failed, _ = judge_local([Tested(node) for node in first], told, limits)
+        # What has begun goes on, whatever has become of the limits since.
+        again = self.orders.again_id
+        begun = {node for node in first if again in views[node].given or views[node].answer(again)}
+        return frozenset(
+            begun.union(fail.node for fail in failed).difference(fail.node for fail in failed if fail.wrong)
+        )
+
+    def _is_owed(self, node: str) -> bool:
+        """Whether a node has not answered yet to what it is asked once more."""
+        return node in self.twice and self.orders.answer(node, self.orders.again_id) is None
+
+    def _of_node(self, node: str) -> list[CheckOrder]:
+        return [self.orders.of_node(), *([self.orders.of_node(again=True)] if node in self.twice else [])]
+
     def _node_orders(self, absent: Mapping[str, str]) -> dict[str, list[CheckOrder]]:
         found = {}
         for seat in self.subjects:
             node = seat.member.node
-            can_answer = node not in absent and self._is_able(seat) and self._is_free(seat)
-            if self._answered(node) is None and not can_answer:
+            is_able = node not in absent and self._is_able(seat)
+            if self._answered(node) is None and not (is_able and self._is_free(seat)):
                 continue
-            found[node] = [self.orders.of_node()]
+            # Until it is free again nobody condemns it for the first time; what is not listed is forgotten.
+            if is_able and self._is_owed(node) and not self._is_free(seat):
+                continue
+            found[node] = self._of_node(node) if is_able or not self._is_owed(node) else [self.orders.of_node()]
         # While others are tested again, what had no result before is tested with them, or it would be blamed alone.
         newest = min((self._given_seconds(node) for node in found if How.RESULT not in self._hows(node)), default=0.0)
         return {
@@ -401,9 +456,10 @@ class _BurnIn:
         }
 
     def _answered(self, node: str) -> CheckAnswer | None:
-        """What a node has told of itself, heard lately or not."""
+        """What a node has told of itself, heard lately or not: the second time, where it was asked twice."""
         view = self.world.checkers.get(node)
-        return view.answer(self.orders.node_id) if view else None
+        again = view.answer(self.orders.again_id) if view and node in self.twice else None
+        return again or (view.answer(self.orders.node_id) if view else None)
 
     def _local(self, absent: Mapping[str, str]) -> Iterator[LocalOutcome]:
         for seat in self.subjects:
@@ -413,7 +469,7 @@ class _BurnIn:
                 # What it has found stands, whatever has become of the checker since.
                 yield from (each for each in local.told_by(node, self._answered(node)) if each.how is How.RESULT)
             else:
-                yield from local.told_by(node, self.orders.answer(node, self.orders.node_id))
+                yield from local.told_by(node, self._answered(node))
 
     # Pairs
 
@@ -472,12 +528,12 @@ class _BurnIn:
         orders: Mapping[str, Sequence[CheckOrder]],
         broken_by: Sequence[str],
         measured: Measured,
-        unfit: frozenset[str],
+        alone: frozenset[str],
     ) -> Look:
         """The end of it.
 
         Args:
-            unfit: nodes that took no part in the pairs for what they have told of themselves.
+            alone: nodes of which nothing good can be said for what they have told of themselves.
         """
         shared = _noticed(verdict, measured)
         # A partner that was proven before has not been tested: its pass stays as old as it is.
@@ -493,10 +549,11 @@ class _BurnIn:
             return Look(Missing(BURNING_IN, verdict.failed[0].words), checks, verdict.failed, words=shared)
         if verdict.outcome is Outcome.PASS:
             return Look(None, checks, words=shared, measured=measured.words, is_wrong=measured.is_wrong)
-        words = "; ".join(dict.fromkeys(part for part in (verdict.words, *broken_by, shared) if part))
+        others = "" if shared in verdict.words else shared
+        words = "; ".join(dict.fromkeys(part for part in (verdict.words, *broken_by, others) if part))
         if self._waits():
             remedy = f"Mend that: it is tried again every {AGAIN_SECONDS:.0f} s"
-            again = self._again(checks, unfit.intersection(verdict.open))
+            again = self._again(checks, alone.intersection(verdict.open))
             return Look(Missing(INCONCLUSIVE, f"{words}. {remedy}"), again, untested=verdict.open)
         return Look(
             None, checks, untested=verdict.open, words=words, measured=measured.words, is_wrong=measured.is_wrong
@@ -507,9 +564,13 @@ class _BurnIn:
         waits = self.world.fleet.policy.preflight.on_inconclusive is OnInconclusive.WAIT
         return waits and _asked(self.world) is not Profile.DISABLED
 
-    def _pairs_again(self, verdict: Verdict, fit: tuple[Tested, ...], told: Told) -> list[Pair]:
-        """The first pairs of another turn, once the last one is old that has proven nothing of some who were in it."""
-        is_open = not verdict.failed and any(member.name in verdict.open for member in fit)
+    def _pairs_again(self, verdict: Verdict, alone: Collection[str], fit: tuple[Tested, ...], told: Told) -> list[Pair]:
+        """The first pairs of another turn, once the last one is old that has proven nothing of some who were in it.
+
+        Args:
+            alone: of whom nothing can be said for what they have told of themselves.
+        """
+        is_open = not verdict.failed and any(member.name in verdict.open and member.name not in alone for member in fit)
         if not is_open or not self._waits() or self.orders.newest_seconds(told) < AGAIN_SECONDS:
             return []
         return self.orders.round(fit, {}, self._yardsticks(), self._transport(), turn_of(told) + 1)[1]
@@ -520,7 +581,7 @@ class _BurnIn:
         Args:
             unproven: nodes that nothing can be said of, for what they have told: on too many it was the same.
         """
-        found, order_id = dict(checks), self.orders.node_id
+        found, order_ids = dict(checks), (self.orders.node_id, self.orders.again_id)
         void = [
             seat.member.node
             for seat in self.subjects
@@ -530,7 +591,7 @@ class _BurnIn:
         if any(self._given_seconds(node) >= AGAIN_SECONDS for node in void):  # together: they are judged by each other
             for node in void:
                 kept = checks.get(node, NodeChecks())
-                found[node] = replace(kept, orders=tuple(each for each in kept.orders if each.id != order_id))
+                found[node] = replace(kept, orders=tuple(each for each in kept.orders if each.id not in order_ids))
         return found
 
     def _hows(self, node: str) -> list[How]:
@@ -571,6 +632,14 @@ def _judged(
 ) -> Verdict:
     """The verdict, weighed once, however often it is looked at until all know of it."""
     return judge(tested, outcomes, found, yardsticks, dict(limits), transport, levels)
+
+
+@lru_cache(maxsize=8)
+def _weighed(
+    fit: tuple[Tested, ...], outcomes: tuple[PairOutcome, ...], yardsticks: tuple[Yardstick, ...], transport: str
+) -> Evidence:
+    """What the pairs of those who met have told, weighed once."""
+    return Evidence(Ground(fit), outcomes, yardsticks, transport)
 
 
 def _noticed(verdict: Verdict, measured: Measured) -> str:

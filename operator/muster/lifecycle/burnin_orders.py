@@ -105,9 +105,15 @@ class Orders:
         """The same on every node."""
         return f"{self.key}/node"
 
-    def of_node(self) -> CheckOrder:
+    @property
+    def again_id(self) -> str:
+        """Of the second order of a node that was slow or hung in the first one."""
+        return f"{self.node_id}/again"
+
+    def of_node(self, *, again: bool = False) -> CheckOrder:
         """The probes of one node."""
-        return CheckOrder(self.node_id, NODE, str(self._profile), gpus=self._gpus, namespace=self._namespace)
+        order_id = self.again_id if again else self.node_id
+        return CheckOrder(order_id, NODE, str(self._profile), gpus=self._gpus, namespace=self._namespace)
 
     # Pairs
 

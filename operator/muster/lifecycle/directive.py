@@ -98,6 +98,7 @@ def directive_for(
             listing=record.listing or None,
             claim=_has_marker(spec.checkpoint.directory) and place == _claimant(record, place, heard_lately),
             wish=resume.looked_for(wish),
+            aside=record.aside.path if record.aside is not None and place == 0 else None,
             wish_directory=resume.looked_for_in(job, wish, other) or None,
             **either,
         )

@@ -1,5 +1,6 @@
 """Who is a member, and where: the nodes to ask for, and the members of the next record. Pure."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -52,16 +53,18 @@ def remade(
 ) -> tuple[Level, list[Member]]:
     """Level and members after losing some pods and some nodes.
 
-    A lost pod moves, too, where its node takes no new one.
+    A lost pod moves, too, where its node takes no new one; where that is for its health alone (held back, degraded, left to
+    others) only if there is another: else the worker would have none.
 
     Args:
         level: the least that is needed.
         lost: indices of those whose pods are lost.
         moved: of those who leave their nodes.
     """
-    away = set(moved) | _turned_out(world, record, lost).keys()
     if level is Level.REBUILD:
-        return rebuilt(world, record) or (level, without_nodes(world, record, {m.index for m in record.members}))
+        return rebuilt(world, record) or (level, _rebuilt_in_place(world, record, moved))
+    away = set(moved) | _turned_out(world, record, lost, is_there=True).keys()
+    away |= with_room(world, record, away, sorted(_turned_out(world, record, lost).keys() - away))
     if away:
         level = Level.REPLACE
     members = without_nodes(world, record, away)
@@ -81,6 +84,30 @@ def rebuilt(world: JobWorld, record: GangSpec) -> tuple[Level, list[Member]] | N
     if isinstance(answer, NotPlaced):
         return None
     return Level.REBUILD, seated(answer.nodes, max(next_incarnation(world, member) for member in record.members))
+
+
+def _rebuilt_in_place(world: JobWorld, record: GangSpec, moved: Collection[int]) -> list[Member]:
+    """The whole gang with new pods where it is, if everybody may stay; else it gives its nodes back."""
+    everybody = {member.index for member in record.members}
+    if moved or _turned_out(world, record, everybody, is_there=True):
+        return without_nodes(world, record, everybody)
+    return anew(world, record.members, everybody)
+
+
+def with_room(world: JobWorld, record: GangSpec, away: Collection[int], hoped: Sequence[int]) -> set[int]:
+    """Those of some members for whom there are other nodes, beside those that need one in any case.
+
+    Args:
+        away: indices of those that need one.
+        hoped: indices of those that can stay, if they have to; whoever comes first goes first.
+    """
+
+    def fails(count: int) -> bool:
+        return not replaceable(world, record, {*away, *hoped[:count]})
+
+    if not hoped or not fails(len(hoped)):
+        return set(hoped)
+    return set(hoped[: bisect_left(range(1, len(hoped)), True, key=fails)])
 
 
 def replaceable(world: JobWorld, record: GangSpec, indices: Collection[int]) -> bool:
@@ -182,11 +209,17 @@ def _fresh(world: JobWorld, member: Member, node: str) -> Member:
     )
 
 
-def _turned_out(world: JobWorld, record: GangSpec, indices: Collection[int]) -> dict[int, str]:
-    """Those of these members whose node takes no new pod of this job -> why it does not."""
+def _turned_out(
+    world: JobWorld, record: GangSpec, indices: Collection[int], *, is_there: bool = False
+) -> dict[int, str]:
+    """Those of these members whose node takes no new pod of this job -> why it does not.
+
+    Args:
+        is_there: they are there already: see `Requirements`.
+    """
     if not indices:
         return {}
-    needs = requirements(world, record)
+    needs = replace(requirements(world, record), is_there=is_there)
     places = ((m.index, world.fleet.nodes.get(m.node)) for m in record.members if m.index in indices)
     found = ((i, "gone" if node is None else refusal(node, needs, world.fleet, world.uid)) for i, node in places)
     return {index: why for index, why in found if why}

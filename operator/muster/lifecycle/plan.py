@@ -41,9 +41,14 @@ class ApplySupport:
 
 @dataclass(frozen=True, slots=True)
 class CreatePod:
-    """Create a worker's pod; that it exists already is fine."""
+    """Create a worker's pod; that it exists already is fine.
+
+    Attributes:
+        node: where it is to run; "" where somebody else chooses.
+    """
 
     manifest: dict[str, Any]
+    node: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ whatever changes them also takes the next number.
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from muster.api.gang import (
     FENCE_SECONDS,
@@ -44,6 +44,7 @@ from muster.world.turn import NotPlaced, Placed
 MAX_INCIDENTS = 256
 # Of the newest ones people read every word; of older ones the budgets need numbers.
 TOLD_WHOLE = 16
+MAX_OTHERS = 4096
 SHORT_MESSAGE_CHARACTERS = 160
 # A number in the marker that is so far beyond the attempt is nobody's.
 MARKER_REACH = 10_000
@@ -55,6 +56,10 @@ FIRST_RELEASE_SECONDS = 60.0
 # What has one cause (a rack, a network, a bad image) reaches the workers, and us, within this time.
 TOGETHER_SECONDS = 10.0
 ASSEMBLY_TIMED_OUT = "AssemblyTimedOut"
+# Nodes that have to be empty at some moment are so a little earlier: ranks take their time to stop.
+STOP_SECONDS = 60.0
+# Who is told only when it is late, or too late, that they have to be empty waits no longer than this for a checkpoint.
+LATE_SAVE_SECONDS = 300.0
 BURN_IN_FAILED = "BurnInFailed"
 MAX_BURN_IN_FAILURES = 64
 # Kinds that speak against the node, when they take the worker from it.
@@ -102,7 +107,7 @@ def recovered(world: JobWorld, record: GangSpec, found: Sequence[Failure]) -> Ga
     fault_class = blame.fault_class(cause)
     excluded = {node: until for node, until in record.excluded_nodes.items() if until > world.now}
     for failure in found:
-        if failure.kind in _NODES_TO_AVOID and failure.level is Level.REPLACE:
+        if failure.ailment or failure.suspected or (failure.kind in _NODES_TO_AVOID and failure.level is Level.REPLACE):
             excluded[failure.node] = world.now + members.EXCLUSION
     if cause.kind is Kind.NODE_CONFLICT:  # the strongest of all: nothing has failed
         return _elsewhere(world, record.model_copy(update={"excluded_nodes": excluded}), found)
@@ -123,9 +128,9 @@ def recovered(world: JobWorld, record: GangSpec, found: Sequence[Failure]) -> Ga
     record = record.model_copy(update={"excluded_nodes": avoided})
     left = ghosts(world, record, seats)
     if goes_on:
-        record = record.model_copy(update={"incidents": _continued(record, level, cause, len(found))})
+        record = record.model_copy(update={"incidents": _continued(record, level, cause, found)})
         return _next(world, record, level, reason, seats, left=left)
-    incident = _incident(world, record, level, cause, fault_class, len(found))
+    incident = _incident(world, record, level, cause, fault_class, found)
     spec = _next(world, record, level, reason, seats, incident, left)
     pause = budgets.back_off_seconds(spec) if seats else 0.0
     return spec.model_copy(update={"hold_until": world.now + timedelta(seconds=pause)}) if pause else spec
@@ -134,9 +139,15 @@ def recovered(world: JobWorld, record: GangSpec, found: Sequence[Failure]) -> Ga
 def _mended(world: JobWorld, record: GangSpec, found: Sequence[Failure]) -> tuple[Level, list[Member]]:
     lost = {failure.index for failure in found if failure.level is Level.POD}
     moved = {failure.index for failure in found if failure.level is Level.REPLACE and not failure.if_free}
-    hoped = {failure.index for failure in found if failure.level is Level.REPLACE and failure.if_free}
-    if hoped and members.replaceable(world, record, moved | hoped):
-        moved |= hoped
+    hoped = {
+        failure.index: failure.node for failure in found if failure.if_free or failure.ailment or failure.suspected
+    }
+    first = blame.culprit(found).index
+    moved |= members.with_room(world, record, moved, sorted(hoped.keys() - moved, key=lambda i: (i != first, i)))
+    # Who has to stay on a sick node may have a new pod there.
+    stay = {node for index, node in hoped.items() if index not in moved}
+    avoided = {node: until for node, until in record.excluded_nodes.items() if node not in stay}
+    record = record.model_copy(update={"excluded_nodes": avoided})
     level = Level.REPLACE if moved else Level.POD if lost else Level.IN_PLACE
     return members.remade(world, record, _at_least(world, level), lost, moved)
 
@@ -161,11 +172,16 @@ def _same_story(world: JobWorld, record: GangSpec, found: Sequence[Failure]) -> 
     return together and all(world.by_index[failure.index].member.pod_uid for failure in others)
 
 
-def _continued(record: GangSpec, level: Level, cause: Failure, count: int) -> list[GangIncident]:
+def _continued(record: GangSpec, level: Level, cause: Failure, found: Sequence[Failure]) -> list[GangIncident]:
     """The incidents, the last one with what has failed since."""
-    last = record.incidents[-1]
+    last, count = record.incidents[-1], len(found)
     more = f"; then {cause.message}" + (f" (and {count - 1} more workers)" if count > 1 else "")
-    changes = {"level": max(level, last.level, key=_ORDER.index), "message": (last.message + more)[:2048]}
+    changes: dict[str, object] = {
+        "level": max(level, last.level, key=_ORDER.index),
+        "message": (last.message + more)[:2048],
+    }
+    if last.others is not None and last.index is not None:
+        changes["others"] = min(last.others + _others(found, last.index), MAX_OTHERS)
     return [*record.incidents[:-1], last.model_copy(update=changes)]
 
 
@@ -291,11 +307,27 @@ def unassembled(world: JobWorld, record: GangSpec, late: Collection[int]) -> Gan
     return released(world, record, ASSEMBLY_TIMED_OUT).model_copy(update=update)
 
 
-def leaving(world: JobWorld, record: GangSpec, reason: str, nodes: Sequence[str]) -> GangSpec:
-    """The record with a planned leave begun; the attempt goes on until a new checkpoint is complete."""
+def saves_until(world: JobWorld, since: datetime, gone_by: datetime | None) -> datetime:
+    """How long a leave that began then waits for a checkpoint, where its nodes have to be empty at some moment."""
+    timeout = world.job.spec.checkpoint.save_timeout_seconds
+    deadline = since + timedelta(seconds=timeout)
+    if gone_by is None:
+        return deadline
+    least = since + timedelta(seconds=min(timeout, LATE_SAVE_SECONDS))
+    return min(deadline, max(least, gone_by - timedelta(seconds=STOP_SECONDS)))
+
+
+def leaving(
+    world: JobWorld, record: GangSpec, reason: str, nodes: Sequence[str], gone_by: datetime | None = None
+) -> GangSpec:
+    """The record with a planned leave begun; the attempt goes on until a new checkpoint is complete.
+
+    Args:
+        gone_by: when the nodes have to be empty; None: no time is set.
+    """
+    deadline = saves_until(world, world.now, gone_by)
     if record.leave and record.leave.reason == reason:  # more nodes to leave: nobody waits longer for that
         return record.model_copy(update={"leave": record.leave.model_copy(update={"nodes": sorted(nodes)})})
-    deadline = world.now + timedelta(seconds=world.job.spec.checkpoint.save_timeout_seconds)
     newest = resume.newest(world, record)
     # One for a step that was finished before is not new: it may have been complete already, only not yet seen.
     steps = (newest.step if newest else None, (newest_step(world, record) or 0) - 1)
@@ -354,14 +386,13 @@ def settled(world: JobWorld, gang: Gang) -> GangSpec:
 
 
 def _blamed(world: JobWorld, gang: Gang, incident: GangIncident) -> GangIncident:
+    if incident.fault_class not in budgets.OWN_DOING:
+        return incident
     late = exits.late(world, gang, incident.attempt) if incident.reason == Kind.RANK_FAILED else []
     culprits = [failure for failure in late if not failure.victim]
-    if not culprits or incident.fault_class not in budgets.OWN_DOING:
-        return incident
-    cause = blame.culprit(culprits)
-    if cause.rank == incident.rank:
-        return incident
-    return incident.model_copy(
+    if not culprits or (cause := blame.culprit(culprits)).rank == incident.rank:
+        return _on_sick_node(world, _beside_others(world, incident, culprits))
+    return _beside_others(world, incident, culprits).model_copy(
         update={
             "fault_class": blame.fault_class(cause),
             "node": cause.node,
@@ -372,6 +403,25 @@ def _blamed(world: JobWorld, gang: Gang, incident: GangIncident) -> GangIncident
             "message": cause.message[:2048],
         }
     )
+
+
+def _beside_others(world: JobWorld, incident: GangIncident, culprits: Sequence[Failure]) -> GangIncident:
+    """The incident with how many others are known by now to have failed by themselves."""
+    if not culprits:
+        return incident
+    others = len({failure.index for failure in culprits}) - 1
+    if world.gang is not None and world.gang.spec.node_count == 1:
+        others = sum(exits.fell_by_themselves(world, failure.index, incident.attempt) for failure in culprits) - 1
+    return incident.model_copy(update={"others": min(max(others, incident.others or 0), MAX_OTHERS)})
+
+
+def _on_sick_node(world: JobWorld, incident: GangIncident) -> GangIncident:
+    """The incident as the node's doing, if that turns out to be sick: what ranks see at once is judged a moment later."""
+    ailment = world.fleet.ailment(incident.node)
+    if not ailment or incident.reason not in blame.OF_A_SICK_NODE:
+        return incident
+    words = f"{incident.message} (its node is sick: {ailment})"
+    return incident.model_copy(update={"fault_class": FaultClass.HARDWARE, "message": words[:2048]})
 
 
 def fenced_longer(world: JobWorld, record: GangSpec) -> GangSpec | None:
@@ -588,10 +638,20 @@ def _first_open(record: GangSpec) -> int:
     return first
 
 
+def _others(found: Sequence[Failure], index: int) -> int:
+    """How many other workers failed by themselves, and not because somebody was lost before them."""
+    return len({failure.index for failure in found if not failure.victim} - {index})
+
+
 def _incident(
-    world: JobWorld, record: GangSpec, level: Level, cause: Failure, fault_class: FaultClass, count: int
+    world: JobWorld,
+    record: GangSpec,
+    level: Level,
+    cause: Failure,
+    fault_class: FaultClass,
+    found: Sequence[Failure],
 ) -> GangIncident:
-    others = f" (and {count - 1} more workers)" if count > 1 else ""
+    others = f" (and {len(found) - 1} more workers)" if len(found) > 1 else ""
     return GangIncident(
         attempt=record.attempt,
         time=world.now,
@@ -607,6 +667,7 @@ def _incident(
         step=_last_step(world, record),
         checkpoint_step=record.checkpoint.step if record.checkpoint else None,
         message=(cause.message + others)[:2048],
+        others=_others(found, cause.index),
     )
 
 
@@ -634,6 +695,7 @@ def _next(
             "incidents": [*map(_shortened, incidents[:-TOLD_WHOLE]), *incidents[-TOLD_WHOLE:]],
             "ghosts": list(record.ghosts if left is None else left),
             "listing": 0,
+            "aside": None,
         }
     )
 

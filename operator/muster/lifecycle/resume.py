@@ -280,17 +280,12 @@ def _unasked(world: JobWorld, record: GangSpec, lineage: Lineage | None) -> Star
         for index, view in world.views.items()
     }
     complete = {key for view in world.views.values() for key, c in _listed(view) if c.judged and counts(record, c)}
-    everywhere = set.intersection(*listings.values()) if listings else set()
+    everywhere = {key for key in complete if all(_may_see(keys, key) for keys in listings.values())}
     wanted = (best.step, best.path)
-    for keys in listings.values():
-        if _is_full(keys, best.step):
-            keys.add(wanted)
-    if listings and all(wanted in keys for keys in listings.values()):
-        everywhere.add(wanted)
-    if wanted in complete and wanted in everywhere:
+    if wanted in everywhere:
         return Start(best, lineage, doubt(world, record))
-    blind = next((world.by_index[index] for index, keys in listings.items() if wanted not in keys), None)
-    older = max(complete & everywhere, default=None)
+    blind = next((world.by_index[index] for index, keys in listings.items() if not _may_see(keys, wanted)), None)
+    older = max(everywhere, default=None)
     patient = _listed_seconds(world, record) < NOT_VISIBLE_SECONDS
     if blind is None:  # whoever judges has not dropped it
         return _not_judged(wanted)
@@ -322,9 +317,10 @@ def _begun_elsewhere(world: JobWorld, record: GangSpec, best: Resume, lineage: L
     return Missing(BEHIND, message, stalled=True)
 
 
-def _is_full(keys: set[_Key], step: int) -> bool:
-    """Whether a listing ends above this step. Who does not judge lists torn ones too, and they may leave no room for it."""
-    return len(keys) >= LIMIT and min(keys)[0] > step
+def _may_see(keys: set[_Key], key: _Key) -> bool:
+    """Whether it is listed, or the listing ends above it: who does not judge lists torn ones too, and they may leave no room
+    for it."""
+    return key in keys or (len(keys) >= LIMIT and min(keys)[0] > key[0])
 
 
 def _is_torn(world: JobWorld, record: GangSpec, key: _Key) -> bool:

@@ -337,7 +337,12 @@ def _doubtful(world: JobWorld) -> str:
 def _held_up(world: JobWorld, spec: GangSpec) -> str:
     """That a planned leave has no place to go to, whatever its deadline says; "" while it has one, or none is under way."""
     leave = spec.leave
-    if leave is None or not leave.nodes or members.replaceable(world, spec, members.on(spec, leave.nodes)):
+    if (
+        leave is None
+        or not leave.nodes
+        or leave.reason == "MaintenanceStarts"
+        or members.replaceable(world, spec, members.on(spec, leave.nodes))
+    ):
         return ""
     return (
         f"{', '.join(leave.nodes)} is to be left ({leave.reason}), and no other node is free for its worker: training goes on "

@@ -12,7 +12,7 @@ from typing import Any
 
 from muster.api.fleetpolicy import AcceleratorNodes, Binding
 from muster.placement.wishes import Wishes, wishes
-from muster.world.fleet import Exclusion, Fleet
+from muster.world.fleet import Exclusion, Fleet, Leave
 from muster.world.resources import Amounts, is_granted
 from muster.world.views import NodeView, Taint
 
@@ -21,7 +21,7 @@ UNREACHABLE_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreac
 # A kubelet renews its lease every 10 s. The node controller calls a node unready after 40 s or more; whoever replaces a
 # lost worker knows better by then, and a rack dies together.
 STALE_HEARTBEAT_SECONDS = 20.0
-# What one soft taint weighs in accelerators that would lie idle: more than any node has.
+# What one soft taint, or a doubt, weighs in accelerators that would lie idle: more than any node has.
 _SOFT_TAINT = 1024
 
 
@@ -36,6 +36,8 @@ class Requirements:
         requests: what the scheduler would hold for the worker, in the units of `NodeView.allocatable`.
         scheduler_for: what of the pod only the cluster's scheduler can deal with, "" if nothing: such a worker cannot go
             to a pool that Muster binds itself.
+        is_there: the worker is on the node already, and only needs another pod: that the node takes no new ones for its
+            health is no reason against it, as long as nobody has to leave it at once.
     """
 
     accelerators: int
@@ -43,6 +45,7 @@ class Requirements:
     avoid: Mapping[str, str]
     requests: Amounts = field(default_factory=dict)
     scheduler_for: str = ""
+    is_there: bool = False
 
     @cached_property
     def wishes(self) -> Wishes:
@@ -94,7 +97,7 @@ def closed(node: NodeView, needs: Requirements, fleet: Fleet) -> str:
     if node.unschedulable:
         return "cordoned"
     exclusion = fleet.exclusion(node.name)
-    if exclusion:
+    if exclusion and not (needs.is_there and exclusion.leave is not Leave.NOW):
         return unhealthy(exclusion)
     if needs.wishes.problem:
         return f"not to be judged: spec.template.spec.{needs.wishes.problem}"
@@ -124,13 +127,15 @@ def _is_kept(node: NodeView, fleet: Fleet) -> bool:
 
 def unhealthy(exclusion: Exclusion) -> str:
     """What is said of a node that its health excludes."""
-    return f"unhealthy ({exclusion.reason})"
+    return exclusion.words or f"unhealthy ({exclusion.reason})"
 
 
 def reluctance(node: NodeView, needs: Requirements, fleet: Fleet) -> int:
-    """How much rather another node should be taken: by soft taints first, then by accelerators beyond those asked for."""
+    """How much rather another node should be taken: by soft taints and a doubt about its health first, then by accelerators
+    beyond those asked for."""
     soft = [taint for taint in node.taints if taint.effect == "PreferNoSchedule"]
     unwelcome = sum(not needs.wishes.tolerate(taint) for taint in soft)
+    unwelcome += fleet.doubt_of(node.name) is not None
     spare = node.allocatable.get(fleet.policy.accelerator_resource, 0) - needs.accelerators
     return unwelcome * _SOFT_TAINT + min(max(spare, 0), _SOFT_TAINT - 1)
 

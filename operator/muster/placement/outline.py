@@ -18,6 +18,7 @@ from muster.placement.eligibility import (
     lacking,
     reluctance,
     unfit,
+    unhealthy,
 )
 from muster.placement.natural import NaturalKey, natural
 from muster.placement.where import domain_path
@@ -163,11 +164,12 @@ class Outline:
             facts = (
                 node.ready,
                 node.unschedulable,
-                exclusion.reason if exclusion else None,
+                unhealthy(exclusion) if exclusion else None,
                 node.taints,
                 tuple(node.allocatable.items()),
                 node.capacity.get(fleet.policy.accelerator_resource, 0),
                 binding_of(node, fleet) if pools else None,
+                fleet.doubt_of(name) is not None,
             )
             left = self._number((facts[4], tuple(sorted(used.items())))) if used else None
             self.spots[name] = Spot(node, path, fleet.holders(name), self._number(facts), left)

@@ -3,7 +3,8 @@
 A history is kept for each key, because figures of another library or probe are not comparable. Only figures that
 Muster's own checkers measured enter it: what runs in a tenant's pod could be made to lie. And nobody can bend it by
 being tested often: each node counts once, by its own median, and a namespace has a bounded share of the nodes that
-count. How samples are stored is not said here.
+count. A tenant may have many namespaces: where enough nodes were tested for nobody, these are more than those of all
+namespaces together, so that the middle is a figure of theirs, or lies between healthy ones. How samples are stored is not said here.
 """
 
 import math
@@ -134,6 +135,11 @@ class Baseline:
         """Below this share of the middle a figure is a miss."""
         return ratio_of(self.sigma)
 
+    @property
+    def healthy(self) -> float:
+        """Below this share of the middle hardly any healthy figure lies."""
+        return math.exp(-SIGMAS * self.sigma)
+
 
 def ratio_of(sigma: float) -> float:
     """The threshold for figures whose logarithm varies so much, as a share of the middle."""
@@ -172,7 +178,8 @@ def baseline(key: Key, samples: Iterable[Sample]) -> Baseline | None:
 
 
 def _bounded(newest: dict[str, list[Sample]]) -> dict[str, list[Sample]]:
-    """The nodes that count: of each namespace no more than its share.
+    """The nodes that count: of each namespace no more than its share, and of all together fewer than were tested for nobody,
+    where those make a history by themselves.
 
     A node belongs to the namespace that most of its figures were measured for. Which nodes of a namespace stay is drawn
     by their names, so that the tenant cannot choose them.
@@ -183,12 +190,17 @@ def _bounded(newest: dict[str, list[Sample]]) -> dict[str, list[Sample]]:
         owners[max(sorted(set(names)), key=names.count)].append(node)
     # With k namespaces that are all at their bound nothing would be left to bound by: the largest are cut to the share
     # that they would have of what the others bring, or to an equal part.
-    most = _most([len(nodes) for name, nodes in owners.items() if name], len(owners.get("", ())))
-    kept = set(owners.get("", ()))
-    for name, nodes in owners.items():
-        if name:
-            kept.update(sorted(nodes, key=lambda node: blake2b(node.encode(), digest_size=8).digest())[:most])
+    own = owners.pop("", [])
+    most = _most([len(nodes) for nodes in owners.values()], len(own))
+    others = _drawn(node for nodes in owners.values() for node in _drawn(nodes)[:most])
+    if len(own) >= LEAST_NODES:
+        others = others[: len(own) - 1]
+    kept = {*own, *others}
     return {node: found for node, found in newest.items() if node in kept}
+
+
+def _drawn(nodes: Iterable[str]) -> list[str]:
+    return sorted(nodes, key=lambda node: blake2b(node.encode(), digest_size=8).digest())
 
 
 def _most(counts: list[int], free: int) -> int:

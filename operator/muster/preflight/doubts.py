@@ -1,69 +1,177 @@
 """What of a verdict stands: whether those who speak against a node are well themselves, and whether it is the nodes at all. Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import islice, pairwise
 
-from muster.preflight.evidence import LEAST_WITNESSES
-from muster.preflight.outcomes import How, PairOutcome
-from muster.preflight.verdict import LEAST_ALIKE, MOST_ALIKE_SHARE, Fail, Outcome, Verdict
+from muster.preflight.evidence import LEAST_WITNESSES, Evidence
+from muster.preflight.outcomes import LocalOutcome
+from muster.preflight.verdict import (
+    LEAST_ALIKE,
+    MOST_ALIKE_SHARE,
+    OWN_SHARE,
+    PAIR,
+    Fail,
+    Outcome,
+    Verdict,
+    is_of_many,
+    ran_on,
+)
 
 MOST_CONTROLS = 4
 """So many partners of one node are tested with each other at most."""
 
 
-def controls(verdict: Verdict, outcomes: Sequence[PairOutcome]) -> list[tuple[str, str]]:
-    """Partners that are to be tested with each other, because their word alone would condemn a node."""
-    found: list[tuple[str, str]] = []
-    for fail in doubtful(verdict, outcomes):
-        found += pairwise(sorted(fail.partners)[:MOST_CONTROLS])
+def controls(verdict: Verdict, evidence: Evidence) -> list[tuple[str, str]]:
+    """Pairs that are to be tested before a node is condemned: partners of whom nothing else has shown that they are well, and
+    neighbours of the node on the way on which it fails, where nobody else was seen to get through.
+    """
+    found, good = list[tuple[str, str]](), _good(evidence)
+    for fail in verdict.failed:
+        if fail.partners and not _are_well(fail, evidence, good):
+            found += pairwise(sorted(fail.partners)[:MOST_CONTROLS])
+        for pairs in _unseen(fail, verdict, evidence, good).values():
+            found += pairs
     return list(dict.fromkeys(found))
 
 
-def doubtful(verdict: Verdict, outcomes: Iterable[PairOutcome]) -> list[Fail]:
-    """Failures beside partners that have not shown in this burn-in that they are well themselves."""
-    results = [each for each in outcomes if each.how is How.RESULT]
-    found = []
+def doubtful(verdict: Verdict, evidence: Evidence) -> dict[str, str]:
+    """Nodes whose failures stand on the word of partners that have not shown in this burn-in that they are well themselves, or on a
+    way that nobody else was seen to get through: node -> why, in words.
+    """
+    found, good = dict[str, str](), _good(evidence)
     for fail in verdict.failed:
-        good = {
-            node
-            for each in results
-            if each.gbps >= fail.threshold and not each.wrong and fail.node not in (each.a, each.b)
-            for node in (each.a, each.b)
-        }
-        if fail.partners and len(good.intersection(fail.partners)) < LEAST_WITNESSES:
-            found.append(fail)
+        beside = f"{fail.node} misses beside {', '.join(fail.partners)}"
+        if fail.partners and not _are_well(fail, evidence, good):
+            found[fail.node] = f"{beside}, which pass with nobody else"
+        elif unseen := _unseen(fail, verdict, evidence, good):
+            excused = set(range(evidence.depth + 1)).difference(set(fail.levels).difference(unseen))
+            if not evidence.is_bad(evidence.number[fail.node], excused):
+                found[fail.node] = f"{beside}, and nobody else was seen to get through where it does not"
     return found
 
 
+_Good = Mapping[int, Sequence[tuple[int, int]]]
+"""Node -> partner and level of each test that it has passed."""
+
+
+def _good(evidence: Evidence) -> _Good:
+    found: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for test in evidence.tests:
+        if test.good:
+            found[test.a].append((test.b, test.level))
+            found[test.b].append((test.a, test.level))
+    return found
+
+
+def _are_well(fail: Fail, evidence: Evidence, good: _Good) -> bool:
+    """Whether enough of those who speak against a node pass with others."""
+    node = evidence.number[fail.node]
+    speaking = (evidence.number[partner] for partner in fail.partners)
+    well = [one for one in speaking if any(other != node for other, _ in good.get(one, ()))]
+    return len(well) >= LEAST_WITNESSES
+
+
+def _unseen(fail: Fail, verdict: Verdict, evidence: Evidence, good: _Good) -> dict[int, list[tuple[str, str]]]:
+    """Levels at which a node misses and none of its neighbours was seen to pass -> pairs that could show it.
+
+    Who has trained is not tested again when another node is replaced beside him, so that an uplink or a spine that has become
+    slow meanwhile looks like the new one's port. Levels at which nobody else can be tested are not listed.
+    """
+    found: dict[int, list[tuple[str, str]]] = {}
+    if not fail.partners:
+        return found
+    node, level_of = evidence.number[fail.node], evidence.level_of
+    speaking = {evidence.number[partner] for partner in fail.partners}
+    out = evidence.ended.union(evidence.number[each.node] for each in verdict.failed if each.partners)
+    others = [one for one in range(len(evidence.members)) if one not in out]
+    others.sort(key=lambda one: (one not in speaking, one))
+    for level in fail.levels:
+        around = [one for one in others if level_of(node, one) >= level]
+        # Those who share most of its way; at the innermost level that is everybody who is there.
+        nearest = max((level_of(node, one) for one in around), default=level)
+        near = [one for one in around if level_of(node, one) == nearest]
+        # Where all who speak against it are of one domain, what leads there may be the cause.
+        theirs = {evidence.places[one][: level + 1] for one in speaking if level_of(node, one) == level}
+        if any(
+            other != node and at == level and (len(theirs) > 1 or evidence.places[other][: level + 1] in theirs)
+            for one in near
+            for other, at in good.get(one, ())
+        ):
+            continue
+        pairs = [
+            (one, other)
+            for one in near[:LEAST_WITNESSES]
+            for other in islice(
+                (each for each in around if level_of(one, each) == level and each != one), LEAST_WITNESSES
+            )
+        ]
+        names = [sorted(evidence.members[end].name for end in pair) for pair in pairs]
+        if names:
+            found[level] = list(dict.fromkeys((a, b) for a, b in names))[:MOST_CONTROLS]
+    return found
+
+
+def _slow_models(verdict: Verdict, evidence: Evidence, models: Mapping[str, str]) -> dict[str, str]:
+    """Nodes that are as slow as all of their model are beside another one: node -> why, in words.
+
+    An older model has slower ports. Who gives no result or wrong sums, or far less than its like, has a fault of its own.
+    """
+    if len(set(models.values())) < 2:
+        return {}
+    good = _good(evidence)
+    failed = {fail.node: fail for fail in verdict.failed if fail.probe == PAIR}
+    well = {models.get(evidence.members[node].name) for node in good if evidence.members[node].name not in failed}
+    best: dict[str, float] = defaultdict(float)
+    for node, fail in failed.items():
+        best[models.get(node, "")] = max(best[models.get(node, "")], fail.figure or 0.0)
+    return {
+        node: f"{node} {fail.words}; but no {models[node]} of this gang reaches more"
+        for node, fail in failed.items()
+        if node in models and models[node] not in well and not fail.wrong
+        if fail.figure is not None and fail.figure >= OWN_SHARE * best[models[node]]
+    }
+
+
 def upheld(
-    verdict: Verdict, outcomes: Iterable[PairOutcome], earlier: Iterable[tuple[str, str]], members: int
+    verdict: Verdict,
+    evidence: Evidence,
+    own: Iterable[LocalOutcome],
+    models: Mapping[str, str],
+    earlier: Iterable[tuple[str, str]],
+    members: int,
 ) -> Verdict:
-    """The verdict without failures for which only the word of doubtful partners stands, or that are too common.
+    """The verdict without failures that are doubtful, or too common.
 
     Args:
+        own: what the members' own probes have told.
+        models: of their devices, by node.
         earlier: node and probe of those that have failed in this gang before and left.
         members: how many nodes the gang has now.
     """
     before = list(earlier)
-    dropped = {
-        fail.node: f"{fail.node} misses beside {', '.join(fail.partners)}, which pass with nobody else"
-        for fail in doubtful(verdict, outcomes)
-    }
+    ran = ran_on(own)
+    pairs = doubtful(verdict, evidence) | _slow_models(verdict, evidence, models)
+    dropped = {(node, PAIR): words for node, words in pairs.items()}
     tried = members + len({node for node, _ in before})
     for fail in verdict.failed:
-        alike = {node for node, probe in before if probe == fail.probe}
-        alike |= {each.node for each in verdict.failed if each.probe == fail.probe}
+        now = {each.node for each in verdict.failed if each.probe == fail.probe}
+        alike = now.union(node for node, probe in before if probe == fail.probe)
         if len(alike) >= LEAST_ALIKE and len(alike) > MOST_ALIKE_SHARE * tried:
             words = f"{fail.probe} has failed on {len(alike)} of {tried} nodes that were tried: not so many are bad"
-            dropped[fail.node] = words
+            dropped[fail.node, fail.probe] = words
+        elif is_of_many(fail.probe, len(now), ran):
+            words = f"{fail.words}; so it is on {len(now)} of {ran[fail.probe]} nodes, and it may not be the nodes"
+            dropped[fail.node, fail.probe] = words
     if not dropped:
         return verdict
-    failed = tuple(fail for fail in verdict.failed if fail.node not in dropped)
+    failed = tuple(fail for fail in verdict.failed if (fail.node, fail.probe) not in dropped)
+    nodes = {node for node, _ in dropped}.difference(fail.node for fail in failed)
     return replace(
         verdict,
         outcome=Outcome.FAIL if failed else Outcome.INCONCLUSIVE,
         failed=failed,
-        open=tuple(sorted({*verdict.open, *dropped})),
+        open=tuple(sorted(nodes.union(verdict.open))),
         words="; ".join(dict.fromkeys(dropped.values())),
     )

@@ -55,9 +55,13 @@ def tuned(
         one, shown = found.get((probe, over)), best.get((probe, over))
         if limit.percent is not None:
             if one is not None and one.middle is not None:
-                source = f"{limit.percent} % of the fleet's middle of {one.middle:.4g} ({SOURCE})"
+                # Healthy figures vary: what they do not all reach says nothing about nodes either.
+                ratio = min(limit.percent / 100, max(one.healthy, one.ratio))
+                if ratio < limit.percent / 100:
+                    unused.append(_too_strict(probe, like.model, limit.percent, over, ratio))
+                source = f"{100 * ratio:.4g} % of the fleet's middle of {one.middle:.4g} ({SOURCE})"
                 source += f"; not below {one.floor:.4g}" if one.floor else ""
-                found[probe, over] = replace(one, ratio=limit.percent / 100, source=source)
+                found[probe, over] = replace(one, ratio=ratio, source=source)
         elif limit.at_least is not None:
             least = float(limit.at_least)
             if least > max(one.least if one is not None else 0.0, shown.figure if shown is not None else 0.0):
@@ -85,6 +89,14 @@ def _limit(probe: str, model: str, limits: Iterable[PreflightLimit]) -> Prefligh
     """The one that counts: the longest name that fits."""
     fitting = [each for each in limits if str(each.probe) == probe and model.startswith(each.model)]
     return max(fitting, key=lambda each: len(each.model), default=None)
+
+
+def _too_strict(probe: str, model: str, percent: int, over: str, ratio: float) -> str:
+    way = f" over {over}" if over else ""
+    return (
+        f"spec.preflight.limits: {probe} asks for {percent} % of the middle, and healthy figures of {model or 'nodes'}{way} vary by more "
+        f"than that: {100 * ratio:.3g} % counts. Lower percent"
+    )
 
 
 def _unused(probe: str, model: str, least: str, over: str, shown: Best) -> str:

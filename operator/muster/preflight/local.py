@@ -5,11 +5,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from muster.preflight.outcomes import How, Limit, LocalOutcome
-from muster.protocol.checks import CheckAnswer
+from muster.protocol.checks import READY, CheckAnswer
 from muster.world.checks import CheckerView, Standard
 
 CHECKER = "checker"
 """The name under which it is told that nothing could be tested."""
+SHARED = frozenset({"storage", "storage-read"})
+"""Probes of what many nodes have in common: an outage fails one node after the other, or all that look at it in that moment."""
 LEAST_VOTES = 2
 """Nodes that have to agree before another one is wrong."""
 _HOWS = {str(each): each for each in How}
@@ -71,6 +73,36 @@ def compared(outcomes: Sequence[LocalOutcome], checkers: Mapping[str, CheckerVie
                 words = f"other bits than {count} of {len(alike)} nodes of its kind"
                 changed[each] = replace(each, wrong=True, words=words)
     return [changed.get(each, each) for each in outcomes]
+
+
+def unlike(checkers: Mapping[str, CheckerView]) -> dict[str, LocalOutcome]:
+    """Nodes whose checkers cannot meet those of most others, and why: an all-reduce between other numbers of GPUs, libraries or
+    versions of the probes hangs or breaks, and that is no fault of a node's.
+
+    Args:
+        checkers: by node; of one that is not ready nothing is known.
+    """
+    kinds = {
+        node: (view.report.gpus, view.report.library, view.report.version)
+        for node, view in sorted(checkers.items())
+        if view.report.state == READY
+    }
+    counts = Counter(kinds.values())
+    usual = max(sorted(counts), key=counts.__getitem__, default=None)
+    found = {}
+    for node, kind in kinds.items():
+        if usual is not None and kind != usual:
+            words = f"{node} cannot be tested with others: {_difference(kind, usual)}"
+            found[node] = LocalOutcome(node, CHECKER, How.ENVIRONMENT, words=words)
+    return found
+
+
+def _difference(kind: tuple[int, str, str], usual: tuple[int, str, str]) -> str:
+    if kind[0] != usual[0]:
+        return f"its checker sees {kind[0]} GPUs, those of most others {usual[0]}"
+    if kind[1] != usual[1]:
+        return f"its checker has {kind[1]}, those of most others {usual[1]}"
+    return "its checker has another version of the probes than those of most others"
 
 
 def limited(

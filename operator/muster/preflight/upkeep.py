@@ -1,7 +1,7 @@
 """Which nodes that no gang has are tested, and what came of it. Pure.
 
-Somebody wishes it, or the node has no pass that holds (it is new, was booted, or something of it was changed), or its
-last pass is old. A gang's orders go before these: the checker gives way at once. As with a gang nothing is stored while
+Somebody wishes it, or the node has no pass that holds (it is new, was booted, or something of it was changed), or jobs of
+several owners have failed there since it was last tested in depth, or its last pass is old. A gang's orders go before these: the checker gives way at once. As with a gang nothing is stored while
 a test lasts; the answer stays with the checker for as long as the order stands.
 
 How soon a pass is old, and what is tested then, follows the node's risk (SuperBench, USENIX ATC 2024, selects tests by the expected time to
@@ -19,12 +19,13 @@ from hashlib import blake2b
 from muster.api.nodehealth import CheckedProbe, CheckOutcome, CheckResult, CheckWish
 from muster.api.preflight import PreflightPolicy, Profile
 from muster.preflight import local
+from muster.preflight.evidence import LEAST_WITNESSES
 from muster.preflight.outcomes import How, Limit, LocalOutcome, Member
 from muster.preflight.verdict import LEAST_ALIKE, MOST_ALIKE_SHARE, Fail, Outcome, judge
 from muster.protocol.checks import NODE, READY, UNFIT, CheckGrant, CheckOrder, PassReport
 from muster.world.checks import CheckerView, NodeChecks, Standard
 
-OF_ITSELF = ("new/", "wish/", "idle/")
+OF_ITSELF = ("new/", "wish/", "idle/", "doubt/")
 """How the ids of these orders begin, and of the passes that are granted for them: the links were not tested."""
 AGAIN_SECONDS = 600.0
 """What could not be tested is tried again so often."""
@@ -32,8 +33,6 @@ AT_ONCE = 0.05
 """Of the fleet's checkers at most this share is busy with nodes whose last pass is only old; one always may."""
 RECENT_OFFENCES = 0.5
 """What is left of one incident after the policy's half-life: with that much a machine is tested one profile deeper."""
-SHARED = frozenset({"storage", "storage-read"})
-"""Probes of what many nodes have in common: an outage fails one node after the other, while passes from before it still stand."""
 _ONCE_MORE = "/again"
 _MAX_PROBES = 32
 
@@ -48,6 +47,7 @@ class Site:
         out: a name for the time that it is out of use, and for how many seconds; None: it is not. A pass from before counts
             for nothing.
         offences: the machine's account, 1 for each incident, faded.
+        doubt: a name for what jobs' failures ask a test for, and since when, in seconds; None: for nothing.
     """
 
     node: str
@@ -56,6 +56,7 @@ class Site:
     wish: CheckWish | None = None
     out: tuple[str, float] | None = None
     offences: float = 0.0
+    doubt: tuple[str, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +160,7 @@ def _not_too_many(findings: Sequence[Finding], proved: int) -> Iterator[Finding]
 
 
 def _due(site: Site, policy: PreflightPolicy) -> tuple[CheckOrder | None, float | None]:
-    """The test that is due, and how old the last pass counts where only that is why."""
+    """The test that is due, and how old the last pass counts where only that is why, or that jobs have failed."""
     report = site.view.report
     if site.wish is not None:
         return _order(site, f"wish/{site.wish.id}", site.wish.profile), None
@@ -173,6 +174,8 @@ def _due(site: Site, policy: PreflightPolicy) -> tuple[CheckOrder | None, float 
             f"new/{policy.profile}/{site.accelerators or 0}/{report.boot_id[:16]}/{report.identity[:16]}/{name}",
             policy.profile,
         ), None
+    if site.doubt is not None and not _is_answered(site, site.doubt[1]):
+        return _order(site, f"doubt/{site.doubt[0]}", Profile.DEEP), math.inf
     counts_as_seconds = newest.age_seconds * (1.0 + site.offences)
     if policy.idle_age_seconds and counts_as_seconds >= policy.idle_age_seconds:
         # Another one each time, or the checker would know its grant already.
@@ -181,6 +184,11 @@ def _due(site: Site, policy: PreflightPolicy) -> tuple[CheckOrder | None, float 
         return _order(site, f"idle/{name}", profile), counts_as_seconds
     # The answer that the newest pass was granted for is kept no longer.
     return None, None
+
+
+def _is_answered(site: Site, since_seconds: float) -> bool:
+    deepest = newest_pass(site.view, Profile.DEEP, site.accelerators or 0)
+    return deepest is not None and deepest.age_seconds < since_seconds
 
 
 def newest_pass(view: CheckerView, least: Profile, gpus: int = 0) -> PassReport | None:
@@ -222,13 +230,15 @@ def _found(
         return NodeChecks((order,), grants)  # it does not know yet
     words = "; ".join(fail.words for fail in verdict.failed) or _why(outcomes) or verdict.words
     given = site.view.given.get(order.id, 0.0)
-    if _may_be_shared(verdict.failed) and not order.id.endswith(_ONCE_MORE):
+    if _may_be_a_moment(verdict.failed) and not order.id.endswith(_ONCE_MORE):
         again = replace(order, id=order.id + _ONCE_MORE)
         has_begun = again.id in site.view.given or site.view.answer(again.id) is not None
-        if has_begun or any(age < given for node, age in passed.items() if node != site.node):
+        since = sum(age < given for node, age in passed.items() if node != site.node)
+        if has_begun or since >= LEAST_WITNESSES or not all(fail.probe in local.SHARED for fail in verdict.failed):
             more = _found(site, again, standards, findings, passed)
             return replace(more, orders=(order, *more.orders))
-        words += "; what it tests others use, too, and none of them has passed since: it may not be the node"
+        count = "only one" if since else "none"
+        words += f"; what it tests others use, too, and {count} of them has passed since: it may not be the node"
         verdict = replace(verdict, outcome=Outcome.INCONCLUSIVE, failed=())
     findings.append(
         Finding(
@@ -249,8 +259,9 @@ def _found(
     return NodeChecks((order,), grants)
 
 
-def _may_be_shared(fails: Sequence[Fail]) -> bool:
-    return bool(fails) and all(fail.probe in SHARED for fail in fails)
+def _may_be_a_moment(fails: Sequence[Fail]) -> bool:
+    """Whether it failed, and in nothing that needs to be seen only once: what is wrong is wrong, but for what others use, too."""
+    return bool(fails) and not any(fail.wrong and fail.probe not in local.SHARED for fail in fails)
 
 
 def _unfit(site: Site, wish: CheckWish) -> Finding:

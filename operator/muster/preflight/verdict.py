@@ -4,13 +4,14 @@ In this order: what is wrong everywhere, then what a domain's members have in co
 for what neither explains.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from statistics import median
 
 from muster.preflight.evidence import LEAST_WITNESSES, Evidence, Ground, Prefix, Test, alike, merged
+from muster.preflight.local import SHARED
 from muster.preflight.outcomes import How, Limit, LocalOutcome, Member, PairOutcome, Yardstick
 from muster.preflight.rounds import is_link, missing_pairs
 
@@ -48,6 +49,7 @@ class Fail:
         partners: proven nodes with which it missed; none for a local probe, which needs none.
         words: for people.
         wrong: a result was not what it must be; else something is slow or does not answer.
+        levels: at which its pairs speak against it.
     """
 
     node: str
@@ -58,6 +60,7 @@ class Fail:
     partners: tuple[str, ...]
     words: str
     wrong: bool = False
+    levels: tuple[int, ...] = ()
 
 
 class Part(StrEnum):
@@ -122,10 +125,10 @@ def judge(
         transport: what tests have to run over, see Evidence.
         levels: what the domains are called from the outside in, say ("block", "rack"); for words only.
     """
-    everybody = list(members)
-    own, broken = judge_local(everybody, local, limits or {})
-    # Who has failed by himself is nobody's partner, and nobody is open because he would have been.
-    out = {fail.node for fail in own}.union(broken)
+    everybody, told = list(members), list(local)
+    own, broken = judge_local(everybody, told, limits or {})
+    # Whose failure is his own is nobody's partner, and nobody is open because he would have been.
+    out = unfit(everybody, own, broken, told)
     ground = Ground(member for member in everybody if member.name not in out)
     evidence = Evidence(ground, merged(outcomes), yardsticks, transport)
     return _Bench(evidence, levels, len(out)).verdict(own, broken)
@@ -150,6 +153,62 @@ def judge_local(
     for fail in sorted(fails, key=lambda each: (each.node, each.probe, each.figure is not None, each.figure or 0.0)):
         worst.setdefault((fail.node, fail.probe), fail)
     return list(worst.values()), sorted(broken)
+
+
+def unfit(
+    members: Sequence[Member], own: Sequence[Fail], broken: Collection[str], local: Iterable[LocalOutcome]
+) -> set[str]:
+    """Nodes that are not tested with others, for what they have told of themselves.
+
+    What so many fail that it is not the nodes keeps nobody from it: pairs may find who is bad all the same. But where something hung
+    it may hang again, and would then look like the node's links.
+
+    Args:
+        own: who failed by himself.
+        broken: on whom a probe could not run.
+    """
+    count = sum(not member.witness for member in members)
+    many = _common(own, broken, count)
+    failed, ran = Counter(fail.probe for fail in own), ran_on(local)
+    found = set(broken)
+    for fail in own:
+        shared = is_of_many(fail.probe, failed[fail.probe], ran)
+        answered = fail.wrong or fail.figure is not None
+        if not shared and not (fail.probe in many and answered):
+            found.add(fail.node)
+    return found
+
+
+def ran_on(local: Iterable[LocalOutcome]) -> Counter[str]:
+    """On how many nodes each probe could run."""
+    return Counter(probe for _, probe in {(each.node, each.probe) for each in local if each.how is not How.ENVIRONMENT})
+
+
+def is_of_many(probe: str, failed: int, ran: Mapping[str, int]) -> bool:
+    """Whether a probe of what many nodes have in common failed on so many that it may not be the nodes."""
+    return probe.partition(" on ")[0] in SHARED and failed > MOST_ALIKE_SHARE * ran[probe]
+
+
+def _common(own: Sequence[Fail], broken: Collection[str], count: int) -> dict[str, str]:
+    """Local probes that fail on so many of so many nodes, and alike, that it is not the nodes -> the same in words."""
+    by_probe: dict[str, list[Fail]] = defaultdict(list)
+    for fail in own:
+        by_probe[fail.probe].append(fail)
+    found = {}
+    for probe, fails in sorted(by_probe.items()):
+        nodes = {fail.node for fail in fails}
+        # In the smallest gangs: nobody is left who could show that it is not what they have in common.
+        left = count - len(nodes.union(broken))
+        all_alike = len(fails) > 1 and left <= 0 and not any(fail.wrong for fail in fails)
+        if all_alike or _are_too_many([fail.figure or 0.0 for fail in fails], len(fails), count):
+            found[probe] = f"{probe} fails on {len(fails)} of {count} nodes alike: not so many are bad"
+    return found
+
+
+def _are_too_many(figures: Sequence[float], some: int, count: int) -> bool:
+    if some < LEAST_ALIKE or some <= MOST_ALIKE_SHARE * count:
+        return False
+    return some > MOST_SHARE * count or alike(figures, ALIKE)
 
 
 def _local_fail(outcome: LocalOutcome, limit: Limit | None) -> Fail | None:
@@ -193,14 +252,16 @@ class _Bench:
         self._name_far_levels()
         bad = [node for node in self.judged if evidence.is_bad(node, self.excused[node])]
         self._name_wrong_sums(bad)
-        words = self._too_many(own) or self._unjudgeable() or self._too_many_pairs(bad)
+        common = _common(own, broken, self.count)
+        words = self._unjudgeable() or self._too_many_pairs(bad)
         fails = [] if words else [self._fail(node) for node in bad]
-        unproven = {fail.node for fail in own} if self._too_many(own) else set[str]()
-        fails += [] if unproven else own
+        fails += [fail for fail in own if fail.probe not in common]
+        unproven = {fail.node for fail in own if fail.probe in common}
+        words = next(iter(common.values()), words)
         failed = {fail.node for fail in fails}
         passed = [node for node in self.judged if self._has_passed(node, bad)]
         names = [evidence.members[node].name for node in passed]
-        names = [name for name in names if name not in failed]
+        names = [name for name in names if name not in failed | unproven]
         unsure = [evidence.members[node].name for node in self.judged]
         unsure = sorted(unproven.union(broken, (name for name in unsure if name not in names)) - failed)
         if not words and unsure:
@@ -317,7 +378,10 @@ class _Bench:
         total = len(figures) + free
         if len(figures) < max(DOMAIN_LEAST, DOMAIN_SHARE * total) or (total <= DOMAIN_LEAST and total < len(nodes)):
             return {}
-        return figures if alike(list(figures.values()), ALIKE) else {}
+        # Who is far worse than its mates has a fault of its own, and says nothing of what they have in common.
+        least = OWN_SHARE * median(figures.values())
+        mates = [figure for figure in figures.values() if figure >= least]
+        return figures if len(mates) >= DOMAIN_LEAST and alike(mates, ALIKE) else {}
 
     # What lies between proven nodes
 
@@ -326,7 +390,8 @@ class _Bench:
         named = [
             pair
             for pair, tests in missing.items()
-            if all(node in evidence.proven[tests[0].level] for node in pair) and is_link(evidence, tests)
+            if (all(node in evidence.proven[tests[0].level] for node in pair) or self._are_alone(*pair))
+            and is_link(evidence, tests)
         ]
         around: dict[Prefix, list[tuple[int, int]]] = defaultdict(list)
         for a, b in named:
@@ -349,7 +414,19 @@ class _Bench:
                 pair, level = self._told([(a, b)]), evidence.level_of(a, b)
                 ails = self._ails_of(missing[a, b], level)
                 told = f"the link between {pair[0][0]} and {pair[0][1]} {ails}; both pass with others"
+                if self._are_alone(a, b):
+                    told += f", and nobody else in their {self._name(level)} can tell which end it is"
                 self.shared.append(Shared(Part.LINK, (), level, pair, told))
+
+    def _are_alone(self, a: int, b: int) -> bool:
+        """Whether two nodes have nobody else at their level, and miss with each other only."""
+        evidence, level = self.evidence, self.evidence.level_of(a, b)
+        return all(
+            node in evidence.lone[level]
+            and any(evidence.passes(node, outer) for outer in range(level))
+            and all(with_whom == other for tally in evidence.tallies[node].values() for with_whom, _ in tally.misses)
+            for node, other in ((a, b), (b, a))
+        )
 
     def _name_wrong_sums(self, bad: Sequence[int]) -> None:
         """Wrong sums that nothing else explains: too few to blame anybody, and never noise."""
@@ -388,23 +465,11 @@ class _Bench:
 
     # Nodes
 
-    def _too_many(self, own: Sequence[Fail]) -> str:
-        """Whether one local probe fails on so many nodes, and alike, that it is not the nodes."""
-        by_probe: dict[str, list[Fail]] = defaultdict(list)
-        for fail in own:
-            by_probe[fail.probe].append(fail)
-        for probe, fails in sorted(by_probe.items()):
-            # In the smallest gangs: nobody is left who could show that it is not what they have in common.
-            all_alike = 1 < len(fails) == self.count and not any(fail.wrong for fail in fails)
-            if all_alike or self._are_too_many([fail.figure or 0.0 for fail in fails], len(fails)):
-                return f"{probe} fails on {len(fails)} of {self.count} nodes alike: not so many are bad"
-        return ""
-
     def _too_many_pairs(self, bad: Sequence[int]) -> str:
         # Where a whole level is slow those that are stuck elsewhere are likely to be of the same kind.
         stuck = [node for node in self.judged if self.slow and node not in bad and self._is_open(node, bad)]
         count = len(bad) + len(stuck)
-        if self._are_too_many([self._best(node)[0] for node in bad], count):
+        if _are_too_many([self._best(node)[0] for node in bad], count, self.count):
             return f"{count} of {self.count} nodes fail alike: not so many are bad"
         return ""
 
@@ -417,11 +482,6 @@ class _Bench:
             if any(other not in bad and other not in evidence.ended for other, _ in tally.misses):
                 return True
         return False
-
-    def _are_too_many(self, figures: Sequence[float], count: int) -> bool:
-        if count < LEAST_ALIKE or count <= MOST_ALIKE_SHARE * self.count:
-            return False
-        return count > MOST_SHARE * self.count or alike(figures, ALIKE)
 
     def _best(self, node: int) -> tuple[float, int]:
         """The best share of a healthy pair's figure that a node reached with proven partners, and at which level."""
@@ -457,7 +517,8 @@ class _Bench:
         words = f"{told} in {len(tests)} tests with {len(partners)} proven partners"
         words += "" if wrong else f"; {threshold:.3g} is the least"
         name, figure = evidence.members[node].name, None if silent else best * reference
-        return Fail(name, PAIR, figure, threshold, "GB/s", tuple(partners), words, wrong=wrong > 0)
+        levels = tuple(self._judged_levels(node))
+        return Fail(name, PAIR, figure, threshold, "GB/s", tuple(partners), words, wrong=wrong > 0, levels=levels)
 
     def _open_words(self, unsure: Sequence[str], broken: Sequence[str]) -> str:
         if broken:

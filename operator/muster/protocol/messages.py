@@ -156,6 +156,7 @@ class Report:
     previous_ranks: Tuple[
         RankReport, ...
     ] = ()  # how its ranks ended: reclaim may be faster than the report of a failure
+    previous_step: Optional[int] = None  # its newest finished step, as `step` tells it; None also: a launcher of old
     peer_port: int = limited(0, 0, 65535)  # UDP port on which this launcher answers its neighbours' pings
     peers: Tuple[PeerReport, ...] = ()
     # At most 8 of the highest steps, highest first: while ranks run those that were judged complete. While none runs also
@@ -196,6 +197,11 @@ class Report:
     communication_seconds: Optional[float] = None
     checkpoint_stall_seconds: Optional[float] = None
     marker_error: str = for_people()  # why the marker could not be written or read, "" if it could
+    # The newest attempt for which Directive.aside was done or given up, and nothing is under way for it any more; 0 = none yet;
+    # None = a launcher of old, which moves nothing.
+    aside_attempt: Optional[int] = None
+    aside: str = for_people()  # what was moved, "" = nothing
+    aside_error: str = for_people()  # why not all was that should have been, "" if it was
     directive_seen: str = ""  # digest of the directive last received; the answer is held while it stays the same
     hold_seconds: float = 0.0  # how long the answer may be held
     protocol: int = PROTOCOL_VERSION
@@ -239,6 +245,9 @@ class Directive:
     lineage_since_ns: int = 0  # where no stamps are known those that were not written after this
     lineage_shut: Optional[bool] = None  # True: none beyond it counts, whenever it was written
     wish: Optional[str] = None  # a step or path that a person asked to go on from: look for it, whatever is newer
+    # The checkpoint that the attempt will go on from: what lies beside it with a higher step and is none is to be moved aside, while no
+    # rank can be alive, and before any starts.
+    aside: Optional[str] = None
     wish_directory: Optional[str] = None  # look for it there, too: in another directory than the job's own
     protocol: int = PROTOCOL_VERSION
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fnmatch
 import posixpath
+import re
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 from muster.checkpoint.names import above, absolute, is_url
@@ -19,6 +20,10 @@ PATH = "$(MUSTER_RESUME_PATH)"
 DIRECTORY = "$(MUSTER_RESUME_DIRECTORY)"
 STEP = "$(MUSTER_RESUME_STEP)"
 ANY = "*"  # whatever fsspec opens
+
+# What Megatron-LM calls a checkpoint, and what it takes in its tracker.
+_ITERATION = re.compile(r"iter_([0-9]{7,15})\Z")
+_TRACKED = re.compile(r"(?:[0-9]{1,15}|release)\Z")
 
 Words = Tuple[str, ...]
 
@@ -34,10 +39,13 @@ class Preset(NamedTuple):
         programs: last parts of a command's words, as patterns, by which Auto knows the framework; () = only by name.
         shows: some word of the command has to begin so, too, for Auto.
         pointer: the file in spec.checkpoint.directory that names the checkpoint's directory, and is written; "" = none.
+        tracker: the file in spec.checkpoint.directory that the framework reads besides, and ends by where no number is in it: it is
+            mended then; "" = none.
         urls: schemes of the URLs that it loads from, or ANY; () = from file systems only.
         files_only: formats that it loads from file systems only, whatever it does with others.
         needs: what people have to know, "" = nothing.
         source: project, file.
+        recipe: the folder of examples/ that names it and that `make recipes` runs, "" = it was not run with Muster.
     """
 
     name: str
@@ -48,9 +56,11 @@ class Preset(NamedTuple):
     programs: Words = ()
     shows: str = ""
     pointer: str = ""
+    tracker: str = ""
     urls: Words = ()
     files_only: Words = ()
     needs: str = ""
+    recipe: str = ""
 
 
 _HUGGING_FACE_EXAMPLES = (
@@ -87,6 +97,7 @@ PRESETS: Tuple[Preset, ...] = (
         programs=_HUGGING_FACE_EXAMPLES,
         needs="the script has to read `TrainingArguments`, and to pass `training_args.resume_from_checkpoint` on to `train`: the Trainer "
         "does not do it by itself. The examples do",
+        recipe="hf-trainer",
     ),
     Preset(
         "Accelerate",
@@ -97,6 +108,7 @@ PRESETS: Tuple[Preset, ...] = (
         programs=("run_*_no_trainer.py",),
         needs="the script has to give the option to `load_state`, as Accelerate's examples do. Those of diffusers take the last part of "
         "the path alone, below `--output_dir`",
+        recipe="accelerate",
     ),
     Preset(
         "Lightning",
@@ -115,8 +127,10 @@ PRESETS: Tuple[Preset, ...] = (
         (("--load", DIRECTORY), ("--ckpt-step", STEP)),
         "Megatron-LM, megatron/training/checkpointing.py (_load_base_checkpoint)",
         programs=("pretrain_*.py",),
+        tracker="latest_checkpointed_iteration.txt",
         urls=("msc",),
-        needs="a tracker file that holds no number ends it all the same; `--ckpt-step 0` counts as none",
+        needs="where its tracker file holds no number (a save over it was cut short) Megatron-LM would end with code 0 all the same: the "
+        "launcher writes the step into it then. `--ckpt-step 0` counts as none",
     ),
     Preset(
         "TorchTitan",
@@ -174,6 +188,7 @@ PRESETS: Tuple[Preset, ...] = (
         "deepspeed, runtime/engine.py (load_checkpoint)",
         pointer="latest",
         needs="the program has to call `load_checkpoint` with `checkpoint.directory`, and without a tag",
+        recipe="deepspeed",
     ),
 )
 BY_NAME = {preset.name: preset for preset in PRESETS}
@@ -252,6 +267,21 @@ def pointer(name: str, path: str, directory: str) -> Tuple[str, str]:
     if preset is None or not preset.pointer or not path or is_url(path) or not is_own(path, directory):
         return "", ""
     return posixpath.join(directory, preset.pointer), posixpath.basename(path)
+
+
+def tracker(name: str, path: str, directory: str, said: Optional[str]) -> Tuple[str, str]:
+    """The file that the framework would end by, and what has to be in it; "" and "" where it needs no mending.
+
+    Args:
+        said: what is in it; None: there is none, which is well.
+    """
+    preset = BY_NAME.get(name)
+    if preset is None or not preset.tracker or said is None or is_url(path) or not is_own(path, directory):
+        return "", ""
+    step = _ITERATION.match(posixpath.basename(path))
+    if step is None or _TRACKED.match(said.strip()):
+        return "", ""
+    return posixpath.join(directory, preset.tracker), str(int(step.group(1)))
 
 
 def problem(name: str, format: str, path: str, directory: str) -> str:  # noqa: A002
@@ -343,4 +373,5 @@ __all__: List[str] = [
     "never",
     "pointer",
     "problem",
+    "tracker",
 ]

@@ -40,6 +40,11 @@ CLASSES = {
     Kind.NODE_LOST: FaultClass.INFRASTRUCTURE,
     Kind.NODE_UNHEALTHY: FaultClass.HARDWARE,
 }
+# What a sick node does to a program that is well. Other kinds name their cause: memory that is used up, a command that is
+# not in the image, or what is no doing of the job's anyway.
+OF_A_SICK_NODE = frozenset(
+    {Kind.RANK_FAILED, Kind.CORRUPTION, Kind.POD_ENDED, Kind.HANG, Kind.START_HANG, Kind.RECLAIM_SLOW}
+)
 # The stronger evidence first.
 _RANKING = [
     Kind.NODE_GONE,

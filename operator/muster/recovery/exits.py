@@ -9,6 +9,9 @@ from muster.recovery.failure import Failure, Kind, failure_of
 from muster.world.job import JobWorld, Seat
 from muster.world.views import SCHEDULER_NAME, ContainerView, PodView, RankView
 
+LAST_LINES_FOLLOW = "; its last lines: "
+"""In a message, between what was seen and what the rank or container printed last."""
+BETWEEN_LINES = " | "
 LAST_LINES = 5
 LAST_LINES_CHARS = 600
 KUBELET_REJECTIONS = re.compile(
@@ -72,7 +75,7 @@ def pod_ended(seat: Seat, *, managed: bool) -> Failure | None:
     message = f"container {container.name} of pod {pod.name} ended with code {container.exit_code} ({container.terminated_reason})"
     last = _last_lines(container.terminated_message)
     if last and container.exit_code:
-        message += f"; its last lines: {last}"
+        message += LAST_LINES_FOLLOW + last
     return replace(failure_of(seat, kind, Level.POD, message), exit_code=container.exit_code)
 
 
@@ -131,6 +134,15 @@ def late(world: JobWorld, gang: Gang, attempt: int) -> list[Failure]:
     return found
 
 
+def fell_by_themselves(world: JobWorld, index: int, attempt: int) -> int:
+    """How many ranks of a worker failed in an attempt, not because another one was lost, as far as its launcher tells."""
+    view = world.by_index[index].launcher
+    if view is None or attempt not in (view.attempt, view.previous_attempt):
+        return 0
+    ranks = view.ranks if view.attempt == attempt else view.previous_ranks
+    return sum(_failed(rank) and not VICTIM.search(rank.tail) for rank in ranks)
+
+
 def rank_failed(ranks: tuple[RankView, ...], seat: Seat, ailment: str) -> Failure | None:
     """The first of a worker's ranks that failed by itself, as its launcher tells; of those that fell together one that is no
     victim."""
@@ -146,9 +158,7 @@ def rank_failed(ranks: tuple[RankView, ...], seat: Seat, ailment: str) -> Failur
         f"rank {first.rank} {_how_it_ended(first)}"
         + (f" on a sick node ({ailment})" if ailment else "")
         + (
-            f"; its last lines: {_last_lines(first.tail)}"
-            if first.tail.strip() and first.signal != signal.SIGKILL
-            else ""
+            LAST_LINES_FOLLOW + _last_lines(first.tail) if first.tail.strip() and first.signal != signal.SIGKILL else ""
         ),
         rank=first.rank,
         exit_code=first.exit_code,
@@ -178,4 +188,4 @@ def _how_it_ended(rank: RankView) -> str:
 def _last_lines(tail: str) -> str:
     """The last few lines as one, short enough for an Event; the very last one is the most telling and is whole."""
     lines = [line.strip() for line in tail.splitlines() if any(character.isalnum() for character in line)]
-    return " | ".join(lines[-LAST_LINES:])[-LAST_LINES_CHARS:]
+    return BETWEEN_LINES.join(lines[-LAST_LINES:])[-LAST_LINES_CHARS:]

@@ -45,7 +45,10 @@ class Failure:
         level: the least level of recovery that mends it.
         age_seconds: since it happened, as far as is known.
         victim: its own words say that another rank was lost first.
-        ailment: what is wrong with its node; "" if nothing is known.
+        ailment: what is wrong with its node; "" if nothing is known. The worker moves if there is another node, whatever the
+            level.
+        suspected: failures of jobs have followed its node, which proves nothing. The worker moves if there is another node,
+            whatever the level.
         if_free: `level` only where there is another node; else the ranks restart in place.
     """
 
@@ -60,6 +63,7 @@ class Failure:
     age_seconds: float = 0.0
     victim: bool = False
     ailment: str = ""
+    suspected: bool = False
     if_free: bool = False
 
 

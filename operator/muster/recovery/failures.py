@@ -7,6 +7,7 @@ from muster.api.gang import Gang, Level
 from muster.api.trainingjob import LaunchMode
 from muster.protocol.messages import LEAVING
 from muster.recovery import corruption
+from muster.recovery.blame import OF_A_SICK_NODE
 from muster.recovery.exits import pod_ended, rank_failed
 from muster.recovery.failure import Failure, Kind, failure_of
 from muster.recovery.silence import FRESH_SECONDS, WHOLE_GANG_SECONDS, silent_for_good, unheard, unreachable
@@ -27,7 +28,7 @@ def find(world: JobWorld) -> list[Failure]:
     for seat in world.seats:
         failure = _common_failure(world, gang, seat) or judge(world, gang, seat) if seat.member.node else None
         if failure:
-            found.append(failure)
+            found.append(_by_its_node(world, failure))
     return found + corruption.failures_of_leavers(world) or _hang(world, gang)
 
 
@@ -45,6 +46,21 @@ def _common_failure(world: JobWorld, gang: Gang, seat: Seat) -> Failure | None:
             return failure_of(seat, Kind.POD_GONE, Level.POD, f"pod {seat.name} is gone")
         return stuck_predecessor(world, seat)
     return None
+
+
+def _by_its_node(world: JobWorld, failure: Failure) -> Failure:
+    """The failure as that of its node, where that is known to be sick (Degraded or worse), whether or not it is held by the
+    breaker or left to others: then it moves if there is another. It moves, too, but pays for it, where failures of jobs have
+    followed the node: perhaps it is that."""
+    ailment, doubt = world.fleet.ailment(failure.node), world.fleet.doubt_of(failure.node)
+    if failure.ailment or failure.kind not in OF_A_SICK_NODE:
+        return failure
+    if not ailment:
+        if doubt is None or doubt.followed is None:
+            return failure
+        message = f"{failure.message}; failures of jobs have followed this node: it goes elsewhere if it can"
+        return replace(failure, message=message, suspected=True)
+    return replace(failure, message=f"{failure.message}, on a sick node ({ailment})", ailment=ailment)
 
 
 def _plain(world: JobWorld, gang: Gang, seat: Seat) -> Failure | None:
@@ -145,7 +161,8 @@ def _hang(world: JobWorld, gang: Gang) -> list[Failure]:
     who = world.by_index[suspects[0]].where + (" and others" if len(suspects) > 1 else "")
     behind_step = f"step {lowest}" if lowest >= 0 else "no step yet"
     message = f"no step finished for {age:.0f} s (limit {limit} s); furthest behind: {who}, {behind_step}"
-    return [replace(failure_of(world.by_index[index], kind, level, message), age_seconds=age) for index in suspects]
+    found = (failure_of(world.by_index[index], kind, level, message) for index in suspects)
+    return [replace(_by_its_node(world, failure), age_seconds=age) for failure in found]
 
 
 def _someone_fell_silent(world: JobWorld, gang: Gang, seconds: float) -> bool:

@@ -16,12 +16,14 @@ STALLED_SECONDS = 600.0
 NOT_LISTED = "CheckpointsNotListed"
 NOT_JUDGED = "CheckpointsNotJudged"
 LAUNCHER_SILENT = "LauncherSilent"
+NOT_ASIDE = "TornNotSetAside"
 
 _SEE_STORAGE = "See whether the storage behind spec.checkpoint.directory answers there; the start follows by itself"
 REMEDIES = {
     NOT_LISTED: f". {_SEE_STORAGE}.",
     NOT_JUDGED: f" {_SEE_STORAGE}. Or set spec.checkpoint.resumeFrom to another step.",
     LAUNCHER_SILENT: "",  # the message has it
+    NOT_ASIDE: f". {_SEE_STORAGE}.",
 }
 
 

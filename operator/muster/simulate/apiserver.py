@@ -201,7 +201,10 @@ class ApiServer:
         """Delete an object: a pod that a kubelet knows, and what has finalizers, is Terminating first."""
         self.requests += 1
         stored, options = self._found(at), body or {}
-        uid = (options.get("preconditions") or {}).get("uid")
+        preconditions = options.get("preconditions") or {}
+        uid, version = preconditions.get("uid"), preconditions.get("resourceVersion")
+        if version and version != stored.value["metadata"]["resourceVersion"]:
+            raise Conflict(409, "Conflict", f"{at.resource} {at.name!r} has changed")
         if uid and uid != stored.value["metadata"]["uid"]:
             raise Conflict(409, "Conflict", f"the uid of {at.resource} {at.name!r} is another one")
         grace = options.get("gracePeriodSeconds", GRACE_SECONDS if at.resource == "pods" else 0)
@@ -382,12 +385,19 @@ def selector(namespace: str, query: Mapping[str, Any]) -> Callable[[Object], boo
         tests.append(lambda value: bool(value["metadata"].get("namespace") == namespace))
     label = str(query.get("labelSelector") or "")
     if label:
-        if any(sign in label for sign in "=, "):
-            raise Invalid(400, "BadRequest", f"not simulated: {label}")
-        wanted, bare = not label.startswith("!"), label.lstrip("!")
-        tests.append(lambda value: (bare in (value["metadata"].get("labels") or {})) == wanted)
+        tests.append(_label_test(label))
     tests += [_field_test(term) for term in str(query.get("fieldSelector") or "").split(",") if term]
     return lambda value: all(test(value) for test in tests)
+
+
+def _label_test(term: str) -> Callable[[Object], bool]:
+    if any(sign in term for sign in (",", " ", "!=", "==")):
+        raise Invalid(400, "BadRequest", f"not simulated: {term}")
+    name, sign, value = term.partition("=")
+    if sign:
+        return lambda found: bool((found["metadata"].get("labels") or {}).get(name) == value)
+    wanted, bare = not term.startswith("!"), term.lstrip("!")
+    return lambda found: (bare in (found["metadata"].get("labels") or {})) == wanted
 
 
 def _field_test(term: str) -> Callable[[Object], bool]:

@@ -24,6 +24,8 @@ LISTED_SECONDS = 10.0
 FOUND_SECONDS = 120.0
 # A plan is made every 15 s at the latest, and a pod that ends has its grace of 30 s to be seen so.
 LIMIT_SEEN_SECONDS = 60.0
+# Many that thaw at one moment do so one after the other, and a launcher needs a turn to end its ranks.
+WAKES_SECONDS = 1.0
 
 
 class Checks:
@@ -46,7 +48,12 @@ class Checks:
         """A rank is about to run."""
         number = process.attempt.number
         # One that is frozen does nothing, and its launcher wakes with it: whether it then does is looked at below.
-        others = [rank for rank in trainer.alive if rank.attempt.number != number and not rank.worker.is_frozen]
+        awake = self._life.agenda.now - WAKES_SECONDS
+        others = [
+            rank
+            for rank in trainer.alive
+            if rank.attempt.number != number and not rank.worker.is_frozen and rank.worker.thawed_at < awake
+        ]
         there = ", ".join(f"rank {r.rank} of attempt {r.attempt.number} on {r.worker.machine.name}" for r in others)
         self._hold(
             "no rank starts while one of another attempt is alive",

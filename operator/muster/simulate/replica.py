@@ -123,6 +123,9 @@ class _Process(Operator):
     def _make_ports(self) -> Ports:
         return _SimulatedPorts(self._replica)  # type: ignore[return-value]
 
+    def _make_history(self, *_: Any) -> None:
+        """Nobody reads it."""
+
     async def _server_version(self) -> str:
         return "simulated"
 

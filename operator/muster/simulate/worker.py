@@ -49,6 +49,7 @@ class Container:
     Attributes:
         exit_code: once it has ended.
         is_frozen: that nothing in it moves; what comes meanwhile waits.
+        thawed_at: when it went on for the last time.
     """
 
     def __init__(self, life: "Life", machine: "Machine", pod: dict[str, Any], trainer: Trainer) -> None:
@@ -62,6 +63,7 @@ class Container:
         self.address: str = pod["status"]["podIP"]
         self.exit_code: int | None = None
         self.is_frozen = False
+        self.thawed_at = float("-inf")
         self.ranks: list[RankProcess] = []
         self.directory: Directory = life.directories[trainer.job]
         self._is_killed = False  # nothing of it does anything any more
@@ -122,7 +124,7 @@ class Container:
 
     def thaw(self) -> None:
         """It goes on, and what has come meanwhile is there."""
-        self.is_frozen = False
+        self.is_frozen, self.thawed_at = False, self.life.agenda.now
         waiting, self._waiting = self._waiting, []
         for event in waiting:
             self._happens(event)

@@ -67,6 +67,7 @@ class Standard:
         floor: below it a figure is bad whatever the history says; 0 where none is known.
         miss_share: of healthy figures.
         source: for people.
+        healthy: share of the middle below which hardly any healthy figure lies, however strict `ratio` is; 1 where that is not known.
     """
 
     probe: str
@@ -80,6 +81,7 @@ class Standard:
     miss_share: float
     unit: str
     source: str
+    healthy: float = 1.0
 
     @property
     def least(self) -> float:

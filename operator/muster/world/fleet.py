@@ -9,7 +9,8 @@ shares it, so that a snapshot is a copy of the dicts alone, one for all decision
 import copy
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Collection, Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
@@ -68,11 +69,28 @@ class Exclusion:
         reason: stable and CamelCase, e.g. Xid79.
         message: for people: what is wrong with it.
         leave: what workers have to do that are there.
+        gone_by: when they have to be gone, whether there is another node for them or not; None: no time is set.
+        words: what people are told who wait for nodes; "": that the node is unhealthy.
     """
 
     reason: str
     message: str = ""
     leave: Leave = Leave.NO
+    gone_by: datetime | None = None
+    words: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """What keeps a node from being the first choice, though it may be used.
+
+    Attributes:
+        followed: when the newest failure of a job was that has followed it; None where something else speaks against it.
+        wants_check: several owners' failures have: a test that it passed before proves nothing any more.
+    """
+
+    followed: datetime | None = None
+    wants_check: bool = False
 
 
 class Fleet:
@@ -97,6 +115,7 @@ class Fleet:
         self.version = 0
         self._excluded: dict[str, Exclusion] = {}
         self._ailing: dict[str, str] = {}
+        self._doubted: dict[str, Doubt] = {}
         self._log: list[str] = []  # nodes changed by versions self.version - len(self._log) + 1 .. self.version
         self._by_source: dict[Hashable, tuple[str, frozenset[str], Mapping[str, int]]] = {}
         self._holders: dict[str, Counter[str]] = {}
@@ -125,6 +144,7 @@ class Fleet:
             names=self.names.copy(),
             _excluded=self._excluded.copy(),
             _ailing=self._ailing.copy(),
+            _doubted=self._doubted.copy(),
             _log=[],
             _by_source={},
             _holders=self._holders.copy(),
@@ -146,12 +166,14 @@ class Fleet:
         names: Mapping[str, str] = _NOTHING,  # type: ignore[assignment]
         excluded: Mapping[str, Exclusion] = _NOTHING,  # type: ignore[assignment]
         ailing: Mapping[str, str] = _NOTHING,  # type: ignore[assignment]
+        doubted: Mapping[str, Doubt] = _NOTHING,  # type: ignore[assignment]
     ) -> "Fleet":
-        """A fleet as it is: nodes by name; holders, amounts used, exclusions and ailments by node; names by job uid."""
+        """A fleet as it is: nodes by name; holders, amounts used, exclusions, ailments and doubts by node; names by job uid."""
         fleet = cls(policy, KnownAges(lease_age_seconds))
         fleet.names.update(names)
         fleet._excluded.update(excluded)
         fleet._ailing.update(ailing)
+        fleet._doubted.update(doubted)
         for node in nodes.values():
             fleet.put_node(node)
         for name, several in holders.items():
@@ -173,6 +195,7 @@ class Fleet:
             names=self.names,
             excluded=self._excluded,
             ailing=self._ailing,
+            doubted=self._doubted,
         )
 
     def put_node(self, node: NodeView) -> bool:
@@ -288,6 +311,21 @@ class Fleet:
         """What is wrong with the node, though it may be held by the breaker or left to others; "" if nothing."""
         return self._ailing.get(node, "")
 
+    def doubt(self, node: str, doubt: Doubt | None) -> bool:
+        """What makes another node the better choice, None if nothing; True if that is another answer than before."""
+        if self._doubted.get(node) == doubt:
+            return False
+        if doubt is None:
+            del self._doubted[node]
+        else:
+            self._doubted[node] = doubt
+        self._changed(node)
+        return True
+
+    def doubt_of(self, node: str) -> Doubt | None:
+        """What makes another node the better choice; None if nothing does."""
+        return self._doubted.get(node)
+
     @property
     def excluded(self) -> Collection[str]:
         """The nodes whose health keeps workers from them."""
@@ -380,6 +418,7 @@ class FleetParts:
     names: Mapping[str, str]
     excluded: Mapping[str, Exclusion]
     ailing: Mapping[str, str]
+    doubted: Mapping[str, Doubt] = field(default_factory=dict)
 
 
 def claim_of(

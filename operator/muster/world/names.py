@@ -15,6 +15,11 @@ def gang_name(job: str, job_uid: str) -> str:
     return f"{job}-{job_digest(job_uid)}"
 
 
+def job_name(gang: str, job_uid: str) -> str:
+    """The name of the job whose Gang is called so."""
+    return gang.removesuffix(f"-{job_digest(job_uid)}")
+
+
 def pod_name(job: str, job_uid: str, index: int, incarnation: int) -> str:
     """Name of one worker's pod; each incarnation has its own."""
     return pod_name_in(gang_name(job, job_uid), index, incarnation)

@@ -31,6 +31,7 @@ class ContainerView:
     exit_code: int | None = None
     terminated_reason: str = ""
     terminated_message: str = ""
+    image_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +119,10 @@ class Taint:
     effect: str = ""
 
 
+MUSTER_HEALTHY = "MusterHealthy"
+"""The condition that Muster itself writes on nodes, and never reads as evidence."""
+
+
 @dataclass(frozen=True, slots=True)
 class ConditionView:
     """One condition of a node.
@@ -186,6 +191,7 @@ class LauncherView:
     free_bytes: int | None = None
     previous_attempt: int = 0
     previous_ranks: tuple["RankView", ...] = ()  # how the ranks of `previous_attempt` ended
+    previous_step: int | None = None  # the newest one that they have finished
     loop_age_seconds: float = 0.0
     first_step: int | None = None
     progress_error: str = ""
@@ -197,6 +203,9 @@ class LauncherView:
     marker_age_seconds: float | None = None
     marker_lineage: str | None = ""
     marker_error: str = ""
+    aside_attempt: int | None = None  # None: one of old
+    aside: str = ""
+    aside_error: str = ""
     passes_news: bool = False
     first_step_age_seconds: float | None = None  # None also: one of old
     input_wait_seconds: float | None = None  # of the steps of this attempt, as the program tells

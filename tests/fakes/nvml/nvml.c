@@ -30,14 +30,16 @@ enum key {
   GPUS, COUNT, LOST_GPU, RESET_GPU, ACTION, ECC, ECC_CORRECTED, SRAM, SRAM_FLAG, REMAP_PENDING, REMAP_FAILED, REMAPS,
   RETIRED, RETIRED_PENDING, REPAIR, INFOROM, NVLINKS, NVLINK_DOWN, NVLINK_RECOVERIES, NVLINK_CRC, FABRIC,
   FABRIC_STATUS, FABRIC_MASK, PCIE_WIDTH, PCIE_REPLAYS, PCIE_FATAL, MARGIN, THROTTLE, ENERGY_STUCK, POWER, VBIOS,
-  SERIAL, INIT_ERROR, HANG_SECONDS, BUSY, EVERY_CALL_FAILS, NOISE, KEYS
+  SERIAL, INIT_ERROR, HANG_SECONDS, BUSY, EVERY_CALL_FAILS, NOISE, HANDLE_ERROR, GPU_FAILS, LINK_ERROR, PCIE_GENERATION,
+  PERFORMANCE_STATE, PERSISTENCE, MIG, MODEL, KEYS
 };
 static const char *const known[KEYS] = {
   "gpus", "count", "lost", "reset_required", "recovery_action", "ecc", "ecc_corrected", "sram", "sram_flag",
   "remap_pending", "remap_failed", "remaps", "retired", "retired_pending", "repair", "inforom", "nvlinks",
   "nvlink_down", "nvlink_recoveries", "nvlink_crc", "fabric", "fabric_status", "fabric_mask", "pcie_width",
   "pcie_replays", "pcie_fatal", "margin", "throttle", "energy_stuck", "power_mw", "vbios",
-  "serial", "init_error", "hang_seconds", "busy", "every_call_fails", "noise"
+  "serial", "init_error", "hang_seconds", "busy", "every_call_fails", "noise", "handle_error", "gpu_fails", "link_error",
+  "pcie_generation", "performance_state", "persistence", "mig", "model"
 };
 
 static struct {
@@ -123,7 +125,7 @@ static int on(struct gpu *gpu, double recorded_ms) {
   if (failed) return failed;
   if (get(LOST_GPU, gpu->index, 0)) return LOST;
   if (get(RESET_GPU, gpu->index, 0)) return RESET_REQUIRED;
-  return SUCCESS;
+  return (int)get(GPU_FAILS, gpu->index, SUCCESS);
 }
 #define ON(gpu, ms) do { int failed = on(gpu, ms); if (failed) return failed; } while (0)
 
@@ -156,10 +158,13 @@ int nvmlDeviceGetCount_v2(unsigned *count) {
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, struct gpu **gpu) {
   if (index >= MAX_GPUS) return INVALID;
   *gpu = &gpus[index];
-  return get(LOST_GPU, (int)index, 0) ? LOST : enter((int)index, 0.01);
+  if (get(LOST_GPU, (int)index, 0)) return LOST;
+  long failed = get(HANDLE_ERROR, (int)index, SUCCESS);
+  return failed ? (int)failed : enter((int)index, 0.01);
 }
+/* The library remembers the UUID: a GPU that fails everything else may still have it. */
 int nvmlDeviceGetUUID(struct gpu *gpu, char *text, unsigned length) {
-  ON(gpu, MS_UUID);
+  if (!get(GPU_FAILS, gpu->index, SUCCESS)) ON(gpu, MS_UUID);
   snprintf(text, length, "GPU-00000000-0000-4000-8000-%012d", gpu->index + 1);
   return SUCCESS;
 }
@@ -170,7 +175,8 @@ int nvmlDeviceGetSerial(struct gpu *gpu, char *text, unsigned length) {
 }
 int nvmlDeviceGetName(struct gpu *gpu, char *text, unsigned length) {
   ON(gpu, MS_NAME);
-  snprintf(text, length, "%s", RECORDED_NAME);
+  static const char *const models[] = {RECORDED_NAME, "NVIDIA H200 NVL", "NVIDIA GH200 480GB"};
+  snprintf(text, length, "%s", models[get(MODEL, gpu->index, 0) % 3]);
   return SUCCESS;
 }
 int nvmlDeviceGetVbiosVersion(struct gpu *gpu, char *text, unsigned length) {
@@ -195,7 +201,22 @@ int nvmlDeviceGetPciInfo_v3(struct gpu *gpu, struct pci *pci) {
 }
 int nvmlDeviceGetPerformanceState(struct gpu *gpu, unsigned *state) {
   ON(gpu, 0.012);
-  *state = 0;
+  *state = (unsigned)get(PERFORMANCE_STATE, gpu->index, 0);
+  return SUCCESS;
+}
+int nvmlDeviceGetPersistenceMode(struct gpu *gpu, int *mode) {
+  ON(gpu, 0.01);
+  *mode = (int)get(PERSISTENCE, gpu->index, 1);
+  return SUCCESS;
+}
+int nvmlDeviceGetMigMode(struct gpu *gpu, unsigned *current, unsigned *pending) {
+  ON(gpu, 0.01);
+  *current = *pending = (unsigned)get(MIG, gpu->index, 0);
+  return SUCCESS;
+}
+int nvmlDeviceGetCurrPcieLinkGeneration(struct gpu *gpu, unsigned *generation) {
+  ON(gpu, 0.014);
+  *generation = (unsigned)get(PCIE_GENERATION, gpu->index, 5);
   return SUCCESS;
 }
 
@@ -241,6 +262,8 @@ int nvmlDeviceGetFieldValues(struct gpu *gpu, int count, struct field *fields) {
 }
 int nvmlDeviceGetNvLinkState(struct gpu *gpu, unsigned link, unsigned *active) {
   ON(gpu, MS_NVLINK);
+  long failed = get(LINK_ERROR, gpu->index, SUCCESS);
+  if (failed) return (int)failed;
   if (link >= (unsigned)get(NVLINKS, gpu->index, 0)) return NOT_SUPPORTED;
   *active = link >= (unsigned)get(NVLINK_DOWN, gpu->index, 0);
   return SUCCESS;

@@ -55,7 +55,8 @@ def test_evidence_goes_when_the_fault_is_gone(agent: Any) -> None:
     agent.faults("count=7", "remap_pending=1@gpu3")
     agent.wait(lambda: agent.kinds() == ["GpuCount", "RowRemapPending"])
     agent.faults()
-    agent.wait(lambda: agent.kinds() == [])
+    # A remap waits for a reset: that it waits no more shows that there was one.
+    agent.wait(lambda: agent.kinds() == ["GpuReset"])
 
 
 def test_nvml_that_hangs_is_told(agent: Any) -> None:
@@ -89,7 +90,7 @@ def test_what_others_write_stays_and_is_not_undone(agent: Any, kubectl: Callable
     agent.faults("recovery_action=1@gpu0")
     agent.wait(lambda: agent.kinds() == ["RecoveryAction"])
     agent.faults()
-    agent.wait(lambda: agent.kinds() == [])
+    agent.wait(lambda: agent.kinds() == ["GpuReset"])
     assert agent.status()["state"] == "Unhealthy"
     assert agent.status()["reason"] == "Xid79"
 

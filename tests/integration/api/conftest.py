@@ -37,8 +37,27 @@ SMALLEST: Mapping[str, Manifest] = {
         "metadata": {"name": "small"},
         "spec": {"jobUid": "7f3b", "attempt": 2, "time": TIME, "level": "R0", "reason": "ProcessExited"},
     },
+    "EndedJob": {
+        "apiVersion": "muster.dev/v1alpha1",
+        "kind": "EndedJob",
+        "metadata": {"name": "7f3b"},
+        "spec": {
+            "jobUid": "7f3b",
+            "namespace": "team-a",
+            "name": "small",
+            "begun": TIME,
+            "end": TIME,
+            "state": "Succeeded",
+        },
+    },
     "FleetPolicy": {"apiVersion": "muster.dev/v1alpha1", "kind": "FleetPolicy", "metadata": {"name": "default"}},
     "NodeHealth": {"apiVersion": "muster.dev/v1alpha1", "kind": "NodeHealth", "metadata": {"name": "node-1.example"}},
+    "RepairRequest": {
+        "apiVersion": "muster.dev/v1alpha1",
+        "kind": "RepairRequest",
+        "metadata": {"name": "node-1.example"},
+        "spec": {"node": "node-1.example", "action": "Reboot", "incident": TIME},
+    },
 }
 
 

@@ -11,6 +11,7 @@ from muster.api.base import ApiModel
 from muster.api.fleetpolicy import FleetPolicy
 from muster.api.gang import Gang
 from muster.api.nodehealth import NodeHealth
+from muster.api.repairrequest import RepairRequest
 from muster.api.trainingjob import ProgressPreset, ResumePreset, TrainingJob
 
 TIME = "2026-01-31T12:00:00.000000Z"
@@ -19,6 +20,7 @@ MODELS: dict[str, type[ApiModel]] = {
     "Gang": Gang,
     "FleetPolicy": FleetPolicy,
     "NodeHealth": NodeHealth,
+    "RepairRequest": RepairRequest,
 }
 
 
@@ -131,6 +133,13 @@ MODELS: dict[str, type[ApiModel]] = {
             {"spec.human": {"decision": "Cordon", "reason": "loose cable", "time": TIME}},
             id="NodeHealth with a decision",
         ),
+        pytest.param("RepairRequest", {}, id="smallest RepairRequest"),
+        pytest.param("RepairRequest", {"spec.machine": {"gpuSerials": ["1650"]}}, id="RepairRequest for a machine"),
+        pytest.param(
+            "FleetPolicy",
+            {"spec.health": {"repair": {"actions": ["Reset", "Reboot"]}}},
+            id="FleetPolicy that asks for repairs",
+        ),
     ],
 )
 def test_the_defaults_of_the_server_are_those_of_the_models(
@@ -155,6 +164,10 @@ MUTABLE = {
     "spec.recovery.unprovedDeathTimeoutSeconds": 900,
     "spec.checkpoint.resumeFrom": "Scratch",  # while nothing runs
     "spec.checkpoint.resumePreset": "Off",
+    "spec.throughput.tokensPerStep": 4096,
+    "spec.throughput.parameters": 7,
+    "spec.throughput.flopsPerToken": 42,
+    "spec.throughput.peakTflopsPerGpu": 989,
     "spec.completion.ttlSecondsAfterFinished": 60,
 }
 IMMUTABLE = {
@@ -171,6 +184,7 @@ IMMUTABLE = {
     "spec.checkpoint.directory": ("/elsewhere", "spec.checkpoint.directory"),
     "spec.checkpoint.localDirectory": ("/local", "spec.checkpoint.localDirectory"),
     "spec.checkpoint.resumeArgument": (["--load", "/c"], "spec.checkpoint.resumeArgument"),
+    "spec.checkpoint.setTornAside": (True, "spec.checkpoint.setTornAside"),
     "spec.checkpoint.saveTimeoutSeconds": (60, "spec.checkpoint.saveTimeoutSeconds"),
     "spec.progress.preset": ("Megatron", "spec.progress"),
     "spec.progress.stepPattern": ("step ([0-9]+)", "spec.progress"),

@@ -159,6 +159,14 @@ JOBS: dict[str, Case] = {
         "spec.checkpoint.localDirectory", "local", "write an absolute path, e.g. /local/checkpoints"
     ),
     "a long local directory": one("spec.checkpoint.localDirectory", "/" + "a" * 1024, "may not be more than 1024"),
+    "torn ones aside without a directory": one(
+        "spec.checkpoint.setTornAside", True, "only in a directory of a file system something can be moved"
+    ),
+    "torn ones aside in a store": Case(
+        "spec.checkpoint.setTornAside",
+        {"spec.checkpoint.directory": "s3://b/x", "spec.checkpoint.setTornAside": True},
+        ("spec.checkpoint.setTornAside", "only in a directory of a file system something can be moved"),
+    ),
     "a resume argument that is text": one("spec.checkpoint.resumeArgument", "--load /c", "must be of type array"),
     "a resume argument without words": one("spec.checkpoint.resumeArgument", [], "should have at least 1 items"),
     "a resume argument of many words": one("spec.checkpoint.resumeArgument", ["a"] * 33, "must have at most 32 items"),
@@ -236,6 +244,11 @@ JOBS: dict[str, Case] = {
     **dict(bounds("spec.recovery.unreachableTimeoutSeconds", 5, 3600)),
     **dict(bounds("spec.recovery.unprovedDeathTimeoutSeconds", 60, 604800)),
     "completion that is a number": one("spec.completion", 60, "must be of type object"),
+    "throughput that is a number": one("spec.throughput", 7, "must be of type object"),
+    **dict(bounds("spec.throughput.tokensPerStep", 1, 10**12)),
+    **dict(bounds("spec.throughput.parameters", 1, 10**15)),
+    **dict(bounds("spec.throughput.flopsPerToken", 1, 2**53 - 1)),
+    **dict(bounds("spec.throughput.peakTflopsPerGpu", 1, 10**5)),
     **dict(bounds("spec.completion.ttlSecondsAfterFinished", 0, 31536000)),
     "suspend in words": one("spec.suspend", "yes", "must be of type boolean"),
 }
@@ -260,6 +273,31 @@ def in_rule(what: str, field: str, changes: dict[str, Any], *says: str) -> tuple
     return f"a rule with {what}", Case(
         path, {"spec.health.rules": [health_rule(**other, **changes)]}, (path.replace("[]", "[0]"), *says)
     )
+
+
+WINDOW: dict[str, Any] = {
+    "name": "rack-7",
+    "starts": TIME,
+    "ends": "2026-01-31T18:00:00+01:00",
+    "nodes": {"names": ["n-1"]},
+}
+EXPRESSION: dict[str, Any] = {"key": "rack", "operator": "In", "values": ["r7"]}
+
+
+def maintenance_window(field: str, changes: Mapping[str, Any], *says: str) -> Case:
+    """A window with some fields replaced, or taken away by None."""
+    path = "spec.maintenance.windows"
+    window = {name: value for name, value in {**WINDOW, **changes}.items() if value is not None}
+    return Case(f"{path}[].{field}", {path: [window]}, (f"{path}[0].{field}", *says))
+
+
+def maintenance_expression(field: str, changes: Mapping[str, Any], *says: str) -> Case:
+    """The same of an expression of its selector."""
+    path = "spec.maintenance.windows"
+    expression = {name: value for name, value in {**EXPRESSION, **changes}.items() if value is not None}
+    window = {**WINDOW, "nodes": {"selector": {"matchExpressions": [expression]}}}
+    where = f"nodes.selector.matchExpressions[0].{field}"
+    return Case(f"{path}[].nodes.selector.matchExpressions[].{field}", {path: [window]}, (f"{path}[0].{where}", *says))
 
 
 POLICIES: dict[str, Case] = {
@@ -353,6 +391,43 @@ POLICIES: dict[str, Case] = {
     "health that is text": one("spec.health", "good", "must be of type object"),
     "enforcement in lower case": one("spec.health.enforcement", "nodes", f'{SUPPORTED}"Observe", "Jobs", "Nodes"'),
     "a budget that is a number": one("spec.health.budget", 10, "must be of type object"),
+    "a history that is text": one("spec.history", "all", "must be of type object"),
+    **dict(bounds("spec.history.limit", 0, 50000)),
+    **dict(bounds("spec.history.maxAgeDays", 1, 3650)),
+    "prices that are a number": one("spec.prices", 7, "must be of type object"),
+    "a price that is a number": one("spec.prices.perGpuHour", 2.5, "must be of type string"),
+    "a negative price": one("spec.prices.perGpuHour", "-1", "as a decimal number in quotes, e.g. '2.50'"),
+    "a price that is not a number": one("spec.prices.perGpuHour", "NaN", "as a decimal number in quotes"),
+    "a price with a comma": one("spec.prices.perGpuHour", "2,50", "as a decimal number in quotes"),
+    "a price beyond all bounds": one("spec.prices.perGpuHour", "1" * 14, "may not be more than 13"),
+    "an empty price": one("spec.prices.perGpuHour", "", "should be at least 1 chars long"),
+    "a long currency": one("spec.prices.currency", "E" * 17, "may not be more than 16"),
+    "a currency that is a number": one("spec.prices.currency", 7, "must be of type string"),
+    "prices of models that are text": one("spec.prices.models", "all", "must be of type array"),
+    "a model with two prices": one(
+        "spec.prices.models", [{"model": "a", "perGpuHour": "1"}, {"model": "a", "perGpuHour": "2"}], "Duplicate value"
+    ),
+    "too many prices": one(
+        "spec.prices.models", [{"model": f"m{n}", "perGpuHour": "1"} for n in range(65)], "must have at most 64 items"
+    ),
+    "a model without a price": one(
+        "spec.prices.models", [{"model": "a"}], "Required value", field="spec.prices.models[].perGpuHour"
+    ),
+    "a model's negative price": one(
+        "spec.prices.models",
+        [{"model": "a", "perGpuHour": "-1"}],
+        "as a decimal number",
+        field="spec.prices.models[].perGpuHour",
+    ),
+    "a price without a model": one(
+        "spec.prices.models", [{"perGpuHour": "1"}], "Required value", field="spec.prices.models[].model"
+    ),
+    "a price of a model without a name": one(
+        "spec.prices.models",
+        [{"model": "", "perGpuHour": "1"}],
+        "at least 1 chars long",
+        field="spec.prices.models[].model",
+    ),
     "a burn-in policy that is text": one("spec.preflight", "Quick", "must be of type object"),
     "a policy's profile that there is not": one("spec.preflight.profile", "Fast", SUPPORTED),
     "a least profile that there is not": one("spec.preflight.minimumProfile", "Fast", SUPPORTED),
@@ -397,6 +472,9 @@ POLICIES: dict[str, Case] = {
     **dict(bounds("spec.health.budget.windowSeconds", 10, 86400)),
     **dict(bounds("spec.health.budget.domainPercent", 0, 100)),
     **dict(bounds("spec.health.budget.totalPercent", 0, 100)),
+    **dict(bounds("spec.health.budget.certainPercent", 0, 100)),
+    **dict(bounds("spec.health.budget.causePercent", 0, 100)),
+    **dict(bounds("spec.health.budget.yieldPercent", 0, 100)),
     "quarantine that is a number": one("spec.health.quarantine", 3, "must be of type object"),
     **dict(bounds("spec.health.quarantine.incidents", 1, 32)),
     **dict(bounds("spec.health.quarantine.halfLifeSeconds", 60, 31536000)),
@@ -413,6 +491,28 @@ POLICIES: dict[str, Case] = {
         {"spec.health.sources": [{"name": "eks", "enabled": "no"}]},
         ("spec.health.sources[0].enabled", "must be of type boolean"),
     ),
+    "a rule about Muster's own condition": Case(
+        "spec.health.rules[].condition.type",
+        {"spec.health.rules": [health_rule(label=None, condition={"type": "MusterHealthy"})]},
+        ("spec.health.rules[0].condition.type", "this condition is Muster's own"),
+    ),
+    "a condition that is switched in words": one("spec.health.nodeCondition", "no", "must be of type boolean"),
+    "a source that is off and observed": Case(
+        "spec.health.sources[].observe",
+        {"spec.health.sources": [{"name": "eks", "enabled": False, "observe": True}]},
+        ("spec.health.sources[0].observe", "what is switched off cannot be observed"),
+    ),
+    "a rule that is observed in words": Case(
+        "spec.health.rules[].observe",
+        {"spec.health.rules": [health_rule(observe="yes")]},
+        ("spec.health.rules[0].observe", "must be of type boolean"),
+    ),
+    "a reason that is observed and is none": Case(
+        "spec.health.observe",
+        {"spec.health.observe": ["pcie replay"]},
+        ("spec.health.observe[0]", "write the reason of a finding as NodeHealth shows it"),
+    ),
+    "a reason that is observed twice": one("spec.health.observe", ["Xid79", "Xid79"], "[1]: Duplicate value"),
     "rules that are text": one("spec.health.rules", "strict", "must be of type array"),
     "too many rules": one(
         "spec.health.rules",
@@ -503,6 +603,91 @@ POLICIES: dict[str, Case] = {
             ),
         )
     ),
+    "repairs that are text": one("spec.health.repair", "Reboot", "must be of type object"),
+    "a repair that there is not": one("spec.health.repair.actions", ["Pray"], f'{SUPPORTED}"Inspect", "Reset"'),
+    "a repair twice": one("spec.health.repair.actions", ["Reset", "Reset"], "[1]: Duplicate value"),
+    **dict(bounds("spec.health.repair.atOnce", 1, 1000)),
+    "maintenance that is text": one("spec.maintenance", "tonight", "must be of type object"),
+    **dict(bounds("spec.maintenance.noNewWorkSeconds", 60, 1209600)),
+    **dict(bounds("spec.maintenance.leaveSeconds", 60, 1209600)),
+    "jobs that leave before nodes are closed": Case(
+        "spec.maintenance.leaveSeconds",
+        {"spec.maintenance": {"leaveSeconds": 600, "noNewWorkSeconds": 300}},
+        ("spec.maintenance.leaveSeconds", "jobs cannot leave before the nodes are closed to new ones"),
+    ),
+    "windows that are text": one("spec.maintenance.windows", "tonight", "must be of type array"),
+    "two windows of one name": one("spec.maintenance.windows", [WINDOW, WINDOW], "[1]: Duplicate value"),
+    "more windows than anybody keeps": one(
+        "spec.maintenance.windows",
+        [{**WINDOW, "name": f"w-{number}"} for number in range(65)],
+        "must have at most 64 items",
+    ),
+    **{
+        name: maintenance_window(field, changes, *says)
+        for name, field, changes, says in (
+            ("a window without a name", "name", {"name": None}, (MISSING,)),
+            ("a window's name in capitals", "name", {"name": "Rack"}, ("write a short name of lower-case letters",)),
+            ("a window's long name", "name", {"name": "a" * 64}, ("may not be more than 63",)),
+            ("a window without a start", "starts", {"starts": None}, (MISSING,)),
+            ("a start without a zone", "starts", {"starts": "2026-01-31T12:00:00"}, ("must be of type date-time",)),
+            (
+                "a start before all clocks",
+                "starts",
+                {"starts": "1969-12-31T00:00:00Z", "ends": "1970-01-02T00:00:00Z"},
+                ("a time between 1970 and 2200 is needed",),
+            ),
+            ("a window without an end", "ends", {"ends": None}, (MISSING,)),
+            ("an end in words", "ends", {"ends": "tomorrow"}, ("must be of type date-time",)),
+            (
+                "an end before the start",
+                "ends",
+                {"ends": "2026-01-31T12:30:00+01:00"},
+                ("a window ends after it starts: write a later time",),
+            ),
+            (
+                "a window of a year",
+                "ends",
+                {"ends": "2027-01-31T13:00:00Z"},
+                ("a window lasts at most 90 days: look at the year",),
+            ),
+            ("a window of nothing", "nodes", {"nodes": None}, (MISSING,)),
+            ("a window of no nodes", "nodes", {"nodes": {}}, ("a window is about nodes: write names, or a selector",)),
+            ("names that are text", "nodes.names", {"nodes": {"names": "n-1"}}, ("must be of type array",)),
+            ("a node twice", "nodes.names", {"nodes": {"names": ["n-1", "n-1"]}}, ("[1]: Duplicate value",)),
+            (
+                "more names than a list is for",
+                "nodes.names",
+                {"nodes": {"names": [f"n-{number}" for number in range(1025)]}},
+                ("must have at most 1024 items",),
+            ),
+            ("a selector that is text", "nodes.selector", {"nodes": {"selector": "r7"}}, ("must be of type object",)),
+            (
+                "labels that are a list",
+                "nodes.selector.matchLabels",
+                {"nodes": {"selector": {"matchLabels": ["r7"]}}},
+                ("must be of type object",),
+            ),
+            (
+                "expressions that are text",
+                "nodes.selector.matchExpressions",
+                {"nodes": {"selector": {"matchExpressions": "r7"}}},
+                ("must be of type array",),
+            ),
+            ("a long reason for a window", "reason", {"reason": "r" * 257}, ("may not be more than 256",)),
+        )
+    },
+    **{
+        name: maintenance_expression(field, changes, *says)
+        for name, field, changes, says in (
+            ("an expression without a key", "key", {"key": None}, (MISSING,)),
+            ("an expression about no label", "key", {"key": "a/b/c"}, ("write the key of a node label",)),
+            ("an expression without an operator", "operator", {"operator": None}, (MISSING,)),
+            ("an expression that counts", "operator", {"operator": "Gt"}, (f'{SUPPORTED}"In", "NotIn"',)),
+            ("values that are text", "values", {"values": "r7"}, ("must be of type array",)),
+            ("In nothing", "values", {"values": []}, ("In and NotIn compare with values",)),
+            ("Exists with values", "values", {"operator": "Exists"}, ("In and NotIn compare with values",)),
+        )
+    },
     "an accelerator without a domain": one(
         "spec.acceleratorResource",
         "gpus",
@@ -615,6 +800,15 @@ SEEN: dict[str, Any] = {
     "told": {"inputWait": 500},
 }
 
+FINGERPRINT: dict[str, Any] = {
+    "attempt": 1,
+    "image": "sha256:ab",
+    "gpuModel": "NVIDIA-H200",
+    "driver": "570.86.15",
+    "environment": "0123456789abcdef",
+    "revision": "4f2c",
+}
+
 FULL_GANG_SPEC: dict[str, Any] = {
     "burnIn": {
         "profile": "Quick",
@@ -637,6 +831,7 @@ FULL_GANG_SPEC: dict[str, Any] = {
     "topology": [{"level": "block", "domains": 1}],
     "releases": 1,
     "listing": 1,
+    "aside": {"step": 5, "path": "/checkpoints/5"},
     "go": {
         "time": TIME,
         "masterAddress": "10.0.0.1",
@@ -665,6 +860,7 @@ FULL_GANG_SPEC: dict[str, Any] = {
             "faultTime": TIME,
             "resumedTime": TIME,
             "lostMilliseconds": 4000,
+            "others": 2,
         }
     ],
     "account": {
@@ -678,6 +874,7 @@ FULL_GANG_SPEC: dict[str, Any] = {
         "failures": 1,
         "lostSteps": 2,
         "firstCheckpointMilliseconds": 9000,
+        "fingerprints": [FINGERPRINT],
         "seen": SEEN,
     },
     "excludedNodes": {"node-2": TIME},
@@ -702,6 +899,40 @@ FULL_GANG_SPEC: dict[str, Any] = {
         "resumedStep": 5,
         "message": "rank 0 has found NonFiniteLoss at step 7",
     },
+}
+
+FULL_ENDED_JOB: dict[str, Any] = {
+    "jobUid": "7f3b",
+    "namespace": "team-a",
+    "name": "small",
+    "experiment": "lr-3",
+    "owner": "ada",
+    "priorityClass": "research",
+    "gpuModel": "NVIDIA-H200",
+    "gpus": 16,
+    "nodes": 2,
+    "begun": TIME,
+    "end": TIME,
+    "state": "Failed",
+    "reason": "BudgetExhausted",
+    "message": "5 failures within 24 hours",
+    "seconds": {"compute": 10},
+    "gpuSeconds": {"compute": 160},
+    "ettrPermille": 900,
+    "ettrAfterQueuePermille": 950,
+    "attempts": 2,
+    "failures": 1,
+    "step": 7,
+    "steps": 7,
+    "throughput": {"tokensPerStep": 4096, "parameters": 7, "flopsPerToken": 42, "peakTflopsPerGpu": 989},
+    "lostSteps": 2,
+    "lostSeconds": 4,
+    "checkpointStep": 5,
+    "firstCheckpointSeconds": 9,
+    "causes": [{"faultClass": "Hardware", "reason": "NodeLost", "incidents": 1, "gpuSeconds": 16}],
+    "blamed": [{"node": "node-1", "incidents": 1, "gpuSeconds": 16}],
+    "fingerprints": [FINGERPRINT],
+    "blamedOthers": 1,
 }
 
 FULL_STATUS: dict[str, Any] = {
@@ -782,11 +1013,14 @@ FULL_STATUS: dict[str, Any] = {
         "ettrPermille": 900,
         "ettrAfterQueuePermille": 950,
         "failures": 1,
+        "steps": 7,
         "lostSteps": 2,
         "firstCheckpointSeconds": 9,
         "stepMilliseconds": 2000,
         "checkpointSteps": 5,
         "checkpointStallMilliseconds": 300,
+        "gpuModel": "NVIDIA-H200",
+        "fingerprints": [FINGERPRINT],
         "seen": SEEN,
     },
     "conditions": [
@@ -834,8 +1068,10 @@ FULL_HEALTH: dict[str, Any] = {
         "gpuSerials": ["1650"],
         "gpuModel": "NVIDIA H200",
         "gpus": 8,
+        "gpusSeen": 8,
         "driver": "580.159.04",
         "problem": "",
+        "resetsWatchedSince": 7,
     },
     "state": "Unhealthy",
     "reason": "Xid79",
@@ -850,6 +1086,7 @@ FULL_HEALTH: dict[str, Any] = {
             "severity": "Fatal",
             "message": "GPU has fallen off the bus",
             "since": TIME,
+            "observed": False,
         }
     ],
     "effect": "tainted",
@@ -861,14 +1098,33 @@ FULL_HEALTH: dict[str, Any] = {
             "message": "a GPU is lost",
             "bootId": "b-1",
             "taken": TIME,
+            "chargedTo": "agent/Xid79",
+            "certain": True,
+            "pool": "nvidia.com/gpu NVIDIA-H200",
+            "yielded": TIME,
             "cleared": TIME,
             "clearedBy": "a new boot",
+            "workedOn": TIME,
         }
     ],
     "offences": {"hardware": "h-1", "score": "1.5", "asOf": TIME},
+    "maintenance": {"stage": "Within", "window": "rack-7", "starts": TIME, "ends": TIME},
     "nodeUid": "u-1",
     "bootId": "b-1",
 }
+
+
+FULL_REPAIR_SPEC: dict[str, Any] = {
+    "node": "node-1.example",
+    "nodeUid": "u-1",
+    "action": "Reboot",
+    "incident": TIME,
+    "reason": "Xid79",
+    "message": "a GPU is lost",
+    "evidence": FULL_HEALTH["findings"],
+    "machine": {"systemUuid": "s-1", "gpuModel": "NVIDIA H200", "gpuSerials": ["1650"], "bootId": "b-1"},
+}
+FULL_REPAIR: dict[str, Any] = {"phase": "Done", "message": "booted"}
 
 
 def _instance(path: str) -> str:
@@ -903,6 +1159,58 @@ def test_a_gang_with_a_wrong_value_is_refused(
     assert f"{path}: " in result.stderr
 
 
+def test_a_full_account_is_accepted(manifest: Callable[..., Any], apply: Callable[..., Any]) -> None:
+    schema = render.object_schema(RESOURCES["EndedJob"])["properties"]["spec"]
+    assert list(_every_part(schema, FULL_ENDED_JOB)) == []
+    result = apply(manifest("EndedJob", {"spec": FULL_ENDED_JOB}), "--dry-run=server")
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize(("path", "bad"), list(_wrong_values("EndedJob", "spec")))
+def test_an_account_with_a_wrong_value_is_refused(
+    path: str, bad: Any, manifest: Callable[..., Any], change: Callable[..., Any], apply: Callable[..., Any]
+) -> None:
+    full = manifest("EndedJob", {"spec": FULL_ENDED_JOB})
+    result = apply(change(full, {path: bad}), "--dry-run=server")
+    assert result.returncode != 0, f"accepted: {result.stdout}"
+    assert f"{path}: " in result.stderr
+
+
+def test_a_full_repair_request_is_accepted(manifest: Callable[..., Any], apply: Callable[..., Any]) -> None:
+    schema = render.object_schema(RESOURCES["RepairRequest"])["properties"]["spec"]
+    assert list(_every_part(schema, FULL_REPAIR_SPEC)) == []
+    result = apply(manifest("RepairRequest", {"spec": FULL_REPAIR_SPEC}), "--dry-run=server")
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize(("path", "bad"), list(_wrong_values("RepairRequest", "spec")))
+def test_a_repair_request_with_a_wrong_value_is_refused(
+    path: str, bad: Any, manifest: Callable[..., Any], change: Callable[..., Any], apply: Callable[..., Any]
+) -> None:
+    full = manifest("RepairRequest", {"spec": FULL_REPAIR_SPEC})
+    result = apply(change(full, {path: bad}), "--dry-run=server")
+    assert result.returncode != 0, f"accepted: {result.stdout}"
+    assert f"{path}: " in result.stderr
+
+
+def test_an_account_is_called_by_its_job_and_never_changed(
+    manifest: Callable[..., Any], apply: Callable[..., Any]
+) -> None:
+    result = apply(manifest("EndedJob", {"metadata.name": "another"}), "--dry-run=server")
+    assert "each job has one, which is called by the job's uid" in result.stderr
+    assert apply(manifest("EndedJob", {"spec.seconds": {"compute": 10}})).returncode == 0
+    for path, value in (("spec.failures", 5), ("spec.seconds.compute", 11), ("spec.name", "b")):
+        result = apply(manifest("EndedJob", {"spec.seconds": {"compute": 10}, path: value}), "--dry-run=server")
+        assert result.returncode != 0
+        assert "what has been is not changed: export it, or delete it" in result.stderr
+
+
+def test_a_repair_request_has_the_name_of_its_node(manifest: Callable[..., Any], apply: Callable[..., Any]) -> None:
+    result = apply(manifest("RepairRequest", {"metadata.name": "another"}), "--dry-run=server")
+    assert result.returncode != 0
+    assert "there is one request for a node at a time, and it has the node's name" in result.stderr
+
+
 def test_a_map_of_excluded_nodes_holds_times(manifest: Callable[..., Any], apply: Callable[..., Any]) -> None:
     result = apply(manifest("Gang", {"spec.excludedNodes": {"node-2": "tomorrow"}}), "--dry-run=server")
     assert result.returncode != 0
@@ -913,14 +1221,15 @@ def test_a_map_of_excluded_nodes_holds_times(manifest: Callable[..., Any], apply
 @pytest.fixture(scope="module")
 def objects(manifest: Callable[..., Any], apply: Callable[..., Any]) -> dict[str, str]:
     """An object of each kind with a status, by kind."""
-    names = {"TrainingJob": "status-is-checked", "NodeHealth": "status-is-checked"}
+    names = dict.fromkeys(FULL, "status-is-checked")
     for kind, name in names.items():
-        result = apply(manifest(kind, {"metadata.name": name}))
+        also = {"spec.node": name} if kind == "RepairRequest" else {}
+        result = apply(manifest(kind, {"metadata.name": name, **also}))
         assert result.returncode == 0, result.stderr
     return names
 
 
-FULL = {"TrainingJob": FULL_STATUS, "NodeHealth": FULL_HEALTH}
+FULL = {"TrainingJob": FULL_STATUS, "NodeHealth": FULL_HEALTH, "RepairRequest": FULL_REPAIR}
 
 
 def _every_part(schema: dict[str, Any], value: Any, path: str = "") -> Iterator[str]:
@@ -991,3 +1300,20 @@ class TestStatus:
         result = self._patch(kubectl, kind, objects[kind], change({"status": FULL[kind]}, {path: bad})["status"])
         assert result.returncode != 0, f"accepted: {result.stdout}"
         assert f"{path}: " in result.stderr
+
+    def test_what_is_asked_for_does_not_change_and_what_is_done_stays_done(
+        self, kubectl: Callable[..., Any], manifest: Callable[..., Any], apply: Callable[..., Any]
+    ) -> None:
+        mine = {"metadata.name": "mine", "spec.node": "mine"}
+        assert apply(manifest("RepairRequest", mine)).returncode == 0
+        result = apply(manifest("RepairRequest", {**mine, "spec.action": "Replace"}))
+        assert "what is asked for does not change: delete the object, and Muster asks again" in result.stderr
+
+        def becomes(phase: str | None) -> Any:
+            patch = json.dumps({"status": {"phase": phase}})
+            return kubectl("patch", "repairrequest", "mine", "--subresource=status", "--type=merge", "-p", patch)
+
+        for phase in ("InProgress", "Failed", "InProgress", None, "Done"):
+            assert becomes(phase).returncode == 0
+        for phase in ("InProgress", "Failed", None):
+            assert "what is done stays done" in becomes(phase).stderr

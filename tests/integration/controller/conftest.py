@@ -89,6 +89,7 @@ async def _empty(api: Client, namespace: str) -> None:
     """Take everything away that another test's operator would see."""
     for kind in (paths.muster("trainingjobs", namespace=namespace), paths.muster("gangs", namespace=namespace)):
         await patiently(functools.partial(api.delete, kind))
-    await patiently(functools.partial(api.delete, paths.muster("nodehealths")))
+    for fleetwide in ("repairrequests", "nodehealths"):
+        await patiently(functools.partial(api.delete, paths.muster(fleetwide)))
     pods = paths.core("pods", namespace=namespace)
     await patiently(functools.partial(api.delete, pods, {"gracePeriodSeconds": 0}))

@@ -68,7 +68,7 @@ REPLACE = Act(
     (1, 2, 1),
     "R2",
 )
-FINISH = Act("finish", {STATUS: 1, "POST events": 1})
+FINISH = Act("finish", {STATUS: 1, "POST events": 1, "POST endedjobs": 1})
 ACTS = (START, IN_PLACE, REPLACE, FINISH)
 
 

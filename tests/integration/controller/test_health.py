@@ -1,16 +1,20 @@
 """Sick nodes: what the operator concludes from evidence, and what becomes of the jobs there."""
 
 import functools
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from muster.api.base import rfc3339
+from muster.api.base import API_VERSION, rfc3339
+from muster.api.nodehealth import NodeHealth
+from muster.controller.forgetting import Forgetting
 from muster.controller.nodeacts import JSON_PATCH, TAINT_KEY, taint_patch
 from muster.kube import decode, paths
 from muster.kube.errors import Invalid
+from muster.world.names import gang_name
 from stage.hand import patiently
 from stage.health import agent_says, are_tainted, evidence, health, is_in_state, set_conditions, tainted
 from stage.scene import Scene
@@ -137,6 +141,26 @@ async def test_a_humans_word_sticks(scene: Scene) -> None:
         assert "cable to be changed" in (await health(scene, "n-0"))["message"]
 
 
+async def test_the_record_of_a_machine_that_is_gone_is_deleted_unless_somebody_has_written_to_it(scene: Scene) -> None:
+    ticks = [0.0]
+    store: dict[tuple[str, str], Any] = {}
+    cluster: Any = SimpleNamespace(healths=SimpleNamespace(store=store), fleet=SimpleNamespace(nodes={}))
+    forgetting = Forgetting(scene.api, cluster, lambda: ticks[0])
+    for name in ("gone", "written"):
+        await agent_says(scene, name)
+        found = await scene.api.get(paths.muster("nodehealths", name=name))
+        store["", name] = decode.custom(NodeHealth)(found)
+        forgetting.note(name)
+    await agent_says(scene, "written", evidence("Xid", 79))
+    ticks[0] = 3601.0
+    rules: Any = SimpleNamespace(
+        quarantine=SimpleNamespace(half_life_seconds=604800), budget=SimpleNamespace(window_seconds=600)
+    )
+    await forgetting.turn(rules, datetime.now(UTC) + timedelta(days=40))
+    names = {found["metadata"]["name"] for found in await scene.listed(paths.muster("nodehealths"))}
+    assert names & {"gone", "written"} == {"written"}
+
+
 async def test_a_policy_that_contradicts_the_table_is_told_and_the_stronger_counts(scene: Scene) -> None:
     """What contradicts itself within the policy, the API server refuses."""
     await scene.add_nodes(2, "n")
@@ -195,3 +219,69 @@ async def test_our_taint_joins_others_in_one_request_or_is_refused(scene: Scene)
         assert [taint.key for taint in after.taints] == [*(taint.key for taint in view.taints), TAINT_KEY]
         with pytest.raises(Invalid):
             await scene.api.patch(path, taint_patch(after, "Xid79"), JSON_PATCH)
+
+
+async def test_a_node_that_jobs_of_two_owners_have_failed_on_is_to_be_tested_and_is_left_by_who_fails_there_again(
+    scene: Scene,
+) -> None:
+    await scene.add_nodes(3, "n")
+    other = f"{scene.namespace}-b"
+    async with scene.policy(NODES):
+        operator = await scene.operators.start()
+        training = await scene.create_job(nodes=2)
+        await scene.training_at(1, training)
+        bad = scene.hand.worker(1).node
+        scene.hand.launchers()[1].fail(exit_code=7, tail="ValueError: the secret of a tenant")
+        await scene.training_at(2, training)
+
+        async def settled() -> Any:
+            gang = await scene.gang()
+            return gang and gang["incidents"][0].get("settled") and gang["incidents"][0]
+
+        incident = await scene.eventually("class and blame are final", settled)
+        assert (incident["node"], incident["others"], incident["faultClass"]) == (bad, 0, "Application")
+        assert (await health(scene, bad)).get("reason", "") == "", "one failure is anybody's"
+
+        await patiently(
+            lambda: scene.api.post(
+                paths.core("namespaces"), {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": other}}
+            )
+        )
+        failure = {**incident, "attempt": 4, "time": rfc3339(datetime.now(UTC))}
+        spec = {
+            "jobUid": "uid-gpt",
+            "attempt": 5,
+            "time": failure["time"],
+            "level": "R0",
+            "reason": "RankFailed",
+            "incidents": [failure],
+        }
+        record = {
+            "apiVersion": API_VERSION,
+            "kind": "Gang",
+            "metadata": {"name": gang_name("gpt", "uid-gpt"), "namespace": other},
+            "spec": spec,
+        }
+        await patiently(lambda: scene.api.post(paths.muster("gangs", namespace=other), record))
+        await scene.eventually("it is suspect", functools.partial(is_in_state, scene, bad, "Suspect"))
+        told = await health(scene, bad)
+        (finding,) = told["findings"]
+        assert (told["reason"], finding["source"], told["effect"]) == ("CheckWanted", "jobs", "")
+        assert f"{scene.namespace}/job attempt 1 RankFailed (exit code 7)" in finding["message"]
+        assert f"{other}/gpt attempt 4 RankFailed (exit code 7)" in finding["message"]
+        assert "secret" not in finding["message"]
+        assert scene.namespace not in told["message"]
+        assert (await tainted(scene), told.get("incidents", [])) == ([], [])
+
+        scene.hand.launchers()[1].fail(exit_code=7)
+        await scene.training_at(3, training)
+        gang = await scene.gang()
+        assert gang
+        assert bad not in [member["node"] for member in gang["members"]]
+        assert [each["faultClass"] for each in gang["incidents"]] == ["Application"] * 2, "its job pays"
+
+        await operator.stop()
+        await scene.operators.start()
+        await scene.eventually("a new leader says the same", functools.partial(is_in_state, scene, bad, "Suspect"))
+        assert (await health(scene, bad))["reason"] == "CheckWanted"
+        await patiently(lambda: scene.api.delete(paths.muster("gangs", namespace=other)))

@@ -32,6 +32,8 @@ IMPLIED_BY_APPLY = {
 ASKED_BY_ADMISSION = {("", "muster.dev", "trainingjobs/finalizers", "update")}
 # Used when the answer to a write is lost on its way, which nothing here brings about (tests/unit/controller/test_records.py).
 USED_WHEN_AN_ANSWER_IS_LOST = {("", "muster.dev", "gangs", "get")}
+# Used when a machine has been gone for long (tests/integration/controller/test_health.py).
+USED_AFTER_DAYS = {("", "muster.dev", "nodehealths", "delete")}
 # What every service account may read: kopf looks for the resources it watches.
 DISCOVERY = ("/api", "/apis", "/version", "/openid/v3")
 
@@ -41,7 +43,7 @@ def test_every_right_is_used_and_none_is_missing(
 ) -> None:
     begin = len(_lines(installation.audit_log))
     declared = set(_declared(installation.kubectl("kustomize", str(overlay))))
-    unused = IMPLIED_BY_APPLY | ASKED_BY_ADMISSION | USED_WHEN_AN_ANSWER_IS_LOST
+    unused = IMPLIED_BY_APPLY | ASKED_BY_ADMISSION | USED_WHEN_AN_ANSWER_IS_LOST | USED_AFTER_DAYS
 
     def recorded() -> list[Any]:
         return [json.loads(line) for line in _lines(installation.audit_log)[begin:]]
@@ -134,8 +136,10 @@ def story(installation: Any, namespace: str, wait_until: Callable[..., Any]) -> 
         lambda: not installation.get("trainingjobs", here, "--field-selector=metadata.name=plain")["items"],
         "it is gone",
     )
+    assert "plain" in _kept(installation, system), "its account is kept before it goes"
     # Muster binds the pods of a pool itself, once it knows that the job's volume is bound to no node.
-    policy = {"metadata": {"name": "default"}, "spec": {"pools": [{"name": "all", "binding": "Direct"}]}}
+    pools = [{"name": "all", "binding": "Direct"}]
+    policy = {"metadata": {"name": "default"}, "spec": {"pools": pools, "history": {"limit": 1}}}
     installation.apply({"apiVersion": "muster.dev/v1alpha1", "kind": "FleetPolicy", **policy})
     for manifest in _volume("data", namespace):
         installation.apply(manifest)
@@ -146,9 +150,10 @@ def story(installation: Any, namespace: str, wait_until: Callable[..., Any]) -> 
     wait_until(lambda: "default" in json.dumps(installation.get("fleetpolicies")), "the policy is there")
     installation.apply(direct)
     wait_until(lambda: [pod for pod in pods("direct") if pod["spec"].get("nodeName")], "Muster has bound a worker")
-    installation.kubectl("delete", "fleetpolicy", "default")
-    # Its node is for other tests, and no kubelet ends its pod.
+    # Its node is for other tests, and no kubelet ends its pod. The account of one job is kept, the newest.
     installation.kubectl("delete", "trainingjob", "direct", here)
+    wait_until(lambda: _kept(installation, system) == ["direct"], "the account of the job that ended last")
+    installation.kubectl("delete", "fleetpolicy", "default")
     for pod in pods("direct"):
         installation.kubectl("delete", "pod", pod["metadata"]["name"], here, "--grace-period=0", "--force")
     a_node_turns_sick_and_gets_well(installation, wait_until)
@@ -157,7 +162,10 @@ def story(installation: Any, namespace: str, wait_until: Callable[..., Any]) -> 
 
 def a_node_turns_sick_and_gets_well(installation: Any, wait_until: Callable[..., Any]) -> None:
     """What is known against it is written down, and its taint is put on and taken off."""
-    policy = {"metadata": {"name": "default"}, "spec": {"health": {"enforcement": "Nodes"}}}
+    policy = {
+        "metadata": {"name": "default"},
+        "spec": {"health": {"enforcement": "Nodes", "repair": {"actions": ["Reboot"]}}},
+    }
     installation.apply({"apiVersion": "muster.dev/v1alpha1", "kind": "FleetPolicy", **policy})
 
     def health() -> Any:
@@ -185,14 +193,26 @@ def a_node_turns_sick_and_gets_well(installation: Any, wait_until: Callable[...,
     agent_says("1", {"kind": "Xid", "code": 79, "subject": "GPU-1", "firstSeen": now, "lastSeen": now, "bootId": "1"})
     wait_until(lambda: "muster.dev/unhealthy" in taints(), "the taint")
     assert health()["state"] == "Unhealthy"
-    # It comes back from a reboot.
+
+    def asked() -> list[Any]:
+        found: list[Any] = installation.get("repairrequests", "--field-selector=metadata.name=node-b")["items"]
+        return found
+
+    # Nobody uses it, so that somebody is asked to boot it; nobody has taken that on when it comes back from a reboot.
+    wait_until(asked, "a reboot is asked for")
     patched("node", {"conditions": [{**mark, "status": "False"}]})
     agent_says("2")
     wait_until(lambda: "muster.dev/unhealthy" not in taints(), "the taint is taken off")
     wait_until(lambda: health().get("state") == "Healthy", "it is well")
+    assert asked() == []
     patched("node", {"conditions": [{"type": mark["type"], "$patch": "delete"}]})
     installation.kubectl("delete", "nodehealth", "node-b")
     installation.kubectl("delete", "fleetpolicy", "default")
+
+
+def _kept(installation: Any, system: str) -> list[str]:
+    """The jobs whose accounts are kept."""
+    return [kept["spec"]["name"] for kept in installation.get("endedjobs", system)["items"]]
 
 
 def _volume(name: str, namespace: str) -> list[dict[str, Any]]:

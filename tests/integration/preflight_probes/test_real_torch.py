@@ -41,6 +41,31 @@ def zygotes(command: tuple[str, ...]) -> Iterator[Any]:
         prober.close()
 
 
+@pytest.fixture
+def two_hosts() -> Iterator[tuple[str, str]]:
+    """Two network namespaces with a cable between them, 10.77.0.1 and 10.77.0.2."""
+    names = (f"muster-{os.getpid()}-a", f"muster-{os.getpid()}-b")
+    ends = (f"m{os.getpid()}a", f"m{os.getpid()}b")
+
+    def ip(*words: str) -> None:
+        subprocess.run(["ip", *words], check=True, capture_output=True)
+
+    try:
+        for name in names:
+            ip("netns", "add", name)
+        ip("link", "add", ends[0], "type", "veth", "peer", "name", ends[1])
+        for number, (name, end) in enumerate(zip(names, ends, strict=True), 1):
+            ip("link", "set", end, "netns", name)
+            ip("-n", name, "address", "add", f"10.77.0.{number}/24", "dev", end)
+            ip("-n", name, "link", "set", end, "up")
+            ip("-n", name, "link", "set", "lo", "up")
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"no network namespaces here: {error}")
+    yield names
+    for name in names:
+        subprocess.run(["ip", "netns", "delete", name], check=True, capture_output=True)
+
+
 def make_bad(folder: Path, fault: str) -> None:
     shutil.copy(HOOK, folder)
     (folder / "fault").write_text(fault)
@@ -117,6 +142,33 @@ def test_two_nodes_reduce_and_see_each_other_go(zygotes: Any) -> None:
     send(0, 21020, **long)
     send(1, 21020, **{**long, "deadline_seconds": 4})
     assert [answer["outcome"] for answer in receive()] == ["OtherEnded", "NoResult"]
+
+
+def test_a_node_that_takes_or_makes_no_connections_fails_whoever_of_the_two_is_first(
+    command: tuple[str, ...], two_hosts: tuple[str, str]
+) -> None:
+    pair = [Prober(("ip", "netns", "exec", host, *command)) for host in two_hosts]
+    try:
+        for prober in pair:
+            prober.wait_until_ready(IMPORT_SECONDS)
+
+        def ended(first: int, port: int) -> list[str]:
+            network = {"nodes": 2, "master": f"10.77.0.{first + 1}", "port": port, "wait_seconds": 12}
+            order = {"probe": "AllReduce", "device": "cpu", "deadline_seconds": 12, "sizes": [[4096, 10]], **network}
+            for number, prober in enumerate(pair):
+                prober.send({**order, "id": str(port), "node_rank": int(number != first)})
+            return [prober.receive(120)["outcome"] for prober in pair]
+
+        assert [ended(first, 21031 + first) for first in (0, 1)] == [["Done", "Done"]] * 2
+        wall_of = "table inet t { chain c { type filter hook %s priority 0; iifname != lo oifname != lo tcp dport 21000-28999 %s; }; }"
+        for number, fault in enumerate((("input", "drop"), ("input", "reject"), ("output", "reject"))):
+            wall = ["ip", "netns", "exec", two_hosts[1], "nft"]
+            subprocess.run([*wall, wall_of % fault], check=True)
+            assert [ended(first, 21041 + 2 * number + first) for first in (0, 1)] == [["CouldNotConnect"] * 2] * 2
+            subprocess.run([*wall, "flush ruleset"], check=True)
+    finally:
+        for prober in pair:
+            prober.close()
 
 
 def test_a_flipped_bit_is_found(zygotes: Any, tmp_path: Path) -> None:

@@ -36,6 +36,13 @@ QUICK = {
     "fabric.sustain": 0.2,
     "fabricmanager.sustain": 0.2,
     "pcie.width_sustain": 0.2,
+    "pcie.generation_sustain": 0.5,
+    "pcie.clear": 0.2,
+    "heat.clear": 0.2,
+    "gpu.unreachable": 0.5,
+    "nvml.failed": 0.5,
+    "nvml.unloaded": 1.0,
+    "persistence.sustain": 0.2,
     "temperature.sustain": 0.2,
     "throttle.window": 1.0,
     "energy.sustain": 0.4,
@@ -47,12 +54,13 @@ class Wrote:
     """Stands in for the writer: keeps what it was offered."""
 
     def __init__(self, on_stored: Callable[[dict[str, Any]], None], stored: dict[str, Any]) -> None:
-        self._on_stored, self._stored = on_stored, stored
+        self._on_stored, self._stored = on_stored, {k: v for k, v in stored.items() if k != "spec"}
+        self.spec = stored.get("spec", {})
         self.offers: list[tuple[dict[str, Any], bool]] = []
         self.writes = self.errors = 0
 
     def start(self) -> None:
-        self._on_stored(self._stored)
+        self._on_stored({"status": self._stored, "spec": self.spec})
 
     def is_alive(self) -> bool:
         return True

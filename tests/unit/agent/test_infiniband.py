@@ -11,6 +11,7 @@ import pytest
 from muster.agent import kinds
 from muster.agent.facts import Signal
 from muster.agent.infiniband import InfiniBand
+from muster.agent.machine import ClockSource
 from muster.agent.thresholds import DEFAULTS
 
 
@@ -109,6 +110,77 @@ def test_a_port_that_goes_down_thrice_flaps(node: Any, fabric: InfiniBand) -> No
         fabric.states()
         flaps = [signal for signal in fabric.counters(times * 3600.0) if signal.kind == kinds.IB_PORT_FLAP]
         assert [signal.bad for signal in flaps] == [times == 3]
+
+
+EFA = ("ports/1/hw_counters", "hw_counters")
+"""Until Linux 5.14 all counters of an EFA device were its port's; since then those of its commands are the device's."""
+
+
+@pytest.mark.parametrize("folder", EFA)
+def test_an_efa_device_whose_firmware_is_gone(folder: str, node: Any, fabric: InfiniBand) -> None:
+    device = node.port("rdmap0s31/1").parent.parent  # its driver (efa_verbs.c) calls it ACTIVE and LinkUp for ever
+    (device / folder).mkdir(exist_ok=True)
+    lost = device / folder / "no_completion_cmds"
+    lost.write_text("2")
+    fabric.states()
+    assert bad(fabric.counters(0.0)) == []
+    lost.write_text("3")
+    (found,) = [signal for signal in fabric.counters(15.0) if signal.bad]
+    assert (found.kind, found.subject, found.value) == (kinds.EFA_UNRESPONSIVE, "rdmap0s31", "+1 in 5 min")
+    shutil.rmtree(device)
+    assert bad(fabric.states()) == [(kinds.IB_DEVICE_MISSING, "rdmap0s31")]
+
+
+@pytest.mark.parametrize(
+    ("source", "slow"),
+    [("tsc", False), ("hpet", True), ("acpi_pm", True), ("kvm-clock", False), ("arch_sys_counter", False), ("", False)],
+)
+def test_the_clock_falls_back(source: str, slow: bool, node: Any) -> None:
+    path = node.folder / "sys/devices/system/clocksource/clocksource0"
+    path.mkdir(parents=True)
+    (path / "current_clocksource").write_text(f"{source}\n")
+    clock = ClockSource(node.folder / "sys")
+    assert bad(clock.signals()) == ([(kinds.CLOCK_SOURCE, "")] if slow else [])
+
+
+def test_the_kernel_says_why_the_clock_has_fallen_back(node: Any, run: Any) -> None:
+    why = "clocksource: timekeeping watchdog on CPU3: Marking clocksource 'tsc' as unstable because the skew is too large:"
+    path = node.folder / "sys/devices/system/clocksource/clocksource0"
+    path.mkdir(parents=True)
+    (path / "current_clocksource").write_text("tsc\n")
+    agent = run()
+    agent.wait_until_looking()
+    node.log(why)
+    time.sleep(0.5)
+    (path / "current_clocksource").write_text("hpet\n")
+    found = agent.wait_for(kinds.CLOCK_SOURCE)
+    assert (found["value"], found["threshold"]) == ("hpet", "tsc")
+    assert why in found["message"]
+
+
+def test_the_agent_tells_of_hardware_errors_in_the_log(node: Any, run: Any) -> None:
+    agent = run()
+    agent.wait_until_looking()
+    node.log("nvidia 0000:11:00.0: PCIe Bus Error: severity=Uncorrectable (Fatal), type=Data Link Layer, (Receiver ID)")
+    node.log("mlx5_core 0000:5e:00.0: PCIe Bus Error: severity=Correctable, type=Physical Layer, (Receiver ID)")
+    node.log("EDAC MC1: 1 UE memory read error on CPU_SrcID#1_MC#0_Chan#0_DIMM#0 (channel:0 slot:0 page:0x7740c0)")
+    wanted = {
+        (kinds.AER_FATAL, "GPU-00000000-0000-4000-8000-000000000002"),
+        (kinds.AER_CORRECTED, "PCI:0000:5e:00.0"),
+        (kinds.HOST_UNCORRECTED, "MC1"),
+    }
+    agent.wait(lambda: {(item["kind"], item["subject"]) for item in agent.evidence} == wanted)
+
+
+def test_a_pcie_error_that_is_not_fatal_while_drivers_start(node: Any, run: Any) -> None:
+    line = "mlx5_core 0000:5e:00.0: PCIe Bus Error: severity=Uncorrected (Non-Fatal), type=Transaction Layer, (Receiver ID)"
+    node.log(f"3,77,12000000,-;{line}")
+    agent = run(thresholds={"hardware.expires": 1e9})
+    agent.wait_until_looking()
+    time.sleep(0.5)
+    assert agent.evidence == []
+    node.log(f"3,78,400000000,-;{line}")
+    assert agent.wait_for(kinds.AER_UNCORRECTED)["subject"] == "PCI:0000:5e:00.0"
 
 
 def test_garbage_in_sysfs_is_harmless(node: Any, fabric: InfiniBand) -> None:

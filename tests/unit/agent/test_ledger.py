@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.agent import kinds
+from muster.agent.earlier import stored_evidence
 from muster.agent.facts import Clock, Incident, Signal
 from muster.agent.ledger import MAX_KEPT, MAX_SENT, Ledger, Stored
 from muster.api.nodehealth import NodeHealthStatus
@@ -222,3 +223,72 @@ def test_whatever_happens_the_api_takes_it(happened: list[tuple[tuple[float, flo
         assert item.last_seen >= item.first_seen
         assert len(item.threshold) <= 128
         assert len(item.message) <= 512
+
+
+def link(value: str, message: str, age: float = 0.0, brief: bool = False) -> Incident:
+    return Incident(kinds.XID, "GPU-1", 86400, 145, value, message, age, brief)
+
+
+def told(ledger: Ledger) -> set[tuple[str, str, int]]:
+    return {(item["value"], item["message"], item["count"]) for item in ledger.evidence()}
+
+
+def test_errors_of_one_number_that_weigh_differently_stand_side_by_side(ledger: Ledger) -> None:
+    ledger.record(link("Nonfatal", "a Nonfatal"), at(0))
+    ledger.news = False
+    ledger.record(link("Fatal", "b Fatal"), at(1))
+    assert ledger.news
+    ledger.record(link("Nonfatal", "c Nonfatal"), at(2))
+    assert told(ledger) == {("Nonfatal", "a Nonfatal", 1), ("Fatal", "b Fatal", 1)}
+
+
+def test_an_event_and_its_lines_are_one(ledger: Ledger) -> None:
+    ledger.record(link("", "NVML reports XID 145", brief=True), at(0))
+    ledger.news = False
+    ledger.record(link("Fatal", "b Fatal"), at(0.1))
+    assert ledger.news  # the words may change what it weighs
+    ledger.record(link("", "NVML reports XID 145", brief=True), at(0.2))
+    assert told(ledger) == {("Fatal", "b Fatal", 1)}
+
+
+def test_an_agent_that_starts_again_reads_the_same_lines(ledger: Ledger) -> None:
+    ledger.record(link("Nonfatal", "a Nonfatal"), at(0))
+    ledger.record(link("Fatal", "b Fatal"), at(1))
+    before = ledger.evidence()
+    after = Ledger("boot", burst_seconds=180)
+    after.record(link("Fatal", "b Fatal", age=99), at(100))
+    after.adopt(stored_evidence({"evidence": before}), {kinds.XID: 86400.0}, at(101))
+    after.record(link("Nonfatal", "a Nonfatal", age=102), at(102))
+    assert told(after) == {("Nonfatal", "a Nonfatal", 1), ("Fatal", "b Fatal", 1)}
+
+
+def test_a_number_that_says_something_else_each_time_is_bounded(ledger: Ledger) -> None:
+    for moment in range(1000):
+        ledger.record(link(f"(0x{moment:x})", "registers"), at(moment))
+    assert len(ledger.evidence()) == 8
+
+
+def rate(bad: bool, counter: float | None = None, value: str = "v") -> Signal:
+    return Signal(kinds.PCIE_REPLAY, "GPU-1", bad, 0, value, "t", "m", counter, clear_seconds=1000, episode_seconds=300)
+
+
+def test_a_rate_is_quiet_and_counts_by_episodes(ledger: Ledger) -> None:
+    for moment in range(0, 901, 30):
+        ledger.sample([rate(True, value=f"{moment}")], at(moment))
+    assert not ledger.news
+    assert (ledger.evidence()[0]["count"], ledger.evidence()[0]["value"]) == (4, "900")
+
+
+def test_a_rate_with_a_counter_counts_what_is_more(ledger: Ledger) -> None:
+    for moment in range(0, 901, 30):
+        ledger.sample([rate(True, counter=7.0 + (moment >= 600))], at(moment))
+    assert ledger.evidence()[0]["count"] == 2
+
+
+def test_a_rate_that_is_good_for_less_than_its_time_goes_on(ledger: Ledger) -> None:
+    for moment in range(0, 3600, 900):
+        ledger.sample([rate(True)], at(moment))
+        ledger.sample([rate(False)], at(moment + 30))
+    assert ledger.evidence()[0]["count"] == 4
+    ledger.sample([rate(False)], at(5000))
+    assert ledger.evidence() == []

@@ -36,6 +36,83 @@ FACTS = {
     ),
     "XID without text": ("NVRM: Xid (PCI:0000:1b:00): 43", (kinds.XID, 43, "0000:1b:00")),
     "unknown XID": ("NVRM: Xid (PCI:0000:1b:00): 99999, what", (kinds.XID, 99999, "0000:1b:00")),
+    # NVIDIA, "GPU memory error management" for A100: of a MIG instance.
+    "XID of a MIG instance": (
+        "NVRM: Xid (PCI:0000:01:00 GPU-I:05): 94, pid=7194, Contained: CE User Channel (0x9). RST: No, D-RST: No",
+        (kinds.XID, 94, "0000:01:00"),
+    ),
+    "XID of a compute instance": (
+        "NVRM: Xid (PCI:0000:3b:00 GPU-I:01 GPU-CI:02): 13, pid=9, name=a, Graphics Exception: ESR 0x50c7b0=0x2",
+        (kinds.XID, 13, "0000:3b:00"),
+    ),
+    # NVIDIA's XID catalogue, an example without "PCI:".
+    "XID of an old driver": ("NVRM: Xid (0000:03:00): 14, Channel 00000001", (kinds.XID, 14, "0000:03:00")),
+    # open-gpu-kernel-modules, a report of a T4 whose GSP does not answer.
+    "a GPU that cannot be started": (
+        "NVRM: GPU 0000:00:06.0: RmInitAdapter failed! (0x22:0x56:731)",
+        (kinds.GPU_INIT, 0, "0000:00:06"),
+    ),
+    # Linux, drivers/pci/pcie/aer.c: before 6.8, with a prefix as some kernels have it, and since.
+    "AER of a GPU, fatal": (
+        "nvidia 0000:03:00.0: AER: PCIe Bus Error: severity=Uncorrected (Fatal), type=Inaccessible, "
+        "(Unregistered Agent ID)",
+        (kinds.AER_FATAL, 0, "0000:03:00"),
+    ),
+    "AER of a network card": (
+        "mlx5_core 0000:5e:00.0: PCIe Bus Error: severity=Uncorrectable (Non-Fatal), type=Transaction Layer, "
+        "(Requester ID)",
+        (kinds.AER_UNCORRECTED, 0, "0000:5e:00.0"),
+    ),
+    "AER, corrected": (
+        "nvidia 0000:1B:00.0: PCIe Bus Error: severity=Correctable, type=Data Link Layer, (Receiver ID)",
+        (kinds.AER_CORRECTED, 0, "0000:1b:00"),
+    ),
+    # gpu-burn #1, a port above a GPU, followed by XID 79.
+    "AER of a bridge": (
+        "pcieport 0000:00:02.0: PCIe Bus Error: severity=Uncorrected (Fatal), type=Transaction Layer, "
+        "id=0010(Receiver ID)",
+        (kinds.AER_ELSEWHERE, 0, "0000:00:02.0"),
+    ),
+    "DPC": (
+        "pcieport 0000:00:1b.0: DPC: containment event, status:0x1f01 source:0x0000",
+        (kinds.AER_ELSEWHERE, 0, "0000:00:1b.0"),
+    ),
+    # linux-kernel and linux-edac: as reported there.
+    "machine check": (
+        "mce: [Hardware Error]: CPU 18: Machine Check Exception: 5 Bank 7: be00000001010091",
+        (kinds.HOST_UNCORRECTED, 0, "bank 7"),
+    ),
+    "machine check, corrected": (
+        "mce: [Hardware Error]: CPU 0: Machine Check: 0 Bank 7: 8c00004000010091",
+        (kinds.HOST_CORRECTED, 0, ""),
+    ),
+    "machine checks": ("mce: [Hardware Error]: Machine check events logged", (kinds.HOST_CORRECTED, 0, "")),
+    "memory read by a program": (
+        "mce: Uncorrected hardware memory error in user-access at 7740c0340",
+        (kinds.HOST_UNCORRECTED, 0, ""),
+    ),
+    "EDAC UE": (
+        "EDAC MC0: 1 UE memory read error on CPU_SrcID#0_MC#0_Chan#1_DIMM#0 (channel:1 slot:0 page:0x7740c0)",
+        (kinds.HOST_UNCORRECTED, 0, "MC0"),
+    ),
+    "EDAC CE": (
+        "EDAC MC0: 2 CE memory read error on CPU_SrcID#0_MC#0_Chan#1_DIMM#0 (channel:1 slot:0)",
+        (kinds.HOST_CORRECTED, 0, "MC0"),
+    ),
+    "EDAC on Arm": (
+        "EDAC MC0: 1 UE Multi-bit ECC on unknown memory (node:0 card:1 module:71 bank:7 row:0 col:0)",
+        (kinds.HOST_UNCORRECTED, 0, "MC0"),
+    ),
+    # Linux, drivers/firmware/efi/cper.c.
+    "firmware, corrected": ("{1}[Hardware Error]: event severity: corrected", (kinds.HOST_CORRECTED, 0, "")),
+    "firmware, recoverable": ("{3}[Hardware Error]: event severity: recoverable", (kinds.HOST_CORRECTED, 0, "")),
+    "firmware, fatal": ("{12}[Hardware Error]: event severity: fatal", (kinds.HOST_UNCORRECTED, 0, "")),
+    # Linux, kernel/time/clocksource.c and arch/x86/kernel/tsc.c.
+    "clock": (
+        "clocksource: timekeeping watchdog on CPU3: Marking clocksource 'tsc' as unstable because the skew is too large:",
+        (kinds.CLOCK_SOURCE, 0, ""),
+    ),
+    "TSC": ("tsc: Marking TSC unstable due to check_tsc_sync_source failed", (kinds.CLOCK_SOURCE, 0, "")),
     "fell off": ("NVRM: GPU 0000:1b:00.0: GPU has fallen off the bus.", (kinds.GPU_LOST, 0, "0000:1b:00")),
     "SXid": (
         "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 12028, Non-fatal, Link 32 egress non-posted PRIV error",
@@ -54,7 +131,21 @@ FACTS = {
     "old I/O error": ("blk_update_request: I/O error, dev sda, sector 4", (kinds.DISK_ERROR, 0, "sda")),
     "nvme time-out": ("nvme nvme0: I/O 12 QID 3 timeout, aborting", (kinds.DISK_ERROR, 0, "nvme0")),
     "nvme down": ("nvme nvme2: controller is down; will reset: CSTS=0xffffffff", (kinds.DISK_ERROR, 0, "nvme2")),
+    "ceph": ("I/O error, dev rbd0, sector 8 op 0x1:(WRITE)", (kinds.NETWORK_DISK_ERROR, 0, "rbd0")),
+    "nbd": ("blk_update_request: I/O error, dev nbd3, sector 0", (kinds.NETWORK_DISK_ERROR, 0, "nbd3")),
+    "a file system on drbd": (
+        "EXT4-fs (drbd1): Remounting filesystem read-only",
+        (kinds.NETWORK_DISK_ERROR, 0, "drbd1"),
+    ),
     "raid": ("md/raid1:md0: Disk failure on sdb1, disabling device.", (kinds.DISK_ERROR, 0, "sdb1")),
+    "beyond the end of a shared disk": (
+        "python: attempt to access beyond end of device\\x0arbd0: rw=0, sector=8, nr_sectors = 8 limit=8",
+        (kinds.NETWORK_DISK_ERROR, 0, "rbd0"),
+    ),
+    "beyond the end of a named disk": (
+        "python: attempt to access beyond end of device\\x0asda: rw=0, sector=8, nr_sectors = 8 limit=8",
+        (kinds.DISK_ERROR, 0, "sda"),
+    ),
     "beyond the end": ("nvme0n1: attempt to access beyond end of device", (kinds.DISK_ERROR, 0, "")),
     "mlx5": (
         "mlx5_core 0000:5e:00.0: poll_health:825:(pid 0): Fatal error 1 detected",
@@ -66,7 +157,7 @@ FACTS = {
     ),
     "netdev": ("NETDEV WATCHDOG: eth0 (mlx5_core): transmit queue 3 timed out", (kinds.NIC_ERROR, 0, "eth0")),
     "soft lockup": ("watchdog: BUG: soft lockup - CPU#3 stuck for 22s! [python:77]", (kinds.KERNEL_HANG, 0, "")),
-    "hung task": ("INFO: task python:77 blocked for more than 120 seconds.", (kinds.KERNEL_HANG, 0, "")),
+    "hung task": ("INFO: task python:77 blocked for more than 120 seconds.", (kinds.TASK_HANG, 0, "")),
     "rcu": ("rcu: INFO: rcu_sched detected stalls on CPUs/tasks:", (kinds.KERNEL_HANG, 0, "")),
 }
 
@@ -79,7 +170,17 @@ NOTHING = {
     "no number": "NVRM: Xid (PCI:0000:1b:00): x79",
     "driver's start": "NVRM: loading NVIDIA UNIX x86_64 Kernel Module  580.159.04",
     "somebody prints": "python[77]: NVRM: Xid (PCI:0000:1b:00): 79, not the kernel",
+    "a disk corrects itself": (
+        "nvme 0000:34:00.0: PCIe Bus Error: severity=Corrected, type=Physical Layer, (Receiver ID)"
+    ),
+    "a bridge's own summary": "pcieport 0000:00:03.1: AER: Correctable error message received from 0000:00:00.0",
+    "a machine check goes on": "mce: [Hardware Error]: TSC ae4b410af0b8 ADDR 10b5ce000 MISC 86",
+    "firmware goes on": "{1}[Hardware Error]:  Error 0, type: corrected",
+    "EDAC starts": "EDAC MC0: Giving out device to module i10nm_edac controller Intel_10nm Socket#0 IMC#0",
+    "another clock": "clocksource: Switched to clocksource tsc",
+    "a GPU that is started": "NVRM: GPU 0000:1b:00.0: RmInitAdapter succeeded",
     "loop device": "I/O error, dev loop3, sector 0",
+    "beyond the end of a loop device": "mount: attempt to access beyond end of device\\x0aloop1: rw=0, sector=8, limit=8",
     "optical drive": "blk_update_request: I/O error, dev sr0, sector 0",
     "mlx5 is well": "mlx5_core 0000:5e:00.0 eth0: Link up",
     "out of memory": "Memory cgroup out of memory: Killed process 77 (python)",
@@ -129,7 +230,33 @@ def test_garbage_is_harmless(text: str) -> None:
         f"4,1,1,-;{text}",
         f"mlx5_core {text}",
         f"XFS ({text}",
+        f"nvidia 0000:1b:00.0: PCIe Bus Error: {text}",
+        f"mce: [Hardware Error]: CPU {text}",
+        f"NVRM: Xid (PCI:0000:1b:00): 149, {text}",
     ):
         parts = split(line)
         fact = parse(parts[0]) if parts is not None else None
         assert fact is None or len(fact.message) <= 1024
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ("145, RLW_REMAP Nonfatal XC0 i0 Link 02 (0x00000004 0x00000001 0x00000000 0x00000000)", "Nonfatal"),
+        (
+            "149, NETIR_LINK_EVT  Fatal   XC0 i0 Link 09 (0x025525c6 0x00000000 0x00000000 0x00000000)",
+            "Fatal, reason 37",
+        ),
+        ("145, pid=4, name=<unknown>, RLW_SRC_TRACK Fatal XC0 i1 Link 00 (0x00000001 0x00000002)", "Fatal"),
+        ("149, x", ""),
+        (
+            "74, NVLink: fatal error detected on link 14(0x0, 0x0, 0x10, 0x0, 0x0, 0x0, 0x0)",
+            "(0x0, 0x0, 0x10, 0x0, 0x0, 0x0, 0x0)",
+        ),
+        ("79, GPU has fallen off the bus. Fatal XC0", ""),
+    ],
+)
+def test_an_xid_of_nvlink_says_what_tells_it_apart(line: str, value: str) -> None:
+    fact = parse(f"NVRM: Xid (PCI:0018:01:00): {line}")
+    assert fact is not None
+    assert fact.value == value

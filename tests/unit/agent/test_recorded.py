@@ -103,7 +103,8 @@ def test_a_gpu_that_reads_its_record_says_who_it_is(nvml: Any) -> None:
     gpus = Gpus(DEFAULTS, None)
     list(gpus.started(Batches(nvml).start()))
     assert (gpus.driver, gpus.model, gpus.serials) == ("580.159.04", "NVIDIA H200", ["1650000000001"])
-    assert gpus.names == {"PCI:0000:00:06": "GPU-00000000-0000-4000-8000-000000000001"}
+    uuid = "GPU-00000000-0000-4000-8000-000000000001"
+    assert gpus.names == {"PCI:0000:00:06": uuid, "GPU 0": uuid}
     assert gpus.problem == ""
 
 

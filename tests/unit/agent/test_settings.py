@@ -1,7 +1,10 @@
 """Settings, thresholds, /metrics: what is taken, and what is told about what cannot be."""
 
+import contextlib
 import json
 import socket
+import threading
+import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -9,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from muster import serve as served
 from muster.agent import kinds
 from muster.agent.agent import _EXPIRES
 from muster.agent.settings import SettingsError, from_environment
@@ -122,6 +126,30 @@ def test_health_and_metrics_are_served(node: Any, run: Any) -> None:
     agent.agent._alive_at -= 60
     with pytest.raises(urllib.error.HTTPError, match="503"):
         urllib.request.urlopen(f"{address}/healthz", timeout=5)
+
+
+def test_clients_that_never_end_their_request_keep_nobody_waiting() -> None:
+    port = serve(("127.0.0.1", 0), lambda: True, "stopped", list)
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(40)]
+        for client in clients:
+            client.sendall(b"GET /heal")
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=60) as answer:
+                assert answer.read() == b"ok\n"
+        clients[0].settimeout(60)
+        with contextlib.suppress(ConnectionResetError):
+            assert clients[0].recv(1) == b""  # it made room
+        threads = [each for each in threading.enumerate() if "process_request_thread" in each.name]
+        assert len(threads) <= 20
+
+
+def test_who_sends_a_byte_now_and_then_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(served, "_CONNECTION_SECONDS", 0.5)
+    port = serve(("127.0.0.1", 0), lambda: True, "stopped", list)
+    with socket.create_connection(("127.0.0.1", port)) as client, pytest.raises(ConnectionError):
+        while True:
+            client.sendall(b"G")
+            time.sleep(0.1)
 
 
 @pytest.mark.parametrize(

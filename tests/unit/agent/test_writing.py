@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from muster.agent.client import ApiError
+from muster.agent.earlier import stored_evidence
 from muster.agent.thresholds import DEFAULTS, Thresholds
-from muster.agent.writer import Writer, stored_evidence
+from muster.agent.writer import Pace, Writer
 
 QUICK = Thresholds({**DEFAULTS.values, "write.pause": 0.2, "write.counts": 1.0, "write.check": 2.0})
 
@@ -90,6 +91,27 @@ def test_news_does_not_wait_for_counts(server: Server) -> None:
     writer.offer(status(2), urgent=False)
     writer.offer(status(3), urgent=True)
     wait(lambda: server.status == status(3))
+
+
+@pytest.mark.parametrize("every", [1.0, 29.0, 31.0, 360.0, 900.0])
+def test_what_only_counts_is_written_ten_times_an_hour_at_most(every: float) -> None:
+    pace, moments, now = Pace(DEFAULTS), list[float](), 0.0
+    for _ in range(int(86400 / every)):
+        now += every
+        if now >= pace.due(urgent=False):
+            pace.wrote(now, urgent=False)
+            moments.append(now)
+    assert max(sum(first <= other < first + 3600 for other in moments) for first in moments) <= 10
+    assert len(moments) >= 24 * min(4.9, 3600 / every)
+    assert moments[0] == every
+
+
+def test_what_is_grave_never_waits_for_what_counts() -> None:
+    pace = Pace(DEFAULTS)
+    for number in range(5):
+        pace.wrote(30.0 * number, urgent=False)
+    assert pace.due(urgent=True) == 121.0
+    assert pace.due(urgent=False) > 600.0
 
 
 def test_while_the_server_is_away_the_newest_waits(server: Server, writer: Writer) -> None:

@@ -187,9 +187,11 @@ class TestCommand:
         assert render.main([f"--root={tmp_path}", "--check"]) == 0
         assert {file.name for file in (tmp_path / "crds").iterdir()} == {
             "Kustomization",
+            "muster.dev_endedjobs.yaml",
             "muster.dev_fleetpolicies.yaml",
             "muster.dev_gangs.yaml",
             "muster.dev_nodehealths.yaml",
+            "muster.dev_repairrequests.yaml",
             "muster.dev_trainingjobs.yaml",
         }
 

@@ -11,7 +11,7 @@ import pytest
 from bench.api import Connection
 from bench.burst import Burst
 from bench.sick.evidence import Agent
-from bench.sick.requests import nodes_by_verdict, requests_made, writes
+from bench.sick.requests import all_requests, nodes_by_verdict, requests_made, writes
 from bench.sick.taints import requests
 from bench.sick.taintwatch import TaintWatch
 from bench.sick.verdicts import (
@@ -195,6 +195,9 @@ def test_requests_are_the_operators_without_its_lease() -> None:
     assert made == {"PATCH nodes": 13, "GET nodes": 5}
     assert writes(made) == 13
     assert nodes_by_verdict(METRICS) == {"Healthy": 1024, "Unknown": 0}
+    everything = all_requests(METRICS)
+    assert made.items() < everything.items()
+    assert {key.partition(" ")[0] for key in everything.keys() - made.keys()} >= {"WATCH", "PUT"}
 
 
 def test_the_raw_client_keeps_the_nodes_own_taint_and_notes_when_it_sent() -> None:

@@ -7,11 +7,13 @@ from muster.api.base import ObjectMeta
 from muster.api.fleetpolicy import Enforcement
 from muster.api.nodehealth import (
     Decision,
+    Finding,
     HumanDecision,
     NodeHealth,
     NodeHealthSpec,
     NodeHealthStatus,
     RecommendedAction,
+    Severity,
     VerdictState,
 )
 from muster.cli.health import HealthRow, excluded_for, health_row
@@ -51,6 +53,11 @@ def test_what_is_told_is_what_stands_in_the_object() -> None:
         since=at(5),
         recommended_action=RecommendedAction.INSPECT,
         effect="excluded from placement",
+        findings=[
+            Finding(source="agent", reason="IbPortFlap", severity=Severity.DEGRADED, since=at(5)),
+            Finding(source="agent", reason="PcieReplay", severity=Severity.WARNING, since=at(5), observed=True),
+            Finding(source="agent", reason="Throttle", severity=Severity.INFO, since=at(5), observed=True),
+        ],
     )
     health = NodeHealth(metadata=ObjectMeta(name="n1"), spec=NodeHealthSpec(human=RELEASE), status=status)
     assert health_row(health).to_json() == {
@@ -58,6 +65,7 @@ def test_what_is_told_is_what_stands_in_the_object() -> None:
         "reason": "IbPortFlap",
         "message": "a port flaps",
         "since": "2026-01-01T00:00:05.000000Z",
+        "observed": ["PcieReplay"],
         "effect": "excluded from placement",
         "recommendedAction": "Inspect",
         "human": {"decision": "Release", "reason": "dry", "by": "bob", "time": "2026-01-01T00:01:00.000000Z"},

@@ -104,6 +104,17 @@ def test_unknown_time_is_said_to_be_so() -> None:
     assert any("ETTR is at least" in line for line in found.advice)
 
 
+def test_a_shorter_limit_for_steps_is_advised_where_hangs_went_unseen_and_not_where_nodes_did() -> None:
+    hang = INCIDENT | {"reason": "StepTimeout", "faultTime": "2026-01-02T11:30:00Z"}
+    assert not any("stepTimeoutSeconds" in line for line in reported().advice)
+    assert any("stepTimeoutSeconds" in line for line in reported(incidents=[INCIDENT, hang]).advice)
+
+
+def test_failures_that_come_within_the_hour_are_told_in_minutes(printed: Callable[..., str]) -> None:
+    short = reported(seconds={"compute": 600})
+    assert "2m30s (4 failures)" in printed(lambda console: render(console, short))
+
+
 def test_the_page_shows_bar_numbers_incidents_and_advice(printed: Callable[..., str]) -> None:
     text = printed(lambda console: render(console, reported()), width=120)
     assert "team-a/llama is Running, 4d4h from 2026-01-01 00:00:00 UTC" in text
@@ -145,6 +156,7 @@ def test_incidents_are_listed_with_what_they_took(api: Any, command: Callable[..
     assert said.exit_code == 0
     row = next(line for line in said.stdout.splitlines() if "gpu-7" in line)
     assert row.split() == [
+        "1",
         "2026-01-02",
         "12:00:20",
         "UTC",
@@ -172,3 +184,15 @@ def test_a_job_of_which_nothing_was_counted_is_an_error_that_says_so(api: Any, c
     said = command("report", "llama")
     assert said.exit_code == 1
     assert "nothing has been counted yet" in said.stderr
+
+
+def test_that_nobody_tells_of_a_wait_for_data_is_not_taken_for_none(printed: Callable[..., str]) -> None:
+    silent = reported()
+    assert silent.input_wait is None
+    assert "inputWait" not in json.loads(silent.model_dump_json(by_alias=True, exclude_none=True))
+    assert "unknown: the program tells of none" in printed(lambda console: render(console, silent))
+    told = reported(seconds={**SECONDS, "compute": 81 * HOUR, "inputWait": 9 * HOUR})
+    assert told.input_wait == pytest.approx(0.1)
+    text = printed(lambda console: render(console, told))
+    assert "unknown" not in text.partition("Steps wait for data")[2].partition("\n")[0]
+    assert "10.0%" in text.partition("Steps wait for data")[2].partition("\n")[0]

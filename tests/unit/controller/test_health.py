@@ -16,13 +16,15 @@ from muster.api.nodehealth import NodeHealth
 from muster.controller import health as module
 from muster.controller import nodeacts, slices
 from muster.controller.cluster import Cluster
+from muster.controller.forgetting import Forgetting
 from muster.controller.health import HealthKeeper
 from muster.controller.nodeacts import TAINT_KEY
 from muster.coordinator.hub import Hub
+from muster.health.pools import WITHOUT
 from muster.kube import decode
 from muster.kube.client import Answers
 from muster.kube.decode import Undecodable
-from muster.kube.errors import AlreadyExists, ApiError, Invalid, LeadershipLost, NotFound, ServerError
+from muster.kube.errors import AlreadyExists, ApiError, Conflict, Invalid, LeadershipLost, NotFound, ServerError
 from muster.world.fleet import Leave
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -77,6 +79,15 @@ class ApiServer:
             _carry_out(step, node)
         return self.put("nodes", node)
 
+    async def delete(self, path: str, body: Any) -> bytes:
+        name = path.split("/")[-1]
+        await self._called("DELETE", "nodehealths", name)
+        metadata = self.objects["nodehealths", name]["metadata"]
+        if {key: metadata[key] for key in ("uid", "resourceVersion")} != body["preconditions"]:
+            raise Conflict(409, "Conflict", "it has changed")
+        del self.objects["nodehealths", name]
+        return b"{}"
+
     async def _apply(self, name: str, body: Any) -> bytes:
         await self._called("PATCH", "nodehealths", name)
         before = self.objects.get(("nodehealths", name))
@@ -127,8 +138,8 @@ class Told:
 class Stage:
     """A keeper over a fleet, with the time in the test's hand."""
 
-    def __init__(self) -> None:
-        self.api, self.told, self.now = ApiServer(), Told(), NOW
+    def __init__(self, api: ApiServer | None = None) -> None:
+        self.api, self.told, self.now = api or ApiServer(), Told(), NOW
         self.cluster = Cluster(self.api, Hub(lambda: 0.0), lambda _key: None, lambda: None)  # type: ignore[arg-type]
         self.keeper = HealthKeeper(
             self.api,  # type: ignore[arg-type]
@@ -248,6 +259,25 @@ async def test_the_record_is_written_before_the_taint(stage: Stage) -> None:
     assert stage.cluster.fleet.exclusion("a") is None
 
 
+async def test_a_new_leader_keeps_out_at_once_what_was_out(stage: Stage, judged: list[str]) -> None:
+    sick = {f"s{number}" for number in range(2 * module.NODES_AT_ONCE)}
+    stage.add("well", *sick)
+    for name in sick:
+        stage.say(name, 79)
+    await stage.look()
+    before = len(stage.api.calls)
+    new = Stage(stage.api)
+    new.policy()
+    for (kind, _), value in sorted(stage.api.objects.items()):
+        new._show(kind, json.dumps(value).encode())
+    judged.clear()
+    await new.keeper.begin()
+    assert {name for name in sick if new.cluster.fleet.exclusion(name) is not None} == sick
+    assert new.cluster.fleet.exclusion("well") is None
+    assert set(judged) == sick
+    assert len(stage.api.calls) == before
+
+
 @pytest.mark.parametrize("taints", [[], [OTHER]], ids=["none", "one"])
 async def test_taints_that_came_meanwhile_stay(stage: Stage, taints: list[dict[str, str]]) -> None:
     stage.add("a", taints=taints)
@@ -360,7 +390,7 @@ async def test_a_record_that_somebody_rewrites_is_put_right(stage: Stage) -> Non
 
 
 async def test_what_is_being_taken_counts_before_it_is_written(stage: Stage) -> None:
-    stage.policy(budget={**EVERYTHING, "nodesPercent": 20})
+    stage.policy(budget={**EVERYTHING, "nodesPercent": 40})
     stage.add(*(f"n{number}" for number in range(10)))
     await stage.look()
     for number in range(10):
@@ -385,7 +415,7 @@ async def test_a_domain_is_as_large_as_all_its_nodes(stage: Stage) -> None:
     for name in ("a0", "a1", "a2", "b0", "b1"):
         stage.say(name, 79)
     await stage.look()
-    assert sorted(name[0] for name in stage.tainted()) == ["a", "a", "b"]
+    assert sorted(name[0] for name in stage.tainted()) == ["a", "b"]  # and one each is kept for what is certain
 
 
 async def test_domains_follow_the_policy(stage: Stage) -> None:
@@ -393,13 +423,13 @@ async def test_domains_follow_the_policy(stage: Stage) -> None:
     stage.add("c", "d", rack="r2")
     stage.policy(budget={**EVERYTHING, "domainPercent": 50})
     await stage.look()
-    assert stage.keeper._ground.sizes == {("b0", "r1"): 2, ("b0", "r2"): 2}
+    assert stage.keeper._ground.sizes == {(WITHOUT, ("b0", "r1")): 2, (WITHOUT, ("b0", "r2")): 2}
     stage.api.version += 1
     meta = {"name": "default", "uid": "policy", "resourceVersion": str(stage.api.version)}
     spec = {"topology": {"levels": [{"name": "block", "label": "topology.muster.dev/block"}]}}
     stage.cluster.policies.store.assume(FleetPolicy.model_validate({"metadata": meta, "spec": spec}))
     await stage.look()
-    assert stage.keeper._ground.sizes == {("b0",): 4}
+    assert stage.keeper._ground.sizes == {(WITHOUT, ("b0",)): 4}
 
 
 async def test_the_third_offence_puts_the_machine_into_quarantine_at_once(stage: Stage) -> None:
@@ -557,6 +587,36 @@ async def test_what_ails_a_node_is_known_though_the_breaker_holds_it(stage: Stag
     assert fleet.ailment("n1") == ""
 
 
+@pytest.mark.parametrize(
+    ("arrange", "leave", "ails"),
+    [
+        pytest.param(lambda s: s.say("n0", 94), Leave.AFTER_CHECKPOINT, True, id="degraded"),
+        pytest.param(
+            lambda s: s.api.put(
+                "nodes",
+                {
+                    "metadata": {"name": "n0", "uid": "n0", "labels": {"dgxc.nvidia.com/nvsentinel-state": "draining"}},
+                    "spec": {},
+                },
+            ),
+            Leave.AFTER_CHECKPOINT,
+            True,
+            id="yielded to another system",
+        ),
+        pytest.param(lambda s: s.say("n0", 92), None, False, id="only a warning"),
+    ],
+)
+async def test_what_ails_a_node_is_known_whatever_is_done_about_it(
+    stage: Stage, arrange: Callable[[Stage], Any], leave: Leave | None, ails: bool
+) -> None:
+    stage.add("n0", "n1", "n2", "n3")
+    arrange(stage)
+    await stage.look()
+    fleet = stage.cluster.fleet
+    exclusion = fleet.exclusion("n0")
+    assert (exclusion and exclusion.leave, bool(fleet.ailment("n0"))) == (leave, ails)
+
+
 async def test_a_cordon_is_no_ailment(stage: Stage) -> None:
     stage.add("n0")
     human = {"decision": "Cordon", "reason": "rack work", "time": NOW.isoformat()}
@@ -624,3 +684,51 @@ async def test_many_nodes_are_judged_in_parts(stage: Stage, judged: list[str], m
     beside.cancel()
     assert len(judged) == 50
     assert max(after - before for before, after in itertools.pairwise(seen)) == 1
+
+
+async def test_nodes_that_are_held_are_told_of_once_and_when_it_is_over(stage: Stage) -> None:
+    stage.policy(budget={"nodesPercent": 10})
+    stage.add(*(f"n{number}" for number in range(5)))
+    for number in range(5):
+        stage.say(f"n{number}", 79)
+    await stage.look()
+    await stage.look()
+    assert stage.told.policies == ["NodesHeld"]
+    for number in range(5):
+        stage.say(f"n{number}", boot="boot-2")
+    await stage.look()
+    await stage.look()
+    assert stage.told.policies == ["NodesHeld", "NodesNoLongerHeld"]
+
+
+async def test_records_of_machines_that_are_gone_are_deleted_in_time_a_few_at_a_turn(stage: Stage) -> None:
+    stage.add("there")
+    stage.say("there")
+    created = (NOW - timedelta(days=40)).isoformat()
+    for number in range(20):
+        metadata = {"name": f"gone{number}", "uid": f"h{number}", "creationTimestamp": created}
+        stage.api.put("nodehealths", {"metadata": metadata})
+    ticks = [0.0]
+    forgetting = Forgetting(stage.api, stage.cluster, lambda: ticks[0])  # type: ignore[arg-type]
+    names = [name for kind, name in stage.api.objects if kind == "nodehealths"]
+    for name in names:
+        forgetting.note(name)
+    rules = stage.keeper._rules
+    await forgetting.turn(rules, NOW)
+    assert stage.api.count("DELETE", "nodehealths") == 0, "it may be a reboot"
+    ticks[0] = 3601.0
+    await forgetting.turn(rules, NOW)
+    assert stage.api.count("DELETE", "nodehealths") == 8
+    assert ("nodehealths", "there") in stage.api.objects
+
+
+async def test_a_record_that_somebody_has_just_written_to_is_kept(stage: Stage) -> None:
+    created = (NOW - timedelta(days=40)).isoformat()
+    stage.api.put("nodehealths", {"metadata": {"name": "gone", "uid": "h", "creationTimestamp": created}})
+    ticks = [0.0]
+    forgetting = Forgetting(stage.api, stage.cluster, lambda: ticks[0])  # type: ignore[arg-type]
+    forgetting.note("gone")
+    ticks[0] = 3601.0
+    stage.api.put("nodehealths", stage.api.objects["nodehealths", "gone"], show=False)
+    await forgetting.turn(stage.keeper._rules, NOW)
+    assert ("nodehealths", "gone") in stage.api.objects

@@ -38,6 +38,10 @@ class Keeper:
     def put(self, name: str, nodes: int = 1, minutes: int = 0) -> None:
         self.queue.put(("ns", name), name, waiting(name, nodes, minutes))
 
+    def answer(self, uid: str) -> Any:
+        turn = self.queue.turn(uid)
+        return turn and turn.answer
+
     async def until(self, condition: Callable[[], Any]) -> None:
         async with asyncio.timeout(60):
             while not condition():  # noqa: ASYNC110 - what is waited for happens in many places
@@ -115,6 +119,21 @@ async def test_a_job_that_is_gone_is_forgotten_by_its_key(keeper: Keeper) -> Non
     await keeper.until(lambda: keeper.queue.turn("a"))
     keeper.queue.forget(("ns", "a"))
     assert keeper.queue.turn("a") is None
+
+
+async def test_a_job_of_the_same_name_waits_in_place_of_the_one_before(keeper: Keeper) -> None:
+    """Found by a life: while the watch lagged one was replaced by another, and its promise kept nodes from it."""
+    key = ("ns", "a")
+    keeper.queue.put(key, "old", waiting("old", 2))
+    await keeper.until(lambda: keeper.queue.turn("old"))
+    keeper.queue.put(key, "new", waiting("new", 2))
+    await keeper.until(lambda: keeper.queue.turn("new"))
+    assert keeper.answer("new") == Placed(("n0", "n1"))
+    assert keeper.queue.turn("old") is None
+    keeper.queue.forget(key)
+    keeper.put("b", 3)
+    await keeper.until(lambda: keeper.answer("b"))
+    assert keeper.answer("b") == Placed(("n0", "n1", "n2"))
 
 
 async def test_a_keeper_that_is_told_to_stop_stops_whatever_happens_just_then(scene: Any) -> None:

@@ -117,7 +117,7 @@ async def test_a_job_that_breaks_the_decision_harms_no_other(loop: Loop, make: A
     name, reason, note = loop.told.events[0]
     assert (name, reason) == ("bad", "InternalError")
     assert "KeyError: 'a defect'" in note
-    loop.plans["bad"] = lambda _world, _settings: Plan()
+    loop.plans["bad"] = lambda world, _: Plan(status=world.job.status.model_copy(update={"state": "Running"}))
     await loop.until(lambda: not loop.reconciler._failures)
 
 
@@ -152,6 +152,25 @@ async def test_while_the_watch_lags_a_conflict_is_tried_again_less_and_less(
     loop.add(make.job(), lambda world, _: Plan(status=world.job.status.model_copy(update={"state": "Running"})))
     await loop.until(lambda: len(pauses) >= 5)
     assert pauses[:5] == [0.001, 0.002, 0.004, 0.006, 0.006]
+
+
+async def test_a_conflict_that_comes_again_is_not_hurried_by_what_waits_in_between(
+    loop: Loop, make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by a life: a job that was gone took its turn, lost it to the conflict, and was promised it again, 45 times a second."""
+    monkeypatch.setattr(reconciler, "RETRY_FIRST_SECONDS", 0.01)
+    monkeypatch.setattr(reconciler, "CONFLICT_LIMIT_SECONDS", 1000.0)
+    tries = []
+
+    def in_turns(world: JobWorld, _: Any) -> Plan:
+        loop.dirty.add(("ns", "j"))  # as the queue's ring
+        tries.append(world)
+        return Plan(status=world.job.status.model_copy(update={"state": "Running"})) if len(tries) % 2 else Plan()
+
+    loop.scene.api.refuse["PATCH"] = Conflict(409, "Conflict", "trainingjobs 'j' has been deleted")
+    loop.add(make.job(), in_turns)
+    await loop.until(lambda: loop.reconciler._failures.get(("ns", "j"), (0, 0.0))[0] >= 5)
+    assert loop.dirty._rests[("ns", "j")] - loop.dirty._clock() > 0.1
 
 
 async def test_what_was_decided_is_kept_with_what_was_seen(loop: Loop, make: Any) -> None:
@@ -307,6 +326,23 @@ async def test_the_nodes_that_a_plan_takes_are_taken_before_it_is_performed(loop
     await loop.until(lambda: not any(source[0] == "assumed" for source in scene.cluster.fleet._by_source))
     assert scene.cluster.fleet.holders("n5") == {"uid-first"}
     assert scene.api.count("POST") == 1
+
+
+async def test_the_node_of_a_pod_that_is_being_created_is_the_jobs_though_its_record_goes(
+    loop: Loop, make: Any
+) -> None:
+    scene, job = loop.scene, make.job("first")
+    pod = {"kind": "Pod", "metadata": {"name": "p0", "namespace": "ns"}, "spec": {"containers": []}}
+    gang = make.gang(job, "p0")
+    scene.cluster.gangs.store.assume(gang)
+    scene.api.gate = asyncio.Event()
+    loop.add(job, lambda _world, _settings: Plan((CreatePod(pod, "n0"),)))
+    await loop.until(lambda: scene.api.count("POST") == 1)
+    scene.cluster.gangs.store.replace([], 100_000)
+    assert scene.cluster.fleet.holders("n0") == {"uid-first"}
+    loop.plans["first"] = lambda _world, _settings: Plan()
+    scene.api.gate.set()
+    await loop.until(lambda: not any(source[0] == "assumed" for source in scene.cluster.fleet._by_source))
 
 
 async def test_nodes_of_a_commit_that_failed_are_free_again(loop: Loop, make: Any) -> None:

@@ -35,7 +35,7 @@ def status(*concerns: CheckpointTrouble, **save: Any) -> TrainingJobStatus:
 
 
 def shown(name: str, job: tuple[str, str] = JOB, **labels: str) -> float | None:
-    return REGISTRY.get_sample_value(f"muster_checkpoint_{name}", {"namespace": job[0], "job": job[1], **labels})
+    return REGISTRY.get_sample_value(f"muster_checkpoint_{name}", {"namespace": job[0], "job_name": job[1], **labels})
 
 
 def test_the_newest_save_has_rows_for_what_is_known_of_it() -> None:

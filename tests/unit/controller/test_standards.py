@@ -182,3 +182,15 @@ async def test_the_owners_limits_go_before_and_what_is_out_of_reach_is_told_once
     await fleet.standards.make()
     assert fleet.known()["host-to-device", ""].middle == 50.0
     assert len(fleet.unused) == 1
+
+
+async def test_a_share_is_no_stricter_than_healthy_figures_vary(fleet: Fleet) -> None:
+    for number in range(32):
+        fleet.say(f"n{number}", figure_of(50.0 * (0.96, 0.99, 1.01, 1.04)[number % 4]))
+    await fleet.standards.make()
+    (before,) = fleet.known().values()
+    fleet.limits.append(PreflightLimit.model_validate({"probe": "host-to-device", "percent": 95}))
+    fleet.standards.tell_unused()
+    (found,) = fleet.known().values()
+    assert before.ratio <= found.ratio < 0.95
+    assert "Lower percent" in fleet.unused[-1]

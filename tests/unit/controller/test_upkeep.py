@@ -17,6 +17,7 @@ from muster.coordinator.checkers import CheckerHub
 from muster.preflight.upkeep import Finding
 from muster.preflight.verdict import Outcome
 from muster.protocol.checks import READY, CheckAnswer, CheckReport, PassReport, ProbeReport
+from muster.world.fleet import Doubt
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -45,6 +46,7 @@ class Everything:
         self.findings: list[Finding] = []
         self.told: list[str] = []
         self.out: dict[str, datetime] = {}
+        self.repaired: set[str] = set()
         self.hub = CheckerHub(lambda: 1000.0)
         self.keeper = UpkeepKeeper(
             self,  # type: ignore[arg-type]
@@ -61,6 +63,9 @@ class Everything:
 
     def open_since(self, node: str) -> datetime | None:
         return self.out.get(node)
+
+    def is_repaired(self, node: str) -> bool:
+        return node in self.repaired
 
     def tested(self, finding: Finding) -> None:
         self.findings.append(finding)
@@ -150,3 +155,61 @@ def test_what_is_out_is_tested_again_though_it_has_passed_before(it: Everything)
     it.out["n0"] = NOW - timedelta(seconds=30)
     it.keeper.look()
     assert len(it.orders("n0")) == 1
+
+
+@pytest.mark.parametrize(
+    ("doubt", "passed", "profiles"),
+    [
+        pytest.param(None, [], ["Quick"], id="nobody doubts"),
+        pytest.param(Doubt(), [("Quick", 50.0)], [], id="something else speaks against it"),
+        pytest.param(Doubt(NOW - timedelta(seconds=60)), [("Quick", 50.0)], [], id="one owner's jobs"),
+        pytest.param(Doubt(NOW - timedelta(seconds=60), True), [("Quick", 90.0)], ["Deep"], id="several owners'"),
+        pytest.param(Doubt(NOW - timedelta(seconds=60), True), [("Quick", 50.0)], ["Deep"], id="a look since"),
+        pytest.param(Doubt(NOW - timedelta(seconds=60), True), [("Deep", 90.0)], ["Deep"], id="tested before"),
+        pytest.param(Doubt(NOW - timedelta(seconds=60), True), [("Deep", 50.0)], [], id="tested since"),
+        pytest.param(Doubt(NOW - timedelta(seconds=60), True), [], ["Quick"], id="new, first of all"),
+        pytest.param(Doubt(NOW + timedelta(days=9), True), [("Quick", 50.0)], ["Deep"], id="by a clock that jumped"),
+    ],
+)
+def test_what_jobs_of_several_owners_have_failed_on_is_tested_in_depth(
+    it: Everything, doubt: Doubt | None, passed: list[tuple[str, float]], profiles: list[str]
+) -> None:
+    it.fleet.doubt("n0", doubt)
+    it.says("n0", passes=tuple(PassReport(profile, age, "g", gpus=8) for profile, age in passed))
+    it.keeper.look()
+    assert [order.profile for order in it.hub.directive_for("n0").orders] == profiles
+
+
+def test_a_doubt_is_answered_by_its_test_and_asked_again_for_a_newer_one(it: Everything) -> None:
+    it.fleet.doubt("n0", Doubt(NOW - timedelta(seconds=60), True))
+    it.says("n0", passes=(PassReport("Quick", 500.0, "g", gpus=8),))
+    it.keeper.look()
+    (order,) = it.orders("n0")
+    fine = (CheckAnswer(order, "Node", "Result", probes=(ProbeReport("context", "Result", 0.4, "s"),)),)
+    it.says("n0", answers=fine, passes=(PassReport("Quick", 500.0, "g", gpus=8),))
+    it.keeper.look()
+    assert [grant.id for grant in it.hub.directive_for("n0").grants] == [order]
+    it.says("n0", answers=fine, passes=(PassReport("Deep", 30.0, order, gpus=8),))
+    it.keeper.look()
+    assert it.orders("n0") == []
+    it.fleet.doubt("n0", Doubt(NOW - timedelta(seconds=10), True))
+    it.keeper.look()
+    assert len(it.orders("n0")) == 1
+    assert it.orders("n0") != [order]
+
+
+def test_few_are_tested_at_once_for_what_jobs_say(it: Everything) -> None:
+    for node in ("n0", "n1", "n2"):
+        it.fleet.doubt(node, Doubt(NOW - timedelta(seconds=60), True))
+        it.says(node, passes=(PassReport("Quick", 500.0, "g", gpus=8),))
+    it.keeper.look()
+    assert sum(bool(it.orders(node)) for node in ("n0", "n1", "n2")) == 1
+
+
+def test_a_node_that_is_being_repaired_is_let_be(it: Everything) -> None:
+    it.says("n0")
+    it.keeper.look()
+    assert it.orders("n0")
+    it.repaired.add("n0")
+    it.keeper.look()
+    assert it.orders("n0") == []

@@ -59,6 +59,7 @@ FULL = Report(
     fenced=True,
     previous_attempt=2,
     previous_ranks=(filled(RankReport(8, 0, False, None, 9)),),
+    previous_step=9,
     peer_port=4000,
     peers=(PeerReport(1, 0.25),),
     checkpoints=(CheckpointReport(10, "/c/10", 7, False, True, "TorchDCP", 96, 12.5, 3.5, 20.25),),
@@ -89,6 +90,9 @@ FULL = Report(
     communication_seconds=2.5,
     checkpoint_stall_seconds=3.5,
     marker_error="read-only file system",
+    aside_attempt=3,
+    aside="step-20 moved",
+    aside_error="no rights",
     directive_seen="abc",
     hold_seconds=5.0,
 )

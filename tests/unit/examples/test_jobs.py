@@ -18,6 +18,7 @@ from muster.lifecycle.worker_pod import worker_container
 from muster.protocol import presets, resuming
 from muster.protocol.messages import RUN, Directive
 from muster.world.fleet import Fleet
+from recipes.table import RECIPES
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 TORCHRUN = "torchrun starts 8 processes on each node, one for each GPU (PET_NPROC_PER_NODE)"
@@ -77,6 +78,7 @@ EXPECTED = {
         ("--checkpoint.initial_load_path=/base/step-500", "--checkpoint.no_initial_load_model_only"),
     ),
 }
+RUNNABLE = ("torch-ddp", *RECIPES)
 DIRECTORIES = {
     "megatron-lm": "/shared/megatron-lm",
     "nemo": "/shared/nemo/llama3-8b/checkpoints",
@@ -116,14 +118,14 @@ def resumed(job: TrainingJob, format_: str, path: str) -> list[str]:
 
 def test_every_example_is_looked_at() -> None:
     there = {path.parent.name for path in EXAMPLES.glob("*/trainingjob.yaml")}
-    assert there == {*EXPECTED, "torch-ddp"}
+    assert there == {*EXPECTED, *RUNNABLE}
     index = (EXAMPLES / "README.md").read_text()
     for name in there:
         assert f"]({name}/README.md)" in index
         assert (EXAMPLES / name / "README.md").exists()
 
 
-@pytest.mark.parametrize("name", [*EXPECTED, "torch-ddp"])
+@pytest.mark.parametrize("name", [*EXPECTED, *RUNNABLE])
 def test_nothing_is_known_against_it(name: str) -> None:
     job = job_of(name)
     # Checked by the schema at the door, here by the model: what it does not know it would leave out.
@@ -168,6 +170,14 @@ def test_its_steps_are_read(name: str) -> None:
     assert found.step == 300
 
 
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_is_launched_without_a_warning_and_saves_where_muster_looks(name: str) -> None:
+    job = job_of(name)
+    assert "each node would train alone" not in words(job)
+    assert job.spec.checkpoint.directory == f"/shared/{name}"
+    assert f"=/shared/{name}" in " ".join(command(job))
+
+
 def test_a_program_in_a_manifest_is_python() -> None:
     (program,) = (each["data"] for each in documents("nemo") if each["kind"] == "ConfigMap")
     assert list(program) == ["pretrain.py"]
@@ -192,3 +202,13 @@ def test_the_nodes_of_maxtext_meet_at_one_address() -> None:
         found.append([names[name] for name in ("JAX_COORDINATOR_IP", "JAX_COORDINATOR_PORT", "NNODES", "NODE_RANK")])
     assert found == [["10.0.0.1", "29401", "4", str(rank)] for rank in range(4)]
     assert "hardware=gpu" in command(job)
+
+
+def test_a_preset_is_told_to_have_been_run_where_a_recipe_names_it():
+    named = {}
+    for recipe in RECIPES:
+        manifest = yaml.safe_load((EXAMPLES / recipe / "trainingjob.yaml").read_text())
+        preset = manifest["spec"]["checkpoint"].get("resumePreset")
+        named.update({preset: recipe} if preset else {})
+
+    assert {preset.name: preset.recipe for preset in resuming.PRESETS if preset.recipe} == named

@@ -173,6 +173,27 @@ def test_what_goes_back_is_lost_once() -> None:
     assert cut(account, 40) == (account, 0)
 
 
+@pytest.mark.parametrize(("told", "of", "lost"), [(105, 1, 65), (None, 1, 61), (90, 1, 61), (105, 7, 61), (-1, 1, 61)])
+def test_steps_that_were_made_after_the_last_report_that_was_known_are_lost_too(
+    told: int | None, of: int, lost: int
+) -> None:
+    """The failure was acted on before the survivors' next report, as of a pod that somebody deletes."""
+    again = broken(trains(now=160, step=101))
+    later = Scene(a_job(checkpoint={"directory": "/ckpt"}), seconds=170).fleet().gang(attempt=2, go=False).pods()
+    known = again.incidents[-1].model_copy(update={"step": 101})
+    # Before it gets its go the next attempt fails, too.
+    twice = known.model_copy(update={"attempt": 2, "step": None})
+    later.record = again.model_copy(update={"attempt": 3, "incidents": [known, twice]})
+    later.all(idle(3, previous_attempt=of, previous_step=told))
+    go = Go(time=at(170), master_address="10.0.0.1", master_port=20001, resume=Resume(step=40, path="/ckpt/40"))
+    ends = [each.model_copy(update={"resumed_step": 40}) for each in (known, twice)]
+    spec = carried(later.world(), later.record.model_copy(update={"go": go, "incidents": ends}))
+    assert account_of(spec).lost_steps == lost
+    assert spec.incidents[0].step == 40 + lost
+    assert spec.incidents[1].step is None
+    assert account_of(spec).stretches[-1].step == 40
+
+
 def test_a_program_that_goes_back_further_than_it_was_told_loses_what_it_makes_again() -> None:
     made = Stretch(after=0, step=100, gpus=GPUS, milliseconds={"compute": 40_000})
     scene = trains(now=160, resume=100, first_step=61, step=161, stretches=[made])

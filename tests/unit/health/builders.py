@@ -19,12 +19,13 @@ from muster.api.nodehealth import (
     NodeHealthSpec,
     NodeHealthStatus,
 )
-from muster.health.assess import JobWord, Verdict, assess
+from muster.health.assess import Verdict, assess
 from muster.health.breaker import Act, Breaker, Ruling, Situation, concerned, rule
 from muster.health.effects import Effect, effect
 from muster.health.facts import ConditionView, NodeFacts
 from muster.health.memory import Memory
 from muster.health.sources import Rules
+from muster.world.jobwords import JobWord
 from muster.world.views import NodeView, Taint
 
 NOW = datetime(2026, 11, 20, 9, 41, 7, tzinfo=UTC)
@@ -128,6 +129,7 @@ def written(health: NodeHealth, verdict: Verdict) -> NodeHealth:
         "findings": list(verdict.findings),
         "incidents": list(verdict.incidents),
         "offences": verdict.offences,
+        "maintenance": verdict.maintenance,
         "node_uid": verdict.node_uid,
         "boot_id": verdict.boot_id,
     }
@@ -143,6 +145,7 @@ class Stored:
     healths: dict[str, NodeHealth]
     facts: dict[str, NodeFacts]
     domains: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    pools: dict[str, str] = field(default_factory=dict)
     words: dict[str, list[JobWord]] = field(default_factory=dict)
     tainted: set[str] = field(default_factory=set)
     taken_at: list[tuple[datetime, str]] = field(default_factory=list)
@@ -183,12 +186,14 @@ class Stored:
             for name in self.facts
         }
         gone = [i for name, health in self.healths.items() if name not in self.facts for i in health.status.incidents]
-        rulings, breaker = rule(Situation(verdicts, self.tainted, self.domains, gone), self.rules, now)
+        situation = Situation(verdicts, self.tainted, self.domains, gone, self.pools)
+        rulings, breaker = rule(situation, self.rules, now)
         self._assert_the_rest_may_be_left_out(verdicts, gone, rulings, breaker, now)
         for name, ruling in rulings.items():
             if ruling.charge:
-                verdicts[name] = verdicts[name].taken(now)
-                self.taken_at.append((now, name))
+                verdicts[name] = ruling.charged(verdicts[name], now)
+                if ruling.act is Act.TAKE:
+                    self.taken_at.append((now, name))
             self.healths[name] = written(self.healths[name], verdicts[name])
         effects = {name: effect(verdicts[name], rulings[name], self.rules.enforcement) for name in verdicts}
         if not crash_before_taints:
@@ -205,8 +210,9 @@ class Stored:
     ) -> None:
         """A large fleet is not counted at each look: what is left out changes nothing."""
         few = {name: v for name, v in verdicts.items() if concerned(v) or name in self.tainted}
-        sizes = Counter(self.domains[name] for name in self.facts if name in self.domains)
-        situation = Situation(few, self.tainted, self.domains, gone, nodes=len(self.facts), sizes=sizes)
+        sizes = Counter((self.pools.get(name, ""), self.domains[name]) for name in self.facts if name in self.domains)
+        pool_sizes = Counter(self.pools.get(name, "") for name in self.facts)
+        situation = Situation(few, self.tainted, self.domains, gone, self.pools, pool_sizes, sizes)
         found, same = rule(situation, self.rules, now)
         assert same == breaker
         assert found == {name: rulings[name] for name in few}

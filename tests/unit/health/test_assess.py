@@ -1,5 +1,6 @@
 """The verdict on one node, from case to case and through its life."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -24,10 +25,11 @@ from tests.unit.health.builders import (
 )
 
 from muster.api.nodehealth import Decision, Evidence, NodeHealth, NodeHealthStatus, RecommendedAction, VerdictState
-from muster.health.assess import BurnInWord, JobWord, Verdict, assess
+from muster.health.assess import BurnInWord, Verdict, ailment, assess
 from muster.health.facts import ConditionView
 from muster.health.kinds import KINDS
 from muster.health.memory import Memory
+from muster.world.jobwords import JobWord
 
 XID_79 = evidence("Xid", 79, message="NVRM: Xid (PCI:0000:5d:00): 79, GPU has fallen off the bus.")
 PORT_DOWN = evidence("IbPortDown", subject="mlx5_3/1", value="DOWN")
@@ -147,6 +149,15 @@ class TestClearing:
         assert verdict.needs_boot
         assert verdict.recommended_action is RecommendedAction.REBOOT
 
+    @pytest.mark.parametrize("kind", ["DiskError", "HostErrorUncorrected", "PcieAerFatal", "PcieAerUncorrected"])
+    def test_nor_is_one_that_nvml_cannot_confirm(self, kind: str) -> None:
+        """Found by simulated fleets: nobody uses the disk of a node that is out, so that it says nothing more."""
+        health = lived(sick(evidence(kind)), 0)
+        later = lived(sick(health=health), 25 * 3600)
+        assert later.status.state in ("Degraded", "Unhealthy")
+        booted = later.status.model_copy(update={"agent": agent("boot-2")})
+        assert judged(later.model_copy(update={"status": booted}), 26 * 3600).state is VerdictState.HEALTHY
+
     def test_a_new_boot_is(self) -> None:
         health = lived(lived(sick(XID_79), 0), 60)
         rebooted = sick(health=health).model_copy(
@@ -235,6 +246,18 @@ class TestHumans:
         unmarked = lived(health, 700)
         assert lived(unmarked, 800, facts=marked).status.state == "Degraded", "it was gone and has come again"
 
+    def test_a_fault_that_appears_after_a_release_counts_whatever_the_nodes_clock_says(self) -> None:
+        health = sick(PORT_DOWN)
+        health = decided(written(health, judged(health, 1)), Decision.RELEASE, at=3600)
+        health = written(health, judged(health, 3600))
+        slow = sick(PORT_DOWN, evidence("GpuLost", at=60), health=health)  # an hour behind
+        for at in (3700, 3800, 8000):
+            verdict = judged(slow, at)
+            slow = written(slow, verdict)
+            assert (verdict.state, verdict.reason) == (VerdictState.UNHEALTHY, "GpuLost")
+        slow = decided(slow, Decision.RELEASE, at=8001)
+        assert judged(slow, 8002).state is VerdictState.HEALTHY
+
     def test_a_release_from_a_clock_far_ahead_waits_for_its_time(self) -> None:
         health = decided(sick(XID_79), Decision.RELEASE, at=86400)
         verdict = judged(health, 0)
@@ -243,38 +266,107 @@ class TestHumans:
         assert judged(health, 86400).state is VerdictState.HEALTHY
 
 
+def word(owner: str = "a", job: str = "llama", at: float = 0, **changes: Any) -> JobWord:
+    values: dict[str, Any] = {"attempt": 3, "what": "RankFailed (exit code 1)", "time": after(at), "went_on": True}
+    return JobWord(owner, f"{owner}/{job}", **(values | changes))
+
+
 class TestJobs:
-    WORD = JobWord("team-a", "team-a/llama", "NCCL: remote error on mlx5_3", NOW)
-    OTHER = JobWord("team-b", "team-b/gpt", "loss is NaN", after(10))
+    TWICE = (word(), word("a", "bert", 60))
+    BOTH = (word(), word("b", "gpt", 60))
 
     @pytest.mark.parametrize(
-        ("words", "state"),
+        ("words", "state", "reason"),
         [
-            pytest.param([], "Healthy", id="nobody"),
-            pytest.param([WORD], "Suspect", id="one"),
-            pytest.param(
-                [WORD, replace(WORD, job="team-a/bert", time=after(5))], "Suspect", id="two jobs of one owner"
-            ),
-            pytest.param([WORD] * 100, "Suspect", id="one who shouts"),
-            pytest.param([WORD, OTHER], "Degraded", id="two owners"),
+            pytest.param([], "Healthy", "", id="nobody"),
+            pytest.param([word()], "Healthy", "", id="one failure"),
+            pytest.param(TWICE, "Suspect", "FollowedByFailures", id="one owner, twice"),
+            pytest.param([word(job=f"j{i}") for i in range(100)], "Suspect", "FollowedByFailures", id="one who shouts"),
+            pytest.param(BOTH, "Suspect", "CheckWanted", id="two owners"),
+            pytest.param([word(f"t{i}") for i in range(100)], "Suspect", "CheckWanted", id="everybody"),
         ],
     )
-    def test_one_owner_asks_for_a_look_and_two_count(self, words: list[JobWord], state: str) -> None:
-        assert judged(healthy(), 20, words=words).state == state
+    def test_jobs_make_a_node_suspect_and_ask_for_a_check_and_no_more(
+        self, words: list[JobWord], state: str, reason: str
+    ) -> None:
+        verdict = judged(healthy(), 120, words=words)
+        assert (verdict.state, verdict.reason) == (state, reason)
+        assert (verdict.out, verdict.causes, ailment(verdict)) == (False, (f"muster/{reason}",), "")
+        assert verdict.wants_check is (reason == "CheckWanted")
+        assert verdict.offences == verdict.offences_if_taken
+
+    def test_beside_hardware_they_weigh_nothing_more(self) -> None:
+        alone, beside = judged(sick(PORT_DOWN), 120), judged(sick(PORT_DOWN), 120, words=self.BOTH)
+        assert (beside.state, beside.reason, beside.causes) == (alone.state, alone.reason, alone.causes)
+        assert (beside.stays, beside.fatal, beside.certain) == (alone.stays, alone.fatal, alone.certain)
+
+    def test_the_finding_names_jobs_and_attempts_and_what_everybody_reads_does_not(self) -> None:
+        verdict = judged(healthy(), 120, words=self.BOTH)
+        (finding,) = verdict.findings
+        for job in ("a/llama", "b/gpt"):
+            assert f"{job} attempt 3 RankFailed (exit code 1)" in finding.message
+            assert job not in verdict.message
+        assert verdict.message.startswith("failures of jobs of 2 owners have followed this node")
+
+    def test_a_repeat_offender_tells_nobody_of_jobs(self) -> None:
+        health = healthy()
+        for day in (0, 1, 2):
+            health = lived(
+                sick(PORT_DOWN.model_copy(update={"first_seen": after(day * 86400)}), health=health), day * 86400
+            )
+            health = lived(health, day * 86400 + 1)
+            health = lived(sick(health=health), day * 86400 + 60)
+        words = [word(at=2 * 86400 + 100), word("b", at=2 * 86400 + 100)]
+        verdict = judged(health, 2 * 86400 + 120, words=words)
+        assert (verdict.state, verdict.findings[0].reason) == ("Quarantined", "CheckWanted")
+        assert "a/llama" not in verdict.message
+        assert verdict.wants_check
+
+    def test_a_finding_has_room(self) -> None:
+        words = [word("n" * 63, "j" * 189 + str(i), what="x" * 90) for i in range(40)]
+        (finding,) = judged(healthy(), 120, words=words).findings
+        assert len(finding.message) <= 512
 
     def test_their_word_fades(self) -> None:
-        words = [self.WORD, self.OTHER]
-        verdict = judged(healthy(), 20, words=words)
-        assert verdict.wake == after(86400)
-        assert judged(healthy(), 86400, words=words).state is VerdictState.SUSPECT
-        assert judged(healthy(), 86410, words=words).state is VerdictState.HEALTHY
+        verdict = judged(healthy(), 120, words=self.BOTH)
+        assert verdict.wake is not None
+        just = (verdict.wake - NOW).total_seconds()
+        assert 2 * 86400 - 5 <= just <= 2 * 86400 + 65
+        assert judged(healthy(), just - 2, words=self.BOTH).wants_check
+        assert judged(healthy(), just, words=self.BOTH).state is VerdictState.HEALTHY
 
-    def test_a_release_covers_it(self) -> None:
-        released = decided(healthy(), Decision.RELEASE, at=15)
-        assert judged(released, 20, words=[self.WORD, self.OTHER]).state is VerdictState.HEALTHY
+    @pytest.mark.parametrize(
+        "answer",
+        [
+            pytest.param(
+                lambda health: judged(decided(health, Decision.RELEASE, at=70), 120, words=TestJobs.BOTH), id="a human"
+            ),
+            pytest.param(lambda health: judged(health, 120, words=TestJobs.BOTH, answered=after(70)), id="a test"),
+        ],
+    )
+    def test_what_came_before_is_answered_by(self, answer: Callable[[NodeHealth], Verdict]) -> None:
+        assert answer(healthy()).state is VerdictState.HEALTHY
 
-    def test_a_word_from_the_future_is_of_now(self) -> None:
-        assert judged(healthy(), 0, words=[replace(self.WORD, time=after(10**9))]).state is VerdictState.SUSPECT
+    def test_a_test_does_not_answer_what_came_after_it(self) -> None:
+        words = [*self.BOTH, word("a", at=90), word("b", at=95)]
+        assert judged(healthy(), 120, words=words, answered=after(70)).wants_check
+
+    def test_that_the_node_was_taken_out_has_told_what_came_before(self) -> None:
+        health = lived(sick(PORT_DOWN), 61)
+        health = lived(sick(health=health), 100)
+        assert judged(health, 120, words=self.BOTH).state is VerdictState.HEALTHY
+        assert judged(health, 120, words=[word(at=110), word("b", at=110)]).wants_check
+
+    def test_a_word_from_a_clock_ahead_is_of_now_and_from_one_far_ahead_waits(self) -> None:
+        words = [word(at=200), word("b", at=200)]
+        assert judged(healthy(), 0, words=words).followed == NOW
+        assert judged(decided(healthy(), Decision.RELEASE, at=0), 0, words=words).state is VerdictState.HEALTHY
+        assert judged(healthy(), 0, words=[word(at=10**9), word("b", at=10**9)]).state is VerdictState.HEALTHY
+
+    def test_nobody_listens_where_the_policy_says_so(self) -> None:
+        deaf = rules(sources=[{"name": "jobs", "enabled": False}])
+        verdict = judged(healthy(), 120, words=self.BOTH, rules=deaf)
+        assert (verdict.state, verdict.followed) == (VerdictState.HEALTHY, None)
 
 
 class TestMemory:
@@ -365,6 +457,44 @@ class TestMemory:
         old = self._incident(old, 7100)
         later = lived(new, 7200, memory=Memory([old.status.offences]))
         assert later.status.offences == new.status.offences
+
+    def test_a_new_board_whose_gpus_do_not_answer_is_no_other_machine_yet(self) -> None:
+        stored = Stored.of(20, rules())
+        name = "node-0003"
+        stored.report(name, evidence("GpuLost"))
+        stored.step(after(1))
+
+        def starts_anew(at: float, *seen: Evidence, **machine: Any) -> Verdict:
+            status = stored.healths[name].status
+            assert status.agent is not None
+            now = status.agent.model_copy(update={"boot_id": "boot-2", "system_uuid": "another", **machine})
+            changed = status.model_copy(update={"agent": now, "evidence": list(seen)})
+            stored.healths[name] = stored.healths[name].model_copy(update={"status": changed})
+            return stored.step(after(at))[0][name]
+
+        hangs = evidence("NvmlHang", at=600, boot_id="boot-2", subject="")
+        verdict = starts_anew(600, hangs, gpu_serials=[], gpus=0)
+        assert verdict.open_incident is not None
+        assert verdict.open_incident.taken is not None
+        verdict = starts_anew(700, gpu_serials=[f"{name}-0"], gpus=1)
+        assert (verdict.offences.score, verdict.incidents[-1].cleared_by) == (
+            "1",
+            "a new boot, and the evidence is gone",
+        )
+        verdict = starts_anew(800, gpu_serials=["other-0", "other-1"])
+        assert verdict.offences.score == "0"
+
+    def test_another_node_object_with_another_board_is_another_machine(self) -> None:
+        health = written(sick(XID_79), judged(sick(XID_79), 1).taken(after(1)))
+        other = health.model_copy(
+            update={
+                "status": health.status.model_copy(
+                    update={"agent": agent("boot-2", system_uuid="another", gpu_serials=[])}
+                )
+            }
+        )
+        verdict = assess(facts(uid="another"), other, rules(), after(60))
+        assert verdict.incidents[-1].cleared_by == "another machine has the name now"
 
     def test_marks_on_a_new_machine_under_the_old_name_are_new(self) -> None:
         marked = facts(labels={"autopilot.ibm.com/gpuhealth": "EVICT"})
@@ -581,3 +711,32 @@ class TestBurnIn:
         strict = replace(rules(), validates=True)
         out = lived(sick(evidence("RowRemapPending")), 10, rules=strict)
         assert judged(out, 60, rules=strict, passed=after(50)).state is VerdictState.DEGRADED
+
+
+def test_passing_through_deep_health_checks_charges_nothing() -> None:
+    """HyperPod's three states of a checked node, over and over: no offence, no quarantine, and never taken out."""
+    key = "sagemaker.amazonaws.com/"
+    fleet = Stored.of(4, rules(enforcement="Nodes"))
+    plain = fleet.facts["node-0001"]
+    for number in range(6):
+        for minute, labels in enumerate(
+            (
+                {f"{key}node-health-status": "Unschedulable"},
+                {f"{key}node-health-status": "Unschedulable", f"{key}deep-health-check-status": "InProgress"},
+                {f"{key}node-health-status": "Schedulable", f"{key}deep-health-check-status": "Passed"},
+            )
+        ):
+            fleet.facts["node-0001"] = replace(plain, node=replace(plain.node, labels=labels))
+            fleet.step(after(number * 3600 + minute * 60))
+            assert fleet.tainted == set()
+    status = fleet.healths["node-0001"].status
+    assert (status.state, status.offences.score, len(status.incidents)) == ("Healthy", "0", 6)
+    assert all(incident.taken is None for incident in status.incidents)
+
+
+def test_a_node_that_only_waits_for_its_test_ails_of_nothing() -> None:
+    strict = replace(rules(), validates=True)
+    out = lived(sick(evidence("RowRemapPending")), 10, rules=strict)
+    assert ailment(judged(out, 60, rules=strict)).startswith("RowRemapPending: ")
+    waiting = judged(sick(health=out), 60, rules=strict)
+    assert (waiting.state, ailment(waiting)) == (VerdictState.VALIDATING, "")

@@ -31,6 +31,19 @@ def test_every_kind_that_the_agent_sends_has_a_row_and_no_other() -> None:
         ("ReadOnlyFilesystem", "Degraded", "Reboot"),
         ("EnergyCounter", "Info", "None"),
         ("DriverDrift", "Warning", "Inspect"),
+        ("GpuUnreachable", "Fatal", "Reboot"),
+        ("GpuInit", "Fatal", "Reboot"),
+        ("NvmlFailed", "Degraded", "Reboot"),
+        ("PcieGeneration", "Warning", "Inspect"),
+        ("PcieAerFatal", "Fatal", "Reboot"),
+        ("PcieAerUncorrected", "Degraded", "Inspect"),
+        ("PcieAerCorrected", "Info", "None"),
+        ("PcieAerElsewhere", "Warning", "Inspect"),
+        ("HostErrorUncorrected", "Degraded", "Inspect"),
+        ("HostErrorCorrected", "Info", "None"),
+        ("EfaUnresponsive", "Degraded", "Reboot"),
+        ("ClockSource", "Warning", "Inspect"),
+        ("PersistenceMode", "Info", "None"),
     ],
 )
 def test_what_a_kind_weighs(kind: str, severity: str, action: str) -> None:
@@ -44,14 +57,25 @@ def test_what_a_kind_weighs(kind: str, severity: str, action: str) -> None:
     [
         ("KernelHang", 2, 0.5, "Warning"),
         ("KernelHang", 3, 0.5, "Degraded"),
+        ("TaskHang", 30, 1.0, "Warning"),
         ("IbCounters", 3, 1.0, "Degraded"),
         ("IbCounters", 3, 5.0, "Warning"),
         ("NvLinkErrors", 3, 20.0, "Degraded"),
         ("PcieReplay", 2, 1.0, "Warning"),
+        ("PcieAerCorrected", 4, 5.0, "Info"),
+        ("PcieAerCorrected", 5, 5.0, "Warning"),
+        ("HostErrorCorrected", 5, 5.0, "Warning"),
     ],
 )
 def test_what_weighs_more_when_it_comes_often(kind: str, count: int, hours: float, severity: str) -> None:
     assert sign_of(evidence(kind, count=count, last=hours * 3600), after(hours * 3600)).severity == severity
+
+
+def test_an_older_agent_that_calls_a_blocked_task_a_hang_of_the_kernel_condemns_nobody() -> None:
+    blocked = "INFO: task python:77 blocked for more than 120 seconds."
+    assert (
+        sign_of(evidence("KernelHang", count=9, last=1800, message=blocked), after(1800)).severity is Severity.WARNING
+    )
 
 
 def test_a_kind_of_a_newer_agent_warns_and_no_more() -> None:
@@ -68,3 +92,15 @@ def test_times_to_come_count_as_now() -> None:
 @pytest.mark.parametrize(("kind", "newest"), [("Xid", 60.0), ("DiskError", 60.0), ("RowRemapFailed", 0.0)])
 def test_what_happens_is_news_each_time_and_what_lasts_only_once(kind: str, newest: float) -> None:
     assert sign_of(evidence(kind, 79, last=60), after(90)).newest == after(newest)
+
+
+@pytest.mark.parametrize("kind", ["DiskError", "ReadOnlyFilesystem", "NetworkDiskError"])
+@pytest.mark.parametrize("count", [1, 1000])
+def test_shared_storage_never_condemns_a_node_whichever_agent_says_it(kind: str, count: int) -> None:
+    for subject in ("rbd0", "nbd12", "drbd1"):
+        assert sign_of(evidence(kind, subject=subject, count=count), NOW).severity == "Warning"
+
+
+@pytest.mark.parametrize("subject", ["nvme0n1", "sda1", "dm-0", "/var/lib", ""])
+def test_a_disk_of_the_node_still_does(subject: str) -> None:
+    assert sign_of(evidence("DiskError", subject=subject), NOW).severity == "Degraded"

@@ -89,6 +89,7 @@ class Case:
 _NVS = "dgxc.nvidia.com/nvsentinel-state"
 _EKS = "AcceleratedHardwareReady"
 _HP = "sagemaker.amazonaws.com/node-health-status"
+_HP_CHECK = "sagemaker.amazonaws.com/deep-health-check-status"
 _GPU_MEM = "ErrorCode:DCGM_FR_VOLATILE_DBE_DETECTED GPU:3 PCI:0000:5d:00.0 Recommended Action=COMPONENT_RESET;"
 
 CASES: dict[str, Case] = {
@@ -227,8 +228,26 @@ CASES: dict[str, Case] = {
         with_(labels={_HP: "Unschedulable"}),
         "HyperPodUnschedulable",
         "Degraded",
-        "Inspect",
+        "None",
         [with_(labels={_HP: "Schedulable"})],
+        planned=True,
+        repaired_by="hyperpod",
+    ),
+    "hyperpod/check": Case(
+        with_(labels={_HP_CHECK: "InProgress"}),
+        "HyperPodChecks",
+        "Degraded",
+        "None",
+        [with_(labels={_HP_CHECK: "Passed"})],
+        planned=True,
+        repaired_by="hyperpod",
+    ),
+    "hyperpod/check-failed": Case(
+        with_(labels={_HP_CHECK: "Failed"}),
+        "HyperPodCheckFailed",
+        "Degraded",
+        "Inspect",
+        [with_(labels={_HP_CHECK: "Passed"})],
     ),
     "hyperpod/repair": Case(
         with_(labels={_HP: "UnschedulablePendingReplacement"}),
@@ -242,8 +261,10 @@ CASES: dict[str, Case] = {
         with_(taint=(_HP, "Unschedulable", "NoSchedule")),
         "HyperPodUnschedulable",
         "Degraded",
-        "Inspect",
+        "None",
         [with_(taint=(_HP, "Other", "NoSchedule"))],
+        planned=True,
+        repaired_by="hyperpod",
     ),
     "hyperpod/faults": Case(
         with_(labels={"sagemaker.amazonaws.com/fault-types": "NvidiaErrorReboot"}),

@@ -7,9 +7,9 @@ import pytest
 from tests.unit.health.builders import GPU, NOW, Stored, after, decided, evidence, rules
 
 from muster.api.nodehealth import Decision, NodeHealthStatus
-from muster.health.assess import JobWord
 from muster.health.facts import ConditionView
 from muster.health.story import EFFECT_LENGTH, MESSAGE_LENGTH, effect_text, tell
+from muster.world.jobwords import JobWord
 
 XID_79 = evidence("Xid", 79, message="NVRM: Xid (PCI:0000:5d:00): 79, GPU has fallen off the bus.")
 PORT_DOWN = evidence("IbPortDown", subject="mlx5_3/1", value="state DOWN")
@@ -80,7 +80,9 @@ def observed() -> Stored:
 
 def suspected() -> Stored:
     stored = fleet()
-    stored.words[NODE] = [JobWord("team-a", "team-a/llama", "NCCL: remote error", NOW)]
+    stored.words[NODE] = [
+        JobWord("team-a", "team-a/llama", attempt, "RankFailed (exit code 1)", NOW, went_on=True) for attempt in (3, 4)
+    ]
     return stored
 
 
@@ -124,7 +126,8 @@ def offender() -> Stored:
         pytest.param(
             held_back,
             ["IbPortDown: mlx5_3/1: a port of the network is down: state DOWN.", "To do: look at the machine"],
-            "excluded from placement; running jobs stay: the budget of 1 node in 600 s (10 % of all) is used up",
+            "excluded from placement; running jobs stay: of the 10 nodes of the pool no more than 1 may be out for "
+            "agent/IbPortDown (75 % of what is not certain): somebody has to look",
             id="held back",
         ),
         pytest.param(
@@ -142,7 +145,10 @@ def offender() -> Stored:
         ),
         pytest.param(
             suspected,
-            ["ReportedByJobs: team-a/llama: NCCL: remote error.", "Muster: nothing; the node is used on."],
+            [
+                "FollowedByFailures: failures of one owner's jobs keep coming back to this node",
+                "Muster: nothing; the node is used on, after others that are as near.",
+            ],
             "",
             id="suspect",
         ),

@@ -1,10 +1,11 @@
 import re
 
 import pytest
-from tests.unit.health.builders import after, evidence
+from tests.unit.health.builders import after, evidence, facts, rules, sick
 
 from muster.api.nodehealth import RecommendedAction, Severity
 from muster.health import xids
+from muster.health.assess import assess
 from muster.health.kinds import sign_of
 from muster.health.signs import Clears, Repetition
 
@@ -38,7 +39,7 @@ def test_what_a_program_can_cause_takes_no_node_out_however_often(code: int, cou
         (119, "Fatal", "Reset"),
         (120, "Fatal", "Reset"),
         (140, "Fatal", "Reset"),
-        (143, "Fatal", "Replace"),
+        (143, "Fatal", "Reset"),
         (144, "Warning", "None"),
         (150, "Warning", "None"),
         (151, "Fatal", "Reboot"),
@@ -144,3 +145,91 @@ def test_repetition_with_a_clock_that_went_back() -> None:
     often = Repetition(2, 60, Severity.WARNING, RecommendedAction.INSPECT)
     assert often.reached(2, after(100), after(0))
     assert not often.reached(1, after(100), after(0))
+
+
+# NVIDIA's "XID 144-150 Decode" (severity and resolution of each part), lines as gpud and NVSentinel have them in their
+# tests, and TensorRT-LLM #4816.
+NVLINK5 = [
+    ("144, SAW_MVB Nonfatal XC0 i0 Link 00 (0x00000001 0x00000001 0x00000000 0x00000000)", "Info", "None"),
+    ("144, SAW_MVB Fatal XC0 i0 Link 00 (0x00000001 0x00000002 0x00000000 0x00000000)", "Fatal", "Reset"),
+    ("145, RLW_REMAP Nonfatal XC0 i0 Link 02 (0x00000004 0x00000001 0x00000000 0x00000000)", "Info", "None"),
+    ("145, RLW_REMAP Fatal XC1 i0 Link 10 (0x00000082 0x00000040 0x00000000 0x00000000)", "Fatal", "Reset"),
+    ("145, RLW_SRC_TRACK Nonfatal XC1 i0 Link 12 (0x040988e2 0x00000008 0x00000000 0x00000000)", "Info", "None"),
+    ("145, pid=4, name=<unknown>, RLW_SRC_TRACK Fatal XC0 i1 Link 00 (0x00000001 0x00000002)", "Fatal", "Reset"),
+    ("146, TLW_RX/TLW_RX_PIPE0 Fatal XC0 i0 Link 00 (0x0000000a 0x00000004 0x00000000)", "Fatal", "Reset"),
+    ("147, TREX Nonfatal XC0 i0 Link 00 (0x0000000e 0x00000001 0x00000000 0x00000000)", "Info", "None"),
+    ("148, NVLPW_CTRL/NVLPW Nonfatal XC0 i0 Link 00 (0x0000000f 0x80000000 0x00000000)", "Info", "None"),
+    ("149, NETIR/NETIR_INT Fatal XC0 i0 Link 00 (0x00000018 0x00000000 0x00000000 0x00000000)", "Degraded", "Reset"),
+    ("149, NETIR_LINK_EVT  Fatal   XC0 i0 Link 09 (0x025525c6 0x00000000 0x00000000)", "Degraded", "Reset"),
+    ("149, NETIR_LINK_EVT Fatal XC0 i0 Link 09 (0x004525c6 0x00000000 0x00000000)", "Degraded", "Reset"),
+    ("149, NETIR_LINK_DOWN Fatal XC0 i0 Link 00 (0x02600011 0x00000000 0x00000000)", "Warning", "Inspect"),
+    ("149, NETIR_LINK_DOWN Fatal XC0 i0 Link 00 (0x02800011 0x00000000 0x00000000)", "Warning", "Inspect"),
+    ("149, NETIR_BER_EVENT Nonfatal XC0 i0 Link 01 (0x00082226 0x00000001 0x00000000)", "Info", "None"),
+    ("149, NETIR_MFDE_EVENT Fatal XC0 i0 Link 00 (0x00000014 0x00000001 0x00000000)", "Fatal", "Reset"),
+    ("149, NETIR_MFDE_EVENT Nonfatal XC0 i0 Link 00 (0x00000014 0x00000003 0x00000000)", "Info", "None"),
+    ("149, NETIR_LINK_EVT Fatal XC 1 i 2 Link 01 [0x0000000a]", "Degraded", "Reset"),
+    ("150, MSE_WATCHDOG Fatal XC0 i0 Link 00 (0x00000000 0x00000000 0x00000000 0x00000000)", "Fatal", "Reset"),
+    ("149, something else", "Warning", "None"),
+]
+
+
+@pytest.mark.parametrize(("line", "severity", "action"), NVLINK5)
+def test_xids_of_nvlink_5_by_what_their_line_says(line: str, severity: str, action: str) -> None:
+    row = xids.xid(int(line[:3]), f"NVRM: Xid (PCI:0018:01:00): {line}")
+    assert (row.severity, row.action) == (severity, action)
+
+
+@pytest.mark.parametrize(
+    ("info", "words"), [("0x00400011", "signal or cable"), ("0x02500011", "other end"), ("0x00000011", "reason 0")]
+)
+def test_a_link_that_is_down_says_why(info: str, words: str) -> None:
+    line = f"NVRM: Xid (PCI:0000:04:00): 149, NETIR_LINK_DOWN Fatal XC0 i0 Link 00 ({info} 0x00000000)"
+    assert words in xids.xid(149, line).meaning
+
+
+# NVIDIA's WORKFLOW_NVLINK_ERR; the lines are those of NVSentinel's document and of awsome-distributed-training.
+XID_74 = [
+    ("link 14(0x0, 0x0, 0x10000, 0x0, 0x0, 0x0, 0x0)", "Warning", "Inspect"),
+    ("link 6(0x10000, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0)", "Degraded", "Reset"),
+    ("link 6(0x40000000, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0)", "Info", "None"),
+    ("link 6(0x0, 0x0, 0x0, 0x0, 0x100000, 0x0, 0x0)", "Info", "None"),
+    ("link 6(0x100000, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0)", "Warning", "Inspect"),
+    ("link 6(0x0, 0x0, 0x0, 0x20000, 0x0, 0x0, 0x0)", "Warning", "Inspect"),
+    ("link 6(0x0, 0x0, 0x0, 0x40000, 0x0, 0x0, 0x0)", "Degraded", "Reset"),
+    ("link 6(0x20, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0)", "Degraded", "Reset"),
+    ("link 6(0x400000, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0)", "Degraded", "Reset"),
+    ("link 6(0x40000020, 0x0, 0x10000, 0x0, 0x0, 0x0, 0x0)", "Degraded", "Reset"),
+    ("link 6(0x0, 0x1, 0x0, 0x0, 0x0, 0x0, 0x0)", "Degraded", "Reset"),
+    ("link 6(0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0)", "Degraded", "Reset"),
+    ("link 2", "Degraded", "Reset"),
+]
+
+
+@pytest.mark.parametrize(("registers", "severity", "action"), XID_74)
+def test_xid_74_by_its_registers(registers: str, severity: str, action: str) -> None:
+    line = (
+        f"NVRM: Xid (PCI:0003:00:00): 74, pid='<unknown>', name=<unknown>, NVLink: fatal error detected on {registers}"
+    )
+    row = xids.xid(74, line)
+    assert (row.severity, row.action) == (severity, action)
+
+
+def test_xid_74_that_is_repeated_weighs_more() -> None:
+    line = "NVLink: fatal error detected on link 14(0x0, 0x0, 0x10000, 0x0, 0x0, 0x0, 0x0)"
+    seen = evidence("Xid", 74, message=line, count=3, last=3600)
+    assert sign_of(seen, after(3600)).severity is Severity.DEGRADED
+
+
+def test_143_is_reset_first_and_replaced_then() -> None:
+    row = xids.xid(143)
+    assert (row.severity, row.action, row.then) == ("Fatal", "Reset", "Replace")
+
+
+def test_of_two_errors_of_one_number_the_graver_counts() -> None:
+    lines = (
+        "145, RLW_REMAP Nonfatal XC0 i0 Link 02 (0x4 0x1 0x0)",
+        "145, RLW_REMAP Fatal XC0 i0 Link 02 (0x4 0x40 0x0)",
+    )
+    health = sick(*(evidence("Xid", 145, value=line.split()[2], message=line) for line in lines))
+    verdict = assess(facts(), health, rules(), after(0))
+    assert (verdict.state, [finding.reason for finding in verdict.findings]) == ("Unhealthy", ["Xid145"])

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from imagebuild.plan import IMAGES, RUN_PYZ, SCRIPTS, Image, context_digest, stage_sources
+from recipes.table import RECIPES
 
 REPOSITORY = Path(__file__).parents[3]
 IMAGE = Image("example", "muster/example", "images/example/Dockerfile", ("operator/muster",), ("python3",))
@@ -80,11 +81,23 @@ def test_plan_and_dockerfile_name_the_same(image: Image) -> None:
     dockerfile = (REPOSITORY / image.dockerfile).read_text()
     packages = re.findall(r"install-packages\.sh (\S+)", dockerfile)
     if "install-wheels.sh" in dockerfile:
-        packages += re.findall(r"install-packages\.sh (\S+)\n", (REPOSITORY / SCRIPTS[1]).read_text())
+        packages += re.findall(
+            r"^sh \S+install-packages\.sh (\S+)$", (REPOSITORY / SCRIPTS[1]).read_text(), re.MULTILINE
+        )
+        packages += ["python3-setuptools"] * bool(image.built)
     assert set(copied_sources(dockerfile)) == set(image.sources)
     assert all((REPOSITORY / source).exists() for source in image.sources if source != RUN_PYZ)
     assert sorted(packages) == sorted(image.packages)
-    assert image.wheels == ("install-wheels.sh" in dockerfile)
+    assert re.findall(r"^COPY (\S+).*\n.*install-wheels\.sh", dockerfile, re.MULTILINE) == [image.lock] * bool(
+        image.lock
+    )
+    assert re.findall(r"dist-packages (\S+)$", dockerfile, re.MULTILINE) == list(image.built)
+
+
+def test_every_recipe_has_an_image_that_holds_its_program() -> None:
+    made = {image.repository.rpartition("/")[2]: image for image in IMAGES}
+    for name, its in RECIPES.items():
+        assert f"examples/{name}/train.py" in made[its].sources
 
 
 @pytest.mark.parametrize("image", IMAGES, ids=lambda image: image.name)

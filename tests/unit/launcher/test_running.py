@@ -224,6 +224,20 @@ def test_a_preset_lets_the_frameworks_own_file_name_the_checkpoint_before_any_ra
     assert [path.name for path in tmp_path.iterdir() if "latest" in path.name] == ["latest"]
 
 
+@pytest.mark.parametrize(("before", "after"), [("", "40"), ("30", "30"), (None, None)])
+def test_a_tracker_by_which_megatron_would_end_is_mended_before_any_rank_runs(
+    coordinator, run_python, until, tmp_path, before, after
+):
+    """It ends with code 0 by an empty one, as if the training were over."""
+    file = tmp_path / "latest_checkpointed_iteration.txt"
+    if before is not None:
+        file.write_text(before)
+    program = f"import os; print('says', os.path.exists({str(file)!r}) and open({str(file)!r}).read(), flush=True)"
+    launcher = run_python(program, MUSTER_CHECKPOINT_DIRECTORY=str(tmp_path))
+    coordinator.run(1, resume_path=str(tmp_path / "iter_0000040"), resume_step=40, resume_preset="Megatron")
+    until(lambda: f"says {after if after is not None else False}" in launcher.text, "the file")
+
+
 def test_ranks_do_not_start_where_that_file_cannot_be_written(coordinator, run_python, tmp_path):
     (tmp_path / "latest").mkdir()
     run_python("print('started', flush=True)", MUSTER_CHECKPOINT_DIRECTORY=str(tmp_path))
@@ -266,7 +280,10 @@ def test_the_step_is_that_of_the_slowest_local_rank(coordinator, run_python):
         "time.sleep(600)"
     )
     coordinator.run(1, processes_per_node=2)
-    coordinator.wait_for(lambda r: r.step == 7)
+    assert coordinator.wait_for(lambda r: r.step == 7).previous_step is None
+    coordinator.wait_to_run(2)
+    report = coordinator.wait_for(lambda r: r.state == IDLE and r.attempt == 2)
+    assert (report.step, report.previous_attempt, report.previous_step) == (None, 1, 7)
 
 
 def test_files_of_an_attempt_stay_in_the_directory_of_the_launcher(coordinator, run_python):

@@ -35,8 +35,13 @@ class Checker:
     wrong: bool = False
     fingerprint: str = ""
     gpus: int = 0
+    library: str = ""
+    version: str = ""
     hangs: bool = False
     starved: bool = False
+    hung_tests: int = 0  # so many tests of its own hang, and then it is well
+    slow_tests: int = 0
+    storage: str = ""  # how its probe of the storage ends; "": none is made
     tflops: float = 600.0
     environment: str = ""
     state: str = READY
@@ -77,6 +82,8 @@ class Checker:
             problem=self.problem,
             device="cuda" if self.gpus else "cpu",
             gpus=self.gpus,
+            library=self.library,
+            version=self.version,
             address=f"10.1.0.{self.node[-1]}",
             answers=tuple(self.answers.values()),
             passes=tuple(self.passes.values()),
@@ -88,10 +95,11 @@ class Checker:
         if self.environment:
             probes = (ProbeReport("gemm-bf16", "Environment", words=self.environment),)
             return CheckAnswer(order.id, NODE, "Environment", probes=probes)
-        if self.starved:
+        self.hung_tests, self.slow_tests = self.hung_tests - 1, self.slow_tests - 1
+        if self.starved or self.hung_tests >= 0:
             return CheckAnswer(order.id, NODE, "NoResult", probes=(ProbeReport("memory-pattern", "NoResult"),))
         probes = (
-            ProbeReport("gemm-bf16", "Result", self.tflops, "TFLOP/s"),
+            ProbeReport("gemm-bf16", "Result", 100.0 if self.slow_tests >= 0 else self.tflops, "TFLOP/s"),
             ProbeReport(
                 "bit-exact",
                 "Result",
@@ -100,6 +108,10 @@ class Checker:
                 fingerprint=self.fingerprint,
             ),
         )
+        if self.storage:
+            failed = ProbeReport("storage", "Result", wrong=True, words="/checkpoints: No space left on device")
+            how = {"full": failed, "hangs": ProbeReport("storage", "NoResult")}
+            probes = (*probes, how.get(self.storage, ProbeReport("storage", "Result", 3.0, "GB/s")))
         return CheckAnswer(order.id, NODE, "Result", probes=probes)
 
 

@@ -289,6 +289,52 @@ def test_the_blame_goes_to_the_culprit_that_is_heard_of_late() -> None:
     assert "told to fail" in incident.message
 
 
+def fallen(rank: int, tail: str = "ValueError", **changes: object) -> RankView:
+    return RankView(rank=rank, alive=False, exit_code=1, tail=tail, exited_age_seconds=9.0, **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("ranks", "others"),
+    [
+        pytest.param({}, 0, id="nobody is heard"),
+        pytest.param({0: [fallen(0)]}, 0, id="one alone"),
+        pytest.param({0: [fallen(0), fallen(1)]}, 0, id="one worker's ranks"),
+        pytest.param({0: [fallen(0)], 1: [fallen(1, "Connection reset by peer")]}, 0, id="and who missed it"),
+        pytest.param({0: [fallen(0)], 1: [fallen(1, ended_by_launcher=True)]}, 0, id="and who was ended"),
+        pytest.param({0: [fallen(0)], 1: [fallen(1)], 2: [fallen(2)]}, 2, id="everybody"),
+    ],
+)
+def test_it_is_written_down_how_many_failed_by_themselves(ranks: dict[int, list[RankView]], others: int) -> None:
+    seen = an_incident(1, reason="RankFailed", rank=0, index=0, exit_code=1, others=0)
+    scene = Scene(a_job()).fleet().gang(2, incidents=[seen]).pods().all(running(2, step=3))
+    for index, several in ranks.items():
+        scene.launcher(index, running(2, step=3, rank=index, previous_attempt=1, previous_ranks=tuple(several)))
+    world = scene.world()
+    assert world.gang is not None
+    (incident,) = records.settled(world, world.gang).incidents
+    assert (incident.node, incident.others, incident.settled) == ("n0", others, True)
+
+
+def test_of_a_lone_worker_its_ranks_are_counted() -> None:
+    seen = an_incident(1, reason="RankFailed", rank=0, index=0, exit_code=1, others=0)
+    scene = Scene(a_job(nodes=1)).fleet().gang(2, incidents=[seen]).pods().all(running(2, step=3))
+    several = tuple(fallen(rank) for rank in range(8))
+    world = scene.launcher(0, running(2, step=3, previous_attempt=1, previous_ranks=several)).world()
+    assert world.gang is not None
+    (incident,) = records.settled(world, world.gang).incidents
+    assert incident.others == 7
+
+
+@pytest.mark.parametrize(("fall", "others"), [([1], 0), ([0, 1, 2], 2)], ids=["one", "all"])
+def test_who_fails_with_the_culprit_is_counted_at_once(fall: list[int], others: int) -> None:
+    scene = Scene(a_job()).fleet().gang(1).pods().all(running(1, step=3))
+    for index in fall:
+        scene.launcher(index, failed(1))
+    plan = decide(scene.world(), SETTINGS)
+    (commit,) = [action for action in plan.actions if isinstance(action, CommitGang)]
+    assert commit.spec.incidents[-1].others == others
+
+
 def test_a_node_with_a_failure_is_taken_again_when_there_is_no_other() -> None:
     def placed(seconds_since_failure: float) -> object:
         until = at(100.0 - seconds_since_failure) + members.EXCLUSION

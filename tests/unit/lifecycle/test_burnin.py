@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.lifecycle.builders import SETTINGS, Scene, a_ghost, a_job, an_incident, at, idle
+from tests.unit.lifecycle.builders import SETTINGS, Scene, a_ghost, a_job, a_node, an_incident, at, idle
 from tests.unit.lifecycle.checkers import Checker, Play
 
 from muster.api.fleetpolicy import FleetPolicySpec
@@ -20,6 +20,7 @@ from muster.preflight.probes.profiles import PROFILES
 from muster.protocol.checks import READY, STARTING, UNFIT, CheckAnswer, PassReport
 from muster.recovery import holds
 from muster.world.checks import NodeChecks, Standard
+from muster.world.fleet import Doubt
 
 
 def policy(**preflight: Any) -> FleetPolicySpec:
@@ -235,6 +236,35 @@ def test_a_pass_counts_while_it_is_fresh_and_nothing_has_happened_since(
         found.scene.record = found.scene.record.model_copy(update={"incidents": [happened]})  # type: ignore[union-attr]
     found.until_commit()
     assert bool(found.checkers["n1"].runs) is again
+
+
+@pytest.mark.parametrize(
+    ("doubt", "again"),
+    [
+        pytest.param(Doubt(at(0), True), True, id="of several owners"),
+        pytest.param(Doubt(at(0)), False, id="of one"),
+        pytest.param(Doubt(at(-7200.0), True), False, id="before it passed"),
+    ],
+)
+def test_a_pass_from_before_jobs_failed_there_counts_for_nothing(doubt: Doubt, again: bool) -> None:
+    found = play()
+    for checker in found.checkers.values():
+        checker.passes["old"] = PassReport("Quick", 3600.0, "old", gpus=8)
+    found.scene.fleet_changes["doubted"] = {"n1": doubt}
+    assert spec_of(found.until_commit()).go is not None
+    assert bool(found.checkers["n1"].runs) is again
+    assert not found.checkers["n3"].runs or again
+
+
+def test_who_has_trained_there_is_not_tested_again_for_what_other_jobs_say() -> None:
+    found = play()
+    record = found.scene.record
+    assert record is not None
+    seats = [member.model_copy(update={"pod_uid": found.scene.uid(member.index)}) for member in record.members]
+    found.scene.record = record.model_copy(update={"members": seats})
+    found.scene.fleet_changes["doubted"] = {"n1": Doubt(at(0), True)}
+    assert spec_of(found.until_commit()).go is not None
+    assert not any(checker.runs for checker in found.checkers.values())
 
 
 def test_a_lower_pass_is_not_enough_and_the_owner_sets_a_floor() -> None:
@@ -576,6 +606,26 @@ def test_a_bad_link_is_told_and_blames_nobody() -> None:
     spec = spec_of(found.until_commit())
     assert spec.go is not None
     assert not (spec.burn_in and spec.burn_in.failures)
+
+
+@pytest.mark.parametrize("nodes", [3, 4, 8])
+def test_two_that_miss_with_each_other_only_and_are_alone_in_their_rack_are_named(nodes: int) -> None:
+    found = play(nodes=nodes, fleet=nodes)
+    found.bad_links.add(frozenset(("n0", "n1")))
+    spec = spec_of(found.until_commit())
+    assert spec.go is not None
+    assert spec.burn_in is not None
+    assert (spec.burn_in.failures, spec.burn_in.untested) == ([], ["n0", "n1"])
+    assert spec.burn_in.message.count("the link between n0 and n1 is slow: 0.1 GB/s") == 1
+    assert "both pass with others, and nobody else in their rack can tell which end it is" in spec.burn_in.message
+
+
+def test_a_bad_node_beside_its_only_mate_is_not_taken_for_a_link() -> None:
+    found = play(nodes=4, fleet=8, n1={"bad_pairs": True})
+    spec = spec_of(found.until_commit())
+    assert spec.burn_in is not None
+    assert [failure.node for failure in spec.burn_in.failures] == ["n1"]
+    assert not any("the link between" in event.note for plan in found.plans for event in plan.announcements)
 
 
 def test_a_checker_that_never_answers_ends_in_words_not_in_waiting() -> None:
@@ -1009,3 +1059,268 @@ def test_without_a_barrier_the_gang_is_measured_before_its_pods_are_made() -> No
         found.scene.record = spec_of(plan)
         plan = found.until_commit(5)
     assert plan.announcements[0].note == "attempt 1 runs; all-reduce over 3 nodes: 0.8 GB/s (TCP)"
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ({"library": "torch-2.9/cuda-12.8/nccl-2.27.5"}, "has torch-2.9/cuda-12.8/nccl-2.27.5, those of most others"),
+        ({"version": "2"}, "another version of the probes"),
+        ({"gpus": 4}, "its checker sees 4 GPUs, those of most others 8"),
+    ],
+)
+def test_who_cannot_meet_the_others_is_not_blamed_for_it(fault: dict[str, Any], words: str) -> None:
+    """While checkers are updated, or where nodes have other numbers of GPUs, an all-reduce between them hangs."""
+    found = play(nodes=8, fleet=10, n1=fault, n2=fault)
+    for node, checker in found.checkers.items():
+        checker.gpus = checker.gpus or 8
+        checker.library = checker.library or "torch-2.8/cuda-12.8/nccl-2.27.3"
+        found.bad_links |= {frozenset((node, odd)) for odd in ("n1", "n2") if node not in ("n1", "n2")}
+    spec = spec_of(found.until_commit())
+    assert spec.go is not None
+    assert spec.burn_in is not None
+    assert (spec.burn_in.failures, spec.burn_in.untested) == ([], ["n1", "n2"])
+    assert words in spec.burn_in.message
+    assert not any(ends(run) for node in ("n1", "n2") for run in found.checkers[node].runs)
+    assert [run for run in found.checkers["n0"].runs if ends(run)]
+
+
+def test_a_survivor_that_cannot_meet_the_others_is_no_partner_and_the_gang_is_not_measured() -> None:
+    found = play(nodes=5, n2={"wrong": True})
+    found.take(found.until_commit())
+    found.checkers["n4"].library = "another"
+    found.bad_links = {frozenset((node, "n4")) for node in found.checkers if node != "n4"}
+    spec = spec_of(found.until_commit())
+    assert spec.go is not None
+    assert spec.burn_in is not None
+    assert (len(spec.burn_in.failures), spec.burn_in.untested) == (1, [])
+    assert not [run for run in found.checkers["n4"].runs if run.startswith("uid-of-job.q/2/") and ends(run)]
+    assert not [run for run in found.checkers["n0"].runs if run == "uid-of-job.q/2/gang"]
+
+
+def test_a_replacement_is_not_blamed_for_an_uplink_that_its_neighbours_do_not_get_through_either() -> None:
+    found = play(nodes=8, fleet=12, n2={"wrong": True})
+    for index in range(12):
+        found.scene.nodes[f"n{index}"] = a_node(f"n{index}", rack=f"r{index % 2}")
+    plan = found.until_commit()
+    found.take(plan)
+    new = next(member.node for member in spec_of(plan).members if member.incarnation > 1)
+    across = {frozenset((a, b)) for a in found.checkers for b in found.checkers if int(a[1:]) % 2 != int(b[1:]) % 2}
+    found.bad_links = across  # since the others have passed
+    found.scene.but(standards=(Standard("pair", "", "TCP", "", "", 1.0, 0.8, 0.0, 0.01, "GB/s", "history"),))
+    spec = spec_of(found.until_commit())
+    assert spec.go is not None
+    assert spec.burn_in is not None
+    assert [failure.node for failure in spec.burn_in.failures] == ["n2"]
+    assert new not in [failure.node for failure in spec.burn_in.failures]
+
+
+GEMM = replace(HISTORY, probe="gemm-bf16", transport="", middle=600.0)
+NODE, AGAIN = "uid-of-job.q/1/node", "uid-of-job.q/1/node/again"
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 8])
+@pytest.mark.parametrize("fault", ["hung_tests", "slow_tests"])
+def test_one_bad_moment_of_a_node_by_itself_does_not_blame_it(nodes: int, fault: str) -> None:
+    found = play(nodes=nodes, fleet=12, n0={fault: 1})
+    found.scene.but(standards=(GEMM,))
+    spec = spec_of(found.until_commit())
+    assert spec.go is not None
+    assert spec.burn_in is None or (spec.burn_in.failures, spec.burn_in.untested) == ([], [])
+    assert found.checkers["n0"].runs[:2] == [NODE, AGAIN]
+    assert not any(AGAIN in checker.runs for node, checker in found.checkers.items() if node != "n0")
+    words = [told(each)[1] for each in found.plans if each.status is not None]
+    assert "burn-in Quick: slow or hung, and by itself once more: n0" in words
+
+
+@pytest.mark.parametrize(
+    ("fault", "probe"),
+    [
+        ({"hung_tests": 2}, "memory-pattern"),
+        ({"slow_tests": 2}, "gemm-bf16"),
+        ({"slow_tests": 1, "wrong": True}, "bit-exact"),
+    ],
+    ids=str,
+)
+def test_who_is_bad_twice_is_blamed_and_who_is_wrong_at_once(fault: dict[str, Any], probe: str) -> None:
+    found = play(nodes=4, n2=fault)
+    found.scene.but(standards=(GEMM,))
+    spec = spec_of(found.until_commit())
+    assert spec.burn_in is not None
+    assert probe in [failure.probe for failure in spec.burn_in.failures]
+    assert {failure.node for failure in spec.burn_in.failures} == {"n2"}
+    assert found.checkers["n2"].runs.count(AGAIN) == (0 if fault.get("wrong") else 1)
+
+
+def test_the_second_answer_counts() -> None:
+    found = play(nodes=4, n2={"hung_tests": 1})
+    found.decide()
+    found.answer()
+    found.checkers["n2"].environment = "GPU 0 is in use: process 7"
+    spec = spec_of(found.until_commit())
+    assert spec.go is not None
+    assert spec.burn_in is not None
+    assert (spec.burn_in.failures, spec.burn_in.untested) == ([], ["n2"])
+
+
+def asked_once_more(**fault: Any) -> Play:
+    """A gang in which n2 has just been told to test itself once more."""
+    found = play(nodes=4, n2=fault)
+    found.scene.but(standards=(GEMM,))
+    found.decide()
+    found.answer()
+    found.decide()
+    assert [order.id for order in found.checkers["n2"].orders] == [NODE, AGAIN]
+    return found
+
+
+def test_a_new_leader_with_another_history_goes_on_with_it() -> None:
+    found = asked_once_more(slow_tests=2)
+    found.scene.but(standards=())
+    found.decide()
+    assert [order.id for order in found.checkers["n2"].orders] == [NODE, AGAIN]
+    found.answer()
+    for checker in found.checkers.values():
+        checker.given = {}
+    found.decide()
+    assert [order.id for order in found.checkers["n2"].orders][:2] == [NODE, AGAIN]
+
+
+def test_who_never_answers_for_the_second_time_is_judged_by_the_first() -> None:
+    found = asked_once_more(slow_tests=1)
+    found.checkers["n2"].hangs = True
+    spec = spec_of(found.until_commit())
+    assert spec.burn_in is not None
+    assert [(failure.node, failure.probe) for failure in spec.burn_in.failures] == [("n2", "gemm-bf16")]
+    assert found.scene.seconds > PROFILES["Quick"].limit_seconds + ANSWER_SECONDS
+
+
+def test_a_node_whose_pod_goes_meanwhile_is_not_condemned_for_the_first_time() -> None:
+    found = asked_once_more(slow_tests=1)
+    found.scene.pod_views.pop("train-2-1", None) or found.scene.pod_views.clear()
+    for _ in range(4):
+        assert not any(isinstance(action, CommitGang) for action in found.decide().actions)
+        found.answer()
+    assert AGAIN not in found.checkers["n2"].runs
+    found.scene.pods()
+    assert spec_of(found.until_commit()).go is not None
+
+
+@pytest.mark.parametrize(("state", "waits"), [(STARTING, True), (UNFIT, False)])
+def test_who_hung_may_import_torch_anew_and_who_cannot_test_any_more_is_judged_by_the_first(
+    state: str, *, waits: bool
+) -> None:
+    found = play(nodes=4, n2={"hung_tests": 1})
+    found.decide()
+    found.answer()
+    found.checkers["n2"].state = state
+    for _ in range(3):
+        found.decide()
+        found.answer()
+        found.pass_time(1.0)
+    found.checkers["n2"].state = READY if waits else UNFIT
+    spec = spec_of(found.until_commit())
+    assert spec.burn_in is not None
+    assert [failure.node for failure in spec.burn_in.failures] == ([] if waits else ["n2"])
+
+
+@pytest.mark.parametrize("how", ["full", "hangs"])
+@pytest.mark.parametrize(("nodes", "bad"), [(1, 1), (2, 1), (2, 2), (3, 3), (8, 3), (8, 8)])
+def test_storage_that_is_away_blames_no_node(how: str, nodes: int, bad: int) -> None:
+    """Many share it: it has failed them, or those that looked at it in a bad moment."""
+    faults = {f"n{index}": {"storage": how if index < bad else "fine"} for index in range(12)}
+    found = play(nodes=nodes, fleet=12, **faults)
+    spec = spec_of(found.until_commit())
+    assert spec.go is not None
+    assert spec.burn_in is not None
+    assert (spec.burn_in.failures, spec.burn_in.untested) == ([], [f"n{index}" for index in range(bad)])
+    assert "storage" in spec.burn_in.message
+
+
+@pytest.mark.parametrize("how", ["full", "hangs"])
+def test_one_node_that_does_not_reach_the_storage_is_blamed_where_others_do(how: str) -> None:
+    found = play(nodes=8, fleet=12, **{f"n{index}": {"storage": how if index == 3 else "fine"} for index in range(12)})
+    spec = spec_of(found.until_commit())
+    assert spec.burn_in is not None
+    assert [(failure.node, failure.probe) for failure in spec.burn_in.failures] == [("n3", "storage")]
+
+
+def test_a_replacement_is_not_blamed_for_storage_that_has_gone_away_since() -> None:
+    found = play(nodes=4, n2={"wrong": True})
+    found.take(found.until_commit())
+    found.checkers["n4"].storage = "hangs"
+    spec = spec_of(found.until_commit())
+    assert spec.burn_in is not None
+    assert ([failure.node for failure in spec.burn_in.failures], spec.burn_in.untested) == (["n2"], ["n4"])
+
+
+@pytest.mark.parametrize(("fault", "probe"), [({"wrong": True}, "bit-exact"), ({"bad_pairs": True}, "pair")])
+@pytest.mark.parametrize("many", [{"tflops": 100.0}, {"storage": "full"}], ids=str)
+def test_what_many_have_in_common_hides_no_culprit(fault: dict[str, Any], probe: str, many: dict[str, Any]) -> None:
+    found = play(nodes=12, fleet=16, n7=fault, **{f"n{index}": many for index in range(4)})
+    found.scene.but(standards=(replace(HISTORY, probe="gemm-bf16", transport="", middle=600.0, floor=0.0),))
+    spec = spec_of(found.until_commit())
+    assert spec.burn_in is not None
+    assert [(failure.node, failure.probe) for failure in spec.burn_in.failures] == [("n7", probe)]
+
+
+@pytest.mark.parametrize(
+    "many", [{"tflops": 100.0}, {"wrong": True}, {"storage": "full"}, {"storage": "hangs"}], ids=str
+)
+def test_who_fails_what_many_fail_is_paired_all_the_same(many: dict[str, Any]) -> None:
+    faults: dict[str, dict[str, Any]] = {f"n{index}": dict(many) for index in range(4)}
+    faults["n2"]["bad_pairs"] = True
+    found = play(nodes=12, fleet=16, **faults)
+    found.scene.but(standards=(GEMM,))
+    spec = spec_of(found.until_commit(400))
+    assert spec.burn_in is not None
+    assert [(failure.node, failure.probe) for failure in spec.burn_in.failures] == [("n2", "pair")]
+    passed = {node for node, checker in found.checkers.items() if checker.passes}
+    assert passed == {f"n{index}" for index in range(4, 12)}
+
+
+def test_what_hung_on_many_is_not_paired_it_may_hang_again() -> None:
+    found = play(nodes=12, fleet=16, **{f"n{index}": {"starved": True} for index in range(4)})
+    spec = spec_of(found.until_commit())
+    assert spec.go is not None
+    assert not any(ends(run) for index in range(4) for run in found.checkers[f"n{index}"].runs)
+
+
+def test_where_it_waits_for_what_many_fail_pairs_that_have_passed_are_not_tried_again() -> None:
+    rules = policy(onInconclusive="Wait")
+    found = play(nodes=12, fleet=12, rules=rules, **{f"n{index}": {"tflops": 100.0} for index in range(4)})
+    found.scene.but(standards=(GEMM,))
+    reason, _ = wait_in_vain(found, 60)
+    assert reason == burnin.INCONCLUSIVE
+    runs = [run for checker in found.checkers.values() for run in checker.runs if ends(run)]
+    assert found.checkers["n0"].runs.count(NODE) > 1
+    assert any(ends(run) for run in found.checkers["n0"].runs)
+    assert max(map(runs.count, runs)) == 2  # once at each end
+    assert all(int(run.split("/")[2]) < 10 for run in runs), "another turn"
+    for checker in found.checkers.values():
+        checker.tflops = 600.0
+    found.pass_time(burnin.AGAIN_SECONDS + 1)
+    spec = spec_of(found.until_commit())
+    assert spec.go is not None
+    assert spec.burn_in is not None
+    assert spec.burn_in.untested == []
+
+
+def test_a_culprit_that_shares_what_many_have_leaves_for_its_own() -> None:
+    found = play(nodes=12, fleet=16, **{f"n{index}": {"storage": "full", "wrong": index == 2} for index in range(4)})
+    spec = spec_of(found.until_commit())
+    assert spec.burn_in is not None
+    assert [(failure.node, failure.probe) for failure in spec.burn_in.failures] == [("n2", "bit-exact")]
+
+
+@pytest.mark.parametrize(
+    "others", [{"environment": "GPU 0 by pid 7"}, {"state": UNFIT, "problem": "no torch"}], ids=str
+)
+def test_slow_on_all_that_could_be_tested_blames_nobody(others: dict[str, Any]) -> None:
+    """In a small gang nobody is left who could show that it is not what they have in common."""
+    found = play(nodes=3, fleet=8, n0=others, **{f"n{index}": {"tflops": 100.0} for index in range(1, 8)})
+    found.scene.but(standards=(replace(HISTORY, probe="gemm-bf16", transport="", middle=600.0, floor=0.0),))
+    spec = spec_of(found.until_commit())
+    assert spec.go is not None
+    assert spec.burn_in is not None
+    assert (spec.burn_in.failures, spec.burn_in.untested) == ([], ["n0", "n1", "n2"])

@@ -80,6 +80,24 @@ class TestUnasked:
         here.launcher(3, idle(2, checkpoints=unjudged[1:], scanned_age_seconds=NOT_VISIBLE_SECONDS, stamps=""))
         assert isinstance(where(here), Missing), "there was room for it"
 
+    def test_nor_the_older_one_that_is_whole_once_the_newest_was_torn(self) -> None:
+        """Found by a life: the advice was to begin from scratch."""
+        steps = range(2000, 1200, -100)
+        torn = tuple(CheckpointReport(step, f"/checkpoints/{step}", judged=False, torn=True) for step in steps)
+        unjudged = tuple(CheckpointReport(step, f"/checkpoints/{step}", judged=False) for step in steps)
+        known = Resume(step=2000, path="/checkpoints/2000")
+        here = Scene(a_job(nodes=4)).fleet(4).gang(2, go=False, time=at(0.0), checkpoint=known).pods()
+        for index, seen in enumerate(((NEW, *torn), (NEW, *torn), (NEW, *torn), unjudged)):
+            here.launcher(index, idle(2, checkpoints=seen, scanned_age_seconds=NOT_VISIBLE_SECONDS, stamps=""))
+        found = where(here)
+        assert isinstance(found, Start)
+        assert (found.resume, "is gone, or no longer complete" in found.warning) == (
+            Resume(step=1000, path="/checkpoints/1000"),
+            True,
+        )
+        here.launcher(3, idle(2, checkpoints=unjudged[1:], scanned_age_seconds=NOT_VISIBLE_SECONDS, stamps=""))
+        assert isinstance(where(here), Missing), "there was room for it"
+
     def test_the_grace_runs_from_the_last_listing(self) -> None:
         here = scene((NEW,), (NEW,), (), listed=3600.0)
         here.launcher(1, idle(2, checkpoints=(NEW,), scanned_age_seconds=2.0))

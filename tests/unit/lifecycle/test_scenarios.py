@@ -10,6 +10,7 @@ from muster.api.gang import FaultClass, GangIncident
 from muster.api.trainingjob import CompletionResult
 from muster.protocol.messages import EXIT
 from muster.recovery import budgets
+from muster.world.fleet import Exclusion, Leave
 
 APPLICATION, INFRASTRUCTURE, UNKNOWN = FaultClass.APPLICATION, FaultClass.INFRASTRUCTURE, FaultClass.UNKNOWN
 
@@ -28,6 +29,12 @@ def incidents(play: Play) -> list[GangIncident]:
 
 def succeeded(theatre: Theatre, play: Play) -> None:
     assert theatre.finish(play).result is CompletionResult.SUCCEEDED, theatre.describe()
+
+
+def window(theatre: Theatre, seconds: float) -> Exclusion:
+    """A node that has to be empty so long from now."""
+    gone_by = at(theatre.now + seconds)
+    return Exclusion("MaintenanceAhead", "", Leave.AFTER_CHECKPOINT, gone_by, "kept free for maintenance (w)")
 
 
 def paid(play: Play) -> tuple[int, int]:
@@ -552,6 +559,88 @@ class TestLeave:
         succeeded(theatre, play)
         assert incidents(play)[0].resumed_step == 10
 
+    def test_a_window_sends_its_workers_elsewhere_after_a_checkpoint(self) -> None:
+        theatre, play = training()
+        theatre.excluded["n1"] = window(theatre, 1800)
+        theatre.until(lambda: len(play.history) == 2)
+        assert theatre.now < 60
+        succeeded(theatre, play)
+        assert play.levels == ["Start", "R2"]
+        assert "n1" not in [member.node for member in play.record.members]
+        (incident,) = incidents(play)
+        assert (incident.reason, incident.fault_class) == ("NodeMaintenance", FaultClass.PLANNED)
+        assert (incident.resumed_step, paid(play)) == (10, (0, 0))
+
+    def test_no_window_is_waited_into_for_a_checkpoint(self) -> None:
+        theatre = Theatre()
+        job = a_job(checkpoint={"directory": "/checkpoints", "saveTimeoutSeconds": 4000})
+        play = theatre.submit(job, checkpoint_every=1000, total_steps=900)
+        theatre.until(lambda: play.step >= 7)
+        theatre.excluded["n1"], began = window(theatre, 400), theatre.now
+        theatre.until(lambda: len(play.history) == 2, 500)
+        # A minute is left for ranks to stop.
+        assert 338 <= theatre.now - began <= 343
+
+    def test_who_is_told_late_gets_a_while_to_save(self) -> None:
+        theatre = Theatre()
+        job = a_job(checkpoint={"directory": "/checkpoints", "saveTimeoutSeconds": 4000})
+        play = theatre.submit(job, checkpoint_every=1000, total_steps=900)
+        theatre.until(lambda: play.step >= 7)
+        theatre.excluded["n1"], began = window(theatre, -10), theatre.now
+        theatre.until(lambda: len(play.history) == 2, 500)
+        assert 300 <= theatre.now - began <= 303
+
+    def test_without_another_node_the_job_stops_in_time_saved_and_waits(self) -> None:
+        theatre = Theatre(nodes=3)
+        job = a_job(checkpoint={"directory": "/checkpoints", "saveTimeoutSeconds": 60})
+        play = theatre.submit(job, checkpoint_every=5, total_steps=900)
+        theatre.until(lambda: play.step >= 7)
+        theatre.excluded["n1"], began = window(theatre, 200), theatre.now
+        theatre.play_on(70)
+        assert play.record.leave is None  # it trains for as long as it can
+        assert play.levels == ["Start"]
+        theatre.until(lambda: not play.record.members, 120)
+        theatre.until(lambda: not theatre.pods)
+        assert 80 <= theatre.now - began <= 100
+        assert play.record.reason == "MaintenanceStarts"
+        saved = max(play.checkpoints)
+        assert saved >= 75
+        theatre.play_on(300)
+        assert not play.record.members
+        del theatre.excluded["n1"]
+        theatre.until(lambda: bool(play.record.go))
+        assert play.record.go is not None
+        assert play.record.go.resume is not None
+        assert play.record.go.resume.step == saved
+        assert (incidents(play), paid(play)) == ([], (0, 0))
+
+    def test_a_node_that_is_free_in_the_last_moment_is_taken_instead(self) -> None:
+        theatre = Theatre(nodes=4)
+        job = a_job(checkpoint={"directory": "/checkpoints", "saveTimeoutSeconds": 60})
+        play = theatre.submit(job, checkpoint_every=30, total_steps=900)
+        theatre.until(lambda: play.step >= 7)
+        theatre.machines["n3"].cordoned = True
+        theatre.excluded["n1"] = window(theatre, 130)
+        theatre.until(lambda: play.record.leave is not None)
+        assert play.record.leave is not None
+        assert play.record.leave.reason == "MaintenanceStarts"
+        theatre.machines["n3"].cordoned = False
+        theatre.until(lambda: len(play.history) == 2)
+        assert play.levels == ["Start", "R2"]
+        assert incidents(play)[0].reason == "MaintenanceStarts"
+
+    def test_a_window_that_is_put_off_lets_training_go_on(self) -> None:
+        theatre = Theatre(nodes=3)
+        job = a_job(checkpoint={"directory": "/checkpoints", "saveTimeoutSeconds": 60})
+        play = theatre.submit(job, checkpoint_every=50, total_steps=90)
+        theatre.until(lambda: play.step >= 7)
+        theatre.excluded["n1"] = window(theatre, 100)
+        theatre.until(lambda: play.record.leave is not None)
+        theatre.excluded["n1"] = window(theatre, 9000)
+        theatre.until(lambda: play.record.leave is None)
+        succeeded(theatre, play)
+        assert play.levels == ["Start"]
+
     def test_suspend_and_resume(self) -> None:
         theatre, play = training()
         theatre.set_spec(play, suspend=True)
@@ -688,3 +777,22 @@ def test_the_operator_may_die_after_any_write(writes: int) -> None:
     theatre.power_cut("n1")
     succeeded(theatre, play)
     assert set(play.levels) == {"Start", "R0", "R2"}
+
+
+@pytest.mark.parametrize("writes", [None, *range(1, 9)])
+@pytest.mark.parametrize("fault", ["rank", "pod", "power cut"])
+def test_nothing_is_moved_aside_under_ranks_whenever_the_operator_dies(fault: str, writes: int | None) -> None:
+    """And each start that goes on from a checkpoint has had it done; the theatre sees to the ranks."""
+    theatre, play = training(checkpoint={"directory": "/checkpoints", "setTornAside": True})
+    if writes is not None:
+        theatre.kill_operator_after_writes(writes)
+    if fault == "rank":
+        theatre.end_rank(play, 1, signal=9)
+    elif fault == "pod":
+        theatre.delete_pod(play, 0)
+    else:
+        theatre.power_cut("n0")
+    succeeded(theatre, play)
+    assert play.record.attempt > 1
+    assert play.asides[-1] == play.record.attempt
+    assert 1 not in play.asides

@@ -28,7 +28,7 @@ from muster.lifecycle.plan import Announcement, CheckTemplate, CommitGang, Creat
 from muster.lifecycle.step import decide
 from muster.protocol import messages
 from muster.protocol.messages import CheckpointReport, Directive, PeerReport, RankReport, Report
-from muster.world.fleet import Fleet
+from muster.world.fleet import Exclusion, Fleet
 from muster.world.job import JobWorld, TemplateVerdict, VerdictKind
 from muster.world.names import gang_name
 from muster.world.views import INCARNATION_LABEL, INDEX_LABEL, JOB_UID_LABEL, ContainerView, NodeView, PodView
@@ -36,6 +36,7 @@ from muster.world.views import INCARNATION_LABEL, INDEX_LABEL, JOB_UID_LABEL, Co
 TICK = 0.5
 POD_START_SECONDS = 2.0
 RECLAIM_SECONDS = 0.5
+ASIDE_SECONDS = 3.0
 SCAN_SECONDS = 2.0
 VICTIM_SECONDS = 0.5
 NOT_READY_SECONDS = 40.0
@@ -179,6 +180,8 @@ class Launcher:
     checkpoints: tuple[CheckpointReport, ...] = ()
     exited: int | None = None
     step_seconds: float = 1.0
+    aside_attempt: int = 0
+    aside_until: float | None = None
 
     @property
     def fence(self) -> float:
@@ -246,6 +249,7 @@ class Launcher:
             marker_age_seconds=None if self.marker.claimed_at is None else now - self.marker.claimed_at,
             marker_lineage=self.marker.standing.lineage,
             marker_error=self.marker.standing.error,
+            aside_attempt=self.aside_attempt,
         )
 
 
@@ -258,6 +262,7 @@ class Play:
     gang: Gang | None = None
     checkpoints: dict[int, int] = field(default_factory=dict)  # step -> attempt that published it
     marker: int = 0  # the attempt that stands beside them
+    asides: list[int] = field(default_factory=list)  # attempts before which directories were moved aside
     history: list[GangSpec] = field(default_factory=list)  # each attempt as first committed
     events: list[Announcement] = field(default_factory=list)
     progress: dict[int, tuple[int, float]] = field(default_factory=dict)  # attempt -> step, seconds into the next
@@ -293,6 +298,7 @@ class Theatre:
     def __init__(self, nodes: int = 4, per_rack: int = 2, lag_seconds: float = 0.0) -> None:
         self.now = 0.0
         self.lag_seconds = lag_seconds
+        self.excluded: dict[str, Exclusion] = {}
         self.machines = {f"n{i}": Machine(f"n{i}", f"r{i // per_rack}") for i in range(nodes)}
         self.plays: dict[str, Play] = {}
         self.pods: dict[str, Pod] = {}
@@ -597,7 +603,24 @@ class Theatre:
             launcher.reclaim_until = self.now + RECLAIM_SECONDS
         elif directive.kind == messages.WAIT and not launcher.ranks and asked_for > launcher.asked_for:
             launcher.asked_for, launcher.scans_at = asked_for, self.now
+        self._set_aside(pod, launcher)
         self._scan(pod, launcher)
+
+    def _set_aside(self, pod: Pod, launcher: Launcher) -> None:
+        """Move directories aside by order, which takes a while; no rank may be alive meanwhile, wherever it is."""
+        directive = launcher.directive
+        is_asked = directive is not None and directive.kind == messages.WAIT and directive.aside and not launcher.ranks
+        if directive is None or not is_asked or launcher.aside_attempt >= directive.attempt:
+            launcher.aside_until = None
+            return
+        pods = [*self.pods.values(), *self.orphans]
+        others = [other for other in pods if other.view.job_uid == pod.view.job_uid and other.launcher]
+        assert not any(other.launcher.alive_ranks for other in others if other.launcher), "moved under ranks"
+        if launcher.aside_until is None:
+            launcher.aside_until = self.now + ASIDE_SECONDS
+        elif self.now >= launcher.aside_until:
+            launcher.aside_attempt = directive.attempt
+            self.plays[pod.view.job_uid].asides.append(directive.attempt)
 
     def _reclaimed(self, launcher: Launcher) -> None:
         launcher.kill_ranks(self.now)
@@ -826,6 +849,7 @@ class Theatre:
                 name: self.now - max(machine.heartbeat_at, self._leader_since)
                 for name, machine in self.machines.items()
             },
+            excluded=self.excluded,
         )
 
     def _perform(self, play: Play, plan: Plan) -> None:

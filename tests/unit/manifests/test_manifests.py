@@ -17,6 +17,7 @@ from muster.checker import settings as checker_settings
 from muster.controller.operator import LEASE_NAME
 from muster.controller.settings import COORDINATOR_SERVICE, Settings
 from muster.kube.certificates import names_of
+from muster.page.settings import Settings as PageSettings
 from muster.protocol.messages import TOKEN_AUDIENCE
 
 Manifests = list[dict[str, Any]]
@@ -383,6 +384,67 @@ class TestTheChecker:
         assert set(re.findall(r"muster_check_\w+", code)) == set(
             re.findall(r"^\| `(muster_check_\w+)`", page, re.MULTILINE)
         )
+
+
+class TestTheConditionOfNodes:
+    def test_its_right_is_one_more_for_the_operator_and_left_out_unless_the_overlay_has_it(
+        self, root: Path, base: Manifests
+    ) -> None:
+        folder = root / "manifests" / "components" / "node-condition"
+        parts = list(yaml.safe_load_all((folder / "rights.yaml").read_text()))
+        (role,) = of_kind(parts, "ClusterRole")
+        (binding,) = of_kind(parts, "ClusterRoleBinding")
+        assert role["rules"] == [{"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"]}]
+        assert binding["roleRef"]["name"] == role["metadata"]["name"]
+        (operators,) = (
+            each for each in of_kind(base, "ClusterRoleBinding") if each["metadata"]["name"] == "muster-operator"
+        )
+        assert binding["subjects"] == operators["subjects"]
+        assert "nodes/status" not in str(of_kind(base, "ClusterRole"))
+
+
+class TestThePage:
+    @pytest.fixture
+    def parts(self, root: Path) -> Manifests:
+        """What the component brings."""
+        return list(yaml.safe_load_all((root / "manifests/components/page/page.yaml").read_text()))
+
+    def test_it_is_left_out_unless_the_overlay_has_it(self, root: Path, base: Manifests) -> None:
+        overlay = yaml.safe_load((root / "manifests/overlays/page/kustomization.yaml").read_text())
+        assert (overlay["resources"], overlay["components"]) == (["../default"], ["../../components/page"])
+        assert not [part for part in base if "muster-page" in str(part)]
+
+    def test_it_can_only_look_and_ask_who_may_what(self, parts: Manifests) -> None:
+        (role,) = of_kind(parts, "ClusterRole")
+        rights = {(each, verb) for rule in role["rules"] for each in rule["resources"] for verb in rule["verbs"]}
+        looked_at = ("trainingjobs", "nodehealths", "fleetpolicies", "nodes")
+        asked = {("tokenreviews", "create"), ("subjectaccessreviews", "create")}
+        assert rights == asked | {(each, verb) for each in looked_at for verb in ("list", "watch")}
+
+    def test_nothing_else_is_in_the_namespace_where_readers_may_forward_ports(
+        self, parts: Manifests, base: Manifests
+    ) -> None:
+        assert {part["metadata"].get("namespace", "muster-page") for part in parts} == {"muster-page"}
+        assert [part for part in base if part["metadata"].get("namespace") == "muster-page"] == []
+        (role,) = of_kind(parts, "Role")
+        forwards = [rule for rule in role["rules"] if "pods/portforward" in rule["resources"]]
+        assert [rule["verbs"] for rule in forwards] == [["create"]]
+        (namespace,) = of_kind(parts, "Namespace")
+        assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+
+    def test_its_pod_is_restricted_and_its_ports_are_those_it_listens_at(self, parts: Manifests) -> None:
+        (deployment,) = of_kind(parts, "Deployment")
+        test_the_pods_are_restricted(deployment)
+        (container,) = deployment["spec"]["template"]["spec"]["containers"]
+        settings = PageSettings.from_environment({})
+        assert [port["containerPort"] for port in container["ports"]] == [settings.port, settings.probe_port]
+        assert container["image"].partition(":")[0] in {image.repository for image in IMAGES}
+        assert container["command"] == ["python3", "-m", "muster.page"]
+
+    def test_the_page_of_the_docs_names_every_variable(self, root: Path) -> None:
+        source = (root / "operator/muster/page/settings.py").read_text()
+        page = (root / "docs/page.md").read_text()
+        assert set(re.findall(r"MUSTER_[A-Z_]+", source)) == set(re.findall(r"MUSTER_[A-Z_]+", page))
 
 
 @pytest.mark.parametrize("folder", ["manifests", "crds", "examples"])

@@ -6,7 +6,7 @@ from tests.unit.lifecycle.builders import BLOCK, GPU, RACK, a_fleet, a_node, tai
 from muster.placement.eligibility import Requirements
 from muster.placement.request import Request
 from muster.placement.space import solve, unknown_level
-from muster.world.fleet import Fleet
+from muster.world.fleet import Doubt, Fleet
 from muster.world.turn import NotPlaced, Placed
 
 NEEDS = Requirements(8, {}, {})
@@ -122,6 +122,19 @@ def test_a_soft_taint_is_avoided_where_that_costs_no_domain() -> None:
     assert nodes_of(solve(a_fleet(nodes), ask(2))) == ("n1", "n2")
     other = a_node("n9", rack="r2")
     assert nodes_of(solve(a_fleet([*nodes, other]), ask(3))) == ("n0", "n1", "n2")
+
+
+def test_a_node_in_doubt_is_avoided_where_that_costs_no_domain_and_from_then_on_alone() -> None:
+    fleet = tree("b1/r1:3")
+    assert solve(fleet, ask(2)) == Placed(("b1-r1-0", "b1-r1-1"))
+    fleet.doubt("b1-r1-0", Doubt())
+    assert solve(fleet, ask(2)) == Placed(("b1-r1-1", "b1-r1-2"))
+    assert solve(fleet, ask(3)) == Placed(("b1-r1-0", "b1-r1-1", "b1-r1-2"))
+    fleet.doubt("b1-r1-0", None)
+    assert solve(fleet, ask(2)) == Placed(("b1-r1-0", "b1-r1-1"))
+    far = tree("b1/r1:2 b2/r1:1")
+    far.doubt("b1-r1-0", Doubt())
+    assert solve(far, ask(2)) == Placed(("b1-r1-0", "b1-r1-1"))
 
 
 def test_a_node_that_changes_rack_is_where_it_is_now() -> None:

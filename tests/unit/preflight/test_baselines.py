@@ -114,6 +114,34 @@ def test_a_tenant_moves_the_middle_no_further_than_honest_figures_reach(honest: 
     assert known is None or known.nodes <= honest + math.ceil(honest * NAMESPACE_SHARE / (1 - NAMESPACE_SHARE))
 
 
+@settings(max_examples=30, deadline=None)
+@given(st.integers(LEAST_NODES, 40), st.integers(1, 60), st.integers(1, 20), st.floats(1.0, 6600.0))
+def test_many_namespaces_of_one_tenant_move_it_no_further_either(
+    own: int, many: int, names: int, figure: float
+) -> None:
+    """Beside enough nodes that were tested for nobody."""
+    clean = history(range(own), sigma=0.05)
+    bent = [
+        replace(sample, namespace=f"bad-{int(sample.node[1:]) % names}")
+        for sample in history(range(1000, 1000 + many), figure)
+    ]
+    known = baseline(KEY, clean + bent)
+    assert known
+    figures = [sample.figure for sample in clean]
+    assert min(figures) <= known.middle <= max(figures)
+    assert own <= known.nodes < 2 * own
+
+
+def test_as_long_as_few_were_tested_for_nobody_each_namespace_has_its_share() -> None:
+    teams = [
+        replace(sample, namespace=f"team-{int(sample.node[1:]) % 6}") for sample in history(range(LEAST_NODES, 40))
+    ]
+    before, after = (baseline(KEY, [*history(range(LEAST_NODES - 1 + more)), *teams]) for more in (0, 1))
+    assert before
+    assert after
+    assert (before.nodes, after.nodes) == (39, 2 * LEAST_NODES - 1)
+
+
 def test_a_fleet_of_one_tenant_has_a_history_too() -> None:
     assert baseline(KEY, history(range(20), namespace="only"))
 

@@ -43,6 +43,19 @@ def test_a_share_is_of_the_fleets_own_middle() -> None:
     assert least(limit(percent=95), known=(FLOOR,)) == 556.0, "there is none yet"
 
 
+def test_a_share_that_healthy_figures_do_not_all_reach_is_lowered_to_one_that_they_do_and_named() -> None:
+    varied = replace(HISTORY, healthy=0.9)
+    found = tuned(LIKE, [varied], SHOWN, [limit(percent=95)])
+    (one,) = found.standards
+    assert one.least == pytest.approx(0.9 * 690.0)
+    assert one.source.startswith("90 % of the fleet's middle")
+    (words,) = found.unused
+    for part in ("95 %", "90 % counts", "NVIDIA H200", "Lower percent"):
+        assert part in words
+    assert tuned(LIKE, [varied], SHOWN, [limit(percent=90)]).unused == ()
+    assert least(limit(percent=85), known=(replace(HISTORY, healthy=0.4),)) == pytest.approx(0.85 * 690.0), "as without"
+
+
 def test_a_published_floor_holds_beside_a_share_and_is_named() -> None:
     (one,) = tuned(LIKE, [HISTORY], SHOWN, [limit(percent=50)]).standards
     assert one.least == 556.0

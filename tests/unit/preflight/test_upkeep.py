@@ -115,12 +115,43 @@ def test_a_pass_is_granted_first_and_told_once_the_checker_knows() -> None:
 def test_a_failure_names_the_probe_and_grants_nothing() -> None:
     slow = (ProbeReport("gemm-bf16", "Result", 400.0, "TFLOP/s", words="GPU 3"), FINE[1])
     mate = a_site("n2", passes=(PassReport("Quick", 5.0, "g", gpus=8),))
-    found = look([a_site(wish=WISH, answers=answered("wish/w1", *slow)), mate], QUICK, (GEMM,))
+    twice = (*answered("wish/w1", *slow), *answered("wish/w1/again", *slow))
+    found = look([a_site(wish=WISH, answers=twice), mate], QUICK, (GEMM,))
     (finding,) = found.findings
     assert found.checks["n1"].grants == ()
     assert finding.outcome is Outcome.FAIL
     assert "gemm-bf16 measured 400 TFLOP/s, at least 561 is expected" in finding.words
     assert [probe.outcome for probe in finding.probes] == [CheckOutcome.FAIL, CheckOutcome.PASS]
+
+
+@pytest.mark.parametrize(
+    "first",
+    [ProbeReport("gemm-bf16", "Result", 400.0, "TFLOP/s"), ProbeReport("memory-pattern", "NoResult")],
+    ids=["slow", "hung"],
+)
+@pytest.mark.parametrize("name", ["wish/w1", NEW])
+def test_who_is_slow_or_hangs_is_asked_once_more_and_the_second_answer_counts(first: ProbeReport, name: str) -> None:
+    wish = WISH if name == "wish/w1" else None
+    mate = a_site("n2", passes=(PassReport("Quick", 5.0, "g", gpus=8),))
+
+    def after(*answers: CheckAnswer) -> Upkeep:
+        return look([a_site(wish=wish, answers=answers), mate], QUICK, (GEMM,))
+
+    once = after(*answered(name, first))
+    assert [order.id for order in once.checks["n1"].orders] == [name, f"{name}/again"]
+    assert (once.findings, once.checks["n1"].grants) == ((), ())
+    (finding,) = after(*answered(name, first), *answered(f"{name}/again", first)).findings
+    assert finding.outcome is Outcome.FAIL
+    fine = after(*answered(name, first), *answered(f"{name}/again", *FINE))
+    assert ([grant.id for grant in fine.checks["n1"].grants], fine.findings) == ([f"{name}/again"], ())
+
+
+def test_what_is_wrong_is_not_asked_for_again() -> None:
+    bad = (ProbeReport("bit-exact", "Result", wrong=True), ProbeReport("gemm-bf16", "Result", 400.0, "TFLOP/s"))
+    mate = a_site("n2", passes=(PassReport("Quick", 5.0, "g", gpus=8),))
+    found = look([a_site(answers=answered(NEW, *bad)), mate], QUICK, (GEMM,))
+    assert [finding.outcome for finding in found.findings] == [Outcome.FAIL]
+    assert [order.id for order in found.checks["n1"].orders] == [NEW]
 
 
 def test_what_could_not_run_says_why_and_blames_nobody() -> None:
@@ -210,15 +241,22 @@ def test_what_many_share_is_no_fault_of_a_node_while_nobody_else_has_passed_sinc
     assert [order.id for order in found.checks["n1"].orders] == [NEW]
 
 
-def test_once_another_one_has_passed_it_is_asked_again_and_then_it_is_the_node() -> None:
-    found = failed_once(30.0)
+def test_one_that_passes_does_not_speak_for_what_all_use() -> None:
+    """Its mount may be missing, so that it writes on a disk of its own."""
+    (finding,) = failed_once(30.0, 7000.0).findings
+    assert (finding.outcome, finding.fails) == (Outcome.INCONCLUSIVE, ())
+    assert "only one of them has passed since" in finding.words
+
+
+def test_once_others_have_passed_it_is_asked_again_and_then_it_is_the_node() -> None:
+    found = failed_once(30.0, 40.0)
     assert [order.id for order in found.checks["n1"].orders] == [NEW, f"{NEW}/again"]
     assert found.findings == ()
     # What has begun goes on, whoever is heard.
     assert failed_once(given={f"{NEW}/again": 5.0}).checks["n1"].orders == found.checks["n1"].orders
-    found = failed_once(30.0, answers=answered(f"{NEW}/again", *SLOW))
+    found = failed_once(30.0, 40.0, answers=answered(f"{NEW}/again", *SLOW))
     (finding,) = found.findings
     assert (finding.outcome, [fail.probe for fail in finding.fails]) == (Outcome.FAIL, ["storage"])
     fine = (ProbeReport("storage", "Result", 3.0, "GB/s"),)
-    granted = failed_once(30.0, answers=answered(f"{NEW}/again", *fine)).checks["n1"].grants
+    granted = failed_once(30.0, 40.0, answers=answered(f"{NEW}/again", *fine)).checks["n1"].grants
     assert [grant.id for grant in granted] == [f"{NEW}/again"]

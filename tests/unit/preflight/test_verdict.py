@@ -371,3 +371,18 @@ def test_results_that_are_wrong_on_many_nodes_blame_nobody() -> None:
     found = judge(members, (), wrong[:4])
     assert (found.outcome, found.failed) == (Outcome.INCONCLUSIVE, ())
     assert found.words == "bit-exact fails on 4 of 12 nodes alike: not so many are bad"
+
+
+def test_a_bad_node_behind_a_slow_uplink_does_not_hide_it() -> None:
+    """What its mates have in common is the uplink, whatever fault of its own one of them has."""
+    members = gang(12, per_leaf=3)
+
+    def rate(a: str, b: str) -> float:
+        leaves = {int(name[1:]) // 3 for name in (a, b)}
+        if "n005" in (a, b):
+            return WRONG
+        return 0.5 if 1 in leaves and len(leaves) > 1 else 1.0
+
+    verdict = judged(members, rate)
+    assert [fail.node for fail in verdict.failed] in ([], ["n005"])
+    assert Part.UPLINKS in [shared.part for shared in verdict.shared]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.unit.preflight_probes.conftest import TORCH, Start
 
+from muster.checker.translate import ENVIRONMENT, how_of
 from muster.preflight.probes import version
 from muster.preflight.probes.prober import Prober, ZygoteError
 
@@ -99,12 +100,19 @@ def test_first_and_last_words_of_a_probe_that_fails_are_kept(zygote: Prober) -> 
     assert answer["parts"][0]["output"].endswith("ValueError: no luck")
 
 
-@pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGABRT, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS])
 def test_a_crash_is_told_with_its_signal_and_last_words(zygote: Prober, number: signal.Signals) -> None:
     answer = ask(zygote, "die", signal=int(number))
     assert answer["outcome"] == "Crashed"
     assert answer["message"] == f"ended with {number.name} in dying on CPU"
     assert answer["parts"][0]["output"] == "about to die"
+
+
+def test_a_probe_that_is_killed_for_memory_says_nothing_of_the_node(zygote: Prober) -> None:
+    answer = ask(zygote, "die", signal=int(signal.SIGKILL))
+    assert answer["outcome"] == "Unfit"
+    assert answer["message"].startswith("killed by somebody else in dying on CPU")
+    assert how_of(answer["outcome"]) == ENVIRONMENT
 
 
 def test_an_exit_without_an_answer_is_a_crash(zygote: Prober) -> None:

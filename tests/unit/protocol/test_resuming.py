@@ -20,6 +20,7 @@ from muster.protocol.resuming import (
     never,
     pointer,
     problem,
+    tracker,
 )
 
 MEGATRON = ["torchrun", "pretrain_gpt.py", "--save", "/c"]
@@ -118,6 +119,28 @@ def test_a_file_is_written_only_in_the_jobs_own_directory() -> None:
     assert pointer("DeepSpeed", "/other/global_step5", "/c") == ("", "")
     assert pointer("DeepSpeed", "s3://b/c/global_step5", "s3://b/c") == ("", "")
     assert pointer("Megatron", "/c/iter_0000005", "/c") == ("", "")
+
+
+@pytest.mark.parametrize("said", ["", "50x", "٣", "-1", "1" * 16])
+def test_a_tracker_that_holds_no_number_is_mended(said: str) -> None:
+    assert tracker("Megatron", "/c/iter_0000500", "/c", said) == ("/c/latest_checkpointed_iteration.txt", "500")
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "directory", "said"),
+    [
+        ("Megatron", "/c/iter_0000500", "/c", "400\n"),
+        ("Megatron", "/c/iter_0000500", "/c", "release"),
+        ("Megatron", "/c/iter_0000500", "/c", None),
+        ("Megatron", "/other/iter_0000500", "/c", ""),
+        ("Megatron", "s3://b/c/iter_0000500", "s3://b/c", ""),
+        ("Megatron", "/c/last", "/c", ""),
+        ("DeepSpeed", "/c/global_step5", "/c", ""),
+        ("Unknown", "/c/iter_0000500", "/c", ""),
+    ],
+)
+def test_one_that_is_whole_or_somebody_elses_is_left(name: str, path: str, directory: str, said: str | None) -> None:
+    assert tracker(name, path, directory, said) == ("", "")
 
 
 @pytest.mark.parametrize(

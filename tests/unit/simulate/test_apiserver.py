@@ -146,6 +146,7 @@ def test_what_comes_into_a_selection_is_added_and_what_leaves_it_deleted(cluster
     running = cluster.watch(Where("pods", "", "", ""), fieldSelector="status.phase!=Succeeded,status.phase!=Failed")
     ours = cluster.watch(Where("pods", "", "", ""), labelSelector="job")
     others = cluster.watch(Where("pods", "", "", ""), labelSelector="!job")
+    named, misnamed = (cluster.watch(Where("pods", "", "", ""), labelSelector=f"job={name}") for name in "xy")
     cluster.server.create(at, a_pod("p"))
     cluster.server.patch(at, {"metadata": {"labels": {"job": "x"}}}, "merge")
     cluster.server.change("pods", "ns", "p", {"status": {"phase": "Failed"}})
@@ -153,6 +154,8 @@ def test_what_comes_into_a_selection_is_added_and_what_leaves_it_deleted(cluster
     assert running == [("ADDED", "p"), ("MODIFIED", "p"), ("DELETED", "p")]
     assert ours == [("ADDED", "p"), ("MODIFIED", "p")]
     assert others == [("ADDED", "p"), ("DELETED", "p")]
+    assert named == ours
+    assert misnamed == []
 
 
 def test_a_watch_cannot_go_on_from_what_is_forgotten(cluster: Cluster) -> None:

@@ -226,10 +226,11 @@ def test_a_plain_job_whose_pod_is_not_scheduled_says_so() -> None:
 
 LIVES = 5
 LONG = (
-    "f old refund",
+    "f old refund",  # a crash loop of two simulated hours
     "nothing reserved",
     "leave unsaid",
-)  # a crash loop of two simulated hours; further looks at rules
+    "torn ones hide",
+)
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.long] * (name in LONG)) for name in MUTATIONS])

@@ -11,7 +11,7 @@ from muster.api.fleetpolicy import FleetPolicySpec
 from muster.placement.eligibility import Requirements
 from muster.placement.request import Request
 from muster.placement.space import solve
-from muster.world.fleet import Exclusion, Fleet, KnownAges
+from muster.world.fleet import Doubt, Exclusion, Fleet, KnownAges
 from muster.world.turn import NotPlaced, Placed
 
 NODES = [a_node(f"n{i}") for i in range(3)]
@@ -130,7 +130,13 @@ def picture(fleet: Fleet) -> object:
         "policy": fleet.policy,
         "version": fleet.version,
         "seen": {
-            name: (fleet.holders(name), dict(fleet.used(name)), fleet.exclusion(name), fleet.ailment(name))
+            name: (
+                fleet.holders(name),
+                dict(fleet.used(name)),
+                fleet.exclusion(name),
+                fleet.ailment(name),
+                fleet.doubt_of(name),
+            )
             for name in ("n0", "n1", "n2", "n3")
         },
         "held": {holder: set(fleet.nodes_of(holder)) for holder in ("x", "y")},
@@ -156,6 +162,7 @@ def test_a_snapshot_is_the_fleet_of_its_moment_for_ever(
         fleet.occupy(*change)
     fleet.exclude("n0", None)
     fleet.ail("n1", "hot")
+    fleet.doubt("n1", Doubt())
     fleet.call("x", "")
     fleet.put_node(a_node("n3"))
     fleet.drop_node("n2")

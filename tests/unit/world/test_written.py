@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.unit.lifecycle.builders import EPOCH, a_fleet, a_job, a_node, at
 
 from muster.api.fleetpolicy import FleetPolicySpec
-from muster.world.fleet import Exclusion, Fleet, KnownAges, Leave
+from muster.world.fleet import Doubt, Exclusion, Fleet, KnownAges, Leave
 from muster.world.job import JobWorld
 from muster.world.written import read, write
 
@@ -76,6 +76,7 @@ def a_used_fleet() -> Fleet:
     fleet.call("a", "default/a")
     fleet.exclude("n1", Exclusion("Xid79", "fell off the bus", Leave.AFTER_CHECKPOINT))
     fleet.ail("n2", "Xid48: held by the breaker")
+    fleet.doubt("n0", Doubt(EPOCH, True))
     return fleet
 
 
@@ -89,6 +90,7 @@ def test_a_fleet_comes_back_with_all_its_parts() -> None:
     assert (read_fleet.name_of("a"), read_fleet.used("n1")) == ("default/a", {"cpu": 1500})
     assert read_fleet.exclusion("n1") == Exclusion("Xid79", "fell off the bus", Leave.AFTER_CHECKPOINT)
     assert (read_fleet.ailment("n1"), read_fleet.ailment("n2")) == ("", "Xid48: held by the breaker")
+    assert (read_fleet.doubt_of("n0"), read_fleet.doubt_of("n1")) == (Doubt(EPOCH, True), None)
     assert read_fleet.policy == fleet.policy
     assert (read_fleet.heartbeats.age_seconds("n1"), list(read_fleet.heartbeats.older_than(10))) == (3.5, ["gone"])
 

@@ -17,13 +17,15 @@ import time
 from datetime import timedelta
 from typing import Any, Dict, Tuple
 
+from muster.preflight.probes import ways
 from muster.preflight.probes.bursts import significant
-from muster.preflight.probes.outcome import WRONG, ProblemError, of_network
+from muster.preflight.probes.outcome import COULD_NOT_CONNECT, WRONG, ProblemError, of_network
 from muster.preflight.probes.worker import Worker
 
 _SIOCGIFADDR = 0x8915
 _FLOAT_BYTES = 4
 _PERIOD = 7
+_PAIR = 2
 _LONG_SECONDS = 3600.0
 _MAX_MESSAGE_CHARACTERS = 300
 CONNECT = "connect"
@@ -38,18 +40,21 @@ def all_reduce(worker: Worker) -> Dict[str, Any]:
     """Rates of all-reduces by size.
 
     `sizes`: [bytes, repeats]; `nodes` and `node_rank`; for more than one node `master` and `port`, where node rank 0
-    listens; `wait_seconds` bounds each wait of gloo (not the whole: data that trickle in never end it); `rendezvous` is a
-    file of this node's own where it is alone.
+    listens (of two nodes the other one is connected to as well, see ways.py); `wait_seconds` bounds each wait of gloo (not the
+    whole: data that trickle in never end it); `rendezvous` is a file of this node's own where it is alone.
     """
     order = worker.order
     phase = CONNECT
     worker.open_device()
     group: Any = None
+    listener = None
     try:
         world, rank = order["nodes"] * worker.crew, order["node_rank"] * worker.crew + _local_rank(worker)
         began = time.monotonic()
         worker.phase(CONNECT)
         store, interface = _store(worker, rank, world)
+        if order["nodes"] == _PAIR and rank == worker.crew:
+            listener = ways.listen(store, order["master"], order["port"])
         worker.phase(GROUP)
         phase = GROUP
         group = worker.torch.distributed
@@ -57,12 +62,18 @@ def all_reduce(worker: Worker) -> Dict[str, Any]:
         # NCCL's own watchdog would end the process at its time: the deadline from outside is the better witness.
         limit = _LONG_SECONDS if worker.cuda else float(order["wait_seconds"])
         group.init_process_group(backend, store=store, rank=rank, world_size=world, timeout=timedelta(seconds=limit))
-        group.all_reduce(worker.torch.zeros(1, device=worker.device))
+        unreached = ways.problem(store, order["port"]) if order["nodes"] == _PAIR and rank == 0 else ""
+        # All of them learn of it: one that just went away would make the other its victim.
+        anybody = worker.torch.zeros(1, device=worker.device).add_(1.0 if unreached else 0.0)
+        group.all_reduce(anybody)
         worker.wait()
+        if float(anybody[0]) and not unreached:
+            unreached = "the first node of the pair cannot connect to the second"
         met = time.monotonic() - began
         worker.phase(REDUCE)
         phase = REDUCE
-        sizes = [_measure(worker, group, rank, world, size, repeats) for size, repeats in order["sizes"]]
+        rows = [] if unreached else order["sizes"]
+        sizes = [_measure(worker, group, rank, world, size, repeats) for size, repeats in rows]
         worker.phase(LEAVE)
         # Whoever is done first must not pull the connection away from under the others.
         with contextlib.suppress(RuntimeError):
@@ -71,6 +82,11 @@ def all_reduce(worker: Worker) -> Dict[str, Any]:
     except RuntimeError as error:  # every error of torch's communication is one
         message = "%s: %s" % (phase, str(error)[:_MAX_MESSAGE_CHARACTERS])
         raise ProblemError(of_network(str(error), phase in CONNECTED), message) from error
+    finally:
+        if listener is not None:
+            listener.close()
+    if unreached:
+        raise ProblemError(COULD_NOT_CONNECT, "%s: %s" % (CONNECT, unreached))
     figures = {
         "backend": backend,
         "interface": interface,
@@ -163,13 +179,7 @@ def interface_to(address: str, port: int) -> str:
     Raises:
         RuntimeError: there is no way.
     """
-    try:
-        family, _, _, _, target = socket.getaddrinfo(address, port, type=socket.SOCK_DGRAM)[0]
-        with socket.socket(family, socket.SOCK_DGRAM) as probe:
-            probe.connect(target)
-            own = probe.getsockname()[0]
-    except OSError as error:
-        raise RuntimeError("no way to %s: %s" % (address, error)) from error
+    own = ways.address_to(address, port)
     for _, name in socket.if_nameindex():
         if own in _addresses(name):
             return name

@@ -425,6 +425,12 @@ class Zygote:
 
     def _crashed(self, crew: Crew, member: Forked, where: str) -> Tuple[str, str]:
         status = member.status or 0
+        if status == -signal.SIGKILL:
+            # Not by us: the kernel takes memory back so, and no fault of a device ends a process that way.
+            return outcome.UNFIT, "killed by somebody else in %s%s, most often the kernel for want of memory" % (
+                member.phase,
+                where,
+            )
         how = "exit code %d" % status if status >= 0 else _signal_name(-status)
         name = outcome.CRASHED
         if crew.probe.members and crew.order.parameters["nodes"] > 1:

@@ -1,0 +1,363 @@
+"""`kubectl muster bundle`: everything for the report of a defect in one archive, with nothing in it that must not leave.
+
+Secrets and ConfigMaps are never asked for. What may not be read, or is too much, is left out, and the archive says so: it is of
+use all the same. What is kept is bounded, whatever a cluster holds.
+"""
+
+import asyncio
+import io
+import json
+import os
+import sys
+import tarfile
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+from pydantic import Field
+from rich.console import Console
+from rich.text import Text
+
+from muster.api.base import ApiModel, Time
+from muster.cli import show
+from muster.cli.errors import CliError, one_line
+from muster.cli.explain import read_job
+from muster.cli.explanation import OUTPUT_VERSION
+from muster.cli.printed import container_of
+from muster.cli.reading import PAGE_SIZE
+from muster.cli.redact import Redactor, values_of
+from muster.cli.session import (
+    ContextOption,
+    KubeconfigOption,
+    NamespaceOption,
+    Options,
+    OutputOption,
+    Session,
+    job_argument,
+    run,
+)
+from muster.kube import decode, paths
+from muster.kube.errors import ApiError, NotFound, Unauthorized, Unreachable
+from muster.world.views import JOB_UID_LABEL
+
+SYSTEM = "muster-system"
+MAX_BYTES = 64 * 1024 * 1024  # of all files before they are packed
+MAX_FILE_BYTES = 8 * 1024 * 1024
+MAX_OBJECTS = 2000  # of one kind
+MAX_LOGS = 32
+LOG_LINES, LOG_BYTES, MOST_LOG_BYTES = 5000, 1024 * 1024, 16 * 1024 * 1024
+DEADLINE_SECONDS = 30.0
+NEVER = (
+    ("Secrets and ConfigMaps", "never asked for"),
+    ("values of variables, and what looks like a token, a key or a password", "redacted in every file"),
+)
+
+
+class LeftOut(ApiModel):
+    """Something that is not in the archive."""
+
+    what: str
+    why: str
+
+
+class Bundle(ApiModel):
+    """The archive that was written."""
+
+    api_version: str = OUTPUT_VERSION
+    kind: Literal["Bundle"] = "Bundle"
+    file: str
+    bytes: int = Field(description="Its size.")
+    time: Time
+    files: list[str] = Field(description="What is in it.")
+    redacted: int = Field(description="How many values were taken out.")
+    left_out: list[LeftOut] = Field(description="What is not in it, and why.")
+
+
+@dataclass(slots=True)
+class Collected:
+    """What was read so far: files by name, and what is left out."""
+
+    files: dict[str, Any] = field(default_factory=dict)
+    left_out: list[LeftOut] = field(default_factory=list)
+
+    def leave(self, what: str, why: str) -> None:
+        """Say that something is left out."""
+        self.left_out.append(LeftOut(what=what, why=one_line(why)))
+
+
+def command(
+    context: typer.Context,
+    job: Annotated[
+        str | None,
+        typer.Argument(metavar="[JOB]", help="Also what concerns this TrainingJob: NAME, or NAMESPACE/NAME."),
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", "-f", metavar="FILE", help="Default: muster-JOB-TIME.tar.gz, here.")
+    ] = None,
+    kubeconfig: KubeconfigOption = None,
+    kube_context: ContextOption = None,
+    namespace: NamespaceOption = None,
+    output: OutputOption = None,
+) -> None:
+    """Collect what the report of a defect needs in one tar.gz, redacted; say what was left out, and why."""
+    name, inside = job_argument(job, namespace) if job else (None, namespace)
+    options = Options(kubeconfig, kube_context, inside, output).over(context.obj)
+    now = datetime.now(UTC)
+    target = file or Path(f"muster-{f'{name}-' if name else ''}{now:%Y%m%dT%H%M%SZ}.tar.gz")
+    if target.exists():
+        raise typer.BadParameter(f"{target} exists: choose another name, or remove it", param_hint="--file")
+    if not target.absolute().parent.is_dir():
+        raise typer.BadParameter(f"there is no folder {target.absolute().parent}", param_hint="--file")
+    run(options, lambda session: find(session, name, target, now), render)
+
+
+async def find(session: Session, name: str | None, target: Path, now: datetime) -> Bundle:
+    """Collect everything, redact it, and write the archive.
+
+    Raises:
+        CliError: there is no such job, or the archive cannot be written.
+        ApiError: the API server does not answer, or knows nobody like this user.
+    """
+    found = Collected()
+    if name is not None:
+        await _job(session, name, found)
+    await _fleet(session, found)
+    await _operator(session, found)
+    if sys.stderr.isatty():
+        typer.echo("redacting and packing", err=True)
+    literals = [value for kept in found.files.values() if not isinstance(kept, str) for value in values_of(kept)]
+    packed, redactor = packs(found, Redactor(literals), now, session)
+    size = await asyncio.to_thread(write, target, packed, now)
+    return Bundle(
+        file=str(target),
+        bytes=size,
+        time=now,
+        files=sorted(packed),
+        redacted=redactor.count,
+        left_out=[*(LeftOut(what=what, why=why) for what, why in NEVER), *found.left_out],
+    )
+
+
+async def _job(session: Session, name: str, found: Collected) -> None:
+    try:
+        data, job = await read_job(session, name)
+        uid, meta = job.metadata.uid, json.loads(data)
+    except CliError:
+        # One that does not fit its model is what reports are about: it is taken as it is, if it is there at all.
+        path = paths.muster("trainingjobs", namespace=session.namespace, name=name)
+        try:
+            meta = json.loads(await session.client.get(path))
+        except NotFound:
+            meta = None
+        if meta is None:
+            raise
+        job, uid = None, str(meta.get("metadata", {}).get("uid", ""))
+        found.leave("logs of the job", "the job does not fit its definition: its containers are not known")
+    found.files["job/trainingjob.json"] = meta
+    where = session.namespace
+    await _list(
+        session, found, "job/gangs.json", paths.muster("gangs", namespace=where), keep=lambda it: _owned(it, uid)
+    )
+    await _list(
+        session,
+        found,
+        "job/events.json",
+        paths.core("events", namespace=where),
+        {"fieldSelector": f"involvedObject.uid={uid}"},
+    )
+    pods = await _list(
+        session,
+        found,
+        "job/pods.json",
+        paths.core("pods", namespace=where),
+        {"labelSelector": f"{JOB_UID_LABEL}={uid}"},
+    )
+    if job is not None:
+        await _logs(session, found, "job/logs", pods, container_of(job))
+
+
+async def _fleet(session: Session, found: Collected) -> None:
+    await _get(session, found, "fleet/fleetpolicy.json", paths.muster("fleetpolicies", name="default"))
+    for name, path in (
+        ("fleet/nodehealths.json", paths.muster("nodehealths")),
+        ("fleet/repairrequests.json", paths.muster("repairrequests")),
+        ("fleet/nodes.json", paths.core("nodes")),
+    ):
+        await _list(session, found, name, path)
+
+
+async def _operator(session: Session, found: Collected) -> None:
+    where = {"namespace": SYSTEM}
+    await _list(session, found, "operator/deployments.json", paths.group("apps/v1", "deployments", **where))
+    await _list(session, found, "operator/daemonsets.json", paths.group("apps/v1", "daemonsets", **where))
+    await _list(session, found, "operator/leases.json", paths.leases(SYSTEM))
+    await _list(session, found, "operator/events.json", paths.core("events", **where))
+    pods = await _list(session, found, "operator/pods.json", paths.core("pods", **where))
+    of_operator = [
+        pod for pod in pods if pod.get("metadata", {}).get("labels", {}).get("app.kubernetes.io/name") == "muster"
+    ]
+    await _logs(session, found, "operator/logs", of_operator, "")
+    await _get(session, found, "cluster/version.json", "/version")
+
+
+async def _get(session: Session, found: Collected, name: str, path: str) -> None:
+    """One object into one file; what cannot be read is left out."""
+    try:
+        found.files[name] = json.loads(await session.client.get(path))
+    except ApiError as error:
+        if not found.files and isinstance(error, (Unauthorized, Unreachable)):
+            raise
+        found.leave(name, str(error))
+
+
+async def _list(
+    session: Session,
+    found: Collected,
+    name: str,
+    path: str,
+    query: Mapping[str, str | int] | None = None,
+    keep: Any = lambda _: True,
+) -> list[Any]:
+    """Objects of one kind into one file; what cannot be read is left out."""
+    if sys.stderr.isatty():
+        typer.echo(f"reading {name}", err=True)
+    kept: list[Any] = []
+    asked: dict[str, str | int] = {**(query or {}), "limit": PAGE_SIZE}
+    try:
+        while True:
+            page = decode.list_page(await session.client.get(path, asked, deadline_seconds=DEADLINE_SECONDS))
+            kept += [each for item in page.items or () if keep(each := json.loads(bytes(item)))]
+            if not page.metadata.continue_ or len(kept) >= MAX_OBJECTS:
+                break
+            asked["continue"] = page.metadata.continue_
+        if page.metadata.continue_ or len(kept) > MAX_OBJECTS:
+            found.leave(name, f"the first {MAX_OBJECTS} objects are in it: there are more")
+    except ApiError as error:
+        if not found.files and isinstance(error, (Unauthorized, Unreachable)):
+            raise
+        found.leave(name, str(error))
+        return []
+    found.files[name] = kept[:MAX_OBJECTS]
+    return kept[:MAX_OBJECTS]
+
+
+def _owned(item: Any, uid: str) -> bool:
+    return isinstance(item, Mapping) and item.get("spec", {}).get("jobUid") == uid
+
+
+async def _logs(session: Session, found: Collected, folder: str, pods: list[Any], container: str) -> None:
+    """The last lines of each pod, a few at a time."""
+    turn = asyncio.Semaphore(8)
+    names = [(pod["metadata"]["namespace"], pod["metadata"]["name"]) for pod in pods]
+    if len(names) > MAX_LOGS:
+        found.leave(folder, f"logs of {MAX_LOGS} pods are in it: there are {len(names)}")
+
+    async def one(namespace: str, pod: str) -> None:
+        query: dict[str, str | int] = {
+            "tailLines": LOG_LINES,
+            "limitBytes": MOST_LOG_BYTES,
+            **({"container": container} if container else {}),
+        }
+        path = paths.core("pods", namespace=namespace, name=pod, subresource="log")
+        try:
+            async with turn:
+                data = await session.client.get(path, query, deadline_seconds=DEADLINE_SECONDS)
+        except ApiError as error:
+            found.leave(f"{folder}/{pod}.log", str(error))
+            return
+        if len(data) > LOG_BYTES:
+            found.leave(
+                f"{folder}/{pod}.log", f"its last {LOG_BYTES >> 10} KiB are in it: it has {len(data) >> 10} KiB"
+            )
+        # The first line may have been cut within a secret: by its shape it would not be known.
+        text = data[-LOG_BYTES:].decode(errors="replace")
+        found.files[f"{folder}/{pod}.log"] = text.partition("\n")[2] if len(data) > LOG_BYTES else text
+
+    await asyncio.gather(*(one(*each) for each in names[:MAX_LOGS]))
+
+
+def packs(found: Collected, redactor: Redactor, now: datetime, session: Session) -> tuple[dict[str, bytes], Redactor]:
+    """The files of the archive by name, redacted and bounded; `found` learns what is left out for its size."""
+    packed: dict[str, bytes] = {}
+    total = 0
+    for name, kept in sorted(found.files.items()):
+        if isinstance(kept, str):
+            text = show.printable(redactor.text(kept))
+        else:
+            text = json.dumps(redactor.object(kept), indent=1)
+        data = text.encode()
+        if len(data) > MAX_FILE_BYTES or total + len(data) > MAX_BYTES:
+            found.leave(name, f"too large ({len(data) >> 20} MiB)")
+            continue
+        packed[name] = data
+        total += len(data)
+    packed["README.md"] = redactor.text(_readme(packed, found, now, session)).encode()
+    return packed, redactor
+
+
+def _readme(packed: Mapping[str, bytes], found: Collected, now: datetime, session: Session) -> str:
+    try:
+        version = metadata.version("muster-operator")
+    except metadata.PackageNotFoundError:
+        version = "of a checkout"
+    left = [*NEVER, *((each.what, each.why) for each in found.left_out)]
+    lines = [
+        "# What kubectl muster bundle has collected",
+        "",
+        f"{now:%Y-%m-%d %H:%M:%S} UTC, namespace {session.namespace}, kubectl muster {version}.",
+        "",
+        "Look through it before you send it: what looks like a secret was taken out, but a program can print what looks like nothing.",
+        "",
+        "## In it",
+        "",
+        *(f"- {name} ({len(data):,} bytes)" for name, data in packed.items()),
+        "",
+        "## Left out",
+        "",
+        *(f"- {show.on_one_line(what)}: {show.on_one_line(why)}" for what, why in left),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def write(target: Path, packed: Mapping[str, bytes], now: datetime) -> int:
+    """Write the archive: whole or not at all, readable by its owner alone, over nothing that is there. Its size.
+
+    Raises:
+        CliError: it cannot be written.
+    """
+    folder = target.stem.removesuffix(".tar")
+    try:
+        descriptor, made = tempfile.mkstemp(prefix=".muster-", dir=target.absolute().parent)
+        try:
+            with os.fdopen(descriptor, "wb") as stream, tarfile.open(fileobj=stream, mode="w:gz") as archive:
+                for name, data in packed.items():
+                    entry = tarfile.TarInfo(f"{folder}/{name}")
+                    entry.size, entry.mtime, entry.mode = len(data), int(now.timestamp()), 0o600
+                    archive.addfile(entry, io.BytesIO(data))
+            os.link(made, target)  # which fails where there is one by now
+            return Path(made).stat().st_size
+        finally:
+            Path(made).unlink()
+    except OSError as error:
+        raise CliError(
+            f"{target} cannot be written: {error.strerror or error}: choose another place with --file"
+        ) from error
+
+
+def render(console: Console, it: Bundle) -> None:
+    """Print what was written."""
+    console.print(
+        Text(f"{it.file}: {len(it.files)} files, {it.bytes:,} bytes, {it.redacted} values redacted"), soft_wrap=True
+    )
+    console.print()
+    console.print(Text("LEFT OUT", style="bold"))
+    for each in it.left_out:
+        console.print(Text(f"-  {show.on_one_line(each.what)}: {show.on_one_line(each.why)}"), soft_wrap=True)
+    console.print()
+    console.print(Text("look through it before you send it: README.md in it says what it holds", style="dim"))

@@ -1,0 +1,260 @@
+"""Completion in shells: `kubectl muster completion SHELL`, and the program that kubectl's own completion asks.
+
+kubectl completes `kubectl muster ...` by the executable `kubectl_complete-muster`, which is this one with `__complete` before the words: lines of
+value, tab and description, at the end a colon and what kubectl should do besides (4: offer no files). The scripts for `kubectl-muster`
+itself ask the same. What is offered comes from the parser, and names of jobs and nodes from the cluster; whatever goes wrong, nothing is
+offered, and nothing is said into the middle of a line that somebody types.
+"""
+
+import asyncio
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from muster.cli import kubeconfig, show
+from muster.cli.errors import CliError
+from muster.kube import decode, paths
+from muster.kube.errors import ApiError
+
+NO_FILES = ":4"
+MAX_NAMES = 500
+DEADLINE_SECONDS = 3.0
+# Whatever else a cluster calls its objects no shell should read.
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
+
+
+class Shell(StrEnum):
+    """A shell for which there is a script."""
+
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"
+
+
+SCRIPTS = {
+    Shell.BASH: """\
+# Completion of kubectl-muster in bash: source <(kubectl muster completion bash)
+_kubectl_muster() {
+    local line
+    COMPREPLY=()
+    while IFS='' read -r line; do
+        [[ $line == :* ]] || COMPREPLY+=("${line%%$'\\t'*}")
+    done < <(kubectl-muster __complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
+}
+complete -F _kubectl_muster kubectl-muster
+""",
+    Shell.ZSH: """\
+#compdef kubectl-muster
+# Completion of kubectl-muster in zsh: source <(kubectl muster completion zsh)
+_kubectl_muster() {
+    local line
+    local -a found
+    for line in "${(@f)$(kubectl-muster __complete "${(@)words[2,CURRENT]}" 2>/dev/null)}"; do
+        [[ -z $line || $line == :* ]] || found+=("${${line%%$'\\t'*}//:/\\\\:}:${line#*$'\\t'}")
+    done
+    _describe 'kubectl muster' found
+}
+compdef _kubectl_muster kubectl-muster
+""",
+    Shell.FISH: """\
+# Completion of kubectl-muster in fish: kubectl muster completion fish | source
+function __kubectl_muster
+    set -l words (commandline -opc) (commandline -ct)
+    kubectl-muster __complete $words[2..-1] 2>/dev/null | string match -v -r '^:'
+end
+complete -c kubectl-muster -f -a '(__kubectl_muster)'
+""",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """One way to go on."""
+
+    value: str
+    help: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Names of objects are wanted.
+
+    Attributes:
+        resource: `trainingjobs`, `nodes` or `namespaces`.
+        begin: how the word begins.
+        options: what was given so far: kubeconfig, context, namespace.
+    """
+
+    resource: str
+    begin: str
+    options: tuple[str | None, str | None, str | None]
+
+
+def command(shell: Annotated[Shell, typer.Argument(metavar="SHELL", help="bash, zsh or fish.")]) -> None:
+    """Print a script by which a shell completes kubectl-muster; kubectl muster needs none (docs/cli.md)."""
+    typer.echo(SCRIPTS[shell], nl=False)
+
+
+def wanted(root: Any, words: Sequence[str]) -> list[Offer] | Names:
+    """What may stand where the cursor is.
+
+    Args:
+        root: the command line's parser, a click Group.
+        words: of the line after the program's name; the last one is being typed, and may be empty.
+    """
+    *before, current = [word for word in words if word != "="] or [""]  # bash takes --output=json for three words
+    chosen, given, waiting, arguments = root, {}, None, []
+    for word in before:
+        if waiting is not None:
+            given[waiting.name] = word
+            waiting = None
+            continue
+        name, equals, value = word.partition("=")
+        option = _option(chosen, root, name) if word.startswith("-") else None
+        if option is not None and not option.is_flag:
+            if equals:
+                given[option.name] = value
+            else:
+                waiting = option
+        elif not word.startswith("-") and chosen is root and word in root.commands:
+            chosen = root.commands[word]
+        elif not word.startswith("-"):
+            arguments.append(word)
+    options = (given.get("kubeconfig"), given.get("kube_context"), given.get("namespace"))
+    name, equals, value = current.partition("=")
+    if waiting is None and equals and name.startswith("--"):
+        waiting, current = _option(chosen, root, name), value
+    if waiting is not None and waiting.name == "namespace":
+        return Names("namespaces", current, options)
+    if waiting is not None:
+        return [Offer(each) for each in _choices(waiting) if each.startswith(current)]
+    if current.startswith("-"):
+        known = [*chosen.params, *(root.params if chosen is not root else ())]
+        return sorted(
+            {
+                Offer(opt, _first_line(param.help))
+                for param in known
+                if param.param_type_name == "option"
+                for opt in (*param.opts, *param.secondary_opts)
+                if opt.startswith(current) and (opt.startswith("--") or current == "-")
+            },
+            key=lambda offer: offer.value,
+        )
+    if chosen is root:
+        return [
+            Offer(name, _first_line(each.help))
+            for name, each in root.commands.items()
+            if name.startswith(current) and not each.hidden
+        ]
+    return _argument(chosen, arguments, current, options)
+
+
+def _argument(
+    chosen: Any, given: Sequence[str], current: str, options: tuple[str | None, str | None, str | None]
+) -> list[Offer] | Names:
+    """What an argument may be."""
+    expected = [param for param in chosen.params if param.param_type_name == "argument"]
+    if not expected or (len(given) >= len(expected) and expected[-1].nargs != -1):
+        return []
+    param = expected[min(len(given), len(expected) - 1)]
+    what = (param.metavar or "").strip("[].").removesuffix("...")
+    if what in ("JOB", "NODE"):
+        return Names("trainingjobs" if what == "JOB" else "nodes", current, options)
+    return [Offer(each) for each in _choices(param) if each.startswith(current)]
+
+
+def _option(chosen: Any, root: Any, name: str) -> Any:
+    known = (*chosen.params, *root.params)
+    return next((param for param in known if name in (*param.opts, *param.secondary_opts)), None)
+
+
+def _choices(param: Any) -> list[str]:
+    """The values of a parameter that is an enumeration."""
+    kind = getattr(getattr(param, "type_descriptor", None), "annotation", None)
+    return [str(each.value) for each in kind] if isinstance(kind, type) and issubclass(kind, Enum) else []
+
+
+def _first_line(text: str | None) -> str:
+    return (text or "").strip().partition("\n")[0]
+
+
+class _Status(msgspec.Struct):
+    state: str = ""
+
+
+class _Meta(msgspec.Struct):
+    name: str = ""
+
+
+class _Named(msgspec.Struct):
+    metadata: _Meta
+    status: _Status | None = None
+
+
+async def names(asked: Names) -> list[Offer]:
+    """Names that begin like this, from the cluster.
+
+    Raises:
+        CliError: there is no cluster to ask.
+        ApiError: it does not answer as it should.
+    """
+    files, context, given = asked.options
+    target = kubeconfig.find(files, context)
+    inside, slash, begin = asked.begin.rpartition("/")
+    namespace = inside if slash else given or target.namespace
+    ours = asked.resource == "trainingjobs"
+    path = paths.muster(asked.resource, namespace=namespace) if ours else paths.core(asked.resource)
+    # The client takes half a second to import: commands and options do without.
+    from muster.kube.client import Client
+
+    try:
+        client = await Client.connect(target.files or None, target.context or None)
+    except Exception as error:
+        raise CliError(f"the kubeconfig cannot be used: {error}") from error
+    try:
+        page = decode.list_page(await client.get(path, {"limit": MAX_NAMES}, deadline_seconds=DEADLINE_SECONDS))
+    finally:
+        await client.close()
+    found = [msgspec.json.decode(item, type=_Named) for item in page.items or ()]
+    prefix = f"{inside}/" if slash else ""
+    return [
+        Offer(prefix + each.metadata.name, each.status.state if each.status and ours else "")
+        for each in sorted(found, key=lambda each: each.metadata.name)
+        if each.metadata.name.startswith(begin)
+    ]
+
+
+def lines(root: Any, words: Sequence[str], look: Callable[[Names], list[Offer]]) -> Iterator[str]:
+    """What a shell is told."""
+    found = wanted(root, words)
+    for offer in look(found) if isinstance(found, Names) else found:
+        if _PLAIN.fullmatch(offer.value.lstrip("-")):
+            yield f"{offer.value}\t{show.on_one_line(offer.help)}".rstrip("\t")
+    yield NO_FILES
+
+
+def _look(asked: Names) -> list[Offer]:
+    async def in_time() -> list[Offer]:
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            return await names(asked)
+
+    try:
+        return asyncio.run(in_time())
+    except (CliError, ApiError, TimeoutError, OSError, msgspec.MsgspecError, ValueError):
+        return []
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Answer what kubectl's completion, or a script of ours, asks."""
+    from typer.main import get_command
+
+    from muster.cli.main import app
+
+    for line in lines(get_command(app), sys.argv[1:] if words is None else words, _look):
+        sys.stdout.write(f"{line}\n")

@@ -1,0 +1,114 @@
+"""`kubectl muster report --experiment NAME`: what the jobs of one namespace took that share the label muster.dev/experiment."""
+
+import re
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.text import Text
+
+from muster.cli import fleetreport, show
+from muster.cli.errors import CliError
+from muster.cli.experimentreported import ExperimentJob, ExperimentReport, experiment_report
+from muster.cli.prices import prices_for
+
+if TYPE_CHECKING:
+    from muster.cli.session import Session
+
+LISTED = 40
+_LABEL = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+
+
+def label_of(text: str) -> str:
+    """The value of a label.
+
+    Raises:
+        ValueError: it is none; says what to write.
+    """
+    if _LABEL.fullmatch(text) is None:
+        raise ValueError(
+            "write the value of the jobs' label muster.dev/experiment: at most 63 letters, digits, '-', '_' and '.'"
+        )
+    return text
+
+
+async def find(session: "Session", experiment: str, price: float | None) -> ExperimentReport:
+    """Read the namespace's jobs and the history, and report of those of the experiment.
+
+    Raises:
+        CliError: there is none.
+        ApiError: the namespace's jobs may not be listed, or the API server did not answer as it should.
+    """
+    lives, notes = await fleetreport.lives(
+        session.client, namespace=session.namespace, experiment=experiment, progress=fleetreport.tell_progress
+    )
+    if not lives:
+        raise CliError(
+            f"no job in namespace {session.namespace} with the label muster.dev/experiment={experiment} has had nodes"
+            + "".join(f"; {note}" for note in notes)
+        )
+    return experiment_report(experiment, session.namespace, lives, await prices_for(session, price), notes)
+
+
+def render(console: Console, it: ExperimentReport) -> None:
+    """Print the report as text: one page."""
+    states = ", ".join(f"{count} {show.on_one_line(state)}" for state, count in it.states.items())
+    jobs = show.count(len(it.listed), "job")
+    console.print(Text(f"Experiment {it.namespace}/{it.experiment}: {jobs} ({states})", style="bold"))
+    console.print()
+    show.facts(console, _figures(it))
+    show.headline(console, f"JOBS ({'the newest ' if len(it.listed) > LISTED else ''}{min(LISTED, len(it.listed))})")
+    costs = any(each.cost is not None for each in it.listed)
+    heads = ["JOB", "STATE", "GPUS", "TIME", "GPU-HOURS", "GOODPUT", "STEPS", "TOKENS/S", "SCALING", "MFU"]
+    heads += ["COST"] if costs else []
+    made = show.table(*heads, numbers=heads[2:], whole=("JOB",))
+    for each in it.listed[-LISTED:]:
+        show.add(made, *map(show.on_one_line, _row(each, costs=costs)))
+    console.print(made)
+    lines = list(dict.fromkeys(f"no MFU: {each.why}" for each in it.listed if each.why))
+    lines += [f"{show.count(it.unseen, 'job')} ended unseen: counted up to what was last known"] if it.unseen else []
+    lines += [f"note: {note}" for note in it.notes]
+    if lines:
+        console.print()
+    for line in lines:
+        console.print(Text(show.printable(line), style="dim"))
+
+
+def _row(each: ExperimentJob, *, costs: bool) -> list[str]:
+    return [
+        each.name,
+        each.state,
+        str(each.gpus),
+        show.duration(each.wall_seconds),
+        f"{each.gpu_hours:,.1f}",
+        fleetreport.share(each.goodput),
+        "" if each.steps is None else f"{each.steps:,}",
+        "" if each.tokens_per_second is None else f"{each.tokens_per_second:,.0f}",
+        "" if each.scaling is None else f"{each.scaling:.1%}",
+        "" if each.mfu is None else f"{each.mfu:.1%}",
+        *([fleetreport.money(each.cost)] if costs else []),
+    ]
+
+
+def _figures(it: ExperimentReport) -> list[tuple[str, str]]:
+    so_far = "" if it.time_to_train_seconds is not None else f" so far ({show.count(it.running, 'job')} not ended)"
+    if not so_far:
+        time = ("Time to train", show.duration(it.elapsed_seconds))
+    else:
+        time = ("Time", f"{show.duration(it.elapsed_seconds)}{so_far if it.running else ', and no job has succeeded'}")
+    idle = it.elapsed_seconds - it.busy_seconds
+    found = [time, ("From", f"{show.moment(it.begun)} to {show.moment(it.end)}")]
+    if idle >= 1:
+        found.append(("Without a job", show.duration(idle)))
+    found += [
+        ("Goodput", fleetreport.share(it.goodput)),
+        ("GPU-hours", f"{it.gpu_hours:,.1f}"),
+        ("Failures", f"{it.failures:,}"),
+    ]
+    if it.cost is not None:
+        called = "Cost" if it.cost_to_train is None else "Cost to train"
+        found.append((called, fleetreport.money(it.cost, it.currency)))
+    if it.tokens is not None:
+        found.append(("Tokens", f"{it.tokens:,}"))
+    if it.cost_per_million_tokens is not None:
+        found.append(("Cost of a million tokens", fleetreport.small_money(it.cost_per_million_tokens, it.currency)))
+    return found

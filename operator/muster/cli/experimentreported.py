@@ -1,0 +1,196 @@
+"""What there is to report of an experiment: the jobs of one namespace that share a label. Pure, from accounts of jobs.
+
+Time to train is from the creation of the first job to the end of the last one, and is told once none runs any more. Scaling efficiency is
+tokens per second and accelerator against those of the job with the fewest accelerators, among jobs whose accelerators and
+costs of a token are said to be the same: weak and strong scaling alike.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from itertools import pairwise
+
+from pydantic import Field
+
+from muster.api.base import ApiModel, Time
+from muster.api.endedjob import EndedJobSpec, Ending
+from muster.api.goodput import PRODUCTIVE
+from muster.cli.explanation import OUTPUT_VERSION
+from muster.cli.fleetreported import HOUR, Life
+from muster.cli.prices import Prices
+from muster.goodput.efficiency import Efficiency, cost_per_million, efficiency
+
+
+class ExperimentJob(ApiModel):
+    """One job. What is absent is not known."""
+
+    name: str
+    uid: str
+    state: str
+    running: bool
+    begun: Time
+    end: Time = Field(description="Up to when it counts.")
+    wall_seconds: int
+    gpus: int = Field(description="That it asked for.")
+    gpu_model: str = ""
+    gpu_hours: float
+    goodput: float | None = Field(None, description="Productive GPU-hours of all of its own.")
+    ettr: float | None = None
+    failures: int
+    step: int | None = None
+    steps: int | None = None
+    tokens: int | None = None
+    tokens_per_second: float | None = None
+    scaling: float | None = Field(
+        None, description="Tokens per second and accelerator, by those of the job with the fewest accelerators."
+    )
+    mfu: float | None = None
+    mfu_formula: str = ""
+    why: str = Field("", description="Why there is no MFU although the job asks for it.")
+    cost: float | None = None
+
+
+class ExperimentReport(ApiModel):
+    """What an experiment took. Fields without a value are left out of JSON and YAML."""
+
+    api_version: str = OUTPUT_VERSION
+    kind: str = "ExperimentReport"
+    experiment: str
+    namespace: str
+    begun: Time
+    end: Time = Field(description="Of the last job; while one runs, up to when it counts.")
+    running: int
+    elapsed_seconds: int = Field(description="From begun to end, pauses between jobs included.")
+    busy_seconds: int = Field(description="The part of it in which one job at least was there.")
+    time_to_train_seconds: int | None = Field(
+        None, description="The same as elapsed; absent while a job runs, and where none has succeeded."
+    )
+    states: dict[str, int]
+    gpu_hours: float
+    goodput: float | None = None
+    failures: int
+    tokens: int | None = Field(None, description="Of all jobs; absent where one does not say what a step is worth.")
+    currency: str = ""
+    cost: float | None = Field(None, description="Of all jobs; absent where the price of one is not known.")
+    cost_to_train: float | None = Field(
+        None, description="The same; absent while a job runs, and where none has succeeded."
+    )
+    cost_per_million_tokens: float | None = None
+    unseen: int = Field(description="Jobs whose end nobody saw: counted up to what was last known.")
+    listed: list[ExperimentJob] = Field(description="By beginning.")
+    notes: list[str] = Field([], description="What limits this answer.")
+
+
+def experiment_report(
+    experiment: str, namespace: str, lives: Iterable[Life], prices: Prices, notes: Sequence[str] = ()
+) -> ExperimentReport:
+    """The report of these jobs, each of which is there once.
+
+    Args:
+        lives: at least one.
+    """
+    found = sorted(lives, key=lambda each: (each.spec.begun, each.spec.name, each.spec.job_uid))
+    made = [(each, _made(each)) for each in found]
+    bases = _bases(made)
+    listed = [_job(life, efficient, bases.get(_kind(life.spec)), prices) for life, efficient in made]
+    begun, end = min(each.spec.begun for each in found), max(each.spec.end for each in found)
+    running = sum(each.running for each in found)
+    states: dict[str, int] = {}
+    for each in found:
+        states[each.state] = states.get(each.state, 0) + 1
+    held = sum(sum(each.spec.gpu_seconds.values()) for each in found)
+    productive = sum(each.spec.gpu_seconds.get(bucket, 0) for each in found for bucket in PRODUCTIVE)
+    cost = _all([each.cost for each in listed if each.gpu_hours])
+    tokens = _all([each.tokens for each in listed])
+    is_trained = not running and any(each.state == Ending.SUCCEEDED for each in found)
+    elapsed = max(int((end - begun).total_seconds()), 0)
+    return ExperimentReport(
+        experiment=experiment,
+        namespace=namespace,
+        begun=begun,
+        end=end,
+        running=running,
+        elapsed_seconds=elapsed,
+        busy_seconds=_busy_seconds([(each.spec.begun, each.spec.end) for each in found]),
+        time_to_train_seconds=elapsed if is_trained else None,
+        states=dict(sorted(states.items())),
+        gpu_hours=held / HOUR,
+        goodput=productive / held if held else None,
+        failures=sum(each.spec.failures for each in found),
+        tokens=None if tokens is None else int(tokens),
+        currency=prices.currency if cost is not None else "",
+        cost=cost,
+        cost_to_train=cost if is_trained else None,
+        cost_per_million_tokens=cost_per_million(cost, None if tokens is None else int(tokens)),
+        unseen=sum(each.state == Ending.UNSEEN for each in found),
+        listed=listed,
+        notes=[*notes],
+    )
+
+
+def _made(life: Life) -> Efficiency:
+    spec = life.spec
+    return efficiency(spec.steps, spec.seconds, spec.gpu_seconds, spec.throughput, spec.gpu_model)
+
+
+def _kind(spec: EndedJobSpec) -> tuple[str, int | None, int | None]:
+    """What has to be alike for the rates of two jobs to be compared, as far as anybody says."""
+    return spec.gpu_model, spec.throughput.parameters, spec.throughput.flops_per_token
+
+
+def _bases(made: Sequence[tuple[Life, Efficiency]]) -> dict[tuple[str, int | None, int | None], float]:
+    """Tokens per second and accelerator of the jobs with the fewest accelerators, the best of them; by kind, where sizes differ."""
+    known: dict[tuple[str, int | None, int | None], list[tuple[int, float]]] = {}
+    for life, found in made:
+        if found.tokens_per_gpu_second:
+            known.setdefault(_kind(life.spec), []).append((life.spec.gpus, -found.tokens_per_gpu_second))
+    return {kind: -min(rates)[1] for kind, rates in known.items() if len({gpus for gpus, _ in rates}) > 1}
+
+
+def _job(life: Life, found: Efficiency, base: float | None, prices: Prices) -> ExperimentJob:
+    spec = life.spec
+    held = sum(spec.gpu_seconds.values())
+    productive = sum(spec.gpu_seconds.get(bucket, 0) for bucket in PRODUCTIVE)
+    price, rate = prices.of(spec.gpu_model), found.tokens_per_gpu_second
+    return ExperimentJob(
+        name=spec.name,
+        uid=spec.job_uid,
+        state=life.state,
+        running=life.running,
+        begun=spec.begun,
+        end=spec.end,
+        wall_seconds=sum(spec.seconds.values()),
+        gpus=spec.gpus,
+        gpu_model=spec.gpu_model,
+        gpu_hours=held / HOUR,
+        goodput=productive / held if held else None,
+        ettr=None if spec.ettr_permille is None else spec.ettr_permille / 1000,
+        failures=spec.failures,
+        step=spec.step,
+        steps=spec.steps,
+        tokens=found.tokens,
+        tokens_per_second=found.tokens_per_second,
+        scaling=rate / base if rate is not None and base else None,
+        mfu=found.mfu,
+        mfu_formula=found.formula,
+        why=found.why,
+        cost=None if price is None else held / HOUR * price,
+    )
+
+
+def _all(amounts: Sequence[float | None]) -> float | None:
+    """Their sum; None where one of them is not known, or there is none."""
+    known = [each for each in amounts if each is not None]
+    return sum(known) if known and len(known) == len(amounts) else None
+
+
+def _busy_seconds(spans: Sequence[tuple[datetime, datetime]]) -> int:
+    """The time that is in one span at least."""
+    edges = sorted(
+        [(begun, 1) for begun, end in spans if end > begun] + [(end, -1) for begun, end in spans if end > begun]
+    )
+    seconds, depth = 0.0, 0
+    for (at, step), (later, _) in pairwise(edges):
+        depth += step
+        if depth:
+            seconds += (later - at).total_seconds()
+    return int(seconds)

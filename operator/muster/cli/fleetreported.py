@@ -1,0 +1,377 @@
+"""What there is to report of the fleet: pure, from the accounts of ended jobs and those of running ones.
+
+All figures are weighed by accelerators where they are GPU-hours, and are sums over jobs: nothing is sampled. A job that began before
+the time that is asked for is cut: nobody knows when within its life its time was spent, so the same share of each figure counts as of its
+wall clock, and how much of the whole is such an estimate is told.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+from pydantic import Field
+
+from muster.api.base import ApiModel, Time
+from muster.api.endedjob import EndedJobSpec, Ending
+from muster.api.goodput import PRODUCTIVE, Bucket
+from muster.cli.explanation import OUTPUT_VERSION
+from muster.cli.prices import NO_PRICES, Prices
+from muster.cli.reported import EXPOSED, NONE_SEEN
+from muster.goodput.history import TAKEN, allotted
+
+K = TypeVar("K", str, tuple[str, str])
+
+HOUR = 3600
+NODE_DAY = 86400.0
+# A running job whose figures are older than this has a tail that is told of.
+FRESH = timedelta(minutes=2)
+MAX_OFFENDERS = 100
+_MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """One job.
+
+    Attributes:
+        spec: its account.
+        state: how it ended, or what it is doing.
+        running: it has not ended: its account goes on.
+    """
+
+    spec: EndedJobSpec
+    state: str
+    running: bool
+
+
+class FleetBucket(ApiModel):
+    """One bucket of all jobs."""
+
+    bucket: str
+    seconds: int
+    gpu_seconds: int
+    gpu_hours: float
+    share: float = Field(description="Of all GPU-hours; of the wall clock where there are none.")
+    cost: float | None = None
+
+
+class FleetCause(ApiModel):
+    """What failures and planned leaves of one kind have taken."""
+
+    fault_class: str
+    reason: str
+    incidents: float = Field(description="Not a whole number where jobs were cut.")
+    gpu_seconds: int
+    gpu_hours: float
+    share: float = Field(description="Of all GPU-hours.")
+    cost: float | None = None
+
+
+class FleetOffender(ApiModel):
+    """A node on which jobs have failed."""
+
+    node: str
+    incidents: float
+    jobs: int
+    gpu_hours: float
+
+
+class FleetNamespace(ApiModel):
+    """The jobs of one namespace."""
+
+    namespace: str
+    jobs: int
+    gpu_seconds: int
+    gpu_hours: float
+    goodput: float | None = None
+    cost: float | None = None
+
+
+class FleetJob(ApiModel):
+    """One job."""
+
+    namespace: str
+    name: str
+    uid: str
+    state: str
+    running: bool
+    begun: Time
+    end: Time = Field(description="Up to when it counts.")
+    gpus: int
+    gpu_model: str = ""
+    experiment: str = ""
+    owner: str = ""
+    gpu_hours: float
+    goodput: float | None = Field(None, description="Productive GPU-hours of all of its own.")
+    failures: float
+    taken_gpu_hours: float = Field(description="By failures and planned leaves.")
+    counted: float = Field(description="Share of its life that is in the report; less than 1: it began before.")
+
+
+class FleetReport(ApiModel):
+    """Where the time of all jobs went. Fields without a value are left out of JSON and YAML."""
+
+    api_version: str = OUTPUT_VERSION
+    kind: str = "FleetReport"
+    since: Time | None = Field(None, description="Absent: all that is kept.")
+    time: Time
+    jobs: int
+    running: int
+    states: dict[str, int] = Field(description="Jobs by state.")
+    wall_seconds: int
+    gpu_seconds: int
+    gpu_hours: float
+    price_per_gpu_hour: float | None = Field(None, description="Where it is the same for all.")
+    currency: str = ""
+    unpriced: float = Field(
+        0.0, description="Share of the GPU-hours whose price is not known although others' are; then no cost is told."
+    )
+    cost: float | None = None
+    goodput: float | None = Field(None, description="GPU-hours in steps that count, of all GPU-hours.")
+    ettr: float | None = Field(None, description="The same of the wall clock of all jobs, without suspension.")
+    failures: float
+    mttf_hours: float | None = Field(None, description="Of one job, while its ranks ran.")
+    mttf_at_least_hours: float | None = Field(None, description="Where nothing failed: with 95 % confidence.")
+    failures_per_thousand_node_days: float | None = None
+    estimated: float = Field(
+        description="Share of the GPU-hours that is an estimate: of jobs that began before `since`."
+    )
+    unseen: int = Field(description="Jobs whose end nobody saw: counted up to what was last known.")
+    uncounted_seconds: int = Field(description="Of running jobs, from the moment up to which they count until now.")
+    buckets: list[FleetBucket] = Field(description="Largest first; their sums are wallSeconds and gpuSeconds.")
+    causes: list[FleetCause] = Field(description="Largest first.")
+    offenders: list[FleetOffender] = Field(description="Nodes, worst first.")
+    offenders_untold: int = Field(description="Nodes that jobs blamed beside these, one count for each job.")
+    namespaces: list[FleetNamespace] = Field(description="Largest first.")
+    listed: list[FleetJob] = Field(description="All jobs, by GPU-hours.")
+    notes: list[str] = Field([], description="What limits this answer.")
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """What counts of one job."""
+
+    life: Life
+    seconds: Mapping[str, int]
+    gpu_seconds: Mapping[str, int]
+    share: float
+    causes: Mapping[tuple[str, str], tuple[float, int]]
+    nodes: Mapping[str, tuple[float, int]]
+    price: float | None
+
+    @property
+    def gpus(self) -> int:
+        return sum(self.gpu_seconds.values())
+
+
+def fleet_report(
+    lives: Iterable[Life],
+    now: datetime,
+    since: datetime | None = None,
+    prices: Prices = NO_PRICES,
+    notes: Sequence[str] = (),
+) -> FleetReport:
+    """The report of these jobs, each of which is there once.
+
+    Args:
+        since: only what was after that.
+        prices: of one GPU-hour; what is told of costs is all of them or nothing.
+    """
+    lives = list(lives)
+    cuts = [found for life in lives if (found := _cut(life, since, prices)) is not None]
+    cuts.sort(key=lambda each: (-each.gpus, each.life.spec.namespace, each.life.spec.name, each.life.spec.job_uid))
+    seconds, gpu_seconds = _sums(each.seconds for each in cuts), _sums(each.gpu_seconds for each in cuts)
+    wall, gpus = sum(seconds.values()), sum(gpu_seconds.values())
+    failures = sum(each.life.spec.failures * each.share for each in cuts)
+    exposed = sum(seconds.get(bucket, 0) for bucket in EXPOSED)
+    node_seconds = sum(each.life.spec.nodes * sum(each.seconds.get(b, 0) for b in EXPOSED) for each in cuts)
+    running = [each for each in cuts if each.life.running]
+    tails = [now - max(life.spec.end, since or life.spec.end) for life in lives if life.running]
+
+    unpriced = [each for each in cuts if each.price is None and each.gpus]
+    has_prices = prices != NO_PRICES
+    without = sum(each.gpus for each in unpriced) / gpus if gpus and has_prices else 0.0
+    is_told = has_prices and not unpriced
+    costs = _costs(cuts) if is_told else None
+    known = {each.price for each in cuts if each.gpus} or {prices.flat}
+
+    def cost(found: Mapping[K, float] | None, name: K) -> float | None:
+        return None if found is None else found.get(name, 0.0)
+
+    return FleetReport(
+        since=since,
+        time=now,
+        jobs=len(cuts),
+        running=len(running),
+        states=dict(sorted(Counter(each.life.state for each in cuts).items())),
+        wall_seconds=wall,
+        gpu_seconds=gpus,
+        gpu_hours=gpus / HOUR,
+        price_per_gpu_hour=known.pop() if is_told and len(known) == 1 else None,
+        currency=prices.currency if is_told else "",
+        unpriced=without,
+        cost=sum(costs.buckets.values()) if costs else None,
+        goodput=_productive(gpu_seconds),
+        ettr=_productive({name: amount for name, amount in seconds.items() if name != Bucket.SUSPENDED}),
+        failures=failures,
+        mttf_hours=exposed / failures / HOUR if failures and exposed else None,
+        mttf_at_least_hours=exposed / NONE_SEEN / HOUR if not failures and exposed else None,
+        failures_per_thousand_node_days=failures / (node_seconds / NODE_DAY) * 1000 if node_seconds else None,
+        estimated=sum(each.gpus for each in cuts if each.share < 1) / gpus if gpus else 0.0,
+        unseen=sum(each.life.state == Ending.UNSEEN for each in cuts),
+        uncounted_seconds=sum(int(tail.total_seconds()) for tail in tails if tail > FRESH),
+        buckets=[
+            FleetBucket(
+                bucket=name,
+                seconds=seconds.get(name, 0),
+                gpu_seconds=gpu_seconds.get(name, 0),
+                gpu_hours=gpu_seconds.get(name, 0) / HOUR,
+                share=gpu_seconds.get(name, 0) / gpus if gpus else seconds.get(name, 0) / max(wall, 1),
+                cost=cost(costs.buckets if costs else None, name),
+            )
+            for name in sorted(
+                seconds.keys() | gpu_seconds.keys(), key=lambda b: (-gpu_seconds.get(b, 0), -seconds.get(b, 0), b)
+            )
+        ],
+        causes=[
+            FleetCause(
+                fault_class=fault_class,
+                reason=reason,
+                incidents=many,
+                gpu_seconds=amount,
+                gpu_hours=amount / HOUR,
+                share=amount / gpus if gpus else 0.0,
+                cost=cost(costs.causes if costs else None, (fault_class, reason)),
+            )
+            for (fault_class, reason), (many, amount) in _worst(_pairs(each.causes for each in cuts))
+        ],
+        offenders=[
+            FleetOffender(
+                node=node, incidents=many, jobs=sum(node in each.nodes for each in cuts), gpu_hours=amount / HOUR
+            )
+            for node, (many, amount) in _worst(_pairs(each.nodes for each in cuts))[:MAX_OFFENDERS]
+        ],
+        offenders_untold=sum(each.life.spec.blamed_others for each in cuts),
+        namespaces=_namespaces(cuts, is_told=is_told),
+        listed=[_job(each) for each in cuts],
+        notes=[*notes],
+    )
+
+
+def _cut(life: Life, since: datetime | None, prices: Prices) -> _Cut | None:
+    """What of a job was after a moment; None: nothing."""
+    spec, price = life.spec, prices.of(life.spec.gpu_model)
+    whole, part = spec.end - spec.begun, spec.end - max(spec.begun, since or spec.begun)
+    if since is not None and spec.end <= since:
+        return None
+    if part >= whole:
+        causes = {(each.fault_class, each.reason): (float(each.incidents), each.gpu_seconds) for each in spec.causes}
+        nodes = {each.node: (float(each.incidents), each.gpu_seconds) for each in spec.blamed}
+        return _Cut(life, spec.seconds, spec.gpu_seconds, 1.0, causes, nodes, price)
+    share = part / whole
+
+    def scaled(amounts: Mapping[str, int]) -> dict[str, int]:
+        """The share of all of them in whole seconds; their sum is that of the sum."""
+        total = sum(amounts.values()) * (part // _MICROSECOND) // (whole // _MICROSECOND)
+        return dict(zip(amounts, allotted(total, list(amounts.values())), strict=True))
+
+    gpu_seconds = scaled(spec.gpu_seconds)
+    taken = sum(gpu_seconds.get(bucket, 0) for bucket in TAKEN)
+    parts = allotted(taken, [each.gpu_seconds for each in spec.causes])
+    causes = {
+        (each.fault_class, each.reason): (each.incidents * share, amount)
+        for each, amount in zip(spec.causes, parts, strict=True)
+    }
+    nodes = {each.node: (each.incidents * share, int(each.gpu_seconds * share)) for each in spec.blamed}
+    return _Cut(life, scaled(spec.seconds), gpu_seconds, share, causes, nodes, price)
+
+
+@dataclass(frozen=True, slots=True)
+class _Costs:
+    """What all jobs have cost, each at its own price."""
+
+    buckets: Mapping[str, float]
+    causes: Mapping[tuple[str, str], float]
+
+
+def _costs(cuts: Iterable[_Cut]) -> _Costs:
+    """Of jobs whose prices are known."""
+    buckets, causes = dict[str, float](), dict[tuple[str, str], float]()
+    for each in cuts:
+        price = (each.price or 0.0) / HOUR
+        for name, amount in each.gpu_seconds.items():
+            buckets[name] = buckets.get(name, 0.0) + amount * price
+        for cause, (_, amount) in each.causes.items():
+            causes[cause] = causes.get(cause, 0.0) + amount * price
+    return _Costs(buckets, causes)
+
+
+def _sums(amounts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for each in amounts:
+        for name, amount in each.items():
+            found[name] = found.get(name, 0) + amount
+    return {name: amount for name, amount in found.items() if amount}
+
+
+def _pairs(amounts: Iterable[Mapping[K, tuple[float, int]]]) -> dict[K, tuple[float, int]]:
+    found: dict[K, tuple[float, int]] = {}
+    for each in amounts:
+        for name, (many, amount) in each.items():
+            before = found.get(name, (0.0, 0))
+            found[name] = before[0] + many, before[1] + amount
+    return found
+
+
+def _worst(amounts: Mapping[K, tuple[float, int]]) -> list[tuple[K, tuple[float, int]]]:
+    return sorted(amounts.items(), key=lambda item: (-item[1][1], -item[1][0], str(item[0])))
+
+
+def _productive(amounts: Mapping[str, int]) -> float | None:
+    whole = sum(amounts.values())
+    return sum(amounts.get(bucket, 0) for bucket in PRODUCTIVE) / whole if whole else None
+
+
+def _namespaces(cuts: Sequence[_Cut], *, is_told: bool) -> list[FleetNamespace]:
+    by_name: dict[str, list[_Cut]] = {}
+    for each in cuts:
+        by_name.setdefault(each.life.spec.namespace, []).append(each)
+    found = []
+    for name, theirs in by_name.items():
+        gpu_seconds = _sums(each.gpu_seconds for each in theirs)
+        amount = sum(gpu_seconds.values())
+        found.append(
+            FleetNamespace(
+                namespace=name,
+                jobs=len(theirs),
+                gpu_seconds=amount,
+                gpu_hours=amount / HOUR,
+                goodput=_productive(gpu_seconds),
+                cost=sum(each.gpus / HOUR * (each.price or 0.0) for each in theirs) if is_told else None,
+            )
+        )
+    return sorted(found, key=lambda each: (-each.gpu_seconds, each.namespace))
+
+
+def _job(cut: _Cut) -> FleetJob:
+    spec = cut.life.spec
+    return FleetJob(
+        namespace=spec.namespace,
+        name=spec.name,
+        uid=spec.job_uid,
+        state=cut.life.state,
+        running=cut.life.running,
+        begun=spec.begun,
+        end=spec.end,
+        gpus=spec.gpus,
+        gpu_model=spec.gpu_model,
+        experiment=spec.experiment,
+        owner=spec.owner,
+        gpu_hours=cut.gpus / HOUR,
+        goodput=_productive(cut.gpu_seconds),
+        failures=spec.failures * cut.share,
+        taken_gpu_hours=sum(cut.gpu_seconds.get(bucket, 0) for bucket in TAKEN) / HOUR,
+        counted=cut.share,
+    )

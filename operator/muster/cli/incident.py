@@ -1,0 +1,159 @@
+"""`kubectl muster incident JOB N`: one failure in full: what was seen, by whom and when, what was decided, and why."""
+
+import asyncio
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from muster.api.nodehealth import NodeHealth
+from muster.cli import show
+from muster.cli.errors import FLEET_ROLE, CliError
+from muster.cli.explain import events_of, job_of
+from muster.cli.inquiry import JobIncident, inquire, numbers
+from muster.cli.reading import record_of
+from muster.cli.session import (
+    ContextOption,
+    JobArgument,
+    KubeconfigOption,
+    NamespaceOption,
+    Options,
+    OutputOption,
+    Session,
+    job_argument,
+    run,
+)
+from muster.kube import decode, paths
+from muster.kube.errors import Forbidden, NotFound
+
+SHOWN = 12  # numbers in an error
+
+
+def command(
+    context: typer.Context,
+    job: JobArgument,
+    number: Annotated[
+        int | None,
+        typer.Argument(metavar="[N]", help="As `incidents` numbers them: the attempt that ended. Default: the newest."),
+    ] = None,
+    kubeconfig: KubeconfigOption = None,
+    kube_context: ContextOption = None,
+    namespace: NamespaceOption = None,
+    output: OutputOption = None,
+) -> None:
+    """Show one incident: what was seen, by whom, when; what was decided and why; the culprit's last lines."""
+    name, inside = job_argument(job, namespace)
+    options = Options(kubeconfig, kube_context, inside, output).over(context.obj)
+    run(options, lambda session: find(session, name, number), render)
+
+
+async def find(session: Session, name: str, number: int | None) -> JobIncident:
+    """Read a job, its record, its Events and what is known of the node, as far as this user may.
+
+    Raises:
+        CliError: there is no such job or incident, or the job does not fit the model.
+        ApiError: the API server did not answer as it should.
+    """
+    job = await job_of(session, name)
+    (record, notes), events = await asyncio.gather(record_of(session, job), events_of(session, job.metadata.uid))
+    known = numbers(job, record)
+    called = f"{job.metadata.namespace}/{job.metadata.name}"
+    if not known:
+        raise CliError(f"{called} has had no incident")
+    wanted = known[-1] if number is None else number
+    if events is None:
+        notes = [*notes, "its Events may not be read: ask for the cluster's role view in this namespace"]
+    first = inquire(job, record, wanted, events, None, notes)
+    if first is None:
+        listed = ", ".join(map(str, known[-SHOWN:]))
+        older = " (older ones are no longer kept)" if wanted < known[0] else ""
+        raise CliError(f"{called} has no incident {wanted}{older}: there are {listed}")
+    if events and not any(event.time and event.time <= first.time for event in events):
+        notes = [*notes, "the cluster no longer has the Events of that time: it keeps them for about an hour"]
+    elif events == []:
+        notes = [*notes, "the cluster has no Events of this job (any more): it keeps them for about an hour"]
+    health, unknown = await _health(session, first.node)
+    return inquire(job, record, wanted, events, health, [*notes, *unknown]) or first
+
+
+async def _health(session: Session, node: str) -> tuple[NodeHealth | None, list[str]]:
+    if not node:
+        return None, []
+    try:
+        found = decode.custom(NodeHealth)(await session.client.get(paths.muster("nodehealths", name=node)))
+    except Forbidden:
+        return None, [f"what {node} itself tells may not be read (nodehealths): ask for ClusterRole {FLEET_ROLE}"]
+    except NotFound:
+        return None, []
+    return (found, []) if isinstance(found, NodeHealth) else (None, [f"the NodeHealth of {node} cannot be read"])
+
+
+def render(console: Console, it: JobIncident) -> None:
+    """Print it as text: one page."""
+    where = f" on {it.node}" if it.node else ""
+    head = Text(f"{it.namespace}/{it.name} incident {it.number}: ", style="bold")
+    head.append(show.on_one_line(f"{it.reason}{where}"), style="red" if it.resumed_time is None else "yellow")
+    console.print(head)
+    if it.message:
+        console.print(Text(show.printable(it.message)))
+    console.print()
+    show.facts(console, _facts(it))
+    if it.last_lines:
+        show.headline(console, "LAST LINES OF THE CULPRIT (as far as the record has them)")
+        for line in it.last_lines:
+            console.print(Text(f"  {show.on_one_line(line)}"), soft_wrap=True)
+    show.headline(console, "WHAT WAS SEEN")
+    made = show.table("TIME", "BY", "WHAT", whole=("TIME",))
+    for each in it.timeline:
+        show.add(made, f"{each.time:%m-%d %H:%M:%S.%f}"[:-3], each.who, show.on_one_line(each.what))
+    console.print(made)
+    show.headline(console, "WHAT WAS DECIDED")
+    for line in it.decisions:
+        console.print(Text(f"-  {show.on_one_line(line)}"), soft_wrap=True)
+    console.print()
+    job = f"{it.namespace}/{it.name}"
+    more = [f"more of what it printed: kubectl muster logs {job} --failed --attempt {it.number}"]
+    more += [f"the node's life: kubectl muster node {it.node}"] if it.node else []
+    for line in [*more, *(f"note: {note}" for note in it.notes)]:
+        console.print(Text(show.on_one_line(line), style="dim"), soft_wrap=True)
+
+
+def _facts(it: JobIncident) -> list[tuple[str, object]]:
+    fault = it.fault_time or it.time
+    seen = (it.time - fault).total_seconds()
+    back = show.duration(max((it.resumed_time - fault).total_seconds(), 0)) if it.resumed_time else ""
+    ended = f"signal {it.signal}" if it.signal is not None else ""
+    if it.exit_code is not None:
+        ended = f"code {it.exit_code}"
+    lost = ""
+    if it.lost_steps is not None:
+        took = f", which had taken {show.duration(it.lost_seconds)}" if it.lost_seconds else ""
+        lost = f"{show.count(it.lost_steps, 'step')} made again{took}"
+    return [
+        ("Happened", show.moment(fault)),
+        ("Seen", f"{show.duration(max(seen, 0))} later" if it.fault_time and seen >= 1 else "at once"),
+        ("Worker", it.worker),
+        ("Rank", it.rank),
+        ("Ended with", ended),
+        ("Class", it.fault_class),
+        ("Step", it.step),
+        ("Ran with", ran_with(it)),
+        ("Training after", back or "no step has been seen since"),
+        ("Lost", lost),
+    ]
+
+
+def ran_with(it: JobIncident) -> str:
+    """What the ranks ran with, on one line, and what of it was new with this attempt."""
+    now, before = it.fingerprint, it.fingerprint_before
+    if now is None:
+        return ""
+    parts = []
+    for name in ("image", "gpu_model", "driver", "environment", "revision"):
+        value, old = (show.on_one_line(getattr(each, name)) if each else "" for each in (now, before))
+        if value or old:
+            short = value.removeprefix("sha256:")[:16] if name == "image" else value
+            is_new = before is not None and value != old
+            parts.append(f"{name.replace('gpu_model', 'GPU')} {short or 'unknown'}{' (new)' if is_new else ''}")
+    return ", ".join(parts)

@@ -1,0 +1,272 @@
+"""What there is to say of one incident: pure, from the job, its record, its Events and its node to the answer of `incident`."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import Literal
+
+from pydantic import Field
+
+from muster.api.base import ApiModel, Time
+from muster.api.gang import FaultClass, GangIncident, GangSpec
+from muster.api.goodput import Fingerprint
+from muster.api.nodehealth import NodeHealth, Severity
+from muster.api.trainingjob import Incident, Recovery, TrainingJob
+from muster.cli.explanation import OUTPUT_VERSION, JobEvent
+from muster.cli.words import count, duration
+from muster.goodput.fingerprint import at_attempt
+from muster.recovery.exits import BETWEEN_LINES, LAST_LINES_FOLLOW
+from muster.recovery.failure import Kind
+
+# What is told of the node or the job so long before the fault, or after the incident, may have to do with it.
+BEFORE, AFTER = timedelta(minutes=10), timedelta(minutes=2)
+# An incident that nobody has seen the end of is looked at for so long.
+OPEN_FOR = timedelta(hours=1)
+MAX_TIMELINE = 64
+
+_LAUNCHER = "the launcher of {worker}"
+_KUBELET = "the kubelet of {node}"
+_OPERATOR = "the operator"
+_SEEN_BY: Mapping[str, str] = {
+    Kind.RANK_FAILED: _LAUNCHER,
+    Kind.CORRUPTION: "the trainer itself, told by the launcher of {worker}",
+    Kind.HANG: "the operator: {worker} made no step for as long as the job allows",
+    Kind.START_HANG: "the operator: {worker} made no first step for as long as the job allows",
+    Kind.FENCED: _LAUNCHER,
+    Kind.RECLAIM_SLOW: _LAUNCHER,
+    Kind.LAUNCHER_SILENT: "the operator, which heard nothing from {worker}",
+    Kind.LAUNCHER_STUCK: _LAUNCHER,
+    Kind.LISTING_STUCK: _LAUNCHER,
+    Kind.RESUMED_BEHIND: _LAUNCHER,
+    Kind.POD_DELETED: "the API server",
+    Kind.POD_GONE: "the API server",
+    Kind.POD_ENDED: _KUBELET,
+    Kind.CONTAINER_LOST: _KUBELET,
+    Kind.OUT_OF_MEMORY: _KUBELET,
+    Kind.EVICTED: _KUBELET,
+    Kind.START_FAILED: _KUBELET,
+    Kind.POD_REJECTED: _KUBELET,
+    Kind.NODE_CONFLICT: _KUBELET,
+    Kind.POD_STUCK: "the operator: the old pod of {worker} did not end",
+    Kind.POD_START_TIMEOUT: "the operator: the pod of {worker} did not start",
+    Kind.NODE_GONE: "the API server: the Node object was deleted",
+    Kind.NODE_UNREACHABLE: "two witnesses of {node}: its launcher and its kubelet's heartbeat, both silent",
+    Kind.NODE_LOST: "a human's word about {node} (kubectl muster lost)",
+    Kind.NODE_UNHEALTHY: "the verdict on {node} (kubectl muster node {node})",
+}
+_DONE: Mapping[str, str] = {
+    "Start": "the whole gang started anew",
+    "R0": "the ranks restarted in place: nodes and pods were good",
+    "R0b": "the worker got a new pod on the same node",
+    "R2": "the worker moved to another node",
+    "R4": "the whole gang was rebuilt",
+}
+
+
+class Moment(ApiModel):
+    """One thing that happened."""
+
+    time: Time
+    who: str = Field(description="Who saw or said it.")
+    what: str
+
+
+class JobIncident(ApiModel):
+    """One incident. Fields without a value are left out of JSON and YAML."""
+
+    api_version: str = OUTPUT_VERSION
+    kind: Literal["JobIncident"] = "JobIncident"
+    name: str
+    namespace: str
+    number: int = Field(description="The attempt that ended by it.")
+    time: Time = Field(description="When it was seen.")
+    fault_time: Time | None = Field(None, description="When it happened, as far as is known.")
+    resumed_time: Time | None = Field(None, description="When the first step after it was finished.")
+    reason: str
+    fault_class: str
+    level: str = Field(description="R0 in place, R0b new pod, R2 new node, R4 new gang.")
+    node: str = ""
+    worker: int | None = Field(None, description="Index.")
+    rank: int | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    message: str = Field("", description="What was seen, without the last lines.")
+    last_lines: list[str] = Field([], description="Of the culprit, oldest first, as far as the record has them.")
+    step: int | None = Field(None, description="Newest step known to be finished when it happened.")
+    resumed_step: int | None = Field(None, description="Step that the following attempt went on from.")
+    lost_steps: int | None = None
+    lost_seconds: int | None = None
+    fingerprint: Fingerprint | None = Field(None, description="What the ranks ran with; absent: not known.")
+    fingerprint_before: Fingerprint | None = Field(
+        None, description="What the attempts before ran with, where it was this one that changed it."
+    )
+    timeline: list[Moment] = Field([], description="What was seen, by whom, when; oldest first.")
+    decisions: list[str] = Field([], description="Sentences: what Muster decided, and why.")
+    notes: list[str] = Field([], description="What limits this answer.")
+
+
+def numbers(job: TrainingJob, record: GangSpec | None) -> list[int]:
+    """The numbers of the incidents that are still told of, oldest first, each once."""
+    kept = [incident.attempt for incident in (record.incidents if record else ())]
+    return sorted({*kept, *(incident.attempt for incident in job.status.incidents)})
+
+
+def inquire(
+    job: TrainingJob,
+    record: GangSpec | None,
+    number: int,
+    events: Sequence[JobEvent] | None,
+    health: NodeHealth | None,
+    notes: Sequence[str] = (),
+) -> JobIncident | None:
+    """What is known of an incident; None: there is none of this number.
+
+    Args:
+        record: None: there is none, or it may not be read.
+        events: of the job; None: they may not be read.
+        health: of the incident's node; None: nothing is known, or it may not be read.
+    """
+    told = next((each for each in reversed(job.status.incidents) if each.attempt == number), None)
+    kept = next((each for each in reversed(record.incidents if record else ()) if each.attempt == number), None)
+    base: Incident | GangIncident | None = told or kept
+    if base is None:
+        return None
+    what, lines = split((kept or base).message)
+    lost = told.lost_steps if told else None
+    if lost is None and kept and kept.step is not None and kept.resumed_step is not None:
+        lost = max(kept.step - kept.resumed_step, 0)
+    said = list(notes)
+    if kept is None and record is not None:
+        said.append("the record no longer has it: rank, exit code and steps are not known")
+    worker = _worker(kept.index if kept else None)
+    goodput, account = job.status.goodput, record.account if record else None
+    ran = account.fingerprints if account else goodput.fingerprints if goodput else []
+    now = at_attempt(ran, number)
+    return JobIncident(
+        fingerprint=now,
+        fingerprint_before=at_attempt(ran, number - 1) if now is not None and now.attempt == number else None,
+        name=job.metadata.name,
+        namespace=job.metadata.namespace,
+        number=number,
+        time=base.time,
+        fault_time=base.fault_time,
+        resumed_time=base.resumed_time,
+        reason=base.reason,
+        fault_class=base.fault_class,
+        level=base.level,
+        node=base.node,
+        worker=kept.index if kept else None,
+        rank=kept.rank if kept else None,
+        exit_code=kept.exit_code if kept else None,
+        signal=kept.signal if kept else None,
+        message=what,
+        last_lines=lines,
+        step=kept.step if kept else None,
+        resumed_step=kept.resumed_step if kept else None,
+        lost_steps=lost,
+        lost_seconds=told.lost_seconds if told else None,
+        timeline=sorted(_timeline(base, what, worker, events or (), health), key=lambda each: each.time)[
+            -MAX_TIMELINE:
+        ],
+        decisions=list(_decisions(job, record, base, kept, lost)),
+        notes=said,
+    )
+
+
+def split(message: str) -> tuple[str, list[str]]:
+    """What was seen, and the last lines of whoever failed."""
+    what, _, lines = message.partition(LAST_LINES_FOLLOW)
+    return what.strip(), [line for line in map(str.strip, lines.split(BETWEEN_LINES)) if line]
+
+
+def _worker(index: int | None) -> str:
+    return "the worker" if index is None else f"worker {index}"
+
+
+def _timeline(
+    base: Incident | GangIncident,
+    what: str,
+    worker: str,
+    events: Sequence[JobEvent],
+    health: NodeHealth | None,
+) -> Iterator[Moment]:
+    fault = base.fault_time or base.time
+    begin, end = fault - BEFORE, (base.resumed_time or base.time + OPEN_FOR) + AFTER
+    if base.fault_time is not None:
+        yield Moment(time=base.fault_time, who=_OPERATOR, what="it happened then, as far as is known")
+    who = _SEEN_BY.get(base.reason, _OPERATOR).format(worker=worker, node=base.node or "the node")
+    yield Moment(time=base.time, who=who, what=f"{base.reason}: {what}" if what else base.reason)
+    for event in events:
+        if event.time is not None and fault - timedelta(seconds=5) <= event.time <= end:
+            times = f" ({event.count} times)" if event.count > 1 else ""
+            yield Moment(
+                time=event.time, who=event.reporter or "an Event", what=f"{event.reason}: {event.message}{times}"
+            )
+    if base.resumed_time is not None:
+        yield Moment(time=base.resumed_time, who=_OPERATOR, what="the first step after it was finished")
+    if health is None:
+        return
+    for seen in health.status.evidence:
+        first_or_last = seen.first_seen if begin <= seen.first_seen <= end else seen.last_seen
+        if begin <= first_or_last <= end:
+            code = f" {seen.code}" if seen.code else ""
+            about = f" on {seen.subject}" if seen.subject else ""
+            text = seen.message or seen.value
+            yield Moment(
+                time=first_or_last,
+                who=f"the agent on {base.node}",
+                what=f"{seen.kind}{code}{about}" + (f": {text}" if text else ""),
+            )
+    for judged in health.status.incidents:
+        if begin <= judged.time <= end:
+            yield Moment(time=judged.time, who=f"the verdict on {base.node}", what=f"{judged.state}: {judged.reason}")
+    for finding in health.status.findings:
+        if finding.observed and finding.severity is not Severity.INFO and begin <= finding.since <= end:
+            what = f"only observed: {finding.reason} ({finding.severity})"
+            yield Moment(time=finding.since, who=f"the verdict on {base.node}", what=what)
+
+
+def _decisions(
+    job: TrainingJob,
+    record: GangSpec | None,
+    base: Incident | GangIncident,
+    kept: GangIncident | None,
+    lost: int | None,
+) -> Iterator[str]:
+    yield _DONE.get(base.level, f"it was repaired by level {base.level}")
+    yield _paid(base.fault_class, job.spec.recovery)
+    if kept is not None and not kept.settled:
+        yield "class and blame are not final yet: what other workers say within seconds can change them"
+    until = record.excluded_nodes.get(base.node) if record and base.node else None
+    if until is not None:
+        yield f"this job avoids {base.node} until {until:%Y-%m-%d %H:%M:%S} UTC"
+    if kept is not None and kept.resumed_step is not None:
+        ran = f", {count(lost, 'step')} behind where it was" if lost else ""
+        yield f"the next attempt went on from step {kept.resumed_step}{ran}: the newest complete checkpoint"
+    elif lost is not None:
+        yield f"the next attempt went on {count(lost, 'step')} behind where it was: from the newest complete checkpoint"
+    if base.resumed_time is not None:
+        took = (base.resumed_time - (base.fault_time or base.time)).total_seconds()
+        yield f"the training was back after {duration(max(took, 0))}"
+    elif job.status.completion is not None:
+        yield f"the job ended: {job.status.completion.reason}"
+
+
+def _paid(fault_class: str, recovery: Recovery) -> str:
+    """Which budget pays for a failure of this class, and why."""
+    if fault_class == FaultClass.PLANNED:
+        return "it was planned: no budget pays"
+    own = fault_class in (FaultClass.APPLICATION, FaultClass.UNKNOWN)
+    whose = {
+        FaultClass.APPLICATION: "the program failed by itself",
+        FaultClass.UNKNOWN: "nothing says that a machine is to blame",
+        FaultClass.HARDWARE: "the machine is to blame",
+        FaultClass.INFRASTRUCTURE: "the program is not to blame",
+    }
+    why = next((text for known, text in whose.items() if known == fault_class), "")
+    field, most = (
+        ("applicationRestartsPerDay", recovery.application_restarts_per_day)
+        if own
+        else ("hardwareRestartsPerDay", recovery.hardware_restarts_per_day)
+    )
+    reasons = f" ({why})" if why else ""
+    return f"class {fault_class}{reasons}: spec.recovery.{field} pays, {most} within 24 h until a new checkpoint refills it"

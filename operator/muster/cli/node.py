@@ -1,0 +1,282 @@
+"""`kubectl muster node NODE`: the life of one node on one page."""
+
+import asyncio
+import difflib
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from muster.api.fleetpolicy import FleetPolicySpec
+from muster.api.gang import Gang
+from muster.api.nodehealth import NodeHealth, RecommendedAction
+from muster.api.repairrequest import RepairRequest
+from muster.api.trainingjob import TrainingJob
+from muster.cli import show
+from muster.cli.errors import FLEET_ROLE, VIEW_ROLE, CliError, told
+from muster.cli.nodelife import NodeLife, evidence_name, life
+from muster.cli.reading import listed
+from muster.cli.session import (
+    ContextOption,
+    KubeconfigOption,
+    NamespaceOption,
+    Options,
+    OutputOption,
+    Session,
+    run,
+)
+from muster.health.maintenance import until
+from muster.kube import decode, paths
+from muster.kube.decode import Undecodable
+from muster.kube.errors import Forbidden, NotFound
+from muster.world.views import NodeView
+
+SHOWN_EVIDENCE = 10
+SHOWN_LIFE = 20
+
+
+def command(
+    context: typer.Context,
+    node: Annotated[str, typer.Argument(metavar="NODE", help="Name of the node.")],
+    kubeconfig: KubeconfigOption = None,
+    kube_context: ContextOption = None,
+    namespace: NamespaceOption = None,
+    output: OutputOption = None,
+) -> None:
+    """Show a node's life on one page: verdict, evidence, jobs and their failures there, offences, tests, repair."""
+    options = Options(kubeconfig, kube_context, namespace, output).over(context.obj)
+    name = node.removeprefix("node/")
+    run(options, lambda session: find(session, name), lambda console, it: render(console, it, datetime.now(UTC)))
+
+
+async def find(session: Session, name: str) -> NodeLife:
+    """Read what is known of a node, as far as this user may.
+
+    Raises:
+        CliError: there is no such node, and nothing is known of one, or this user may read nothing of it.
+        ApiError: the API server did not answer as it should.
+    """
+    (health, unknown), (node, known, hidden), (jobs, gangs, unseen), levels, (request, kept) = await asyncio.gather(
+        _health(session, name), _node(session, name), _jobs(session), _levels(session), _repair(session, name)
+    )
+    notes = [*unknown, *hidden, *unseen, *([] if health is None else kept)]
+    found = life(name, health, node, known, jobs, gangs, levels, notes, request)
+    if found.known or found.health or found.jobs or found.life:
+        if known is False:
+            gone = "the cluster has no Node of this name (any more): this is what is remembered of it"
+            found = found.model_copy(update={"notes": [gone, *found.notes]})
+        return found
+    if known is False:
+        raise CliError(await _no_such_node(session, name))
+    raise CliError(
+        f"nothing is known of node {name} here: {'; '.join(found.notes)}"
+        if found.notes
+        else f"nothing is known of {name}"
+    )
+
+
+async def _health(session: Session, name: str) -> tuple[NodeHealth | None, list[str]]:
+    try:
+        found = decode.custom(NodeHealth)(await session.client.get(paths.muster("nodehealths", name=name)))
+    except Forbidden:
+        return None, [
+            f"its health may not be read (nodehealths): ask for ClusterRole {FLEET_ROLE} (a ClusterRoleBinding)"
+        ]
+    except NotFound as error:
+        if error.details.get("name") == name:
+            return None, ["it has no NodeHealth: nothing was ever seen against it, or no operator looks after it"]
+        return None, ["the health of nodes is not known: this cluster's Muster is too old to keep NodeHealth"]
+    if isinstance(found, Undecodable):
+        return None, [f"its NodeHealth cannot be read by this version ({found.error})"]
+    return found, []
+
+
+async def _repair(session: Session, name: str) -> tuple[RepairRequest | None, list[str]]:
+    """The request for its repair, and notes."""
+    try:
+        found = decode.custom(RepairRequest)(await session.client.get(paths.muster("repairrequests", name=name)))
+    except Forbidden:
+        return None, [f"whether somebody repairs it may not be read (repairrequests): ask for ClusterRole {FLEET_ROLE}"]
+    except NotFound:  # or a Muster that knows no such thing
+        return None, []
+    if isinstance(found, Undecodable):
+        return None, [f"its RepairRequest cannot be read by this version ({found.error})"]
+    return found, []
+
+
+async def _node(session: Session, name: str) -> tuple[NodeView | None, bool | None, list[str]]:
+    """The Node, whether there is one, and notes. The fleet's role may list nodes, not get one."""
+    try:
+        found, unreadable = await listed(
+            session.client, paths.core("nodes"), decode.node, {"fieldSelector": f"metadata.name={name}"}
+        )
+    except Forbidden:
+        return None, None, [f"the Node itself may not be read: ask for ClusterRole {FLEET_ROLE} (a ClusterRoleBinding)"]
+    there = next((node for node in found if node.name == name), None)
+    if unreadable:
+        return None, True, ["the Node cannot be read by this version"]
+    return there, there is not None, []
+
+
+async def _jobs(session: Session) -> tuple[list[TrainingJob], list[Gang], list[str]]:
+    """Jobs and records of the cluster; of the own namespace where no more may be read."""
+    try:
+        return *await _records(session, ""), []
+    except Forbidden:
+        pass
+    note = f"only jobs of namespace {session.namespace} may be read: ClusterRole {FLEET_ROLE} shows all"
+    try:
+        return *await _records(session, session.namespace), [note]
+    except Forbidden:
+        return [], [], [f"no jobs may be read: ask for ClusterRole {VIEW_ROLE} in a namespace, or {FLEET_ROLE}"]
+
+
+async def _records(session: Session, namespace: str) -> tuple[list[TrainingJob], list[Gang]]:
+    try:
+        (jobs, _), (gangs, _) = await asyncio.gather(
+            listed(session.client, paths.muster("trainingjobs", namespace=namespace), decode.custom(TrainingJob)),
+            listed(session.client, paths.muster("gangs", namespace=namespace), decode.custom(Gang)),
+        )
+    except NotFound as error:
+        raise told(error, session.context) from error
+    return [job for job in jobs if isinstance(job, TrainingJob)], [gang for gang in gangs if isinstance(gang, Gang)]
+
+
+async def _levels(session: Session) -> list[str]:
+    from muster.cli.observe import policy_of
+
+    try:
+        policy = (await policy_of(session.client))[0]
+    except (Forbidden, NotFound):
+        policy = FleetPolicySpec()
+    return [level.label for level in policy.topology.levels]
+
+
+async def _no_such_node(session: Session, name: str) -> str:
+    nodes, _ = await listed(session.client, paths.core("nodes"), decode.node)
+    near = difflib.get_close_matches(name, [node.name for node in nodes], n=3)
+    if near:
+        return f"there is no node {name}: did you mean {' or '.join(near)}?"
+    return f"there is no node {name}: kubectl muster nodes --wide lists those that there are"
+
+
+def render(console: Console, it: NodeLife, now: datetime) -> None:
+    """Print it as text: one page."""
+    _print_head(console, it, now)
+    rows = _facts(it, now)
+    if rows:
+        console.print()
+        show.facts(console, rows)
+    if it.jobs:
+        show.headline(console, "JOBS THAT NAME IT")
+        made = show.table("JOB", "STATE", "WORKERS", "FAILURES HERE", "", numbers=("FAILURES HERE",))
+        for job in it.jobs:
+            said = [f"avoids it until {show.moment(job.avoids_until)}"] if job.avoids_until else []
+            said += [f"waits for proof of {show.count(job.proof_of, 'earlier pod')}"] if job.proof_of else []
+            show.add(made, job.name, job.state, ", ".join(map(str, job.workers)), job.failures or "", "; ".join(said))
+        console.print(made)
+    if it.findings:
+        show.headline(console, "WHAT COUNTS AGAINST IT NOW")
+        made = show.table("FOR", "WEIGHT", "SOURCE", "REASON", "SUBJECT", "MESSAGE", whole=("FOR",))
+        for finding in it.findings:
+            cells = (
+                finding.severity,
+                finding.source,
+                finding.reason,
+                finding.subject,
+                show.on_one_line(f"(only observed) {finding.message}" if finding.observed else finding.message),
+            )
+            show.add(made, show.age(finding.since, now), *cells)
+        console.print(made)
+    if it.evidence:
+        shown = it.evidence[:SHOWN_EVIDENCE]
+        show.headline(console, f"EVIDENCE OF ITS AGENT ({len(shown)} of {len(it.evidence)}, the newest first)")
+        made = show.table("LAST", "TIMES", "WHAT", "VALUE", "MESSAGE", numbers=("TIMES",), whole=("LAST",))
+        for seen in shown:
+            limit = f" (allowed: {seen.threshold})" if seen.threshold else ""
+            message = show.on_one_line(seen.message)
+            show.add(
+                made, show.age(seen.last_seen, now), seen.count, evidence_name(seen), f"{seen.value}{limit}", message
+            )
+        console.print(made)
+    if it.check is not None:
+        _print_check(console, it, now)
+    if it.life:
+        shown_life = it.life[:SHOWN_LIFE]
+        show.headline(console, f"ITS LIFE ({len(shown_life)} of {len(it.life)} moments, the newest first)")
+        made = show.table("TIME", "LASTED", "KIND", "WHAT", whole=("TIME",))
+        for each in shown_life:
+            lasted = show.duration(max((each.until - each.time).total_seconds(), 0)) if each.until else ""
+            show.add(made, show.moment(each.time), lasted, each.kind, show.on_one_line(each.what))
+        console.print(made)
+    if it.notes:
+        console.print()
+    for note in it.notes:
+        console.print(Text(f"note: {show.on_one_line(note)}", style="dim"), soft_wrap=True)
+
+
+def _print_head(console: Console, it: NodeLife, now: datetime) -> None:
+    head = Text(f"{show.on_one_line(it.name)} ", style="bold")
+    health = it.health
+    if health is None or health.state is None:
+        head.append("has no verdict that may be read" if it.known is None else "has no verdict", style="not bold")
+    else:
+        head.append(f"is {health.state}", style=show.STATE_STYLES.get(health.state, ""))
+        head.append(f": {show.on_one_line(health.reason)}" if health.reason else "")
+        head.append(f", for {show.age(health.since, now)}" if health.since else "", style="not bold")
+    console.print(head)
+    if health is not None and health.message:
+        console.print(Text(show.printable(health.message.strip())))
+
+
+def _facts(it: NodeLife, now: datetime) -> list[tuple[str, object]]:
+    health, agent = it.health, it.agent
+    rows: list[tuple[str, object]] = []
+    if it.ready is not None:
+        words = ["Ready" if it.ready else "not Ready", *(["cordoned"] if it.cordoned else [])]
+        rows.append(("Node", ", ".join(words)))
+        rows.append(("Where", "/".join(it.labels.values())))
+        rows.append(("Taints", ", ".join(it.taints)))
+    if health is not None:
+        if health.maintenance is not None:
+            rows.append(("Maintenance", until(health.maintenance)))
+        rows.append(("What Muster did", health.effect))
+        if health.recommended_action is not RecommendedAction.NONE:
+            rows.append(("What it needs", health.recommended_action))
+        if health.human is not None:
+            human = health.human
+            rows.append(
+                (str(human.decision), f"by {human.by or 'somebody'}, {show.age(human.time, now)} ago: {human.reason}")
+            )
+    if it.lost is not None:
+        rows.append(("Lost", f"by {it.lost.by or 'somebody'}, {show.age(it.lost.time, now)} ago: {it.lost.reason}"))
+    if it.repair is not None:
+        repair = it.repair
+        asked = f"asked for {show.age(repair.since, now)} ago" if repair.since else ""
+        told = ", ".join(filter(None, (repair.phase, asked, repair.message)))
+        rows.append(("Repair", f"{repair.action}: {told}"))
+    if agent is not None:
+        gpus = f"{agent.gpus} x {agent.gpu_model or 'GPU'}" if agent.gpus else "no GPU seen"
+        rows.append(("Machine", gpus + (f", driver {agent.driver}" if agent.driver else "")))
+        rows.append(("Serials", ", ".join(filter(None, [agent.system_uuid, *agent.gpu_serials]))))
+        rows.append(("Agent", ", ".join(filter(None, [agent.version, agent.problem]))))
+    if it.offences is not None:
+        rows.append(("Offences", f"{it.offences.score}, as of {show.age(it.offences.as_of, now)} ago"))
+    return [(name, show.on_one_line(str(value))) for name, value in rows]
+
+
+def _print_check(console: Console, it: NodeLife, now: datetime) -> None:
+    check = it.check
+    if check is None:
+        return
+    took = show.duration(check.seconds)
+    show.headline(console, f"LAST TEST: {check.profile}, {check.outcome}, {show.age(check.time, now)} ago, took {took}")
+    if check.message:
+        console.print(Text(show.on_one_line(check.message)))
+    if check.probes:
+        made = show.table("PROBE", "OUTCOME", "VALUE", "HAS TO REACH", "MESSAGE")
+        for probe in check.probes:
+            show.add(made, probe.probe, probe.outcome, probe.value, probe.threshold, show.on_one_line(probe.message))
+        console.print(made)

@@ -1,0 +1,139 @@
+"""What there is to say of many jobs at once: pure, from TrainingJobs to the answer of `top`."""
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Literal
+
+from pydantic import Field
+
+from muster.api.base import ApiModel, Time
+from muster.api.trainingjob import TrainingJob
+from muster.cli.explanation import ENDED, OUTPUT_VERSION, explain
+from muster.cli.standing import TRAINS, open_incident, step_rate
+from muster.kube.decode import Undecodable
+
+# Who needs somebody comes first.
+_ORDER = ("Stalled", "Recovering", "", "Pending", "Starting", "Saving", "Running", "Suspended", "Failed", "Succeeded")
+_MAX_WHY = 300
+
+
+class TopRow(ApiModel):
+    """One job."""
+
+    name: str
+    namespace: str
+    state: str = Field(description="As `kubectl get tj`; Unreadable: this version cannot read the job.")
+    reason: str = ""
+    since: Time | None = Field(None, description="Since when it is in this state.")
+    nodes: int = Field(0, description="Workers wanted, one on each node.")
+    gpus: int = Field(0, description="Accelerators that they have together.")
+    step: int | None = None
+    steps_per_second: float | None = Field(None, description="By the median step; left out while no steps are made.")
+    ettr: float | None = Field(None, description="Share of the time in steps that count.")
+    checkpoint_time: Time | None = Field(None, description="When the newest complete checkpoint was first seen.")
+    restarts: int = 0
+    position: int | None = Field(None, description="Place in the queue of who waits; 1 is the next.")
+    open_incident: int | None = Field(None, description="Number of the failure that it has not come back from yet.")
+    why: str = Field("", description="Of who does not train: why, or what would let it start.")
+
+
+class JobsTop(ApiModel):
+    """All jobs at a moment."""
+
+    api_version: str = OUTPUT_VERSION
+    kind: Literal["JobsTop"] = "JobsTop"
+    namespace: str = Field(description="Empty: all.")
+    time: Time
+    jobs: list[TopRow] = Field(description="Who needs somebody first, then who waits by place, then who trains.")
+    states: dict[str, int] = Field({}, description="How many jobs are in each state; ended ones, too.")
+    nodes: int = Field(0, description="Nodes of jobs that train.")
+    ettr: float | None = Field(
+        None, description="Of all accelerator-hours of the jobs listed, the share in steps that count."
+    )
+    notes: list[str] = Field([], description="What limits this answer.")
+
+
+def overview(
+    jobs: Sequence[TrainingJob | Undecodable],
+    namespace: str,
+    now: datetime,
+    *,
+    ended: bool = False,
+    notes: Sequence[str] = (),
+) -> JobsTop:
+    """All jobs at a moment.
+
+    Args:
+        ended: list also those that have ended.
+    """
+    rows = [_row(job) for job in jobs]
+    states = Counter(row.state or "New" for row in rows)
+    listed = [row for row in rows if ended or row.state not in ENDED]
+    listed.sort(key=_place)
+    shown = {(row.namespace, row.name) for row in listed}
+    known = [j for j in jobs if isinstance(j, TrainingJob) and (j.metadata.namespace, j.metadata.name) in shown]
+    return JobsTop(
+        namespace=namespace,
+        time=now,
+        jobs=listed,
+        states=dict(sorted(states.items())),
+        nodes=sum(row.nodes for row in rows if row.state in TRAINS),
+        ettr=_together(known),
+        notes=list(notes),
+    )
+
+
+def _row(job: TrainingJob | Undecodable) -> TopRow:
+    if isinstance(job, Undecodable):
+        return TopRow(name=job.name, namespace=job.namespace, state="Unreadable", why=job.error[:_MAX_WHY])
+    status, waiting = job.status, job.status.waiting
+    base, found = explain(job, ()), open_incident(job)
+    goodput = status.goodput
+    return TopRow(
+        name=job.metadata.name,
+        namespace=job.metadata.namespace,
+        state=status.state,
+        reason=status.reason,
+        since=base.since,
+        nodes=job.spec.nodes,
+        gpus=job.spec.nodes * job.spec.gpus_per_node,
+        step=status.step,
+        steps_per_second=step_rate(job),
+        ettr=goodput.ettr_permille / 1000 if goodput and goodput.ettr_permille is not None else None,
+        checkpoint_time=status.checkpoint.time if status.checkpoint else None,
+        restarts=status.restarts,
+        position=waiting.position or None if waiting else None,
+        open_incident=found.number if found else None,
+        why=_why(job, base.message),
+    )
+
+
+def _why(job: TrainingJob, message: str) -> str:
+    status, waiting = job.status, job.status.waiting
+    if not status.state:
+        return "no operator has looked at it yet"
+    if status.state in TRAINS or status.state == "Succeeded":
+        concerns = status.checkpoint.concerns if status.checkpoint and status.state in TRAINS else []
+        return concerns[0].message[:_MAX_WHY] if concerns else ""
+    if waiting is not None and waiting.needs:
+        needs = f"needs {waiting.needs}{f' in one {waiting.inside}' if waiting.inside else ''}, {waiting.free} free"
+        return f"{needs}; {waiting.unblocks[0]}"[:_MAX_WHY] if waiting.unblocks else needs
+    lines = message.strip().splitlines()
+    return lines[0][:_MAX_WHY] if lines else status.reason
+
+
+def _place(row: TopRow) -> tuple[int, int, str, str]:
+    order = _ORDER.index(row.state) if row.state in _ORDER else 0
+    return order, row.position or 10**9, row.namespace, row.name
+
+
+def _together(jobs: Sequence[TrainingJob]) -> float | None:
+    """ETTR of all, each job weighed by its accelerators and by its time."""
+    told = [
+        (goodput.ettr_permille, goodput.wall_seconds * max(job.spec.nodes * job.spec.gpus_per_node, job.spec.nodes))
+        for job in jobs
+        if (goodput := job.status.goodput) is not None and goodput.ettr_permille is not None
+    ]
+    weight = sum(each for _, each in told)
+    return sum(share * each for share, each in told) / weight / 1000 if weight else None

@@ -1,0 +1,238 @@
+"""`kubectl muster page`: opens the way to the page (docs/page.md), for as long as the command runs.
+
+kubectl itself forwards the port: it has the credentials, and whoever runs this has it. No token passes through here.
+"""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import IO, Annotated, Any, Literal
+
+import typer
+from pydantic import Field
+from rich.console import Console
+from rich.text import Text
+
+from muster.api.base import ApiModel
+from muster.cli import kubeconfig as config
+from muster.cli import show
+from muster.cli.errors import CliError, one_line
+from muster.cli.explanation import OUTPUT_VERSION
+from muster.cli.session import (
+    ContextOption,
+    KubeconfigOption,
+    NamespaceOption,
+    Options,
+    OutputOption,
+    Session,
+    connected,
+    tell,
+)
+from muster.kube import paths
+from muster.kube.errors import Forbidden, NotFound
+
+NAME = "muster-page"
+NAMESPACE = "muster-page"
+USER_ROLE = "muster-page-user"
+PORT, PORT_VARIABLE, TLS_VARIABLE = 8444, "MUSTER_PAGE_PORT", "MUSTER_PAGE_TLS"
+START_SECONDS = 30.0
+END_SECONDS = 5.0
+MAX_WORDS = 500  # characters of what kubectl says when it fails
+_INSTALL = "apply it with kubectl apply -k manifests/overlays/page (docs/page.md)"
+_FORWARDS = re.compile(r"Forwarding from 127\.0\.0\.1:(\d{1,5}) -> ")
+
+
+class PageWay(ApiModel):
+    """The way to the page; it is there until the command ends."""
+
+    api_version: str = OUTPUT_VERSION
+    kind: Literal["PageWay"] = "PageWay"
+    url: str = Field(description="On this machine's loopback.")
+    namespace: str = Field(description="Of the page itself.")
+    log_in: str = Field(description="What to do there first.")
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """How the page is served in its pod.
+
+    Attributes:
+        port: of the pod.
+        tls: whether it speaks HTTPS there.
+    """
+
+    port: int = PORT
+    tls: bool = False
+
+
+def command(
+    context: typer.Context,
+    port: Annotated[
+        int | None,
+        typer.Option("--port", metavar="PORT", min=1, max=65535, help="On this machine. Default: one that is free."),
+    ] = None,
+    kubeconfig: KubeconfigOption = None,
+    kube_context: ContextOption = None,
+    namespace: NamespaceOption = None,
+    output: OutputOption = None,
+) -> None:
+    """Open the way to the page, on this machine's loopback alone, until Ctrl-C. --namespace is the page's own."""
+    options = Options(kubeconfig, kube_context, namespace, output).over(context.obj)
+    # The context's namespace says where somebody's jobs are, not where the page is.
+    inside = options.namespace or NAMESPACE
+    served = connected(options, lambda session: find(session, inside))
+    ends = {signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}
+    before = {number: signal.signal(number, _over) for number in ends}
+    try:
+        target = config.find(options.kubeconfig, options.context)
+        with forwarding(target, inside, served, port) as (local, process):
+            # `localhost` may be another's ::1: only a certificate can tell that one apart.
+            url = f"https://localhost:{local}" if served.tls else f"http://127.0.0.1:{local}"
+            way = PageWay(url=url, namespace=inside, log_in=_LOG_IN)
+            tell(options, way, render)
+            sys.stdout.flush()
+            _wait(process)
+    except KeyboardInterrupt:  # at any moment from here on: whoever ends it gets no more words
+        return
+    except CliError as error:
+        typer.echo(f"error: {show.printable(str(error))}", err=True)
+        raise typer.Exit(1) from error
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+_LOG_IN = (
+    "paste a token there: that of your kubeconfig, or what kubectl create token NAME --namespace NAMESPACE --duration 1h "
+    "prints for a ServiceAccount that may see what you want to see"
+)
+
+
+async def find(session: Session, namespace: str) -> Served:
+    """Look for a page that can be reached.
+
+    Raises:
+        CliError: it is not installed, not ready, or one may not look; says what to do.
+        ApiError: the API server did not answer as it should.
+    """
+    try:
+        data = await session.client.get(paths.group("apps/v1", "deployments", namespace=namespace, name=NAME))
+    except NotFound as error:
+        raise CliError(f"there is no page: no deployment {NAME} in namespace {namespace}: {_INSTALL}") from error
+    except Forbidden as error:
+        raise CliError(f"{one_line(error.message)}: {_ask_for(namespace)}") from error
+    return served_by(json.loads(data), namespace)
+
+
+def served_by(deployment: Any, namespace: str) -> Served:
+    """How this deployment serves the page.
+
+    Raises:
+        CliError: no pod of it is ready.
+    """
+    if not (deployment.get("status") or {}).get("readyReplicas"):
+        if not deployment["spec"].get("replicas", 1):
+            raise CliError(
+                f"the page is switched off: kubectl -n {namespace} scale deployment/{NAME} --replicas=1 starts it"
+            )
+        raise CliError(
+            f"the page is not ready: try again in a moment; where it stays, kubectl -n {namespace} describe pods and "
+            f"kubectl -n {namespace} logs deployment/{NAME} say why"
+        )
+    found: dict[str, str] = {}
+    for container in deployment["spec"]["template"]["spec"]["containers"]:
+        if container.get("name") == "page":
+            found = {each["name"]: str(each.get("value") or "") for each in container.get("env") or ()}
+    given = found.get(PORT_VARIABLE, "")
+    # What is no port the page refuses to start with.
+    return Served(int(given) if given.isascii() and given.isdigit() else PORT, bool(found.get(TLS_VARIABLE)))
+
+
+@contextlib.contextmanager
+def forwarding(
+    target: config.Target, namespace: str, served: Served, port: int | None = None
+) -> Iterator[tuple[int, "subprocess.Popen[str]"]]:
+    """Forward a port of this machine meanwhile; gives it, and the kubectl that does it.
+
+    Raises:
+        CliError: there is no kubectl, or it could not do it; has its words.
+    """
+    program = shutil.which("kubectl")
+    if program is None:
+        raise CliError("there is no kubectl on the PATH, which forwards the port: put it there")
+    arguments = [program, "port-forward", "--address=127.0.0.1", f"--namespace={namespace}"]
+    arguments += [f"--context={target.context}"] if target.context else []
+    arguments += [f"deployment/{NAME}", f"{port or ''}:{served.port}"]
+    environment = {**os.environ, **({"KUBECONFIG": target.files} if target.files else {})}
+    with tempfile.TemporaryFile("w+", errors="replace") as said:
+        process = subprocess.Popen(
+            arguments, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said, text=True
+        )
+        try:
+            yield _forwarded(process, said, namespace), process
+        finally:
+            _end(process)
+
+
+def _forwarded(process: "subprocess.Popen[str]", said: IO[str], namespace: str) -> int:
+    """The port, as soon as it is forwarded."""
+    assert process.stdout is not None
+    # One that says nothing is ended, and with it the reading.
+    late = threading.Timer(START_SECONDS, process.kill)
+    late.start()
+    try:
+        for line in process.stdout:
+            if found := _FORWARDS.match(line):
+                return int(found[1])
+    finally:
+        late.cancel()
+    _end(process)
+    said.seek(0)
+    words = one_line(said.read())[-MAX_WORDS:] or f"kubectl said nothing for {START_SECONDS:.0f} s"
+    remedy = _ask_for(namespace) if "forbidden" in words.lower() else "try again, or another --port"
+    raise CliError(f"the page's port could not be forwarded: {words}: {remedy}")
+
+
+def _wait(process: "subprocess.Popen[str]") -> None:
+    """Until somebody ends this program.
+
+    Raises:
+        CliError: kubectl has ended by itself.
+    """
+    assert process.stdout is not None
+    for _ in process.stdout:  # a line for each connection: nobody is told, but the pipe must not fill
+        pass
+    raise CliError("the connection to the page was lost: run the command again")
+
+
+def _over(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _end(process: "subprocess.Popen[str]") -> None:
+    process.terminate()
+    try:
+        process.wait(END_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _ask_for(namespace: str) -> str:
+    return f"ask for Role {USER_ROLE} in namespace {namespace} (by a RoleBinding there)"
+
+
+def render(console: Console, it: PageWay) -> None:
+    """Print where it is."""
+    console.print(Text(it.url, style="bold"), soft_wrap=True)
+    console.print(Text(it.log_in), soft_wrap=True)
+    console.print(Text("Ctrl-C ends it", style="dim"))

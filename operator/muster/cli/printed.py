@@ -1,0 +1,218 @@
+"""Which pods' logs answer a question about a job, and which of their lines: pure.
+
+A pod outlives an attempt: ranks that restart in place go on printing to the same log. The launcher says there when an attempt
+begins, and by that the log is cut. Which pod ran an attempt that is over the record does not keep; that line tells it, too.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import Field
+
+from muster.api.base import ApiModel
+from muster.api.gang import FaultClass, GangIncident, GangSpec, Role
+from muster.api.trainingjob import Incident, TrainingJob
+from muster.cli.explanation import OUTPUT_VERSION
+from muster.cli.inquiry import split
+from muster.world.views import PodView
+
+MAX_WORKERS = 16  # that are printed together
+TAIL_OF_ONE, TAIL_OF_SEVERAL = 100, 10
+MAX_CHARS = 4096  # of a line on a terminal
+# As muster.launcher.supervisor writes it; on a line of its own, unless a rank has printed no end of its line.
+_BEGINS = re.compile(r"muster: attempt (\d{1,10}): ranks? \d+(?: to \d+)? of \d+ starting")
+
+
+class Remains(ApiModel):
+    """What is left of a log that is gone: what the record of an incident has kept."""
+
+    incident: int = Field(description="Its number: the attempt that it ended.")
+    reason: str
+    message: str
+    last_lines: list[str] = Field([], description="Oldest first.")
+
+
+class PodLog(ApiModel):
+    """What one worker has printed."""
+
+    worker: int = Field(description="Index.")
+    ranks: str = Field("", description="E.g. 8-15; empty: a spare, or not known.")
+    node: str = ""
+    pod: str = Field("", description="Empty: it has none any more.")
+    state: str = Field("", description="Of the pod.")
+    lines: list[str] = Field([], description="Oldest first.")
+    left_out: int = Field(0, description="Lines before these, of those that were read.")
+    problem: str = Field("", description="Why there are no lines, or not all.")
+    remains: list[Remains] = Field([], description="Where there are no lines: what is left.")
+
+
+class JobLogs(ApiModel):
+    """What workers of a job have printed."""
+
+    api_version: str = OUTPUT_VERSION
+    kind: Literal["JobLogs"] = "JobLogs"
+    name: str
+    namespace: str
+    attempt: int | None = Field(None, description="Only of this one; left out: of all that the pods have run.")
+    logs: list[PodLog]
+    notes: list[str] = Field([], description="What limits this answer.")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What somebody wants to read."""
+
+    rank: int | None = None
+    failed: bool = False
+    attempt: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """One worker whose log answers."""
+
+    index: int
+    ranks: str
+    node: str
+
+
+class NothingAskedForError(Exception):
+    """There is no such rank, or nothing has failed; the message says so."""
+
+
+def wanted(job: TrainingJob, record: GangSpec | None, asked: Asked) -> tuple[list[Wanted], int | None, list[str]]:
+    """Workers whose logs answer, by index; the attempt that they are asked of; and notes.
+
+    Raises:
+        NothingAskedForError: there are none.
+    """
+    each = job.spec.launch.processes_per_node
+    seats = _seats(job, record)
+    known = _incidents(job, record)
+    if asked.failed:
+        culprit = _culprit(known, asked.attempt)
+        index = culprit.index if isinstance(culprit, GangIncident) else None
+        if index is None:
+            index = next((seat for seat, _, node in seats if node and node == culprit.node), None)
+        if index is None:
+            raise NothingAskedForError(
+                f"which worker failed in attempt {culprit.attempt} is not known ({culprit.reason}): give --rank N"
+            )
+        rank, node = next(((rank, node) for seat, rank, node in seats if seat == index), (-1, ""))
+        return [Wanted(index, _ranks(rank, each), culprit.node or node)], culprit.attempt, []
+    if asked.rank is None:
+        return [Wanted(index, _ranks(rank, each), node) for index, rank, node in seats], asked.attempt, []
+    then = next(
+        (i for i in known if isinstance(i, GangIncident) and i.attempt == asked.attempt and i.rank == asked.rank), None
+    )
+    if then is not None and then.index is not None:
+        return [Wanted(then.index, str(asked.rank), then.node)], asked.attempt, []
+    found = next((seat for seat in seats if seat[1] == asked.rank // each), None)
+    if found is None:
+        last = job.spec.nodes * each - 1
+        there = f"its ranks are 0 to {last}" if record is None or record.members else "it has no workers now"
+        raise NothingAskedForError(f"there is no rank {asked.rank}: {there}")
+    notes = []
+    now = record.attempt if record else job.status.attempt
+    if asked.attempt is not None and asked.attempt != now:
+        notes.append(
+            f"rank {asked.rank} is the one of attempt {now}: in attempt {asked.attempt} another worker may have had it"
+        )
+    return [Wanted(found[0], _ranks(found[1], each), found[2])], asked.attempt, notes
+
+
+def _seats(job: TrainingJob, record: GangSpec | None) -> list[tuple[int, int, str]]:
+    """Index, node rank (-1: a spare) and node of each member."""
+    if record is None:
+        return [(index, index if index < job.spec.nodes else -1, node) for index, node in enumerate(job.status.nodes)]
+    return sorted((m.index, m.rank if m.role is Role.WORKER else -1, m.node) for m in record.members)
+
+
+def _ranks(node_rank: int, each: int) -> str:
+    if node_rank < 0:
+        return ""
+    return str(node_rank) if each == 1 else f"{node_rank * each}-{(node_rank + 1) * each - 1}"
+
+
+def _incidents(job: TrainingJob, record: GangSpec | None) -> Sequence[GangIncident | Incident]:
+    return record.incidents if record is not None and record.incidents else job.status.incidents
+
+
+def _culprit(known: Sequence[GangIncident | Incident], attempt: int | None) -> GangIncident | Incident:
+    failures = [each for each in known if each.fault_class != FaultClass.PLANNED]
+    found = next((each for each in reversed(failures) if attempt in (None, each.attempt)), None)
+    if found is not None:
+        return found
+    if attempt is None:
+        raise NothingAskedForError("none of its workers has failed, as far as the record goes")
+    numbers = ", ".join(str(each.attempt) for each in failures[-8:]) or "none of its attempts"
+    raise NothingAskedForError(f"attempt {attempt} did not end by a failure that the record has: {numbers} did")
+
+
+def pods_by_worker(pods: Sequence[PodView]) -> dict[int, list[PodView]]:
+    """The pods of each worker, the newest first."""
+    found: dict[int, list[PodView]] = {}
+    for pod in sorted(pods, key=lambda pod: pod.incarnation, reverse=True):
+        found.setdefault(pod.index, []).append(pod)
+    return found
+
+
+def remains(job: TrainingJob, record: GangSpec | None, worker: Wanted, attempt: int | None) -> list[Remains]:
+    """What the record has kept of this worker's failures, the newest last."""
+    found = []
+    for each in _incidents(job, record):
+        same = each.index == worker.index if isinstance(each, GangIncident) else each.node == worker.node
+        if same and attempt in (None, each.attempt):
+            what, lines = split(each.message)
+            found.append(Remains(incident=each.attempt, reason=each.reason, message=what, last_lines=lines))
+    return found[-3:]
+
+
+def of_attempt(lines: Sequence[str], attempt: int) -> list[str] | None:
+    """The lines from the beginning of an attempt until another one begins; None: it did not begin here."""
+    begun: int | None = None
+    for place, line in enumerate(lines):
+        found = _BEGINS.search(line)
+        if found is None:
+            continue
+        if begun is not None and int(found[1]) != attempt:
+            return list(lines[begun:place])
+        if begun is None and int(found[1]) == attempt:
+            begun = place
+    return None if begun is None else list(lines[begun:])
+
+
+def container_of(job: TrainingJob) -> str:
+    """Name of the container that trains; "" where it is not known."""
+    first = job.spec.containers[0] if job.spec.containers else {}
+    name = job.spec.launch.worker_container or first.get("name")
+    return name if isinstance(name, str) else ""
+
+
+def tail_of(workers: int) -> int:
+    """How many lines of each to begin with, where nobody says."""
+    return TAIL_OF_ONE if workers == 1 else TAIL_OF_SEVERAL
+
+
+def whom(worker: Wanted) -> str:
+    """A worker and its ranks."""
+    ranks = f", rank{'s' if '-' in worker.ranks else ''} {worker.ranks}" if worker.ranks else ""
+    return f"worker {worker.index}{ranks}"
+
+
+def without_overwritten(line: str) -> str:
+    """Of a line that was written over and over (a progress bar) the last state."""
+    return line.rstrip("\r").rpartition("\r")[2]
+
+
+def shortened(line: str) -> str:
+    """Not longer than a terminal bears, and how much more there is."""
+    return line if len(line) <= MAX_CHARS else f"{line[:MAX_CHARS]}... ({len(line) - MAX_CHARS} more characters)"
+
+
+def lines_of(data: bytes) -> list[str]:
+    """The lines of a log, each as `without_overwritten` has it."""
+    text = data.decode(errors="replace").removesuffix("\n")
+    return [without_overwritten(line) for line in text.split("\n")] if text else []

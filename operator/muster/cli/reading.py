@@ -1,0 +1,159 @@
+"""What several commands read of one job, each as far as this user may: what is refused becomes a note, not an end.
+
+A tenant has rights in his namespace alone. What stands against nodes is the fleet's, and he is told whom to ask.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from muster.api.gang import Gang, GangSpec
+from muster.api.nodehealth import NodeHealth
+from muster.api.trainingjob import TrainingJob
+from muster.cli.errors import FLEET_ROLE, VIEW_ROLE
+from muster.cli.health import HealthRow, health_row
+from muster.kube import decode, paths
+from muster.kube.decode import Undecodable
+from muster.kube.errors import Forbidden, NotFound
+from muster.world.names import gang_name
+from muster.world.views import JOB_UID_LABEL, PodView
+
+if TYPE_CHECKING:
+    from muster.cli.session import Session
+    from muster.kube.client import Client
+
+PAGE_SIZE = 500
+# So many nodes are asked for one by one; of more the whole list is read.
+SINGLE_NODES = 16
+
+T = TypeVar("T")
+
+
+class _Meta(msgspec.Struct):
+    name: str = ""
+
+
+class _Named(msgspec.Struct):
+    metadata: _Meta
+
+
+_names = msgspec.json.Decoder(_Named)
+
+
+async def items(
+    client: "Client", path: str, query: Mapping[str, str | int] | None = None
+) -> AsyncIterator[msgspec.Raw]:
+    """The objects of a list, page by page, as the API server has them.
+
+    Raises:
+        ApiError: it could not be listed.
+    """
+    asked: dict[str, str | int] = {**(query or {}), "limit": PAGE_SIZE}
+    while True:
+        page = decode.list_page(await client.get(path, asked))
+        for item in page.items or ():
+            yield item
+        if not page.metadata.continue_:
+            return
+        asked["continue"] = page.metadata.continue_
+
+
+async def listed(
+    client: "Client", path: str, read: Callable[[msgspec.Raw], T], query: Mapping[str, str | int] | None = None
+) -> tuple[list[T], int]:
+    """The objects of a list, and how many of them could not be read.
+
+    Raises:
+        ApiError: it could not be listed.
+    """
+    found: list[T] = []
+    unreadable = 0
+    async for item in items(client, path, query):
+        try:
+            found.append(read(item))
+        except (msgspec.MsgspecError, ValueError, RecursionError):  # one object must not hide the others
+            unreadable += 1
+    return found, unreadable
+
+
+async def record_of(session: "Session", job: TrainingJob) -> tuple[GangSpec | None, list[str]]:
+    """The job's Gang, and notes. None: there is none, or it cannot be read.
+
+    Raises:
+        ApiError: the API server did not answer as it should.
+    """
+    name = gang_name(job.metadata.name, job.metadata.uid)
+    path = paths.muster("gangs", namespace=job.metadata.namespace, name=name)
+    try:
+        found = decode.custom(Gang)(await session.client.get(path))
+    except NotFound:
+        return None, []
+    except Forbidden:
+        return None, [f"its record may not be read (gangs): ask for ClusterRole {VIEW_ROLE} in this namespace"]
+    if isinstance(found, Undecodable):
+        return None, [f"its record cannot be read by this version (Gang {name}: {found.error})"]
+    if found.spec.job_uid != job.metadata.uid:
+        return None, [f"the Gang {name} is another job's"]
+    return found.spec, []
+
+
+async def pods_of(session: "Session", job: TrainingJob) -> tuple[list[PodView] | None, list[str]]:
+    """The job's own worker pods, and notes. None: they may not be read.
+
+    Raises:
+        ApiError: the API server did not answer as it should.
+    """
+    where, uid = job.metadata.namespace, job.metadata.uid
+    try:
+        pods, unreadable = await listed(
+            session.client, paths.core("pods", namespace=where), decode.pod, {"labelSelector": f"{JOB_UID_LABEL}={uid}"}
+        )
+    except Forbidden:
+        return None, ["its pods may not be read: ask for the cluster's role view in this namespace"]
+    notes = [f"{unreadable} of its pods cannot be read by this version"] if unreadable else []
+    return [pod for pod in pods if pod.owner_uid == uid], notes
+
+
+async def healths_of(session: "Session", nodes: Iterable[str]) -> tuple[dict[str, HealthRow] | None, list[str]]:
+    """What Muster makes of these nodes, by name, and notes. None: it may not be read.
+
+    Raises:
+        ApiError: the API server did not answer as it should.
+    """
+    wanted = set(filter(None, nodes))
+    read = decode.custom(NodeHealth)
+    found: list[NodeHealth | Undecodable]
+    try:
+        if len(wanted) <= SINGLE_NODES:
+            answers = await asyncio.gather(*(_health(session.client, name) for name in sorted(wanted)))
+            found = [read(answer) for answer in answers if answer is not None]
+        else:
+            # Of a fleet of thousands only those that are wanted are read in full.
+            found = [
+                read(item)
+                async for item in items(session.client, paths.muster("nodehealths"))
+                if _names.decode(item).metadata.name in wanted
+            ]
+    except Forbidden:
+        return None, [
+            "what stands against its nodes may not be read (nodehealths): ask for ClusterRole "
+            f"{FLEET_ROLE} (a ClusterRoleBinding)"
+        ]
+    except NotFound:
+        return None, ["the health of nodes is not known: this cluster's Muster is too old to keep NodeHealth"]
+    return {
+        each.metadata.name: health_row(each)
+        for each in found
+        if isinstance(each, NodeHealth) and each.metadata.name in wanted
+    }, []
+
+
+async def _health(client: "Client", name: str) -> bytes | None:
+    try:
+        return await client.get(paths.muster("nodehealths", name=name))
+    except NotFound as error:
+        if error.details.get("name") == name:
+            return None
+        raise

@@ -1,0 +1,282 @@
+"""What there is to say of one job on one screen: pure, from its TrainingJob, record, pods and nodes to the answer of `status`."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Literal
+
+from pydantic import Field
+
+from muster.api.base import ApiModel, LevelCount, Time
+from muster.api.gang import FaultClass, GangSpec, Role
+from muster.api.trainingjob import CheckpointConcern, Incident, TrainingJob, Waiting
+from muster.cli.explanation import ENDED, OUTPUT_VERSION, explain
+from muster.cli.health import HealthRow
+from muster.cli.words import count, duration, folded
+from muster.world.views import ContainerView, PodView
+
+SHOWN_NODES = 8
+# In these states steps are made.
+TRAINS = frozenset({"Running", "Saving"})
+
+
+class WorkerRow(ApiModel):
+    """One member of the gang, its pod and its node."""
+
+    worker: int = Field(description="Index.")
+    role: str = Field("Worker", description="Worker or Spare.")
+    node: str = Field("", description="Empty: none is free for it.")
+    health: HealthRow | None = Field(None, description="Left out: nothing is known, or it may not be read.")
+    pod: str = Field("", description="Name; empty: it has none, or pods may not be read.")
+    pod_state: str = Field("", description="E.g. Running, Terminating, or `Pending: ImagePullBackOff`.")
+
+    @property
+    def well(self) -> bool:
+        """Whether there is nothing to say of it."""
+        return bool(self.node) and self.pod_state in ("Running", "") and not (self.health and self.health.sick)
+
+
+class OpenIncident(ApiModel):
+    """A failure from which the training has not come back yet."""
+
+    number: int = Field(description="The attempt that it ended: `kubectl muster incident JOB NUMBER`.")
+    time: Time
+    reason: str
+    fault_class: str
+    level: str = Field(description="How it is repaired: R0 in place, R0b new pod, R2 new node, R4 new gang.")
+    node: str = ""
+    message: str = ""
+
+
+class Saved(ApiModel):
+    """The newest complete checkpoint."""
+
+    step: int
+    path: str
+    time: Time = Field(description="When it was first seen.")
+    steps_since: int | None = Field(None, description="Steps since then; a failure now takes them back.")
+
+
+class JobStanding(ApiModel):
+    """Where one job stands. Fields without a value are left out of JSON and YAML."""
+
+    api_version: str = OUTPUT_VERSION
+    kind: Literal["JobStatus"] = "JobStatus"
+    name: str
+    namespace: str
+    state: str = Field(description="As `kubectl get tj`; empty: no operator has looked at the job yet.")
+    reason: str
+    message: str
+    since: Time | None = None
+    step: int | None = None
+    steps_per_second: float | None = Field(None, description="By the median step; left out while no steps are made.")
+    ettr: float | None = Field(None, description="Share of the time in steps that count.")
+    ettr_after_queue: float | None = None
+    checkpoint: Saved | None = None
+    concerns: list[CheckpointConcern] = Field([], description="About saving.")
+    attempt: int = 0
+    restarts: int = 0
+    wanted: int = Field(description="Workers, one on each node.")
+    nodes_ready: str = ""
+    topology: list[LevelCount] = Field([], description="How many domains of each level it is in, outermost first.")
+    workers: list[WorkerRow] = Field([], description="By index.")
+    open_incident: OpenIncident | None = Field(None, description="Left out: there is none.")
+    waiting: Waiting | None = Field(None, description="Only while it waits for nodes.")
+    next: list[str] = Field([], description="Sentences: what Muster does or waits for.")
+    can_do: list[str] = Field([], description="Sentences: what the user can do, most useful first.")
+    notes: list[str] = Field([], description="What limits this answer.")
+
+
+def standing(
+    job: TrainingJob,
+    record: GangSpec | None,
+    pods: Sequence[PodView] | None,
+    healths: Mapping[str, HealthRow] | None,
+    now: datetime,
+    notes: Sequence[str] = (),
+) -> JobStanding:
+    """Where a job stands.
+
+    Args:
+        record: None: there is none, or it may not be read.
+        pods: of the job; None: they may not be read.
+        healths: of its nodes, by name; None: they may not be read.
+        notes: what could not be seen.
+    """
+    status, base = job.status, explain(job, ())
+    goodput, saved = status.goodput, status.checkpoint
+    since = None if saved is None or status.step is None else max(status.step - saved.step, 0)
+    found = open_incident(job)
+    return JobStanding(
+        name=job.metadata.name,
+        namespace=job.metadata.namespace,
+        state=status.state,
+        reason=status.reason,
+        message=base.message,
+        since=base.since,
+        step=status.step,
+        steps_per_second=step_rate(job),
+        ettr=_share(goodput.ettr_permille if goodput else None),
+        ettr_after_queue=_share(goodput.ettr_after_queue_permille if goodput else None),
+        checkpoint=Saved(step=saved.step, path=saved.path, time=saved.time, steps_since=since) if saved else None,
+        concerns=saved.concerns if saved and status.state not in ENDED else [],
+        attempt=status.attempt,
+        restarts=status.restarts,
+        wanted=job.spec.nodes,
+        nodes_ready=base.nodes_ready,
+        topology=status.topology,
+        workers=[] if status.state in ENDED else list(_workers(job, record, pods, healths or {})),
+        open_incident=found,
+        waiting=status.waiting,
+        next=list(_next(job, record, now)),
+        can_do=list(_can_do(job, base.next, found, healths or {})),
+        notes=[*base.notes, *notes],
+    )
+
+
+def step_rate(job: TrainingJob) -> float | None:
+    """Steps per second by the median step; None while none are made, or none are told."""
+    goodput = job.status.goodput
+    if job.status.state not in TRAINS or goodput is None or not goodput.step_milliseconds:
+        return None
+    return 1000 / goodput.step_milliseconds
+
+
+def open_incident(job: TrainingJob) -> OpenIncident | None:
+    """The newest failure, while no step has followed it. Where nobody tells steps, running ranks close it."""
+    status = job.status
+    last = status.incidents[-1] if status.incidents else None
+    if last is None or last.resumed_time is not None or status.state in ENDED | {"Suspended"}:
+        return None
+    if status.state in TRAINS:
+        told = status.goodput is not None and status.goodput.step_milliseconds is not None
+        if not told or status.reason != "RanksStarted":
+            return None
+    return OpenIncident(
+        number=last.attempt,
+        time=last.time,
+        reason=last.reason,
+        fault_class=last.fault_class,
+        level=last.level,
+        node=last.node,
+        message=last.message,
+    )
+
+
+def pod_state(pod: PodView) -> str:
+    """What a pod does, in a few words."""
+    if pod.deleting:
+        return "Terminating"
+    if pod.terminal:
+        died = next((c for c in pod.containers if c.terminated and c.exit_code), None)
+        return f"{pod.phase}: {pod.reason or (_end(died) if died else '')}".removesuffix(": ")
+    held = next((c.waiting_reason for c in pod.containers if c.waiting_reason), "")
+    if held and held != "PodInitializing":
+        return f"{pod.phase}: {held}"
+    return pod.phase or "Pending"
+
+
+def _end(container: ContainerView) -> str:
+    if container.terminated_reason not in ("", "Error"):
+        return container.terminated_reason
+    return f"exit code {container.exit_code}"
+
+
+def newest_pods(pods: Sequence[PodView]) -> dict[int, PodView]:
+    """The newest pod of each worker, by index."""
+    found: dict[int, PodView] = {}
+    for pod in sorted(pods, key=lambda pod: pod.incarnation):
+        found[pod.index] = pod
+    return found
+
+
+def _share(permille: int | None) -> float | None:
+    return None if permille is None else permille / 1000
+
+
+def _workers(
+    job: TrainingJob, record: GangSpec | None, pods: Sequence[PodView] | None, healths: Mapping[str, HealthRow]
+) -> Iterator[WorkerRow]:
+    newest = newest_pods(pods or ())
+    if record is not None:
+        members = [(member.index, str(member.role), member.node) for member in record.members]
+    else:
+        members = [(index, str(Role.WORKER), node) for index, node in enumerate(job.status.nodes)]
+    for index, role, node in sorted(members):
+        pod = newest.get(index)
+        missing = "gone" if pods is not None and node else ""
+        yield WorkerRow(
+            worker=index,
+            role=role,
+            node=node,
+            health=healths.get(node),
+            pod=pod.name if pod else "",
+            pod_state=pod_state(pod) if pod else missing,
+        )
+
+
+def _next(job: TrainingJob, record: GangSpec | None, now: datetime) -> Iterator[str]:
+    """What Muster does or waits for."""
+    status = job.status
+    if status.state in ENDED or status.completion is not None:
+        return
+    waiting = status.waiting
+    if waiting is not None and waiting.needs:
+        place = f"place {waiting.position} of {waiting.queued} in the queue; " if waiting.position else ""
+        yield f"{place}it starts when {count(waiting.needs, 'node')} are free for it at once ({waiting.free} are now)"
+    if record is None:
+        return
+    if record.ghosts:
+        nodes = sorted({ghost.node for ghost in record.ghosts if ghost.node})
+        yield (
+            f"it waits for proof that the ranks of {count(len(record.ghosts), 'earlier pod')} have ended "
+            f"({_named(nodes)}); none start before"
+        )
+    if record.leave is not None:
+        left = _named(record.leave.nodes) if record.leave.nodes else "all its nodes"
+        until = duration(max((record.leave.deadline - now).total_seconds(), 0))
+        yield f"it leaves {left} after its next complete checkpoint, in {until} at the latest ({record.leave.reason})"
+    if record.go is None and record.members and status.state not in TRAINS:
+        if record.hold_until is not None and record.hold_until > now:
+            yield f"attempt {record.attempt} starts in {duration((record.hold_until - now).total_seconds())} (back-off after failures)"
+        else:
+            yield f"attempt {record.attempt} starts when all workers are ready ({status.nodes_ready or 'none yet'})"
+    goodput, saved = status.goodput, status.checkpoint
+    if (
+        status.state == "Running"
+        and goodput is not None
+        and saved is not None
+        and status.step is not None
+        and goodput.checkpoint_steps
+        and goodput.step_milliseconds
+    ):
+        due = saved.step + goodput.checkpoint_steps
+        left_seconds = (due - status.step) * goodput.step_milliseconds / 1000
+        soon = f", in about {duration(left_seconds)}" if left_seconds >= 1 else ""
+        yield f"the next checkpoint is due at step {due}{soon}"
+
+
+def _can_do(
+    job: TrainingJob, steps: Sequence[str], found: OpenIncident | None, healths: Mapping[str, HealthRow]
+) -> Iterator[str]:
+    """What the user can do. Only what is known to help: a job that runs needs nothing."""
+    status, called = job.status, f"{job.metadata.namespace}/{job.metadata.name}"
+    if status.waiting is not None:
+        yield from status.waiting.unblocks
+        yield f"see the numbers: kubectl muster explain {called}"
+    if found is not None:
+        yield f"see what was seen and decided: kubectl muster incident {called} {found.number}"
+    last: Incident | None = status.incidents[-1] if status.incidents else None
+    failed = status.state == "Failed" or (found is not None and found.fault_class == FaultClass.APPLICATION)
+    if failed and last is not None:
+        yield f"what the failed rank printed: kubectl muster logs {called} --failed"
+    yield from steps
+    sick = sorted(name for name, health in healths.items() if health.sick)
+    if sick and status.state not in ENDED:
+        yield f"see what stands against {_named(sick)}: kubectl muster node {sick[0]}"
+    if status.state == "Succeeded":
+        yield f"see where the time went: kubectl muster report {called}"
+
+
+def _named(nodes: Sequence[str]) -> str:
+    more = f" and {len(nodes) - SHOWN_NODES} more" if len(nodes) > SHOWN_NODES else ""
+    return (folded(nodes[:SHOWN_NODES]) or "nodes that are not known") + more

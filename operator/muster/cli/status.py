@@ -1,0 +1,169 @@
+"""`kubectl muster status JOB`: where a job stands, on one screen."""
+
+import asyncio
+from datetime import UTC, datetime
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from muster.cli import show
+from muster.cli.explain import REPAIRS, SAID_BELOW, job_of
+from muster.cli.explanation import ENDED
+from muster.cli.health import verdict
+from muster.cli.reading import healths_of, pods_of, record_of
+from muster.cli.session import (
+    ContextOption,
+    JobArgument,
+    KubeconfigOption,
+    NamespaceOption,
+    Options,
+    OutputOption,
+    Session,
+    job_argument,
+    run,
+)
+from muster.cli.standing import JobStanding, WorkerRow, standing
+
+MAX_WORKERS = 12
+"""Of a larger gang only those are listed of whom there is something to say."""
+MAX_LISTED = 20
+
+
+def command(
+    context: typer.Context,
+    job: JobArgument,
+    kubeconfig: KubeconfigOption = None,
+    kube_context: ContextOption = None,
+    namespace: NamespaceOption = None,
+    output: OutputOption = None,
+) -> None:
+    """Show on one screen where a job stands: state, speed, checkpoint, workers and nodes, what comes, what you can do."""
+    name, inside = job_argument(job, namespace)
+    options = Options(kubeconfig, kube_context, inside, output).over(context.obj)
+    run(options, lambda session: find(session, name), lambda console, it: render(console, it, datetime.now(UTC)))
+
+
+async def find(session: Session, name: str) -> JobStanding:
+    """Read a job, its record, its pods and what is known of its nodes, as far as this user may.
+
+    Raises:
+        CliError: there is no such job, or it does not fit the model.
+        ApiError: the API server did not answer as it should.
+    """
+    job = await job_of(session, name)
+    (record, unread), (pods, hidden) = await asyncio.gather(record_of(session, job), pods_of(session, job))
+    nodes = [member.node for member in record.members] if record else job.status.nodes
+    healths, unknown = await healths_of(session, nodes)
+    return standing(job, record, pods, healths, datetime.now(UTC), [*unread, *hidden, *unknown])
+
+
+def render(console: Console, it: JobStanding, now: datetime) -> None:
+    """Print it as text: one screen."""
+    line = Text(f"{it.namespace}/{it.name} ", style="bold")
+    if it.state:
+        line.append(f"is {show.on_one_line(it.state)}", style=show.STATE_STYLES.get(it.state, ""))
+        line.append(f": {show.on_one_line(it.reason)}" if it.reason not in ("", it.state) else "")
+    else:
+        line.append("has not been looked at by an operator yet", style="yellow")
+    if it.since is not None:
+        line.append(f", for {show.age(it.since, now)}", style="not bold")
+    console.print(line)
+    if it.message and it.reason not in SAID_BELOW:
+        console.print(Text(show.printable(it.message)))
+    console.print()
+    show.facts(console, _facts(it, now))
+    _print_workers(console, it)
+    if it.open_incident is not None:
+        found = it.open_incident
+        where = f" on {found.node}" if found.node else ""
+        show.headline(console, f"OPEN INCIDENT {found.number}")
+        repair = REPAIRS.get(found.level, found.level)
+        seen = (
+            f"{found.reason}{where}, seen {show.age(found.time, now)} ago ({found.fault_class}); is repaired {repair}"
+        )
+        console.print(Text(show.on_one_line(seen), style="yellow"))
+        if found.message:
+            console.print(Text(show.printable(found.message.strip())))
+    for head, lines in (("WHAT COMES", it.next), ("WHAT YOU CAN DO", it.can_do)):
+        if lines:
+            show.headline(console, head)
+            for each in lines:  # left to the terminal to fold: commands are there to be copied
+                console.print(Text(f"-  {show.on_one_line(each)}"), soft_wrap=True)
+    if it.notes:
+        console.print()
+        for note in it.notes:
+            console.print(Text(f"note: {show.on_one_line(note)}", style="dim"), soft_wrap=True)
+
+
+def rate(steps_per_second: float | None) -> str:
+    """Steps in a time in which there are some: 2.1/s, 34/min, 5.0/h."""
+    if steps_per_second is None:
+        return ""
+    for times, unit in ((1, "s"), (60, "min"), (3600, "h")):
+        if steps_per_second * times >= 1 or unit == "h":
+            amount = steps_per_second * times
+            return f"{amount:,.1f}/{unit}" if amount < 100 else f"{amount:,.0f}/{unit}"
+    raise AssertionError("unreachable: an hour is the last")
+
+
+def _facts(it: JobStanding, now: datetime) -> list[tuple[str, object]]:
+    speed = rate(it.steps_per_second)
+    rows: list[tuple[str, object]] = []
+    if it.step is not None:
+        rows.append(("Step", f"{it.step:,}" + (f", {speed}" if speed else "")))
+    if it.ettr is not None:
+        after = f" ({it.ettr_after_queue:.1%} without the first queue)" if it.ettr_after_queue is not None else ""
+        rows.append(("ETTR", f"{it.ettr:.1%}{after}"))
+    saved = it.checkpoint
+    if saved is not None:
+        behind = f", {show.count(saved.steps_since, 'step')} behind" if saved.steps_since else ""
+        rows.append(("Checkpoint", f"step {saved.step:,}, {show.age(saved.time, now)} old{behind}: {saved.path}"))
+    elif it.step is not None:
+        rows.append(("Checkpoint", "none yet: a failure takes everything back"))
+    rows += [(f"  {concern.reason}", concern.message) for concern in it.concerns]
+    if it.attempt:
+        rows.append(("Attempt", f"{it.attempt} ({show.count(it.restarts, 'restart')})"))
+    if it.state in ENDED:
+        return rows
+    levels = ", ".join(show.count(level.domains, level.level) for level in it.topology)
+    ready = f"{it.nodes_ready} ready" if it.nodes_ready else f"{it.wanted} wanted"
+    rows.append(("Workers", ready + (f", in {levels}" if levels else "")))
+    return rows
+
+
+def _print_workers(console: Console, it: JobStanding) -> None:
+    shown = it.workers if len(it.workers) <= MAX_WORKERS else [row for row in it.workers if not row.well]
+    healths = any(row.health is not None for row in it.workers)
+    if shown:
+        console.print()
+        spares = any(row.role != "Worker" for row in shown)
+        pods = any(row.pod or row.pod_state for row in it.workers)
+        columns = ["WORKER", *(["ROLE"] if spares else []), "NODE", *(["HEALTH"] if healths else [])]
+        columns += ["POD", "STATE"] if pods else []
+        made = show.table(*columns, numbers=("WORKER",), whole=("NODE", "POD"))
+        for row in shown[:MAX_LISTED]:
+            cells: list[object] = [row.worker, *([row.role] if spares else []), row.node or "(none yet)"]
+            cells += [_health(row)] if healths else []
+            cells += [row.pod, Text(show.on_one_line(row.pod_state), style=_style(row.pod_state))] if pods else []
+            show.add(made, *cells)
+        console.print(made)
+    hidden = len(it.workers) - len(shown)
+    lines = []
+    if len(shown) > MAX_LISTED:
+        lines.append(f"{len(shown) - MAX_LISTED} more workers of whom there is something to say: -o json lists them")
+    if hidden:
+        lines.append(f"{hidden} more workers: nothing stands against them or their nodes")
+    for line in lines:
+        console.print(Text(line, style="dim"))
+
+
+def _health(row: WorkerRow) -> Text:
+    if row.health is None or row.health.state is None:
+        return Text("")
+    words = row.health.state if not row.health.sick else verdict(row.health)
+    return Text(show.on_one_line(words), style=show.STATE_STYLES.get(row.health.state, ""))
+
+
+def _style(state: str) -> str:
+    return "green" if state == "Running" else "yellow" if state else ""

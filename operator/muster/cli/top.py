@@ -1,0 +1,225 @@
+"""`kubectl muster top`: all jobs at a glance, live on a terminal, once into a pipe.
+
+Each look is one list of TrainingJobs. Keys are read without waiting for a line; whatever ends it, the terminal is as it was.
+"""
+
+import asyncio
+import contextlib
+import importlib.util
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from muster.api.trainingjob import TrainingJob
+from muster.cli import show
+from muster.cli.errors import FLEET_ROLE
+from muster.cli.overview import JobsTop, TopRow, overview
+from muster.cli.reading import listed
+from muster.cli.session import (
+    ContextOption,
+    KubeconfigOption,
+    NamespaceOption,
+    Options,
+    OutputOption,
+    Session,
+    connected,
+    run,
+)
+from muster.cli.status import rate
+from muster.kube import decode, paths
+from muster.kube.errors import ApiError, Forbidden
+
+_LIVE = importlib.util.find_spec("termios") is not None  # which Windows has not: there it is printed once
+QUIT_KEYS = frozenset("qQ\x03\x04\x1b")
+NARROW = 110  # a terminal of fewer columns has no room for all
+LEAST_WHY = 16
+_COLUMNS = ("JOB", "STATE", "FOR", "NODES", "STEP", "SPEED", "ETTR", "SAVED")
+_NUMBERS = frozenset({"NODES", "STEP", "SPEED", "ETTR"})
+_NOT_IF_NARROW = ("FOR", "SAVED")
+LEAST_SECONDS, MOST_SECONDS = 0.5, 3600.0
+
+
+def command(
+    context: typer.Context,
+    all_jobs: Annotated[bool, typer.Option("--all", "-a", help="List also jobs that have ended.")] = False,
+    interval: Annotated[
+        float,
+        typer.Option("--interval", metavar="SECONDS", min=LEAST_SECONDS, max=MOST_SECONDS, help="Between two looks."),
+    ] = 2.0,
+    once: Annotated[bool, typer.Option("--once", help="Look once, also on a terminal.")] = False,
+    kubeconfig: KubeconfigOption = None,
+    kube_context: ContextOption = None,
+    namespace: NamespaceOption = None,
+    output: OutputOption = None,
+) -> None:
+    """Show all jobs live: speed, ETTR, who waits and why. q or Ctrl-C ends it; into a pipe it is printed once."""
+    options = Options(kubeconfig, kube_context, namespace, output).over(context.obj)
+    one_namespace = options.namespace is not None
+    if not once and options.output is None and _LIVE and sys.stdout.isatty() and sys.stdin.isatty():
+        connected(options, lambda session: watch(session, interval, ended=all_jobs, one_namespace=one_namespace))
+        return
+    run(
+        options,
+        lambda session: find(session, ended=all_jobs, one_namespace=one_namespace),
+        lambda console, it: console.print(screen(it, datetime.now(UTC), console.width)),
+    )
+
+
+async def find(session: Session, *, ended: bool = False, one_namespace: bool = False) -> JobsTop:
+    """Look once: at all namespaces, unless one is asked for or no more may be read.
+
+    Raises:
+        ApiError: the API server did not answer as it should.
+    """
+    read = decode.custom(TrainingJob)
+    notes: list[str] = []
+    namespace = session.namespace if one_namespace else ""
+    try:
+        jobs, unreadable = await listed(session.client, paths.muster("trainingjobs", namespace=namespace), read)
+    except Forbidden:
+        if one_namespace:
+            raise
+        namespace = session.namespace
+        notes.append(f"only namespace {namespace}: to see all, ask for ClusterRole {FLEET_ROLE} (a ClusterRoleBinding)")
+        jobs, unreadable = await listed(session.client, paths.muster("trainingjobs", namespace=namespace), read)
+    if unreadable:
+        notes.append(f"{show.count(unreadable, 'job')} cannot be read by this version")
+    return overview(jobs, namespace, datetime.now(UTC), ended=ended, notes=notes)
+
+
+async def watch(session: Session, interval: float, *, ended: bool, one_namespace: bool) -> None:
+    """Look again and again, until a key, a signal or an error of the first look ends it.
+
+    Raises:
+        ApiError: the first look failed; later ones are told on the screen.
+    """
+    found = await find(session, ended=ended, one_namespace=one_namespace)
+    over = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, over.set)
+    console = Console(markup=False, highlight=False, emoji=False)
+    trouble = ""
+    with _keys(over, loop), Live(console=console, screen=True, auto_refresh=False) as live:
+        while not over.is_set():
+            now = datetime.now(UTC)
+            live.update(screen(found, now, console.width, console.height, trouble or "q ends"), refresh=True)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(over.wait(), interval)
+            if over.is_set():
+                return
+            look = asyncio.ensure_future(find(session, ended=ended, one_namespace=one_namespace))
+            end = asyncio.ensure_future(over.wait())
+            await asyncio.wait({look, end}, return_when=asyncio.FIRST_COMPLETED)
+            end.cancel()
+            if not look.done():
+                look.cancel()
+                return
+            try:
+                found, trouble = look.result(), ""
+            except ApiError as error:  # what was seen last stays, with its time
+                trouble = f"as of {found.time:%H:%M:%S} UTC: {show.on_one_line(str(error))}"
+
+
+@contextlib.contextmanager
+def _keys(over: asyncio.Event, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+    """While this is open a key ends it without the line's end; afterwards the terminal is as it was."""
+    import termios
+    import tty
+
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+
+    def pressed() -> None:
+        import os
+
+        typed = os.read(descriptor, 64).decode(errors="replace")
+        if not typed or typed in QUIT_KEYS or typed[0] in QUIT_KEYS - {"\x1b"}:  # a longer one is an arrow, or so
+            over.set()
+
+    tty.setcbreak(descriptor)
+    loop.add_reader(descriptor, pressed)
+    try:
+        yield
+    finally:
+        loop.remove_reader(descriptor)
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+
+
+def screen(it: JobsTop, now: datetime, width: int, height: int | None = None, footer: str = "") -> Group:
+    """All of it as one screen; of more jobs than there is room for the last ones are counted.
+
+    Args:
+        height: lines that there are; None: as many as it takes.
+    """
+    states = ", ".join(f"{number} {state}" for state, number in it.states.items()) or "no jobs"
+    where = f"namespace {it.namespace}" if it.namespace else "all namespaces"
+    # What is folded would push the rest off the screen.
+    head = Text(show.on_one_line(f"{where}: {states}"), style="bold", no_wrap=height is not None, overflow="ellipsis")
+    if it.nodes:
+        head.append(f"; {show.count(it.nodes, 'node')} train", style="not bold")
+    if it.ettr is not None:
+        head.append(f"; ETTR {it.ettr:.1%}", style="not bold")
+    said = [*(f"note: {show.on_one_line(note)}" for note in it.notes), *([footer] if footer else [])]
+    tail = [Text(line, style="dim", no_wrap=height is not None, overflow="ellipsis") for line in said]
+    shown = it.jobs
+    if height is not None and len(shown) > (room := max(height - 3 - len(tail) - 1, 1)):
+        shown = shown[:room]
+    hidden = len(it.jobs) - len(shown)
+    if hidden:
+        tail.insert(0, Text(f"... and {hidden} more", style="dim"))
+    if not it.jobs:
+        ended = sum(number for state, number in it.states.items() if state in ("Succeeded", "Failed"))
+        tail.insert(0, Text(f"all {ended} have ended: --all lists them" if ended else "there is no TrainingJob"))
+        return Group(head, *tail)
+    several = not it.namespace
+    narrow = width < NARROW
+    columns = [name for name in _COLUMNS if not (narrow and name in _NOT_IF_NARROW)]
+    rows = [[_cells(row, now, several=several)[name] for name in columns] for row in shown]
+    # Laid out here: a table of rich's takes half a second for 500 rows, and folds what would push others off the screen.
+    sizes = [max(map(cell_len, (name, *each))) for name, *each in zip(columns, *rows, strict=True)]
+    room = max(width - sum(sizes) - 2 * len(sizes), LEAST_WHY)
+    made = [Text(_line(columns, sizes, columns, "WHY", room), style="bold", no_wrap=True)]
+    for row, cells in zip(shown, rows, strict=True):
+        line = Text(_line(columns, sizes, cells, show.on_one_line(_why(row)), room), no_wrap=True)
+        line.stylize(show.STATE_STYLES.get(row.state, ""), sizes[0] + 2, sizes[0] + 2 + sizes[1])
+        made.append(line)
+    return Group(head, Text(""), *made, *tail)
+
+
+def _line(columns: Sequence[str], sizes: Sequence[int], cells: Sequence[str], why: str, room: int) -> str:
+    padded = []
+    for name, size, cell in zip(columns, sizes, cells, strict=True):
+        blank = " " * (size - cell_len(cell))
+        padded.append(blank + cell if name in _NUMBERS else cell + blank)
+    short = why if cell_len(why) <= room else f"{set_cell_size(why, room - 1)}…"
+    return "  ".join([*padded, short]).rstrip()
+
+
+def _cells(row: TopRow, now: datetime, *, several: bool) -> dict[str, str]:
+    """What stands in each column."""
+    return {
+        "JOB": f"{row.namespace}/{row.name}" if several else row.name,
+        "STATE": show.on_one_line(row.state or "New"),
+        "FOR": show.age(row.since, now),
+        "NODES": str(row.nodes or ""),
+        "STEP": "" if row.step is None else f"{row.step:,}",
+        "SPEED": rate(row.steps_per_second),
+        "ETTR": "" if row.ettr is None else f"{row.ettr:.1%}",
+        "SAVED": f"{show.age(row.checkpoint_time, now)} ago" if row.checkpoint_time else "",
+    }
+
+
+def _why(row: TopRow) -> str:
+    said = [f"#{row.position}"] if row.position else []
+    said += [f"incident {row.open_incident}"] if row.open_incident is not None else []
+    said += [row.why] if row.why else []
+    return ": ".join(said)

@@ -1,0 +1,88 @@
+"""The words that all findings are told with: pure text, without the libraries that draw tables on a terminal.
+
+The page has them, too, and the operator's image has no such libraries.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+
+_UNITS = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
+# ECMA-48: control sequences (colours, moves of the cursor), and operating system commands (titles, links).
+_ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?")
+UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+"""Categories of characters that show nothing, or move what is shown."""
+_NUMBERED = re.compile(r"([^.]*?)(\d+)([^\d.]*(?:\..*)?)")  # the last number of the host's own name
+
+
+def printable(text: str) -> str:
+    """The text without colours and control characters, line breaks apart: it may come from a training process."""
+    plain = _ESCAPES.sub("", text).replace("\t", " ")
+    return "".join(c for c in plain if c == "\n" or unicodedata.category(c) not in UNSEEN)
+
+
+def on_one_line(text: str) -> str:
+    """The same on one line."""
+    return " ".join(printable(text).split())
+
+
+def age(moment: datetime | None, now: datetime) -> str:
+    """How long ago, in the two largest units: 2d3h, 5m, 0s; "" for no moment. Clocks that differ give 0s."""
+    if moment is None:
+        return ""
+    return duration(max((now - moment).total_seconds(), 0.0))
+
+
+def duration(seconds: float) -> str:
+    """A duration in the two largest units."""
+    rest = int(seconds)
+    for index, (unit, size) in enumerate(_UNITS):
+        if rest >= size:
+            more, next_size = _UNITS[index + 1] if index + 1 < len(_UNITS) else ("", 1)
+            small = rest % size // next_size if more else 0
+            return f"{rest // size}{unit}" + (f"{small}{more}" if small else "")
+    return "0s"
+
+
+def moment(time: datetime) -> str:
+    """A moment for people."""
+    return f"{time:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def count(number: int, one: str, several: str = "") -> str:
+    """`1 node`, `2 nodes`."""
+    return f"{number} {one if number == 1 else several or one + 's'}"
+
+
+def largest(amounts: Mapping[str, int], most: int) -> str:
+    """The largest few amounts, and the sum of the others: `20 a, 4 b, 3 others`."""
+    ordered = sorted(amounts.items(), key=lambda item: (-item[1], item[0]))
+    shown = [f"{number} {name}" for name, number in ordered[:most]]
+    rest = sum(number for _, number in ordered[most:])
+    return ", ".join([*shown, *([count(rest, "other")] if rest else [])])
+
+
+def folded(names: Iterable[str]) -> str:
+    """Host names with their last numbers written as ranges, the way Slurm does: gpu-[001-016,018], login."""
+    series: dict[tuple[str, int, str], set[int]] = {}
+    for name in names:
+        found = _NUMBERED.fullmatch(name)
+        head, digits, tail = found.groups() if found else (name, "", "")
+        numbers = series.setdefault((head, len(digits), tail), set())
+        if digits:
+            numbers.add(int(digits))
+    return ", ".join(_ranges(*key, sorted(numbers)) for key, numbers in series.items())
+
+
+def _ranges(head: str, width: int, tail: str, numbers: Sequence[int]) -> str:
+    if len(numbers) < 2:
+        return f"{head}{''.join(f'{number:0{width}}' for number in numbers)}{tail}"
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and parts[-1][-1] == number - 1:
+            parts[-1] = [parts[-1][0], number]
+        else:
+            parts.append([number])
+    written = ",".join("-".join(f"{number:0{width}}" for number in part) for part in parts)
+    return f"{head}[{written}]{tail}"

@@ -1,0 +1,168 @@
+"""Which nodes' agents are silent, from the Ready condition of their Pods: no heartbeat is written by anybody.
+
+An agent counts that has spoken: in this boot of its node, or before, if it has a Pod there now. What nobody has ever said anything
+of stays unknown. While its node is not Ready itself, no agent is to blame.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from prometheus_client import Gauge
+
+from muster.api.nodehealth import NodeHealth
+from muster.controller.cluster import Cluster
+from muster.health.books import Ground
+from muster.health.silence import Quiet, Silence, crowds
+from muster.kube.decode import AgentPod
+from muster.world.views import NodeView
+
+_SHORTEST_SECONDS = 1.0
+
+_agents = Gauge("muster_node_agents", "Nodes whose agent has spoken, by whether its Pod is Ready now.", ["state"])
+_crowded = Gauge(
+    "muster_silent_agents_of_pool",
+    "Agents of a pool of like nodes that are silent where they are too many for it to be their nodes' fault.",
+    ["pool"],
+)
+
+
+@dataclass(slots=True)
+class _Since:
+    """Readings of the clock."""
+
+    silent: float
+    pod: float
+    pod_uid: str
+    starting: bool
+    paused: bool
+
+
+class Agents:
+    """What is known of the agents' Pods.
+
+    Args:
+        namespace: where they run.
+        clock: one that stands still while the API server is away.
+        blind_seconds: for how long nothing has been heard of these Pods.
+        ground: the pools of the nodes.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        namespace: str,
+        clock: Callable[[], float],
+        blind_seconds: Callable[[], float],
+        ground: Ground,
+        stirred: Callable[[], None],
+    ) -> None:
+        self._cluster = cluster
+        self._namespace = namespace
+        self._clock = clock
+        self._blind_seconds = blind_seconds
+        self._ground = ground
+        self._stirred = stirred
+        self._silent: dict[str, _Since] = {}
+        self._heard: set[str] = set()
+        self._silences: dict[str, Silence] = {}
+        self._told: set[str] = set()
+        self._met = False  # whether there has ever been such a Pod: agents may run in another way
+        self.crowds: Mapping[str, int] = {}
+        """Pools in which too many are silent at once, and how many."""
+        cluster.agents.store.subscribe(self._pod_changed)
+
+    def of(self, node: str) -> Silence | None:
+        """The silence of a node's agent, as of the last look; None: it is Ready, or there is none to miss."""
+        return self._silences.get(node)
+
+    def _pod_changed(self, old: AgentPod | None, new: AgentPod | None) -> None:
+        self._met = True
+        for node in {pod.node for pod in (old, new) if pod is not None and pod.node}:
+            self.note(node)
+
+    def note(self, name: str) -> None:
+        """Something about the node, its record or its agent's Pod has changed."""
+        node, health = self._cluster.fleet.nodes.get(name), self._cluster.healths.store.get(("", name))
+        pods = self._cluster.agents.store.by_index(name)
+        if node is None or not isinstance(health, NodeHealth) or not _is_missed(node, health, pods):
+            if (
+                node is None or health is None or isinstance(health, NodeHealth)
+            ):  # one that cannot be read says nothing new
+                self._forget(name)
+            return
+        if any(pod.ready for pod in pods):
+            self._forget(name)
+            self._heard.add(name)
+            return
+        now, newest = self._clock(), max(pods, key=lambda pod: pod.resource_version, default=None)
+        since = self._silent.get(name)
+        if since is None or since.paused != (not node.ready):
+            self._heard.discard(name)
+            since = self._silent[name] = _Since(now, now, newest.uid if newest else "", False, not node.ready)
+            self._stirred()
+        if newest is not None and (newest.uid, newest.starting) != (since.pod_uid, since.starting):
+            since.pod, since.pod_uid, since.starting = now, newest.uid, newest.starting
+            self._stirred()  # it has another time to be looked at
+
+    def _forget(self, name: str) -> None:
+        self._heard.discard(name)
+        if self._silent.pop(name, None) is not None:
+            self._stirred()
+
+    def changed(self, percent: int) -> set[str]:
+        """The nodes for which something else follows than at the last look.
+
+        Args:
+            percent: of a pool, how many may be silent by themselves.
+        """
+        before, self._silences = self._silences, {}
+        if not self._silent or not self._met:
+            self.crowds = {}
+        else:
+            quiet = self._quiet()
+            ground = self._ground
+            self.crowds = crowds(quiet, ground.pools, ground.pool_sizes, self._heard, percent)
+            for name in self._silent:
+                each = quiet.get(name)
+                free = each is not None and ground.pools.get(name, "") not in self.crowds
+                self._silences[name] = Silence(each.weighs if each and free else None, self._message(name))
+        self._measure()
+        return {name for name in before.keys() | self._silences.keys() if before.get(name) != self._silences.get(name)}
+
+    def next_seconds(self) -> float | None:
+        """In how long more may follow by time alone; None: never."""
+        if not self._silent or not self._met:
+            return None
+        moments = (each.next_seconds() for each in self._quiet().values())
+        soonest = min((moment for moment in moments if moment is not None), default=None)
+        # While nothing is heard of Pods, silences do not grow: look again soon, not at once.
+        return None if soonest is None else max(soonest, _SHORTEST_SECONDS)
+
+    def _quiet(self) -> dict[str, Quiet]:
+        now = self._clock() - self._blind_seconds()
+        return {
+            name: Quiet(now - since.silent, now - since.pod, since.starting)
+            for name, since in self._silent.items()
+            if not since.paused
+        }
+
+    def _message(self, name: str) -> str:
+        return (
+            "its agent has spoken and is not Ready any more, so that no fault of the node would be seen: "
+            f"kubectl -n {self._namespace} get pods --field-selector spec.nodeName={name} names its Pod, and kubectl logs of "
+            "that says what it does not see"
+        )
+
+    def _measure(self) -> None:
+        _agents.labels("Ready").set(len(self._heard))
+        _agents.labels("Silent").set(len(self._silent))
+        self._told.update(self.crowds)
+        for pool in self._told:
+            _crowded.labels(pool).set(self.crowds.get(pool, 0))
+
+
+def _is_missed(node: NodeView, health: NodeHealth, pods: list[AgentPod]) -> bool:
+    agent = health.status.agent
+    if agent is None:
+        return False
+    return bool(pods) or bool(agent.boot_id and agent.boot_id == node.boot_id)

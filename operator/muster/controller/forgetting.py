@@ -1,0 +1,74 @@
+"""Deletes the records of machines that are gone, when nothing in them could matter any more: a few at a time, and guarded."""
+
+from collections.abc import Callable
+from datetime import datetime
+from itertools import islice
+
+import structlog
+
+from muster.controller.cluster import Cluster
+from muster.health.forget import GONE_SECONDS, may_be_forgotten
+from muster.health.sources import Rules
+from muster.kube import paths
+from muster.kube.client import Client
+from muster.kube.decode import Undecodable
+from muster.kube.errors import ApiError, LeadershipLost
+
+LOOKED_AT = 64
+DELETED = 8
+PERIOD_SECONDS = 30.0
+
+log = structlog.get_logger()
+
+
+class Forgetting:
+    """Goes round the records whose node does not exist, some at each turn.
+
+    Since when a node is gone is counted by this process: a new leader begins anew, and forgets later.
+    """
+
+    def __init__(self, client: Client, cluster: Cluster, clock: Callable[[], float]) -> None:
+        self._client = client
+        self._cluster = cluster
+        self._clock = clock
+        self._gone: dict[str, float] = {}  # since when, those looked at last at the end
+
+    def note(self, name: str) -> None:
+        """A node or a record has changed."""
+        record = self._cluster.healths.store.get(("", name))
+        if record is None or name in self._cluster.fleet.nodes:
+            self._gone.pop(name, None)
+        elif name not in self._gone:
+            self._gone[name] = self._clock()
+
+    async def turn(self, rules: Rules, now: datetime) -> None:
+        """Look at some, and delete what may be forgotten of them."""
+        deleted = 0
+        for name in list(islice(self._gone, LOOKED_AT)):
+            if deleted >= DELETED:
+                return
+            since = self._gone.pop(name, None)
+            if since is None:
+                continue
+            self._gone[name] = since
+            if await self._forgotten(name, rules, now):
+                deleted += 1
+
+    async def _forgotten(self, name: str, rules: Rules, now: datetime) -> bool:
+        health = self._cluster.healths.store.get(("", name))
+        if health is None or isinstance(health, Undecodable) or name in self._cluster.fleet.nodes:
+            return False  # what cannot be read may hold a cordon
+        if self._clock() - self._gone[name] < GONE_SECONDS:
+            return False
+        if not may_be_forgotten(health, rules.quarantine.half_life_seconds, rules.budget.window_seconds, now):
+            return False
+        seen = {"uid": health.metadata.uid, "resourceVersion": health.metadata.resource_version}
+        try:
+            await self._client.delete(paths.muster("nodehealths", name=name), {"preconditions": seen})
+        except LeadershipLost:
+            raise
+        except ApiError as error:  # somebody has written to it, or it is gone: the next round sees
+            log.info("health record kept", node=name, error=str(error))
+            return False
+        log.info("health record of a machine that is gone deleted", node=name)
+        return True

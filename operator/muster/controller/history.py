@@ -1,0 +1,537 @@
+"""Keeps the accounts of jobs that have ended: one EndedJob each, in Muster's own namespace, written once.
+
+Muster has no finalizers, so nothing waits for this: uninstalling never hangs, and a namespace goes when it is told to. Instead
+what is needed is held where it outlives the job (docs/decisions/0032):
+
+- of a job that has ended its own object, whose figures are final, until it is deleted; Muster itself deletes it
+  (ttlSecondsAfterFinished) only when its account is kept;
+- of a job that is deleted, what every replica, the standby too, has seen of it when it went;
+- for the case that no replica was there to see it: the note of all jobs that have begun, a ConfigMap that is written now and
+  then. Whoever is in the note, but neither in the cluster nor in the history, went unseen.
+
+Names are the jobs' uids, so a second writer finds that it is done. No watch: the history is listed when this process begins to
+lead, and again after hours.
+"""
+
+import asyncio
+import base64
+import contextlib
+import json
+import time
+import zlib
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import structlog
+from prometheus_client import Counter, Gauge
+
+from muster.api.base import API_VERSION
+from muster.api.endedjob import PLURAL, EndedJobSpec, Ending, is_named_well
+from muster.api.gang import Gang
+from muster.api.goodput import Goodput
+from muster.api.trainingjob import TrainingJob
+from muster.controller.backoff import doubled
+from muster.controller.cluster import Cluster
+from muster.controller.slices import Slices
+from muster.goodput import kept
+from muster.goodput.account import closed
+from muster.goodput.figures import figures
+from muster.goodput.history import last_known, model_of, record
+from muster.kube import decode, paths
+from muster.kube.client import APPLY_PATCH, Client
+from muster.kube.decode import Undecodable
+from muster.kube.errors import AlreadyExists, ApiError, LeadershipLost, NotFound
+
+NOTE = "muster-open-jobs"
+NOTE_KEY = "jobs"
+MAX_NOTE_BYTES = 700_000
+"""Compressed; base64 makes a third more of it, and a ConfigMap has at most 1 MiB."""
+MAX_READ_BYTES = 64 * 1024 * 1024
+FIRST_NOTE_SECONDS = 60.0
+NOTE_SECONDS = 300.0
+TURN_SECONDS = 10.0
+GATHER_SECONDS = 0.2
+CALLS = 20
+"""Of each turn: at most 120 a minute."""
+PAGE = 500
+PAGE_PAUSE_SECONDS = 0.1
+LIST_SECONDS = 6 * 3600.0
+RETRY_FIRST_SECONDS = 5.0
+RETRY_SECONDS = 300.0
+GIVE_UP_SECONDS = 3600.0
+"""Whose account could not be written for so long, and whose job is gone, is lost."""
+HOLD_SECONDS = 600.0
+"""So long an ended job is not deleted because its account cannot be written."""
+SURE_SECONDS = 3600.0
+"""A clock that has jumped ahead makes everything old: only what is too old for so long is deleted."""
+STANDBY_SECONDS = 900.0
+"""Who leads writes within that time; a standby forgets what it has seen go."""
+MAX_WAITING = 4096
+SAY_SECONDS = 600.0
+FIELD_MANAGER = "muster-history"
+REFUSED_FOR_GOOD = (400, 413, 422)
+"""Answers that the same object will always get: a record that is none is a defect of ours."""
+
+log = structlog.get_logger()
+_written = Counter("muster_history_writes_total", "Accounts of ended jobs, by what came of them.", ["outcome"])
+_kept = Gauge("muster_history_accounts", "Accounts of ended jobs that are kept.")
+_waiting = Gauge("muster_history_waiting", "Accounts of ended jobs that are not written yet.")
+
+
+class _Meta(msgspec.Struct):
+    name: str = ""
+
+
+class _Ended(msgspec.Struct):
+    end: datetime | None = None
+
+
+class _Kept(msgspec.Struct):
+    metadata: _Meta
+    spec: _Ended = msgspec.field(default_factory=_Ended)
+
+
+_kept_ones = msgspec.json.Decoder(_Kept)
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """An account to be written.
+
+    Attributes:
+        since: when it was known first; due: not before this is it tried again. Both by the clock that only goes on.
+        told: that it cannot be written has been told.
+    """
+
+    spec: EndedJobSpec
+    since: float
+    due: float = 0.0
+    tries: int = 0
+    told: bool = False
+
+
+class HistoryKeeper:
+    """Notices jobs that end, on every replica; writes, forgets and notes, where `run` is running.
+
+    Args:
+        namespace: Muster's own.
+        tell: a reason and words, for the people of the fleet.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        cluster: Cluster,
+        namespace: str,
+        tell: Callable[[str, str], None] = lambda _reason, _words: None,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._client = client
+        self._cluster = cluster
+        self._namespace = namespace
+        self._tell = tell
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._waiting: dict[str, _Waiting] = {}  # by uid, the oldest first
+        self._known: dict[str, datetime] = {}  # what is kept: name -> end of the job
+        self._listed = False
+        self._listed_at = self._noted_at = float("-inf")
+        self._too_old: dict[str, float] = {}  # since when that is seen
+        self._said: dict[str, float] = {}  # reason -> when people were told
+        self._stirred = asyncio.Event()
+        self._leads = False
+        cluster.jobs.store.subscribe(self._job_changed)
+        cluster.job_goes = self._goes
+
+    # Noticing.
+
+    def _job_changed(self, _old: TrainingJob | Undecodable | None, new: TrainingJob | Undecodable | None) -> None:
+        # A standby finds those that have ended when it begins to lead: they are still there, or it has seen them go.
+        if self._leads and isinstance(new, TrainingJob) and new.status.completion is not None:
+            self._ended(new)
+
+    def _ended(self, job: TrainingJob) -> None:
+        if job.metadata.uid not in self._known and job.metadata.uid not in self._waiting:
+            self._want(job, last_known(job, self._gang_of(job)))
+
+    def _goes(self, job: TrainingJob) -> None:
+        """It is gone, or is being deleted: called while what is known of it is still known."""
+        try:
+            self._remember(job)
+        except Exception:  # what follows from its end for nodes and pods must not hang on this
+            _written.labels("lost").inc()
+            log.exception("the account of a job that goes cannot be made", job=_name(job))
+
+    def _remember(self, job: TrainingJob) -> None:
+        uid = job.metadata.uid
+        if uid in self._waiting or uid in self._known or not self._cluster.synced:
+            return
+        if job.status.completion is not None:
+            self._ended(job)
+            return
+        gang = self._gang_of(job)
+        if gang is None and job.status.goodput is None:
+            return  # it has never had nodes
+        try:
+            goodput = self._until_now(job) if gang is not None and gang.spec.account is not None else job.status.goodput
+        except Exception:
+            log.exception("the last of a job's time could not be counted", job=_name(job))
+            goodput = last_known(job, gang)
+        self._want(job, goodput)
+
+    def _until_now(self, job: TrainingJob) -> Goodput:
+        account, split = closed(self._cluster.world(job))
+        return figures(account, split.seen, job.status.goodput)
+
+    def _gang_of(self, job: TrainingJob) -> Gang | None:
+        found = self._cluster.gang_of(job.metadata.uid)
+        return found if isinstance(found, Gang) and found.metadata.namespace == job.metadata.namespace else None
+
+    def _want(self, job: TrainingJob, goodput: Goodput | None) -> None:
+        uid = job.metadata.uid
+        if goodput is None or uid in self._known or uid in self._waiting or not is_named_well(uid):
+            return
+        try:
+            spec = self._record(job, goodput, Ending.DELETED)
+        except Exception:  # one that cannot be reckoned with must not keep the others from being kept
+            _written.labels("lost").inc()
+            log.exception("the account of an ended job cannot be made", job=_name(job))
+            return
+        self._wait_for(spec)
+
+    def _record(self, job: TrainingJob, goodput: Goodput, state: Ending) -> EndedJobSpec:
+        gang = self._gang_of(job)
+        names = [member.node for member in gang.spec.members if member.node] if gang else job.status.nodes
+        nodes = (self._cluster.fleet.nodes.get(name) for name in names[:8])
+        model = next((found for node in nodes if node is not None and (found := model_of(node.labels))), "")
+        return record(job, gang, goodput, state, model)
+
+    def _wait_for(self, spec: EndedJobSpec) -> None:
+        now = self._clock()
+        self._waiting[spec.job_uid] = _Waiting(spec, now)
+        if not self._leads:
+            for uid in [uid for uid, each in self._waiting.items() if now - each.since > STANDBY_SECONDS]:
+                del self._waiting[uid]
+        while len(self._waiting) > MAX_WAITING:
+            oldest = next(iter(self._waiting))
+            self._lost(self._waiting.pop(oldest), "too many wait to be written")
+        self._stirred.set()
+
+    # Leading.
+
+    async def run(self) -> None:
+        """Write, forget and note until cancelled.
+
+        Raises:
+            LeadershipLost: this process must not write any more.
+        """
+        self._leads = True
+        begun = self._clock()
+        failures = 0
+        while not self._listed:
+            try:
+                await self._list()
+                await self._find_unseen()
+            except LeadershipLost:
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever it is, jobs end meanwhile, and are remembered
+                self._listed = False
+                pause = doubled(RETRY_FIRST_SECONDS, failures, RETRY_SECONDS)
+                failures += 1
+                log.warning("the history of ended jobs cannot be read", error=str(error)[:500], retry_seconds=pause)
+                await asyncio.sleep(pause)
+        async for job in self._jobs():
+            if job.status.completion is not None:
+                self._ended(job)
+            elif job.metadata.deletion_timestamp is not None:
+                self._goes(job)
+        self._noted_at = begun + FIRST_NOTE_SECONDS - NOTE_SECONDS
+        while True:
+            try:
+                await self._turn()
+            except LeadershipLost:
+                raise
+            except Exception:
+                log.exception("the history of ended jobs not looked after")
+            if self._is_due():  # what many wait for comes at the pace of turns
+                await asyncio.sleep(TURN_SECONDS)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(0 if self._is_due() else TURN_SECONDS):
+                    await self._stirred.wait()
+            await asyncio.sleep(GATHER_SECONDS)
+
+    def _is_due(self) -> bool:
+        """Whether something waits that could be written now: the turn before had no calls left for it."""
+        return any(each.due <= self._clock() for each in self._waiting.values())
+
+    async def keep_before_deletion(self, job: TrainingJob) -> None:
+        """See that an ended job's account is kept before the job is deleted.
+
+        Raises:
+            ApiError: it is not yet; after ten minutes the job is no longer held for that.
+        """
+        uid = job.metadata.uid
+        if not self._cluster.policy().history.limit or uid in self._known:
+            return
+        self._ended(job)
+        each = self._waiting.get(uid)
+        if each is None or not self._is_worth_it(each.spec, self._oldest()):
+            return
+        try:
+            await self._write(each)
+        except LeadershipLost:
+            raise
+        except NotFound as error:  # an installation without the kind: nobody waits for it
+            self._failed(each, error)
+        except ApiError as error:
+            self._failed(each, error)
+            if self._clock() - each.since < HOLD_SECONDS and uid in self._waiting:
+                raise
+
+    async def _turn(self) -> None:
+        self._stirred.clear()
+        policy = self._cluster.policy().history
+        calls = CALLS
+        if not policy.limit:
+            self._waiting.clear()
+        # A flood of jobs must not let the history grow without bounds: then each that comes takes an old one's place.
+        if len(self._known) > policy.limit * 11 // 10:
+            calls -= await self._forget(calls // 2)
+        oldest = self._oldest()
+        for uid in list(self._waiting):
+            each = self._waiting.get(uid)
+            if calls <= 0:
+                break
+            if each is None or each.due > self._clock():
+                continue
+            if uid in self._known or not self._is_worth_it(each.spec, oldest):
+                del self._waiting[uid]
+                continue
+            calls -= 1
+            try:
+                await self._write(each)
+            except LeadershipLost:
+                raise
+            except ApiError as error:
+                self._failed(each, error)
+        await self._forget(calls)
+        if self._clock() - self._noted_at >= NOTE_SECONDS:
+            await self._note()
+        if self._clock() - self._listed_at >= LIST_SECONDS:
+            await self._list()
+        _waiting.set(len(self._waiting))
+        _kept.set(len(self._known))
+
+    def _oldest(self) -> datetime | None:
+        """The end of the oldest job that is kept, where there is no room for one more."""
+        full = len(self._known) >= self._cluster.policy().history.limit
+        return min(self._known.values(), default=None) if full else None
+
+    def _is_worth_it(self, spec: EndedJobSpec, oldest: datetime | None) -> bool:
+        return kept.is_kept(spec.end, oldest, self._cluster.policy().history, self._wall_clock())
+
+    async def _write(self, each: _Waiting) -> None:
+        """Write one account.
+
+        Raises:
+            ApiError: it is not written, or nobody knows whether it is.
+        """
+        spec = each.spec
+        body = {
+            "apiVersion": API_VERSION,
+            "kind": "EndedJob",
+            "metadata": {"name": spec.job_uid, "namespace": self._namespace},
+            "spec": spec.to_json(),
+        }
+        with contextlib.suppress(AlreadyExists):
+            await self._client.post(paths.muster(PLURAL, namespace=self._namespace), body)
+            _written.labels("written").inc()
+            log.info("account of an ended job kept", job=f"{spec.namespace}/{spec.name}", state=str(spec.state))
+        self._known[spec.job_uid] = spec.end
+        self._waiting.pop(spec.job_uid, None)
+
+    def _failed(self, each: _Waiting, error: ApiError) -> None:
+        """Try again later, or give up what can never be written or has waited too long."""
+        _written.labels("failed").inc()
+        now, uid = self._clock(), each.spec.job_uid
+        each.due = now + doubled(RETRY_FIRST_SECONDS, each.tries, RETRY_SECONDS)
+        each.tries += 1
+        there = bool(self._cluster.jobs.store.by_index(uid))
+        if error.status in REFUSED_FOR_GOOD or (now - each.since >= GIVE_UP_SECONDS and not there):
+            self._waiting.pop(uid, None)
+            self._lost(each, str(error))
+            return
+        log.warning("account of an ended job not written", job=_of(each.spec), error=str(error)[:500], tries=each.tries)
+        if each.tries == 3 and not each.told:
+            each.told = True
+            self._say(
+                "HistoryNotWritten",
+                f"the account of the ended job {_of(each.spec)} cannot be written: {str(error)[:300]}. It is tried again; without "
+                "it `kubectl muster report --fleet` says less than happened.",
+            )
+
+    def _lost(self, each: _Waiting, why: str) -> None:
+        if not self._leads:
+            return
+        _written.labels("lost").inc()
+        log.error("account of an ended job lost", job=_of(each.spec), uid=each.spec.job_uid, why=why[:500])
+        self._say(
+            "HistoryLost",
+            f"the account of the ended job {_of(each.spec)} is not in the history: {why[:300]}. The job is not held for it.",
+        )
+
+    def _say(self, reason: str, words: str) -> None:
+        """Tell people, once in a while: what one account meets the others do, too."""
+        now = self._clock()
+        if now - self._said.get(reason, float("-inf")) >= SAY_SECONDS:
+            self._said[reason] = now
+            self._tell(reason, words)
+
+    # What is kept.
+
+    async def _list(self) -> None:
+        """Learn what is kept, page by page, slowly: it may be tens of megabytes.
+
+        Raises:
+            ApiError: it cannot be listed.
+        """
+        begun = self._clock()
+        found: dict[str, datetime] = {}
+        before = set(self._known)
+        asked: dict[str, str | int] = {"limit": PAGE}
+        path = paths.muster(PLURAL, namespace=self._namespace)
+        while True:
+            page = decode.list_page(await self._client.get(path, asked))
+            for item in page.items or ():
+                with contextlib.suppress(msgspec.MsgspecError, ValueError, RecursionError):
+                    one = _kept_ones.decode(item)
+                    end = one.spec.end
+                    found[one.metadata.name] = end if end is not None and end.tzinfo else datetime.fromtimestamp(0, UTC)
+            if not page.metadata.continue_:
+                break
+            asked["continue"] = page.metadata.continue_
+            await asyncio.sleep(PAGE_PAUSE_SECONDS)
+        written = {name: end for name, end in self._known.items() if name not in before}  # meanwhile
+        self._known = found | written
+        self._listed, self._listed_at = True, begun
+
+    async def _forget(self, most: int) -> int:
+        """Delete some of what is beyond the bounds; returns how many calls that took."""
+        policy, now = self._cluster.policy().history, self._clock()
+        old = kept.outdated(self._known, policy, self._wall_clock())
+        self._too_old = {name: self._too_old.get(name, now) for name in sorted(old)}
+        surely = sorted(
+            (self._known[name], name) for name, since in self._too_old.items() if now - since >= SURE_SECONDS
+        )
+        names = [*kept.surplus(self._known, policy, max(most, 0)), *(name for _, name in surely)]
+        calls = 0
+        for name in dict.fromkeys(names):
+            if calls >= most:
+                break
+            calls += 1
+            try:
+                await self._client.delete(paths.muster(PLURAL, namespace=self._namespace, name=name))
+            except LeadershipLost:
+                raise
+            except NotFound:
+                pass
+            except ApiError as error:
+                log.warning("account of an ended job not deleted", name=name, error=str(error)[:500])
+                break
+            self._known.pop(name, None)
+        return calls
+
+    # The note of those that have begun.
+
+    async def _jobs(self) -> AsyncIterator[TrainingJob]:
+        """All jobs, in slices: there may be thousands."""
+        slices = Slices(self._clock)
+        for job in self._cluster.jobs.store.values():
+            await slices.pause()
+            if isinstance(job, TrainingJob):
+                yield job
+
+    async def _note(self) -> None:
+        """Note all jobs that could go unseen, with their figures so far."""
+        self._noted_at = self._clock()
+        if not self._cluster.policy().history.limit:
+            return
+        listed: list[dict[str, Any]] = []
+        async for job in self._jobs():
+            if job.metadata.uid in self._known or job.metadata.uid in self._waiting:
+                continue
+            with contextlib.suppress(Exception):  # whose figures make no sense is not noted
+                goodput = last_known(job, self._gang_of(job))
+                if goodput is not None:
+                    listed.append(self._record(job, goodput, Ending.UNSEEN).to_json())
+        # Those that wait to be written are noted too: this process may die before.
+        listed += [each.spec.to_json() for each in self._waiting.values()]
+        data = await asyncio.to_thread(packed, listed)
+        body = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": NOTE, "namespace": self._namespace},
+            "binaryData": {NOTE_KEY: data},
+        }
+        path = paths.core("configmaps", namespace=self._namespace, name=NOTE)
+        try:
+            await self._client.patch(path, body, APPLY_PATCH, {"fieldManager": FIELD_MANAGER, "force": "true"})
+        except LeadershipLost:
+            raise
+        except ApiError as error:
+            log.warning("running jobs not noted", error=str(error)[:500])
+
+    async def _find_unseen(self) -> None:
+        """Those that were noted, and of which there is nothing in the cluster or in the history, went unseen.
+
+        Raises:
+            ApiError: the note cannot be read.
+        """
+        try:
+            answer = await self._client.get(paths.core("configmaps", namespace=self._namespace, name=NOTE))
+        except NotFound:
+            return
+        for spec in await asyncio.to_thread(unpacked, answer):
+            uid = spec.job_uid
+            if uid in self._known or uid in self._waiting or self._cluster.jobs.store.by_index(uid):
+                continue
+            self._wait_for(spec)
+
+
+def packed(listed: list[dict[str, Any]]) -> str:
+    """Accounts as the note has them; those with most accelerators are in it where not all fit."""
+    listed = sorted(listed, key=lambda spec: -int(spec.get("gpus", 0)))
+    while True:
+        data = zlib.compress(json.dumps(listed, separators=(",", ":")).encode())
+        if len(data) <= MAX_NOTE_BYTES or not listed:
+            return base64.b64encode(data).decode()
+        listed = listed[: len(listed) * MAX_NOTE_BYTES // (len(data) + 1)]
+
+
+def unpacked(answer: bytes) -> list[EndedJobSpec]:
+    """The way back; what is none is left out."""
+    found = []
+    try:
+        data = json.loads(answer)["binaryData"][NOTE_KEY]
+        listed = json.loads(zlib.decompressobj().decompress(base64.b64decode(data), MAX_READ_BYTES))
+    except (ValueError, KeyError, TypeError, zlib.error) as error:
+        log.warning("the note of running jobs cannot be read", error=str(error)[:500])
+        return []
+    for one in listed if isinstance(listed, list) else ():
+        with contextlib.suppress(ValueError):
+            spec = EndedJobSpec.model_validate(one)
+            if is_named_well(spec.job_uid):
+                found.append(spec)
+    return found
+
+
+def _name(job: TrainingJob) -> str:
+    return f"{job.metadata.namespace}/{job.metadata.name}"
+
+
+def _of(spec: EndedJobSpec) -> str:
+    return f"{spec.namespace}/{spec.name}"

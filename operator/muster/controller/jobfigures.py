@@ -1,0 +1,238 @@
+"""What becomes of jobs' time, as figures for Prometheus: made when it asks, from what people were told last.
+
+Names of jobs are users' to choose and a queue may be long, so only so many jobs have rows of their own. What is shown is what the
+job's status tells, so that a scrape, the command line and the object never differ; in a process that does not lead there is nothing.
+Gauges with a value for each bucket would have to be set and removed one by one whenever a job is told anything; here a decision costs
+one entry of a table. The label is `job_name`, as kube-state-metrics has it: `job` is Prometheus's own name for what it scrapes.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+from prometheus_client import REGISTRY
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from muster.api.goodput import Goodput
+from muster.api.trainingjob import ConditionStatus, TrainingJobStatus
+
+MAX_JOBS = 500
+"""That have figures of their own."""
+MAX_REASONS = 100
+"""Some are the container runtime's words, so that there is no list of them: of more than these the others are `Other`."""
+OTHER = "Other"
+MOST = 2**53
+"""What a trainer says may be any number: as far as these a float is exact."""
+
+Key = tuple[str, str]
+"""Namespace and name."""
+
+WAITING = frozenset({"Pending", "Starting", "Recovering", "Stalled"})
+"""States of a job that ought to run and does not."""
+ENDED = frozenset({"Succeeded", "Failed"})
+_JOB = ("namespace", "job_name")
+
+
+@dataclass(frozen=True, slots=True)
+class _Family:
+    """A metric of ours.
+
+    Attributes:
+        name: as scraped.
+        labels: beyond those that name the job.
+    """
+
+    name: str
+    text: str
+    labels: tuple[str, ...] = ()
+
+    def begun(self) -> Metric:
+        """Without any row."""
+        kind = CounterMetricFamily if self.name.endswith("_total") else GaugeMetricFamily
+        return kind(self.name, self.text, labels=[*_JOB, *self.labels])
+
+
+_STATE = _Family("muster_job_state", "The state that a job is in, and why (1).", ("state", "reason"))
+_WAITS = _Family(
+    "muster_job_waiting_since_timestamp_seconds", "Since when a job ought to run and does not, since the epoch."
+)
+_TIME = _Family("muster_job_time_seconds", "Where a job's time went; the sum is its wall clock.", ("bucket",))
+_GPUS = _Family("muster_job_gpu_seconds", "The same times the accelerators that it held.", ("bucket",))
+_ETTR = _Family("muster_job_ettr_ratio", "Time in steps that count, of all time but that in suspension.")
+_AFTER_QUEUE = _Family("muster_job_ettr_after_queue_ratio", "The same without the wait for the first nodes.")
+_FAILURES = _Family("muster_job_failures_total", "Attempts of a job that ended by a failure.")
+_LOST = _Family("muster_job_lost_steps_total", "Steps of a job that were made and had to be made again.")
+_STEP = _Family("muster_job_step", "A job's newest finished step.")
+_STEP_SECONDS = _Family("muster_job_step_seconds", "Median time of a step of a job.")
+_SAVED = _Family(
+    "muster_checkpoint_timestamp_seconds", "When a job's newest complete checkpoint was written, since the epoch."
+)
+_SAVED_STEP = _Family("muster_checkpoint_step", "The step of a job's newest complete checkpoint.")
+_OF_JOBS = (
+    _STATE,
+    _WAITS,
+    _TIME,
+    _GPUS,
+    _ETTR,
+    _AFTER_QUEUE,
+    _FAILURES,
+    _LOST,
+    _STEP,
+    _STEP_SECONDS,
+    _SAVED,
+    _SAVED_STEP,
+)
+
+
+class _Row(NamedTuple):
+    """What is told of one job."""
+
+    state: str
+    reason: str
+    goodput: Goodput | None
+    step: int | None
+    saved: datetime | None
+    saved_step: int | None
+    waits_since: datetime | None
+
+
+class JobFigures:
+    """Keeps what is told of jobs. Only the event loop's thread may change it; a scrape may read from another one.
+
+    The newest one made is the one that is scraped: a process has one.
+    """
+
+    def __init__(self) -> None:
+        self._rows: dict[Key, _Row] = {}
+        self._states: dict[Key, str] = {}  # of all jobs
+        self._counts: dict[str, int] = {}
+        self._reasons: set[str] = set()
+        _collector.figures = self
+
+    def told(self, key: Key, status: TrainingJobStatus) -> None:
+        """What people are told of a job from now on."""
+        self._count(key, status.state)
+        if status.completion is not None:
+            self._rows.pop(key, None)
+        elif key in self._rows or self._makes_room(status):
+            self._rows[key] = _row(status, self._shown(status.reason))
+
+    def forget(self, key: Key) -> None:
+        """There is no such job any more, or it cannot be read."""
+        self._rows.pop(key, None)
+        self._count(key, None)
+
+    def collected(self) -> Iterator[Metric]:
+        """All rows, as of now; called by the thread that serves a scrape."""
+        rows, counts = self._rows.copy(), self._counts.copy()  # each a single step: nothing changes meanwhile
+        jobs = GaugeMetricFamily(*_JOBS, labels=["state"])
+        for state, count in sorted(counts.items()):
+            jobs.add_metric([state], count)
+        yield jobs
+        going_on = sum(count for state, count in counts.items() if state not in ENDED)
+        yield GaugeMetricFamily(*_UNSHOWN, value=max(going_on - len(rows), 0))
+        yield from _families(rows)
+
+    def _shown(self, reason: str) -> str:
+        if len(self._reasons) < MAX_REASONS:
+            self._reasons.add(reason)
+        return reason if reason in self._reasons else OTHER
+
+    def _count(self, key: Key, state: str | None) -> None:
+        before = self._states.pop(key, None)
+        if before is not None:
+            self._counts[before] -= 1
+        if state is not None:
+            self._states[key] = state
+            self._counts[state] = self._counts.get(state, 0) + 1
+
+    def _makes_room(self, status: TrainingJobStatus) -> bool:
+        """Whether there is a row for one more. A job that has or had nodes takes that of one that waits for its first."""
+        if len(self._rows) < MAX_JOBS:
+            return True
+        if status.goodput is None:  # there is an account from the first nodes on
+            return False
+        waits = next((key for key, row in self._rows.items() if row.goodput is None), None)
+        if waits is None:
+            return False
+        del self._rows[waits]
+        return True
+
+
+def _row(status: TrainingJobStatus, reason: str) -> _Row:
+    running = next((condition for condition in status.conditions if condition.type == "Running"), None)
+    waits = status.state in WAITING and running is not None and running.status is ConditionStatus.FALSE
+    return _Row(
+        status.state,
+        reason,
+        status.goodput,
+        status.step,
+        status.checkpoint.time if status.checkpoint else None,
+        status.checkpoint.step if status.checkpoint else None,
+        running.last_transition_time if waits and running is not None else None,
+    )
+
+
+def _families(rows: dict[Key, _Row]) -> Iterable[Metric]:
+    found = {family.name: family.begun() for family in _OF_JOBS}
+
+    def put(family: _Family, key: Key, value: float | None, *labels: str) -> None:
+        if value is not None:
+            found[family.name].add_metric([*key, *labels], float(min(value, MOST)))  # type: ignore[attr-defined] # of both kinds of family
+
+    for key, row in rows.items():
+        put(_STATE, key, 1, row.state, row.reason)
+        put(_WAITS, key, _moment(row.waits_since))
+        put(_STEP, key, row.step)
+        put(_SAVED, key, _moment(row.saved))
+        put(_SAVED_STEP, key, row.saved_step)
+        account = row.goodput
+        if account is None:
+            continue
+        for bucket, seconds in account.seconds.items():
+            put(_TIME, key, seconds, bucket)
+        for bucket, seconds in account.gpu_seconds.items():
+            put(_GPUS, key, seconds, bucket)
+        put(_ETTR, key, _thousandth(account.ettr_permille))
+        put(_AFTER_QUEUE, key, _thousandth(account.ettr_after_queue_permille))
+        put(_FAILURES, key, account.failures)
+        put(_LOST, key, account.lost_steps)
+        put(_STEP_SECONDS, key, _thousandth(account.step_milliseconds))
+    return found.values()
+
+
+def _moment(time: datetime | None) -> float | None:
+    return time.timestamp() if time is not None else None
+
+
+def _thousandth(value: int | None) -> float | None:
+    return value / 1000 if value is not None else None
+
+
+_JOBS = ("muster_jobs", "Jobs by state, those that have ended and are not deleted with them.")
+_UNSHOWN = (
+    "muster_jobs_without_figures",
+    "Jobs that have not ended and have no rows of their own, because there are too many.",
+)
+
+
+class _Collector:
+    """Stands in the registry for whoever keeps the figures."""
+
+    figures: JobFigures | None = None
+
+    def describe(self) -> Iterable[Metric]:
+        """What there can be."""
+        yield GaugeMetricFamily(*_JOBS, labels=["state"])
+        yield GaugeMetricFamily(*_UNSHOWN, labels=[])
+        for family in _OF_JOBS:
+            yield family.begun()
+
+    def collect(self) -> Iterable[Metric]:
+        """What there is."""
+        return self.figures.collected() if self.figures is not None else ()
+
+
+_collector = _Collector()
+REGISTRY.register(_collector)

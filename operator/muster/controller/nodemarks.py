@@ -1,0 +1,171 @@
+"""Writes the condition MusterHealthy on Nodes, where the FleetPolicy wants it: behind everything that matters, and slowly.
+
+What excludes a node never waits for it: there is one queue, in which a node has one place whatever becomes of it meanwhile. Nothing is
+written but changes, at most ten a second, and of one node ten an hour: others who rewrite the condition cannot keep Muster busy.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import structlog
+
+from muster.api.base import API_VERSION
+from muster.controller.cluster import Cluster
+from muster.health.assess import Verdict
+from muster.health.condition import Mark, mark_of, patch
+from muster.kube import decode, paths
+from muster.kube.client import Client
+from muster.kube.decode import Undecodable
+from muster.kube.errors import ApiError, Forbidden, LeadershipLost, NotFound
+from muster.kube.events import WARNING, EventRecorder, Regarding
+
+STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
+WRITE_SECONDS = 0.1
+RETRY_SECONDS = 10.0
+REFUSED_SECONDS = 300.0
+HOUR_SECONDS = 3600.0
+MAX_WRITES_PER_HOUR = 10
+"""Of one node."""
+
+log = structlog.get_logger()
+
+
+class NodeMarks:
+    """The conditions that there have to be, and the queue of nodes to look at."""
+
+    def __init__(
+        self,
+        client: Client,
+        cluster: Cluster,
+        events: EventRecorder,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._client = client
+        self._cluster = cluster
+        self._events = events
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._wanted: dict[str, Mark] = {}
+        self._queue: dict[str, None] = {}  # in order
+        self._stirred = asyncio.Event()
+        self._written: dict[str, deque[float]] = {}
+        self._waiting: dict[str, asyncio.TimerHandle] = {}
+        self._is_refused = False
+
+    def want(self, name: str, verdict: Verdict) -> None:
+        """What the node's condition has to say from now on, where there has to be one."""
+        self._wanted[name] = mark_of(name, verdict)
+        self._enqueue(name)
+
+    def forget(self, name: str) -> None:
+        """The node is gone."""
+        self._wanted.pop(name, None)
+        self._queue.pop(name, None)
+        self._written.pop(name, None)
+        if name in self._waiting:
+            self._waiting.pop(name).cancel()
+
+    async def run(self) -> None:
+        """Write until cancelled.
+
+        Raises:
+            LeadershipLost: this process may not write any more.
+        """
+        try:
+            while True:
+                await self._stirred.wait()
+                if not self._queue:
+                    self._stirred.clear()
+                    continue
+                name = next(iter(self._queue))
+                del self._queue[name]
+                try:
+                    wrote = await self.turn(name)
+                except LeadershipLost:
+                    raise
+                except Forbidden as error:
+                    self._refused(error)
+                    self._enqueue(name)
+                    await asyncio.sleep(REFUSED_SECONDS)
+                except ApiError as error:  # of one node; the others' follow
+                    log.warning("condition not written", node=name, error=str(error))
+                    self._later(name, RETRY_SECONDS)
+                    await asyncio.sleep(WRITE_SECONDS)
+                except Exception:
+                    log.exception("condition not written", node=name)
+                    self._later(name, RETRY_SECONDS)
+                    await asyncio.sleep(WRITE_SECONDS)
+                else:
+                    await asyncio.sleep(WRITE_SECONDS if wrote else 0)
+        finally:
+            for handle in self._waiting.values():
+                handle.cancel()
+            self._waiting.clear()
+
+    async def turn(self, name: str) -> bool:
+        """See to one node's condition; returns whether something was written.
+
+        Raises:
+            ApiError: it was not.
+        """
+        node = self._cluster.fleet.nodes.get(name)
+        if node is None or name not in self._wanted or self._cluster.policy_unknown:
+            return False
+        if node.ready_reason == decode.UNREADABLE:  # its conditions are not known
+            return False
+        wanted = self._wanted[name] if self._cluster.policy().health.node_condition else None
+        body = patch(node.conditions, wanted, self._wall_clock())
+        if body is None:
+            return False
+        now, written = self._clock(), self._written.setdefault(name, deque())
+        while written and now - written[0] >= HOUR_SECONDS:
+            written.popleft()
+        if len(written) >= MAX_WRITES_PER_HOUR:
+            self._later(name, HOUR_SECONDS - (now - written[0]))
+            return False
+        # A Node that was made anew under the name is judged first.
+        body["metadata"] = {"uid": node.uid}
+        written.append(now)
+        try:
+            answer = await self._client.patch(
+                paths.core("nodes", name=name, subresource="status"), body, STRATEGIC_MERGE_PATCH
+            )
+        except NotFound:
+            return True
+        self._is_refused = False
+        self._cluster.nodes.assume(answer)
+        return True
+
+    def _enqueue(self, name: str) -> None:
+        self._queue[name] = None
+        self._stirred.set()
+
+    def _later(self, name: str, seconds: float) -> None:
+        if name not in self._waiting:
+            self._waiting[name] = asyncio.get_running_loop().call_later(seconds, self._due, name)
+
+    def _due(self, name: str) -> None:
+        self._waiting.pop(name, None)
+        if name in self._wanted:
+            self._enqueue(name)
+
+    def _refused(self, error: Forbidden) -> None:
+        """Tell once that the right is missing, and what to do."""
+        if self._is_refused:
+            return
+        self._is_refused = True
+        text = (
+            "the condition MusterHealthy cannot be written on Nodes (403): add manifests/components/node-condition to the overlay, or "
+            "switch spec.health.nodeCondition off. Nothing else waits for it"
+        )
+        log.error("condition refused", error=str(error), message=text)
+        policy = self._cluster.policies.store.get(("", "default"))
+        if policy is not None:
+            uid = policy.uid if isinstance(policy, Undecodable) else policy.metadata.uid
+            self._events.record(
+                Regarding(API_VERSION, "FleetPolicy", "default", uid), WARNING, "NodeConditionRefused", text
+            )

@@ -1,0 +1,69 @@
+"""Machines that fall sick again and again, as figures for Prometheus: made when it asks.
+
+Names of nodes are a label nowhere else: 16,384 of them would be as many series. Here only the worst have a row, and a fleet in which
+more than these come back sick has another trouble than one machine.
+"""
+
+import heapq
+from collections.abc import Callable, Iterable
+from datetime import datetime
+
+from prometheus_client import REGISTRY
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from muster.api.nodehealth import Offences
+from muster.health.memory import score
+
+MAX_NODES = 100
+LEAST_SCORE = 1.5
+"""Two incidents within one half-life."""
+
+_NAME = "muster_node_offence_score"
+_TEXT = "Account of a node that came back sick: 1 for each incident, halved by time; the worst of 1.5 and more."
+
+
+class Offenders:
+    """Accounts of nodes. Only the event loop's thread may change them; a scrape may read from another one.
+
+    The newest one made is the one that is scraped: a process has one.
+    """
+
+    def __init__(self, half_life_seconds: Callable[[], int], wall_clock: Callable[[], datetime]) -> None:
+        self._half_life_seconds = half_life_seconds
+        self._wall_clock = wall_clock
+        self._accounts: dict[str, Offences] = {}
+        _collector.offenders = self
+
+    def put(self, node: str, account: Offences | None) -> None:
+        """The account of a node is now this one; None: there is none any more."""
+        if account is None or account.as_of is None:
+            self._accounts.pop(node, None)
+        else:
+            self._accounts[node] = account
+
+    def worst(self) -> list[tuple[float, str]]:
+        """Scores with their nodes, the worst first."""
+        now, half_life = self._wall_clock(), self._half_life_seconds()
+        scores = ((float(score(account, now, half_life)), node) for node, account in self._accounts.copy().items())
+        return heapq.nlargest(MAX_NODES, (each for each in scores if each[0] >= LEAST_SCORE))
+
+
+class _Collector:
+    """Stands in the registry for whoever keeps the accounts."""
+
+    offenders: Offenders | None = None
+
+    def describe(self) -> Iterable[Metric]:
+        """What there can be."""
+        yield GaugeMetricFamily(_NAME, _TEXT, labels=["node"])
+
+    def collect(self) -> Iterable[Metric]:
+        """What there is."""
+        family = GaugeMetricFamily(_NAME, _TEXT, labels=["node"])
+        for value, node in self.offenders.worst() if self.offenders is not None else ():
+            family.add_metric([node], value)
+        yield family
+
+
+_collector = _Collector()
+REGISTRY.register(_collector)

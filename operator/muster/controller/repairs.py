@@ -1,0 +1,243 @@
+"""Asks for repairs: writes, keeps and deletes the RepairRequests of nodes that are out and empty, where the FleetPolicy wants that.
+
+Requests are few and slow, so they are listed now and then instead of being watched, and not at all while nobody asks for any. What a look
+does follows from what it has read (`muster.health.repairs`); every deletion names what was read, so that whoever has taken a request
+on in between keeps it.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import msgspec
+import structlog
+from prometheus_client import Gauge
+
+from muster.api.base import API_VERSION
+from muster.api.repairrequest import RepairRequest
+from muster.controller.cluster import Cluster
+from muster.controller.health import HealthKeeper
+from muster.health.repairs import NOT_EMPTY, Case, Plan, RepairWord, Request, Stage, plan
+from muster.kube import decode, paths
+from muster.kube.client import Client
+from muster.kube.errors import AlreadyExists, ApiError, Conflict, LeadershipLost, NotFound
+from muster.kube.events import NORMAL, WARNING, EventRecorder, Regarding
+
+PERIOD_SECONDS = 10.0
+# A node that others' pods come to and go from is not asked for again and again.
+REST_SECONDS = 600.0
+PAGE = 500
+WRITES = 32
+"""Of a kind at one look, at most; the others come with the next ones."""
+
+log = structlog.get_logger()
+_read = decode.custom(RepairRequest)
+_requests = Gauge("muster_repair_requests", "RepairRequests, by how far they are.", ["stage"])
+_TOLD = {
+    Stage.ASKED: (NORMAL, "RepairRequested"),
+    Stage.IN_PROGRESS: (NORMAL, "RepairInProgress"),
+    Stage.DONE: (NORMAL, "RepairDone"),
+    Stage.FAILED: (WARNING, "RepairFailed"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A request as it was read: what of it is decided by, and what a deletion names."""
+
+    request: Request
+    uid: str
+    resource_version: str
+
+
+class _BareStatus(msgspec.Struct, frozen=True):
+    phase: str = ""
+
+
+class _Bare(msgspec.Struct, frozen=True):
+    status: _BareStatus = _BareStatus()
+
+
+def _phase_of(data: bytes) -> str:
+    """How far a request is that does not fit its schema; "" where not even that can be read."""
+    try:
+        return msgspec.json.decode(data, type=_Bare).status.phase
+    except msgspec.DecodeError:
+        return ""
+
+
+class RepairKeeper:
+    """Keeps RepairRequests in line with what nodes need; to be run by the leader."""
+
+    def __init__(
+        self,
+        client: Client,
+        cluster: Cluster,
+        health: HealthKeeper,
+        events: EventRecorder,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._client = client
+        self._cluster = cluster
+        self._health = health
+        self._events = events
+        self._clock = clock
+        self._changed = asyncio.Event()
+        self._words: dict[str, RepairWord] | None = None  # None: requests have not been read yet
+        self._missing_since: dict[str, float] = {}
+        self._rests_until: dict[str, float] = {}
+        cluster.policies.store.subscribe(lambda _old, _new: self._changed.set())
+
+    async def run(self) -> None:
+        """Look until cancelled.
+
+        Raises:
+            LeadershipLost: this process may not write any more.
+        """
+        while True:
+            self._changed.clear()
+            if not self._is_wanted():
+                if self._words is None:
+                    self._tell({})
+                await self._changed.wait()
+                continue
+            try:
+                await self.look()
+            except ApiError as error:
+                log.warning("repairs not looked after", error=str(error))
+            except LeadershipLost:
+                raise
+            except Exception:
+                log.exception("repairs not looked after")
+            await asyncio.sleep(PERIOD_SECONDS)
+
+    def _is_wanted(self) -> bool:
+        return bool(self._cluster.policy().health.repair.actions) or self._health.knows_of_repairs()
+
+    async def look(self) -> None:
+        """Read all requests, and do what follows.
+
+        Raises:
+            ApiError: they could not be read.
+            LeadershipLost: this process may not write any more.
+        """
+        found = await self._listed()
+        if self._cluster.policy_unknown:
+            return
+        cases = {name: self._health.repair_case(name) for name in {*self._health.out(), *found, *(self._words or ())}}
+        what = self._planned(found, {name: case for name, case in cases.items() if case is not None})
+        words = dict(what.kept)
+        words |= {name: found[name].request.word for name in what.ends}
+        words |= {
+            name: RepairWord(Stage.ASKED, case.wants.value)
+            for name in (*what.creates, *what.holds)
+            if (case := cases[name]) is not None and case.wants is not None
+        }
+        for name, word in (self._words or {}).items():  # of these nobody can say anything just now
+            if cases[name] is None and name not in words and word.stage is Stage.ASKED and self._exists(name):
+                words[name] = word
+        self._tell(words)
+        await self._carry_out(what, found, words)
+
+    def _exists(self, name: str) -> bool:
+        return name in self._cluster.fleet.nodes
+
+    def _planned(self, found: Mapping[str, _Found], cases: Mapping[str, Case]) -> Plan:
+        now = self._clock()
+        self._rests_until = {name: until for name, until in self._rests_until.items() if until > now}
+        self._missing_since = {name: self._missing_since.get(name, now) for name in found if not self._exists(name)}
+        return plan(
+            cases,
+            {name: each.request for name, each in found.items()},
+            self._cluster.policy().health.repair,
+            {name: now - since for name, since in self._missing_since.items()},
+            self._rests_until,
+        )
+
+    async def _carry_out(self, what: Plan, found: Mapping[str, _Found], words: dict[str, RepairWord]) -> None:
+        for name, why in list(what.ends.items())[:WRITES]:
+            try:
+                gone = await self._deleted(name, found[name], why)
+            except ApiError as error:
+                log.warning("request for repair not deleted", node=name, error=str(error))
+                continue
+            if gone:
+                if why == NOT_EMPTY:
+                    self._rests_until[name] = self._clock() + REST_SECONDS
+                words.pop(name, None)
+                self._tell(words)
+        for name in what.creates[:WRITES]:
+            try:
+                await self._create(name)
+            except ApiError as error:
+                log.warning("repair not asked for", node=name, error=str(error))
+
+    async def _create(self, name: str) -> None:
+        case = self._health.repair_case(name)  # again: other writes have taken their time
+        action = case.asks(self._cluster.policy().health.repair) if case is not None else None
+        if case is None or action is None or not case.held or case.incident is None:
+            return
+        body = {
+            "apiVersion": API_VERSION,
+            "kind": "RepairRequest",
+            "metadata": {"name": name},
+            "spec": case.spec().to_json(),
+        }
+        try:
+            await self._client.post(paths.muster("repairrequests"), body)
+        except AlreadyExists:
+            return  # by a write of which the answer was lost, or of the leader before: the next look reads it
+        log.info("repair asked for", node=name, action=action.value, reason=case.reason)
+        self._record(name, Stage.ASKED, f"{action.value} is asked for: {case.message}")
+
+    async def _deleted(self, name: str, found: _Found, why: str) -> bool:
+        preconditions = {"uid": found.uid, "resourceVersion": found.resource_version}
+        try:
+            await self._client.delete(paths.muster("repairrequests", name=name), {"preconditions": preconditions})
+        except NotFound:
+            return True
+        except Conflict:  # somebody has just written to it, it may be to take it on
+            return False
+        log.info("request for repair deleted", node=name, why=why)
+        return True
+
+    async def _listed(self) -> dict[str, _Found]:
+        """All requests, by name; none where the cluster does not know the kind."""
+        found: dict[str, _Found] = {}
+        query = {"limit": str(PAGE)}
+        while True:
+            try:
+                page = decode.list_page(await self._client.get(paths.muster("repairrequests"), query))
+            except NotFound as error:
+                log.warning("the cluster knows no RepairRequests: apply Muster's CRDs", error=str(error))
+                return {}
+            for raw in page.items or ():
+                each = _read(raw)
+                if isinstance(each, decode.Undecodable):
+                    request = Request.unreadable(_phase_of(raw), each.error)
+                    found[each.name] = _Found(request, each.uid, str(each.resource_version))
+                else:
+                    meta = each.metadata
+                    found[meta.name] = _Found(Request.of(each), meta.uid, meta.resource_version)
+            if not page.metadata.continue_:
+                return found
+            query = {"limit": str(PAGE), "continue": page.metadata.continue_}
+
+    def _tell(self, words: Mapping[str, RepairWord]) -> None:
+        before, self._words = self._words, dict(words)
+        self._health.repairs_told(words)
+        for stage in _TOLD:
+            _requests.labels(stage.value).set(sum(word.stage is stage for word in words.values()))
+        for name, word in words.items():
+            known = (before or {}).get(name)
+            if (
+                before is not None
+                and word.stage is not Stage.ASKED
+                and (known is None or known.stage is not word.stage)
+            ):
+                self._record(name, word.stage, f"{word.action or 'repair'}: {word.message or word.stage.value}")
+
+    def _record(self, name: str, stage: Stage, text: str) -> None:
+        kind, reason = _TOLD[stage]
+        self._events.record(Regarding("v1", "Node", name, name), kind, reason, text[:1024])

@@ -1,0 +1,102 @@
+"""Tells people what of the FleetPolicy's maintenance windows may not be meant, and who will feel them; counts their nodes.
+
+That windows are obeyed is the business of the verdicts (`muster.health.maintenance`). Nothing that this meets stops anything.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+
+import structlog
+from prometheus_client import Gauge
+
+from muster.api.base import API_VERSION
+from muster.api.maintenance import MaintenanceStage
+from muster.controller.cluster import Cluster
+from muster.controller.slices import Slices
+from muster.health.assess import Verdict
+from muster.health.maintenance import Problem, problems
+from muster.health.pools import pool_of
+from muster.kube.decode import Undecodable
+from muster.kube.events import WARNING, EventRecorder, Regarding
+
+PERIOD_SECONDS = 30.0
+REST = 50.0
+"""So many times as long as a look took nothing is done after it: large fleets with many windows cost no more than others."""
+TOLD_AT_ONCE = 16
+
+log = structlog.get_logger()
+_nodes = Gauge("muster_maintenance_nodes", "Nodes by how near their maintenance window is.", ["stage"])
+_problems = Gauge(
+    "muster_maintenance_problems",
+    "What in the FleetPolicy's maintenance windows may not be meant, or takes many nodes; Events of the FleetPolicy name it.",
+)
+
+
+class WindowKeeper:
+    """Looks at the windows now and then; what has been told is told again only after it had gone."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        events: EventRecorder,
+        verdicts: Callable[[], Iterable[Verdict]],
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._cluster = cluster
+        self._events = events
+        self._verdicts = verdicts
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._told: frozenset[str] = frozenset()
+
+    async def run(self) -> None:
+        """Look until cancelled; to be run by the leader."""
+        while True:
+            begun = self._clock()
+            try:
+                await self.look()
+            except Exception:
+                log.exception("maintenance windows not looked at")
+            await asyncio.sleep(max(PERIOD_SECONDS, REST * (self._clock() - begun)))
+
+    async def look(self) -> None:
+        """Count nodes, and tell what is new."""
+        counts = dict.fromkeys(MaintenanceStage, 0)
+        slices = Slices(self._clock)
+        for verdict in list(self._verdicts()):
+            if verdict.maintenance is not None:
+                counts[verdict.maintenance.stage] += 1
+        for stage, count in counts.items():
+            _nodes.labels(stage.value).set(count)
+        fleet = self._cluster.fleet
+        policy = fleet.policy
+        found: list[Problem] = []
+        if policy.maintenance.windows:
+            asked = problems(
+                policy.maintenance,
+                list(fleet.nodes.values()),
+                lambda node: pool_of(node, policy.accelerator_resource),
+                policy.health.budget.total_percent,
+                self._wall_clock(),
+            )
+            for problem in asked:
+                if problem is None:
+                    await slices.pause()
+                else:
+                    found.append(problem)
+        _problems.set(len(found))
+        self._tell(found)
+
+    def _tell(self, found: list[Problem]) -> None:
+        news = [problem for problem in found if problem.about not in self._told]
+        now = self._cluster.policies.store.get(("", "default"))
+        if now is None or isinstance(now, Undecodable):
+            return
+        about = Regarding(API_VERSION, "FleetPolicy", "default", now.metadata.uid)
+        for problem in news[:TOLD_AT_ONCE]:
+            log.warning("maintenance window may not be meant", problem=problem.message)
+            self._events.record(about, WARNING, "MaintenanceWindow", problem.message)
+        self._told = frozenset(problem.about for problem in found if problem not in news[TOLD_AT_ONCE:])

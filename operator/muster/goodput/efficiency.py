@@ -1,0 +1,140 @@
+"""How much training came of the time: tokens per second, model FLOP/s utilisation, and what they cost. Pure.
+
+MFU is that of PaLM (arXiv 2204.02311, appendix B): operations that the model needs, without recomputation, of those that the accelerators
+could have made at their peak. Which formula gave the operations of a token is told with it, because the usual ones differ by tens of per
+cent. A figure that cannot be true is not told: the reader gets the reason in its place.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from muster.api.goodput import PRODUCTIVE
+from muster.api.throughput import Throughput
+
+BY_PARAMETERS = "6N/v1"
+"""Six operations for each weight that a token passes through; attention is left out."""
+AS_GIVEN = "flopsPerToken/v1"
+"""As the job says."""
+LEAST_SECONDS = 10
+"""Times are whole seconds: rates of less time than this would be guesses."""
+MILLION = 10**6
+
+_WORDS = re.compile(r"[^A-Z0-9]+")
+_SHARED = re.compile(r"MIG|SHARED|REPLICA|VGPU|GRID")
+PEAK_TFLOPS: tuple[tuple[str, frozenset[str], int], ...] = (
+    # family, words that have to be in the name besides, dense bf16 10^12/s. The vendors' data sheets, without sparsity.
+    ("A100", frozenset(), 312),
+    ("A800", frozenset(), 312),
+    ("H100", frozenset({"PCIE"}), 756),
+    ("H100", frozenset({"NVL"}), 835),
+    ("H100", frozenset({"HBM3"}), 989),
+    ("H100", frozenset({"SXM5"}), 989),
+    ("H800", frozenset({"PCIE"}), 756),
+    ("H800", frozenset(), 989),
+    ("H200", frozenset({"NVL"}), 835),
+    ("H200", frozenset(), 989),
+    ("GH200", frozenset(), 989),
+    ("H20", frozenset(), 148),
+    ("L40S", frozenset(), 362),
+    ("B200", frozenset(), 2250),
+    ("B300", frozenset(), 2250),
+    ("GB200", frozenset(), 2500),
+    ("GB300", frozenset(), 2500),
+    ("MI300X", frozenset(), 1307),
+    ("MI325X", frozenset(), 1307),
+    ("MI355X", frozenset(), 2500),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Efficiency:
+    """What came of the time. None: not known.
+
+    Attributes:
+        tokens: of the steps that count.
+        tokens_per_second: of the whole gang, in the time of steps that count.
+        tokens_per_gpu_second: the same for one accelerator.
+        mfu: share of the peak, in the time of steps that count.
+        overall: the same of all the time in which accelerators were held.
+        formula: what gave the operations of a token; "" where mfu is not known.
+        peak_tflops: of one accelerator.
+        why: why there is no MFU although the job asked for it; "" otherwise.
+    """
+
+    tokens: int | None = None
+    tokens_per_second: float | None = None
+    tokens_per_gpu_second: float | None = None
+    mfu: float | None = None
+    overall: float | None = None
+    formula: str = ""
+    peak_tflops: int | None = None
+    why: str = ""
+
+
+def peak_tflops(model: str) -> int | None:
+    """Dense bf16 operations of one accelerator, in 10^12 per second, by the model in its node's labels; None where it is not known for
+    certain: of a slice or a share of one nobody can say."""
+    name = model.upper()
+    if _SHARED.search(name):
+        return None
+    words = set(_WORDS.split(name))
+    return next((peak for family, others, peak in PEAK_TFLOPS if family in words and others <= words), None)
+
+
+def efficiency(
+    steps: int | None,
+    seconds: Mapping[str, int],
+    gpu_seconds: Mapping[str, int],
+    throughput: Throughput,
+    model: str,
+) -> Efficiency:
+    """What came of the time.
+
+    Args:
+        steps: those that count; None: not known.
+        seconds: the account, by bucket.
+        gpu_seconds: the same times the accelerators that were held.
+        model: of the accelerators, "" where it is not known.
+    """
+    if steps is None or throughput.tokens_per_step is None:
+        return Efficiency()
+    tokens = steps * throughput.tokens_per_step
+    work = sum(seconds.get(bucket, 0) for bucket in PRODUCTIVE)
+    gpu_work, held = sum(gpu_seconds.get(bucket, 0) for bucket in PRODUCTIVE), sum(gpu_seconds.values())
+    if not tokens or work < LEAST_SECONDS:
+        return Efficiency(tokens=tokens)
+    found = Efficiency(
+        tokens=tokens,
+        tokens_per_second=tokens / work,
+        tokens_per_gpu_second=tokens / gpu_work if gpu_work else None,
+    )
+    flops, formula = throughput.flops_per_token, AS_GIVEN
+    if flops is None and throughput.parameters is not None:
+        flops, formula = 6 * throughput.parameters, BY_PARAMETERS
+    if flops is None or not gpu_work:
+        return found
+    peak = throughput.peak_tflops_per_gpu or peak_tflops(model)
+    if peak is None:
+        return _without(found, "the accelerators' peak is not known: set spec.throughput.peakTflopsPerGpu")
+    mfu, overall = (tokens * flops / (time * peak * 10**12) for time in (gpu_work, held))
+    if mfu > 1:
+        return _without(found, "spec.throughput cannot be right: the accelerators would have worked beyond their peak")
+    return Efficiency(
+        tokens=tokens,
+        tokens_per_second=found.tokens_per_second,
+        tokens_per_gpu_second=found.tokens_per_gpu_second,
+        mfu=mfu,
+        overall=overall,
+        formula=formula,
+        peak_tflops=peak,
+    )
+
+
+def cost_per_million(cost: float | None, tokens: int | None) -> float | None:
+    """What a million tokens cost that count, waiting and failures included; None where either is not known."""
+    return None if cost is None or not tokens else cost / tokens * MILLION
+
+
+def _without(found: Efficiency, why: str) -> Efficiency:
+    return Efficiency(found.tokens, found.tokens_per_second, found.tokens_per_gpu_second, why=why)

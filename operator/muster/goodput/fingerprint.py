@@ -1,0 +1,114 @@
+"""What the ranks of an attempt ran with, so that a result can be made again, and a failure be seen to have begun with a change. Pure.
+
+Noted with the go of an attempt, where it differs from the one before. The digest of the environment leaves out the values of what is called
+like a secret: who can guess a short value could otherwise try whether the digest fits.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from muster.api.endedjob import LABEL_LENGTH
+from muster.api.goodput import MAX_FINGERPRINTS, Account, Fingerprint
+from muster.api.trainingjob import TrainingJob
+from muster.goodput.history import model_of, words
+from muster.world.job import JobWorld
+
+REVISION = "muster.dev/git-revision"
+"""Annotation of the job, or of its template, that says which revision of the code it runs."""
+REVISION_VARIABLES = ("GIT_REVISION", "GIT_COMMIT", "GIT_SHA", "COMMIT_SHA")
+SEVERAL = "several"
+"""Where the workers are not all alike."""
+_FULL_DRIVER = "nvidia.com/cuda.driver-version.full"
+_DRIVER_PARTS = ("nvidia.com/cuda.driver.major", "nvidia.com/cuda.driver.minor", "nvidia.com/cuda.driver.rev")
+_SECRET = re.compile(r"(?i)token|secret|passw|passphrase|key|credential|auth|cookie|session|dsn|private|signature")
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+DIGEST_LETTERS = 16
+
+
+def noted(world: JobWorld, account: Account, attempt: int) -> Account:
+    """The account with what this attempt starts with, if that differs from the one before."""
+    made = fingerprint(world, attempt)
+    last = account.fingerprints[-1] if account.fingerprints else None
+    if last is not None and last.model_copy(update={"attempt": attempt}) == made:
+        return account
+    return account.model_copy(update={"fingerprints": [*account.fingerprints, made][-MAX_FINGERPRINTS:]})
+
+
+def fingerprint(world: JobWorld, attempt: int) -> Fingerprint:
+    """What the workers run with, as far as is seen now."""
+    nodes = [seat.node.labels if seat.node is not None else {} for seat in world.seats]
+    return Fingerprint(
+        attempt=attempt,
+        image=_alike(_image(seat.container.image_id if seat.container else "") for seat in world.seats),
+        gpu_model=_alike(map(model_of, nodes)),
+        driver=_alike(map(_driver, nodes)),
+        environment=environment(world.job),
+        revision=revision(world.job),
+    )
+
+
+def at_attempt(listed: Iterable[Fingerprint], attempt: int) -> Fingerprint | None:
+    """What an attempt ran with; None where that is not known (any more)."""
+    return next((each for each in reversed(list(listed)) if each.attempt <= attempt), None)
+
+
+def environment(job: TrainingJob) -> str:
+    """The digest of the variables of the container that trains, secrets' values left out; "" where it has none."""
+    container = _worker(job)
+    env = [_variable(each) for each in _listed(container.get("env")) if isinstance(each, Mapping)]
+    sources = [each for each in _listed(container.get("envFrom")) if isinstance(each, Mapping)]
+    if not env and not sources:
+        return ""
+    text = json.dumps([sorted(env), sources], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:DIGEST_LETTERS]
+
+
+def revision(job: TrainingJob) -> str:
+    """The revision of the code, as an annotation or a variable says it; "" where none does."""
+    metadata = job.spec.template.get("metadata")
+    template = metadata.get("annotations") if isinstance(metadata, Mapping) else None
+    variables = {
+        each.get("name"): each.get("value") for each in _listed(_worker(job).get("env")) if isinstance(each, Mapping)
+    }
+    told = [
+        job.metadata.annotations.get(REVISION),
+        template.get(REVISION) if isinstance(template, Mapping) else None,
+        *(variables.get(name) for name in REVISION_VARIABLES),
+    ]
+    return next((words(each, LABEL_LENGTH) for each in told if isinstance(each, str) and each.strip()), "")
+
+
+def _worker(job: TrainingJob) -> Mapping[str, Any]:
+    named = job.spec.launch.worker_container
+    listed = job.spec.containers
+    return next((each for each in listed if named is None or each.get("name") == named), {})
+
+
+def _variable(each: Mapping[str, Any]) -> tuple[str, str]:
+    name, value = str(each.get("name")), each.get("value")
+    if _SECRET.search(name):
+        return name, ""
+    return name, json.dumps(value if value is not None else each.get("valueFrom"), sort_keys=True, default=str)
+
+
+def _listed(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _image(image_id: str) -> str:
+    """The digest of an image as the kubelet tells of it; what has none is told as it is."""
+    found = _DIGEST.search(image_id)
+    return found[0] if found else words(image_id, LABEL_LENGTH)
+
+
+def _driver(labels: Mapping[str, str]) -> str:
+    parts = [labels[name] for name in _DRIVER_PARTS if labels.get(name)]
+    return words(labels.get(_FULL_DRIVER) or ".".join(parts), 32)
+
+
+def _alike(values: Iterable[str]) -> str:
+    found = set(values)
+    return SEVERAL if len(found) > 1 else found.pop() if found else ""

@@ -1,0 +1,68 @@
+"""What a node is taken out for, as the breaker's budget counts it, and which faults are certain.
+
+A cause is what one defect can raise on many nodes at once. Another system is one cause, whatever reasons it names: they are its
+own words, and a monitor that invents a new one for each node must not get a budget for each. Of Muster's own sources the reason
+counts, too: those are rows of tables, and each is measured in its own way.
+
+Certain is what two ways of measuring say that have nothing in common but the hardware: a line that only the kernel can have
+written, and what the driver's library answers when it is asked. No program in a container writes the one or the other, and a
+defect in reading one of them is not seen in the other. One sign alone is not certain, however grave: a pattern that has
+gone wrong finds XID 79 on every node.
+"""
+
+from collections.abc import Iterable
+
+from muster.health.signs import AGENT, BURN_IN, JOBS, MAINTENANCE, WEIGHT, Sign
+from muster.health.xids import DEGRADED, FATAL
+
+_OWN = frozenset({AGENT, BURN_IN, JOBS})
+
+_DRIVER_SAYS_RESET = frozenset(
+    {
+        "ResetRequired",
+        "RecoveryActionReset",
+        "RecoveryActionReboot",
+        "RecoveryActionDrainP2p",
+        "RecoveryActionBusReset",
+        "RecoveryActionSystemReboot",
+    }
+)
+_GONE = frozenset({"GpuLost", "GpuCount"})
+_MEMORY = frozenset({"EccUncorrected", "SramUncorrected", "SramThreshold", "RowRemapFailed"})
+
+
+def _of(*codes: int) -> frozenset[str]:
+    return frozenset(f"Xid{code}" for code in codes)
+
+
+CERTAIN: tuple[tuple[frozenset[str], frozenset[str]], ...] = (
+    # Off the bus: the kernel says so, and the library finds it lost or missing, or the driver asks for a reset.
+    (_of(79), _GONE | _DRIVER_SAYS_RESET),
+    # Memory errors that the driver counts, too.
+    (_of(48, 64, 95, 140, 171, 172), _MEMORY | _DRIVER_SAYS_RESET),
+    # Halts of the GPU's own processors and time-outs: the GPU is lost, or the driver asks for a reset.
+    (_of(46, 62, 119, 120, 143, 158, 167, 169, 173), _GONE | _DRIVER_SAYS_RESET),
+    # Links that do not come up.
+    (_of(136), frozenset({"NvLinkDown", "FabricState"}) | _DRIVER_SAYS_RESET),
+)
+"""Reasons from the kernel's log, and those from NVML of which one with them makes a certain fault."""
+
+
+def cause_of(source: str, reason: str) -> str:
+    """The cause that a sign belongs to: `agent/Xid79`, `eks`, `rule/burnt`."""
+    return f"{source}/{reason}"[:128] if source in _OWN else source
+
+
+def causes_of(standing: Iterable[Sign], reason: str) -> tuple[str, ...]:
+    """The causes of all that takes a node out, strongest first; where nothing does now, of the verdict's own reason."""
+    found = (sign for sign in standing if sign.weighs >= WEIGHT[DEGRADED] and not sign.stays)
+    weighing = [sign for sign in found if sign.source != MAINTENANCE]
+    # What somebody repairs anyway is the last thing to charge.
+    weighing.sort(key=lambda sign: sign.repairs)
+    return tuple(dict.fromkeys(cause_of(sign.source, sign.reason) for sign in weighing)) or (f"muster/{reason}",)
+
+
+def is_certain(standing: Iterable[Sign]) -> bool:
+    """Whether the agent's Fatal signs are of two independent kinds that tell of one fault."""
+    reasons = {sign.reason for sign in standing if sign.source == AGENT and sign.severity is FATAL}
+    return any(reasons & logged and reasons & asked for logged, asked in CERTAIN)

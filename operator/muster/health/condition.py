@@ -1,0 +1,72 @@
+"""The Node condition by which others can read what Muster makes of a node. Pure.
+
+It says so little that it changes only when the verdict does: no figures, no ages, no words of people. Where nothing was ever known of
+a node it has none. Muster itself never reads it as evidence.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from muster.api.base import rfc3339
+from muster.api.nodehealth import VerdictState
+from muster.health.assess import OUT, Verdict
+from muster.world.views import MUSTER_HEALTHY, ConditionView
+
+TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
+HEALTHY, NOTHING_KNOWN = "Healthy", "NothingKnown"
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What the condition has to say.
+
+    Attributes:
+        status: True: in use, whatever weak there is against it. False: it should not be used. Unknown: nothing is known now.
+        reason: the verdict's, CamelCase.
+        message: for people.
+    """
+
+    status: str
+    reason: str
+    message: str
+
+
+def mark_of(name: str, verdict: Verdict) -> Mark:
+    """The condition for a verdict."""
+    state = verdict.state
+    if state is None:
+        return Mark(UNKNOWN, NOTHING_KNOWN, "no agent and nobody else says anything of this node")
+    if state is VerdictState.HEALTHY:
+        return Mark(TRUE, HEALTHY, "nothing that counts stands against this node")
+    reason = verdict.reason or state.value
+    return Mark(FALSE if state in OUT else TRUE, reason, f"{state.value}: kubectl describe nodehealth {name} tells why")
+
+
+def patch(conditions: Iterable[ConditionView], wanted: Mark | None, now: datetime) -> dict[str, Any] | None:
+    """The strategic merge patch that makes it so, and touches nobody else's conditions; None: it is so, or there is nothing to say.
+
+    Args:
+        conditions: of the node, as last read.
+        wanted: None: the condition is to be gone.
+        now: the time of a change of status.
+    """
+    is_there = next((each for each in conditions if each.type == MUSTER_HEALTHY), None)
+    if wanted is None:
+        gone = {"$patch": "delete", "type": MUSTER_HEALTHY}
+        return None if is_there is None else {"status": {"conditions": [gone]}}
+    if is_there is None and wanted.status == UNKNOWN:
+        return None
+    if is_there is not None and (is_there.status, is_there.reason, is_there.message) == (
+        wanted.status,
+        wanted.reason,
+        wanted.message,
+    ):
+        return None
+    said = {"type": MUSTER_HEALTHY, "status": wanted.status, "reason": wanted.reason, "message": wanted.message}
+    moment = rfc3339(now.astimezone(UTC).replace(microsecond=0))
+    said["lastHeartbeatTime"] = moment
+    if is_there is None or is_there.status != wanted.status or is_there.since is None:
+        said["lastTransitionTime"] = moment
+    return {"status": {"conditions": [said]}}

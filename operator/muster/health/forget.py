@@ -1,0 +1,45 @@
+"""When what is known of a machine that is gone can be forgotten, so that records do not pile up where nodes come and go.
+
+A record is kept for as long as anything in it could still decide something if the node came back, or its machine under
+another name: the account of offences, the faults that came back, a human's cordon. Then nothing is lost with it.
+"""
+
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from muster.api.nodehealth import Decision, NodeHealth
+from muster.health.assess import SAME_FAULT_SECONDS
+from muster.health.memory import score
+
+GONE_SECONDS = 3600
+"""A node that a reboot or a roll-out takes away is back by then."""
+
+NO_OFFENCE = Decimal("0.05")
+"""Less than that moves no quarantine: an incident weighs 1, and the limit lies half of one below a whole number of them."""
+
+
+def may_be_forgotten(health: NodeHealth, half_life_seconds: int, window_seconds: int, now: datetime) -> bool:
+    """Whether the record of a node that does not exist has nothing left that could matter.
+
+    Args:
+        health: the record.
+        half_life_seconds: of the account.
+        window_seconds: of the breaker's budget, which counts what was done to nodes that are gone.
+        now: the time. What is dated ahead is not old.
+    """
+    spec, status = health.spec, health.status
+    if spec.human is not None and spec.human.decision is Decision.CORDON:
+        return False
+    if score(status.offences, now, half_life_seconds) >= NO_OFFENCE:
+        return False
+    moments = [
+        health.metadata.creation_timestamp,
+        spec.human.time if spec.human else None,
+        spec.lost.time if spec.lost else None,
+        spec.check.time if spec.check else None,
+        *(moment for incident in status.incidents for moment in (incident.time, incident.taken, incident.cleared)),
+        *(evidence.last_seen for evidence in status.evidence),
+    ]
+    known = [moment for moment in moments if moment is not None]
+    kept = timedelta(seconds=max(SAME_FAULT_SECONDS, window_seconds))
+    return bool(known) and max(known) + kept <= now

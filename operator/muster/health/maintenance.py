@@ -1,0 +1,299 @@
+"""Maintenance windows: what they mean for a node at a moment, and what in them cannot be meant. Pure.
+
+A window is the platform team's word, like a cordon: it is obeyed whatever the breaker's budgets and the enforcement say, it is no
+fault of anything, and nothing is charged for it. Ahead of it the node takes no new workers, then its jobs leave after their next
+checkpoint, within it the machine may go down at any moment, and after it the node has to be looked at before it is used again. A job
+says nowhere how long it takes, so that any new work counts as too long once a node is closed.
+
+A human's release does not end a window, because somebody may be at work on the machine: the window itself has to be changed.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from muster.api.maintenance import MaintenancePolicy, MaintenanceStage, MaintenanceWindow, NodeMaintenance
+from muster.api.nodehealth import Finding, Severity
+from muster.health.signs import MAINTENANCE, Sign
+from muster.placement.natural import natural
+from muster.placement.wishes import Expression
+from muster.world.views import NodeView
+
+AHEAD = "MaintenanceAhead"
+WITHIN = "InMaintenance"
+REASONS = frozenset({AHEAD, WITHIN})
+
+OLD_SECONDS = 3600.0
+"""A window that has been over for so long, and is still in the policy, is told of: its date may be a slip."""
+
+_NAMED = 4
+_RANK = {MaintenanceStage.WITHIN: 0, MaintenanceStage.LEAVING: 1, MaintenanceStage.CLOSED: 2}
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """One window with its moments.
+
+    Attributes:
+        closes: from when on its nodes take no new workers.
+        leaves: from when on running jobs leave.
+        selects: whether a node's labels are selected.
+    """
+
+    name: str
+    closes: datetime
+    leaves: datetime
+    starts: datetime
+    ends: datetime
+    names: frozenset[str]
+    selects: Callable[[NodeView], bool] | None
+    reason: str
+
+    @classmethod
+    def of(cls, window: MaintenanceWindow, policy: MaintenancePolicy) -> "_Window":
+        selector = window.nodes.selector
+        expressions = (
+            None
+            if selector is None
+            else (
+                *(Expression(key, "In", (value,)) for key, value in selector.match_labels.items()),
+                *(Expression(each.key, each.operator.value, tuple(each.values)) for each in selector.match_expressions),
+            )
+        )
+        return cls(
+            window.name,
+            _earlier(window.starts, max(policy.no_new_work_seconds, policy.leave_seconds)),
+            _earlier(window.starts, policy.leave_seconds),
+            window.starts,
+            window.ends,
+            frozenset(window.nodes.names),
+            None if expressions is None else (lambda node: all(each.matches(node.labels) for each in expressions)),
+            window.reason,
+        )
+
+    def covers(self, node: NodeView) -> bool:
+        return node.name in self.names or (self.selects is not None and self.selects(node))
+
+    def stage(self, now: datetime) -> MaintenanceStage | None:
+        """None: it is over, or far ahead."""
+        if now >= self.ends or now < self.closes:
+            return None
+        if now >= self.starts:
+            return MaintenanceStage.WITHIN
+        return MaintenanceStage.LEAVING if now >= self.leaves else MaintenanceStage.CLOSED
+
+
+@dataclass(frozen=True, slots=True)
+class MaintenanceWord:
+    """What windows say of a node now.
+
+    Attributes:
+        told: as it is on record.
+        message: for people.
+        gone_by: when running jobs have to be gone; None: they stay for now.
+    """
+
+    told: NodeMaintenance
+    message: str
+    gone_by: datetime | None
+
+    @property
+    def stage(self) -> MaintenanceStage:
+        """How near it is."""
+        return self.told.stage
+
+    def sign(self, known: Mapping[tuple[str, str, str], Finding], now: datetime) -> Sign:
+        """It as what keeps the node out: planned, charged to nobody."""
+        reason = WITHIN if self.stage is MaintenanceStage.WITHIN else AHEAD
+        old = known.get((MAINTENANCE, reason, ""))
+        return Sign(
+            MAINTENANCE,
+            reason,
+            Severity.DEGRADED,
+            since=min(old.since, now) if old is not None else now,
+            newest=now,
+            message=self.message,
+            planned=True,
+            offence=False,
+            stays=self.stage is MaintenanceStage.CLOSED,
+        )
+
+
+@dataclass(frozen=True)
+class Windows:
+    """The windows of a policy, made once and used for every node. Those that end before they start count for nothing."""
+
+    windows: tuple[_Window, ...] = ()
+
+    @classmethod
+    def of(cls, policy: MaintenancePolicy) -> "Windows":
+        """The earliest first."""
+        sound = (window for window in policy.windows if window.ends > window.starts)
+        return cls(tuple(sorted((_Window.of(w, policy) for w in sound), key=lambda w: (w.starts, w.ends, w.name))))
+
+    def about(self, node: NodeView, now: datetime) -> tuple[MaintenanceWord | None, datetime | None]:
+        """What they say of a node, None if nothing; and when they will next say something else, None: never."""
+        here = [window for window in self.windows if now < window.ends and window.covers(node)]
+        moments = (moment for w in here for moment in (w.closes, w.leaves, w.starts, w.ends) if moment > now)
+        wake = min(moments, default=None)
+        standing = [(stage, window) for window in here if (stage := window.stage(now)) is not None]
+        if not standing:
+            return None, wake
+        stage, window = min(standing, key=lambda each: (_RANK[each[0]], each[1].starts, each[1].name))
+        leaving = [each.starts for its, each in standing if its is not MaintenanceStage.CLOSED]
+        told = NodeMaintenance(stage=stage, window=window.name, starts=window.starts, ends=_until(window, here))
+        return MaintenanceWord(told, _words(told, window.reason), min(leaving, default=None)), wake
+
+    def is_pending(self, now: datetime) -> bool:
+        """Whether any of them is not over."""
+        return any(now < window.ends for window in self.windows)
+
+
+def was_within(before: NodeMaintenance | None, word: MaintenanceWord | None, now: datetime) -> bool:
+    """Whether somebody may have worked on the machine by what is on record, and its window is over now: also one that began
+    and ended while nobody looked."""
+    if before is None or (word is not None and word.stage is MaintenanceStage.WITHIN):
+        return False
+    return before.stage is MaintenanceStage.WITHIN or before.ends <= now
+
+
+def until(told: NodeMaintenance) -> str:
+    """In a few words that group well, for people who wait for nodes."""
+    if told.stage is MaintenanceStage.WITHIN:
+        return f"in maintenance ({told.window}) until {_moment(told.ends)}"
+    return f"kept free for maintenance ({told.window}) from {_moment(told.starts)} until {_moment(told.ends)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something about windows that may not be meant, or that many will feel.
+
+    Attributes:
+        about: equal for the same one at another time.
+        message: what, and what to do.
+    """
+
+    about: str
+    message: str
+
+
+def problems(
+    policy: MaintenancePolicy,
+    nodes: Iterable[NodeView],
+    pool_of: Callable[[NodeView], str],
+    total_percent: int,
+    now: datetime,
+) -> Iterator[Problem | None]:
+    """What has to be told of windows; None now and then between them, where others may have their turn.
+
+    Args:
+        policy: the windows, in any order.
+        nodes: all of them.
+        pool_of: a node's pool of like nodes.
+        total_percent: of a pool, as many as the breaker would have out at the same time.
+        now: the time.
+    """
+    windows = [_Window.of(window, policy) for window in policy.windows if window.ends > window.starts]
+    sound = {window.name for window in windows}
+    for each in policy.windows:
+        if each.name not in sound:
+            yield Problem(
+                f"backwards/{each.name}",
+                f"spec.maintenance.windows[{each.name}].ends is not after its starts, so that it counts for nothing: write a later time",
+            )
+    pending = []
+    for window in windows:
+        if (now - window.ends).total_seconds() >= OLD_SECONDS:
+            yield Problem(
+                f"over/{window.name}",
+                f"spec.maintenance.windows[{window.name}] has been over since {_moment(window.ends)}: take it out, or write its next time",
+            )
+        elif now < window.ends:
+            pending.append(window)
+    if not pending:
+        return
+    covered: dict[str, list[str]] = {window.name: [] for window in pending}
+    pools: defaultdict[str, defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))  # window -> pool -> nodes
+    sizes: defaultdict[str, int] = defaultdict(int)
+    shared: defaultdict[str, set[str]] = defaultdict(set)  # window -> later ones of the list that overlap with it
+    for index, node in enumerate(nodes):
+        if index % 8 == 0:
+            yield None
+        pool = pool_of(node)
+        sizes[pool] += 1
+        here = [window for window in pending if window.covers(node)]
+        for window in here:
+            covered[window.name].append(node.name)
+            pools[window.name][pool] += 1
+        for position, one in enumerate(here):
+            for other in here[position + 1 :]:
+                if one.starts < other.ends and other.starts < one.ends:
+                    shared[one.name].add(other.name)
+    for window in pending:
+        yield from _of_window(window, covered[window.name], pools[window.name], sizes, total_percent)
+    for name, others in sorted(shared.items()):
+        listed = sorted(others, key=natural)
+        more = f" and {len(listed) - _NAMED} more" if len(listed) > _NAMED else ""
+        yield Problem(
+            f"overlap/{name}",
+            f"spec.maintenance.windows[{name}] overlaps on some nodes with {', '.join(listed[:_NAMED])}{more}: these nodes come back after "
+            "the latest end. Make one of them, or change their times, if that is not meant",
+        )
+
+
+def _of_window(
+    window: _Window, covered: Sequence[str], pools: Mapping[str, int], sizes: Mapping[str, int], total_percent: int
+) -> Iterator[Problem]:
+    where = f"spec.maintenance.windows[{window.name}]"
+    if not covered:
+        yield Problem(
+            f"nothing/{window.name}",
+            f"{where}.nodes is about no node that there is: look at its names and its selector",
+        )
+    absent = sorted(window.names.difference(covered), key=natural)
+    if covered and absent:
+        more = f" and {len(absent) - _NAMED} more" if len(absent) > _NAMED else ""
+        yield Problem(
+            f"absent/{window.name}",
+            f"{where}.nodes.names: there is no node {', '.join(absent[:_NAMED])}{more}: look at the spelling",
+        )
+    for pool, count in sorted(pools.items()):
+        if count * 100 > sizes[pool] * total_percent:
+            yield Problem(
+                f"many/{window.name}/{pool}",
+                f"{where} takes {count} of {_nodes(sizes[pool])} of {pool or 'the fleet'} out from {_moment(window.starts)} until "
+                f"{_moment(window.ends)}, more than the {total_percent} % that health.budget.totalPercent lets faults take: it is obeyed, "
+                "and jobs that find no other node stop and wait. Divide it if that is not meant",
+            )
+
+
+def _until(window: _Window, here: Iterable[_Window]) -> datetime:
+    """When the node is free again: the end of the last of the windows that follow each other without a gap to work in."""
+    end = window.ends
+    for other in sorted(here, key=lambda each: each.closes):
+        if other.closes <= end:
+            end = max(end, other.ends)
+    return end
+
+
+def _words(told: NodeMaintenance, reason: str) -> str:
+    why = f" ({reason})" if reason else ""
+    times = f"from {_moment(told.starts)} until {_moment(told.ends)}"
+    return {
+        MaintenanceStage.CLOSED: f"maintenance window {told.window}{why} is near, {times}: no new work begins here",
+        MaintenanceStage.LEAVING: f"maintenance window {told.window}{why} is about to start, {times}: jobs leave",
+        MaintenanceStage.WITHIN: f"maintenance window {told.window}{why} is open, {times}: the machine may be down",
+    }[told.stage]
+
+
+def _earlier(moment: datetime, seconds: float) -> datetime:
+    return moment - timedelta(seconds=seconds)
+
+
+def _moment(moment: datetime) -> str:
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def _nodes(count: int) -> str:
+    return f"{count} node{'s' * (count != 1)}"

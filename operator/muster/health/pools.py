@@ -1,0 +1,45 @@
+"""Nodes of a kind: of these the breaker counts how many are sick.
+
+A share of all nodes says little where most have no accelerator: a tenth of a fleet can be all of its GPUs. So nodes are
+counted by accelerator and model. What makes a pool must not change when a node falls sick: a device plugin that finds nothing
+leaves the resource in `capacity` with 0, and the labels of feature discovery stay.
+"""
+
+from collections.abc import Mapping
+
+from muster.world.views import NodeView
+
+MODEL_LABELS = (
+    "nvidia.com/gpu.product",
+    "amd.com/gpu.product-name",
+    "cloud.google.com/gke-accelerator",
+    "node.kubernetes.io/instance-type",
+)
+"""Where the model of an accelerator is looked for, in this order; the last only on nodes that have one."""
+
+WITHOUT = "no accelerator"
+OTHERS = "other accelerators"
+MAX_POOLS = 16
+"""More are not told apart: each may lose at least one node, which labels that differ on every node must not multiply."""
+
+
+def pool_of(node: NodeView, accelerator: str) -> str:
+    """The pool of a node, for people, too: `nvidia.com/gpu NVIDIA-H200`."""
+    *models, machine = MODEL_LABELS
+    model = next((node.labels[label] for label in models if node.labels.get(label)), "")
+    if not model and accelerator not in node.capacity and accelerator not in node.allocatable:
+        return WITHOUT
+    return f"{accelerator} {model or node.labels.get(machine, '')}".strip()[:128]
+
+
+def told_apart(sizes: Mapping[str, int]) -> frozenset[str]:
+    """The pools that have a budget of their own: the largest ones. The rest share one, as OTHERS."""
+    there = [pool for pool, size in sizes.items() if size > 0]
+    if len(there) > MAX_POOLS:
+        there = sorted(there, key=lambda pool: (-sizes[pool], pool))[:MAX_POOLS]
+    return frozenset(there)
+
+
+def at_least_one(percent: int, of: int) -> int:
+    """A share, rounded down; at least one."""
+    return max(1, of * percent // 100)

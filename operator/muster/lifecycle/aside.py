@@ -1,0 +1,64 @@
+"""Having torn checkpoints moved aside before a start, where the job asks for it. Pure.
+
+It is put on record once nothing but the go is missing: then no rank of before can be alive, and none starts before the go. One worker
+does it, and the go waits until that one says that it is done, so that nothing is ever moved under ranks, whoever leads.
+"""
+
+from muster.api.gang import GangSpec
+from muster.checkpoint.names import is_url
+from muster.lifecycle.plan import Announcement
+from muster.lifecycle.resume import Missing
+from muster.protocol.resuming import is_own
+from muster.recovery.judging import NOT_ASIDE
+from muster.world.job import JobWorld
+from muster.world.views import LauncherView
+
+SET_ASIDE = "TornSetAside"
+
+
+def ordered(world: JobWorld, record: GangSpec, begun: GangSpec) -> GangSpec | None:
+    """The record with the order; None where nothing is to be done, or was ordered already.
+
+    Args:
+        begun: the record with its go, as it would be committed.
+    """
+    checkpoint, go = world.job.spec.checkpoint, begun.go
+    if not checkpoint.set_torn_aside or record.aside is not None or go is None or go.resume is None:
+        return None
+    directory = checkpoint.directory or ""
+    if is_url(directory) or not is_own(go.resume.path, directory):
+        return None
+    launcher = world.seats[0].launcher
+    if launcher is None or launcher.aside_attempt is None:  # a launcher of old
+        return None
+    return record.model_copy(update={"aside": go.resume})
+
+
+def missing(world: JobWorld, record: GangSpec) -> Missing | None:
+    """What the go waits for."""
+    if record.aside is None:
+        return None
+    seat = world.seats[0]
+    if seat.launcher is not None and _is_done(seat.launcher, record.attempt):
+        return None
+    message = f"waiting for {seat.where} to move aside what lies beyond checkpoint {record.aside.step} and is none"
+    return Missing(NOT_ASIDE, message)
+
+
+def _is_done(launcher: LauncherView, attempt: int) -> bool:
+    """Whether nothing moves, or will; a launcher of old never has: the one that was asked before it is dead."""
+    return launcher.aside_attempt is None or launcher.aside_attempt >= attempt
+
+
+def told(world: JobWorld, record: GangSpec) -> list[Announcement]:
+    """What people should know of what was done."""
+    launcher = world.seats[0].launcher if record.aside is not None else None
+    if launcher is None:
+        return []
+    found = []
+    if launcher.aside:
+        found.append(Announcement(SET_ASIDE, f"in {world.job.spec.checkpoint.directory}: {launcher.aside}"))
+    if launcher.aside_error:
+        text = f"not all that is no checkpoint could be moved aside: {launcher.aside_error}"
+        found.append(Announcement(NOT_ASIDE, text, warning=True))
+    return found

@@ -1,0 +1,207 @@
+"""Who asks, and what he may see: the API server's own answers (TokenReview, SubjectAccessReview), kept for a short while.
+
+The page never decides about rights by itself, and where the API server does not answer nobody sees anything. Answers are
+bounded in number and age, and of the same question there is only one on its way.
+"""
+
+import asyncio
+import hashlib
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Hashable, Iterable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from muster.api.base import GROUP
+from muster.kube import paths
+from muster.kube.client import Client
+from muster.kube.errors import ApiError
+
+KEPT_SECONDS = 30.0
+"""For so long a token that has been revoked, or a right that has been taken, may still be good here."""
+MAX_USERS = 1024
+MAX_ANSWERS = 16384
+MAX_TOKEN_CHARACTERS = 8192
+ASK_SECONDS = 5.0
+AT_ONCE = 8  # questions to the API server: who sends wrong tokens by the thousand delays others like him
+
+T = TypeVar("T")
+
+
+class RefusedError(Exception):
+    """Nothing is shown; says why, with the status of the answer: 401, 403, or 503 while nobody can be known."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Somebody, as the API server knows him."""
+
+    name: str
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """One right. No namespace: in all of them."""
+
+    verb: str
+    resource: str
+    group: str = GROUP
+    namespace: str = ""
+    name: str = ""
+
+
+NODES = Right("list", "nodes", group="")
+HEALTHS = Right("list", "nodehealths")
+
+
+def jobs_in(namespace: str) -> Right:
+    """To see the jobs of a namespace; "": of all of them."""
+    return Right("list", "trainingjobs", namespace=namespace)
+
+
+class Remembered(Generic[T]):
+    """Answers that are kept for a while, the ones used last; an error is not kept."""
+
+    def __init__(self, most: int, clock: Callable[[], float]) -> None:
+        self._most = most
+        self._clock = clock
+        self._answers: OrderedDict[Hashable, tuple[float, asyncio.Task[T]]] = OrderedDict()
+
+    async def ask(self, question: Hashable, answer: Callable[[], Awaitable[T]]) -> T:
+        """The answer that is kept or on its way, else a new one; whoever stops waiting takes it from nobody else."""
+        until, task = self._answers.get(question, (0.0, None))
+        if task is None or self._clock() >= until or (task.done() and _failed(task)):
+            task = asyncio.ensure_future(_run(answer))
+            self._answers[question] = (self._clock() + KEPT_SECONDS, task)
+        self._answers.move_to_end(question)
+        while len(self._answers) > self._most:
+            self._answers.popitem(last=False)
+        return await asyncio.shield(task)
+
+    def __len__(self) -> int:
+        return len(self._answers)
+
+
+async def _run(answer: Callable[[], Awaitable[T]]) -> T:
+    return await answer()
+
+
+def _failed(task: "asyncio.Task[Any]") -> bool:
+    return task.cancelled() or task.exception() is not None
+
+
+class _User(msgspec.Struct):
+    username: str = ""
+    uid: str = ""
+    groups: list[str] | None = None
+    extra: dict[str, list[str]] | None = None
+
+
+class _Status(msgspec.Struct):
+    authenticated: bool = False
+    allowed: bool = False
+    denied: bool = False
+    user: _User | None = None
+
+
+class _Review(msgspec.Struct):
+    status: _Status
+
+
+_reviews = msgspec.json.Decoder(_Review)
+
+
+class Access:
+    """Asks the API server.
+
+    Args:
+        clock: monotonic.
+    """
+
+    def __init__(self, client: Client, clock: Callable[[], float] = time.monotonic) -> None:
+        self._client = client
+        self._users: Remembered[User | None] = Remembered(MAX_USERS, clock)
+        self._rights: Remembered[bool] = Remembered(MAX_ANSWERS, clock)
+        self._turns = asyncio.Semaphore(AT_ONCE)
+
+    async def who(self, authorization: str) -> User:
+        """Who sends this header.
+
+        Raises:
+            RefusedError: nobody known, or the API server does not say.
+        """
+        scheme, _, token = authorization.partition(" ")
+        token = token.strip()
+        if scheme.lower() != "bearer" or not token:
+            raise RefusedError(401, "send a token of this cluster: Authorization: Bearer TOKEN")
+        if len(token) > MAX_TOKEN_CHARACTERS or not token.isascii() or not token.isprintable():
+            raise RefusedError(401, "this is no token of this cluster")
+        # What is kept in memory is worth nothing to who reads it.
+        user = await self._users.ask(hashlib.sha256(token.encode()).digest(), lambda: self._reviewed(token))
+        if user is None:
+            raise RefusedError(401, "the cluster does not know this token, or it has expired: get a new one")
+        return user
+
+    async def may(self, user: User, right: Right) -> bool:
+        """Whether he has this right.
+
+        Raises:
+            RefusedError: the API server does not say.
+        """
+        return await self._rights.ask((user, right), lambda: self._allowed(user, right))
+
+    async def namespaces(self, user: User, known: Iterable[str]) -> frozenset[str] | None:
+        """Those of the known namespaces whose jobs he may see; None: all there are.
+
+        Raises:
+            RefusedError: the API server does not say.
+        """
+        if await self.may(user, jobs_in("")):
+            return None
+        asked = sorted(set(known))
+        answers = await asyncio.gather(*(self.may(user, jobs_in(namespace)) for namespace in asked))
+        return frozenset(namespace for namespace, allowed in zip(asked, answers, strict=True) if allowed)
+
+    async def _reviewed(self, token: str) -> User | None:
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
+        status = await self._ask("authentication.k8s.io/v1", "tokenreviews", body)
+        if not status.authenticated or status.user is None or not status.user.username:
+            return None
+        found = status.user
+        extra = tuple((name, tuple(values)) for name, values in sorted((found.extra or {}).items()))
+        return User(found.username, found.uid, tuple(found.groups or ()), extra)
+
+    async def _allowed(self, user: User, right: Right) -> bool:
+        asked = {"verb": right.verb, "group": right.group, "resource": right.resource}
+        asked |= {key: value for key, value in (("namespace", right.namespace), ("name", right.name)) if value}
+        spec = {
+            "user": user.name,
+            "uid": user.uid,
+            "groups": list(user.groups),
+            "extra": {name: list(values) for name, values in user.extra},
+            "resourceAttributes": asked,
+        }
+        body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
+        status = await self._ask("authorization.k8s.io/v1", "subjectaccessreviews", body)
+        return status.allowed and not status.denied
+
+    async def _ask(self, api_version: str, resource: str, body: dict[str, Any]) -> _Status:
+        path = paths.group(api_version, resource)
+        try:
+            async with asyncio.timeout(2 * ASK_SECONDS), self._turns:
+                answer = await self._client.post(path, body, guarded=False, deadline_seconds=ASK_SECONDS)
+            return _reviews.decode(answer).status
+        except (ApiError, TimeoutError, msgspec.MsgspecError) as error:
+            # What was asked has the token in it: none of the error is told.
+            raise RefusedError(
+                503, "the API server does not say who you are and what you may see: try again"
+            ) from error

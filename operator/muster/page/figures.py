@@ -1,0 +1,51 @@
+"""What the page measures of itself. Labels are of this code alone: nothing that is asked for, and nobody who asks, becomes a row."""
+
+import time
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+from prometheus_client import Counter, Gauge, Histogram
+
+OTHER = "other"
+
+_requests = Counter(
+    "muster_page_requests_total", "Requests to the page, by the status of the answer.", ["route", "code"]
+)
+_seconds = Histogram(
+    "muster_page_request_seconds",
+    "Time until an answer of the page was ready, the API server's word about the reader included.",
+    ["route"],
+    buckets=(0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
+)
+_open = Gauge("muster_page_requests_open", "Requests to the page that are not answered yet.")
+_refused = Counter("muster_page_logins_refused_total", "Requests to the page without a token that the cluster knows.")
+_age = Gauge(
+    "muster_page_data_age_seconds",
+    "For so long the API server has said nothing of one of the kinds that the page shows.",
+)
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@web.middleware
+async def measured(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Count every request, also one whose reader has gone: that has no answer and counts as code 0."""
+    resource = request.match_info.route.resource
+    route = resource.canonical if resource is not None else OTHER
+    began, code = time.monotonic(), 0
+    _open.inc()
+    try:
+        response = await handler(request)
+        code = response.status
+    finally:
+        _open.dec()
+        _requests.labels(route, str(code)).inc()
+        _seconds.labels(route).observe(time.monotonic() - began)
+    if code == 401:
+        _refused.inc()
+    return response
+
+
+def tell_age(age_seconds: Callable[[], float]) -> None:
+    """Ask this at each scrape."""
+    _age.set_function(age_seconds)

@@ -1,0 +1,108 @@
+"""A job's life as a strip of coloured stretches: pure, from its status.
+
+The status has sums of where the time went, and moments of the newest incidents. What the moments bear out is drawn where it
+was; the rest is drawn as the time in which the job trained. The sums beside it are exact.
+"""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from itertools import pairwise
+
+from pydantic import Field
+
+from muster.api.base import ApiModel, Time
+from muster.api.goodput import Bucket
+from muster.api.trainingjob import TrainingJob
+from muster.cli.explanation import ENDED
+from muster.cli.standing import TRAINS
+
+MAX_SECONDS = 100 * 365 * 86400
+
+
+class Stretch(ApiModel):
+    """What the job did from one moment to another."""
+
+    begin: Time
+    end: Time
+    kind: str = Field(description="queued, starting, training, lostWork, undetected, recovering, suspended or stalled.")
+
+
+class Mark(ApiModel):
+    """A moment."""
+
+    time: Time
+    kind: str = Field(description="checkpoint, failure or planned.")
+    text: str
+
+
+class Life(ApiModel):
+    """A job from its creation until its end, or until now."""
+
+    begin: Time
+    end: Time
+    stretches: list[Stretch] = Field(description="In order; each begins where the one before it ends.")
+    marks: list[Mark] = Field(description="In order.")
+
+
+def life(job: TrainingJob, now: datetime) -> Life | None:
+    """The life so far; None: it is not known when it began."""
+    status = job.status
+    begin = status.goodput.begun if status.goodput else job.metadata.creation_timestamp
+    if begin is None:
+        return None
+    end = max(status.completion.time if status.completion else now, begin)
+    begin = max(begin, end - timedelta(seconds=MAX_SECONDS))
+    # The later of two covers the earlier.
+    laid = [(max(a, begin), min(b, end), kind) for a, b, kind in _laid(job, begin, end)]
+    laid = [each for each in laid if each[0] < each[1]]
+    edges = sorted({begin, end, *(edge for a, b, _ in laid for edge in (a, b))})
+    stretches: list[Stretch] = []
+    for left, right in pairwise(edges):
+        kind = next(kind for a, b, kind in reversed(laid) if a <= left and right <= b)
+        if stretches and stretches[-1].kind == kind:
+            stretches[-1] = stretches[-1].model_copy(update={"end": right})
+        else:
+            stretches.append(Stretch(begin=left, end=right, kind=kind))
+    marks = sorted((mark for mark in _marks(job) if begin <= mark.time <= end), key=lambda mark: mark.time)
+    return Life(begin=begin, end=end, stretches=stretches, marks=marks)
+
+
+def _laid(job: TrainingJob, begin: datetime, end: datetime) -> Iterator[tuple[datetime, datetime, str]]:
+    status, goodput, known = job.status, job.status.goodput, job.status.incidents
+    yield begin, end, "training"
+    queued = timedelta(seconds=min(goodput.amount(Bucket.QUEUED), MAX_SECONDS) if goodput else 0)
+    if goodput is None or not goodput.wall_seconds:
+        yield begin, end, "queued"
+    else:
+        # Tests of nodes happen again after failures: only without one is it certain that all of them were before the first step.
+        begun = goodput.amount(Bucket.STARTING) + (0 if known else goodput.amount(Bucket.BURN_IN))
+        yield begin, begin + queued + timedelta(seconds=min(begun, MAX_SECONDS)), "starting"
+        yield begin, begin + queued, "queued"
+    for number, each in enumerate(known):
+        fault = each.fault_time or each.time
+        following = known[number + 1] if number + 1 < len(known) else None
+        over = following.fault_time or following.time if following else end
+        if each.lost_seconds and status.incidents:
+            yield fault - timedelta(seconds=min(each.lost_seconds, MAX_SECONDS)), fault, "lostWork"
+        yield fault, each.time, "undetected"
+        if each.resumed_time is not None:
+            yield each.time, each.resumed_time, "recovering"
+        elif following is not None or status.state not in TRAINS | ENDED:
+            yield each.time, over, "recovering"
+    since = max((each.last_transition_time for each in status.conditions), default=None)
+    if since is not None and status.state in ("Suspended", "Stalled", "Pending", "Starting"):
+        kind = {"Suspended": "suspended", "Stalled": "stalled", "Pending": "queued", "Starting": "starting"}
+        yield since, end, kind[status.state] if status.state in ("Suspended", "Stalled") or not known else "recovering"
+
+
+def _marks(job: TrainingJob) -> Iterator[Mark]:
+    saved = job.status.checkpoint
+    if saved is not None:
+        times = {each.step: each.time for each in saved.saves if each.time is not None}
+        times.setdefault(saved.step, saved.time)
+        for step, time in times.items():
+            yield Mark(time=time, kind="checkpoint", text=f"checkpoint of step {step:,}")
+    for each in job.status.incidents:
+        kind = "planned" if each.fault_class == "Planned" else "failure"
+        where = f" on {each.node}" if each.node else ""
+        yield Mark(time=each.fault_time or each.time, kind=kind, text=f"{each.reason}{where}")

@@ -1,0 +1,89 @@
+"""What the page knows of the cluster: live copies of four kinds, which it watches as the operator does."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable
+
+from muster.api.fleetpolicy import FleetPolicy, TopologyLevel
+from muster.api.nodehealth import NodeHealth
+from muster.api.trainingjob import TrainingJob
+from muster.kube import informer
+from muster.kube.client import Client
+from muster.kube.decode import Undecodable
+from muster.world.views import NodeView
+
+
+class Seen:
+    """The copies. Nothing is served before `synced`."""
+
+    def __init__(self, client: Client, clock: Callable[[], float] = time.monotonic) -> None:
+        self._jobs = informer.training_jobs(client, clock)
+        self._nodes = informer.nodes(client, clock)
+        self._healths = informer.node_healths(client, clock)
+        self._policies = informer.fleet_policies(client, clock)
+
+    @property
+    def _all(self) -> tuple[informer.Informer[object], ...]:
+        several: tuple[informer.Informer[object], ...] = (
+            self._jobs,  # type: ignore[assignment]
+            self._nodes,
+            self._healths,
+            self._policies,
+        )
+        return several
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Keep them up to date meanwhile."""
+        tasks = [asyncio.create_task(each.run()) for each in self._all]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    @property
+    def synced(self) -> bool:
+        """Whether all of them have been read once."""
+        return all(each.synced.is_set() for each in self._all)
+
+    @property
+    def age_seconds(self) -> float:
+        """For so long the API server has said nothing of one of them; a sound stream says something each minute."""
+        return max(each.last_contact_age_seconds() for each in self._all)
+
+    def namespaces(self) -> set[str]:
+        """Those in which there are jobs."""
+        return {_namespace(job) for job in self._jobs.store.values()}
+
+    def jobs(self, namespaces: frozenset[str] | None) -> list[TrainingJob | Undecodable]:
+        """The jobs of these namespaces; None: all."""
+        found = self._jobs.store.values()
+        return found if namespaces is None else [job for job in found if _namespace(job) in namespaces]
+
+    def job(self, namespace: str, name: str) -> TrainingJob | Undecodable | None:
+        """One job."""
+        return self._jobs.store.get((namespace, name))
+
+    def nodes(self) -> list[NodeView]:
+        """All nodes."""
+        return self._nodes.store.values()
+
+    def healths(self) -> list[NodeHealth]:
+        """What is known against them, as far as it can be read."""
+        return [each for each in self._healths.store.values() if isinstance(each, NodeHealth)]
+
+    def levels(self) -> list[TopologyLevel]:
+        """The network's levels, by the policy that counts."""
+        policy = self._policies.store.get(("", "default"))
+        spec = policy.spec if isinstance(policy, FleetPolicy) else FleetPolicy.model_validate(_DEFAULT).spec
+        return spec.topology.levels
+
+
+_DEFAULT = {"metadata": {"name": "default"}, "spec": {}}
+
+
+def _namespace(job: TrainingJob | Undecodable) -> str:
+    return job.namespace if isinstance(job, Undecodable) else job.metadata.namespace

@@ -1,0 +1,239 @@
+"""The page's HTTP: three files and three questions. Each question is answered for one user, with what he may see and no more.
+
+What a tenant wrote goes out as JSON strings without control characters, and the browser is forbidden to run or load anything but the
+page's own two files.
+"""
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Hashable
+from datetime import UTC, datetime
+from importlib import resources
+from typing import Any
+
+import structlog
+from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+from muster.api.trainingjob import TrainingJob
+from muster.cli.overview import overview
+from muster.cli.reported import report
+from muster.cli.words import printable
+from muster.page import figures
+from muster.page.access import HEALTHS, NODES, Access, RefusedError, Right, User, jobs_in
+from muster.page.fleet import heat_map
+from muster.page.life import life
+from muster.page.seen import Seen
+
+MADE_SECONDS = 1.0  # so old an answer may be: many who look cost little more than one
+MAX_MADE = 64
+MAX_AT_ONCE = 64  # requests that wait for the API server's word
+MAX_HEADER_BYTES = 16 * 1024  # a token has one or two thousand
+MAX_NAME_CHARACTERS = 253  # Kubernetes' own limit: what is asked about is kept for a while
+KEEPALIVE_SECONDS = 30.0
+
+FILES = {
+    "/": ("index.html", "text/html"),
+    "/page.css": ("page.css", "text/css"),
+    "/page.js": ("page.js", "text/javascript"),
+}
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+log = structlog.get_logger()
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Made:
+    """Answers that were just made, by what they depend on."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._kept: OrderedDict[Hashable, tuple[float, Any]] = OrderedDict()
+
+    def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """The answer, made now or a moment ago."""
+        until, body = self._kept.get(key, (0.0, None))
+        if self._clock() >= until:
+            body = make()
+            self._kept[key] = (self._clock() + MADE_SECONDS, body)
+        self._kept.move_to_end(key)
+        while len(self._kept) > MAX_MADE:
+            self._kept.popitem(last=False)
+        return body
+
+
+class Page:
+    """The application.
+
+    Args:
+        clock: monotonic.
+        now: the time of day.
+    """
+
+    def __init__(
+        self,
+        seen: Seen,
+        access: Access,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._seen = seen
+        self._access = access
+        self._now = now
+        self._made = Made(clock)
+        self._inside = 0
+
+    def application(self) -> web.Application:
+        """The page itself."""
+        made = web.Application(middlewares=[figures.measured, _guarded], client_max_size=1024)
+        folder = resources.files("muster.page") / "static"
+        for path, (file, kind) in FILES.items():
+            made.router.add_get(path, _static((folder / file).read_text("utf-8"), kind))
+        made.router.add_get("/api/jobs", self._for_user(self._jobs))
+        made.router.add_get("/api/jobs/{namespace}/{name}", self._for_user(self._job))
+        made.router.add_get("/api/fleet", self._for_user(self._fleet))
+        return made
+
+    def probes(self) -> web.Application:
+        """For the kubelet and Prometheus."""
+
+        async def healthy(_: web.Request) -> web.Response:
+            return web.Response(text="ok\n")
+
+        async def ready(_: web.Request) -> web.Response:
+            is_ready = self._seen.synced
+            return web.Response(
+                status=200 if is_ready else 503, text="ok\n" if is_ready else "the cluster is being read\n"
+            )
+
+        async def metrics(_: web.Request) -> web.Response:
+            return web.Response(body=generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+        figures.tell_age(lambda: self._seen.age_seconds)
+        made = web.Application(client_max_size=1024)
+        made.router.add_get("/healthz", healthy)
+        made.router.add_get("/readyz", ready)
+        made.router.add_get("/metrics", metrics)
+        return made
+
+    def _for_user(self, answer: Callable[[web.Request, User], Awaitable[Any]]) -> Handler:
+        async def handle(request: web.Request) -> web.StreamResponse:
+            if self._inside >= MAX_AT_ONCE:
+                raise RefusedError(503, "too many ask at once: try again")
+            self._inside += 1
+            try:
+                user = await self._access.who(request.headers.get("Authorization", ""))
+                if not self._seen.synced:
+                    raise RefusedError(503, "the cluster is being read: try again")
+                body = await answer(request, user)
+            finally:
+                self._inside -= 1
+            response = web.json_response(
+                {**body, "user": printable(user.name), "ageSeconds": round(self._seen.age_seconds)}
+            )
+            response.enable_compression()
+            return response
+
+        return handle
+
+    async def _namespaces(self, user: User) -> frozenset[str] | None:
+        return await self._access.namespaces(user, self._seen.namespaces())
+
+    async def _jobs(self, request: web.Request, user: User) -> Any:
+        visible = await self._namespaces(user)
+        ended = request.query.get("ended") == "1"
+        return self._made.get(
+            ("jobs", visible, ended),
+            lambda: clean(overview(self._seen.jobs(visible), "", self._now(), ended=ended).to_json()),
+        )
+
+    async def _job(self, request: web.Request, user: User) -> Any:
+        namespace, name = request.match_info["namespace"], request.match_info["name"]
+        if max(len(namespace), len(name)) > MAX_NAME_CHARACTERS:
+            raise RefusedError(404, "no job can be called so")
+        # The right first, so that nobody learns what there is.
+        allowed = await self._access.may(user, jobs_in("")) or await self._access.may(user, jobs_in(namespace))
+        if not allowed and not await self._access.may(
+            user, Right("get", "trainingjobs", namespace=namespace, name=name)
+        ):
+            raise RefusedError(403, "you may not see this job, or there is none: ask for ClusterRole muster-view there")
+        job = self._seen.job(namespace, name)
+        if job is None:
+            raise RefusedError(404, "there is no such job")
+        return self._made.get(("job", namespace, name), lambda: clean(self._told(job)))
+
+    def _told(self, job: Any) -> Any:
+        now = self._now()
+        row = overview([job], "", now, ended=True).to_json()["jobs"][0]
+        if not isinstance(job, TrainingJob):
+            return {"job": row}
+        goodput = job.status.goodput
+        made = report(job, goodput).to_json() if goodput is not None and goodput.wall_seconds else None
+        lived = life(job, now)
+        return {
+            "job": row,
+            "message": next((c.message for c in reversed(job.status.conditions) if c.message), ""),
+            "life": lived.to_json() if lived else None,
+            "report": made,
+            "waiting": job.status.waiting.to_json() if job.status.waiting else None,
+            "incidents": [each.to_json() for each in job.status.incidents],
+            "nodes": job.status.nodes,
+        }
+
+    async def _fleet(self, _: web.Request, user: User) -> Any:
+        allowed = await asyncio.gather(*(self._access.may(user, right) for right in (NODES, HEALTHS)))
+        if not all(allowed):
+            raise RefusedError(403, "you may not see the fleet's nodes: ask for ClusterRole muster-fleet-view")
+        visible = await self._namespaces(user)
+        return self._made.get(("fleet", visible), lambda: clean(self._map(visible).to_json()))
+
+    def _map(self, visible: frozenset[str] | None) -> Any:
+        jobs = [job for job in self._seen.jobs(visible) if isinstance(job, TrainingJob)]
+        return heat_map(self._now(), self._seen.levels(), self._seen.nodes(), self._seen.healths(), jobs)
+
+
+def clean(value: Any) -> Any:
+    """The same without what would not be seen, or would move what is: marks of direction, control characters."""
+    if isinstance(value, str):
+        return value if value.isascii() and value.isprintable() else printable(value)
+    if isinstance(value, dict):
+        return {clean(key): clean(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [clean(each) for each in value]
+    return value
+
+
+def _static(text: str, kind: str) -> Handler:
+    async def handle(_: web.Request) -> web.StreamResponse:
+        return web.Response(text=text, content_type=kind, charset="utf-8")
+
+    return handle
+
+
+@web.middleware
+async def _guarded(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Every answer has the headers, and no error has words of the inside."""
+    response: web.StreamResponse
+    try:
+        response = await handler(request)
+    except RefusedError as refused:
+        response = web.json_response({"error": str(refused)}, status=refused.status)
+        if refused.status == 401:
+            response.headers["WWW-Authenticate"] = 'Bearer realm="Kubernetes"'
+    except web.HTTPException as error:
+        response = web.json_response({"error": error.reason}, status=error.status)
+    except Exception:
+        log.exception("page not answered", path=request.path)
+        response = web.json_response({"error": "a defect of the page: its log says more"}, status=500)
+    response.headers.update(HEADERS)
+    return response

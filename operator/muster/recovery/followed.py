@@ -1,0 +1,137 @@
+"""Which node a job's failures have followed, as its own record tells. Pure.
+
+A record blames one node at most, and often none. What is explained is no node's doing: hardware that was seen to be sick
+(the node's agent has said so already), planned leaves, memory that is used up, whoever was ended from outside. A defect of
+the program shows on many nodes: where others failed by themselves at the same time the failure is left out, and where not
+more than half of what is left happened on one node, nobody is blamed. Failures in a row at the same step, on the same
+node, are one, the first of them: a program that crashes in place again and again says nothing more by it.
+"""
+
+from collections import Counter
+from collections.abc import Hashable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from muster.api.gang import FaultClass, Gang, GangIncident
+from muster.recovery.failure import Kind
+from muster.world.jobwords import JobWord
+from muster.world.names import job_name
+
+TOGETHER = timedelta(days=4)
+"""What is so much older than the newest failure of the job is another story."""
+MAX_WORDS = 8
+
+KINDS = frozenset(
+    {
+        Kind.RANK_FAILED,
+        Kind.HANG,
+        Kind.START_HANG,
+        Kind.POD_ENDED,
+        Kind.CONTAINER_LOST,
+        Kind.POD_REJECTED,
+        Kind.POD_STUCK,
+        Kind.POD_START_TIMEOUT,
+        Kind.LAUNCHER_SILENT,
+        Kind.LAUNCHER_STUCK,
+        Kind.NODE_UNREACHABLE,
+        Kind.NODE_LOST,
+    }
+)
+"""What a node can do to a program that is well. Others name another cause, or are looked into in another way."""
+
+# SIGINT, SIGKILL (most often memory that is used up) and SIGTERM: somebody else has ended it.
+_FROM_OUTSIDE = frozenset({2, 9, 15})
+_SHELL_SIGNAL = 128
+
+
+@dataclass(slots=True)
+class _Episode:
+    """Failures on one node with no step won in between."""
+
+    first: GangIncident
+    failed_at: int
+    alone: bool
+    went_on: bool = False
+
+
+def words_of(gang: Gang) -> tuple[str, tuple[JobWord, ...]]:
+    """The node that the job's failures have followed, and each of them, in their order; "" and none if they follow none."""
+    episodes = _episodes(gang)
+    if not episodes:
+        return "", ()
+    since = max(episode.first.time for episode in episodes) - TOGETHER
+    recent = [episode for episode in episodes if episode.first.time > since]
+    (node, most), *_ = Counter(episode.first.node for episode in recent).most_common(1)
+    if 2 * most <= len(recent):
+        return "", ()
+    owner, job = gang.metadata.namespace, name_of(gang)
+    found = [
+        JobWord(
+            owner=owner,
+            job=job,
+            attempt=episode.first.attempt,
+            what=_what(episode.first),
+            time=episode.first.time,
+            went_on=episode.went_on,
+        )
+        for episode in recent
+        if episode.first.node == node and episode.alone
+    ]
+    return (node, tuple(found[-MAX_WORDS:])) if found else ("", ())
+
+
+def name_of(gang: Gang) -> str:
+    """`<namespace>/<name>` of the job, as words have it: a job that is created again has it again."""
+    return f"{gang.metadata.namespace}/{job_name(gang.metadata.name, gang.spec.job_uid)}"
+
+
+def facts_of(gang: Gang) -> Hashable:
+    """Equal for records of one job of which `words_of` makes the same; cheaper than that, because records change often."""
+    if not gang.spec.incidents:
+        return None
+    saved = gang.spec.checkpoint.step if gang.spec.checkpoint else -1
+    return saved, tuple(
+        (each.time, each.node, each.settled, each.fault_class, each.others) for each in gang.spec.incidents
+    )
+
+
+def _episodes(gang: Gang) -> list[_Episode]:
+    found: list[_Episode] = []
+    for incident in gang.spec.incidents:
+        if not _is_unexplained(incident):
+            continue
+        failed_at, last = _failed_at(incident), found[-1] if found else None
+        if last is not None and failed_at > last.failed_at:
+            for earlier in found:
+                earlier.went_on = earlier.went_on or failed_at > earlier.failed_at
+        alone = incident.others == 0
+        if last is not None and last.first.node == incident.node and failed_at <= last.failed_at:
+            last.alone = last.alone and alone
+            continue
+        found.append(_Episode(incident, failed_at, alone))
+    saved = gang.spec.checkpoint.step if gang.spec.checkpoint else -1
+    for episode in found:
+        episode.went_on = episode.went_on or saved > episode.failed_at
+    return found
+
+
+def _is_unexplained(incident: GangIncident) -> bool:
+    """Whether it may have been its node's doing, or the program's: class and blame have to be final."""
+    if not incident.settled or not incident.node or incident.reason not in KINDS:
+        return False
+    if incident.fault_class in (FaultClass.HARDWARE, FaultClass.PLANNED):
+        return False
+    code = incident.exit_code or 0
+    return incident.signal not in _FROM_OUTSIDE and code - _SHELL_SIGNAL not in _FROM_OUTSIDE
+
+
+def _failed_at(incident: GangIncident) -> int:
+    """The step beyond which the program has to get to be shown to be well; -1 before the first."""
+    steps = (incident.step, incident.checkpoint_step)
+    return max((step for step in steps if step is not None), default=-1)
+
+
+def _what(incident: GangIncident) -> str:
+    if incident.signal is not None:
+        return f"{incident.reason} (signal {incident.signal})"
+    return incident.reason + (f" (exit code {incident.exit_code})" if incident.exit_code is not None else "")

@@ -1,0 +1,157 @@
+"""The alerts, by Prometheus's own promtool: each fires when it should, and nothing fires beside it or before its time."""
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from monitoring.prometheus import programs
+
+ROOT = Path(__file__).resolve().parents[3]
+JOB = 'namespace="ns", job_name="llama"'
+LEADER = ("muster_is_leader", "1x1000")
+HEALTHY = (
+    LEADER,
+    ('muster_node_agents{state="Silent"}', "2x1000"),
+    ('muster_node_agents{state="Ready"}', "98x1000"),
+    ("muster_breaker_open", "0x1000"),
+    ("muster_fleet_policy_unreadable", "0x1000"),
+    ('muster_reconcile_failures_total{reason="Conflict"}', "0+1x1000"),
+    ('muster_node_offence_score{node="n1"}', "1.6x1000"),
+    (f'muster_job_state{{{JOB}, state="Running", reason="Training"}}', "1x1000"),
+    (f'muster_job_time_seconds{{{JOB}, bucket="queued"}}', "90000x1000"),
+    (f'muster_job_time_seconds{{{JOB}, bucket="compute"}}', "0+57x1000"),
+    (f'muster_job_time_seconds{{{JOB}, bucket="restarting"}}', "0+3x1000"),
+)
+
+Series = tuple[tuple[str, str], ...]
+
+
+def state(name: str, reason: str, values: str = "1x1000") -> tuple[str, str]:
+    return f'muster_job_state{{{JOB}, state="{name}", reason="{reason}"}}', values
+
+
+# alert -> what makes it fire, the minute before which it must not, and the one at which it must
+FIRES: dict[str, tuple[Series, int, int]] = {
+    "MusterNoLeader": ((("muster_is_leader", "1x9 0x900"),), 11, 13),
+    "MusterReconcileFailing": (
+        (LEADER, ('muster_reconcile_failures_total{reason="KeyError"}', "0+6x1000")),
+        14,
+        30,
+    ),
+    "MusterFleetPolicyUnreadable": ((LEADER, ("muster_fleet_policy_unreadable", "1x1000")), 4, 6),
+    "MusterBreakerHolds": ((LEADER, ("muster_breaker_open", "1x1000")), 9, 11),
+    "MusterAgentsSilent": (
+        (LEADER, ('muster_node_agents{state="Silent"}', "6x1000"), ('muster_node_agents{state="Ready"}', "94x1000")),
+        14,
+        17,
+    ),
+    "MusterNodeFlapping": ((LEADER, ('muster_node_offence_score{node="n1"}', "1.9x1000")), 9, 11),
+    "MusterJobEttrLow": (
+        (
+            LEADER,
+            state("Running", "Training"),
+            (f'muster_job_time_seconds{{{JOB}, bucket="compute"}}', "0+40x1000"),
+            (f'muster_job_time_seconds{{{JOB}, bucket="lostWork"}}', "0+20x1000"),
+        ),
+        80,
+        120,
+    ),
+    "MusterNoNewCheckpoint": (
+        (LEADER, (f'muster_checkpoint_concern{{{JOB}, reason="NoNewCheckpoint"}}', "1x1000")),
+        4,
+        6,
+    ),
+    "MusterCheckpointSpaceLow": (
+        (LEADER, (f'muster_checkpoint_concern{{{JOB}, reason="CheckpointSpaceLow"}}', "1x1000")),
+        4,
+        6,
+    ),
+    "MusterJobCrashLoop": (
+        (
+            LEADER,
+            state("Recovering", "CrashLoopBackOff", "1 _ _ 1 _ _ 1 _ _ 1 _ _ 1 stale"),
+            state("Running", "Training", "_ 1 1 _ 1 1 _ 1 1 _ 1 1 _ 1x100"),
+        ),
+        4,
+        12,
+    ),
+    "MusterJobStalled": ((LEADER, state("Stalled", "CheckpointsNotListed")), 4, 6),
+    "MusterJobNotTraining": (
+        (
+            LEADER,
+            state("Recovering", "NodeLost"),
+            (f"muster_job_waiting_since_timestamp_seconds{{{JOB}}}", "0x1000"),
+            (f'muster_job_time_seconds{{{JOB}, bucket="compute"}}', "9000x1000"),
+        ),
+        29,
+        32,
+    ),
+}
+QUIET: dict[str, Series] = {
+    "a healthy fleet": HEALTHY,
+    "a first wait for nodes, however long": (
+        LEADER,
+        state("Pending", "InsufficientNodes"),
+        (f"muster_job_waiting_since_timestamp_seconds{{{JOB}}}", "0x1000"),
+    ),
+    "a change of leader": (
+        ('muster_is_leader{instance="a"}', "1x300 stale"),
+        ('muster_is_leader{instance="b"}', "0x301 1x600"),
+        (f'muster_job_time_seconds{{{JOB}, bucket="compute", instance="a"}}', "0+60x300 stale"),
+        (f'muster_job_time_seconds{{{JOB}, bucket="compute", instance="b"}}', "_x302 18120+60x600"),
+    ),
+    "a job that was made anew under its name": (
+        LEADER,
+        (f'muster_job_time_seconds{{{JOB}, bucket="compute"}}', "0+60x300 0+60x600"),
+    ),
+}
+QUIET_AT = (5, 60, 300, 305, 330, 400, 600)
+
+
+@pytest.fixture(scope="module")
+def promtool() -> str:
+    return str(programs() / "promtool")
+
+
+@pytest.fixture(scope="module")
+def rules() -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((ROOT / "manifests/components/monitoring/rules.yaml").read_text())["spec"]
+    return found
+
+
+def firing(minute: int, *alerts: str) -> dict[str, Any]:
+    """That at this minute these alerts fire, once each, and no other."""
+    return {
+        "expr": 'count by (alertname) (ALERTS{alertstate="firing"})',
+        "eval_time": f"{minute}m",
+        "exp_samples": [{"labels": f'{{alertname="{alert}"}}', "value": 1} for alert in alerts],
+    }
+
+
+def test_alerts_fire_when_they_should_and_only_then(promtool: str, rules: dict[str, Any], tmp_path: Path) -> None:
+    assert set(FIRES) == {rule["alert"] for group in rules["groups"] for rule in group["rules"] if "alert" in rule}
+    (tmp_path / "rules.yml").write_text(yaml.safe_dump(rules))
+    checked = subprocess.run(
+        [promtool, "check", "rules", str(tmp_path / "rules.yml")], capture_output=True, text=True, check=False
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    cases = [(name, series, [firing(before), firing(at, name)]) for name, (series, before, at) in FIRES.items()]
+    cases += [(name, series, [firing(minute) for minute in QUIET_AT]) for name, series in QUIET.items()]
+    tests = [
+        {
+            "name": name,
+            "interval": "1m",
+            "input_series": [{"series": each, "values": values} for each, values in series],
+            "promql_expr_test": expected,
+        }
+        for name, series, expected in cases
+    ]
+    document = {"rule_files": ["rules.yml"], "evaluation_interval": "1m", "tests": tests}
+    (tmp_path / "tests.yml").write_text(yaml.safe_dump(document))
+    tested = subprocess.run(
+        [promtool, "test", "rules", str(tmp_path / "tests.yml")], capture_output=True, text=True, check=False
+    )
+    assert tested.returncode == 0, tested.stdout + tested.stderr

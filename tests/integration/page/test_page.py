@@ -1,0 +1,214 @@
+"""The page against a real API server: with the rights that the manifests give it, and real tokens of two tenants."""
+
+import asyncio
+import base64
+import json
+import os
+import ssl
+import subprocess
+import sys
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import yaml
+from tests.integration.kubectl import Kubectl
+
+from localcluster.controlplane import ControlPlane
+from muster.kube.client import Client
+from muster.page.main import serving
+from muster.page.settings import Settings
+
+ROOT = Path(__file__).resolve().parents[3]
+MANIFESTS = ROOT / "manifests" / "components" / "page" / "page.yaml"
+ROLES = ROOT / "manifests" / "base" / "user-roles.yaml"
+
+
+@dataclass
+class Tenant:
+    """A namespace with a job in it, and somebody who may look at it."""
+
+    namespace: str
+    token: str
+
+
+@pytest.fixture
+def does(kubectl: Kubectl) -> Callable[..., str]:
+    """kubectl, which has to succeed."""
+
+    def run(*arguments: str, stdin: str | None = None) -> str:
+        result = kubectl(*arguments, stdin=stdin)
+        assert result.returncode == 0, result.stderr
+        return str(result.stdout)
+
+    return run
+
+
+@pytest.fixture
+def tenants(does: Callable[..., str]) -> Iterator[tuple[Tenant, Tenant]]:
+    does("apply", "-f", str(ROLES))
+    made = []
+    for name in ("red", "blue"):
+        namespace = f"{name}-{uuid.uuid4().hex[:8]}"
+        does("create", "namespace", namespace)
+        does("create", "serviceaccount", "somebody", "-n", namespace)
+        may = ("--clusterrole=muster-view", f"--serviceaccount={namespace}:somebody")
+        does("create", "rolebinding", "somebody", "-n", namespace, *may)
+        template = {"spec": {"containers": [{"name": "main", "image": "trainer:1", "command": ["train"]}]}}
+        job = {"apiVersion": "muster.dev/v1alpha1", "kind": "TrainingJob", "spec": {"nodes": 2, "template": template}}
+        does("create", "-f", "-", stdin=json.dumps({**job, "metadata": {"name": name, "namespace": namespace}}))
+        made.append(Tenant(namespace, does("create", "token", "somebody", "-n", namespace).strip()))
+    yield made[0], made[1]
+    for each in made:
+        does("delete", "trainingjobs", "--all", "-n", each.namespace)
+        does("delete", "rolebinding", "somebody", "-n", each.namespace)
+
+
+@pytest.fixture
+def credentials(api_server: ControlPlane, does: Callable[..., str], namespace: str, tmp_path: Path) -> Iterator[Path]:
+    """A kubeconfig with exactly the page's rights."""
+    text = MANIFESTS.read_text().replace("namespace: muster-page", f"namespace: {namespace}")
+    wanted = [each for each in yaml.safe_load_all(text) if each["kind"] in RIGHTS]
+    does("apply", "-f", "-", stdin=yaml.safe_dump_all(wanted))
+    token = does("create", "token", "muster-page", "-n", namespace).strip()
+    config = yaml.safe_load(api_server.kubeconfig.read_text())
+    config["users"] = [{"name": entry["name"], "user": {"token": token}} for entry in config["users"]]
+    path = tmp_path / "page.kubeconfig"
+    path.write_text(yaml.safe_dump(config))
+    yield path
+    does("delete", "clusterrolebinding,clusterrole", "muster-page")
+
+
+@pytest.fixture
+async def own(credentials: Path) -> AsyncIterator[Client]:
+    client = await Client.connect(str(credentials))
+    yield client
+    await client.close()
+
+
+RIGHTS = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding")
+Ask = Callable[..., Any]
+
+
+@pytest.fixture
+async def ask(own: Client) -> AsyncIterator[Ask]:
+    """`await ask(path, token)`: status and body, once the cluster has been read."""
+    async with serving(own, own, Settings(port=0, probe_port=0)) as (port, probes), aiohttp.ClientSession() as session:
+        async with asyncio.timeout(60):
+            while True:
+                async with session.get(f"http://127.0.0.1:{probes}/readyz") as ready:
+                    if ready.status == 200:
+                        break
+                await asyncio.sleep(0.1)
+
+        async def asked(path: str, token: str = "") -> tuple[int, Any]:
+            headers = {"Authorization": f"Bearer {token}"} if token else {}
+            async with session.get(f"http://127.0.0.1:{port}{path}", headers=headers) as answer:
+                return answer.status, await answer.json()
+
+        yield asked
+
+
+async def test_each_tenant_sees_his_own_job_and_not_the_others(ask: Ask, tenants: tuple[Tenant, Tenant]) -> None:
+    red, blue = tenants
+    for mine, other, name in ((red, blue, "red"), (blue, red, "blue")):
+        status, body = await ask("/api/jobs", mine.token)
+        assert status == 200
+        assert [(job["namespace"], job["name"]) for job in body["jobs"]] == [(mine.namespace, name)]
+        assert other.namespace not in json.dumps(body)
+        assert (await ask(f"/api/jobs/{mine.namespace}/{name}", mine.token))[0] == 200
+        assert (await ask(f"/api/jobs/{other.namespace}/{'blue' if name == 'red' else 'red'}", mine.token))[0] == 403
+        assert (await ask("/api/fleet", mine.token))[0] == 403
+
+
+async def test_who_may_see_the_fleet_sees_all_of_it(
+    ask: Ask, tenants: tuple[Tenant, Tenant], does: Callable[..., str]
+) -> None:
+    red, blue = tenants
+    does("create", "serviceaccount", "chief", "-n", red.namespace)
+    binding = f"chief-{red.namespace}"
+    does(
+        "create", "clusterrolebinding", binding, "--clusterrole=muster-fleet-view",
+        f"--serviceaccount={red.namespace}:chief",
+    )  # fmt: skip
+    token = does("create", "token", "chief", "-n", red.namespace).strip()
+    assert (await ask("/api/fleet", token))[0] == 200
+    _, body = await ask("/api/jobs", token)
+    assert {red.namespace, blue.namespace} <= {job["namespace"] for job in body["jobs"]}
+    does("delete", "clusterrolebinding", binding)
+
+
+async def test_a_token_that_is_none_or_not_for_the_cluster_is_refused(
+    ask: Ask, tenants: tuple[Tenant, Tenant], does: Callable[..., str]
+) -> None:
+    red, _ = tenants
+    head, claims, signature = red.token.split(".")
+    told = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))
+    told["exp"] += 10**6
+    forged = base64.urlsafe_b64encode(json.dumps(told).encode()).decode().rstrip("=")
+    elsewhere = does("create", "token", "somebody", "-n", red.namespace, "--audience=elsewhere").strip()
+    for token in ("", "none", f"{head}.{forged}.{signature}", elsewhere):
+        status, body = await ask("/api/jobs", token)
+        assert (status, set(body)) == (401, {"error"})
+    gone = does("create", "token", "somebody", "-n", red.namespace).strip()
+    does("delete", "serviceaccount", "somebody", "-n", red.namespace)
+    assert (await ask("/api/jobs", gone))[0] == 401, "a token whose account is gone is worth nothing"
+
+
+async def test_while_the_api_server_is_away_nobody_gets_anything(
+    ask: Ask, own: Client, tenants: tuple[Tenant, Tenant]
+) -> None:
+    red, blue = tenants
+    assert (await ask("/api/jobs", red.token))[0] == 200
+    own._host = "https://127.0.0.1:1"
+    status, body = await ask("/api/jobs", blue.token)
+    assert status == 503
+    assert red.namespace not in json.dumps(body)
+
+
+@pytest.fixture
+def certified(tmp_path: Path) -> Path:
+    """A folder with a certificate for localhost."""
+    files = ["-keyout", tmp_path / "tls.key", "-out", tmp_path / "tls.crt"]
+    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *files, *subject]
+    subprocess.run(made, check=True, capture_output=True)
+    return tmp_path
+
+
+async def test_the_process_speaks_https_where_it_has_a_certificate_and_ends_when_told(
+    credentials: Path, tenants: tuple[Tenant, Tenant], certified: Path
+) -> None:
+    given = {"KUBECONFIG": str(credentials), "MUSTER_PAGE_TLS": str(certified), "PYTHONPATH": str(ROOT / "operator")}
+    ports = {"MUSTER_PAGE_PORT": "0", "MUSTER_PROBE_PORT": "0"}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "muster.page", env={**os.environ, **given, **ports}, stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        assert process.stdout is not None
+        said = json.loads(await asyncio.wait_for(process.stdout.readline(), 60))
+        trusted = ssl.create_default_context(cafile=str(certified / "tls.crt"))
+        address, red = f"https://localhost:{said['port']}", tenants[0]
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=trusted)) as session:
+            async with session.get(f"{address}/") as answer:
+                assert "page.js" in await answer.text()
+            async with asyncio.timeout(60):
+                while True:
+                    headers = {"Authorization": f"Bearer {red.token}"}
+                    async with session.get(f"{address}/api/jobs", headers=headers) as answer:
+                        if answer.status != 503:  # the cluster is being read
+                            break
+                    await asyncio.sleep(0.1)
+            assert answer.status == 200
+        process.terminate()
+        assert await asyncio.wait_for(process.wait(), 30) == 0
+        rest = await process.stdout.read()
+        assert red.token not in rest.decode()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()

@@ -1,0 +1,314 @@
+"""GPUs that are dead without saying so: real pynvml, real child process, the fake library and the kernel's lines."""
+
+import os
+import signal
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from muster.agent import kinds
+from muster.api.nodehealth import Evidence, Severity
+from muster.health.kinds import sign_of
+
+GPU1 = "GPU-00000000-0000-4000-8000-000000000002"
+PCI1 = "0000:11:00"
+# NVIDIA developer forum and open-gpu-kernel-modules issues: what the driver writes when it cannot start a GPU.
+INIT_FAILED = "NVRM: GPU 0000:11:00.0: RmInitAdapter failed! (0x26:0x56:1474)"
+
+
+def weight(item: dict[str, Any]) -> Severity:
+    return sign_of(Evidence.model_validate(item), datetime.now(UTC)).severity
+
+
+def about(agent: Any) -> set[tuple[str, str]]:
+    return {(item["kind"], item["subject"]) for item in agent.evidence}
+
+
+@pytest.mark.parametrize(
+    "fault", ["gpu_fails=999@gpu1", "gpu_fails=17@gpu1"], ids=["unknown error", "operating system"]
+)
+def test_a_gpu_that_answers_only_errors_while_others_answer(fault: str, node: Any, run: Any) -> None:
+    agent = run()
+    agent.wait_until_looking()
+    node.faults(fault)
+    found = agent.wait_for(kinds.GPU_UNREACHABLE)
+    assert (found["subject"], found["value"]) == (GPU1, f"NVML error {fault[10:].split('@')[0]}")
+    assert weight(found) is Severity.FATAL
+    assert agent.status["agent"]["gpus"] == 7
+    assert about(agent) == {(kinds.GPU_UNREACHABLE, GPU1)}
+    node.faults()
+    agent.wait_until_gone(kinds.GPU_UNREACHABLE)
+    assert agent.evidence == []
+
+
+def test_errors_of_a_moment_accuse_nobody(node: Any, run: Any) -> None:
+    agent = run(thresholds={"gpu.unreachable": 3.0, "nvml.failed": 3.0, "fabric.sustain": 3.0})
+    agent.wait_until_looking()
+    for fault in ("gpu_fails=999@gpu1", "every_call_fails=999"):
+        node.faults(fault)
+        agent.wait(lambda: "999" in agent.status["agent"]["problem"])
+        node.faults()
+        agent.wait(lambda: agent.status["agent"]["problem"] == "")
+    assert not any(offer["evidence"] for offer, _ in agent.wrote.offers)
+
+
+def test_a_gpu_without_a_handle_is_seen_and_tried_again(node: Any, run: Any) -> None:
+    """`nvidia-smi`: Unable to determine the device handle for GPU 0000:11:00.0: Unknown Error (999)."""
+    node.faults("handle_error=999@gpu1")
+    agent = run()
+    found = agent.wait_for(kinds.GPU_UNREACHABLE)
+    assert (found["subject"], found["value"]) == ("GPU 1", "NVML error 999")
+    assert "nvmlDeviceGetHandleByIndex 999" in agent.status["agent"]["problem"]
+    node.faults()
+    agent.wait_until_gone(kinds.GPU_UNREACHABLE)
+    agent.wait(lambda: agent.status["agent"]["gpus"] == 8 and len(agent.status["agent"]["gpuSerials"]) == 8)
+    assert agent.evidence == []
+    assert agent.nvml.starts == 1
+
+
+def test_the_handle_of_a_gpu_fails_once(node: Any, run: Any) -> None:
+    node.faults("handle_error=999@gpu1")
+    agent = run(thresholds={"gpu.unreachable": 0.0, "nvml.retry_period": 2.0})
+    agent.wait(lambda: "999" in agent.status["agent"].get("problem", ""))
+    node.faults()
+    agent.wait(lambda: agent.status["agent"]["gpus"] == 8)
+    assert not any(offer["evidence"] for offer, _ in agent.wrote.offers)
+
+
+def test_a_gpu_without_a_handle_has_the_address_that_the_driver_knows(node: Any, run: Any) -> None:
+    for bus in range(0x10, 0x18):
+        (node.folder / f"proc/driver/nvidia/gpus/0000:{bus:02x}:00.0").mkdir(parents=True)
+    node.faults("handle_error=999@gpu1")
+    agent = run()
+    assert agent.wait_for(kinds.GPU_UNREACHABLE)["subject"] == f"PCI:{PCI1}"
+    node.faults()
+    agent.wait_until_gone(kinds.GPU_UNREACHABLE)
+    assert agent.evidence == []
+
+
+def test_a_gpu_that_had_a_name_keeps_it_without_a_handle(node: Any, run: Any) -> None:
+    agent = run()
+    agent.wait_until_looking()
+    node.faults("handle_error=999@gpu1")
+    os.kill(agent.nvml.pid, signal.SIGKILL)
+    assert agent.wait_for(kinds.GPU_UNREACHABLE)["subject"] == GPU1
+
+
+def test_no_permission_speaks_of_the_agent_and_not_of_the_gpu(node: Any, run: Any) -> None:
+    node.faults("handle_error=4@gpu1")
+    agent = run()
+    agent.wait(lambda: "nvmlDeviceGetHandleByIndex 4" in agent.status["agent"].get("problem", ""))
+    time.sleep(1.5)
+    assert agent.evidence == []
+    assert agent.status["agent"]["gpus"] == 7
+
+
+@pytest.mark.parametrize("code", [999, 9, 12])
+def test_nvml_that_had_worked_in_this_boot_does_not_start_any_more(code: int, node: Any, run: Any) -> None:
+    agent = run()
+    agent.wait_until_looking()
+    node.faults(f"init_error={code}")
+    os.kill(agent.nvml.pid, signal.SIGKILL)
+    found = agent.wait_for(kinds.NVML_FAILED)
+    assert (found["subject"], found["value"], found["code"]) == ("", f"0 GPUs, NVML error {code}", code)
+    assert found["threshold"] == "8 GPUs"
+    assert weight(found) is Severity.DEGRADED
+    node.faults()
+    agent.wait_until_gone(kinds.NVML_FAILED)
+    assert agent.evidence == []
+
+
+def test_an_unloaded_driver_has_time_for_an_upgrade(node: Any, run: Any) -> None:
+    agent = run(thresholds={"nvml.unloaded": 60.0})
+    agent.wait_until_looking()
+    node.faults("init_error=9")
+    os.kill(agent.nvml.pid, signal.SIGKILL)
+    agent.wait(lambda: "not loaded" in agent.status["agent"]["problem"])
+    time.sleep(1.5)
+    assert agent.evidence == []
+
+
+@pytest.mark.parametrize("code", [999, 9])
+def test_a_node_that_never_had_gpus_is_quiet(code: int, node: Any, run: Any) -> None:
+    node.faults(f"init_error={code}")
+    agent = run()
+    agent.wait(lambda: agent.status["agent"].get("problem"))
+    time.sleep(2.0)
+    assert agent.evidence == []
+
+
+def test_nvml_does_not_start_where_gpus_are_configured(node: Any, run: Any) -> None:
+    node.faults("init_error=999")
+    assert weight(run(expected_gpus=8).wait_for(kinds.NVML_FAILED)) is Severity.DEGRADED
+
+
+def test_a_new_agent_knows_that_there_were_gpus(node: Any, run: Any) -> None:
+    first = run()
+    first.wait_until_looking()
+    first.stop()
+    node.faults("init_error=999")
+    second = run(stored=first.status)
+    second.wait_for(kinds.NVML_FAILED)
+    second.stop()
+    third = run(stored=second.status)  # by now no GPU is seen any more
+    third.wait_for(kinds.NVML_FAILED)
+    node.faults()
+    third.wait_until_gone(kinds.NVML_FAILED)
+
+
+def test_every_call_is_answered_by_an_error(node: Any, run: Any) -> None:
+    agent = run()
+    agent.wait_until_looking()
+    node.faults("every_call_fails=999")
+    found = agent.wait_for(kinds.NVML_FAILED)
+    assert "every call of NVML is answered by error 999" in found["message"]
+    assert about(agent) == {(kinds.NVML_FAILED, "")}
+    node.faults()
+    agent.wait_until_gone(kinds.NVML_FAILED)
+
+
+def test_the_only_gpu_of_a_node_answers_only_errors(node: Any, run: Any) -> None:
+    node.faults("gpus=1")
+    agent = run()
+    agent.wait_until_looking()
+    node.faults("gpus=1", "gpu_fails=999")
+    agent.wait_for(kinds.NVML_FAILED)
+
+
+def test_a_gpu_that_the_driver_cannot_start(node: Any, run: Any) -> None:
+    node.faults("count=7", "gpus=7")
+    agent = run()
+    agent.wait_until_looking()
+    node.log("NVRM: GPU 0000:17:00.0: RmInitAdapter failed! (0x26:0x56:1474)")
+    found = agent.wait_for(kinds.GPU_INIT)
+    assert (found["subject"], found["message"]) == (
+        "PCI:0000:17:00",
+        "NVRM: GPU 0000:17:00.0: RmInitAdapter failed! (0x26:0x56:1474)",
+    )
+    assert weight(found) is Severity.FATAL
+    node.faults()
+    os.kill(agent.nvml.pid, signal.SIGKILL)
+    agent.wait_until_gone(kinds.GPU_INIT)
+    assert agent.evidence == []
+
+
+@pytest.mark.parametrize("line", [INIT_FAILED, "6,1,1000,-;NVRM: GPU 0000:11:00.0: GPU has fallen off the bus."])
+def test_a_line_about_a_gpu_that_answers_is_history(line: str, node: Any, run: Any) -> None:
+    """An agent that starts reads the log of the whole boot; the GPU may have been reset since."""
+    node.log(line)
+    agent = run()
+    agent.wait_until_looking()
+    node.log(line)
+    time.sleep(1.0)
+    assert not any(offer["evidence"] for offer, _ in agent.wrote.offers)
+
+
+def test_a_gpu_that_cannot_be_started_has_its_name(node: Any, run: Any) -> None:
+    agent = run()
+    agent.wait_until_looking()
+    node.faults("gpu_fails=999@gpu1")
+    node.log(INIT_FAILED)
+    agent.wait(lambda: about(agent) == {(kinds.GPU_INIT, GPU1), (kinds.GPU_UNREACHABLE, GPU1)})
+    node.faults()
+    agent.wait(lambda: agent.evidence == [])
+
+
+@pytest.mark.parametrize("left", [14, 0])
+def test_all_gpus_lose_links_at_once(left: int, node: Any, run: Any) -> None:
+    """An NVSwitch of six is lost: each GPU has three links to it."""
+    node.faults("nvlinks=18")
+    agent = run()
+    agent.wait_until_looking()
+    node.faults("nvlinks=18", f"nvlink_down={18 - left}")
+    agent.wait(lambda: len(agent.about(kinds.NVLINK_DOWN)) == 8)
+    assert {(item["value"], item["threshold"]) for item in agent.evidence} == {(f"{left} links", "18 links")}
+    assert {weight(item) for item in agent.evidence} == {Severity.FATAL}
+    node.faults("nvlinks=18")
+    agent.wait(lambda: agent.evidence == [])
+
+
+def test_a_new_agent_and_a_new_child_know_how_many_links_there_were(node: Any, run: Any) -> None:
+    node.faults("nvlinks=18", "model=2")  # a model of which nothing is known
+    first = run()
+    first.wait_until_looking()
+    gone = ("nvlinks=18", "model=2", "nvlink_down=18")
+    node.faults(*gone)
+    first.wait(lambda: len(first.about(kinds.NVLINK_DOWN)) == 8)
+    os.kill(first.nvml.pid, signal.SIGKILL)
+    node.faults("model=2")  # and after a new start of NVML they are not even there
+    time.sleep(1.0)
+    assert len(first.about(kinds.NVLINK_DOWN)) == 8
+    first.stop()
+    node.faults(*gone)
+    second = run(stored=first.status)
+    second.wait_until_looking()
+    time.sleep(1.0)
+    assert len(second.about(kinds.NVLINK_DOWN)) == 8
+
+
+def test_links_that_are_missing_from_the_start(node: Any, run: Any) -> None:
+    node.faults("nvlinks=18", "nvlink_down=4")
+    agent = run()
+    agent.wait(lambda: len(agent.about(kinds.NVLINK_DOWN)) == 8)
+    assert {item["threshold"] for item in agent.evidence} == {"18 links"}
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [("nvlink_down=4", "model=1"), ("nvlink_down=6", "model=2"), ("nvlink_down=18",), ("nvlink_down=4", "mig=1")],
+    ids=["H200 NVL: bridged at will", "GH200: wired at will", "none of an H200", "MIG"],
+)
+def test_links_that_may_be_missing(faults: tuple[str, ...], node: Any, run: Any) -> None:
+    node.faults("nvlinks=18", *faults)
+    agent = run()
+    agent.wait_until_looking()
+    time.sleep(1.0)
+    assert agent.evidence == []
+
+
+def test_links_that_cannot_be_read_are_not_down(node: Any, run: Any) -> None:
+    node.faults("nvlinks=18")
+    agent = run(thresholds={"fabric.sustain": 0.0})
+    agent.wait_until_looking()
+    node.faults("nvlinks=18", "link_error=999@gpu1")
+    agent.wait(lambda: "nvmlDeviceGetNvLinkState 999" in agent.status["agent"]["problem"])
+    time.sleep(0.5)
+    os.kill(agent.nvml.pid, signal.SIGKILL)  # nor when they cannot be counted
+    agent.wait(lambda: agent.nvml.starts == 2)
+    time.sleep(1.0)
+    assert agent.evidence == []
+
+
+def test_a_pcie_link_of_a_lower_generation_under_load(node: Any, run: Any) -> None:
+    agent = run()
+    agent.wait_until_looking()
+    node.faults("pcie_generation=1@gpu1", "throttle=0@gpu1")
+    found = agent.wait_for(kinds.PCIE_GENERATION)
+    assert (found["subject"], found["value"], found["threshold"]) == (GPU1, "generation 1", "generation 5")
+    assert weight(found) is Severity.WARNING
+    node.faults("pcie_generation=1@gpu1")  # idle again: that says nothing
+    time.sleep(0.6)
+    assert agent.about(kinds.PCIE_GENERATION)
+    node.faults("throttle=0@gpu1")
+    agent.wait_until_gone(kinds.PCIE_GENERATION)
+
+
+@pytest.mark.parametrize("idle", ["throttle=1", "performance_state=8"])
+def test_an_idle_gpu_saves_power(idle: str, node: Any, run: Any) -> None:
+    node.faults("pcie_generation=1", *({"throttle=0", "performance_state=0"} - {idle[:-1] + "0"}), idle)
+    agent = run()
+    agent.wait_until_looking()
+    time.sleep(1.5)
+    assert agent.evidence == []
+
+
+def test_persistence_mode_is_off(node: Any, run: Any) -> None:
+    agent = run()
+    agent.wait_until_looking()
+    node.faults("persistence=0@gpu1")
+    found = agent.wait_for(kinds.PERSISTENCE_MODE)
+    assert (found["value"], found["threshold"], weight(found)) == ("off on 1 of 8 GPUs", "on", Severity.INFO)
+    node.faults()
+    agent.wait_until_gone(kinds.PERSISTENCE_MODE)

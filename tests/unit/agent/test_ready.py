@@ -1,0 +1,137 @@
+"""An agent is Ready while it sees all of its node, and what it cannot see is neither forgotten nor called well."""
+
+import os
+import time
+import urllib.error
+import urllib.request
+from typing import Any
+
+import pytest
+from tests.unit.agent.test_boots import MACHINE, evidence, first_word, stored
+
+from muster.agent import kinds
+from muster.agent.looks import LOG, NVML, PORTS, Looks
+from muster.serve import serve
+
+SOON = {"look.fresh": 1.0}
+
+
+def wait_until_ready(agent: Any) -> None:
+    agent.wait(lambda: agent.agent.not_ready() == "")
+
+
+def wait_until_blind(agent: Any, part: str) -> None:
+    agent.wait(lambda: part in agent.agent.not_ready())
+
+
+def test_a_part_counts_for_as_long_as_a_look_lasts() -> None:
+    looks = Looks({NVML: 60.0, PORTS: 60.0, LOG: 90.0})
+    assert looks.missing(0.0) == [NVML, PORTS, LOG]
+    for part in (NVML, PORTS, LOG):
+        looks.seen(part, 10.0)
+    looks.seen(NVML, 5.0)  # an older look that is heard of later
+    assert looks.missing(70.0) == []
+    assert looks.missing(71.0) == [NVML, PORTS]
+    assert looks.has(NVML, PORTS)
+    looks.forget()
+    assert not looks.has(NVML)
+
+
+def test_readyz_tells_what_is_not_seen_and_healthz_does_not(node: Any, run: Any) -> None:
+    agent = run(thresholds=SOON)
+    port = serve(("127.0.0.1", 0), agent.agent.is_alive, "stopped", list, agent.agent.not_ready)
+    wait_until_ready(agent)
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=60) as answer:
+        assert answer.read() == b"ok\n"
+    node.faults("hang_seconds=3600")
+    wait_until_blind(agent, NVML)
+    with pytest.raises(urllib.error.HTTPError, match="503") as refused:
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=60)
+    assert b"NVML" in refused.value.read()
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=60) as answer:
+        assert answer.read() == b"ok\n"
+    agent.wait(lambda: "not seen lately: NVML" in agent.status["agent"]["problem"])
+    node.faults()
+    wait_until_ready(agent)
+
+
+def test_answers_of_errors_alone_are_no_look(node: Any, run: Any) -> None:
+    agent = run(thresholds=SOON)
+    wait_until_ready(agent)
+    node.faults("every_call_fails=999")
+    wait_until_blind(agent, NVML)
+
+
+def test_a_gpu_that_is_lost_was_seen(node: Any, run: Any) -> None:
+    agent = run(thresholds=SOON)
+    wait_until_ready(agent)
+    node.faults("lost=1@gpu0")
+    agent.wait_for(kinds.GPU_LOST)
+    time.sleep(1.5)
+    assert agent.agent.not_ready() == ""
+
+
+@pytest.mark.parametrize("expected", [None, 8])
+def test_a_node_without_a_driver_is_not_blind(run: Any, expected: int | None) -> None:
+    agent = run(driver=None, thresholds=SOON, expected_gpus=expected)
+    wait_until_ready(agent)
+    time.sleep(1.5)
+    assert agent.agent.not_ready() == ""
+
+
+def test_a_log_that_cannot_be_read_is_not_seen(node: Any, run: Any) -> None:
+    (node.folder / "kmsg").unlink()
+    agent = run(thresholds=SOON)
+    agent.wait(lambda: agent.agent.not_ready().endswith(f"s: {LOG}"))
+    (node.folder / "kmsg").touch()
+    wait_until_ready(agent)
+
+
+def test_a_sysfs_that_hangs_blinds_only_itself_and_is_a_finding(node: Any, run: Any) -> None:
+    state = node.port("mlx5_0/1") / "state"
+    agent = run(thresholds={**SOON, "sysfs.deadline": 0.5})
+    wait_until_ready(agent)
+    before = state.read_bytes()
+    state.unlink()
+    os.mkfifo(state)  # who opens it waits for a writer
+    try:
+        assert agent.wait_for(kinds.SYSFS_HANG)["threshold"] == "0.5 s"
+        wait_until_blind(agent, PORTS)
+        assert NVML not in agent.agent.not_ready()
+        node.faults("recovery_action=1@gpu0")
+        agent.wait_for(kinds.RECOVERY_ACTION)
+        assert agent.agent.is_alive()
+    finally:
+        fifo = os.open(state, os.O_RDWR)
+        os.write(fifo, before)
+        state.unlink()
+        state.write_bytes(before)
+        os.close(fifo)
+    agent.wait_until_gone(kinds.SYSFS_HANG)
+    wait_until_ready(agent)
+
+
+def test_what_stood_before_a_boot_stands_until_all_has_been_seen_however_long_that_takes(node: Any, run: Any) -> None:
+    node.faults("hang_seconds=3600")
+    before = stored(evidence=[evidence(kinds.GPU_LOST, "GPU-1")])
+    agent = run(stored=before, thresholds={"boot.look": 0.2, "nvml.deadline": 0.2, "nvml.start_deadline": 3600.0})
+    time.sleep(1.5)
+    assert agent.wrote.offers == []
+    assert agent.agent.not_ready() != ""
+
+
+def test_evidence_of_an_agent_that_did_not_know_its_boot_is_not_wiped_by_one_that_has_not_looked(
+    node: Any, run: Any
+) -> None:
+    node.faults("hang_seconds=3600")
+    before = {"agent": {"bootId": "", "systemUuid": MACHINE}, "evidence": [evidence(kinds.GPU_LOST, "GPU-1")]}
+    agent = run(stored=before, thresholds={"nvml.deadline": 0.2, "nvml.start_deadline": 3600.0})
+    time.sleep(1.5)
+    assert agent.wrote.offers == []
+
+
+def test_a_first_look_from_before_the_past_was_known_is_made_again(node: Any, run: Any) -> None:
+    node.faults("count=7")
+    agent = run(stored=stored())
+    assert [item["kind"] for item in first_word(agent)["evidence"]] == [kinds.GPU_COUNT]
+    wait_until_ready(agent)

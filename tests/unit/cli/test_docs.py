@@ -1,0 +1,92 @@
+"""docs/cli.md tells of every command, every option of its own and every field that programs may read."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from muster.api.base import ApiModel
+from muster.cli.bundle import Bundle
+from muster.cli.experimentreported import ExperimentJob, ExperimentReport
+from muster.cli.fleetreported import (
+    FleetBucket,
+    FleetCause,
+    FleetJob,
+    FleetNamespace,
+    FleetOffender,
+    FleetReport,
+)
+from muster.cli.inquiry import JobIncident
+from muster.cli.main import app
+from muster.cli.nodelife import NodeJob, NodeLife, NodeRepair
+from muster.cli.overview import JobsTop, TopRow
+from muster.cli.page import PageWay
+from muster.cli.printed import JobLogs, PodLog, Remains
+from muster.cli.reported import Cost, JobReport, Yield
+from muster.cli.standing import JobStanding, OpenIncident, Saved, WorkerRow
+
+TEXT = (Path(__file__).resolve().parents[3] / "docs" / "cli.md").read_text()
+COMMANDS: dict[str, Any] = get_command(app).commands  # type: ignore[attr-defined]
+EVERYWHERE = {"--kubeconfig", "--context", "--namespace", "--output", "--help"}
+
+
+def test_every_command_is_told_of() -> None:
+    assert [name for name in COMMANDS if f"kubectl muster {name}" not in TEXT] == []
+
+
+@pytest.mark.parametrize("name", ["status", "top", "logs", "incident", "node", "page", "bundle"])
+def test_every_option_is_told_of(name: str) -> None:
+    _, found, section = TEXT.partition(f"\n## `kubectl muster {name} ")
+    if not found:
+        _, found, section = TEXT.partition(f"\n## `kubectl muster {name}`")
+    section = section.partition("\n## ")[0]
+    options = {opt for param in COMMANDS[name].params for opt in param.opts if opt.startswith("--")}
+    assert [opt for opt in sorted(options - EVERYWHERE) if f"`{opt}" not in section] == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "models"),
+    [
+        ("JobStatus", (JobStanding, WorkerRow, OpenIncident, Saved)),
+        ("JobsTop", (JobsTop, TopRow)),
+        ("JobIncident", (JobIncident,)),
+        ("JobLogs", (JobLogs, PodLog, Remains)),
+        ("NodeLife", (NodeLife, NodeJob, NodeRepair)),
+        ("Bundle", (Bundle,)),
+        ("PageWay", (PageWay,)),
+    ],
+)
+def test_every_field_is_told_of(kind: str, models: tuple[type[ApiModel], ...]) -> None:
+    section = TEXT.partition(f"\n## {kind}\n")[2].partition("\n## ")[0]
+    words = set(
+        section.replace("`", " ").replace("{", " ").replace("}", " ").replace(",", " ").replace("[", " ").split()
+    )
+    fields = {field.alias or name for model in models for name, field in model.model_fields.items()}
+    assert sorted(fields - words) == []
+
+
+def test_every_field_and_option_of_the_fleets_report_is_told_of() -> None:
+    section = TEXT.partition("\n## `kubectl muster report --fleet`\n")[2].partition("\n## ")[0]
+    told = set(re.findall(r"`([A-Za-z]+)`", section))
+    models = (FleetReport, FleetBucket, FleetCause, FleetOffender, FleetNamespace, FleetJob)
+    fields = {field.alias or name for model in models for name, field in model.model_fields.items()}
+    assert sorted(fields - told) == ["apiVersion", "kind"]
+    options = {opt for param in COMMANDS["report"].params for opt in param.opts if opt.startswith("--")}
+    assert [opt for opt in sorted(options - EVERYWHERE - {"--experiment"}) if opt not in section] == []
+
+
+def test_every_field_of_an_experiments_report_is_told_of() -> None:
+    section = TEXT.partition("\n## `kubectl muster report --experiment NAME`\n")[2].partition("\n## ")[0]
+    told = set(re.findall(r"`([A-Za-z]+)`", section))
+    fields = {f.alias or name for model in (ExperimentReport, ExperimentJob) for name, f in model.model_fields.items()}
+    assert sorted(fields - told) == ["apiVersion", "kind"]
+    assert "`--experiment NAME`" in section
+
+
+def test_every_field_of_a_jobs_report_is_told_of() -> None:
+    section = TEXT.partition("\n## `kubectl muster report JOB`")[2].partition("\n## ")[0]
+    told = set(re.findall(r"`([A-Za-z]+)`", section))
+    fields = {f.alias or name for model in (JobReport, Yield, Cost) for name, f in model.model_fields.items()}
+    assert sorted(fields - told) == ["apiVersion", "kind", "name", "namespace"]

@@ -1,0 +1,152 @@
+"""`report --experiment`: sums over the jobs of one namespace that share a label, and nothing of anybody else's."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from tests.unit.cli.test_fleetreport import DAY, EVIL, NOW, RECORDS, a_job, a_record, a_spec, found, listed, lives
+from typer.testing import Result
+
+from muster.api.endedjob import EndedJobSpec
+from muster.cli.experimentreport import label_of, render
+from muster.cli.experimentreported import ExperimentReport, experiment_report
+from muster.cli.fleetreported import Life
+from muster.cli.prices import NO_PRICES, Prices
+from muster.kube.errors import Forbidden
+
+JOBS = "/apis/muster.dev/v1alpha1/namespaces/team-a/trainingjobs"
+HOUR = timedelta(hours=1)
+
+
+def reported(*specs: EndedJobSpec, prices: Prices = NO_PRICES) -> ExperimentReport:
+    return experiment_report("lr", "team-a", lives(*specs), prices)
+
+
+@settings(deadline=None, max_examples=40)
+@given(listed.filter(bool))
+def test_the_whole_is_the_sum_of_the_jobs(specs: tuple[EndedJobSpec, ...]) -> None:
+    it = reported(*specs, prices=Prices(3.0))
+    assert it.gpu_hours == pytest.approx(sum(each.gpu_hours for each in it.listed))
+    assert it.gpu_hours * 3600 == pytest.approx(sum(sum(each.gpu_seconds.values()) for each in specs))
+    assert (it.cost or 0) == pytest.approx(3 * it.gpu_hours)
+    assert it.failures == sum(each.failures for each in specs)
+    assert sum(it.states.values()) == len(specs)
+    assert it.busy_seconds <= it.elapsed_seconds + 1
+    assert it.busy_seconds >= max(int((each.end - each.begun).total_seconds()) for each in specs) - 1
+
+
+def test_time_to_train_is_from_the_first_beginning_to_the_last_end() -> None:
+    first = a_spec(1, begun=NOW - 10 * DAY, end=NOW - 9 * DAY, state="Failed")
+    beside = a_spec(2, begun=NOW - 9.5 * DAY, end=NOW - 8 * DAY, state="Deleted")
+    last = a_spec(3, begun=NOW - 6 * DAY, end=NOW - 5 * DAY)
+    it = reported(last, first, beside)
+    assert it.time_to_train_seconds == it.elapsed_seconds == 5 * 86400
+    assert it.busy_seconds == 3 * 86400
+    assert [each.name for each in it.listed] == ["job-1", "job-2", "job-3"]
+    assert reported(first, beside).time_to_train_seconds is None, "nothing has come of it"
+    running = experiment_report(
+        "lr", "team-a", [*lives(first, last), Life(beside, "Running", running=True)], Prices(1.0)
+    )
+    assert (running.time_to_train_seconds, running.cost_to_train, running.running) == (None, None, 1)
+    assert running.cost is not None
+
+
+def test_scaling_is_by_the_job_with_the_fewest_accelerators() -> None:
+    said = {"throughput": {"tokensPerStep": 1000}, "steps": 1000}
+    small = a_spec(1, gpus=8, seconds={"compute": 1000}, gpu_seconds={"compute": 8000}, **said)
+    large = a_spec(2, gpus=32, seconds={"compute": 312}, gpu_seconds={"compute": 9984}, **said)
+    it = reported(small, large)
+    assert [each.tokens_per_second for each in it.listed] == [1000, pytest.approx(3205.1, abs=0.1)]
+    assert [each.scaling for each in it.listed] == [1.0, pytest.approx(8000 / 9984)]
+    assert it.tokens == 2_000_000
+    other = a_spec(2, gpus=32, gpu_model="another", seconds={"compute": 500}, gpu_seconds={"compute": 16_000}, **said)
+    assert [each.scaling for each in reported(small, other).listed] == [None, None], "other accelerators"
+    assert [each.scaling for each in reported(small, a_spec(3)).listed] == [None, None], (
+        "there is nothing to compare with"
+    )
+
+
+def test_what_one_job_does_not_tell_is_not_told_of_all() -> None:
+    told = a_spec(1, throughput={"tokensPerStep": 1000}, steps=1000, gpu_model="dear")
+    it = reported(told, a_spec(2), prices=Prices(None, {"dear": 2.0}))
+    assert (it.tokens, it.cost, it.cost_per_million_tokens) == (None, None, None)
+    assert it.listed[0].cost == pytest.approx(384)
+    alone = reported(told, prices=Prices(None, {"dear": 2.0}))
+    assert alone.cost_per_million_tokens == pytest.approx(384)
+
+
+def test_live_and_ended_jobs_of_the_namespace_count_once_and_no_others(
+    command: Callable[..., Result], api: Any
+) -> None:
+    live, other = a_job("aa"), a_job("bb")
+    for job, label in ((live, "lr"), (other, "other")):
+        job["metadata"] |= {"namespace": "team-a", "labels": {"muster.dev/experiment": label}}
+    api.lists(JOBS, live, other)
+    api.lists(
+        RECORDS,
+        a_record(a_spec(1, experiment="lr")),
+        a_record(a_spec(2, experiment="lr", namespace="team-z")),
+        a_record(a_spec(3, experiment="LR")),
+        a_record(a_spec(4, experiment="lr", job_uid="aa", state="Unseen")),
+    )
+    it = found(command("report", "--experiment", "lr", "-o", "json"))
+    assert (it["kind"], it["namespace"], it["running"]) == ("ExperimentReport", "team-a", 1)
+    assert [each["name"] for each in it["listed"]] == ["live-aa", "job-1"]
+    assert "/apis/muster.dev/v1alpha1/trainingjobs" not in api.asked, "nobody else's jobs are even asked for"
+    text = command("report", "--experiment", "lr").stdout
+    assert "Experiment team-a/lr: 2 jobs (1 Running, 1 Succeeded)" in text
+
+
+def test_who_may_not_read_the_history_is_told_of_living_jobs_and_of_that(
+    command: Callable[..., Result], api: Any
+) -> None:
+    live = a_job("aa")
+    live["metadata"] |= {"namespace": "team-a", "labels": {"muster.dev/experiment": "lr"}}
+    api.lists(JOBS, live)
+    api.errors[RECORDS] = Forbidden(403, "Forbidden", "no")
+    result = command("report", "--experiment", "lr")
+    assert result.exit_code == 0
+    assert "muster-fleet-view" in result.stdout
+    assert "so far (1 job not ended)" in result.stdout
+    nothing = command("report", "--experiment", "none")
+    assert nothing.exit_code != 0
+    assert "no job in namespace team-a" in nothing.output
+
+
+@pytest.mark.parametrize("wrong", ["", "a b", "../x", "x" * 64, "-a", "a\n", "é"])
+def test_what_is_no_label_is_refused_before_anything_is_asked(
+    command: Callable[..., Result], api: Any, wrong: str
+) -> None:
+    with pytest.raises(ValueError, match=r"muster\.dev/experiment"):
+        label_of(wrong)
+    assert command("report", "--experiment", wrong).exit_code == 2
+    assert api.asked == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("report", "llama", "--experiment", "x"),
+        ("report", "--fleet", "--experiment", "x"),
+        ("report", "--experiment", "x", "--since", "1d"),
+        ("report", "--experiment", "x", "-o", "html"),
+        ("report", "--experiment", "x", "--price", "-1"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(
+    command: Callable[..., Result], api: Any, words: tuple[str, ...]
+) -> None:
+    assert command(*words).exit_code == 2
+    assert api.asked == []
+
+
+def test_the_page_is_one_page_and_nothing_on_it_moves_the_terminal(printed: Callable[..., str]) -> None:
+    specs = [a_spec(number, begun=NOW - number * HOUR, end=NOW) for number in range(1, 60)]
+    it = experiment_report("lr", "team-a", [Life(each, EVIL, running=True) for each in specs], NO_PRICES, [EVIL])
+    text = printed(lambda console: render(console, it), width=140)
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    assert "the newest 40" in text
+    assert len(text.splitlines()) < 60

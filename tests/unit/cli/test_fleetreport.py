@@ -1,0 +1,346 @@
+"""`report --fleet`: figures are sums over jobs, each counted once; what is an estimate is told; nothing that others wrote is markup."""
+
+import html.parser
+import json
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import Result
+
+from muster.api.endedjob import EndedJobSpec, Ending
+from muster.api.goodput import Bucket
+from muster.cli.fleetpage import markdown, page
+from muster.cli.fleetreport import moment_since, render
+from muster.cli.fleetreported import FleetReport, Life, fleet_report
+from muster.cli.prices import Prices
+from muster.kube.errors import Forbidden
+
+NOW = datetime(2026, 4, 1, tzinfo=UTC)
+DAY = timedelta(days=1)
+JOBS = "/apis/muster.dev/v1alpha1/trainingjobs"
+RECORDS = "/apis/muster.dev/v1alpha1/namespaces/muster-system/endedjobs"
+BUCKETS = [str(bucket) for bucket in Bucket]
+TAKEN = ("lostWork", "undetected", "reclaim", "requeued", "restarting")
+
+
+def a_spec(number: int = 1, **values: Any) -> EndedJobSpec:
+    made: dict[str, Any] = {
+        "job_uid": f"0000-{number}",
+        "namespace": "team-a",
+        "name": f"job-{number}",
+        "begun": NOW - 10 * DAY,
+        "end": NOW - 9 * DAY,
+        "state": "Succeeded",
+        "gpus": 8,
+        "nodes": 1,
+        "seconds": {"compute": 80_000, "restarting": 6_400},
+        "gpu_seconds": {"compute": 640_000, "restarting": 51_200},
+        "failures": 2,
+        "causes": [{"faultClass": "Hardware", "reason": "NodeLost", "incidents": 2, "gpuSeconds": 51_200}],
+        "blamed": [{"node": "bad", "incidents": 2, "gpuSeconds": 51_200}],
+    }
+    return EndedJobSpec.model_validate(made | values)
+
+
+def lives(*specs: EndedJobSpec) -> list[Life]:
+    return [Life(spec, str(spec.state), running=False) for spec in specs]
+
+
+amounts = st.dictionaries(st.sampled_from(BUCKETS), st.integers(0, 10**9), max_size=6)
+
+
+@st.composite
+def specs(draw: st.DrawFn, number: int) -> EndedJobSpec:
+    gpu_seconds = draw(amounts)
+    left = sum(gpu_seconds.get(bucket, 0) for bucket in TAKEN)
+    causes = []
+    for place in range(draw(st.integers(0, 3)) if left else 0):
+        part = left if place == 2 else draw(st.integers(0, left))
+        causes.append({"faultClass": "Hardware", "reason": f"R{place}", "incidents": 1, "gpuSeconds": part})
+        left -= part
+    if left:
+        causes.append({"faultClass": "Unknown", "reason": "Rest", "incidents": 0, "gpuSeconds": left})
+    begun = NOW - draw(st.integers(0, 400)) * DAY
+    return a_spec(
+        number,
+        begun=begun,
+        end=begun + timedelta(microseconds=draw(st.integers(0, 10**13))),
+        seconds=draw(amounts),
+        gpu_seconds=gpu_seconds,
+        causes=causes,
+        blamed=[],
+        namespace=draw(st.sampled_from(["a", "b", "c"])),
+    )
+
+
+listed = st.integers(0, 5).flatmap(lambda count: st.tuples(*(specs(number) for number in range(count))))
+
+
+@settings(deadline=None, max_examples=40)
+@given(listed)
+def test_the_sums_of_the_fleet_are_the_sums_of_its_jobs(found: tuple[EndedJobSpec, ...]) -> None:
+    it = fleet_report(lives(*found), NOW)
+    assert it.jobs == len(found)
+    assert it.wall_seconds == sum(sum(each.seconds.values()) for each in found)
+    assert it.gpu_seconds == sum(sum(each.gpu_seconds.values()) for each in found)
+    for name in BUCKETS:
+        (total,) = [each for each in it.buckets if each.bucket == name] or [None]
+        assert (total.gpu_seconds if total else 0) == sum(each.gpu_seconds.get(name, 0) for each in found)
+        assert (total.seconds if total else 0) == sum(each.seconds.get(name, 0) for each in found)
+    assert sum(each.gpu_seconds for each in it.causes) == sum(
+        each.gpu_seconds.get(name, 0) for each in found for name in TAKEN
+    )
+    assert sum(each.gpu_seconds for each in it.namespaces) == it.gpu_seconds
+    assert sum(each.gpu_hours for each in it.listed) == pytest.approx(it.gpu_hours)
+    assert it.estimated == 0
+
+
+@settings(deadline=None, max_examples=40)
+@given(listed, st.integers(0, 400))
+def test_a_cut_never_counts_more_than_there_is_and_is_told(found: tuple[EndedJobSpec, ...], days: int) -> None:
+    since = NOW - days * DAY
+    it, whole = fleet_report(lives(*found), NOW, since), fleet_report(lives(*found), NOW)
+    assert it.gpu_seconds <= whole.gpu_seconds
+    assert sum(each.gpu_seconds for each in it.buckets) == it.gpu_seconds
+    taken = sum(each.gpu_seconds for each in it.buckets if each.bucket in TAKEN)
+    assert sum(each.gpu_seconds for each in it.causes) == taken
+    later = [each for each in found if each.begun >= since and each.end > since]
+    assert it.gpu_seconds >= sum(sum(each.gpu_seconds.values()) for each in later)
+    assert 0 <= it.estimated <= 1
+    assert {each.uid for each in it.listed} == {each.job_uid for each in found if each.end > since}
+
+
+def test_a_job_that_began_before_counts_by_its_share_of_the_time() -> None:
+    halved = a_spec(1, begun=NOW - 4 * DAY, end=NOW)
+    whole = a_spec(2, begun=NOW - DAY, end=NOW)
+    it = fleet_report(lives(halved, whole, a_spec(3)), NOW, NOW - 2 * DAY)
+    assert [each.counted for each in it.listed] == [1.0, 0.5]
+    assert it.failures == 3.0
+    assert it.gpu_seconds == 691_200 * 1.5
+    assert it.estimated == pytest.approx(1 / 3)
+    assert it.causes[0].incidents == 3.0
+    assert it.causes[0].gpu_seconds == 51_200 * 1.5
+    assert (it.offenders[0].node, it.offenders[0].jobs, it.offenders[0].incidents) == ("bad", 2, 3.0)
+
+
+def test_figures_are_what_the_words_say() -> None:
+    it = fleet_report(lives(a_spec(1), a_spec(2, failures=0, causes=[], blamed=[])), NOW, prices=Prices(2.0))
+    assert it.goodput == pytest.approx(640 / 691.2)
+    assert it.ettr == pytest.approx(80_000 / 86_400)
+    assert it.mttf_hours == pytest.approx(160_000 / 2 / 3600)
+    assert it.failures_per_thousand_node_days == pytest.approx(2 / (160_000 / 86_400) * 1000)
+    assert it.cost == pytest.approx(2 * it.gpu_hours)
+    assert it.causes[0].cost == pytest.approx(2 * 51_200 / 3600)
+    unharmed = fleet_report(lives(a_spec(failures=0)), NOW)
+    assert unharmed.mttf_hours is None
+    assert unharmed.mttf_at_least_hours is not None
+    nothing = fleet_report([], NOW)
+    assert (nothing.goodput, nothing.ettr, nothing.mttf_hours, nothing.gpu_hours) == (None, None, None, 0)
+
+
+def a_job(uid: str, *, ended: bool = False, state: str = "Running", compute: int = 3600) -> dict[str, Any]:
+    end = {"result": "Succeeded", "reason": "Completed", "time": "2026-03-01T01:00:00Z", "attempt": 1}
+    return {
+        "metadata": {"name": f"live-{uid}", "namespace": "team-b", "uid": uid, "resourceVersion": "7"},
+        "spec": {"nodes": 2, "template": {"spec": {"containers": [{"name": "main", "image": "trainer:1"}]}}},
+        "status": {
+            "state": state,
+            "attempt": 1,
+            "goodput": {
+                "begun": "2026-03-01T00:00:00Z",
+                "time": "2026-03-01T01:00:00Z",
+                "seconds": {"compute": compute},
+                "gpuSeconds": {"compute": 16 * compute},
+            },
+            **({"completion": end} if ended else {}),
+        },
+    }
+
+
+def a_record(spec: EndedJobSpec) -> dict[str, Any]:
+    metadata = {"name": spec.job_uid, "namespace": "muster-system", "uid": "u", "resourceVersion": "3"}
+    return {"metadata": metadata, "spec": spec.to_json()}
+
+
+def found(result: Result) -> dict[str, Any]:
+    assert result.exit_code == 0, result.output
+    made: dict[str, Any] = json.loads(result.output)
+    return made
+
+
+def test_no_job_is_counted_twice(command: Callable[..., Result], api: Any) -> None:
+    api.lists(JOBS, a_job("both", ended=True), a_job("running"), a_job("unseen"))
+    unseen = a_spec(job_uid="unseen", state=Ending.UNSEEN)
+    api.lists(RECORDS, a_record(a_spec(job_uid="both")), a_record(a_spec(job_uid="gone")), a_record(unseen))
+    it = found(command("report", "--fleet", "-o", "json"))
+    assert sorted(each["uid"] for each in it["listed"]) == ["both", "gone", "running", "unseen"]
+    assert it["running"] == 2, "who is there was not gone"
+    assert it["states"] == {"Running": 2, "Succeeded": 2}
+    assert it["gpuSeconds"] == 2 * 691_200 + 2 * 16 * 3600
+
+
+def test_what_may_not_be_read_is_told_with_the_right_that_is_needed(command: Callable[..., Result], api: Any) -> None:
+    api.lists(JOBS, a_job("running"))
+    api.errors[RECORDS] = Forbidden(403, "Forbidden", "endedjobs is forbidden")
+    it = found(command("report", "--fleet", "-o", "json"))
+    assert it["jobs"] == 1
+    assert "endedjobs in namespace muster-system: list" in it["notes"][0]
+    assert "muster-fleet-view" in it["notes"][0]
+    words = "trainingjobs is forbidden at the cluster scope"
+    api.errors[JOBS] = Forbidden(403, "Forbidden", words, {"group": "muster.dev", "kind": "trainingjobs"})
+    refused = command("report", "--fleet")
+    assert refused.exit_code == 1
+    assert "muster-fleet-view" in refused.output
+
+
+def test_an_older_cluster_has_no_history(command: Callable[..., Result], api: Any) -> None:
+    api.lists(JOBS, a_job("running"))
+    it = found(command("report", "--fleet", "-o", "json"))
+    assert "too old" in it["notes"][0]
+
+
+def test_objects_that_make_no_sense_hide_no_others(command: Callable[..., Result], api: Any) -> None:
+    api.lists(JOBS, a_job("running"), {"metadata": {"name": "x"}, "spec": {"nodes": "two"}})
+    forged = a_record(a_spec(job_uid="mine")) | {"metadata": {"name": "another", "namespace": "muster-system"}}
+    api.lists(RECORDS, a_record(a_spec(1)), {"metadata": {"name": "y"}, "spec": 7}, forged)
+    it = found(command("report", "--fleet", "-o", "json"))
+    assert it["jobs"] == 2
+    assert it["notes"] == ["1 job cannot be read by this version", "2 ended jobs cannot be read by this version"]
+
+
+def test_the_text_tells_the_figures_and_their_limits(command: Callable[..., Result], api: Any) -> None:
+    api.lists(JOBS, a_job("running"))
+    api.lists(RECORDS, a_record(a_spec(1, end=datetime.now(UTC), begun=datetime.now(UTC) - 4 * DAY)))
+    text = command("report", "--fleet", "--since", "2d", "--price", "2.5").output
+    assert re.search(r"NodeLost +Hardware +1 +7\.1 +7\.4% +17\.78", text)
+    assert re.search(r"^bad +1 +1 +7\.1", text, re.MULTILINE)
+    assert "100.0% of the GPU-hours are an estimate" in text
+    assert "team-a/job-1" in text
+    assert "live-running" not in text, "it has not counted anything in two days"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ((), "name a job, or say --fleet"),
+        (("--fleet", "job"), "name a job, or say --fleet"),
+        (("job", "--since", "3d"), "are for --fleet"),
+        (("job", "-o", "html"), "are for --fleet"),
+        (("--fleet", "--since", "yesterday"), "write how long ago"),
+        (("--fleet", "--since", "2999-01-01"), "future"),
+        (("--fleet", "--price", "-1"), "what one GPU-hour costs"),
+        (("--fleet", "--price", "nan"), "what one GPU-hour costs"),
+        (("--fleet", "--price", "1e308"), "what one GPU-hour costs"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_anything_is_asked(
+    command: Callable[..., Result], api: Any, arguments: tuple[str, ...], says: str
+) -> None:
+    result = command("report", *arguments)
+    assert result.exit_code == 2
+    assert says in " ".join(result.output.replace("│", " ").split())
+    assert api.asked == []
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("90d", NOW - 90 * DAY),
+        ("12h", NOW - DAY / 2),
+        ("2w", NOW - 14 * DAY),
+        ("99999w", NOW - 36500 * DAY),
+        ("2026-01-31", datetime(2026, 1, 31, tzinfo=UTC)),
+        ("2026-01-31T12:00:00+01:00", datetime(2026, 1, 31, 11, tzinfo=UTC)),
+    ],
+)
+def test_when_is_understood(text: str, moment: datetime) -> None:
+    assert moment_since(text, NOW) == moment
+
+
+EVIL = "<script>alert(1)</script>|`x`\n# y ![i](http://e)&\"'\x1b[31m\u202e*b*"
+
+
+def evil() -> FleetReport:
+    spec = a_spec(
+        namespace=EVIL[:60],
+        name=EVIL[:60],
+        owner=EVIL[:60],
+        begun=NOW - 4 * DAY,
+        end=NOW,
+        causes=[{"faultClass": EVIL[:30], "reason": EVIL[:60], "incidents": 1, "gpuSeconds": 51_200}],
+        blamed=[{"node": EVIL, "incidents": 1, "gpuSeconds": 51_200}],
+        gpu_seconds={"compute": 640_000, EVIL: 5},
+    )
+    return fleet_report([Life(spec, EVIL, running=True)], NOW, NOW - DAY, Prices(3.0), [EVIL])
+
+
+class Reader(html.parser.HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+        for _, value in attrs:
+            assert "http" not in (value or "") or "alert" in (value or "")
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_the_page_needs_nothing_else_and_nothing_in_it_is_anybodys_markup() -> None:
+    text = page(evil())
+    reader = Reader()
+    reader.feed(text)
+    assert "script" not in reader.tags
+    assert "img" not in reader.tags
+    assert "link" not in reader.tags
+    assert not {name for name in reader.attributes if name.startswith("on") or name in ("src", "href")}
+    assert "<script>alert(1)</script>" in reader.text, "it is there, as text"
+    assert "default-src 'none'" in text
+    assert not {"\x1b", "\u202e"} & set(text)
+    assert "&lt;script&gt;" in text
+
+
+def test_in_markdown_nothing_is_anybodys_markup() -> None:
+    text = markdown(evil())
+    assert "<script" not in text
+    assert not re.search(r"(?<!\\)`", text)
+    assert not re.search(r"(?<!\\)!\[|(?<!\\)\]\(", text)
+    for line in text.splitlines():
+        if line.startswith("|"):
+            heads = re.findall(r"(?<!\\)\|", line)
+            assert len(heads) in {5, 6, 7, 8}, line
+    assert len([line for line in text.splitlines() if line.startswith("# ")]) == 1
+    assert not {"\x1b", "\u202e"} & set(text)
+
+
+def test_the_terminal_is_not_moved(printed: Callable[..., str]) -> None:
+    text = printed(lambda console: render(console, evil()), 200)
+    assert not {"\x1b", "\u202e"} & set(text)
+    assert "* an estimate" in text
+
+
+@pytest.mark.parametrize("form", ["markdown", "html", "yaml", "text", "table"])
+def test_every_form_is_printed(command: Callable[..., Result], api: Any, form: str) -> None:
+    api.lists(JOBS, a_job("running"))
+    api.lists(RECORDS, a_record(a_spec(1)))
+    result = command("report", "--fleet", "-o", form)
+    assert result.exit_code == 0
+    assert "NodeLost" in result.output
+
+
+def test_twenty_thousand_ended_jobs_are_reported_of_in_time() -> None:
+    many = lives(*(a_spec(1).model_copy(update={"job_uid": f"u{number}"}) for number in range(20_000)))
+    it = fleet_report(many, NOW, NOW - 9.5 * DAY)
+    assert it.jobs == 20_000
+    assert it.estimated == 1.0
+    assert it.gpu_seconds == pytest.approx(20_000 * 691_200 / 2)

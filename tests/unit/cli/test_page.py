@@ -1,0 +1,222 @@
+"""`kubectl muster page`: whose page, which kubectl, and how it ends; the kubectl here is a script that says what a test wants."""
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import Result
+
+from muster.cli import page
+from muster.cli.errors import CliError
+from muster.kube.errors import Forbidden
+
+PATH = "/apis/apps/v1/namespaces/muster-page/deployments/muster-page"
+OPERATOR = Path(__file__).resolve().parents[3] / "operator"
+Run = Callable[..., Result]
+FORWARDS = "print('Forwarding from 127.0.0.1:41234 -> 8444', flush=True)"
+FOR_EVER = "import time; time.sleep(60)"
+
+
+def deployment(ready: int = 1, replicas: int = 1, **env: str) -> dict[str, Any]:
+    container = {"name": "page", "env": [{"name": name, "value": value} for name, value in env.items()]}
+    return {
+        "spec": {"replicas": replicas, "template": {"spec": {"containers": [container]}}},
+        "status": {"readyReplicas": ready} if ready else {},
+    }
+
+
+@pytest.fixture
+def kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """Put a kubectl on the PATH that does this; it leaves its pid, its arguments and its KUBECONFIG in a file."""
+
+    def made(does: str) -> Path:
+        folder, seen = tmp_path / "bin", tmp_path / "seen"
+        folder.mkdir()
+        program = folder / "kubectl"
+        program.write_text(
+            f"#!{sys.executable}\nimport json, os, sys\nfrom pathlib import Path\n"
+            f"Path({str(seen)!r}).write_text(json.dumps([os.getpid(), sys.argv[1:], os.environ.get('KUBECONFIG')]))\n{does}\n"
+        )
+        program.chmod(program.stat().st_mode | stat.S_IXUSR)
+        monkeypatch.setenv("PATH", str(folder))
+        return seen
+
+    return made
+
+
+def failed(result: Result) -> str:
+    assert (result.exit_code, result.stdout) == (1, ""), result.output
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("error: ")
+    return line
+
+
+def runs(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+def test_the_address_is_printed_when_the_port_is_forwarded_and_a_lost_connection_is_told(
+    command: Run, api: Any, kubectl: Callable[[str], Path], tmp_path: Path
+) -> None:
+    api.put(PATH, deployment())
+    seen = kubectl(FORWARDS)  # and ends
+    result = command("page", "--context", "lab", "-o", "json")
+    assert result.exit_code == 1
+    assert result.stderr == "error: the connection to the page was lost: run the command again\n"
+    told = json.loads(result.stdout)
+    assert (told["url"], told["namespace"]) == ("http://127.0.0.1:41234", "muster-page")
+    _, arguments, environment = json.loads(seen.read_text())
+    assert arguments == [
+        "port-forward",
+        "--address=127.0.0.1",
+        "--namespace=muster-page",
+        "--context=lab",
+        "deployment/muster-page",
+        ":8444",
+    ]
+    assert environment == str(tmp_path / "kubeconfig")
+
+
+def test_another_port_and_https_are_as_the_deployment_and_the_user_say(
+    command: Run, api: Any, kubectl: Callable[[str], Path]
+) -> None:
+    api.put(
+        PATH.replace("namespaces/muster-page", "namespaces/mine"),
+        deployment(MUSTER_PAGE_PORT="9000", MUSTER_PAGE_TLS="/tls"),
+    )
+    seen = kubectl("print('Forwarding from 127.0.0.1:7000 -> 9000', flush=True)")
+    result = command("-n", "mine", "page", "--port", "7000")
+    assert "https://localhost:7000\n" in result.stdout
+    assert "paste a token" in result.stdout
+    assert json.loads(seen.read_text())[1][-1] == "7000:9000"
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (None, "kubectl apply -k manifests/overlays/page"),
+        (deployment(ready=0), "is not ready"),
+        (deployment(ready=0, replicas=0), "is switched off"),
+        (
+            Forbidden(
+                403,
+                "Forbidden",
+                'deployments.apps "muster-page" is forbidden',
+                {"kind": "deployments", "group": "apps"},
+            ),
+            "Role muster-page-user in namespace muster-page",
+        ),
+    ],
+)
+def test_a_page_that_cannot_be_reached_is_told_with_a_remedy(
+    command: Run, api: Any, kubectl: Callable[[str], Path], answer: Any, words: str
+) -> None:
+    seen = kubectl(FORWARDS)
+    if isinstance(answer, Forbidden):
+        api.errors[PATH] = answer
+    elif answer is not None:
+        api.put(PATH, answer)
+    assert words in failed(command("page"))
+    assert not seen.exists(), "nothing is forwarded to it"
+
+
+@pytest.mark.parametrize(
+    ("says", "words"),
+    [
+        ("Error from server (Forbidden): pods is forbidden", "Role muster-page-user"),
+        ("unable to listen on port 7000:\\n address already in use\\x1b[31m", "or another --port"),
+    ],
+)
+def test_what_kubectl_says_is_told_in_one_line(
+    command: Run, api: Any, kubectl: Callable[[str], Path], says: str, words: str
+) -> None:
+    api.put(PATH, deployment())
+    kubectl(f"sys.stderr.write('{says}\\n'); sys.exit(1)")
+    line = failed(command("page"))
+    assert words in line
+    assert "\x1b" not in line
+
+
+def test_without_a_kubectl_it_says_so(command: Run, api: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    api.put(PATH, deployment())
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "no kubectl on the PATH" in failed(command("page"))
+
+
+def test_a_kubectl_that_says_nothing_is_ended(kubectl: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = kubectl(FOR_EVER)
+    monkeypatch.setattr(page, "START_SECONDS", 0.5)
+    target = page.config.Target("", "", "default")
+    with (
+        pytest.raises(CliError, match="said nothing"),
+        page.forwarding(target, "muster-page", page.Served()),
+    ):
+        pass
+    assert not seen.exists() or not runs(json.loads(seen.read_text())[0])
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_and_its_kubectl_without_a_word(
+    kubectl: Callable[[str], Path], tmp_path: Path, number: int
+) -> None:
+    """The whole program, and an API server that knows one object."""
+
+    class OneObject(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = json.dumps(deployment()).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), OneObject)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "it",
+        "contexts": [{"name": "it", "context": {"cluster": "it", "user": "me"}}],
+        "clusters": [{"name": "it", "cluster": {"server": f"http://127.0.0.1:{server.server_port}"}}],
+        "users": [{"name": "me", "user": {"token": "secret-token"}}],
+    }
+    file = tmp_path / "kubeconfig"
+    file.write_text(json.dumps(config))
+    seen = kubectl(f"{FORWARDS}\n{FOR_EVER}")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "muster.cli", "page", "-o", "json"],
+        env={**os.environ, "KUBECONFIG": str(file), "PYTHONPATH": str(OPERATOR)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        while (line := process.stdout.readline()) != "}\n":
+            assert line, process.communicate()
+        pid, arguments, _ = json.loads(seen.read_text())
+        assert runs(pid)
+        assert "secret-token" not in " ".join(arguments)
+        process.send_signal(number)
+        out, err = process.communicate(timeout=20)
+        assert (process.returncode, out, err) == (0, "", "")
+        until = time.monotonic() + 5
+        while runs(pid) and time.monotonic() < until:
+            time.sleep(0.05)
+        assert not runs(pid)
+    finally:
+        process.kill()
+        server.shutdown()
+        server.server_close()

@@ -1,0 +1,282 @@
+"""`status`: what one screen says of a job, from what this user may read."""
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import Result
+
+from muster.api.base import rfc3339
+from muster.api.gang import GangSpec
+from muster.api.trainingjob import TrainingJob
+from muster.cli.standing import open_incident, standing
+from muster.cli.status import rate, render
+from muster.kube.errors import Forbidden, NotFound
+from muster.world.names import gang_name
+
+NOW = datetime(2026, 1, 5, 4, tzinfo=UTC)
+JOBS = "/apis/muster.dev/v1alpha1/namespaces/team-a/trainingjobs"
+GANG = f"/apis/muster.dev/v1alpha1/namespaces/team-a/gangs/{gang_name('llama', 'u')}"
+PODS = "/api/v1/namespaces/team-a/pods"
+Run = Callable[..., Result]
+
+
+def ago(seconds: float) -> str:
+    return rfc3339(NOW - timedelta(seconds=seconds))
+
+
+def incident(**more: Any) -> dict[str, Any]:
+    base = {
+        "attempt": 2,
+        "time": ago(60),
+        "level": "R2",
+        "faultClass": "Hardware",
+        "reason": "NodeLost",
+        "node": "gpu-1",
+    }
+    return {**base, "message": "node gpu-1 is \x1b[31mgone", **more}
+
+
+def a_job(**status: Any) -> dict[str, Any]:
+    told = {
+        "state": "Running",
+        "reason": "Training",
+        "attempt": 3,
+        "restarts": 2,
+        "step": 1200,
+        "nodesReady": "2/2",
+        "nodes": ["gpu-0", "gpu-1"],
+        "checkpoint": {"step": 1000, "path": "/ckpt/1000", "time": ago(180)},
+        "goodput": {
+            "begun": ago(3600),
+            "time": ago(1),
+            "seconds": {"compute": 3400, "queued": 199},
+            "ettrPermille": 944,
+            "ettrAfterQueuePermille": 1000,
+            "stepMilliseconds": 500,
+            "checkpointSteps": 500,
+        },
+    }
+    template = {"spec": {"containers": [{"name": "main", "image": "trainer:1"}]}}
+    return {
+        "metadata": {"name": "llama", "namespace": "team-a", "uid": "u", "resourceVersion": "7"},
+        "spec": {"nodes": 2, "template": template},
+        "status": {name: value for name, value in (told | status).items() if value is not None},
+    }
+
+
+def a_record(**more: Any) -> dict[str, Any]:
+    members = [{"node": f"gpu-{index}"} for index in range(2)]
+    base = {"jobUid": "u", "attempt": 3, "time": ago(50), "level": "R2", "reason": "NodeLost", "members": members}
+    return {**base, **more}
+
+
+def a_gang(**more: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"name": gang_name("llama", "u"), "namespace": "team-a", "uid": "g", "resourceVersion": "8"},
+        "spec": a_record(**more),
+    }
+
+
+def a_pod(index: int, phase: str = "Running", owner: str = "u", incarnation: int = 1) -> dict[str, Any]:
+    return {
+        "metadata": {
+            "name": f"llama-x-{index}-{incarnation}",
+            "namespace": "team-a",
+            "uid": f"p{index}{incarnation}{owner}",
+            "resourceVersion": "9",
+            "labels": {
+                "muster.dev/job-uid": "u",
+                "muster.dev/index": str(index),
+                "muster.dev/incarnation": str(incarnation),
+            },
+            "ownerReferences": [{"uid": owner, "controller": True}],
+        },
+        "spec": {"nodeName": f"gpu-{index}", "containers": [{"name": "main"}]},
+        "status": {"phase": phase},
+    }
+
+
+def a_health(name: str, state: str, reason: str = "") -> dict[str, Any]:
+    return {
+        "metadata": {"name": name, "uid": name, "resourceVersion": "3"},
+        "status": {"state": state, "reason": reason, "since": ago(60)},
+    }
+
+
+def health_path(name: str) -> str:
+    return f"/apis/muster.dev/v1alpha1/nodehealths/{name}"
+
+
+def no_such(name: str) -> NotFound:
+    return NotFound(404, "NotFound", f"{name} not found", {"name": name})
+
+
+def with_job(api: Any, *, record: dict[str, Any] | None = None, **status: Any) -> None:
+    api.put(f"{JOBS}/llama", a_job(**status))
+    api.put(GANG, a_gang(**(record or {})))
+    api.lists(PODS, a_pod(0), a_pod(1))
+    api.put(health_path("gpu-0"), a_health("gpu-0", "Healthy"))
+    api.put(health_path("gpu-1"), a_health("gpu-1", "Degraded", "Xid79"))
+
+
+def stood(record: dict[str, Any] | None = None, **status: Any) -> Any:
+    job = TrainingJob.model_validate(a_job(**status))
+    return standing(job, GangSpec.model_validate(a_record(**(record or {}))), [], {}, NOW)
+
+
+def test_an_ended_job_has_no_workers_and_says_how_it_goes_on(printed: Callable[..., str]) -> None:
+    job = a_job(state="Failed", reason="RankFailed", incidents=[incident()])
+    for directory, says in (
+        ("/shared/llama", ": it goes on from step 1000 in /shared/llama"),
+        (None, "create it again"),
+    ):
+        job["spec"]["checkpoint"] = {"directory": directory} if directory else {}
+        found = standing(TrainingJob.model_validate(job), None, [], {}, NOW)
+        assert found.workers == []
+        assert found.next == []
+        assert found.can_do[0] == "what the failed rank printed: kubectl muster logs team-a/llama --failed"
+        assert found.can_do[-1].endswith(says)
+        assert "Workers" not in printed(lambda console, it=found: render(console, it, NOW))
+
+
+def test_a_running_job_is_told_with_speed_checkpoint_and_verdicts(api: Any, command: Run) -> None:
+    with_job(api)
+    found = json.loads(command("status", "llama", "-o", "json").stdout)
+    assert (found["kind"], found["state"], found["step"], found["ettr"]) == ("JobStatus", "Running", 1200, 0.944)
+    assert found["stepsPerSecond"] == 2.0
+    assert (found["checkpoint"]["step"], found["checkpoint"]["stepsSince"]) == (1000, 200)
+    assert [(row["worker"], row["node"], row["pod"], row["podState"]) for row in found["workers"]] == [
+        (0, "gpu-0", "llama-x-0-1", "Running"),
+        (1, "gpu-1", "llama-x-1-1", "Running"),
+    ]
+    assert [row["health"]["state"] for row in found["workers"]] == ["Healthy", "Degraded"]
+    assert "openIncident" not in found
+    assert found["notes"] == []
+    assert yaml.safe_load(command("status", "llama", "-o", "yaml").stdout) == found
+    text = command("status", "team-a/llama").stdout
+    assert "1,200, 2.0/s" in text
+    assert "degraded: Xid79" in text
+
+
+def test_pods_of_others_that_bear_the_label_are_not_the_jobs(api: Any, command: Run) -> None:
+    with_job(api)
+    api.lists(PODS, a_pod(0), a_pod(1, owner="stranger", incarnation=7))
+    found = json.loads(command("status", "llama", "-o", "json").stdout)
+    assert [(row.get("pod"), row["podState"]) for row in found["workers"]] == [("llama-x-0-1", "Running"), ("", "gone")]
+
+
+def test_a_tenant_is_told_what_is_missing_and_gets_the_rest(api: Any, command: Run) -> None:
+    with_job(api)
+    for path in (GANG, PODS, health_path("gpu-0")):
+        api.errors[path] = Forbidden(403, "Forbidden", "no")
+    found = json.loads(command("status", "llama", "-o", "json").stdout)
+    assert [row["node"] for row in found["workers"]] == ["gpu-0", "gpu-1"]
+    assert found["step"] == 1200
+    assert [note.split(" may not")[0] for note in found["notes"]] == [
+        "its record",
+        "its pods",
+        "what stands against its nodes",
+    ]
+    assert "ClusterRole muster-fleet-view" in found["notes"][2]
+
+
+def test_many_nodes_are_read_with_one_list(api: Any, command: Run) -> None:
+    names = [f"gpu-{index}" for index in range(20)]
+    api.put(f"{JOBS}/llama", a_job(nodes=names))
+    api.errors[GANG] = no_such("x")
+    api.lists(PODS)
+    api.lists(
+        "/apis/muster.dev/v1alpha1/nodehealths", a_health("gpu-3", "Suspect", "Eee"), a_health("other", "Suspect")
+    )
+    found = json.loads(command("status", "llama", "-o", "json").stdout)
+    assert [row["node"] for row in found["workers"] if "health" in row] == ["gpu-3"]
+    assert sum("nodehealths" in path for path in api.asked) == 1
+
+
+def test_a_large_gang_shows_only_those_of_whom_there_is_something_to_say(printed: Callable[..., str]) -> None:
+    members = [{"node": f"gpu-{index:03}"} for index in range(300)]
+    job = TrainingJob.model_validate(a_job(nodes=[]))
+    record = GangSpec.model_validate(a_record(members=members))
+    found = standing(job, record, None, None, NOW)
+    text = printed(lambda console: render(console, found, NOW))
+    assert "300 more workers: nothing stands against them or their nodes" in text
+    sick = standing(job, record, [], None, NOW)  # pods may be read, and none is there
+    text = printed(lambda console: render(console, sick, NOW))
+    assert "280 more workers of whom there is something to say" in text
+    assert len(text.splitlines()) < 50
+
+
+@pytest.mark.parametrize(
+    ("status", "is_open"),
+    [
+        ({"state": "Recovering", "reason": "NodeLost", "incidents": [incident()]}, True),
+        ({"state": "Running", "reason": "RanksStarted", "incidents": [incident()]}, True),
+        ({"state": "Running", "reason": "Training", "incidents": [incident()]}, False),
+        ({"state": "Running", "reason": "RanksStarted", "goodput": None, "incidents": [incident()]}, False),
+        ({"state": "Recovering", "incidents": [incident(resumedTime=ago(1))]}, False),
+        ({"state": "Failed", "incidents": [incident()]}, False),
+        ({"state": "Suspended", "incidents": [incident()]}, False),
+        ({"incidents": []}, False),
+    ],
+)
+def test_an_incident_is_open_until_a_step_follows(status: dict[str, Any], is_open: bool) -> None:
+    found = open_incident(TrainingJob.model_validate(a_job(**status)))
+    assert (found is not None) == is_open
+    assert found is None or found.number == 2
+
+
+def test_what_comes_and_what_can_be_done_in_a_recovery(printed: Callable[..., str]) -> None:
+    ghost = {"pod": "p", "node": "gpu-1", "fencedTime": ago(0), "attempt": 2}
+    found = stood(
+        {"ghosts": [ghost], "holdUntil": rfc3339(NOW + timedelta(seconds=40))},
+        state="Recovering",
+        reason="NodeLost",
+        nodesReady="1/2",
+        incidents=[incident(faultClass="Application")],
+    )
+    assert found.next == [
+        "it waits for proof that the ranks of 1 earlier pod have ended (gpu-1); none start before",
+        "attempt 3 starts in 40s (back-off after failures)",
+    ]
+    assert found.can_do[:2] == [
+        "see what was seen and decided: kubectl muster incident team-a/llama 2",
+        "what the failed rank printed: kubectl muster logs team-a/llama --failed",
+    ]
+    text = printed(lambda console: render(console, found, NOW))
+    assert "OPEN INCIDENT 2\nNodeLost on gpu-1, seen 1m ago (Application); is repaired by a new node" in text
+    assert "\x1b[31m" not in text
+
+
+def test_a_planned_leave_and_the_next_checkpoint_are_foreseen() -> None:
+    leave = {"reason": "Suspended", "nodes": [], "since": ago(5), "deadline": rfc3339(NOW + timedelta(seconds=600))}
+    found = stood({"leave": leave, "go": {"time": ago(40), "masterAddress": "a", "masterPort": 1}})
+    assert found.next == [
+        "it leaves all its nodes after its next complete checkpoint, in 10m at the latest (Suspended)",
+        "the next checkpoint is due at step 1500, in about 2m30s",
+    ]
+    assert found.can_do == []
+
+
+def test_a_waiting_job_says_its_place_and_what_would_unblock_it() -> None:
+    waiting = {"needs": 16, "position": 2, "queued": 3, "free": 4, "fleet": 20, "unblocks": ["2 more nodes"]}
+    found = stood({"members": []}, state="Pending", reason="InsufficientNodes", waiting=waiting, step=None)
+    assert found.next == ["place 2 of 3 in the queue; it starts when 16 nodes are free for it at once (4 are now)"]
+    assert found.can_do == ["2 more nodes", "see the numbers: kubectl muster explain team-a/llama"]
+    assert found.steps_per_second is None
+
+
+@pytest.mark.parametrize(("per_second", "says"), [(2.04, "2.0/s"), (0.5, "30.0/min"), (0.001, "3.6/h"), (500, "500/s")])
+def test_a_rate_is_told_in_a_time_in_which_there_are_steps(per_second: float, says: str) -> None:
+    assert rate(per_second) == says
+
+
+def test_nothing_a_tenant_wrote_reaches_the_terminal_raw(api: Any, command: Run) -> None:
+    evil = "a\x1b]0;title\x07\u202ereversed\x9b31m"
+    with_job(api, state="Recovering", reason=evil, incidents=[incident(message=evil, reason=evil, node=evil)])
+    for form in ("table", "json", "yaml"):
+        out = command("status", "llama", "-o", form).stdout
+        assert not {"\x1b", "\x07", "\u202e", "\x9b", "\x7f"} & set(out), form

@@ -1,0 +1,188 @@
+"""`top`: all jobs at a glance."""
+
+import asyncio
+import json
+import os
+import pty
+import termios
+import time
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from rich.console import Console
+from tests.unit.cli.test_status import NOW, a_job, ago, incident
+from typer.testing import Result
+
+from muster.api.trainingjob import TrainingJob
+from muster.cli.overview import overview
+from muster.cli.session import Session
+from muster.cli.top import screen, watch
+from muster.kube.errors import Forbidden, Unreachable
+
+Run = Callable[..., Result]
+ALL = "/apis/muster.dev/v1alpha1/trainingjobs"
+OWN = "/apis/muster.dev/v1alpha1/namespaces/team-a/trainingjobs"
+
+
+def named(name: str, **status: Any) -> dict[str, Any]:
+    job = a_job(**status)
+    job["metadata"] = {**job["metadata"], "name": name, "uid": name}
+    return job
+
+
+def waiting(name: str, position: int) -> dict[str, Any]:
+    blocked = {
+        "needs": 16,
+        "inside": "block",
+        "position": position,
+        "queued": 2,
+        "free": 4,
+        "unblocks": ["2 more nodes"],
+    }
+    return named(name, state="Pending", reason="InsufficientNodes", waiting=blocked, step=None, goodput=None)
+
+
+JOBS = [
+    named("runs"),
+    waiting("second", 2),
+    waiting("first", 1),
+    named("done", state="Succeeded", reason="Succeeded"),
+    named("mends", state="Recovering", reason="NodeLost", incidents=[incident()]),
+]
+
+
+def test_who_needs_somebody_comes_first_and_ended_ones_only_when_asked(api: Any, command: Run) -> None:
+    api.lists(ALL, *JOBS)
+    found = json.loads(command("top", "-o", "json").stdout)
+    assert [job["name"] for job in found["jobs"]] == ["mends", "first", "second", "runs"]
+    assert found["states"] == {"Pending": 2, "Recovering": 1, "Running": 1, "Succeeded": 1}
+    assert (found["nodes"], found["namespace"], found["ettr"]) == (2, "", 0.944)
+    first = found["jobs"][1]
+    assert (first["position"], first["why"]) == (1, "needs 16 in one block, 4 free; 2 more nodes")
+    assert found["jobs"][0]["openIncident"] == 2
+    assert found["jobs"][3]["stepsPerSecond"] == 2.0
+    assert "done" in command("top", "--all").stdout
+    text = command("top").stdout
+    assert text.splitlines()[0].startswith(
+        "all namespaces: 2 Pending, 1 Recovering, 1 Running, 1 Succeeded; 2 nodes train"
+    )
+    assert any("team-a/first" in line and "#1: needs 16" in line for line in text.splitlines())
+
+
+def test_who_may_see_one_namespace_sees_that(api: Any, command: Run) -> None:
+    api.errors[ALL] = Forbidden(403, "Forbidden", "no")
+    api.lists(OWN, *JOBS)
+    found = json.loads(command("top", "-o", "json").stdout)
+    assert (found["namespace"], len(found["jobs"])) == ("team-a", 4)
+    assert "muster-fleet-view" in found["notes"][0]
+    api.errors[OWN] = Forbidden(403, "Forbidden", "no")
+    assert command("top").exit_code == 1
+    assert command("top", "-n", "team-a").exit_code == 1
+
+
+def test_a_job_that_cannot_be_read_hides_no_other(api: Any, command: Run) -> None:
+    broken = named("broken")
+    broken["spec"] = {"nodes": "many"}
+    api.lists(ALL, broken, named("runs"))
+    found = json.loads(command("top", "-o", "json").stdout)
+    assert [(job["name"], job["state"]) for job in found["jobs"]] == [("broken", "Unreadable"), ("runs", "Running")]
+
+
+def test_no_jobs_at_all(api: Any, command: Run) -> None:
+    api.lists(ALL)
+    assert command("top").stdout == "all namespaces: no jobs\nthere is no TrainingJob\n"
+    api.lists(ALL, named("done", state="Failed"))
+    assert "all 1 have ended: --all lists them" in command("top").stdout
+
+
+def shown(width: int, height: int, jobs: list[dict[str, Any]]) -> list[str]:
+    it = overview([TrainingJob.model_validate(job) for job in jobs], "", NOW)
+    console = Console(width=width, height=height, markup=False, color_system=None)
+    with console.capture() as captured:
+        console.print(screen(it, NOW, width, height, "q ends"))
+    return captured.get().splitlines()
+
+
+def test_a_screen_is_never_higher_than_the_terminal() -> None:
+    for width in (80, 200):
+        lines = shown(width, 24, [named(f"job-{index:03}") for index in range(500)])
+        assert len(lines) <= 24
+        assert max(map(len, lines)) <= width
+        assert "... and 481 more" in [line.rstrip() for line in lines]
+        assert lines[-1].rstrip() == "q ends"
+
+
+def test_what_tenants_wrote_does_not_move_the_cursor() -> None:
+    evil = "a\x1b[2J\x07\u202e\x9b\nb"
+    condition = {"type": "Stalled", "status": "True", "reason": "R", "message": evil, "lastTransitionTime": ago(60)}
+    text = "\n".join(shown(200, 24, [named("x", state="Stalled", reason=evil, conditions=[condition])]))
+    assert not {"\x1b", "\x07", "\u202e", "\x9b"} & set(text)
+
+
+def test_500_jobs_are_made_into_a_screen_without_a_wait() -> None:
+    """A quarter of a second here, beside the time of the API server; the bound is for what grows with the square of the jobs."""
+    many = [incident(attempt=index, message="x" * 1000) for index in range(16)]
+    data = [json.dumps(named(f"job-{index:03}", incidents=many)) for index in range(500)]
+    began = time.process_time()
+    it = overview([TrainingJob.model_validate_json(each) for each in data], "", NOW)
+    console = Console(width=200, height=50)
+    with console.capture():
+        console.print(screen(it, NOW, 200, 50))
+    assert time.process_time() - began < 5.0
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A terminal of which the test holds the other end."""
+    ours, theirs = pty.openpty()
+    stream = os.fdopen(theirs, "r", closefd=False)
+    monkeypatch.setattr("muster.cli.top.sys", SimpleNamespace(stdin=stream, stdout=stream))
+    yield SimpleNamespace(ours=ours, theirs=theirs)
+    for descriptor in (ours, theirs):
+        os.close(descriptor)
+
+
+async def until(happened: Callable[[], bool]) -> None:
+    while not happened():  # noqa: ASYNC110 - nothing tells
+        await asyncio.sleep(0.01)
+
+
+async def test_a_key_ends_it_and_the_terminal_is_as_it_was(api: Any, terminal: Any) -> None:
+    api.lists(ALL, *JOBS)
+    before = termios.tcgetattr(terminal.theirs)
+    live = asyncio.ensure_future(watch(Session(api, "team-a"), 0.02, ended=False, one_namespace=False))
+    await until(lambda: api.asked.count(ALL) >= 2)
+    assert termios.tcgetattr(terminal.theirs) != before
+    api.errors[ALL] = Unreachable(0, "Unreachable", "no answer")  # and goes on
+    asked = api.asked.count(ALL)
+    await until(lambda: api.asked.count(ALL) >= asked + 2)
+    os.write(terminal.ours, b"\x1b[A")  # an arrow is no end
+    await asyncio.sleep(0.05)
+    assert not live.done()
+    os.write(terminal.ours, b"q")
+    await asyncio.wait_for(live, 5)
+    assert termios.tcgetattr(terminal.theirs) == before
+
+
+async def test_a_look_that_hangs_does_not_keep_a_key_waiting(
+    api: Any, terminal: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api.lists(ALL, *JOBS)
+    looks = 0
+    plain = api.get
+
+    async def get(*arguments: Any, **more: Any) -> bytes:
+        nonlocal looks
+        looks += 1
+        if looks > 1:
+            await asyncio.sleep(3600)
+        answer: bytes = await plain(*arguments, **more)
+        return answer
+
+    monkeypatch.setattr(api, "get", get)
+    live = asyncio.ensure_future(watch(Session(api, "team-a"), 0.01, ended=False, one_namespace=False))
+    await until(lambda: looks >= 2)
+    os.write(terminal.ours, b"q")
+    await asyncio.wait_for(live, 5)

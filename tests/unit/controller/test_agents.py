@@ -1,0 +1,281 @@
+"""Nodes whose agent is dead or blind: what follows, after how long, and that it follows for no fleet at once."""
+
+import json
+from typing import Any
+
+import pytest
+from tests.unit.controller.test_health import EVERYTHING, Stage, running, until
+
+from muster.health.silence import AGENT_SILENT
+from muster.kube import decode
+from muster.world.fleet import Leave
+
+BOOT = "boot-1"
+
+
+class Fleet(Stage):
+    """Nodes with agents."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds = 0.0
+        self.restart_keeper()
+        self.policy(budget={"nodesPercent": 10})
+
+    def restart_keeper(self) -> None:
+        self.keeper._agents._clock = lambda: self.seconds
+        self.keeper._agents._blind_seconds = lambda: 0.0
+
+    def node(self, name: str, *, ready: bool = True, boot: str = BOOT, **labels: str) -> None:
+        said = [{"type": "Ready", "status": str(ready)}]
+        status = {"conditions": said, "nodeInfo": {"bootID": boot}}
+        self.api.put("nodes", {"metadata": {"name": name, "uid": name, "labels": labels}, "spec": {}, "status": status})
+
+    def pod(self, node: str, ready: bool = True, uid: str = "", phase: str = "Running") -> None:
+        uid = uid or f"agent-{node}"
+        self.api.version += 1
+        meta = {"namespace": "muster-agent", "name": uid, "uid": uid, "resourceVersion": str(self.api.version)}
+        status = {"phase": phase, "conditions": [{"type": "Ready", "status": str(ready)}]}
+        pod = {"metadata": meta, "spec": {"nodeName": node}, "status": status}
+        self.cluster.agents.store.assume(decode.agent_pod(json.dumps(pod).encode()))
+
+    def gone(self, node: str, uid: str = "") -> None:
+        uid = uid or f"agent-{node}"
+        self.cluster.agents.store.assume_deleted(("muster-agent", uid), uid)
+
+    async def with_agents(self, count: int) -> list[str]:
+        names = [f"n{number}" for number in range(count)]
+        for name in names:
+            self.node(name)
+            self.say(name)
+            self.pod(name)
+        await self.look()
+        self.api.calls.clear()
+        return names
+
+    async def after(self, seconds: float) -> None:
+        self.seconds += seconds
+        await self.look()
+
+    def state(self, name: str) -> tuple[str, str]:
+        status = self.status(name)
+        return str(status.get("state") or ""), str(status.get("reason") or "")
+
+    def writes(self) -> int:
+        return len(self.api.calls)
+
+
+@pytest.fixture
+def fleet() -> Fleet:
+    return Fleet()
+
+
+async def test_a_silent_agent_makes_its_node_suspect_and_later_avoided_and_jobs_stay(fleet: Fleet) -> None:
+    await fleet.with_agents(20)
+    fleet.pod("n0", ready=False)
+    await fleet.after(119)
+    assert fleet.writes() == 0
+    await fleet.after(2)
+    assert fleet.state("n0") == ("Suspect", AGENT_SILENT)
+    assert fleet.cluster.fleet.exclusion("n0") is None
+    await fleet.after(480)
+    assert fleet.state("n0") == ("Degraded", AGENT_SILENT)
+    exclusion = fleet.cluster.fleet.exclusion("n0")
+    assert exclusion is not None
+    assert exclusion.leave is Leave.NO
+    assert fleet.tainted() == set()
+    assert "running jobs stay" in fleet.status("n0")["effect"]
+    assert "kubectl -n muster-agent get pods --field-selector spec.nodeName=n0" in fleet.status("n0")["message"]
+    assert "offences" not in fleet.status("n0") or fleet.status("n0")["offences"].get("score") in (None, "0")
+    before = fleet.writes()
+    for _ in range(5):
+        await fleet.after(3600)
+    fleet.pod("n0", ready=False, phase="Failed")
+    await fleet.after(1)
+    assert fleet.writes() == before  # as long as nothing changes, nothing is written
+    fleet.pod("n0")
+    await fleet.after(1)
+    assert fleet.state("n0") == ("Healthy", "")
+    assert fleet.cluster.fleet.exclusion("n0") is None
+
+
+async def test_an_agent_that_is_gone_is_silent_where_it_has_spoken_in_this_boot(fleet: Fleet) -> None:
+    await fleet.with_agents(20)
+    fleet.gone("n0")
+    fleet.node("n1", boot="boot-2")  # booted, and no agent came
+    fleet.gone("n1")
+    await fleet.after(601)
+    assert fleet.state("n0") == ("Degraded", AGENT_SILENT)
+    assert fleet.cluster.fleet.exclusion("n1") is None
+
+
+async def test_an_agent_that_does_not_begin_to_see_after_a_boot_is_silent(fleet: Fleet) -> None:
+    await fleet.with_agents(20)
+    fleet.node("n0", boot="boot-2")
+    fleet.pod("n0", ready=False)
+    await fleet.after(601)
+    assert fleet.state("n0") == ("Degraded", AGENT_SILENT)
+
+
+async def test_where_no_agent_ever_spoke_nothing_is_known(fleet: Fleet) -> None:
+    await fleet.with_agents(20)
+    fleet.node("bare")
+    fleet.pod("bare", ready=False)
+    fleet.node("barer")
+    await fleet.after(3600)
+    assert fleet.writes() == 0
+    assert ("nodehealths", "bare") not in fleet.api.objects
+
+
+async def test_a_roll_out_says_nothing(fleet: Fleet) -> None:
+    names = await fleet.with_agents(20)
+    for name in names:
+        fleet.gone(name)
+        await fleet.after(10)
+        fleet.pod(name, ready=False, uid=f"new-{name}", phase="Pending")
+        await fleet.after(300)  # the image is pulled
+        fleet.pod(name, ready=False, uid=f"new-{name}")
+        await fleet.after(60)
+        fleet.pod(name, uid=f"new-{name}")
+    await fleet.after(3600)
+    assert fleet.writes() == 0
+    assert fleet.told.policies == []
+
+
+@pytest.mark.parametrize("share", [pytest.param(20, id="all"), pytest.param(3, id="more than a share")])
+async def test_many_that_are_silent_at_once_take_no_fleet_out(fleet: Fleet, share: int) -> None:
+    names = await fleet.with_agents(20)
+    for name in names[:share]:
+        fleet.gone(name)
+    for _ in range(20):
+        await fleet.after(60)
+    assert fleet.writes() == 0
+    assert all(fleet.cluster.fleet.exclusion(name) is None for name in names)
+    assert fleet.told.policies == ["AgentsSilent"]
+    for name in names[:share]:
+        fleet.pod(name, uid="another-" + name)
+    await fleet.after(1)
+    assert fleet.told.policies == ["AgentsSilent", "AgentsHeardAgain"]
+
+
+async def test_who_is_avoided_already_stays_so_when_all_fall_silent(fleet: Fleet) -> None:
+    names = await fleet.with_agents(20)
+    fleet.pod("n0", ready=False)
+    await fleet.after(601)
+    for name in names[1:]:
+        fleet.gone(name)
+    await fleet.after(601)
+    assert fleet.state("n0") == ("Degraded", AGENT_SILENT)
+    assert fleet.cluster.fleet.exclusion("n1") is None
+
+
+async def test_of_a_pool_whose_agents_all_fall_silent_none_is_taken_out(fleet: Fleet) -> None:
+    await fleet.with_agents(40)
+    for name in ("gpu0", "gpu1", "gpu2"):  # less than a tenth of the fleet
+        fleet.node(name, **{"nvidia.com/gpu.product": "H200"})
+        fleet.say(name)
+        fleet.pod(name, ready=False)
+    await fleet.after(601)
+    assert all(fleet.cluster.fleet.exclusion(name) is None for name in ("gpu0", "gpu1", "gpu2"))
+    assert fleet.told.policies == ["AgentsSilent"]
+
+
+async def test_while_a_node_is_not_ready_no_agent_is_to_blame(fleet: Fleet) -> None:
+    await fleet.with_agents(20)
+    fleet.node("n0", ready=False)
+    fleet.pod("n0", ready=False)
+    await fleet.after(3600)
+    assert fleet.state("n0")[1] != AGENT_SILENT
+    fleet.node("n0")
+    await fleet.after(60)
+    fleet.pod("n0")
+    await fleet.after(3600)
+    assert fleet.state("n0") == ("Healthy", "")
+
+
+async def test_a_node_that_falls_silent_itself_stays_avoided(fleet: Fleet) -> None:
+    await fleet.with_agents(20)
+    fleet.pod("n0", ready=False)
+    await fleet.after(601)
+    fleet.node("n0", ready=False)
+    await fleet.after(60)
+    fleet.node("n0")
+    await fleet.after(60)
+    assert fleet.state("n0") == ("Degraded", AGENT_SILENT)
+
+
+async def test_a_new_leader_goes_on_where_the_old_one_was(fleet: Fleet) -> None:
+    names = await fleet.with_agents(20)
+    fleet.pod("n0", ready=False)
+    await fleet.after(601)
+    record = fleet.api.objects["nodehealths", "n0"]
+    new = Fleet()
+    for name in names:
+        new.node(name)
+        new.say(name)
+        new.pod(name, ready=name != "n0")
+    new.api.put("nodehealths", record)
+    await new.after(0)
+    exclusion = new.cluster.fleet.exclusion("n0")
+    assert exclusion is not None
+    assert exclusion.reason == AGENT_SILENT
+    assert not [call for call in new.api.calls if call[2] == "n0"]
+
+
+async def test_a_human_who_releases_it_is_obeyed_while_the_silence_lasts(fleet: Fleet) -> None:
+    await fleet.with_agents(20)
+    fleet.pod("n0", ready=False)
+    await fleet.after(601)
+    record = fleet.api.objects["nodehealths", "n0"]
+    human = {"decision": "Release", "reason": "known", "by": "me", "time": fleet.now.isoformat()}
+    fleet.api.put("nodehealths", {**record, "spec": {"human": human}})
+    await fleet.after(601)
+    assert fleet.cluster.fleet.exclusion("n0") is None
+
+
+async def test_a_fault_beside_the_silence_weighs_as_it_does(fleet: Fleet) -> None:
+    await fleet.with_agents(20)
+    fleet.policy(budget=EVERYTHING)
+    fleet.say("n0", 79)
+    fleet.pod("n0", ready=False)
+    await fleet.after(601)
+    exclusion = fleet.cluster.fleet.exclusion("n0")
+    assert exclusion is not None
+    assert exclusion.leave is Leave.NOW
+    assert fleet.tainted() == {"n0"}
+
+
+async def test_the_keeper_wakes_by_itself(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    await fleet.with_agents(20)
+    fleet.pod("n0", ready=False)
+    fleet.seconds = 119.0
+    async with running(fleet, monkeypatch):
+        await until(lambda: bool(fleet.keeper._agents._silences))
+        fleet.seconds = 121.0
+        await until(lambda: fleet.state("n0")[0] == "Suspect")
+
+
+async def test_the_keeper_wakes_for_a_pod_that_began_to_run_late(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("muster.controller.agents._SHORTEST_SECONDS", 0.001)
+    await fleet.with_agents(20)
+    fleet.pod("n0", ready=False, phase="Pending")
+    fleet.seconds = 60.0
+    await fleet.look()
+    assert fleet.keeper._pause() == pytest.approx(540.0)
+    fleet.keeper._stirred.clear()
+    fleet.pod("n0", ready=False)
+    assert fleet.keeper._stirred.is_set()
+    await fleet.look()
+    assert fleet.keeper._pause() == pytest.approx(120.0)
+
+
+def test_a_pod_is_read_and_one_that_cannot_be_is_not_ready() -> None:
+    raw: dict[str, Any] = {
+        "metadata": {"namespace": "muster-agent", "name": "a", "uid": "u", "resourceVersion": "7"},
+        "spec": {"nodeName": "n"},
+        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+    }
+    pod = decode.agent_pod(json.dumps(raw).encode())
+    assert (pod.node, pod.ready, pod.starting) == ("n", True, False)
+    raw["status"]["conditions"] = "?"
+    assert not decode.bare_agent_pod(json.dumps(raw).encode()).ready

@@ -1,0 +1,146 @@
+"""The figures of jobs: what their status tells and nothing else, an end to how many have them, and a scrape that stays cheap."""
+
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from prometheus_client import REGISTRY, generate_latest
+
+from muster.api.goodput import Bucket, Goodput
+from muster.api.trainingjob import (
+    CheckpointStatus,
+    CompletionRecord,
+    CompletionResult,
+    Condition,
+    ConditionStatus,
+    TrainingJobStatus,
+)
+from muster.controller import jobfigures
+from muster.controller.jobfigures import JobFigures
+
+TIME = datetime(2026, 1, 31, 12, tzinfo=UTC)
+JOB = ("ns", "llama")
+GOODPUT = Goodput(
+    begun=TIME,
+    time=TIME,
+    seconds={"compute": 900, "lostWork": 100},
+    gpu_seconds={"compute": 7200},
+    ettr_permille=900,
+    failures=3,
+    lost_steps=40,
+    step_milliseconds=1500,
+)
+
+
+def status(state: str = "Running", reason: str = "Training", **fields: Any) -> TrainingJobStatus:
+    return TrainingJobStatus(state=state, reason=reason, **{"goodput": GOODPUT, **fields})
+
+
+def ended(state: str = "Succeeded") -> TrainingJobStatus:
+    end = CompletionRecord(result=CompletionResult(state), reason="Completed", time=TIME, attempt=1)
+    return status(state, "Completed", completion=end)
+
+
+def shown(name: str, job: tuple[str, str] = JOB, **labels: str) -> float | None:
+    return REGISTRY.get_sample_value(f"muster_{name}", {"namespace": job[0], "job_name": job[1], **labels})
+
+
+def rows(name: str) -> dict[tuple[str, ...], float]:
+    """All rows of a metric by the values of their labels."""
+    families = [family for family in REGISTRY.collect() for sample in family.samples if sample.name == f"muster_{name}"]
+    return {tuple(sample.labels.values()): sample.value for family in families for sample in family.samples}
+
+
+def test_a_job_has_the_figures_of_its_status_and_none_for_what_is_not_known() -> None:
+    figures = JobFigures()
+    saved = CheckpointStatus(step=20, path="/c/20", time=TIME)
+    figures.told(JOB, status(step=25, checkpoint=saved))
+    assert rows("job_state") == {(*JOB, "Running", "Training"): 1}
+    assert rows("job_time_seconds") == {(*JOB, "compute"): 900, (*JOB, "lostWork"): 100}
+    assert rows("job_gpu_seconds") == {(*JOB, "compute"): 7200}
+    assert (shown("job_ettr_ratio"), shown("job_ettr_after_queue_ratio")) == (0.9, None)
+    assert (shown("job_failures_total"), shown("job_lost_steps_total")) == (3, 40)
+    assert (shown("job_step"), shown("job_step_seconds")) == (25, 1.5)
+    assert (shown("checkpoint_step"), shown("checkpoint_timestamp_seconds")) == (20, TIME.timestamp())
+
+    figures.told(JOB, status("Recovering", "NodeLost", goodput=None))
+    assert rows("job_state") == {(*JOB, "Recovering", "NodeLost"): 1}
+    assert rows("job_time_seconds") == {}
+    assert shown("checkpoint_step") is None
+
+
+@pytest.mark.parametrize(
+    ("state", "running", "since"),
+    [
+        pytest.param("Pending", ConditionStatus.FALSE, TIME.timestamp(), id="waits for nodes"),
+        pytest.param("Stalled", ConditionStatus.FALSE, TIME.timestamp(), id="cannot go on"),
+        pytest.param("Suspended", ConditionStatus.FALSE, None, id="stopped because somebody wished it"),
+        pytest.param("Running", ConditionStatus.TRUE, None, id="runs"),
+    ],
+)
+def test_who_ought_to_run_and_does_not_tells_since_when(
+    state: str, running: ConditionStatus, since: float | None
+) -> None:
+    condition = Condition(type="Running", status=running, reason="R", message="", last_transition_time=TIME)
+    JobFigures().told(JOB, status(state, conditions=[condition]))
+    assert shown("job_waiting_since_timestamp_seconds") == since
+
+
+def test_jobs_are_counted_by_state_and_one_that_has_ended_has_no_rows() -> None:
+    figures = JobFigures()
+    figures.told(JOB, status())
+    figures.told(("ns", "other"), status("Pending", "InsufficientNodes"))
+    figures.told(JOB, ended())
+    assert rows("jobs") == {("Pending",): 1, ("Running",): 0, ("Succeeded",): 1}
+    assert set(rows("job_state")) == {("ns", "other", "Pending", "InsufficientNodes")}
+    figures.forget(JOB)
+    figures.forget(JOB)
+    assert rows("jobs") == {("Pending",): 1, ("Running",): 0, ("Succeeded",): 0}
+
+
+def test_only_so_many_jobs_have_rows_and_those_with_nodes_come_before_those_that_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(jobfigures, "MAX_JOBS", 2)
+    figures = JobFigures()
+    queued = status("Pending", "BehindInQueue", goodput=None)
+    for name, told in (("a", queued), ("b", status()), ("c", queued), ("d", status()), ("e", status())):
+        figures.told(("ns", name), told)
+    assert {key[1] for key in rows("job_state")} == {"b", "d"}
+    assert rows("jobs_without_figures") == {(): 3}
+    figures.told(("ns", "b"), ended())
+    figures.told(("ns", "e"), status())
+    assert {key[1] for key in rows("job_state")} == {"d", "e"}
+    assert rows("jobs_without_figures") == {(): 2}
+
+
+def test_reasons_and_numbers_have_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobfigures, "MAX_REASONS", 2)
+    figures = JobFigures()
+    for reason in ("Training", "Strange1", "Strange2", "Strange3", "Training"):
+        figures.told(("ns", reason.lower()), status(reason=reason, step=10**400))
+    assert {key[3] for key in rows("job_state")} == {"Training", "Strange1", "Other"}
+    assert b"inf" not in generate_latest().lower().replace(b'le="+inf"', b"").replace(b"info", b"")
+    assert shown("job_step", ("ns", "training")) == 2**53
+
+
+def test_who_does_not_lead_shows_nothing_of_jobs() -> None:
+    JobFigures()
+    assert rows("job_state") == rows("jobs") == {}
+
+
+def test_a_scrape_of_as_many_jobs_as_have_rows_is_bounded_in_rows_and_time() -> None:
+    figures = JobFigures()
+    everything = {bucket.value: 10**6 for bucket in Bucket}
+    account = GOODPUT.model_copy(update={"seconds": everything, "gpu_seconds": everything})
+    saved = CheckpointStatus(step=20, path="/c/20", time=TIME)
+    for number in range(2 * jobfigures.MAX_JOBS):
+        figures.told((f"namespace-{number % 7}", f"job-{number}"), status(goodput=account, step=5, checkpoint=saved))
+    begun = time.process_time()
+    text = generate_latest()
+    spent = time.process_time() - begun
+    lines = [line for line in text.splitlines() if line.startswith((b"muster_job", b"muster_checkpoint"))]
+    assert len(lines) < jobfigures.MAX_JOBS * 45
+    assert spent < 5, spent  # it takes 0.2 s on an idle core
+    JobFigures()

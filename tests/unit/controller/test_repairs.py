@@ -1,0 +1,527 @@
+"""The keeper of RepairRequests with the keeper of health, over an API server that is played: from a fault to a proved return."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.unit.controller.test_health import ApiServer, Stage
+
+from muster.controller import repairs as module
+from muster.controller.repairs import RepairKeeper
+from muster.health.repairs import LOOK_SECONDS
+from muster.kube.errors import AlreadyExists, Conflict, NotFound, ServerError
+
+KIND = "repairrequests"
+REPAIRS = {"repair": {"actions": ["Inspect", "Reset", "Reboot"]}}
+
+
+class WithRequests(ApiServer):
+    """RepairRequests, too; nobody watches them. `meanwhile` happens once, while a deletion is on its way."""
+
+    lists = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.meanwhile: Callable[[], None] = lambda: None
+
+    async def get(self, path: str, query: Any = None) -> bytes:
+        if not path.endswith(f"/{KIND}"):
+            return await super().get(path, query)
+        self.lists += 1
+        await self._called("LIST", KIND, KIND)
+        items = [value for (kind, _), value in self.objects.items() if kind == KIND]
+        return json.dumps({"metadata": {"resourceVersion": "1"}, "items": items}).encode()
+
+    async def post(self, path: str, body: Any, query: Any = None, *, one_of_many: bool = False) -> bytes:
+        if not path.endswith(f"/{KIND}"):
+            return await super().post(path, body, query, one_of_many=one_of_many)
+        name = body["metadata"]["name"]
+        await self._called("POST", KIND, name)
+        if (KIND, name) in self.objects:
+            raise AlreadyExists(409, "AlreadyExists", "it is there")
+        return self.put(KIND, {**body, "metadata": {"name": name, "uid": f"request-{self.version}"}}, show=False)
+
+    async def delete(self, path: str, body: Any) -> bytes:
+        if f"/{KIND}/" not in path:
+            return await super().delete(path, body)
+        name = path.split("/")[-1]
+        await self._called("DELETE", KIND, name)
+        meanwhile, self.meanwhile = self.meanwhile, lambda: None
+        meanwhile()
+        if (KIND, name) not in self.objects:
+            raise NotFound(404, "NotFound", "it is gone")
+        metadata = self.objects[KIND, name]["metadata"]
+        if {key: metadata[key] for key in ("uid", "resourceVersion")} != body["preconditions"]:
+            raise Conflict(409, "Conflict", "it has changed")
+        del self.objects[KIND, name]
+        return b"{}"
+
+
+class Shop(Stage):
+    """Both keepers, somebody who repairs, and time."""
+
+    api: WithRequests
+
+    def __init__(self, api: WithRequests | None = None) -> None:
+        super().__init__(api or WithRequests())
+        self.repairs = RepairKeeper(
+            self.api,  # type: ignore[arg-type]
+            self.cluster,
+            self.keeper,
+            self.told,  # type: ignore[arg-type]
+            lambda: self.now.timestamp(),
+        )
+        self.policy(**REPAIRS)
+
+    def restarted(self) -> "Shop":
+        """Another process leads; it knows what is stored, and no more."""
+        other = Shop(self.api)
+        other.now = self.now
+        for (kind, _), value in list(self.api.objects.items()):
+            if kind != KIND:
+                other._show(kind, json.dumps(value).encode())
+        return other
+
+    async def turn(self, times: int = 3, seconds: float = 10) -> None:
+        for _ in range(times):
+            self.pass_by(seconds)
+            await self.repairs.look()
+            await self.look()
+
+    def pass_by(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+
+    def request(self, name: str = "a") -> dict[str, Any] | None:
+        return self.api.objects.get((KIND, name))
+
+    def becomes(self, phase: str, message: str = "", name: str = "a") -> None:
+        """Whoever repairs writes this."""
+        found = self.request(name)
+        assert found is not None
+        self.api.put(KIND, {**found, "status": {"phase": phase, "message": message}}, show=False)
+
+    def reasons(self, name: str = "a") -> list[str]:
+        return [each["reason"] for each in self.status(name).get("findings", []) if each["source"] == "repair"]
+
+    def state(self, name: str = "a") -> str:
+        return str(self.status(name)["state"])
+
+    async def asked(self) -> None:
+        """Until the request is there."""
+        self.say("a", 79)
+        await self.look()
+        await self.turn()
+        assert self.request() is not None
+
+
+@pytest.fixture
+def shop() -> Shop:
+    made = Shop()
+    made.add("a")
+    return made
+
+
+async def test_from_the_fault_to_the_proved_return(shop: Shop) -> None:
+    await shop.asked()
+    found = shop.request()
+    assert found is not None
+    spec = found["spec"]
+    assert (spec["node"], spec["action"], spec["reason"], spec["nodeUid"]) == ("a", "Reboot", "Xid79", "a")
+    assert [each["reason"] for each in spec["evidence"]] == ["Xid79"]
+    assert (spec["machine"]["systemUuid"], spec["machine"]["bootId"]) == ("board of a", "boot-1")
+    assert shop.reasons() == ["RepairRequested"]
+    shop.becomes("InProgress", "rebooting")
+    await shop.turn()
+    shop.say("a", boot="boot-2")  # it looks well
+    await shop.turn()
+    assert (shop.state(), shop.reasons()) == ("Degraded", ["RepairInProgress"])
+    assert shop.tainted() == {"a"}
+    shop.becomes("Done")
+    await shop.turn(2)
+    assert (shop.state(), shop.reasons()) == ("Degraded", ["RepairUnproven"])
+    assert shop.request() is not None
+    await shop.turn(3, LOOK_SECONDS)
+    assert (shop.state(), shop.tainted()) == ("Healthy", set())
+    assert shop.request() is None
+    told = [reason for _, reason in shop.told.reasons if reason.startswith("Repair")]
+    assert told == ["RepairRequested", "RepairInProgress", "RepairDone"]
+    assert shop.api.count("POST", KIND) == 1
+
+
+async def test_it_is_on_record_that_the_node_is_held_before_anybody_is_asked(shop: Shop) -> None:
+    shop.say("a", 79)
+    await shop.look()
+    shop.api.fails["a"] = [ServerError(500, "", "not written")] * 3
+    await shop.repairs.look()
+    await shop.look()
+    await shop.repairs.look()
+    assert (shop.reasons(), shop.request()) == ([], None)
+    shop.api.fails.clear()
+    shop.keeper._rested("a")
+    await shop.turn()
+    assert shop.reasons() == ["RepairRequested"]
+    assert shop.request() is not None
+
+
+async def test_nobody_is_asked_while_the_policy_wants_nothing_and_nothing_is_read(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PERIOD_SECONDS", 0.001)
+    shop.policy()
+    shop.say("a", 79)
+    await shop.look()
+    task = asyncio.create_task(shop.repairs.run())
+    await asyncio.sleep(0.02)
+    assert shop.api.lists == 0
+    shop.policy(**REPAIRS)
+    while shop.api.lists < 2:  # noqa: ASYNC110 - nobody would set an event
+        await asyncio.sleep(0.001)
+    task.cancel()
+
+
+async def test_a_node_with_a_job_is_not_asked_for(shop: Shop) -> None:
+    shop.cluster.fleet.occupy("a job", "uid-of-a-job", frozenset({"a"}))
+    shop.say("a", 79)
+    await shop.look()
+    await shop.turn()
+    assert (shop.request(), shop.reasons()) == (None, [])
+    shop.cluster.fleet.occupy("a job", "uid-of-a-job", frozenset())
+    await shop.turn()
+    assert shop.request() is not None
+
+
+@pytest.mark.parametrize("phase", ["", "InProgress", "Done", "Failed"])
+async def test_a_restart_at_any_stage_changes_nothing_and_asks_nobody_twice(shop: Shop, phase: str) -> None:
+    await shop.asked()
+    if phase:
+        shop.becomes(phase)
+        await shop.turn()
+    found, reasons = shop.request(), shop.reasons()
+    shop = shop.restarted()
+    await shop.look()
+    assert shop.reasons() == reasons
+    assert shop.tainted() == {"a"}
+    await shop.turn()
+    assert (shop.request(), shop.reasons()) == (found, reasons)
+    assert shop.api.count("POST", KIND) == 1
+
+
+async def test_what_was_done_while_nobody_led_is_seen_to_have_been_done(shop: Shop) -> None:
+    await shop.asked()
+    shop.becomes("Done")
+    shop = shop.restarted()
+    shop.say("a", boot="boot-2")
+    await shop.look()
+    await shop.turn()
+    assert shop.reasons() == ["RepairUnproven"]
+
+
+async def test_a_fault_that_goes_away_takes_the_request_with_it_unless_somebody_has_taken_it_on(shop: Shop) -> None:
+    await shop.asked()
+    shop.say("a", boot="boot-2")
+    await shop.look()
+    assert (shop.state(), shop.tainted()) == ("Degraded", {"a"})  # until it is gone
+    listed = await shop.repairs._listed()
+    shop.becomes("InProgress")
+    assert not await shop.repairs._deleted("a", listed["a"], "it is over")
+    await shop.turn()
+    assert (shop.request() is not None, shop.reasons()) == (True, ["RepairInProgress"])
+
+
+async def test_a_fault_that_goes_away_takes_the_request_with_it(shop: Shop) -> None:
+    await shop.asked()
+    shop.say("a", boot="boot-2")
+    await shop.look()
+    await shop.turn()
+    assert (shop.request(), shop.state(), shop.tainted()) == (None, "Healthy", set())
+
+
+@pytest.mark.parametrize(("phase", "stays"), [("", False), ("InProgress", True), ("Done", True), ("Failed", True)])
+async def test_the_policy_wants_no_repairs_any_more(shop: Shop, phase: str, stays: bool) -> None:
+    await shop.asked()
+    if phase:
+        shop.becomes(phase)
+        await shop.turn()
+    shop.policy()
+    await shop.look()
+    await shop.turn()
+    assert (shop.request() is not None) is stays
+    shop.say("a", boot="boot-2")
+    if phase == "InProgress":
+        await shop.turn()
+        assert shop.reasons() == ["RepairInProgress"]
+        shop.becomes("Done")
+    if phase != "Failed":
+        await shop.turn(4, LOOK_SECONDS)
+        assert (shop.state(), shop.request()) == ("Healthy", None)
+        assert not shop.keeper.knows_of_repairs()  # nothing is read any more
+    else:
+        await shop.turn(4, LOOK_SECONDS)
+        assert (shop.state(), shop.reasons()) == ("Degraded", ["RepairFailed"])
+
+
+async def test_a_failure_stays_until_somebody_deletes_the_request_then_it_is_asked_for_anew(shop: Shop) -> None:
+    await shop.asked()
+    shop.becomes("Failed", "no answer from the BMC")
+    await shop.turn(3, LOOK_SECONDS)
+    assert set(shop.reasons()) == {"RepairFailed"}
+    assert ("a", "RepairFailed") in shop.told.reasons
+    assert "kubectl delete repairrequest a" in shop.status("a")["message"]
+    del shop.api.objects[KIND, "a"]
+    await shop.turn()
+    found = shop.request()
+    assert found is not None
+    assert "status" not in found
+
+
+async def test_somebody_deletes_what_is_in_progress(shop: Shop) -> None:
+    await shop.asked()
+    shop.becomes("InProgress")
+    await shop.turn()
+    shop.say("a", boot="boot-2")
+    await shop.look()
+    del shop.api.objects[KIND, "a"]
+    await shop.turn(1)
+    assert shop.reasons() == ["RepairUnproven"]
+    await shop.turn(3, LOOK_SECONDS)
+    assert shop.state() == "Healthy"
+
+
+async def test_the_node_goes_while_it_is_repaired_and_comes_back(shop: Shop) -> None:
+    await shop.asked()
+    shop.becomes("InProgress")
+    await shop.turn()
+    node = shop.api.objects["nodes", "a"]
+    shop.cluster.nodes.store.assume_deleted(("", "a"), "a")
+    await shop.look()
+    await shop.turn(3, 3600)
+    assert shop.request() is not None
+    shop.api.put("nodes", {**node, "metadata": {**node["metadata"], "uid": "another"}})
+    await shop.look()
+    await shop.turn()
+    assert shop.reasons() == ["RepairInProgress"]
+
+
+async def test_the_request_of_a_node_that_is_gone_for_good_is_deleted(shop: Shop) -> None:
+    await shop.asked()
+    shop.becomes("InProgress")
+    await shop.turn()
+    shop.cluster.nodes.store.assume_deleted(("", "a"), "a")
+    await shop.look()
+    await shop.turn(2, 1.1 * 86400)
+    assert shop.request() is None
+    await shop.turn(1)
+    assert not shop.repairs._words
+
+
+@pytest.mark.parametrize("phase", ["InProgress", "Done", ""])
+async def test_a_request_that_cannot_be_read(shop: Shop, phase: str) -> None:
+    await shop.asked()
+    found = shop.request()
+    assert found is not None
+    broken = {**found, "spec": {**found["spec"], "action": "Demolish"}, "status": {"phase": phase} if phase else {}}
+    shop.api.put(KIND, broken, show=False)
+    await shop.turn()
+    now = shop.request()
+    if phase == "InProgress":
+        assert now == broken
+        assert "cannot be read" in json.dumps(shop.status("a"))
+    else:
+        assert now is not None  # it was asked for anew
+        assert now["spec"]["action"] == "Reboot"
+
+
+async def test_what_goes_wrong_at_one_node_ends_nothing_for_others(shop: Shop) -> None:
+    shop.add("b")
+    shop.say("a", 79)
+    shop.say("b", 79)
+    await shop.look()
+    await shop.turn(1)
+    shop.api.fails["a"] = [ServerError(500, "", "not made")] * 1
+    await shop.turn(1)
+    assert (shop.request("a"), shop.request("b") is None) == (None, False)
+    await shop.turn(1)
+    assert shop.request("a") is not None
+
+
+async def test_a_request_of_which_the_answer_was_lost_is_met_again(shop: Shop) -> None:
+    shop.say("a", 79)
+    await shop.look()
+    await shop.turn(1)
+    case = shop.keeper.repair_case("a")
+    assert case is not None
+    await shop.api.post(f"/x/{KIND}", {"metadata": {"name": "a"}, "spec": case.spec().to_json()})
+    await shop.repairs._create("a")
+    await shop.turn()
+    assert shop.api.count("POST", KIND) == 2
+    assert shop.reasons() == ["RepairRequested"]
+
+
+async def test_no_more_at_once_than_the_policy_says(shop: Shop) -> None:
+    shop.policy(repair={"actions": ["Reboot"], "atOnce": 2})
+    for name in ("a", "b", "c", "d"):
+        shop.add(name)
+        shop.say(name, 79)
+    await shop.look()
+    await shop.turn(5)
+    there = [name for kind, name in shop.api.objects if kind == KIND]
+    assert len(there) == 2
+    shop.becomes("Done", name=there[0])
+    await shop.turn()
+    assert len([name for kind, name in shop.api.objects if kind == KIND]) == 3
+
+
+async def test_a_quiet_fleet_costs_one_call_a_look(shop: Shop) -> None:
+    await shop.asked()
+    await shop.turn()
+    shop.api.calls.clear()
+    await shop.turn(5)
+    assert [call[:2] for call in shop.api.calls] == [("LIST", KIND)] * 5
+
+
+def is_out(shop: Shop) -> bool:
+    return shop.status("a").get("state") in {"Degraded", "Unhealthy", "Quarantined", "Validating"}
+
+
+class Life:
+    """One node's life, of whatever anybody may do in whatever order; what must never be is looked at after each step."""
+
+    def __init__(self) -> None:
+        self.shop = Shop()
+        self.shop.add("a")
+        self.boot = 1
+
+    async def sick(self) -> None:
+        self.shop.say("a", 79, boot=f"boot-{self.boot}")
+
+    async def well(self) -> None:
+        self.boot += 1
+        self.shop.say("a", boot=f"boot-{self.boot}")
+
+    async def taken_on(self) -> None:
+        if self.shop.request() and self.phase() in ("", "Failed"):
+            self.shop.becomes("InProgress")
+
+    async def done(self) -> None:
+        if self.phase() == "InProgress":
+            self.shop.becomes("Done")
+
+    async def failed(self) -> None:
+        if self.phase() == "InProgress":
+            self.shop.becomes("Failed")
+
+    async def deleted(self) -> None:
+        self.shop.api.objects.pop((KIND, "a"), None)
+
+    async def restarted(self) -> None:
+        wanted = self.shop.cluster.policy().health.repair.actions
+        self.shop = self.shop.restarted()
+        if not wanted:
+            self.shop.policy()
+        await self.shop.look()  # before it has read any request
+
+    async def taken_on_meanwhile(self) -> None:
+        def now() -> None:
+            if self.phase() == "":
+                self.shop.becomes("InProgress")
+
+        self.shop.api.meanwhile = now
+
+    async def policy_off(self) -> None:
+        self.shop.policy()
+
+    async def policy_on(self) -> None:
+        self.shop.policy(**REPAIRS)
+
+    async def observes(self) -> None:
+        self.shop.policy(enforcement="Observe", **REPAIRS)
+
+    async def used(self) -> None:
+        if self.shop.cluster.fleet.exclusion("a") is None:
+            self.shop.cluster.fleet.occupy("a job", "uid-of-a-job", frozenset({"a"}))
+
+    async def left(self) -> None:
+        self.shop.cluster.fleet.occupy("a job", "uid-of-a-job", frozenset())
+
+    async def refused(self) -> None:
+        self.shop.api.fails["a"] = [ServerError(500, "", "no")]
+
+    async def looked_at(self) -> None:
+        await self.turn(10)
+
+    async def long_time(self) -> None:
+        await self.turn(LOOK_SECONDS)
+
+    async def turn(self, seconds: float) -> None:
+        shop = self.shop
+        before, was = self.phase(), shop.reasons() if ("nodehealths", "a") in shop.api.objects else []
+        wanted = shop.repairs._is_wanted()
+        posts = shop.api.count("POST", KIND)
+        shop.pass_by(seconds)
+        if wanted:
+            await shop.repairs.look()
+        elif shop.repairs._words is None:
+            shop.repairs._tell({})
+        shop.keeper._rested("a")
+        await shop.look()
+        shop.keeper._rested("a")
+        await shop.look()
+        if shop.api.count("POST", KIND) > posts:
+            assert {"RepairRequested", "RepairInProgress"} & set(was)
+            assert not shop.cluster.fleet.holders("a")
+        if wanted and before == "InProgress" and not shop.api.fails.get("a"):
+            assert self.phase() == "InProgress"
+            assert is_out(shop)
+            assert "RepairInProgress" in shop.reasons()
+            assert shop.cluster.fleet.exclusion("a") is not None
+
+    def phase(self) -> str:
+        request = self.shop.request()
+        return str(request.get("status", {}).get("phase", "")) if request else ""
+
+    async def ends_well(self) -> None:
+        """Nothing is left behind once the machine is well and everybody has done his part."""
+        self.shop.api.fails.clear()
+        self.shop.api.meanwhile = lambda: None
+        await self.left()
+        await self.well()
+        await self.turn(10)
+        if self.phase() == "InProgress":
+            self.shop.becomes("Done")
+        elif self.phase() == "Failed":
+            await self.deleted()
+        for _ in range(5):
+            await self.turn(LOOK_SECONDS)
+        assert self.shop.request() is None
+        assert self.shop.state() == "Healthy"
+        assert self.shop.reasons() == []
+        assert self.shop.tainted() == set()
+
+
+STEPS = (
+    sorted(name for name in vars(Life) if not name.startswith("_") and name not in ("turn", "phase", "ends_well"))
+    + ["looked_at"] * 12
+    + ["taken_on"] * 3
+    + ["policy_on"] * 3
+    + ["left"] * 2
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(steps=st.lists(st.sampled_from(STEPS), min_size=20, max_size=60))
+def test_whatever_anybody_does_nobody_is_disturbed_and_nobody_is_held_for_ever(steps: list[str]) -> None:
+    async def lived() -> None:
+        life = Life()
+        await life.sick()
+        await life.turn(10)
+        for step in steps:
+            await getattr(life, step)()
+            assert life.phase() != "InProgress" or is_out(life.shop)  # whatever was taken on, no job is or comes there
+        await life.ends_well()
+
+    asyncio.run(lived())

@@ -1,0 +1,128 @@
+"""Tokens per second and MFU: the formula, the peaks, and that nothing is told that cannot be true."""
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.goodput.test_history import at
+
+from muster.api.goodput import MAX_STEP, Account, Bucket, Stretch
+from muster.api.throughput import MAX_FLOPS, MAX_PARAMETERS, MAX_PEAK, MAX_TOKENS, Throughput
+from muster.goodput.account import cut
+from muster.goodput.efficiency import AS_GIVEN, BY_PARAMETERS, Efficiency, cost_per_million, efficiency, peak_tflops
+from muster.goodput.figures import figures
+
+
+def made(steps: int | None = 1000, model: str = "NVIDIA-H200", **said: Any) -> Efficiency:
+    """8 GPUs that train for 1,000 s in steps that count, and hold for 250 s more."""
+    given = {"tokens_per_step": 100_000, "parameters": 7_000_000_000} | said
+    seconds = {"compute": 900, "communication": 100, "restarting": 250}
+    return efficiency(
+        steps, seconds, {name: 8 * amount for name, amount in seconds.items()}, Throughput(**given), model
+    )
+
+
+def test_mfu_is_what_the_model_needs_of_what_the_accelerators_could() -> None:
+    """100,000 tokens a second; 6 * 7e9 operations each = 4.2e15/s, of 8 * 989e12."""
+    found = made()
+    assert (found.tokens, found.tokens_per_second, found.tokens_per_gpu_second) == (100_000_000, 100_000.0, 12_500.0)
+    assert found.mfu == pytest.approx(4.2e15 / (8 * 989e12))
+    assert found.overall == pytest.approx(4.2e15 / (8 * 989e12) * 1000 / 1250)
+    assert (found.formula, found.peak_tflops) == (BY_PARAMETERS, 989)
+
+
+def test_the_job_may_give_operations_and_peak_itself_and_the_formula_is_told() -> None:
+    found = made(parameters=None, flops_per_token=42_000_000_000, peak_tflops_per_gpu=1979, model="")
+    assert found.mfu == pytest.approx(4.2e15 / (8 * 1979e12))
+    assert (found.formula, found.peak_tflops) == (AS_GIVEN, 1979)
+
+
+@pytest.mark.parametrize(
+    ("model", "peak"),
+    [
+        ("NVIDIA-H200", 989),
+        ("NVIDIA-H200-NVL", 835),
+        ("NVIDIA-H100-80GB-HBM3", 989),
+        ("NVIDIA-H100-PCIe", 756),
+        ("NVIDIA-H100-NVL", 835),
+        ("NVIDIA-A100-SXM4-80GB", 312),
+        ("nvidia-h100-80gb", None),
+        ("NVIDIA-H100-80GB-HBM3-MIG-1g.10gb", None),
+        ("NVIDIA-H200-SHARED", None),
+        ("NVIDIA-GH200-480GB", 989),
+        ("AMD_Instinct_MI300X_OAM", 1307),
+        ("Tesla-V100-SXM2-16GB", None),
+        ("several", None),
+        ("", None),
+    ],
+)
+def test_the_peak_is_that_of_the_model_or_unknown(model: str, peak: int | None) -> None:
+    assert peak_tflops(model) == peak
+
+
+def test_what_is_not_known_or_cannot_be_true_is_no_figure() -> None:
+    assert made(tokens_per_step=None) == Efficiency()
+    assert made(steps=None) == Efficiency()
+    assert made(parameters=None).mfu is None
+    assert made(parameters=None).why == "", "nobody has asked for it"
+    assert "peakTflopsPerGpu" in made(model="Tesla-V100").why
+    impossible = made(parameters=7 * 10**12)
+    assert impossible.mfu is None
+    assert "beyond their peak" in impossible.why
+    assert efficiency(5, {"compute": 3}, {"compute": 24}, Throughput(tokens_per_step=10), "").tokens_per_second is None
+    without = efficiency(5, {"compute": 30}, {}, Throughput(tokens_per_step=12, parameters=1), "NVIDIA-H200")
+    assert (without.tokens_per_second, without.tokens_per_gpu_second, without.mfu) == (2.0, None, None)
+
+
+amounts = st.dictionaries(st.sampled_from([str(bucket) for bucket in Bucket]), st.integers(0, 2**53 - 1), max_size=6)
+
+
+@given(
+    st.integers(0, MAX_STEP),
+    amounts,
+    amounts,
+    st.builds(
+        Throughput,
+        tokens_per_step=st.none() | st.integers(1, MAX_TOKENS),
+        parameters=st.none() | st.integers(1, MAX_PARAMETERS),
+        flops_per_token=st.none() | st.integers(1, MAX_FLOPS),
+        peak_tflops_per_gpu=st.none() | st.integers(1, MAX_PEAK),
+    ),
+    st.sampled_from(["NVIDIA-H200", "", "x" * 63]),
+)
+def test_whatever_is_said_every_figure_is_finite_and_no_share_is_more_than_all(
+    steps: int, seconds: dict[str, int], gpu_seconds: dict[str, int], said: Throughput, model: str
+) -> None:
+    found = efficiency(steps, seconds, gpu_seconds, said, model)
+    for figure in (found.tokens_per_second, found.tokens_per_gpu_second, found.mfu, found.overall):
+        assert figure is None or (math.isfinite(figure) and figure >= 0)
+    assert found.mfu is None or (found.overall is not None and found.overall <= found.mfu <= 1)
+    assert (found.mfu is None) == (not found.formula)
+
+
+@given(st.lists(st.tuples(st.integers(1, 50), st.integers(1, 10**6)), min_size=1, max_size=8), st.integers(0, 400))
+def test_steps_that_are_taken_back_do_not_count(lengths: list[tuple[int, int]], back_to: int) -> None:
+    stretches, top = [], 0
+    for length, took in lengths:
+        stretches.append(Stretch(after=top, step=top + length, gpus=8, milliseconds={"compute": took}))
+        top += length
+    spent = sum(took for _, took in lengths)
+    account = Account(begun=at(0), time=at(0), milliseconds={"compute": spent}, stretches=stretches)
+    assert figures(account, None).steps == top
+    assert figures(cut(account, back_to)[0], None).steps in (min(top, back_to), min(top, back_to) - 1)
+
+
+def test_steps_whose_time_nobody_saw_make_no_rate_faster() -> None:
+    seen = Stretch(after=0, step=10, gpus=8, milliseconds={"compute": 10_000})
+    unseen = Stretch(after=10, step=900, gpus=8)
+    account = Account(begun=at(0), time=at(10), milliseconds={"compute": 10_000}, stretches=[seen, unseen])
+    assert figures(account, None).steps == 10
+
+
+def test_the_cost_of_tokens_needs_both() -> None:
+    assert cost_per_million(5.0, 10_000_000) == 0.5
+    assert cost_per_million(None, 10) is None
+    assert cost_per_million(5.0, None) is None
+    assert cost_per_million(5.0, 0) is None

@@ -1,0 +1,207 @@
+"""What is kept of a job that has ended: every second of it, in few enough bytes, whatever the job did and was called."""
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.unit.lifecycle.builders import a_job, an_incident, at
+
+from muster.api.base import ObjectMeta
+from muster.api.endedjob import MAX_BLAMED, MAX_CAUSES, EndedJobSpec, Ending, is_named_well
+from muster.api.fleetpolicy import History
+from muster.api.gang import FaultClass, Gang, GangIncident, GangSpec, Level
+from muster.api.goodput import LONGEST_MILLISECONDS, Account, Bucket, Goodput
+from muster.api.throughput import MAX_FLOPS, MAX_PARAMETERS, MAX_PEAK, MAX_TOKENS
+from muster.api.trainingjob import CompletionRecord, CompletionResult
+from muster.goodput.history import (
+    MAX_SPEC_BYTES,
+    NOT_RECORDED,
+    OTHERS,
+    OWNER_LABEL,
+    TAKEN,
+    allotted,
+    last_known,
+    record,
+    size,
+)
+from muster.goodput.kept import is_kept, outdated, surplus
+
+UID = "6f1cb1de-0a4f-4f27-9f0e-6c1d2f3a4b5c"
+hostile = st.text(st.sampled_from('a<>&"\\\x00\x1b\u202e\u2028🂡é…%{}\n'), max_size=5000)
+numbers = st.sampled_from([0, 1, 7, 86_399, 2**31 - 1, LONGEST_MILLISECONDS])
+amounts = st.dictionaries(
+    st.sampled_from([str(bucket) for bucket in Bucket] + ["ofANewerOperator"]), numbers, max_size=15
+)
+
+
+def a_goodput(**figures: Any) -> Goodput:
+    values: dict[str, Any] = {"begun": at(0), "time": at(1000), "seconds": {"compute": 900, "restarting": 100}}
+    return Goodput(**(values | figures))
+
+
+def a_gang(*incidents: GangIncident, **spec: Any) -> Gang:
+    values: dict[str, Any] = {"job_uid": UID, "attempt": 1 + len(incidents), "time": at(0), "level": Level.START}
+    made = GangSpec(**(values | {"reason": "Started", "incidents": list(incidents)} | spec))
+    return Gang(metadata=ObjectMeta(name="job-1", namespace="ns"), spec=made)
+
+
+@st.composite
+def incidents(draw: st.DrawFn) -> list[GangIncident]:
+    kinds = draw(st.integers(1, 40))
+    return [
+        an_incident(
+            number,
+            draw(st.sampled_from(list(FaultClass))),
+            reason=f"{draw(hostile)[:40]}{number % kinds}"[:64],
+            node=f"{'<&' * 120}{number % kinds}",
+            time=at(draw(st.integers(0, 2000))),
+            fault_time=draw(st.sampled_from([None, at(-5), at(10**7)])),
+            lost_milliseconds=draw(st.sampled_from([None, 0, LONGEST_MILLISECONDS])),
+        )
+        for number in range(draw(st.sampled_from([0, 1, 9, 256])))
+    ]
+
+
+@settings(max_examples=50, deadline=None)
+@given(amounts, amounts, incidents(), st.lists(hostile, min_size=5, max_size=5), numbers)
+def test_whatever_a_job_did_its_account_is_whole_and_fits(
+    seconds: dict[str, int], gpu_seconds: dict[str, int], listed: list[GangIncident], texts: list[str], number: int
+) -> None:
+    said = {
+        "tokensPerStep": MAX_TOKENS,
+        "parameters": MAX_PARAMETERS,
+        "flopsPerToken": MAX_FLOPS,
+        "peakTflopsPerGpu": MAX_PEAK,
+    }
+    job = a_job(uid=UID, nodes=4096, throughput=said)
+    ended = CompletionRecord(
+        result=CompletionResult.FAILED, reason=texts[0][:64], message=texts[1], time=at(1000), attempt=1
+    )
+    labels = {"muster.dev/experiment": texts[2], OWNER_LABEL: texts[3], "muster.dev/other": "x" * 9999}
+    job = job.model_copy(
+        update={
+            "metadata": job.metadata.model_copy(update={"labels": labels, "name": "n" * 40, "namespace": "s" * 63}),
+            "status": job.status.model_copy(update={"completion": ended, "attempt": 2**40, "step": 2**60}),
+        }
+    )
+    goodput = a_goodput(
+        seconds=seconds,
+        gpu_seconds=gpu_seconds,
+        failures=2**31 - 1,
+        steps=2**53 - 1,
+        lost_steps=2**53 - 1,
+        ettr_permille=1000,
+        ettr_after_queue_permille=1000,
+        first_checkpoint_seconds=number,
+    )
+    made = record(job, a_gang(*listed), goodput, Ending.DELETED, texts[4])
+    assert size(made) <= MAX_SPEC_BYTES
+    assert made == EndedJobSpec.model_validate(json.loads(json.dumps(made.to_json()))), "the API server takes it"
+    assert made.state is Ending.FAILED
+    assert (made.steps, made.throughput) == (2**53 - 1, job.spec.throughput)
+    if sum(seconds.values()) <= LONGEST_MILLISECONDS:
+        assert sum(made.seconds.values()) == sum(seconds.values())
+    taken = sum(gpu_seconds.get(bucket, 0) for bucket in TAKEN)
+    if taken <= LONGEST_MILLISECONDS:
+        assert sum(each.gpu_seconds for each in made.causes) == taken
+    assert sum(each.incidents for each in made.causes) == len(listed)
+    blamed = {each.node for each in listed if each.fault_class not in (FaultClass.PLANNED, FaultClass.APPLICATION)}
+    assert len(made.blamed) + made.blamed_others == len(blamed)
+    assert len(made.causes) <= MAX_CAUSES
+    assert len(made.blamed) <= MAX_BLAMED
+    assert not {"\x00", "\x1b", "\u202e", "\n"} & set("".join((made.reason, made.message, made.owner, made.gpu_model)))
+
+
+def test_time_is_allotted_to_causes_and_nodes_by_what_each_incident_took() -> None:
+    listed = (
+        an_incident(1, FaultClass.HARDWARE, reason="NodeLost", node="bad", time=at(100), resumed_time=at(190)),
+        an_incident(
+            2,
+            FaultClass.APPLICATION,
+            reason="Exit",
+            node="n2",
+            time=at(300),
+            lost_milliseconds=10_000,
+            resumed_time=at(320),
+        ),
+        an_incident(3, FaultClass.PLANNED, reason="Drain", node="n3", time=at(400), resumed_time=at(430)),
+        an_incident(4, FaultClass.HARDWARE, reason="NodeLost", node="bad", time=at(500), resumed_time=at(550)),
+    )
+    goodput = a_goodput(gpu_seconds={"compute": 9000, "restarting": 1000, "lostWork": 900, "undetected": 100})
+    made = record(a_job(uid=UID), a_gang(*listed), goodput, Ending.DELETED)
+    assert [(each.reason, each.incidents, each.gpu_seconds) for each in made.causes] == [
+        ("NodeLost", 2, 1400),
+        ("Drain", 1, 300),
+        ("Exit", 1, 300),
+    ]
+    assert [(each.node, each.incidents, each.gpu_seconds) for each in made.blamed] == [("bad", 2, 1400)]
+    assert made.lost_seconds == 10
+    assert (made.attempts, made.state) == (5, Ending.DELETED)
+
+
+def test_many_causes_are_told_as_others_and_time_without_an_incident_is_told_as_such() -> None:
+    many = [an_incident(n, FaultClass.HARDWARE, reason=f"R{n}", time=at(n)) for n in range(20)]
+    goodput = a_goodput(gpu_seconds={"restarting": 20_000})
+    made = record(a_job(uid=UID), a_gang(*many), goodput, Ending.DELETED)
+    assert len(made.causes) == MAX_CAUSES
+    assert (made.causes[-1].reason, made.causes[-1].incidents, made.causes[-1].fault_class) == (OTHERS, 13, "Hardware")
+    assert sum(each.gpu_seconds for each in made.causes) == 20_000
+    alone = record(a_job(uid=UID), None, goodput, Ending.DELETED)
+    assert [(each.reason, each.gpu_seconds) for each in alone.causes] == [(NOT_RECORDED, 20_000)]
+
+
+@given(st.integers(0, 10**15), st.lists(st.integers(0, 10**9), max_size=50))
+def test_what_is_allotted_is_the_whole(amount: int, weights: list[int]) -> None:
+    parts = allotted(amount, weights)
+    assert sum(parts) == (amount if sum(weights) else 0)
+    assert all(
+        abs(part - amount * weight / max(sum(weights), 1)) <= 1 for part, weight in zip(parts, weights, strict=True)
+    )
+
+
+def test_the_account_counts_where_it_has_come_further_than_what_was_told() -> None:
+    job = a_job(uid=UID)
+    account = Account(begun=at(0), time=at(500), milliseconds={"queued": 500_000})
+    told = a_goodput(begun=at(0), time=at(400), seconds={"queued": 400})
+
+    def known(told: Goodput | None, account: Account | None) -> dict[str, int] | None:
+        here = job.model_copy(update={"status": job.status.model_copy(update={"goodput": told})})
+        found = last_known(here, a_gang(account=account))
+        return None if found is None else found.seconds
+
+    assert known(None, None) is None
+    assert known(told, None) == {"queued": 400}
+    assert known(told, account) == {"queued": 500}
+    assert known(told.model_copy(update={"time": at(600), "seconds": {"queued": 600}}), account) == {"queued": 600}
+
+
+@pytest.mark.parametrize(
+    ("name", "well"),
+    [(UID, True), ("", False), ("../x", False), ("A", False), ("-a", False), ("a" * 65, False), ("é", False)],
+)
+def test_only_an_uid_names_an_account(name: str, well: bool) -> None:
+    assert is_named_well(name) is well
+
+
+DAY = timedelta(days=1)
+
+
+def test_the_oldest_go_first_and_not_all_at_once() -> None:
+    known = {f"j{n}": at(0) + n * DAY for n in range(10)}
+    policy = History(limit=7, max_age_days=5)
+    assert surplus(known, policy, 2) == ["j0", "j1"]
+    assert surplus(known, policy, 100) == ["j0", "j1", "j2"]
+    assert surplus(known, History(limit=0), 100) == [], "switched off it stays as it is"
+    assert outdated(known, policy, at(0) + 8 * DAY) == {"j0", "j1", "j2"}
+
+
+def test_what_would_be_deleted_at_once_is_not_written() -> None:
+    now, policy = at(0), History(limit=2, max_age_days=5)
+    assert is_kept(now, None, policy, now)
+    assert not is_kept(now - 6 * DAY, None, policy, now)
+    assert is_kept(now - DAY, now - 2 * DAY, policy, now)
+    assert not is_kept(now - 3 * DAY, now - 2 * DAY, policy, now)
+    assert not is_kept(now, None, History(limit=0), now)

@@ -1,0 +1,406 @@
+"""Budgets by pool and by cause, the part that is kept for what is certain, and what is left to other systems."""
+
+from collections import Counter
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from tests.unit.health.builders import NOW, Stored, after, evidence, facts, node, rules
+
+from muster.api.fleetpolicy import TakeOutBudget
+from muster.api.nodehealth import Evidence, HealthIncident, NodeHealth, VerdictState
+from muster.health.assess import assess
+from muster.health.breaker import Act, BreakerState, Share
+from muster.health.causes import CERTAIN
+from muster.health.facts import ConditionView
+from muster.health.kinds import KINDS
+from muster.health.pools import MAX_POOLS, WITHOUT, pool_of, told_apart
+from muster.health.xids import RECOVERY_ACTIONS, XIDS
+
+GPU_POOL = "nvidia.com/gpu NVIDIA-H200"
+NODES: dict[str, Any] = {"enforcement": "Nodes"}
+BUDGET = TakeOutBudget()
+
+
+def off_the_bus(at: float = 0, boot: str = "boot-1") -> list[Evidence]:
+    """XID 79 as it comes: the kernel's line, and a GPU that does not answer."""
+    return [evidence("Xid", 79, at=at, boot_id=boot), evidence("GpuLost", at=at, boot_id=boot)]
+
+
+def eks(reason: str = "DCGMError") -> ConditionView:
+    return ConditionView("AcceleratedHardwareReady", "False", reason, "", NOW)
+
+
+def claim(fleet: Stored, *names: str, labels: dict[str, str] | None = None) -> None:
+    """Another system says that it repairs them; {}: no more."""
+    labels = {"node.coreweave.cloud/state": "triage"} if labels is None else labels
+    for name in names:
+        plain = fleet.facts[name]
+        fleet.facts[name] = replace(plain, node=replace(plain.node, labels=labels))
+
+
+def acts(rulings: dict[str, Any]) -> dict[str, int]:
+    return dict(Counter(str(ruling.act) for ruling in rulings.values()))
+
+
+class TestPools:
+    def test_a_hundred_gpu_nodes_among_nine_hundred_others_lose_a_tenth_of_a_hundred(self) -> None:
+        fleet = Stored.of(1000, rules(**NODES))
+        gpu = sorted(fleet.facts)[:100]
+        fleet.pools = {name: GPU_POOL if name in gpu else WITHOUT for name in fleet.facts}
+        for name in gpu:
+            fleet.report(name, *off_the_bus())
+        for hours in range(0, 24 * 7, 2):
+            fleet.step(after(3600 * hours))
+            assert len(fleet.tainted) <= 30
+        assert len(fleet.tainted) == 30
+
+    def test_one_pool_that_is_full_holds_nothing_in_another(self) -> None:
+        fleet = Stored.of(40, rules(**NODES))
+        names = sorted(fleet.facts)
+        fleet.pools = {name: GPU_POOL if name in names[:20] else WITHOUT for name in names}
+        for name in names[:20]:
+            fleet.report(name, evidence("IbPortDown"))
+        fleet.step(NOW)
+        fleet.report(names[30], evidence("DiskError", at=60))
+        _, rulings, _, breaker = fleet.step(after(60))
+        assert rulings[names[30]].act is Act.TAKE
+        assert [(pool.pool, pool.out, pool.held) for pool in breaker.pools] == [(WITHOUT, 1, 0), (GPU_POOL, 1, 19)]
+        assert GPU_POOL in breaker.message
+
+    @pytest.mark.parametrize(
+        ("changes", "pool"),
+        [
+            ({}, WITHOUT),
+            ({"labels": {"node.kubernetes.io/instance-type": "m7i.large"}}, WITHOUT),
+            ({"capacity": {"nvidia.com/gpu": 8}}, "nvidia.com/gpu"),
+            ({"capacity": {"nvidia.com/gpu": 0}, "labels": {"nvidia.com/gpu.product": "NVIDIA-H200"}}, GPU_POOL),
+            ({"labels": {"nvidia.com/gpu.product": "NVIDIA-H200"}}, GPU_POOL),
+            (
+                {"capacity": {"nvidia.com/gpu": 8}, "labels": {"node.kubernetes.io/instance-type": "p5.48xlarge"}},
+                "nvidia.com/gpu p5.48xlarge",
+            ),
+        ],
+    )
+    def test_a_pool_is_an_accelerator_and_its_model_even_when_the_plugin_finds_none(
+        self, changes: dict[str, Any], pool: str
+    ) -> None:
+        assert pool_of(node(**changes), "nvidia.com/gpu") == pool
+
+    def test_a_label_that_differs_on_every_node_does_not_multiply_budgets(self) -> None:
+        fleet = Stored.of(400, rules(**NODES))
+        fleet.pools = {name: f"nvidia.com/gpu {name}" for name in fleet.facts}
+        for name in fleet.facts:
+            fleet.report(name, evidence("IbPortDown"))
+        fleet.step(NOW)
+        rest = Share.of(10, 400 - MAX_POOLS, BUDGET)
+        assert len(fleet.tainted) == MAX_POOLS + rest.cause
+        assert len(told_apart(dict.fromkeys(fleet.pools.values(), 1))) == MAX_POOLS
+
+
+class TestShares:
+    @pytest.mark.parametrize("size", [1, 2, 3, 7, 9, 10, 33, 100, 2048, 16384])
+    @pytest.mark.parametrize("percent", [0, 1, 10, 30, 99])
+    def test_something_is_left_for_certain_and_for_other_causes(self, size: int, percent: int) -> None:
+        share = Share.of(percent, size, BUDGET)
+        assert 1 <= share.cause <= share.uncertain < share.total
+        assert share.total <= max(2, size * percent // 100)
+
+    def test_a_hundred_percent_is_no_bound(self) -> None:
+        assert Share.of(100, 8, BUDGET) == Share(8, 8, 8)
+
+
+class TestCauses:
+    def test_a_false_alarm_of_one_source_leaves_room_for_others(self) -> None:
+        fleet = Stored.of(100, rules(**NODES))
+        for name in sorted(fleet.facts)[:90]:
+            fleet.mark(name, eks())
+        fleet.step(NOW)
+        assert len(fleet.tainted) == 6
+        fleet.report("node-0095", evidence("IbPortDown", at=60))
+        fleet.step(after(60))
+        assert "node-0095" in fleet.tainted
+
+    def test_another_system_that_names_another_reason_each_time_has_one_budget(self) -> None:
+        fleet = Stored.of(100, rules(**NODES))
+        for number, name in enumerate(sorted(fleet.facts)):
+            fleet.mark(name, eks(f"Dcgm{number}Error"))
+        _, rulings, _, _ = fleet.step(NOW)
+        assert acts(rulings) == {"Take": 6, "Hold": 94}
+
+    def test_a_node_that_changes_its_reason_is_charged_to_what_it_was_taken_for(self) -> None:
+        fleet = Stored.of(100, rules(**NODES))
+        names = sorted(fleet.facts)
+        for name in names:
+            fleet.report(name, evidence("IbPortDown"))
+        fleet.step(NOW)
+        assert len(fleet.tainted) == 6
+        for name in fleet.tainted:
+            fleet.report(name, evidence("NvLinkDown", at=1))
+        _, rulings, _, _ = fleet.step(after(1))
+        assert acts(rulings) == {"Take": 6, "Hold": 94}
+
+    def test_all_causes_together_stay_within_the_pool_s_budget(self) -> None:
+        fleet = Stored.of(100, rules(**NODES))
+        kinds = ["IbPortDown", "NvLinkDown", "DiskError", "Temperature", "InfoRom"]
+        for number, name in enumerate(sorted(fleet.facts)):
+            fleet.report(name, evidence(kinds[number % 5]))
+        _, rulings, _, breaker = fleet.step(NOW)
+        assert acts(rulings) == {"Take": 8, "Hold": 92}
+        assert (breaker.used, breaker.budget) == (8, 10)
+
+    def test_a_node_with_two_findings_is_taken_for_the_one_that_has_room(self) -> None:
+        fleet = Stored.of(100, rules(**NODES))
+        for name in sorted(fleet.facts):
+            fleet.report(name, evidence("IbPortDown"))
+        fleet.step(NOW)
+        fleet.report("node-0077", evidence("IbPortDown"), evidence("RowRemapPending", at=60))
+        _, rulings, _, _ = fleet.step(after(60))
+        assert (rulings["node-0077"].act, rulings["node-0077"].cause) == (Act.TAKE, "agent/RowRemapPending")
+
+    def test_it_says_which_cause_is_held(self) -> None:
+        fleet = Stored.of(100, rules(**NODES))
+        for name in sorted(fleet.facts):
+            fleet.mark(name, eks())
+        _, rulings, _, breaker = fleet.step(NOW)
+        assert breaker.pools[0].by_cause == (("eks", 94),)
+        assert "(eks: 94)" in breaker.message
+        assert "for eks is used up" in next(r.why for r in rulings.values() if r.act is Act.HOLD)
+
+
+class TestCertain:
+    @pytest.mark.parametrize("days", [0, 1, 7])
+    @pytest.mark.parametrize("count", [2, 3, 20, 100])
+    def test_a_certain_fault_is_taken_at_once_whatever_false_alarm_is_held(self, count: int, days: int) -> None:
+        """The case of the review: a false alarm held a real XID 79 for seven days."""
+        fleet = Stored.of(count, rules(**NODES), per_domain=10)
+        for name in fleet.facts:
+            fleet.report(name, evidence("IbPortDown"))
+        for hour in range(0, 24 * days + 1, 4):
+            fleet.step(after(3600 * hour))
+        later = 86400 * days + 60
+        name = next(name for name in sorted(fleet.facts, reverse=True) if name not in fleet.tainted)
+        fleet.report(name, *off_the_bus(later))
+        _, rulings, effects, _ = fleet.step(after(later))
+        assert (rulings[name].act, rulings[name].certain, effects[name].leave) == (Act.TAKE, True, "Now")
+        assert len(fleet.tainted) <= max(2, count * 30 // 100)
+
+    def test_one_sign_alone_is_not_certain_however_grave(self) -> None:
+        fleet = Stored.of(1, rules())
+        for seen in off_the_bus():
+            fleet.report("node-0000", seen)
+            verdict = assess(fleet.facts["node-0000"], fleet.healths["node-0000"], fleet.rules, NOW)
+            assert (verdict.fatal, verdict.certain) == (True, False)
+
+    def test_what_others_say_is_never_certain(self) -> None:
+        fleet = Stored.of(1, rules())
+        fleet.report("node-0000", evidence("Xid", 79))
+        fleet.mark("node-0000", ConditionView("GPUMissing", "True", "GpuLost", "", NOW))
+        assert not assess(fleet.facts["node-0000"], fleet.healths["node-0000"], fleet.rules, NOW).certain
+
+    def test_a_defect_that_makes_every_node_certain_takes_no_more_than_the_budget(self) -> None:
+        fleet = Stored.of(100, rules(**NODES))
+        for name in fleet.facts:
+            fleet.report(name, *off_the_bus())
+        fleet.step(NOW)
+        assert len(fleet.tainted) == 10
+        fleet.step(after(599))
+        assert len(fleet.tainted) == 10
+        fleet.step(after(600))
+        assert len(fleet.tainted) == 11, "one is tried"
+
+    def test_the_table_names_only_fatal_signs_of_the_agent(self) -> None:
+        actions = {f"RecoveryAction{name}": severity for name, severity, _ in RECOVERY_ACTIONS.values()}
+        for logged, asked in CERTAIN:
+            assert {XIDS[int(reason.removeprefix("Xid"))].severity for reason in logged} == {"Fatal"}
+            for reason in asked:
+                assert (actions[reason] if reason in actions else KINDS[reason].severity) == "Fatal"
+
+
+class TestYield:
+    def test_a_label_on_the_whole_fleet_lets_jobs_stay_and_tells(self) -> None:
+        fleet = Stored.of(100, rules(**NODES))
+        claim(fleet, *fleet.facts)
+        _, rulings, effects, breaker = fleet.step(NOW)
+        assert acts(rulings) == {"Yield": 30, "Hold": 70}
+        assert sum(effect.leave != "No" for effect in effects.values()) == 30
+        assert (breaker.held, breaker.state, breaker.pools[0].held_yields) == (70, BreakerState.OPEN, 70)
+        assert "yieldPercent" in breaker.message
+        before = {name for name, ruling in rulings.items() if ruling.act is Act.YIELD}
+        _, again, _, _ = fleet.step(after(60))
+        assert {name for name, ruling in again.items() if ruling.act is Act.YIELD} == before
+        assert not any(ruling.charge for ruling in again.values())
+        assert fleet.tainted == set()
+
+    @pytest.mark.parametrize("racks", [2, 4, 10])
+    def test_the_planned_maintenance_of_one_rack_is_let_happen(self, racks: int) -> None:
+        fleet = Stored.of(40, rules(**NODES), per_domain=40 // racks)
+        rack = sorted(fleet.facts)[: 40 // racks]
+        claim(fleet, *rack, labels={"cloud.google.com/active-node-maintenance": "ONGOING"})
+        _, rulings, _, breaker = fleet.step(NOW)
+        assert {rulings[name].act for name in rack} == {Act.YIELD}
+        assert (breaker.held, breaker.message) == (0, "")
+
+    def test_a_rack_that_is_the_whole_pool_is_no_rack(self) -> None:
+        fleet = Stored.of(10, rules(**NODES), per_domain=10)
+        claim(fleet, *fleet.facts)
+        _, rulings, _, _ = fleet.step(NOW)
+        assert acts(rulings) == {"Yield": 3, "Hold": 7}
+
+    def test_a_label_that_spreads_from_rack_to_rack_stops_at_the_share(self) -> None:
+        fleet = Stored.of(40, rules(**NODES), per_domain=20)
+        names = sorted(fleet.facts)
+        for minute in range(40):
+            claim(fleet, *names[: minute + 1])
+            _, rulings, _, _ = fleet.step(after(60 * minute))
+        assert acts(rulings) == {"Yield": 20, "Hold": 20}
+
+    def test_the_next_one_is_left_when_one_is_done(self) -> None:
+        fleet = Stored.of(10, rules(**NODES))
+        claim(fleet, *fleet.facts)
+        _, rulings, _, _ = fleet.step(NOW)
+        done = next(name for name, ruling in rulings.items() if ruling.act is Act.YIELD)
+        claim(fleet, done, labels={})
+        _, rulings, _, _ = fleet.step(after(600))
+        assert acts(rulings) == {"Nothing": 1, "Yield": 3, "Hold": 6}
+
+    def test_a_certain_fault_on_a_node_that_is_held_so_is_taken(self) -> None:
+        fleet = Stored.of(100, rules(**NODES))
+        claim(fleet, *fleet.facts)
+        _, rulings, _, _ = fleet.step(NOW)
+        name = next(name for name, ruling in rulings.items() if ruling.act is Act.HOLD)
+        fleet.report(name, *off_the_bus(60))
+        _, rulings, _, _ = fleet.step(after(60))
+        assert (rulings[name].act, rulings[name].cause) == (Act.TAKE, "agent/GpuLost")
+
+    def test_where_the_policy_says_so_everything_is_left(self) -> None:
+        fleet = Stored.of(10, rules(**NODES, budget={"yieldPercent": 100}))
+        claim(fleet, *fleet.facts)
+        assert acts(fleet.step(NOW)[1]) == {"Yield": 10}
+
+
+class TestOlderRecords:
+    def test_what_an_older_version_took_is_out_and_counts(self) -> None:
+        fleet = Stored.of(100, rules(**NODES))
+        old = {"time": NOW.isoformat(), "state": "Unhealthy", "reason": "IbPortDown", "taken": NOW.isoformat()}
+        for name in sorted(fleet.facts):
+            fleet.report(name, evidence("IbPortDown"))
+        for name in sorted(fleet.facts)[:10]:
+            status = fleet.healths[name].to_json()["status"] | {"incidents": [old], "state": "Unhealthy"}
+            fleet.healths[name] = NodeHealth.model_validate({"metadata": {"name": name}, "status": status})
+        _, rulings, _, breaker = fleet.step(after(60))
+        assert acts(rulings) == {"Take": 10, "Hold": 90}
+        assert breaker.used == 10
+
+    def test_an_older_incident_of_a_node_that_is_gone_costs_every_pool_one(self) -> None:
+        fleet = Stored.of(20, rules(**NODES))
+        gone = HealthIncident(time=NOW, state=VerdictState.UNHEALTHY, reason="IbPortDown", taken=NOW)
+        gone_status = fleet.healths["node-0000"].status.model_copy(update={"incidents": [gone]})
+        fleet.healths["node-0000"] = fleet.healths["node-0000"].model_copy(update={"status": gone_status})
+        del fleet.facts["node-0000"]
+        fleet.report("node-0001", evidence("IbPortDown", at=60))
+        assert fleet.step(after(60))[1]["node-0001"].act is Act.HOLD
+        fleet.report("node-0002", *off_the_bus(60))
+        assert fleet.step(after(61))[1]["node-0002"].act in (Act.TAKE, Act.HOLD)
+        assert fleet.step(after(700))[1]["node-0002"].act is Act.TAKE
+
+
+class Alarms(RuleBasedStateMachine):
+    """False alarms of several sources on any nodes of two pools, real faults among them, and any time in between."""
+
+    @initialize(gpu=st.integers(2, 24), cpu=st.integers(0, 60), per_domain=st.sampled_from([0, 5]))
+    def begin(self, gpu: int, cpu: int, per_domain: int) -> None:
+        self.fleet = Stored.of(gpu + cpu, rules(**NODES), per_domain)
+        self.fleet.pools = {
+            name: GPU_POOL if number < gpu else WITHOUT for number, name in enumerate(sorted(self.fleet.facts))
+        }
+        self.now = NOW
+
+    def _step(self) -> dict[str, Any]:
+        _, rulings, _, _ = self.fleet.step(self.now)
+        return rulings
+
+    @rule(
+        kind=st.sampled_from(["IbPortDown", "NvLinkDown", "RowRemapPending", "DiskError"]),
+        first=st.integers(0, 83),
+        count=st.integers(1, 84),
+    )
+    def the_agents_are_wrong(self, kind: str, first: int, count: int) -> None:
+        at = (self.now - NOW).total_seconds()
+        for name in sorted(self.fleet.facts)[first : first + count]:
+            self.fleet.report(name, evidence(kind, at=at, boot_id=""))
+        self._step()
+
+    @rule(reason=st.sampled_from(["DCGMError", "FabricManagerNotRunning", "NvidiaDoubleBitError"]), on=st.booleans())
+    def a_monitor_is_wrong(self, reason: str, on: bool) -> None:
+        for name in self.fleet.facts:
+            self.fleet.mark(name, *([replace(eks(reason), since=self.now)] if on else []))
+        self._step()
+
+    @rule(on=st.booleans(), first=st.integers(0, 83))
+    def somebody_marks_many(self, on: bool, first: int) -> None:
+        claim(self.fleet, *sorted(self.fleet.facts)[first:], labels=None if on else {})
+        self._step()
+
+    @rule(seconds=st.sampled_from([1, 300, 601, 7200, 3 * 86400]))
+    def time_passes(self, seconds: int) -> None:
+        self.now += timedelta(seconds=seconds)
+        self._step()
+
+    @rule(index=st.integers(0, 83))
+    def one_falls_off_the_bus(self, index: int) -> None:
+        """It is taken at once, unless so many certain ones, or its own pool's share of them, are out already."""
+        names = sorted(self.fleet.facts)
+        name = names[index % len(names)]
+        rulings = self._step()
+        if rulings[name].act in (Act.TAKE, Act.YIELD):
+            return
+        certain = [n for n in names if self._open(n) and self._open(n).certain]  # type: ignore[union-attr]
+        recent = [
+            incident
+            for n in names
+            for incident in self.fleet.healths[n].status.incidents
+            if incident.certain and incident.taken and incident.taken > self.now - timedelta(days=4)
+        ]
+        self.fleet.report(name, *off_the_bus((self.now - NOW).total_seconds(), ""))
+        rulings = self._step()
+        if not certain and not recent:
+            assert rulings[name].act is Act.TAKE, rulings[name].why
+
+    def _open(self, name: str) -> HealthIncident | None:
+        incidents = self.fleet.healths[name].status.incidents
+        last = incidents[-1] if incidents else None
+        return last if last is not None and last.cleared is None and last.taken is not None else None
+
+    @invariant()
+    def no_budget_is_exceeded(self) -> None:
+        window = timedelta(seconds=600)
+        sizes = Counter(self.fleet.pools.values())
+        for pool, size in sizes.items():
+            per_window, cap = Share.of(10, size, BUDGET), Share.of(30, size, BUDGET)
+            names = [name for name, its in self.fleet.pools.items() if its == pool]
+            times = [moment for moment, name in self.fleet.taken_at if name in names]
+            for moment in times:
+                assert sum(moment - window < other <= moment for other in times) <= per_window.total
+            out = [incident for name in names if (incident := self._open(name)) is not None]
+            assert len(out) <= cap.total
+            uncertain = [incident for incident in out if not incident.certain]
+            assert len(uncertain) <= cap.uncertain
+            assert max(Counter(incident.charged_to for incident in uncertain).values(), default=0) <= cap.cause
+            domains = Counter(self.fleet.domains.get(name) for name in names if self._open(name))
+            of = Counter(self.fleet.domains.get(name) for name in names)
+            for domain, count in domains.items():
+                if domain is not None:
+                    assert count <= Share.of(25, of[domain], BUDGET).total
+
+
+Alarms.TestCase.settings = settings(max_examples=60, stateful_step_count=20, deadline=None)
+TestAlarms = Alarms.TestCase
+
+
+def test_a_node_without_anything_is_in_some_pool() -> None:
+    assert pool_of(facts().node, "nvidia.com/gpu") == WITHOUT

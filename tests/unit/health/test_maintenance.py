@@ -1,0 +1,357 @@
+"""Maintenance windows: what they mean for a node at each moment, what they ask of its return, and what is told of them."""
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from tests.unit.health.builders import (
+    Stored,
+    after,
+    agent,
+    decided,
+    evidence,
+    facts,
+    healthy,
+    node,
+    sick,
+    written,
+)
+
+from muster.api.fleetpolicy import FleetPolicySpec
+from muster.api.maintenance import MaintenancePolicy, MaintenanceStage
+from muster.api.nodehealth import Decision, NodeHealth, VerdictState
+from muster.api.preflight import PreflightPolicy, Profile
+from muster.health.assess import AWAITS_BURN_IN, Verdict, ailment, assess
+from muster.health.breaker import Act
+from muster.health.maintenance import AHEAD, OLD_SECONDS, WITHIN, Windows, problems, until, was_within
+from muster.health.repairs import LOOK_SECONDS, UNPROVEN
+from muster.health.silence import Silence
+from muster.health.sources import Rules
+from muster.health.story import effect_text, tell
+from muster.world.fleet import Leave
+from muster.world.views import NodeView
+
+CLOSED, LEAVING, IN = MaintenanceStage.CLOSED, MaintenanceStage.LEAVING, MaintenanceStage.WITHIN
+HOUR = 3600.0
+SILENT = Silence(None, "it has no Pod")
+STARTS, ENDS = 2 * HOUR, 4 * HOUR  # of the one window; closed an hour before, left half an hour before
+
+
+def window(name: str = "rack-7", starts: float = STARTS, ends: float = ENDS, **nodes: Any) -> dict[str, Any]:
+    return {"name": name, "starts": after(starts), "ends": after(ends), "nodes": nodes or {"names": ["node-1"]}}
+
+
+def policy(*windows: dict[str, Any], **more: Any) -> FleetPolicySpec:
+    maintenance = MaintenancePolicy.model_validate({"windows": list(windows), **more})
+    return FleetPolicySpec(maintenance=maintenance)
+
+
+RULES = Rules.of(policy(window()))
+
+
+def judged(health: NodeHealth, at: float, rules: Rules = RULES, **more: Any) -> Verdict:
+    return assess(facts(boot_id="boot-1"), health, rules, after(at), **more)
+
+
+def lived(rules: Rules, *moments: float, health: NodeHealth | None = None) -> tuple[NodeHealth, Verdict]:
+    """The record after looks at these moments, and the last verdict."""
+    health = health or healthy()
+    for moment in moments:
+        verdict = judged(health, moment, rules)
+        health = written(health, verdict)
+    return health, verdict
+
+
+class TestStages:
+    @pytest.mark.parametrize(
+        ("at", "stage", "gone_by", "wake"),
+        [
+            pytest.param(0, None, None, HOUR, id="far ahead"),
+            pytest.param(HOUR - 1, None, None, HOUR, id="just before it is closed"),
+            pytest.param(HOUR, CLOSED, None, 1.5 * HOUR, id="closed"),
+            pytest.param(1.5 * HOUR, LEAVING, STARTS, STARTS, id="jobs leave"),
+            pytest.param(STARTS, IN, STARTS, ENDS, id="open"),
+            pytest.param(ENDS - 1, IN, STARTS, ENDS, id="just before its end"),
+            pytest.param(ENDS, None, None, None, id="over"),
+        ],
+    )
+    def test_of_one_window(
+        self, at: float, stage: MaintenanceStage | None, gone_by: float | None, wake: float | None
+    ) -> None:
+        word, then = Windows.of(policy(window()).maintenance).about(node(), after(at))
+        assert (word and word.stage) == stage
+        assert (word and word.gone_by) == (None if gone_by is None else after(gone_by))
+        assert then == (None if wake is None else after(wake))
+
+    @pytest.mark.parametrize(
+        ("nodes", "labels", "covered"),
+        [
+            pytest.param({"names": ["node-1"]}, {}, True, id="by name"),
+            pytest.param({"names": ["node-10"]}, {}, False, id="another name"),
+            pytest.param({"selector": {}}, {}, True, id="the whole fleet"),
+            pytest.param({"selector": {"matchLabels": {"rack": "r7"}}}, {"rack": "r7"}, True, id="a label"),
+            pytest.param({"selector": {"matchLabels": {"rack": "r7"}}}, {"rack": "r70"}, False, id="another value"),
+            pytest.param(
+                {"selector": {"matchLabels": {"rack": "r7", "row": "b"}}}, {"rack": "r7"}, False, id="not all labels"
+            ),
+            pytest.param(
+                {"selector": {"matchExpressions": [{"key": "rack", "operator": "In", "values": ["r6", "r7"]}]}},
+                {"rack": "r7"},
+                True,
+                id="In",
+            ),
+            pytest.param(
+                {"selector": {"matchExpressions": [{"key": "rack", "operator": "NotIn", "values": ["r7"]}]}},
+                {},
+                True,
+                id="NotIn, as in Kubernetes, where there is no such label",
+            ),
+            pytest.param(
+                {"selector": {"matchExpressions": [{"key": "rack", "operator": "Exists"}]}}, {}, False, id="Exists"
+            ),
+            pytest.param(
+                {"selector": {"matchExpressions": [{"key": "rack", "operator": "DoesNotExist"}]}},
+                {},
+                True,
+                id="DoesNotExist",
+            ),
+            pytest.param(
+                {"names": ["node-1"], "selector": {"matchLabels": {"rack": "r7"}}}, {}, True, id="either of both"
+            ),
+        ],
+    )
+    def test_which_nodes(self, nodes: dict[str, Any], labels: dict[str, str], covered: bool) -> None:
+        windows = Windows.of(policy(window(**nodes)).maintenance)
+        word, wake = windows.about(node(labels=labels), after(STARTS))
+        assert (word is not None) == covered
+        assert (wake is not None) == covered
+
+    def test_of_several_windows_the_nearest_counts_and_the_node_is_free_after_those_that_follow_without_a_gap(
+        self,
+    ) -> None:
+        following = [window("b", ENDS + HOUR, ENDS + 2 * HOUR), window(), window("c", 30 * HOUR, 31 * HOUR)]
+        windows = Windows.of(policy(*following).maintenance)
+        word, _ = windows.about(node(), after(STARTS))
+        assert word is not None
+        assert (word.told.window, word.told.ends) == ("rack-7", after(ENDS + 2 * HOUR))
+        word, _ = windows.about(node(), after(ENDS))
+        assert word is not None
+        assert (word.told.window, word.stage, word.gone_by) == ("b", CLOSED, None)
+
+    def test_one_that_ends_before_it_starts_counts_for_nothing(self) -> None:
+        windows = Windows.of(policy(window(starts=ENDS, ends=STARTS)).maintenance)
+        assert windows.about(node(), after(3 * HOUR)) == (None, None)
+
+    def test_the_time_in_which_jobs_leave_is_never_open_to_new_ones(self) -> None:
+        # The API server refuses that; an object from before the rule existed is read all the same.
+        windows = Windows.of(policy(window(), noNewWorkSeconds=60, leaveSeconds=1800).maintenance)
+        word, _ = windows.about(node(), after(1.5 * HOUR))
+        assert word is not None
+        assert word.stage is LEAVING
+
+    def test_waiting_jobs_read_the_window_and_its_end(self) -> None:
+        windows = Windows.of(policy(window()).maintenance)
+        word, _ = windows.about(node(), after(HOUR))
+        assert word is not None
+        assert until(word.told) == (
+            "kept free for maintenance (rack-7) from 2026-11-20 11:41 UTC until 2026-11-20 13:41 UTC"
+        )
+        word, _ = windows.about(node(), after(STARTS))
+        assert word is not None
+        assert until(word.told) == "in maintenance (rack-7) until 2026-11-20 13:41 UTC"
+
+
+class TestVerdict:
+    def test_it_is_out_and_neither_ailing_nor_charged(self) -> None:
+        _, verdict = lived(RULES, 0, HOUR, 1.5 * HOUR, STARTS)
+        assert (verdict.state, verdict.reason) == (VerdictState.DEGRADED, WITHIN)
+        assert (verdict.only_planned, verdict.within_window) == (True, True)
+        assert ailment(verdict) == ""
+        assert verdict.taken(after(STARTS)).offences.score == "0"
+        assert verdict.recommended_action == "None"
+
+    def test_a_fault_besides_is_one(self) -> None:
+        verdict = judged(sick(evidence("Xid", 79)), STARTS)
+        assert (verdict.state, verdict.reason) == (VerdictState.UNHEALTHY, "Xid79")
+        assert not verdict.only_planned
+        assert "Xid79" in ailment(verdict)
+        assert verdict.causes == ("agent/Xid79",)
+        assert verdict.gone_by == after(STARTS)
+
+    def test_it_comes_back_once_its_agent_has_looked_at_everything_after_the_end(self) -> None:
+        health, verdict = lived(RULES, 0, HOUR, STARTS, ENDS)
+        assert (verdict.state, verdict.reason) == (VerdictState.DEGRADED, UNPROVEN)
+        assert verdict.message == "its maintenance has ended, and its agent has not looked at everything since"
+        silent = judged(health, ENDS + LOOK_SECONDS, silence=SILENT)
+        assert silent.state is VerdictState.DEGRADED
+        other = health.model_copy(update={"status": health.status.model_copy(update={"agent": agent(boot="another")})})
+        assert judged(other, ENDS + LOOK_SECONDS).state is VerdictState.DEGRADED
+        assert judged(health, ENDS + LOOK_SECONDS - 1).state is VerdictState.DEGRADED
+        verdict = judged(health, ENDS + LOOK_SECONDS)
+        assert (verdict.state, verdict.incidents[-1].cleared_by) == (
+            VerdictState.HEALTHY,
+            "its maintenance window is over, and nothing stands against it",
+        )
+
+    def test_where_nodes_are_tested_it_is_tested_first(self) -> None:
+        tests = PreflightPolicy(profile=Profile.QUICK)
+        tested = Rules.of(FleetPolicySpec(maintenance=policy(window()).maintenance, preflight=tests))
+        health, verdict = lived(tested, 0, HOUR, STARTS, ENDS)
+        verdict = judged(health, ENDS + LOOK_SECONDS, tested, passed=after(HOUR))
+        assert (verdict.state, verdict.reason) == (VerdictState.VALIDATING, AWAITS_BURN_IN)
+        verdict = judged(written(health, verdict), ENDS + HOUR, tested, passed=after(ENDS + 600))
+        assert verdict.state is VerdictState.HEALTHY
+
+    def test_one_that_was_called_off_before_it_began_asks_for_nothing(self) -> None:
+        health, _ = lived(RULES, 0, HOUR, 1.5 * HOUR)
+        off = Rules.of(FleetPolicySpec())
+        verdict = judged(health, 1.6 * HOUR, off)
+        assert verdict.state is VerdictState.HEALTHY
+        assert "not maintained" in verdict.incidents[-1].cleared_by
+
+    def test_one_that_came_and_went_while_nobody_looked_asks_for_proof_all_the_same(self) -> None:
+        health, _ = lived(RULES, 0, HOUR)
+        verdict = judged(health, ENDS + HOUR)
+        assert verdict.reason == UNPROVEN
+
+    def test_a_clock_that_jumps_back_and_forth_brings_no_node_back_unproved(self) -> None:
+        for moments in ((STARTS, 0), (STARTS, HOUR, STARTS, ENDS + 1), (HOUR, 0, HOUR, ENDS + 1)):
+            _, verdict = lived(RULES, *moments)
+            assert (verdict.state, verdict.reason) == (VerdictState.DEGRADED, UNPROVEN)
+
+    def test_no_release_opens_it(self) -> None:
+        health, _ = lived(RULES, STARTS)
+        verdict = judged(decided(health, Decision.RELEASE, STARTS + 10), STARTS + 20)
+        assert verdict.reason == WITHIN
+
+    def test_a_node_of_which_nothing_is_known_is_out_too_and_comes_back_without_an_agent(self) -> None:
+        bare = NodeHealth(metadata=healthy().metadata)
+        health, verdict = lived(RULES, STARTS, health=bare)
+        assert verdict.state is VerdictState.DEGRADED
+        verdict = judged(health, ENDS)
+        assert (verdict.state, verdict.out) == (None, False)
+
+    def test_the_record_says_which_and_survives_the_api_server(self) -> None:
+        health, verdict = lived(RULES, 1.5 * HOUR)
+        assert verdict.maintenance is not None
+        stored = NodeHealth.model_validate(json.loads(json.dumps(health.to_json())))
+        assert stored.status.maintenance == verdict.maintenance
+        assert was_within(stored.status.maintenance, None, after(1.6 * HOUR)) is False
+
+
+class TestWhatIsDone:
+    def fleet(self, count: int, enforcement: str = "Nodes") -> Stored:
+        spec = policy(window(selector={}))
+        spec = spec.model_copy(update={"health": spec.health.model_validate({"enforcement": enforcement})})
+        return Stored.of(count, Rules.of(spec))
+
+    @pytest.mark.parametrize(
+        ("at", "leave", "act"),
+        [
+            pytest.param(HOUR, Leave.NO, Act.NOTHING, id="closed: jobs stay"),
+            pytest.param(1.5 * HOUR, Leave.AFTER_CHECKPOINT, Act.TAKE, id="they leave after their next checkpoint"),
+            pytest.param(STARTS, Leave.AFTER_CHECKPOINT, Act.TAKE, id="open"),
+        ],
+    )
+    @pytest.mark.parametrize("enforcement", ["Observe", "Jobs", "Nodes"])
+    def test_no_budget_and_no_enforcement_bounds_it(self, at: float, leave: Leave, act: Act, enforcement: str) -> None:
+        fleet = self.fleet(40, enforcement)
+        _, rulings, effects, breaker = fleet.step(after(at))
+        assert {ruling.act for ruling in rulings.values()} == {act}
+        assert all(each.avoid and each.leave is leave for each in effects.values())
+        tainted = enforcement == "Nodes" and act is Act.TAKE
+        assert {each.taint for each in effects.values()} == {tainted}
+        assert (breaker.held, breaker.out, breaker.used) == (0, 0, 0)
+        assert fleet.taken_at == []
+
+    def test_a_fault_is_taken_as_ever_while_others_are_maintained(self) -> None:
+        fleet = self.fleet(40)
+        fleet.step(after(STARTS))
+        fleet.report("node-0003", evidence("Xid", 79, at=STARTS))
+        _, rulings, effects, breaker = fleet.step(after(STARTS + 1))
+        assert (rulings["node-0003"].act, effects["node-0003"].leave) == (Act.TAKE, Leave.NOW)
+        assert breaker.used == 1
+
+    def test_what_the_breaker_holds_is_left_for_the_window(self) -> None:
+        fleet = self.fleet(40)
+        for name in fleet.facts:
+            fleet.report(name, evidence("RowRemapPending"))
+        _, rulings, effects, _ = fleet.step(after(1.5 * HOUR))
+        held = [name for name, ruling in rulings.items() if ruling.act is Act.HOLD]
+        assert held
+        assert {effects[name].leave for name in held} == {Leave.AFTER_CHECKPOINT}
+
+    def test_taints_go_with_the_window(self) -> None:
+        fleet = self.fleet(3)
+        fleet.step(after(STARTS))
+        assert len(fleet.tainted) == 3
+        fleet.rules = Rules.of(FleetPolicySpec())
+        fleet.step(after(STARTS + 1))
+        _, _, effects, _ = fleet.step(after(STARTS + 2 + LOOK_SECONDS))
+        assert not any(each.taint for each in effects.values())
+
+    def test_people_read_which_window_and_when_the_node_comes_back(self) -> None:
+        fleet = self.fleet(1)
+        verdicts, rulings, effects, _ = fleet.step(after(1.5 * HOUR))
+        (name,) = verdicts
+        text = tell(name, verdicts[name], rulings[name], effects[name], fleet.rules.enforcement)
+        assert text.startswith(f"{AHEAD}: maintenance window rack-7 is about to start")
+        assert "its jobs leave it after their next checkpoint" in text
+        assert "It comes back after 2026-11-20 13:41 UTC" in text
+        verdicts, rulings, effects, _ = fleet.step(after(HOUR))
+        said = effect_text(verdicts[name], rulings[name], effects[name], fleet.rules.enforcement)
+        assert said == "excluded from placement; running jobs stay"
+
+
+class TestProblems:
+    def told(self, spec: FleetPolicySpec, nodes: Sequence[NodeView], at: float = 0) -> list[str]:
+        found = problems(spec.maintenance, nodes, lambda _: "h200", 30, after(at))
+        return [each.message for each in found if each is not None]
+
+    @pytest.mark.parametrize(
+        ("windows", "at", "words"),
+        [
+            pytest.param([window()], 0, [], id="nothing to tell"),
+            pytest.param([window(starts=ENDS, ends=STARTS)], 0, ["is not after its starts"], id="backwards"),
+            pytest.param([window()], ENDS + OLD_SECONDS, ["has been over since"], id="long over"),
+            pytest.param([window()], ENDS + OLD_SECONDS - 1, [], id="just over"),
+            pytest.param([window(names=["elsewhere"])], 0, ["no node that there is"], id="no node"),
+            pytest.param(
+                [window(names=["node-1", "nod-2"])], 0, ["there is no node nod-2: look at the spelling"], id="a slip"
+            ),
+            pytest.param([window(selector={})], 0, ["takes 10 of 10 nodes of h200 out"], id="the whole fleet"),
+            pytest.param(
+                [window(), window("again", STARTS + HOUR, ENDS + HOUR)],
+                0,
+                ["windows[rack-7] overlaps on some nodes with again: these"],
+                id="an overlap",
+            ),
+            pytest.param(
+                [window(), window("other", STARTS + HOUR, ENDS + HOUR, names=["node-2"])], 0, [], id="of other nodes"
+            ),
+            pytest.param([window(), window("next", ENDS, ENDS + HOUR)], 0, [], id="one after the other"),
+        ],
+    )
+    def test_what_may_not_be_meant_is_told(self, windows: list[dict[str, Any]], at: float, words: list[str]) -> None:
+        found = self.told(policy(*windows), [node(f"node-{index}") for index in range(10)], at)
+        assert len(found) == len(words)
+        assert all(part in text for part, text in zip(words, found, strict=True))
+
+
+def test_many_windows_that_overlap_are_told_once_each() -> None:
+    many = policy(*(window(f"w-{number}") for number in range(64))).maintenance
+    found = [each for each in problems(many, [node()], lambda _: "h200", 100, after(0)) if each is not None]
+    assert len(found) == 63
+    assert "overlaps on some nodes with w-1, w-2, w-3, w-4 and 59 more" in found[0].message
+
+
+def test_times_have_a_zone() -> None:
+    at = datetime(2026, 1, 31, 8, tzinfo=UTC) + timedelta(0)
+    found = MaintenancePolicy.model_validate(
+        {"windows": [{**window(), "starts": "2026-01-31T09:00:00+01:00", "ends": "2026-01-31T10:00:00Z"}]}
+    )
+    assert found.windows[0].starts == at
+    with pytest.raises(ValueError, match="a time needs a zone"):
+        MaintenancePolicy.model_validate({"windows": [{**window(), "starts": "2026-01-31T09:00:00"}]})

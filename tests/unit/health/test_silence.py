@@ -1,0 +1,55 @@
+"""An agent that is silent: what follows after how long, and when so many are that nothing does."""
+
+import pytest
+
+from muster.api.nodehealth import Severity
+from muster.health.silence import Quiet, crowds
+
+SUSPECT, AVOIDED = Severity.WARNING, Severity.DEGRADED
+
+
+@pytest.mark.parametrize(
+    ("quiet", "weighs", "next_seconds"),
+    [
+        (Quiet(0, 0), None, 30),
+        (Quiet(30, 30), None, 90),
+        (Quiet(119, 119), None, 1),
+        (Quiet(120, 120), SUSPECT, 480),
+        (Quiet(599, 599), SUSPECT, 1),
+        (Quiet(600, 600), AVOIDED, None),
+        pytest.param(Quiet(300, 10), None, 110, id="a new Pod"),
+        pytest.param(Quiet(300, 300, starting=True), None, 300, id="its image is pulled"),
+        pytest.param(Quiet(600, 10), AVOIDED, 110, id="one Pod after the other"),
+        pytest.param(Quiet(600, 600, starting=True), AVOIDED, None, id="an image that never comes"),
+        pytest.param(Quiet(-40, -40), None, 70, id="nothing was heard of any"),
+    ],
+)
+def test_what_follows_after_how_long(quiet: Quiet, weighs: Severity | None, next_seconds: float | None) -> None:
+    assert quiet.weighs is weighs
+    assert quiet.next_seconds() == next_seconds
+
+
+@pytest.mark.parametrize(
+    ("silent", "heard", "percent", "crowd"),
+    [
+        (10, 90, 10, False),
+        (11, 89, 10, True),
+        (1, 1, 10, False),
+        (2, 8, 10, True),
+        (1, 0, 10, True),
+        pytest.param(100, 0, 100, True, id="all are too many whatever the share"),
+        pytest.param(99, 1, 100, False, id="no bound"),
+        pytest.param(1, 9, 0, False, id="one may always be"),
+    ],
+)
+def test_many_at_once_are_no_nodes_fault(silent: int, heard: int, percent: int, crowd: bool) -> None:
+    quiet = {f"s{number}": Quiet(31, 31) for number in range(silent)}
+    well = [f"h{number}" for number in range(heard)]
+    pools = dict.fromkeys((*quiet, *well), "p")
+    assert crowds(quiet, pools, {"p": len(pools)}, well, percent) == ({"p": silent} if crowd else {})
+
+
+def test_a_moments_silence_does_not_count_and_each_pool_counts_by_itself() -> None:
+    quiet = {"a": Quiet(31, 31), "b": Quiet(29, 29), "c": Quiet(31, 31)}
+    pools = {"a": "p", "b": "p", "c": "q", "d": "p"}
+    assert crowds(quiet, pools, {"p": 3, "q": 1}, ["d"], 10) == {"q": 1}

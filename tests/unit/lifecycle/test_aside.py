@@ -1,0 +1,112 @@
+"""When torn checkpoints are moved aside: on record first, by one worker, and the go waits for its word."""
+
+from typing import Any
+
+import pytest
+from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, at, idle
+
+from muster.api.gang import GangSpec, Resume
+from muster.lifecycle import record
+from muster.lifecycle.directive import directive_for
+from muster.lifecycle.plan import CommitGang, Plan
+from muster.lifecycle.step import decide
+from muster.protocol.messages import WAIT
+from muster.recovery import judging
+
+WHOLE = (100, "/checkpoints/step-100")
+ORDER = Resume(step=100, path="/checkpoints/step-100")
+
+
+def scene(seen: Any = (WHOLE,), done: int | None = 0, asks: bool = True, **changes: Any) -> Scene:
+    told = changes.pop("told", {})
+    job = a_job(checkpoint={"directory": changes.pop("directory", "/checkpoints"), "setTornAside": asks})
+    here = Scene(job).fleet().gang(2, go=False, **({"time": at(0.0)} | changes)).pods()
+    for index in range(3):
+        here.launcher(index, idle(2, rank=index, checkpoints=seen, stamps="", aside_attempt=done, **told))
+    return here
+
+
+def committed(plan: Plan) -> GangSpec | None:
+    return next((action.spec for action in plan.actions if isinstance(action, CommitGang)), None)
+
+
+def after(here: Scene) -> GangSpec:
+    spec = committed(decide(here.world(), SETTINGS))
+    assert spec is not None
+    return spec
+
+
+def test_the_order_is_put_on_record_before_the_go() -> None:
+    spec = after(scene())
+    assert (spec.aside, spec.go, spec.attempt) == (ORDER, None, 2)
+
+
+def test_the_go_waits_until_the_first_worker_says_that_it_is_done() -> None:
+    plan = decide(scene(aside=ORDER).world(), SETTINGS)
+    assert committed(plan) is None
+    spec = after(scene(aside=ORDER, done=2))
+    assert spec.go is not None
+    assert spec.go.resume == ORDER
+
+
+def test_a_launcher_of_old_that_came_in_its_place_is_not_waited_for() -> None:
+    assert after(scene(aside=ORDER, done=None)).go is not None
+
+
+def test_the_word_of_an_attempt_before_does_not_count() -> None:
+    assert committed(decide(scene(aside=ORDER, done=1).world(), SETTINGS)) is None
+
+
+def test_a_start_that_waits_for_it_too_long_is_told_as_stalled(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = scene(aside=ORDER).world()
+    early = decide(world, SETTINGS).status
+    monkeypatch.setattr(judging, "_waited_seconds", lambda *_: judging.STALLED_SECONDS)
+    late = decide(world, SETTINGS).status
+    assert early is not None
+    assert late is not None
+    assert (early.state, late.state) == ("Starting", "Stalled")
+    assert "waiting for worker 0 on n0 to move aside what lies beyond checkpoint 100 and is none. See whether" in str(
+        late.conditions
+    )
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"asks": False},
+        {"seen": ()},
+        {"done": None},
+    ],
+    ids=["not asked for", "from scratch", "a launcher of old"],
+)
+def test_no_order_where_there_is_nothing_to_do_or_nobody_to_do_it(changes: dict[str, Any]) -> None:
+    spec = after(scene(**changes))
+    assert spec.aside is None
+    assert spec.go is not None
+
+
+def test_what_was_done_is_an_event_and_what_could_not_be_a_warning() -> None:
+    told = {"aside": "step-200 moved to .muster-aside", "aside_error": "Read-only file system"}
+    plan = decide(scene(aside=ORDER, done=2, told=told).world(), SETTINGS)
+    found = {announcement.reason: announcement for announcement in plan.announcements}
+    assert found["TornSetAside"].note == "in /checkpoints: step-200 moved to .muster-aside"
+    assert found["TornNotSetAside"].warning
+    assert "Read-only file system" in found["TornNotSetAside"].note
+
+
+def test_the_next_attempt_asks_anew() -> None:
+    world = scene(aside=ORDER, done=2).world()
+    assert world.gang is not None
+    other = record.reseated(world, world.gang.spec, [0], "NodeClosed")
+    assert (other.attempt, other.aside) == (3, None)
+
+
+def test_only_the_first_worker_is_asked_and_only_before_the_go() -> None:
+    world = scene(aside=ORDER).world()
+    assert world.gang is not None
+    asked = [
+        directive_for(world.job, world.gang, seat.pod.name, seat.pod.uid, lambda _: None)
+        for seat in world.seats
+        if seat.pod
+    ]
+    assert [(one.kind, one.aside) for one in asked] == [(WAIT, ORDER.path), (WAIT, None), (WAIT, None)]

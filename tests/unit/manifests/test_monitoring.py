@@ -1,0 +1,87 @@
+"""Rules, runbooks and scrapes belong together: nothing is named that the code does not have."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from monitoring.page import registered
+
+HEADINGS = ["What it means", "What is at stake", "Look", "Do", "When to wake somebody else"]
+FOLDER = "manifests/components/monitoring"
+
+
+@pytest.fixture(scope="module")
+def rules(root: Path) -> list[dict[str, Any]]:
+    groups = yaml.safe_load((root / FOLDER / "rules.yaml").read_text())["spec"]["groups"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+def alerts(rules: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [rule for rule in rules if "alert" in rule]
+
+
+def test_each_alert_has_its_runbook_and_each_runbook_its_alert(root: Path, rules: list[dict[str, Any]]) -> None:
+    for rule in alerts(rules):
+        assert rule["annotations"]["runbook_url"] == f"docs/runbooks/{rule['alert']}.md"
+    pages = {path.stem for path in (root / "docs/runbooks").glob("*.md")} - {"README"}
+    assert pages == {rule["alert"] for rule in alerts(rules)}
+    listed = re.findall(r"^\| \[(\w+)\]", (root / "docs/runbooks/README.md").read_text(), re.MULTILINE)
+    assert set(listed) == pages
+    for page in pages:
+        text = (root / f"docs/runbooks/{page}.md").read_text()
+        assert re.findall(r"^## (.+)$", text, re.MULTILINE) == HEADINGS, page
+        assert re.search(r"^    kubectl ", text, re.MULTILINE), page
+
+
+def test_each_alert_waits_has_a_severity_and_says_what_it_is(rules: list[dict[str, Any]]) -> None:
+    for rule in alerts(rules):
+        assert rule["for"], rule["alert"]
+        assert rule["labels"]["severity"] in ("critical", "warning")
+        assert set(rule["annotations"]) == {"summary", "description", "runbook_url", "dashboard_url"}
+
+
+def test_rules_name_metrics_and_labels_that_there_are(rules: list[dict[str, Any]]) -> None:
+    known = {name: set(labels) for name, (_, labels, _) in registered().items()}
+    recorded = {rule["record"] for rule in rules if "record" in rule}
+    for rule in rules:
+        for name, selector in re.findall(
+            r"((?:\w+:)*\w*muster_\w+(?::\w+)*|muster:[\w:]+)(?:\{([^}]*)\})?", rule["expr"]
+        ):
+            if ":" in name:
+                assert name in recorded, rule
+                continue
+            assert name in known, rule
+            assert set(re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", selector)) <= known[name], rule
+    of_all = {label for labels in known.values() for label in labels}
+    for rule in rules:
+        for labels in re.findall(r"\b(?:by|on|group_left) \(([^)]*)\)", rule["expr"]):
+            assert {label.strip() for label in labels.split(",") if label.strip()} <= of_all, rule
+
+
+def test_scrapes_select_what_the_installation_has(root: Path, base: list[dict[str, Any]]) -> None:
+    monitors = {
+        each["metadata"]["name"]: each for each in yaml.safe_load_all((root / FOLDER / "monitors.yaml").read_text())
+    }
+    selector = monitors["muster"]["spec"]["selector"]["matchLabels"].items()
+    services = [each for each in base if each["kind"] == "Service" and selector <= each["metadata"]["labels"].items()]
+    (endpoint,) = monitors["muster"]["spec"]["endpoints"]
+    ports = [port["name"] for service in services for port in service["spec"]["ports"]]
+    assert ports.count(endpoint["port"]) == 1
+    assert endpoint["honorLabels"] is True
+    daemons = next(each for each in base if each["kind"] == "DaemonSet")["spec"]["template"]
+    page = yaml.safe_load_all((root / "manifests/components/page/page.yaml").read_text())
+    (deployment,) = [each for each in page if each["kind"] == "Deployment"]
+    assert monitors["muster-page"]["spec"]["namespaceSelector"]["matchNames"] == [deployment["metadata"]["namespace"]]
+    for name, template in (("muster-agent", daemons), ("muster-page", deployment["spec"]["template"])):
+        pods = monitors[name]["spec"]
+        assert pods["selector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
+        named = {port["name"] for container in template["spec"]["containers"] for port in container["ports"]}
+        assert {each["port"] for each in pods["podMetricsEndpoints"]} <= named
+
+
+def test_the_component_has_every_file(root: Path) -> None:
+    listed = yaml.safe_load((root / FOLDER / "kustomization.yaml").read_text())["resources"]
+    assert set(listed) == {path.name for path in (root / FOLDER).glob("*.yaml")} - {"kustomization.yaml"}

@@ -1,0 +1,178 @@
+"""What the page answers, and to whom: what somebody may not see is not in the answer at all."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.unit.page.conftest import Ask, Fleet, a_health, a_job, a_life, a_node
+
+from muster.kube.errors import Unreachable
+from muster.page import access
+from muster.page.server import clean
+from muster.page.settings import Settings
+
+OPERATOR = Path(__file__).resolve().parents[3] / "operator"
+
+
+def two_tenants(fleet: Fleet) -> None:
+    fleet.has(
+        a_node("gpu-1"),
+        a_node("gpu-2"),
+        a_node("gpu-3", rack="r2"),
+        a_health("gpu-3", "Unhealthy"),
+        a_job("ours", "team-a", **a_life("gpu-1")),
+        a_job("theirs", "team-b", state="Pending", reason="WaitingForNodes", nodes=["gpu-2"]),
+    )
+
+
+@pytest.mark.parametrize("path", ["/api/jobs", "/api/fleet", "/api/jobs/team-a/ours"])
+@pytest.mark.parametrize("token", [None, "", "unknown", "x" * 9000, "caf\u00e9"])
+async def test_who_is_not_known_gets_nothing(fleet: Fleet, ask: Ask, path: str, token: str | None) -> None:
+    two_tenants(fleet)
+    status, body, headers = await ask(path, token)
+    assert status in ((401,) if token != "x" * 9000 else (400, 401))
+    if status == 401:
+        assert set(body) == {"error"}
+        assert headers["WWW-Authenticate"].startswith("Bearer")
+    assert "ours" not in json.dumps(body)
+
+
+async def test_no_token_costs_the_api_server_nothing(fleet: Fleet, ask: Ask) -> None:
+    await ask("/api/jobs", None)
+    assert fleet.reviews.asked == []
+
+
+async def test_a_tenant_sees_his_own_jobs_and_nothing_of_others(fleet: Fleet, ask: Ask) -> None:
+    two_tenants(fleet)
+    token = fleet.reviews.tenant("anna", "team-a")
+    status, body, _ = await ask("/api/jobs", token)
+    assert (status, [job["name"] for job in body["jobs"]]) == (200, ["ours"])
+    assert body["states"] == {"Running": 1}, "also sums are of what one may see"
+    assert "team-b" not in json.dumps(body)
+    status, body, _ = await ask("/api/jobs/team-b/theirs", token)
+    hidden = (status, body)
+    status, body, _ = await ask("/api/jobs/team-b/there-is-none", token)
+    assert hidden == (status, body), "nobody learns what there is"
+    assert status == 403
+    status, body, _ = await ask("/api/fleet", token)
+    assert status == 403
+    assert "gpu" not in json.dumps(body)
+
+
+async def test_who_may_see_nodes_learns_no_jobs_by_them(fleet: Fleet, ask: Ask) -> None:
+    two_tenants(fleet)
+    token = fleet.reviews.tenant("anna", "team-a")
+    fleet.reviews.allowed["anna"] |= {("list", "nodes", ""), ("list", "nodehealths", "")}
+    status, body, _ = await ask("/api/fleet", token)
+    assert status == 200
+    assert [[cell["name"] for cell in group["nodes"]] for group in body["groups"]] == [["gpu-1", "gpu-2"], ["gpu-3"]]
+    assert body["groups"][0]["nodes"][0]["job"] == "team-a/ours"
+    assert "job" not in body["groups"][0]["nodes"][1]
+    assert body["counts"] == {"used": 1, "free": 1, "sick": 1, "away": 0}
+
+
+async def test_answers_made_for_one_are_not_given_to_another(fleet: Fleet, ask: Ask) -> None:
+    two_tenants(fleet)
+    anna, bert = fleet.reviews.tenant("anna", "team-a"), fleet.reviews.tenant("bert", "team-b")
+    assert len((await ask("/api/jobs"))[1]["jobs"]) == 2
+    assert [job["name"] for job in (await ask("/api/jobs", anna))[1]["jobs"]] == ["ours"]
+    assert [job["name"] for job in (await ask("/api/jobs", bert))[1]["jobs"]] == ["theirs"]
+    assert (await ask("/api/jobs/team-a/ours", anna))[0] == 200
+    assert (await ask("/api/jobs/team-a/ours", bert))[0] == 403
+
+
+async def test_a_right_that_is_taken_ends_within_its_time(fleet: Fleet, ask: Ask) -> None:
+    two_tenants(fleet)
+    anna = fleet.reviews.tenant("anna", "team-a")
+    assert len((await ask("/api/jobs", anna))[1]["jobs"]) == 1
+    fleet.reviews.allowed["anna"] = set()
+    del fleet.reviews.users[anna]
+    fleet.clock.advance(access.KEPT_SECONDS - 1)
+    assert (await ask("/api/jobs", anna))[0] == 200
+    fleet.clock.advance(2)
+    assert (await ask("/api/jobs", anna))[0] == 401
+
+
+async def test_while_the_api_server_is_away_nobody_sees_anything_and_then_it_goes_on(fleet: Fleet, ask: Ask) -> None:
+    two_tenants(fleet)
+    fleet.reviews.error = Unreachable(0, "", "secret words about admin-token")
+    status, body, _ = await ask("/api/jobs")
+    assert status == 503
+    assert "admin-token" not in json.dumps(body)
+    fleet.reviews.error = None
+    assert (await ask("/api/jobs"))[0] == 200
+
+
+async def test_many_at_once_cost_one_question(fleet: Fleet, ask: Ask) -> None:
+    two_tenants(fleet)
+    await asyncio.gather(*(ask("/api/jobs") for _ in range(20)))
+    assert sorted(fleet.reviews.asked) == ["subjectaccessreviews", "tokenreviews"]
+
+
+async def test_what_is_remembered_is_bounded(fleet: Fleet) -> None:
+    remembered: access.Remembered[int] = access.Remembered(10, fleet.clock)
+
+    async def one() -> int:
+        return 1
+
+    for number in range(100):
+        await remembered.ask(number, one)
+    assert len(remembered) == 10
+
+
+async def test_until_the_cluster_has_been_read_nothing_is_shown(fleet: Fleet, ask: Ask) -> None:
+    two_tenants(fleet)
+    fleet.seen._jobs.synced.clear()
+    assert (await ask("/api/jobs"))[0] == 503
+
+
+async def test_one_job_has_its_life_its_report_and_its_incidents(fleet: Fleet, ask: Ask) -> None:
+    two_tenants(fleet)
+    status, body, _ = await ask("/api/jobs/team-a/ours")
+    assert status == 200
+    assert body["report"]["ettr"] == 0.9
+    assert body["report"]["advice"]
+    assert [each["reason"] for each in body["incidents"]] == ["NodeLost", "Maintenance"]
+    assert {each["kind"] for each in body["life"]["stretches"]} >= {"queued", "training", "recovering", "lostWork"}
+    assert (await ask("/api/jobs/team-a/none"))[0] == 404
+
+
+async def test_names_that_nothing_can_have_are_not_asked_about(fleet: Fleet, ask: Ask) -> None:
+    token = fleet.reviews.tenant("anna", "team-a")
+    assert (await ask(f"/api/jobs/{'x' * 254}/y", token))[0] == 404
+    assert fleet.reviews.asked == ["tokenreviews"]
+
+
+@pytest.mark.parametrize("path", ["/", "/page.css", "/page.js", "/api/jobs", "/nowhere", "/static/../main.py"])
+async def test_every_answer_forbids_what_the_page_does_not_need(fleet: Fleet, ask: Ask, path: str) -> None:
+    _, body, headers = await ask(path, None)
+    policy = headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert headers["Cache-Control"] == "no-store"
+    assert "import asyncio" not in str(body)
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+async def test_nothing_can_be_written(fleet: Fleet, ask: Ask, method: str) -> None:
+    assert (await ask("/api/jobs/team-a/ours", method=method))[0] == 405
+
+
+def test_what_moves_text_is_taken_out() -> None:
+    assert clean({"a": ["x\u202ey\x1b[31mz", 1, None]}) == {"a": ["xyz", 1, None]}
+
+
+def test_what_the_page_is_made_of_is_in_the_operators_image() -> None:
+    code = "import sys; sys.modules.update(rich=None, typer=None); import muster.page.main"
+    subprocess.run([sys.executable, "-c", code], cwd=OPERATOR, check=True, timeout=60)
+
+
+def test_without_a_certificate_it_listens_at_the_loopback_alone() -> None:
+    assert Settings.from_environment({}) == Settings(None, 8444, 8080)
+    assert Settings.from_environment({"MUSTER_PAGE_TLS": "/tls"}).tls == Path("/tls")
+    with pytest.raises(SystemExit, match="MUSTER_PAGE_PORT"):
+        Settings.from_environment({"MUSTER_PAGE_PORT": "70000"})

@@ -1,0 +1,1 @@
+"""A browser without a window, for tests and screenshots of the page."""

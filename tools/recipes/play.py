@@ -1,0 +1,202 @@
+"""One recipe on a cluster: the job of `examples/NAME`, harmed three times, and once more undisturbed, for its weights."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import yaml
+
+from testbed.bed import ROOT, Bed
+from testbed.gangwatch import GangWatch, Seen
+from testbed.harm import Fault, Victim
+from testbed.kube import KubectlError, wait_until
+
+NAMESPACE, CLAIM = "muster-recipes", "shared"
+SAVE_EVERY = 20
+DEADLINE_SECONDS = 600.0
+_LOOK_SECONDS = 0.3
+_SAVED = re.compile(r"(?:[^.].*[-_=]|global_step)?(\d+)(?:\.ckpt)?")
+_WEIGHTS = re.compile(r"^weights ([0-9a-f]{64})$", re.MULTILINE)
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Suffered:
+    """One fault: what was done, and from where the job went on.
+
+    Attributes:
+        saved_step: of the newest checkpoint but one that the program had begun to write before it, which so was complete.
+        resumed_step: of the checkpoint that the next attempt went on from.
+        back_seconds: from the fault to the start of all ranks.
+    """
+
+    kind: str
+    victim: str
+    level: str
+    saved_step: int
+    resumed_step: int | None
+    back_seconds: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a recipe went; `weights` are digests of those after the faults and of those without any."""
+
+    name: str
+    result: str
+    format: str
+    faults: tuple[Suffered, ...]
+    weights: str
+    undisturbed: str
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with it; "" = nothing."""
+        if self.result != "Succeeded":
+            return f"the job ended as {self.result}"
+        for fault in self.faults:
+            if fault.resumed_step is None or fault.resumed_step < fault.saved_step:
+                return (
+                    f"after {fault.kind} it went on from {fault.resumed_step}, though {fault.saved_step} was complete"
+                )
+        if not self.weights or self.weights != self.undisturbed:
+            return "its weights are not those of the undisturbed run"
+        return ""
+
+    def to_json(self) -> dict[str, Any]:
+        """As it stands in the report."""
+        return {**asdict(self), "problem": self.problem}
+
+
+def prepare(bed: Bed) -> None:
+    """The namespace, with a shared volume."""
+    claim = {
+        "accessModes": ["ReadWriteMany"],
+        "storageClassName": "shared",
+        "resources": {"requests": {"storage": "1Gi"}},
+    }
+    enforced = {"pod-security.kubernetes.io/enforce": "restricted"}
+    items = [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": enforced}},
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": CLAIM, "namespace": NAMESPACE},
+            "spec": claim,
+        },
+    ]
+    bed.kubectl("apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+
+
+def play(bed: Bed, name: str, images: dict[str, str], faults: dict[str, Fault], say: Say) -> Outcome:
+    """Run it."""
+    apply(bed, manifest(name, images))
+    found = []
+    with GangWatch(bed.kubectl, NAMESPACE, name) as watch:
+        for kind, inject in faults.items():
+            found.append(_suffer(bed, name, watch, kind, inject))
+            say(
+                f"{name}: {kind} hit {found[-1].victim}; {found[-1].level}, started again after "
+                f"{found[-1].back_seconds:.1f} s, from checkpoint {found[-1].resumed_step}"
+            )
+        ended = _ended(bed, name)
+    for fault in found:
+        if fault.kind == "NodePowerCut":
+            bed.cluster.power_on(fault.victim)
+    weights = _weights(bed, name)
+    quiet = f"{name}-undisturbed"
+    apply(bed, manifest(name, images, quiet))
+    _ended(bed, quiet)
+    outcome = Outcome(
+        name,
+        ended["completion"]["result"],
+        (ended.get("checkpoint") or {}).get("format", ""),
+        tuple(found),
+        weights,
+        _weights(bed, quiet),
+    )
+    bed.kubectl("delete", "trainingjob", "-n", NAMESPACE, name, quiet, "--wait=true", timeout_seconds=120)
+    return outcome
+
+
+def manifest(name: str, images: dict[str, str], called: str = "") -> dict[str, Any]:
+    """The example, with the image that was built here; under another name also with a directory of its own, and in haste."""
+    text = (ROOT / "examples" / name / "trainingjob.yaml").read_text(encoding="utf-8")
+    if called:
+        text = text.replace(f"name: {name}\n", f"name: {called}\n").replace(f"/shared/{name}", f"/shared/{called}")
+    (job,) = yaml.safe_load_all(text)
+    job["metadata"]["namespace"] = NAMESPACE
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    repository = container["image"].rpartition(":")[0].rpartition("/")[2]
+    container["image"] = images[repository]
+    if called:
+        flag = (
+            "--pause_seconds"
+            if any("_" in word.partition("=")[0] for word in container["args"][-2:])
+            else "--pause-seconds"
+        )
+        container["args"].append(f"{flag}=0")
+    return dict(job)
+
+
+def apply(bed: Bed, job: dict[str, Any]) -> None:
+    """As `kubectl apply -f` does."""
+    bed.kubectl("apply", "-f", "-", stdin=json.dumps(job))
+
+
+def _status(bed: Bed, name: str) -> dict[str, Any]:
+    return dict((bed.kubectl.find("get", "trainingjob", "-n", NAMESPACE, name) or {}).get("status") or {})
+
+
+def _suffer(bed: Bed, name: str, watch: GangWatch, kind: str, inject: Fault) -> Suffered:
+    """Harm it once it has saved twice since it started, and wait until it goes on."""
+    started = watch.latest.resumed_step or 0 if watch.latest else 0
+
+    def ripe() -> list[int] | None:
+        if "completion" in (status := _status(bed, name)):
+            raise RuntimeError(f"{name} ended before {kind}: {status['completion']}")
+        saved = _saved(bed, name)
+        return saved if len(saved) > 1 and saved[-1] >= started + 2 * SAVE_EVERY else None
+
+    saved = wait_until(f"two checkpoints of {name}", ripe, DEADLINE_SECONDS, _LOOK_SECONDS)
+    assert watch.latest is not None
+    attempt, begun = watch.latest.attempt, time.monotonic()
+    victim = inject(Victim(bed, NAMESPACE, name))
+    going: Seen = watch.wait_going(attempt, DEADLINE_SECONDS)
+    return Suffered(kind, victim, going.level, saved[-2], going.resumed_step, going.monotonic_seconds - begun)
+
+
+def _saved(bed: Bed, name: str) -> list[int]:
+    """Steps of what lies in its directory, complete or not, as the first worker sees it; none while that cannot be asked."""
+    pod = Victim(bed, NAMESPACE, name).member_pods().get(0)
+    if pod is None:
+        return []
+    try:
+        names = bed.kubectl(
+            "exec", "-n", NAMESPACE, pod["metadata"]["name"], "-c", "trainer", "--", "ls", f"/shared/{name}"
+        )
+    except KubectlError:  # it is being replaced
+        return []
+    found = (_SAVED.fullmatch(each) for each in names.split("\n") if "tmp" not in each)
+    return sorted(int(match[1]) for match in found if match)
+
+
+def _ended(bed: Bed, name: str) -> dict[str, Any]:
+    def ended() -> dict[str, Any] | None:
+        status = _status(bed, name)
+        return status if "completion" in status else None
+
+    return wait_until(f"the end of {name}", ended, DEADLINE_SECONDS, _LOOK_SECONDS)
+
+
+def _weights(bed: Bed, name: str) -> str:
+    """What its first rank printed at the end."""
+    output = bed.kubectl("logs", "-n", NAMESPACE, "-l", f"muster.dev/job={name}", "-c", "trainer", "--tail=-1")
+    found = _WEIGHTS.findall(output)
+    return str(found[-1]) if found else ""

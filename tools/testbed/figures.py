@@ -1,0 +1,77 @@
+"""A real Prometheus beside the cluster: it scrapes the operators and agents that run there, as the shipped monitors say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from monitoring.live import Prometheus
+from testbed.bed import ROOT, Bed
+
+MONITORS = ROOT / "manifests" / "components" / "monitoring" / "monitors.yaml"
+
+
+@contextmanager
+def watched(bed: Bed, folder: Path) -> Iterator[Prometheus]:
+    """Prometheus, with every pod that is there now and that a shipped monitor selects.
+
+    Raises:
+        AssertionError: a monitor selects nothing in a namespace that there is.
+    """
+    scrapes = []
+    for monitor in yaml.safe_load_all(MONITORS.read_text()):
+        (namespace,) = (
+            monitor["spec"].get("namespaceSelector", {}).get("matchNames", [monitor["metadata"]["namespace"]])
+        )
+        if bed.kubectl.find("get", "namespace", namespace) is None:  # the page, which not everybody has
+            continue
+        found = _scrapes(bed, monitor, namespace)
+        assert found, f"{monitor['kind']} {monitor['metadata']['name']} selects no pod"
+        scrapes += found
+    prometheus = Prometheus(folder, scrapes)
+    try:
+        yield prometheus
+    finally:
+        prometheus.close()
+
+
+def _scrapes(bed: Bed, monitor: dict[str, Any], namespace: str) -> list[dict[str, Any]]:
+    """A scrape of each of its pods, through the API server: pods' addresses are not known everywhere."""
+    spec = monitor["spec"]
+    labels = ",".join(f"{key}={value}" for key, value in spec["selector"]["matchLabels"].items())
+    (endpoint,) = spec.get("endpoints") or spec["podMetricsEndpoints"]
+    if monitor["kind"] == "ServiceMonitor":
+        services = bed.kubectl.json("get", "services", "-n", namespace, "-l", labels)["items"]
+        (service,) = [each for each in services if _port(each["spec"]["ports"], endpoint["port"])]
+        labels = ",".join(f"{key}={value}" for key, value in service["spec"]["selector"].items())
+    pods = bed.kubectl.json("get", "pods", "-n", namespace, "-l", labels)["items"]
+    return [_scrape(bed, pod, endpoint) for pod in pods if not pod["metadata"].get("deletionTimestamp")]
+
+
+def _port(ports: list[dict[str, Any]], name: str) -> int | None:
+    return next((port.get("containerPort") or port["port"] for port in ports if port.get("name") == name), None)
+
+
+def _scrape(bed: Bed, pod: dict[str, Any], endpoint: dict[str, Any]) -> dict[str, Any]:
+    api, name, namespace = bed.cluster.api, pod["metadata"]["name"], pod["metadata"]["namespace"]
+    ports = [port for container in pod["spec"]["containers"] for port in container.get("ports", ())]
+    port = _port(ports, endpoint["port"])
+    labels = {"instance": name}
+    for change in endpoint.get("relabelings", ()):
+        assert change["sourceLabels"] == ["__meta_kubernetes_pod_node_name"], "another relabelling than this test knows"
+        labels[change["targetLabel"]] = pod["spec"]["nodeName"]
+    scheme, _, address = api.server.partition("://")
+    return {
+        "job_name": name,
+        "scheme": scheme,
+        "metrics_path": f"/api/v1/namespaces/{namespace}/pods/{name}:{port}/proxy/metrics",
+        "honor_labels": endpoint.get("honorLabels", False),
+        "sample_limit": 60000,
+        "authorization": {"credentials": api.token},
+        "tls_config": {"ca_file": str(api.ca)},
+        "static_configs": [{"targets": [address], "labels": labels}],
+    }
