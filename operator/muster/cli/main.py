@@ -3,53 +3,80 @@
 Exit codes: 0 done, 1 failed (one line on stderr says why and what to do), 2 usage, or a document that cannot be converted.
 """
 
+import importlib
 import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
-from muster.cli import (
-    bundle,
-    burnin,
-    check,
-    completion,
-    convert,
-    decide,
-    explain,
-    fork,
-    incident,
-    logs,
-    lost,
-    node,
-    nodes,
-    page,
-    report,
-    status,
-    top,
-    whatif,
-)
 from muster.cli.session import ContextOption, KubeconfigOption, NamespaceOption, Options, OutputOption
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
-app.command("status")(status.command)
-app.command("top")(top.command)
-app.command("explain")(explain.command)
-app.command("report")(report.command)
-app.command("incidents")(report.incidents_command)
-app.command("incident")(incident.command)
-app.command("logs")(logs.command)
-app.command("node")(node.command)
-app.command("nodes")(nodes.command)
-app.command("cordon")(decide.cordon)
-app.command("release")(decide.release)
-app.command("burnin")(burnin.command)
-app.command("check")(check.command)
-app.command("lost")(lost.command)
-app.command("what-if")(whatif.command)
-app.command("page")(page.command)
-app.command("bundle")(bundle.command)
-app.command("completion")(completion.command)
-app.command("convert")(convert.command)
-app.command("fork")(fork.command)
+# The module of each command, and its function there.
+_FUNCTIONS = {
+    "status": ("status", "command"),
+    "top": ("top", "command"),
+    "explain": ("explain", "command"),
+    "report": ("report", "command"),
+    "incidents": ("report", "incidents_command"),
+    "incident": ("incident", "command"),
+    "logs": ("logs", "command"),
+    "node": ("node", "command"),
+    "nodes": ("nodes", "command"),
+    "cordon": ("decide", "cordon"),
+    "release": ("decide", "release"),
+    "burnin": ("burnin", "command"),
+    "check": ("check", "command"),
+    "lost": ("lost", "command"),
+    "what-if": ("whatif", "command"),
+    "page": ("page", "command"),
+    "bundle": ("bundle", "command"),
+    "completion": ("completion", "command"),
+    "convert": ("convert", "command"),
+    "fork": ("fork", "command"),
+}
+
+
+class Commands(Mapping[str, Any]):
+    """The commands by name. Each is imported when it is asked for: all of them together take half a second."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._made:
+            module, function = _FUNCTIONS[name]
+            single = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+            single.command(name)(getattr(importlib.import_module(f"muster.cli.{module}"), function))
+            self._made[name] = typer.main.get_command(single)
+        return self._made[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in _FUNCTIONS
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_FUNCTIONS)
+
+    def __len__(self) -> int:
+        return len(_FUNCTIONS)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The command of this name."""
+        return self[name] if name in self else default
+
+
+class _Group(TyperGroup):
+    """The parser, which knows its commands by their names until one is run."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.commands = Commands()  # type: ignore[assignment]  # nothing is ever added
+
+
+app = typer.Typer(
+    cls=_Group, add_completion=False, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False
+)
 
 
 @app.callback()
@@ -67,6 +94,8 @@ def options(
 def main() -> None:
     """Run the command line and exit."""
     if sys.argv[1:2] == ["__complete"]:
+        from muster.cli import completion
+
         completion.main(sys.argv[2:])
         return
     try:

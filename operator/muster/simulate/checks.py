@@ -52,7 +52,10 @@ class Checks:
         others = [
             rank
             for rank in trainer.alive
-            if rank.attempt.number != number and not rank.worker.is_frozen and rank.worker.thawed_at < awake
+            if rank.attempt.number != number
+            and not rank.worker.is_frozen
+            and rank.worker.thawed_at < awake
+            and not self._is_given_up(rank)
         ]
         there = ", ".join(f"rank {r.rank} of attempt {r.attempt.number} on {r.worker.machine.name}" for r in others)
         self._hold(
@@ -71,6 +74,10 @@ class Checks:
             step >= newest,
             f"attempt {number} of {trainer.job} goes on from step {step}, and there is a checkpoint of step {newest}",
         )
+
+    def _is_given_up(self, rank: "RankProcess") -> bool:
+        """Whether all that it can do is hold its GPU, and people have said, by force, that its pod is no more."""
+        return rank.is_doomed and all(pod["metadata"]["uid"] != rank.worker.uid for pod in self._life.server.all("pods"))
 
     def _newest_shown(self, trainer: "Trainer") -> int:
         """The newest complete checkpoint that some worker could have listed before the start; 0 for none."""

@@ -150,7 +150,7 @@ def _unkillable(life: "Life", fault: Fault) -> Undo:
     def undo() -> None:
         for rank in ranks:
             rank.unkillable = False
-            if rank.worker.is_over:
+            if rank.is_doomed or rank.worker.is_over:
                 rank.kill()
 
     return undo

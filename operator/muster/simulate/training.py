@@ -59,6 +59,7 @@ class RankProcess:
         self.alive = True
         self.hung = False
         self.unkillable = False
+        self.is_doomed = False  # SIGKILL was sent to it: it never runs code of its own again
         self.ready_at = worker.life.agenda.now + worker.life.random.uniform(*IMPORT_SECONDS)
         # What the supervisor knows.
         self.clock = StepClock()
@@ -133,6 +134,7 @@ class RankProcess:
 
     def kill(self, number: int = signal.SIGKILL) -> bool:
         """It gets a signal that ends it; whether it has ended."""
+        self.is_doomed |= number == signal.SIGKILL
         if self.alive and not self.unkillable:
             self._end(number, "")
         return not self.alive
