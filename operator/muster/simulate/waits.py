@@ -28,6 +28,8 @@ SETTLED_SECONDS = 600.0
 STEPPED_SECONDS = 3600.0
 # Nodes that are free and sound are used by the first who waits for so many.
 USED_SECONDS = 150.0
+# From a plan to its last write: what gangs take meanwhile in place of lost nodes the plan may have had for others.
+WRITTEN_SECONDS = 2.0
 _FOR_NODES = frozenset({"InsufficientNodes", "TopologyUnsatisfied", "BehindInQueue"})
 
 
@@ -60,6 +62,7 @@ class Waits:
         self._states: dict[str, tuple[str, float]] = {}  # uid -> reason that it is told, and since when
         self._records: dict[str, Object] = {}
         self._leaves: dict[str, tuple[Object, float]] = {}
+        self._replaced: list[tuple[float, set[str]]] = []  # when nodes were taken in place of lost ones, and which
         self._usable: dict[str, float] = {}  # uid of the first in the queue -> since when there are nodes for it
 
     def begin(self, priority_of: Callable[[Key], int], limited: Collection[str]) -> None:
@@ -122,6 +125,9 @@ class Waits:
             self._leaves.pop(uid, None)
         elif self._leaves.get(uid, ({}, 0.0))[0].get("since") != leave["since"]:
             self._leaves[uid] = leave, now
+        if _members(before):
+            self._replaced = [each for each in self._replaced if now - each[0] <= WRITTEN_SECONDS]
+            self._replaced.append((now, _nodes(after) - _nodes(before)))
         # A gang that waits for nodes in place of lost ones comes before all others, with none left as well.
         if self._is_on and not _members(before) and _nodes(after):
             self._in_order(after)
@@ -133,6 +139,7 @@ class Waits:
         if job is None:
             return
         nodes, now = _nodes(gang), self._life.agenda.now
+        replaced = set().union(*(taken for at, taken in self._replaced if now - at <= WRITTEN_SECONDS))
         place = self._place(job, replaces=False)
         for uid, since in self._queued.items():
             if uid == spec["jobUid"] or now - max(since, self._clear_since) < TOLD_SECONDS:
@@ -141,8 +148,10 @@ class Waits:
             record = self._record(other) if other is not None else None
             if other is None or _is_complete(record) or place < self._place(other, replaces=bool(_members(record))):
                 continue
-            wanted = nodes - set((record or {"spec": {}})["spec"].get("excludedNodes") or ()) - _nodes(record)
-            if wanted:
+            useless = set((record or {"spec": {}})["spec"].get("excludedNodes") or ()) | _nodes(record)
+            wanted, had = nodes - useless, replaced - useless
+            # One plan had nodes for both, and those of the first went to gangs that come before all.
+            if wanted and len(had) < other["spec"]["nodes"] - len(_nodes(record)):
                 text = (
                     f"{_name(job)} gets {sorted(wanted)}, for which {_name(other)} has waited for {now - since:.0f} s"
                 )

@@ -318,9 +318,10 @@ class SimulatedHost:
         return self
 
     def step(self, _spared: Any) -> bool:
-        """One round of that: whether nothing is left."""
-        left = [rank for rank in self._worker.ranks if not rank.kill()]
-        return not left
+        """One round of that: whether nothing is left, not even one that is dead and that nobody has reaped."""
+        for rank in self._worker.ranks:
+            rank.kill()
+        return not self._worker.ranks
 
     def shared_memory(self) -> frozenset[Any]:
         """Nothing."""
