@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from muster.cli import fleetreport, show
+from muster.cli import fleetwords, show
 from muster.cli.errors import CliError
 from muster.cli.experimentreported import ExperimentJob, ExperimentReport, experiment_report
+from muster.cli.fleetlives import lives
+from muster.cli.fleetreport import tell_progress
 from muster.cli.prices import prices_for
 
 if TYPE_CHECKING:
@@ -38,15 +40,15 @@ async def find(session: "Session", experiment: str, price: float | None) -> Expe
         CliError: there is none.
         ApiError: the namespace's jobs may not be listed, or the API server did not answer as it should.
     """
-    lives, notes = await fleetreport.lives(
-        session.client, namespace=session.namespace, experiment=experiment, progress=fleetreport.tell_progress
+    found, notes = await lives(
+        session.client, namespace=session.namespace, experiment=experiment, progress=tell_progress
     )
-    if not lives:
+    if not found:
         raise CliError(
             f"no job in namespace {session.namespace} with the label muster.dev/experiment={experiment} has had nodes"
             + "".join(f"; {note}" for note in notes)
         )
-    return experiment_report(experiment, session.namespace, lives, await prices_for(session, price), notes)
+    return experiment_report(experiment, session.namespace, found, await prices_for(session, price), notes)
 
 
 def render(console: Console, it: ExperimentReport) -> None:
@@ -80,12 +82,12 @@ def _row(each: ExperimentJob, *, costs: bool) -> list[str]:
         str(each.gpus),
         show.duration(each.wall_seconds),
         f"{each.gpu_hours:,.1f}",
-        fleetreport.share(each.goodput),
+        fleetwords.share(each.goodput),
         "" if each.steps is None else f"{each.steps:,}",
         "" if each.tokens_per_second is None else f"{each.tokens_per_second:,.0f}",
         "" if each.scaling is None else f"{each.scaling:.1%}",
         "" if each.mfu is None else f"{each.mfu:.1%}",
-        *([fleetreport.money(each.cost)] if costs else []),
+        *([fleetwords.money(each.cost)] if costs else []),
     ]
 
 
@@ -100,15 +102,15 @@ def _figures(it: ExperimentReport) -> list[tuple[str, str]]:
     if idle >= 1:
         found.append(("Without a job", show.duration(idle)))
     found += [
-        ("Goodput", fleetreport.share(it.goodput)),
+        ("Goodput", fleetwords.share(it.goodput)),
         ("GPU-hours", f"{it.gpu_hours:,.1f}"),
         ("Failures", f"{it.failures:,}"),
     ]
     if it.cost is not None:
         called = "Cost" if it.cost_to_train is None else "Cost to train"
-        found.append((called, fleetreport.money(it.cost, it.currency)))
+        found.append((called, fleetwords.money(it.cost, it.currency)))
     if it.tokens is not None:
         found.append(("Tokens", f"{it.tokens:,}"))
     if it.cost_per_million_tokens is not None:
-        found.append(("Cost of a million tokens", fleetreport.small_money(it.cost_per_million_tokens, it.currency)))
+        found.append(("Cost of a million tokens", fleetwords.small_money(it.cost_per_million_tokens, it.currency)))
     return found

@@ -6,8 +6,8 @@ Names and reasons were written by others. In either form they are text and nothi
 import html
 
 from muster.cli import show
-from muster.cli.fleetreport import figures, period, remarks, share, tables
 from muster.cli.fleetreported import FleetReport
+from muster.cli.fleetwords import figures, period, remarks, share, tables
 
 LISTED_JOBS = 100
 LISTED_NODES = 50

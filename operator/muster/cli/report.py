@@ -11,7 +11,7 @@ from rich.text import Text
 
 from muster.api.goodput import Bucket, Fingerprint
 from muster.api.trainingjob import Incident
-from muster.cli import experimentreport, fleetpage, fleetreport, show
+from muster.cli import experimentreport, fleetpage, fleetreport, fleetwords, show
 from muster.cli.errors import CliError
 from muster.cli.explain import REPAIRS, job_of
 from muster.cli.fleetreported import FleetReport
@@ -292,13 +292,13 @@ def _cost(it: Cost | None) -> list[tuple[str, object]]:
     if it is None:
         return []
     found: list[tuple[str, object]] = [
-        ("Cost", fleetreport.money(it.total, it.currency)),
-        ("  no steps that count", fleetreport.money(it.not_productive, it.currency)),
+        ("Cost", fleetwords.money(it.total, it.currency)),
+        ("  no steps that count", fleetwords.money(it.not_productive, it.currency)),
     ]
     if it.per_million_tokens is not None:
-        found.append(("  a million tokens", fleetreport.small_money(it.per_million_tokens, it.currency)))
+        found.append(("  a million tokens", fleetwords.small_money(it.per_million_tokens, it.currency)))
     if it.per_checkpoint is not None:
-        found.append(("  a checkpoint", fleetreport.small_money(it.per_checkpoint, it.currency)))
+        found.append(("  a checkpoint", fleetwords.small_money(it.per_checkpoint, it.currency)))
     return found
 
 

@@ -15,6 +15,8 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from muster.api.base import GROUP
+from muster.api.endedjob import PLURAL
+from muster.cli.fleetlives import SYSTEM
 from muster.kube import paths
 from muster.kube.client import Client
 from muster.kube.errors import ApiError
@@ -61,6 +63,7 @@ class Right:
 
 NODES = Right("list", "nodes", group="")
 HEALTHS = Right("list", "nodehealths")
+HISTORY = Right("list", PLURAL, namespace=SYSTEM)
 
 
 def jobs_in(namespace: str) -> Right:

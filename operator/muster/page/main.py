@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 import structlog
 from aiohttp import web
 
+from muster.cli.fleetlives import lives
 from muster.kube.client import Client
 from muster.page.access import Access
 from muster.page.seen import Seen
@@ -62,7 +63,7 @@ async def serving(client: Client, reviews: Client, settings: Settings) -> AsyncI
         OSError: a port is taken, or the certificate cannot be read.
     """
     seen = Seen(client)
-    page = Page(seen, Access(reviews))
+    page = Page(seen, Access(reviews), lambda since: lives(client, since=since))
     context = None
     if settings.tls is not None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from muster.api.fleetpolicy import FleetPolicy, TopologyLevel
 from muster.api.nodehealth import NodeHealth
 from muster.api.trainingjob import TrainingJob
+from muster.cli.prices import NO_PRICES, Prices, listed
 from muster.kube import informer
 from muster.kube.client import Client
 from muster.kube.decode import Undecodable
@@ -74,6 +75,11 @@ class Seen:
     def healths(self) -> list[NodeHealth]:
         """What is known against them, as far as it can be read."""
         return [each for each in self._healths.store.values() if isinstance(each, NodeHealth)]
+
+    def prices(self) -> Prices:
+        """Of a GPU-hour, by the policy."""
+        policy = self._policies.store.get(("", "default"))
+        return listed(policy.spec.prices) if isinstance(policy, FleetPolicy) else NO_PRICES
 
     def levels(self) -> list[TopologyLevel]:
         """The network's levels, by the policy that counts."""

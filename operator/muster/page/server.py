@@ -1,4 +1,4 @@
-"""The page's HTTP: three files and three questions. Each question is answered for one user, with what he may see and no more.
+"""The page's HTTP: three files and four questions. Each question is answered for one user, with what he may see and no more.
 
 What a tenant wrote goes out as JSON strings without control characters, and the browser is forbidden to run or load anything but the
 page's own two files.
@@ -20,9 +20,11 @@ from muster.api.trainingjob import TrainingJob
 from muster.cli.overview import overview
 from muster.cli.reported import report
 from muster.cli.words import printable
+from muster.kube.errors import ApiError
 from muster.page import figures
-from muster.page.access import HEALTHS, NODES, Access, RefusedError, Right, User, jobs_in
+from muster.page.access import HEALTHS, HISTORY, NODES, Access, RefusedError, Right, User, jobs_in
 from muster.page.fleet import heat_map
+from muster.page.goodput import PERIODS, Lives, Reports
 from muster.page.life import life
 from muster.page.seen import Seen
 
@@ -76,6 +78,7 @@ class Page:
     """The application.
 
     Args:
+        lives: reads all jobs, those that have ended included.
         clock: monotonic.
         now: the time of day.
     """
@@ -84,6 +87,7 @@ class Page:
         self,
         seen: Seen,
         access: Access,
+        lives: Lives,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
@@ -91,6 +95,7 @@ class Page:
         self._access = access
         self._now = now
         self._made = Made(clock)
+        self._reports = Reports(lives, seen.prices, now, clock)
         self._inside = 0
 
     def application(self) -> web.Application:
@@ -102,6 +107,7 @@ class Page:
         made.router.add_get("/api/jobs", self._for_user(self._jobs))
         made.router.add_get("/api/jobs/{namespace}/{name}", self._for_user(self._job))
         made.router.add_get("/api/fleet", self._for_user(self._fleet))
+        made.router.add_get("/api/report", self._for_user(self._report))
         return made
 
     def probes(self) -> web.Application:
@@ -196,6 +202,18 @@ class Page:
             raise RefusedError(403, "you may not see the fleet's nodes: ask for ClusterRole muster-fleet-view")
         visible = await self._namespaces(user)
         return self._made.get(("fleet", visible), lambda: clean(self._map(visible).to_json()))
+
+    async def _report(self, request: web.Request, user: User) -> Any:
+        asked = request.query.get("days", "30")
+        if asked not in ("0", *map(str, PERIODS)):
+            raise RefusedError(400, f"write days=0 for all that is kept, or one of {', '.join(map(str, PERIODS))}")
+        allowed = await asyncio.gather(*(self._access.may(user, right) for right in (jobs_in(""), HISTORY)))
+        if not all(allowed):
+            raise RefusedError(403, "you may not see all jobs and their history: ask for ClusterRole muster-fleet-view")
+        try:
+            return clean(await self._reports.get(int(asked)))
+        except ApiError as error:
+            raise RefusedError(503, f"the history cannot be read: {printable(str(error))}") from error
 
     def _map(self, visible: frozenset[str] | None) -> Any:
         jobs = [job for job in self._seen.jobs(visible) if isinstance(job, TrainingJob)]

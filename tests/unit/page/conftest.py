@@ -14,6 +14,7 @@ from tests.unit.clock import Clock
 
 from muster.api.nodehealth import NodeHealth
 from muster.api.trainingjob import TrainingJob
+from muster.cli.fleetreported import Life
 from muster.kube.errors import ApiError
 from muster.page.access import Access
 from muster.page.seen import Seen
@@ -145,9 +146,18 @@ class Fleet:
         nobody: Any = None
         self.seen = Seen(nobody, self.clock)
         reviews: Any = self.reviews
-        self.page = Page(self.seen, Access(reviews, self.clock), self.clock, lambda: NOW)
+        self.lives: list[Life] = []
+        self.reads: list[datetime | None] = []
+        self.history_error: ApiError | None = None
+        self.page = Page(self.seen, Access(reviews, self.clock), self._read, self.clock, lambda: NOW)
         for each in self.seen._all:
             each.synced.set()
+
+    async def _read(self, since: datetime | None) -> tuple[list[Life], list[str]]:
+        self.reads.append(since)
+        if self.history_error is not None:
+            raise self.history_error
+        return self.lives, ["a note"]
 
     def has(self, *things: NodeView | NodeHealth | TrainingJob) -> None:
         """This and nothing else is there."""

@@ -5,11 +5,13 @@ Pictures of it are left in build/page.
 
 import random
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.page.conftest import HOUR, Fleet, a_health, a_job, a_life, a_node, before
+from tests.unit.cli.test_fleetreport import a_spec, lives
+from tests.unit.page.conftest import HOUR, NOW, Fleet, a_health, a_job, a_life, a_node, before
 
 from browser.tab import Tab, opened
 
@@ -105,6 +107,26 @@ async def test_one_job_shows_its_life_and_its_report(tab: Tab) -> None:
     assert await tab.run("document.querySelectorAll('.node.mate').length") == 64
     await tab.run("location.hash = '#/other/evil'")
     await tab.until("document.getElementById('one').innerText.includes('other/evil')")
+
+
+async def test_the_report_is_read_when_it_is_opened_and_of_the_period_that_is_chosen(tab: Tab, fleet: Fleet) -> None:
+    fleet.lives = lives(a_spec(name=HOSTILE[:63], end=NOW, begun=NOW - timedelta(days=3)), a_spec(2, namespace="team-b"))
+    await sign_in(tab)
+    await tab.until("!document.getElementById('report').hidden")
+    assert fleet.reads == [], "nobody has asked for it"
+    await tab.run("document.querySelector('#report summary').click()")
+    await tab.until("document.querySelectorAll('#told tbody tr').length > 5")
+    text = await tab.run("document.getElementById('told').innerText")
+    for words in ("Goodput", "Where the time went", "NodeLost", "Hardware", "team-b", "Worst nodes", "a note"):
+        assert words in text
+    assert await tab.run("document.querySelectorAll('#told img, #told script').length") == 0
+    await tab.run("document.getElementById('report').scrollIntoView()")
+    await tab.photograph(PICTURES / "report.png")
+    await tab.run("const days = document.getElementById('days'); days.value = '7'; days.dispatchEvent(new Event('change'))")
+    await tab.until("document.getElementById('told').innerText.includes('from 2025-12-29')")
+    assert fleet.reads == [NOW - timedelta(days=30), NOW - timedelta(days=7)]
+    await tab.run("document.getElementById('leave').click()")
+    assert await tab.run("document.getElementById('told').innerText") == ""
 
 
 async def test_a_job_that_is_gone_is_no_longer_shown(tab: Tab, fleet: Fleet) -> None:

@@ -4,11 +4,16 @@ import asyncio
 import json
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.unit.page.conftest import Ask, Fleet, a_health, a_job, a_life, a_node
+from tests.unit.cli.test_fleetreport import a_spec, lives
+from tests.unit.page.conftest import NOW, Ask, Fleet, a_health, a_job, a_life, a_node
 
+from muster.cli.fleetreported import fleet_report
+from muster.cli.fleetwords import figures, remarks, tables
+from muster.cli.prices import NO_PRICES
 from muster.kube.errors import Unreachable
 from muster.page import access
 from muster.page.server import clean
@@ -176,3 +181,53 @@ def test_without_a_certificate_it_listens_at_the_loopback_alone() -> None:
     assert Settings.from_environment({"MUSTER_PAGE_TLS": "/tls"}).tls == Path("/tls")
     with pytest.raises(SystemExit, match="MUSTER_PAGE_PORT"):
         Settings.from_environment({"MUSTER_PAGE_PORT": "70000"})
+
+
+class TestReport:
+    """The fleet's report, read from the history when somebody asks."""
+
+    async def test_it_says_what_the_command_line_says(self, fleet: Fleet, ask: Ask) -> None:
+        fleet.lives = lives(a_spec(end=NOW, begun=NOW - timedelta(days=1)), a_spec(2, namespace="team-b"))
+        status, body, _ = await ask("/api/report?days=0")
+        assert status == 200
+        it = fleet_report(fleet.lives, NOW, None, NO_PRICES, ["a note"])
+        assert [(each["name"], each["value"]) for each in body["figures"]] == figures(it)
+        assert sum(each["share"] for each in body["buckets"]) == pytest.approx(1)
+        assert [(each["heads"], each["rows"]) for each in body["tables"]] == [
+            (heads, rows) for _, heads, rows in tables(it, 50, 50)
+        ]
+        assert body["remarks"] == remarks(it)
+        assert fleet.reads == [None]
+
+    async def test_who_may_not_see_all_of_it_sees_nothing_and_nothing_is_read(self, fleet: Fleet, ask: Ask) -> None:
+        fleet.lives = lives(a_spec())
+        token = fleet.reviews.tenant("anna", "team-a")
+        for more in (set(), {("list", "trainingjobs", "")}, {("list", "endedjobs", "muster-system")}):
+            fleet.clock.advance(access.KEPT_SECONDS + 1)
+            fleet.reviews.allowed["anna"] = {("list", "trainingjobs", "team-a"), *more}
+            status, body, _ = await ask("/api/report", token)
+            assert (status, set(body)) == (403, {"error"})
+        assert fleet.reads == []
+
+    async def test_many_who_look_cost_one_reading_in_half_a_minute(self, fleet: Fleet, ask: Ask) -> None:
+        await asyncio.gather(*(ask("/api/report?days=7") for _ in range(10)))
+        assert fleet.reads == [NOW - timedelta(days=7)]
+        fleet.clock.advance(access.KEPT_SECONDS + 1)
+        await ask("/api/report?days=7")
+        assert len(fleet.reads) == 2
+
+    @pytest.mark.parametrize("days", ["8", "-1", "x", "", "1e3"])
+    async def test_another_period_is_refused_with_those_that_there_are(
+        self, fleet: Fleet, ask: Ask, days: str
+    ) -> None:
+        status, body, _ = await ask(f"/api/report?days={days}")
+        assert status == 400
+        assert "7, 30, 90, 365" in body["error"]
+        assert fleet.reads == []
+
+    async def test_a_history_that_cannot_be_read_is_told_and_tried_again(self, fleet: Fleet, ask: Ask) -> None:
+        fleet.history_error = Unreachable(0, "", "away")
+        status, body, _ = await ask("/api/report")
+        assert (status, body["error"].startswith("the history cannot be read")) == (503, True)
+        fleet.history_error = None
+        assert (await ask("/api/report"))[0] == 200

@@ -242,3 +242,12 @@ def test_a_defect_that_is_put_back_is_found(name: str, monkeypatch: pytest.Monke
     # Where a story needs luck: what is drawn in a life changes with the simulator, and the story is to stay.
     lives = (play(replace(mutation.story, seed=mutation.story.seed + n)) for n in range(LIVES))
     assert any(mutation.rule in life.violation for life in lives)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["given_up", "promised"])
+def test_what_only_looked_like_a_violation_is_none(name: str) -> None:
+    """Stories in which a check was stricter than what is promised: a rank that can do nothing any more but hold its GPU, and
+    nodes that a plan had for who came first, until gangs took them in place of lost ones."""
+    outcome = play(stories.read(Path(__file__).parent / "sound" / f"{name}.json"))
+    assert not outcome.violation, "\n".join([*outcome.tail[-100:], outcome.violation])

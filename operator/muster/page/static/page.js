@@ -1,4 +1,4 @@
-// The page: asks three questions again and again and draws the answers. All text from answers goes through textContent.
+// The page: asks four questions again and again and draws the answers. All text from answers goes through textContent.
 const at = (id) => document.getElementById(id);
 const SIGNS = { sick: "×", suspect: "!", testing: "?", away: "–", used: "", free: "" };
 const KINDS = {
@@ -16,7 +16,7 @@ const BUCKETS = {
 };
 const REPAIRS = { R0: "in place", R0b: "by a new pod", R2: "by a new node", R4: "by a new gang" };
 const GOOD = new Set(["Running", "Saving"]), BAD = new Set(["Stalled", "Failed", "Unreadable"]), DONE = new Set(["Succeeded"]);
-const EVERY = { jobs: 3000, fleet: 5000, one: 3000 }, LONGEST = 60000, WAITS = 20000;
+const EVERY = { jobs: 3000, fleet: 5000, one: 3000, report: 60000 }, LONGEST = 60000, WAITS = 20000;
 
 let token = sessionStorage.getItem("token") || "";
 let round = 0; // grows with each sign-in: what was asked before it is not drawn after it
@@ -163,7 +163,7 @@ function drawFleet(body) {
     el("li", {}, el("i", { class: `${kind}`, text: SIGNS[kind], "aria-hidden": "true" }), `${number(counts[kind])} ${KINDS[kind]}`)));
   mates = "";
   highlight(shown);
-  at("fleet").hidden = false;
+  at("fleet").hidden = at("report").hidden = false;
   at("map").dataset.drawnMilliseconds = (performance.now() - start).toFixed(1);
 }
 function highlight(job) {
@@ -312,13 +312,7 @@ function drawOne(key, body) {
     parts.push(el("ul", { class: "plain" }, ...why.map((text) => el("li", { text }))));
   }
   if (report) {
-    const bar = el("div", { class: "bar", "aria-hidden": "true" });
-    for (const each of report.buckets) {
-      const part = el("i", { class: BUCKETS[each.bucket] || "queued", title: `${each.bucket} ${percent(each.share)}` });
-      part.style.width = percent(each.share);
-      bar.append(part);
-    }
-    const left = el("div", {}, el("h3", { text: "Where the time went" }), bar, table(["", "time", "share", "GPU-hours"],
+    const left = el("div", {}, el("h3", { text: "Where the time went" }), bar(report.buckets), table(["", "time", "share", "GPU-hours"],
       report.buckets.map((each) => [each.bucket, duration(each.seconds), percent(each.share), number(each.gpuHours.toFixed(1))]), [1, 2, 3]));
     const right = el("div");
     if (body.incidents?.length) right.append(el("h3", { text: "Incidents" }), table(["seen", "class", "reason", "node", "repaired", "training after", "lost"],
@@ -346,14 +340,37 @@ function route() {
   questions.one();
 }
 
+// ---- the fleet's report
+function bar(buckets) {
+  const made = el("div", { class: "bar", "aria-hidden": "true" });
+  for (const each of buckets) {
+    const part = el("i", { class: BUCKETS[each.bucket] || "queued", title: `${each.bucket} ${percent(each.share)}` });
+    part.style.width = percent(each.share);
+    made.append(part);
+  }
+  return made;
+}
+let reported = "";
+function drawReport(body) {
+  const { ageSeconds, ...rest } = body;
+  const same = JSON.stringify(rest);
+  if (reported === same) return;
+  reported = same;
+  const tables = body.tables.flatMap(({ title, heads, rows }) => [el("h3", { text: title }),
+    table(heads.map((head) => head.toLowerCase().replace("gpu", "GPU")), rows, heads.map((_, at) => at).filter((at) => at && !["CLASS", "STATE"].includes(heads[at])))]);
+  at("told").replaceChildren(el("p", { class: "quiet", text: `${body.period}${body.tables.length ? "" : ": no job has had nodes in this time"}` }),
+    el("dl", { class: "numbers" }, ...body.figures.flatMap(({ name, value }) => fact(name, value))), bar(body.buckets), ...tables,
+    ...body.remarks.map((text) => el("p", { class: "quiet", text })));
+}
+
 // ---- who is asking
 function leave(words = "") {
   token = "";
   round += 1;
   sessionStorage.removeItem("token");
-  for (const id of ["fleet", "one", "jobs", "leave"]) at(id).hidden = true;
-  at("rows").replaceChildren(); at("map").replaceChildren(); at("one").replaceChildren(); at("legend").replaceChildren();
-  rows.clear(); cells.clear(); shape = ""; order = []; current = null; drawn = "";
+  for (const id of ["fleet", "report", "one", "jobs", "leave"]) at(id).hidden = true;
+  at("rows").replaceChildren(); at("map").replaceChildren(); at("one").replaceChildren(); at("legend").replaceChildren(); at("told").replaceChildren();
+  rows.clear(); cells.clear(); shape = ""; order = []; current = null; drawn = reported = "";
   put(at("summary"), ""); put(at("who"), ""); put(at("cell"), "");
   troubles.clear();
   told("door", words);
@@ -372,7 +389,7 @@ again("jobs", async () => { const body = await ask(`api/jobs${at("ended").checke
 again("fleet", async () => {
   try { const body = await ask("api/fleet"); return () => drawFleet(body); } catch (error) {
     if (error.status !== 403) throw error;
-    return () => { at("fleet").hidden = true; }; // a tenant: the rest of the page is his
+    return () => { at("fleet").hidden = at("report").hidden = true; }; // a tenant: the rest of the page is his
   }
 });
 again("one", async () => {
@@ -387,6 +404,15 @@ again("one", async () => {
     throw error;
   }
 });
+again("report", async () => {
+  if (!at("report").open) return null;
+  const days = at("days").value;
+  if (!reported) put(at("told"), "reading the history …");
+  const body = await ask(`api/report?days=${days}`);
+  return () => { if (days === at("days").value) drawReport(body); };
+});
+at("report").addEventListener("toggle", () => questions.report());
+at("days").addEventListener("change", () => { reported = ""; questions.report(); });
 at("door").addEventListener("submit", (event) => {
   event.preventDefault();
   token = at("token").value.trim().replace(/^bearer\s+/i, "");

@@ -1,0 +1,112 @@
+"""Reads the jobs that there are and those that have ended, each once: what the reports of fleet and experiments are made of."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from muster.api.endedjob import PLURAL, EndedJob, EndedJobSpec, Ending
+from muster.api.trainingjob import TrainingJob
+from muster.cli.errors import FLEET_ROLE
+from muster.cli.fleetreported import Life
+from muster.cli.reading import items
+from muster.cli.words import count as count_of
+from muster.goodput.history import record
+from muster.kube import decode, paths
+from muster.kube.errors import Forbidden, NotFound
+
+if TYPE_CHECKING:
+    from muster.kube.client import Client
+
+SYSTEM = "muster-system"
+
+Progress = Callable[[str, int], None]
+"""Is told what is read, and how many of them have been."""
+
+
+async def lives(
+    client: "Client",
+    *,
+    namespace: str | None = None,
+    experiment: str | None = None,
+    since: datetime | None = None,
+    progress: Progress = lambda _what, _count: None,
+) -> tuple[list[Life], list[str]]:
+    """The jobs that there are and those that have ended, each once, and what limits this answer.
+
+    Args:
+        namespace: only of this one.
+        experiment: only those that carry this label.
+        since: of those that have ended only those that did so after that.
+
+    Raises:
+        ApiError: the jobs may not be listed, or the API server did not answer as it should.
+    """
+    # Jobs first: one that ends meanwhile is in both rather than in none.
+    living, notes = await _living(client, namespace, progress)
+    ended, more = await _ended(client, since, progress)
+    found = dict(ended)
+    for uid, life in living.items():
+        kept = found.get(uid)
+        # Nobody saw the end of one that is there: it was taken for gone.
+        if kept is None or (life.running and kept.spec.state is Ending.UNSEEN):
+            found[uid] = life
+    wanted = [
+        life
+        for life in found.values()
+        if (namespace is None or life.spec.namespace == namespace)
+        and (experiment is None or life.spec.experiment == experiment)
+    ]
+    return wanted, [*notes, *more]
+
+
+async def _living(client: "Client", namespace: str | None, progress: Progress) -> tuple[dict[str, Life], list[str]]:
+    """The jobs that there are, by uid; whatever has no figures yet is left out."""
+    read, found, unreadable, count = decode.custom(TrainingJob), dict[str, Life](), 0, 0
+    async for item in items(client, paths.muster("trainingjobs", namespace=namespace or "")):
+        progress("jobs", count)
+        count += 1
+        try:
+            job = read(item)
+            if not isinstance(job, TrainingJob):
+                unreadable += 1
+                continue
+            if job.status.goodput is not None:
+                spec = record(job, None, job.status.goodput, Ending.DELETED)
+                running = job.status.completion is None
+                state = job.status.state if running else str(spec.state)
+                found[job.metadata.uid] = Life(spec, state or "Pending", running)
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            unreadable += 1
+    return found, [f"{count_of(unreadable, 'job')} cannot be read by this version"] if unreadable else []
+
+
+async def _ended(client: "Client", since: datetime | None, progress: Progress) -> tuple[dict[str, Life], list[str]]:
+    """The history, by uid."""
+    read, found, unreadable, count = decode.custom(EndedJob), dict[str, Life](), 0, 0
+    without = "what is told is of jobs that still exist, alone"
+    try:
+        async for item in items(client, paths.muster(PLURAL, namespace=SYSTEM)):
+            progress("ended jobs", count)
+            count += 1
+            try:
+                kept = read(item)
+                if not isinstance(kept, EndedJob) or kept.spec.job_uid != kept.metadata.name:
+                    unreadable += 1
+                elif since is None or kept.spec.end > since:
+                    found[kept.spec.job_uid] = _life(kept.spec)
+            except (msgspec.MsgspecError, ValueError, RecursionError):
+                unreadable += 1
+    except Forbidden:
+        return {}, [
+            f"the history of ended jobs may not be read ({PLURAL} in namespace {SYSTEM}: list): {without}; ask for ClusterRole "
+            f"{FLEET_ROLE} (a ClusterRoleBinding)"
+        ]
+    except NotFound:
+        return {}, [f"this cluster's Muster is too old to keep a history of ended jobs: {without}"]
+    return found, [f"{count_of(unreadable, 'ended job')} cannot be read by this version"] if unreadable else []
+
+
+def _life(spec: EndedJobSpec) -> Life:
+    return Life(spec, str(spec.state), running=False)

@@ -1,0 +1,146 @@
+"""The report of the fleet in words and tables, for a terminal, a file or the page alike."""
+
+from muster.cli.fleetreported import FleetReport
+from muster.cli.words import count, duration, moment
+
+
+def remarks(it: FleetReport) -> list[str]:
+    """What a reader has to know to take the figures for what they are."""
+    found = []
+    if it.estimated:
+        found.append(
+            f"{it.estimated:.1%} of the GPU-hours are an estimate: of jobs that began before the time that was asked for, the same "
+            "share of each figure counts as of their lives"
+        )
+    if it.unpriced:
+        found.append(
+            f"of {it.unpriced:.1%} of the GPU-hours the price is not known, so no cost is told: name their models in the FleetPolicy "
+            "(spec.prices), or give --price"
+        )
+    if it.unseen:
+        found.append(f"{count(it.unseen, 'job')} ended unseen: counted up to what was last known")
+    if it.uncounted_seconds:
+        found.append(
+            f"the last {duration(it.uncounted_seconds)} of running jobs, all together, are not in it yet: they wait or start, "
+            "and that counts once it is over"
+        )
+    return [*found, *(f"note: {note}" for note in it.notes)]
+
+
+def period(it: FleetReport) -> str:
+    """Of which time it tells."""
+    return f"from {moment(it.since)} to {moment(it.time)}" if it.since else f"until {moment(it.time)}"
+
+
+def figures(it: FleetReport) -> list[tuple[str, str]]:
+    """The figures that people look for first."""
+    mttf = f"{it.mttf_hours:,.1f} h ({number(it.failures)} failures)" if it.mttf_hours is not None else "unknown"
+    if it.mttf_at_least_hours is not None:
+        mttf = f"no failure; at least {it.mttf_at_least_hours:,.1f} h with 95 % confidence"
+    rate = it.failures_per_thousand_node_days
+    return [
+        ("Goodput", share(it.goodput)),
+        ("ETTR", share(it.ettr)),
+        ("GPU-hours", f"{it.gpu_hours:,.1f}"),
+        *([("Cost", money(it.cost, it.currency))] if it.cost is not None else []),
+        ("Time between a job's failures", mttf),
+        ("Failures in 1,000 node-days", f"{rate:,.2f}" if rate is not None else "unknown"),
+        ("Jobs", f"{it.jobs:,}, of which {it.running:,} run"),
+    ]
+
+
+def share(value: float | None) -> str:
+    """In per cent."""
+    return "unknown" if value is None else f"{value:.1%}"
+
+
+def money(value: float | None, currency: str = "") -> str:
+    """A sum in whatever currency the price was in."""
+    return "" if value is None else f"{value:,.2f} {currency}".strip()
+
+
+def small_money(value: float, currency: str = "") -> str:
+    """The same of a sum that may be far below one: three digits that count."""
+    return money(value, currency) if value >= 1 else f"{value:.3g} {currency}".strip()
+
+
+def number(value: float) -> str:
+    """A count, which is no whole number where jobs were cut."""
+    return f"{value:,.1f}".removesuffix(".0")
+
+
+Rows = tuple[str, list[str], list[list[str]]]
+
+
+def tables(it: FleetReport, jobs: int, nodes: int) -> list[Rows]:
+    """All tables of the report, as text: title, heads, rows. The first column says what, the others are figures."""
+    priced = it.cost is not None
+
+    def cost(value: float | None) -> list[str]:
+        return [money(value)] if priced else []
+
+    price = ["COST"] if priced else []
+    found: list[Rows] = [
+        (
+            "WHERE THE TIME WENT",
+            ["BUCKET", "GPU-HOURS", "SHARE", *price, "WALL CLOCK"],
+            [
+                [
+                    each.bucket,
+                    f"{each.gpu_hours:,.1f}",
+                    share(each.share),
+                    *cost(each.cost),
+                    duration(each.seconds),
+                ]
+                for each in it.buckets
+            ],
+        ),
+        (
+            "WHAT FAILURES TOOK",
+            ["CAUSE", "CLASS", "INCIDENTS", "GPU-HOURS", "SHARE", *price],
+            [
+                [
+                    each.reason,
+                    each.fault_class,
+                    number(each.incidents),
+                    f"{each.gpu_hours:,.1f}",
+                    share(each.share),
+                    *cost(each.cost),
+                ]
+                for each in it.causes
+            ],
+        ),
+        (
+            "WORST NODES",
+            ["NODE", "INCIDENTS", "JOBS", "GPU-HOURS"],
+            [
+                [each.node, number(each.incidents), str(each.jobs), f"{each.gpu_hours:,.1f}"]
+                for each in it.offenders[:nodes]
+            ],
+        ),
+        (
+            "NAMESPACES",
+            ["NAMESPACE", "JOBS", "GPU-HOURS", "GOODPUT", *price],
+            [
+                [each.namespace, str(each.jobs), f"{each.gpu_hours:,.1f}", share(each.goodput), *cost(each.cost)]
+                for each in it.namespaces[:jobs]
+            ],
+        ),
+        (
+            f"JOBS (the largest {min(jobs, len(it.listed))} of {len(it.listed):,})",
+            ["JOB", "STATE", "GPUS", "GPU-HOURS", "GOODPUT", "FAILURES", "TAKEN"],
+            [
+                [
+                    f"{each.namespace}/{each.name}",
+                    each.state,
+                    str(each.gpus),
+                    f"{each.gpu_hours:,.1f}{'' if each.counted == 1 else '*'}",
+                    share(each.goodput),
+                    number(each.failures),
+                    f"{each.taken_gpu_hours:,.1f}",
+                ]
+                for each in it.listed[:jobs]
+            ],
+        ),
+    ]
+    return [table for table in found if table[2]]

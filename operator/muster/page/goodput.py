@@ -1,0 +1,77 @@
+"""Where the GPU-hours of all jobs went, as `kubectl muster report --fleet` tells it: read from the API server when somebody asks.
+
+Ended jobs are not watched: thousands of them are looked at now and then, by few. What one has read others get, too, for half a
+minute, and the sums are made beside the loop that answers.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+from muster.cli.fleetreported import FleetReport, Life, fleet_report
+from muster.cli.fleetwords import figures, period, remarks, tables
+from muster.cli.prices import Prices
+from muster.page.access import Remembered
+
+PERIODS = (7, 30, 90, 365)
+"""Days that may be asked for; 0: all that is kept."""
+LISTED = 50
+
+Lives = Callable[[datetime | None], Awaitable[tuple[list[Life], list[str]]]]
+"""The jobs that there are, those that ended after a moment (None: all), and what limits this answer."""
+
+
+class Reports:
+    """The report of each period, not older than half a minute.
+
+    Args:
+        lives: reads the jobs.
+        prices: of a GPU-hour, now.
+    """
+
+    def __init__(
+        self,
+        lives: Lives,
+        prices: Callable[[], Prices],
+        now: Callable[[], datetime],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._lives = lives
+        self._prices = prices
+        self._now = now
+        self._made: Remembered[Any] = Remembered(len(PERIODS) + 1, clock)
+        self._one_reads = asyncio.Lock()
+
+    async def get(self, days: int) -> Any:
+        """The report of so many days, in words for people.
+
+        Raises:
+            ApiError: the API server did not answer as it should.
+        """
+        return await self._made.ask(days, lambda: self._make(days))
+
+    async def _make(self, days: int) -> Any:
+        async with self._one_reads:
+            now = self._now()
+            since = now - timedelta(days=days) if days else None
+            found, notes = await self._lives(since)
+            return await asyncio.to_thread(lambda: told(fleet_report(found, now, since, self._prices(), notes)))
+
+
+def told(it: FleetReport) -> Any:
+    """The report as the page draws it."""
+    return {
+        "period": period(it),
+        "figures": [{"name": name, "value": value} for name, value in figures(it)],
+        "buckets": [{"bucket": each.bucket, "share": each.share} for each in it.buckets],
+        "tables": [
+            {"title": title.capitalize(), "heads": heads, "rows": rows}
+            for title, heads, rows in tables(it, LISTED, LISTED)
+        ],
+        "remarks": [
+            *(["* an estimate: the job began before"] if any(each.counted < 1 for each in it.listed[:LISTED]) else []),
+            *remarks(it),
+        ],
+    }
