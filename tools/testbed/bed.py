@@ -21,6 +21,8 @@ from testbed.kube import Kubectl, find_kubectl, wait_until
 ROOT = Path(__file__).resolve().parents[2]
 SYSTEM_NAMESPACE = "muster-system"
 DEFAULT_OVERLAY = Path("manifests", "overlays", "default")
+PAGE = Path("manifests", "components", "page")
+PAGE_NAMESPACE = "muster-page"
 IMAGE_FIELDS = "image-fields.yaml"
 AGENT_PATCH = "agent-of-a-test-node.yaml"
 CHECKERS = Path("manifests", "components", "burn-in")
@@ -140,6 +142,26 @@ class Bed:
     def uninstall_checkers(self) -> None:
         """Take them out again."""
         self.kubectl("delete", "namespace", CHECKER_NAMESPACE, "--ignore-not-found", timeout_seconds=120)
+
+    def install_page(self) -> None:
+        """Install the page beside Muster, and wait until it has read the cluster."""
+        folder = self._overlay_folder.parent / "page"
+        folder.mkdir(parents=True, exist_ok=True)
+        repository, _, tag = self.images["operator"].rpartition(":")
+        (folder / "kustomization.yaml").write_text(
+            "# Generated: the page with the image that was built here.\n"
+            "apiVersion: kustomize.config.k8s.io/v1beta1\n"
+            "kind: Kustomization\n"
+            f"components:\n  - {os.path.relpath(ROOT / PAGE, folder)}\n"
+            f"images:\n  - name: muster/operator\n    newName: {repository}\n    newTag: {tag}\n"
+        )
+        self.kubectl("apply", "-k", str(folder))
+        self.rolled_out("deployment/muster-page", PAGE_NAMESPACE)
+
+    def uninstall_page(self) -> None:
+        """Take it out again."""
+        folder = self._overlay_folder.parent / "page"
+        self.kubectl("delete", "-k", str(folder), "--ignore-not-found", "--timeout=120s", timeout_seconds=150)
 
     @property
     def _overlay_folder(self) -> Path:

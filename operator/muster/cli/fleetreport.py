@@ -25,6 +25,7 @@ _AGO = re.compile(r"(?P<number>[0-9]{1,5})(?P<unit>[hdw])")
 _UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
 LONGEST = timedelta(days=36500)
 
+
 def moment_since(text: str, now: datetime) -> datetime:
     """The moment that `--since` names: 90d, 12h, 2w, a day or a time.
 

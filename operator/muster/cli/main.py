@@ -61,10 +61,6 @@ class Commands(Mapping[str, Any]):
     def __len__(self) -> int:
         return len(_FUNCTIONS)
 
-    def get(self, name: str, default: Any = None) -> Any:
-        """The command of this name."""
-        return self[name] if name in self else default
-
 
 class _Group(TyperGroup):
     """The parser, which knows its commands by their names until one is run."""

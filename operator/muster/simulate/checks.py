@@ -77,7 +77,9 @@ class Checks:
 
     def _is_given_up(self, rank: "RankProcess") -> bool:
         """Whether all that it can do is hold its GPU, and people have said, by force, that its pod is no more."""
-        return rank.is_doomed and all(pod["metadata"]["uid"] != rank.worker.uid for pod in self._life.server.all("pods"))
+        return rank.is_doomed and all(
+            pod["metadata"]["uid"] != rank.worker.uid for pod in self._life.server.all("pods")
+        )
 
     def _newest_shown(self, trainer: "Trainer") -> int:
         """The newest complete checkpoint that some worker could have listed before the start; 0 for none."""

@@ -110,7 +110,9 @@ async def test_one_job_shows_its_life_and_its_report(tab: Tab) -> None:
 
 
 async def test_the_report_is_read_when_it_is_opened_and_of_the_period_that_is_chosen(tab: Tab, fleet: Fleet) -> None:
-    fleet.lives = lives(a_spec(name=HOSTILE[:63], end=NOW, begun=NOW - timedelta(days=3)), a_spec(2, namespace="team-b"))
+    fleet.lives = lives(
+        a_spec(name=HOSTILE[:63], end=NOW, begun=NOW - timedelta(days=3)), a_spec(2, namespace="team-b")
+    )
     await sign_in(tab)
     await tab.until("!document.getElementById('report').hidden")
     assert fleet.reads == [], "nobody has asked for it"
@@ -122,7 +124,9 @@ async def test_the_report_is_read_when_it_is_opened_and_of_the_period_that_is_ch
     assert await tab.run("document.querySelectorAll('#told img, #told script').length") == 0
     await tab.run("document.getElementById('report').scrollIntoView()")
     await tab.photograph(PICTURES / "report.png")
-    await tab.run("const days = document.getElementById('days'); days.value = '7'; days.dispatchEvent(new Event('change'))")
+    await tab.run(
+        "const days = document.getElementById('days'); days.value = '7'; days.dispatchEvent(new Event('change'))"
+    )
     await tab.until("document.getElementById('told').innerText.includes('from 2025-12-29')")
     assert fleet.reads == [NOW - timedelta(days=30), NOW - timedelta(days=7)]
     await tab.run("document.getElementById('leave').click()")

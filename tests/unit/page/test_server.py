@@ -217,9 +217,7 @@ class TestReport:
         assert len(fleet.reads) == 2
 
     @pytest.mark.parametrize("days", ["8", "-1", "x", "", "1e3"])
-    async def test_another_period_is_refused_with_those_that_there_are(
-        self, fleet: Fleet, ask: Ask, days: str
-    ) -> None:
+    async def test_another_period_is_refused_with_those_that_there_are(self, fleet: Fleet, ask: Ask, days: str) -> None:
         status, body, _ = await ask(f"/api/report?days={days}")
         assert status == 400
         assert "7, 30, 90, 365" in body["error"]
