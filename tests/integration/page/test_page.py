@@ -123,6 +123,7 @@ async def test_each_tenant_sees_his_own_job_and_not_the_others(ask: Ask, tenants
         assert (await ask(f"/api/jobs/{mine.namespace}/{name}", mine.token))[0] == 200
         assert (await ask(f"/api/jobs/{other.namespace}/{'blue' if name == 'red' else 'red'}", mine.token))[0] == 403
         assert (await ask("/api/fleet", mine.token))[0] == 403
+        assert (await ask("/api/report", mine.token))[0] == 403
 
 
 async def test_who_may_see_the_fleet_sees_all_of_it(
@@ -137,6 +138,9 @@ async def test_who_may_see_the_fleet_sees_all_of_it(
     )  # fmt: skip
     token = does("create", "token", "chief", "-n", red.namespace).strip()
     assert (await ask("/api/fleet", token))[0] == 200
+    status, body = await ask("/api/report", token)
+    assert status == 200, body
+    assert not body["remarks"], "the page's own rights suffice for all of it"
     _, body = await ask("/api/jobs", token)
     assert {red.namespace, blue.namespace} <= {job["namespace"] for job in body["jobs"]}
     does("delete", "clusterrolebinding", binding)
