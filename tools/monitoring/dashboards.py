@@ -303,8 +303,9 @@ JOB = Dashboard(
                 ),
                 lines(
                     "Time of a step",
-                    "Median, of the current attempt.",
-                    Query(f"max(muster_job_step_seconds{{{_J}}})", "step"),
+                    "Of the newest 64 of the current attempt: median, and what one in ten takes longer than.",
+                    Query(f"max(muster_job_step_seconds{{{_J}}})", "median"),
+                    Query(f"max(muster_job_step_p90_seconds{{{_J}}})", "one in ten takes longer"),
                     unit="s",
                 ),
                 lines(

@@ -68,6 +68,7 @@ class Seen(ApiModel):
     first_step: int = Field(ge=0, le=MAX_STEP)
     step: int = Field(ge=0, le=MAX_STEP)
     step_milliseconds: Milliseconds = Field(0, description="Median time of a step.")
+    step_p90_milliseconds: Milliseconds = Field(0, description="One step in ten takes longer; 0: unknown.")
     checkpoint_steps: int = Field(
         0, ge=0, le=MAX_STEP, description="Steps between two complete checkpoints; 0: unknown."
     )
@@ -153,6 +154,9 @@ class Goodput(ApiModel):
         None, ge=0, le=LONGEST_MILLISECONDS, description="From begun until a complete checkpoint was first known."
     )
     step_milliseconds: int | None = Field(None, ge=0, le=LONGEST_MILLISECONDS, description="Median time of a step.")
+    step_p90_milliseconds: int | None = Field(
+        None, ge=0, le=LONGEST_MILLISECONDS, description="One step in ten takes longer, of the last 64."
+    )
     checkpoint_steps: int | None = Field(None, ge=0, le=MAX_STEP, description="Steps between two complete checkpoints.")
     checkpoint_stall_milliseconds: int | None = Field(
         None, ge=0, le=LONGEST_MILLISECONDS, description="For so long a save stops the training, if the program tells."

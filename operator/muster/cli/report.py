@@ -262,6 +262,7 @@ def _numbers(it: JobReport) -> list[tuple[str, object]]:
         ("Time between failures", mttf or "unknown"),
         ("Back to training in", show.duration(back) if back is not None else ""),
         ("Steps made again", it.lost_steps),
+        ("A step takes", _step(it)),
         ("First checkpoint after", show.duration(first) if first is not None else "none seen yet"),
         (
             "Steps wait for data",
@@ -270,6 +271,14 @@ def _numbers(it: JobReport) -> list[tuple[str, object]]:
         *_made(it.made),
         *_cost(it.cost),
     ]
+
+
+def _step(it: JobReport) -> str:
+    """The usual time of a step, and how much it varies."""
+    if it.step_seconds is None:
+        return "unknown: nobody has seen two of them"
+    slow = f"; one in ten more than {it.step_p90_seconds:,.3g} s" if it.step_p90_seconds is not None else ""
+    return f"{it.step_seconds:,.3g} s{slow}"
 
 
 def _made(it: Yield | None) -> list[tuple[str, object]]:

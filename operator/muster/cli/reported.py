@@ -99,6 +99,8 @@ class JobReport(ApiModel):
     )
     checkpoints: Checkpoints | None = None
     steps: int | None = Field(None, description="That count, and of which the time is known.")
+    step_seconds: float | None = Field(None, description="Median time of a step.")
+    step_p90_seconds: float | None = Field(None, description="One step in ten takes longer, of the last 64.")
     gpu_model: str = ""
     made: Yield | None = None
     cost: Cost | None = None
@@ -153,6 +155,8 @@ def report(job: TrainingJob, goodput: Goodput, prices: Prices = NO_PRICES) -> Jo
         first_checkpoint_seconds=goodput.first_checkpoint_seconds,
         input_wait=_input_wait(goodput),
         steps=goodput.steps,
+        step_seconds=_seconds(goodput.step_milliseconds),
+        step_p90_seconds=_seconds(goodput.step_p90_milliseconds),
         gpu_model=goodput.gpu_model,
         fingerprints=goodput.fingerprints,
         checkpoints=_checkpoints(goodput, exposed, _recovery_seconds(job.status.incidents) or 0.0),
@@ -162,6 +166,10 @@ def report(job: TrainingJob, goodput: Goodput, prices: Prices = NO_PRICES) -> Jo
     found = efficiency(goodput.steps, goodput.seconds, goodput.gpu_seconds, job.spec.throughput, goodput.gpu_model)
     changes = {"made": yield_of(found), "cost": _cost(job, goodput, found.tokens, prices)}
     return made.model_copy(update={"advice": list(_advice(job, goodput, made)), **changes})
+
+
+def _seconds(milliseconds: int | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1000
 
 
 def _input_wait(goodput: Goodput) -> float | None:

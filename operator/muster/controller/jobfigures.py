@@ -65,6 +65,7 @@ _FAILURES = _Family("muster_job_failures_total", "Attempts of a job that ended b
 _LOST = _Family("muster_job_lost_steps_total", "Steps of a job that were made and had to be made again.")
 _STEP = _Family("muster_job_step", "A job's newest finished step.")
 _STEP_SECONDS = _Family("muster_job_step_seconds", "Median time of a step of a job.")
+_STEP_P90 = _Family("muster_job_step_p90_seconds", "One step in ten of a job takes longer, of the last 64.")
 _SAVED = _Family(
     "muster_checkpoint_timestamp_seconds", "When a job's newest complete checkpoint was written, since the epoch."
 )
@@ -80,6 +81,7 @@ _OF_JOBS = (
     _LOST,
     _STEP,
     _STEP_SECONDS,
+    _STEP_P90,
     _SAVED,
     _SAVED_STEP,
 )
@@ -199,6 +201,7 @@ def _families(rows: dict[Key, _Row]) -> Iterable[Metric]:
         put(_FAILURES, key, account.failures)
         put(_LOST, key, account.lost_steps)
         put(_STEP_SECONDS, key, _thousandth(account.step_milliseconds))
+        put(_STEP_P90, key, _thousandth(account.step_p90_milliseconds))
     return found.values()
 
 

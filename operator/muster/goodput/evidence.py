@@ -47,6 +47,7 @@ def _of(view: LauncherView, elapsed: int, record: GangSpec) -> Seen:
         first_step=first_step,
         step=view.step or 0,
         step_milliseconds=milliseconds(view.step_seconds),
+        step_p90_milliseconds=milliseconds(view.step_p90_seconds),
         checkpoint_steps=_interval(view) or (before.checkpoint_steps if before else 0),
         told={
             bucket: amount for bucket, seconds in zip(TOLD, told, strict=True) if (amount := milliseconds(seconds)) > 0

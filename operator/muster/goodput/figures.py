@@ -23,7 +23,7 @@ def figures(account: Account, seen: Seen | None, before: Goodput | None = None) 
     wanted = wall - account.amount(Bucket.SUSPENDED)
     productive = account.amount(*PRODUCTIVE)
     first = account.first_checkpoint_milliseconds
-    step = seen.step_milliseconds if seen else 0
+    step, slow = (seen.step_milliseconds, seen.step_p90_milliseconds) if seen else (0, 0)
     interval = seen.checkpoint_steps if seen else 0
     stall = _stall(seen) if seen else None
     return Goodput(
@@ -38,6 +38,8 @@ def figures(account: Account, seen: Seen | None, before: Goodput | None = None) 
         lost_steps=account.lost_steps,
         first_checkpoint_seconds=first // 1000 if first is not None else None,
         step_milliseconds=step or (before.step_milliseconds if before else None),
+        # It belongs to the median beside it: of an attempt that has just begun there is none yet.
+        step_p90_milliseconds=slow or (before.step_p90_milliseconds if before and not step else None),
         checkpoint_steps=interval or (before.checkpoint_steps if before else None),
         checkpoint_stall_milliseconds=stall
         if stall is not None

@@ -19,6 +19,7 @@ _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 _MAX_LINE_BYTES = 64 * 1024
 MAX_MATCHED_BYTES = 4096  # of a line of output
 _WINDOW = 64
+_LEAST_FOR_P90 = 10  # intervals
 _MOST_READS = 16  # of a rank that has ended: so much of what it wrote last is looked through at once
 _MAX_SHOWN_CHARS = 200
 # What a line may tell besides its step: seconds since the line before that went elsewhere than into computing.
@@ -47,7 +48,9 @@ class StepClock:
         self.step: Optional[int] = None
         self.finished_at: Optional[float] = None
         self._intervals: Deque[float] = collections.deque(maxlen=_WINDOW)
-        self._median: Optional[float] = None  # of the intervals; it is asked for more often than a step ends
+        # Of the intervals; they are asked for more often than a step ends.
+        self._median: Optional[float] = None
+        self._p90: Optional[float] = None
 
     def note(self, step: int, now: float) -> None:
         """A step was finished. Only a higher one is progress."""
@@ -55,7 +58,7 @@ class StepClock:
             return
         if self.step is not None and self.finished_at is not None:
             self._intervals.append((now - self.finished_at) / (step - self.step))
-            self._median = None
+            self._median = self._p90 = None
         self.step, self.finished_at = step, now
 
     def step_seconds(self) -> Optional[float]:
@@ -63,6 +66,12 @@ class StepClock:
         if self._median is None and self._intervals:
             self._median = statistics.median(self._intervals)
         return self._median
+
+    def step_p90_seconds(self) -> Optional[float]:
+        """The 90th percentile over the last steps; None while there are too few to say."""
+        if self._p90 is None and len(self._intervals) >= _LEAST_FOR_P90:
+            self._p90 = sorted(self._intervals)[math.ceil(0.9 * len(self._intervals)) - 1]
+        return self._p90
 
 
 class ProgressFile:

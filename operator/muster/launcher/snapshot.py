@@ -57,11 +57,13 @@ class Snapshot:
     step_at: Optional[float] = None
     standstill_seconds: float = 0.0
     step_seconds: Optional[float] = None
+    step_p90_seconds: Optional[float] = None
     fence_seconds: float = 15.0
     fenced: bool = False
     previous_attempt: int = 0
     previous_ranks: Tuple[RankView, ...] = ()
     previous_step: Optional[int] = None
+    previous_fenced: bool = False
     peers: Tuple[Tuple[int, float], ...] = ()  # index, heard at
     checkpoints: Tuple[CheckpointReport, ...] = ()
     stamps: Optional[str] = None
@@ -110,11 +112,13 @@ class Snapshot:
             started_age_seconds=_age(now, self.started_at),
             standstill_seconds=self.standstill_seconds,
             step_seconds=self.step_seconds,
+            step_p90_seconds=self.step_p90_seconds,
             fence_seconds=self.fence_seconds,
             fenced=self.fenced,
             previous_attempt=self.previous_attempt,
             previous_ranks=tuple(rank.report(now, tail_chars) for rank in self.previous_ranks),
             previous_step=self.previous_step,
+            previous_fenced=self.previous_fenced,
             peers=tuple(PeerReport(index, max(0.0, now - heard_at)) for index, heard_at in self.peers),
             checkpoints=self.checkpoints,
             stamps=self.stamps,
@@ -153,6 +157,7 @@ _QUIET = {
     "step_at",
     "first_step_at",
     "step_seconds",
+    "step_p90_seconds",
     "input_wait_seconds",
     "communication_seconds",
     "checkpoint_stall_seconds",

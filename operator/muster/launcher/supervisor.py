@@ -110,7 +110,8 @@ class Supervisor:
         self._fencing = False
         self._idle_attempt = 0
         self._listing = 0  # as it was last asked for
-        self._previous: Tuple[int, Tuple[RankView, ...], Optional[int]] = (0, (), None)
+        # Attempt, its ranks, its newest step, whether they were fenced.
+        self._previous: Tuple[int, Tuple[RankView, ...], Optional[int], bool] = (0, (), None, False)
         self._checkpoints: Tuple[CheckpointReport, ...] = ()
         self._stamps: Optional[str] = None
         self._elsewhere: Tuple[CheckpointReport, ...] = ()
@@ -336,7 +337,7 @@ class Supervisor:
             return
         last = lowest([rank.clock for rank in self._telling(gang)])
         views = tuple(rank.last_view() for rank in gang.ranks)
-        self._previous = (gang.attempt, views, last.step if last is not None else None)
+        self._previous = (gang.attempt, views, last.step if last is not None else None, gang.fenced)
         self._gang = None
         self._peers.begin(0, (), 0, self._now())
 
@@ -420,6 +421,7 @@ class Supervisor:
             "previous_attempt": self._previous[0],
             "previous_ranks": self._previous[1],
             "previous_step": self._previous[2],
+            "previous_fenced": self._previous[3],
             "peers": self._peers.heard(),
             "checkpoints": self._checkpoints,
             "stamps": self._stamps,
@@ -472,6 +474,7 @@ class Supervisor:
             "looks_like": self._matcher.looks_like,
             "heard_at": max((rank.heard_at for rank in gang.ranks), default=gang.started_at),
             "step_seconds": _step_seconds(gang),
+            "step_p90_seconds": _highest([rank.clock.step_p90_seconds() for rank in gang.ranks]),
             "fence_seconds": self._fence_seconds(gang),
             "fenced": gang.fenced or self._fencing,
         }
@@ -560,8 +563,11 @@ def _told_seconds(gang: LocalGang) -> Dict[str, Optional[float]]:
 
 
 def _step_seconds(gang: LocalGang) -> Optional[float]:
-    medians = [median for median in (rank.clock.step_seconds() for rank in gang.ranks) if median is not None]
-    return max(medians) if medians else None
+    return _highest([rank.clock.step_seconds() for rank in gang.ranks])
+
+
+def _highest(told: List[Optional[float]]) -> Optional[float]:
+    return max((seconds for seconds in told if seconds is not None), default=None)
 
 
 def _end_of(view: RankView) -> str:

@@ -390,6 +390,10 @@ def _blamed(world: JobWorld, gang: Gang, incident: GangIncident) -> GangIncident
         return incident
     late = exits.late(world, gang, incident.attempt) if incident.reason == Kind.RANK_FAILED else []
     culprits = [failure for failure in late if not failure.victim]
+    if late and not culprits and (cut_off := exits.fenced(world, incident.attempt)) is not None:
+        # Whoever lost a fellow was heard before those who had ended their own ranks.
+        words = f"{incident.message} (worker {cut_off.index} had heard nothing from Muster and ended its ranks before)"
+        return incident.model_copy(update={"fault_class": FaultClass.INFRASTRUCTURE, "message": words[:2048]})
     if not culprits or (cause := blame.culprit(culprits)).rank == incident.rank:
         return _on_sick_node(world, _beside_others(world, incident, culprits))
     return _beside_others(world, incident, culprits).model_copy(

@@ -149,6 +149,7 @@ class Report:
     started_age_seconds: Optional[float] = None  # since the ranks of this attempt were started
     standstill_seconds: float = 0.0  # of the shorter one of these two ages: in which the launcher itself did not run
     step_seconds: Optional[float] = None  # median time of a step in this attempt
+    step_p90_seconds: Optional[float] = None  # one of its last steps in ten took longer; None also: too few, or a launcher of old
     # Cut off from everybody and without a step, ranks are dead after this long.
     fence_seconds: float = limited(15.0, 0, LONGEST_FENCE_SECONDS)
     fenced: bool = False  # the ranks of `attempt` were ended by the fence
@@ -157,6 +158,7 @@ class Report:
         RankReport, ...
     ] = ()  # how its ranks ended: reclaim may be faster than the report of a failure
     previous_step: Optional[int] = None  # its newest finished step, as `step` tells it; None also: a launcher of old
+    previous_fenced: bool = False  # its ranks were ended by the fence
     peer_port: int = limited(0, 0, 65535)  # UDP port on which this launcher answers its neighbours' pings
     peers: Tuple[PeerReport, ...] = ()
     # At most 8 of the highest steps, highest first: while ranks run those that were judged complete. While none runs also

@@ -134,6 +134,18 @@ def late(world: JobWorld, gang: Gang, attempt: int) -> list[Failure]:
     return found
 
 
+def fenced(world: JobWorld, attempt: int) -> Seat | None:
+    """A worker whose launcher ended its ranks in this attempt because it heard nothing from Muster, as far as any tells."""
+    for seat in world.seats:
+        view = seat.launcher
+        if view is not None and (attempt, True) in (
+            (view.attempt, view.fenced),
+            (view.previous_attempt, view.previous_fenced),
+        ):
+            return seat
+    return None
+
+
 def fell_by_themselves(world: JobWorld, index: int, attempt: int) -> int:
     """How many ranks of a worker failed in an attempt, not because another one was lost, as far as its launcher tells."""
     view = world.by_index[index].launcher

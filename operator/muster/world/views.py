@@ -186,12 +186,14 @@ class LauncherView:
     listing: int | None = None  # None: one of old
     scanned_age_seconds: float | None = None
     step_seconds: float | None = None
+    step_p90_seconds: float | None = None
     checkpoint_error: str = ""
     checkpoint_doubt: str = ""
     free_bytes: int | None = None
     previous_attempt: int = 0
     previous_ranks: tuple["RankView", ...] = ()  # how the ranks of `previous_attempt` ended
     previous_step: int | None = None  # the newest one that they have finished
+    previous_fenced: bool = False  # they were ended by the fence
     loop_age_seconds: float = 0.0
     first_step: int | None = None
     progress_error: str = ""

@@ -796,6 +796,7 @@ SEEN: dict[str, Any] = {
     "firstStep": 6,
     "step": 7,
     "stepMilliseconds": 2000,
+    "stepP90Milliseconds": 2300,
     "checkpointSteps": 5,
     "told": {"inputWait": 500},
 }
@@ -1017,6 +1018,7 @@ FULL_STATUS: dict[str, Any] = {
         "lostSteps": 2,
         "firstCheckpointSeconds": 9,
         "stepMilliseconds": 2000,
+        "stepP90Milliseconds": 2300,
         "checkpointSteps": 5,
         "checkpointStallMilliseconds": 300,
         "gpuModel": "NVIDIA-H200",

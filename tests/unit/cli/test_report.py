@@ -44,6 +44,7 @@ def a_job(incidents: list[dict[str, Any]] | None = None, **goodput: Any) -> dict
         "lostSteps": 120,
         "firstCheckpointSeconds": 900,
         "stepMilliseconds": 6000,
+        "stepP90Milliseconds": 6450,
         "checkpointSteps": 1000,
         "checkpointStallMilliseconds": 30_000,
     }

@@ -30,6 +30,7 @@ GOODPUT = Goodput(
     failures=3,
     lost_steps=40,
     step_milliseconds=1500,
+    step_p90_milliseconds=1750,
 )
 
 
@@ -61,7 +62,7 @@ def test_a_job_has_the_figures_of_its_status_and_none_for_what_is_not_known() ->
     assert rows("job_gpu_seconds") == {(*JOB, "compute"): 7200}
     assert (shown("job_ettr_ratio"), shown("job_ettr_after_queue_ratio")) == (0.9, None)
     assert (shown("job_failures_total"), shown("job_lost_steps_total")) == (3, 40)
-    assert (shown("job_step"), shown("job_step_seconds")) == (25, 1.5)
+    assert (shown("job_step"), shown("job_step_seconds"), shown("job_step_p90_seconds")) == (25, 1.5, 1.75)
     assert (shown("checkpoint_step"), shown("checkpoint_timestamp_seconds")) == (20, TIME.timestamp())
 
     figures.told(JOB, status("Recovering", "NodeLost", goodput=None))

@@ -157,6 +157,19 @@ def test_a_step_takes_the_median_and_only_a_higher_step_is_progress():
     assert told == [None, 1.0, 1.0, 1.0, 13.0, 1.0]  # of 1, 25 and 0.5
 
 
+def test_one_step_in_ten_takes_longer_than_the_percentile():
+    clock, now = StepClock(), 0.0
+    for step in range(1, 12):
+        assert clock.step_p90_seconds() is None, "too few to say"
+        now += 5.0 if step in (4, 8) else 1.0
+        clock.note(step, now)
+    assert (clock.step_seconds(), clock.step_p90_seconds()) == (1.0, 5.0)  # 2 of 10
+    for step in range(12, 22):
+        now += 1.0
+        clock.note(step, now)
+    assert clock.step_p90_seconds() == 1.0  # 2 of 20: not more than one in ten
+
+
 def test_the_lowest_step_among_the_ranks_that_report():
     clocks = [StepClock(), StepClock(), StepClock()]
     clocks[1].note(7, 1.0)

@@ -17,7 +17,7 @@ from tests.unit.lifecycle.builders import (
     running,
 )
 
-from muster.api.gang import GangSpec, Level, Member, Proof, Resume
+from muster.api.gang import FaultClass, GangSpec, Level, Member, Proof, Resume
 from muster.lifecycle import members
 from muster.lifecycle import record as records
 from muster.lifecycle.plan import CommitGang, CreatePod, DeletePod
@@ -287,6 +287,33 @@ def test_the_blame_goes_to_the_culprit_that_is_heard_of_late() -> None:
     (incident,) = record.incidents
     assert (incident.rank, incident.index, incident.exit_code, incident.settled) == (1, 1, 7, True)
     assert "told to fail" in incident.message
+
+
+@pytest.mark.parametrize("fenced", [True, False])
+def test_who_fell_because_others_had_been_fenced_is_not_the_program(fenced: bool) -> None:
+    """The new leader has heard of the one who lost its fellows before it heard of them."""
+    victim = an_incident(1, FaultClass.UNKNOWN, reason="RankFailed", rank=2, index=2, exit_code=1)
+    scene = Scene(a_job()).fleet().gang(2, incidents=[victim]).pods().all(running(2, step=3))
+    gone = (fallen(0, "", ended_by_launcher=True),)
+    scene.launcher(0, running(2, step=3, previous_attempt=1, previous_ranks=gone, previous_fenced=fenced))
+    lost = (fallen(2, "RuntimeError: Connection closed by peer"),)
+    scene.launcher(2, running(2, step=3, rank=2, previous_attempt=1, previous_ranks=lost))
+    world = scene.world()
+    assert world.gang is not None
+    (incident,) = records.settled(world, world.gang).incidents
+    assert incident.fault_class is (FaultClass.INFRASTRUCTURE if fenced else FaultClass.UNKNOWN)
+    assert ("worker 0 had heard nothing from Muster" in incident.message) is fenced
+
+
+def test_who_fell_by_himself_pays_although_others_were_fenced_afterwards() -> None:
+    seen = an_incident(1, reason="RankFailed", rank=2, index=2, exit_code=1)
+    scene = Scene(a_job()).fleet().gang(2, incidents=[seen]).pods().all(running(2, step=3))
+    gone = (fallen(0, "", ended_by_launcher=True),)
+    scene.launcher(0, running(2, step=3, previous_attempt=1, previous_ranks=gone, previous_fenced=True))
+    scene.launcher(2, running(2, step=3, rank=2, previous_attempt=1, previous_ranks=(fallen(2),)))
+    world = scene.world()
+    assert world.gang is not None
+    assert records.settled(world, world.gang).incidents[0].fault_class is FaultClass.APPLICATION
 
 
 def fallen(rank: int, tail: str = "ValueError", **changes: object) -> RankView:

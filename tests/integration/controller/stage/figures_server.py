@@ -89,6 +89,7 @@ def status(began: datetime) -> TrainingJobStatus:
                 "failures": 3 + seconds // 2,
                 "lostSteps": 600 + seconds,
                 "stepMilliseconds": 990,
+                "stepP90Milliseconds": 1010,
             },
         }
     )
