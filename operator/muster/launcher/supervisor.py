@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import signal
-from typing import Any, Callable, Deque, Dict, FrozenSet, Optional, Tuple
+from typing import Any, Callable, Deque, Dict, FrozenSet, List, Optional, Tuple
 
 from muster.launcher.aside import Aside
 from muster.launcher.environment import Settings

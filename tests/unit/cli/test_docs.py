@@ -87,6 +87,6 @@ def test_every_field_of_an_experiments_report_is_told_of() -> None:
 
 def test_every_field_of_a_jobs_report_is_told_of() -> None:
     section = TEXT.partition("\n## `kubectl muster report JOB`")[2].partition("\n## ")[0]
-    told = set(re.findall(r"`([A-Za-z]+)`", section))
+    told = set(re.findall(r"`([A-Za-z0-9]+)`", section))
     fields = {f.alias or name for model in (JobReport, Yield, Cost) for name, f in model.model_fields.items()}
     assert sorted(fields - told) == ["apiVersion", "kind", "name", "namespace"]
