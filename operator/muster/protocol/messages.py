@@ -149,7 +149,7 @@ class Report:
     started_age_seconds: Optional[float] = None  # since the ranks of this attempt were started
     standstill_seconds: float = 0.0  # of the shorter one of these two ages: in which the launcher itself did not run
     step_seconds: Optional[float] = None  # median time of a step in this attempt
-    step_p90_seconds: Optional[float] = None  # one of its last steps in ten took longer; None also: too few, or a launcher of old
+    step_p90_seconds: Optional[float] = None  # one step in ten took longer; None also: too few, or one of old
     # Cut off from everybody and without a step, ranks are dead after this long.
     fence_seconds: float = limited(15.0, 0, LONGEST_FENCE_SECONDS)
     fenced: bool = False  # the ranks of `attempt` were ended by the fence
