@@ -90,7 +90,9 @@ def steps_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
         step, at = first.setdefault(
             (launcher.identity.pod, report.attempt), (report.step, now - report.step_age_seconds)
         )
-        return replace(report, first_step=step, first_step_age_seconds=now - at, step_seconds=0.02)
+        return replace(
+            report, first_step=step, first_step_age_seconds=now - at, step_seconds=0.02, step_p90_seconds=0.03
+        )
 
     monkeypatch.setattr(Launcher, "_report", told)
 
