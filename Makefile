@@ -26,7 +26,7 @@ ifneq ($(CLUSTER),existing)
 endif
 	@$(PY) -u -m recipes $(call options,RECIPES)
 
-test: lint verify test-unit test-integration test-e2e ## All tests that CI runs
+test: lint verify test-unit test-integration test-e2e ## The gate: what must hold before a change lands
 
 ##@ Tests
 .PHONY: lint verify test-unit test-integration test-e2e test-long test-gpu simulate fuzz attack
@@ -46,30 +46,48 @@ generate: venv ## Render crds/ and the generated reference from the models and m
 verify: venv ## Regenerate, then the tree must be what it was
 	@tools/verify.sh
 
-# These start clusters of their own, so that they need not wait for a shared one.
-OWN_CLUSTERS := tests/e2e/test_localcluster.py
-# Lanes of end-to-end tests, each on a cluster of its own, side by side: most of their time they wait.
-ON_EIGHT := $(addprefix tests/e2e/test_,control_plane.py cut_off.py existing.py recipes.py upgrade.py)
+# What explores, plants defects or takes minutes: `make test-all` runs it beside the gate.
+LONG_UNIT := $(addprefix tests/unit/,fuzz/test_rounds.py lifecycle/test_random_lives.py simulate/test_fleets.py \
+	simulate/test_lives.py simulate/test_many.py whatif/test_beside_the_simulator.py)
+LONG_INTEGRATION := $(addprefix tests/integration/,test_kwok.py checkpoint/test_stores.py controller/test_cost.py \
+	controller/test_crash_points.py controller/test_dashboards.py install/test_replicas.py page/test_page.py \
+	preflight_probes/test_real_torch.py)
+# The end-to-end tests of the gate, on one cluster of four nodes.
+GATE_E2E := $(addprefix tests/e2e/test_,faults.py::test_a_killed_rank_restarts_in_place \
+	faults.py::test_a_deleted_pod_comes_back_on_its_node faults.py::test_a_node_that_loses_power_is_replaced \
+	faults.py::test_a_drained_node_is_left_after_a_new_checkpoint \
+	jobs.py::test_a_plain_job_is_rebuilt_after_any_failure \
+	jobs.py::test_two_jobs_never_share_a_node_and_the_second_says_what_it_waits_for \
+	placement.py::test_a_job_that_waits_is_explained_and_starts_when_there_is_room control_plane.py \
+	health.py::test_xid_79_moves_the_job_and_the_node_is_used_again_after_a_reboot \
+	burn_in.py::test_a_node_whose_sums_differ_is_replaced_and_the_others_keep_their_pods)
+# Lanes of the other end-to-end tests, each on a cluster of its own.
+ON_EIGHT := $(addprefix tests/e2e/test_,cut_off.py existing.py recipes.py upgrade.py)
 # They test nodes, which is work for the processors: on a cluster that has nothing else to do.
 ON_TESTED := $(addprefix tests/e2e/test_,burn_in.py corruption.py)
-# Two at a time; the third begins when the first of them has ended.
 LANES := test-e2e-four test-e2e-eight test-e2e-tested
-.PHONY: $(LANES)
+.PHONY: test-all $(LANES)
 
 test-unit: venv ## Pure functions and single processes
-	@PYTHONHASHSEED=0 $(PY) -m pytest tests/unit -q -m "not long" -n 4 --dist worksteal
+	@PYTHONHASHSEED=0 $(PY) -m pytest tests/unit $(addprefix --ignore=,$(LONG_UNIT)) -q -m "not long" -n 4 --dist worksteal
 
 test-integration: venv ## Against a real API server
 	@$(TOOL) localcluster build
-	@$(PY) -m pytest tests/integration $(OWN_CLUSTERS) -q -m "not long" -n 4 --dist loadfile
+	@$(PY) -m pytest tests/integration $(addprefix --ignore=,$(LONG_INTEGRATION)) -q -m "not long" -n 4 --dist loadfile
 
 test-e2e: venv images ## Real nodes, real containers, real faults
-	@$(MAKE) --no-print-directory -j2 -Otarget $(LANES)
+	@$(MAKE) --no-print-directory cluster-up
+	@$(PY) -m pytest $(GATE_E2E) -q --durations=10
 
-# The longest lane comes first, so it must not hang on a target of its own: make would begin another lane meanwhile.
+test-all: test ## The gate, then what explores and what takes long
+	@PYTHONHASHSEED=0 $(PY) -m pytest $(LONG_UNIT) -q -m "not long" -n 2 --dist worksteal
+	@$(TOOL) localcluster build
+	@$(PY) -m pytest $(LONG_INTEGRATION) tests/e2e/test_localcluster.py -q -m "not long" -n 4 --dist loadfile
+	@for lane in $(LANES); do $(MAKE) --no-print-directory $$lane; done
+
 test-e2e-four: venv images
 	@$(MAKE) --no-print-directory cluster-up
-	@$(PY) -m pytest tests/e2e $(addprefix --ignore ,$(OWN_CLUSTERS) $(ON_EIGHT) $(ON_TESTED)) -q -m "not long" --durations=10
+	@$(PY) -m pytest tests/e2e $(addprefix --ignore=,tests/e2e/test_localcluster.py $(ON_EIGHT) $(ON_TESTED)) -q -m "not long" --durations=10
 
 test-e2e-eight: export CLUSTER_NAME = eight
 test-e2e-eight: NODES = 8
