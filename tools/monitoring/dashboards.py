@@ -802,7 +802,7 @@ OPERATOR = Dashboard(
                     "Of reports: launchers are answered when there is something to do, or in time.",
                 ),
                 _alerts(
-                    ', alertname=~"MusterNoLeader|MusterReconcile.*|MusterFleetPolicy.*"',
+                    ', alertname=~"MusterNoLeader|MusterReconcile.*|MusterFleetPolicy.*|MusterClockOff"',
                     "Of the operator. Each has a page of its name in docs/runbooks.",
                 ),
                 Panel(
@@ -819,6 +819,12 @@ OPERATOR = Dashboard(
         (
             "Passes",
             (
+                lines(
+                    "Clocks",
+                    "By how much each replica's clock is ahead of the API server's, to a second or two. Beyond 5 s: docs/runbooks/MusterClockOff.md.",
+                    Query("max by (instance) (muster_clock_ahead_seconds)", "{{instance}}"),
+                    unit="s",
+                ),
                 lines(
                     "Time of a pass",
                     "One pass over one job, writes to the API server included.",

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from prometheus_client import Gauge
+
 from muster.api.fleetpolicy import FleetPolicy, FleetPolicySpec
 from muster.api.gang import Gang, Member
 from muster.api.nodehealth import LostNode, NodeHealth
@@ -35,6 +37,11 @@ Key = tuple[str, str]  # namespace, name of a TrainingJob
 
 MAX_REMEMBERED_DEAD = 65536
 AGENT_NAMESPACE = "muster-agent"
+
+_ahead = Gauge(
+    "muster_clock_ahead_seconds",
+    "By how much the clock of this replica is ahead of the API server's, to a second or two.",
+)
 
 
 # Kubelets renew their leases every ten seconds. Where the first node of many that fall silent together is judged, the
@@ -328,6 +335,7 @@ class Cluster:
             dark=Silence(dark, len(fleet.nodes)),
             silence=self.hub.silence(timeout, job.metadata.namespace),
             leader_age_seconds=self.hub.serving_age_seconds(),
+            ahead_seconds=self._ahead_seconds(now),
             attempt_age_seconds=seen.attempt_age_seconds,
             listing_age_seconds=seen.listing_age_seconds,
             go_age_seconds=seen.go_age_seconds,
@@ -340,6 +348,13 @@ class Cluster:
             other=self.other_job(job),
             standards=self._standards(view.report for view in checkers.values()) if checkers else (),
         )
+
+    def _ahead_seconds(self, now: datetime) -> float:
+        """By how much this clock is ahead of the API server's."""
+        theirs = self._answers.server_time()
+        seconds = (now - theirs).total_seconds() if theirs is not None else 0.0
+        _ahead.set(seconds)
+        return seconds
 
     def other_job(self, job: TrainingJob) -> OtherJob | None:
         """The job from whose checkpoint this one is to go on; None where it names none."""

@@ -6,10 +6,12 @@ not, except where the server said 429 and therefore did nothing: whether to writ
 """
 
 import asyncio
+import email.utils
 import functools
 import os
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlencode, urlsplit
@@ -18,12 +20,9 @@ from urllib.request import getproxies, proxy_bypass
 import aiohttp
 import msgspec
 import tenacity
-from kubernetes.aio import config as kubernetes_config
-from kubernetes.aio.client import Configuration
-from kubernetes.aio.client.rest import RESTClientObject
 from prometheus_client import Counter, Histogram
 
-from muster.kube import jitter, paths
+from muster.kube import jitter, library, paths
 from muster.kube.errors import ApiError, ServerError, TooManyRequests, Unauthorized, Unreachable, from_status
 from muster.kube.pipes import Pipes
 
@@ -36,6 +35,8 @@ _MAX_ATTEMPTS = 4
 _MAX_RETRY_AFTER_SECONDS = 5.0
 # An API server that has said nothing for so long was away: nobody can have heard it meanwhile.
 AWAY_SECONDS = 30.0
+# What it said of the time before that is not believed: clocks of processors differ.
+DATED_SECONDS = 300.0
 # It is asked every two seconds at least (kube/lease.py): one that is silent for longer than this cannot be seen.
 QUIET_SECONDS = 5.0
 # From its first answer after that: kubelets try again every seven seconds, and our streams every ten.
@@ -62,17 +63,29 @@ _requests_of = functools.lru_cache(maxsize=1024)(_requests.labels)
 _seconds_of = functools.lru_cache(maxsize=256)(_seconds.labels)
 
 
+@functools.lru_cache(maxsize=16)
+def _read_date(date: str) -> datetime | None:
+    try:
+        found = email.utils.parsedate_to_datetime(date)
+    except ValueError:
+        return None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+
 class Answers:
-    """When the API server has answered, on any connection: who hears nothing while it answers is deaf."""
+    """When the API server has answered, on any connection, and what time it had: who hears nothing while it answers is deaf."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
+        self._dated = "", clock()
         self._last = self._back_since = self._attended_from = clock()
         self._attended = 0.0  # until `_attended_from`
 
-    def heard(self) -> None:
-        """It has just answered."""
+    def heard(self, date: str = "") -> None:
+        """It has just answered, at this time by its own clock (RFC 9110, Date), "" where it did not say."""
         now = self._clock()
+        if date:
+            self._dated = date, now
         if now - self._last > AWAY_SECONDS:
             self._back_since = now
         if now - self._last > QUIET_SECONDS:
@@ -86,6 +99,13 @@ class Answers:
 
     def _attended_until(self, moment: float) -> float:
         return self._attended + max(moment - self._attended_from, 0.0)
+
+    def server_time(self) -> datetime | None:
+        """What its clock shows now, to a second; None where that is not known, or was told too long ago."""
+        date, at = self._dated
+        age = self._clock() - at
+        told = _read_date(date) if date and age <= DATED_SECONDS else None
+        return None if told is None else told + timedelta(seconds=age)
 
     def since_seconds(self, moment: float) -> float:
         """For how long it has been answering since a moment of the same clock; its last absence ends the count."""
@@ -104,7 +124,7 @@ class Client:
 
     def __init__(
         self,
-        configuration: Configuration,
+        configuration: Any,
         refresh_credentials: Callable[[], Awaitable[None]] | None = None,
         clock: Callable[[], float] = time.monotonic,
         answers: Answers | None = None,
@@ -119,16 +139,16 @@ class Client:
         configuration.client_session_kwargs = {"trust_env": False}
         if configuration.proxy is None:
             configuration.proxy = _proxy(self._host)
-        self._transport: Any = RESTClientObject(configuration)
+        self._transport: Any = library.part("client.rest").RESTClientObject(configuration)
         self._pipes = Pipes(self._host, self._transport.ssl_context, configuration.tls_server_name, clock)
         self._clock = clock
 
     @classmethod
     async def connect(cls, kubeconfig: str | None = None, context: str | None = None) -> "Client":
         """Connect with the given kubeconfig, else the one in KUBECONFIG, else in-cluster, else ~/.kube/config."""
-        configuration = Configuration()
+        configuration = library.part("client").Configuration()
         files = kubeconfig or _kubeconfig_files()
-        loading: Any = kubernetes_config  # it has no types
+        loading = library.part("config")
         if not files:
             loading.load_incluster_config(configuration)
             return cls(configuration)
@@ -378,7 +398,7 @@ class Client:
             response: aiohttp.ClientResponse = answer.response
             _requests_of(label, paths.resource_of(path), response.status).inc()
             if response.status < 500:
-                self.answers.heard()
+                self.answers.heard(response.headers.get("Date", ""))
             if response.status < 400:
                 return response
             async with response:

@@ -58,7 +58,7 @@ class SimulatedClient(Client):
         self.answers = answers or Answers(clock)
         self.before_write = None
         self.on_write = None
-        self._configuration = SimpleNamespace(proxy=None)  # type: ignore[assignment]
+        self._configuration = SimpleNamespace(proxy=None)
         self._host = "simulated"
         self._server = server
         self._way = way

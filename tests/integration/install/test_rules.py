@@ -17,6 +17,7 @@ HEALTHY = (
     ('muster_node_agents{state="Silent"}', "2x1000"),
     ('muster_node_agents{state="Ready"}', "98x1000"),
     ("muster_breaker_open", "0x1000"),
+    ('muster_clock_ahead_seconds{instance="a"}', "4.9x9 3600x9 -2x900"),
     ("muster_fleet_policy_unreadable", "0x1000"),
     ('muster_reconcile_failures_total{reason="Conflict"}', "0+1x1000"),
     ('muster_node_offence_score{node="n1"}', "1.6x1000"),
@@ -42,6 +43,7 @@ FIRES: dict[str, tuple[Series, int, int]] = {
         30,
     ),
     "MusterFleetPolicyUnreadable": ((LEADER, ("muster_fleet_policy_unreadable", "1x1000")), 4, 6),
+    "MusterClockOff": ((LEADER, ('muster_clock_ahead_seconds{instance="a"}', "-6x1000")), 14, 16),
     "MusterBreakerHolds": ((LEADER, ("muster_breaker_open", "1x1000")), 9, 11),
     "MusterAgentsSilent": (
         (LEADER, ('muster_node_agents{state="Silent"}', "6x1000"), ('muster_node_agents{state="Ready"}', "94x1000")),

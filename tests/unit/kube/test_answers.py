@@ -3,13 +3,14 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from aiohttp import web
 from kubernetes.aio.client import Configuration
 
-from muster.kube.client import AWAY_SECONDS, Answers, Client
+from muster.kube.client import AWAY_SECONDS, DATED_SECONDS, Answers, Client
 from muster.kube.errors import ApiError
 
 
@@ -74,7 +75,7 @@ async def test_an_answer_to_a_sibling_counts_a_server_in_trouble_does_not(
     server: Any, client: Client, status: int, heard: bool
 ) -> None:
     moments: list[str] = []
-    client.answers.heard = lambda: moments.append("heard")  # type: ignore[method-assign]
+    client.answers.heard = lambda _date: moments.append("heard")  # type: ignore[method-assign]
     server.status = status
     sibling = client.sibling()
     with contextlib.suppress(ApiError):
@@ -99,3 +100,24 @@ def test_time_counts_only_while_the_api_server_answers() -> None:
     now[0] = 1000.0 + AWAY_SECONDS
     answers.heard()
     assert answers.since_seconds(0.0) == AWAY_SECONDS
+
+
+def test_the_server_tells_what_time_it_has() -> None:
+    now = [100.0]
+    answers = Answers(lambda: now[0])
+    assert answers.server_time() is None
+    answers.heard("Tue, 06 Jan 2026 10:00:00 GMT")
+    answers.heard()
+    now[0] += 30.0
+    assert answers.server_time() == datetime(2026, 1, 6, 10, 0, 30, tzinfo=UTC)
+    now[0] += DATED_SECONDS
+    assert answers.server_time() is None, "too long ago"
+    answers.heard("yesterday")
+    assert answers.server_time() is None
+
+
+async def test_each_answer_has_a_time(client: Client) -> None:
+    await client.get("/version")
+    told = client.answers.server_time()
+    assert told is not None
+    assert abs((datetime.now(UTC) - told).total_seconds()) < 60
