@@ -13,22 +13,25 @@ from prometheus_client import Gauge
 from muster.api.fleetpolicy import FleetPolicy, FleetPolicySpec
 from muster.api.gang import Gang, Member
 from muster.api.nodehealth import LostNode, NodeHealth
-from muster.api.trainingjob import TrainingJob
-from muster.controller.ghosts import Beats, GhostAges
+from muster.api.trainingjob import LaunchMode, TrainingJob
+from muster.controller.ghosts import GhostAges
+from muster.controller.heartbeats import LeaseAges
 from muster.controller.lost import Heartbeat, dead_by, holds, refuted
 from muster.controller.sightings import Sightings
 from muster.coordinator.auth import Caller
 from muster.coordinator.checkers import CheckerHub
 from muster.coordinator.hub import Hub, Membership
-from muster.kube import informer, paths
+from muster.kube import informer
 from muster.kube.client import Client
-from muster.kube.decode import NodeLease, Undecodable
+from muster.kube.decode import Undecodable
 from muster.kube.informer import Informer
+from muster.kube.nodeleases import NodeLeases
 from muster.lifecycle.resume import branch_of
 from muster.placement.eligibility import STALE_HEARTBEAT_SECONDS
 from muster.protocol.checks import CheckReport
+from muster.recovery.silence import FRESH_SECONDS
 from muster.world.checks import CheckerView, Standard
-from muster.world.fleet import Fleet, KnownAges, Silence, claim_of
+from muster.world.fleet import Fleet, Silence, claim_of
 from muster.world.job import CreateError, JobWorld, OtherJob, TemplateVerdict
 from muster.world.names import pod_name_in
 from muster.world.views import LauncherView, NodeView, OccupantView, PodView
@@ -47,47 +50,6 @@ _ahead = Gauge(
 # Kubelets renew their leases every ten seconds. Where the first node of many that fall silent together is judged, the
 # others are nearly as late.
 DARK_SECONDS = 12.0
-
-
-class LeaseAges:
-    """How old each node's heartbeat is, on our own clock, as of when we last heard of any.
-
-    Args:
-        clock: one that stands still while the API server is away: nobody can be heard meanwhile.
-        blind_seconds: for how long we have heard of no heartbeat at all: what we cannot see is nobody's silence.
-    """
-
-    def __init__(self, clock: Callable[[], float], blind_seconds: Callable[[], float]) -> None:
-        self._changed_at: OrderedDict[str, float] = OrderedDict()  # the one unchanged for longest is first
-        self._clock = clock
-        self._blind_seconds = blind_seconds
-
-    def renewed(self, node: str) -> None:
-        """The node's heartbeat has changed just now."""
-        self._changed_at[node] = self._clock()
-        self._changed_at.move_to_end(node)
-
-    def forget(self, node: str) -> None:
-        """The node has no heartbeat any more."""
-        self._changed_at.pop(node, None)
-
-    def age_seconds(self, node: str) -> float:
-        """Seconds since the node's heartbeat was last seen to change; 0 for a node that has none."""
-        changed = self._changed_at.get(node)
-        return 0.0 if changed is None else max(self._clock() - changed - self._blind_seconds(), 0.0)
-
-    def older_than(self, seconds: float) -> list[str]:
-        """The nodes whose heartbeat is at least that old."""
-        return list(self.known(seconds).ages)
-
-    def known(self, seconds: float) -> KnownAges:
-        """The ages of now, of those that are at least so old; the others count as fresh."""
-        now, found = self._clock() - self._blind_seconds(), {}
-        for node, changed in self._changed_at.items():
-            if now - changed < seconds:
-                break
-            found[node] = now - changed
-        return KnownAges(found)
 
 
 @dataclass(slots=True)
@@ -142,7 +104,6 @@ class Cluster:
         self.pods = informer.worker_pods(client, clock)
         self.occupants = informer.occupant_pods(client, clock)
         self.nodes = informer.nodes(client, clock)
-        self.leases = informer.node_leases(client, clock)
         self.healths = informer.node_healths(client, clock)
         self.priorities = informer.priority_classes(client, clock)
         self.agents = informer.agent_pods(client, agent_namespace, clock)
@@ -153,8 +114,8 @@ class Cluster:
         self._node_freed = node_freed
         self._clock = clock
         self._wall_clock = wall_clock
-        self.heartbeats = LeaseAges(self._answers.attended_seconds, self.leases.last_contact_age_seconds)
-        self.beats = Beats(self._answers.attended_seconds)
+        self.heartbeats = LeaseAges(self._answers.attended_seconds)
+        self.leases = NodeLeases(client, self.heartbeats.take, clock)
         self._sightings = Sightings(clock)
         self.fleet = Fleet(heartbeats=self.heartbeats)
         self._policy = FleetPolicySpec()
@@ -162,7 +123,6 @@ class Cluster:
         self._records: dict[Key, Gang] = {}  # the Gangs by key; of one that has become unreadable, what it was before
         # Nodes of which a human has said that they are dead -> his word, and when it came here.
         self._lost: dict[str, tuple[LostNode, float]] = {}
-        self._renewed: set[str] = set()  # nodes whose lease this process has seen to be renewed
         self._jobs_on: dict[str, set[str]] = {}  # node -> job uids with a member there
         self._given: dict[tuple[str, str], frozenset[str]] = {}  # namespace, job uid -> the nodes that its record names
         self._standing: dict[str, dict[str, PodView | OccupantView]] = {}  # node -> the pods there by uid
@@ -174,12 +134,11 @@ class Cluster:
         self.pods.store.subscribe(self._pod_changed)
         self.occupants.store.subscribe(self._occupant_changed)
         self.nodes.store.subscribe(self._node_changed)
-        self.leases.store.subscribe(self._lease_changed)
         self.healths.store.subscribe(self._health_changed)
 
     @property
-    def informers(self) -> tuple[Informer[Any], ...]:
-        """All informers, to be run as tasks."""
+    def informers(self) -> tuple[Informer[Any] | NodeLeases, ...]:
+        """All informers, and who reads heartbeats, to be run as tasks."""
         return (
             self.policies,
             self.priorities,
@@ -213,7 +172,7 @@ class Cluster:
 
     def stalest_seconds(self) -> tuple[str, float]:
         """The informer that has heard nothing for longest while the API server was answering, and for how long."""
-        ages = [(source.kind.name, self._answers.since_seconds(source.last_contact)) for source in self.informers]
+        ages = [(source.name, self._answers.since_seconds(source.last_contact)) for source in self.informers]
         return max(ages, key=lambda item: item[1])
 
     def job_keys(self) -> list[Key]:
@@ -317,10 +276,12 @@ class Cluster:
         lost = self._dead_on_lost_nodes(gang, pods, launchers, now)
         timeout = float(job.spec.recovery.unreachable_timeout_seconds)
         ages = self.heartbeats.known(min(timeout, DARK_SECONDS))
+        if self._depends_on_heartbeats(job, gang, launchers):
+            self.leases.ask()
         fleet = self.fleet.snapshot(ages)
         seen = memory.ghosts
         there = self._still_there(gang)
-        seen.look(gang, there, fleet.nodes, self.beats, self._clock(), self._answers.attended_seconds())
+        seen.look(gang, there, fleet.nodes, self.heartbeats.beats, self._clock(), self._answers.attended_seconds())
         dark = sum(name in fleet.nodes for name in ages.older_than(DARK_SECONDS))
         checkers = self._checkers_of(gang)
         return JobWorld(
@@ -355,6 +316,27 @@ class Cluster:
         seconds = (now - theirs).total_seconds() if theirs is not None else 0.0
         _ahead.set(seconds)
         return seconds
+
+    def _depends_on_heartbeats(
+        self, job: TrainingJob, gang: Gang | None, launchers: Mapping[str, LauncherView]
+    ) -> bool:
+        """Whether it matters now how old the heartbeats of the job's nodes are: somebody of it is not as he should be."""
+        if gang is None:
+            return False
+        if gang.spec.ghosts or not self._lost.keys().isdisjoint(member.node for member in gang.spec.members):
+            return True
+        is_plain = job.spec.launch.mode is LaunchMode.PLAIN
+        doubt = min(FRESH_SECONDS, job.spec.recovery.unreachable_timeout_seconds)
+        for member in gang.spec.members:
+            node = self.fleet.nodes.get(member.node)
+            if member.node and (node is None or not node.ready):
+                return True
+            if is_plain or not member.pod_uid:
+                continue
+            launcher = launchers.get(member.pod_uid)
+            if launcher is None or launcher.heard_age_seconds >= doubt:
+                return True
+        return False
 
     def other_job(self, job: TrainingJob) -> OtherJob | None:
         """The job from whose checkpoint this one is to go on; None where it names none."""
@@ -420,12 +402,12 @@ class Cluster:
         return refuted(word, self.fleet.nodes.get(node), self._heartbeat(node))
 
     def _heartbeat(self, node: str) -> Heartbeat | None:
-        lease = self.leases.store.get((paths.NODE_LEASES, node))
+        lease = self.heartbeats.lease(node)
         if lease is None:
             return None
         age = self.heartbeats.age_seconds(node)
         renewed = lease.moment
-        if node in self._renewed:
+        if self.heartbeats.has_renewed(node):
             # Reckoned back from now: a clock that was wrong then and is right now must not speak against anybody.
             seen = self._wall_clock() - timedelta(seconds=age)
             renewed = max(renewed, seen) if renewed else seen
@@ -637,18 +619,6 @@ class Cluster:
         for uid in self._jobs_on.get(node.name, ()):
             self.ring_uid(uid)
         self._node_freed()
-
-    def _lease_changed(self, old: NodeLease | None, new: NodeLease | None) -> None:
-        if new is None:
-            if old is not None:
-                self.heartbeats.forget(old.node)
-                self.beats.forget(old.node)
-                self._renewed.discard(old.node)
-        elif old is None or old.renew_time != new.renew_time:
-            self.heartbeats.renewed(new.node)
-            self.beats.renewed(new.node)
-            if old is not None:  # the first sight of one is no sign of life
-                self._renewed.add(new.node)
 
     def _is_named(self, pod: PodView) -> bool:
         """Whether the job's record names this pod: the fence of its ranks may have to be outwaited."""

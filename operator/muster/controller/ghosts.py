@@ -3,7 +3,7 @@
 What a leader before has seen is not handed over; a new one counts anew, which costs one fence at the most.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -17,19 +17,17 @@ BREAK_SECONDS = 25.0
 class Beats:
     """Since when each node's heartbeats have been coming without a break.
 
-    Args:
-        clock: as for the ages of heartbeats: one that stands still while the API server is away.
+    Moments are of the clock of `LeaseAges`: one that stands still while the API server is away.
     """
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._runs: dict[str, tuple[float, float]] = {}  # node -> the first and the last one without a break
+    def __init__(self) -> None:
+        # node -> the first and the last one without a break, and when the last one had not come yet
+        self._runs: dict[str, tuple[float, float, float]] = {}
 
-    def renewed(self, node: str) -> None:
-        """The node's heartbeat has just come."""
-        now = self._clock()
-        first, last = self._runs.get(node, (now, now))
-        self._runs[node] = (first if now - last <= BREAK_SECONDS else now, now)
+    def renewed(self, node: str, by: float, after: float) -> None:
+        """The node's heartbeat has come, between two moments."""
+        first, last, _ = self._runs.get(node, (by, by, by))
+        self._runs[node] = (first if by - last <= BREAK_SECONDS else by, by, after)
 
     def forget(self, node: str) -> None:
         """The node has no heartbeat any more."""
@@ -37,7 +35,7 @@ class Beats:
 
     def lasting_seconds(self, node: str, since: float) -> float:
         """From a moment of the clock, or the end of the last break, to the last heartbeat: the node was there all the time."""
-        first, last = self._runs.get(node, (since, since))
+        first, _, last = self._runs.get(node, (since, since, since))
         return max(0.0, last - max(first, since))
 
 

@@ -154,6 +154,7 @@ class Operator:
             settings.identity,
             on_lost=lambda: self._give_up("lease lost"),
             address=lambda: self.ports.address(),
+            seen=self.cluster.heartbeats.versions.seen,
             clock=clock,
             wall_clock=wall_clock,
         )
@@ -188,7 +189,7 @@ class Operator:
         version = await self._server_version()
         log.info("starting", identity=self.settings.identity, server=version)
         for source in self.cluster.informers:
-            self._spawn(source.run(), f"informer {source.kind.name}")
+            self._spawn(source.run(), f"informer {source.name}")
         self._spawn(self.ports.stand_by(), "coordinator")
         self._spawn(self._lead(), "leader")
 

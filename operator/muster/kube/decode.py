@@ -277,9 +277,19 @@ class _LeaseSpec(msgspec.Struct, rename="camel"):
     renew_time: str | None = None
 
 
+class _LeaseMeta(msgspec.Struct, rename="camel"):
+    name: str
+    resource_version: str
+
+
 class _Lease(msgspec.Struct):
-    metadata: _ObjectMeta
+    metadata: _LeaseMeta
     spec: _LeaseSpec | None = None
+
+
+class _LeaseList(msgspec.Struct):
+    metadata: "_ListMeta"
+    items: list[_Lease] | None = None
 
 
 class _PriorityClass(msgspec.Struct, rename="camel"):
@@ -329,6 +339,7 @@ _occupants = msgspec.json.Decoder(_Occupant)
 _nodes = msgspec.json.Decoder(_Node)
 _agent_pods = msgspec.json.Decoder(_AgentPod)
 _leases = msgspec.json.Decoder(_Lease)
+_lease_lists = msgspec.json.Decoder(_LeaseList)
 _priorities = msgspec.json.Decoder(_PriorityClass)
 _metas = msgspec.json.Decoder(_OnlyMeta)
 _events = msgspec.json.Decoder(WatchEvent)
@@ -486,7 +497,24 @@ def _node_condition(said: _Condition) -> ConditionView:
 
 def node_lease(data: Raw) -> NodeLease:
     """A lease in kube-node-lease."""
-    parsed = _leases.decode(data)
+    return _node_lease(_leases.decode(data))
+
+
+def node_leases(data: bytes, read: Callable[[Raw], NodeLease]) -> tuple[list[NodeLease], int]:
+    """All leases in kube-node-lease, and the resourceVersion of the list.
+
+    Args:
+        read: for each by itself, where one of them is not as it should be.
+    """
+    try:
+        whole = _lease_lists.decode(data)
+        return list(map(_node_lease, whole.items or ())), int(whole.metadata.resource_version)
+    except (ValueError, RecursionError):
+        page = list_page(data)
+        return list(map(read, page.items or ())), int(page.metadata.resource_version)
+
+
+def _node_lease(parsed: _Lease) -> NodeLease:
     renew_time = parsed.spec.renew_time if parsed.spec else None
     return NodeLease(parsed.metadata.name, renew_time or "", int(parsed.metadata.resource_version))
 

@@ -31,9 +31,11 @@ PAGE_SIZE = 500
 SERVER_TIMEOUT_SECONDS = 300
 READ_TIMEOUT_SECONDS = 75.0  # bookmarks come about once a minute: a stream silent for longer is dead
 MAX_BACKOFF_SECONDS = 10.0
-# Jobs are decided about no sooner one after the other, and what comes together costs less. Nobody waits for a heartbeat.
+# Jobs are decided about no sooner one after the other, and what comes together costs less. Nobody waits for an agent's Pod.
 GATHER_SECONDS = 0.02
-GATHER_HEARTBEATS_SECONDS = 0.5
+GATHER_AGENTS_SECONDS = 0.5
+# Each kubelet says every five minutes that nothing has changed: of 16,384 one every 18 ms.
+GATHER_NODE_SECONDS, MAX_GATHER_SECONDS = 1 / 65_536, 0.25
 RESUMES_BEFORE_LIST = 3
 AGENT_NAME = "muster-agent"  # the label app.kubernetes.io/name of the DaemonSet's Pods
 
@@ -60,6 +62,7 @@ class Kind(Generic[T]):
     index: Callable[[T], Hashable] = lambda _: None
     bare: Callable[[Raw], T] | None = None  # what is left of one that decode cannot read
     gather_seconds: float = GATHER_SECONDS  # what the watch shows within so long of something is read together
+    gather_each_seconds: float = 0.0  # or so long for each object that there is, up to MAX_GATHER_SECONDS
 
 
 Subscriber = Callable[[T | None, T | None], None]
@@ -219,6 +222,16 @@ class Informer(Generic[T]):
         self._position: str | None = None  # resourceVersion to resume from; None: list first
         self._failures = 0
 
+    @property
+    def name(self) -> str:
+        """Of the kind."""
+        return self.kind.name
+
+    def counted(self, number: int) -> None:
+        """So many objects have been listed."""
+        _lists.labels(self.kind.name).inc()
+        self._count.set(number)
+
     def read(self, data: Raw) -> T:
         """The object, or what is left of it: one that cannot be read must not keep the others from being seen."""
         try:
@@ -317,8 +330,10 @@ class Informer(Generic[T]):
             "allowWatchBookmarks": "true",
             "timeoutSeconds": int(SERVER_TIMEOUT_SECONDS * jitter.uniform(0.9, 1.1)),
         }
+        of_all = min(len(self.store) * self.kind.gather_each_seconds, MAX_GATHER_SECONDS)
+        gather = max(self.kind.gather_seconds, of_all)
         lines = self._client.watch(
-            self.kind.path, query, read_timeout_seconds=READ_TIMEOUT_SECONDS, gather_seconds=self.kind.gather_seconds
+            self.kind.path, query, read_timeout_seconds=READ_TIMEOUT_SECONDS, gather_seconds=gather
         )
         async with contextlib.aclosing(lines):
             async for line in lines:
@@ -395,20 +410,26 @@ def agent_pods(client: Client, namespace: str, clock: Clock = time.monotonic) ->
         keep=lambda pod: bool(pod.node),
         index=lambda pod: pod.node,
         bare=decode.bare_agent_pod,
-        gather_seconds=GATHER_HEARTBEATS_SECONDS,
+        gather_seconds=GATHER_AGENTS_SECONDS,
     )
     return Informer(client, kind, clock)
 
 
 def nodes(client: Client, clock: Clock = time.monotonic) -> Informer[NodeView]:
     """Every node; its key is ("", name)."""
-    return Informer(
-        client, Kind("nodes", paths.core("nodes"), decode.node, decode.node_meta, bare=decode.bare_node), clock
+    kind = Kind(
+        "nodes",
+        paths.core("nodes"),
+        decode.node,
+        decode.node_meta,
+        bare=decode.bare_node,
+        gather_each_seconds=GATHER_NODE_SECONDS,
     )
+    return Informer(client, kind, clock)
 
 
 def node_leases(client: Client, clock: Clock = time.monotonic) -> Informer[decode.NodeLease]:
-    """The kubelets' heartbeats; the key is ("kube-node-lease", node)."""
+    """The kubelets' heartbeats, to be read and not watched (`muster.kube.nodeleases`); the key is ("kube-node-lease", node)."""
     return Informer(
         client,
         Kind(
@@ -417,7 +438,6 @@ def node_leases(client: Client, clock: Clock = time.monotonic) -> Informer[decod
             decode.node_lease,
             decode.lease_meta,
             bare=decode.bare_lease,
-            gather_seconds=GATHER_HEARTBEATS_SECONDS,
         ),
         clock,
     )

@@ -47,6 +47,7 @@ class LeaderLease:
         identity: of this process, never used by another one: not the pod's name alone (a container can restart).
         on_lost: called once when the lease is lost; it ends the process.
         address: where this process answers launchers, host:port; "" while it does not. Written with each renewal.
+        seen: called with each resourceVersion of it that is seen.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class LeaderLease:
         retry: float = 2.0,
         on_lost: Callable[[], None] | None = None,
         address: Callable[[], str] = lambda: "",
+        seen: Callable[[int], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
@@ -75,6 +77,7 @@ class LeaderLease:
         self._retry = retry
         self._on_lost = on_lost
         self._address = address
+        self._tell_seen = seen
         self._clock = clock
         self._wall_clock = wall_clock
         self._seen: _Seen | None = None
@@ -257,6 +260,7 @@ class LeaderLease:
         self._object = msgspec.json.decode(data)
         spec = self._object.get("spec") or {}
         version = self._object["metadata"]["resourceVersion"]
+        self._tell_seen(int(version))
         if self._seen is None or self._seen.resource_version != version:
             self._seen = _Seen(
                 version,

@@ -61,10 +61,14 @@ class Stored:
     wire: bytes
 
 
+_NOTHING = Stored({"metadata": {"name": ""}}, 0, b"")
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
     """An entry of a kind's history."""
 
+    at: float
     version: int
     before: Stored | None
     after: Stored | None  # None: deleted; then `before` carries the last state, and the version of the deletion
@@ -138,11 +142,18 @@ class ApiServer:
         kept = self._objects.get(resource, {}).values()
         return iter([stored.value for stored in kept if self.concerns(stored.value)])
 
-    def list(self, at: Where, query: Mapping[str, Any]) -> bytes:
-        """All objects that a query selects, in one page."""
-        selects = selector(at.namespace, query)
-        items = [stored.wire for stored in self._objects.get(at.resource, {}).values() if selects(stored.value)]
-        return b'{"metadata":{"resourceVersion":"%d"},"items":[%s]}' % (self._version, b",".join(items))
+    def list(self, at: Where, query: Mapping[str, Any], lag_seconds: float = 0.0) -> bytes:
+        """All objects that a query selects, in one page: the newest, or any that there were where it asks for version 0.
+
+        Args:
+            lag_seconds: how old the cache is that answers who asks for any.
+        """
+        selects, version = selector(at.namespace, query), self._version
+        objects = self._objects.get(at.resource, {})
+        if str(query.get("resourceVersion", "")) == "0":
+            objects, version = self._as_of(at.resource, self._agenda.now - lag_seconds)
+        items = [stored.wire for stored in objects.values() if selects(stored.value)]
+        return b'{"metadata":{"resourceVersion":"%d"},"items":[%s]}' % (version, b",".join(items))
 
     def create(self, at: Where, body: Mapping[str, Any], *, dry_run: bool = False) -> bytes:
         """Create an object; for `pods/binding`: bind one."""
@@ -280,6 +291,20 @@ class ApiServer:
     def _now(self, seconds: float = 0.0) -> str:
         return rfc3339(self.clock.at(self._agenda.now + seconds))
 
+    def _as_of(self, resource: str, moment: float) -> tuple[dict[Key, Stored], int]:
+        """All of a kind as it was, as far back as is remembered, and as of which version."""
+        objects, version = dict(self._objects.get(resource, {})), self._version
+        for change in reversed(self._history.get(resource, ())):
+            if change.at <= moment:
+                break
+            metadata = (change.after or change.before or _NOTHING).value["metadata"]
+            key, version = (metadata.get("namespace", ""), metadata["name"]), change.version - 1
+            if change.before is not None:
+                objects[key] = change.before
+            else:
+                objects.pop(key, None)
+        return objects, version
+
     def _found(self, at: Where) -> Stored:
         stored = self._objects.get(at.resource, {}).get(at.key)
         if stored is None:
@@ -321,7 +346,7 @@ class ApiServer:
         self._version = version
         value["metadata"]["resourceVersion"] = str(version)
         stored = kept[key] = Stored(value, version, self.encode(value))
-        self._changed(resource, Change(version, before, stored))
+        self._changed(resource, Change(self._agenda.now, version, before, stored))
         return stored
 
     def _remove(self, resource: str, key: Key) -> None:
@@ -329,7 +354,8 @@ class ApiServer:
         self._version = version
         metadata = {**before.value["metadata"], "resourceVersion": str(version)}
         value = {**before.value, "metadata": metadata}
-        self._changed(resource, Change(version, Stored(value, version, self.encode(value)), None))
+        gone = Stored(value, version, self.encode(value))
+        self._changed(resource, Change(self._agenda.now, version, gone, None))
 
     def _changed(self, resource: str, change: Change) -> None:
         history = self._history.setdefault(resource, [])
@@ -415,7 +441,7 @@ def _field_test(term: str) -> Callable[[Object], bool]:
 
 def _merged(value: Any, changes: Any) -> Any:
     if not isinstance(changes, Mapping):
-        return copy.deepcopy(changes)
+        return copy.deepcopy(changes) if isinstance(changes, list) else changes
     merged = dict(value) if isinstance(value, Mapping) else {}
     for key, change in changes.items():
         if change is None:

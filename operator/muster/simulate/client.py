@@ -155,7 +155,7 @@ class SimulatedClient(Client):
             case "GET" if at.name:
                 return server.get(at)
             case "GET":
-                return server.list(at, query)
+                return server.list(at, query, self._way.lag_of(at.resource))
             case "POST":
                 return server.create(at, body, dry_run=bool(query.get("dryRun")))
             case "PUT":

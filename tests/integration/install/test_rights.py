@@ -147,7 +147,7 @@ def story(installation: Any, namespace: str, wait_until: Callable[..., Any]) -> 
     installation.kubectl("patch", "pvc", "data", here, "--subresource=status", "--type=merge", f"--patch={bound}")
     direct = a_job("direct", namespace, nodes=1)
     direct["spec"]["template"]["spec"]["volumes"] = [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]
-    wait_until(lambda: "default" in json.dumps(installation.get("fleetpolicies")), "the policy is there")
+    wait_until(lambda: _kept(installation, system) == ["plain"], "Muster knows the policy: it keeps one account")
     installation.apply(direct)
     wait_until(lambda: [pod for pod in pods("direct") if pod["spec"].get("nodeName")], "Muster has bound a worker")
     # Its node is for other tests, and no kubelet ends its pod. The account of one job is kept, the newest.

@@ -1,6 +1,5 @@
 """What the cluster makes of what the informers see: whose a pod is, who holds a node, who is still expected to talk."""
 
-import itertools
 import json
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -16,6 +15,7 @@ from muster.kube.decode import NodeLease, Undecodable
 from muster.protocol import messages
 from muster.protocol.checks import NODE, READY, CheckAnswer, CheckReport, PassReport, ProbeReport
 from muster.protocol.messages import RankReport, Report
+from muster.recovery.silence import FRESH_SECONDS
 from muster.world import written
 from muster.world.checks import Standard
 from muster.world.fleet import Silence
@@ -253,33 +253,34 @@ def test_a_launcher_is_forgotten_once_its_pod_is_gone_and_its_record_has_dropped
 class Kubelets:
     """Nodes whose heartbeats reach the operator, or do not."""
 
-    def __init__(self, scene: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, scene: Any) -> None:
         self.scene = scene
-        self.versions = itertools.count(1)
-        monkeypatch.setattr(scene.cluster.leases, "_clock", scene.clock)
+        self.version = 0
+        self.leases: dict[str, NodeLease] = {}
 
     def pass_time(self, seconds: int, *beating: str, deaf: bool = False, away: bool = False) -> None:
         """A second at a time; these nodes' heartbeats come every ten seconds, the first at once."""
         for second in range(seconds):
             if not away:
                 self.scene.api.answers.heard()
-            if not (away or deaf) and second % 10 == 0:
-                for node in beating:
-                    self.beat(node)
+            if not (away or deaf):
+                self.beat(*(beating if second % 10 == 0 else ()))
             self.scene.clock.advance(1.0)
 
-    def beat(self, node: str) -> None:
-        leases, clock = self.scene.cluster.leases, self.scene.clock
-        leases.store.apply("MODIFIED", NodeLease(node, f"{clock.now}", next(self.versions)))
-        leases.last_contact = clock.now
+    def beat(self, *nodes: str) -> None:
+        """These renew their leases, and all leases are read."""
+        for node in nodes:
+            self.version += 1
+            self.leases[node] = NodeLease(node, f"{self.scene.clock.now}", self.version)
+        self.scene.cluster.heartbeats.take(self.leases.values(), self.version)
 
     def ages(self, *nodes: str) -> list[float]:
         return [self.scene.cluster.heartbeats.age_seconds(node) for node in nodes]
 
 
 @pytest.fixture
-def kubelets(scene: Any, monkeypatch: pytest.MonkeyPatch) -> Kubelets:
-    return Kubelets(scene, monkeypatch)
+def kubelets(scene: Any) -> Kubelets:
+    return Kubelets(scene)
 
 
 def test_our_own_deafness_is_no_silence_of_a_node(scene: Any, kubelets: Kubelets) -> None:
@@ -347,9 +348,9 @@ def test_a_kubelet_that_is_heard_again_ends_what_nobody_knows_any_more(
     kubelets.pass_time(300)
     assert scene.cluster.world(job).disowned == {"p1": 0.0}, "it may be cut off"
     kubelets.pass_time(61, "n1")
-    assert scene.cluster.world(job).disowned == {"p1": 60.0}, "from its first heartbeat to the last one"
+    assert scene.cluster.world(job).disowned == {"p1": 59.0}, "from its first heartbeat to the look before the last one"
     kubelets.pass_time(300)
-    assert scene.cluster.world(job).disowned == {"p1": 60.0}
+    assert scene.cluster.world(job).disowned == {"p1": 59.0}
     kubelets.pass_time(1, "n1")
     assert scene.cluster.world(job).disowned == {"p1": 0.0}, "it was away again"
     kubelets.pass_time(30, "n1")
@@ -502,7 +503,7 @@ def test_an_informer_is_stale_only_while_the_api_server_answers_others(scene: An
     def hear_all_but(*deaf: str) -> None:
         scene.api.answers.heard()
         for source in cluster.informers:
-            if source.kind.name not in deaf:
+            if source.name not in deaf:
                 source.last_contact = clock.now
 
     hear_all_but()
@@ -643,3 +644,42 @@ def test_the_checker_of_a_node_that_is_gone_is_forgotten(scene: Any) -> None:
     hear_checker(scene, "n0")
     scene.cluster.nodes.store.assume_deleted(("", "n0"), "u")
     assert scene.cluster.checkers.nodes == []
+
+
+def test_heartbeats_are_looked_at_closely_while_somebody_of_a_job_is_not_as_he_should_be(
+    scene: Any, make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = scene.cluster
+    asked: list[float] = []
+
+    def ask() -> None:
+        asked.append(scene.clock.now)
+
+    monkeypatch.setattr(cluster.leases, "ask", ask)
+    job = make.job()
+    cluster.jobs.store.assume(job)
+    for number, node in enumerate(("n0", "n1")):
+        cluster.nodes.store.assume(NodeView(node, f"uid-{node}", number + 1, ready=True))
+    cluster.gangs.store.assume(make.gang(job, "p0", "p1"))
+
+    def asks() -> bool:
+        before = len(asked)
+        cluster.world(job)
+        return len(asked) > before
+
+    assert asks(), "a launcher that this leader has never heard"
+    hear(scene, "p0")
+    hear(scene, "p1")
+    assert not asks()
+    scene.clock.advance(FRESH_SECONDS)
+    hear(scene, "p0")
+    assert asks(), "one is silent, and a second witness will be wanted"
+    hear(scene, "p1")
+    assert not asks()
+    cluster.nodes.store.assume(NodeView("n1", "uid-n1", 9, ready=False))
+    assert asks()
+    cluster.nodes.store.assume(NodeView("n1", "uid-n1", 10, ready=True))
+    assert not asks()
+    ghost = {"pod": "old", "podUid": "px", "node": "n7", "fencedTime": "2026-01-31T12:00:30Z"}
+    cluster.gangs.store.assume(make.gang(job, "p0", "p1", version=11, ghosts=[ghost]))
+    assert asks(), "whether a ghost's kubelet lives has to be seen"

@@ -9,13 +9,6 @@ from muster.controller.ghosts import BREAK_SECONDS, Beats, GhostAges
 from muster.world.job import JobWorld
 
 
-class Clock:
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def looked(seen: GhostAges, world: JobWorld, beats: Beats, now: float) -> GhostAges:
     seen.look(
         world.gang, {pod.uid for pod in world.pods.values() if not pod.terminal}, {"n0": a_node("n0")}, beats, now, now
@@ -38,22 +31,18 @@ def with_ghost(attempt: int = 1, **pod: Any) -> Scene:
 
 
 def test_a_node_that_sends_no_heartbeats_was_not_there() -> None:
-    clock = Clock()
-    beats = Beats(clock)
-    clock.now += 500.0
+    beats = Beats()
     assert beats.lasting_seconds("n0", 1000.0) == 0.0
-    beats.renewed("n0")
+    beats.renewed("n0", 1500.0, 1500.0)
     beats.forget("n0")
-    clock.now += BREAK_SECONDS
-    beats.renewed("n0")
+    beats.renewed("n0", 1500.0 + BREAK_SECONDS, 1520.0)
     assert beats.lasting_seconds("n0", 1000.0) == 0.0, "what a lease before said counts no more"
 
 
 def test_a_pod_that_is_wanted_is_not_disowned() -> None:
-    clock = Clock()
     for pod, disowned in (({}, True), ({"phase": "Failed"}, True), ({"phase": "Running"}, False)):
         here = with_ghost(**pod)
-        assert bool(looked(GhostAges(), here.world(), Beats(clock), 1000.0).disowned) is disowned
+        assert bool(looked(GhostAges(), here.world(), Beats(), 1000.0).disowned) is disowned
 
 
 def test_a_pod_of_the_same_name_is_another() -> None:
@@ -61,11 +50,11 @@ def test_a_pod_of_the_same_name_is_another() -> None:
     assert here.record is not None
     ghost = here.record.ghosts[0].model_copy(update={"pod_uid": "before"})
     here.record = here.record.model_copy(update={"ghosts": [ghost]})
-    assert looked(GhostAges(), here.world(), Beats(Clock()), 1000.0).disowned == {"before": 0.0}
+    assert looked(GhostAges(), here.world(), Beats(), 1000.0).disowned == {"before": 0.0}
 
 
 def test_each_go_is_as_old_as_it_was_seen() -> None:
-    seen, beats = GhostAges(), Beats(Clock())
+    seen, beats = GhostAges(), Beats()
     assert looked(seen, with_ghost(1).world(), beats, 1000.0).go_age_seconds == 0.0
     assert looked(seen, with_ghost(1).world(), beats, 1060.0).go_age_seconds == 60.0
     assert looked(seen, with_ghost(2).world(), beats, 1070.0).go_age_seconds == 0.0
@@ -73,7 +62,7 @@ def test_each_go_is_as_old_as_it_was_seen() -> None:
 
 def test_the_go_of_a_record_that_was_made_anew_is_not_the_one_of_before(make: Any) -> None:
     """Somebody has deleted the Gang, and the status lags: the same number may come again."""
-    ages, beats, gang = GhostAges(), Beats(lambda: 0.0), make.gang(make.job(), "p0", "p1")
+    ages, beats, gang = GhostAges(), Beats(), make.gang(make.job(), "p0", "p1")
 
     def go_age(record: Gang | None, now: float) -> float:
         ages.look(record, (), {}, beats, now, 0.0)
@@ -87,7 +76,7 @@ def test_the_go_of_a_record_that_was_made_anew_is_not_the_one_of_before(make: An
 
 
 def test_a_listing_is_as_old_as_it_was_asked_for_and_the_attempt_no_younger_for_it() -> None:
-    seen, beats = GhostAges(), Beats(Clock())
+    seen, beats = GhostAges(), Beats()
     here = Scene(a_job()).fleet().gang(2, go=False)
     assert here.record is not None
     looked(seen, here.world(), beats, 1000.0)

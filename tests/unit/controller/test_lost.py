@@ -116,12 +116,18 @@ def test_a_launcher_that_is_heard_is_not_dead(scene: Any, make: Any) -> None:
     assert scene.cluster.world(job).lost == {"p0"}
 
 
+def read(scene: Any, lease: NodeLease) -> None:
+    """The lease is read."""
+    scene.cluster.heartbeats.take([lease], lease.resource_version)
+
+
 def pass_time(scene: Any) -> None:
     """25 s in which the API server tells of other nodes' leases."""
     for _ in range(25):
         scene.clock.advance(1.0)
         scene.api.answers.heard()
-    scene.cluster.leases.last_contact = scene.clock.now
+    lease = scene.cluster.heartbeats.lease("n0")
+    read(scene, lease)
 
 
 @pytest.fixture
@@ -136,7 +142,7 @@ def test_a_kubelet_whose_clock_was_ahead_when_it_died_does_not_refute_the_word(s
     """Nor with a leader that was not there when either happened."""
     job = gang_of_two(scene, make)
     ahead = (NOW + timedelta(hours=1)).isoformat()
-    scene.cluster.leases.store.assume(NodeLease("n0", ahead, 50))
+    read(scene, NodeLease("n0", ahead, 50))
     pass_time(scene)
     word = WORD.model_copy(update={"time": NOW + timedelta(seconds=20)})
     said(scene, word=word)
@@ -160,12 +166,12 @@ def test_a_launcher_that_is_heard_after_the_word_came_lives_whatever_the_clock_s
 def test_a_kubelet_that_renews_its_lease_refutes_the_word(scene: Any, make: Any) -> None:
     job = gang_of_two(scene, make)
     lease = NodeLease("n0", BEFORE.isoformat(), 50)
-    scene.cluster.leases.store.assume(lease)
+    read(scene, lease)
     said(scene)
     assert scene.cluster.world(job).lost == frozenset()  # seen just now for the first time
     pass_time(scene)
     assert scene.cluster.world(job).lost == {"p0"}
-    scene.cluster.leases.store.assume(lease._replace(renew_time=AFTER.isoformat(), resource_version=51))
+    read(scene, lease._replace(renew_time=AFTER.isoformat(), resource_version=51))
     pass_time(scene)
     assert scene.cluster.world(job).lost == frozenset()
     assert scene.cluster.refuted("n0").startswith("its kubelet has renewed its lease")

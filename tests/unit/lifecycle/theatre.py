@@ -447,7 +447,7 @@ class Theatre:
         for machine in self.machines.values():
             if machine.reachable and not machine.dark and self.now - machine.heartbeat_at >= HEARTBEAT_SECONDS:
                 machine.heartbeat_at = self.now
-                self._beats.renewed(machine.name)
+                self._beats.renewed(machine.name, self.now, self.now)
         for pod in list(self.pods.values()):
             self._kubelet(pod)
         self._end_orphans()
@@ -762,7 +762,7 @@ class Theatre:
         self._dead = {view.uid for view in self._cache.values() if view.containers_dead}
         self._verdicts: dict[str, TemplateVerdict] = {}
         self._wakes = {}
-        self._beats = Beats(lambda: self.now)
+        self._beats = Beats()
         self._sightings = Sightings(lambda: self.now)
         for view in self._cache.values():
             self._sightings.note(None, view)

@@ -52,6 +52,29 @@ def a_pod(name: str, labels: dict[str, str] | None = None, node: str = "") -> di
     return {"metadata": {"name": name, "labels": labels or {}}, "spec": {"nodeName": node} if node else {}}
 
 
+def test_who_asks_for_any_version_may_get_an_old_list_that_a_watch_goes_on_from(cluster: Cluster) -> None:
+    server, gangs = cluster.server, Where("gangs", "", "", "")
+    server.create(GANG, a_gang(attempt=1))
+    server.create(Where("gangs", "ns", "gone", ""), a_gang("gone"))
+    cluster.turn(10.0)
+    server.patch(GANG, {"spec": {"attempt": 2}}, "merge")
+    server.delete(Where("gangs", "ns", "gone", ""), None)
+    server.create(Where("gangs", "ns", "new", ""), a_gang("new"))
+
+    def listed(lag: float, **query: str) -> tuple[dict[str, Any], int]:
+        answer = json.loads(server.list(gangs, query, lag))
+        found = {item["metadata"]["name"]: item["spec"].get("attempt") for item in answer["items"]}
+        return found, int(answer["metadata"]["resourceVersion"])
+
+    assert listed(5.0)[0] == {"g": 2, "new": None}, "who asks for nothing gets the newest"
+    old, version = listed(5.0, resourceVersion="0")
+    assert old == {"g": 1, "gone": None}
+    seen = cluster.watch(gangs, version)
+    cluster.turn(1.0)
+    assert seen == [("MODIFIED", "g"), ("DELETED", "gone"), ("ADDED", "new")]
+    assert listed(0.0, resourceVersion="0")[0] == {"g": 2, "new": None}
+
+
 @pytest.mark.parametrize(
     ("path", "want"),
     [

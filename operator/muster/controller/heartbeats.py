@@ -1,0 +1,149 @@
+"""How old each node's heartbeat is, told from looks at its lease that lie seconds apart.
+
+Clocks of different machines are never compared. What this process has seen of the API server's one counter tells when something was
+written: a lease whose resourceVersion is not above one that was seen at some moment had been written by then. This process
+sees the counter go on every two seconds, by the leader's own lease, which lies beside the nodes' leases in the same store. So
+one look at a lease that has not been renewed for long tells for how long at least, whenever the look before was.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from muster.controller.ghosts import Beats
+from muster.kube.decode import NodeLease
+from muster.world.fleet import KnownAges
+
+KEPT_SECONDS = 7200.0
+"""Longer than the longest time after which silence is judged. What was written before counts as written then."""
+_MOST_KEPT = 8192
+
+
+class Versions:
+    """What this process has seen of the API server's counter, and when.
+
+    Args:
+        clock: one that stands still while the API server is away.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._versions: list[int] = []
+        self._moments: list[float] = []
+
+    def __len__(self) -> int:
+        return len(self._versions)
+
+    def seen(self, version: int) -> None:
+        """Something that has been written with this resourceVersion was seen just now."""
+        now = self._clock()
+        if self._versions and version <= self._versions[-1]:
+            return
+        if self._moments:
+            now = max(now, self._moments[-1])
+        self._versions.append(version)
+        self._moments.append(now)
+        if len(self._versions) > _MOST_KEPT or now - self._moments[0] > 2 * KEPT_SECONDS:
+            kept = min(bisect_left(self._moments, now - KEPT_SECONDS), len(self._versions) - 1)
+            kept = max(kept, len(self._versions) - _MOST_KEPT // 2)
+            del self._versions[:kept], self._moments[:kept]
+
+    def restart(self) -> None:
+        """The server's history has gone back (etcd restored): what was seen of it counts no more."""
+        self._versions.clear()
+        self._moments.clear()
+
+    def written_by(self, version: int) -> float:
+        """A moment of the clock at which this had been written: the earliest one that is known."""
+        at = bisect_left(self._versions, version)
+        return self._moments[at] if at < len(self._moments) else self._clock()
+
+
+class _Seen(NamedTuple):
+    """A node's lease as it was last read.
+
+    Attributes:
+        written: a moment at which it had been renewed last.
+        renewed: this process has seen it change.
+    """
+
+    lease: NodeLease
+    written: float
+    renewed: bool
+
+
+class LeaseAges:
+    """How old each node's heartbeat was when the leases were last read. What we cannot see is nobody's silence.
+
+    Args:
+        clock: one that stands still while the API server is away: nobody can be heard meanwhile.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.versions = Versions(clock)
+        self.beats = Beats()
+        self._clock = clock
+        self._seen: dict[str, _Seen] = {}
+        self._looked_at = clock()
+        self._version = 0
+        self._oldest: list[tuple[float, str]] | None = None  # when written, the earliest first; None: not sorted yet
+
+    def take(self, leases: Iterable[NodeLease], version: int, under_way_seconds: float = 0.0) -> None:
+        """All leases, as they were when this was asked for.
+
+        Args:
+            version: of the list.
+        """
+        if version < self._version:
+            self.versions.restart()
+        self._version = version
+        self.versions.seen(version)
+        before, looked_before = self._seen, self._looked_at
+        now = self._clock()
+        self._looked_at = max(now - under_way_seconds, looked_before)
+        self._seen = {}
+        for lease in leases:
+            known = before.get(lease.node)
+            if known is not None and known.lease == lease:
+                self._seen[lease.node] = known
+                continue
+            written = self.versions.written_by(lease.resource_version)
+            renewed = known is not None and known.lease.renew_time != lease.renew_time
+            if known is not None and not renewed:  # somebody has changed something else in it
+                self._seen[lease.node] = _Seen(lease, known.written, known.renewed)
+                continue
+            self._seen[lease.node] = _Seen(lease, written, renewed or (known is not None and known.renewed))
+            self.beats.renewed(lease.node, written, min(looked_before, written) if known is not None else written)
+        for node in before.keys() - self._seen.keys():
+            self.beats.forget(node)
+        self._oldest = None
+
+    def lease(self, node: str) -> NodeLease | None:
+        """A node's lease as it was last read."""
+        found = self._seen.get(node)
+        return found.lease if found is not None else None
+
+    def has_renewed(self, node: str) -> bool:
+        """Whether this process has seen the node's lease change: the first sight of one is no sign of life."""
+        found = self._seen.get(node)
+        return found is not None and found.renewed
+
+    def age_seconds(self, node: str) -> float:
+        """By when it was read, seconds for which the node's heartbeat had not come, at least; 0 for a node that has none."""
+        found = self._seen.get(node)
+        return 0.0 if found is None else max(self._looked_at - found.written, 0.0)
+
+    def older_than(self, seconds: float) -> list[str]:
+        """The nodes whose heartbeat is at least that old."""
+        return list(self.known(seconds).ages)
+
+    def known(self, seconds: float) -> KnownAges:
+        """The ages of now, of those that are at least so old; the others count as fresh."""
+        if self._oldest is None:
+            self._oldest = sorted((seen.written, node) for node, seen in self._seen.items())
+        found = {}
+        for written, node in self._oldest:
+            if self._looked_at - written < seconds:
+                break
+            found[node] = max(self._looked_at - written, 0.0)
+        return KnownAges(found)
