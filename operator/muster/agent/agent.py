@@ -16,17 +16,19 @@ from typing import Any
 
 from muster import __version__
 from muster.agent import kinds
+from muster.agent.bridges import Bridges
 from muster.agent.earlier import Earlier
 from muster.agent.facts import Clock, Incident, Signal, clean
 from muster.agent.gpus import Gpus
+from muster.agent.held import Held
 from muster.agent.infiniband import InfiniBand
 from muster.agent.kernel_log import KernelLog, LogEntry
 from muster.agent.ledger import Ledger
 from muster.agent.log import log
-from muster.agent.log_lines import recovery_taken_back
+from muster.agent.log_lines import TAKEN_AWAY, recovery_taken_back
 from muster.agent.looks import LOG, NVML, PORTS, Looks
 from muster.agent.machine import ClockSource, FabricManager, Mounts, gpus_of_the_driver, read_word
-from muster.agent.nvml_process import NvmlProcess
+from muster.agent.nvml_process import NvmlProcess, Outstanding
 from muster.agent.sampler import Sampler
 from muster.agent.settings import Settings
 from muster.agent.storage import is_shared
@@ -41,6 +43,8 @@ _ALIVE_SECONDS = 15.0
 _REACH_PAUSE = 20.0
 """Times as long as it took: a GPU that is dead may hold each try up for seconds, and the others are not looked at then."""
 _CONFIRM_SECONDS = 5.0
+_COME_UP = (kinds.IB_PORT_DOWN, kinds.NVLINK_DOWN, kinds.FABRIC_STATE, kinds.FABRIC_MANAGER)
+"""What may be bad for a while after a boot, and proves nothing until it is over."""
 _BY_ADDRESS = (kinds.XID, kinds.AER_FATAL, kinds.AER_UNCORRECTED, kinds.AER_CORRECTED)
 _EXPIRES = {
     kinds.XID: "xid.expires",
@@ -84,14 +88,19 @@ class Agent:
         self._mounts = Mounts(settings.mounts_file)
         self._fabric_manager = FabricManager(settings.proc, thresholds)
         self._clock_source = ClockSource(settings.sysfs)
-        self._ledger = Ledger(read_word(settings.boot_id_file), thresholds["burst"])
+        self._bridges = Bridges(settings.sysfs)
+        self._bridges.look()
+        self._held = Held(thresholds["nvml.held_pause"])
+        self._hung: set[str] = set()  # batches that have hung, and that none of their kind has answered since
+        self._ledger = Ledger(read_word(settings.boot_id_file), thresholds["burst"], thresholds["clear.growth"])
         self._system_uuid = read_word(settings.system_uuid_file)
         self._writer = make_writer(self._stored_arrived)
         self._stored: dict[str, Any] | None = None
         self._adopted = False
         self._booted = False
-        self._evidence_stood = False
+        self._stood = False
         self._looks = Looks(_lasting(thresholds))
+        self._nvml_seen: dict[str, float] = {}  # when a batch was last answered that is a part of a complete look
         self._told: dict[str, Any] | None = None
         self._infiniband, self._ports = self._look_at_ports()
         self._selector = selectors.DefaultSelector()
@@ -216,7 +225,7 @@ class Agent:
         self._adopted = True
         earlier = Earlier.of(self._stored, self._ledger.boot_id, self._system_uuid)
         self._booted = earlier.another_boot
-        self._evidence_stood = earlier.of_other_boots
+        self._stood = earlier.stood
         since = earlier.resets_watched_since
         self._ledger.watch_resets(self._began if since is None else since)
         expires = {kind: self._thresholds[row] for kind, row in _EXPIRES.items()}
@@ -225,11 +234,17 @@ class Agent:
         self._gpus.seen = max(self._gpus.seen, earlier.gpus)
         for uuid, links in earlier.links.items():
             self._gpus.had_links(uuid, links)
-        self._infiniband.adopt(earlier.ports)
+        self._infiniband.adopt(earlier.missed_ports, earlier.flapping_ports, earlier.ports)
         self._ports.look_again()
-        self._looks.forget()  # only now it is known what there should be
+        self._forget_looks()  # only now it is known what there should be
         self._looking_at_once, self._due["start"] = True, now.mono
         self._ledger.news = True
+
+    def _forget_looks(self) -> None:
+        self._looks.forget()
+        self._nvml_seen.clear()
+        self._counted_at = -math.inf
+        self._due.pop("slow", None)
 
     # NVML.
 
@@ -246,7 +261,7 @@ class Agent:
             self._initialised = False
         late = self._nvml.hung(now.mono)
         if late is not None:
-            self._nvml_hung(late.batch, now.mono - late.asked_at, now)
+            self._nvml_hung(late, now)
         if self._nvml.start(now.mono):
             self._initialised = False
             self._due["start"] = now.mono
@@ -255,9 +270,12 @@ class Agent:
 
     def _ask(self, now: Clock) -> None:
         old = now.mono - self._nvml.started_at > self._thresholds["nvml.renewal_period"]
-        if old:
+        left_out = self._held.left_out(now.mono)
+        if old or (self._initialised and left_out != self._gpus.left_out):
             self._nvml.renew()
             return
+        if not self._initialised:
+            self._nvml.left_out = self._gpus.left_out = left_out
         if self._looking_at_once and self._initialised:
             self._due["fast"] = now.mono
             # Counters confirm what the log says; a flood of lines has them read again only so often.
@@ -276,12 +294,26 @@ class Agent:
                 self._reaching_since = now.mono
                 return
 
-    def _nvml_hung(self, batch: str, seconds: float, now: Clock) -> None:
+    def _nvml_hung(self, late: Outstanding, now: Clock) -> None:
         self._initialised = False
-        text = f"NVML did not answer within {seconds:.0f} s (batch {batch})"
-        log("NVML hangs; its process is killed", batch=batch, seconds=round(seconds, 1))
+        seconds = now.mono - late.asked_at
+        at = late.gpu if late.gpu is not None and self._held.hung(late.gpu, late.batch, now.mono) else None
+        subject = "" if at is None else self._gpus.name_at(at)
+        log(
+            "NVML hangs; its process is killed",
+            batch=late.batch,
+            seconds=round(seconds, 1),
+            gpu=late.gpu,
+            left_out=subject,
+        )
+        about = "" if at is None else f" about GPU {at}; the others are looked at without it"
+        again, self._due[late.batch] = bool(self._hung), now.mono
+        self._hung.add(late.batch)
+        if not again:  # what a program does can hold the driver up for seconds
+            return
+        text = f"NVML did not answer within {seconds:.0f} s (batch {late.batch}), nor the time before{about}"
         limit = f"{self._thresholds['nvml.deadline']:g} s"
-        hang = Signal(kinds.NVML_HANG, "", bad=True, value=f"more than {limit}", threshold=limit, message=text)
+        hang = Signal(kinds.NVML_HANG, subject, bad=True, value=f"more than {limit}", threshold=limit, message=text)
         self._ledger.sample([hang], now)
 
     def _nvml_said(self, message: dict[str, Any], now: Clock) -> None:
@@ -293,6 +325,7 @@ class Agent:
             self._looking_at_once = True
             return
         batch, answer = message["batch"], message["answer"]
+        self._hung.discard(batch)
         clear = self._thresholds["nvml.clear"]
         self._ledger.sample([Signal(kinds.NVML_HANG, "", bad=False, clear_seconds=clear)], now)
         if batch == "start":
@@ -310,20 +343,31 @@ class Agent:
                 log("NVML started" if self._initialised else "NVML does not start", problem=self._gpus.problem)
         elif batch == "fast":
             self._ledger.sample(self._gpus.fast(answer), now)
-            if self._gpus.have_answered(answer):
-                self._looks.seen(NVML, now.mono)
+            if answer.get("count") is not None and self._gpus.have_answered(answer):
+                self._nvml_answered(batch, now)
         elif batch == "normal":
             self._ledger.sample(self._gpus.normal(answer, now.mono), now)
+            if self._gpus.have_answered(answer):
+                self._nvml_answered(batch, now)
         elif batch == "slow":
             self._ledger.sample(self._gpus.slow(answer), now)
+            if self._gpus.have_answered(answer):
+                self._nvml_answered(batch, now)
         elif batch == "reach":
             self._ledger.sample(self._gpus.reached(answer), now)
             self._ledger.rename(self._gpus.names)
             took = now.mono - self._reaching_since
             self._due["reach"] = max(self._due["reach"], now.mono + _REACH_PAUSE * took)
+        self._held.answered((int(gpu["index"]) for gpu in answer.get("gpus", ())), batch)
         self._nvml_errors.pop("", None)
         called = ", ".join(f"{name} {code}" for name, code in sorted((answer.get("errors") or {}).items()))
         self._nvml_errors[batch] = f"NVML answers errors: {called}" if called else ""
+
+    def _nvml_answered(self, batch: str, now: Clock) -> None:
+        """Whether GPUs are there is no complete look: that takes their memory, links and fabric, too, and the InfoROM once."""
+        self._nvml_seen[batch] = now.mono
+        if self._nvml_seen.keys() >= {"fast", "normal", "slow"}:
+            self._looks.seen(NVML, min(self._nvml_seen["fast"], self._nvml_seen["normal"]))
 
     # Log and machine.
 
@@ -348,7 +392,8 @@ class Agent:
     def _look_at_what_came_of_ports(self, now: Clock) -> None:
         looked_at = self._ports.looked_at if self._ports.has_looked else None  # before what it saw is taken
         self._ledger.sample(self._ports.take(), now)
-        if looked_at is not None:
+        # A device that has not been read yet is seen when it is known to hang: that weighs itself.
+        if looked_at is not None and all(self._ledger.has(kinds.SYSFS_HANG, each) for each in self._infiniband.unseen):
             self._looks.seen(PORTS, looked_at)
         seconds, limit = self._ports.under_way_seconds(now.mono), self._thresholds["sysfs.deadline"]
         text = "reading /sys/class/infiniband does not come to an end: nothing is known of the ports of the network"
@@ -376,6 +421,8 @@ class Agent:
             self._gpus.kernel_said(fact.kind, fact.device, fact.message)
             self._looking_at_once = True
             return
+        if fact.kind == kinds.AER_ELSEWHERE and fact.value in TAKEN_AWAY and self._bridges.is_above(fact.device):
+            fact = replace(fact, kind=kinds.AER_FATAL)
         if fact.kind == kinds.CLOCK_SOURCE:
             self._clock_source.why = fact.message
             return
@@ -402,15 +449,19 @@ class Agent:
             if self._told is not None:
                 self._stored = {"status": {"agent": self._told, "evidence": self._ledger.evidence()}}
             self._adopted, self._told, self._began = False, None, now.mono
-            self._looks.forget()
+            self._forget_looks()
             self._log_read_at = None
             self._ledger.restart(boot_id)
             self._gpus.restart()
+            self._held.clear()
+            self._hung.clear()
             self._ports.end()
             self._infiniband, self._ports = self._look_at_ports()
             self._ports.start()
             self._mounts.restart()
+            self._bridges = Bridges(self._settings.sysfs)
             self._nvml.renew()
+        self._bridges.look()
         self._ledger.sample(self._mounts.signals(), now)
         self._ledger.sample(self._fabric_manager.signals(), now)
         self._ledger.sample(self._clock_source.signals(), now)
@@ -434,6 +485,8 @@ class Agent:
             "gpuModel": self._gpus.model,
             "gpus": self._gpus.answering,
             "gpusSeen": self._gpus.seen,
+            "ports": self._infiniband.up,
+            "portsSeen": self._infiniband.seen,
             "driver": self._gpus.driver,
             "problem": self._problem(),
             "resetsWatchedSince": math.ceil(max(0.0, self._ledger.watched_since or 0.0)),
@@ -457,15 +510,18 @@ class Agent:
         """Whether it is time for the first word: it replaces what an earlier agent has written.
 
         After a boot that is everything that was known against the node, so that all of it has to be seen first: a driver that is
-        slow to start proves nothing. One that hangs or fails is an answer, and weighs itself. Where nothing stood against the
-        node, it waits for a while only, or for something to say.
+        slow to start proves nothing, nor do ports that are still coming up. A driver that hangs or fails is an answer, and weighs
+        itself. Where nothing stood against the node, it waits for a while only, or for something to say.
         """
-        if self._told is not None or self._looks.has(NVML, PORTS):
+        if self._told is not None:
             return True
         waited = self._monotonic() - self._began
-        if self._ledger.has(kinds.NVML_HANG) or (self._booted and self._ledger.has(kinds.NVML_FAILED)):
+        come_up = self._stood and waited < 2 * self._thresholds["boot.look"]
+        if self._looks.has(NVML, PORTS) and not (come_up and any(map(self._ledger.awaits, _COME_UP))):
             return True
-        if self._evidence_stood:
+        if self._ledger.has(kinds.NVML_HANG, "") or (self._booted and self._ledger.has(kinds.NVML_FAILED)):
+            return True
+        if self._stood:
             return False
         if self._booted:
             return waited > self._thresholds["boot.look"]
@@ -508,7 +564,7 @@ class Agent:
 def _lasting(thresholds: Thresholds) -> dict[str, float]:
     """For how long a look counts: where it is made less often than that, until the next but one."""
     periods = {
-        NVML: max(thresholds["nvml.fast_period"], thresholds["nvml.retry_period"]),
+        NVML: max(thresholds[f"nvml.{row}_period"] for row in ("fast", "normal", "retry")),
         PORTS: thresholds["infiniband.state_period"],
         LOG: _LONGEST_WAIT_SECONDS,
     }

@@ -1,7 +1,7 @@
 """What an earlier agent has written of this machine, and what of it still counts: in the same boot all, after a boot what there was.
 
-A machine does not lose a GPU by booting: how many it has had is kept by its hardware (the mainboard's UUID), until a human
-releases the node with fewer. What cannot be understood is left out.
+A machine does not lose a GPU or a port of its network by booting: how many it has had is kept by its hardware (the mainboard's
+UUID), until a human releases the node with fewer. What cannot be understood is left out.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,8 +12,9 @@ from typing import Any
 from muster.agent import kinds
 from muster.agent.ledger import Stored
 
-_MOST_GPUS = 64
+_MOST = 128
 _TOO_FEW = (kinds.GPU_COUNT, kinds.NVML_FAILED)
+_MISSED_PORTS = (kinds.IB_PORT_DOWN, kinds.IB_DEVICE_MISSING)
 
 
 @dataclass(frozen=True)
@@ -22,23 +23,28 @@ class Earlier:
 
     Attributes:
         another_boot: an agent has written in another boot than this one.
-        of_other_boots: there is evidence of another boot than this one, whoever wrote it.
+        stood: something stood against the node in another boot than this one: evidence, whoever wrote it, or what the operator has
+            on record, e.g. of a line of the log that is too old to be evidence.
         of_this_boot: its evidence of this boot.
         of_the_boot_before: its evidence of the same machine in another boot, as far as no human has released it.
         gpus: the most GPUs that the machine has had.
         links: NVLinks that were up at best, by the UUID of the GPU.
-        ports: InfiniBand ports and devices that were missed.
+        missed_ports: InfiniBand ports and devices that were missed.
+        flapping_ports: those that went up and down in this boot.
+        ports: the most ports that were up at once.
         resets_watched_since: seconds after the boot: since then agents see resets of GPUs; 0: since the boot; None: none did in
             this boot before this one.
     """
 
     another_boot: bool
-    of_other_boots: bool
+    stood: bool
     of_this_boot: tuple[Stored, ...]
     of_the_boot_before: tuple[Stored, ...]
     gpus: int
     links: Mapping[str, int]
-    ports: tuple[str, ...]
+    missed_ports: tuple[str, ...]
+    flapping_ports: tuple[str, ...]
+    ports: int
     resets_watched_since: float | None = None
 
     @classmethod
@@ -61,28 +67,36 @@ class Earlier:
             for item in evidence
             if same_machine and item.boot_id != boot_id and (released is None or item.first_wall > released)
         )
-        gpus = [0]
+        gpus, ports = [0], [0]
+        forgiven = [item for item in evidence if item not in (*here, *there)]
         if before == boot_id or same_machine:
             gpus.append(_count(agent.get("gpus")))
+            ports.append(_count(agent.get("ports")))
             # Fewer may answer than there are, and nothing says of how many: a GPU that is lost, a library that hangs.
-            if not any(item.kind in _TOO_FEW for item in evidence if item not in (*here, *there)):
+            if not any(item.kind in _TOO_FEW for item in forgiven):
                 gpus.append(_count(agent.get("gpusSeen")))
+            if not any(item.kind in _MISSED_PORTS for item in forgiven):
+                ports.append(_count(agent.get("portsSeen")))
         links: dict[str, int] = {}
         for item in (*here, *there):
             expected = item.threshold.split(" ")[0]
             if item.kind in _TOO_FEW and expected.isdecimal():
-                gpus.append(min(int(expected), _MOST_GPUS))
+                gpus.append(min(int(expected), _MOST))
+            if item.kind == kinds.IB_PORT_DOWN and not item.subject and expected.isdecimal():
+                ports.append(min(int(expected), _MOST))
             if item.kind == kinds.NVLINK_DOWN and expected.isdecimal():
                 links[item.subject] = max(links.get(item.subject, 0), int(expected))
-        missed = (kinds.IB_PORT_DOWN, kinds.IB_DEVICE_MISSING)
-        ports = tuple(item.subject for item in (*here, *there) if item.kind in missed)
-        others = len(here) < len(evidence)
+        # After a boot ports may have other names: where their number is known, that counts.
+        named = here if max(ports) else (*here, *there)
+        missed = tuple(item.subject for item in named if item.kind in _MISSED_PORTS)
+        flapping = tuple(item.subject for item in here if item.kind == kinds.IB_PORT_FLAP)
         another = bool(before) and before != boot_id
+        stood = len(here) < len(evidence) or (another and _is_found_sick(status))
         since = agent.get("resetsWatchedSince")
         watched = 0.0 if another else None
         if isinstance(since, int) and not isinstance(since, bool) and since >= 0 and before == boot_id:
             watched = float(since)
-        return cls(another, others, here, there, max(gpus), links, ports, watched)
+        return cls(another, stood, here, there, max(gpus), links, missed, flapping, max(ports), watched)
 
 
 def stored_evidence(status: Mapping[str, Any]) -> list[Stored]:
@@ -109,6 +123,13 @@ def _evidence(status: Mapping[str, Any]) -> Iterator[Stored]:
             continue
 
 
+def _is_found_sick(status: Mapping[str, Any]) -> bool:
+    """Whether the operator has found what takes the node out of use."""
+    found = status.get("findings")
+    severities = (_mapping(each).get("severity") for each in found) if isinstance(found, list) else ()
+    return any(severity in ("Degraded", "Fatal") for severity in severities)
+
+
 def _released(stored: Mapping[str, Any]) -> float | None:
     """When a human has released the node; None: not at all."""
     human = _mapping(_mapping(stored.get("spec")).get("human"))
@@ -125,4 +146,4 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def _count(value: Any) -> int:
-    return min(max(value, 0), _MOST_GPUS) if isinstance(value, int) else 0
+    return min(max(value, 0), _MOST) if isinstance(value, int) else 0

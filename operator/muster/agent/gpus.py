@@ -73,6 +73,8 @@ class Gpus:
         """PCI addresses of the GPUs that the kernel module has taken."""
         self.unreachable = False
         """Whether NVML shows GPUs of which it has no handle: they have to be tried again."""
+        self.left_out: frozenset[int] = frozenset()
+        """Numbers of those that are not asked, because that does not come to an end."""
         self.seen = 0
         """Most GPUs that the machine has had, as far as is known."""
         self.answering = 0
@@ -95,6 +97,11 @@ class Gpus:
     def expected(self) -> int:
         """As many as there should be."""
         return self.seen if self._configured is None else self._configured
+
+    def name_at(self, index: int) -> str:
+        """The UUID of the GPU that NVML gives a number, or the number while that is not known."""
+        known = self._by_index.get(index)
+        return known.uuid if known is not None else f"GPU {index}"
 
     def restart(self) -> None:
         """The node has booted."""
@@ -145,6 +152,9 @@ class Gpus:
         before, self._by_index = self._by_index, {}
         self.names = {name: uuid for name, uuid in self.names.items() if name.startswith("PCI:")}
         named = {gpu.get("uuid") for gpu in answer.get("gpus", ())}
+        self._by_index = {
+            index: gpu for index, gpu in before.items() if index in self.left_out and gpu.uuid not in named
+        }
         for gpu in answer.get("gpus", ()):
             missed = before.get(int(gpu["index"]))
             if not self._introduced(gpu) and missed is not None and missed.uuid not in named:
@@ -199,7 +209,7 @@ class Gpus:
         count = answer.get("count")
         if count is not None:
             self.seen = max(self.seen, int(count))
-            self.answering = max(0, int(count) - len(sick))
+            self.answering = max(0, int(count) - len(sick | self.left_out))
             few = int(count) < self.expected
             source = "the machine" if self._configured is None else "the configuration"
             yield Signal(
@@ -214,7 +224,8 @@ class Gpus:
         self.unreachable = any("tries" in gpu for gpu in answer["gpus"])
         yield from self._answers(answer)
         yield from self._sick(answer)
-        yield from self._said([gpu.pci for index, gpu in self._by_index.items() if index not in sick])
+        silent = sick | self.left_out
+        yield from self._said([gpu.pci for index, gpu in self._by_index.items() if index not in silent])
         for subject, gpu in self._named(answer):
             action = gpu.get("action")
             if action is not None:
@@ -228,10 +239,9 @@ class Gpus:
         return error in _NO_DRIVER or (error is not None and self.expected == 0)
 
     def have_answered(self, answer: Mapping[str, Any]) -> bool:
-        """Whether a `fast` has seen something: how many GPUs there are, and of one at least how it is."""
+        """Whether a `fast` or `normal` has seen something: of one GPU at least how it is, or that there is none."""
         errors = [gpu.get("error") for gpu in answer["gpus"]]
-        told = [error for error in errors if error in (None, _LOST, _RESET_REQUIRED)]
-        return answer.get("count") is not None and (bool(told) or not errors)
+        return not errors or any(error in (None, _LOST, _RESET_REQUIRED) for error in errors)
 
     def _answers(self, answer: Mapping[str, Any]) -> Iterator[Signal]:
         """Whether any GPU answers anything. That all are lost or want a reset is told of each of them."""
@@ -281,7 +291,7 @@ class Gpus:
             if error is None and known is None:
                 continue
             if error is None:
-                for kind in (kinds.GPU_UNREACHABLE, kinds.GPU_INIT):
+                for kind in (kinds.GPU_UNREACHABLE, kinds.GPU_INIT, kinds.NVML_HANG):
                     yield Signal(kind, subject, bad=False, clear_seconds=clear)
             lost, reset = error == _LOST, error == _RESET_REQUIRED
             yield Signal(kinds.GPU_LOST, subject, lost, message="NVML: GPU is lost", clear_seconds=clear)

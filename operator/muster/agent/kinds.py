@@ -3,6 +3,8 @@
 The order says only what an on-call engineer would miss most; what a kind means for the node the operator judges.
 """
 
+import re
+
 XID = "Xid"
 SXID = "SXid"
 GPU_LOST = "GpuLost"
@@ -145,6 +147,15 @@ RESET_XIDS = frozenset(
 )
 """XIDs after which the GPU has to be reset, whatever their line says. They stand until it was."""
 
+NVLINK_XID, NVLINK5_XIDS, NVLINK5_LINK_XID = 74, range(144, 151), 149
+"""XIDs of NVLink: what they need their line says, see `log_lines`."""
+
+LIGHT_REGISTERS = (0x68900003, 0, 0xF0000, 0x30000, 0x24900000, 0, 0)
+"""Of XID 74: bits of its seven registers that are notices, follow from other errors, or weigh by repetition alone."""
+CAUSE_ELSEWHERE = (0b100110, 0b101000)
+"""Of XID 149: reasons for which a link is down that say that its cause is elsewhere."""
+
+_REGISTER = re.compile(r"0x[0-9a-f]{1,8}", re.IGNORECASE)
 _UNTIL_RESET = RESET_XIDS | {RECOVERY_XID}
 
 RESET_ACTIONS = frozenset({1, 2, 4, 6, 7})
@@ -155,9 +166,18 @@ _PROVES_RESET = frozenset(
 )
 
 
-def stands_until_reset(kind: str, code: int) -> bool:
-    """Whether only a reset of the GPU ends it."""
-    return kind == XID and code in _UNTIL_RESET
+def stands_until_reset(kind: str, code: int, value: str) -> bool:
+    """Whether only a reset of the GPU ends it. `value`: of an XID of NVLink what its line says."""
+    if kind != XID:
+        return False
+    if code == NVLINK_XID:
+        registers = [int(part, 16) for part in _REGISTER.findall(value)]
+        light = any(registers) and len(registers) == len(LIGHT_REGISTERS)
+        return not light or any(each & ~bits for each, bits in zip(registers, LIGHT_REGISTERS, strict=True))
+    if code in NVLINK5_XIDS:
+        reason = value.removeprefix("Fatal, reason ")
+        return value.startswith("Fatal") and reason not in map(str, CAUSE_ELSEWHERE)
+    return code in _UNTIL_RESET
 
 
 def proves_reset(kind: str, code: int) -> bool:

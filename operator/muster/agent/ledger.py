@@ -21,6 +21,9 @@ _SUBJECT, _VALUE, _MESSAGE, _CODE = 128, 128, 512, 2**31 - 1
 _MOST_VARIANTS = 8
 _CLOCKS_SECONDS = 120.0
 """By so much the clocks may differ that tell of what was before this agent: the log's, and the wall clock of what is stored."""
+_BACK_SECONDS = 3600.0
+"""What comes so soon after it had gone has come back."""
+_LONGEST_CLEAR_SECONDS = 3600.0
 _RESET_VALUE = re.compile(r"(\d{1,12}\.\d{3}) s after the boot")
 
 _Key = tuple[str, str, int, str]
@@ -73,15 +76,22 @@ class Stored:
 
 
 class Ledger:
-    """All evidence of one boot of the node."""
+    """All evidence of one boot of the node.
 
-    def __init__(self, boot_id: str, burst_seconds: float) -> None:
+    Args:
+        burst_seconds: what happens within so long counts once.
+        growth: what comes back within an hour must be good for so many times as long, each time.
+    """
+
+    def __init__(self, boot_id: str, burst_seconds: float, growth: float = 1.0) -> None:
         self.boot_id = boot_id
         self.news = False
         """Something that is not quiet appeared, went or changed its code since this was last set back."""
         self.counted = False
         """A count, a value or a message changed, or what is quiet came or went."""
         self._burst_seconds = burst_seconds
+        self._growth = growth
+        self._gone: dict[_Key, tuple[int, float]] = {}  # how often it has gone to come back, and when last
         self._entries: dict[_Key, Entry] = {}
         self._bad_since: dict[_Key, float] = {}
         self._known_before: frozenset[str] = frozenset()
@@ -101,6 +111,10 @@ class Ledger:
     def has(self, kind: str, subject: str | None = None) -> bool:
         """Whether there is evidence of a kind (about a subject)."""
         return any(key[0] == kind and subject in (None, key[1]) for key in self._entries)
+
+    def awaits(self, kind: str) -> bool:
+        """Whether something of a kind is bad and has not been so for long enough."""
+        return any(key[0] == kind and key not in self._entries for key in self._bad_since)
 
     def sample(self, signals: Iterable[Signal], now: Clock) -> None:
         """Take in what is bad and what is good now."""
@@ -153,21 +167,36 @@ class Ledger:
             return
         if entry.good_since is None:
             entry.good_since = now.mono
-        if now.mono - entry.good_since >= signal.clear_seconds:
+        times, clear_seconds = self._patience(key, entry, signal)
+        if now.mono - entry.good_since >= clear_seconds:
+            self._gone.pop(key, None)
+            self._gone[key] = times + 1, now.mono  # the newest last
+            if len(self._gone) > MAX_KEPT:
+                del self._gone[next(iter(self._gone))]
             self._remove(key)
             if kinds.proves_reset(entry.kind, entry.code):
                 # When exactly is not known: what came after the last bad look may have come after the reset.
                 last = entry.last.mono + (_CLOCKS_SECONDS if entry.adopted else 0.0)
                 self.reset(entry.subject, min(last, entry.good_since), now)
 
+    def _patience(self, key: _Key, entry: Entry, signal: Signal) -> tuple[int, float]:
+        """How often it has come back lately, and for how long it must be good to be gone: what comes and goes all the time is
+        neither well each time nor worth a write each time."""
+        times, went = self._gone.get(key, (0, float("-inf")))
+        if entry.first.mono - went >= _BACK_SECONDS:
+            times = 0
+        longer = max(signal.clear_seconds, 1.0) * self._growth ** min(times, 32) if times else 0.0
+        return times, max(signal.clear_seconds, min(longer, _LONGEST_CLEAR_SECONDS))
+
     def record(self, incident: Incident, now: Clock) -> None:
         """Take in something that happened; told twice, it counts once."""
         age = max(0.0, incident.age_seconds)
         then = Clock(now.mono - age, now.wall - age)
-        held = self._is_held(incident.kind, incident.code, then.mono)
+        value = self._told_of(incident)
+        held = self._is_held(incident.kind, incident.code, value, then.mono)
         if age >= incident.expires_seconds and not held:
             return
-        if kinds.stands_until_reset(incident.kind, incident.code):
+        if kinds.stands_until_reset(incident.kind, incident.code, value):
             covered = self._resets.get(clean(incident.subject, _SUBJECT), float("-inf"))
             if then.mono <= covered + (_CLOCKS_SECONDS if incident.replayed else 0.0):
                 return
@@ -187,6 +216,7 @@ class Ledger:
         if entry.brief and not incident.brief:
             # What it weighs may depend on the words.
             entry.message, entry.brief = clean(incident.message, _MESSAGE), False
+            entry.expires_seconds = None if held else incident.expires_seconds
             self._changed(key)
         if then.mono < entry.first.mono:
             entry.first = then
@@ -194,6 +224,16 @@ class Ledger:
             return
         self._occurred(entry, then.mono)
         entry.last = _later(entry.last, then)
+
+    def _told_of(self, incident: Incident) -> str:
+        """What the line says of an incident: if that is told in brief, what was said last."""
+        value = clean(incident.value, _VALUE)
+        if not incident.brief:
+            return value
+        same = (incident.kind, clean(incident.subject, _SUBJECT), incident.code)
+        known = [entry for key, entry in self._entries.items() if key[:3] == same]
+        newest = max(known, key=lambda entry: entry.last.mono, default=None)
+        return newest.value if newest is not None else value
 
     def _key_of(self, incident: Incident) -> _Key:
         """Its own; what is told in brief belongs to what is told in words, and the other way round."""
@@ -217,16 +257,17 @@ class Ledger:
             entry.count += 1
             self.counted = True
 
-    def _is_held(self, kind: str, code: int, mono: float) -> bool:
+    def _is_held(self, kind: str, code: int, value: str, mono: float) -> bool:
         """Whether it stands until a reset is seen: one that came after it would have been."""
         since = self.watched_since
-        return since is not None and kinds.stands_until_reset(kind, code) and (since <= 0 or mono >= since)
+        needs = kinds.stands_until_reset(kind, code, value)
+        return since is not None and needs and (since <= 0 or mono >= since)
 
     def watch_resets(self, since: float) -> None:
         """Resets of GPUs have been seen since then (monotonic; 0: since the boot)."""
         self.watched_since = since
         for entry in self._entries.values():
-            if self._is_held(entry.kind, entry.code, entry.last.mono):
+            if self._is_held(entry.kind, entry.code, entry.value, entry.last.mono):
                 entry.expires_seconds = None
 
     def reset(self, subject: str, mono: float, now: Clock) -> None:
@@ -251,7 +292,7 @@ class Ledger:
             self._remove(key)
 
     def _is_over(self, entry: Entry, subject: str, mono: float) -> bool:
-        needs = kinds.stands_until_reset(entry.kind, entry.code)
+        needs = kinds.stands_until_reset(entry.kind, entry.code, entry.value)
         return needs and entry.subject == subject and entry.last.mono <= mono
 
     def expire(self, now: Clock) -> None:
@@ -275,7 +316,7 @@ class Ledger:
         for item in here:
             expires_seconds = expires.get(item.kind) if not item.subject.startswith("/") else None
             age = max(0.0, now.wall - (written if kinds.proves_reset(item.kind, item.code) else item.last_wall))
-            held = self._is_held(item.kind, item.code, now.mono - age)
+            held = self._is_held(item.kind, item.code, item.value, now.mono - age)
             if expires_seconds is not None and age > expires_seconds and not held:
                 continue
             last = Clock(now.mono - age, now.wall - age)
@@ -341,6 +382,7 @@ class Ledger:
         self.news = True
         self._entries.clear()
         self._bad_since.clear()
+        self._gone.clear()
         self._known_before = frozenset()
         self._resets.clear()
         self.watched_since = None

@@ -3,6 +3,10 @@
 A line counts only if the kernel wrote it. Records of /dev/kmsg say who wrote them (what user space puts there never has
 facility 0), and in plain text a pattern must stand at the very beginning of the message. A process that prints
 "NVRM: Xid" to some log is no evidence.
+
+Some lines of the kernel's own begin with the name of a process, which is that process's to choose (prctl(PR_SET_NAME), 15 bytes): one that
+calls itself `EDAC MC0: 1 UE ` and crashes would have the kernel say so. What begins with a name is no evidence, and patterns go on beyond
+what fits into one.
 """
 
 import re
@@ -11,14 +15,19 @@ from dataclasses import dataclass
 from muster.agent import kinds
 from muster.agent.facts import pci_address
 
-_NVLINK_XID, _NVLINK5_XIDS, _NVLINK5_LINK_XID = 74, range(144, 151), 149
-
 _MAX_LINE = 1024
 _KMSG = re.compile(r"(\d{1,6}),\d+,(\d{1,18}),[^;]{0,64};")
 _PLAIN = re.compile(r"(?:[^\[\]]{0,128}?\bkernel: )?(?:\[ *\d+\.\d+\] ?)?")
 _LINUX_PRIORITY_BITS = 3
 
-_WORTH_A_LOOK = ("NVRM: ", "SXid", "I/O ", "ead-only", "hutting down", "nvme", "Disk failure", "EXT4-fs error",
+# arch/x86/mm/fault.c and its like, mm/oom_kill.c, mm/page_alloc.c, fs/drop_caches.c, kernel/signal.c, kernel/exit.c. /dev/kmsg writes a
+# byte that cannot be printed as \xNN.
+_NAMED = re.compile(
+    r"(?:\\x[0-9a-f]{2}|[^\\]){1,15}"
+    r"(?:\[\d{1,10}\]: | invoked oom-killer: |: page allocation failure|: Corrupted page table| \(\d{1,10}\)[: ]|/\d{1,10}: potentially )"
+)
+
+_WORTH_A_LOOK = ("NVRM: ", "SXid", "I/O ", "medium error", "ead-only", "hutting down", "nvme", "Disk failure", "EXT4-fs error",
                  "beyond end of device", "lockup", "blocked for more than", "Oops", "kernel BUG", "detected stall",
                  "unregister_netdevice", "mlx5_core", "NETDEV WATCHDOG", "PCIe Bus Error", "DPC: containment",
                  "[Hardware Error]", "EDAC MC", "mce: Uncorrected", "Marking ")  # fmt: skip
@@ -33,7 +42,11 @@ _NVLINK_SEVERITY = re.compile(
 )
 _NVLINK_REGISTERS = re.compile(r"link \d{1,3} ?(\(0x[0-9a-f]{1,8}(?:, ?0x[0-9a-f]{1,8}){6}\))", re.IGNORECASE)
 _INIT_FAILED = re.compile(r"NVRM: GPU (?:at )?(?:PCI:)?([0-9a-fA-F:.]{1,32}?):? RmInitAdapter failed")
-_FELL_OFF = re.compile(r"NVRM: (?:GPU (?:at )?(?:PCI:)?([0-9a-fA-F:.]{1,32}?):? )?.*fallen off the bus")
+# When the driver is loaded it says so in three lines of one record, whose ends /dev/kmsg writes as \\x0a and syslog as #012.
+_FELL_OFF = re.compile(
+    r"NVRM: (?:The NVIDIA )?GPU (?:at )?(?:PCI:)?([0-9a-fA-F:.]{7,32}?):?(?:\s|\\x0a|#012).{0,400}fallen off the bus",
+    re.DOTALL,
+)
 _SXID = re.compile(r"(nvidia-nvswitch\d+): SXid \(PCI:[0-9a-fA-F:.]{1,32}\): (\d{1,6})\b(?:, (Fatal|Non-fatal))?")
 _MLX5 = re.compile(r"mlx5_core ([0-9a-fA-F:.]{1,32}):? ?")
 _MLX5_BAD = re.compile(
@@ -48,12 +61,14 @@ _AER = re.compile(
 _DPC = re.compile(r"pcieport ([0-9a-fA-F:.]{7,32}): DPC: containment event")
 _GPU_DRIVERS = frozenset({"nvidia"})
 _NETWORK_DRIVERS = frozenset({"mlx5_core", "efa", "bnxt_en", "ice", "irdma", "ionic", "gve", "mana", "hfi1"})
+DRIVERS_OF_JOBS = _GPU_DRIVERS | _NETWORK_DRIVERS
+"""Of the PCIe devices that jobs use."""
 # arch/x86/kernel/cpu/mce: bit 61 of the status (UC) says that the error could not be corrected.
 _MACHINE_CHECK = re.compile(
     r"mce: \[Hardware Error\]: CPU \d+: Machine Check(?: Exception)?: [0-9a-f]+ Bank (\d+): ([0-9a-f]{16})"
 )
 _UNCORRECTED_BIT = 1 << 61
-_EDAC = re.compile(r"EDAC (MC\d+): \d+ (UE|CE) ")
+_EDAC = re.compile(r"EDAC (MC\d+): \d+ (UE|CE) .{1,200}? on \S")
 _HOST = (
     (kinds.HOST_CORRECTED, re.compile(r"mce: \[Hardware Error\]: Machine check events logged")),
     (kinds.HOST_UNCORRECTED, re.compile(r"mce: Uncorrected hardware memory error")),
@@ -61,6 +76,9 @@ _HOST = (
     (kinds.HOST_CORRECTED, re.compile(r"\{\d+\}\[Hardware Error\]: event severity: (?:corrected|recoverable)")),
 )
 _CLOCK = re.compile(r"clocksource: .{0,120}Marking clocksource '?tsc\S*'? as unstable|tsc: Marking TSC unstable")
+
+TAKEN_AWAY = ("Fatal", "contained")
+"""Values of errors of a bridge after which what is below cannot be used."""
 
 _NETDEV = re.compile(r"NETDEV WATCHDOG: (\S{1,32})")
 
@@ -76,7 +94,12 @@ _DISK = (
     ),
     (kinds.READ_ONLY_FILESYSTEM, re.compile(r"XFS \(([\w.-]{1,64})\): .{0,120}[Ss]hutting down")),
     (kinds.DISK_ERROR, re.compile(r"EXT4-fs error \(device ([\w.-]{1,64})\)")),
-    (kinds.DISK_ERROR, re.compile(r"(?:blk_update_request: |Buffer )?I/O error,? (?:on )?dev(?:ice)? ([\w.-]{1,64})")),
+    (
+        kinds.DISK_ERROR,
+        re.compile(
+            r"(?:blk_update_request: |Buffer )?(?:I/O|critical medium) error,? (?:on )?dev(?:ice)? ([\w.-]{1,64}), "
+        ),
+    ),
     (kinds.DISK_ERROR, re.compile(r"md/\S{1,32} ?Disk failure on ([\w.-]{1,64})")),
     (
         kinds.DISK_ERROR,
@@ -96,8 +119,8 @@ _BLOCKED = re.compile(r"INFO: task .{0,80}blocked for more than \d+ seconds")
 _KERNEL = (
     re.compile(r"(?:watchdog: )?BUG: soft lockup"),
     re.compile(r"(?:NMI )?watchdog: .{0,40}hard LOCKUP"),
-    re.compile(r"(?:Internal error: |general protection fault.{0,40})?Oops"),
-    re.compile(r"kernel BUG at "),
+    re.compile(r"(?:Internal error: |general protection fault.{0,40})?Oops: .{1,160}\[#\d"),
+    re.compile(r"kernel BUG at \S{1,200}:\d"),
     re.compile(r"(?:rcu: )?INFO: rcu\w* .{0,40}detected stall"),
     re.compile(r"unregister_netdevice: waiting for "),
 )
@@ -133,6 +156,8 @@ def split(line: str) -> tuple[str, float | None] | None:
 
 def parse(message: str) -> LogFact | None:
     """What a message of the kernel says; None: nothing that matters."""
+    if _NAMED.match(message):
+        return None
     if message.startswith("NVRM: "):
         return _nvidia(message)
     switch = _SXID.match(message)
@@ -175,13 +200,14 @@ def recovery_taken_back(fact: LogFact) -> bool | None:
 
 def _of_nvlink(code: int, text: str) -> str:
     """What tells errors of one number apart that weigh differently."""
-    if code == _NVLINK_XID:
+    if code == kinds.NVLINK_XID:
         registers = _NVLINK_REGISTERS.search(text)
         return registers[1] if registers is not None else ""
-    said = _NVLINK_SEVERITY.search(text) if code in _NVLINK5_XIDS else None
+    said = _NVLINK_SEVERITY.search(text) if code in kinds.NVLINK5_XIDS else None
     if said is None:
         return ""
-    reason = f", reason {int(said[2], 16) >> 20 & 0x3F}" if code == _NVLINK5_LINK_XID else ""
+    of_a_link = code == kinds.NVLINK5_LINK_XID and "MFDE" not in said[0]
+    reason = f", reason {int(said[2], 16) >> 20 & 0x3F}" if of_a_link else ""
     return f"{said[1].capitalize()}{reason}"
 
 
@@ -192,7 +218,7 @@ def _hardware(message: str) -> LogFact | None:
         return _of_pcie(error, message)
     contained = _DPC.match(message)
     if contained is not None:
-        return LogFact(kinds.AER_ELSEWHERE, device=contained[1], message=message)
+        return LogFact(kinds.AER_ELSEWHERE, device=contained[1], value=TAKEN_AWAY[1], message=message)
     check = _MACHINE_CHECK.match(message)
     if check is not None:
         bad = int(check[2], 16) & _UNCORRECTED_BIT
@@ -212,9 +238,10 @@ def _hardware(message: str) -> LogFact | None:
 
 def _of_pcie(error: re.Match[str], message: str) -> LogFact | None:
     driver, address, corrected, fatal = error[1], error[2], error[3] == "Corr", error[4] == "Fatal"
-    if driver not in _GPU_DRIVERS | _NETWORK_DRIVERS:
+    if driver not in DRIVERS_OF_JOBS:
         # Disks and bridges correct themselves all the time.
-        return None if corrected else LogFact(kinds.AER_ELSEWHERE, device=address, message=message)
+        value = error[4] or ""
+        return None if corrected else LogFact(kinds.AER_ELSEWHERE, device=address, value=value, message=message)
     kind = kinds.AER_CORRECTED if corrected else kinds.AER_FATAL if fatal else kinds.AER_UNCORRECTED
     device = (pci_address(address) or address) if driver in _GPU_DRIVERS else address
     return LogFact(kind, device=device, message=message)
@@ -232,7 +259,7 @@ def _nvidia(message: str) -> LogFact | None:
         device = pci_address(init[1])
         return LogFact(kinds.GPU_INIT, device=device, message=message) if device is not None else None
     fell = _FELL_OFF.match(message)
-    if fell is not None and fell[1]:
+    if fell is not None:
         device = pci_address(fell[1])
         return LogFact(kinds.GPU_LOST, device=device, message=message) if device is not None else None
     return None

@@ -6,6 +6,7 @@ every call about a GPU; a call that fails while others succeed is reported by na
 """
 
 import ctypes
+import time
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -78,6 +79,10 @@ class Batches:
         """The last call, by an error that is more than absence."""
         self._heard = False
         """Of this GPU: any call has been answered that it has to answer itself."""
+        self.left_out: frozenset[int] = frozenset()
+        """GPUs that are not asked."""
+        self.at: tuple[int | None, float] = (None, 0.0)
+        """The GPU that is being asked, and since when (monotonic)."""
         self._refused: int | None = None
         """Of this GPU: the last error that is more than absence."""
 
@@ -89,7 +94,7 @@ class Batches:
         except nvml.NVMLError as error:
             return {"init_error": int(error.value), "text": str(error)}
         answer: Answer = {"driver": self._ask(nvml.nvmlSystemGetDriverVersion) or ""}
-        gpus = [self._identity(index) for index in range(self._count() or 0)]
+        gpus = [self._identity(index) for index in range(self._count() or 0) if index not in self.left_out]
         return self._with_errors({**answer, "gpus": gpus})
 
     def fast(self) -> Answer:
@@ -161,6 +166,7 @@ class Batches:
     def _identity(self, index: int) -> Answer:
         nvml = self._nvml
         self._tries[index] = self._tries.get(index, 0) + 1
+        self.at = (index, time.monotonic())
         try:
             handle = nvml.nvmlDeviceGetHandleByIndex(index)
         except nvml.NVMLError as error:
@@ -179,6 +185,7 @@ class Batches:
 
     def _of_gpu(self, index: int, read: Callable[[int, Any], Answer]) -> Answer:
         self._listen_anew()
+        self.at = (index, time.monotonic())
         try:
             answer = {"index": index, **read(index, self._handles[index])}
         except SickError as error:
@@ -303,6 +310,7 @@ class Batches:
         return answer
 
     def _with_errors(self, answer: Answer) -> Answer:
+        self.at = (None, 0.0)
         errors, self._errors = self._errors, {}
         return {**answer, "errors": errors} if errors else answer
 

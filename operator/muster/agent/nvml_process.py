@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 _MAX_BACKOFF_SECONDS = 60.0
@@ -25,6 +25,8 @@ class Outstanding:
     asked_at: float
     deadline: float
     """Both on the monotonic clock."""
+    gpu: int | None = None
+    """The GPU about which it asks, when that takes long."""
 
 
 class NvmlProcess:
@@ -39,6 +41,8 @@ class NvmlProcess:
         self._ended = False
         self._not_before = 0.0
         self.outstanding: Outstanding | None = None
+        self.left_out: frozenset[int] = frozenset()
+        """GPUs that a `start` leaves out, and so all batches after it."""
         self.started_at = 0.0
         self.starts = 0
         self.hangs = 0
@@ -86,7 +90,8 @@ class NvmlProcess:
         assert self.outstanding is None
         self.outstanding = Outstanding(batch, now, now + deadline_seconds)
         try:
-            self._process.stdin.write(f"{batch}\n".encode())
+            left_out = sorted(self.left_out) if batch == "start" else []
+            self._process.stdin.write(f"{' '.join([batch, *map(str, left_out)])}\n".encode())
         except OSError:  # it has ended: reading says so
             return
 
@@ -111,6 +116,10 @@ class NvmlProcess:
             except ValueError:
                 ended = True
                 break
+            if "held_by" in message:
+                if self.outstanding is not None:
+                    self.outstanding = replace(self.outstanding, gpu=message["held_by"])
+                continue
             if "batch" in message:
                 self.outstanding = None
                 self._failures = 0

@@ -1,4 +1,7 @@
-"""Whether a disk is behind a network: what fails there is shared, and no fault of the node.
+"""Whether a disk is behind a network, or a thin volume: what fails there is shared, or full, and no fault of the node.
+
+A thin volume fails when its pool is full, which is whoever wrote it, on each node at once where all do. A disk below it that fails says so
+itself, under its own name.
 
 Read from sysfs, by what the kernel documents: the path of an iSCSI disk goes through its session, that of a Fibre Channel
 disk through the remote port, an NVMe controller names its transport, and the virtual disks of clouds their model. What
@@ -11,16 +14,23 @@ from functools import lru_cache
 from pathlib import Path
 
 _NETWORK_PATH = re.compile(r"/session\d+/|/rport-|/nvme-fabrics/|/(?:rbd|nbd|drbd)\d")
+# Azure's by SCSI, as the udev rules of github.com/Azure/azure-vm-utils know them: that with the system, by the controller of the first
+# generation or as the first of the first controller (its second is the machine's own), and the data disks at the others.
+_AZURE_PATH = re.compile(
+    r"/VMBUS:\d+/(?:00000000-0000-|f8b3781[bcd]-1e82-4818-a1c3-63d806ec15bb/|f8b3781a-1e82-4818-a1c3-63d806ec15bb/(?:[^/]+/)*\d+:\d+:\d+:0/)"
+)
 _NVME = re.compile(r"(nvme\d+)(?:c\d+)?(?:n\d+)?(?:p\d+)?")
 _NETWORK_TRANSPORTS = frozenset({"tcp", "rdma", "fc"})
-_CLOUD_MODELS = ("Amazon Elastic Block Store", "nvme_card-pd", "PersistentDisk")
-"""Models that clouds give to what is no disk of the machine: Amazon's and Google's. Azure's cannot be told from a local one."""
+_CLOUD_MODELS = ("Amazon Elastic Block Store", "nvme_card-pd", "PersistentDisk", "MSFT NVMe Accelerator", "BlockVolume")
+"""Models that clouds give to what is no disk of the machine: Amazon's, Google's, Azure's and Oracle's."""
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}")
+_THIN_POOL = "-tpool"
+"""How the device mapper's UUID of a pool ends that LVM has made (lib/activate/dev_manager.c); its thin volumes lie on that."""
 _MAX_DEPTH = 4
 
 
 def is_shared(device: str, sysfs: Path) -> bool:
-    """Whether a block device, a part of one, or an NVMe controller is behind a network. A stack is, if any part of it is."""
+    """Whether a block device, a part of one, or an NVMe controller is behind a network or thin. A stack is, if any part of it is."""
     return _NAME.fullmatch(device) is not None and _within_a_minute(device, sysfs, time.monotonic() // 60)
 
 
@@ -43,7 +53,13 @@ def _is_shared(device: str, sysfs: Path, depth: int) -> bool:
     except (OSError, RuntimeError):
         return False
     disk = place if (place / "device").exists() else place.parent  # of a part of a disk, the disk
-    if _NETWORK_PATH.search(f"{place}/") or _text(disk / "device/model").startswith(_CLOUD_MODELS):
+    if (
+        _NETWORK_PATH.search(f"{place}/")
+        or _AZURE_PATH.search(f"{place}/")
+        or _text(disk / "device/model").startswith(_CLOUD_MODELS)
+    ):
+        return True
+    if _text(place / "dm/uuid").endswith(_THIN_POOL):
         return True
     return depth > 0 and any(_is_shared(part, sysfs, depth - 1) for part in parts[:16])
 

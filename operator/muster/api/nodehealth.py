@@ -105,6 +105,10 @@ class AgentStatus(ApiModel):
     gpu_model: str = Field("", max_length=128)
     gpus: int = Field(0, ge=0, description="GPUs seen now.")
     gpus_seen: int = Field(0, ge=0, description="The most GPUs that the machine has had, in this boot or before it.")
+    ports: int | None = Field(None, ge=0, description="Ports of InfiniBand, RoCE or EFA that are up now.")
+    ports_seen: int | None = Field(
+        None, ge=0, description="The most of them that were up at once, in this boot or before it."
+    )
     driver: str = Field("", max_length=64, description="Driver version; empty: no driver, which is not sickness.")
     problem: Annotated[str, shortened_to(512)] = Field(
         "", max_length=512, description="What keeps the agent from seeing everything (no driver, no kernel log, ...)."

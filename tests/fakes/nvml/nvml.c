@@ -135,6 +135,7 @@ int nvmlInitWithFlags(unsigned flags) {
   int failed = enter(0, MS_INIT);
   return failed ? failed : (int)get(INIT_ERROR, 0, SUCCESS);
 }
+int nvmlInit_v2(void) { return nvmlInitWithFlags(0); }
 int nvmlShutdown(void) { return SUCCESS; }
 const char *nvmlErrorString(int code) {
   switch (code) {
@@ -259,6 +260,14 @@ int nvmlDeviceGetFieldValues(struct gpu *gpu, int count, struct field *fields) {
   ON(gpu, MS_FIELD * count);
   for (int i = 0; i < count; i++) answer(gpu, &fields[i]);
   return SUCCESS;
+}
+/* The same counter as field 83. */
+int nvmlDeviceGetTotalEnergyConsumption(struct gpu *gpu, unsigned long long *millijoules) {
+  ON(gpu, MS_FIELD);
+  struct field field = {.id = 83};
+  answer(gpu, &field);
+  *millijoules = field.value.ull;
+  return field.status;
 }
 int nvmlDeviceGetNvLinkState(struct gpu *gpu, unsigned link, unsigned *active) {
   ON(gpu, MS_NVLINK);

@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[3]
 QUICK = {
     "nvml.fast_period": 0.2,
     "nvml.normal_period": 0.5,
+    "nvml.start_deadline": 5.0,
     "nvml.clear": 1.0,
     "gpu.clear": 0.5,
     "infiniband.state_period": 0.2,

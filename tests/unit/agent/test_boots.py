@@ -7,6 +7,7 @@ import pytest
 
 from muster.agent import kinds
 from muster.agent.earlier import Earlier
+from muster.agent.looks import NVML, PORTS
 
 MACHINE = "4c4c4544-0001"
 
@@ -14,6 +15,7 @@ MACHINE = "4c4c4544-0001"
 def stored(gpus: int = 8, uuid: str = MACHINE, seen: int = 0, **status: Any) -> dict[str, Any]:
     """Of the boot before; an old agent did not tell how many it had seen."""
     agent = {"bootId": "boot-0", "systemUuid": uuid, "gpus": gpus, **({"gpusSeen": seen} if seen else {})}
+    agent |= {name: status.pop(name) for name in ("ports", "portsSeen") if name in status}
     return {"agent": agent, "evidence": [], **status}
 
 
@@ -92,6 +94,33 @@ def test_nobody_is_well_before_nvml_has_answered_in_the_new_boot(node: Any, run:
     assert agent.agent.is_alive()
 
 
+@pytest.mark.parametrize(
+    ("faults", "kind"),
+    [
+        pytest.param(["remap_failed=1@gpu3"], kinds.ROW_REMAP_FAILED, id="memory that is worn out"),
+        pytest.param(["inforom=1@gpu3"], kinds.INFOROM, id="a damaged InfoROM"),
+        pytest.param(["fabric=3", "fabric=1@gpu3"], kinds.FABRIC_STATE, id="a GPU that does not join the fabric"),
+    ],
+)
+def test_the_first_word_after_a_boot_tells_of_memory_and_fabric(
+    node: Any, run: Any, faults: list[str], kind: str
+) -> None:
+    """How many GPUs there are was told before the rest was looked at: the node came back for as long as that took."""
+    node.faults(*faults)
+    agent = run(stored=stored(evidence=[evidence(kinds.GPU_LOST, "GPU-1")]), thresholds={"fabric.sustain": 2.0})
+    assert [item["kind"] for item in first_word(agent)["evidence"]] == [kind]
+
+
+def test_nobody_whom_an_old_line_has_out_is_well_before_nvml_has_answered(node: Any, run: Any) -> None:
+    """What the log told a day ago is evidence no more, and stands by the operator's record until the boot: a slow driver used to end that."""
+    finding = {"source": "agent", "reason": "Xid79", "severity": "Fatal", "subject": "GPU-1"}
+    node.faults("hang_seconds=3600")
+    agent = run(stored=stored(findings=[finding]), thresholds={"nvml.start_deadline": 3600.0, "boot.look": 0.2})
+    began = time.monotonic()
+    agent.wait(lambda: agent.agent._looks.has(PORTS) and agent.agent._alive_at > began + 0.5)
+    assert agent.wrote.offers == []
+
+
 def test_a_driver_that_answers_nothing_after_a_boot_is_told_in_the_end(node: Any, run: Any) -> None:
     node.faults("every_call_fails=999")
     agent = run(stored=stored(), thresholds={"boot.look": 1.0, "nvml.failed": 0.1})
@@ -134,6 +163,89 @@ def test_a_port_that_is_down_before_and_after_a_boot_has_not_to_be_so_for_long_a
     before = stored(evidence=[evidence(kinds.IB_PORT_DOWN, "mlx5_0/1", "ACTIVE, LinkUp")])
     word = first_word(run(stored=before, thresholds={"infiniband.down": 3600.0}))
     assert [(item["kind"], item["subject"]) for item in word["evidence"]] == [(kinds.IB_PORT_DOWN, "mlx5_0/1")]
+
+
+@pytest.mark.parametrize(
+    ("before", "missed"),
+    [
+        pytest.param(stored(ports=4, portsSeen=4), True, id="all were up"),
+        pytest.param(stored(ports=2, portsSeen=4), True, id="some were down already"),
+        pytest.param(
+            stored(portsSeen=4, evidence=[evidence(kinds.IB_PORT_DOWN, threshold="4 ports up")]), True, id="told before"
+        ),
+        pytest.param(stored(ports=3, portsSeen=3), False, id="no more were ever up"),
+        pytest.param(stored(), False, id="an agent that did not tell"),
+        pytest.param(stored(ports=4, portsSeen=4, uuid="4c4c4544-0002"), False, id="another machine has the name"),
+        pytest.param(stored(ports="many", portsSeen=-1), False, id="nonsense"),
+        pytest.param(
+            stored(
+                ports=3,
+                portsSeen=4,
+                evidence=[evidence(kinds.IB_PORT_DOWN, "mlx5_3/1", "ACTIVE, LinkUp")],
+                spec=RELEASED,
+            ),
+            False,
+            id="released without it",
+        ),
+        pytest.param(
+            stored(
+                ports=3,
+                portsSeen=4,
+                evidence=[evidence(kinds.IB_PORT_DOWN, "mlx5_3/1", first="2026-01-03T00:00:00Z")],
+                spec=RELEASED,
+            ),
+            True,
+            id="down since after the release",
+        ),
+    ],
+)
+def test_a_port_that_does_not_come_up_after_a_boot_is_missed(
+    node: Any, run: Any, before: dict[str, Any], missed: bool
+) -> None:
+    """By number: the names follow the order in which the kernel finds the cards, here of three instead of four."""
+    for number in range(3):
+        node.port(f"mlx5_{number}/1")
+    agent = run(stored=before, thresholds={"boot.look": 0.5})
+    if missed:
+        found = agent.wait_for(kinds.IB_PORT_DOWN)
+        assert (found["value"], found["threshold"]) == ("3 ports up", "4 ports up")
+        node.port("mlx5_3/1")
+        agent.wait_until_gone(kinds.IB_PORT_DOWN)
+        assert (agent.status["agent"]["ports"], agent.status["agent"]["portsSeen"]) == (4, 4)
+    else:
+        agent.wait_until_looking()
+        agent.wait(lambda: agent.status["agent"]["ports"] == 3)
+        time.sleep(1.5)
+        assert agent.evidence == []
+
+
+def test_a_node_that_was_out_is_not_well_while_its_ports_are_still_coming_up(node: Any, run: Any) -> None:
+    for number in range(3):
+        node.port(f"mlx5_{number}/1")
+    before = stored(ports=4, portsSeen=4, evidence=[evidence(kinds.GPU_LOST, "GPU-1")])
+    slow = run(stored=before, thresholds={"boot.look": 3.0})
+    slow.wait(lambda: slow.agent._looks.has(NVML, PORTS))
+    assert slow.wrote.offers == []
+    node.port("mlx5_3/1")
+    assert first_word(slow)["evidence"] == []
+    slow.stop()
+    node.port("mlx5_3/1", "1: DOWN", "2: Polling")
+    never = run(stored=before, thresholds={"boot.look": 1.0})
+    assert [item["kind"] for item in first_word(never)["evidence"]] == [kinds.IB_PORT_DOWN]
+
+
+def test_an_agent_that_starts_again_tells_of_a_port_once(node: Any, run: Any) -> None:
+    for number in range(4):
+        node.port(f"mlx5_{number}/1")
+    first = run(thresholds={"boot.look": 0.3})
+    first.wait(lambda: first.status["agent"].get("portsSeen") == 4)
+    node.port("mlx5_3/1", "1: DOWN", "2: Polling")
+    first.wait_for(kinds.IB_PORT_DOWN)
+    first.stop()
+    second = run(stored=first.status, thresholds={"boot.look": 0.3})
+    second.wait_until_looking()
+    time.sleep(1.0)
+    assert [(item["kind"], item["subject"]) for item in second.evidence] == [(kinds.IB_PORT_DOWN, "mlx5_3/1")]
 
 
 def test_an_agent_that_lives_through_a_boot_looks_as_one_that_starts(node: Any, run: Any) -> None:

@@ -194,6 +194,18 @@ def test_a_gpu_that_the_driver_cannot_start(node: Any, run: Any) -> None:
     assert agent.evidence == []
 
 
+def test_a_gpu_that_was_dead_before_the_driver_came(node: Any, run: Any) -> None:
+    """Nothing else tells of it on a machine of which nobody knows how many it has: there is no XID, and NVML never saw it."""
+    node.faults("count=7", "gpus=7")
+    node.log(
+        "3,1,9000000,-;NVRM: The NVIDIA GPU 0000:17:00.0\\x0aNVRM: (PCI ID: 10de:2335) installed in this system has\\x0a"
+        "NVRM: fallen off the bus and is not responding to commands."
+    )
+    found = run().wait_for(kinds.GPU_LOST)
+    assert found["subject"] == "PCI:0000:17:00"
+    assert weight(found) is Severity.FATAL
+
+
 @pytest.mark.parametrize("line", [INIT_FAILED, "6,1,1000,-;NVRM: GPU 0000:11:00.0: GPU has fallen off the bus."])
 def test_a_line_about_a_gpu_that_answers_is_history(line: str, node: Any, run: Any) -> None:
     """An agent that starts reads the log of the whole boot; the GPU may have been reset since."""

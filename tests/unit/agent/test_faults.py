@@ -179,7 +179,7 @@ def test_nvml_that_hangs_is_evidence_and_holds_nothing_up(node: Any, run: Any) -
     agent.wait_until_looking()
     first = agent.nvml.pid
     node.faults("hang_seconds=3600")
-    found = agent.wait_for(kinds.NVML_HANG, 5)
+    found = agent.wait_for(kinds.NVML_HANG)
     assert "did not answer" in found["message"]
     node.log("NVRM: Xid (PCI:0000:11:00): 79, GPU has fallen off the bus.")
     agent.wait_for(kinds.XID)
@@ -187,7 +187,43 @@ def test_nvml_that_hangs_is_evidence_and_holds_nothing_up(node: Any, run: Any) -
         os.kill(first, 0)
     node.faults()
     agent.wait_until_gone(kinds.NVML_HANG, 30)
-    assert agent.nvml.hangs >= 1
+    assert agent.nvml.hangs >= 2
+
+
+def test_nvml_that_hangs_once_accuses_nobody(node: Any, run: Any) -> None:
+    agent = run()
+    agent.wait_until_looking()
+    os.kill(agent.nvml.pid, signal.SIGSTOP)
+    agent.wait(lambda: agent.nvml.hangs == 1)
+    agent.wait(lambda: agent.agent._hung == set())
+    node.faults("recovery_action=1@gpu1")
+    agent.wait_for(kinds.RECOVERY_ACTION)
+    assert all(item["kind"] != kinds.NVML_HANG for status, _ in agent.wrote.offers for item in status["evidence"])
+
+
+def test_a_gpu_about_which_nvml_hangs_blinds_only_itself(node: Any, run: Any) -> None:
+    agent = run()
+    agent.wait_until_looking()
+    node.faults("hang_seconds=3600@gpu1")
+    agent.wait(lambda: [item["subject"] for item in agent.about(kinds.NVML_HANG)] == [GPU1])
+    assert "about GPU 1" in agent.about(kinds.NVML_HANG)[0]["message"]
+    node.faults("hang_seconds=3600@gpu1", "recovery_action=1@gpu2")
+    agent.wait_for(kinds.RECOVERY_ACTION)
+    agent.wait(lambda: agent.agent.not_ready() == "")
+    assert (agent.status["agent"]["gpus"], agent.status["agent"]["gpusSeen"]) == (7, 8)
+    assert len(agent.status["agent"]["gpuSerials"]) == 8
+    assert {item["kind"] for item in agent.evidence} == {kinds.NVML_HANG, kinds.RECOVERY_ACTION}
+
+
+def test_a_gpu_that_was_left_out_is_asked_again(node: Any, run: Any) -> None:
+    agent = run(thresholds={"nvml.held_pause": 8.0})
+    agent.wait_until_looking()
+    node.faults("hang_seconds=3600@gpu1")
+    agent.wait(lambda: [item["subject"] for item in agent.about(kinds.NVML_HANG)] == [GPU1])
+    node.faults()
+    agent.wait_until_gone(kinds.NVML_HANG)
+    agent.wait(lambda: agent.status["agent"]["gpus"] == 8)
+    assert agent.evidence == []
 
 
 def test_nvml_that_hangs_for_less_than_the_deadline_is_none(node: Any, run: Any) -> None:

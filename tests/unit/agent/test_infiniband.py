@@ -3,6 +3,7 @@
 import os
 import shutil
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ from muster.agent import kinds
 from muster.agent.facts import Signal
 from muster.agent.infiniband import InfiniBand
 from muster.agent.machine import ClockSource
-from muster.agent.thresholds import DEFAULTS
+from muster.agent.thresholds import DEFAULTS, Thresholds
+from muster.api.nodehealth import Evidence
+from muster.health.kinds import sign_of
 
 
 @pytest.fixture
@@ -112,6 +115,77 @@ def test_a_port_that_goes_down_thrice_flaps(node: Any, fabric: InfiniBand) -> No
         assert [signal.bad for signal in flaps] == [times == 3]
 
 
+def flaps(fabric: InfiniBand, hour: float) -> bool:
+    """Whether port 1 of mlx5_0 flaps at that hour."""
+    fabric.states()
+    (found,) = [signal.bad for signal in fabric.counters(hour * 3600) if signal.kind == kinds.IB_PORT_FLAP]
+    return found
+
+
+def test_a_port_that_flapped_is_trusted_when_it_has_been_up_for_as_long_as_that_counts(
+    node: Any, fabric: InfiniBand
+) -> None:
+    for hour in range(4):
+        node.port("mlx5_0/1", link_downed=hour)
+        assert flaps(fabric, hour) is (hour == 3)
+    assert flaps(fabric, 13)  # of three the first is forgotten; the last is not
+    node.port("mlx5_0/1", link_downed=4)
+    assert flaps(fabric, 14.9)
+    assert flaps(fabric, 26)
+    assert not flaps(fabric, 27)
+
+
+def test_an_agent_that_starts_again_does_not_trust_a_port_that_flapped(node: Any, fabric: InfiniBand) -> None:
+    fabric.adopt([], ["mlx5_0/1"], 1)
+    node.port("mlx5_0/1", link_downed=3)
+    assert flaps(fabric, 0)
+    assert flaps(fabric, 11.9)
+    assert not flaps(fabric, 12)
+
+
+@pytest.mark.parametrize(
+    ("state", "physical", "wanted"), [("1: DOWN", "2: Polling", True), ("2: INIT", "5: LinkUp", False)]
+)
+def test_a_port_that_counts_nothing_is_watched(
+    state: str, physical: str, wanted: bool, node: Any, fabric: InfiniBand
+) -> None:
+    """Ethernet's leave `link_downed` at 0. One that only waits for a subnet manager has not lost its link."""
+    for hour in range(4):
+        node.port("mlx5_0/1", state, physical, link_downed=0)
+        fabric.states()
+        node.port("mlx5_0/1", link_downed=0)
+        assert flaps(fabric, hour) is (wanted and hour == 3)
+
+
+def test_a_virtual_function_belongs_to_who_uses_it(node: Any, fabric: InfiniBand) -> None:
+    """It goes into the network namespace of a pod, where nobody else sees it, and comes back."""
+    node.port("mlx5_8/1")
+    (node.folder / "sys/class/infiniband/mlx5_8/device/physfn").mkdir(parents=True)
+    assert fabric.states() == []
+    shutil.rmtree(node.folder / "sys/class/infiniband/mlx5_8")
+    assert bad(fabric.states()) == []
+
+
+def test_a_device_that_hangs_blinds_only_itself(node: Any) -> None:
+    fabric = InfiniBand(node.folder / "sys", Thresholds({**DEFAULTS.values, "sysfs.patience": 0.05}), None)
+    states = [node.port(f"mlx5_{number}/1") / "state" for number in range(3)]
+    assert bad(fabric.states()) == []
+    states[1].unlink()
+    os.mkfifo(states[1])  # opening it waits for somebody who writes
+    assert bad(fabric.states()) == [(kinds.SYSFS_HANG, "mlx5_1")]
+    node.port("mlx5_2/1", "1: DOWN", "2: Polling")
+    assert bad(fabric.states()) == [(kinds.IB_PORT_DOWN, "mlx5_2/1"), (kinds.SYSFS_HANG, "mlx5_1")]
+    assert fabric.unseen == frozenset()
+    with states[1].open("w") as late:
+        late.write("1: DOWN\n")
+    states[1].unlink()
+    node.port("mlx5_1/1", "1: DOWN", "2: Polling")
+    until = time.monotonic() + 60
+    while (kinds.SYSFS_HANG, "mlx5_1") in (found := bad(fabric.states())):
+        assert time.monotonic() < until
+    assert found == [(kinds.IB_PORT_DOWN, "mlx5_1/1"), (kinds.IB_PORT_DOWN, "mlx5_2/1")]
+
+
 EFA = ("ports/1/hw_counters", "hw_counters")
 """Until Linux 5.14 all counters of an EFA device were its port's; since then those of its commands are the device's."""
 
@@ -170,6 +244,42 @@ def test_the_agent_tells_of_hardware_errors_in_the_log(node: Any, run: Any) -> N
         (kinds.HOST_UNCORRECTED, "MC1"),
     }
     agent.wait(lambda: {(item["kind"], item["subject"]) for item in agent.evidence} == wanted)
+
+
+def device(node: Any, driver: str, *path: str) -> Path:
+    """A PCIe device below its bridges, as sysfs has it."""
+    place: Path = node.folder.joinpath("sys/devices/pci0000:00", *path)
+    place.mkdir(parents=True)
+    (node.folder / "sys/bus/pci/drivers" / driver).mkdir(parents=True, exist_ok=True)
+    (place / "driver").symlink_to(node.folder / "sys/bus/pci/drivers" / driver)
+    (node.folder / "sys/bus/pci/devices").mkdir(exist_ok=True)
+    (node.folder / "sys/bus/pci/devices" / path[-1]).symlink_to(place)
+    return place
+
+
+# gpu-burn #1 (a port above a GPU, before its XID 79), and Linux, drivers/pci/pcie/dpc.c.
+OF_BRIDGES = {
+    "pcieport 0000:00:02.0: PCIe Bus Error: severity=Uncorrected (Fatal), type=Transaction Layer, id=0010(Receiver ID)": True,
+    "pcieport 0000:00:02.0: DPC: containment event, status:0x1f01 source:0x0000": True,
+    "pcieport 0000:00:02.0: PCIe Bus Error: severity=Uncorrected (Non-Fatal), type=Transaction Layer, (Requester ID)": False,
+    "pcieport 0000:00:03.0: PCIe Bus Error: severity=Uncorrected (Fatal), type=Transaction Layer, id=0018(Receiver ID)": False,
+}
+
+
+@pytest.mark.parametrize("line", OF_BRIDGES)
+def test_a_bridge_above_a_gpu_takes_it_away(line: str, node: Any, run: Any) -> None:
+    gpu = device(node, "nvidia", "0000:00:02.0", "0000:01:00.0", "0000:11:00.0")
+    device(node, "nvme", "0000:00:03.0", "0000:02:00.0")
+    agent = run()
+    agent.wait_until_looking()
+    (node.folder / "sys/bus/pci/devices" / gpu.name).unlink()  # contained: it is gone before anybody looks
+    node.log(line)
+    kind = kinds.AER_FATAL if OF_BRIDGES[line] else kinds.AER_ELSEWHERE
+    found = agent.wait_for(kind)
+    assert found["subject"] == (f"PCI:{line[9:21]}" if OF_BRIDGES[line] else line[9:21])
+    assert sign_of(Evidence.model_validate(found), datetime.now(UTC)).severity == (
+        "Fatal" if OF_BRIDGES[line] else "Warning"
+    )
 
 
 def test_a_pcie_error_that_is_not_fatal_while_drivers_start(node: Any, run: Any) -> None:

@@ -11,6 +11,7 @@ from muster.agent import kinds
 from muster.agent.earlier import stored_evidence
 from muster.agent.facts import Clock, Incident, Signal
 from muster.agent.ledger import MAX_KEPT, MAX_SENT, Ledger, Stored
+from muster.agent.thresholds import DEFAULTS
 from muster.api.nodehealth import NodeHealthStatus
 
 WALL = 1_800_000_000.0
@@ -54,6 +55,34 @@ def test_a_signal_has_to_stay_good(ledger: Ledger) -> None:
     assert len(ledger.evidence()) == 1
     ledger.sample([hot(False, clear=30)], at(56))
     assert ledger.evidence() == []
+
+
+@pytest.mark.parametrize("clear", [0.0, 5.0, 30.0, 60.0])
+@pytest.mark.parametrize("pause", [1, 61, 599, 1799])
+def test_what_comes_and_goes_is_gone_for_longer_each_time(clear: float, pause: int) -> None:
+    """A link that went up and down by the minute made the node well, and a write, each time."""
+    ledger = Ledger("boot", burst_seconds=180, growth=DEFAULTS["clear.growth"])
+    written, bad_at = list[int](), 0
+    for second in range(8 * 3600):
+        if not len(ledger) and ledger.news:
+            bad_at = second + pause
+        written += [second] if ledger.news else []
+        ledger.news = False
+        ledger.sample([hot(second == bad_at, clear=clear)], at(second))
+    assert max(sum(first <= other < first + 3600 for other in written) for first in written) <= (
+        13 if clear < 30 else 10
+    )
+
+
+def test_what_comes_back_after_an_hour_is_as_soon_gone_as_the_first_time() -> None:
+    ledger = Ledger("boot", burst_seconds=180, growth=4.0)
+    for began, lasts in ((0, 30), (40, 120), (200, 480), (200 + 480 + 3601, 30)):
+        ledger.sample([hot(True, clear=30)], at(began))
+        ledger.sample([hot(False, clear=30)], at(began))
+        ledger.sample([hot(False, clear=30)], at(began + lasts - 1))
+        assert len(ledger) == 1
+        ledger.sample([hot(False, clear=30)], at(began + lasts))
+        assert len(ledger) == 0
 
 
 def test_what_is_not_known_changes_nothing(ledger: Ledger) -> None:

@@ -113,6 +113,19 @@ FACTS = {
         (kinds.CLOCK_SOURCE, 0, ""),
     ),
     "TSC": ("tsc: Marking TSC unstable due to check_tsc_sync_source failed", (kinds.CLOCK_SOURCE, 0, "")),
+    # open-gpu-kernel-modules, src/nvidia/arch/nvalloc/unix/src/osapi.c, and NVSentinel #155: no XID comes with it.
+    "fell off before the driver came": (
+        "NVRM: The NVIDIA GPU 0000:b3:00.0\\x0aNVRM: (PCI ID: 10de:26b5) installed in this system has\\x0aNVRM: fallen off the "
+        "bus and is not responding to commands.",
+        (kinds.GPU_LOST, 0, "0000:b3:00"),
+    ),
+    "the same as syslog writes it": (
+        "NVRM: The NVIDIA GPU 0000:b3:00.0#012NVRM: (PCI ID: 10de:26b5) installed in this system has#012NVRM: fallen off the bus "
+        "and is not responding to commands.",
+        (kinds.GPU_LOST, 0, "0000:b3:00"),
+    ),
+    # Bumblebee #554, an old driver.
+    "fell off at": ("NVRM: GPU at 0000:01:00.0 has fallen off the bus.", (kinds.GPU_LOST, 0, "0000:01:00")),
     "fell off": ("NVRM: GPU 0000:1b:00.0: GPU has fallen off the bus.", (kinds.GPU_LOST, 0, "0000:1b:00")),
     "SXid": (
         "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 12028, Non-fatal, Link 32 egress non-posted PRIV error",
@@ -127,6 +140,11 @@ FACTS = {
     "I/O error": (
         "I/O error, dev nvme1n1, sector 2048 op 0x0:(READ) flags 0x0 phys_seg 1 prio class 2",
         (kinds.DISK_ERROR, 0, "nvme1n1"),
+    ),
+    # block/blk-core.c: BLK_STS_MEDIUM, what a disk answers that cannot read a sector any more
+    "a sector that cannot be read": (
+        "critical medium error, dev nvme0n1, sector 2048 op 0x0:(READ) flags 0x0 phys_seg 1 prio class 2",
+        (kinds.DISK_ERROR, 0, "nvme0n1"),
     ),
     "old I/O error": ("blk_update_request: I/O error, dev sda, sector 4", (kinds.DISK_ERROR, 0, "sda")),
     "nvme time-out": ("nvme nvme0: I/O 12 QID 3 timeout, aborting", (kinds.DISK_ERROR, 0, "nvme0")),
@@ -165,6 +183,7 @@ NOTHING = {
     "what a driver says before an XID": "NVRM: GPU at PCI:0000:00:06: GPU-5d2a3f0e-1111-2222-3333-444455556666",
     "the GPU's number": "NVRM: GPU Board Serial Number: 1650000000000",
     "XID 0": "NVRM: Xid (PCI:0000:1b:00): 0, nothing",
+    "a GPU without an address": "NVRM: GPU has fallen off the bus.",
     "no address": "NVRM: Xid (PCI:hello): 79, x",
     "an address of nowhere": "NVRM: Xid (PCI:0000:1ff:00): 79, x",
     "no number": "NVRM: Xid (PCI:0000:1b:00): x79",
@@ -260,3 +279,48 @@ def test_an_xid_of_nvlink_says_what_tells_it_apart(line: str, value: str) -> Non
     fact = parse(f"NVRM: Xid (PCI:0018:01:00): {line}")
     assert fact is not None
     assert fact.value == value
+
+
+# Written by Linux 6.18 for programs of a user without any rights that had named themselves so: prctl(PR_SET_NAME), then a bad access.
+_SEGFAULT = "[10499]: segfault at 0 ip 000055a0b2dc716a sp 00007ffc1d7a2f70 error 6 in a.out[116a,55a0b2dc7000+1000]"
+_OOM = " invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=1000"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "EDAC MC0: 1 UE ",
+        "I/O error dev s",
+        "Oops",
+        "kernel BUG at x",
+        "mlx5_core 0: ",
+        "BUG: soft lockup",
+        "NVRM: Xid (1:2)",
+    ],
+)
+@pytest.mark.parametrize(
+    "end",
+    [_SEGFAULT, _OOM, ": page allocation failure: order:0", " (7): drop_caches: 3", r"\xe9[7]: segfault at 0 ip 0"],
+)
+def test_a_process_that_gives_itself_a_name_is_no_evidence(name, end):
+    message = name[:15] + end if not end.startswith("\\") else name[:14] + end
+    assert parse(split(f"6,346,1091005010,-;{message}")[0]) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        (
+            "EDAC MC0: 1 UE memory read error on CPU_SrcID#0_MC#0_Chan#0_DIMM#0 (channel:0 slot:0)",
+            "HostErrorUncorrected",
+        ),
+        ("I/O error, dev sda, sector 2048 op 0x0:(READ) flags 0x0 phys_seg 1 prio class 2", "DiskError"),
+        ("Buffer I/O error on dev nvme0n1p2, logical block 7, lost async page write", "DiskError"),
+        ("Oops: 0002 [#1] PREEMPT SMP NOPTI", "KernelHang"),
+        ("Oops: general protection fault, probably for non-canonical address 0xdead: 0000 [#1] SMP", "KernelHang"),
+        ("Internal error: Oops: 0000000096000004 [#1] SMP", "KernelHang"),
+        ("kernel BUG at mm/slub.c:379!", "KernelHang"),
+    ],
+)
+def test_what_the_kernel_says_itself_still_counts(line, kind):
+    assert parse(line).kind == kind

@@ -87,20 +87,23 @@ def test_a_log_that_cannot_be_read_is_not_seen(node: Any, run: Any) -> None:
     wait_until_ready(agent)
 
 
-def test_a_sysfs_that_hangs_blinds_only_itself_and_is_a_finding(node: Any, run: Any) -> None:
+def test_a_device_whose_sysfs_hangs_blinds_only_itself_and_is_a_finding(node: Any, run: Any) -> None:
     state = node.port("mlx5_0/1") / "state"
-    agent = run(thresholds={**SOON, "sysfs.deadline": 0.5})
+    node.port("mlx5_1/1")
+    agent = run(thresholds={**SOON, "sysfs.deadline": 0.5, "sysfs.patience": 0.05})
     wait_until_ready(agent)
     before = state.read_bytes()
     state.unlink()
     os.mkfifo(state)  # who opens it waits for a writer
     try:
-        assert agent.wait_for(kinds.SYSFS_HANG)["threshold"] == "0.5 s"
-        wait_until_blind(agent, PORTS)
-        assert NVML not in agent.agent.not_ready()
+        found = agent.wait_for(kinds.SYSFS_HANG)
+        assert (found["subject"], found["threshold"]) == ("mlx5_0", "0.5 s")
+        node.port("mlx5_1/1", "1: DOWN", "2: Polling")
+        assert agent.wait_for(kinds.IB_PORT_DOWN)["subject"] == "mlx5_1/1"
         node.faults("recovery_action=1@gpu0")
         agent.wait_for(kinds.RECOVERY_ACTION)
         assert agent.agent.is_alive()
+        assert agent.agent.not_ready() == ""
     finally:
         fifo = os.open(state, os.O_RDWR)
         os.write(fifo, before)
@@ -109,6 +112,21 @@ def test_a_sysfs_that_hangs_blinds_only_itself_and_is_a_finding(node: Any, run: 
         os.close(fifo)
     agent.wait_until_gone(kinds.SYSFS_HANG)
     wait_until_ready(agent)
+
+
+def test_a_device_that_hangs_from_the_start_is_seen_once_that_is_told(node: Any, run: Any) -> None:
+    state = node.port("mlx5_0/1") / "state"
+    node.port("mlx5_1/1")
+    state.unlink()
+    os.mkfifo(state)
+    try:
+        before = stored(evidence=[evidence(kinds.GPU_LOST, "GPU-1")])
+        agent = run(stored=before, thresholds={**SOON, "sysfs.deadline": 1.0, "sysfs.patience": 0.05})
+        assert [item["kind"] for item in first_word(agent)["evidence"]] == [kinds.SYSFS_HANG]
+        wait_until_ready(agent)
+    finally:
+        with state.open("w") as late:
+            late.write("4: ACTIVE\n")
 
 
 def test_what_stood_before_a_boot_stands_until_all_has_been_seen_however_long_that_takes(node: Any, run: Any) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from tests.unit.agent.test_boots import MACHINE, stored
 from tests.unit.agent.test_faults import GPU1
+from tests.unit.health.test_xids import NVLINK5, XID_74
 
 from muster.agent import kinds
 from muster.agent.earlier import Earlier
@@ -14,6 +15,7 @@ from muster.agent.ledger import Ledger, Stored
 from muster.agent.log_lines import parse, recovery_taken_back
 from muster.health.signs import Clears
 from muster.health.xids import DEGRADED, FATAL, RESET, XIDS
+from muster.health.xids import xid as of_code
 
 DAY, GPU, BOOT = 86400.0, "GPU-1", "boot-1"
 EXPIRES = {kinds.XID: DAY}
@@ -59,11 +61,45 @@ def stored_of(of: Ledger) -> list[Stored]:
 
 
 def test_the_agent_holds_what_the_operators_table_says_needs_a_reset() -> None:
-    """All but 74, whose line may make it lighter: NVML sees links that are down."""
+    """Of NVLink's (74, 144 to 150) the line says it: see below."""
     needing = {code for code, row in XIDS.items() if row.action is RESET and row.severity in (DEGRADED, FATAL)}
     assert needing - {74} == kinds.RESET_XIDS
     assert {48, 62, 64, 95, 119, 120, 140, 158} <= kinds.RESET_XIDS
     assert all(XIDS[code].clears is not Clears.BOOT for code in kinds.RESET_XIDS)
+
+
+OF_NVLINK = [
+    *(line for line, *_ in NVLINK5),
+    *(f"74, NVLink: fatal error detected on {registers}" for registers, *_ in XID_74),
+]
+
+
+@pytest.mark.parametrize("line", OF_NVLINK)
+def test_of_nvlinks_the_agent_holds_what_the_operator_says_needs_a_reset(line: str) -> None:
+    fact = parse(f"NVRM: Xid (PCI:0000:1b:00): {line}")
+    assert fact is not None
+    row = of_code(fact.code, fact.message)
+    book = ledger()
+    incident = Incident(fact.kind, GPU, DAY, fact.code, fact.value, fact.message)
+    book.record(incident, at(10))
+    again = ledger()
+    again.adopt(stored_of(book), EXPIRES, at(11))
+    for each in (book, again):
+        each.expire(at(2 * DAY))
+        assert codes(each) == ([fact.code] if row.action is RESET and row.severity in (DEGRADED, FATAL) else [])
+        each.reset(GPU, 2 * DAY, at(2 * DAY))
+        assert codes(each) == []
+
+
+def test_an_event_is_held_until_its_line_says_that_it_was_light() -> None:
+    light, grave = "(0x40000000, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0)", "(0x20, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0)"
+    for line, left in ((light, []), (grave, [74])):
+        for order in (1, -1):
+            book = ledger()
+            for told in ({"brief": True}, {"value": line})[::order]:
+                book.record(xid(74, **told), at(10))
+            book.expire(at(2 * DAY))
+            assert codes(book) == left, (line, order)
 
 
 @pytest.mark.parametrize("code", sorted(kinds.RESET_XIDS))

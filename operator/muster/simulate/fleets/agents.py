@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from muster.agent.agent import Agent
+from muster.agent.apart import Apart
 from muster.agent.facts import Signal
 from muster.agent.infiniband import InfiniBand
 from muster.agent.kernel_log import KernelLog
@@ -69,6 +70,14 @@ class Nvml(NvmlProcess):
         return self._not_before
 
 
+class AtOnce(Apart[Any]):
+    """Nothing hangs here, and no thread is needed."""
+
+    def each(self, names: Iterable[str]) -> dict[str, Any]:
+        """What was read of each."""
+        return {name: self._read(name) for name in names}
+
+
 class Ports(Sampler):
     """Looks when it is asked for what has been seen, instead of in a thread. A machine whose ports were well and have not changed
     is not looked at again: it would say the same."""
@@ -98,6 +107,8 @@ class Ports(Sampler):
         return signals
 
 
+_TELL = ("fast", "normal")
+"""What is asked of the driver in which a machine of the simulator can say anything new."""
 _PORTS_MATTER_SECONDS = 14 * 3600.0
 """Longer than the window in which flaps are counted."""
 
@@ -109,6 +120,11 @@ class Lines(KernelLog):
         super().__init__(Path("/dev/kmsg"))
         self._machine = machine
         self._read_to = 0
+
+    @property
+    def is_read(self) -> bool:
+        """Whether nothing has been written since it was read."""
+        return self._read_to == len(self._machine.lines)
 
     def open(self) -> bool:
         """It is open."""
@@ -197,6 +213,8 @@ class NodeAgent(Agent):
         self._chance = chance
         self.surprised = False
         """Something happens in the midst of its periods: it is not looked at everything just now."""
+        self._surprised_at = 0.0
+        self._is_at_rest = False
         self.machine = machine
         self._nvml_of_machine = Nvml(machine)
         made: list[Wrote] = []
@@ -228,6 +246,11 @@ class NodeAgent(Agent):
     def look(self) -> None:
         """Everything that is due, now. What was quiet since the last look was looked at meanwhile, with the same answers."""
         now = self._monotonic()
+        if self._is_at_rest and not self.surprised:
+            self._looks_in_vain(now)
+            return
+        if self.surprised:
+            self._surprised_at = now
         if now - self._looked_at > _FRESH_SECONDS and not self.machine.hangs:
             for part in (NVML, PORTS, LOG):
                 if self._looks.has(part):
@@ -243,6 +266,34 @@ class NodeAgent(Agent):
                 break
         if self._looking_at_once:
             self._turn()
+        self._is_at_rest = self._has_nothing_left()
+
+    def _has_nothing_left(self) -> bool:
+        """Whether it has looked at everything since something last happened and nothing is kept, waited for or to be told: as
+        long as nothing happens, each look ends as this one did.
+        """
+        ledger, machine, now = self._ledger, self.machine, self._monotonic()
+        if len(ledger) or ledger._bad_since or machine.hangs or machine.events:  # noqa: SLF001 - what may yet become evidence
+            return False
+        if not cast("Lines", self._log).is_read:
+            return False
+        if not self._initialised or not self._nvml.running or self._nvml.outstanding is not None:
+            return False
+        if self._looking_at_once or self._gpus.unreachable or self.wrote.due is not None or self.not_ready():
+            return False
+        if machine.booted_at + now - machine.ports_changed_at < _PORTS_MATTER_SECONDS or self._told is None:
+            return False
+        asked = (self._due.get(batch, 0.0) - self._thresholds[f"nvml.{batch}_period"] for batch in _TELL)
+        return not self._problem() and min(asked) > self._surprised_at
+
+    def _looks_in_vain(self, now: float) -> None:
+        """What a look does where there is nothing to be seen."""
+        for part in (NVML, PORTS, LOG):
+            self._looks.seen(part, now)
+        for batch in (*_TELL, "slow"):
+            if now >= self._due[batch]:
+                self._due[batch] = now + self._thresholds[f"nvml.{batch}_period"]
+        self._looked_at = now
 
     @property
     def due_seconds(self) -> float | None:
@@ -263,7 +314,7 @@ class NodeAgent(Agent):
         """Nobody sleeps."""
 
     def _look_at_ports(self) -> tuple[InfiniBand, Sampler]:
-        fabric = InfiniBand(self._settings.sysfs, self._thresholds, self._settings.expected_ports)
+        fabric = InfiniBand(self._settings.sysfs, self._thresholds, self._settings.expected_ports, AtOnce)
         looks = (
             (self._thresholds["infiniband.state_period"], fabric.states),
             (self._thresholds["infiniband.counter_period"], lambda: fabric.counters(self._monotonic())),

@@ -1,0 +1,85 @@
+"""Reads each of several devices, so that one that never answers holds up nobody else.
+
+The sysfs of a network card whose firmware is dead can take a minute to be read, or for ever, and no thread can be ended. A
+thread that does not come back is therefore left with the device that holds it, another goes on with the rest, and that
+device is not read again until the first has come back.
+"""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class _Round:
+    """What one thread reads, one after the other."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.left = deque(names)
+        self.now = ""
+        self.since = 0.0
+        self.abandoned = False
+
+
+class Apart(Generic[T]):
+    """Calls `read` for each name in threads of its own. `each` is called by one thread.
+
+    Args:
+        read: of one device.
+        patience_seconds: for so long the others wait for one.
+    """
+
+    def __init__(self, read: Callable[[str], T], patience_seconds: float) -> None:
+        self._read = read
+        self._patience = patience_seconds
+        self._turned = threading.Condition()
+        self._found: dict[str, T] = {}
+        self._held: dict[str, float] = {}
+
+    @property
+    def held(self) -> Mapping[str, float]:
+        """Devices whose reading has not come to an end in time, and since when (monotonic)."""
+        with self._turned:
+            return dict(self._held)
+
+    def each(self, names: Iterable[str]) -> dict[str, T]:
+        """What was read of each; what took too long comes with a later call, once it is there."""
+        with self._turned:
+            left = [name for name in names if name not in self._held]
+        while left:
+            left = self._go(left)
+        with self._turned:
+            found, self._found = self._found, {}
+        return found
+
+    def _go(self, names: list[str]) -> list[str]:
+        """Reads these, and answers which are left because one has held the thread up."""
+        work = _Round(names)
+        work.since = time.monotonic()
+        thread = threading.Thread(target=self._run, args=(work,), name="sysfs", daemon=True)
+        thread.start()
+        with self._turned:
+            while work.left or work.now:
+                waited = time.monotonic() - work.since
+                if work.now and waited >= self._patience:
+                    work.abandoned = True
+                    self._held[work.now] = work.since
+                    return list(work.left)
+                self._turned.wait(max(0.0, self._patience - waited) if work.now else self._patience)
+        return []
+
+    def _run(self, work: _Round) -> None:
+        while True:
+            with self._turned:
+                work.now = "" if work.abandoned or not work.left else work.left.popleft()
+                work.since = time.monotonic()
+                self._turned.notify_all()
+            if not work.now:
+                return
+            found = self._read(work.now)
+            with self._turned:
+                self._found[work.now] = found
+                self._held.pop(work.now, None)
