@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from bench.api import Object
+from muster.health.breaker import Share
+from muster.health.story import LAST_CHOICE
 
 TAINT = "muster.dev/unhealthy"
 OWN_TAINT = {"key": "kwok.x-k8s.io/node", "value": "fake", "effect": "NoSchedule"}
@@ -22,7 +25,7 @@ CONDITION = "GPUMissing"
 REASONS = {"agent": f"Xid{XID}", "condition": CONDITION}
 STATE = "Unhealthy"
 _WELL = (None, "Healthy")
-_HELD = "excluded from placement; running jobs stay"
+_HELD = f"{LAST_CHOICE}; running jobs stay"
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,21 @@ class Sick:
 
     node: str
     by: str
+
+
+def let_through(share: Share) -> int:
+    """How many nodes a budget lets through, where more than that are sick for each of two causes."""
+    return min(share.uncertain, 2 * share.cause)
+
+
+def beyond(share: Share, sick: Collection[Sick], tainted: Collection[str]) -> list[str]:
+    """The causes of which more nodes are tainted than one may have, in words."""
+    counts = Counter(each.by for each in sick if each.node in tainted)
+    return [
+        f"{count} nodes are tainted for {by}: more than {share.cause}"
+        for by, count in counts.items()
+        if count > share.cause
+    ]
 
 
 def has_agent(number: int) -> bool:

@@ -12,6 +12,7 @@ from muster.api.nodehealth import Decision, HumanDecision, NodeHealth, Recommend
 from muster.health.assess import CORDONED
 from muster.health.effects import avoids
 from muster.health.maintenance import REASONS, until
+from muster.health.story import LAST_CHOICE
 
 _WELL = frozenset({None, VerdictState.HEALTHY})
 
@@ -58,10 +59,12 @@ def health_row(health: NodeHealth) -> HealthRow:
 def excluded_for(row: HealthRow, enforcement: Enforcement) -> str:
     """For which health Muster places no worker on the node, in a few words that group well; "" if it does.
 
-    What a human has just cordoned counts, although the operator may not have written its verdict yet.
+    A node that is the last choice is used where it has to be. What a human has just cordoned counts, although the operator may not have written its verdict yet.
     """
     cordoned = row.human is not None and row.human.decision is Decision.CORDON
     if not (avoids(row.state, enforcement, cordoned=cordoned) or row.maintenance):
+        return ""
+    if row.effect.startswith(LAST_CHOICE) and not cordoned:
         return ""
     return _words(VerdictState.QUARANTINED, CORDONED) if cordoned else verdict(row)
 

@@ -10,7 +10,7 @@ a node that is being dealt with is looked at again when that is done, if it has 
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -31,6 +31,7 @@ from muster.controller.nodemarks import NodeMarks
 from muster.controller.nodewords import NodeWords
 from muster.controller.offenders import Offenders
 from muster.controller.slices import Slices
+from muster.health.ahead import Ahead
 from muster.health.assess import BurnInWord, Verdict, ailment, assess, doubt
 from muster.health.books import Books, Ground, is_tainted
 from muster.health.breaker import Breaker, BreakerState
@@ -131,6 +132,7 @@ class HealthKeeper:
         self._failure: BaseException | None = None
         self._ground = Ground()
         self._memory = Memory()
+        self._ahead = Ahead()
         self._offenders = Offenders(lambda: cluster.policy().health.quarantine.half_life_seconds, wall_clock)
         self._books = Books()
         self._burned: dict[str, dict[str, list[BurnInWord]]] = {}  # node -> uid of a job, or TESTS -> what it failed
@@ -447,6 +449,7 @@ class HealthKeeper:
             in_force=self._acts.in_force,
             under_way={name: doing.effect for name, doing in self._doing.items()},
             policy_unknown=self._cluster.policy_unknown,
+            ahead=self._ahead.look(self._taken(), now, self._clock()),
         )
         orders, self._breaker = decide(view)
         self._measure()
@@ -455,6 +458,14 @@ class HealthKeeper:
                 self._dirty.add(order.name)
             elif order.name not in self._resting:
                 self._begin(order, now)
+
+    def _taken(self) -> Iterator[datetime]:
+        """When Muster has acted, as far as that may be charged to a budget."""
+        for name in self._books.concerned:
+            yield from (i.taken for i in self._books.verdicts[name].incidents if i.taken is not None)
+        for name, incidents in self._ground.incidents.items():
+            if name not in self._cluster.fleet.nodes:
+                yield from (i.taken for i in incidents if i.taken is not None)
 
     async def _observe(self, now: datetime) -> set[str]:
         """Judge what is dirty or due; returns those of which something else has to be done or written than last time."""

@@ -106,13 +106,20 @@ class NodeActs:
         exclusion = None
         if wanted.avoid:
             words = until(verdict.maintenance) if verdict.maintenance is not None and verdict.only_planned else ""
-            exclusion = Exclusion(verdict.reason, verdict.message[:512], wanted.leave, verdict.gone_by, words)
+            exclusion = Exclusion(
+                verdict.reason, verdict.message[:512], wanted.leave, verdict.gone_by, words, wanted.last_choice
+            )
         was = self._cluster.fleet.exclusion(name)
         if not self._cluster.fleet.exclude(name, exclusion):
             return
-        if exclusion is None:
+        if exclusion is None or exclusion.last_choice:
             self._freed()
-        elif was is None and verdict.findings and not (verdict.only_planned or verdict.findings[0].observed):
+        if (
+            exclusion is not None
+            and was is None
+            and verdict.findings
+            and not (verdict.only_planned or verdict.findings[0].observed)
+        ):
             _latency.observe(max((now - verdict.findings[0].since).total_seconds(), 0.0))
         for uid in self._cluster.jobs_on(name):
             self._rings(uid)

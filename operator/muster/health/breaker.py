@@ -4,7 +4,7 @@ A verdict alone takes no node away. Muster has jobs leave a node (and taints it,
 budgets: of each pool of like nodes a share per window and a share at the same time, and a share of its nodes in each innermost
 domain; at least one node each. Of each budget a part is kept for what is certain, and no one cause may use up the rest, so
 that a false alarm of one keeps out of the way of the others (`muster.health.causes`). While a budget holds a node back, new
-pods of jobs still avoid it, and people are told.
+pods of jobs come there only where no other node is left, or never where the fault is no alarm (`muster.health.effects`), and people are told.
 
 When what a window has for a cause, or for all that is not certain, has been used up and there are more sick nodes, the breaker is
 open: it then tries one node at a time, after a pause that doubles with each. It closes by itself when no sick node waits any
@@ -22,7 +22,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import cached_property
 from operator import attrgetter
+from typing import NamedTuple
 
 from muster.api.fleetpolicy import Enforcement, TakeOutBudget
 from muster.api.nodehealth import HealthIncident
@@ -39,7 +41,7 @@ class Act(StrEnum):
     """What may be done about one node.
 
     Nothing: it may be used. Take: jobs leave it, and it is tainted where the policy says so. Hold: it is sick, but the
-    budget holds it back: avoided, neither left nor tainted. Yield: somebody else repairs it: avoided, and left after the next
+    budget holds it back: avoided as long as there are others, neither left nor tainted. Yield: somebody else repairs it: avoided, and left after the next
     checkpoint. Untaint: it bears Muster's taint and should not.
     """
 
@@ -156,6 +158,7 @@ class Situation:
         pools: node -> its pool; absent: in "".
         pool_sizes: how many nodes each pool has; None: those that are in `verdicts`.
         sizes: how many nodes each pool has in each innermost domain, by pool and path; None: those that are in `verdicts`.
+        ahead: for how many seconds times of incidents are known that lie ahead; absent: it is met now (`muster.health.ahead`).
     """
 
     verdicts: Mapping[str, Verdict]
@@ -165,6 +168,7 @@ class Situation:
     pools: Mapping[str, str] = field(default_factory=dict)
     pool_sizes: Mapping[str, int] | None = None
     sizes: Mapping[tuple[str, tuple[str, ...]], int] | None = None
+    ahead: Mapping[datetime, float] = field(default_factory=dict)
 
 
 def concerned(verdict: Verdict) -> bool:
@@ -246,13 +250,18 @@ def rule(situation: Situation, rules: Rules, now: datetime) -> tuple[dict[str, R
     return rulings, _summed(figures, min(moments, default=None), now, size_of, rules)
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class _Charge:
-    """One time that Muster acted."""
+class _Charge(NamedTuple):
+    """One time that Muster acted: sorted by that, all of them at each decision."""
 
     time: datetime
     certain: bool = False
     cause: str = ""
+
+
+_Domain = tuple[str, tuple[str, ...]]
+"""A pool, and the path of an innermost domain."""
+_Like = tuple[bool, tuple[str, ...], _Domain | None]
+"""Nodes that the same holds up: whether that is certain, their causes and domain."""
 
 
 class _Times:
@@ -335,13 +344,9 @@ class _Pool:
         self.tainted = situation.tainted
         self.per_window = Share.of(self.budget.nodes_percent, size, self.budget)
         self.cap = Share.of(self.budget.total_percent, size, self.budget)
-        self.domain_of = {
-            name: (situation.pools.get(name, ""), tuple(path))
-            for name in names
-            if (path := situation.domains.get(name)) and all(path)
-        }
+        self.domains, self.pools = situation.domains, situation.pools
         self.domain_sizes = path_sizes
-        self.charges = sorted(self._charges(gone))
+        self.gone, self.ahead = tuple(gone), situation.ahead
         self.out: dict[str, _Charge] = {}
         self.out_by: Counter[str] = Counter()  # cause -> nodes; what is certain is no cause's
         self.out_in: Counter[tuple[str, tuple[str, ...]]] = Counter()
@@ -349,6 +354,7 @@ class _Pool:
         self.uncertain_out = 0
         self.rulings: dict[str, Ruling] = {}
         self.waiting: list[str] = []
+        self.blocked: dict[_Like, str] = {}  # of all that are alike, until another one is out
         self.yields = self.held_yields = 0
         self.state = BreakerState.CLOSED
 
@@ -394,7 +400,10 @@ class _Pool:
     @property
     def used(self) -> int:
         """Nodes taken in the window that ends now."""
-        return sum(1 for charge in self.charges if charge.time > self.now - self.window)
+        begin = self.now - self.window
+        if not self.waiting:  # so none was taken just now
+            return sum(self._time(taken) > begin for taken, _, _ in self._taken())
+        return len(self.charges) - bisect_right(self.charges, begin, key=attrgetter("time"))
 
     def figures(self) -> PoolFigures:
         """For people, after `rule`."""
@@ -426,31 +435,45 @@ class _Pool:
                 if moment is not None and moment > self.now:
                     yield moment
 
-    def _charges(self, gone: Iterable[HealthIncident]) -> Iterator[_Charge]:
-        """A time a little ahead is now; one further ahead is of a clock that was wrong."""
-        known = [
-            (incident, _cause(incident, verdict))
-            for verdict in self.verdicts.values()
-            for incident in verdict.incidents
-        ]
-        for incident, cause in (*known, *((incident, incident.charged_to) for incident in gone)):
-            if incident.taken is not None and incident.taken <= self.now + self.window:
-                yield _Charge(min(incident.taken, self.now), incident.certain, cause)
+    @cached_property
+    def charges(self) -> list[_Charge]:
+        """Each time that Muster acted, oldest first. They are many, and put in order only where a node waits for the budget."""
+        return sorted(
+            _Charge(self._time(taken), incident.certain, _cause(incident, verdict) if verdict else incident.charged_to)
+            for taken, incident, verdict in self._taken()
+        )
+
+    def _taken(self) -> Iterator[tuple[datetime, HealthIncident, Verdict | None]]:
+        """Incidents by which Muster has acted, and since when; None: the node is gone."""
+        for verdict in self.verdicts.values():
+            for incident in verdict.incidents:
+                if incident.taken is not None:
+                    yield incident.taken, incident, verdict
+        for incident in self.gone:
+            if incident.taken is not None:
+                yield incident.taken, incident, None
+
+    def _time(self, taken: datetime) -> datetime:
+        """A time that lies ahead is of a clock that is, or was, wrong: it counts from when it was first met."""
+        met = self.now - timedelta(seconds=self.ahead[taken]) if taken in self.ahead else self.now
+        return min(taken, met)
 
     def _settle(self) -> None:
         """Rulings that need no budget, the nodes that are out already, and those that wait."""
         claimed = []
+        used, untainted, taken = Ruling(Act.NOTHING), Ruling(Act.UNTAINT), Ruling(Act.TAKE)
         for name, verdict in self.verdicts.items():
+            if not verdict.out:
+                self.rulings[name] = untainted if name in self.tainted else used
+                continue
             incident = verdict.open_incident
             acted = incident is not None and incident.taken is not None
-            if not verdict.out:
-                self.rulings[name] = Ruling(Act.UNTAINT if name in self.tainted else Act.NOTHING)
-            elif verdict.stays and not acted:
+            if verdict.stays and not acted:
                 # How many that may be at once is bounded where it is concluded: `muster.health.silence`.
-                self.rulings[name] = Ruling(Act.UNTAINT if name in self.tainted else Act.NOTHING)
+                self.rulings[name] = untainted if name in self.tainted else used
             elif acted or verdict.cordoned or verdict.only_planned:
                 # Also when somebody else has taken the repair over since: a taint that comes and goes helps nobody.
-                self.rulings[name] = Ruling(Act.TAKE)
+                self.rulings[name] = taken
                 if acted and incident is not None:
                     self._put_out(name, _Charge(self.now, incident.certain, _cause(incident, verdict)))
             elif verdict.in_charge:
@@ -469,7 +492,7 @@ class _Pool:
         most = self.size if self.budget.yield_percent >= 100 else at_least_one(self.budget.yield_percent, self.size)
         left: set[tuple[str, tuple[str, ...]] | None] = set()
         for name in claimed:
-            verdict, domain = self.verdicts[name], self.domain_of.get(name)
+            verdict, domain = self.verdicts[name], self._domain(name)
             one_rack = domain is not None and left <= {domain} and self.domain_sizes.get(domain, 0) < self.size
             if self._was_yielded(name) or self.yields < most or one_rack:
                 self.yields += 1
@@ -492,7 +515,8 @@ class _Pool:
 
     def _put_out(self, name: str, charge: _Charge) -> None:
         self.out[name] = charge
-        domain = self.domain_of.get(name)
+        self.blocked.clear()
+        domain = self._domain(name)
         if domain is not None:
             self.out_in[domain] += 1
         if not charge.certain:
@@ -501,9 +525,21 @@ class _Pool:
             if domain is not None:
                 self.uncertain_in[domain] += 1
 
+    def _domain(self, name: str) -> _Domain | None:
+        """The node's innermost, within the pool; None: it is in none."""
+        path = self.domains.get(name)
+        return (self.pools.get(name, ""), tuple(path)) if path and all(path) else None
+
     def _blocked(self, name: str, *, cap_only: bool = False) -> str:
         """Why no time will do for the node, only others' return; "" if time will. Without figures that change."""
-        certain = self.verdicts[name].certain
+        verdict = self.verdicts[name]
+        like = (verdict.certain, verdict.causes, None if cap_only else self._domain(name))
+        found = self.blocked.get(like)
+        if found is None:
+            found = self.blocked[like] = self._blocks(*like)
+        return found
+
+    def _blocks(self, certain: bool, causes: Sequence[str], domain: _Domain | None) -> str:
         cap = self.cap.total if certain else self.cap.uncertain
         if len(self.out) >= self.cap.total or (not certain and self.uncertain_out >= cap):
             kept = "" if certain or cap == self.cap.total else " for what is not certain"
@@ -511,13 +547,12 @@ class _Pool:
                 f"of the {self.size} nodes of the pool no more than {cap} may be out{kept} "
                 f"({self.budget.total_percent} % in all): somebody has to look"
             )
-        if all(self._cause_blocked(name, cause) for cause in self.verdicts[name].causes):
+        if not certain and all(self._is_used_up(cause) for cause in causes):
             return (
                 f"of the {self.size} nodes of the pool no more than {self.cap.cause} may be out for "
-                f"{self.verdicts[name].causes[0]} ({self.budget.cause_percent} % of what is not certain): somebody has to look"
+                f"{causes[0]} ({self.budget.cause_percent} % of what is not certain): somebody has to look"
             )
-        domain = self.domain_of.get(name)
-        if domain is None or cap_only:
+        if domain is None:
             return ""
         size = self.domain_sizes[domain]
         share = Share.of(self.budget.domain_percent, size, self.budget)
@@ -527,8 +562,8 @@ class _Pool:
             return f"of the pool's {size} nodes of {'/'.join(domain[1])} no more than {most} may be out{kept}"
         return ""
 
-    def _cause_blocked(self, name: str, cause: str) -> bool:
-        return not self.verdicts[name].certain and self.out_by[cause] >= self.cap.cause
+    def _is_used_up(self, cause: str) -> bool:
+        return self.out_by[cause] >= self.cap.cause
 
     def _payer(self, name: str, gates: "_Gates") -> tuple[str, str]:
         """The cause that is charged; or why none can be."""
@@ -536,7 +571,7 @@ class _Pool:
         why = self._blocked(name)
         if why:
             return "", why
-        causes = [cause for cause in verdict.causes if not self._cause_blocked(name, cause)]
+        causes = [cause for cause in verdict.causes if verdict.certain or not self._is_used_up(cause)]
         paid = next((cause for cause in causes if gates.lets(cause, verdict.certain)), None)
         if paid is not None:
             return paid, ""
@@ -694,6 +729,7 @@ def _message(pools: Iterable[PoolFigures], next_try: datetime | None, now: datet
                 f"{pool.held_yields} nodes{where} bear another system's mark that it repairs them, and are not left to it: "
                 f"{pool.yields} are already. If that is maintenance, raise spec.health.budget.yieldPercent of the FleetPolicy."
             )
+    parts.append("New workers come to what is held only where no other node is left.")
     if next_try and next_try > now:
         parts.append(f"The next one is taken at {next_try:%Y-%m-%d %H:%M:%S} UTC.")
     if any(pool.state is not BreakerState.CLOSED for pool in pools):

@@ -5,17 +5,21 @@ own words, and a monitor that invents a new one for each node must not get a bud
 counts, too: those are rows of tables, and each is measured in its own way.
 
 Certain is what two ways of measuring say that have nothing in common but the hardware: a line that only the kernel can have
-written, and what the driver's library answers when it is asked. No program in a container writes the one or the other, and a
+written, and what the driver's library answers when it is asked, of the same GPU where both name one. No program in a container writes the one or the other, and a
 defect in reading one of them is not seen in the other. One sign alone is not certain, however grave: a pattern that has
 gone wrong finds XID 79 on every node.
 """
 
+import re
 from collections.abc import Iterable
 
 from muster.health.signs import AGENT, BURN_IN, JOBS, MAINTENANCE, WEIGHT, Sign
 from muster.health.xids import DEGRADED, FATAL
 
 _OWN = frozenset({AGENT, BURN_IN, JOBS})
+
+_UUID = re.compile(r"GPU-[0-9a-f]{8}-", re.IGNORECASE)
+_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}$")
 
 _DRIVER_SAYS_RESET = frozenset(
     {
@@ -63,6 +67,24 @@ def causes_of(standing: Iterable[Sign], reason: str) -> tuple[str, ...]:
 
 
 def is_certain(standing: Iterable[Sign]) -> bool:
-    """Whether the agent's Fatal signs are of two independent kinds that tell of one fault."""
-    reasons = {sign.reason for sign in standing if sign.source == AGENT and sign.severity is FATAL}
-    return any(reasons & logged and reasons & asked for logged, asked in CERTAIN)
+    """Whether the agent's Fatal signs are of two independent kinds that tell of one fault of one GPU.
+
+    A GPU that is missing has no address any more, so that what counts GPUs goes with a line about any of them.
+    """
+    fatal = [sign for sign in standing if sign.source == AGENT and sign.severity is FATAL]
+    return any(
+        _may_be_one(log.subject, answer.subject)
+        for logged, answers in CERTAIN
+        for log in fatal
+        if log.reason in logged
+        for answer in fatal
+        if answer.reason in answers
+    )
+
+
+def _may_be_one(one: str, other: str) -> bool:
+    """Whether both may be the same GPU: by UUID or by address; an agent that knows no UUID yet says the address."""
+    for named in (_UUID, _ADDRESS):
+        if named.match(one) and named.match(other):
+            return one == other
+    return True

@@ -1,27 +1,29 @@
 """What a verdict and the breaker's ruling come to, under the policy's enforcement: avoid, leave, taint."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from muster.api.fleetpolicy import Enforcement
 from muster.api.nodehealth import VerdictState
 from muster.health.assess import OUT, Verdict
 from muster.health.breaker import Act, Ruling
+from muster.health.signs import BURN_IN
 from muster.world.fleet import Leave
 
 
-@dataclass(frozen=True, slots=True)
-class Effect:
-    """What Muster does.
+class Effect(NamedTuple):
+    """What Muster does. At each decision that of all sick nodes is compared with what is in force.
 
     Attributes:
         avoid: no new worker is placed there.
         leave: workers that are there.
         taint: whether the node should bear Muster's taint; False: it has to go, if it is there.
+        last_choice: where no other node is left for a new worker, it may be placed there all the same.
     """
 
     avoid: bool = False
     leave: Leave = Leave.NO
     taint: bool = False
+    last_choice: bool = False
 
 
 def avoids(state: VerdictState | None, enforcement: Enforcement, *, cordoned: bool) -> bool:
@@ -36,7 +38,7 @@ def effect(verdict: Verdict, ruling: Ruling, enforcement: Enforcement) -> Effect
     if not avoids(verdict.state, enforcement, cordoned=verdict.cordoned):
         return Effect(avoid=verdict.handed_over or verdict.maintenance is not None, leave=planned)
     if ruling.act is Act.HOLD:
-        return Effect(avoid=True, leave=planned)
+        return Effect(avoid=True, leave=planned, last_choice=_may_be_used(verdict))
     now = verdict.fatal and not verdict.cordoned and ruling.act is Act.TAKE
     stays = verdict.state is VerdictState.VALIDATING or verdict.stays
     later = planned if stays else Leave.AFTER_CHECKPOINT
@@ -45,3 +47,17 @@ def effect(verdict: Verdict, ruling: Ruling, enforcement: Enforcement) -> Effect
         leave=Leave.NOW if now else later,
         taint=ruling.act is Act.TAKE and enforcement is Enforcement.NODES,
     )
+
+
+def _may_be_used(verdict: Verdict) -> bool:
+    """Whether a node that the budget holds back is given work when there is no other: so many sick at once are seldom each one's
+    own fault, and a queue must not stand still for a false alarm.
+
+    Never where it is no alarm: two ways of measuring say the same, Muster has measured it itself, or the machine has been bad again and
+    again; nor where somebody is at work there, or has said no.
+    """
+    if verdict.certain or verdict.state is VerdictState.QUARANTINED or verdict.cordoned:
+        return False
+    if verdict.handed_over or verdict.maintenance is not None:
+        return False
+    return all(finding.observed or finding.source != BURN_IN for finding in verdict.findings)

@@ -1,7 +1,7 @@
 """What has to be put into force for which nodes: one decision about all of them, from what is known at one moment. Pure."""
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from muster.api.nodehealth import VerdictState
@@ -52,6 +52,7 @@ class View:
         in_force: by node.
         under_way: what is being put into force, by node.
         policy_unknown: nobody knows what the policy says: nothing new is done by it.
+        ahead: for how many seconds times are known that lie ahead.
     """
 
     now: datetime
@@ -63,6 +64,7 @@ class View:
     in_force: Mapping[str, InForce]
     under_way: Mapping[str, Effect]
     policy_unknown: bool = False
+    ahead: Mapping[datetime, float] = field(default_factory=dict)
 
 
 def decide(view: View) -> tuple[list[Order], Breaker]:
@@ -76,30 +78,32 @@ def decide(view: View) -> tuple[list[Order], Breaker]:
 def _orders(view: View, rulings: Mapping[str, Ruling]) -> Iterator[Order]:
     # A ruling can change without its node: the budget is everybody's.
     for name, ruling in rulings.items():
-        order = _order(view, name, ruling)
-        if name in view.judged or _is_news(view, order):
-            yield order
+        wanted = _wanted(view, name, ruling)
+        if name in view.judged or _is_news(view, name, ruling, wanted):
+            yield _order(view, name, ruling, wanted)
     for name in view.judged:
         if name not in rulings and name in view.books.verdicts:
-            yield _order(view, name, _NO_RULING)
+            yield _order(view, name, _NO_RULING, _wanted(view, name, _NO_RULING))
 
 
-def _order(view: View, name: str, ruling: Ruling) -> Order:
-    verdict = view.books.verdicts[name]
-    verdict = ruling.charged(verdict, view.now)
-    wanted = effect(verdict, ruling, view.rules.enforcement)
+def _wanted(view: View, name: str, ruling: Ruling) -> Effect:
+    wanted = effect(view.books.verdicts[name], ruling, view.rules.enforcement)
     if view.policy_unknown:  # what it says of taints, too: they stay as they are
-        wanted = replace(wanted, taint=name in view.ground.tainted)
-    return Order(name, verdict, ruling, wanted)
+        return wanted._replace(taint=name in view.ground.tainted)
+    return wanted
 
 
-def _is_news(view: View, order: Order) -> bool:
+def _order(view: View, name: str, ruling: Ruling, wanted: Effect) -> Order:
+    return Order(name, ruling.charged(view.books.verdicts[name], view.now), ruling, wanted)
+
+
+def _is_news(view: View, name: str, ruling: Ruling, wanted: Effect) -> bool:
     """Whether something else has to be in force than is, or is about to be."""
-    if order.name in view.under_way:
-        return view.under_way[order.name] != order.effect
-    known = view.in_force.get(order.name)
-    tainted = order.name in view.ground.tainted
-    return order.ruling.charge or known is None or known.effect != order.effect or order.effect.taint != tainted
+    if name in view.under_way:
+        return view.under_way[name] != wanted
+    known = view.in_force.get(name)
+    tainted = name in view.ground.tainted
+    return ruling.charge or known is None or known.effect != wanted or wanted.taint != tainted
 
 
 def _situation(view: View) -> Situation:
@@ -109,9 +113,10 @@ def _situation(view: View) -> Situation:
     return Situation(
         verdicts={name: books.verdicts[name] for name in names},
         tainted=ground.tainted,
-        domains={name: ground.domains[name] for name in names},
-        pools={name: ground.pools[name] for name in names},
+        domains=ground.domains,
+        pools=ground.pools,
         gone=[i for name, several in ground.incidents.items() if name not in view.nodes for i in several],
         pool_sizes=ground.pool_sizes,
         sizes=ground.sizes,
+        ahead=view.ahead,
     )

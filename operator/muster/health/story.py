@@ -18,6 +18,8 @@ from muster.health.silence import AGENT_SILENT
 from muster.world.fleet import Leave
 
 MESSAGE_LENGTH, EFFECT_LENGTH = 1024, 256
+LAST_CHOICE = "given work only where no other node is left"
+"""With this the effect on a node begins that is held back and may be used."""
 _MAX_OTHERS = 4
 
 _TO_DO = {
@@ -55,7 +57,8 @@ def effect_text(verdict: Verdict, ruling: Ruling, effect: Effect, enforcement: E
         return "nothing: spec.health.enforcement of the FleetPolicy is Observe"
     if ruling.act is Act.HOLD:
         stay = "running jobs stay" if effect.leave is Leave.NO else _LEAVES[effect.leave]
-        return _cut(f"excluded from placement; {stay}: {ruling.why}", EFFECT_LENGTH)
+        used = LAST_CHOICE if effect.last_choice else "excluded from placement"
+        return _cut(f"{used}; {stay}: {ruling.why}", EFFECT_LENGTH)
     parts = ["tainted" if effect.taint else "excluded from placement", _LEAVES[effect.leave]]
     if verdict.stays and effect.leave is Leave.NO:
         parts[1] = "running jobs stay"

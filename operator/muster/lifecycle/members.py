@@ -26,7 +26,7 @@ TOPOLOGY_UNSATISFIED = "TopologyUnsatisfied"
 def to_be_had(world: JobWorld, placed: Placed) -> bool:
     """Whether the nodes that the queue has promised are still free for this job."""
     record = world.gang.spec if world.gang else None
-    needs = requirements(world, firmly(world, record) if record else None)
+    needs = replace(requirements(world, firmly(world, record) if record else None), takes_last=True)
     nodes = (world.fleet.nodes.get(name) for name in placed.nodes)
     return all(node is not None and not refusal(node, needs, world.fleet, world.uid) for node in nodes)
 
@@ -49,7 +49,13 @@ def filled(record: GangSpec, answer: Placed) -> list[Member] | None:
 
 
 def remade(
-    world: JobWorld, record: GangSpec, level: Level, lost: Collection[int], moved: Collection[int]
+    world: JobWorld,
+    record: GangSpec,
+    level: Level,
+    lost: Collection[int],
+    moved: Collection[int],
+    *,
+    takes_last: bool = True,
 ) -> tuple[Level, list[Member]]:
     """Level and members after losing some pods and some nodes.
 
@@ -60,6 +66,7 @@ def remade(
         level: the least that is needed.
         lost: indices of those whose pods are lost.
         moved: of those who leave their nodes.
+        takes_last: nodes that are the last choice for their health will do, where there are no others.
     """
     if level is Level.REBUILD:
         return rebuilt(world, record) or (level, _rebuilt_in_place(world, record, moved))
@@ -70,17 +77,21 @@ def remade(
     members = without_nodes(world, record, away)
     if not away:
         return level, anew(world, members, lost)
-    answer = _solve(world, record, lambda excluded: replacement(world, record, away, excluded))
+
+    def ask(excluded: GangSpec) -> Request:
+        return replace(replacement(world, record, away, excluded), may_take_last=takes_last)
+
+    answer = _solve(world, record, ask)
     if isinstance(answer, Placed):
         members = _given(members, away, answer)
-    elif answer.reason == TOPOLOGY_UNSATISFIED and (elsewhere := rebuilt(world, record)):
+    elif answer.reason == TOPOLOGY_UNSATISFIED and (elsewhere := rebuilt(world, record, takes_last=takes_last)):
         return elsewhere
     return level, anew(world, members, set(lost) - away)
 
 
-def rebuilt(world: JobWorld, record: GangSpec) -> tuple[Level, list[Member]] | None:
+def rebuilt(world: JobWorld, record: GangSpec, *, takes_last: bool = True) -> tuple[Level, list[Member]] | None:
     """The whole gang placed anew, or None where there is no room."""
-    answer = _solve(world, record, lambda excluded: whole(world, excluded))
+    answer = _solve(world, record, lambda excluded: replace(whole(world, excluded), may_take_last=takes_last))
     if isinstance(answer, NotPlaced):
         return None
     return Level.REBUILD, seated(answer.nodes, max(next_incarnation(world, member) for member in record.members))
@@ -111,8 +122,8 @@ def with_room(world: JobWorld, record: GangSpec, away: Collection[int], hoped: S
 
 
 def replaceable(world: JobWorld, record: GangSpec, indices: Collection[int]) -> bool:
-    """Whether these members could move elsewhere now."""
-    _, members = remade(world, record, Level.REPLACE, (), indices)
+    """Whether these members could move to better nodes now: one that is the last choice for its health is none."""
+    _, members = remade(world, record, Level.REPLACE, (), indices, takes_last=False)
     return all(member.node for member in members)
 
 
@@ -210,16 +221,21 @@ def _fresh(world: JobWorld, member: Member, node: str) -> Member:
 
 
 def _turned_out(
-    world: JobWorld, record: GangSpec, indices: Collection[int], *, is_there: bool = False
+    world: JobWorld,
+    record: GangSpec,
+    indices: Collection[int],
+    *,
+    is_there: bool = False,
+    takes_last: bool = False,
 ) -> dict[int, str]:
     """Those of these members whose node takes no new pod of this job -> why it does not.
 
     Args:
-        is_there: they are there already: see `Requirements`.
+        is_there, takes_last: see `Requirements`.
     """
     if not indices:
         return {}
-    needs = replace(requirements(world, record), is_there=is_there)
+    needs = replace(requirements(world, record), is_there=is_there, takes_last=takes_last)
     places = ((m.index, world.fleet.nodes.get(m.node)) for m in record.members if m.index in indices)
     found = ((i, "gone" if node is None else refusal(node, needs, world.fleet, world.uid)) for i, node in places)
     return {index: why for index, why in found if why}
@@ -231,7 +247,7 @@ def shut_out(world: JobWorld, record: GangSpec) -> dict[int, str]:
     A node is cordoned and its pods are evicted: each of the two is seen in its own time.
     """
     unbound = {seat.index for seat in world.seats if seat.member.node and not (seat.pod and seat.pod.node)}
-    return _turned_out(world, firmly(world, record), unbound)
+    return _turned_out(world, firmly(world, record), unbound, takes_last=True)
 
 
 def _solve(world: JobWorld, record: GangSpec, ask: Callable[[GangSpec], Request]) -> Placed | NotPlaced:

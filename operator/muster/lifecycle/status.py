@@ -27,6 +27,7 @@ from muster.lifecycle.ending import overdrawn
 from muster.lifecycle.figures import worked_out
 from muster.lifecycle.plan import Announcement, Plan, State, Telling
 from muster.lifecycle.words import after_corruption, on_nodes
+from muster.placement.eligibility import unhealthy
 from muster.protocol.presets import BY_NAME
 from muster.queueing import explain
 from muster.recovery.failure import Kind
@@ -36,6 +37,7 @@ from muster.recovery.silence import WHOLE_GANG_SECONDS
 from muster.world.job import JobWorld
 
 MAX_INCIDENTS = 16
+_MOST_NAMED = 3
 
 NO_NODE_TO_MOVE_TO = "NoNodeToMoveTo"
 # Reasons of waiting that are a normal part of every start and need no Event.
@@ -112,11 +114,20 @@ def _starting(world: JobWorld, telling: Telling) -> TrainingJobStatus:
     shown = spec.reason if reason == ASSEMBLING and state == "Recovering" else reason
     facts: _Facts = {
         "TemplateAccepted": (True, "Accepted", launching.words(world.job)),
-        "Placed": (True, "Placed", on_nodes(spec)) if placed else (False, reason, on_nodes(spec)),
+        "Placed": (True, "Placed", _where(world, spec)) if placed else (False, reason, on_nodes(spec)),
         "Running": (False, reason, message),
         "Reconciling": (True, reason, message),
     }
     return _build(world, state, shown, facts).model_copy(update={"waiting": _waiting(world, telling)})
+
+
+def _where(world: JobWorld, spec: GangSpec) -> str:
+    """Where the gang is, and which of its nodes are the last choice for their health."""
+    found = ((name, world.fleet.exclusion(name)) for name in sorted(member.node for member in spec.members))
+    last = [f"{name} is {unhealthy(each)}" for name, each in found if each is not None and each.last_choice]
+    named = ", ".join(last[:_MOST_NAMED]) + (f" and {len(last) - _MOST_NAMED} more" if len(last) > _MOST_NAMED else "")
+    why = ": the breaker holds it back, and new workers come there only where no other node is left"
+    return on_nodes(spec) + (f"; {named}{why}" if last else "")
 
 
 def _waiting(world: JobWorld, telling: Telling) -> Waiting | None:
@@ -157,7 +168,7 @@ def _training(world: JobWorld, telling: Telling) -> TrainingJobStatus:
         reason, message = NO_NODE_TO_MOVE_TO, stuck
     facts: _Facts = {
         "TemplateAccepted": (True, "Accepted", launching.words(world.job)),
-        "Placed": (True, "Placed", on_nodes(gang.spec)),
+        "Placed": (True, "Placed", _where(world, gang.spec)),
         "Running": (True, reason, message),
     }
     return _build(world, state, reason, facts)

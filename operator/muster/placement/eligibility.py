@@ -23,6 +23,8 @@ UNREACHABLE_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreac
 STALE_HEARTBEAT_SECONDS = 20.0
 # What one soft taint, or a doubt, weighs in accelerators that would lie idle: more than any node has.
 _SOFT_TAINT = 1024
+# More than all soft taints that a node may have.
+_SICK = _SOFT_TAINT * 1024
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ class Requirements:
             to a pool that Muster binds itself.
         is_there: the worker is on the node already, and only needs another pod: that the node takes no new ones for its
             health is no reason against it, as long as nobody has to leave it at once.
+        takes_last: nodes are asked for that are the last choice for their health: there are no others.
     """
 
     accelerators: int
@@ -46,6 +49,7 @@ class Requirements:
     requests: Amounts = field(default_factory=dict)
     scheduler_for: str = ""
     is_there: bool = False
+    takes_last: bool = False
 
     @cached_property
     def wishes(self) -> Wishes:
@@ -55,7 +59,7 @@ class Requirements:
     @cached_property
     def profile(self) -> Hashable:
         """Equal for requirements that the same nodes meet, apart from those to `avoid`."""
-        return self.accelerators, tuple(sorted(self.requests.items())), self.scheduler_for, self.wishes
+        return self.accelerators, tuple(sorted(self.requests.items())), self.scheduler_for, self.wishes, self.takes_last
 
 
 def refusal(node: NodeView, needs: Requirements, fleet: Fleet, job_uid: str) -> str:
@@ -97,12 +101,16 @@ def closed(node: NodeView, needs: Requirements, fleet: Fleet) -> str:
     if node.unschedulable:
         return "cordoned"
     exclusion = fleet.exclusion(node.name)
-    if exclusion and not (needs.is_there and exclusion.leave is not Leave.NOW):
+    if exclusion and not _is_taken_all_the_same(exclusion, needs):
         return unhealthy(exclusion)
     if needs.wishes.problem:
         return f"not to be judged: spec.template.spec.{needs.wishes.problem}"
     taint = _untolerated(node.taints, needs.wishes)
     return f"taint {taint.key}" if taint else ""
+
+
+def _is_taken_all_the_same(exclusion: Exclusion, needs: Requirements) -> bool:
+    return (needs.is_there and exclusion.leave is not Leave.NOW) or (needs.takes_last and exclusion.last_choice)
 
 
 def unfit(node: NodeView, needs: Requirements, fleet: Fleet) -> str:
@@ -131,13 +139,14 @@ def unhealthy(exclusion: Exclusion) -> str:
 
 
 def reluctance(node: NodeView, needs: Requirements, fleet: Fleet) -> int:
-    """How much rather another node should be taken: by soft taints and a doubt about its health first, then by accelerators
-    beyond those asked for."""
+    """How much rather another node should be taken: by what its health says against it, then by soft taints and a doubt about it, then by
+    accelerators beyond those asked for."""
     soft = [taint for taint in node.taints if taint.effect == "PreferNoSchedule"]
     unwelcome = sum(not needs.wishes.tolerate(taint) for taint in soft)
     unwelcome += fleet.doubt_of(node.name) is not None
     spare = node.allocatable.get(fleet.policy.accelerator_resource, 0) - needs.accelerators
-    return unwelcome * _SOFT_TAINT + min(max(spare, 0), _SOFT_TAINT - 1)
+    sick = _SICK if fleet.exclusion(node.name) is not None else 0
+    return sick + unwelcome * _SOFT_TAINT + min(max(spare, 0), _SOFT_TAINT - 1)
 
 
 def binding_of(node: NodeView, fleet: Fleet) -> Binding:

@@ -164,7 +164,7 @@ class Outline:
             facts = (
                 node.ready,
                 node.unschedulable,
-                unhealthy(exclusion) if exclusion else None,
+                (unhealthy(exclusion), exclusion.last_choice) if exclusion else None,
                 node.taints,
                 tuple(node.allocatable.items()),
                 node.capacity.get(fleet.policy.accelerator_resource, 0),

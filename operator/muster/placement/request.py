@@ -1,6 +1,6 @@
 """What placement is asked. What it answers is in `muster.world.turn`: decisions look at answers."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from muster.placement.eligibility import Requirements
 
@@ -34,6 +34,7 @@ class Request:
             once there are several.
         kept: nodes that the job keeps: a replacement prefers their domains, and `required` binds it to them.
         viewer: namespace whose people read the answer: those of others are not named to them; None: they may be.
+        may_take_last: where there are no others, nodes will do that are the last choice for their health.
         broken: in a replacement with segments: what each broken segment needs, in the order in which the answer lists
             the nodes; its `missing` add up to `count`.
     """
@@ -48,3 +49,8 @@ class Request:
     kept: tuple[str, ...] = ()
     broken: tuple[Broken, ...] = ()
     viewer: str | None = None
+    may_take_last: bool = True
+
+    def with_last(self) -> "Request":
+        """The same, with the nodes to choose from that are the last choice."""
+        return replace(self, needs=replace(self.needs, takes_last=True))

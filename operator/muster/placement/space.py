@@ -79,9 +79,20 @@ class Space:
     def prepared(self, request: Request) -> Iterator[None]:
         """Make what an answer to this request needs, in parts of a few milliseconds."""
         yield from Tree.made(self._fleet, request.needs)
+        if self._has_last(request):
+            yield from Tree.made(self._fleet, request.with_last().needs)
 
     def solve(self, request: Request) -> Placed | NotPlaced:
-        """Choose nodes for a request, deterministically."""
+        """Choose nodes for a request, deterministically; those that are the last choice only where it has no place without."""
+        answer = self._solve(request)
+        if isinstance(answer, NotPlaced) and self._has_last(request):
+            return self._solve(request.with_last())
+        return answer
+
+    def _has_last(self, request: Request) -> bool:
+        return request.may_take_last and self._fleet.has_last_choices
+
+    def _solve(self, request: Request) -> Placed | NotPlaced:
         fleet = self._fleet
         unknown = unknown_level(fleet, request.required, request.preferred)
         if unknown:
@@ -104,7 +115,7 @@ class Space:
         """
         if unknown_level(self._fleet, request.required) or indivisible(request):
             return ()
-        _, here = self._ground(request)
+        _, here = self._ground(request.with_last() if self._has_last(request) else request)
         here = here.emptied
         able = [start for start in here.starts if could_hold(start, request, here.levels)]
         usable = [(_usable(start, request, here.levels), start) for start in able]

@@ -76,7 +76,14 @@ class Tree:
 
     def __init__(self, fleet: Fleet, needs: Requirements) -> None:
         self._fleet = fleet
-        bare = Requirements(needs.accelerators, needs.template_spec, {}, needs.requests, needs.scheduler_for)
+        bare = Requirements(
+            needs.accelerators,
+            needs.template_spec,
+            {},
+            needs.requests,
+            needs.scheduler_for,
+            takes_last=needs.takes_last,
+        )
         self._eye = Eye(fleet, bare)
         self.root = Domain((), {}, (), 0)
         self.standing: dict[str, Standing] = {}

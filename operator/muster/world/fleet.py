@@ -71,6 +71,7 @@ class Exclusion:
         leave: what workers have to do that are there.
         gone_by: when they have to be gone, whether there is another node for them or not; None: no time is set.
         words: what people are told who wait for nodes; "": that the node is unhealthy.
+        last_choice: a new worker that finds no other node takes it all the same.
     """
 
     reason: str
@@ -78,6 +79,11 @@ class Exclusion:
     leave: Leave = Leave.NO
     gone_by: datetime | None = None
     words: str = ""
+    last_choice: bool = False
+
+
+def _is_last(exclusion: Exclusion | None) -> bool:
+    return exclusion is not None and exclusion.last_choice
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +120,7 @@ class Fleet:
         self.names: dict[str, str] = {}
         self.version = 0
         self._excluded: dict[str, Exclusion] = {}
+        self._last_choices = 0
         self._ailing: dict[str, str] = {}
         self._doubted: dict[str, Doubt] = {}
         self._log: list[str] = []  # nodes changed by versions self.version - len(self._log) + 1 .. self.version
@@ -172,6 +179,7 @@ class Fleet:
         fleet = cls(policy, KnownAges(lease_age_seconds))
         fleet.names.update(names)
         fleet._excluded.update(excluded)
+        fleet._last_choices = sum(map(_is_last, excluded.values()))
         fleet._ailing.update(ailing)
         fleet._doubted.update(doubted)
         for node in nodes.values():
@@ -286,12 +294,17 @@ class Fleet:
         """Whether the node's health keeps workers from it; True if that is another answer than before."""
         if self._excluded.get(node) == exclusion:
             return False
-        if exclusion is None:
-            del self._excluded[node]
-        else:
+        was = self._excluded.pop(node, None)
+        if exclusion is not None:
             self._excluded[node] = exclusion
+        self._last_choices += _is_last(exclusion) - _is_last(was)
         self._changed(node)
         return True
+
+    @property
+    def has_last_choices(self) -> bool:
+        """Whether any node is excluded that is taken where no other is left."""
+        return self._last_choices > 0
 
     def exclusion(self, node: str) -> Exclusion | None:
         """Why the node's health keeps workers from it; None if it does not."""

@@ -94,7 +94,7 @@ async def test_a_degraded_node_is_left_after_the_next_checkpoint(scene: Scene) -
         assert gang["incidents"][0]["faultClass"] == "Planned"
 
 
-async def test_many_at_once_are_held_back_by_the_budget_and_avoided_all_the_same(scene: Scene) -> None:
+async def test_many_at_once_are_held_back_by_the_budget_and_are_the_last_choice(scene: Scene) -> None:
     await scene.add_nodes(6, "n")
     async with scene.policy(NODES):
         await scene.operators.start()
@@ -114,15 +114,30 @@ async def test_many_at_once_are_held_back_by_the_budget_and_avoided_all_the_same
 
         await scene.eventually("four are held back", held)
         assert len(await tainted(scene)) <= 1
-        await scene.create_job("waits", nodes=2)
+        out = await tainted(scene)
+        await scene.create_job("alone", nodes=1)
+
+        async def placed(name: str) -> str:
+            conditions = (await scene.job(name)).get("status", {}).get("conditions", [])
+            return next(
+                (each["message"] for each in conditions if (each["type"], each["status"]) == ("Placed", "True")), ""
+            )
+
+        told = await scene.eventually("it is placed", functools.partial(placed, "alone"))
+        assert "on n-5" in told, "as long as there is a node that nothing stands against"
+        await scene.create_job("beside", nodes=1)
+        told = await scene.eventually("it is placed", functools.partial(placed, "beside"))
+        assert "is unhealthy (Xid79): the breaker holds it back" in told
+        assert not any(f"on {name}" in told for name in out)
+        await scene.create_job("waits", nodes=4)
 
         async def waiting() -> Any:
             return (await scene.job("waits")).get("status", {}).get("waiting")
 
         found = await scene.eventually("it waits", waiting)
-        assert {"reason": "unhealthy (Xid79)", "nodes": 5 - len(await tainted(scene))} in found["blockers"] or found[
-            "free"
-        ] == 1
+        assert {"reason": "unhealthy (Xid79)", "nodes": len(out)} in found["blockers"], (
+            "what is taken out is nobody's choice"
+        )
 
 
 async def test_a_humans_word_sticks(scene: Scene) -> None:

@@ -21,9 +21,11 @@ from bench.sick.verdicts import (
     STATE,
     TAINT,
     Sick,
+    beyond,
     choose,
     condition,
     delays,
+    let_through,
     medians,
     percentile,
     wrong_verdicts,
@@ -31,8 +33,9 @@ from bench.sick.verdicts import (
 
 from localcluster.kwok import FakeNode, fleet
 from muster.agent.client import ApiError
-from muster.api.fleetpolicy import FleetPolicySpec
+from muster.api.fleetpolicy import FleetPolicySpec, TakeOutBudget
 from muster.api.nodehealth import Evidence
+from muster.health.breaker import Share
 from muster.health.facts import NodeFacts
 from muster.health.kinds import sign_of
 from muster.health.signs import Sign
@@ -151,7 +154,7 @@ class TestWhatIsWrong:
         assert len(self.wrong([record], [node("a", TAINT)])) == 1
 
     def test_a_sick_node_may_be_held_back_only_by_the_budget(self) -> None:
-        held = health("a", STATE, "Xid79", "excluded from placement; running jobs stay: the budget")
+        held = health("a", STATE, "Xid79", "given work only where no other node is left; running jobs stay: the budget")
         assert len(self.wrong([held], [node("a")])) == 1
         assert self.wrong([held], [node("a")], all_out=False) == []
         assert len(self.wrong([health("a", STATE, "Xid79", "")], [node("a")], all_out=False)) == 1
@@ -258,3 +261,26 @@ def test_a_watch_that_breaks_is_told_and_keeps_nobody_waiting(ends: bool) -> Non
     assert watch.wait(lambda tainted: len(tainted) > 5, 5)
     assert watch.broken
     server.lines.put(None)
+
+
+class TestTheBudgetOfRunB:
+    @pytest.mark.parametrize(
+        ("share", "tainted"),
+        [
+            pytest.param(Share(205, 164, 123), 164, id="2,048 nodes: two causes use up what is not certain"),
+            pytest.param(Share(10, 8, 3), 6, id="a part for one cause that is small bounds both"),
+        ],
+    )
+    def test_is_what_two_causes_are_let_through(self, share: Share, tainted: int) -> None:
+        assert let_through(share) == tainted
+
+    def test_no_cause_has_more_than_its_part(self) -> None:
+        sick = [Sick("a", "agent"), Sick("b", "agent"), Sick("c", "condition")]
+        assert beyond(Share(4, 3, 1), sick, {"a", "c"}) == []
+        assert beyond(Share(4, 3, 1), sick, {"a", "b", "c"}) == ["2 nodes are tainted for agent: more than 1"]
+
+    def test_is_that_of_the_shipped_policy(self) -> None:
+        """As docs/benchmarks.md tells it."""
+        default = TakeOutBudget()
+        share = Share.of(default.nodes_percent, 2048, default)
+        assert (let_through(share), share.cause) == (164, 123)

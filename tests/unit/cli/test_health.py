@@ -17,6 +17,7 @@ from muster.api.nodehealth import (
     VerdictState,
 )
 from muster.cli.health import HealthRow, excluded_for, health_row
+from muster.health.story import LAST_CHOICE
 
 CORDON = HumanDecision(decision=Decision.CORDON, reason="liquid", by="ann", time=at(0))
 RELEASE = HumanDecision(decision=Decision.RELEASE, reason="dry", by="bob", time=at(60))
@@ -70,3 +71,10 @@ def test_what_is_told_is_what_stands_in_the_object() -> None:
         "recommendedAction": "Inspect",
         "human": {"decision": "Release", "reason": "dry", "by": "bob", "time": "2026-01-01T00:01:00.000000Z"},
     }
+
+
+def test_a_node_that_is_the_last_choice_is_not_called_excluded_unless_somebody_cordons_it() -> None:
+    effect = f"{LAST_CHOICE}; running jobs stay: the budget is used up"
+    row = HealthRow(state=VerdictState.UNHEALTHY, reason="IbPortDown", effect=effect)
+    assert excluded_for(row, Enforcement.NODES) == ""
+    assert excluded_for(row.model_copy(update={"human": CORDON}), Enforcement.NODES) == "quarantined: Cordoned"

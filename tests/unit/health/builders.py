@@ -149,6 +149,7 @@ class Stored:
     words: dict[str, list[JobWord]] = field(default_factory=dict)
     tainted: set[str] = field(default_factory=set)
     taken_at: list[tuple[datetime, str]] = field(default_factory=list)
+    ahead: dict[datetime, float] = field(default_factory=dict)
 
     @classmethod
     def of(cls, count: int, rules: Rules, per_domain: int = 0) -> "Stored":
@@ -186,7 +187,7 @@ class Stored:
             for name in self.facts
         }
         gone = [i for name, health in self.healths.items() if name not in self.facts for i in health.status.incidents]
-        situation = Situation(verdicts, self.tainted, self.domains, gone, self.pools)
+        situation = Situation(verdicts, self.tainted, self.domains, gone, self.pools, ahead=self.ahead)
         rulings, breaker = rule(situation, self.rules, now)
         self._assert_the_rest_may_be_left_out(verdicts, gone, rulings, breaker, now)
         for name, ruling in rulings.items():
@@ -212,7 +213,7 @@ class Stored:
         few = {name: v for name, v in verdicts.items() if concerned(v) or name in self.tainted}
         sizes = Counter((self.pools.get(name, ""), self.domains[name]) for name in self.facts if name in self.domains)
         pool_sizes = Counter(self.pools.get(name, "") for name in self.facts)
-        situation = Situation(few, self.tainted, self.domains, gone, self.pools, pool_sizes, sizes)
+        situation = Situation(few, self.tainted, self.domains, gone, self.pools, pool_sizes, sizes, self.ahead)
         found, same = rule(situation, self.rules, now)
         assert same == breaker
         assert found == {name: rulings[name] for name in few}

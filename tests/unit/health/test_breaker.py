@@ -341,6 +341,20 @@ class TestClocks:
         fleet.step(after(jump + 1300))
         assert fleet.tainted == set()
 
+    def test_what_was_taken_by_a_clock_that_was_ahead_counts_until_a_window_has_really_passed(self) -> None:
+        """Each further leader, its clock less wrong than the one before, used to find the whole budget."""
+        fleet = Stored.of(100, rules(**NODES))
+        all_sick(fleet, *sorted(fleet.facts)[:40])
+        wrong = after(3 * 3600)
+        fleet.step(wrong)
+        for seconds, known in ((60, {}), (360, {wrong: 300.0}), (659, {wrong: 599.0})):
+            fleet.ahead = known
+            _, _, _, breaker = fleet.step(after(seconds))
+            assert (len(fleet.tainted), breaker.used, breaker.state) == (6, 6, BreakerState.OPEN)
+        fleet.ahead = {wrong: 600.0}
+        fleet.step(after(660))
+        assert 6 < len(fleet.tainted) <= 12
+
 
 def test_after_a_clock_that_was_wrong_nodes_can_still_be_taken() -> None:
     fleet = Stored.of(100, rules(**NODES))
@@ -348,8 +362,10 @@ def test_after_a_clock_that_was_wrong_nodes_can_still_be_taken() -> None:
     fleet.step(NOW)
     fleet.report("node-0050", PORT_DOWN)
     fleet.step(after(-86400))
+    assert "node-0050" not in fleet.tainted, "the window of those that were taken is not over"
+    fleet.ahead = {NOW: 600.0}
+    fleet.step(after(-85800))
     assert "node-0050" in fleet.tainted
-    assert len(fleet.tainted) == 11
 
 
 def test_incidents_of_nodes_that_are_gone_count_for_the_window() -> None:

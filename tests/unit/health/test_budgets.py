@@ -9,10 +9,10 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from tests.unit.health.builders import NOW, Stored, after, evidence, facts, node, rules
+from tests.unit.health.builders import GPU, NOW, Stored, after, decided, evidence, facts, node, rules
 
 from muster.api.fleetpolicy import TakeOutBudget
-from muster.api.nodehealth import Evidence, HealthIncident, NodeHealth, VerdictState
+from muster.api.nodehealth import Decision, Evidence, HealthIncident, NodeHealth, VerdictState
 from muster.health.assess import assess
 from muster.health.breaker import Act, BreakerState, Share
 from muster.health.causes import CERTAIN
@@ -195,6 +195,26 @@ class TestCertain:
             fleet.report("node-0000", seen)
             verdict = assess(fleet.facts["node-0000"], fleet.healths["node-0000"], fleet.rules, NOW)
             assert (verdict.fatal, verdict.certain) == (True, False)
+
+    @pytest.mark.parametrize(
+        ("logged", "answered", "certain"),
+        [
+            pytest.param(GPU, GPU, True, id="the same GPU"),
+            pytest.param(GPU, GPU.replace("5d2a", "77aa"), False, id="another GPU: two signs that stand alone"),
+            pytest.param("0000:5d:00", "0000:5e:00", False, id="another address"),
+            pytest.param("0000:5d:00", GPU, True, id="the line came before its GPU was known"),
+            pytest.param(GPU, "GPU 3", True, id="the library does not say which"),
+        ],
+    )
+    def test_both_signs_must_tell_of_one_gpu(self, logged: str, answered: str, certain: bool) -> None:
+        fleet = Stored.of(1, rules(**NODES))
+        fleet.report("node-0000", evidence("Xid", 79, subject=logged), evidence("GpuLost", subject=answered))
+        assert assess(fleet.facts["node-0000"], fleet.healths["node-0000"], fleet.rules, NOW).certain is certain
+
+    def test_a_missing_gpu_goes_with_a_line_about_any(self) -> None:
+        fleet = Stored.of(1, rules(**NODES))
+        fleet.report("node-0000", evidence("Xid", 79), evidence("GpuCount", subject=""))
+        assert assess(fleet.facts["node-0000"], fleet.healths["node-0000"], fleet.rules, NOW).certain
 
     def test_what_others_say_is_never_certain(self) -> None:
         fleet = Stored.of(1, rules())
@@ -404,3 +424,54 @@ TestAlarms = Alarms.TestCase
 
 def test_a_node_without_anything_is_in_some_pool() -> None:
     assert pool_of(facts().node, "nvidia.com/gpu") == WITHOUT
+
+
+class TestTheLastChoice:
+    """What is held is given work where no other node is left, unless its fault is no alarm."""
+
+    def held(self, *more: Evidence) -> tuple[Stored, str]:
+        """A fleet in which the last of a hundred nodes is held, for a port and for this."""
+        fleet = Stored.of(100, rules(**NODES))
+        for name in fleet.facts:
+            fleet.report(name, evidence("IbPortDown", subject="mlx5_0/1"))
+        fleet.step(NOW)
+        last = max(fleet.facts)
+        assert last not in fleet.tainted
+        fleet.report(last, evidence("IbPortDown", subject="mlx5_0/1"), *more)
+        return fleet, last
+
+    def test_for_a_false_alarm_of_one_cause_on_every_node(self) -> None:
+        fleet, last = self.held()
+        _, rulings, effects, breaker = fleet.step(after(60))
+        assert rulings[last].act is Act.HOLD
+        assert (effects[last].avoid, effects[last].last_choice) == (True, True)
+        assert sum(effect.last_choice for effect in effects.values()) == breaker.held == 94
+        assert "only where no other node is left" in breaker.message
+
+    def test_also_where_others_claim_too_many(self) -> None:
+        fleet = Stored.of(10, rules(**NODES))
+        claim(fleet, *fleet.facts)
+        _, rulings, effects, _ = fleet.step(NOW)
+        assert acts(rulings) == {"Yield": 3, "Hold": 7}
+        assert all(effects[name].last_choice == (ruling.act is Act.HOLD) for name, ruling in rulings.items())
+
+    def test_not_for_a_node_that_is_taken(self) -> None:
+        fleet, _ = self.held()
+        _, rulings, effects, _ = fleet.step(after(60))
+        assert not any(effects[name].last_choice for name, ruling in rulings.items() if ruling.act is Act.TAKE)
+
+    def test_never_for_a_certain_fault_that_the_budget_holds(self) -> None:
+        fleet = Stored.of(100, rules(**NODES))
+        for name in fleet.facts:
+            fleet.report(name, *off_the_bus())
+        verdicts, rulings, effects, _ = fleet.step(NOW)
+        held = [name for name, ruling in rulings.items() if ruling.act is Act.HOLD]
+        assert len(held) == 90
+        assert not any(effects[name].last_choice for name in held)
+        assert all(verdicts[name].certain for name in held)
+
+    def test_never_for_what_a_human_has_cordoned(self) -> None:
+        fleet, last = self.held()
+        fleet.healths[last] = decided(fleet.healths[last], Decision.CORDON, reason="look at it")
+        effects = fleet.step(after(60))[2]
+        assert not effects[last].last_choice

@@ -126,7 +126,7 @@ def offender() -> Stored:
         pytest.param(
             held_back,
             ["IbPortDown: mlx5_3/1: a port of the network is down: state DOWN.", "To do: look at the machine"],
-            "excluded from placement; running jobs stay: of the 10 nodes of the pool no more than 1 may be out for "
+            "given work only where no other node is left; running jobs stay: of the 10 nodes of the pool no more than 1 may be out for "
             "agent/IbPortDown (75 % of what is not certain): somebody has to look",
             id="held back",
         ),

@@ -9,6 +9,7 @@ from muster.lifecycle import status
 from muster.lifecycle.plan import Plan, State, Telling
 from muster.lifecycle.step import decide
 from muster.protocol.messages import CheckpointReport
+from muster.world.fleet import Exclusion
 
 
 def shown(scene: Scene) -> TrainingJobStatus:
@@ -42,6 +43,20 @@ def test_a_suspended_job_shows_no_step_below_its_checkpoint() -> None:
 def test_ranks_that_have_not_reported_a_step_are_not_called_training() -> None:
     assert shown(Scene(a_job()).fleet().gang().pods().all(running(1))).reason == "RanksStarted"
     assert shown(Scene(a_job()).fleet().gang().pods().all(running(1, step=1))).reason == "Training"
+
+
+def test_a_node_that_is_the_last_choice_for_its_health_is_named() -> None:
+    scene = Scene(a_job(nodes=2)).fleet(2).gang().pods().all(running(1, step=1))
+    world = scene.world()
+    world.fleet.exclude("n1", Exclusion("IbPortDown", last_choice=True))
+    status = decide(world, SETTINGS).status
+    assert status is not None
+    placed = next(condition for condition in status.conditions if condition.type == "Placed")
+    assert "; n1 is unhealthy (IbPortDown): the breaker holds it back" in placed.message
+    world.fleet.exclude("n1", Exclusion("IbPortDown"))
+    status = decide(world, SETTINGS).status
+    assert status is not None
+    assert "unhealthy" not in next(each.message for each in status.conditions if each.type == "Placed")
 
 
 def test_steps_that_nobody_counts_any_more_are_said() -> None:

@@ -9,11 +9,12 @@ from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, at, in_queue
 from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.gang import Level, Member
 from muster.api.trainingjob import TrainingJobStatus
-from muster.lifecycle import pending
+from muster.lifecycle import members, pending
 from muster.lifecycle.plan import BindPod, CommitGang, CreatePod, Plan
 from muster.lifecycle.step import decide
 from muster.lifecycle.template import scheduler_for
 from muster.recovery import holds
+from muster.world.fleet import Exclusion
 from muster.world.job import CreateError, JobWorld
 from muster.world.turn import NotPlaced, Placed, Turn
 from muster.world.views import SCHEDULER_NAME
@@ -61,6 +62,24 @@ def test_a_promise_that_no_longer_holds_is_given_back_to_the_queue() -> None:
     scene = Scene(a_job(nodes=3)).fleet(4).node("n1", unschedulable=True).but(turn=turn)
     plan = decide(scene.world(), SETTINGS)
     assert (plan.actions, plan.overtaken) == ((), True)
+
+
+def test_a_promise_of_a_node_that_is_the_last_choice_for_its_health_holds() -> None:
+    scene = Scene(a_job(nodes=3)).fleet(3).but(turn=Turn(1, 1, Placed(("n0", "n1", "n2"))))
+    world = scene.world()
+    world.fleet.exclude("n1", Exclusion("IbPortDown", last_choice=True))
+    assert [member.node for member in committed(decide(world, SETTINGS)).members] == ["n0", "n1", "n2"]
+    world.fleet.exclude("n1", Exclusion("IbPortDown"))
+    assert decide(world, SETTINGS).overtaken
+
+
+def test_a_pod_that_is_on_its_way_to_the_last_choice_goes_on() -> None:
+    world = Scene(a_job(nodes=2)).fleet(3).gang().world()
+    world.fleet.exclude("n1", Exclusion("IbPortDown", last_choice=True))
+    assert world.gang is not None
+    assert members.shut_out(world, world.gang.spec) == {}
+    world.fleet.exclude("n1", Exclusion("IbPortDown"))
+    assert members.shut_out(world, world.gang.spec) == {1: "unhealthy (IbPortDown)"}
 
 
 def test_who_waits_says_why_in_numbers() -> None:

@@ -6,7 +6,7 @@ from tests.unit.lifecycle.builders import BLOCK, GPU, RACK, a_fleet, a_node, tai
 from muster.placement.eligibility import Requirements
 from muster.placement.request import Request
 from muster.placement.space import solve, unknown_level
-from muster.world.fleet import Doubt, Fleet
+from muster.world.fleet import Doubt, Exclusion, Fleet
 from muster.world.turn import NotPlaced, Placed
 
 NEEDS = Requirements(8, {}, {})
@@ -178,3 +178,51 @@ def test_sixteen_levels() -> None:
     nodes = [a_node(f"n{i}", labels={f"l{n}": str(i >> (15 - n)) for n in range(16)}) for i in range(64)]
     answer = solve(a_fleet(nodes, levels), ask(8, required="level12"))
     assert nodes_of(answer) == tuple(f"n{i}" for i in range(8))
+
+
+class TestTheLastChoice:
+    """Nodes that the breaker holds back."""
+
+    HELD = Exclusion("IbPortDown", last_choice=True)
+
+    def held(self, text: str, *names: str, exclusion: Exclusion = HELD) -> Fleet:
+        fleet = tree(text)
+        for name in names:
+            fleet.exclude(name, exclusion)
+        return fleet
+
+    def test_is_not_taken_as_long_as_there_is_another_place_however_far_apart(self) -> None:
+        fleet = self.held("b1/r1:2 b1/r2:1 b2/r1:1", "b1-r1-0")
+        assert solve(fleet, ask(2)) == Placed(("b1-r1-1", "b1-r2-0"))
+
+    def test_is_taken_where_no_other_node_is_left_and_no_more_of_it_than_needed(self) -> None:
+        fleet = self.held("b1/r1:4", "b1-r1-0", "b1-r1-1", "b1-r1-2")
+        assert solve(fleet, ask(2)) == Placed(("b1-r1-0", "b1-r1-3"))
+
+    def test_a_false_alarm_on_every_node_stops_no_placement(self) -> None:
+        fleet = self.held(
+            "b1/r1:2 b1/r2:3", *(f"b1-r{rack}-{n}" for rack, size in ((1, 2), (2, 3)) for n in range(size))
+        )
+        assert racks(solve(fleet, ask(3, required="rack"))) == ["b1-r2"]
+
+    def test_what_is_excluded_for_certain_is_never_taken(self) -> None:
+        fleet = self.held("b1/r1:2", "b1-r1-0", exclusion=Exclusion("Xid79"))
+        fleet.exclude("b1-r1-1", self.HELD)
+        answer = solve(fleet, ask(2))
+        assert isinstance(answer, NotPlaced)
+        assert answer.shortfall is not None
+        assert (answer.shortfall.free, answer.shortfall.refused) == (1, {"unhealthy (Xid79)": 1})
+
+    def test_is_not_taken_by_who_only_hopes_for_a_better_node(self) -> None:
+        fleet = self.held("b1/r1:1", "b1-r1-0")
+        assert isinstance(solve(fleet, ask(1, may_take_last=False)), NotPlaced)
+        assert isinstance(solve(fleet, ask(1)), Placed)
+
+    def test_ends_when_the_node_is_well_or_its_fault_certain(self) -> None:
+        fleet = self.held("b1/r1:2", "b1-r1-0")
+        assert isinstance(solve(fleet, ask(2)), Placed)
+        fleet.exclude("b1-r1-0", Exclusion("IbPortDown"))
+        assert isinstance(solve(fleet, ask(2)), NotPlaced)
+        fleet.exclude("b1-r1-0", None)
+        assert isinstance(solve(fleet, ask(2)), Placed)
+        assert not fleet.has_last_choices

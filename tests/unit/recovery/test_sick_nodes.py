@@ -20,11 +20,13 @@ HARDWARE, APPLICATION, UNKNOWN = FaultClass.HARDWARE, FaultClass.APPLICATION, Fa
 XID = "Xid79: the GPU has fallen off the bus"
 
 HELD = Exclusion("Xid79", "held by the breaker", Leave.NO)
+LAST = Exclusion("Xid79", "held by the breaker", Leave.NO, last_choice=True)
 YIELDED = Exclusion("Maintenance", "left to nvsentinel", Leave.AFTER_CHECKPOINT)
 DEGRADED = Exclusion("Xid94", "contained", Leave.AFTER_CHECKPOINT)
 OBSERVED = None  # the policy only observes: nothing keeps workers away
 RULINGS = [
     pytest.param(HELD, id="held"),
+    pytest.param(LAST, id="held, and the last choice for others"),
     pytest.param(YIELDED, id="yielded"),
     pytest.param(DEGRADED, id="degraded"),
     pytest.param(OBSERVED, id="observed"),

@@ -74,7 +74,7 @@ def a_used_fleet() -> Fleet:
     fleet = Fleet.of(nodes, {"n0": ["a", "b"]}, {"n1": 3.5, "gone": 50.0}, policy, {"n1": {"cpu": 1500}})
     fleet.occupy("pod", "a", frozenset({"gone"}))
     fleet.call("a", "default/a")
-    fleet.exclude("n1", Exclusion("Xid79", "fell off the bus", Leave.AFTER_CHECKPOINT))
+    fleet.exclude("n1", Exclusion("Xid79", "fell off the bus", Leave.AFTER_CHECKPOINT, last_choice=True))
     fleet.ail("n2", "Xid48: held by the breaker")
     fleet.doubt("n0", Doubt(EPOCH, True))
     return fleet
@@ -88,7 +88,9 @@ def test_a_fleet_comes_back_with_all_its_parts() -> None:
     assert read_fleet.holders("n0") == {"a", "b"}
     assert set(read_fleet.nodes_of("a")) == {"n0", "gone"}
     assert (read_fleet.name_of("a"), read_fleet.used("n1")) == ("default/a", {"cpu": 1500})
-    assert read_fleet.exclusion("n1") == Exclusion("Xid79", "fell off the bus", Leave.AFTER_CHECKPOINT)
+    assert read_fleet.exclusion("n1") == Exclusion(
+        "Xid79", "fell off the bus", Leave.AFTER_CHECKPOINT, last_choice=True
+    )
     assert (read_fleet.ailment("n1"), read_fleet.ailment("n2")) == ("", "Xid48: held by the breaker")
     assert (read_fleet.doubt_of("n0"), read_fleet.doubt_of("n1")) == (Doubt(EPOCH, True), None)
     assert read_fleet.policy == fleet.policy

@@ -1,0 +1,24 @@
+"""Times on record that lie ahead of the wall clock, and how long they have been known by a clock that only goes on.
+
+A leader whose clock was hours ahead has dated what it did. For the next one that is no time at all: it can neither wait for it to come
+nor take it as long past. It counts such a time as now when it first meets it, and lets it grow old by its own clock.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+
+class Ahead:
+    """Since when this process has known times that lie ahead."""
+
+    def __init__(self) -> None:
+        self._since: dict[datetime, float] = {}
+
+    def look(self, times: Iterable[datetime], now: datetime, clock: float) -> dict[datetime, float]:
+        """For how many seconds each of these times that lies ahead of now is known.
+
+        Args:
+            clock: seconds of a clock that only goes on.
+        """
+        self._since = {time: self._since.get(time, clock) for time in times if time > now}
+        return {time: clock - since for time, since in self._since.items()}
