@@ -160,6 +160,9 @@ class Finding(ApiModel):
     message: Annotated[str, shortened_to(512)] = Field("", max_length=512)
     since: Time
     observed: bool = Field(False, description="The FleetPolicy only observes it: nothing follows from it.")
+    forgiven: Time | None = Field(
+        None, description="A human's release covers it, dated like this by the node's own clock; another date is news."
+    )
 
 
 class HealthIncident(ApiModel):

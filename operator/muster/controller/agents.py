@@ -1,6 +1,6 @@
 """Which nodes' agents are silent, from the Ready condition of their Pods: no heartbeat is written by anybody.
 
-An agent counts that has spoken: in this boot of its node, or before, if it has a Pod there now. What nobody has ever said anything
+An agent counts that has spoken: in this boot of its node, or before, if it has a Pod there now or was missed already. What nobody has ever said anything
 of stays unknown. While its node is not Ready itself, no agent is to blame.
 """
 
@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 from prometheus_client import Gauge
 
-from muster.api.nodehealth import NodeHealth
+from muster.api.nodehealth import NodeHealth, Severity
 from muster.controller.cluster import Cluster
 from muster.health.books import Ground
-from muster.health.silence import Quiet, Silence, crowds
+from muster.health.signs import AGENT
+from muster.health.silence import AGENT_SILENT, AVOID_SECONDS, Quiet, Silence, crowds
 from muster.kube.decode import AgentPod
 from muster.world.views import NodeView
 
@@ -45,6 +46,7 @@ class Agents:
         clock: one that stands still while the API server is away.
         blind_seconds: for how long nothing has been heard of these Pods.
         ground: the pools of the nodes.
+        avoid_seconds: how long one may be silent before its node takes no new jobs.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class Agents:
         blind_seconds: Callable[[], float],
         ground: Ground,
         stirred: Callable[[], None],
+        avoid_seconds: float = AVOID_SECONDS,
     ) -> None:
         self._cluster = cluster
         self._namespace = namespace
@@ -62,6 +65,7 @@ class Agents:
         self._blind_seconds = blind_seconds
         self._ground = ground
         self._stirred = stirred
+        self._avoid_seconds = avoid_seconds
         self._silent: dict[str, _Since] = {}
         self._heard: set[str] = set()
         self._silences: dict[str, Silence] = {}
@@ -94,6 +98,8 @@ class Agents:
             self._forget(name)
             self._heard.add(name)
             return
+        # Where one was missed before, there were Pods of agents, though there may be none at all now.
+        self._met = self._met or _was_missed(health)
         now, newest = self._clock(), max(pods, key=lambda pod: pod.resource_version, default=None)
         since = self._silent.get(name)
         if since is None or since.paused != (not node.ready):
@@ -141,7 +147,7 @@ class Agents:
     def _quiet(self) -> dict[str, Quiet]:
         now = self._clock() - self._blind_seconds()
         return {
-            name: Quiet(now - since.silent, now - since.pod, since.starting)
+            name: Quiet(now - since.silent, now - since.pod, since.starting, self._avoid_seconds)
             for name, since in self._silent.items()
             if not since.paused
         }
@@ -165,4 +171,10 @@ def _is_missed(node: NodeView, health: NodeHealth, pods: list[AgentPod]) -> bool
     agent = health.status.agent
     if agent is None:
         return False
-    return bool(pods) or bool(agent.boot_id and agent.boot_id == node.boot_id)
+    return bool(pods) or bool(agent.boot_id and agent.boot_id == node.boot_id) or _was_missed(health)
+
+
+def _was_missed(health: NodeHealth) -> bool:
+    """Whether the record says that it is silent: that ends when it is Ready, and not when there is nobody left to be so."""
+    said = (finding for finding in health.status.findings if finding.severity is not Severity.INFO)
+    return any((finding.source, finding.reason) == (AGENT, AGENT_SILENT) for finding in said)

@@ -25,6 +25,7 @@ from muster.api.nodehealth import CheckResult, NodeHealth, NodeHealthStatus, Rec
 from muster.api.repairrequest import Machine, RepairAction
 from muster.controller.agents import Agents
 from muster.controller.cluster import AGENT_NAMESPACE, Cluster
+from muster.controller.equals import Outfits
 from muster.controller.forgetting import PERIOD_SECONDS, Forgetting
 from muster.controller.nodeacts import TAINT_KEY, NodeActs
 from muster.controller.nodemarks import NodeMarks
@@ -41,6 +42,7 @@ from muster.health.memory import Memory, identity, same_machine
 from muster.health.orders import Order, View, decide
 from muster.health.repairs import NOT_READ, Case, RepairWord, Stage, is_held
 from muster.health.signs import JOBS, REPAIR
+from muster.health.silence import AVOID_SECONDS
 from muster.health.sources import Rules
 from muster.health.words import LASTS, Asked, JobWords
 from muster.kube.client import Client
@@ -60,6 +62,8 @@ RETRY_SECONDS = 2.0
 CLOCK_CHECK_SECONDS = 30.0
 # As a burn-in does (muster.lifecycle.burnin): whoever has a checker's ear asks at least as often.
 NEW_LEADER_SECONDS = 15.0
+# A clock that has jumped ahead has everything faded: a quarantine ends only when that was so for so long by another clock.
+SURE_SECONDS = 3600.0
 TESTS = "tests"  # of idle nodes, among the uids of jobs
 
 log = structlog.get_logger()
@@ -101,6 +105,7 @@ class HealthKeeper:
         rings: called with a job's uid when a node of it is to be left, or is well again.
         freed: called when a node may be used again.
         agent_namespace: where the nodes' agents run, for people.
+        agent_silence_seconds: how long one may be silent before its node takes no new jobs.
         deep_pass_age_seconds: since a node passed a burn-in of the deepest profile last; None where no such pass holds.
         pass_age_seconds: since a node passed its burn-in last; None where no pass of it holds.
     """
@@ -116,6 +121,7 @@ class HealthKeeper:
         wall_clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         pass_age_seconds: Callable[[str], float | None] = lambda _node: None,
         agent_namespace: str = AGENT_NAMESPACE,
+        agent_silence_seconds: float = AVOID_SECONDS,
         deep_pass_age_seconds: Callable[[str], float | None] = lambda _node: None,
     ) -> None:
         self._cluster = cluster
@@ -133,6 +139,7 @@ class HealthKeeper:
         self._ground = Ground()
         self._memory = Memory()
         self._ahead = Ahead()
+        self._faded: dict[str, float] = {}  # nodes whose quarantine would be over -> since when that is seen
         self._offenders = Offenders(lambda: cluster.policy().health.quarantine.half_life_seconds, wall_clock)
         self._books = Books()
         self._burned: dict[str, dict[str, list[BurnInWord]]] = {}  # node -> uid of a job, or TESTS -> what it failed
@@ -151,7 +158,9 @@ class HealthKeeper:
         self._observed: set[str] = set()
         self._pools: set[str] = set()
         self._words = NodeWords(cluster, events)
-        self._acts = NodeActs(client, cluster, events, self._health, rings, freed, lambda name: self._stir([name]))
+        self._acts = NodeActs(
+            client, cluster, events, self._health, rings, freed, lambda name: self._stir([name]), clock
+        )
         self._marks = NodeMarks(client, cluster, events, clock, wall_clock)
         self._forgetting = Forgetting(client, cluster, clock)
         self._agents = Agents(
@@ -161,7 +170,9 @@ class HealthKeeper:
             cluster.agents.last_contact_age_seconds,
             self._ground,
             self._stirred.set,
+            agent_silence_seconds,
         )
+        self._outfits = Outfits(cluster, client.answers.attended_seconds, self._stirred.set)
         cluster.nodes.store.subscribe(self._node_changed)
         cluster.healths.store.subscribe(self._health_changed)
         cluster.gangs.store.subscribe(self._gang_changed)
@@ -427,17 +438,17 @@ class HealthKeeper:
             moments.append(self._wall_clock() + timedelta(seconds=CLOCK_CHECK_SECONDS))
         if self._breaker is not None and self._breaker.next_try is not None:
             moments.append(self._breaker.next_try)
-        silence = self._agents.next_seconds()
-        if not moments:
-            return silence
-        pause = max((min(moments) - self._wall_clock()).total_seconds(), 0.0)
-        return pause if silence is None else min(pause, silence)
+        pauses = [self._agents.next_seconds(), self._outfits.next_seconds()]
+        if moments:
+            pauses.append(max((min(moments) - self._wall_clock()).total_seconds(), 0.0))
+        return min((pause for pause in pauses if pause is not None), default=None)
 
     async def look(self) -> None:
         """Judge what is dirty or due, decide about all of it, and begin to put that into force."""
         now = self._wall_clock()
         self._take_in_policy()
         self._dirty |= self._agents.changed(self._rules.budget.nodes_percent)
+        self._dirty |= self._outfits.changed() & self._cluster.fleet.nodes.keys()
         judged = await self._observe(now)
         view = View(
             now=now,
@@ -559,8 +570,9 @@ class HealthKeeper:
         self._words.refuted(name)
         if node is None or health is None:
             self._books.put(name, None)
-            self._acts.in_force.pop(name, None)
+            self._acts.forget(name)
             self._marks.forget(name)
+            self._faded.pop(name, None)
             self._cluster.fleet.exclude(name, None)
             self._cluster.fleet.ail(name, "")
             self._cluster.fleet.doubt(name, None)
@@ -580,8 +592,14 @@ class HealthKeeper:
             passed=None if age is None else now - timedelta(seconds=age),
             answered=self._answered(name, now) if words else None,
             silence=self._agents.of(name),
+            lack=self._outfits.of(name),
             repair=NOT_READ if self._repairs is None else self._repairs.get(name),
+            time_is_sure=self._unsure_seconds(name) <= 0,
         )
+        if verdict.faded:
+            self._faded.setdefault(name, self._clock())
+        else:
+            self._faded.pop(name, None)
         result = self._results.get(name)
         if result is not None and (health.status.check is None or health.status.check.id != result.id):
             verdict = replace(verdict, check=result)
@@ -595,11 +613,19 @@ class HealthKeeper:
         self._cluster.fleet.doubt(name, self._doubt(name, verdict))
         if verdict.wake is not None:
             self._wakes[name] = min(verdict.wake, self._wakes.get(name, verdict.wake))
+        if verdict.faded and (left := self._unsure_seconds(name)) > 0:
+            sure = now + timedelta(seconds=left)
+            self._wakes[name] = min(sure, self._wakes.get(name, sure))
+
+    def _unsure_seconds(self, name: str) -> float:
+        """For how long the wall clock is not to be believed yet that the node's quarantine has faded."""
+        since = self._faded.get(name)
+        return SURE_SECONDS if since is None else SURE_SECONDS - (self._clock() - since)
 
     def _doubt(self, name: str, verdict: Verdict) -> Doubt | None:
         """What makes another node the better choice, under the policy, and with a share of a pool to be tested at a time."""
         pool = self._ground.pools.get(name, "")
-        self._stir(self._asked.put(name, pool if verdict.wants_check else None))
+        self._stir(self._asked.put(name, pool if verdict.wants_check else None, verdict.asked_by))
         found = None if self._rules.enforcement is Enforcement.OBSERVE else doubt(verdict)
         if found is None or not found.wants_check:
             return found

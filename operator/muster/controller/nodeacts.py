@@ -4,7 +4,9 @@ The record comes first, with the incident marked as acted on, so that the budget
 crash in between is mended by the next look, which starts from what is stored.
 """
 
+import asyncio
 import contextlib
+import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
@@ -17,6 +19,7 @@ from muster.api.base import API_VERSION
 from muster.api.fleetpolicy import Enforcement
 from muster.api.nodehealth import NodeHealth, NodeHealthStatus, VerdictState
 from muster.controller.cluster import Cluster
+from muster.controller.pace import Pace
 from muster.health.assess import Verdict
 from muster.health.books import is_tainted
 from muster.health.effects import Effect
@@ -54,6 +57,7 @@ class NodeActs:
         rings: called with a job's uid when a node of it is to be left, or is well again.
         freed: called when a node may be used again.
         stir: called with a node that has to be looked at again.
+        clock: a monotonic one.
 
     Attributes:
         in_force: what was last put into force, by node.
@@ -68,6 +72,7 @@ class NodeActs:
         rings: Callable[[str], None],
         freed: Callable[[], None],
         stir: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client = client
         self._cluster = cluster
@@ -78,6 +83,8 @@ class NodeActs:
         self._stir = stir
         self.in_force: dict[str, InForce] = {}
         self._written: dict[str, Mapping[str, Any]] = {}  # what we are writing into a record
+        self._pace = Pace(clock)
+        self._postponed: set[str] = set()  # nodes that are looked at again when there may be another write
 
     def is_echo(self, name: str, status: NodeHealthStatus | None) -> bool:
         """Whether a record that has changed says what we have just written into it; asked once for each change."""
@@ -91,8 +98,9 @@ class NodeActs:
             ApiError: a part failed; those after it were not begun.
         """
         name, verdict, wanted = order.name, order.verdict, order.effect
-        await self._record(order, enforcement)
         before = self.in_force.get(name)
+        if not await self._record(order, enforcement, before):
+            return
         self.in_force[name] = InForce(verdict.state, verdict.reason, wanted, _observed(verdict))
         self._exclude(name, verdict, wanted, now)
         node = self._cluster.fleet.nodes.get(name)
@@ -124,12 +132,18 @@ class NodeActs:
         for uid in self._cluster.jobs_on(name):
             self._rings(uid)
 
-    async def _record(self, order: Order, enforcement: Enforcement) -> None:
-        """Write the operator's part of NodeHealth, if it says anything new."""
+    def forget(self, name: str) -> None:
+        """The node is gone."""
+        self.in_force.pop(name, None)
+        self._pace.forget(name)
+
+    async def _record(self, order: Order, enforcement: Enforcement, before: InForce | None) -> bool:
+        """Write the operator's part of NodeHealth, if it says anything new; False where that has time, and has to wait for
+        its turn: what comes and goes all the time, and changes nothing."""
         name, verdict, ruling, wanted = order.name, order.verdict, order.ruling, order.effect
         health = self._health(name)
         if health is None:
-            return
+            return True
         status = NodeHealthStatus(
             state=verdict.state,
             reason=verdict.reason,
@@ -152,7 +166,13 @@ class NodeActs:
             and verdict.state in (None, VerdictState.HEALTHY)
             and not any(f.observed for f in verdict.findings)
         ):
-            return
+            return True
+        if _has_time(order, status, health.status, before):  # what has none neither waits nor keeps others waiting
+            wait = self._pace.wait_seconds(name)
+            if wait > 0:
+                self._later(name, wait)
+                return False
+            self._pace.wrote(name)
         path = paths.muster("nodehealths", name=name, subresource="status")
         body = {"apiVersion": API_VERSION, "kind": "NodeHealth", "metadata": {"name": name}, "status": ours}
         query = {"fieldManager": FIELD_MANAGER, "force": "true"}
@@ -165,6 +185,16 @@ class NodeActs:
             await self._create(name)
             answer = await self._client.patch(path, body, APPLY_PATCH, query, one_of_many=True)
         self._cluster.healths.assume(answer)
+        return True
+
+    def _later(self, name: str, seconds: float) -> None:
+        if name not in self._postponed:
+            self._postponed.add(name)
+            asyncio.get_running_loop().call_later(seconds, self._due, name)
+
+    def _due(self, name: str) -> None:
+        self._postponed.discard(name)
+        self._stir(name)
 
     async def _create(self, name: str) -> None:
         body = {"apiVersion": API_VERSION, "kind": "NodeHealth", "metadata": {"name": name}}
@@ -259,6 +289,18 @@ def _observed(verdict: Verdict) -> str:
 
 def _taint(reason: str) -> dict[str, str]:
     return {"key": TAINT_KEY, "value": reason[:63], "effect": "NoSchedule"}
+
+
+def _has_time(order: Order, status: NodeHealthStatus, known: NodeHealthStatus, before: InForce | None) -> bool:
+    """Whether nobody but people would read what is new in a record: the node is used as before, nothing is counted by time, and
+    nothing that is decided, charged or wished for has changed."""
+    light = (None, VerdictState.HEALTHY, VerdictState.SUSPECT)
+    if before is None or order.effect != before.effect or order.ruling.charge or order.verdict.wake is not None:
+        return False
+    if status.state not in light or known.state not in light or _observed(order.verdict) != before.observed:
+        return False
+    kept = ("incidents", "offences", "check", "maintenance", "node_uid", "boot_id", "effect")
+    return all(getattr(status, name) == getattr(known, name) for name in kept) and order.verdict.followed is None
 
 
 def _ours(status: NodeHealthStatus) -> dict[str, Any]:

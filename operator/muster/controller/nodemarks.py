@@ -6,7 +6,6 @@ written but changes, at most ten a second, and of one node ten an hour: others w
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Callable
 from datetime import UTC, datetime
 
@@ -14,6 +13,7 @@ import structlog
 
 from muster.api.base import API_VERSION
 from muster.controller.cluster import Cluster
+from muster.controller.pace import Pace
 from muster.health.assess import Verdict
 from muster.health.condition import Mark, mark_of, patch
 from muster.kube import decode, paths
@@ -26,8 +26,6 @@ STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 WRITE_SECONDS = 0.1
 RETRY_SECONDS = 10.0
 REFUSED_SECONDS = 300.0
-HOUR_SECONDS = 3600.0
-MAX_WRITES_PER_HOUR = 10
 """Of one node."""
 
 log = structlog.get_logger()
@@ -47,12 +45,11 @@ class NodeMarks:
         self._client = client
         self._cluster = cluster
         self._events = events
-        self._clock = clock
         self._wall_clock = wall_clock
         self._wanted: dict[str, Mark] = {}
         self._queue: dict[str, None] = {}  # in order
         self._stirred = asyncio.Event()
-        self._written: dict[str, deque[float]] = {}
+        self._pace = Pace(clock)
         self._waiting: dict[str, asyncio.TimerHandle] = {}
         self._is_refused = False
 
@@ -65,7 +62,7 @@ class NodeMarks:
         """The node is gone."""
         self._wanted.pop(name, None)
         self._queue.pop(name, None)
-        self._written.pop(name, None)
+        self._pace.forget(name)
         if name in self._waiting:
             self._waiting.pop(name).cancel()
 
@@ -121,15 +118,13 @@ class NodeMarks:
         body = patch(node.conditions, wanted, self._wall_clock())
         if body is None:
             return False
-        now, written = self._clock(), self._written.setdefault(name, deque())
-        while written and now - written[0] >= HOUR_SECONDS:
-            written.popleft()
-        if len(written) >= MAX_WRITES_PER_HOUR:
-            self._later(name, HOUR_SECONDS - (now - written[0]))
+        wait = self._pace.wait_seconds(name)
+        if wait > 0:
+            self._later(name, wait)
             return False
         # A Node that was made anew under the name is judged first.
         body["metadata"] = {"uid": node.uid}
-        written.append(now)
+        self._pace.wrote(name)
         try:
             answer = await self._client.patch(
                 paths.core("nodes", name=name, subresource="status"), body, STRATEGIC_MERGE_PATCH

@@ -119,6 +119,7 @@ class Operator:
             wall_clock,
             self._pass_age_seconds,
             settings.agent_namespace,
+            settings.agent_silence_seconds,
             lambda node: self._pass_age_seconds(node, Profile.DEEP),
         )
         self.upkeep = UpkeepKeeper(

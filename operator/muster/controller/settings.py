@@ -28,6 +28,7 @@ class Settings:
         checker_namespace: where the checkers run (MUSTER_CHECKER_NAMESPACE); whose pods there are checkers is told by their
             service account.
         agent_namespace: where the nodes' agents run (MUSTER_AGENT_NAMESPACE).
+        agent_silence_seconds: how long an agent may be silent before its node takes no new jobs (MUSTER_AGENT_SILENCE_SECONDS).
         log_level: DEBUG, INFO, WARNING or ERROR (MUSTER_LOG_LEVEL).
     """
 
@@ -43,6 +44,7 @@ class Settings:
     worlds_port: int = 8081
     checker_namespace: str = "muster-check"
     agent_namespace: str = "muster-agent"
+    agent_silence_seconds: int = 600
     log_level: str = "INFO"
 
     @classmethod
@@ -71,6 +73,7 @@ class Settings:
             worlds_port=_port(environment, "MUSTER_WORLDS_PORT", 8081),
             checker_namespace=environment.get("MUSTER_CHECKER_NAMESPACE", "muster-check"),
             agent_namespace=environment.get("MUSTER_AGENT_NAMESPACE", "muster-agent"),
+            agent_silence_seconds=_seconds(environment, "MUSTER_AGENT_SILENCE_SECONDS", 600, least=20),
             log_level=environment.get("MUSTER_LOG_LEVEL", "INFO").upper(),
         )
 
@@ -79,4 +82,11 @@ def _port(environment: Mapping[str, str], name: str, default: int) -> int:
     value = environment.get(name, str(default))
     if not value.isdigit() or int(value) > 65535:
         raise SystemExit(f"{name}={value!r} is not a port: give a number from 0 to 65535.")
+    return int(value)
+
+
+def _seconds(environment: Mapping[str, str], name: str, default: int, least: int) -> int:
+    value = environment.get(name, str(default))
+    if not value.isdigit() or int(value) < least:
+        raise SystemExit(f"{name}={value!r} is no time: give whole seconds, {least} or more.")
     return int(value)

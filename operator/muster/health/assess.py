@@ -9,7 +9,7 @@ now, so that a clock that jumps neither condemns nor releases.
 """
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -33,6 +33,7 @@ from muster.api.nodehealth import (
     VerdictState,
 )
 from muster.health.causes import causes_of, is_certain
+from muster.health.equals import FEWER_THAN_EQUALS, Lack
 from muster.health.facts import NodeFacts
 from muster.health.kinds import latched, sign_of
 from muster.health.maintenance import REASONS, MaintenanceWord, was_within
@@ -68,6 +69,12 @@ from muster.world.jobwords import JobWord
 
 SAME_FAULT_SECONDS = 30 * 86400
 """A fault that comes back within this time was not repaired by what was done about it."""
+
+ONE_FAULT_SECONDS = 3600
+"""What comes back so soon after it was charged, in the same boot and for the same cause, is charged once."""
+
+STEADY_SECONDS = (0, 900)
+"""What another system says for the first and the second time within `ONE_FAULT_SECONDS` stands for so long at least; then for that long."""
 
 CLOCK_ERROR_SECONDS = 300
 """A human's release that is dated further ahead waits for its time: it would cover what nobody has seen yet."""
@@ -147,11 +154,13 @@ class Verdict:
         check: what came of the last test that somebody wished for.
         followed: when the newest failure of a job was that counts against the node; None: none does.
         wants_check: those failures are of several owners, so that the node should be tested.
+        asked_by: these owners.
         repair: what has to be done with the machine for what has the node out, marks of its repair left aside.
         maintenance: what windows mean for the node; None: none is near.
         gone_by: when a window wants running jobs to be gone; None: none does yet.
         only_planned: a window has it out, and nothing else does: no budget is asked.
         would: what would follow of what the policy only observes; None: nothing more than what does.
+        faded: it is on record as quarantined, and by the time so much has faded that this ends once that time is sure.
     """
 
     state: VerdictState | None
@@ -176,11 +185,13 @@ class Verdict:
     check: CheckResult | None = None
     followed: datetime | None = None
     wants_check: bool = False
+    asked_by: tuple[str, ...] = ()
     repair: RecommendedAction = RecommendedAction.NONE
     maintenance: NodeMaintenance | None = None
     gone_by: datetime | None = None
     only_planned: bool = False
     would: Would | None = None
+    faded: bool = False
 
     @property
     def out(self) -> bool:
@@ -229,7 +240,9 @@ def assess(
     passed: datetime | None = None,
     answered: datetime | None = None,
     silence: Silence | None = None,
+    lack: Lack | None = None,
     repair: RepairWord | None = None,
+    time_is_sure: bool = True,
 ) -> Verdict:
     """The verdict on one node.
 
@@ -244,7 +257,9 @@ def assess(
         passed: when it has last passed one, if that holds.
         answered: what jobs said before this counts no more: the node has passed a thorough test then, or was another machine.
         silence: of its agent, if it is silent.
+        lack: what the machine has less of than its equals; None: nothing.
         repair: what the request for its repair says; None: there is none.
+        time_is_sure: that a quarantine has faded may be believed of this time: it has said so for a while.
     """
     before = health.status
     machine = identity(before.agent)
@@ -257,8 +272,12 @@ def assess(
     signs = marks
     if AGENT in rules.listens:
         signs = [*signs, *_agent_signs(before, earlier, boot, now), *_silence_signs(silence, known, now)]
+        signs = [*signs, *_lack_signs(lack, known, _released(health.spec.human, now), now)]
     if BURN_IN in rules.listens:
         signs = [*signs, *_burn_in_signs(burn_ins, earlier, boot, now)]
+    steady_until = _steady_until(before, boot, _released(health.spec.human, now), now)
+    if steady_until is not None:
+        signs = [*signs, *_kept_signs(before, earlier, rules)]
     signs = [*signs, *failures(before.findings, repair, now)]
     followed = _following(words, before, health.spec.human, answered, now) if JOBS in rules.listens else None
     signs = sorted(_distinct([*signs, *([_job_sign(followed)] if followed else [])]), key=lambda sign: sign.strength)
@@ -266,7 +285,7 @@ def assess(
     human = health.spec.human
     released = _released(human, now)
     signs = [_steady(sign, known, now) for sign in signs]
-    waived = [s for s in signs if released and _is_waived(s, known, released, before)]
+    waived = [s for s in signs if released and _is_waived(s, known, released, before, now)]
     forgiven = {s.key for s in waived}
     unforgiven = [_renewed(s, known, released, now) for s in signs if s.key not in forgiven]
     watched = [sign for sign in unforgiven if rules.observes(sign)]
@@ -296,13 +315,16 @@ def assess(
     worst = max((sign.weighs for sign in standing), default=0)
     cordoned = human is not None and human.decision is Decision.CORDON
     blamed = any(sign.offence for sign in weighing)
-    quarantined = not cordoned and account.quarantines(blamed, was_open, released)
+    faded = account.has_faded(was_open, released)
+    stays_in = account.quarantines(blamed, was_open, released) or (faded and not time_is_sure)
+    quarantined = not cordoned and stays_in
 
     state = _state(worst, cordoned, quarantined, before.agent is not None or bool(signs or window))
     would = None if cordoned or quarantined else _would(standing, watched, worst, facts.node.unschedulable)
-    forgiven_now = (replace(s, severity=Severity.INFO) for s in waived)
+    forgiven_now = [replace(s, severity=Severity.INFO) for s in waived]
+    listed = _that_fit([*standing, *watched, *forgiven_now])
     findings = tuple(
-        _finding(sign, known, observed=rules.observes(sign)) for sign in _that_fit([*standing, *watched, *forgiven_now])
+        _finding(sign, known, observed=rules.observes(sign), forgiven=sign.key in forgiven) for sign in listed
     )
     strongest = standing[0] if standing and standing[0].weighs else None
     reason, message = _told(
@@ -315,6 +337,7 @@ def assess(
         message = "nothing stands against it any more; its checker tests it before it is used again"
     incidents = _incidents(past, was_open, state, reason, message, cordoned, human, released, boot, now, let_go)
     unchanged = before.state is state and not replaced
+    causes = causes_of(standing, reason)
     return Verdict(
         state=state,
         reason=reason,
@@ -324,7 +347,9 @@ def assess(
         since=None if state is None else (before.since if unchanged and before.since else now),
         incidents=incidents,
         offences=account.offences,
-        offences_if_taken=account.charged() if blamed else account.offences,
+        offences_if_taken=account.charged()
+        if blamed and not account.has_paid(past, causes, boot, released)
+        else account.offences,
         node_uid=facts.node.uid,
         boot_id=boot,
         check=before.check,
@@ -332,10 +357,11 @@ def assess(
         needs_boot=any(s.clears is Clears.BOOT and s.weighs >= WEIGHT[Severity.DEGRADED] for s in standing),
         cordoned=cordoned,
         in_charge="" if cordoned else in_charge(standing, facts.node.unschedulable),
-        causes=causes_of(standing, reason),
+        causes=causes,
         certain=is_certain(standing),
         followed=followed.newest if followed else None,
         wants_check=followed is not None and followed.wants_check,
+        asked_by=followed.owners if followed is not None and followed.wants_check else (),
         repair=_repair(faults, quarantined, past),
         maintenance=window.told if window is not None else None,
         gone_by=window.gone_by if window is not None else None,
@@ -344,6 +370,7 @@ def assess(
         and all(sign.source == MAINTENANCE or sign.stays for sign in weighing),
         stays=bool(weighing) and all(sign.stays for sign in weighing) and not (cordoned or quarantined),
         would=would,
+        faded=faded,
         wake=min(
             (
                 moment
@@ -351,7 +378,8 @@ def assess(
                     ripe,
                     next_stage,
                     fades,
-                    account.quarantine_ends if quarantined else None,
+                    steady_until,
+                    account.quarantine_ends if quarantined and not faded else None,
                     human.time if human and released is None and human.decision is Decision.RELEASE else None,
                     ended + timedelta(seconds=LOOK_SECONDS) if ended is not None else None,
                 )
@@ -427,6 +455,20 @@ def _silence_signs(silence: Silence | None, known: Mapping[tuple[str, str, str],
     ]
 
 
+def _lack_signs(
+    lack: Lack | None, known: Mapping[tuple[str, str, str], Finding], released: datetime | None, now: datetime
+) -> list[Sign]:
+    """That it has less than its equals. A human who has released the machine has done so with what it has."""
+    old = known.get((AGENT, FEWER_THAN_EQUALS, ""))
+    if lack is None or released is not None or not (lack.lasts or old):
+        return []
+    since = min(old.since, now) if old else now
+    action = RecommendedAction.INSPECT
+    return [
+        Sign(AGENT, FEWER_THAN_EQUALS, lack.severity, since=since, newest=since, action=action, message=lack.message)
+    ]
+
+
 def _of_this_boot(evidence: Evidence, agent: AgentStatus | None) -> bool:
     """Whether it is not left over from before a reboot: as long as the agent is silent, it stands."""
     return not (agent and agent.boot_id and evidence.boot_id and evidence.boot_id != agent.boot_id)
@@ -463,6 +505,46 @@ def _burn_in_sign(probe: str, message: str, time: datetime, now: datetime) -> Si
         subject=probe,
         message=message,
     )
+
+
+def _steady_until(before: NodeHealthStatus, boot: str, released: datetime | None, now: datetime) -> datetime | None:
+    """Until when what another system has said stands though it says so no more, because that comes and goes; None: it does not.
+
+    Each flip would cost jobs a move, and the API server two writes. What somebody has done something about, a human or a boot or a
+    repair, is not of that kind, nor what is left to others.
+    """
+
+    def counts(incident: HealthIncident) -> bool:
+        done = incident.worked_on is not None or incident.boot_id != boot or _is_forgiven(incident, released)
+        return incident.yielded is None and not done
+
+    if not before.incidents:
+        return None
+    *past, last = before.incidents
+    if last.cleared is not None or not counts(last):
+        return None
+    same = [i for i in past if counts(i) and i.reason == last.reason]
+    times = sum(0 <= (last.time - i.time).total_seconds() < ONE_FAULT_SECONDS for i in same)
+    seconds = STEADY_SECONDS[times] if times < len(STEADY_SECONDS) else ONE_FAULT_SECONDS
+    until = last.time + timedelta(seconds=seconds)
+    return until if last.time <= now < until else None
+
+
+def _kept_signs(before: NodeHealthStatus, earlier: Iterable[Finding], rules: Rules) -> Iterator[Sign]:
+    """What other systems have said that has the node out, as it is on record."""
+    for finding in earlier:
+        opened = finding.reason == before.incidents[-1].reason and WEIGHT[finding.severity] >= WEIGHT[Severity.DEGRADED]
+        if opened and rules.is_fault_told_by_others(finding):
+            yield Sign(
+                finding.source,
+                finding.reason,
+                finding.severity,
+                since=finding.since,
+                newest=finding.since,
+                action=before.recommended_action,
+                subject=finding.subject,
+                message=finding.message,
+            )
 
 
 def _following(
@@ -517,11 +599,19 @@ def _released(human: HumanDecision | None, now: datetime) -> datetime | None:
 
 
 def _is_waived(
-    sign: Sign, known: Mapping[tuple[str, str, str], Finding], released: datetime, before: NodeHealthStatus
+    sign: Sign,
+    known: Mapping[tuple[str, str, str], Finding],
+    released: datetime,
+    before: NodeHealthStatus,
+    now: datetime,
 ) -> bool:
     """Whether a release covers it. The node's own clock may be slow: what was not there when the release was taken in is newer,
-    whatever it is dated."""
+    whatever it is dated. It may be ahead: what was there and has not changed since is covered, whatever it is dated."""
     finding = known.get(sign.key)
+    if finding is not None and sign.dated is not None and sign.dated > released:
+        if finding.forgiven is not None:
+            return finding.forgiven == sign.dated
+        return sign.dated > now and finding.since <= released
     if sign.newest > released or (finding and finding.since > released and finding.severity is not Severity.INFO):
         return False
     return finding is not None or len(known) >= MAX_EVIDENCE or not _has_taken_in(released, before)
@@ -573,9 +663,11 @@ def _is_let_go(was_open: HealthIncident | None, watched: Iterable[Sign], weighin
     return any(s.reason == was_open.reason and s.weighs >= WEIGHT[Severity.DEGRADED] for s in watched)
 
 
-def _finding(sign: Sign, known: Mapping[tuple[str, str, str], Finding], *, observed: bool) -> Finding:
+def _finding(sign: Sign, known: Mapping[tuple[str, str, str], Finding], *, observed: bool, forgiven: bool) -> Finding:
     """As it is written down: with the words of last time where only figures differ, so that nothing is written anew."""
     finding = sign.finding(observed=observed)
+    if forgiven:
+        finding = finding.model_copy(update={"forgiven": sign.dated})
     old = known.get(sign.key)
     if (
         old is None
@@ -637,15 +729,38 @@ class _Account:
         """The account with one more."""
         return self.offences.model_copy(update={"score": str(self.now_worth + 1), "as_of": self.now})
 
+    def has_paid(
+        self, past: Iterable[HealthIncident], causes: Collection[str], boot: str, released: datetime | None
+    ) -> bool:
+        """Whether it was charged for this fault a moment ago: what goes and comes again, and nobody has done anything about it, is one."""
+        charged = self.offences.as_of
+        if charged is None or abs((self.now - charged).total_seconds()) >= ONE_FAULT_SECONDS:
+            return False
+        if released is not None and released >= charged:
+            return False
+        return any(
+            i.taken is not None
+            and i.charged_to in causes
+            and i.boot_id == boot
+            and i.worked_on is None
+            and abs((self.now - i.taken).total_seconds()) < ONE_FAULT_SECONDS
+            for i in past
+        )
+
     def quarantines(self, blamed: bool, was_open: HealthIncident | None, released: datetime | None) -> bool:
         """Whether the machine stays out for what it did, whatever is seen of it now."""
         if was_open is None:
             return False
-        if was_open.state is VerdictState.QUARANTINED and was_open.reason != CORDONED:
-            forgiven = released is not None and released >= was_open.time
-            return not forgiven and self.now_worth >= self._limit / 2
+        if _is_in_quarantine(was_open):
+            return not _is_forgiven(was_open, released) and not self.has_faded(was_open, released)
         charged = was_open.taken and self.offences.as_of and self.offences.as_of >= was_open.taken
         return bool(charged) and blamed and self.now_worth >= self._limit
+
+    def has_faded(self, was_open: HealthIncident | None, released: datetime | None) -> bool:
+        """Whether a quarantine that no human has ended is over by time alone."""
+        if was_open is None or not _is_in_quarantine(was_open) or _is_forgiven(was_open, released):
+            return False
+        return self.now_worth < self._limit / 2
 
     @property
     def last(self) -> str:
@@ -666,6 +781,15 @@ class _Account:
     def _limit(self) -> Decimal:
         """Half of one less than the incidents: each of them has faded a little when the last one comes."""
         return Decimal(self.rules.quarantine.incidents) - Decimal("0.5")
+
+
+def _is_in_quarantine(incident: HealthIncident) -> bool:
+    """Whether it is the machine's account that has it out."""
+    return incident.state is VerdictState.QUARANTINED and incident.reason != CORDONED
+
+
+def _is_forgiven(incident: HealthIncident, released: datetime | None) -> bool:
+    return released is not None and released >= incident.time
 
 
 def _state(worst: int, cordoned: bool, quarantined: bool, known: bool) -> VerdictState | None:

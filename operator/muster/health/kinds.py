@@ -117,7 +117,12 @@ KINDS: Mapping[str, Kind] = {
     ),
     "PcieFatal": Kind("fatal errors of a PCIe link", DEGRADED, REBOOT, _MUSTER),
     "PcieAerFatal": Kind(
-        "a GPU or network card reports a fatal PCIe error", FATAL, REBOOT, "PCIe AER", Clears.BOOT, event=True
+        "a GPU or network card, or a bridge above one, reports a fatal PCIe error",
+        FATAL,
+        REBOOT,
+        "PCIe AER",
+        Clears.BOOT,
+        event=True,
     ),
     "PcieAerUncorrected": Kind(
         "a GPU or network card reports a PCIe error that could not be corrected",
@@ -136,7 +141,7 @@ KINDS: Mapping[str, Kind] = {
         event=True,
     ),
     "PcieAerElsewhere": Kind(
-        "a bridge or another device reports a PCIe error that could not be corrected",
+        "a bridge or another device reports a PCIe error that could not be corrected, and took no GPU or network card away",
         WARNING,
         INSPECT,
         "PCIe AER, DPC",
@@ -165,12 +170,13 @@ KINDS: Mapping[str, Kind] = {
         "the firmware of an EFA device does not complete commands any more", DEGRADED, REBOOT, "NVSentinel: fatal"
     ),
     "SysfsHang": Kind(
-        "looking at the network's ports does not come to an end", WARNING, INSPECT, "Muster's choice, as NvmlHang"
+        "a device of the network cannot be read any more", DEGRADED, REBOOT, "Muster's choice, as NvmlHang"
     ),
     "NicError": Kind("the network driver reports an error", WARNING, INSPECT, "NVSentinel, gpud", event=True),
     "DiskError": Kind("a disk reports errors", DEGRADED, INSPECT, "gpud, NPD", Clears.BOOT, event=True),
     "NetworkDiskError": Kind(
-        "a disk behind a network reports errors: shared storage does that to every node at once, and it is no node's fault",
+        "a disk behind a network, or a thin volume, reports errors: shared or full storage does that to every node at once, and it is no "
+        "node's fault",
         WARNING,
         INSPECT,
         _MUSTER,
@@ -213,6 +219,12 @@ KINDS: Mapping[str, Kind] = {
 }
 
 
+def _clears(kind: Kind, subject: str) -> Clears:
+    """A file system whose mount shows that it can be written to again proves it; one that only the log tells of, by its device, does not."""
+    only_logged = kind is KINDS["ReadOnlyFilesystem"] and not subject.startswith("/")
+    return Clears.BOOT if only_logged else kind.clears
+
+
 def sign_of(evidence: Evidence, now: datetime) -> Sign:
     """What one entry of the agent's evidence says about the node. Times to come count as now."""
     first, last = min(evidence.first_seen, now), min(max(evidence.first_seen, evidence.last_seen), now)
@@ -222,7 +234,7 @@ def sign_of(evidence: Evidence, now: datetime) -> Sign:
     if evidence.kind == "KernelHang" and _BLOCKED.match(evidence.message):
         kind = KINDS["TaskHang"]
     reason, meaning, severity, action = evidence.kind, kind.meaning, kind.severity, kind.action
-    clears, often, then = kind.clears, kind.often, kind.then
+    clears, often, then = _clears(kind, evidence.subject), kind.often, kind.then
     if evidence.kind in (XID, SXID):
         row = _row(evidence)
         reason, meaning, severity, action = f"{evidence.kind}{evidence.code}", row.meaning, row.severity, row.action
@@ -243,6 +255,7 @@ def sign_of(evidence: Evidence, now: datetime) -> Sign:
         message=_message(meaning, evidence),
         clears=clears,
         then=then,
+        dated=max(evidence.first_seen, evidence.last_seen) if kind.event else evidence.first_seen,
     )
 
 
@@ -254,7 +267,7 @@ def latched(finding: Finding, now: datetime) -> Sign | None:
         action, clears, then = row.action, row.clears, row.then
     else:
         kind = KINDS.get(finding.reason, UNKNOWN_KIND)
-        action, clears, then = kind.action, kind.clears, kind.then
+        action, clears, then = kind.action, _clears(kind, finding.subject), kind.then
     if clears is not Clears.BOOT or finding.severity not in (DEGRADED, FATAL):
         return None
     return Sign(

@@ -57,6 +57,7 @@ class Sign:
         offence: whether it is remembered against the hardware.
         stays: it proves no fault of the hardware: new workers keep away, running ones stay, and no budget is charged.
         then: the action if the same took the node out before; None: the same one.
+        dated: `newest` by the clock of whoever has seen it, which may be ahead; None: it is not known apart.
     """
 
     source: str
@@ -74,6 +75,7 @@ class Sign:
     offence: bool = True
     stays: bool = False
     then: RecommendedAction | None = None
+    dated: datetime | None = None
 
     @property
     def weighs(self) -> int:

@@ -13,12 +13,12 @@ from muster.api.nodehealth import Severity
 from muster.health.pools import at_least_one
 
 AGENT_SILENT = "AgentSilent"
-SUSPECT_SECONDS = 120.0
-"""Longer than an agent takes to be replaced where its image is there."""
 AVOID_SECONDS = 600.0
 """Longer than an image takes to be pulled."""
-COUNTS_SECONDS = 30.0
-"""From then on a silence counts for telling that many are silent at once."""
+_SUSPECT = 1 / 5
+"""Of that: longer than an agent takes to be replaced where its image is there."""
+_COUNTS = 1 / 20
+"""Of that: from then on a silence counts for telling that many are silent at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,26 +42,33 @@ class Quiet:
         seconds: since it was Ready, or since this process has known of it.
         pod_seconds: since its Pod was made, or began to run, if that is later: a new one needs time to look.
         starting: its Pod has not begun to run.
+        avoid_seconds: from when on its node takes no new jobs.
     """
 
     seconds: float
     pod_seconds: float
     starting: bool = False
+    avoid_seconds: float = AVOID_SECONDS
 
     @property
     def weighs(self) -> Severity | None:
         """What follows, as far as this agent alone counts."""
-        if self.seconds >= AVOID_SECONDS:
+        if self.seconds >= self.avoid_seconds:
             return Severity.DEGRADED
-        if not self.starting and min(self.seconds, self.pod_seconds) >= SUSPECT_SECONDS:
+        if not self.starting and min(self.seconds, self.pod_seconds) >= self.avoid_seconds * _SUSPECT:
             return Severity.WARNING
         return None
 
+    @property
+    def counts(self) -> bool:
+        """Whether it counts for telling that many are silent at once."""
+        return self.seconds >= self.avoid_seconds * _COUNTS
+
     def next_seconds(self) -> float | None:
         """In how long more may follow by time alone; None: never."""
-        moments = [COUNTS_SECONDS - self.seconds, AVOID_SECONDS - self.seconds]
+        moments = [self.avoid_seconds * _COUNTS - self.seconds, self.avoid_seconds - self.seconds]
         if not self.starting:
-            moments.append(SUSPECT_SECONDS - min(self.seconds, self.pod_seconds))
+            moments.append(self.avoid_seconds * _SUSPECT - min(self.seconds, self.pod_seconds))
         return min((moment for moment in moments if moment > 0), default=None)
 
 
@@ -81,7 +88,7 @@ def crowds(
         heard: nodes whose agent is Ready.
         percent: the share; at least one node of each pool may be silent by itself.
     """
-    counted = Counter(pools.get(name, "") for name, each in quiet.items() if each.seconds >= COUNTS_SECONDS)
+    counted = Counter(pools.get(name, "") for name, each in quiet.items() if each.counts)
     found = {}
     for pool, count in counted.items():
         alone = not any(pools.get(name, "") == pool for name in heard)

@@ -23,6 +23,7 @@ from muster.api.fleetpolicy import (
 )
 from muster.api.nodehealth import SUBJECT_LENGTH, Finding, RecommendedAction, Severity
 from muster.api.preflight import Profile
+from muster.health.equals import FEWER_THAN_EQUALS
 from muster.health.facts import ConditionView, NodeFacts
 from muster.health.kinds import KINDS, RECOVERY_ACTION, SXID, XID
 from muster.health.maintenance import Windows
@@ -577,6 +578,12 @@ class Rules:
             return False
         return sign.source in self.observed_sources or sign.reason in self.observed_reasons
 
+    def is_fault_told_by_others(self, finding: Finding) -> bool:
+        """Whether a mark on the node says so, of a source that counts, and it is neither planned nor being repaired."""
+        rows = (*(exact.row for exact in (*self._conditions, *self._labels, *self._taints)), *self._shortages)
+        rows = tuple(row for row in rows if row.source == finding.source)
+        return bool(rows) and not any((row.planned or row.repairs) and _may_say(row, finding) for row in rows)
+
     def signs(
         self, facts: NodeFacts, known: Mapping[tuple[str, str, str], Finding], now: datetime
     ) -> tuple[list[Sign], datetime | None]:
@@ -658,6 +665,13 @@ class Rules:
         return found
 
 
+def _may_say(row: Row, finding: Finding) -> bool:
+    """Whether a finding can be of this row."""
+    if row.reason or not isinstance(row.mark, Condition):
+        return row.reason == finding.reason
+    return re.fullmatch(row.mark.type, finding.subject) is not None
+
+
 def problems(policy: HealthPolicy) -> tuple[str, ...]:
     """What in a policy contradicts itself, or can have no effect, and what to do about it."""
     return tuple(_problems(policy))
@@ -683,7 +697,7 @@ def _problems(policy: HealthPolicy) -> Iterator[str]:
         )
 
 
-_OWN_REASONS = frozenset({AGENT_SILENT, CHECK_WANTED, FAILED_BURN_IN, FOLLOWED_BY_FAILURES})
+_OWN_REASONS = frozenset({AGENT_SILENT, CHECK_WANTED, FAILED_BURN_IN, FEWER_THAN_EQUALS, FOLLOWED_BY_FAILURES})
 _NUMBERED = re.compile(r"(Xid|SXid)(0|[1-9]\d{0,8})|RecoveryActionValue[1-9]\d{0,8}")
 
 

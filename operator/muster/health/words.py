@@ -29,6 +29,8 @@ MAX_NODES, MAX_SHARE = 3, 0.01
 """On so many nodes, or this share of the fleet where that is more, one owner is heard."""
 MAX_RECORDS = 4
 """So many records of jobs of one name are remembered: each time that a user creates it again it has another one."""
+MAX_SERVED = 4096
+"""So many owners' turns are remembered; of the one whose turn was longest ago nothing is known then."""
 SHOWN = 4
 _LATER = timedelta(seconds=1)
 
@@ -201,26 +203,42 @@ class JobWords:
 
 
 class Asked:
-    """Nodes for which tests are asked: so many of a pool at a time, who asked first. Whoever makes jobs fail everywhere must not
-    have every node tested, nor every pass count for nothing."""
+    """Nodes for which tests are asked: so many of a pool at a time. Whoever makes jobs fail everywhere must not have every node tested, nor
+    every pass count for nothing.
+
+    A node that has its turn keeps it until it asks no more. The next is the one whose owners have waited longest, whichever of them had a turn
+    last: one person with two namespaces, or one owner with many partners, is one in the row and not the whole row.
+    """
 
     def __init__(self) -> None:
-        self._pools: dict[str, str] = {}  # node -> pool
-        self._asking: defaultdict[str, dict[str, None]] = defaultdict(dict)  # pool -> nodes, in their order
+        self._asks: dict[str, tuple[str, tuple[str, ...]]] = {}  # node -> pool, owners
+        self._waiting: defaultdict[str, dict[str, None]] = defaultdict(
+            dict
+        )  # pool -> nodes, in the order in which they asked
+        self._turns: defaultdict[str, dict[str, None]] = defaultdict(
+            dict
+        )  # pool -> nodes, in the order in which they had it
+        self._served: dict[tuple[str, str], int] = {}  # pool and owner -> number of the newest turn
+        self._number = 0
 
-    def put(self, node: str, pool: str | None) -> set[str]:
-        """A node of this pool asks; None: it does not. Returns those whose turn may have come."""
-        before = self._pools.get(node)
-        if before == pool:
+    def put(self, node: str, pool: str | None, owners: tuple[str, ...] = ()) -> set[str]:
+        """A node of this pool asks, for failures of these owners; None: it does not. Returns those whose turn may have come."""
+        before = self._asks.get(node)
+        if pool is not None and before is not None and before[0] == pool:
+            self._asks[node] = pool, owners
             return set()
-        waiting: set[str] = set()
+        if pool is None and before is None:
+            return set()
+        others: set[str] = set()
         if before is not None:
-            del self._pools[node], self._asking[before][node]
-            waiting = set(self._asking[before])
+            del self._asks[node]
+            for each in (self._waiting, self._turns):
+                each[before[0]].pop(node, None)
+            others = {*self._waiting[before[0]], *self._turns[before[0]]}
         if pool is not None:
-            self._pools[node] = pool
-            self._asking[pool][node] = None
-        return waiting
+            self._asks[node] = pool, owners
+            self._waiting[pool][node] = None
+        return others
 
     def has_turn(self, node: str, nodes: int, percent: int) -> bool:
         """Whether a node that asks is one of the share of its pool.
@@ -228,8 +246,26 @@ class Asked:
         Args:
             nodes: of the pool.
         """
-        most = max(1, nodes * percent // 100)
-        return node in islice(self._asking[self._pools[node]], most)
+        most, pool = max(1, nodes * percent // 100), self._asks[node][0]
+        waiting, turns = self._waiting[pool], self._turns[pool]
+        while waiting and len(turns) < most:
+            chosen = min(waiting, key=self._served_last)  # of equals who asked first
+            del waiting[chosen]
+            turns[chosen] = None
+            self._serve(pool, self._asks[chosen][1])
+        return node in islice(turns, most)
+
+    def _served_last(self, node: str) -> int:
+        pool, owners = self._asks[node]
+        return max((self._served.get((pool, owner), 0) for owner in owners), default=0)
+
+    def _serve(self, pool: str, owners: Iterable[str]) -> None:
+        self._number += 1
+        for owner in owners:
+            self._served.pop((pool, owner), None)
+            self._served[pool, owner] = self._number
+        while len(self._served) > MAX_SERVED:
+            del self._served[next(iter(self._served))]
 
 
 def _blamed(records: Mapping[str, tuple[str, Sequence[JobWord]]]) -> tuple[str, Sequence[JobWord]]:

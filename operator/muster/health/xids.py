@@ -59,8 +59,11 @@ class ErrorCode:
 
     @property
     def clears(self) -> Clears:
-        """A machine that has to boot or to be replaced is not well because its log line has grown old."""
-        return Clears.BOOT if self.severity is FATAL and self.action in (REBOOT, REPLACE) else Clears.EVIDENCE
+        """A machine that has to boot, to be replaced or to be opened is not well because its log line has grown old. What needs a reset
+        of a GPU the agent holds until it has seen one, and what the driver has asked for until it asks no more."""
+        weighs = self.severity in (DEGRADED, FATAL)
+        by_hand = self.action is INSPECT and self.fault is XidClass.HARDWARE
+        return Clears.BOOT if weighs and (by_hand or self.action in (REBOOT, REPLACE)) else Clears.EVIDENCE
 
 
 _CATALOGUE = "NVIDIA's XID catalogue"
@@ -242,7 +245,7 @@ SXIDS: Mapping[int, ErrorCode] = {
             *(14017, 15001, 15006, 15009, 15010, 15012, 15013, 19047, 19048, 19054, 19056, 19058, 19060, 19061, 19063),
             *(19064, 19066, 19067, 19069, 19070, 20034, 22012, 24004, 24005, 24006, 24007),
         ),
-        _later("fatal to the programs on one link", RESET, _GPUD),
+        _later("fatal to the programs on one link", REBOOT, _GPUD),  # that a switch was reset no agent sees
     ),
     **_each(
         (

@@ -89,12 +89,26 @@ async def ended(scene: Scene, act: Act, name: str, training: Training) -> None:
     await scene.eventually("taints are right", functools.partial(are_tainted, scene, *bear_it))
 
 
-async def until(scene: Scene, last: Act, name: str, training: Training) -> None:
-    """Let the story happen up to before this act."""
+def written(*processes: OperatorProcess) -> list[str]:
+    """The keeper's writes that were made, in order."""
+    done = [write for process in processes for write in process.writes if write.startswith("after ")]
+    kinds = [write.removeprefix("after ").rpartition(" ")[0] for write in done]
+    return [kind for kind in kinds if kind in (CREATE, RECORD, TAINT)]
+
+
+def has_written(operator: OperatorProcess, count: int) -> bool:
+    return len(written(operator)) >= count
+
+
+async def until(scene: Scene, last: Act, operator: OperatorProcess, name: str, training: Training) -> None:
+    """Let the story happen up to before this act, and be told of all its writes: they are seen before that."""
     await scene.training_at(1, training)
-    for act in STORY[: STORY.index(last)]:
+    before = STORY[: STORY.index(last)]
+    for act in before:
         await begin(scene, act, name)
         await ended(scene, act, name, training)
+    count = sum(len(act.writes) for act in before)
+    await scene.eventually("it tells of them", functools.partial(has_written, operator, count))
 
 
 async def a_taint_has_its_record(scene: Scene) -> None:
@@ -121,17 +135,6 @@ async def the_end_is_the_same(scene: Scene, act: Act, name: str) -> None:
     assert await others_taints(scene, name) == [THEIRS]
 
 
-def written(*processes: OperatorProcess) -> list[str]:
-    """The keeper's writes that were made, in order."""
-    done = [write for process in processes for write in process.writes if write.startswith("after ")]
-    kinds = [write.removeprefix("after ").rpartition(" ")[0] for write in done]
-    return [kind for kind in kinds if kind in (CREATE, RECORD, TAINT)]
-
-
-def has_written(operator: OperatorProcess, count: int) -> bool:
-    return len(written(operator)) >= count
-
-
 async def a_job_on_a_node(scene: Scene) -> tuple[OperatorProcess, Training, str]:
     await scene.add_nodes(4, "n")
     operator = await scene.operators.start()
@@ -147,7 +150,7 @@ async def a_job_on_a_node(scene: Scene) -> tuple[OperatorProcess, Training, str]
 async def test_a_killed_operator_is_survived(scene: Scene, act: Act, point: str) -> None:
     async with scene.policy(TAINTS):
         first, training, name = await a_job_on_a_node(scene)
-        await until(scene, act, name, training)
+        await until(scene, act, first, name, training)
         await first.arm(point)
         await begin(scene, act, name)
         await first.death()
@@ -195,7 +198,7 @@ async def test_a_node_that_was_made_anew_is_tainted_again_and_not_counted_again(
     """Its kubelet has registered it again, without the taint; the machine and its fault are the same."""
     async with scene.policy(TAINTS):
         operator, training, name = await a_job_on_a_node(scene)
-        await until(scene, WELL, name, training)
+        await until(scene, WELL, operator, name, training)
         await operator.kill()
         uid = (await node(scene, name))["metadata"]["uid"]
         await scene.api.delete(paths.core("nodes", name=name))

@@ -222,6 +222,29 @@ async def test_a_new_leader_goes_on_where_the_old_one_was(fleet: Fleet) -> None:
     assert not [call for call in new.api.calls if call[2] == "n0"]
 
 
+async def test_a_new_leader_that_finds_no_pods_of_agents_lets_nobody_back(fleet: Fleet) -> None:
+    """All of them are gone, e.g. with their DaemonSet, and then the operator starts again."""
+    names = await fleet.with_agents(20)
+    fleet.gone("n0")
+    await fleet.after(601)
+    records = [fleet.api.objects["nodehealths", name] for name in names]
+    new = Fleet()
+    for name, record in zip(names, records, strict=True):
+        new.node(name)
+        new.api.put("nodehealths", record)
+    for seconds in (0, 3600):
+        await new.after(seconds)
+        assert new.state("n0") == ("Degraded", AGENT_SILENT)
+        assert new.cluster.fleet.exclusion("n0") is not None
+        assert new.cluster.fleet.exclusion("n1") is None
+    new.node("n0", boot="boot-2")  # and no agent comes after it
+    await new.after(601)
+    assert new.state("n0") == ("Degraded", AGENT_SILENT)
+    new.pod("n0")
+    await new.after(1)
+    assert new.state("n0") == ("Healthy", "")
+
+
 async def test_a_human_who_releases_it_is_obeyed_while_the_silence_lasts(fleet: Fleet) -> None:
     await fleet.with_agents(20)
     fleet.pod("n0", ready=False)

@@ -4,6 +4,7 @@ import asyncio
 import copy
 import itertools
 import json
+import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
@@ -19,6 +20,7 @@ from muster.controller.cluster import Cluster
 from muster.controller.forgetting import Forgetting
 from muster.controller.health import HealthKeeper
 from muster.controller.nodeacts import TAINT_KEY
+from muster.controller.pace import MAX_WRITES_PER_HOUR, Pace
 from muster.coordinator.hub import Hub
 from muster.health.pools import WITHOUT
 from muster.kube import decode
@@ -139,7 +141,7 @@ class Stage:
     """A keeper over a fleet, with the time in the test's hand."""
 
     def __init__(self, api: ApiServer | None = None) -> None:
-        self.api, self.told, self.now = api or ApiServer(), Told(), NOW
+        self.api, self.told, self.now, self.later_seconds = api or ApiServer(), Told(), NOW, 0.0
         self.cluster = Cluster(self.api, Hub(lambda: 0.0), lambda _key: None, lambda: None)  # type: ignore[arg-type]
         self.keeper = HealthKeeper(
             self.api,  # type: ignore[arg-type]
@@ -147,6 +149,7 @@ class Stage:
             self.told,  # type: ignore[arg-type]
             lambda _uid: None,
             lambda: None,
+            clock=lambda: time.monotonic() + self.later_seconds,
             wall_clock=lambda: self.now,
         )
         self.api.shown = self._show
@@ -247,6 +250,160 @@ async def test_a_sick_node_costs_one_write_of_its_record_and_one_of_its_taint(st
     ]
     assert (stage.status("a")["state"], stage.status("a")["reason"]) == ("Unhealthy", "Xid79")
     assert stage.told.reasons == [("a", "NodeUnhealthy")]
+
+
+MARK = "autopilot.ibm.com/gpuhealth"
+
+
+def mark(stage: Stage, name: str, value: str) -> None:
+    """Another system's label on a node; "" for none."""
+    node = stage.api.objects["nodes", name]
+    labels = {key: each for key, each in node["metadata"]["labels"].items() if key != MARK}
+    stage.api.put(
+        "nodes", {**node, "metadata": {**node["metadata"], "labels": labels | ({MARK: value} if value else {})}}
+    )
+
+
+@pytest.fixture
+def clocked(stage: Stage) -> Stage:
+    """The monotonic clock goes with the other one."""
+    stage.keeper._acts._pace = Pace(lambda: (stage.now - NOW).total_seconds())
+    return stage
+
+
+@pytest.mark.parametrize("of", ["another system", "the agent"])
+async def test_what_comes_and_goes_and_changes_nothing_is_written_ten_times_an_hour(clocked: Stage, of: str) -> None:
+    stage = clocked
+    stage.add("a")
+    stage.say("a")
+    await stage.look()
+    stage.api.calls.clear()
+    for turn in range(240):
+        stage.now += timedelta(seconds=30)
+        if of == "the agent":
+            stage.say("a", *([13] if turn % 2 else []))
+        else:
+            mark(stage, "a", "WARN" if turn % 2 else "")
+        await stage.look()
+    assert stage.api.count("PATCH", "nodehealths") <= 2 * MAX_WRITES_PER_HOUR
+    assert len(stage.told.reasons) <= 2 * MAX_WRITES_PER_HOUR
+
+
+async def test_what_a_node_is_used_for_never_waits_for_its_turn(clocked: Stage) -> None:
+    stage = clocked
+    stage.add("a")
+    stage.say("a")
+    for turn in range(60):
+        stage.now += timedelta(seconds=30)
+        mark(stage, "a", "WARN" if turn % 2 else "")
+        await stage.look()
+    stage.say("a", 79)
+    await stage.look()
+    assert (stage.status("a")["state"], stage.tainted()) == ("Unhealthy", {"a"})
+
+
+async def test_what_had_to_wait_is_written_in_its_turn(clocked: Stage) -> None:
+    stage = clocked
+    stage.add("a")
+    stage.say("a")
+    for turn in range(61):
+        mark(stage, "a", "" if turn % 2 else "WARN")
+        await stage.look()
+    before, writes = stage.status("a")["state"], stage.api.count("PATCH", "nodehealths")
+    true = {"Healthy": "Suspect", "Suspect": "Healthy"}[before]
+    mark(stage, "a", "WARN" if true == "Suspect" else "")
+    await stage.look()
+    assert (stage.status("a")["state"], stage.api.count("PATCH", "nodehealths")) == (before, writes)
+    stage.now += timedelta(hours=1)
+    stage.keeper._acts._due("a")
+    await stage.look()
+    assert (stage.status("a")["state"], stage.api.count("PATCH", "nodehealths")) == (true, writes + 1)
+
+
+@pytest.mark.parametrize("held", [False, True])
+async def test_what_another_system_says_and_takes_back_all_the_time_is_few_writes(stage: Stage, held: bool) -> None:
+    none = {"nodesPercent": 0, "domainPercent": 0, "totalPercent": 0}
+    stage.policy(budget=none if held else EVERYTHING)
+    stage.add("a", "b", "c")
+    if held:
+        stage.say("c", 48)
+        await stage.look()
+    stage.api.calls = []
+    for seconds in range(0, 3600, 20):
+        stage.now = NOW + timedelta(seconds=seconds)
+        status = "False" if seconds % 40 == 0 else "True"
+        ready = {"type": "StorageReady", "status": status, "reason": "DiskSlow"}
+        ready["lastTransitionTime"] = (stage.now - timedelta(minutes=2)).isoformat()
+        node = stage.api.objects["nodes", "a"]
+        stage.api.put("nodes", {**node, "status": {"conditions": [ready]}})
+        await stage.look()
+    assert stage.status("a")["state"] == "Degraded"
+    assert len([call for call in stage.api.calls if call[0] == "PATCH" and call[2] == "a"]) <= 10
+    assert [name for name, _ in stage.told.reasons].count("a") <= 6
+
+
+async def test_writes_that_had_no_time_leave_their_turns_to_others(clocked: Stage) -> None:
+    stage = clocked
+    stage.add("a")
+    for turn in range(3 * MAX_WRITES_PER_HOUR):
+        stage.say("a", *([79] if turn % 2 else []), boot=f"boot-{turn}")
+        await stage.look()
+    for codes in ((), (13,)):
+        stage.say("a", *codes, boot="boot-last")
+        await stage.look()
+    assert "Xid13" in {each["reason"] for each in stage.status("a")["findings"]}
+
+
+async def test_a_clock_that_has_jumped_ends_no_quarantine_before_it_has_held_for_an_hour(stage: Stage) -> None:
+    stage.add("a")
+    for hour in range(3):
+        stage.say("a", 79, boot=f"boot-{hour}")
+        await stage.look()
+        stage.say("a", boot=f"boot-{hour}-again")
+        await stage.look()
+        stage.now += timedelta(hours=1)
+    assert stage.status("a")["reason"] == "RepeatOffender"
+    right = stage.now
+    stage.now += timedelta(days=30)
+    for later_seconds in (0, module.SURE_SECONDS - 60):
+        stage.later_seconds = later_seconds
+        stage.keeper.everything()
+        await stage.look()
+        assert stage.status("a")["state"] == "Quarantined"
+    stage.now = right
+    stage.keeper.everything()
+    await stage.look()
+    stage.now, stage.later_seconds = right + timedelta(days=30), 2 * module.SURE_SECONDS
+    stage.keeper.everything()
+    await stage.look()
+    assert stage.status("a")["state"] == "Quarantined", "the right time has put an end to it in between"
+    stage.later_seconds += module.SURE_SECONDS + 1
+    stage.now += timedelta(seconds=module.SURE_SECONDS + 1)
+    await stage.look()
+    assert stage.status("a")["state"] == "Healthy", "it wakes by itself"
+
+
+async def test_what_a_leader_whose_clock_was_ahead_has_taken_counts_for_the_next_one(stage: Stage) -> None:
+    budget = {**EVERYTHING, "nodesPercent": 20}
+    stage.policy(budget=budget)
+    stage.add(*(f"n{number}" for number in range(10)))
+    stage.now = NOW + timedelta(hours=3)
+    for number in range(10):
+        stage.say(f"n{number}", 79)
+    await stage.look()
+    assert len(stage.tainted()) == 1
+    new = Stage(stage.api)
+    new.policy(budget=budget)
+    for (kind, _), value in sorted(stage.api.objects.items()):
+        new._show(kind, json.dumps(value).encode())
+    new.keeper.everything()
+    for later_seconds in (0.0, 590.0):
+        new.later_seconds, new.now = later_seconds, NOW + timedelta(seconds=later_seconds)
+        await new.look()
+        assert len(new.tainted()) == 1
+    new.later_seconds, new.now = 610.0, NOW + timedelta(seconds=610)
+    await new.look()
+    assert len(new.tainted()) == 2
 
 
 async def test_the_record_is_written_before_the_taint(stage: Stage) -> None:
@@ -580,6 +737,7 @@ async def test_what_ails_a_node_is_known_though_the_breaker_holds_it(stage: Stag
     exclusion = fleet.exclusion("n1")
     assert exclusion is not None
     assert exclusion.leave is (Leave.NO if held else Leave.NOW)
+    assert exclusion.last_choice is held
     assert fleet.ailment("n1").startswith("Xid79: ")
     assert fleet.ailment("n2") == ""
     stage.api.put("nodehealths", {"metadata": {"name": "n1", "uid": "health-n1"}})

@@ -8,7 +8,8 @@ from typing import Any, cast
 from tests.unit.health.builders import NOW, evidence, facts, healthy, node, rules, sick
 
 from muster.controller import nodemarks
-from muster.controller.nodemarks import MAX_WRITES_PER_HOUR, NodeMarks
+from muster.controller.nodemarks import NodeMarks
+from muster.controller.pace import MAX_WRITES_PER_HOUR
 from muster.health.assess import Verdict, assess
 from muster.health.facts import ConditionView
 from muster.kube.errors import Forbidden

@@ -258,6 +258,34 @@ class TestHumans:
         slow = decided(slow, Decision.RELEASE, at=8001)
         assert judged(slow, 8002).state is VerdictState.HEALTHY
 
+    @pytest.mark.parametrize(
+        "what", [PORT_DOWN, XID_79, evidence("DiskError", subject="nvme0n1")], ids=lambda e: e.kind
+    )
+    def test_a_release_covers_what_was_there_though_the_nodes_clock_is_hours_ahead(self, what: Evidence) -> None:
+        ahead = {"first_seen": after(3 * 3600), "last_seen": after(3 * 3600)}
+        health = lived(sick(what.model_copy(update=ahead)), 60)
+        assert health.status.state in ("Unhealthy", "Degraded")
+        health = decided(health, Decision.RELEASE, at=120)
+        for at in (125, 200, 600, 3600, 10860, 14400, 90000):
+            health = lived(health, at)
+            assert (health.status.state, at) == ("Healthy", at)
+
+    @pytest.mark.parametrize("at", [300, 12000])
+    def test_after_a_release_what_such_a_node_sees_anew_counts(self, at: float) -> None:
+        ahead = XID_79.model_copy(update={"first_seen": after(10800), "last_seen": after(10800)})
+        health = lived(decided(lived(sick(ahead), 60), Decision.RELEASE, at=120), 125)
+        again = ahead.model_copy(update={"last_seen": after(10800 + at), "count": 2})
+        health = lived(sick(again, health=health), at)
+        assert (health.status.state, health.status.reason) == ("Unhealthy", "Xid79")
+        assert lived(health, at + 60).status.state == "Unhealthy"
+        assert lived(decided(health, Decision.RELEASE, at=at + 90), at + 100).status.state == "Healthy"
+
+    def test_a_port_that_comes_and_goes_again_on_such_a_node_counts(self) -> None:
+        down = evidence("IbPortDown", subject="mlx5_3/1", at=10800)
+        health = lived(decided(lived(sick(down), 60), Decision.RELEASE, at=120), 125)
+        health = lived(sick(health=health), 200)
+        assert lived(sick(down, health=health), 300).status.state == "Unhealthy"
+
     def test_a_release_from_a_clock_far_ahead_waits_for_its_time(self) -> None:
         health = decided(sick(XID_79), Decision.RELEASE, at=86400)
         verdict = judged(health, 0)
@@ -402,6 +430,108 @@ class TestMemory:
         assert judged(health, before).state is VerdictState.QUARANTINED
         assert judged(health, then).state is VerdictState.HEALTHY
         assert judged(health, then).incidents[-1].cleared_by == "what was held against the machine has faded"
+
+    @pytest.mark.parametrize("days", [9, 30, 3650])
+    def test_a_time_that_is_not_sure_ends_no_quarantine(self, days: int) -> None:
+        """A leader whose clock is far ahead used to empty quarantines, and the right time did not bring them back."""
+        health = healthy()
+        for hour in (0, 1, 2):
+            health = self._incident(health, hour * 3600)
+        verdict = judged(health, days * 86400, time_is_sure=False)
+        assert (verdict.state, verdict.reason, verdict.faded) == (VerdictState.QUARANTINED, "RepeatOffender", True)
+        assert verdict.open_incident is not None
+        back = judged(written(health, verdict), 8000, time_is_sure=False)
+        assert (back.state, back.faded) == (VerdictState.QUARANTINED, False)
+        sure = judged(health, days * 86400)
+        assert (sure.state, sure.faded) == (VerdictState.HEALTHY, True)
+        assert not judged(written(health, sure), days * 86400 + 1).faded
+
+    def test_a_mark_that_flaps_is_one_fault(self) -> None:
+        """Three flips in forty seconds used to be a quarantine; and each flip a move of the job, and four writes."""
+        fleet, told, changes = Stored.of(100, rules()), None, 0
+        for at in range(0, 3600, 10):
+            bad = ConditionView("NebiusGPUError", "True", "Broken", "", after(at))
+            fleet.mark("node-0007", *([bad] if at % 20 == 0 else []))
+            fleet.step(after(at))
+            status = fleet.healths["node-0007"].status
+            changes += told is not None and told != status
+            told = status
+        assert status.offences.score == "1"
+        assert changes <= 6, "each is written, and the taint with some"
+        assert status.state == "Degraded"
+        fleet.mark("node-0007")
+        fleet.step(after(920 + 3600 + 20))
+        assert fleet.healths["node-0007"].status.state == "Healthy"
+        for at in range(6 * 3600, 10 * 3600, 600):  # the breaker's pauses are over
+            fleet.mark("node-0007", bad)
+            fleet.step(after(at))
+            fleet.step(after(at + 5))
+            fleet.mark("node-0007")
+            fleet.step(after(at + 10))
+        state = fleet.healths["node-0007"].status.state
+        assert state == "Quarantined", "that goes on for hours is no flicker"
+
+    @pytest.mark.parametrize("what", ["nothing", "boot", "release", "switched off"])
+    def test_a_mark_that_came_back_stands_unless_something_was_done(self, what: str) -> None:
+        bad = ConditionView("NebiusGPUError", "True", "Broken", "", NOW)
+        fleet = Stored.of(100, rules())
+        for at in (0, 60):
+            fleet.mark("node-0007", replace(bad, since=after(at)))
+            fleet.step(after(at))
+            fleet.mark("node-0007")
+            if at:
+                break
+            verdicts, *_ = fleet.step(after(at + 30))
+            assert verdicts["node-0007"].state is VerdictState.HEALTHY
+        if what == "boot":
+            fleet.reboot("node-0007", "boot-2")
+        elif what == "release":
+            fleet.healths["node-0007"] = decided(fleet.healths["node-0007"], Decision.RELEASE, at=80)
+        elif what == "switched off":
+            fleet.rules = rules(sources=[{"name": "nebius", "enabled": False}])
+        verdicts, *_ = fleet.step(after(90))
+        stands = what == "nothing"
+        assert (verdicts["node-0007"].state is VerdictState.DEGRADED) is stands
+        if stands:
+            assert verdicts["node-0007"].wake == after(60 + 900)
+            verdicts, *_ = fleet.step(after(60 + 900))
+            assert verdicts["node-0007"].state is VerdictState.HEALTHY
+
+    @pytest.mark.parametrize(
+        ("mark", "stands"),
+        [
+            pytest.param(
+                ConditionView("NebiusGPUError", "True", "Broken", "", NOW), True, id="a fault, held by the breaker"
+            ),
+            pytest.param(ConditionView("MaintenancePlanned", "True", "Firmware", "", NOW), False, id="planned"),
+            pytest.param(ConditionView("SlurmNodeDrain", "True", "Drained", "", NOW), False, id="being repaired"),
+        ],
+    )
+    def test_only_faults_that_others_tell_of_stand(self, mark: ConditionView, stands: bool) -> None:
+        health = healthy()
+        for at in (0, 20, 40):
+            health = lived(health, at, replace(mark, since=after(at)), taken=False)
+            health = lived(health, at + 10, taken=False)
+        assert (health.status.state == "Degraded") is stands
+
+    @pytest.mark.parametrize("what", ["boot", "release", "another"])
+    def test_what_comes_back_after_something_was_done_is_charged_again(self, what: str) -> None:
+        fleet = Stored.of(100, rules())
+        fleet.report("node-0007", PORT_DOWN)
+        fleet.step(NOW)
+        fleet.report("node-0007")
+        fleet.step(after(10))
+        again = PORT_DOWN.model_copy(update={"first_seen": after(60), "last_seen": after(60)})
+        if what == "boot":
+            fleet.reboot("node-0007", "boot-2")
+            again = again.model_copy(update={"boot_id": "boot-2"})
+        elif what == "release":
+            fleet.healths["node-0007"] = decided(fleet.healths["node-0007"], Decision.RELEASE, at=30)
+        else:
+            again = evidence("GpuLost", at=60)
+        fleet.report("node-0007", again)
+        fleet.step(after(60))
+        assert float(fleet.healths["node-0007"].status.offences.score) > 1.9
 
     def test_a_human_who_vouches_ends_it_but_the_memory_stays(self) -> None:
         health = healthy()

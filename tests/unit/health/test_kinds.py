@@ -3,7 +3,7 @@ from tests.unit.health.builders import NOW, after, evidence
 
 from muster.agent import kinds as agent_kinds
 from muster.api.nodehealth import Severity
-from muster.health.kinds import KINDS, sign_of
+from muster.health.kinds import KINDS, latched, sign_of
 from muster.health.signs import Clears
 
 
@@ -42,6 +42,7 @@ def test_every_kind_that_the_agent_sends_has_a_row_and_no_other() -> None:
         ("HostErrorUncorrected", "Degraded", "Inspect"),
         ("HostErrorCorrected", "Info", "None"),
         ("EfaUnresponsive", "Degraded", "Reboot"),
+        ("SysfsHang", "Degraded", "Reboot"),
         ("ClockSource", "Warning", "Inspect"),
         ("PersistenceMode", "Info", "None"),
     ],
@@ -104,3 +105,12 @@ def test_shared_storage_never_condemns_a_node_whichever_agent_says_it(kind: str,
 @pytest.mark.parametrize("subject", ["nvme0n1", "sda1", "dm-0", "/var/lib", ""])
 def test_a_disk_of_the_node_still_does(subject: str) -> None:
     assert sign_of(evidence("DiskError", subject=subject), NOW).severity == "Degraded"
+
+
+@pytest.mark.parametrize(("subject", "stands"), [("dm-0", True), ("nvme0n1p1", True), ("/var", False), ("rbd0", False)])
+def test_a_file_system_that_only_the_log_tells_of_stands_until_a_boot(subject: str, stands: bool) -> None:
+    """XFS that has shut down is writable by its mount; the line was gone after a day, and the node came back with it."""
+    sign = sign_of(evidence("ReadOnlyFilesystem", subject=subject), after(0))
+    assert (sign.clears is Clears.BOOT) is stands
+    kept = latched(sign.finding(), after(2 * 86400))
+    assert (kept is not None) is stands

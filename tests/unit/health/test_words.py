@@ -184,6 +184,27 @@ class TestAsked:
         assert asked.has_turn("n10", 100, 10)
         assert asked.put("n0", None) == set()
 
+    def test_one_person_with_two_namespaces_does_not_have_every_turn(self) -> None:
+        asked = Asked()
+        for number in range(20):
+            asked.put(f"mine{number}", "H200", ("me-a", "me-b"))
+        asked.put("theirs", "H200", ("x", "y"))
+        assert [asked.has_turn(f"mine{number}", 20, 10) for number in range(3)] == [True, False, False]
+        assert asked.has_turn("theirs", 20, 10), "asked last, and served second"
+
+    def test_nor_by_one_partner_after_the_other(self) -> None:
+        asked = Asked()
+        for number in range(20):
+            asked.put(f"mine{number}", "H200", ("me", f"other{number}"))
+        assert asked.has_turn("mine0", 10, 10)
+        asked.put("theirs", "H200", ("x", "y"))
+        assert not asked.has_turn("theirs", 10, 10), "who has a turn keeps it"
+        assert "theirs" in asked.put("mine0", None)
+        assert not asked.has_turn("mine1", 10, 10)
+        assert asked.has_turn("theirs", 10, 10)
+        asked.put("theirs", None)
+        assert asked.has_turn("mine1", 10, 10), "nobody else waits"
+
     def test_a_node_that_changes_pools_asks_in_the_other_one(self) -> None:
         asked = Asked()
         asked.put("n0", "H200")

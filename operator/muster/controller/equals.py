@@ -1,0 +1,58 @@
+"""Keeps the machines of each kind beside each other, as their Nodes and agents tell of them, and says which have fewer GPUs or ports."""
+
+from collections.abc import Callable
+
+from muster.api.nodehealth import NodeHealth
+from muster.controller.cluster import Cluster
+from muster.health.equals import Equals, Lack, Outfit, kind_of
+from muster.kube.decode import Undecodable
+from muster.world.views import NodeView
+
+
+class Outfits:
+    """What is known of all machines.
+
+    Args:
+        clock: one that stands still while the API server is away.
+        stirred: called when something else may follow.
+    """
+
+    def __init__(self, cluster: Cluster, clock: Callable[[], float], stirred: Callable[[], None]) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self._stirred = stirred
+        self._equals = Equals()
+        cluster.nodes.store.subscribe(self._node_changed)
+        cluster.healths.store.subscribe(self._health_changed)
+
+    def of(self, node: str) -> Lack | None:
+        """What a node lacks, as of the last look; None: nothing, as far as is known."""
+        return self._equals.of(node)
+
+    def changed(self) -> set[str]:
+        """The nodes for which something else follows than at the last look."""
+        return self._equals.changed(self._clock())
+
+    def next_seconds(self) -> float | None:
+        """In how long more may follow by time alone; None: never."""
+        return self._equals.next_seconds(self._clock())
+
+    def _node_changed(self, old: NodeView | None, new: NodeView | None) -> None:
+        if old is None or new is None or old.labels != new.labels:
+            self._note((new or old).name)  # type: ignore[union-attr]
+
+    def _health_changed(self, old: NodeHealth | Undecodable | None, new: NodeHealth | Undecodable | None) -> None:
+        value = new or old
+        if isinstance(value, NodeHealth):
+            self._note(value.metadata.name)
+
+    def _note(self, name: str) -> None:
+        node, health = self._cluster.fleet.nodes.get(name), self._cluster.healths.store.get(("", name))
+        agent = health.status.agent if isinstance(health, NodeHealth) else None
+        if node is None or agent is None:
+            self._equals.put(name, "", None)
+        else:
+            kind = kind_of(node, agent, self._cluster.fleet.policy.accelerator_resource)
+            self._equals.put(name, kind, Outfit(agent.gpus_seen, agent.ports_seen))
+        if self._equals.stirred:
+            self._stirred()

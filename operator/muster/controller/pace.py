@@ -1,0 +1,35 @@
+"""So many writes about one node in an hour: what comes and goes all the time must not cost one each time."""
+
+from collections import deque
+from collections.abc import Callable
+
+HOUR_SECONDS = 3600.0
+MAX_WRITES_PER_HOUR = 10
+
+
+class Pace:
+    """Of each node by itself.
+
+    Args:
+        clock: a monotonic one.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._written: dict[str, deque[float]] = {}
+
+    def wrote(self, name: str) -> None:
+        """There was a write just now."""
+        written = self._written.setdefault(name, deque(maxlen=MAX_WRITES_PER_HOUR))
+        written.append(self._clock())
+
+    def wait_seconds(self, name: str) -> float:
+        """Until there may be another one."""
+        written = self._written.get(name)
+        if written is None or len(written) < MAX_WRITES_PER_HOUR:
+            return 0.0
+        return max(0.0, HOUR_SECONDS - (self._clock() - written[0]))
+
+    def forget(self, name: str) -> None:
+        """The node is gone."""
+        self._written.pop(name, None)

@@ -1,0 +1,158 @@
+"""What a machine should have, from its equals: a new one, or one that nobody knows any more, may lack a GPU or a port from the start.
+
+Of a machine that was seen before the agent knows how many it has had. One that comes with seven of eight, or a virtual one that is
+another one by its mainboard after each start, has nothing to be compared with but machines of the same kind. Only where nearly all
+of a kind agree does it count that one has fewer, and only once that has lasted: ports come up one after the other. Fewer GPUs take a
+machine out of use; fewer ports make it Suspect alone, because cabling may differ on purpose. Pure.
+"""
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, replace
+
+from muster.api.nodehealth import AgentStatus, Severity
+from muster.health.pools import pool_of
+from muster.world.views import NodeView
+
+FEWER_THAN_EQUALS = "FewerThanEquals"
+LASTS_SECONDS = 600.0
+"""For so long it has to lack something: longer than a machine takes to boot with all of its ports."""
+LEAST_OTHERS = 3
+LEAST_SHARE = 0.75
+"""So many others, and such a share of all of the kind, must have more."""
+KIND_LABELS = ("node.kubernetes.io/instance-type", "nvidia.com/gpu.machine")
+"""What says that two machines were built alike; without either nothing is compared."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outfit:
+    """The most that a machine has had, as far as its agent knows."""
+
+    gpus: int
+    ports: int | None
+    """None: the agent is of a version that does not tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lack:
+    """What a machine has less of than its equals.
+
+    Attributes:
+        message: for people.
+        severity: what it weighs.
+        lasts: it has lasted; else what was concluded before stands, and nothing new follows.
+    """
+
+    message: str
+    severity: Severity
+    lasts: bool = False
+
+
+def kind_of(node: NodeView, agent: AgentStatus | None, accelerator: str) -> str:
+    """Equal for machines that were built alike; "" where that is not known."""
+    machine = next((node.labels[label] for label in KIND_LABELS if node.labels.get(label)), "")
+    if not machine or agent is None or not agent.gpus_seen:
+        return ""
+    return "/".join((pool_of(node, accelerator), machine, agent.gpu_model))
+
+
+class Equals:
+    """All machines by their kind."""
+
+    def __init__(self) -> None:
+        self._machines: dict[str, tuple[str, Outfit]] = {}
+        self._kinds: defaultdict[str, dict[str, Outfit]] = defaultdict(dict)
+        self._expected: dict[str, Outfit] = {}
+        self._stirred: set[str] = set()
+        self._lacking: dict[str, tuple[float, Lack]] = {}
+        self._told: set[str] = set()
+
+    def put(self, name: str, kind: str, outfit: Outfit | None) -> None:
+        """A node as it now is; without a kind or an outfit it is no one's equal."""
+        old = self._machines.get(name)
+        new = (kind, outfit) if kind and outfit is not None else None
+        if old == new:
+            return
+        if old is not None:
+            del self._machines[name]
+            del self._kinds[old[0]][name]
+            self._reckon(old[0])
+        if new is not None:
+            self._machines[name] = new
+            self._kinds[new[0]][name] = new[1]
+            self._reckon(new[0])
+        self._stirred.add(name)
+
+    def _reckon(self, kind: str) -> None:
+        machines = self._kinds[kind].values()
+        ports = [each.ports for each in machines if each.ports is not None]
+        expected = Outfit(_most([each.gpus for each in machines]), _most(ports))
+        if self._expected.get(kind) != expected:
+            self._expected[kind] = expected
+            self._stirred |= self._kinds[kind].keys()
+        if not machines:
+            del self._kinds[kind], self._expected[kind]
+
+    @property
+    def stirred(self) -> bool:
+        """Whether `changed` may have something to say that time alone does not bring."""
+        return bool(self._stirred)
+
+    def changed(self, now: float) -> set[str]:
+        """The nodes about which something else follows than at the last call. `now`: of a clock that goes on."""
+        changed = set()
+        for name in self._stirred:
+            lack = self._lack_of(name)
+            since, before = self._lacking.get(name, (now, None))
+            if lack != before:
+                changed.add(name)
+            if lack is None:
+                self._lacking.pop(name, None)
+                self._told.discard(name)
+            else:
+                self._lacking[name] = (since, lack)
+        self._stirred.clear()
+        lasting = {name for name, (since, _) in self._lacking.items() if now - since >= LASTS_SECONDS} - self._told
+        self._told |= lasting
+        return changed | lasting
+
+    def next_seconds(self, now: float) -> float | None:
+        """In how long more may follow by time alone; None: never."""
+        if self._stirred:
+            return 0.0
+        moments = [since for name, (since, _) in self._lacking.items() if name not in self._told]
+        return max(0.0, min(moments) + LASTS_SECONDS - now) if moments else None
+
+    def of(self, name: str) -> Lack | None:
+        """What the node lacks, as of the last call of `changed`."""
+        found = self._lacking.get(name)
+        return replace(found[1], lasts=name in self._told) if found else None
+
+    def _lack_of(self, name: str) -> Lack | None:
+        machine = self._machines.get(name)
+        if machine is None:
+            return None
+        kind, has = machine
+        expected = self._expected[kind]
+        counted = (
+            ("GPUs", has.gpus, expected.gpus, Severity.DEGRADED),
+            ("ports up", has.ports, expected.ports or 0, Severity.WARNING),
+        )
+        less = [
+            (what, number, more, weighs)
+            for what, number, more, weighs in counted
+            if number is not None and number < more
+        ]
+        if not less:
+            return None
+        told = (f"{number} {what}, and {more} on nearly all machines of its kind" for what, number, more, _ in less)
+        return Lack("; ".join(told), less[0][-1])
+
+
+def _most(numbers: list[int]) -> int:
+    """The most that nearly all have; 0 where there are too few to say so."""
+    having, seen = Counter(numbers), 0
+    for number in sorted(having, reverse=True):
+        seen += having[number]
+        if seen >= LEAST_OTHERS and seen >= LEAST_SHARE * len(numbers):
+            return number
+    return 0
