@@ -18,6 +18,8 @@ from muster.cli import show
 from muster.convert.documents import VERSIONS, Result, converted, title
 
 NOT_ALL = 2
+_MOST_VALUES = 1_000_000  # that a document may have beyond one for each of its characters
+_MOST_MERGED = 10_000  # fields that an object may take in
 # Nothing but a mark between documents may begin with it, by YAML's own rules.
 _MARK = re.compile(r"^---(?=\s|$)[ \t]*\r?\n?", re.MULTILINE)
 
@@ -96,7 +98,12 @@ def _documents(file: str) -> Iterator[Document]:
         where = f"{name}, document {number}"
         try:
             # Through JSON: what Kubernetes could not take is refused, and no two places share an object.
-            value = json.loads(json.dumps(yaml.load(part, Loader=_Loader), allow_nan=False))  # noqa: S506 - a safe loader
+            loaded = yaml.load(part, Loader=_Loader)  # noqa: S506 - a safe loader
+            if _values(loaded, {}) > _MOST_VALUES + len(part):
+                raise ValueError(
+                    "its aliases (*name) stand for too much, kubectl would not take it either: write it out"
+                )
+            value = json.loads(json.dumps(loaded, allow_nan=False))
         except (yaml.YAMLError, TypeError, ValueError, RecursionError) as error:
             raise ValueError(f"{where} cannot be read: {error}") from error
         items = value.get("items") if isinstance(value, dict) and str(value.get("kind")).endswith("List") else None
@@ -107,11 +114,38 @@ def _documents(file: str) -> Iterator[Document]:
             yield Document(where, part, value)
 
 
+def _values(it: Any, known: dict[int, int]) -> int:
+    """How many values an object has when all is written out that aliases stand for.
+
+    Args:
+        known: of the objects that have been counted, by id.
+    """
+    if not isinstance(it, dict | list):
+        return 1
+    if id(it) not in known:
+        known[id(it)] = 1  # one that is within itself is refused later
+        known[id(it)] += sum(_values(each, known) for each in (it.values() if isinstance(it, dict) else it))
+    return known[id(it)]
+
+
 _INTEGER = re.compile(r"[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|0[0-7_]*|[1-9][0-9_]*)$")
 
 
 class _Loader(yaml.SafeLoader):
     """Reads words as kubectl does: no times, and no numbers to the base of 60."""
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """As its own, which puts what `<<` takes in side by side, also where it is the same many times over."""
+        merged = [value for key, value in node.value if key.tag == "tag:yaml.org,2002:merge"]
+        taken = [
+            each for value in merged for each in (value.value if isinstance(value, yaml.SequenceNode) else [value])
+        ]
+        mappings = [each for each in taken if isinstance(each, yaml.MappingNode)]
+        for each in {id(each): each for each in mappings}.values():
+            self.flatten_mapping(each)
+        if sum(len(each.value) for each in mappings) > _MOST_MERGED:
+            raise yaml.YAMLError("it merges (<<) too much: write it out")
+        super().flatten_mapping(node)
 
 
 _RESOLVERS = yaml.SafeLoader.yaml_implicit_resolvers
@@ -123,12 +157,14 @@ _Loader.yaml_implicit_resolvers = {
 }
 
 
-class _Dumper(yaml.SafeDumper):
+class _Dumper(show.Dumper):
     """Writes scripts as blocks, which people can read."""
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+    if "\n" in text:
+        return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|")
+    return show.quoted(dumper, text)
 
 
 _Dumper.add_representer(str, _text)

@@ -45,6 +45,7 @@ STATE_STYLES = {
     "Quarantined": "red",
     "Validating": "yellow",
 }
+_NUMBER_OR_TRUTH = re.compile(r"[yYnN]|[-+]?\.?[0-9].*")
 # Control characters, marks of direction, halves of pairs, and breaks that only some terminals know.
 _UNCOMMON = re.compile(r"[^\n -~]")
 
@@ -57,11 +58,24 @@ def as_json(found: ApiModel) -> str:
 def as_yaml(found: ApiModel) -> str:
     """The finding as YAML, escaped as JSON is."""
     body = found.to_json()
-    text: str = yaml.safe_dump(body, sort_keys=False, allow_unicode=True)
+    text: str = yaml.dump(body, Dumper=Dumper, sort_keys=False, allow_unicode=True)
     if _UNCOMMON.sub(_escaped, text) == text:
         return text
-    escaped: str = yaml.safe_dump(body, sort_keys=False, allow_unicode=False)
+    escaped: str = yaml.dump(body, Dumper=Dumper, sort_keys=False, allow_unicode=False)
     return escaped
+
+
+class Dumper(yaml.SafeDumper):
+    """Quotes texts that kubectl and others take for numbers and truths, where YAML 1.1 does not: `1e-4`, `y`."""
+
+
+def quoted(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
+    """A text as one scalar that is a text for every reader."""
+    style = "'" if _NUMBER_OR_TRUTH.fullmatch(text) else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+Dumper.add_representer(str, quoted)
 
 
 def _escaped(found: re.Match[str]) -> str:

@@ -17,6 +17,13 @@ VERSIONS = {
     "TrainJob": "trainer.kubeflow.org/v1alpha1",
     "JobSet": "jobset.x-k8s.io/v1alpha2",
 }
+# Gangs that cannot be converted, by the group of their API: printed as they are, they would start in another system.
+_OTHERS = {
+    **dict.fromkeys(("MPIJob", "JAXJob", "TFJob", "PaddleJob", "XGBoostJob"), "kubeflow.org"),
+    "Job": "batch.volcano.sh",
+    "RayJob": "ray.io",
+    "AppWrapper": "workload.codeflare.dev",
+}
 _CLUSTER_RUNTIME, _RUNTIME = "ClusterTrainingRuntime", "TrainingRuntime"
 
 
@@ -46,7 +53,18 @@ def converted(objects: Sequence[Any]) -> list[Result | None]:
         it for it in objects if kind_of(it) in (_CLUSTER_RUNTIME, _RUNTIME) and isinstance(it.get("metadata"), dict)
     ]
     runtimes = {_place(it, kind_of(it), it): it for it in known}
-    return [_result(it, runtimes, policy) if kind_of(it) in VERSIONS else None for it in objects]
+    return [_result(it, runtimes, policy) if kind_of(it) in VERSIONS else _other(it) for it in objects]
+
+
+def _other(it: Any) -> Result | None:
+    """What becomes of an object that is none of those: it stays, unless it is another gang."""
+    group = _OTHERS.get(kind_of(it))
+    if group is None or str(it.get("apiVersion")).partition("/")[0] != group:
+        return None
+    return Result(
+        refused=f"{kind_of(it)} cannot be converted: {', '.join(VERSIONS)} can. Write a TrainingJob whose command is what runs on each "
+        "node (torchrun train.py, or python3 train.py and spec.launch.processesPerNode), docs/trainer-contract.md"
+    )
 
 
 def kind_of(it: Any) -> str:

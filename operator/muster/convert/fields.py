@@ -10,7 +10,7 @@ _MEETING = "ranks find each other by the variables that Muster sets (MASTER_ADDR
 _TOGETHER = "an attempt starts on every node or on none"
 _REASONS = {
     "a gang has one size, spec.nodes": "maxReplicas metrics minReplicas",
-    _GANG: "minAvailable minResources podGroupPolicy schedulerName schedulingGates",
+    _GANG: "minAvailable minResources podGroupPolicy schedulerName schedulingGates schedulingGroup workloadRef",
     "a gang waits until there is room; kubectl muster explain JOB says for what": "scheduleTimeoutSeconds",
     "a job has succeeded when every rank has ended with code 0": "successPolicy",
     "all jobs wait in Muster's own queue, by priority and age (docs/queueing.md)": "queue",
@@ -82,7 +82,8 @@ class Fields:
         """The value, of this kind; None where there is none."""
         value = self._left.pop(name, None)
         if value is not None and (not isinstance(value, kind) or (kind is int and isinstance(value, bool))):
-            raise RefusedError(f"{self.at(name)}: {short(value)} is no {kind.__name__}: see kubectl explain")
+            remedy = "fill the template in first (envsubst < FILE)" if "$" in str(value) else "see kubectl explain"
+            raise RefusedError(f"{self.at(name)}: {short(value)} is no {kind.__name__}: {remedy}")
         return value
 
     def inner(self, name: str) -> "Fields":

@@ -139,7 +139,10 @@ def training_job(gang: Gang, policy: FleetPolicySpec, notes: Notes) -> dict[str,
     container = worker.training(template, gang.usual, notes)
     gpus = worker.accelerators(container, notes)
     worker.shed(template, container, notes)
+    written = container.get("env") or ()
     worker.variables(container, notes)
+    worker.counts(container, written, gang.nodes, notes)
+    worker.neighbours(template, container, notes)
     worker.by_address(container, gang.first, notes)
     if gang.nodes > 1:
         worker.meeting(container, notes)

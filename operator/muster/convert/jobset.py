@@ -47,6 +47,8 @@ def gang(source: Mapping[str, Any], notes: Notes, path: str = "spec") -> Gang:
                 f"{batch.path}: {ended} completions with a parallelism of {size} are no gang, but a queue: leave it a JobSet"
             )
         batch.take("completionMode")  # each worker has an index
+        if "completion" not in made.spec:
+            made.ends(batch, notes)
         jobs = 1 if jobs is None else jobs
         made.joins(part, batch.take("template", dict), jobs * size, notes)
         made.restarts(batch, "backoffLimit", batch.take("backoffLimit", int), notes)

@@ -61,7 +61,10 @@ def gang(source: Mapping[str, Any], runtime: Mapping[str, Any] | None, notes: No
     if "resourcesPerNode" in trainer:
         container["resources"] = trainer.take("resourcesPerNode", dict)
     processes = trainer.take("numProcPerNode") or policy.inner("torch").take("numProcPerNode") or _auto(container)
-    jobset_of = {"metadata": merged(layout.get("metadata") or {}, source["metadata"]), "spec": layout["spec"]}
+    marks = {part: spec.take(part, dict) for part in ("labels", "annotations") if part in spec}
+    notes.became += [f"spec.{part} -> metadata.{part}: {', '.join(marks[part])}" for part in marks]
+    metadata = merged(merged(layout.get("metadata") or {}, marks), source["metadata"])
+    jobset_of = {"metadata": metadata, "spec": layout["spec"]}
     made = jobset.gang(jobset_of, notes, "runtime.spec.template.spec")
     made.ends(spec, notes)
     made.processes = str(processes)

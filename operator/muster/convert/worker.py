@@ -4,24 +4,28 @@ These functions change what they are given, and say so in the notes.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from muster.convert.fields import Notes, RefusedError, short
 from muster.protocol.contract import IDENTITY
-from muster.protocol.starters import TORCHRUN, option, starter_of
+from muster.protocol.starters import TORCHRUN, commands_of, option, program_at, starter_of
 from muster.world.resources import amount
 
-ACCELERATORS = ("nvidia.com/gpu", "amd.com/gpu", "google.com/tpu", "habana.ai/gaudi", "aws.amazon.com/neuron")
+_TPU = "google.com/tpu"
+ACCELERATORS = ("nvidia.com/gpu", "amd.com/gpu", _TPU, "habana.ai/gaudi", "aws.amazon.com/neuron")
 # How pods of others learn which one they are, and what only those others set.
 _INDEX = re.compile(r"job-completion-index|training\.kubeflow\.org/replica-index")
 _FOREIGN = re.compile(
     r"\b(?:JOBSET_[A-Z_]+|REPLICATED_JOB_NAME|JOB_(?:GLOBAL_)?INDEX|(?:jobset\.sigs\.k8s\.io|training\.kubeflow\.org)/[\w-]+)"
 )
+_USED = re.compile(rf"\$[({{]?({'|'.join(sorted(IDENTITY))}|JOB_COMPLETION_INDEX)\b")
 _MPI = re.compile(r"(?:^|[\s/])(mpirun|mpiexec|orterun|horovodrun)(?=\s|$)")
 _MEETING = re.compile(
     r"--(?:nnodes|node[-_]rank|master[-_]addr|master[-_]port|rdzv[-_]\w+|standalone|max[-_]restarts)(?=[=\s]|$)"
 )
+
+_RESTARTING = re.compile(r"--max[-_]restarts")
 
 
 def words(container: Mapping[str, Any]) -> list[str]:
@@ -67,6 +71,11 @@ def accelerators(container: dict[str, Any], notes: Notes) -> int:
             (container["resources"].get(part) or {}).pop(name, None)
         container["resources"] = {part: left for part, left in container["resources"].items() if left}
         number = amount(name, quantity)
+        if name == _TPU:
+            notes.check.append(
+                "google.com/tpu: GKE tells pods of Jobs which host of a slice they are (TPU_WORKER_ID, TPU_WORKER_HOSTNAMES), and does not "
+                "know those of Muster: slices of several hosts have not been tried"
+            )
         notes.became.append(f"{name}: {quantity} -> spec.gpusPerNode: {number}")
         if name != ACCELERATORS[0]:
             notes.check.append(
@@ -78,6 +87,8 @@ def accelerators(container: dict[str, Any], notes: Notes) -> int:
         notes.check.append(
             f"spec.gpusPerNode is 0, so it keeps off nodes with accelerators: if {others[0]} is one, write how many"
         )
+    else:
+        notes.became.append("no accelerators -> spec.gpusPerNode: 0: it keeps off nodes that have some")
     return 0
 
 
@@ -93,7 +104,14 @@ def _devices(part: Any) -> list[str]:
 def shed(template: dict[str, Any], container: dict[str, Any], notes: Notes) -> None:
     """Take away what Muster does in another way."""
     pod = template["spec"]
-    for name in ("restartPolicy", "schedulerName", "schedulingGates"):
+    for name in (
+        "restartPolicy",
+        "schedulerName",
+        "schedulingGates",
+        "schedulingGroup",
+        "workloadRef",
+        "activeDeadlineSeconds",
+    ):
         value = pod.pop(name, None)
         if value not in (None, [], "Never", "default-scheduler"):
             notes.leave_out(f"template.spec.{name}", value)
@@ -118,7 +136,7 @@ def variables(container: dict[str, Any], notes: Notes) -> None:
         else:
             kept.append(each)
     text = " ".join([*words(container), *map(str, kept)])
-    if "JOB_COMPLETION_INDEX" in text:
+    if "JOB_COMPLETION_INDEX" in text and all(each.get("name") != "JOB_COMPLETION_INDEX" for each in kept):
         kept.insert(0, {"name": "JOB_COMPLETION_INDEX", "value": "$(NODE_RANK)"})
         notes.became.append("JOB_COMPLETION_INDEX -> env JOB_COMPLETION_INDEX: $(NODE_RANK)")
     for found in sorted(set(_FOREIGN.findall(text))):
@@ -127,6 +145,44 @@ def variables(container: dict[str, Any], notes: Notes) -> None:
         )
     if kept:
         container["env"] = kept
+
+
+def neighbours(template: Mapping[str, Any], container: Mapping[str, Any], notes: Notes) -> None:
+    """Say what other containers ask of the system that they came from: Muster's variables are the trainer's alone."""
+    pod = template["spec"]
+    for part in ("initContainers", "containers"):
+        for each in pod.get(part) or ():
+            if each is container:
+                continue
+            text = " ".join([*words(each), *map(str, each.get("env") or ())])
+            own = {str(variable.get("name")) for variable in each.get("env") or ()}
+            told = {found for found in _USED.findall(text) if found not in own}
+            told |= {*_FOREIGN.findall(text), *_INDEX.findall(text)}
+            if told:
+                notes.check.append(
+                    f"{', '.join(sorted(told))} {'is' if len(told) == 1 else 'are'} used by {part[:-1]} {each.get('name')}, and nobody "
+                    "sets it there: who a node is and where the others are is known when an attempt starts, to the container that "
+                    "trains alone"
+                )
+
+
+def counts(container: Mapping[str, Any], env: Sequence[Any], nodes: int, notes: Notes) -> None:
+    """Say where the container counted what its own script starts, and would be told another number in its place.
+
+    Args:
+        env: its variables, as they were written.
+    """
+    if commands_of(words(container)):
+        return  # those count for themselves
+    said = {str(each.get("name")): str(each.get("value")) for each in env if isinstance(each, dict)}
+    for name in ("WORLD_SIZE", "JAX_NUM_PROCESSES"):
+        wanted = said.get(name, "")
+        if wanted.isdigit() and int(wanted) > nodes > 0:
+            notes.check.append(
+                f"env {name}: {wanted}: Muster starts one process on each of {nodes} nodes, and tells it {name}={nodes}: where a script "
+                f"starts several on each node by itself, let it set {name}={wanted} for them, or let it start one and write how many in "
+                "spec.launch.processesPerNode"
+            )
 
 
 def by_address(container: dict[str, Any], first: str, notes: Notes) -> None:
@@ -150,22 +206,28 @@ def by_address(container: dict[str, Any], first: str, notes: Notes) -> None:
 def meeting(container: dict[str, Any], notes: Notes) -> None:
     """Take torchrun's options by which nodes find each other: they would go before the variables that Muster sets."""
     why = "nodes find each other by the PET_ variables, which Muster sets at each start"
+    restarting = "Muster starts the ranks again, from what was saved since; spec.recovery says how often"
     if starter_of(words(container)) != TORCHRUN:
         for script in words(container):
-            if "torchrun" in script or "torch.distributed" in script:
-                notes.check.extend(f"{found}: take it out of the script: {why}" for found in _MEETING.findall(script))
+            found = dict.fromkeys(_MEETING.findall(script))
+            if found and ("torchrun" in script or "torch.distributed" in script):
+                notes.check.append(
+                    f"{', '.join(found)}: take {'it' if len(found) == 1 else 'them'} out of the script: {why}"
+                )
         return
     kept: dict[str, list[str]] = {"command": [], "args": []}
-    rest = iter([(name, str(word)) for name in kept for word in container.get(name) or ()])
+    listed = [(name, str(word)) for name in kept for word in container.get(name) or ()]
+    until = program_at(words(container))
+    rest = iter(listed[:until])
     for name, word in rest:
-        if _MEETING.match(word):
-            value = "" if "=" in word or word == "--standalone" else f" {next(rest, ('', ''))[1]}"
-            notes.left_out.append(f"{word}{value}: {why}")
+        if not _MEETING.match(word):
+            kept[name].append(word)
             continue
+        value = "" if "=" in word or word == "--standalone" else f" {next(rest, ('', ''))[1]}"
+        said = restarting if _RESTARTING.match(word) else why
+        notes.left_out.append(f"{word}{value}: {said}")
+    for name, word in listed[until:]:
         kept[name].append(word)
-        if word.endswith(".py"):  # what follows are the options of that program
-            for its, more in rest:
-                kept[its].append(more)
     container.update({name: said for name, said in kept.items() if name in container})
 
 

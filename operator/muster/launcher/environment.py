@@ -10,10 +10,11 @@ from typing import Dict, Mapping, Sequence, Tuple
 from muster.checkpoint.names import above
 from muster.protocol.channel import Endpoint, host_and_port
 from muster.protocol.messages import Directive
-from muster.protocol.starters import COMPOSER, option, starter_of
+from muster.protocol.starters import COMPOSER, commands_of, option, starter_of
 
 _GPUS = "MUSTER_GPUS_PER_NODE"
 CHECKPOINT_DIRECTORY = "MUSTER_CHECKPOINT_DIRECTORY"
+OWN_SHARED_MEMORY = "MUSTER_OWN_SHARED_MEMORY"  # set where nobody else sees the container's /dev/shm
 
 
 class SettingsError(ValueError):
@@ -165,8 +166,9 @@ def rank_environment(
     )
     for name, value in _unless_set(per_node, inherited.get(_GPUS, ""), files).items():
         environment.setdefault(name, value)
-    if per_node == 1 and starter_of(command) == COMPOSER:
-        environment.update(_of_composer(command, inherited, directive.node_count))
+    for each in commands_of(command) if per_node == 1 else ():
+        if starter_of(each) == COMPOSER:
+            environment.update(_of_composer(each, inherited, directive.node_count))
     for name in ("MUSTER_RESUME_DIRECTORY", "MUSTER_RESUME_PATH", "MUSTER_RESUME_STEP"):
         environment.pop(name, None)
     if directive.resume_path:

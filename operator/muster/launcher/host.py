@@ -10,7 +10,7 @@ import threading
 import time
 from typing import Callable, Dict, FrozenSet, List, Mapping, Optional, Sequence
 
-from muster.launcher.environment import CHECKPOINT_DIRECTORY
+from muster.launcher.environment import CHECKPOINT_DIRECTORY, OWN_SHARED_MEMORY
 from muster.launcher.ranks import Starting, rank_starts
 from muster.launcher.reclaim import MARK, Leftover, Reclaim, reap, remove_shared_memory, shared_memory
 from muster.protocol.messages import Directive
@@ -88,6 +88,7 @@ class Host:
         self._resume_argument = resume_argument
         self._mark = "%d-%d" % (os.getpid(), time.monotonic_ns())
         self._inherited = dict(inherited, **{MARK: self._mark}, **user_name(inherited, os.getuid(), _USERS))
+        self._owns_shared_memory = bool(inherited.get(OWN_SHARED_MEMORY))
         self._directory = directory
         self._subreaper = subreaper
         self.wake = wake
@@ -122,26 +123,28 @@ class Host:
         old = self._attempt_directory(directive.attempt - _KEPT_ATTEMPTS)
         threading.Thread(target=shutil.rmtree, args=(old, True), name="tidy", daemon=True).start()
         directory = self._attempt_directory(directive.attempt)
-        starts = rank_starts(self._resuming(directive), self._inherited, directive, directory, keeps_lines, self.now)
+        resuming = self._resuming(directive)
+        starts = rank_starts(self._command, resuming, self._inherited, directive, directory, keeps_lines, self.now)
         return Starting(starts, self.wake)
 
     def _resuming(self, directive: Directive) -> List[str]:
         """The command of an attempt, with what tells it where to go on."""
         name, path = directive.resume_preset or "", directive.resume_path
         by_preset = added(name, self._command, path, self._inherited.get(CHECKPOINT_DIRECTORY, "")).words
-        return [*self._command, *(self._resume_argument if path else ()), *by_preset]
+        return [*(self._resume_argument if path else ()), *by_preset]
 
     def reclaim(self) -> Reclaim:
         """Begin to end everything that the ranks have left."""
         return Reclaim(self._mark, self._subreaper)
 
     def shared_memory(self) -> FrozenSet[Leftover]:
-        """What lies in shared memory now."""
-        return shared_memory()
+        """What lies in shared memory now, where that is the container's own."""
+        return shared_memory() if self._owns_shared_memory else frozenset()
 
     def remove_shared_memory(self, before: FrozenSet[Leftover]) -> None:
-        """Remove what was not there before."""
-        remove_shared_memory(before)
+        """Remove what was not there before, unless somebody else may have put it there."""
+        if self._owns_shared_memory:
+            remove_shared_memory(before)
 
     def _attempt_directory(self, attempt: int) -> str:
         return os.path.join(self._directory, "attempt-%d" % attempt)

@@ -12,7 +12,7 @@ import threading
 from typing import Callable, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from muster.launcher.environment import CHECKPOINT_DIRECTORY, RankFiles, rank_environment
-from muster.launcher.expansion import expanded, with_identity
+from muster.launcher.expansion import expanded, resolved, with_identity
 from muster.launcher.log import write_whole
 from muster.launcher.matcher import Printed
 from muster.launcher.progress import Corruption, ProgressFile, StepClock
@@ -298,21 +298,27 @@ class Starting:
 
 def rank_starts(
     command: Sequence[str],
+    resuming: Sequence[str],
     inherited: Mapping[str, str],
     directive: Directive,
     attempt_directory: str,
     keeps_lines: bool,
     clock: Callable[[], float],
 ) -> Iterator[Callable[[], Rank]]:
-    """What starts each local rank of an attempt; one that cannot be started counts as ended."""
+    """What starts each local rank of an attempt; one that cannot be started counts as ended.
+
+    Args:
+        resuming: words that end the command.
+    """
     for local_rank in range(directive.processes_per_node):
         yield functools.partial(
-            _start, command, inherited, directive, local_rank, attempt_directory, keeps_lines, clock
+            _start, command, resuming, inherited, directive, local_rank, attempt_directory, keeps_lines, clock
         )
 
 
 def _start(
     command: Sequence[str],
+    resuming: Sequence[str],
     inherited: Mapping[str, str],
     directive: Directive,
     local_rank: int,
@@ -323,7 +329,7 @@ def _start(
     files = RankFiles.within(attempt_directory, local_rank)
     problem = _create(files.progress) or _point(inherited, directive)
     environment = with_identity(rank_environment(inherited, directive, local_rank, files, command))
-    command = expanded(command, environment)
+    command = [*expanded(command, environment), *resolved(resuming, environment)]
     try:
         return Rank(command, environment, local_rank, files.progress, keeps_lines, clock, problem)
     except OSError as error:  # no descriptor is left for its output

@@ -193,7 +193,10 @@ def shared_memory() -> FrozenSet[Leftover]:
 
 
 def remove_shared_memory(before: FrozenSet[Leftover]) -> int:
-    """Remove what was not there before the ranks started, unless a live process outside made it; returns how many."""
+    """Remove what was not there before the ranks started, unless a live process outside made it; returns how many.
+
+    Only for a /dev/shm that nobody else sees: whoever made a file there is not known.
+    """
     removed = 0
     for name, _inode in shared_memory() - before:
         owner = _TORCH_OWNER.match(name)

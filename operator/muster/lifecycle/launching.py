@@ -1,23 +1,45 @@
 """What Muster makes of how a job's program is started: what of the template it sets itself, and who starts processes. Pure."""
 
-import itertools
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from muster.api.trainingjob import LaunchMode, TrainingJob
+from muster.lifecycle.objects import objects
 from muster.lifecycle.worker_pod import (
     CLUSTER_DNS,
     CLUSTER_DNS_ON_HOST,
+    POD_DEADLINE,
     UNUSED_PROBES,
     misses_cluster_dns,
     worker_container,
 )
 from muster.protocol.contract import IDENTITY, PLAIN_IDENTITY
 from muster.protocol.resuming import BY_NAME
-from muster.protocol.starters import ACCELERATE, DEEPSPEED, TORCHRUN, option, starter_of
+from muster.protocol.starters import (
+    ACCELERATE,
+    COMPOSER,
+    DEEPSPEED,
+    FABRIC,
+    LONGEST_LINE,
+    PYTHON,
+    SHELLS,
+    TORCHRUN,
+    TUNE,
+    WRAPPERS,
+    commands_of,
+    option,
+    programs,
+    shell_line,
+    starter_of,
+)
 
+# How scripts take a node's rank from the end of its pod's name, where others have it.
+_OF_HOST_NAME = re.compile(
+    r"\$\{HOSTNAME(?:##|%%|[#%/:])[^}]{0,64}\}|\$\(hostname\b[^)|]{0,64}\|[^)]{0,256}\)|`hostname\b[^`|]{0,64}\|[^`]{0,256}`"
+)
 _ONE_PROCESS = frozenset(BY_NAME["MaxText"].programs)
-_SHELLS = frozenset(("sh", "bash", "dash", "ash", "zsh"))
 
 
 def words(job: TrainingJob) -> str:
@@ -26,13 +48,15 @@ def words(job: TrainingJob) -> str:
     parts = [_overridden(job, container), *_unused(job, container)]
     if job.spec.launch.mode is LaunchMode.MANAGED:
         command = command_of(container)
-        parts += [_alone(job, command), _processes(job, command, container)]
+        elsewhere = _elsewhere(job, command)
+        parts += (
+            [elsewhere] if elsewhere else [*_of_starters(job, command, container), _processes(job, command, container)]
+        )
     return "; ".join(part for part in parts if part)
 
 
 def _variables(container: Mapping[str, Any]) -> set[str]:
-    listed = container.get("env")
-    return {str(each.get("name")) for each in listed if isinstance(each, dict)} if isinstance(listed, list) else set()
+    return {str(each.get("name")) for each in objects(container, "env")}
 
 
 def _overridden(job: TrainingJob, container: Mapping[str, Any]) -> str:
@@ -51,6 +75,11 @@ def _unused(job: TrainingJob, container: Mapping[str, Any]) -> list[str]:
         told.append(
             f"dnsPolicy is {CLUSTER_DNS_ON_HOST}: with hostNetwork, {CLUSTER_DNS} would not find names of the cluster"
         )
+    if spec.get(POD_DEADLINE):
+        told.append(
+            f"{POD_DEADLINE} is not used: it would end each pod at a time of its own, and the gang with it; "
+            "spec.suspend stops a job, and kubectl delete ends it"
+        )
     probes = [probe for probe in UNUSED_PROBES if container.get(probe)]
     if probes and job.spec.launch.mode is LaunchMode.MANAGED:
         told.append(
@@ -68,42 +97,217 @@ def command_of(container: Mapping[str, Any]) -> list[str]:
 
 def is_shell_line(command: Sequence[str]) -> bool:
     """Whether a shell runs a line of its own, which is not passed the words that follow."""
-    if not command or command[0].rsplit("/", 1)[-1] not in _SHELLS:
-        return False
-    options = itertools.takewhile(lambda word: word.startswith("-"), command[1:])
-    return any(not word.startswith("--") and "c" in word for word in options)
+    return shell_line(command) is not None
 
 
-def _alone(job: TrainingJob, command: list[str]) -> str:
-    """Programs that read none of the variables: without options each node would train by itself."""
-    starter = starter_of(command) if job.spec.nodes > 1 else ""
-    if starter == ACCELERATE and option(command, "--machine-rank") is None:
-        total = job.spec.nodes * max(job.spec.gpus_per_node, 1)
-        return (
-            "accelerate launch reads no variables, so each node would train alone: add --num_machines=$(NNODES) "
-            "--machine_rank=$(NODE_RANK) --main_process_ip=$(MASTER_ADDR) --main_process_port=$(MASTER_PORT) "
-            f"--num_processes={total}, or start the program with torchrun"
+def _of_starters(job: TrainingJob, command: list[str], container: Mapping[str, Any]) -> list[str]:
+    """What is to be known of the programs that start processes, also of those in a shell's line."""
+    told = [
+        f"{found} is no rank: a pod's name ends with how often it was made anew; where the line takes it for the node's, write $NODE_RANK"
+        for found in _OF_HOST_NAME.findall((shell_line(command) or "")[:LONGEST_LINE])[:1]
+    ]
+    if len(shell_line(command) or "") > LONGEST_LINE:
+        told.append(
+            f"the shell's line has more than {LONGEST_LINE} characters, so what it starts is not looked into: where composer starts several "
+            "processes, write the line into a file of the image that ends in a plain one"
         )
-    if starter == DEEPSPEED and option(command, "--hostfile", "-H") is None:
-        return (
-            "deepspeed without a hostfile knows one node, so each node would train alone: start the program with torchrun "
-            "in its place"
-        )
+    for each in commands_of(command):
+        name = starter_of(each)
+        told += _restarting(name, each, container)
+        if name == TORCHRUN:
+            told += _of_torchrun(job, each, container)
+        if job.spec.nodes > 1 and name in _ALONE:
+            told.append(_ALONE[name](job, each, _variables(container)))
+        if job.spec.nodes > 1:
+            told += _written_out(job, name, each)
+        if job.spec.launch.processes_per_node > 1:
+            told.append(
+                f"{name} starts processes by itself, and launch.processesPerNode starts it {job.spec.launch.processes_per_node} times on "
+                "each node: leave that at 1"
+            )
+    return list(dict.fromkeys(told))
+
+
+def _elsewhere(job: TrainingJob, command: Sequence[str]) -> str:
+    """What is to be known of a program that starts ranks on other machines by means that are not there."""
+    for name in programs(command):
+        if name == "srun":
+            why = "asks Slurm for its nodes, and there is none here"
+        elif name in _BY_SSH and job.spec.nodes > 1:
+            why = f"starts ranks by ssh, which no pod here answers, or all on its own node, and so on each of {job.spec.nodes}"
+        else:
+            continue
+        return f"{name} {why}: start the program with torchrun in its place, or by itself with spec.launch.processesPerNode"
     return ""
 
 
+# MPI's, and what is built on it.
+_BY_SSH = frozenset(("mpirun", "mpiexec", "orterun", "prterun", "horovodrun"))
+
+
+def _written_out(job: TrainingJob, starter: str, command: Sequence[str]) -> list[str]:
+    """Who a node is, or whom it meets, where the line says the same on every node."""
+    names = _WHO.get(starter, {})
+    if starter == ACCELERATE and (option(command, "--rdzv-backend") or "static") != "static":
+        names = {"--main-process-ip": names["--main-process-ip"]}  # ranks come of the rendezvous
+    given = {name: option(command, name) for name in names}
+    found = {name: value for name, value in given.items() if value is not None and "$" not in value}
+    if not found:
+        return []
+    return [
+        f"{starter} {', '.join(f'{name}={value}' for name, value in found.items())} is the same on each of {job.spec.nodes} nodes, so that they "
+        f"would not find each other: write {' '.join(f'{name}={names[name]}' for name in found)}"
+    ]
+
+
+_WHO = {
+    ACCELERATE: {"--machine-rank": "$(NODE_RANK)", "--main-process-ip": "$(MASTER_ADDR)"},
+    COMPOSER: {"--node-rank": "$(NODE_RANK)", "--master-addr": "$(MASTER_ADDR)"},
+    DEEPSPEED: {"--node-rank": "$(NODE_RANK)"},
+    FABRIC: {"--node-rank": "$(NODE_RANK)", "--main-address": "$(MASTER_ADDR)"},
+}
+
+
+def _given(container: Mapping[str, Any], command: Sequence[str], name: str) -> str | None:
+    """What torchrun takes for one of its options: as it is written, else as the variable says that the container sets."""
+    variable = "PET_" + name[2:].replace("-", "_").upper()
+    listed = {str(each.get("name")): str(each.get("value", "")) for each in objects(container, "env")}
+    found = option(command, name)
+    return found if found is not None else listed.get(variable)
+
+
+def _restarting(starter: str, command: Sequence[str], container: Mapping[str, Any]) -> list[str]:
+    """Whether it starts ranks again behind Muster's back."""
+    if starter not in (TORCHRUN, ACCELERATE, TUNE):
+        return []  # only these hand the option to torchrun
+    name = "--max-restarts"
+    restarts = option(command, name) if starter == ACCELERATE else _given(container, command, name)
+    if restarts is None or not restarts.isdigit() or not int(restarts):
+        return []
+    return [
+        f"{starter} {name}={restarts} starts ranks again by itself, from where this attempt began and not from what was saved since: "
+        "take it out, Muster starts them again"
+    ]
+
+
+def _of_torchrun(job: TrainingJob, command: Sequence[str], container: Mapping[str, Any]) -> list[str]:
+    """Options that part the nodes: they go before the variables that Muster sets."""
+    given = partial(_given, container, command)
+    parting = _parting(job.spec.nodes, command, given) if job.spec.nodes > 1 else []
+    if not parting:
+        return []
+    return [
+        f"torchrun {', '.join(parting)} counts in place of what Muster sets, so that the {job.spec.nodes} nodes would not find each "
+        "other: take it out, the PET_ variables say where they are"
+    ]
+
+
+def _parting(nodes: int, command: Sequence[str], given: Callable[[str], str | None]) -> list[str]:
+    """The options of a torchrun, as written, with which it would not meet those of the other nodes; what a variable says is not known."""
+    if given("--standalone") not in (None, "0"):
+        return ["--standalone"]
+    count, rank, master = (option(command, name) for name in ("--nnodes", "--node-rank", "--master-addr"))
+    backend, endpoint = given("--rdzv-backend") or "static", given("--rdzv-endpoint")
+    found = []
+    if count is not None and "$" not in count and count.rpartition(":")[2] != str(nodes):
+        most = count.rpartition(":")[2]
+        # The static one waits for the most that are named, any other for some more, and goes on without them.
+        if backend == "static" or not (":" in count and most.isdigit() and int(most) > nodes):
+            found.append(f"--nnodes={count}")
+    if rank is not None and "$" not in rank and backend == "static":
+        found.append(f"--node-rank={rank}")
+    if master is not None and "$" not in master and backend == "static" and not endpoint:
+        found.append(f"--master-addr={master}")
+    if endpoint and "$" not in endpoint and not backend.startswith("etcd"):
+        found.append(f"--rdzv-endpoint={endpoint}")
+    return found
+
+
+def _accelerate_alone(job: TrainingJob, command: Sequence[str], _variables: set[str]) -> str:
+    """Its launcher for several GPUs is torchrun's, and reads the PET_ variables where no number of machines is given; the others do not."""
+    gpus = job.spec.gpus_per_node
+    if option(command, "--machine-rank") is not None or option(command, "--config-file") is not None:
+        return ""
+    machines = option(command, "--num-machines") or "1"
+    several = gpus > 1 or any(option(command, name) is not None for name in _ON_SEVERAL)
+    if machines == "1" and several and option(command, "--cpu") is None:
+        each = option(command, "--num-processes") or ""
+        if each.isdigit() and int(each) > gpus > 0:
+            return (
+                f"accelerate launch without --num_machines starts --num_processes on each node, which has {gpus} GPUs and not {each}: "
+                f"write --num_processes={gpus}"
+            )
+        return ""
+    total = job.spec.nodes * max(gpus, 1)
+    why = "each node would train alone" if machines == "1" else "no node would know its rank"
+    return (
+        f"accelerate launch as it stands reads no variables, so {why}: add --num_machines=$(NNODES) "
+        "--machine_rank=$(NODE_RANK) --main_process_ip=$(MASTER_ADDR) --main_process_port=$(MASTER_PORT) "
+        f"--num_processes={total}, or start the program with torchrun"
+    )
+
+
+def _deepspeed_alone(_: TrainingJob, command: Sequence[str], _variables: set[str]) -> str:
+    if option(command, "--no-ssh") is not None:
+        return ""
+    if option(command, "--hostfile", "-H") is not None:
+        return (
+            "deepspeed with a hostfile reaches the others by ssh, from each node, under names that no pod here has: start the program with "
+            "torchrun in its place"
+        )
+    return (
+        "deepspeed without a hostfile knows one node, so each node would train alone: start the program with torchrun "
+        "in its place"
+    )
+
+
+def _fabric_alone(job: TrainingJob, command: Sequence[str], _variables: set[str]) -> str:
+    if option(command, "--node-rank") is not None:
+        return ""
+    return (
+        "fabric run reads no variables, so each node would train alone: add --num-nodes=$(NNODES) --node-rank=$(NODE_RANK) "
+        f"--main-address=$(MASTER_ADDR) --main-port=$(MASTER_PORT) --devices={max(job.spec.gpus_per_node, 1)}, or start the program with "
+        "torchrun"
+    )
+
+
+def _tune_alone(_: TrainingJob, command: Sequence[str], variables: set[str]) -> str:
+    if option(command, "--rdzv-endpoint") is not None or "PET_RDZV_ENDPOINT" in variables:
+        return ""
+    return (
+        "tune run without a rendezvous endpoint starts on each node alone: add --rdzv-endpoint=$(MASTER_ADDR):$(MASTER_PORT) "
+        "before the name of the recipe"
+    )
+
+
+_ALONE = {ACCELERATE: _accelerate_alone, DEEPSPEED: _deepspeed_alone, FABRIC: _fabric_alone, TUNE: _tune_alone}
+# By any of these accelerate takes its launcher for several GPUs.
+_ON_SEVERAL = ("--multi-gpu", "--use-fsdp", "--use-deepspeed", "--use-megatron-lm")
+
+
 def _processes(job: TrainingJob, command: list[str], container: Mapping[str, Any]) -> str:
-    gpus, starter = job.spec.gpus_per_node, starter_of(command)
+    gpus, starters = job.spec.gpus_per_node, commands_of(command)
     if gpus < 2 or job.spec.launch.processes_per_node != 1:
         return ""
-    if starter == TORCHRUN:
-        chosen = "PET_NPROC_PER_NODE" in _variables(container) or option(command, "--nproc-per-node") is not None
-        return "" if chosen else f"torchrun starts {gpus} processes on each node, one for each GPU (PET_NPROC_PER_NODE)"
-    if any(word in _ONE_PROCESS for word in command):
-        return ""  # JAX gives one process all GPUs of its node
-    if starter or not command or command[0].rsplit("/", 1)[-1] in _SHELLS or command[0].endswith(".sh"):
-        return ""  # it starts one for each GPU by itself; and what a shell does is not looked into
+    for each in starters:
+        chosen = "PET_NPROC_PER_NODE" in _variables(container) or option(each, "--nproc-per-node") is not None
+        if starter_of(each) == TORCHRUN and not chosen:
+            return f"torchrun starts {gpus} processes on each node, one for each GPU (PET_NPROC_PER_NODE)"
+    if starters or any(word in _ONE_PROCESS for word in command):
+        return ""  # it starts one for each GPU by itself; JAX gives one process all GPUs of its node
+    names = [word.rsplit("/", 1)[-1] for word in command]
+    if not names or is_shell_line(command) or names[0] in SHELLS or names[0].endswith(".sh"):
+        return ""  # what else a shell does is not looked into
+    if (
+        names[0].endswith(".py")
+        or PYTHON.match(names[0])
+        or (names[0] in WRAPPERS and any(PYTHON.match(name) or name.endswith(".py") for name in names))
+    ):
+        return (
+            f"one process on each node has its {gpus} GPUs: where each process uses one, set launch.processesPerNode to {gpus}, "
+            "or start the program with torchrun"
+        )
     return (
-        f"one process on each node has its {gpus} GPUs: where each process uses one, set launch.processesPerNode to {gpus}, "
-        "or start the program with torchrun"
+        f"{names[0]} is started once on each node, and has its {gpus} GPUs: where it starts a process for each, tell it of the other nodes "
+        f"by $(NNODES), $(NODE_RANK) and $(MASTER_ADDR), else set launch.processesPerNode to {gpus}"
     )

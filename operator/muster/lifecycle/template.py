@@ -1,5 +1,6 @@
 """What only the operator can know about a job's spec: checks that the CRD's schema cannot make."""
 
+import posixpath
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -10,11 +11,12 @@ from muster.api.trainingjob import LaunchMode, TrainingJob
 from muster.lifecycle import resuming
 from muster.lifecycle.launching import command_of, is_shell_line
 from muster.lifecycle.modes import mode_of
+from muster.lifecycle.objects import objects
 from muster.lifecycle.worker_pod import CLUSTER_DNS, CLUSTER_DNS_ON_HOST, asking, worker_container
 from muster.placement.eligibility import Requirements
 from muster.placement.space import unknown_level
 from muster.placement.wishes import wishes
-from muster.protocol.starters import starter_of
+from muster.protocol.starters import PYTHON, SHELLS, started, starter_of
 from muster.world.fleet import Fleet
 from muster.world.job import JobWorld
 from muster.world.resources import asked_by_template
@@ -111,12 +113,24 @@ def _command_line(container: Mapping[str, Any]) -> str:
     args = container.get("args") or []
     if args and str(args[0]).endswith(".py"):
         return f"write command: [python3] beside args (they begin with {args[0]})"
-    if args and starter_of([str(args[0])]):
+    if args and starter_of(args) and len(started(args)) == len(args):
+        return f"write command: [{args[0]}] and take it out of args"
+    if args and _is_program(str(args[0])):
         return f"write command: [{args[0]}] and take it out of args"
     beside = " beside args" if args else ""
     return (
         f"write the image's entry point there{beside}, e.g. command: [python3, train.py] "
         f"(crane config {container.get('image')} | jq .config.Entrypoint shows it)"
+    )
+
+
+def _is_program(word: str) -> bool:
+    """Whether a word is certainly a program and not what one is given: a shell, a Python, or a file where programs are."""
+    name = posixpath.basename(word)
+    return (
+        name in SHELLS
+        or PYTHON.match(name) is not None
+        or posixpath.basename(posixpath.dirname(word)) in ("bin", "sbin")
     )
 
 
@@ -238,7 +252,7 @@ def _asked(job: TrainingJob, resource: str) -> dict[str, int]:
 
 def claims_of(job: TrainingJob) -> list[str]:
     """Names of the volume claims that the template mounts."""
-    volumes = _objects(job.spec.pod, "volumes")
+    volumes = objects(job.spec.pod, "volumes")
     claims = (volume.get("persistentVolumeClaim") for volume in volumes)
     return sorted({str(claim["claimName"]) for claim in claims if isinstance(claim, dict) and claim.get("claimName")})
 
@@ -250,7 +264,7 @@ def scheduler_for(spec: Mapping[str, Any]) -> str:
     """
     if spec.get("resourceClaims"):
         return "resource claims"
-    if any(volume.get("ephemeral") for volume in _objects(spec, "volumes")):
+    if any(volume.get("ephemeral") for volume in objects(spec, "volumes")):
         return "ephemeral volumes"
     if spec.get("schedulerName") not in (None, "", "default-scheduler", SCHEDULER_NAME):
         return "a scheduler named in the template"
@@ -260,16 +274,10 @@ def scheduler_for(spec: Mapping[str, Any]) -> str:
             "requiredDuringSchedulingIgnoredDuringExecution"
         ):
             return "required affinity between pods"
-    spread = _objects(spec, "topologySpreadConstraints")
+    spread = objects(spec, "topologySpreadConstraints")
     if any(constraint.get("whenUnsatisfiable") != "ScheduleAnyway" for constraint in spread):
         return "topology spread constraints"
     return ""
-
-
-def _objects(spec: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
-    """The objects of a list of the pod spec; of anything else none."""
-    several = spec.get(name)
-    return [each for each in several if isinstance(each, dict)] if isinstance(several, list) else []
 
 
 # Within brackets, a range that ends beyond ASCII: to compile it takes up to a second, while nothing else is decided.

@@ -4,7 +4,7 @@ Pod specs are never compared afterwards: an upgrade of Muster changes only pods 
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -12,7 +12,10 @@ from typing import Any
 from muster.api.base import API_VERSION
 from muster.api.gang import Member
 from muster.api.trainingjob import LaunchMode, ProgressPreset, TrainingJob
+from muster.launcher.expansion import REFERRING, kept, referring
+from muster.lifecycle import shared_memory
 from muster.placement.eligibility import UNREACHABLE_TAINTS
+from muster.protocol.contract import IDENTITY, PLAIN_IDENTITY
 from muster.protocol.messages import TOKEN_AUDIENCE
 from muster.world.names import gang_name, pod_name
 from muster.world.views import INCARNATION_LABEL, INDEX_LABEL, JOB_NAME_LABEL, JOB_UID_LABEL, SCHEDULER_NAME
@@ -25,6 +28,7 @@ PLAIN_MASTER_PORT = 29500
 _KEPT_PARTS = 64  # parts that all pods of a job have in common are made once, for the last jobs
 # Of the trainer's resources those that its init container asks for, too; devices it needs none.
 _COMPUTE = ("cpu", "memory", "ephemeral-storage")
+POD_DEADLINE = "activeDeadlineSeconds"
 UNUSED_PROBES = ("livenessProbe", "startupProbe")
 CLUSTER_DNS, CLUSTER_DNS_ON_HOST = "ClusterFirst", "ClusterFirstWithHostNet"
 
@@ -145,6 +149,7 @@ def worker_manifest(
         "ownerReferences": [owner_reference(job)],
     }
     spec["restartPolicy"] = "Never"
+    spec.pop(POD_DEADLINE, None)
     if misses_cluster_dns(spec):
         spec["dnsPolicy"] = CLUSTER_DNS_ON_HOST
     spec["tolerations"] = [*(spec.get("tolerations") or []), *_UNREACHABLE_TOLERATIONS]
@@ -200,8 +205,7 @@ def asking(container: Mapping[str, Any], resource: str, count: int) -> dict[str,
 
 def _wrap(spec: dict[str, Any], worker: dict[str, Any], job: TrainingJob, index: int, settings: WorkerSettings) -> None:
     command = [*(worker.get("command") or []), *(worker.get("args") or [])]
-    # The launcher resolves $(NAME) at each start; the kubelet, which does not know the rank, gives back one $ for two.
-    worker["command"] = ["python3", "-I", LAUNCHER_PATH, "--", *(word.replace("$", "$$") for word in command)]
+    worker["command"] = ["python3", "-I", LAUNCHER_PATH, "--", *map(kept, command)]
     worker.pop("args", None)
     for probe in UNUSED_PROBES:  # they ask a program that does not run while the gang waits
         worker.pop(probe, None)
@@ -215,15 +219,17 @@ def _wrap(spec: dict[str, Any], worker: dict[str, Any], job: TrainingJob, index:
         ("MUSTER_CA_FILE", f"{IDENTITY_DIRECTORY}/ca.crt"),
         ("MUSTER_DIRECTORY", MUSTER_DIRECTORY),
         ("MUSTER_GANG", gang),
-        ("MUSTER_CHECKPOINT_DIRECTORY", job.spec.checkpoint.directory),
-        ("MUSTER_LOCAL_CHECKPOINT_DIRECTORY", job.spec.checkpoint.local_directory),
+        ("MUSTER_CHECKPOINT_DIRECTORY", _verbatim(job.spec.checkpoint.directory or "")),
+        ("MUSTER_LOCAL_CHECKPOINT_DIRECTORY", _verbatim(job.spec.checkpoint.local_directory or "")),
         ("MUSTER_RESUME_ARGUMENT", _resume_argument(job)),
-        ("MUSTER_STEP_PATTERN", job.spec.progress.step_pattern),
+        ("MUSTER_STEP_PATTERN", _verbatim(job.spec.progress.step_pattern or "")),
         ("MUSTER_PROGRESS_PRESET", _preset(job)),
         ("MUSTER_GPUS_PER_NODE", str(job.spec.gpus_per_node or "")),
+        (REFERRING, _referring(worker)),
+        ("MUSTER_OWN_SHARED_MEMORY", "1" if shared_memory.is_own(job.spec.pod, worker) else None),
     )
     own = {"name": "MUSTER_WORKER_INDEX", "value": str(index)}
-    worker["env"] = [*(worker.get("env") or []), *environment, own]
+    worker["env"] = [*_theirs(worker, IDENTITY, kept), *environment, own]
     worker["volumeMounts"] = [*(worker.get("volumeMounts") or []), _MOUNT, _IDENTITY_MOUNT]
     user = (spec.get("securityContext") or {}).get("runAsUser")
     installer = _installer(settings.launcher_image, json.dumps(_compute(worker)), as_root=user == 0)
@@ -231,10 +237,37 @@ def _wrap(spec: dict[str, Any], worker: dict[str, Any], job: TrainingJob, index:
     spec["volumes"] = [*(spec.get("volumes") or []), *_volumes(gang)]
 
 
+def _theirs(
+    worker: Mapping[str, Any], ours: frozenset[str], written: Callable[[str], str] = str
+) -> list[dict[str, Any]]:
+    """The container's own variables without those that are Muster's: the kubelet would put their values into the others."""
+    others = [
+        each for each in worker.get("env") or () if not isinstance(each, dict) or str(each.get("name")) not in ours
+    ]
+    return [
+        {**each, "value": written(each["value"])}
+        if isinstance(each, dict) and isinstance(each.get("value"), str)
+        else each
+        for each in others
+    ]
+
+
+def _referring(worker: Mapping[str, Any]) -> str:
+    """Which of the container's own variables the launcher has to complete at each start, as JSON."""
+    theirs = [each for each in _theirs(worker, IDENTITY) if isinstance(each, dict)]
+    names = referring((str(each.get("name")), each["value"]) for each in theirs if isinstance(each.get("value"), str))
+    return _verbatim(json.dumps(names))
+
+
 def _resume_argument(job: TrainingJob) -> str | None:
     """What the launcher adds to the command of a start that goes on from a checkpoint, as JSON."""
     words = job.spec.checkpoint.resume_argument
-    return json.dumps(words).replace("$", "$$") if words else None  # the kubelet gives back one $ for two
+    return _verbatim(json.dumps(words)) if words else None
+
+
+def _verbatim(text: str) -> str:
+    """A variable's value of which the kubelet makes this text: it gives back one $ for two."""
+    return text.replace("$", "$$")
 
 
 def _preset(job: TrainingJob) -> str | None:
@@ -316,4 +349,5 @@ def _plain(spec: dict[str, Any], worker: dict[str, Any], job: TrainingJob, membe
         "MASTER_ADDR": f"{master}.{service}.{job.metadata.namespace}.svc",
         "MASTER_PORT": str(PLAIN_MASTER_PORT),
     }
-    worker["env"] = [*(worker.get("env") or []), *({"name": k, "value": v} for k, v in environment.items())]
+    # First, so that the others may refer to them.
+    worker["env"] = [*({"name": k, "value": v} for k, v in environment.items()), *_theirs(worker, PLAIN_IDENTITY)]

@@ -1,51 +1,250 @@
-"""Programs that start a process for each GPU of a node by themselves, recognised in a command.
+"""Programs that start a process for each GPU of a node by themselves, recognised in a command, also behind others and in a shell's line.
 
 Sources: torch.distributed.run (options and PET_ variables), accelerate/commands/launch.py, composer/cli/launcher.py,
-deepspeed/launcher/runner.py.
+deepspeed/launcher/runner.py, lightning/fabric/cli.py, torchtune/_cli/run.py.
 """
 
 from __future__ import annotations
 
-from typing import List, Optional, Sequence
+import re
+from functools import lru_cache
+from itertools import islice
+from typing import Iterable, List, Optional, Sequence, Tuple
+
+from muster.protocol.shell_words import ASSIGNMENT, SHELLS, commands, resolved
 
 TORCHRUN = "torchrun"
 ACCELERATE = "accelerate"
 COMPOSER = "composer"
 DEEPSPEED = "deepspeed"
+FABRIC = "fabric"
+TUNE = "tune"
 
 _NAMES = {
     "torchrun": TORCHRUN,
     "torch.distributed.run": TORCHRUN,
     "torch.distributed.launch": TORCHRUN,
     "accelerate": ACCELERATE,
+    "accelerate-launch": ACCELERATE,
     "accelerate.commands.launch": ACCELERATE,
     "composer": COMPOSER,
     "composer.cli.launcher": COMPOSER,
     "deepspeed": DEEPSPEED,
     "deepspeed.launcher.runner": DEEPSPEED,
+    "fabric": FABRIC,
+    "lightning": FABRIC,
+    "lightning.fabric": FABRIC,
+    "tune": TUNE,
 }
+# Programs that do other things, too, and start processes with this word behind them.
+_DOING = {"accelerate": "launch", "fabric": "run", "lightning": "run", "lightning.fabric": "run", "tune": "run"}
+
+# The options of torchrun that have no value.
+_FLAGS = frozenset(
+    ("--standalone", "-m", "--module", "--no-python", "--run-path", "--virtual-local-rank", "--use-env", "-h", "--help")
+)
+PYTHON = re.compile(r"python[0-9.]*\Z")
+# What a command in a shell's line may begin with, before the program or another one of these.
+_BEFORE = frozenset(
+    ("exec", "then", "do", "else", "time", "nohup", "command", "eval", "{", "!", "if", "while", "until")
+)
+WRAPPERS = frozenset(
+    [
+        "env",
+        "numactl",
+        "taskset",
+        "nice",
+        "ionice",
+        "chrt",
+        "stdbuf",
+        "timeout",
+        "tini",
+        "dumb-init",
+        "catatonit",
+        "gosu",
+        "su-exec",
+        "setpriv",
+        "nsys",
+        "ncu",
+        "conda",
+        "mamba",
+        "micromamba",
+        "uv",
+        "poetry",
+        "pipenv",
+        "pdm",
+        "hatch",
+        "strace",
+        "ddtrace-run",
+        "opentelemetry-instrument",
+        "pixi",
+        "rye",
+        "sudo",
+        "runuser",
+        "setsid",
+        "singularity",
+        "apptainer",
+        "rocprofv3",
+        "py-spy",
+    ]
+)
+LONGEST_LINE = 32_768  # of a shell, that is looked into: a longer one is a program of its own
+_MOST_STARTED = 16  # in one line
+_MOST_NAMED = 256  # programs of one line
+_KEPT_LINES = 4096  # as many jobs may have one each, and are looked at again and again
 
 
 def starter_of(command: Sequence[str]) -> str:
-    """TORCHRUN, ACCELERATE, COMPOSER or DEEPSPEED; "" for a program that starts none, and where a shell hides it."""
-    for word in command:
-        name = _NAMES.get(word.rsplit("/", 1)[-1])
-        if name:
-            return name
-        if word.endswith(".py") or " " in word:
-            return ""
-    return ""
+    """One of the names above; "" for a program that starts none, and where a shell hides it."""
+    return _NAMES.get(_last_part(started(command)[:1]), "")
+
+
+def started(command: Sequence[str]) -> Tuple[str, ...]:
+    """The command from the first program on that starts processes, without what stands before it; () where there is none."""
+    for place, word in enumerate(command):
+        name = _last_part((word,))
+        if name in _NAMES and _DOING.get(name) in (None, "".join(command[place + 1 : place + 2])):
+            return tuple(command[place:])
+        if _is_program(word) or (" " in word and not ASSIGNMENT.match(word)):
+            break
+    return ()
+
+
+def commands_of(command: Sequence[str]) -> List[Tuple[str, ...]]:
+    """What of a command starts processes, each from its program on: the command itself, or some that its shell runs."""
+    line = shell_line(command)
+    if line is None:
+        found = started(command)
+        return [found] if found else []
+    return list(_within(line))
+
+
+def programs(command: Sequence[str]) -> Tuple[str, ...]:
+    """Names of the programs that a command runs: the first of it, or of each command of its shell's line."""
+    line = shell_line(command)
+    return _named([command]) if line is None else _named_in(line)
+
+
+@lru_cache(maxsize=_KEPT_LINES)
+def _named_in(line: str) -> Tuple[str, ...]:
+    return _named(commands(line)) if len(line) <= LONGEST_LINE else ()
+
+
+def _named(listed: Iterable[Sequence[str]]) -> Tuple[str, ...]:
+    names = dict.fromkeys(_last_part(words[_before(words) :][:1]) for words in listed)
+    return tuple(islice(filter(None, names), _MOST_NAMED))
+
+
+def shell_line(command: Sequence[str]) -> Optional[str]:
+    """The line that a shell runs, also behind another program; None: it runs none. No words that follow are passed to it."""
+    for place, word in enumerate(command):
+        if _last_part((word,)) in SHELLS:
+            return _line(command[place + 1 :])
+        if _is_program(word) or PYTHON.match(_last_part((word,))):
+            break
+    return None
+
+
+def _line(words: Sequence[str]) -> Optional[str]:
+    """The line among a shell's own words: the first that is no option, where -c is one, also as a letter of several."""
+    rest, runs = iter(words), False
+    for word in rest:
+        if word[:1] not in ("-", "+") or word in ("-", "--"):
+            following = next(rest, "") if word in ("-", "--") else word
+            return following if runs else None
+        if word.startswith("--"):
+            if word in ("--rcfile", "--init-file"):
+                next(rest, None)
+            continue
+        runs = runs or (word[0] == "-" and "c" in word)
+        for _ in range(word.count("o") + word.count("O")):  # each has a value of its own
+            next(rest, None)
+    return "" if runs else None
+
+
+@lru_cache(maxsize=_KEPT_LINES)
+def _within(line: str) -> Tuple[Tuple[str, ...], ...]:
+    """The first commands of a shell's line that start processes."""
+    if len(line) > LONGEST_LINE:
+        return ()
+    return tuple(islice(filter(None, map(_started_in_shell, resolved(commands(line)))), _MOST_STARTED))
+
+
+def _started_in_shell(words: Sequence[str]) -> Tuple[str, ...]:
+    """As `started`, for a command of a shell's line: many another one has such a name in it (`pip install deepspeed`)."""
+    words = words[_before(words) :]
+    name = _last_part(words[:1])
+    if PYTHON.match(name) and "pip" in words[1:4]:
+        return ()
+    if name in WRAPPERS and not {"install", "pip", "add", "sync"}.isdisjoint(words[1:4]):
+        return ()
+    return started(words) if name in _NAMES or name in WRAPPERS or PYTHON.match(name) else ()
+
+
+def _before(words: Sequence[str]) -> int:
+    """How many words stand before the program of a shell's command."""
+    place = 0
+    while place < len(words) and (words[place] in _BEFORE or ASSIGNMENT.match(words[place])):
+        place += 1
+    return place
 
 
 def option(command: Sequence[str], *names: str) -> Optional[str]:
     """The value of the first of these options that is given, written `--a=1` or `--a 1`; "" for one that has none; None: not given."""
-    for place, word in enumerate(command):
-        if word.endswith(".py"):
-            return None  # what follows are the options of that program
-        name, sign, value = word.partition("=")
+    for place in range(program_at(command)):  # what follows are the options of that program
+        name, sign, value = command[place].partition("=")
         if name.replace("_", "-") in names:
             return value if sign else "".join(command[place + 1 : place + 2])
     return None
 
 
-__all__: List[str] = ["ACCELERATE", "COMPOSER", "DEEPSPEED", "TORCHRUN", "option", "starter_of"]
+def program_at(command: Sequence[str]) -> int:
+    """The place of the program that a starter is given, behind all of the starter's own options; the command's length where none is seen.
+
+    Of torchrun all options are known. Of the others a program is what ends in .py, or follows --module.
+    """
+    first = len(command) - len(started(command))
+    if first < len(command) and _NAMES[_last_part(command[first:])] == TORCHRUN:
+        rest = iter(range(first + 1, len(command)))
+        for place in rest:
+            word = command[place]
+            if word[:1] not in ("-", "$"):  # a shell's variable may hold options
+                return place
+            if word[0] == "-" and "=" not in word and word.replace("_", "-") not in _FLAGS:
+                next(rest, None)
+        return len(command)
+    for place in range(first + 1 if first < len(command) else 0, len(command)):
+        is_module = command[place - 1] in ("-m", "--module") and not command[place].startswith("-")
+        if _is_program(command[place]) or (is_module and first < len(command)):
+            return place
+    return len(command)
+
+
+def _is_program(word: str) -> bool:
+    return word.endswith(".py")
+
+
+def _last_part(words: Sequence[str]) -> str:
+    """Of the first of them, without its folder."""
+    return words[0].rsplit("/", 1)[-1] if words else ""
+
+
+__all__: List[str] = [
+    "ACCELERATE",
+    "COMPOSER",
+    "DEEPSPEED",
+    "FABRIC",
+    "LONGEST_LINE",
+    "PYTHON",
+    "SHELLS",
+    "TORCHRUN",
+    "TUNE",
+    "WRAPPERS",
+    "commands_of",
+    "option",
+    "program_at",
+    "programs",
+    "shell_line",
+    "started",
+    "starter_of",
+]

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+from muster.cli.convert import as_document
 from muster.convert.documents import converted
 
 MANIFESTS = Path(__file__).parents[2] / "unit" / "convert" / "manifests"
@@ -19,7 +20,8 @@ JOBS = [
 
 
 @pytest.mark.parametrize("job", JOBS)
-def test_a_converted_job_is_accepted(job: dict[str, Any], apply: Callable[..., Any]) -> None:
+def test_a_converted_job_is_accepted(job: dict[str, Any], kubectl: Callable[..., Any]) -> None:
     metadata = {name: value for name, value in job["metadata"].items() if name != "namespace"}
-    found = apply({**job, "metadata": metadata}, "--dry-run=server")
+    printed = as_document({**job, "metadata": metadata})
+    found = kubectl("apply", "--validate=strict", "--dry-run=server", "-f", "-", stdin=printed)
     assert found.returncode == 0, found.stderr

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -128,3 +129,34 @@ def test_what_others_wrote_cannot_move_the_cursor() -> None:
     found = from_stdin(JOB.replace("BlockingRecreate", '"\\e[2J\\ea"'))
     assert found.exit_code == 0
     assert "\x1b" not in found.stderr
+
+
+def grown(first: str, written: str) -> str:
+    """Nine names, each of which stands for nine times what the one before it does."""
+    lines = [
+        f"{name}: &{name} {written.format(','.join(['*' + before] * 9))}" for before, name in pairwise("abcdefghij")
+    ]
+    return "\n".join([f"a: &a {first}", *lines, "kind: JobSet"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        grown("[x]", "[{}]"),
+        grown("{x: 1}", "{{<<: [{}]}}"),
+        "a: &a {{{}}}\nb: {{<<: [{}]}}".format(", ".join(f"k{n}: 1" for n in range(3000)), ", ".join(["*a"] * 10_000)),
+        "a: &a [*a]",
+        "a: &a {<<: *a}",
+    ],
+)
+def test_aliases_that_stand_for_more_than_memory_are_refused(text: str) -> None:
+    found = from_stdin(text)
+    assert found.exit_code == 1
+    assert found.stderr.startswith("error: stdin, document 1 cannot be read: ")
+
+
+def test_aliases_are_read() -> None:
+    text = "a: &a {x: 1}\nb: {<<: [*a, {y: 2}], x: 3}\nc: [*a, *a]\n"
+    assert from_stdin(text).stdout == text
+    merged = "metadata: &m {name: a}\nkind: List\nitems: [{kind: JobSet, metadata: {<<: *m, name: b}}]\n"
+    assert "JobSet b (stdin, document 1, item 1)" in from_stdin(merged).stderr

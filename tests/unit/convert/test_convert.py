@@ -15,7 +15,7 @@ from muster.api.trainingjob import TrainingJob
 from muster.convert.documents import VERSIONS, Result, converted
 from muster.convert.trainjob import merged
 from muster.launcher.environment import RankFiles, rank_environment
-from muster.launcher.expansion import expanded, with_identity
+from muster.launcher.expansion import REFERRING, expanded, referring, with_identity
 from muster.protocol.contract import IDENTITY
 from muster.protocol.messages import RUN, Directive
 
@@ -25,6 +25,10 @@ ACCEPTED = {
     "pytorchjob-elastic": {"nodes": 2, "gpusPerNode": 0},
     "pytorchjob-args-only": {"nodes": 2, "gpusPerNode": 1},
     "pytorchjob-hosts-by-hand": {"nodes": 3, "gpusPerNode": 8, "launch": {"workerContainer": "pytorch"}},
+    "pytorchjob-infiniband": {"nodes": 2, "gpusPerNode": 8, "recovery": {"applicationRestartsPerDay": 3}},
+    "pytorchjob-rank-of-host-name": {"nodes": 4, "gpusPerNode": 8},
+    "trainjob-function": {"nodes": 3, "gpusPerNode": 2},
+    "jobset-tcpxo": {"nodes": 16, "gpusPerNode": 8, "launch": {"workerContainer": "workload"}},
     "trainjob-alone": {"nodes": 3, "gpusPerNode": 4},
     "trainjob-with-runtime": {"nodes": 2, "gpusPerNode": 0},
     "trainjob-overrides": {"nodes": 4, "gpusPerNode": 8, "launch": {"workerContainer": "node"}},
@@ -76,7 +80,7 @@ def of_rank(made: dict[str, Any], node: int) -> tuple[list[str], dict[str, str]]
     container = trainer(made)
     inherited = {each["name"]: str(each.get("value", "")) for each in container.get("env", ())}
     gpus = made["spec"]["gpusPerNode"]
-    inherited |= {"MUSTER_GPUS_PER_NODE": str(gpus or "")}
+    inherited |= {"MUSTER_GPUS_PER_NODE": str(gpus or ""), REFERRING: json.dumps(referring(inherited.items()))}
     directive = Directive(
         RUN, node_rank=node, node_count=made["spec"]["nodes"], attempt=1, master_address="10.0.0.7", master_port=29501
     )
@@ -144,7 +148,16 @@ SAID = {
     "apiGroup",
     "numProcPerNode",
 }
-SAID |= {"nprocPerNode", "image", "command", "env", "resourcesPerNode", "runtimePatches", "podTemplateOverrides"}
+SAID |= {
+    "nprocPerNode",
+    "nProcPerNode",
+    "image",
+    "command",
+    "env",
+    "resourcesPerNode",
+    "runtimePatches",
+    "podTemplateOverrides",
+}
 SAID |= {"trainer.kubeflow.org/trainjob-ancestor-step"}
 
 
@@ -204,6 +217,132 @@ def test_options_by_which_nodes_meet_leave_the_command() -> None:
     assert any(note.startswith("--nnodes 1:4:") for note in result("pytorchjob-elastic").notes.left_out)
 
 
+def a_pytorch_job(command: list[str], **container: Any) -> dict[str, Any]:
+    """A job of two nodes with eight GPUs each."""
+    resources = {"limits": {"nvidia.com/gpu": 8}}
+    trainer = {"name": "pytorch", "image": "i", "command": command, "resources": resources, **container}
+    worker = {"replicas": 2, "template": {"spec": {"containers": [trainer]}}}
+    spec = {"pytorchReplicaSpecs": {"Worker": worker}}
+    return {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "a"}, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("options", "program"),
+    [
+        (["--nnodes=2"], ["-m", "pkg.train", "--nnodes", "2", "--max-restarts", "3", "--lr", "1e-4"]),
+        (["--nnodes", "2", "--max_restarts", "3"], ["--no-python", "/opt/bin/train", "--master_port", "80"]),
+        (["--standalone"], ["train.py", "--standalone"]),
+    ],
+)
+def test_options_of_the_program_itself_stay(options: list[str], program: list[str]) -> None:
+    (found,) = converted([a_pytorch_job(["torchrun", *options, *program])])
+    assert found is not None
+    assert found.job is not None
+    assert trainer(found.job)["command"] == ["torchrun", *program]
+    restarts = [note for note in found.notes.left_out if "max_restarts" in note]
+    assert all("Muster starts the ranks again" in note for note in restarts)
+    assert len(restarts) == ("--max_restarts" in options)
+
+
+def test_what_neighbours_ask_of_the_other_system_is_told() -> None:
+    index = {"fieldRef": {"fieldPath": "metadata.annotations['batch.kubernetes.io/job-completion-index']"}}
+    source = a_pytorch_job(["torchrun", "train.py"])
+    pod = source["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]
+    pod["initContainers"] = [
+        {
+            "name": "cleaner",
+            "image": "i",
+            "restartPolicy": "Always",
+            "env": [{"name": "NODE_RANK", "valueFrom": index}],
+        },
+        {"name": "fetch", "image": "i", "command": ["sh", "-c", "curl -o /d/$RANK ${MASTER_ADDR}:80/$SIZE"]},
+        {"name": "own", "image": "i", "command": ["sh", "-c", "echo $RANK"], "env": [{"name": "RANK", "value": "0"}]},
+    ]
+    (found,) = converted([source])
+    assert found is not None
+    told = [note for note in found.notes.check if "nobody sets it there" in note]
+    assert [note.partition(",")[0] for note in told] == [
+        "job-completion-index is used by initContainer cleaner",
+        "MASTER_ADDR",
+    ]
+    assert told[1].startswith("MASTER_ADDR, RANK are used by initContainer fetch")
+
+
+def test_a_job_of_a_set_says_when_it_goes_and_its_index_stands_there_once() -> None:
+    (source,) = objects("jobset-script")
+    source["spec"].pop("ttlSecondsAfterFinished")
+    batch = source["spec"]["replicatedJobs"][0]["template"]["spec"]
+    batch["ttlSecondsAfterFinished"] = 43_200
+    index = {"fieldRef": {"fieldPath": "metadata.annotations['batch.kubernetes.io/job-completion-index']"}}
+    container = batch["template"]["spec"]["containers"][0]
+    container["env"] = [{"name": "JOB_COMPLETION_INDEX", "valueFrom": index}]
+    (found,) = converted([source])
+    assert found is not None
+    assert found.job is not None
+    assert found.job["spec"]["completion"] == {"ttlSecondsAfterFinished": 43_200}
+    assert trainer(found.job)["env"] == [{"name": "JOB_COMPLETION_INDEX", "value": "$(NODE_RANK)"}]
+
+
+def test_what_only_other_schedulers_know_of_a_pod_is_left_out_and_told() -> None:
+    source = a_pytorch_job(["torchrun", "train.py"])
+    spec = {"schedulingGroup": {"podGroupName": "g"}, "workloadRef": {"name": "w"}, "activeDeadlineSeconds": 60}
+    source["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"] |= spec
+    (found,) = converted([source])
+    assert found is not None
+    assert found.job is not None
+    assert not {*spec} & {*found.job["spec"]["template"]["spec"]}
+    left = [note.partition(":")[0] for note in found.notes.left_out]
+    assert left == [f"template.spec.{name}" for name in spec]
+
+
+def test_a_template_that_nobody_has_filled_in_is_refused_with_a_remedy() -> None:
+    source = a_pytorch_job(["torchrun", "train.py"])
+    source["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"] = "$NUM_NODES"
+    (found,) = converted([source])
+    assert found is not None
+    assert found.refused.endswith("$NUM_NODES is no int: fill the template in first (envsubst < FILE)")
+
+
+@pytest.mark.parametrize(
+    ("version", "kind"),
+    [("batch.volcano.sh/v1alpha1", "Job"), ("ray.io/v1", "RayJob"), ("workload.codeflare.dev/v1beta2", "AppWrapper")],
+)
+def test_gangs_of_other_systems_are_refused(version: str, kind: str) -> None:
+    (found, plain) = converted([{"apiVersion": version, "kind": kind}, {"apiVersion": "batch/v1", "kind": "Job"}])
+    assert found is not None
+    assert found.refused.startswith(f"{kind} cannot be converted")
+    assert plain is None
+
+
+def test_another_kind_of_gang_is_refused_and_not_passed_on_to_start_elsewhere() -> None:
+    (mpi, own) = converted(
+        [{"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob"}, {"apiVersion": "a/v1", "kind": "MPIJob"}]
+    )
+    assert mpi is not None
+    assert mpi.job is None
+    assert mpi.refused.startswith("MPIJob cannot be converted: PyTorchJob, TrainJob, JobSet can")
+    assert own is None
+
+
+def test_a_number_of_processes_that_a_script_starts_itself_is_told() -> None:
+    env = [{"name": "WORLD_SIZE", "value": "16"}]
+    loop = ["bash", "-c", "for i in 0 1 2 3 4 5 6 7; do LOCAL_RANK=$i python train.py & done; wait"]
+    (found,) = converted([a_pytorch_job(loop, env=env)])
+    assert found is not None
+    (told,) = [note for note in found.notes.check if "WORLD_SIZE" in note]
+    assert "WORLD_SIZE=2:" in told
+    for command, value in ((["torchrun", "train.py"], "16"), (loop, "2")):
+        (found,) = converted([a_pytorch_job(command, env=[{"name": "WORLD_SIZE", "value": value}])])
+        assert found is not None
+        assert not [note for note in found.notes.check if "WORLD_SIZE" in note]
+
+
+def test_a_hostfile_is_told() -> None:
+    (found,) = converted([a_pytorch_job(["deepspeed", "--hostfile", "/job/hostfile", "train.py"])])
+    assert found is not None
+    assert any("by ssh" in note for note in found.notes.check)
+
+
 @pytest.mark.parametrize(
     ("name", "processes"),
     [
@@ -233,13 +372,17 @@ def test_hosts_and_indexes_are_those_that_the_launcher_gives() -> None:
 
 
 def test_what_only_a_person_can_mend_is_named() -> None:
+    assert "${HOSTNAME##*-} is no rank" in said(result("pytorchjob-rank-of-host-name"))
+    assert "job-completion-index is used by initContainer ckpt-cleaner" in said(result("jobset-tcpxo"))
     check = "\n".join(result("pytorchjob-hosts-by-hand").notes.check)
     assert "gpt-mini-master-0: no host will be called so" in check  # of the init container
     assert "gpt-mini-worker-1: no host will be called so" in check
     assert "container shipper is taken for a sidecar of pytorch" in check
     assert "JOBSET_RESTART_ATTEMPT is used" in said(result("jobset-script"))
     assert "write the image's entry point there beside args" in said(result("pytorchjob-args-only"))
-    assert "accelerate launch reads no variables" in said(result("jobset-one-domain"))
+    assert "train alone" not in said(
+        result("jobset-one-domain")
+    )  # accelerate's launcher for several GPUs is torchrun's
     assert "has to be google.com/tpu" in said(result("jobset-slices"))
     assert "ClusterTrainingRuntime torch-distributed is not in the input" in said(result("trainjob-alone"))
 
@@ -253,6 +396,25 @@ def test_the_one_that_trains_is_named_where_another_one_asks_for_accelerators() 
     assert found is not None
     assert found.job is not None
     assert found.job["spec"]["launch"] == {"workerContainer": "pytorch"}
+
+
+def test_what_a_script_says_of_meeting_is_told_in_one_line() -> None:
+    (source,) = objects("jobset-script")
+    container = source["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"][0]
+    container["command"][2] = "torchrun --nnodes=4 --master_addr=$MASTER_ADDR --node_rank=$RANK train.py"
+    (found,) = converted([source])
+    assert found is not None
+    told = [note for note in found.notes.check if "out of the script" in note]
+    assert told == [
+        "--nnodes, --master_addr, --node_rank: take them out of the script: nodes find each other by the PET_ variables, which Muster sets "
+        "at each start"
+    ]
+
+
+def test_that_nothing_asks_for_accelerators_is_told() -> None:
+    assert any(
+        note.startswith("no accelerators -> spec.gpusPerNode: 0") for note in result("jobset-script").notes.became
+    )
 
 
 def test_names_at_the_beginning_of_a_line_are_seen() -> None:
@@ -289,6 +451,12 @@ def test_patches_go_over_the_runtime_and_the_trainer_over_both() -> None:
     assert trainer(overridden)["image"] == "registry.example.org/jax:2"
     assert trainer(overridden)["volumeMounts"] == [{"name": "ckpt", "mountPath": "/ckpt"}]
     assert overridden["spec"]["template"]["metadata"] == {"labels": {"tier": "gold"}}
+
+
+def test_labels_of_what_trainer_would_make_are_the_jobs() -> None:
+    made = job("trainjob-function")
+    assert (made["metadata"]["labels"], made["metadata"]["annotations"]) == ({"x": "y"}, {"z": "w"})
+    assert made["spec"]["template"]["metadata"] == {"labels": {"q": "r"}}
 
 
 def test_a_runtime_of_another_namespace_is_not_taken() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -108,25 +109,23 @@ def test_sigterm_is_obeyed_although_the_coordinator_answers_nothing(coordinator,
     assert time.monotonic() - began < 10
 
 
-def test_only_shared_memory_that_the_ranks_made_is_removed(coordinator, run_python):
+@pytest.mark.parametrize("own", [True, False])
+def test_shared_memory_that_the_ranks_made_is_removed_where_nobody_else_sees_it(coordinator, launch, own):
     tag = f"muster-test-{os.getpid()}"
     shared = Path("/dev/shm")
     mine = shared / f"nccl-{tag}-before"
     mine.write_text("made before the ranks started")
+    names = {f"nccl-{tag}-rank", f"sem.{tag}", f"torch_99999999_{tag}", f"other-{tag}"}
     try:
-        run_python(
-            f"""
-for name in ("nccl-{tag}-rank", "sem.{tag}", "torch_99999999_{tag}", "other-{tag}"):
-    with open("/dev/shm/" + name, "w") as file:
-        file.write("x")
-"""
-        )
+        script = f"for name in {names}: open('/dev/shm/' + name, 'w').write('x')"
+        launch(sys.executable, "-c", script, **({"MUSTER_OWN_SHARED_MEMORY": "1"} if own else {}))
         coordinator.run(1)
         coordinator.wait_for(lambda r: r.state == EXITED)
-        assert len(list(shared.glob(f"*{tag}*"))) == 5
+        assert {path.name for path in shared.glob(f"*{tag}*")} == names | {mine.name}
         coordinator.wait_to_run(2)
         coordinator.wait_for(lambda r: r.state == IDLE and r.attempt == 2)
-        assert {path.name for path in shared.glob(f"*{tag}*")} == {mine.name, f"other-{tag}"}
+        kept = {mine.name, f"other-{tag}"} if own else names | {mine.name}
+        assert {path.name for path in shared.glob(f"*{tag}*")} == kept
     finally:
         for path in shared.glob(f"*{tag}*"):
             path.unlink()

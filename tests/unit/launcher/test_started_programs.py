@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from muster.launcher.expansion import REFERRING, referring
 from muster.protocol.messages import EXITED
 
 CONTRACT = Path(__file__).parents[3] / "docs" / "trainer-contract.md"
@@ -91,6 +92,35 @@ ROWS = [
             "train.py",
         ),
     ),
+    Row(
+        "`fabric",
+        "fabric run --num-nodes=$(NNODES) --node-rank=$(NODE_RANK) --main-address=$(MASTER_ADDR) --main-port=$(MASTER_PORT) "
+        "--devices=8 train.py",
+        {},
+        (
+            "run",
+            "--num-nodes=2",
+            "--node-rank=1",
+            "--main-address=127.0.0.1",
+            "--main-port=29403",
+            "--devices=8",
+            "train.py",
+        ),
+    ),
+    Row(
+        "`python train.py` with Lightning",
+        "python train.py",
+        {"NODE_RANK": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29403"},
+        None,
+        processes=8,
+    ),
+    Row(
+        "`tune",
+        "tune run --nproc-per-node=8 --rdzv-endpoint=$(MASTER_ADDR):$(MASTER_PORT) full_finetune_distributed",
+        PET,
+        ("run", "--nproc-per-node=8", "--rdzv-endpoint=127.0.0.1:29403", "full_finetune_distributed"),
+    ),
+    Row("`deepspeed train.py` on one node", "deepspeed train.py", {}),
     Row("a program for DeepSpeed", "torchrun train.py --deepspeed", PET, ("train.py", "--deepspeed")),
     Row("`python train.py` with JAX", "python train.py", JAX, None),
     Row(
@@ -135,7 +165,7 @@ def programs(tmp_path: Path) -> str:
     """A PATH on which they are."""
     folder = tmp_path / "bin"
     folder.mkdir()
-    for name in ("torchrun", "composer", "accelerate"):
+    for name in ("torchrun", "composer", "accelerate", "fabric", "tune", "deepspeed"):
         (folder / name).write_text(f"#!{sys.executable} -S\n{SHOW}")
         (folder / name).chmod(0o755)
     (folder / "python").symlink_to(sys.executable)
@@ -151,7 +181,8 @@ def programs(tmp_path: Path) -> str:
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.begins}{' in a script' * row.script}")
 def test_a_row(row: Row, coordinator: Any, launch: Callable[..., Any], programs: str) -> None:
     command = ["sh", "run.sh", "train.py"] if row.script else shlex.split(row.command)
-    launcher = launch(*command, PATH=programs, MUSTER_GPUS_PER_NODE="8", **row.environment)
+    told = {"MUSTER_GPUS_PER_NODE": "8", REFERRING: json.dumps(referring(row.environment.items()))}
+    launcher = launch(*command, PATH=programs, **told, **row.environment)
     fields = {"node_rank": 1, "node_count": 2, "processes_per_node": row.processes, "master_port": 29403}
     coordinator.run(3, **fields)
     report = coordinator.wait_for(lambda r: r.state == EXITED)

@@ -172,12 +172,14 @@ class TestTheContainerThatTrains:
         assert trainer["command"][:5] == ["python3", "-I", "/muster/run.pyz", "--", "torchrun"]
 
     @pytest.mark.parametrize("mode", ["Managed", "Plain"])
-    def test_is_never_restarted_by_the_kubelet(self, mode: str) -> None:
+    def test_is_never_restarted_or_ended_by_the_kubelet(self, mode: str) -> None:
         rules = [{"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}}]
         container = {"name": "a", "command": ["a"], "restartPolicy": "Always", "restartPolicyRules": rules}
-        job = a_job(template={"spec": {"containers": [container]}}, launch={"mode": mode}, checkpoint={})
-        (trainer,) = pod_of(job)["spec"]["containers"]
+        spec = {"containers": [container], "activeDeadlineSeconds": 60}
+        pod = pod_of(a_job(template={"spec": spec}, launch={"mode": mode}, checkpoint={}))["spec"]
+        (trainer,) = pod["containers"]
         assert not {"restartPolicy", "restartPolicyRules"} & trainer.keys()
+        assert "activeDeadlineSeconds" not in pod
 
 
 class TestItsProbes:

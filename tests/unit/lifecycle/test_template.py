@@ -166,7 +166,7 @@ def test_the_launcher_is_told_how_steps_are_read(
     created = next(a.manifest for a in decide(scene.world(), SETTINGS).actions if isinstance(a, CreatePod))
     environment = {each["name"]: each.get("value") for each in created["spec"]["containers"][0]["env"]}
     assert environment.get("MUSTER_PROGRESS_PRESET") == preset
-    assert environment.get("MUSTER_STEP_PATTERN") == pattern
+    assert environment.get("MUSTER_STEP_PATTERN") == (pattern.replace("$", "$$") if pattern else None)
 
 
 def resuming(command: list[str], argument: list[str] | None) -> TrainingJob:

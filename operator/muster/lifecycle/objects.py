@@ -1,0 +1,10 @@
+"""Reads lists of a pod template, of which nothing is known before the API server has judged it. Pure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def objects(of: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    """The objects of a list of that name; of anything else none."""
+    several = of.get(name)
+    return [each for each in several if isinstance(each, dict)] if isinstance(several, list) else []

@@ -1,0 +1,35 @@
+"""Whether a trainer's /dev/shm is its own, so that what its ranks have left there may be removed. Pure.
+
+What lies there does not say who made it, and names a process at best by a number that means another one elsewhere. By what a
+pod is known before it starts, it is told from the memory of its neighbours: of the node, and of the same pod, whose containers
+share one /dev/shm unless they mount something there. Source: Kubernetes API, PodSpec.hostIPC; containerd, CRI sandboxes.
+"""
+
+import posixpath
+from collections.abc import Mapping
+from typing import Any
+
+from muster.lifecycle.objects import objects
+
+PLACE = "/dev/shm"  # noqa: S108 - where libraries put it, not a temporary file of ours
+
+
+def is_own(spec: Mapping[str, Any], worker: Mapping[str, Any]) -> bool:
+    """Whether nobody but the container that trains can see its /dev/shm.
+
+    Args:
+        spec: the pod's, as it is written.
+        worker: the container of it that trains.
+    """
+    beside = [
+        *(each for each in objects(spec, "containers") if each.get("name") != worker.get("name")),
+        *(each for each in objects(spec, "initContainers") if each.get("restartPolicy") == "Always"),
+    ]
+    mounted = {
+        posixpath.normpath(str(each.get("mountPath"))): each.get("name") for each in objects(worker, "volumeMounts")
+    }
+    if PLACE not in mounted:
+        return not (spec.get("hostIPC") or beside or posixpath.dirname(PLACE) in mounted)
+    name = mounted[PLACE]
+    empty = any(each.get("name") == name and "emptyDir" in each for each in objects(spec, "volumes"))
+    return empty and not any(mount.get("name") == name for each in beside for mount in objects(each, "volumeMounts"))

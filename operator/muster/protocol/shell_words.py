@@ -1,0 +1,167 @@
+"""Reads the commands of a shell's line, without running any: words, quotation, comments, documents within (`<<EOF`), one after another.
+
+It reads on where a shell would not (a quotation mark that nothing closes is a letter), and each part of the text a bounded number of
+times: lines come from users, and are read where jobs are decided. What is more than plain commands is passed over word by word.
+Source: POSIX.1-2017, Shell Command Language, sections 2.2, 2.3 and 2.7.4.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Dict, Iterable, Iterator, List, Match, Optional, Sequence, Tuple
+
+SHELLS = frozenset(("sh", "bash", "dash", "ash", "zsh"))
+_MOST_DOCUMENTS = 16  # that are looked for: each search may go through all that follows
+# What is resolved at the start, and what another command prints.
+_RESOLVED = r"\$\$?\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)"
+_RESOLVED_OF_OLD = "`[^`]*`"
+_TOKEN = re.compile(
+    r"(?P<blank>[ \t\r\f\v]+)|(?P<joint>\\\n)|(?P<line>\n)"
+    r"|(?P<document><<(?P<tabs>-?)[ \t]*(?:'(?P<single_end>[^'\n]+)'|\"(?P<double_end>[^\"\n]+)\"|\\?(?P<plain_end>[\w.!@%+/-]+)))"
+    r"|(?P<redirection><<<|[<>]&|&>|[<>]\||[<>])|(?P<end>[;&|()]+)"
+    r"|'(?P<single>[^']*)'|\$'(?P<escaped>(?:[^'\\]|\\.)*)'"
+    rf'|"(?P<double>(?:[^"\\$]|\\.|{_RESOLVED}|\$(?!\$?\())*)"|"(?P<simple>(?:[^"\\]|\\.)*)"'
+    rf"|(?P<resolved>{_RESOLVED}|{_RESOLVED_OF_OLD})|\\(?P<letter>.)"
+    r"""|(?P<plain>[^\s\\'"$;&|()<>#`]+|.)""",
+    re.DOTALL,
+)
+_STANDS_FOR = re.compile(f"{_RESOLVED}|{_RESOLVED_OF_OLD}")
+_ESCAPE = re.compile(r'\\(?:\n|([$`"\\]))')  # within double quotation marks
+ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=", re.ASCII)
+_SETTING = frozenset(("export", "declare", "local", "readonly", "typeset"))
+_VARIABLE = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?:\[[@*]\])?\})", re.ASCII)
+_LONGEST_VALUE = 1024
+_MOST_VARIABLES = 64  # in one word
+_MOST_ADDED = 65_536  # characters, to all words together
+
+
+def commands(line: str) -> Iterator[Tuple[str, ...]]:
+    """The words of each command; `$_` stands in them for what is resolved only when it runs."""
+    place, searches = 0, 0
+    words: List[str] = []
+    word: Optional[str] = None  # the part of one that has been read
+    ends: List[int] = []  # of the documents that begin behind this line
+    in_array = False  # within A=(…), whose words make one value
+    while place < len(line):
+        found = _TOKEN.match(line, place)
+        if found is None:
+            return
+        kind, place = found.lastgroup or "", found.end()
+        if kind in ("single", "escaped", "letter", "resolved", "double", "simple"):
+            word = (word or "") + _meant(kind, found.group(kind))
+            continue
+        if kind == "plain" and found.group() == "#" and (word is None or (in_array and word[-1] in "= ")):
+            place = _next_line(line, place)
+            continue
+        if in_array and kind in ("blank", "joint", "line"):
+            word = (word or "") + " "
+            continue
+        if found.group() == "(" and word is not None and ASSIGNMENT.fullmatch(word):
+            in_array = True
+            continue
+        if kind in ("plain", "redirection"):
+            word = (word or "") + found.group()
+            continue
+        if kind == "joint":
+            continue
+        in_array = False
+        if word is not None:
+            words.append(word)
+            word = None
+        if kind == "document":
+            searches += 1
+            end = _end(line, place, found) if searches <= _MOST_DOCUMENTS else None
+            ends += [end] if end is not None else []
+        elif kind in ("line", "end"):
+            if kind == "line" and ends:
+                place = place if _reads_commands(words) else max(place, *ends)
+                ends = []
+            if words:
+                yield tuple(words)
+                words = []
+    if word is not None:
+        words.append(word)
+    if words:
+        yield tuple(words)
+
+
+def resolved(found: Iterable[Tuple[str, ...]]) -> Iterator[Tuple[str, ...]]:
+    """The commands with the values of those variables that the line itself sets, to one text each; others stand as they are."""
+    listed = list(found)
+    values: Dict[str, Optional[str]] = {}
+    for words in listed:
+        for word in _assignments(words):
+            name, more, value = _assigned(word)
+            value = _with(values, value)
+            before = values.get(name, "" if more else None)
+            if more:
+                value = "%s%s" % (before, value) if before is not None else ""
+            elif name in values and before != value:
+                value = ""  # one of several: nobody knows which
+            values[name] = value if 0 < len(value) <= _LONGEST_VALUE else None
+    room = _MOST_ADDED
+    for words in listed:
+        meant: List[str] = []
+        for word in words:
+            parts = _parts(values, word) if room > 0 else [word]
+            room -= max(0, sum(map(len, parts)) - len(word))
+            meant += parts
+        if meant:
+            yield tuple(meant)
+
+
+def _assignments(words: Sequence[str]) -> Sequence[str]:
+    """What a command sets that does nothing else."""
+    rest = words[1:] if words[0] in _SETTING else words
+    return rest if all(ASSIGNMENT.match(word) for word in rest) else ()
+
+
+def _assigned(word: str) -> Tuple[str, str, str]:
+    name, _, value = word.partition("=")
+    return (name[:-1], "+", value) if name.endswith("+") else (name, "", value)
+
+
+def _parts(values: Dict[str, Optional[str]], word: str) -> List[str]:
+    """The words that one becomes."""
+    if "$" not in word or ASSIGNMENT.match(word):
+        return [word]
+    meant = _with(values, word)
+    return [word] if meant == word else meant.split()
+
+
+def _with(values: Dict[str, Optional[str]], text: str) -> str:
+    def value(found: "Match[str]") -> str:
+        known = values.get(found.group(1) or found.group(2))
+        return found.group() if known is None else known
+
+    return _VARIABLE.sub(value, text, count=_MOST_VARIABLES)
+
+
+def _meant(kind: str, text: str) -> str:
+    if kind == "resolved":
+        return "$_"
+    if kind in ("double", "simple"):
+        return _ESCAPE.sub(lambda found: found.group(1) or "", _STANDS_FOR.sub("$_", text))
+    return text
+
+
+def _next_line(line: str, place: int) -> int:
+    found = line.find("\n", place)
+    return found if found >= 0 else len(line)
+
+
+def _end(line: str, place: int, found: "re.Match[str]") -> Optional[int]:
+    """Where a document that was announced there has ended; None: nowhere, so it was none."""
+    name = found.group("single_end") or found.group("double_end") or found.group("plain_end")
+    before = r"\t*" if found.group("tabs") else ""
+    end = re.compile("^%s%s$" % (before, re.escape(name)), re.MULTILINE).search(line, _next_line(line, place))
+    return end.end() if end else None
+
+
+def _reads_commands(words: Sequence[str]) -> bool:
+    """Whether it is a shell that reads its commands from the document."""
+    is_shell = bool(words) and words[0].rsplit("/", 1)[-1] in SHELLS
+    return is_shell and all(word.startswith("-") for word in words[1:])
+
+
+__all__: List[str] = ["ASSIGNMENT", "SHELLS", "commands", "resolved"]

@@ -1,0 +1,109 @@
+"""Commands of a shell's line, read and never run."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import time
+
+import pytest
+
+from muster.protocol.shell_words import commands, resolved
+from muster.protocol.starters import commands_of
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("a b; c&&d\ne", [("a", "b"), ("c",), ("d",), ("e",)]),
+        ("a \\\n b # c d\n#e\nf#g", [("a", "b"), ("f#g",)]),
+        ("a 'b # ;' \"c\\\"d\n\" e\\ f ''", [("a", "b # ;", 'c"d\n', "e f", "")]),
+        ("a $'it\\'s' 2>&1 | b", [("a", "it\\'s", "2>&1"), ("b",)]),
+        ('a $(b "c") "$(d "e; f") g" $((1 << (2+3)))', [("a", "$_", "$_ g", "$_")]),
+        ('a `b | c` --n=`d "e"` \'f`\' "`g`"; h`', [("a", "$_", "--n=$_", "f`", "$_"), ("h`",)]),
+        ("cat >f <<EOF\nit's\n  EOF\nb\nEOF\nc", [("cat", ">f"), ("c",)]),
+        ("cat <<-'END' <<E2; a\nit's\n\tEND\nx\nE2\nb", [("cat",), ("a",), ("b",)]),
+        ("bash -e <<EOF\na b\nEOF\nc", [("bash", "-e"), ("a", "b"), ("EOF",), ("c",)]),
+        ("cat <<<x; a", [("cat", "<<<x"), ("a",)]),
+        ("cat <<NOWHERE\na", [("cat",), ("a",)]),
+        ("a 'b\nc", [("a", "'b"), ("c",)]),
+        ('a "b\nc $(d', [("a", '"b'), ("c", "$"), ("d",)]),
+        ("", []),
+    ],
+)
+def test_commands_are_read_as_a_shell_reads_them_and_on_where_it_would_not(line: str, found: list[str]) -> None:
+    assert list(commands(line)) == found
+
+
+@pytest.mark.parametrize(
+    ("line", "last"),
+    [
+        ("A='--nnodes 1'\nrun $A b", ("run", "--nnodes", "1", "b")),
+        ("N=1; export A=\"--nnodes $N -x\"; run ${A} '' c", ("run", "--nnodes", "1", "-x", "", "c")),
+        ('A=(\n --nnodes 1 # of them\n "-t 3"\n); run ${A[@]} b', ("run", "--nnodes", "1", "-t", "3", "b")),
+        ("A=-x; A+=' -y'; run $A --n=$A", ("run", "-x", "-y", "--n=-x", "-y")),
+        ("if a; then A=1; else A=2; fi; run $A", ("run", "$A")),  # either
+        ("A=${B:-1}; run $A $B", ("run", "${B:-1}", "$B")),
+        ("A=$(b); run $A", ("run", "$_")),
+        ("A=1 run $A", ("A=1", "run", "$A")),  # not yet
+        ("A=$A$A; run $A", ("run", "$A$A")),
+        ("A=; (b; c); run $A d", ("run", "$A", "d")),
+    ],
+)
+def test_variables_that_the_line_itself_sets_are_resolved(line: str, last: tuple[str, ...]) -> None:
+    assert list(resolved(commands(line)))[-1] == last
+
+
+def test_values_that_grow_are_left_as_they_are() -> None:
+    value = "x" * 1000
+    line = f"A={value}\n" + "run $A$A$A$A$A$A$A$A;" * 1000
+    found = list(resolved(commands(line)))
+    assert sum(len(word) for words in found for word in words) < 150_000
+    assert found[-1] == ("run", "$A$A$A$A$A$A$A$A")
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "cat > /tmp/p.yaml <<EOF\nprompt: What's it\nEOF\n",
+        "cat > /tmp/p.yaml <<'EOF'\n- don't\nEOF\n",
+        "echo '# on 2 nodes'; ",
+        "[ -n \"${A#x}\" ] || A='#1'\n",
+        "echo it's; ",
+    ],
+)
+def test_what_starts_processes_is_found_whatever_text_stands_before_it(before: str) -> None:
+    assert commands_of(["bash", "-c", before + "composer -n 8 train.py"]) == [("composer", "-n", "8", "train.py")]
+
+
+def test_what_a_document_holds_is_not_run() -> None:
+    assert commands_of(["bash", "-c", "cat > run.sh <<EOF\ntorchrun train.py\nEOF\npython3 train.py"]) == []
+
+
+def test_quotation_is_read_as_bash_reads_it() -> None:
+    chosen = random.Random(12)
+    pieces = ["a", "b c", "'", '"', "\\", " ", "''", '""', "#", "x=1"]
+    compared = 0
+    for _ in range(400):
+        line = "printf '%s\\0' " + "".join(chosen.choice(pieces) for _ in range(8))
+        told = subprocess.run(["bash", "-c", line], capture_output=True, check=False)
+        if told.returncode or told.stderr:
+            continue  # bash cannot read it
+        compared += 1
+        words = next(iter(commands(line)))[2:] or ("",)
+        assert "\0".join(words) + "\0" == told.stdout.decode(), line
+    assert compared > 150
+
+
+@pytest.mark.parametrize("unit", ["a;", "$(", '"$(', "<<a\n", "'\\", '\\"\'"$((', '"$((x)', "#", "`", "`;"])
+def test_a_line_takes_as_long_as_it_is(unit: str) -> None:
+    def seconds(count: int) -> float:
+        def once() -> float:
+            began = time.process_time()
+            list(commands('"' + unit * count))
+            return time.process_time() - began
+
+        return min(once() for _ in range(3))
+
+    short = max(seconds(2_000 // len(unit)), 0.0005)
+    assert seconds(32_000 // len(unit)) < 64 * short  # 16 times as long; by squares it would be 256 times
