@@ -143,6 +143,11 @@ QUIET_OPTIONS := $(call options,NODES SECONDS RATE)
 bench-quiet: venv ## What 16,384 nodes cost the operator while nothing happens (NODES=1024 SECONDS=30 for a part)
 	@$(PY) -m bench.quiet $(QUIET_OPTIONS)
 
+.PHONY: tornsaves
+tornsaves: venv ## Six frameworks' saves cut short at 200 moments and by 10 SIGKILLs: what is called complete they load (FRAMEWORKS="torch orbax")
+	@$(TOOL) imagebuild --only recipes
+	@$(PY) -u -m tornsaves $(call options,FRAMEWORKS)
+
 CHECKPOINTS_OPTIONS := $(call options,TENSORS RANKS RUNS)
 bench-checkpoints: venv ## Judging eight checkpoints of 873 tensors on 512 ranks: the newest, all, and again (TENSORS=90 RANKS=64 RUNS=1)
 	@$(PY) -m bench.checkpoints $(CHECKPOINTS_OPTIONS)

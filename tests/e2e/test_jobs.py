@@ -157,6 +157,16 @@ def test_a_directory_that_not_all_workers_share_stalls_the_job_until_somebody_de
     assert min(line["step"] for line in job.events("step", again.attempt)) == 1
 
 
+def test_a_job_may_say_itself_what_its_checkpoints_are_called(submit: Submit) -> None:
+    trainer = ["--steps=150", "--step-seconds=0.1", "--checkpoint-every=10", "--fail-at=15"]
+    job = submit("named", nodes=2, trainer=trainer, pattern="step-{step}/state.json")
+    assert job.completion()["result"] == "Succeeded"
+    assert [line["step"] for line in job.events("resumed") if line["rank"] == 0] == [10]
+    found = job.status()["checkpoint"]
+    assert found["format"] == "Pattern"
+    assert found["step"] >= 20, "of the second attempt; the last save of all may not be told of before the end is"
+
+
 def test_a_trainer_that_does_not_load_its_checkpoint_is_stopped_once(submit: Submit) -> None:
     job = submit("forgets", nodes=2, trainer=[*LONG, "--forget"], recovery={"applicationRestartsPerDay": 9})
     job.wait_step(25)

@@ -196,7 +196,11 @@ def _ended(bed: Bed, name: str) -> dict[str, Any]:
 
 
 def _weights(bed: Bed, name: str) -> str:
-    """What its first rank printed at the end."""
-    output = bed.kubectl("logs", "-n", NAMESPACE, "-l", f"muster.dev/job={name}", "-c", "trainer", "--tail=-1")
-    found = _WEIGHTS.findall(output)
-    return str(found[-1]) if found else ""
+    """What its first rank printed at the end. A pod of the node that went down may still be there, and has no log."""
+
+    def printed() -> str | None:
+        pods = bed.kubectl("get", "pods", "-n", NAMESPACE, f"--selector=muster.dev/job={name}", "--output=name").split()
+        logs = [bed.kubectl("logs", "-n", NAMESPACE, pod, "-c", "trainer", "--tail=-1", check=False) for pod in pods]
+        return next((str(found[-1]) for found in map(_WEIGHTS.findall, logs) if found), None)
+
+    return wait_until(f"the weights of {name}", printed, DEADLINE_SECONDS, _LOOK_SECONDS)

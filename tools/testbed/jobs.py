@@ -171,6 +171,8 @@ def manifest(
     image: str = "",
     command: list[str] | None = None,
     sidecar: list[str] | None = None,
+    local: str = "",
+    pattern: str = "",
     reshape: Callable[[dict[str, Any]], None] | None = None,
     **spec: Any,
 ) -> dict[str, Any]:
@@ -178,9 +180,11 @@ def manifest(
 
     Args:
         sidecar: the command of another container beside the trainer's.
+        local: where the trainer also saves, in a volume that every pod has for itself; "" = nowhere.
+        pattern: of its checkpoints; "" = they are of a format that is known.
         reshape: changes the spec of the pod.
     """
-    container = {
+    container: dict[str, Any] = {
         "name": "trainer",
         "image": image or bed.images["torch-ddp"],
         "imagePullPolicy": "IfNotPresent",
@@ -201,7 +205,7 @@ def manifest(
             {"name": "tmp", "mountPath": "/tmp"},
         ],
     }
-    pod = {
+    pod: dict[str, Any] = {
         "securityContext": {"runAsNonRoot": True, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}},
         "terminationGracePeriodSeconds": 30,
         "containers": [container, *([{**container, "name": "sidecar", "command": sidecar}] if sidecar else [])],
@@ -211,11 +215,18 @@ def manifest(
             {"name": "tmp", "emptyDir": {}},
         ],
     }
+    checkpoint = {"directory": f"{SHARED}/{name}/checkpoints"}
+    if local:
+        container["volumeMounts"].append({"name": "local", "mountPath": local})
+        pod["volumes"].append({"name": "local", "emptyDir": {}})
+        checkpoint["localDirectory"] = local
+    if pattern:
+        checkpoint["pattern"] = pattern
     if reshape is not None:
         reshape(pod)
     body = {
         "nodes": nodes,
-        "checkpoint": {"directory": f"{SHARED}/{name}/checkpoints"},
+        "checkpoint": checkpoint,
         "template": {"spec": pod},
         **spec,
     }

@@ -206,6 +206,7 @@ class ResumePreset(StrEnum):
     MAX_TEXT = "MaxText"
     NEMO = "NeMo"
     DEEP_SPEED = "DeepSpeed"
+    DLROVER = "DLRover"
 
 
 class Checkpoint(ApiModel):
@@ -215,6 +216,7 @@ class Checkpoint(ApiModel):
         json_schema_extra=checks(
             _keeps("directory"),
             _keeps("localDirectory"),
+            _keeps("pattern"),
             _keeps("resumeArgument"),
             _keeps("saveTimeoutSeconds"),
             _keeps("setTornAside"),
@@ -223,6 +225,17 @@ class Checkpoint(ApiModel):
                 f"(has(self.directory) && !{_IS_URL.replace('self.', 'self.directory.')})",
                 "only in a directory of a file system something can be moved: set checkpoint.directory to a path",
                 at=".setTornAside",
+            ),
+            rule(
+                "!has(self.localDirectory) || !has(self.directory) || "
+                "!(self.localDirectory + '/').startsWith(self.directory.endsWith('/') ? self.directory : self.directory + '/')",
+                "what is on each node's own disk cannot lie in the shared directory: name another path, e.g. /local/checkpoints",
+                at=".localDirectory",
+            ),
+            rule(
+                "!has(self.pattern) || has(self.directory)",
+                "the pattern says what is called so below checkpoint.directory: set that, too",
+                at=".pattern",
             ),
             rule(
                 "!has(self.resumeArgument) || has(self.directory)",
@@ -262,6 +275,25 @@ class Checkpoint(ApiModel):
         description="Absolute path in the worker container, on each node's own disk, where the trainer keeps copies. A "
         "cache: nothing there counts as a checkpoint. The trainer finds it in MUSTER_LOCAL_CHECKPOINT_DIRECTORY.",
         json_schema_extra=checks(rule("self.startsWith('/')", "write an absolute path, e.g. /local/checkpoints")),
+    )
+    pattern: str | None = Field(
+        None,
+        min_length=1,
+        max_length=256,
+        description="What a checkpoint is called, for programs whose saves are of none of the formats in docs/reference/checkpoints.md: "
+        "state-{step}.npz where each is a file, run_{step}/DONE where each is a directory into which DONE is written last. Nothing else "
+        "in directory and localDirectory counts then.",
+        json_schema_extra=checks(
+            rule(
+                "self.matches('^[^/{}[:cntrl:]]*[{]step[}][^/{}[:cntrl:]]*(/[^/{}[:cntrl:]]+)?$') && !self.matches('/[.][.]?$')",
+                "write {step} where the number stands, after a slash what is written last into a directory, and no line end: "
+                "state-{step}.npz, run_{step}/DONE",
+            ),
+            rule(
+                "!self.matches('^([.]|([^/]*[._-])?(?i:tmp|temp|unfinished)([._/-]|[{]step[}](/|$)|$))')",
+                "what begins with a dot or has tmp, temp or unfinished in its name is taken for a save under way: call checkpoints otherwise",
+            ),
+        ),
     )
     resume_argument: list[Annotated[str, Field(max_length=1024)]] | None = Field(
         None,

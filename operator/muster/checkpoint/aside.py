@@ -15,7 +15,7 @@ import errno
 import os
 import re
 import stat
-from typing import Callable, List, Optional, Tuple
+from typing import Callable, List, Optional, Set, Tuple
 
 from muster.checkpoint.find import TOO_MANY_FILES, Finder, Found, Look
 from muster.checkpoint.formats.base import WEIGHTS_ONLY
@@ -63,9 +63,13 @@ def misleading(names: List[str], chosen: str) -> List[str]:
     step = step_in_name(chosen)
     if step is None:
         return []
-    alike = re.compile("[0-9]+".join(map(re.escape, _NUMBER.split(chosen))) + r"\Z")
-    found = [name for name in order_candidates(names) if alike.match(name)]
+    found = [name for name in order_candidates(names) if _shape(name) == _shape(chosen)]
     return [name for name in found if (step_in_name(name) or 0) > step]
+
+
+def _shape(name: str) -> str:
+    """The same for names that differ by numbers only."""
+    return _NUMBER.sub("0", name)
 
 
 def move_aside(
@@ -92,8 +96,9 @@ def move_aside(
         here = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
         try:
             names = misleading(_directories(here, sign), os.path.basename(absolute(path)))
+            parts = {_shape(name) for name in _parts(path, sign)} if names else set()
             for name in names[:MAX_EXAMINED]:
-                if _is_misleading(os.path.join(directory, name), lineage, sign, finder_of):
+                if _is_misleading(os.path.join(directory, name), parts, lineage, sign, finder_of):
                     moved += [name] if _move(here, name) else []
         finally:
             os.close(here)
@@ -114,20 +119,46 @@ def _directories(here: int, sign: Callable[[], None]) -> List[str]:
     return found
 
 
+def _parts(path: str, sign: Callable[[], None]) -> List[str]:
+    """Names of the directories in a checkpoint, which are parts of it."""
+    try:
+        here = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    except NotADirectoryError:  # a single file
+        return []
+    try:
+        return _directories(here, sign)
+    finally:
+        os.close(here)
+
+
 def _is_misleading(
-    path: str, lineage: Optional[Lineage], sign: Callable[[], None], finder_of: Callable[..., Finder]
+    path: str, parts: Set[str], lineage: Optional[Lineage], sign: Callable[[], None], finder_of: Callable[..., Finder]
 ) -> bool:
-    verdicts: List[Verdict] = []
-    finder = finder_of(path, sign, verdicts.append)
+    """Whether no complete checkpoint is in it.
+
+    Args:
+        parts: what the checkpoint that is gone on from has in it is called: the same in this one is a part, whole or not, and
+            no checkpoint by itself.
+    """
+
+    def counts(one: str) -> bool:
+        return one == path or _shape(os.path.basename(one)) not in parts
+
+    judged: List[Verdict] = []
+    finder = finder_of(path, sign, judged.append)
     found = Found((), done=False)
     for found in finder.look(Look()):  # noqa: B007 - the last answer
         sign()
+    verdicts = [verdict for verdict in judged if counts(verdict.path)]
     if found.note or any(verdict.problem.startswith((WEIGHTS_ONLY, TOO_MANY_FILES)) for verdict in verdicts):
         return False
-    if found.checkpoints:
-        return lineage is not None and not any(lineage.has(*one.stamp) for one in found.checkpoints)
+    complete = [one for one in found.checkpoints if counts(one.path)]
+    if complete:
+        return lineage is not None and not any(lineage.has(*one.stamp) for one in complete)
     # One that was not judged torn for good could not be read, or changes while it is looked at.
-    return {one.path for one in found.torn} <= {verdict.path for verdict in verdicts if verdict.problem}
+    return {one.path for one in found.torn if counts(one.path)} <= {
+        verdict.path for verdict in verdicts if verdict.problem
+    }
 
 
 def _move(here: int, name: str) -> bool:

@@ -18,6 +18,7 @@ import re
 from typing import Any, Callable, Dict, List, Optional, Pattern, Sequence, Union
 
 METADATA_NAME = ".metadata"
+FLASH_TRACKER = "../dlrover_latest.txt"  # beside what DLRover saves from memory, FSDP's shards among it
 SHARD_NAME = re.compile(r"__\d+_\d+\.distcp\Z")
 
 _FIELDS = ("relative_path", "offset", "length")
@@ -94,7 +95,7 @@ class _Walk:
     def _pass(self, count: int) -> int:
         """Pass over what does not matter, and note whole pieces on the way; returns how many turns are left."""
         data, position, memoized = self._data, self._position, self._memoized
-        passed, piece, gets = self._passed, self._whole_piece, self._gets
+        passed, piece, gets, sizes = self._passed, self._whole_piece, self._gets, self.sizes
         while count > 0:
             count -= 1
             found = passed.match(data, position)
@@ -109,10 +110,24 @@ class _Walk:
                     position = end
                     continue
             found = piece.match(data, position) if piece is not None else None
-            if found is None or found[1] not in gets:
+            if found is None:
+                break
+            if found[2] is None:
+                path = gets.get(found[1])
+            elif found[2][0] == len(found[3]):  # a shard that is named for the first time
+                path = found[3].decode()
+                gets[b"j" + memoized.to_bytes(4, "little")] = path  # as whoever memoizes so refers to it
+                if memoized < 256:
+                    gets[b"h%c" % memoized] = path
+                memoized += 1
+            else:
+                path = None
+            if path is None:
                 break
             position = found.end()
-            self._note(gets[found[1]], integer_of(found[2]), integer_of(found[3]))
+            end = integer_of(found[4]) + integer_of(found[5])
+            if end > sizes.get(path, 0):
+                sizes[path] = max(end, 1)
         self._position, self._memoized = position, memoized
         return count
 
@@ -202,12 +217,13 @@ def _up_to(count: int, pattern: bytes) -> bytes:
 
 
 def _whole_piece(gets: Dict[bytes, str]) -> Optional[Pattern[bytes]]:
-    """The three fields one after the other, each name by reference, and the shard's, too."""
+    """The three fields one after the other, each name by reference, and the shard's likewise or spelled out and memoized."""
     names = [[re.escape(get) for get, name in gets.items() if name == field] for field in _FIELDS]
     if not all(names):
         return None
     path, offset, length = (b"(?:%s)" % b"|".join(name) for name in names)
-    return re.compile(path + rb"(h.|j.{4})" + offset + _INTEGER + length + _INTEGER, re.DOTALL)
+    shard = rb"(h.|j.{4}|\x8c(.)(__\d+_\d+\.distcp)" + _MEMOIZE + rb")"
+    return re.compile(path + shard + offset + _INTEGER + length + _INTEGER, re.DOTALL)
 
 
 def integer_of(code: bytes) -> int:

@@ -9,23 +9,27 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import time
 from typing import Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
 
 from muster.checkpoint.candidate import Candidate, Reading
-from muster.checkpoint.formats.base import Format
+from muster.checkpoint.formats.base import NO_OPTIMIZER, WEIGHTS_ONLY, Format
+from muster.checkpoint.formats.megatron import MEGATRON_UNKNOWN
 from muster.checkpoint.formats.table import FORMATS
-from muster.checkpoint.listing import THIS_MACHINE, Files, Listing, Status, StorageError, no_sign
-from muster.checkpoint.names import absolute, joined, order_candidates, step_in_name
-from muster.checkpoint.pointers import MAX_POINTER_BYTES, POINTERS, Pointer, pointer_problem
+from muster.checkpoint.listing import THIS_MACHINE, Children, Files, Listing, Status, StorageError, no_sign
+from muster.checkpoint.names import absolute, joined, order_candidates, readable, step_in_name
+from muster.checkpoint.pointers import MAX_POINTER_BYTES, POINTERS, Pointer, Problem, pointer_problem
 from muster.checkpoint.scan import MAX_STAMPS, Checkpoint, Lineage, Stamp, newest_first
 from muster.checkpoint.verdict import Verdict, digest, saving_ns, stamp
 from muster.protocol.messages import MAX_NUMBER
 
 LIMIT = 8
 MAX_EXAMINED = 64
+MAX_PASSED_IN_STORE = 512  # directories that prove to be no checkpoint: each costs a request
 MAX_WITHOUT_STEP = 16
 MAX_WISHED = 64  # directories that may be what a person asked for
+MAX_UNORDERED = 32  # of which only what is in them tells the step, before those whose names tell it
 MAX_STEPPED = 4096  # looked into for stamps: most may hold no checkpoint
 _MAX_REMEMBERED = 4 * MAX_EXAMINED
 SETTLE_SECONDS = 5.0  # what has no atomic marker stays the same for so long before it counts
@@ -33,9 +37,26 @@ _PAUSE_SECONDS = 0.25  # between two signs of life while nothing is left to do b
 _STILL_WRITTEN = (
     "it may still be written: no marker of it tells when it is whole, and its files have not been seen twice"
 )
+_LESS = "files that were in it are gone: it is being removed, or was until something stopped that"
 DOUBT_SECONDS = 60.0  # while a save is under way, something newer is not complete, and a pointer not written yet
 TOO_MANY_FILES = "too many files"
+_STRANGE = (
+    "%s is a link to another file system and is not followed: whether all workers see the same there is not known. Let the checkpoints "
+    "lie in %s itself, or name their directory in spec.checkpoint.directory"
+)
+_DEEPER = (
+    "no checkpoint lies in %s itself, and %s (%s) is deeper, where none is looked for: name its directory in spec.checkpoint.directory. "
+    "Where each rank saves to a directory of its own, nothing tells whether all have: let all save to one"
+)
+# What is a checkpoint itself by its name has parts in it that are called so, too, and may be under way.
+_CALLED_SO = re.compile(r"\d+\Z|(?:.*[^a-z])?(?:checkpoint|ckpt|step|iter|epoch|ep|ba)s?[=_.-]?\d", re.IGNORECASE)
+_DEEPER_AGAIN_SECONDS = 600.0  # they may be large
+_MAX_DEEPER = 8  # directories that are looked into, and checkpoints in each
+_MAX_PROBLEM_CHARS = 1000
 _UNREADABLE = "a file cannot be read now: "
+_NAMES_SHARE = (
+    0.1  # of the time goes into reading the names in a directory, at most: beside checkpoints a million files may lie
+)
 _LOOK_AGAIN_SECONDS = (2.0, 30.0)  # at what is not complete though nothing seems to change: from, to
 
 
@@ -79,6 +100,7 @@ class Found:
         note: what could not be seen, though the directory is not known to be unreadable; "" = nothing.
         stamps: of all that have their marker, MAX_STAMPS at most; None: not known (yet).
         doubt: why what is there may not be what people think: newer ones stay incomplete, or a pointer leads elsewhere.
+        trap: why a framework that follows its pointer would not go on at all, or from what is torn; known once settled.
     """
 
     checkpoints: Tuple[Checkpoint, ...]
@@ -87,6 +109,7 @@ class Found:
     torn: Tuple[Checkpoint, ...] = ()
     stamps: Optional[Tuple[Stamp, ...]] = None
     doubt: str = ""
+    trap: str = ""
 
     @property
     def is_settled(self) -> bool:
@@ -115,9 +138,11 @@ class _Search:
     """One look, as far as it has come.
 
     Attributes:
-        candidates: that are left: a directory, and whether its name tells a step.
+        candidates: that are left: a directory, and whether it counts among the newest.
         found: what may be complete, by path.
+        counted: of these, those that count.
         examined: candidates with a step that may be of this history.
+        passed: names with a step that are no checkpoints.
         stamps: of what has its marker.
         blind: something could not be seen.
         settling: by path, until when its files have to stay the same.
@@ -125,8 +150,10 @@ class _Search:
 
     candidates: Iterator[Tuple[str, bool]]
     found: Dict[str, _Seen] = dataclasses.field(default_factory=dict)
+    counted: Set[str] = dataclasses.field(default_factory=set)
     torn: List[Checkpoint] = dataclasses.field(default_factory=list)
     examined: int = 0
+    passed: int = 0
     stamps: List[Stamp] = dataclasses.field(default_factory=list)
     blind: bool = False
     settling: Dict[str, float] = dataclasses.field(default_factory=dict)
@@ -134,6 +161,11 @@ class _Search:
 
 class Finder:
     """Finds the newest complete checkpoints in one directory, again and again.
+
+    Args:
+        settle_seconds: for so long what has no atomic marker has to stay the same, None: SETTLE_SECONDS; 0 where
+            nobody can be writing.
+        formats: that it may be of, in the order in which it is asked for them.
 
     Attributes:
         looks: at single files and directories so far.
@@ -147,8 +179,13 @@ class Finder:
         now: Callable[[], float] = time.monotonic,
         files: Files = THIS_MACHINE,
         pause: Callable[[float], None] = time.sleep,
+        settle_seconds: Optional[float] = None,
+        formats: Sequence[Format] = FORMATS,
     ) -> None:
         self.looks = 0
+        self._formats = formats
+        self._singles = [kind for kind in formats if not kind.markers]
+        self._settle_seconds = max(SETTLE_SECONDS if settle_seconds is None else settle_seconds, files.settle_seconds)
         self._directory = absolute(directory)
         self._sign = sign
         self._judged = judged
@@ -161,9 +198,13 @@ class Finder:
         # What has to settle: the digest of its files, and since when.
         self._first_seen: Dict[str, Tuple[str, float]] = {}
         # What it was, for as long as the directory's own stamp is the same.
-        self._kinds: Dict[str, Tuple[str, Format, str]] = {}
+        self._kinds: Dict[str, _Seen] = {}
         self._doubted = ("", 0.0)  # and since when
+        self._deeper_seen, self._deeper_until = "", 0.0  # what was, and until when it is not looked for again
         self._single: Set[str] = set()  # candidates that are files
+        self._names = Children([], [])  # that were there
+        self._names_until = 0.0  # a light look takes them as they were
+        self._times: Dict[str, int] = {}  # of what no name orders, since the last thorough look
         self._note = ""
 
     def remember(self, verdicts: Iterable[Verdict]) -> None:
@@ -191,20 +232,28 @@ class Finder:
         self._files.refresh()
         if how.thorough:
             self._kinds.clear()
+            self._times.clear()
         search = _Search(self._candidates(how))
         complete: Dict[str, Checkpoint] = {}
         stamps: Optional[Tuple[Stamp, ...]] = None
         while True:
             self._fill(search, how)
             there = [complete.get(path, seen.checkpoint) for path, seen in search.found.items()]
+            originals = {(one.format, one.step) for one in there}
+            made_of = {one.path: (search.found[one.path].format.made_of, one.step) for one in there}
+            there = [one for one in there if made_of[one.path] not in originals or one.path == how.wish]
             newest = newest_first(there, how.limit)
             newest += [one for one in there if how.wishes(one) and one not in newest][: how.limit]
             open_ones = [checkpoint for checkpoint in newest if not checkpoint.judged] if how.judges else []
             if not open_ones and how.stamps and stamps is None:
                 stamps = self._stamps(search)
             torn = tuple(newest_first(search.torn, how.limit))
-            doubt = self._doubt(newest, torn) if how.judges and not open_ones else ""
-            found = Found(tuple(newest), not open_ones, self._note, torn, stamps, doubt)
+            found = Found(tuple(newest), not open_ones, self._note, torn, stamps)
+            if how.judges and found.is_settled:
+                pointed = self._pointed_elsewhere(newest, torn)
+                doubt = self._doubt(newest, torn, pointed, how.thorough) if found.done else ""
+                trap = pointed.words if pointed is not None and pointed.is_trap else ""
+                found = dataclasses.replace(found, doubt=doubt, trap=trap)
             yield found
             if not open_ones:
                 return
@@ -223,10 +272,6 @@ class Finder:
             else:
                 search.torn.append(search.found.pop(path).checkpoint)
 
-    @property
-    def _settle_seconds(self) -> float:
-        return max(SETTLE_SECONDS, self._files.settle_seconds)
-
     def _settles(self, path: str) -> bool:
         verdict = self._verdicts.get(path)
         return verdict is not None and verdict.problem == _STILL_WRITTEN and path in self._first_seen
@@ -235,30 +280,63 @@ class Finder:
         """What may still be written into the directory; None: nobody knows."""
         return self._files.free_bytes(self._directory)
 
-    def _doubt(self, complete: Sequence[Checkpoint], torn: Sequence[Checkpoint]) -> str:
+    def _doubt(
+        self, complete: Sequence[Checkpoint], torn: Sequence[Checkpoint], pointed: Optional[Problem], thorough: bool
+    ) -> str:
         """What has been doubtful for so long that no save under way explains it; "" = nothing."""
         newest = complete[0].step if complete else -1
         newer = [one for one in torn if one.step > newest]
         if len(newer) == 1 and complete:  # what a save that a fault cut short has left: the next will be whole
             newer = []
-        text = next(filter(None, map(self._why, newer)), "") or self._pointed_elsewhere(complete)
+        text = next(filter(None, map(self._why, newer)), "") or (pointed.words if pointed is not None else "")
+        if not complete and not torn and not thorough:  # no start waits for this one
+            text = self._deeper()
         if text != self._doubted[0]:
             self._doubted = text, self._now()
         return text if self._now() >= self._doubted[1] + DOUBT_SECONDS else ""
 
+    def _deeper(self) -> str:
+        """What lies in a directory of this one, where nobody looks for checkpoints; "" = nothing. Looked for now and then."""
+        if self._now() < self._deeper_until:
+            return self._deeper_seen
+        self._deeper_seen, self._deeper_until = "", self._now() + _DEEPER_AGAIN_SECONDS
+        names = [name for name in order_candidates(self._names.directories) if not _CALLED_SO.match(name)]
+        for name in names[:_MAX_DEEPER]:
+            directory = os.path.join(self._directory, name)
+            try:
+                inner = self._files.children(directory, lambda _: False, self._sign)
+            except (FileNotFoundError, NotADirectoryError, PermissionError):
+                continue
+            stepped = [name for name in order_candidates(inner.directories) if step_in_name(name) is not None]
+            paths = [os.path.join(directory, name) for name in stepped[:_MAX_DEEPER]]
+            seen = next(filter(None, map(self._see, paths)), None)
+            if seen is not None:
+                self._deeper_seen = _DEEPER % (self._directory, seen.checkpoint.path, seen.format.name)
+                break
+        return self._deeper_seen
+
     def _why(self, torn: Checkpoint) -> str:
-        verdict = self._verdicts.get(torn.path)
-        problem = verdict.problem if verdict is not None else ""
+        problem = self._verdict_of(torn)
         return "checkpoint %d (%s) is not complete: %s" % (torn.step, torn.path, problem) if problem else ""
 
-    def _pointed_elsewhere(self, complete: Sequence[Checkpoint]) -> str:
-        formats = {one.format for one in complete}
+    def _verdict_of(self, torn: Checkpoint) -> str:
+        verdict = self._verdicts.get(torn.path)
+        return verdict.problem if verdict is not None else ""
+
+    def _pointed_elsewhere(self, complete: Sequence[Checkpoint], torn: Sequence[Checkpoint]) -> Optional[Problem]:
+        cut_short = [one for one in torn if not self._verdict_of(one).startswith((WEIGHTS_ONLY, NO_OPTIMIZER))]
+        known_torn = {one.path for one in torn if one.format != MEGATRON_UNKNOWN.name}  # which may be whole
+
+        def is_whole(name: str) -> bool:
+            path = os.path.join(self._directory, name)
+            return path not in known_torn and self._stat(path) is not None
+
         for pointer in POINTERS:
-            if not formats.isdisjoint(pointer.formats):
-                problem = pointer_problem(pointer, self._said(pointer), complete)
-                if problem:
+            if any(map(pointer.is_for, complete or torn)):
+                problem = pointer_problem(pointer, self._said(pointer), complete, is_whole, cut_short)
+                if problem is not None:
                     return problem
-        return ""
+        return None
 
     def _said(self, pointer: Pointer) -> Optional[str]:
         """What is in it, or where it leads; None: there is none."""
@@ -276,53 +354,95 @@ class Finder:
     def _candidates(self, how: Look) -> Iterator[Tuple[str, bool]]:
         """Directories that may hold a checkpoint, and whether they are among those that are looked at from the newest on."""
         try:
-            directories, files = self._files.children(self._directory, self._sign)
+            directories, files, strange = self._children(how)
         except FileNotFoundError:
             self._note = "%s does not exist" % self._directory
             return
-        files = [name for name in files if any(not kind.markers and kind.claims(name) for kind in FORMATS)]
+        odd = next((name for name in order_candidates(strange) if step_in_name(name) is not None), None)
+        if odd is not None and _is_text(odd):
+            self._note = _STRANGE % (os.path.join(self._directory, odd), self._directory)
         self._single = {os.path.join(self._directory, name) for name in files}
         names = order_candidates(directories + files)
         yield self._directory, False
         wished = [name for name in names if how.may_wish(os.path.join(self._directory, name))][:MAX_WISHED]
         others = [name for name in names if name not in wished] if wished else names
-        nameless = [name for name in others if step_in_name(name) is None][:MAX_WITHOUT_STEP]
-        stepped = [name for name in others if step_in_name(name) is not None]
-        for name in nameless + wished:  # they do not count among the newest
+        unordered = self._by_both([name for name in others if any(kind.hides_step(name) for kind in self._formats)])
+        hidden = set(unordered)
+        nameless = [name for name in others if name not in hidden and step_in_name(name) is None]
+        stepped = [name for name in others if name not in hidden and step_in_name(name) is not None]
+        # They do not count among the newest: whether they are is known once they were looked into.
+        for name in nameless[:MAX_WITHOUT_STEP] + unordered[:MAX_UNORDERED] + wished:
             yield os.path.join(self._directory, name), False
-        for name in stepped[:MAX_STEPPED]:
+        for name in stepped[:MAX_STEPPED] + unordered[MAX_UNORDERED:MAX_STEPPED]:
             yield os.path.join(self._directory, name), True
-        if len(stepped) > MAX_STEPPED:
+        if len(stepped) > MAX_STEPPED or len(unordered) > MAX_STEPPED:
             self._note = "%s has more than %d directories" % (self._directory, MAX_STEPPED)
+
+    def _by_both(self, names: Sequence[str]) -> List[str]:
+        """From the highest number down and from the newest down in turn, as neither alone tells the highest step.
+
+        Where all of them are looked into anyway their times are not asked for.
+        """
+        if len(names) <= MAX_UNORDERED:
+            return list(names)
+        by_time = sorted(names[: 2 * MAX_STEPPED], key=self._time, reverse=True)
+        return list(dict.fromkeys(name for pair in zip(by_time, names) for name in pair))
+
+    def _time(self, name: str) -> int:
+        if name not in self._times:
+            try:
+                status = self._stat(os.path.join(self._directory, name))
+            except PermissionError:
+                status = None
+            self._times[name] = status.modified_ns if status is not None else 0
+        return self._times[name]
+
+    def _is_single(self, name: str) -> bool:
+        """Whether a file may be a checkpoint by itself."""
+        for kind in self._singles:  # noqa: SIM110 - beside checkpoints a million files may lie, and this is the fastest
+            if kind.claims(name):
+                return True
+        return False
+
+    def _children(self, how: Look) -> Children:
+        """The names there. A light look does without a new one for a while, the longer it takes to read them."""
+        began = self._now()
+        if how.thorough or began >= self._names_until:
+            self._names = self._files.children(self._directory, self._is_single, self._sign)
+            self._names_until = self._now() + (self._now() - began) / _NAMES_SHARE
+        return self._names
 
     def _fill(self, search: _Search, how: Look) -> None:
         """Look at candidates until there are enough, not counting those that need not be among the newest."""
-        counted = (path for path in search.found if not how.may_wish(path))
-        with_step = sum(1 for path in counted if step_in_name(os.path.basename(path)) is not None)
+        with_step = len(search.counted.intersection(search.found))
+        most_passed = MAX_PASSED_IN_STORE if self._files.is_store else MAX_STEPPED
         while with_step < how.limit and search.examined < MAX_EXAMINED:
-            path, has_step = next(search.candidates, ("", False))
+            path, counts = next(search.candidates, ("", False))
             if not path:
                 return
             seen = self._note_stamp(search, path)
             if seen is not None and how.lineage is not None and not how.lineage.has(*seen.checkpoint.stamp):
                 continue
-            search.examined += has_step
+            # What proves to be no checkpoint is passed over until there is one: samples, profiles and the like may be many.
+            search.passed += counts and seen is None
+            search.examined += counts and (seen is not None or with_step > 0 or search.passed >= most_passed)
             if seen is None:
                 continue
             if not how.thorough and how.judges and self._is_known_bad(seen):
                 search.torn.append(seen.checkpoint)
                 continue
             search.found[path] = self._known(seen) if not how.thorough else seen
-            with_step += has_step
+            if counts:
+                search.counted.add(path)
+                with_step += 1
 
     def _stamps(self, search: _Search) -> Optional[Tuple[Stamp, ...]]:
         """Of all that there are, those of the highest steps first; None where something could not be seen."""
         note = self._note
         for path, _ in search.candidates:
             self._note_stamp(search, path)
-            if (
-                len(search.stamps) > MAX_STAMPS + MAX_WITHOUT_STEP + MAX_WISHED + 1
-            ):  # those come first, whatever their step
+            # Those that do not count come first, whatever their step.
+            if len(search.stamps) > MAX_STAMPS + MAX_WITHOUT_STEP + MAX_UNORDERED + MAX_WISHED + 1:
                 break
         if search.blind or self._note != note:
             return None
@@ -347,7 +467,6 @@ class Finder:
                 directory = path if kind.markers else self._directory
                 status = self._stat(joined(directory, marker))
                 if status is not None:
-                    self._remember_kind(path, stamp(itself), kind, marker)
                     return self._of_format(kind, path, directory, marker, status, stamp(itself))
         except PermissionError as error:  # lost+found and the like have no step in their names
             if step_in_name(name) is not None:
@@ -357,20 +476,22 @@ class Finder:
     def _likely(self, path: str, name: str, itself: str) -> Iterator[Tuple[Format, str]]:
         """Formats that it may be of, each with a marker: what it was before while no name in it has changed, then all."""
         known = self._kinds.get(path)
-        if known is not None and known[0] == itself:
-            yield known[1], known[2]
-        for kind in FORMATS:
+        if known is not None and known.directory_stamp == itself:
+            yield known.format, known.marker
+        for kind in self._formats:
             if (path in self._single) != bool(kind.markers) and kind.claims(name):
                 yield from ((kind, marker) for marker in kind.markers or (name,))
-
-    def _remember_kind(self, path: str, itself: str, kind: Format, marker: str) -> None:
-        if len(self._kinds) >= MAX_STEPPED:
-            self._kinds.clear()
-        self._kinds[path] = itself, kind, marker
 
     def _of_format(
         self, kind: Format, path: str, directory: str, marker: str, status: Status, itself: str
     ) -> Optional[_Seen]:
+        known, marker_stamp = self._kinds.get(path), stamp(status)
+        if known is not None and (known.directory_stamp, known.marker, known.marker_stamp) == (
+            itself,
+            marker,
+            marker_stamp,
+        ):
+            return known
         files = {marker: status.file}
         try:
             step = kind.step(Candidate(directory, os.path.basename(path), files, self._reading))
@@ -382,7 +503,11 @@ class Finder:
             self._note = "%r is left out: its name is no UTF-8, rename it" % path
             return None
         checkpoint = Checkpoint(step, path, status.modified_ns, judged=False, format=kind.name)
-        return _Seen(checkpoint, kind, directory, marker, stamp(status), itself)
+        seen = _Seen(checkpoint, kind, directory, marker, marker_stamp, itself)
+        if len(self._kinds) >= MAX_STEPPED:
+            self._kinds.clear()
+        self._kinds[path] = seen
+        return seen
 
     def _stat(self, path: str) -> Optional[Status]:
         self.looks += 1
@@ -439,8 +564,15 @@ class Finder:
             problem = self._problem(seen, Candidate(listing.path, name, listing.files, self._reading))
             if not problem and seen.format.settles and not self._is_settled(path, files):
                 problem = _STILL_WRITTEN
-        size_bytes = sum(file.size_bytes for file in listing.files.values())
-        return Verdict(path, files, self._glance(seen, probe), probe, problem, size_bytes, saving_ns(listing))
+        own = [file for name, file in listing.files.items() if not name.startswith("../")]
+        size_bytes = sum(file.size_bytes for file in own)
+        newest_ns = max((file.modified_ns for file in own), default=0)
+        # No save makes it smaller and writes nothing: somebody removes it, or did until something stopped him.
+        if seen.format.is_open and known is not None and known.size_bytes > size_bytes and known.newest_ns >= newest_ns:
+            problem, size_bytes, newest_ns = problem or _LESS, known.size_bytes, known.newest_ns
+        return Verdict(
+            path, files, self._glance(seen, probe), probe, problem, size_bytes, saving_ns(listing), newest_ns
+        )
 
     def _listing(self, seen: _Seen) -> Listing:
         """All files of it, and the one beside it on which it depends."""
@@ -481,19 +613,24 @@ class Finder:
         if seen.marker not in candidate.files:
             return "its marker vanished"
         try:
-            return seen.format.problem(candidate)
+            return _in_words(seen.format.problem(candidate))
         except (PermissionError, StorageError):
             raise
         except ValueError as error:
-            return str(error)
+            return _in_words(str(error))
         except OSError as error:  # of a file that is gone meanwhile, or on storage that fails: others may be whole
-            return _UNREADABLE + str(error)
+            return _UNREADABLE + _in_words(str(error))
 
 
 def _complete(checkpoint: Checkpoint, verdict: Verdict) -> Checkpoint:
     """As it is told of once it was found complete."""
     seconds = round(verdict.saving_ns / 1e9, 3)
     return dataclasses.replace(checkpoint, judged=True, size_bytes=verdict.size_bytes, save_seconds=seconds)
+
+
+def _in_words(problem: str) -> str:
+    """As it can be told, and passed on in one line: it may repeat what a torn file says."""
+    return readable(problem[:_MAX_PROBLEM_CHARS])
 
 
 def _may_pass(problem: str) -> bool:

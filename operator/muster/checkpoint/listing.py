@@ -6,22 +6,26 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import io
+import itertools
 import os
-from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
+import stat
+from typing import Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
 from muster.protocol.messages import MAX_NUMBER
 
 MAX_DEPTH = 3
-MAX_ENTRIES = 50_000
+MAX_ENTRIES = 200_000
 MAX_CHILDREN = 100_000
+MAX_LINKS = 1024  # to directories or not: each costs some looks
 MAX_CONTENT_BYTES = 1024 * 1024 * 1024
-SINGLE_FILES = (".ckpt", ".pt")  # endings of files that may be checkpoints by themselves
+_LEADS_NOWHERE = (errno.ELOOP, errno.ENAMETOOLONG)  # nothing can be there
+_AT_ONCE = 256  # names
 _READ_BYTES = 4 * 1024 * 1024  # at once: a slow file system answers so much within seconds
 
 
-@dataclasses.dataclass(frozen=True)
-class File:
+class File(NamedTuple):
     """One regular file; symbolic links to files count as what they point to."""
 
     size_bytes: int
@@ -50,6 +54,20 @@ class Listing:
     path: str
     files: Mapping[str, File]
     truncated: bool = False  # there is more than MAX_ENTRIES
+
+
+class Children(NamedTuple):
+    """Names in a directory.
+
+    Attributes:
+        directories: links that lead to a directory which is not there by its own name among them.
+        files: those that were asked for; of links the same.
+        strange: links to another file system, which are not followed.
+    """
+
+    directories: List[str]
+    files: List[str]
+    strange: Tuple[str, ...] = ()
 
 
 class StorageError(OSError):
@@ -96,33 +114,45 @@ class Files:
             status = os.stat(path)
         except (FileNotFoundError, NotADirectoryError):
             return None
+        except ValueError:  # a zero byte is in it: a file that a power cut left may say so
+            return None
+        except OSError as error:
+            if error.errno in _LEADS_NOWHERE:
+                return None
+            raise
         return Status(status.st_ino, status.st_size, status.st_mtime_ns)
 
-    def children(self, directory: str, sign: Callable[[], None] = no_sign) -> Tuple[List[str], List[str]]:
-        """Names of the directories in `directory`, and of the files that may be checkpoints; links left out.
+    def children(
+        self, directory: str, is_wanted: Callable[[str], bool], sign: Callable[[], None] = no_sign
+    ) -> Children:
+        """Names of the directories in `directory`, and of some of the files.
 
         Args:
-            sign: called after each entry, as a sign of life.
+            is_wanted: whether to tell of a file, by its name: there may be a million of others.
+            sign: called after some entries, as a sign of life.
 
         Raises:
             OSError: it cannot be read.
         """
         directories: List[str] = []
         files: List[str] = []
+        links: List[str] = []
         with os.scandir(directory) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    directories.append(entry.name)
-                elif (
-                    entry.name.endswith(SINGLE_FILES)
-                    and len(files) < MAX_CHILDREN
-                    and entry.is_file(follow_symlinks=False)
-                ):
-                    files.append(entry.name)
+            for some in _batches(entries):
+                directories += [entry.name for entry in some if entry.is_dir(follow_symlinks=False)]
+                links += [entry.name for entry in some if entry.is_symlink()]
+                names = [entry for entry in some if is_wanted(entry.name)]
+                files += [entry.name for entry in names if entry.is_file(follow_symlinks=False)]
+                sign()
                 if len(directories) >= MAX_CHILDREN:
                     break
-                sign()
-        return directories, files
+        strange: List[str] = []
+        for name in links[:MAX_LINKS]:
+            followed = _followed(directory, name, is_wanted)
+            if followed is not None:
+                (strange if not followed.is_here else directories if followed.is_directory else files).append(name)
+            sign()
+        return Children(directories[:MAX_CHILDREN], files[:MAX_CHILDREN], tuple(strange))
 
     def listing(self, directory: str, sign: Callable[[], None] = no_sign) -> Listing:
         """List the files down to MAX_DEPTH, each looked at once; what vanishes meanwhile is left out.
@@ -140,16 +170,21 @@ class Files:
             try:
                 with os.scandir(os.path.join(directory, prefix)) as entries:
                     for entry in entries:
-                        relative = prefix + entry.name
                         if entry.is_dir(follow_symlinks=False):
                             if depth < MAX_DEPTH:
-                                pending.append((relative + "/", depth + 1))
+                                pending.append((prefix + entry.name + "/", depth + 1))
                             continue
                         if len(files) >= MAX_ENTRIES:
                             return Listing(directory, files, truncated=True)
-                        found = _stat(entry)
-                        if found is not None:
-                            files[relative] = found
+                        try:
+                            if entry.is_file():
+                                status = entry.stat()
+                                files[prefix + entry.name] = File(status.st_size, status.st_mtime_ns)
+                        except FileNotFoundError:
+                            pass
+                        except OSError as error:
+                            if error.errno not in _LEADS_NOWHERE:
+                                raise
                         sign()
             except FileNotFoundError:
                 continue
@@ -206,14 +241,36 @@ def _at_once(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK)
 
 
-def _stat(entry: "os.DirEntry[str]") -> Optional[File]:
+class _Followed(NamedTuple):
+    """Where a link leads: to a directory or a file, on the same file system or another."""
+
+    is_directory: bool
+    is_here: bool
+
+
+def _followed(directory: str, name: str, is_wanted: Callable[[str], bool]) -> Optional[_Followed]:
+    """The directory, or file that is wanted, at the end of a link; None: nothing, what is there by its own name, or round."""
+    path = os.path.join(directory, name)
     try:
-        if not entry.is_file():
+        status = os.stat(path)
+        is_directory = stat.S_ISDIR(status.st_mode)
+        if not is_directory and not (stat.S_ISREG(status.st_mode) and is_wanted(name)):
             return None
-        status = entry.stat()
-    except FileNotFoundError:
+        target, itself = os.path.realpath(path), os.path.realpath(directory)
+        if os.path.dirname(target) == itself or os.path.commonpath((target, itself)) == target:
+            return None
+        return _Followed(is_directory, status.st_dev == os.stat(directory).st_dev)
+    except OSError:
         return None
-    return File(status.st_size, status.st_mtime_ns)
+
+
+def _batches(entries: "Iterator[os.DirEntry[str]]") -> "Iterator[List[os.DirEntry[str]]]":
+    """So many at a time that nothing is done for each of a million beside what it costs to read its name."""
+    while True:
+        some = list(itertools.islice(entries, _AT_ONCE))
+        if not some:
+            return
+        yield some
 
 
 THIS_MACHINE = Files()

@@ -31,7 +31,7 @@ def parse_manifest(data: bytes) -> Manifest:
     """
     try:
         document = json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ManifestError("not JSON: %s" % error) from error
     if not isinstance(document, dict):
         raise ManifestError("an object is expected")

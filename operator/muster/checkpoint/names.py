@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
-from typing import Iterable, List, Optional
+from typing import Iterable, List, Optional, Tuple
 
 # Where frameworks assemble a checkpoint before they rename it: complete today, gone tomorrow.
 _UNFINISHED = re.compile(r"\A\.|(?:\A|[._-])(?:tmp|temp|unfinished)(?:[._-]|\d*\Z)", re.IGNORECASE)
@@ -12,23 +13,48 @@ _UNFINISHED = re.compile(r"\A\.|(?:\A|[._-])(?:tmp|temp|unfinished)(?:[._-]|\d*\
 # `model--val_loss=1.25-epoch=3-step=500-consumed_samples=64.0`, DeepSpeed `global_step500`, Megatron `iter_0000500`,
 # Composer `ep1-ba500-rank0`.
 _STEP = re.compile(
-    r"(?:\A|[^a-z])(?:(?:global|train)[_-]?)?(?:step|iter|iteration|ba|batch)s?[=_.-]?(\d+)", re.IGNORECASE
+    r"(?:\A|[^a-z])(?:(?:global|train)[_-]?)?(?:step|iter|iteration)s?[=_.-]?(\d+(?:(?:\.\d+)?[km](?![a-z\d]))?)",
+    re.IGNORECASE,
 )
+# The same where nothing else is called a step: `batch32_step100` tells of the size of a batch.
+_BATCH = re.compile(r"(?:\A|[^a-z])(?:ba|batch)(?:es)?[=_.-]?(\d+)", re.IGNORECASE)
+# What a checkpoint is called, with a number of its own: `ckpt500-bf16`.
+_NUMBERED = re.compile(r"(?:\A|[^a-z])(?:checkpoint|ckpt|epoch|ep)(\d+)(?!\d|\.\d)", re.IGNORECASE)
+# A whole number that no letter stands at, as it does in the name of a type, a model or a size: `ckpt-500-bf16`, `500-llama-7b`.
+_ALONE = re.compile(r"(?<![a-z\d])(?<!\d\.)\d+(?![a-z\d]|\.\d)", re.IGNORECASE)
+_THOUSANDS = re.compile(r"(?<![a-z\d])(?<!\d\.)\d+k(?![a-z\d])", re.IGNORECASE)
 # A whole number that is neither part of a decimal one nor a version (`last-v1`).
 _INTEGER = re.compile(r"(?<!\d)(?<!-v)(?<!\d\.)\d+(?!\d|\.\d)")
+# A date, and a time behind it: neither is a step, as long as there is another number.
+_DATE = re.compile(
+    r"(?<!\d)(?:19|20)\d\d([-_]?)(?:0[1-9]|1[0-2])\1(?:0[1-9]|[12]\d|3[01])(?:[-_T ]?\d\d[-_:]?\d\d(?:[-_:]?\d\d)?)?(?!\d)"
+)
 _ITERATION = re.compile(r"iter_\d{7,15}\Z")
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://.")
+_UNITS = {"k": 3, "m": 6}  # digits that they stand for
 _MAX_STEP_DIGITS = 15  # what a report can tell (muster.protocol.messages.MAX_NUMBER)
 
 
+@functools.lru_cache(maxsize=16384)
 def step_in_name(name: str) -> Optional[int]:
-    """The step that a checkpoint's name tells: the number that is called so, else the last whole one."""
-    return _short(_STEP.findall(name)[:1] or _INTEGER.findall(name)[-1:])
+    """The step that a checkpoint's name tells: the number that is called so, else the last whole one.
+
+    One at which a letter stands counts only where there is no other, and so does a date. `10k` is 10,000.
+    """
+    found = _called_step(name)
+    for text in dict.fromkeys((_DATE.sub("-", name), name)):
+        for pattern in (_ALONE, _THOUSANDS, _NUMBERED, _INTEGER):
+            found = found or pattern.findall(text)[-1:]
+    return _short(found)
 
 
 def named_step(name: str) -> Optional[int]:
     """The number in a name that is called a step; None where only other numbers are in it."""
-    return _short(_STEP.findall(name)[:1])
+    return _short(_called_step(name))
+
+
+def _called_step(name: str) -> List[str]:
+    return _STEP.findall(name)[:1] or _BATCH.findall(name)[:1]
 
 
 def is_url(path: str) -> bool:
@@ -58,11 +84,32 @@ def is_iteration(name: str) -> bool:
     return _ITERATION.match(name) is not None
 
 
+def readable(text: str) -> str:
+    """A name, or what speaks of one, as it can be told: a file system takes any bytes, and a torn file may hold them."""
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+
+
 def _short(numbers: List[str]) -> Optional[int]:
-    return int(numbers[0]) if numbers and len(numbers[0]) <= _MAX_STEP_DIGITS else None
+    if not numbers:
+        return None
+    unit = _UNITS.get(numbers[0][-1].lower())
+    digits, _, fraction = numbers[0].rstrip("kKmM").partition(".")
+    if unit is not None:  # 1.5k
+        digits += (fraction + unit * "0")[:unit]
+    return int(digits) if len(digits) <= _MAX_STEP_DIGITS else None
 
 
 def order_candidates(names: Iterable[str]) -> List[str]:
     """Names that may hold a finished checkpoint, those without a step first, then from the highest step down."""
-    kept = [name for name in names if not _UNFINISHED.search(name)]
-    return sorted(kept, key=lambda name: (step_in_name(name) is not None, -(step_in_name(name) or 0), name))
+    return sorted((name for name in names if not _is_unfinished(name)), key=_place)
+
+
+@functools.lru_cache(maxsize=16384)
+def _is_unfinished(name: str) -> bool:
+    return _UNFINISHED.search(name) is not None
+
+
+@functools.lru_cache(maxsize=16384)
+def _place(name: str) -> Tuple[bool, int, str]:
+    step = step_in_name(name)
+    return step is not None, -(step or 0), name

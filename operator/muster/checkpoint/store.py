@@ -20,14 +20,14 @@ import importlib
 import io
 import sys
 import time
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
 
 from muster.checkpoint.listing import (
     MAX_CHILDREN,
     MAX_CONTENT_BYTES,
     MAX_DEPTH,
     MAX_ENTRIES,
-    SINGLE_FILES,
+    Children,
     File,
     Files,
     Listing,
@@ -115,15 +115,17 @@ class Store(Files):
         text = "".join("%s\0%s\n" % (name, status) for name, status in sorted(level.items()))
         return Status(0, len(level), 0, _number(text))
 
-    def children(self, directory: str, sign: Callable[[], None] = no_sign) -> Tuple[List[str], List[str]]:
+    def children(
+        self, directory: str, is_wanted: Callable[[str], bool], sign: Callable[[], None] = no_sign
+    ) -> Children:
         """See Files."""
         level = self._level(self._inner(directory) or "")
         if level is None:
             raise FileNotFoundError(errno.ENOENT, "it does not exist", directory)
         sign()
         directories = [name for name, status in level.items() if status is None]
-        files = [name for name, status in level.items() if status is not None and name.endswith(SINGLE_FILES)]
-        return directories[:MAX_CHILDREN], files[:MAX_CHILDREN]
+        files = [name for name, status in level.items() if status is not None and is_wanted(name)]
+        return Children(directories[:MAX_CHILDREN], files[:MAX_CHILDREN])
 
     def listing(self, directory: str, sign: Callable[[], None] = no_sign) -> Listing:
         """See Files. It is asked for anew each time."""

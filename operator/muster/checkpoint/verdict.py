@@ -24,7 +24,8 @@ class Verdict:
         glance: the directory, the marker and the probe when it was judged.
         probe: the file that a save over this checkpoint touches among the first, relative to the directory.
         problem: why it is not complete; "" = it is.
-        size_bytes: of all files in it.
+        size_bytes: of all files in it; where some of those of an open format are gone, as it was before.
+        newest_ns: when the last of them was written.
         saving_ns: from the end of its first file to the end of its last one.
     """
 
@@ -35,6 +36,7 @@ class Verdict:
     problem: str
     size_bytes: int = 0
     saving_ns: int = 0
+    newest_ns: int = 0
 
     def to_json(self) -> Dict[str, Any]:
         """As plain data."""
@@ -49,16 +51,17 @@ def verdict_from(data: Mapping[str, Any]) -> Verdict:
         ValueError: a number is none.
     """
     texts = {name: str(data[name]) for name in ("path", "files", "glance", "probe", "problem")}
-    return Verdict(size_bytes=int(data.get("size_bytes", 0)), saving_ns=int(data.get("saving_ns", 0)), **texts)
+    size_bytes, saving, newest_ns = (int(data.get(name, 0)) for name in ("size_bytes", "saving_ns", "newest_ns"))
+    return Verdict(size_bytes=size_bytes, saving_ns=saving, newest_ns=newest_ns, **texts)
 
 
 def digest(listing: Listing) -> str:
     """The same for the same names, sizes and times."""
-    lines = (
-        "%s\0%d\0%d\0%d\n" % (name, file.size_bytes, file.modified_ns, file.version)
-        for name, file in sorted(listing.files.items())
-    )
-    return hashlib.sha256("".join(lines).encode("utf-8", "surrogateescape")).hexdigest()[:32]
+    names = sorted(listing.files)
+    hashed = hashlib.sha256("\0".join(names).encode("utf-8", "surrogateescape"))
+    for column in zip(*map(listing.files.__getitem__, names)):
+        hashed.update(repr(column).encode())
+    return hashed.hexdigest()[:32]
 
 
 def saving_ns(listing: Listing) -> int:
@@ -67,9 +70,12 @@ def saving_ns(listing: Listing) -> int:
     A file that was copied with its time, such as a tokenizer's, is older than the save. So time counts back from the last
     file as long as no two lie further apart than files of one save do.
     """
-    ended = sorted((file.modified_ns for file in listing.files.values()), reverse=True)
+    times = [file.modified_ns for file in listing.files.values()]
+    if not times or max(times) - min(times) <= _ONE_SAVE_NS:
+        return max(times) - min(times) if times else 0
+    ended = sorted(times, reverse=True)
     first = next((i for i, (later, earlier) in enumerate(zip(ended, ended[1:])) if later - earlier > _ONE_SAVE_NS), -1)
-    return ended[0] - ended[first] if ended else 0
+    return ended[0] - ended[first]
 
 
 def stamp(status: Status) -> str:

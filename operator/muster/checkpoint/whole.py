@@ -12,13 +12,14 @@ import json
 import re
 import struct
 import zipfile
-from typing import Optional
+from typing import Optional, Set, Tuple
 
 from muster.checkpoint.candidate import Candidate
 from muster.checkpoint.dcp import integer_of
 
 _END = struct.Struct("<4s4H2LH")  # of a zip archive: the last 22 bytes, as torch writes no comment
 _END_MAGIC, _DIRECTORY_MAGIC = b"PK\x05\x06", b"PK\x01\x02"
+ARCHIVE_MAGIC = b"PK\x03\x04"
 _LOCAL = struct.Struct("<26x2H")
 _ELSEWHERE = 0xFFFFFFFF  # the archive is too long for these fields
 _LEGACY = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # torch.save until 1.5: the pickle of its magic number
@@ -26,7 +27,10 @@ _MAX_HEADER_BYTES = 100_000_000  # safetensors' own limit
 _MAX_PICKLE_BYTES = 256 * 1024 * 1024
 ARCHIVES = (".pt", ".pth", ".bin", ".pkl", ".ckpt")  # what frameworks call what torch.save wrote
 _MEMOIZED = rb"(?:q.|r.{4}|\x94)?"
-_VALUE = rb"(K.|M..|J.{4}|\x8a\x05.{5}|\x8a\x06.{6}|N)"
+_INTEGER = rb"(?:K.|M..|J.{4}|\x8a\x05.{5}|\x8a\x06.{6})"
+_VALUE = rb"(%s|N)" % _INTEGER
+_TRUE = rb"\x88"
+_LIST = rb"\]%s((?:%s)a|\((?:%s)+e)" % (_MEMOIZED, _INTEGER, _INTEGER)
 
 
 def file_problem(candidate: Candidate, name: str) -> str:
@@ -51,7 +55,7 @@ def _safetensors_problem(candidate: Candidate, name: str) -> str:
     try:
         header = json.loads(candidate.part(name, 8, length))
         ends = [int(item["data_offsets"][1]) for key, item in header.items() if key != "__metadata__"]
-    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError):
         return "%s has a torn header" % name
     needed = 8 + length + max(ends, default=0)
     return "" if size >= needed else "%s has %d bytes, %d are needed" % (name, size, needed)
@@ -67,7 +71,7 @@ def archive_problem(candidate: Candidate, name: str) -> str:
     start = candidate.part(name, 0, len(_LEGACY))
     if start == _LEGACY:
         return ""  # nothing in it tells its length
-    if not start.startswith(b"PK\x03\x04"):
+    if not start.startswith(ARCHIVE_MAGIC):
         return "%s is empty" % name if not start else "%s does not begin as torch.save begins" % name
     end = candidate.part(name, max(0, size - _END.size), _END.size)
     if len(end) < _END.size or not end.startswith(_END_MAGIC):
@@ -93,19 +97,38 @@ class Pickled:
         value = self._value(key)
         return integer_of(value) if value[1:] else None
 
+    def numbers(self, key: str) -> Tuple[int, ...]:
+        """The whole numbers in the list that is written right behind a key; none without one."""
+        found = re.search(_string(key) + _MEMOIZED + _LIST, self._data, re.DOTALL)
+        return tuple(map(integer_of, re.findall(_INTEGER, found[1], re.DOTALL))) if found else ()
+
+    def has(self, key: str) -> bool:
+        """Whether this whole text is in it, as a key or a value."""
+        return re.search(_string(key), self._data) is not None
+
+    def found(self, pattern: bytes) -> "Set[bytes]":
+        """The first group of a pattern wherever it matches from the beginning of a text on."""
+        texts = re.finditer(rb"(?:X.{3}\x00|\x8c.)(?=%s)" % pattern, self._data, re.DOTALL)
+        return {match[1] for match in texts}
+
     def is_none(self, key: str) -> bool:
         """Whether None is written right behind a key."""
         return self._value(key) == b"N"
 
+    def is_true(self, key: str) -> bool:
+        """Whether True is written right behind a key."""
+        return re.search(_string(key) + _MEMOIZED + _TRUE, self._data, re.DOTALL) is not None
+
     def _value(self, key: str) -> bytes:
-        text = key.encode()
-        string = rb"(?:X%s|\x8c%s)%s" % (
-            re.escape(struct.pack("<I", len(text))),
-            re.escape(struct.pack("<B", len(text))),
-            re.escape(text),
-        )
-        found = re.search(string + _MEMOIZED + _VALUE, self._data, re.DOTALL)
+        found = re.search(_string(key) + _MEMOIZED + _VALUE, self._data, re.DOTALL)
         return found[1] if found else b""
+
+
+def _string(key: str) -> bytes:
+    """The opcodes that put a text on the stack, as a pattern."""
+    text = key.encode()
+    lengths = re.escape(struct.pack("<I", len(text))), re.escape(struct.pack("<B", len(text)))
+    return rb"(?:X%s|\x8c%s)%s" % (*lengths, re.escape(text))
 
 
 def pickled(candidate: Candidate, name: str) -> Pickled:

@@ -26,6 +26,7 @@ from muster.kube.client import Client
 from muster.kube.decode import Undecodable
 from muster.kube.informer import Informer
 from muster.kube.nodeleases import NodeLeases
+from muster.lifecycle.place import ELSEWHERE, place_of
 from muster.lifecycle.resume import branch_of
 from muster.placement.eligibility import STALE_HEARTBEAT_SECONDS
 from muster.protocol.checks import CheckReport
@@ -124,6 +125,7 @@ class Cluster:
         # Nodes of which a human has said that they are dead -> his word, and when it came here.
         self._lost: dict[str, tuple[LostNode, float]] = {}
         self._jobs_on: dict[str, set[str]] = {}  # node -> job uids with a member there
+        self._places: dict[str, set[Key]] = {}  # where jobs save that want nodes
         self._given: dict[tuple[str, str], frozenset[str]] = {}  # namespace, job uid -> the nodes that its record names
         self._standing: dict[str, dict[str, PodView | OccupantView]] = {}  # node -> the pods there by uid
         self._dead: OrderedDict[str, None] = OrderedDict()
@@ -307,6 +309,7 @@ class Cluster:
             create_error=memory.create_error,
             checkers=checkers,
             other=self.other_job(job),
+            sharing=self.sharing(job),
             standards=self._standards(view.report for view in checkers.values()) if checkers else (),
         )
 
@@ -347,6 +350,26 @@ class Cluster:
         if not isinstance(found, TrainingJob):
             return OtherJob(branch.job)
         return OtherJob(branch.job, exists=True, directory=found.spec.checkpoint.directory or "")
+
+    def sharing(self, job: TrainingJob) -> tuple[str, ...]:
+        """Other jobs that want nodes and save to the same directory; those of other namespaces are not named to this one."""
+        there = self._places.get(place_of(job), set()) - {_key(job)}
+        own = (name for namespace, name in there if namespace == job.metadata.namespace)
+        others = {ELSEWHERE for namespace, _ in there if namespace != job.metadata.namespace}
+        return (*sorted(own), *others)
+
+    def _saves_at(self, key: Key, before: str, after: str) -> None:
+        """Note where a job saves, and have those decided about that it shares a directory with."""
+        if before == after:
+            return
+        if before:
+            self._places[before].discard(key)
+            if not self._places[before]:
+                del self._places[before]
+        if after:
+            self._places.setdefault(after, set()).add(key)
+        for other in {*self._places.get(before, ()), *self._places.get(after, ())} - {key}:
+            self._rings(other)
 
     def _checkers_of(self, gang: Gang | None) -> Mapping[str, CheckerView]:
         """What the checkers of a gang that has not begun say, by node: nobody else is tested."""
@@ -469,6 +492,7 @@ class Cluster:
         gang = self.gang_of(uid)
         if isinstance(gang, Gang):
             self._hold(gang, gang)
+        self._saves_at(_key(job), _saves(old), _saves(new))
         if old is None or new is None or _wants_nodes(old) != _wants_nodes(new):
             self._count_pods(_key(job)[0], uid)
         self._rings(_key(job))
@@ -682,6 +706,11 @@ def _key(value: TrainingJob | Gang | FleetPolicy | NodeHealth | Undecodable) -> 
 def _wants_nodes(job: TrainingJob | Undecodable | None) -> bool:
     """Whether a job holds the nodes of its record; one that cannot be read may."""
     return job.wants_nodes if isinstance(job, TrainingJob) else job is not None
+
+
+def _saves(job: TrainingJob | Undecodable | None) -> str:
+    """Where a job saves that wants nodes; "" = nowhere, or nobody knows."""
+    return place_of(job) if isinstance(job, TrainingJob) and job.wants_nodes else ""
 
 
 def _named_by(gang: Gang | None) -> set[str]:

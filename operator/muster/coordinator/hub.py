@@ -197,7 +197,7 @@ def _is_news(old: Report, new: Report) -> bool:
         or (old.elsewhere, old.elsewhere_error) != (new.elsewhere, new.elsewhere_error)
         or (old.checkpoints_scanned_for_attempt, old.listing) != (new.checkpoints_scanned_for_attempt, new.listing)
         or old.checkpoint_error != new.checkpoint_error
-        or old.checkpoint_doubt != new.checkpoint_doubt
+        or (old.checkpoint_doubt, old.checkpoint_trap) != (new.checkpoint_doubt, new.checkpoint_trap)
         or (old.first_step is None) != (new.first_step is None)
         or old.progress_error != new.progress_error
         or (old.marker_age_seconds is None) != (new.marker_age_seconds is None)

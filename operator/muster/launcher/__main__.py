@@ -4,6 +4,7 @@ Everything is imported late, so that an old Python or one without `ssl` gets a s
 scan does not load what it does not need.
 """
 
+import os
 import sys
 
 USAGE = "usage: run.pyz [--] COMMAND [ARGUMENT...] | --scan DIRECTORY_OR_URL"
@@ -38,13 +39,13 @@ def main() -> None:
 def _scan(directory: str) -> None:
     from muster.launcher.scan_child import finder_of, scan_once
 
-    sys.stdout.write(scan_once(finder_of(directory)) + "\n")
+    sys.stdout.write(scan_once(finder_of(directory, _own_pattern())) + "\n")
 
 
 def _scan_on_request(directory: str) -> None:
     from muster.launcher.scan_child import scan_on_request
 
-    scan_on_request(directory)
+    scan_on_request(directory, _own_pattern())
 
 
 def _match_steps(pattern: str) -> None:
@@ -68,11 +69,17 @@ def _answer_about_marker(path: str) -> None:
 def _set_aside(directory: str) -> None:
     from muster.launcher.aside_child import move_on_request
 
-    def say(line: str) -> None:
-        sys.stdout.write(line)
-        sys.stdout.flush()
+    move_on_request(directory, sys.stdin.buffer, _say, pattern=_own_pattern())
 
-    move_on_request(directory, sys.stdin.buffer, say)
+
+def _own_pattern() -> str:
+    """Of the job's own checkpoints, as the operator set it in the pod; "" = the job names none."""
+    return os.environ.get("MUSTER_CHECKPOINT_PATTERN", "")
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line)
+    sys.stdout.flush()
 
 
 def _supervise(command: "list[str]") -> None:

@@ -6,32 +6,35 @@ In: `{"path", "lineage": [step, sinceNs, disowned, shut] or null}`. Out, on line
 
 from __future__ import annotations
 
-import json
+import functools
 import time
-from typing import BinaryIO, Callable
+from typing import Any, BinaryIO, Callable, Dict
 
 from muster.checkpoint.aside import move_aside
+from muster.checkpoint.find import Finder
+from muster.checkpoint.formats.table import formats_by
 from muster.checkpoint.scan import lineage_of
-
-_BETWEEN_SIGNS_SECONDS = 0.5
+from muster.launcher.errand_child import answer_once
 
 
 def move_on_request(
-    directory: str, requests: BinaryIO, say: Callable[[str], None], now: Callable[[], float] = time.monotonic
+    directory: str,
+    requests: BinaryIO,
+    say: Callable[[str], None],
+    now: Callable[[], float] = time.monotonic,
+    pattern: str = "",
 ) -> None:
-    """Do what the first line asks for; nothing where it is closed before."""
-    line = requests.readline()
-    if not line:
-        return
-    request = json.loads(line)
-    lineage = request["lineage"]
-    last = [now()]
+    """Do what the first line asks for; nothing where it is closed before.
 
-    def sign() -> None:
-        if now() >= last[0] + _BETWEEN_SIGNS_SECONDS:
-            last[0] = now()
-            say(json.dumps({"sign": True}) + "\n")
+    Args:
+        pattern: of the job's own checkpoints; "" = any format that is known.
+    """
+    finder_of = functools.partial(Finder, formats=formats_by(pattern))
 
-    history = lineage_of(int(lineage[0]), int(lineage[1]), str(lineage[2]), bool(lineage[3])) if lineage else None
-    moved = move_aside(directory, str(request["path"]), history, sign)
-    say(json.dumps({"moved": moved.words, "error": moved.error}) + "\n")
+    def move(request: Dict[str, Any], sign: Callable[[], None]) -> Dict[str, Any]:
+        lineage = request["lineage"]
+        history = lineage_of(int(lineage[0]), int(lineage[1]), str(lineage[2]), bool(lineage[3])) if lineage else None
+        moved = move_aside(directory, str(request["path"]), history, sign, finder_of)
+        return {"moved": moved.words, "error": moved.error}
+
+    answer_once(requests, say, move, now)

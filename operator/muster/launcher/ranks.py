@@ -18,7 +18,7 @@ from muster.launcher.matcher import Printed
 from muster.launcher.progress import Corruption, ProgressFile, StepClock
 from muster.launcher.snapshot import RankView
 from muster.protocol.messages import MAX_TAIL_CHARS, Directive, RankReport, limits, readable
-from muster.protocol.resuming import BY_NAME, pointer, tracker
+from muster.protocol.resuming import BY_NAME, link, pointer, tracker
 
 _CHUNK_BYTES = 64 * 1024
 _MAX_LINE_BYTES = 64 * 1024  # of a line that is matched
@@ -348,17 +348,45 @@ def _point(inherited: Mapping[str, str], directive: Directive) -> Optional[OSErr
         if not path and name in BY_NAME and BY_NAME[name].tracker and directory and directive.resume_path:
             said = _said(os.path.join(directory, BY_NAME[name].tracker))
             path, text = tracker(name, directive.resume_path, directory, said)
-        if not path or _said(path) == text:
-            return None
-        # A name that no scanner takes for a checkpoint, and that no other node uses.
-        own = os.path.join(directory, ".muster-%s-%d" % (os.path.basename(path), directive.node_rank))
-        with open(own, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(own, path)
+        if path and _said(path) != text:
+            _write(path, text, directive.node_rank)
+        if name in BY_NAME and BY_NAME[name].link and directory and directive.resume_path:
+            leads_to = _leads_to(os.path.join(directory, BY_NAME[name].link))
+            path = link(name, directive.resume_path, directory, leads_to)
+            if path:
+                _lead(path, os.path.basename(directive.resume_path), directive.node_rank)
     except OSError as error:
         return error
+    return None
+
+
+def _aside(path: str, node_rank: int) -> str:
+    """A name that no scanner takes for a checkpoint, and that no other node uses."""
+    return os.path.join(os.path.dirname(path), ".muster-%s-%d" % (os.path.basename(path), node_rank))
+
+
+def _write(path: str, text: str, node_rank: int) -> None:
+    own = _aside(path, node_rank)
+    with open(own, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(own, path)
+
+
+def _lead(path: str, to: str, node_rank: int) -> None:
+    own = _aside(path, node_rank)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(own)
+    os.symlink(to, own)
+    os.replace(own, path)
+
+
+def _leads_to(path: str) -> Optional[str]:
+    """Where a link leads; None: there is none, or something that is no link."""
+    with contextlib.suppress(FileNotFoundError):
+        if os.path.islink(path):
+            return os.readlink(path)
     return None
 
 

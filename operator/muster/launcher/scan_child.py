@@ -4,11 +4,12 @@ One JSON object on each line. In: `{"verdicts": [...]}`, what an earlier child j
 "judges": true, "stamps": false, "lineage": [step, sinceNs, disowned, shut] or null, "wish": "", "wishDirectory": ""}`, which ends a scan under way. Out:
 `{"sign": true}`, a sign of life; `{"verdict": {...}}`, to be handed to the next child; and the answer so far: `{"scan": 7,
 "checkpoints": [{"step", "path", "writtenNs", "judged", "format", "sizeBytes", "saveSeconds"}], "torn": [the same], "stamps": text or null, "settled", "done",
-"looks", "note", "doubt", "error", "freeBytes": as it was after the scan before, "elsewhere": [as checkpoints], "elsewhereError"}`. A scan is over once it is done, or has an error.
+"looks", "note", "doubt", "trap", "error", "freeBytes": as it was after the scan before, "elsewhere": [as checkpoints], "elsewhereError"}`. A scan is over once it is done, or has an error.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import select
@@ -18,6 +19,7 @@ import time
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple
 
 from muster.checkpoint.find import Finder, Found, Look
+from muster.checkpoint.formats.table import FORMATS, formats_by
 from muster.checkpoint.listing import THIS_MACHINE, Files
 from muster.checkpoint.names import is_url
 from muster.checkpoint.scan import Checkpoint, lineage_of, write_stamps
@@ -28,9 +30,16 @@ _BETWEEN_ANSWERS_SECONDS = 0.5  # that tell nothing but how far it has come
 _INPUT = 0
 
 
-def finder_of(directory: str) -> Finder:
-    """What looks into a directory, or below a URL."""
-    return Finder(directory, files=files_at(directory))
+def finder_of(directory: str, pattern: str = "") -> Finder:
+    """What looks into a directory, or below a URL.
+
+    Args:
+        pattern: of the job's own checkpoints; "" = any format that is known.
+
+    Raises:
+        ValueError: it is no pattern.
+    """
+    return Finder(directory, files=files_at(directory), formats=formats_by(pattern))
 
 
 def files_at(directory: str) -> Files:
@@ -51,16 +60,26 @@ def scan_once(finder: Finder) -> str:
     return json.dumps({"checkpoints": [{"step": c.step, "path": c.path} for c in found], "error": ""})
 
 
-def scan_on_request(directory: str) -> None:
-    """Scan as often as it is asked for on stdin, until that is closed."""
+def scan_on_request(directory: str, pattern: str) -> None:
+    """Scan as often as it is asked for on stdin, until that is closed.
+
+    Raises:
+        ValueError: that is no pattern.
+    """
     asked = _Asked()
+    collect_seldom()
     _keep_output_to_itself()
-    looks = Looks(directory, _say, asked.is_waiting)
+    looks = Looks(directory, _say, asked.is_waiting, pattern=pattern)
     while True:
         lines = asked.lines()
         if asked.closed:
             return
         looks.hear(lines)
+
+
+def collect_seldom() -> None:
+    """A look at many files makes as many objects that stay: Python's search for cycles would go through all of them again and again."""
+    gc.set_threshold(100_000, 20, 20)
 
 
 class _Room:
@@ -70,23 +89,36 @@ class _Room:
         free_bytes: as it was found last; None: not yet, or nobody knows.
     """
 
-    def __init__(self, ask: Callable[[], Optional[int]]) -> None:
+    def __init__(self, ask: Callable[[], Optional[int]], aside: Callable[[Callable[[], None]], None]) -> None:
         self._ask = ask
-        self._thread: Optional[threading.Thread] = None
+        self._aside = aside
+        self._is_under_way = False
         self.free_bytes: Optional[int] = None
 
     def look(self) -> None:
         """Have it looked up, unless that is still under way."""
-        if self._thread is not None and self._thread.is_alive():
+        if self._is_under_way:
             return
-        self._thread = threading.Thread(target=self._find, name="room", daemon=True)
+        self._is_under_way = True
         try:
-            self._thread.start()
+            self._aside(self._find)
         except RuntimeError:  # no thread is to be had now: it is asked for again with the next scan
-            self._thread = None
+            self._is_under_way = False
 
     def _find(self) -> None:
-        self.free_bytes = self._ask()
+        try:
+            self.free_bytes = self._ask()
+        finally:
+            self._is_under_way = False
+
+
+def in_a_thread(call: Callable[[], None]) -> None:
+    """Call it, and do not wait for its end.
+
+    Raises:
+        RuntimeError: no thread is to be had.
+    """
+    threading.Thread(target=call, name="aside", daemon=True).start()
 
 
 class Looks:
@@ -97,6 +129,8 @@ class Looks:
         is_asked_again: whether somebody has said something that was not heard yet.
         now: seconds by a clock that only goes on.
         files_at: what sees the directory, or another one that is asked for.
+        aside: calls what may never end.
+        pattern: of the job's own checkpoints. Another directory may be another job's: there it counts beside all that are known.
     """
 
     def __init__(
@@ -106,15 +140,19 @@ class Looks:
         is_asked_again: Callable[[], bool],
         now: Callable[[], float] = time.monotonic,
         files_at: Callable[[str], Files] = files_at,
+        aside: Callable[[Callable[[], None]], None] = in_a_thread,
+        pattern: str = "",
     ) -> None:
-        self._finder = Finder(directory, self._sign, self._tell_verdict, now, files_at(directory))
+        own = formats_by(pattern)
+        self._finder = Finder(directory, self._sign, self._tell_verdict, now, files_at(directory), formats=own)
+        self._formats_elsewhere = (*own, *FORMATS) if pattern else FORMATS
         self._say = say
         self._is_asked_again = is_asked_again
         self._now = now
         self._said_at = 0.0
         self._files_at = files_at
         self._elsewhere: Tuple[str, Optional[Finder]] = ("", None)
-        self._room = _Room(self._finder.free_bytes)
+        self._room = _Room(self._finder.free_bytes, aside)
 
     def hear(self, lines: Iterable[bytes]) -> None:
         """Do what these lines ask for; of several scans only the last is still wanted."""
@@ -150,7 +188,7 @@ class Looks:
                 if not found.done and self._is_asked_again():
                     return
         except (OSError, ValueError) as error:
-            answer.update(checkpoints=[], torn=[], stamps=None, settled=False, done=False, note="", doubt="")
+            answer.update(checkpoints=[], torn=[], stamps=None, settled=False, done=False, note="", doubt="", trap="")
             answer.update(looks=self._finder.looks - looks, error=str(error) or type(error).__name__)
             self._write(answer)
 
@@ -158,7 +196,8 @@ class Looks:
         """The newest in another directory, and the one that was asked for."""
         known, finder = self._elsewhere
         if finder is None or known != directory:
-            finder = Finder(directory, self._sign, self._tell_verdict, self._now, self._files_at(directory))
+            files, formats = self._files_at(directory), self._formats_elsewhere
+            finder = Finder(directory, self._sign, self._tell_verdict, self._now, files, formats=formats)
             self._elsewhere = directory, finder
         how = Look(bool(request["thorough"]), bool(request["judges"]), limit=1, wish=str(request["wish"]))
         try:
@@ -240,6 +279,7 @@ def _answer(found: Found) -> Dict[str, Any]:
         "done": found.done,
         "note": found.note,
         "doubt": found.doubt,
+        "trap": found.trap,
     }
 
 

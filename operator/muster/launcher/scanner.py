@@ -55,6 +55,7 @@ class ScanResult:
         done: nothing is left to judge.
         stamps: of all that are there (muster.checkpoint.scan); None where that was not looked for.
         doubt: why what is there may not be what people think (muster.checkpoint.find.Found).
+        trap: why a framework that follows its own pointer would not go on, or from what is torn (likewise).
         elsewhere: what was asked for, in another directory, and the newest there.
         elsewhere_error: why that directory cannot be seen.
         free_bytes: what may still be written into the directory; None: not known, or not yet.
@@ -69,6 +70,7 @@ class ScanResult:
     elsewhere: Tuple[CheckpointReport, ...] = ()
     elsewhere_error: str = ""
     free_bytes: Optional[int] = None
+    trap: str = ""
 
 
 class Scanner:
@@ -316,6 +318,7 @@ class Scanner:
             tuple(_report(item) for item in message.get("elsewhere", ()) if len(item["path"]) <= MAX_PATH_CHARS),
             str(message.get("elsewhereError", "")),
             message.get("freeBytes"),
+            str(message.get("trap", "")),
         )
 
     def _failed(self, now: float, error: str) -> Optional[ScanResult]:

@@ -74,6 +74,7 @@ class Snapshot:
     scanned_at: Optional[float] = None
     checkpoint_error: str = ""
     checkpoint_doubt: str = ""
+    checkpoint_trap: str = ""
     free_bytes: Optional[int] = None
     turned_at: Optional[float] = None
     first_step: Optional[int] = None
@@ -129,6 +130,7 @@ class Snapshot:
             scanned_age_seconds=_age(now, self.scanned_at),
             checkpoint_error=self.checkpoint_error,
             checkpoint_doubt=self.checkpoint_doubt,
+            checkpoint_trap=self.checkpoint_trap,
             free_bytes=self.free_bytes,
             loop_age_seconds=_age(now, self.turned_at) or 0.0,
             first_step=self.first_step,

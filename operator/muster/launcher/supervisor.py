@@ -119,6 +119,7 @@ class Supervisor:
         self._scanned_for = (0, 0)  # attempt and listing
         self._scan_error = ""
         self._scan_doubt = ""
+        self._scan_trap = ""
         self._saves = Saves()
         self._free_bytes: Optional[int] = None
         self._logged_ranks: FrozenSet[int] = frozenset()
@@ -238,6 +239,8 @@ class Supervisor:
         if self._gang is not None:
             self._checkpoints = self._saves.told(result.checkpoints, self._now(), _step_seconds(self._gang))
         self._elsewhere, self._elsewhere_error = result.elsewhere, result.elsewhere_error
+        if result.done or result.attempt:
+            self._scan_trap = result.trap
         if result.done:
             self._scan_doubt, self._free_bytes = result.doubt, result.free_bytes
         if result.stamps is not None:
@@ -433,6 +436,7 @@ class Supervisor:
             "scanned_at": self._scanned_at,
             "checkpoint_error": self._scan_error,
             "checkpoint_doubt": self._scan_doubt,
+            "checkpoint_trap": self._scan_trap,
             "free_bytes": self._free_bytes,
             "turned_at": self._now(),
             "reads_marker": self._marker.is_readable,

@@ -17,26 +17,85 @@ from muster.protocol import resuming
 from muster.world.job import JobWorld
 
 UNFIT = "ResumePresetUnfit"
+MISLED = "CheckpointPointerMisleads"
+_ALONE = (
+    "would add --resume_from_checkpoint, and the program takes its options from {file} only where nothing stands beside it: write them into "
+    "the command in its place"
+)
+_TOLD = "MUSTER_RESUME_"  # begins the variables by which a program is told
 
 
 def preset_for(world: JobWorld, where: Resume | None) -> str | Missing:
     """The name of the preset for a start from there, "" = none; or why the one that the job names cannot do it."""
     checkpoint = world.job.spec.checkpoint
-    if where is None or checkpoint.directory is None:
+    if checkpoint.directory is None:
         return ""
+    if where is None:
+        trap = _trap_from_scratch(world)
+        return Missing(MISLED, trap, stalled=True) if trap else ""
     named = checkpoint.resume_preset or (Named.OFF if checkpoint.resume_argument else Named.AUTO)
     command, format_ = _command(world.job), format_of(world, where)
     if named is Named.AUTO and is_shell_line(command):
         return ""
     name = resuming.chosen(named.value, format_, command, where.path, checkpoint.directory)
     problem = unread(world.job) or resuming.problem(name, format_, where.path, checkpoint.directory)
-    return Missing(UNFIT, problem, stalled=True) if problem else name
+    if problem:
+        return Missing(UNFIT, problem, stalled=True)
+    trap = "" if name else _trap(world, where, format_)
+    return Missing(MISLED, trap, stalled=True) if trap else name
+
+
+def _trap(world: JobWorld, where: Resume, format_: str) -> str:
+    """Why a program that nothing tells where to go on would lose what it has trained, and the remedy; "" = it would not.
+
+    Nothing is known to tell it where the job says nothing about it: then its framework's own file decides.
+    """
+    checkpoint = world.job.spec.checkpoint
+    if checkpoint.resume_preset is not None or not resuming.is_own(where.path, checkpoint.directory or ""):
+        return ""
+    trap = _told_trap(world)
+    if not trap:
+        return ""
+    preset = resuming.BY_NAME.get(resuming.likely(format_))
+    mends = preset is not None and bool(
+        preset.pointer or preset.link or (preset.own and not is_shell_line(_command(world.job)))
+    )
+    named = (
+        f"spec.checkpoint.resumePreset: {preset.name}, by which each start does that, or " if preset and mends else ""
+    )
+    return f"{trap}. Or set {named}{'resumePreset' if named else 'spec.checkpoint.resumePreset'}: Off, if the program goes by MUSTER_RESUME_PATH"
+
+
+def _trap_from_scratch(world: JobWorld) -> str:
+    """Why a start from scratch would fail where the framework's own file names the first save, which was cut short; "" = it would not.
+
+    A preset mends that file to name a checkpoint, and here there is none.
+    """
+    seen = (one for view in world.views.values() for one in view.checkpoints)
+    # Workers that only look tell of what nobody has judged.
+    if world.job.spec.checkpoint.resume_preset is Named.OFF or any(one.judged and not one.torn for one in seen):
+        return ""
+    trap = _told_trap(world)
+    return f"{trap}. Or set spec.checkpoint.resumePreset: Off, if the program does not go by it" if trap else ""
+
+
+def _told_trap(world: JobWorld) -> str:
+    """What launchers tell of the framework's own file, where nothing in the job tells the program where to go on."""
+    container = worker_container(world.job) or {}
+    if world.job.spec.checkpoint.resume_argument or any(
+        _TOLD in str(container.get(field)) for field in ("command", "args", "env")
+    ):
+        return ""
+    return next(filter(None, (view.checkpoint_trap for view in world.views.values())), "")
 
 
 def unread(job: TrainingJob) -> str:
     """Why the words of the preset that the job names would not reach the program, and the remedy; "" = they would."""
     command, named = _command(job), job.spec.checkpoint.resume_preset
     preset = resuming.BY_NAME.get(named.value) if named is not None else None
+    file = resuming.file_alone(preset.name, command) if preset is not None else ""
+    if preset is not None and file:
+        return f"spec.checkpoint.resumePreset: {preset.name} {_ALONE.format(file=file)}. Or set it to Off"
     if preset is None or not (preset.own or preset.elsewhere) or not is_shell_line(command):
         return ""
     return (
@@ -55,13 +114,13 @@ def unloadable(job: TrainingJob) -> str:
 
 def format_of(world: JobWorld, where: Resume) -> str:
     """How a checkpoint is written, as launchers or the status tell it; "" = nobody knows."""
-    told = (
-        c
+    told = [
+        (c.step, c.path, c.format)
         for view in world.views.values()
-        for c in (*view.checkpoints, *view.elsewhere)
-        if (c.step, c.path) == (where.step, where.path)
-    )
-    known = next((c.format for c in told if c.format), "")
+        for seen in (view.checkpoints, view.elsewhere)
+        for c in seen
+    ]
+    known = next((format_ for step, path, format_ in told if format_ and (step, path) == (where.step, where.path)), "")
     before = world.job.status.checkpoint
     if not known and before is not None and (before.step, before.path) == (where.step, where.path):
         return before.format
@@ -90,6 +149,9 @@ def hint(job: TrainingJob, record: GangSpec, format_: str) -> str:
     if go is None or go.resume is None or go.resume_preset or job.spec.checkpoint.resume_argument or not name:
         return ""
     directory = job.spec.checkpoint.directory or ""
+    file = resuming.file_alone(name, _command(job))
+    if file:
+        return f"; spec.checkpoint.resumePreset: {name} {_ALONE.format(file=file)}"
     what = resuming.added(name, _command(job), go.resume.path, directory)
     if not what.words or resuming.problem(name, format_, go.resume.path, directory):
         return ""

@@ -19,7 +19,7 @@ from muster.checkpoint.names import is_url
 from muster.checkpoint.scan import UNVERIFIED, UNVERIFIED_FOR_NOW
 from muster.goodput import told as goodput
 from muster.goodput.account import RESUMED, SUSPENDED
-from muster.lifecycle import care, launching, members, resume, resuming
+from muster.lifecycle import care, launching, members, place, resume, resuming
 from muster.lifecycle import record as records
 from muster.lifecycle.assembling import ASSEMBLING
 from muster.lifecycle.burnin import BURNING_IN
@@ -61,13 +61,18 @@ def told(world: JobWorld, plan: Plan) -> Plan:
     return replace(plan, status=now, announcements=(*plan.announcements, *events))
 
 
+def _accepted(world: JobWorld) -> str:
+    """What a reader should know of the job as it is written."""
+    return "; ".join(filter(None, (launching.words(world.job), place.words(world.sharing))))
+
+
 def _pending(world: JobWorld, telling: Telling) -> TrainingJobStatus:
     """Waiting for nodes."""
     reason, message, turn = telling.reason, telling.message, world.turn
     if telling.answer is not None and turn is not None:
         reason, message = telling.answer.reason, explain.message(world.job, turn)
     facts: _Facts = {
-        "TemplateAccepted": (True, "Accepted", launching.words(world.job)),
+        "TemplateAccepted": (True, "Accepted", _accepted(world)),
         "Placed": (False, reason, message),
         "Running": (False, reason, message),
         "Reconciling": (True, reason, message),
@@ -113,7 +118,7 @@ def _starting(world: JobWorld, telling: Telling) -> TrainingJobStatus:
     placed = all(member.node for member in spec.members)
     shown = spec.reason if reason == ASSEMBLING and state == "Recovering" else reason
     facts: _Facts = {
-        "TemplateAccepted": (True, "Accepted", launching.words(world.job)),
+        "TemplateAccepted": (True, "Accepted", _accepted(world)),
         "Placed": (True, "Placed", _where(world, spec)) if placed else (False, reason, on_nodes(spec)),
         "Running": (False, reason, message),
         "Reconciling": (True, reason, message),
@@ -167,7 +172,7 @@ def _training(world: JobWorld, telling: Telling) -> TrainingJobStatus:
     if stuck:
         reason, message = NO_NODE_TO_MOVE_TO, stuck
     facts: _Facts = {
-        "TemplateAccepted": (True, "Accepted", launching.words(world.job)),
+        "TemplateAccepted": (True, "Accepted", _accepted(world)),
         "Placed": (True, "Placed", _where(world, gang.spec)),
         "Running": (True, reason, message),
     }

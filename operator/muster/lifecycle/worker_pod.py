@@ -221,6 +221,7 @@ def _wrap(spec: dict[str, Any], worker: dict[str, Any], job: TrainingJob, index:
         ("MUSTER_GANG", gang),
         ("MUSTER_CHECKPOINT_DIRECTORY", _verbatim(job.spec.checkpoint.directory or "")),
         ("MUSTER_LOCAL_CHECKPOINT_DIRECTORY", _verbatim(job.spec.checkpoint.local_directory or "")),
+        ("MUSTER_CHECKPOINT_PATTERN", _verbatim(job.spec.checkpoint.pattern or "")),
         ("MUSTER_RESUME_ARGUMENT", _resume_argument(job)),
         ("MUSTER_STEP_PATTERN", _verbatim(job.spec.progress.step_pattern or "")),
         ("MUSTER_PROGRESS_PRESET", _preset(job)),

@@ -176,6 +176,9 @@ class Report:
     checkpoint_error: str = for_people()  # why the scan failed, "" if it did not
     free_bytes: Optional[int] = None  # what may still be written into the checkpoint directory; None = not known
     checkpoint_doubt: str = for_people()  # what is there may not be what people think: why, "" if nothing is doubtful
+    # Why a framework that follows its own pointer file would not go on at all, or from what is torn: of the newest listing; "" = it
+    # would go on.
+    checkpoint_trap: str = for_people()
     address: str = ""  # this pod's IP as the launcher knows it (downward API)
     launcher_version: str = ""
     loop_age_seconds: float = (

@@ -39,10 +39,13 @@ class Preset(NamedTuple):
         programs: last parts of a command's words, as patterns, by which Auto knows the framework; () = only by name.
         shows: some word of the command has to begin so, too, for Auto.
         pointer: the file in spec.checkpoint.directory that names the checkpoint's directory, and is written; "" = none.
+        link: the link in spec.checkpoint.directory that the framework may follow in place of the words: where there is one it is made
+            to lead to the checkpoint; "" = none.
         tracker: the file in spec.checkpoint.directory that the framework reads besides, and ends by where no number is in it: it is
             mended then; "" = none.
         urls: schemes of the URLs that it loads from, or ANY; () = from file systems only.
         files_only: formats that it loads from file systems only, whatever it does with others.
+        alone: the ending of a file that the program takes for all its options, where nothing stands beside it; "" = none.
         needs: what people have to know, "" = nothing.
         source: project, file.
         recipe: the folder of examples/ that names it and that `make recipes` runs, "" = it was not run with Muster.
@@ -56,9 +59,11 @@ class Preset(NamedTuple):
     programs: Words = ()
     shows: str = ""
     pointer: str = ""
+    link: str = ""
     tracker: str = ""
     urls: Words = ()
     files_only: Words = ()
+    alone: str = ""
     needs: str = ""
     recipe: str = ""
 
@@ -95,6 +100,7 @@ PRESETS: Tuple[Preset, ...] = (
         _BY_PATH,
         "transformers, training_args.py; examples/pytorch",
         programs=_HUGGING_FACE_EXAMPLES,
+        alone=".json",  # hf_argparser.py: `len(sys.argv) == 2 and sys.argv[1].endswith(".json")`
         needs="the script has to read `TrainingArguments`, and to pass `training_args.resume_from_checkpoint` on to `train`: the Trainer "
         "does not do it by itself. The examples do",
         recipe="hf-trainer",
@@ -112,7 +118,7 @@ PRESETS: Tuple[Preset, ...] = (
     ),
     Preset(
         "Lightning",
-        ("Lightning", "LightningSharded"),
+        ("Lightning", "LightningSharded", "LightningDeepSpeed"),
         (("--ckpt_path", PATH),),
         (("--ckpt_path", PATH),),
         "lightning, pytorch/cli.py (LightningCLI, `fit`)",
@@ -156,9 +162,11 @@ PRESETS: Tuple[Preset, ...] = (
         (("load_path=" + PATH,),),
         (("load_path=" + PATH,),),
         "llm-foundry, command_utils/train.py; composer, trainer/trainer.py",
+        link="latest-rank0.pt",
         urls=("s3", "gs", "oci"),
         needs="programs that read OmegaConf's `key=value`, as llm-foundry does; another one passes `MUSTER_RESUME_PATH` to "
-        "`Trainer(load_path=...)`. With `autoresume` Composer goes on from its newest instead, where there is one",
+        "`Trainer(load_path=...)`. With `autoresume` Composer goes on from what the link `latest-rank0.pt` leads to instead: where there is "
+        "one, the launcher lets it lead to the checkpoint",
     ),
     Preset(
         "MaxText",
@@ -189,6 +197,16 @@ PRESETS: Tuple[Preset, ...] = (
         pointer="latest",
         needs="the program has to call `load_checkpoint` with `checkpoint.directory`, and without a tag",
         recipe="deepspeed",
+    ),
+    Preset(
+        "DLRover",
+        ("DLRover",),
+        (),
+        None,
+        "dlrover, trainer/torch/flash_checkpoint/full_ckpt_engine.py",
+        pointer="dlrover_latest.txt",
+        needs="the program has to call `load_checkpoint` without a path. What lies in the memory of a node is newer to it: it is lost with "
+        "the ranks here",
     ),
 )
 BY_NAME = {preset.name: preset for preset in PRESETS}
@@ -222,9 +240,18 @@ def chosen(named: str, format: str, command: Sequence[str], path: str, directory
         return "" if named == OFF else named
     for preset in PRESETS:
         if format in preset.formats and _is_certain(preset, command) and not _unloadable(preset, format, path):
+            if file_alone(preset.name, command):
+                return ""
             what = added(preset.name, command, path, directory)
             return preset.name if what.words and not what.against else ""
     return ""
+
+
+def file_alone(name: str, command: Sequence[str]) -> str:
+    """The file in a command that holds all options, so that no word may be added behind it; "" = there is none."""
+    preset = BY_NAME.get(name)
+    is_one = preset is not None and preset.alone and command[-1:] and command[-1].endswith(preset.alone)
+    return command[-1] if is_one and "".join(command[-2:-1]).endswith(".py") else ""
 
 
 def likely(format: str) -> str:  # noqa: A002
@@ -234,8 +261,9 @@ def likely(format: str) -> str:  # noqa: A002
 
 
 def _is_certain(preset: Preset, command: Sequence[str]) -> bool:
-    names = [posixpath.basename(word) for word in command]
-    known = any(fnmatch.fnmatchcase(name, pattern) for name in names for pattern in preset.programs)
+    names = {word.rsplit("/", 1)[-1] for word in command}
+    patterns = [pattern for pattern in preset.programs if "*" in pattern]
+    known = not names.isdisjoint(preset.programs) or any(fnmatch.filter(names, pattern) for pattern in patterns)
     return known and (not preset.shows or any(word.startswith(preset.shows) for word in command))
 
 
@@ -267,6 +295,19 @@ def pointer(name: str, path: str, directory: str) -> Tuple[str, str]:
     if preset is None or not preset.pointer or not path or is_url(path) or not is_own(path, directory):
         return "", ""
     return posixpath.join(directory, preset.pointer), posixpath.basename(path)
+
+
+def link(name: str, path: str, directory: str, leads_to: Optional[str]) -> str:
+    """The link that the framework may follow, where it has to lead elsewhere; "" = it is right, or there is none.
+
+    Args:
+        leads_to: where it leads; None: there is none, which is well.
+    """
+    preset = BY_NAME.get(name)
+    if preset is None or not preset.link or leads_to is None or is_url(path) or above(path) != absolute(directory):
+        return ""
+    there = posixpath.normpath(posixpath.join(directory, leads_to))
+    return "" if there == posixpath.normpath(path) else posixpath.join(directory, preset.link)
 
 
 def tracker(name: str, path: str, directory: str, said: Optional[str]) -> Tuple[str, str]:
@@ -338,10 +379,10 @@ def is_own(path: str, directory: str) -> bool:
 
 def _values(command: Sequence[str], key: str) -> List[str]:
     """The values that the command gives to an option, in order; "" for one that has none."""
-    found = []
+    found, plain = [], _plain(key)
     for place, word in enumerate(command):
         name, sign, value = word.partition("=")
-        if _plain(name) != _plain(key):
+        if len(name) < len(plain) or _plain(name) != plain:
             continue
         following = "".join(command[place + 1 : place + 2])
         found.append(value if sign else "" if following.startswith("--") else following)
@@ -368,8 +409,10 @@ __all__: List[str] = [
     "Preset",
     "added",
     "chosen",
+    "file_alone",
     "is_own",
     "likely",
+    "link",
     "never",
     "pointer",
     "problem",

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from muster.checkpoint.dcp import METADATA_NAME
-from muster.checkpoint.listing import File, Files, Listing, Status, no_sign
+from muster.checkpoint.listing import Children, File, Files, Listing, Status, no_sign
 from muster.launcher.marker import Standing
 from muster.simulate.clocks import START, WallClock
 
@@ -79,6 +79,7 @@ class Directory:
         stalls: nodes on which nothing that touches it ever ends.
         full: nothing can be written.
         lagged_at: when a node last ceased to show late what others write.
+        changes: that have been made in it, counted.
     """
 
     path: str
@@ -90,6 +91,7 @@ class Directory:
     stalls: set[str] = field(default_factory=set)
     full: bool = False
     lagged_at: float = float("-inf")
+    changes: int = 0
     _marker_before: tuple[tuple[int, str], float] = ((0, ""), float("-inf"))  # and until when it stood there
     _inodes: Iterator[int] = field(default_factory=lambda: itertools.count(100))
 
@@ -110,12 +112,14 @@ class Directory:
 
     def remove(self, path: str, now: float) -> None:
         """A checkpoint is gone."""
+        self.changes += 1
         folder = self.folders[path]
         for versions in (folder.itself, *folder.files.values()):
             versions.append(Version(now, None, None))
 
     def lose_shard(self, path: str, rank: int, now: float) -> None:
         """A checkpoint loses a part, and keeps its marker."""
+        self.changes += 1
         folder = self.folders[path]
         folder.files[shard_name(rank)].append(Version(now, None, None))
         self._rename(folder, self._stamp("", self.clock.ahead_seconds, now), now)
@@ -174,8 +178,7 @@ class Directory:
         """What of a path a node sees; None: nothing."""
         lag_seconds = self.lag_seconds.get(node)
         then = now - lag_seconds * max(SOONEST, _part(node, path)) if lag_seconds else now
-        found = next((version for version in reversed(versions) if version.at <= then), None)
-        return found if found is not None and found.status is not None else None
+        return _at(then, versions, path)
 
     def marker_seen_from(self, node: str, now: float) -> Standing:
         """The marker as a node sees it."""
@@ -199,6 +202,7 @@ class Directory:
         return save
 
     def _write(self, save: Save, name: str, size: int, node: str, now: float, *, renames: bool = False) -> None:
+        self.changes += 1
         path = self.path_of(save.step)
         folder = self.folders.setdefault(path, Folder(path, save.step))
         versions, stamp = folder.files.setdefault(name, []), self._stamp(node, save.ahead_seconds, now)
@@ -236,12 +240,14 @@ class SimulatedFiles(Files):
         found = self._version(path)
         return None if found is None else found.status
 
-    def children(self, directory: str, _sign: Callable[[], None] = no_sign) -> tuple[list[str], list[str]]:
+    def children(
+        self, directory: str, _is_wanted: Callable[[str], bool], _sign: Callable[[], None] = no_sign
+    ) -> Children:
         """Names of the checkpoints' directories; none is a single file."""
         assert directory == self._directory.path
         now, node, version = self._now(), self._node, self._directory.version
         there = (path for path, folder in self._directory.folders.items() if version(folder.itself, path, node, now))
-        return [path.rpartition("/")[2] for path in there], []
+        return Children([path.rpartition("/")[2] for path in there], [])
 
     def listing(self, directory: str, _sign: Callable[[], None] = no_sign) -> Listing:
         """The files of a checkpoint."""
@@ -303,5 +309,7 @@ def _last(versions: list[Version], path: str) -> Version | None:
 
 
 def _at(moment: float, versions: list[Version], _path: str) -> Version | None:
-    found = next((version for version in reversed(versions) if version.at <= moment), None)
-    return found if found is not None and found.status is not None else None
+    for version in reversed(versions):
+        if version.at <= moment:
+            return None if version.status is None else version
+    return None

@@ -158,6 +158,7 @@ class JobWorld:
         checkers: what the checkers of the members' nodes last said, by node; before the go.
         standards: what healthy figures are, for the keys of these checkers.
         other: the job that spec.checkpoint.resumeFrom names, None where it names none.
+        sharing: other jobs that want nodes and save to the same directory.
     """
 
     now: datetime
@@ -184,6 +185,7 @@ class JobWorld:
     checkers: Mapping[str, CheckerView] = field(default_factory=dict)
     standards: tuple[Standard, ...] = ()
     other: OtherJob | None = None
+    sharing: tuple[str, ...] = ()
 
     @property
     def uid(self) -> str:

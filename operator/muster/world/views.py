@@ -189,6 +189,7 @@ class LauncherView:
     step_p90_seconds: float | None = None
     checkpoint_error: str = ""
     checkpoint_doubt: str = ""
+    checkpoint_trap: str = ""
     free_bytes: int | None = None
     previous_attempt: int = 0
     previous_ranks: tuple["RankView", ...] = ()  # how the ranks of `previous_attempt` ended

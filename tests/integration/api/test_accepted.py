@@ -183,6 +183,7 @@ IMMUTABLE = {
     "spec.placement.segmentSize": (1, "spec.placement.segmentSize"),
     "spec.checkpoint.directory": ("/elsewhere", "spec.checkpoint.directory"),
     "spec.checkpoint.localDirectory": ("/local", "spec.checkpoint.localDirectory"),
+    "spec.checkpoint.pattern": ("state-{step}.npz", "spec.checkpoint.pattern"),
     "spec.checkpoint.resumeArgument": (["--load", "/c"], "spec.checkpoint.resumeArgument"),
     "spec.checkpoint.setTornAside": (True, "spec.checkpoint.setTornAside"),
     "spec.checkpoint.saveTimeoutSeconds": (60, "spec.checkpoint.saveTimeoutSeconds"),

@@ -158,7 +158,41 @@ JOBS: dict[str, Case] = {
     "a relative local directory": one(
         "spec.checkpoint.localDirectory", "local", "write an absolute path, e.g. /local/checkpoints"
     ),
+    "a local directory within the shared one": Case(
+        "spec.checkpoint.localDirectory",
+        {"spec.checkpoint.directory": "/checkpoints", "spec.checkpoint.localDirectory": "/checkpoints/local"},
+        ("spec.checkpoint.localDirectory", "what is on each node's own disk cannot lie in the shared directory"),
+    ),
     "a long local directory": one("spec.checkpoint.localDirectory", "/" + "a" * 1024, "may not be more than 1024"),
+    **{
+        f"a checkpoint called {name}": Case(
+            "spec.checkpoint.pattern",
+            {"spec.checkpoint.directory": "/checkpoints", "spec.checkpoint.pattern": name},
+            ("spec.checkpoint.pattern", words),
+        )
+        for words, names in {
+            "write {step} where the number stands": (
+                *(
+                    "state.npz",
+                    "state-{STEP}.npz",
+                    "{step}-{step}",
+                    "{step}/",
+                    "a/{step}",
+                    "{step}/a/b",
+                    "{step}/{step}",
+                    "{step}\n",
+                    "a\t{step}/DONE",
+                ),
+                *("{step}/.", "{step}/.."),
+            ),
+            "is taken for a save under way": (".{step}", "tmp-{step}", "run.TEMP{step}", "{step}_tmp/DONE"),
+        }.items()
+        for name in names
+    },
+    "a pattern without a directory": one(
+        "spec.checkpoint.pattern", "state-{step}.npz", "the pattern says what is called so below checkpoint.directory"
+    ),
+    "a long pattern": one("spec.checkpoint.pattern", "{step}" + "a" * 256, "may not be more than 256"),
     "torn ones aside without a directory": one(
         "spec.checkpoint.setTornAside", True, "only in a directory of a file system something can be moved"
     ),
@@ -797,7 +831,15 @@ SEEN: dict[str, Any] = {
     "step": 7,
     "stepMilliseconds": 2000,
     "stepP90Milliseconds": 2300,
+    "loss": "2.31",
+    "tokensPerGpuSecond": 7104,
+    "joules": 70_000,
+    "meteredGpuMilliseconds": 90_000,
     "checkpointSteps": 5,
+    "stride": 1,
+    "lostSteps": 2,
+    "lost": 4000,
+    "backTo": 5,
     "told": {"inputWait": 500},
 }
 
@@ -807,6 +849,7 @@ FINGERPRINT: dict[str, Any] = {
     "gpuModel": "NVIDIA-H200",
     "driver": "570.86.15",
     "environment": "0123456789abcdef",
+    "collectives": "NCCL 2.27.7+cuda12.9",
     "revision": "4f2c",
 }
 
@@ -873,6 +916,7 @@ FULL_GANG_SPEC: dict[str, Any] = {
         "hasRun": True,
         "isTold": True,
         "failures": 1,
+        "failedStarts": 1,
         "lostSteps": 2,
         "firstCheckpointMilliseconds": 9000,
         "fingerprints": [FINGERPRINT],
@@ -903,6 +947,9 @@ FULL_GANG_SPEC: dict[str, Any] = {
 }
 
 FULL_ENDED_JOB: dict[str, Any] = {
+    "measuredTflops": 700,
+    "joules": 70_000,
+    "meteredGpuSeconds": 90,
     "jobUid": "7f3b",
     "namespace": "team-a",
     "name": "small",
@@ -923,6 +970,7 @@ FULL_ENDED_JOB: dict[str, Any] = {
     "ettrAfterQueuePermille": 950,
     "attempts": 2,
     "failures": 1,
+    "failedStarts": 1,
     "step": 7,
     "steps": 7,
     "throughput": {"tokensPerStep": 4096, "parameters": 7, "flopsPerToken": 42, "peakTflopsPerGpu": 989},
@@ -1014,16 +1062,21 @@ FULL_STATUS: dict[str, Any] = {
         "ettrPermille": 900,
         "ettrAfterQueuePermille": 950,
         "failures": 1,
+        "failedStarts": 1,
         "steps": 7,
         "lostSteps": 2,
         "firstCheckpointSeconds": 9,
         "stepMilliseconds": 2000,
         "stepP90Milliseconds": 2300,
+        "measuredTflops": 700,
+        "joules": 70_000,
+        "meteredGpuSeconds": 90,
         "checkpointSteps": 5,
         "checkpointStallMilliseconds": 300,
         "gpuModel": "NVIDIA-H200",
         "fingerprints": [FINGERPRINT],
         "seen": SEEN,
+        "aheadSeconds": -7200,
     },
     "conditions": [
         {
@@ -1071,6 +1124,8 @@ FULL_HEALTH: dict[str, Any] = {
         "gpuModel": "NVIDIA H200",
         "gpus": 8,
         "gpusSeen": 8,
+        "ports": 7,
+        "portsSeen": 8,
         "driver": "580.159.04",
         "problem": "",
         "resetsWatchedSince": 7,
@@ -1089,6 +1144,7 @@ FULL_HEALTH: dict[str, Any] = {
             "message": "GPU has fallen off the bus",
             "since": TIME,
             "observed": False,
+            "forgiven": TIME,
         }
     ],
     "effect": "tainted",

@@ -12,11 +12,13 @@ import random
 import struct
 import tarfile
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from muster.checkpoint.find import Finder, Look
-from muster.checkpoint.listing import File, Files, Listing, Status, no_sign
+from muster.checkpoint.formats.base import Format
+from muster.checkpoint.formats.table import FORMATS
+from muster.checkpoint.listing import MAX_ENTRIES, Children, File, Files, Listing, Status, no_sign
 
 DATA = Path(__file__).parent / "data"
 ROOT = "/ckpt"
@@ -54,19 +56,20 @@ class InMemory(Files):
         below = [name for name in self.contents if name.startswith(path + "/")]
         return Status(2, len(below), max(self.times[name] for name in below)) if below else None
 
-    def children(self, directory: str, _sign: Callable[[], None] = no_sign) -> tuple[list[str], list[str]]:
+    def children(
+        self, directory: str, is_wanted: Callable[[str], bool], _sign: Callable[[], None] = no_sign
+    ) -> Children:
         inner = [name[len(directory) + 1 :] for name in self.contents if name.startswith(directory + "/")]
-        return (
+        return Children(
             sorted({name.partition("/")[0] for name in inner if "/" in name}),
-            sorted(name for name in inner if "/" not in name),
+            sorted(name for name in inner if "/" not in name and is_wanted(name)),
         )
 
     def listing(self, directory: str, _sign: Callable[[], None] = no_sign) -> Listing:
         prefix = directory + "/"
         names = [name for name in self.contents if name.startswith(prefix)]
-        return Listing(
-            directory, {name[len(prefix) :]: File(len(self.contents[name]), self.times[name]) for name in names}
-        )
+        there = {name[len(prefix) :]: File(len(self.contents[name]), self.times[name]) for name in names}
+        return Listing(directory, there, truncated=len(there) > MAX_ENTRIES)
 
     def content(self, path: str, _sign: Callable[[], None] = no_sign) -> bytes:
         if path not in self.contents:
@@ -80,14 +83,14 @@ class InMemory(Files):
         return self.content(path)[start : start + length]
 
 
-def finder_of(files: Files) -> Finder:
+def finder_of(files: Files, formats: Sequence[Format] = FORMATS) -> Finder:
     """A finder for whom waiting takes no time."""
     clock = [0.0]
 
     def pause(seconds: float) -> None:
         clock[0] += seconds
 
-    return Finder(ROOT, now=lambda: clock[0], files=files, pause=pause)
+    return Finder(ROOT, now=lambda: clock[0], files=files, pause=pause, formats=formats)
 
 
 def complete(files: Files) -> list[tuple[int, str]]:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.checkpoint.recordings import archive, recorded
+from tests.unit.checkpoint.test_formats import dcp
 
 from muster.checkpoint import aside
 from muster.checkpoint.aside import NAME, Moved, misleading, move_aside
@@ -177,3 +180,46 @@ def test_names_that_mislead(chosen: str, others: list[str], wanted: list[str]) -
 def test_a_name_that_is_no_text_is_told_readably() -> None:
     assert "\x1b" not in Moved(("step-\x1b[2J",)).words
     assert Moved(("step-\udcff9",)).words.encode()
+
+
+def hugging_face(root: Path, step: int, whole: bool) -> None:
+    """Hugging Face's Trainer with DeepSpeed, without what it writes last where it was cut short."""
+    parts = [
+        (path.partition("/")[2], content) for path, content in recorded("deepspeed-0.19-zero2") if "step1/" in path
+    ]
+    files = {f"global_step{step}/{name}": content for name, content in parts}
+    files |= {name: archive({}) for name in ("rng_state_0.pth", "rng_state_1.pth")} | {
+        "latest": f"global_step{step}".encode()
+    }
+    if whole:
+        files["trainer_state.json"] = json.dumps({"global_step": step}).encode()
+    put(root / f"checkpoint-{step}", files)
+
+
+def accelerate(root: Path, number: int, whole: bool) -> None:
+    """Accelerate's `save_state` under FSDP, likewise."""
+    files = {path: content for part in ("pytorch_model_fsdp_0", "optimizer_0") for path, content in dcp(f"{part}/")}
+    if whole:
+        files |= {"scheduler.bin": archive({}), "random_states_0.pkl": archive({"step": 1})}
+    put(root / f"checkpoint_{number}", files)
+
+
+def put(target: Path, files: dict[str, bytes]) -> None:
+    for name, content in files.items():
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        (target / name).write_bytes(content)
+
+
+@pytest.mark.parametrize(("write_one", "name"), [(hugging_face, "checkpoint-%d"), (accelerate, "checkpoint_%d")])
+def test_what_is_torn_is_moved_also_where_its_parts_are_whole(
+    tmp_path: Path, write_one: Callable[[Path, int, bool], None], name: str
+) -> None:
+    for number, whole in ((5, True), (6, False), (7, True), (8, False)):
+        write_one(tmp_path, number, whole)
+    chosen = tmp_path / (name % 5)
+    assert move_aside(str(tmp_path), str(chosen)) == Moved((name % 8, name % 6))
+
+
+def test_what_has_whole_checkpoints_in_it_that_are_no_parts_stays(here: Path) -> None:
+    write(here / "step-900" / "step-1", 1)
+    assert "step-900" not in moved(here).names

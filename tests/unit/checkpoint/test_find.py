@@ -8,10 +8,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.unit.checkpoint.recordings import archive, safetensors
+from bench import dcp_files
+from tests.unit.checkpoint.recordings import START_NS, InMemory, archive, complete, finder_of, safetensors
 
 from muster.checkpoint import find, listing
-from muster.checkpoint.find import Finder
+from muster.checkpoint.find import Finder, Look
 from muster.checkpoint.formats import manifest as manifest_format
 from muster.checkpoint.manifest import ManifestError, parse_manifest
 from muster.checkpoint.names import order_candidates, step_in_name
@@ -72,6 +73,12 @@ def test_a_manifest_that_does_not_say_what_it_must(tmp_path, changes):
     with pytest.raises(ManifestError):
         parse_manifest((target / "muster-checkpoint.json").read_bytes())
     assert steps(tmp_path) == []
+
+
+def test_a_manifest_that_is_nested_without_an_end_hides_no_other(tmp_path):
+    write(tmp_path, "step-5", 5)
+    (write(tmp_path, "step-6", 6) / "muster-checkpoint.json").write_text("[" * 200_000)
+    assert steps(tmp_path) == [5]
 
 
 def test_a_torn_manifest(tmp_path):
@@ -144,10 +151,78 @@ def test_a_file_that_cannot_be_read_now_leaves_the_others_alone(tmp_path, monkey
     assert [checkpoint.step for checkpoint in finder.find()] == [2, 1]
 
 
-def test_links_are_left_alone(tmp_path):
+def test_a_link_to_what_is_there_by_its_own_name_is_no_other_checkpoint(tmp_path):
     target = write(tmp_path, "step-5", 5)
     (tmp_path / "latest-5").symlink_to(target)
+    (tmp_path / "latest-6").symlink_to("latest-5")
     assert [checkpoint.path for checkpoint in Finder(str(tmp_path)).find()] == [str(target)]
+
+
+@pytest.mark.parametrize("place", ["elsewhere", "run/.store"])
+def test_a_link_to_a_directory_elsewhere_is_followed(tmp_path, place):
+    (tmp_path / "run").mkdir()
+    target = write(tmp_path / place, "whatever-5", 5)
+    (tmp_path / "run" / "step-5").symlink_to(target)
+    assert [checkpoint.path for checkpoint in Finder(str(tmp_path / "run")).find()] == [
+        str(tmp_path / "run" / "step-5")
+    ]
+    (target / "shards" / "model.bin").unlink()
+    assert steps(tmp_path / "run") == []
+
+
+def test_a_link_to_a_file_is_followed_unless_that_is_there_by_its_own_name(tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "run").mkdir()
+    for place in ("elsewhere/7", "run/epoch=0-step=5.ckpt"):
+        (tmp_path / place).write_bytes(archive({"optimizer_states": []}))
+    (tmp_path / "run" / "epoch=0-step=7.ckpt").symlink_to(tmp_path / "elsewhere" / "7")
+    (tmp_path / "run" / "epoch=0-step=6.ckpt").symlink_to("epoch=0-step=5.ckpt")
+    assert steps(tmp_path / "run") == [7, 5]
+
+
+def test_links_that_lead_nowhere_or_round_are_left_alone(tmp_path):
+    write(tmp_path / "run", "step-5", 5)
+    for name, target in (("step-6", "."), ("step-7", ".."), ("step-8", "step-8"), ("step-9", "gone"), ("step-10", "/")):
+        (tmp_path / "run" / name).symlink_to(target)
+    assert steps(tmp_path / "run") == [5]
+
+
+def test_a_link_that_leads_round_hides_nothing_wherever_it_is(tmp_path):
+    """Found by an attack: whoever follows such a link gets an error, and that ended the look at all the others."""
+    write(tmp_path, "step-5", 5)
+    (tmp_path / "step-5" / "shards" / "round").symlink_to("round")
+    (tmp_path / "step-6").mkdir()
+    for name in ("muster-checkpoint.json", ".metadata", "trainer_state.json"):
+        (tmp_path / "step-6" / name).symlink_to(name)
+    assert steps(tmp_path) == [5]
+
+
+def test_a_name_that_leaves_no_room_for_what_is_called_after_it_hides_nothing(tmp_path):
+    """NeMo tells the metrics in it, and what says beside it that it is unfinished is called the same and more."""
+    name = "m" * 244 + "-step=500"
+    shutil.copytree(DATA / "torch-2.6-step-40", tmp_path / name / "weights")
+    (tmp_path / name / "weights" / "metadata.json").write_text('{"sharded_backend": "torch_dist"}')
+    os.utime(tmp_path / name / "weights" / ".metadata")
+    write(tmp_path, "step-5", 5)
+    assert 5 in steps(tmp_path)
+
+
+def test_a_link_to_another_file_system_is_told_and_not_followed(tmp_path, monkeypatch):
+    """Each worker may see something else there."""
+    target, real = write(tmp_path / "elsewhere", "step-6", 6), os.stat
+    write(tmp_path / "run", "step-5", 5)
+    (tmp_path / "run" / "step-6").symlink_to(target)
+    link = str(tmp_path / "run" / "step-6")
+
+    def another(path, *arguments, **named):
+        found = list(real(path, *arguments, **named))
+        return os.stat_result([*found[:2], 77, *found[3:]]) if path == link else real(path, *arguments, **named)
+
+    monkeypatch.setattr(os, "stat", another)
+    *_, found = Finder(str(tmp_path / "run")).look(Look())
+    assert [one.step for one in found.checkpoints] == [5]
+    assert found.note.startswith(f"{link} is a link to another file system and is not followed")
+    assert found.stamps is None or found.done
 
 
 def test_a_missing_directory_holds_nothing(tmp_path):
@@ -167,6 +242,34 @@ def test_ten_thousand_directories_cost_a_few_looks(tmp_path):
     finder = Finder(str(tmp_path))
     assert [checkpoint.step for checkpoint in finder.find()] == [20_000]
     assert finder.looks < 16 * find.MAX_EXAMINED
+
+
+@pytest.mark.parametrize("thorough", [True, False])
+def test_numbered_directories_beside_the_checkpoints_hide_none(tmp_path, thorough):
+    write(tmp_path, "step-1000", 1000)
+    for number in range(2 * find.MAX_EXAMINED):
+        (tmp_path / f"samples-{1010 + number}").mkdir()
+    now = [0.0]
+    finder = Finder(str(tmp_path), now=lambda: now[0])
+    for _ in range(3):
+        (found,) = list(finder.look(Look(thorough=thorough)))[-1].checkpoints
+        assert found.step == 1000
+        now[0] += 10
+    (tmp_path / "samples-1100" / "muster-checkpoint.json").write_text("{}")
+    write(tmp_path, "samples-1101", 1101)
+    assert [one.step for one in list(finder.look(Look(thorough=thorough)))[-1].checkpoints][:1] == [1101]
+
+
+def test_a_hundred_thousand_shards_are_one_checkpoint():
+    tensors = dcp_files.sharded(1, 100_000, rows=1, columns=1)
+    (pieces,) = tensors.values()
+    content = bytes(pieces[0].length)
+    files = InMemory([("step-500/.metadata", dcp_files.metadata_of(tensors))])
+    for piece in pieces:
+        files.put(f"step-500/{piece.shard}", content, at_ns=START_NS)
+    assert complete(files) == [(500, "step-500")]
+    files.put("step-500/__77777_0.distcp", content[:-1], at_ns=START_NS)
+    assert complete(files) == []
 
 
 def test_a_checkpoint_of_too_many_files_is_not_judged(tmp_path, monkeypatch):
@@ -219,8 +322,27 @@ def test_candidates_are_ordered_by_number():
         ("ep1-ba500", 500),
         ("llama-1.5b-checkpoint-900", 900),
         ("run-2", 2),
+        ("batch32_step100", 100),  # of several numbers the one that is called a step
+        ("step100-batch32", 100),
+        ("step-10k", 10_000),  # a unit of one's own
+        ("step_1.5M", 1_500_000),
+        ("ckpt-2k-bf16", 2_000),
+        ("step-9kb", 9),
+        ("ckpt-500-2026-01-31", 500),  # a date is none while there is another number
+        ("20260131-123000-ckpt-500", 500),
+        ("ckpt_500_20260131T1230", 500),
+        ("20260131", 20260131),
+        ("run-2026-01-31", 31),
+        ("2026-13-500", 500),
+        ("ckpt-500-bf16", 500),  # what a letter stands at is called so, and counts nothing
+        ("ckpt500-bf16", 500),
+        ("500-llama-7b", 500),
+        ("epoch=9-resnet50.ckpt", 9),
+        ("checkpoint_3_500.pt", 500),  # fairseq: epoch, update
+        ("resnet50", 50),
         ("nothing", None),
         ("9" * 16, None),
+        ("9" * 15 + "k", None),
     ],
 )
 def test_the_step_in_the_names_that_frameworks_give(name, step):
@@ -291,3 +413,85 @@ def test_a_checkpoint_whose_name_is_no_utf8_is_left_out_with_a_word(tmp_path):
     *_, found = Finder(str(tmp_path)).look(find.Look())
     assert [checkpoint.step for checkpoint in found.checkpoints] == [5]
     assert "step-7\\udcff' is left out: its name is no UTF-8" in found.note
+
+
+def lightning(step: int) -> bytes:
+    return archive(
+        {"epoch": step // 100, "global_step": step, "pytorch-lightning_version": "2.6", "optimizer_states": []}
+    )
+
+
+EPOCHS = range(60)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_copied"),
+    [
+        ("epoch=%d-resnet50.ckpt", False),
+        ("epoch=%d-resnet50.ckpt", True),
+        ("epoch=%d-ppl={ppl}.ckpt", False),
+        ("val_loss=0.{ppl}-%d.ckpt", False),
+    ],
+)
+def test_the_newest_of_lightnings_files_is_found_whatever_else_is_in_their_names(name, is_copied):
+    """With `save_top_k=-1` none is ever removed: most have more than one number in the name, and none is the step.
+
+    Who copies them may turn the order of their times around.
+    """
+    files = InMemory()
+    for epoch in EPOCHS:
+        at_ns = START_NS + (-epoch if is_copied else epoch) * 10**9
+        files.put(name.format(ppl=400 - epoch) % epoch, lightning(100 * (epoch + 1)), at_ns)
+    newest = name.format(ppl=400 - EPOCHS[-1]) % EPOCHS[-1]
+    assert complete(files)[0] == (100 * len(EPOCHS), newest)
+    assert len(complete(files)) == find.LIMIT
+
+
+def test_files_without_a_step_in_their_names_hide_none_that_have_one():
+    files = InMemory()
+    for step in range(100, 1100, 100):
+        files.put(f"epoch=0-step={step}.ckpt", lightning(step))
+    for number in range(70):
+        files.put(f"best-{number}-of-run-7.ckpt", lightning(number))
+    assert [step for step, _ in complete(files)] == list(range(1000, 200, -100))
+
+
+def test_times_of_files_are_asked_for_once_and_again_at_a_thorough_look():
+    files = InMemory()
+    for epoch in EPOCHS:
+        files.put(f"epoch={epoch}-resnet50.ckpt", lightning(100 * (epoch + 1)))
+    finder = finder_of(files)
+    newest = [list(finder.look(Look()))[-1].checkpoints[0].step]
+    before = finder.looks
+    for thorough in (False, True):
+        files.put("epoch=0-resnet50.ckpt", lightning(9000), START_NS + 10**12)
+        newest.append(list(finder.look(Look(thorough=thorough)))[-1].checkpoints[0].step)
+        if not thorough:
+            assert finder.looks - before < 4 * find.MAX_UNORDERED
+    assert newest[0] == 6000
+    assert newest[-1] == 9000
+
+
+def test_a_checkpoint_that_is_a_file_is_not_hidden_by_directories_without_a_number():
+    files = InMemory()
+    files.put("last.ckpt", lightning(500))
+    for name in [
+        "artifacts",
+        "assets",
+        "backups",
+        "cache",
+        "code",
+        "configs",
+        "data",
+        "datasets",
+        "docs",
+        "env",
+        "eval",
+        "exports",
+        "figures",
+        "images",
+    ]:
+        files.put(f"{name}/file", b"")
+    for number in range(find.MAX_WITHOUT_STEP):
+        files.put(f"extra{chr(97 + number)}/file", b"")
+    assert complete(files) == [(500, "last.ckpt")]

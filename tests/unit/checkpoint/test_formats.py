@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import pickle
 import random
 import re
+import struct
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 from tests.unit.checkpoint.recordings import (
     ROOT,
+    START_NS,
     InMemory,
     Written,
     archive,
@@ -80,12 +84,76 @@ def megatron(prefix: str) -> Written:
 ACCELERATE = recorded("accelerate-1.15")
 NEMO = "model--val_loss=1.25-epoch=3-step=500-consumed_samples=256000.0-last"
 # megatron/training/checkpointing.py, save_checkpoint: each rank its file, then the tracker.
+ARGUMENTS = argparse.Namespace(
+    encoder_tensor_model_parallel_size=0,
+    tensor_model_parallel_size=2,
+    pipeline_model_parallel_size=2,
+    expert_model_parallel_size=1,
+)
 MEGATRON_LEGACY = [
-    (f"iter_0000500/mp_rank_{tensor:02}_{pipeline:03}/{name}", archive({"iteration": 500}))
+    (f"iter_0000500/mp_rank_{tensor:02}_{pipeline:03}/{name}", archive({"args": ARGUMENTS, "iteration": 500}))
     for tensor in range(2)
     for pipeline in range(2)
     for name in ("model_optim_rng.pt", "distrib_optim.pt")
 ] + [("latest_checkpointed_iteration.txt", b"500")]
+
+
+def deepspeed(**told: object) -> bytes:
+    """What deepspeed/runtime/engine.py has in the model's states (_save_checkpoint, _save_moe_checkpoint), as far as it counts here."""
+    return archive({"module": None, **told, "global_steps": 1, "ds_version": "0.14.2"})
+
+
+def pipeline(tag: str) -> Written:
+    """Two stages, two tensor ranks: each stage its layers, of which 1 and 4 have no state, then the states of its ranks."""
+    stages = [(0, 2), (3, 5)]
+    layers = [(layer, tensor) for stage in stages for layer in stage for tensor in range(2)]
+    shapes = [[{f"{layer}.weight": 1 for layer in stage}] for stage in stages for _ in range(2)]
+    states = [deepspeed(optimizer=None, param_shapes=one, dp_world_size=2, mp_world_size=4) for one in shapes]
+    return [
+        *(
+            (f"{tag}/layer_{layer:02}-model_{tensor:02}-model_states.pt", archive({"weight": 1}))
+            for layer, tensor in layers
+        ),
+        *((f"{tag}/mp_rank_{rank:02}_model_states.pt", content) for rank, content in enumerate(states)),
+        *(
+            (f"{tag}/bf16_zero_pp_rank_{data}_mp_rank_{rank:02}_optim_states.pt", archive({"optimizer_state_dict": 1}))
+            for data in range(2)
+            for rank in range(4)
+        ),
+    ]
+
+
+def experts(tag: str) -> Written:
+    """Two layers with four and two experts on two ranks, without ZeRO: each rank its experts and its optimizer, then the rest."""
+    files = []
+    for rank in range(2):
+        mine = [(0, 2 * rank), (0, 2 * rank + 1), (1, rank)]
+        files += [
+            (f"{tag}/layer_{layer}_expert_{one}_mp_rank_00_model_states.pt", archive({"w": 1})) for layer, one in mine
+        ]
+        files += [(f"{tag}/expp_rank_{rank}_mp_rank_00_optim_states.pt", archive({"optimizer": {"state": 1}}))]
+    return [
+        *files,
+        (f"{tag}/mp_rank_00_model_states.pt", deepspeed(num_experts=[4, 2], dp_world_size=2, mp_world_size=1)),
+    ]
+
+
+def universal(tag: str) -> Written:
+    """The order of deepspeed/checkpoint/ds_to_universal.py: parameters, the optimizer's state, the copied model's states."""
+    names = [(name, kept) for name in ("embed.weight", "layers.0.weight") for kept in ("fp32", "exp_avg", "exp_avg_sq")]
+    files = [(f"{tag}/zero/{name}/{kept}.pt", archive({"param": 1})) for name, kept in names]
+    states = deepspeed(optimizer=None, dp_world_size=2, mp_world_size=2)
+    models = [(f"{tag}/mp_rank_{rank:02}_model_states.pt", states) for rank in range(2)]
+    return [*files, (f"{tag}/zero/optimizer_state.pt", archive({"optimizer_state": 1})), *models]
+
+
+def lightning_deepspeed(name: str) -> Written:
+    """What a run with `strategy="deepspeed"` leaves: the files of DeepSpeed's own recording, under Lightning's names."""
+    files = only(recorded("deepspeed-0.19-zero2"), "global_step1/")
+    renamed = [(path.replace("global_step1/", f"{name}/checkpoint/"), content) for path, content in files]
+    return [*renamed, (f"{name}/latest", b"checkpoint")]
+
+
 SAVES = {
     "Hugging Face's Trainer, two ranks": Save(
         recorded("hugging-face-5.23"), (1, "checkpoint-1"), "HuggingFaceTrainer", r"training_args|rng_state_1"
@@ -100,6 +168,19 @@ SAVES = {
     "DeepSpeed, ZeRO 2, two ranks": Save(recorded("deepspeed-0.19-zero2"), (1, "global_step1"), "DeepSpeed"),
     "DeepSpeed, ZeRO 3, two ranks": Save(recorded("deepspeed-0.19-zero3"), (1, "global_step1"), "DeepSpeed"),
     "DeepSpeed without ZeRO, two ranks": Save(recorded("deepspeed-0.19-zero0"), (1, "global_step1"), "DeepSpeed"),
+    "DeepSpeed, a pipeline": Save(pipeline("global_step1"), (1, "global_step1"), "DeepSpeed"),
+    "DeepSpeed, experts without ZeRO": Save(
+        experts("global_step2"),
+        (2, "global_step2"),
+        "DeepSpeed",
+        lasting=[*experts("global_step1"), ("latest", b"global_step1")],
+    ),
+    "DeepSpeed, universal": Save(
+        universal("global_step1_universal"), (1, "global_step1_universal"), "DeepSpeedUniversal", r"zero/[^/]+/.*"
+    ),
+    "Lightning with DeepSpeed": Save(
+        lightning_deepspeed("epoch=0-step=500.ckpt"), (500, "epoch=0-step=500.ckpt"), "LightningDeepSpeed"
+    ),
     "Lightning, one file": Save(only(recorded("lightning-2.6"), "epoch"), (1, "epoch=0-step=1.ckpt"), "Lightning"),
     "Megatron Core": Save(megatron("iter_0000500/"), (500, "iter_0000500"), "Megatron", r"common\.pt"),
     "Megatron-LM of old": Save(MEGATRON_LEGACY, (500, "iter_0000500"), "MegatronLegacy"),
@@ -114,6 +195,11 @@ SAVES = {
         (500, "ep1-ba500-rank0.pt"),
         "Composer",
     ),
+    "DLRover": Save(
+        [("500/rank_0.pt", archive({"model": {}, "optimizer": {}})), ("dlrover_latest.txt", b"500")],
+        (500, "500"),
+        "DLRover",
+    ),
     "torchtune": Save(
         [
             ("epoch_3/ft-model-00001-of-00002.safetensors", safetensors()),
@@ -124,6 +210,12 @@ SAVES = {
         "torchtune",
     ),
 }
+
+
+FLASH = [
+    *((f"500/rank_{rank}.pt", archive({"model": {}, "optimizer": {}})) for rank in range(2)),
+    ("dlrover_latest.txt", b"500"),
+]
 
 
 @pytest.fixture(params=SAVES.values(), ids=SAVES.keys())
@@ -150,7 +242,7 @@ class TestEverySave:
             assert not among(files, save) or save.needed <= whole, files.contents.keys()
 
     def test_is_never_complete_where_any_of_it_is_torn(self, save: Save) -> None:
-        for whole, files in torn(save.written, seed=1, times=300):
+        for whole, files in torn(save.written, seed=1, times=650):
             assert not among(files, save) or save.needed <= whole, files.contents.keys()
 
     def test_needs_each_of_these_files_and_its_last_byte(self, save: Save) -> None:
@@ -162,7 +254,7 @@ class TestEverySave:
 
     def test_of_any_bytes_and_names_is_judged_without_an_error(self, save: Save) -> None:
         chance = random.Random(7)
-        for _ in range(100):
+        for _ in range(200):
             files = InMemory(save.written)
             for _ in range(chance.choice((1, 1, 3))):
                 spoil(files, chance)
@@ -222,6 +314,46 @@ def test_a_light_look_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     assert seen == [[]] * 6 + [[1]] * 3
 
 
+class TestARemoval:
+    """Of formats in which nothing names all files: what was seen of them before tells."""
+
+    SAVES = (
+        ("Orbax", recorded("orbax-0.12"), r"/d/"),
+        (
+            "Accelerate",
+            [item for item in ACCELERATE if item[0].startswith("checkpoint_1/")],
+            r"custom|sampler|scheduler",
+        ),
+        ("DLRover", FLASH, r"rank_1"),
+        ("DeepSpeedUniversal", universal("global_step1_universal"), r"layers\.0"),
+    )
+
+    @pytest.mark.parametrize(("kind", "written", "first"), SAVES, ids=[kind for kind, *_ in SAVES])
+    def test_is_seen_while_it_goes_on_and_when_it_was_cut_short(self, kind: str, written: Written, first: str) -> None:
+        files, verdicts = InMemory(written), {}
+        finder = find.Finder(ROOT, files=files, judged=lambda verdict: verdicts.update({verdict.path: verdict}))
+        assert [one.format for one in finder.find()] == [kind]
+        for path in sorted((path for path in files.contents if re.search(first, path)), key=files.times.get):
+            del files.contents[path]
+            assert finder.find() == []
+        heir = find.Finder(ROOT, files=files)
+        heir.remember(verdicts.values())
+        assert heir.find() == [], "who looks after the first one was killed has heard of it"
+        for path, content in written:
+            files.put(path, content, START_NS + 10**15)
+        assert [one.format for one in finder.find()] == [kind], "it is saved anew"
+
+    def test_a_later_save_may_be_smaller(self) -> None:
+        files = InMemory(FLASH)
+        finder = finder_of(files)
+        assert [one.step for one in finder.find()] == [500]
+        del files.contents[f"{ROOT}/500/rank_1.pt"]
+        assert finder.find() == []
+        files.put("500/rank_0.pt", FLASH[0][1])
+        files.put("dlrover_latest.txt", b"500")
+        assert [one.step for one in finder.find()] == [500]
+
+
 class TestDoubt:
     """What is told of once it has been so for a minute: no save takes place meanwhile."""
 
@@ -237,7 +369,7 @@ class TestDoubt:
     def test_is_none_while_all_is_well(self, save: Save) -> None:
         files = InMemory(save.written)
         if save.format == "DeepSpeed":
-            files.put("latest", b"global_step1")
+            files.put("latest", save.found[1].encode())
         elif save.format.startswith("Megatron"):
             files.put("latest_checkpointed_iteration.txt", b"500")
         assert self.doubts(files) == ["", "", ""]
@@ -260,11 +392,65 @@ class TestDoubt:
         written = [item for item in SAVES["Hugging Face's Trainer, two ranks"].written if "optimizer" not in item[0]]
         assert "there are weights only" in self.doubts(InMemory(written))[-1]
 
+    @pytest.mark.parametrize("place", ["rank_0", "checkpoints", "run-7"])
+    def test_that_all_lie_in_a_directory_of_this_one(self, place: str) -> None:
+        files = InMemory([*dcp(f"{place}/step-400/"), *dcp(f"{place}/step-500/"), ("logs/file", b"")])
+        *early, late = self.doubts(files)
+        assert early == ["", ""]
+        assert late.startswith(f"no checkpoint lies in {ROOT} itself, and {ROOT}/{place}/step-500 (TorchDCP) is deeper")
+        assert list(finder_of(files).look(Look()))[-1].doubt == "", "a start does not wait for this"
+        for path, content in dcp("step-600/"):
+            files.put(path, content)
+        assert self.doubts(files) == ["", "", ""]
+
+    @pytest.mark.parametrize("name", ["checkpoint-500", "global_step500", "ep1-ba500", "500"])
+    def test_is_none_of_the_parts_of_a_first_save_that_takes_long(self, name: str) -> None:
+        files = InMemory([*dcp(f"{name}/pytorch_model_fsdp_0/"), *dcp(f"{name}/global_step500/")])
+        assert self.doubts(files) == ["", "", ""]
+
     def test_that_a_pointer_leads_elsewhere(self) -> None:
         files = InMemory(SAVES["DeepSpeed, ZeRO 2, two ranks"].written)
         assert "there is no latest" in self.doubts(files)[-1]
         files.put("latest", b"global_step9")
         assert "latest names global_step9, which is none of the newest complete ones" in self.doubts(files)[-1]
+
+    def test_a_trap_is_told_at_once_and_an_older_checkpoint_is_none(self) -> None:
+        """Only a start asks for it, and it may not wait for a minute."""
+        files = InMemory(SAVES["DeepSpeed, ZeRO 2, two ranks"].written)
+        torn = [item for item in files.contents if "optim" in item][:1]
+        for name, content in list(files.contents.items()):
+            if name not in torn:
+                files.put(name.removeprefix(f"{ROOT}/").replace("global_step1", "global_step2"), content)
+
+        def trap() -> str:
+            return list(finder_of(files).look(Look()))[-1].trap
+
+        assert "there is no latest" in trap()
+        for name, is_one in (("global_step2", True), ("global_step3", True), ("", True), ("global_step1", False)):
+            files.put("latest", name.encode())
+            assert bool(trap()) == is_one, name
+        files.put("global_step0/other", b"")
+        files.put("latest", b"global_step0")
+        assert trap() == "", "what is there and not known to be torn may be a user's choice"
+
+    def test_a_first_save_that_was_cut_short_and_is_named_is_a_trap(self) -> None:
+        """DeepSpeed's rank 0 writes `latest` when its own files are there, and each start would fail to load what it names."""
+        written = SAVES["DeepSpeed, ZeRO 2, two ranks"].written
+        files = InMemory([item for item in written if "zero_pp_rank_1" not in item[0]])
+
+        def trap() -> str:
+            found = list(finder_of(files).look(Look()))[-1]
+            assert found.checkpoints == ()
+            return found.trap
+
+        assert trap() == "", "it begins from scratch"
+        files.put("latest", b"global_step1")
+        assert trap() == (
+            "latest names global_step1, which is not complete: DeepSpeed would fail to load it. Remove latest, and it begins from scratch"
+        )
+        files = InMemory([item for item in written if "optim_states" not in item[0]])
+        files.put("latest", b"global_step1")
+        assert trap() == "", "weights alone are somebody's choice"
 
     def test_that_a_link_leads_elsewhere(self) -> None:
         files = InMemory(SAVES["Composer"].written)
@@ -293,6 +479,27 @@ class TestHuggingFace:
         del files.contents[f"{ROOT}/checkpoint-1/model-00002-of-00002.safetensors"]
         assert "which does not exist" in told(files)
 
+    def test_a_name_that_an_index_makes_up_is_told_in_short(self) -> None:
+        files = self.without("model.safetensors")
+        index = {"weight_map": {"a": "x" * 1_000_000}}
+        files.put("checkpoint-1/model.safetensors.index.json", json.dumps(index).encode(), at_ns=1)
+        assert told(files).startswith("model.safetensors.index.json names xxx")
+        assert len(told(files)) < 2000
+
+    def test_adapters_in_directories_of_their_own(self) -> None:
+        """PEFT gives each adapter that is not called `default` one."""
+        files = self.without("model.safetensors")
+        for adapter in ("policy", "reference"):
+            files.put(f"checkpoint-1/{adapter}/adapter_model.safetensors", safetensors(), at_ns=1)
+            files.put(f"checkpoint-1/{adapter}/adapter_config.json", b"{}", at_ns=1)
+        assert complete(files) == [(1, "checkpoint-1")]
+        path = f"{ROOT}/checkpoint-1/reference/adapter_model.safetensors"
+        content = files.contents[path]
+        files.contents[path] = content[:-1]
+        assert "reference/adapter_model.safetensors has" in told(files)
+        del files.contents[path]
+        assert "no reference/adapter_model.safetensors" in told(files)
+
     def test_what_a_program_keeps_beside_is_its_own(self) -> None:
         files = InMemory(self.WRITTEN)
         for name in ("metrics.pkl", "mine.bin", "ema.pt"):
@@ -307,10 +514,37 @@ class TestHuggingFace:
         )
         assert "model.safetensors is newer" in told(files)
 
+    def test_that_dlrovers_agents_write_after_the_state(self) -> None:
+        """`FlashCkptTrainer` writes the tensors to memory and `trainer_state.json` at once; agents write the rest minutes later."""
+        files = InMemory(self.WRITTEN)
+        state = files.times[f"{ROOT}/checkpoint-1/trainer_state.json"]
+        for name in ("model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state_0.pth", "rng_state_1.pth"):
+            files.times[f"{ROOT}/checkpoint-1/{name}"] = state + 60 * 10**9
+        for tracked, why in ((None, "trainer_state.json"), (b"0", "trainer_state.json"), (b"1", "dlrover_latest.txt")):
+            if tracked is not None:
+                files.put("dlrover_latest.txt", tracked, at_ns=state + 10 * 10**9)
+            assert told(files) == f"model.safetensors is newer than {why}"
+        files.put("dlrover_latest.txt", b"1", at_ns=state + 61 * 10**9)
+        assert complete(files) == [(1, "checkpoint-1")]
+        files = InMemory(self.WRITTEN)
+        files.put("dlrover_latest.txt", b"900", at_ns=1)
+        assert complete(files) == [(1, "checkpoint-1")], "what another job left there long ago tells nothing"
+
     def test_that_says_it_is_being_saved(self) -> None:
         files = InMemory(self.WRITTEN)
         files.put("checkpoint-1/checkpoint-is-incomplete.txt", b"Checkpoint started at step 1 and in progress...")
         assert "says that it is being saved" in told(files)
+
+    def test_weights_whose_header_tells_no_number_hide_no_other(self) -> None:
+        header = b'{"weight": {"data_offsets": [0, 1e999]}}'
+        files = self.without("model.safetensors")
+        files.put("checkpoint-1/model.safetensors", struct.pack("<Q", len(header)) + header, at_ns=1)
+        assert told(files) == "model.safetensors has a torn header"
+
+    def test_a_name_that_is_no_text_is_told_readably(self) -> None:
+        files = InMemory(self.WRITTEN)
+        files.put("checkpoint-1/\udcff/adapter_config.json", b"{}", at_ns=1)
+        assert told(files).startswith("\\udcff/adapter_config.json is there")
 
     def test_with_deepspeed_inside(self) -> None:
         files = self.without("model.safetensors", "optimizer.pt", "scheduler.pt")
@@ -335,14 +569,97 @@ class TestDeepSpeed:
         written = SAVES["DeepSpeed, ZeRO 3, two ranks"].written
         assert "of 1 ranks are there, 2 are needed" in told(InMemory([i for i in written if "rank_1_" not in i[0]]))
 
+    def test_of_so_many_ranks_as_no_memory_holds(self) -> None:
+        """What a file says may be any number."""
+        states = deepspeed(optimizer={"state": 1}, dp_world_size=2**40, mp_world_size=1)
+        written = [("global_step1/mp_rank_00_model_states.pt", states)]
+        written += [("global_step1/zero_pp_rank_0_mp_rank_00_optim_states.pt", archive({"optimizer_state_dict": 1}))]
+        assert told(InMemory(written)) == f"optimizer states of 1 ranks are there, {2**40} are needed"
+
+    @pytest.mark.parametrize("latest", [bytes(12), b"x" * 400], ids=["zeros", "long"])
+    def test_what_a_power_cut_left_of_latest_hides_no_checkpoint(self, tmp_path: Path, latest: bytes) -> None:
+        """Found by an attack: a file system may have given it its length, and nothing in it."""
+        for path, content in self.WRITTEN:
+            (tmp_path / path).parent.mkdir(exist_ok=True)
+            (tmp_path / path).write_bytes(content)
+        (tmp_path / "latest").write_bytes(latest)
+        *_, found = find.Finder(str(tmp_path)).look(Look())
+        assert [one.step for one in found.checkpoints] == [1]
+        assert "Write global_step1 into it" in found.trap
+        assert found.trap.isprintable()
+
     def test_model_states_alone(self) -> None:
         files = InMemory([item for item in self.WRITTEN if "model_states" in item[0]])
         assert told(files) == "there are no optimizer states"
+
+    def test_layers_of_a_pipeline_that_nothing_names_have_files_of_all_ranks(self) -> None:
+        """Without ZeRO no parameter is named."""
+        states = deepspeed(optimizer={"state": 1}, dp_world_size=2, mp_world_size=2)
+        written = [(f"global_step1/mp_rank_{rank:02}_model_states.pt", states) for rank in range(2)]
+        names = [
+            f"global_step1/layer_{layer:02}-model_{rank:02}-model_states.pt" for layer in (0, 2) for rank in range(2)
+        ]
+        files = InMemory([*((name, archive({"weight": 1})) for name in names), *written])
+        assert complete(files) == [(1, "global_step1")]
+        del files.contents[f"{ROOT}/{names[1]}"]
+        assert told(files) == "layer_00-model_01-model_states.pt does not exist"
+
+    def test_experts_with_zero_need_no_optimizers_of_their_own(self) -> None:
+        written = [item for item in experts("global_step1") if "expp" not in item[0]]
+        assert told(InMemory(written)) == "expp_rank_0_mp_rank_00_optim_states.pt does not exist"
+        zero = [
+            (f"global_step1/zero_pp_rank_{rank}_mp_rank_00_optim_states.pt", archive({"optimizer_state_dict": 1}))
+            for rank in range(2)
+        ]
+        assert complete(InMemory([*written, *zero])) == [(1, "global_step1")]
+
+    def test_a_universal_one_has_the_same_of_each_parameter(self) -> None:
+        files = InMemory(universal("global_step1_universal"))
+        path = f"{ROOT}/global_step1_universal/zero/embed.weight/exp_avg.pt"
+        content = files.contents.pop(path)
+        assert told(files) == "zero/embed.weight/exp_avg.pt does not exist"
+        files.contents[path] = content[:-1]
+        assert "zero/embed.weight/exp_avg.pt is cut short" in told(files)
+
+    def test_a_universal_one_without_an_optimizer_is_nothing_to_go_on_from(self) -> None:
+        written = [item for item in universal("global_step1_universal") if "exp_avg" not in item[0]]
+        assert "weights only" in told(InMemory(written))
+
+    def test_a_universal_one_does_not_count_beside_what_it_was_made_of(self) -> None:
+        """DeepSpeed loads it only where it is told so, and what it was made of anyway."""
+        files = InMemory([*self.WRITTEN, *universal("global_step1_universal")])
+        assert complete(files) == [(1, "global_step1")]
+        wish = f"{ROOT}/global_step1_universal"
+        found = list(finder_of(files).look(Look(wish=wish)))[-1].checkpoints
+        assert wish in [one.path for one in found if one.judged]
+
+    @pytest.mark.parametrize(("latest", "why"), [(None, "does not exist"), (b"global_step1", "names global_step1")])
+    def test_lightning_loads_what_latest_names(self, latest: bytes | None, why: str) -> None:
+        files = InMemory(lightning_deepspeed("epoch=0-step=500.ckpt")[:-1])
+        if latest is not None:
+            files.put("epoch=0-step=500.ckpt/latest", latest)
+        assert f"latest {why}" in told(files)
 
 
 class TestMegatron:
     def test_without_its_last_file_it_is_no_checkpoint_of_dcp_either(self) -> None:
         assert complete(InMemory(megatron("iter_0000500/")[:-1])) == []
+
+    def test_what_its_other_formats_write_is_told_of(self) -> None:
+        """`--ckpt-format torch_dcp` and `fsdp_dtensor` end with the tracker, and look like a `torch_dist` that was cut short."""
+        files = InMemory([*dcp("iter_0000500/"), ("latest_checkpointed_iteration.txt", b"500")])
+        assert complete(files) == []
+        assert "--ckpt-format torch_dist" in told(files)
+        clock = [0.0]
+        finder = find.Finder(ROOT, now=lambda: clock[0], files=files)
+        doubts = []
+        for clock[0] in (0.0, find.DOUBT_SECONDS):
+            doubts.append(list(finder.look(Look(thorough=False)))[-1].doubt)
+        assert doubts[0] == ""
+        assert "checkpoint 500" in doubts[1]
+        for path, content in megatron("iter_0000400/"):
+            files.put(path, content)
+        assert list(finder_of(files).look(Look()))[-1].trap == "", "it may be whole, and Megatron-LM go on from it"
 
     def test_weights_alone_are_nothing_to_go_on_from(self) -> None:
         files = InMemory([*megatron("iter_0000500/")[:1], *dcp("iter_0000500/", "decoder.weight")])
@@ -373,6 +690,59 @@ class TestMegatron:
             InMemory([item for item in MEGATRON_LEGACY if not item[0].endswith("mp_rank_01_000/model_optim_rng.pt")])
         )
 
+    @pytest.mark.parametrize("gone", ["mp_rank_01_", "mp_rank_00_001|mp_rank_01_001", "mp_rank_(01|00_001)"])
+    def test_of_old_without_all_of_its_last_ranks(self, gone: str) -> None:
+        """As a removal that was cut short, or a copy, leaves it: no name tells that there were more."""
+        files = InMemory([item for item in MEGATRON_LEGACY if not re.search(gone, item[0])])
+        assert complete(files) == []
+        assert "of rank" in told(files)
+
+    def test_of_old_whose_arguments_are_no_counts(self) -> None:
+        arguments = argparse.Namespace(tensor_model_parallel_size=2**46, pipeline_model_parallel_size=2)
+        written = [
+            (path, archive({"args": arguments}) if path.endswith(".pt") else told) for path, told in MEGATRON_LEGACY
+        ]
+        assert complete(InMemory(written)) == []
+
+    def test_of_old_with_experts_on_two_ranks_and_no_pipeline(self) -> None:
+        arguments = argparse.Namespace(
+            tensor_model_parallel_size=1, pipeline_model_parallel_size=1, expert_model_parallel_size=2
+        )
+        written = [
+            (f"iter_0000500/mp_rank_00_{rank:03}/model_optim_rng.pt", archive({"args": arguments})) for rank in range(2)
+        ]
+        tracker = ("latest_checkpointed_iteration.txt", b"500")
+        assert complete(InMemory([*written, tracker])) == [(500, "iter_0000500")]
+        assert complete(InMemory([written[0], tracker])) == []
+
+    def test_of_old_with_a_file_for_the_optimizer_that_is_gone(self) -> None:
+        """As a removal that was cut short leaves it where one rank has written all: its arguments tell of the file."""
+
+        def written(**more: object) -> Written:
+            arguments = argparse.Namespace(
+                tensor_model_parallel_size=1, pipeline_model_parallel_size=1, no_save_optim=None, **more
+            )
+            state = archive({"args": arguments, "optimizer": {}, "opt_param_scheduler": {}})
+            return [
+                ("iter_0000500/mp_rank_00/model_optim_rng.pt", state),
+                ("latest_checkpointed_iteration.txt", b"500"),
+            ]
+
+        assert complete(InMemory(written(use_distributed_optimizer=False))) == [(500, "iter_0000500")]
+        assert told(InMemory(written(use_distributed_optimizer=True))) == "distrib_optim.pt of rank 0 does not exist"
+
+    def test_of_old_without_an_optimizer_it_is_nothing_to_go_on_from(self) -> None:
+        """`--no-save-optim`: Megatron-LM ends with an error where it would load it."""
+        arguments = argparse.Namespace(
+            no_save_optim=True,
+            use_distributed_optimizer=True,
+            tensor_model_parallel_size=1,
+            pipeline_model_parallel_size=1,
+        )
+        state = archive({"args": arguments, "iteration": 500, "model": {}})
+        written = [("iter_0000500/mp_rank_00/model_optim_rng.pt", state), ("latest_checkpointed_iteration.txt", b"500")]
+        assert "weights only" in told(InMemory(written))
+
 
 def test_what_torchtitan_keeps_of_its_last_step_is_nothing_to_go_on_from() -> None:
     last = InMemory(dcp("step-500/", "tok_embeddings.weight"))
@@ -382,6 +752,95 @@ def test_what_torchtitan_keeps_of_its_last_step_is_nothing_to_go_on_from() -> No
         ["tok_embeddings.weight", "optimizer.state.tok_embeddings.weight.exp_avg", pieces()], protocol=4
     )
     assert complete(InMemory([*shards, ("step-500/.metadata", both)])) == [(500, "step-500")]
+
+
+def test_an_optimizer_is_known_by_its_parts_whatever_it_is_kept_under() -> None:
+    for key in ("opt.exp_avg.tok_embeddings.weight", "opt.param_groups"):
+        meta = pickle.dumps(["model.tok_embeddings.weight", key, pieces()], protocol=4)
+        assert complete(InMemory([*dcp("step-500/")[:2], ("step-500/.metadata", meta)])) == [(500, "step-500")]
+
+
+@pytest.mark.parametrize("weights", ["unet/diffusion_pytorch_model.safetensors", "pytorch_lora_weights.safetensors"])
+def test_weights_that_a_hook_saves_in_place_of_accelerate_are_weights(weights: str) -> None:
+    """As the training scripts of diffusers leave it (`save_model_hook` in train_text_to_image.py and its like)."""
+    rest = [(f"checkpoint-500/{name}", archive({"state": {}})) for name in ("optimizer.bin", "scheduler.bin")]
+    saved = [(f"checkpoint-500/{weights}", safetensors()), *rest, ("checkpoint-500/random_states_0.pkl", archive({}))]
+    assert complete(InMemory(saved)) == [(500, "checkpoint-500")]
+    assert complete(InMemory(saved[1:])) == []
+    torn = (saved[0][0], saved[0][1][:-1])
+    assert complete(InMemory([torn, *saved[1:]])) == []
+
+
+def test_weights_of_a_hook_in_several_files_are_those_that_their_index_names() -> None:
+    names = [f"diffusion_pytorch_model-0000{number}-of-00002.safetensors" for number in (1, 2)]
+    index = json.dumps({"weight_map": dict(enumerate(names))}).encode()
+    rest = [(f"checkpoint-500/{name}", archive({"state": {}})) for name in ("optimizer.bin", "random_states_0.pkl")]
+    place = "checkpoint-500/transformer"
+    saved = [
+        *((f"{place}/{name}", safetensors()) for name in names),
+        (f"{place}/diffusion_pytorch_model.safetensors.index.json", index),
+        *rest,
+    ]
+    assert complete(InMemory(saved)) == [(500, "checkpoint-500")]
+    for lost in range(3):
+        assert complete(InMemory([*saved[:lost], *saved[lost + 1 :]])) == [] or lost == 2
+    assert f"names transformer/{names[1]}, which does not exist" in told(InMemory([saved[0], *saved[2:]]))
+
+
+class TestAccelerate:
+    NAMES = (
+        "optimizer.bin",
+        "optimizer_1.bin",
+        "scheduler.bin",
+        "scheduler_1.bin",
+        "sampler.bin",
+        "sampler_1.bin",
+        "dl_state_dict.bin",
+        "scaler.pt",
+        "random_states_0.pkl",
+        "random_states_1.pkl",
+        "custom_checkpoint_0.pkl",
+        "custom_checkpoint_1.pkl",
+    )
+
+    @classmethod
+    def save(cls, number: int, without: str = "") -> Written:
+        files = [(f"checkpoint_{number}/model.safetensors", safetensors())]
+        return files + [(f"checkpoint_{number}/{name}", archive({})) for name in cls.NAMES if name != without]
+
+    @pytest.mark.parametrize("name", [name for name in NAMES if name != "optimizer.bin" and "random" not in name])
+    def test_what_the_save_before_has_may_not_be_missing(self, name: str) -> None:
+        """Found by an attack: a save that was cut short while the other ranks' files were under way."""
+        files = InMemory(self.save(6) + self.save(7, without=name))
+        assert complete(files) == [(6, "checkpoint_6")]
+        assert f"{name} does not exist" in told(files)
+        assert complete(InMemory(self.save(6) + self.save(7))) == [(7, "checkpoint_7"), (6, "checkpoint_6")]
+
+    @pytest.mark.parametrize("name", ["model.safetensors", "optimizer_1.bin", "scheduler.bin", "random_states_1.pkl"])
+    def test_a_later_save_over_it(self, name: str) -> None:
+        """Into a directory of the program's own naming, which may be saved to again after a fault."""
+        files = InMemory([(path.replace("checkpoint_7", "step_500"), content) for path, content in self.save(7)])
+        states, path = files.times[f"{ROOT}/step_500/random_states_0.pkl"], f"step_500/{name}"
+        files.put(path, files.contents[f"{ROOT}/{path}"], at_ns=states + 3 * 10**9)
+        if name.startswith("random"):  # another rank's, which may take longer
+            assert complete(files) == [(500, "step_500")]
+        else:
+            assert told(files) == f"{name} is newer than random_states_0.pkl"
+
+    def test_random_states_of_other_ranks_are_not_missed(self) -> None:
+        """Such a rank goes on with a warning; and there may be less of them than before."""
+        files = InMemory(self.save(6) + self.save(7, without="random_states_1.pkl"))
+        for content in (None, b"", archive({})[:-1]):
+            if content is not None:
+                files.put("checkpoint_7/random_states_1.pkl", content)
+            assert complete(files) == [(7, "checkpoint_7"), (6, "checkpoint_6")]
+        files.put("checkpoint_7/random_states_0.pkl", archive({})[:-1])
+        assert complete(files) == [(6, "checkpoint_6")]
+
+    def test_nothing_is_missed_that_the_save_before_has_not_either(self) -> None:
+        both = self.save(6, without="scheduler_1.bin") + self.save(7, without="scheduler_1.bin")
+        assert complete(InMemory(both)) == [(7, "checkpoint_7"), (6, "checkpoint_6")]
+        assert complete(InMemory(self.save(7, without="scheduler.bin"))) == [(7, "checkpoint_7")], "nobody can tell"
 
 
 class TestNeMo:
@@ -400,6 +859,44 @@ class TestNeMo:
         assert complete(InMemory(megatron(f"{name}/weights/"))) == [(500, name)]
 
 
+class TestDLRover:
+    WRITTEN = FLASH
+
+    @pytest.mark.parametrize(("said", "why"), [(b"400", "names 400"), (b"", "names None"), (None, "does not exist")])
+    def test_counts_once_its_file_says_so(self, said: bytes | None, why: str) -> None:
+        files = InMemory(self.WRITTEN[:-1])
+        if said is not None:
+            files.put("dlrover_latest.txt", said)
+        finder = finder_of(files)
+        assert finder.find() == []
+        assert why in told(files)
+        files.put("dlrover_latest.txt", b"500")
+        assert [one.step for one in finder.find()] == [500]
+
+    def test_a_save_that_was_given_up_stays_torn_when_a_later_one_is_over(self) -> None:
+        later = [(path.replace("500/", "600/"), content) for path, content in self.WRITTEN[:-1]]
+        files = InMemory([self.WRITTEN[0], *later, ("dlrover_latest.txt", b"600")])
+        assert complete(files) == [(600, "600")]
+        files.put(*self.WRITTEN[1], at_ns=1)
+        assert complete(files) == [(600, "600"), (500, "500")]
+
+    def test_a_later_save_over_it(self) -> None:
+        files = InMemory(self.WRITTEN)
+        files.put(*self.WRITTEN[1], at_ns=files.times[f"{ROOT}/dlrover_latest.txt"] + 3 * 10**9)
+        assert told(files) == "rank_1.pt is newer than dlrover_latest.txt"
+
+    def test_what_it_saves_for_fsdp_is_complete_once_its_file_is_as_new(self) -> None:
+        """Its first agent writes `.metadata` with its own shard, long before the others are done."""
+        files = InMemory(dcp("500/"))
+        files.put("dlrover_latest.txt", b"500")
+        files.put(*dcp("500/")[1], at_ns=files.times[f"{ROOT}/500/.metadata"] + 30 * 10**9)
+        finder = finder_of(files)
+        assert finder.find() == []
+        assert told(files) == "__1_0.distcp is newer than dlrover_latest.txt"
+        files.put("dlrover_latest.txt", b"500", at_ns=files.times[f"{ROOT}/500/__1_0.distcp"] + 10**9)
+        assert [(one.step, one.format) for one in finder.find()] == [(500, "TorchDCP")]
+
+
 class TestLightning:
     @pytest.mark.parametrize("name", ["last.ckpt", "epoch=02-val_loss=0.32.ckpt", "on_exception.ckpt"])
     def test_the_step_is_inside_where_the_name_tells_none(self, name: str) -> None:
@@ -415,6 +912,14 @@ class TestLightning:
             InMemory([("epoch=0-step=7.ckpt", archive({"global_step": 7, "state_dict": {}}))])
         )
 
+    @pytest.mark.parametrize("key", ["optimizer", "my_optim"])
+    def test_of_fabric_a_program_names_what_is_in_it(self, key: str) -> None:
+        whole = archive({"model": {}, key: {"state": {}}, "global_step": 500})
+        assert complete(InMemory([("epoch-0004.ckpt", whole)])) == [(500, "epoch-0004.ckpt")]
+        assert complete(InMemory([("epoch-0004.ckpt", whole[:-1])])) == []
+        trainers = archive({"global_step": 500, "pytorch-lightning_version": "2.6", "hyper_parameters": {key: "adam"}})
+        assert "weights only" in told(InMemory([("epoch=0-step=500.ckpt", trainers)]))
+
     def test_sharded(self) -> None:
         shards = dcp("epoch=0-step=7.ckpt/", "optimizer_0.state.net.0.weight.exp_avg")
         written = [*shards, ("epoch=0-step=7.ckpt/meta.pt", archive({"global_step": 7}))]
@@ -425,6 +930,11 @@ class TestLightning:
     def test_sharded_weights_alone_are_nothing_to_go_on_from(self, inside: str, words: str) -> None:
         meta = ("epoch=0-step=7.ckpt/meta.pt", archive({"global_step": 7, inside: "2.6"}))
         assert words in told(InMemory([*dcp("epoch=0-step=7.ckpt/", "net.0.weight"), meta]))
+
+
+@pytest.mark.parametrize("name", ["ep1-ba500-rank0.pt", "my.run-ep1-ba500-rank0.pt"])
+def test_composers_files_whatever_stands_before(name: str) -> None:
+    assert complete(InMemory([(name, archive({"state": {"optimizers": {}}}))])) == [(500, name)]
 
 
 def test_composers_weights_alone_are_nothing_to_go_on_from() -> None:
@@ -439,6 +949,48 @@ def test_only_the_newest_epoch_of_torchtune_has_a_recipe_state() -> None:
     assert [one.step for one in finder.find()] == [3]
     files.put("recipe_state/recipe_state.pt", archive({"optimizer": {}, "epochs_run": 5}))
     assert [one.step for one in finder.find()] == [4]
+
+
+class TestTorchtuneWithItsStateInside:
+    """torchtune/training/checkpointing/_checkpointer.py since July 2025; `step_N` with `save_every_n_steps`."""
+
+    STATE = ("recipe_state.pt", archive({"optimizer": {}, "epochs_run": 1, "steps_run": 500}))
+    WEIGHTS = (
+        (("model-00001-of-00002.safetensors", safetensors()), ("model-00002-of-00002.safetensors", safetensors())),
+        (("model.safetensors", safetensors()),),
+        (
+            ("adapter_model.pt", archive({})),
+            ("adapter_model.safetensors", safetensors()),
+            ("adapter_config.json", b"{}"),
+        ),
+        tuple(dcp("adapter_model/", "lora_a.weight")),
+    )
+
+    @pytest.mark.parametrize("weights", WEIGHTS, ids=["files", "file", "adapter", "adapter, asynchronously"])
+    @pytest.mark.parametrize(("name", "step"), [("step_500", 500), ("epoch_3", 3)])
+    def test_is_complete_once_all_of_it_is_whole(self, weights: Written, name: str, step: int) -> None:
+        written = [(f"{name}/{path}", content) for path, content in (*weights, self.STATE)]
+        (found,) = finder_of(InMemory(written)).find()
+        assert (found.step, found.path, found.format) == (step, f"{ROOT}/{name}", "torchtune")
+        for whole, files in prefixes(written):
+            assert complete(files) == [] or len(whole) == len(written)
+        for number, (path, content) in enumerate(written):
+            if not path.endswith(".json"):
+                cut = [*written[:number], (path, content[:-1]), *written[number + 1 :]]
+                assert complete(InMemory(cut)) == []
+
+    def test_a_later_save_over_it(self) -> None:
+        files = InMemory([(f"step_500/{path}", content) for path, content in (*self.WEIGHTS[1], self.STATE)])
+        state = files.times[f"{ROOT}/step_500/recipe_state.pt"]
+        files.put("step_500/model.safetensors", safetensors(), at_ns=state + 3 * 10**9)
+        assert told(files) == "model.safetensors is newer than recipe_state.pt"
+
+    def test_what_is_saved_asynchronously_is_complete_with_its_last_file(self) -> None:
+        """`recipe_state.pt` is there before the shards then."""
+        written = [("epoch_3/recipe_state.pt", self.STATE[1]), *dcp("epoch_3/")]
+        for whole, files in prefixes(written):
+            assert complete(files) == [] or len(whole) == len(written)
+        assert complete(InMemory(written)) == [(3, "epoch_3")]
 
 
 class TestOrbax:
@@ -468,6 +1020,13 @@ class TestOrbax:
         begun = (self.METADATA, json.dumps({**said, "commit_timestamp_nsecs": None}).encode())
         for _, files in prefixes([begun, *(item for item in self.SINGLE[:-1] if item[0] != self.METADATA)]):
             assert complete(files) == []
+
+    def test_without_any_file_of_its_arrays(self) -> None:
+        """As a removal leaves it that was cut short: what leads to them may be there for longer."""
+        for written, prefix in ((self.ITEMS, "state/"), (self.SINGLE, "default/"), (self.PLAIN, "")):
+            assert told(InMemory([item for item in written if "/d/" not in item[0]])) == (
+                f"the files that {prefix}manifest.ocdbt leads to are gone"
+            )
 
     def test_needs_its_items_and_what_its_arrays_are_read_by(self) -> None:
         for lost in ("1/state/manifest.ocdbt", "1/state/_METADATA", "1/extra/"):

@@ -291,6 +291,27 @@ class TestAgain:
         assert answers(finder, LIGHT)[-1][0] == (9, True)
         assert finder.looks - before <= 4 * 9 + EMPTY + FILES + 2
 
+    def test_names_that_take_long_to_read_are_read_for_a_tenth_of_the_time(self, finder, tmp_path, clock, monkeypatch):
+        real, read = Files.children, []
+
+        def slow(self, directory, is_wanted, sign):
+            clock[0] += 1.5
+            read.append(clock[0])
+            return real(self, directory, is_wanted, sign)
+
+        monkeypatch.setattr(Files, "children", slow)
+        write(tmp_path / "ckpt", 9)
+        assert answers(finder, LIGHT)[-1][0] == (9, True)
+        write(tmp_path / "ckpt", 10)
+        (tmp_path / "ckpt/step-9/part-07.bin").unlink()
+        clock[0] += 14.0
+        assert answers(finder, LIGHT)[-1][0] == (8, True), "what is known is looked at all the same"
+        assert len(read) == 1
+        assert answers(finder)[-1][0] == (10, True), "before a start they are read"
+        write(tmp_path / "ckpt", 11)
+        clock[0] += 15.0
+        assert answers(finder, LIGHT)[-1][0] == (11, True)
+
     def test_a_light_look_sees_that_a_save_over_it_has_begun(self, finder, tmp_path):
         (tmp_path / "ckpt/step-8/part-00.bin").write_bytes(b"")
         assert answers(finder, LIGHT)[-1][0] == (7, True)
@@ -349,7 +370,7 @@ def test_a_missing_directory_is_told(tmp_path):
 
 
 def test_a_directory_that_may_not_be_read_is_an_error(tmp_path, monkeypatch):
-    def denied(self, directory, _):
+    def denied(self, directory, *_):
         raise PermissionError(13, "Permission denied", directory)
 
     monkeypatch.setattr(Files, "children", denied)
@@ -387,5 +408,5 @@ def test_children_are_directories_and_files_that_may_be_checkpoints(tmp_path):
         (tmp_path / name).touch()
     (tmp_path / "link.ckpt").symlink_to(tmp_path / "last.ckpt")
     (tmp_path / "step-1").mkdir()
-    directories, files = Files().children(str(tmp_path))
-    assert (directories, sorted(files)) == (["step-1"], ["ep1-ba5-rank0.pt", "last.ckpt"])
+    found = Files().children(str(tmp_path), lambda name: name != "file")
+    assert (found.directories, sorted(found.files)) == (["step-1"], ["ep1-ba5-rank0.pt", "last.ckpt"])

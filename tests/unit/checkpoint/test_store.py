@@ -107,6 +107,22 @@ class TestFormats:
             here = [(step, f"{URL}/{path}") for step, path in complete(InMemory(written))]
             assert found(finder_of(objects)) == here, written[-1:]
 
+    def test_composers_shards_come_after_their_metadata_and_the_link_after_all(self):
+        """composer/callbacks/checkpoint_saver.py: `.metadata` is uploaded first, and is small."""
+        objects = Objects()
+        for batch, link_at in ((500, 900), (600, 1900)):
+            place = f"run-7/ep1-ba{batch}"
+            objects.put(f"{place}/.metadata", metadata(2), seconds=link_at - 400)
+            for rank in range(2):
+                assert f"ep1-ba{batch}" not in str(found(finder_of(objects)))
+                objects.put(f"{place}/__{rank}_0.distcp", bytes(100), seconds=link_at - 100 + rank)
+            before = found(finder_of(objects))
+            assert f"ep1-ba{batch}" not in str(before), "the link leads to an older one, or to none"
+            objects.put("run-7/latest-rank0.pt.symlink", f"my/run-7/ep1-ba{batch}".encode(), seconds=link_at)
+            assert found(finder_of(objects)) == [(batch, f"{URL}/ep1-ba{batch}"), *before]
+        objects.put("run-7/ep1-ba600/__1_0.distcp", bytes(100), seconds=2500)
+        assert found(finder_of(objects)) == [(500, f"{URL}/ep1-ba500")], "it is being saved anew"
+
     @pytest.mark.parametrize("save", SAVES.values(), ids=SAVES)
     def test_where_objects_are_shown_late_and_in_any_order_nothing_is_complete_too_early(self, save):
         for seed in range(4):

@@ -481,6 +481,31 @@ def test_the_job_that_another_is_to_go_on_from_is_known_by_its_directory(
     assert scene.cluster.world(job).other == want
 
 
+def test_jobs_that_save_to_one_directory_know_of_each_other_while_both_want_nodes(scene: Any, make: Any) -> None:
+    def saving(name: str, namespace: str) -> Any:
+        job = make.job()
+        spec = job.spec.model_copy(update={"checkpoint": Checkpoint(directory="s3://b/run-7/")})
+        metadata = {"name": name, "uid": f"uid-{namespace}-{name}", "namespace": namespace}
+        return job.model_copy(update={"metadata": job.metadata.model_copy(update=metadata), "spec": spec})
+
+    store, cluster = scene.cluster.jobs.store, scene.cluster
+    first, second, third = saving("a", "team"), saving("b", "team"), saving("c", "other")
+    store.assume(first)
+    assert cluster.world(first).sharing == ()
+    for job in (second, third):
+        store.assume(job)
+    assert cluster.world(first).sharing == ("b", "a job of another namespace")
+    assert cluster.world(third).sharing == ("a job of another namespace",)
+    ended = second.model_copy(
+        update={
+            "metadata": second.metadata.model_copy(update={"resource_version": "99"}),
+            "status": second.status.model_copy(update={"completion": ENDED}),
+        }
+    )
+    store.assume(ended)
+    assert cluster.world(first).sharing == ("a job of another namespace",)
+
+
 def test_a_world_is_a_value(scene: Any, make: Any) -> None:
     job = make.job(workers=2)
     scene.cluster.jobs.store.assume(job)

@@ -138,6 +138,7 @@ def test_older_report_is_no_sign_of_life(hub: Hub, clock: Any) -> None:
         {"listing": 1},
         {"checkpoint_error": "denied"},
         {"checkpoint_doubt": "torn"},
+        {"checkpoint_trap": "torn"},
         {"first_step": 7},
         {"stamps": "10:7"},
         {"marker_attempt": 4},

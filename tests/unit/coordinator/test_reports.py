@@ -73,6 +73,7 @@ FULL = Report(
     scanned_age_seconds=4.0,
     checkpoint_error="stale handle",
     checkpoint_doubt="torn",
+    checkpoint_trap="torn",
     free_bytes=10**12,
     address="10.0.0.9",
     launcher_version="1",

@@ -172,7 +172,8 @@ def test_a_command_that_cannot_start_is_a_failed_rank(coordinator, launch, comma
 
 def test_references_in_the_command_are_those_of_the_attempt(coordinator, launch):
     tell = "import os, sys; sys.exit(' '.join((*sys.argv[1:], os.environ['ENDPOINT'])))"
-    launch(sys.executable, "-S", "-c", tell, "$(NODE_RANK)/$(NNODES) $(NOBODY) $$(RANK)", ENDPOINT="$(MUSTER_ATTEMPT)!")
+    own = {"ENDPOINT": "$(MUSTER_ATTEMPT)!", "MUSTER_REFERRING": '["ENDPOINT"]'}
+    launch(sys.executable, "-S", "-c", tell, "$(NODE_RANK)/$(NNODES) $(NOBODY) $$(RANK)", **own)
     for attempt in (1, 2):
         coordinator.run(attempt, node_rank=attempt, node_count=4)
         report = coordinator.wait_for(lambda r, attempt=attempt: r.attempt == attempt and r.state == EXITED)
@@ -236,6 +237,22 @@ def test_a_tracker_by_which_megatron_would_end_is_mended_before_any_rank_runs(
     launcher = run_python(program, MUSTER_CHECKPOINT_DIRECTORY=str(tmp_path))
     coordinator.run(1, resume_path=str(tmp_path / "iter_0000040"), resume_step=40, resume_preset="Megatron")
     until(lambda: f"says {after if after is not None else False}" in launcher.text, "the file")
+
+
+@pytest.mark.parametrize(("before", "after"), [("ep1-ba80-rank0.pt", "ep1-ba40-rank0.pt"), (None, None)])
+def test_the_link_that_composer_follows_leads_to_the_checkpoint_before_any_rank_runs(
+    coordinator, run_python, until, tmp_path, before, after
+):
+    link = tmp_path / "latest-rank0.pt"
+    if before is not None:
+        link.symlink_to(before)
+    program = f"import os; print('leads to', os.path.lexists({str(link)!r}) and os.readlink({str(link)!r}), flush=True)"
+    launcher = run_python(program, MUSTER_CHECKPOINT_DIRECTORY=str(tmp_path))
+    coordinator.run(1, resume_path=str(tmp_path / "ep1-ba40-rank0.pt"), resume_step=40, resume_preset="Composer")
+    until(lambda: f"leads to {after if after is not None else False}" in launcher.text, "the link")
+    assert [path.name for path in tmp_path.iterdir() if "latest" in path.name] == ["latest-rank0.pt"] * (
+        after is not None
+    )
 
 
 def test_ranks_do_not_start_where_that_file_cannot_be_written(coordinator, run_python, tmp_path):

@@ -1,5 +1,6 @@
 """How a start tells the program where to go on: chosen with the go, the same for all nodes, and told."""
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -74,6 +75,69 @@ def test_a_preset_of_another_framework_stalls_the_start() -> None:
     assert "Set it to Megatron, or to Off" in plan.telling.message
 
 
+class TestAPointerThatMisleads:
+    TRAP = "there is no latest: DeepSpeed by itself would begin from scratch. Write global_step40 into it"
+
+    def plan(self, command: list[str], env: Any = None, **checkpoint: Any) -> Plan:
+        job = job_of(command, **checkpoint)
+        job.spec.template["spec"]["containers"][0]["env"] = env or []
+        here = Scene(job).fleet().gang(2, go=False).pods()
+        seen = (CheckpointReport(40, "/c/global_step40", format="DeepSpeed"),)
+        return decide(here.all(idle(2, checkpoints=seen, stamps="", checkpoint_trap=self.TRAP)).world(), SETTINGS)
+
+    def test_holds_a_start_that_nothing_is_known_to_tell_where_to_go_on(self) -> None:
+        plan = self.plan(["torchrun", "train.py"])
+        assert plan.telling is not None
+        assert (plan.telling.state, plan.telling.reason) == (State.STALLED, "CheckpointPointerMisleads")
+        assert plan.telling.message.startswith(self.TRAP)
+        assert "set spec.checkpoint.resumePreset: DeepSpeed, by which each start does that" in plan.telling.message
+        assert "Off, if the program goes by MUSTER_RESUME_PATH" in plan.telling.message
+        assert not any(isinstance(action, CommitGang) for action in plan.actions)
+
+    @pytest.mark.parametrize(
+        ("command", "env", "checkpoint"),
+        [
+            (["torchrun", "train.py"], None, {"resumePreset": "DeepSpeed"}),
+            (["torchrun", "train.py"], None, {"resumePreset": "Off"}),
+            (["torchrun", "train.py"], None, {"resumeArgument": ["--load", "x"]}),
+            (["torchrun", "train.py", "--load", "$(MUSTER_RESUME_PATH)"], None, {}),
+            (["bash", "-c", "exec train ${MUSTER_RESUME_PATH:+--load $MUSTER_RESUME_PATH}"], None, {}),
+            (["torchrun", "train.py"], [{"name": "TAG", "value": "$(MUSTER_RESUME_STEP)"}], {}),
+        ],
+    )
+    def test_holds_nothing_where_the_job_says_how(
+        self, command: list[str], env: Any, checkpoint: dict[str, Any]
+    ) -> None:
+        record = begun(self.plan(command, env, **checkpoint))
+        assert record.go is not None
+        assert record.go.resume is not None
+
+
+class TestAPointerToAFirstSaveThatWasCutShort:
+    TRAP = "latest names global_step40, which is not complete: DeepSpeed would fail to load it. Remove latest"
+
+    def plan(self, **checkpoint: Any) -> Plan:
+        here = Scene(job_of(["torchrun", "train.py"], **checkpoint)).fleet().gang(2, go=False).pods()
+        seen = CheckpointReport(40, "/c/global_step40", format="DeepSpeed", judged=False)
+        here.all(idle(2, checkpoints=(dataclasses.replace(seen, torn=True),), stamps="", checkpoint_trap=self.TRAP))
+        here.launcher(1, idle(2, checkpoints=(seen,)))  # which only looks, and judges nothing
+        return decide(here.world(), SETTINGS)
+
+    @pytest.mark.parametrize("checkpoint", [{}, {"resumePreset": "DeepSpeed"}])
+    def test_holds_a_start_from_scratch(self, checkpoint: dict[str, Any]) -> None:
+        plan = self.plan(**checkpoint)
+        assert plan.telling is not None
+        assert (plan.telling.state, plan.telling.reason) == (State.STALLED, "CheckpointPointerMisleads")
+        assert plan.telling.message.startswith(self.TRAP)
+        assert "Off, if the program does not go by it" in plan.telling.message
+
+    @pytest.mark.parametrize("checkpoint", [{"resumePreset": "Off"}, {"resumeArgument": ["--load", "x"]}])
+    def test_holds_nothing_where_the_job_says_how(self, checkpoint: dict[str, Any]) -> None:
+        record = begun(self.plan(**checkpoint))
+        assert record.go is not None
+        assert record.go.resume is None
+
+
 def test_words_that_a_shell_would_not_pass_on_are_refused() -> None:
     found = problem(job_of(["bash", "-c", "train"], resumePreset="Lightning"), Fleet())
     assert found is not None
@@ -81,6 +145,31 @@ def test_words_that_a_shell_would_not_pass_on_are_refused() -> None:
     assert "spec.checkpoint.resumePreset: Lightning ends the command with words, and bash does not pass on" in found[1]
     for name in ("DeepSpeed", "Auto", "Off"):
         assert problem(job_of(["bash", "-c", "train"], resumePreset=name), Fleet()) is None
+
+
+def test_options_in_a_file_that_has_to_stand_alone_are_left_alone_and_that_is_told() -> None:
+    command = ["torchrun", "run_clm.py", "config.json"]
+    found = problem(job_of(command, resumePreset="HuggingFaceTrainer"), Fleet())
+    assert found is not None
+    assert (
+        "takes its options from config.json only where nothing stands beside it: write them into the command"
+        in found[1]
+    )
+    assert problem(job_of(command), Fleet()) is None
+    assert problem(job_of([*command[:2], "--output_dir", "/c"], resumePreset="HuggingFaceTrainer"), Fleet()) is None
+
+    here = Scene(job_of(command)).fleet().gang(2, go=False).pods()
+    seen = (CheckpointReport(40, "/c/checkpoint-40", format="HuggingFaceTrainer"),)
+    here.all(idle(2, checkpoints=seen, stamps=""))
+    here.record = begun(decide(here.world(), SETTINGS))
+    assert here.record.go is not None
+    assert here.record.go.resume_preset == ""
+    here.all(running(2, 1, first_step=1, checkpoints=seen))
+    here.record = here.record.model_copy(update={"incidents": begun(decide(here.world(), SETTINGS)).incidents})
+    told = decide(here.world(), SETTINGS).status
+    assert told is not None
+    message = next(each.message for each in told.conditions if each.type == "Running")
+    assert "takes its options from config.json only where nothing stands beside it" in message
 
 
 def test_a_preset_that_could_never_go_on_from_the_store_is_refused_before_anything_starts() -> None:

@@ -1,6 +1,7 @@
 """What is added to a command so that it goes on from one certain checkpoint; what it says itself is respected, or told."""
 
 import re
+import time
 
 import pytest
 
@@ -17,6 +18,7 @@ from muster.protocol.resuming import (
     added,
     chosen,
     likely,
+    link,
     never,
     pointer,
     problem,
@@ -93,6 +95,8 @@ def test_a_switch_is_not_repeated() -> None:
         ("HuggingFaceTrainer", CLM, "HuggingFaceTrainer"),
         ("HuggingFaceTrainer", [*CLM, "--resume_from_checkpoint", "/c/checkpoint-1"], ""),
         ("HuggingFaceTrainer", ["trl", "sft"], ""),
+        ("HuggingFaceTrainer", ["torchrun", "/app/run_clm.py", "config.json"], ""),  # takes no option beside that file
+        ("HuggingFaceTrainer", ["torchrun", "/app/run_clm.py", "--model", "m.json"], "HuggingFaceTrainer"),
         ("Accelerate", ["accelerate", "launch", "run_clm_no_trainer.py"], "Accelerate"),
         ("TorchDCP", TITAN, ""),
         ("TorchDCP", [*TITAN, "--checkpoint.enable"], "TorchTitan"),
@@ -116,9 +120,22 @@ def test_a_format_of_several_frameworks_hints_at_none() -> None:
 
 def test_a_file_is_written_only_in_the_jobs_own_directory() -> None:
     assert pointer("DeepSpeed", "/c/global_step5", "/c/") == ("/c/latest", "global_step5")
+    assert pointer("DLRover", "/c/500", "/c") == ("/c/dlrover_latest.txt", "500")
     assert pointer("DeepSpeed", "/other/global_step5", "/c") == ("", "")
     assert pointer("DeepSpeed", "s3://b/c/global_step5", "s3://b/c") == ("", "")
     assert pointer("Megatron", "/c/iter_0000005", "/c") == ("", "")
+
+
+def test_a_link_that_leads_elsewhere_is_led_to_the_checkpoint() -> None:
+    path = "/c/ep1-ba500-rank0.pt"
+    for leads_to in ("ep1-ba600-rank0.pt", "/other/ep1-ba500-rank0.pt", ""):
+        assert link("Composer", path, "/c", leads_to) == "/c/latest-rank0.pt"
+    for leads_to in (None, "ep1-ba500-rank0.pt", "./ep1-ba500-rank0.pt", path):
+        assert link("Composer", path, "/c", leads_to) == ""
+    assert link("Composer", path, "/other", "x") == ""
+    assert link("Composer", "/c", "/c", "x") == ""
+    assert link("Composer", "s3://b/c/ep1-ba500-rank0.pt", "s3://b/c", "x") == ""
+    assert link("DeepSpeed", path, "/c", "x") == ""
 
 
 @pytest.mark.parametrize("said", ["", "50x", "٣", "-1", "1" * 16])
@@ -195,5 +212,22 @@ def test_of_a_checkpoint_in_a_store_auto_tells_only_who_loads_from_there() -> No
 
 def test_who_can_never_go_on_from_the_jobs_own_directory_is_known_before_it_has_saved() -> None:
     cannot = {name for name in BY_NAME if never(name, "s3://b/c")}
-    assert cannot == {"HuggingFaceTrainer", "Accelerate", "Megatron", "TorchTitan", "Torchtune", "NeMo", "DeepSpeed"}
+    assert cannot == {
+        "HuggingFaceTrainer",
+        "Accelerate",
+        "Megatron",
+        "TorchTitan",
+        "Torchtune",
+        "NeMo",
+        "DeepSpeed",
+        "DLRover",
+    }
     assert not any(never(name, "/c") for name in (*BY_NAME, AUTO, OFF))
+
+
+def test_a_command_of_many_words_costs_little() -> None:
+    command = ["python3", "train.py", *["a"] * 150_000]
+    began = time.process_time()
+    assert chosen("Auto", "HuggingFaceTrainer", command, "/c/checkpoint-1", "/c") == ""
+    assert chosen("Auto", "HuggingFaceTrainer", [*command, "/x/run_clm.py"], "/c/checkpoint-1", "/c") != ""
+    assert time.process_time() - began < 0.4

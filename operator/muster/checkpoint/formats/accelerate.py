@@ -1,7 +1,8 @@
 """Accelerate's `save_state`: weights, optimizers, schedulers, and last the random states of each rank.
 
 Order and names: accelerate/accelerator.py (`save_state`), accelerate/checkpointing.py (`save_accelerator_state`). What a
-program registers for itself is written after that; only the save before tells how much of it there has to be.
+program registers for itself is written after that. How much of each kind there has to be only the save before tells. A rank whose random
+states are missing or torn goes on with a warning (`load_accelerator_state`), so those of others are not looked at.
 `checkpoint_I` counts saves; its number is taken for the step, as Accelerate itself knows none.
 """
 
@@ -19,28 +20,44 @@ from muster.checkpoint.formats.parts import (
     directories,
     files_problem,
     gap,
+    indexed,
     named,
     weights,
 )
 
 STATES_NAME = "random_states_0.pkl"
 _CUSTOM = "custom_checkpoint_%d.pkl"
-_ARCHIVES = re.compile(
-    r"(?:(?:optimizer|scheduler|sampler|dl_state_dict)(?:_\d+)?\.bin|scaler\.pt|(?:random_states|custom_checkpoint)_\d+\.pkl)\Z"
+# The first file of each kind, and what the others are called by their numbers; "" = there is one.
+_SERIES = (
+    ("optimizer.bin", "optimizer_%d.bin"),
+    ("scheduler.bin", "scheduler_%d.bin"),
+    ("sampler.bin", "sampler_%d.bin"),
+    ("dl_state_dict.bin", "dl_state_dict_%d.bin"),
+    ("scaler.pt", ""),
+    (_CUSTOM % 0, _CUSTOM),
 )
+_ARCHIVES = re.compile(
+    r"(?:(?:optimizer|scheduler|sampler|dl_state_dict)(?:_\d+)?\.bin|scaler\.pt|random_states_0\.pkl|custom_checkpoint_\d+\.pkl)\Z"
+)
+_AFTER = re.compile(r"(?:random_states_0|custom_checkpoint_\d+)\.pkl\Z")  # what is not written before the first rank's
 _SAVE = re.compile(r"checkpoint_(\d{1,15})\Z")
+# What a hook of the program's saves in their place (`register_save_state_pre_hook`), as all training scripts of diffusers do.
+_HOOKED = re.compile(
+    r"(?:[^/]{1,128}/)?(?:diffusion_pytorch_model[\w.-]{0,64}|pytorch_lora_weights)\.(?:safetensors|bin)\Z"
+)
+_HOOKED_INDEX = re.compile(r"[^/]{1,128}/diffusion_pytorch_model[\w.-]{0,64}\.index\.json\Z")
 _DEEPSPEED = re.compile(r"pytorch_model(?:_\d+)?\Z")
 
 
 def _problem(candidate: Candidate) -> str:
-    missing = (
-        gap(candidate.files, "random_states_%d.pkl") or gap(candidate.files, _CUSTOM) or _less_than_before(candidate)
-    )
+    missing = gap(candidate.files, _CUSTOM) or _less_than_before(candidate)
     if missing:
         return "%s does not exist" % missing
     engines = directories(candidate, _DEEPSPEED)
     models, optimizers = directories(candidate, FSDP_MODEL), directories(candidate, FSDP_OPTIMIZER)
-    files = weights(candidate)
+    files = weights(candidate) + named(candidate, _HOOKED)
+    for index in named(candidate, _HOOKED_INDEX):
+        files += indexed(candidate, index)
     if not engines and not models and not files:
         return "there are no weights"
     if not engines and not optimizers and "optimizer.bin" not in candidate.files:
@@ -49,18 +66,37 @@ def _problem(candidate: Candidate) -> str:
         problem = tag_problem(candidate.below(tag))
         if problem:
             return "%s: %s" % (tag, problem)
+    archives = named(candidate, _ARCHIVES)
+    before = {*files, *(name for name in archives if not _AFTER.match(name))}
+    later = [name for name in candidate.later_than(STATES_NAME) if name in before or name.partition("/")[0] in engines]
+    if later:
+        return "%s is newer than %s" % (min(later), STATES_NAME)
     problem = dcp_parts_problem(candidate, models + optimizers, STATES_NAME)
-    return problem or files_problem(candidate, files + named(candidate, _ARCHIVES))
+    return problem or files_problem(candidate, files + archives)
 
 
 def _less_than_before(candidate: Candidate) -> str:
-    """What the save before this one has of the program's own, and this one has not; "" = nothing."""
+    """What the save before this one has, and this one has not; "" = nothing.
+
+    A program prepares and registers the same for each save, and no file says how much that is.
+    """
     number = _SAVE.match(candidate.name)
     if number is None or number[1] == "0":
         return ""
-    own = sum(1 for name in candidate.files if name.startswith("custom_checkpoint_"))
     before = "../checkpoint_%d/" % (int(number[1]) - 1)
-    return _CUSTOM % own if candidate.look_at(before + _CUSTOM % own) else ""
+    names = filter(None, (_missing(candidate, first, others) for first, others in _SERIES))
+    return next((name for name in names if candidate.look_at(before + name)), "")
+
+
+def _missing(candidate: Candidate, first: str, others: str) -> str:
+    """The first file of a series that this save has not; "" = none: it is a series of one."""
+    number, name = 0, first
+    while name in candidate.files:
+        number += 1
+        if not others:
+            return ""
+        name = others % number
+    return name
 
 
 ACCELERATE = Format(
@@ -69,9 +105,10 @@ ACCELERATE = Format(
         written_by="Accelerate's `save_state`",
         place="`checkpoint_7/`, or any directory with `random_states_0.pkl`",
         step="the name; in `checkpoint_7` it is the number of the save, as Accelerate knows no step",
-        complete="weights and optimizer are there and all files whole, sharded parts and DeepSpeed's as above, random states and `custom_checkpoint_*.pkl` numbered without a gap, and as many of the latter as the save before has",
+        complete="weights (also as diffusers' scripts save them, `unet/diffusion_pytorch_model.safetensors`) and optimizer are there and all files whole, sharded parts and DeepSpeed's as above, and none of them newer than `random_states_0.pkl`, which is whole; `custom_checkpoint_*.pkl` numbered without a gap. Random states of other ranks are not missed. Of `checkpoint_7`: and of optimizers, schedulers, scaler, samplers, data loaders and `custom_checkpoint_*.pkl` as many as `checkpoint_6` has, where that is there",
     ),
     (STATES_NAME,),
     _problem,
     settles=True,
+    is_open=True,
 )

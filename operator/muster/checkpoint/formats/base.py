@@ -9,6 +9,7 @@ from typing import Any, Callable, NamedTuple, Optional, Tuple
 from muster.checkpoint.candidate import Candidate
 from muster.checkpoint.names import step_in_name
 
+NO_OPTIMIZER = "there are no optimizer states"  # of a save that is under way, or of weights alone: nothing tells
 WEIGHTS_ONLY = "there are weights only: nobody can go on from them with the same optimizer"
 
 
@@ -56,10 +57,15 @@ class Format:
             written, so it is one that is written late and once.
         problem: why not all of it is there, or nobody can go on from it; "" = complete. Asked with all files listed.
         step: that it holds, None: not known; asked before anything was listed but the marker.
-        claims: whether a directory of this name may be one; without markers: a file.
+        claims: whether a directory of this name may be one; without markers: a file. Asked of every name, of which there may be a
+            million that are none: what is cheap to see comes first.
         beside: by the name, a file outside of it on which it depends (`../latest`); "" = none.
+        hides_step: whether no number in a name of this kind orders it among others: its step is in the file alone.
+        made_of: the format of what people make such a one of: beside that one, of the same step, it does not count. "" = none.
         settles: it has no marker that is there whole or not at all: it is complete once two looks, SETTLE_SECONDS apart,
             have found the same files.
+        is_open: nothing in it names all files that belong to it, or tells how many these are: it is not complete once there is less
+            of it than there was, and nothing newer.
     """
 
     name: str
@@ -69,4 +75,7 @@ class Format:
     step: Callable[[Candidate], Optional[int]] = lambda candidate: step_in_name(candidate.name)
     claims: Callable[[str], bool] = lambda name: True
     beside: Callable[[str], str] = lambda name: ""
+    hides_step: Callable[[str], bool] = lambda name: False
+    made_of: str = ""
     settles: bool = False
+    is_open: bool = False

@@ -11,7 +11,7 @@ from muster.checkpoint.candidate import Candidate
 from muster.checkpoint.formats.base import WEIGHTS_ONLY, Format, Words
 from muster.checkpoint.whole import archive_problem, pickled
 
-_NAME = re.compile(r"ep\d{1,9}-ba\d{1,15}-rank0\.pt\Z")
+_NAME = re.compile(r"(?:.*[-_.])?ep\d{1,9}-ba\d{1,15}-rank0\.pt\Z")  # `{run_name}-` before it is people's own
 
 
 def _has_optimizer(candidate: Candidate, name: str) -> bool:
@@ -29,12 +29,12 @@ COMPOSER = Format(
     "Composer",
     Words(
         written_by="Composer",
-        place="a file `ep1-ba500-rank0.pt`",
+        place="a file `ep1-ba500-rank0.pt`, also with something before it",
         step="the batch in the name",
         complete="the archive has its end. `save_weights_only` leaves weights only",
     ),
     (),
     _problem,
-    claims=lambda name: _NAME.match(name) is not None,
+    claims=lambda name: name.endswith(".pt") and _NAME.match(name) is not None,
     settles=True,
 )

@@ -1,6 +1,7 @@
 """Hugging Face's Trainer: `checkpoint-N/`, where `trainer_state.json` is written last by the first rank.
 
-Order and names: transformers/trainer.py (`_save_checkpoint`). Other ranks may still write their random states then, which
+Order and names: transformers/trainer.py (`_save_checkpoint`); of DLRover's FlashCkptTrainer, whose agents write the tensors later,
+dlrover/trainer/torch/flash_checkpoint/hf_trainer.py. Other ranks may still write their random states then, which
 it does without when it loads; what it does not do without is asked for here. With `save_only_model` it would go on with a
 new optimizer, without a word.
 """
@@ -10,8 +11,10 @@ from __future__ import annotations
 import re
 
 from muster.checkpoint.candidate import Candidate
+from muster.checkpoint.dcp import FLASH_TRACKER
 from muster.checkpoint.formats.base import WEIGHTS_ONLY, Format, Words, json_object
 from muster.checkpoint.formats.deepspeed import tag_problem
+from muster.checkpoint.formats.dlrover import is_over
 from muster.checkpoint.formats.parts import (
     FSDP_MODEL,
     FSDP_OPTIMIZER,
@@ -54,7 +57,7 @@ def _deepspeed_problem(candidate: Candidate) -> str:
         return "latest does not exist, and DeepSpeed would begin anew without it"
     tag = candidate.content("latest").decode("utf-8", "replace").strip()
     if tag not in directories(candidate, _TAG):
-        return "latest names %s, which does not exist" % tag
+        return "latest names %s, which does not exist" % tag[:64]
     problem = tag_problem(candidate.below(tag))
     return "%s: %s" % (tag, problem) if problem else ""
 
@@ -62,7 +65,8 @@ def _deepspeed_problem(candidate: Candidate) -> str:
 def _parts_problem(candidate: Candidate) -> str:
     """The same of weights and optimizer, each in one file or sharded."""
     models, optimizers = directories(candidate, FSDP_MODEL), directories(candidate, FSDP_OPTIMIZER)
-    problem = dcp_parts_problem(candidate, models + optimizers, STATE_NAME)
+    state = _written_last(candidate)
+    problem = dcp_parts_problem(candidate, models + optimizers, state)
     if problem:
         return problem
     files = weights(candidate)
@@ -73,21 +77,29 @@ def _parts_problem(candidate: Candidate) -> str:
         return WEIGHTS_ONLY + " (save_only_model)"
     if _SCHEDULER not in candidate.files:
         return "%s does not exist, and without it the optimizer's state is not loaded either" % _SCHEDULER
-    later = {*files, *names, _SCHEDULER}.intersection(candidate.later_than(STATE_NAME))
+    later = {*files, *names, _SCHEDULER}.intersection(candidate.later_than(state))
     if later:
-        return "%s is newer than %s" % (min(later), STATE_NAME)
+        return "%s is newer than %s" % (min(later), state.replace("../", ""))
     return files_problem(candidate, files)
+
+
+def _written_last(candidate: Candidate) -> str:
+    """The Trainer's state; with DLRover's trainer, which writes that first, what says that all has been written."""
+    if not is_over(candidate, step_in_name(candidate.name) or 0):
+        return STATE_NAME
+    return max(STATE_NAME, FLASH_TRACKER, key=lambda name: candidate.files[name].modified_ns)
 
 
 HUGGING_FACE = Format(
     "HuggingFaceTrainer",
     Words(
-        written_by="Hugging Face's Trainer: one rank, DDP, FSDP, DeepSpeed",
+        written_by="Hugging Face's Trainer: one rank, DDP, FSDP, DeepSpeed; DLRover's",
         place="`checkpoint-500/`",
         step="`global_step` in `trainer_state.json`, which is that of the name",
-        complete="weights, optimizer and scheduler are there and whole, each file of `*.index.json`, random states numbered without a gap, `trainer_state.json` not older than they are; no `checkpoint-is-incomplete.txt`. With FSDP each part is a whole `TorchDCP`, with DeepSpeed `latest` names a whole directory of it. `save_only_model` leaves weights only",
+        complete="weights, optimizer and scheduler are there and whole, each file of `*.index.json`, each adapter that has an `adapter_config.json`, in a directory of its own or not, random states numbered without a gap, `trainer_state.json` (with DLRover's trainer `dlrover_latest.txt`, which names this step or a later one) not older than they are; no `checkpoint-is-incomplete.txt`. With FSDP each part is a whole `TorchDCP`, with DeepSpeed `latest` names a whole directory of it. `save_only_model` leaves weights only",
     ),
     (STATE_NAME,),
     _problem,
+    beside=lambda name: FLASH_TRACKER,
     settles=True,
 )

@@ -2,7 +2,8 @@
 
 The file is made elsewhere and moved here (lightning/fabric/utilities/cloud_io.py, `_atomic_save`). That is a copy where the
 other place is on another disk, so its end is looked at. In a directory `meta.pt` is written after the shards
-(lightning/pytorch/strategies/fsdp.py and model_parallel.py, `save_checkpoint`).
+(lightning/pytorch/strategies/fsdp.py and model_parallel.py, `save_checkpoint`). With DeepSpeed the directory is what that calls its own, with
+`checkpoint` for a tag.
 """
 
 from __future__ import annotations
@@ -13,12 +14,21 @@ from typing import NamedTuple, Optional
 from muster.checkpoint.candidate import Candidate
 from muster.checkpoint.dcp import METADATA_NAME
 from muster.checkpoint.formats.base import WEIGHTS_ONLY, Format, Words
+from muster.checkpoint.formats.deepspeed import MARKERS, tag_problem
 from muster.checkpoint.formats.torch_dcp import dcp_problem, shards_of
 from muster.checkpoint.names import step_in_name
 from muster.checkpoint.whole import archive_problem, pickled
 
 META_NAME = "meta.pt"
+_TAG = "checkpoint"  # what Lightning calls DeepSpeed's part
+ENDING = ".ckpt"
+_TRAINERS = "pytorch-lightning_version"  # a key in what Lightning's Trainer saves
 _STEP = re.compile(r"(?:\A|[^a-z])step=(\d{1,15})(?!\d)")
+
+
+def _hides_step(name: str) -> bool:
+    """An epoch, a metric or what a model is called is no step (`epoch=9-resnet50.ckpt`), and `last.ckpt` has none."""
+    return name.endswith(ENDING) and _STEP.search(name) is None
 
 
 class _Inside(NamedTuple):
@@ -28,7 +38,9 @@ class _Inside(NamedTuple):
 
 def _inside(candidate: Candidate, name: str) -> _Inside:
     states = pickled(candidate, name)
-    return _Inside(states.number("global_step"), states.mentions("optimizer_states"))
+    # With Fabric a program names what it saves.
+    optimizer = "optimizer_states" if states.mentions(_TRAINERS) else "optim"
+    return _Inside(states.number("global_step"), states.mentions(optimizer))
 
 
 def _step_of(candidate: Candidate, name: str) -> Optional[int]:
@@ -61,7 +73,22 @@ def _directory_problem(candidate: Candidate) -> str:
 
 def _is_trainers(candidate: Candidate, name: str) -> bool:
     """Whether Lightning's Trainer wrote it, which names the optimizers; with Fabric a program does."""
-    return pickled(candidate, name).mentions("pytorch-lightning_version")
+    return pickled(candidate, name).mentions(_TRAINERS)
+
+
+def _deepspeed_problem(candidate: Candidate) -> str:
+    """Lightning loads without a tag, so DeepSpeed goes by `latest` (lightning/pytorch/strategies/deepspeed.py)."""
+    problem = tag_problem(candidate.below(_TAG))
+    if problem:
+        return "%s: %s" % (_TAG, problem)
+    if "latest" not in candidate.files:
+        return "latest does not exist, and DeepSpeed would load nothing without it"
+    told = candidate.content("latest").decode("utf-8", "replace").strip()
+    return "" if told == _TAG else "latest names %s, and not %s" % (told[:64], _TAG)
+
+
+def _deepspeed_step(candidate: Candidate) -> Optional[int]:
+    return _step_of(candidate, next(iter(candidate.files)))
 
 
 LIGHTNING = Format(
@@ -69,13 +96,14 @@ LIGHTNING = Format(
     Words(
         written_by="PyTorch Lightning, Fabric",
         place="a file `epoch=0-step=500.ckpt`, `last.ckpt`",
-        step="the number behind `step=` in the name; else `global_step` in the file",
+        step="the number behind `step=` in the name; else `global_step` in the file, whatever the name says",
         complete="the archive has its end. `save_weights_only` leaves weights only",
     ),
     (),
     _file_problem,
     lambda candidate: _step_of(candidate, candidate.name),
-    claims=lambda name: name.endswith(".ckpt"),
+    claims=lambda name: name.endswith(ENDING),
+    hides_step=_hides_step,
 )
 LIGHTNING_SHARDED = Format(
     "LightningSharded",
@@ -88,4 +116,18 @@ LIGHTNING_SHARDED = Format(
     (META_NAME,),
     _directory_problem,
     lambda candidate: _step_of(candidate, META_NAME),
+)
+LIGHTNING_DEEPSPEED = Format(
+    "LightningDeepSpeed",
+    Words(
+        written_by='PyTorch Lightning, Fabric, with `strategy="deepspeed"`',
+        place="a directory `epoch=0-step=500.ckpt/` with `checkpoint/mp_rank_00_model_states.pt`, or `checkpoint/zero_pp_rank_0_mp_rank_00_model_states.pt`",
+        step="the same, with that file",
+        complete="`checkpoint/` is a whole directory of `DeepSpeed`, and `latest` names it",
+    ),
+    tuple("%s/%s" % (_TAG, name) for name in MARKERS),
+    _deepspeed_problem,
+    _deepspeed_step,
+    claims=lambda name: name.endswith(ENDING),
+    settles=True,
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from typing import Dict, Optional, Set, Tuple
+from typing import Dict, NamedTuple, Optional, Set, Tuple
 
 from muster.checkpoint.candidate import Candidate
 from muster.checkpoint.dcp import METADATA_NAME
@@ -23,6 +23,13 @@ CONFIG_NAME = "metadata.json"
 TRACKER = "../latest_checkpointed_iteration.txt"
 _COMMON_NAME = "common.pt"
 _MODEL_NAME, _OPTIMIZER_NAME = "model_optim_rng.pt", "distrib_optim.pt"
+_UNKNOWN = (
+    "metadata.json does not exist: it was cut short, or written with --ckpt-format torch_dcp or fsdp_dtensor, which nothing tells from "
+    "that. Save with --ckpt-format torch_dist, or let the program write muster-checkpoint.json"
+)
+_FIRST = tuple("mp_rank_00%s/%s" % (more, _MODEL_NAME) for more in ("", "_000", "_000_000"))
+_MAX_RANKS = 100_000
+_DIRECTIONS = ("tensor", "pipeline", "expert")
 _RANK = re.compile(r"mp_rank_(\d{2,6})(?:_(\d{3,6}))?(?:_(\d{3,6}))?/(.+)\Z")
 
 
@@ -51,6 +58,37 @@ def _tracked(candidate: Candidate) -> Optional[int]:
     return int(text) if re.match(r"\d{1,15}\Z", text) else None
 
 
+class _Run(NamedTuple):
+    """What the first rank's file tells: megatron/training/checkpointing.py, generate_state_dict and save_checkpoint.
+
+    Attributes:
+        sizes: how many ranks there were in each direction that has more than one, the tensor's first, by which the directories
+            are named (get_checkpoint_name); nothing where it does not tell.
+        has_optimizer: what an optimizer keeps is in it, or in a file beside it.
+        is_distributed: it is in the file beside it.
+    """
+
+    sizes: Tuple[int, ...] = ()
+    has_optimizer: bool = True
+    is_distributed: bool = False
+
+
+def _run(candidate: Candidate, name: str) -> _Run:
+    states = pickled(candidate, name)
+    tensor, pipeline, expert = (states.number("%s_model_parallel_size" % kind) for kind in _DIRECTIONS)
+    if tensor is None:
+        return _Run()
+    sizes = (tensor, *(size for size in (pipeline, expert) if size is not None and size > 1))
+    has_optimizer = not states.is_true("no_save_optim")
+    return _Run(sizes, has_optimizer, has_optimizer and states.is_true("use_distributed_optimizer"))
+
+
+def _told(candidate: Candidate) -> _Run:
+    """The same of a whole checkpoint."""
+    name = next((name for name in _FIRST if name in candidate.files), "")
+    return candidate.remembered(name, _run) if name else _Run()
+
+
 def _legacy_problem(candidate: Candidate) -> str:
     step = named_step(candidate.name)
     if TRACKER not in candidate.files:
@@ -66,13 +104,19 @@ def _legacy_problem(candidate: Candidate) -> str:
         ranks.setdefault(tuple(int(part) for part in match.groups()[:3] if part), set()).add(match[4])
     if len({len(rank) for rank in ranks}) > 1:
         return "its ranks are those of several saves"
-    sides = [range(max(side) + 1) for side in zip(*ranks)]
-    names = {_MODEL_NAME} | ({_OPTIMIZER_NAME} if any(_OPTIMIZER_NAME in found for found in ranks.values()) else set())
+    sizes = [max(side) + 1 for side in zip(*ranks)]
+    told = _told(candidate)
+    if len(told.sizes) == len(sizes):
+        sizes = [max(seen, min(size, _MAX_RANKS)) for seen, size in zip(sizes, told.sizes)]
+    sides = [range(size) for size in sizes]
+    is_distributed = told.is_distributed or any(_OPTIMIZER_NAME in found for found in ranks.values())
+    names = {_MODEL_NAME} | ({_OPTIMIZER_NAME} if is_distributed else set())
     for rank in itertools.islice(itertools.product(*sides), len(ranks) + 1):
         missing = names - ranks.get(rank, set())
         if missing:
             return "%s of rank %s does not exist" % (min(missing), "_".join(map(str, rank)))
-    return files_problem(candidate, [name for name in candidate.files if _RANK.match(name) and name.endswith(".pt")])
+    problem = files_problem(candidate, [name for name in candidate.files if _RANK.match(name) and name.endswith(".pt")])
+    return problem or ("" if told.has_optimizer else WEIGHTS_ONLY)
 
 
 def _nemo_unfinished(name: str) -> str:
@@ -116,15 +160,27 @@ MEGATRON = Format(
     distributed_problem,
     claims=is_iteration,
 )
+MEGATRON_UNKNOWN = Format(
+    "MegatronUnknown",
+    Words(
+        written_by="Megatron-LM, `--ckpt-format torch_dcp` or `fsdp_dtensor`; or `torch_dist`, cut short",
+        place="`iter_0000500/.metadata` without `metadata.json`",
+        step="the name",
+        complete="never: these formats end with nothing that tells them from a `torch_dist` that was cut short. It is told of as incomplete, with the remedy",
+    ),
+    (METADATA_NAME,),
+    lambda candidate: _UNKNOWN,
+    claims=is_iteration,
+)
 MEGATRON_LEGACY = Format(
     "MegatronLegacy",
     Words(
         written_by="Megatron-LM, `--ckpt-format torch`",
         place="`iter_0000500/mp_rank_*/`",
         step="the name",
-        complete="each rank's `model_optim_rng.pt` is there and whole, and so is `distrib_optim.pt` where any has it; `latest_checkpointed_iteration.txt` names this iteration or a later one",
+        complete="of as many ranks as the arguments in `model_optim_rng.pt` say that file is there and whole, and so is `distrib_optim.pt` where they say so or any has it; `latest_checkpointed_iteration.txt` names this iteration or a later one. With `--no-save-optim` it holds weights only",
     ),
-    ("mp_rank_00/" + _MODEL_NAME, "mp_rank_00_000/" + _MODEL_NAME, "mp_rank_00_000_000/" + _MODEL_NAME),
+    _FIRST,
     _legacy_problem,
     claims=is_iteration,
     beside=lambda name: TRACKER,

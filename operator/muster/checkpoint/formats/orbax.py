@@ -41,6 +41,8 @@ def _problem(candidate: Candidate) -> str:
                 return "%s is empty" % name
         if not candidate.remembered(prefix + "manifest.ocdbt", _is_whole):
             return "%smanifest.ocdbt is cut short" % prefix
+        if not any(name.startswith(prefix) and "/d/" in "/" + name for name in candidate.files):
+            return "the files that %smanifest.ocdbt leads to are gone" % prefix
     if not any("/" in name or name == "_METADATA" for name in candidate.files):
         return "there are no arrays"
     return ""
@@ -76,7 +78,9 @@ def _arrays(candidate: Candidate) -> List[str]:
     return sorted(
         prefix
         for prefix in found
-        if any(name.startswith((prefix + "d/", prefix + "ocdbt.")) for name in candidate.files)
+        if any(
+            name.startswith((prefix + "d/", prefix + "ocdbt.", prefix + "manifest.ocdbt")) for name in candidate.files
+        )
     )
 
 
@@ -91,4 +95,5 @@ ORBAX = Format(
     (STEP_METADATA, COMMITTED, "default/_METADATA", "items/_METADATA", "_METADATA"),
     _problem,
     beside=_temporary,
+    is_open=True,
 )

@@ -13,9 +13,14 @@ from muster.checkpoint.whole import file_problem
 
 FSDP_MODEL = re.compile(r"pytorch_model_fsdp_\d+\Z")  # what accelerate.utils.save_fsdp_model and
 FSDP_OPTIMIZER = re.compile(r"optimizer_\d+\Z")  # save_fsdp_optimizer call a DCP of sharded ranks
+# PEFT gives each adapter that is not called `default` a directory (peft/peft_model.py, save_pretrained).
+_ADAPTER = r"[^/]{1,128}"
+_CONFIG = re.compile(r"(?:(%s)/)?adapter_config\.json\Z" % _ADAPTER)
 _WEIGHTS = re.compile(
-    r"(?:model(?:_\d+)?\.safetensors|pytorch_model(?:_fsdp)?(?:_\d+)?\.bin|adapter_model\.(?:safetensors|bin))\Z"
+    r"(?:model(?:_\d+)?\.safetensors|pytorch_model(?:_fsdp)?(?:_\d+)?\.bin|(?:%s/)?adapter_model\.(?:safetensors|bin))\Z"
+    % _ADAPTER
 )
+_ADAPTERS = ("adapter_model.safetensors", "adapter_model.bin")
 _INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
 
 
@@ -49,19 +54,31 @@ def weights(candidate: Candidate) -> List[str]:
     """The files that hold all weights; none where not all of them are there.
 
     Raises:
-        ValueError: an index of them is torn, or names a file that does not exist.
+        ValueError: an index of them is torn, or names a file that does not exist; an adapter has a configuration only.
     """
     found = [name for name in candidate.files if _WEIGHTS.match(name)]
+    for config in filter(None, map(_CONFIG.match, candidate.files)):
+        adapter = config[1] + "/" if config[1] else ""
+        if not any(adapter + name in candidate.files for name in _ADAPTERS):
+            raise ValueError("%s is there, and no %sadapter_model.safetensors" % (config[0], adapter))
     for index in _INDEXES:
-        if index not in candidate.files:
-            continue
-        shards = json_object(candidate, index).get("weight_map")
-        names = sorted(set(map(str, shards.values()))) if isinstance(shards, dict) else []
-        missing = [name for name in names if name not in candidate.files]
-        if missing or not names:
-            raise ValueError("%s names %s, which does not exist" % (index, missing[0] if missing else "no file"))
-        found += names
+        found += indexed(candidate, index) if index in candidate.files else []
     return found
+
+
+def indexed(candidate: Candidate, index: str) -> List[str]:
+    """The files that an index of weights names, which lie beside it.
+
+    Raises:
+        ValueError: it is torn, or one of them does not exist.
+    """
+    shards = json_object(candidate, index).get("weight_map")
+    place = index[: index.rfind("/") + 1]
+    names = sorted({place + str(name) for name in shards.values()}) if isinstance(shards, dict) else []
+    missing = [name for name in names if name not in candidate.files]
+    if missing or not names:
+        raise ValueError("%s names %s, which does not exist" % (index, missing[0] if missing else "no file"))
+    return names
 
 
 def named(candidate: Candidate, pattern: Pattern[str]) -> List[str]:

@@ -7,27 +7,45 @@ from typing import Tuple
 from muster.checkpoint.formats.accelerate import ACCELERATE
 from muster.checkpoint.formats.base import Format
 from muster.checkpoint.formats.composer import COMPOSER
-from muster.checkpoint.formats.deepspeed import DEEPSPEED
+from muster.checkpoint.formats.deepspeed import DEEPSPEED, DEEPSPEED_UNIVERSAL
+from muster.checkpoint.formats.dlrover import DLROVER
 from muster.checkpoint.formats.hugging_face import HUGGING_FACE
-from muster.checkpoint.formats.lightning import LIGHTNING, LIGHTNING_SHARDED
+from muster.checkpoint.formats.lightning import LIGHTNING, LIGHTNING_DEEPSPEED, LIGHTNING_SHARDED
 from muster.checkpoint.formats.manifest import MANIFEST
-from muster.checkpoint.formats.megatron import MEGATRON, MEGATRON_LEGACY, NEMO
+from muster.checkpoint.formats.megatron import MEGATRON, MEGATRON_LEGACY, MEGATRON_UNKNOWN, NEMO
 from muster.checkpoint.formats.orbax import ORBAX
+from muster.checkpoint.formats.own import own
 from muster.checkpoint.formats.torch_dcp import TORCH_DCP
 from muster.checkpoint.formats.torchtune import TORCHTUNE
 
 FORMATS: Tuple[Format, ...] = (
     MANIFEST,
     LIGHTNING_SHARDED,
+    LIGHTNING_DEEPSPEED,
     TORCH_DCP,
     HUGGING_FACE,
     ACCELERATE,
+    DEEPSPEED_UNIVERSAL,
     DEEPSPEED,
     MEGATRON,
     MEGATRON_LEGACY,
+    MEGATRON_UNKNOWN,
     NEMO,
     ORBAX,
     TORCHTUNE,
+    DLROVER,
     LIGHTNING,
     COMPOSER,
 )
+
+
+def formats_by(pattern: str) -> Tuple[Format, ...]:
+    """Those that count in a job's own directories: what its pattern describes and nothing else, or all that are known.
+
+    Args:
+        pattern: spec.checkpoint.pattern; "" = none.
+
+    Raises:
+        ValueError: it is no pattern.
+    """
+    return (own(pattern),) if pattern else FORMATS

@@ -1,7 +1,9 @@
-"""torchtune: weights in `epoch_N/`, and all else in `recipe_state/` beside it, which each epoch overwrites.
+"""torchtune: weights in `epoch_N/` or `step_N/`, and all else in `recipe_state.pt`, which is written last.
 
-torchtune/training/checkpointing/_checkpointer.py, `save_checkpoint`. So only the newest can be gone on from, and only if
-`recipe_state.pt` is of the same epoch. The number of the epoch is taken for the step. What is saved asynchronously is DCP.
+torchtune/training/checkpointing/_checkpointer.py, `save_checkpoint`. It lies with the weights; up to
+0.6, and from checkpointers other than Hugging Face's, in `recipe_state/` beside them, where each epoch overwrites it: then only the newest
+can be gone on from, and only if it is of the same epoch. The number in the name is taken for the step. What is saved asynchronously is DCP, and
+`recipe_state.pt` is there first; of adapters alone it is a DCP in `adapter_model/` (_checkpoint_client.py, `_save_checkpoint_async`).
 """
 
 from __future__ import annotations
@@ -10,19 +12,29 @@ import re
 from typing import Optional
 
 from muster.checkpoint.candidate import Candidate
+from muster.checkpoint.dcp import METADATA_NAME
 from muster.checkpoint.formats.base import Format, Words
 from muster.checkpoint.formats.parts import files_problem
+from muster.checkpoint.formats.torch_dcp import dcp_problem
 from muster.checkpoint.whole import archive_problem, pickled
 
-RECIPE_STATE = "../recipe_state/recipe_state.pt"
-_EPOCH = re.compile(r"epoch_(\d{1,15})\Z")
+_STATE = "recipe_state.pt"
+_STATE_BESIDE = "../recipe_state/" + _STATE
+_NAME = re.compile(r"(epoch|step)_(\d{1,15})\Z")
 _SHARD = re.compile(r"(?:ft-)?model-(\d{5})-of-(\d{5})\.(?:safetensors|bin)\Z")
-_ADAPTERS = ("adapter_model.pt", "adapter_model.safetensors", "adapter_model.bin")
+_OTHERS = (
+    "model.safetensors",
+    "pytorch_model.bin",
+    "adapter_model.pt",
+    "adapter_model.safetensors",
+    "adapter_model.bin",
+)
+_SAVED_APART = "adapter_model"  # a DCP of adapters
 
 
-def _epoch(name: str) -> Optional[int]:
-    found = _EPOCH.match(name)
-    return int(found[1]) if found else None
+def _number(name: str) -> Optional[int]:
+    found = _NAME.match(name)
+    return int(found[2]) if found else None
 
 
 def _epochs_run(candidate: Candidate, name: str) -> Optional[int]:
@@ -31,22 +43,27 @@ def _epochs_run(candidate: Candidate, name: str) -> Optional[int]:
 
 def _problem(candidate: Candidate) -> str:
     shards = [found for found in map(_SHARD.match, candidate.files) if found]
-    adapters = [name for name in _ADAPTERS if name in candidate.files]
-    if not shards and not adapters:
-        return "there are no weights"
+    others = [name for name in _OTHERS if name in candidate.files]
+    if not shards and not others:
+        apart = candidate.below(_SAVED_APART)
+        if _STATE not in candidate.files or METADATA_NAME not in apart.files:
+            return "there are no weights"
+        problem = dcp_problem(apart)
+        return "%s: %s" % (_SAVED_APART, problem) if problem else candidate.remembered(_STATE, archive_problem)
     numbers, totals = {int(found[1]) for found in shards}, {int(found[2]) for found in shards}
     if len(totals) > 1 or any(numbers != set(range(1, total + 1)) for total in totals):
         return "of %d files of weights %d are there" % (max(totals), len(numbers))
-    files = [found[0] for found in shards] + adapters
-    later = set(candidate.later_than(RECIPE_STATE)).intersection(files)
+    files = [found[0] for found in shards] + others
+    state = _STATE if _STATE in candidate.files else _STATE_BESIDE
+    later = set(candidate.later_than(state)).intersection(files)
     if later:
-        return "%s is newer than %s" % (min(later), RECIPE_STATE[3:])
-    problem = files_problem(candidate, files) or candidate.remembered(RECIPE_STATE, archive_problem)
-    if problem:
+        return "%s is newer than %s" % (min(later), state.replace("../", ""))
+    problem = files_problem(candidate, files) or candidate.remembered(state, archive_problem)
+    if problem or state == _STATE:
         return problem
-    epochs, epoch = candidate.remembered(RECIPE_STATE, _epochs_run), _epoch(candidate.name)
-    if epoch is None or epochs not in (None, epoch + 1):
-        return "%s is of another epoch: there are weights only" % RECIPE_STATE[3:]
+    number, epochs = _number(candidate.name), candidate.remembered(state, _epochs_run)
+    if number is None or epochs not in (None, number + 1):
+        return "%s is of another epoch: there are weights only" % state[3:]
     return ""
 
 
@@ -54,14 +71,14 @@ TORCHTUNE = Format(
     "torchtune",
     Words(
         written_by="torchtune",
-        place="`epoch_3/`, with `recipe_state/recipe_state.pt` beside it",
-        step="the number of the epoch",
-        complete="all files of weights are there and whole, and `recipe_state.pt` is of the same epoch: so of the newest alone",
+        place="`epoch_3/` or `step_500/` with `recipe_state.pt` in it, or `epoch_3/` with `recipe_state/recipe_state.pt` beside it",
+        step="the number of the epoch or the step in the name",
+        complete="all files of weights are there and whole, and `recipe_state.pt` is not older than they are. Beside them it is of the same epoch: so of the newest alone",
     ),
-    (RECIPE_STATE,),
+    (_STATE, _STATE_BESIDE),
     _problem,
-    lambda candidate: _epoch(candidate.name),
-    claims=lambda name: _epoch(name) is not None,
-    beside=lambda name: RECIPE_STATE,
+    lambda candidate: _number(candidate.name),
+    claims=lambda name: _number(name) is not None,
+    beside=lambda name: _STATE_BESIDE,
     settles=True,
 )

@@ -1,0 +1,29 @@
+"""The other end of `errand.py`: one request on stdin, signs of life while the work lasts, and the answer as the last line."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any, BinaryIO, Callable, Dict
+
+_BETWEEN_SIGNS_SECONDS = 0.5
+
+Work = Callable[[Dict[str, Any], Callable[[], None]], Dict[str, Any]]
+"""Does what the request asks, calls the function now and then, and returns the answer, which has an `error`."""
+
+
+def answer_once(
+    requests: BinaryIO, say: Callable[[str], None], work: Work, now: Callable[[], float] = time.monotonic
+) -> None:
+    """Do what the first line asks for; nothing where it is closed before."""
+    line = requests.readline()
+    if not line:
+        return
+    last = [now()]
+
+    def sign() -> None:
+        if now() >= last[0] + _BETWEEN_SIGNS_SECONDS:
+            last[0] = now()
+            say(json.dumps({"sign": True}) + "\n")
+
+    say(json.dumps(work(json.loads(line), sign)) + "\n")

@@ -1,0 +1,62 @@
+"""Where a job saves, so that two of one place are told of each other: neither could tell its own checkpoints. Pure.
+
+Two jobs that save to one directory go on from each other's checkpoints, and may write over them. Whether they do can be seen by the
+URL, or by the volume that is mounted where spec.checkpoint.directory lies, as far as a volume says which storage it is: claims
+belong to a namespace, and what a driver or a path of the node leads to, nobody knows.
+"""
+
+from collections.abc import Mapping, Sequence
+from posixpath import normpath
+from typing import Any
+
+from muster.api.trainingjob import TrainingJob
+from muster.checkpoint.names import absolute, is_url
+from muster.lifecycle.objects import objects
+from muster.lifecycle.worker_pod import worker_container
+
+MAX_TOLD = 3
+ELSEWHERE = "a job of another namespace"
+
+
+def place_of(job: TrainingJob) -> str:
+    """The same for jobs that save to one directory; "" = none, or nobody knows."""
+    directory = job.spec.checkpoint.directory
+    if not directory:
+        return ""
+    if is_url(directory):
+        return absolute(directory)
+    path = normpath(directory)
+    mounts = objects(worker_container(job) or {}, "volumeMounts")
+    above = [each for each in mounts if _is_below(path, str(each.get("mountPath", "")))]
+    mount = max(above, key=lambda each: len(normpath(str(each["mountPath"]))), default=None)
+    if mount is None or mount.get("subPathExpr"):
+        return ""
+    volumes = objects(job.spec.pod, "volumes")
+    storage = next((_storage(job, each) for each in volumes if each.get("name") == mount.get("name")), "")
+    inner = path[len(normpath(str(mount["mountPath"])).rstrip("/")) :]
+    return f"{storage}:{normpath('/' + str(mount.get('subPath') or '') + '/' + inner)}" if storage else ""
+
+
+def words(names: Sequence[str]) -> str:
+    """What people read where other jobs save there, too; "" where there are none."""
+    if not names:
+        return ""
+    more = f" and {len(names) - MAX_TOLD} more" if len(names) > MAX_TOLD else ""
+    return (
+        f"spec.checkpoint.directory is that of {', '.join(names[:MAX_TOLD])}{more}, too: each may go on from the checkpoints of the other, "
+        "or write over them. Give each job a directory of its own"
+    )
+
+
+def _storage(job: TrainingJob, volume: Mapping[str, Any]) -> str:
+    claim, nfs = volume.get("persistentVolumeClaim"), volume.get("nfs")
+    if isinstance(claim, dict) and claim.get("claimName"):
+        return f"claim {job.metadata.namespace}/{claim['claimName']}"
+    if isinstance(nfs, dict) and nfs.get("server"):
+        return f"nfs {nfs['server']}:{nfs.get('path')}"
+    return ""
+
+
+def _is_below(path: str, mount: str) -> bool:
+    mount = normpath(mount).rstrip("/") if mount else "."
+    return path == mount or path.startswith(mount + "/")
