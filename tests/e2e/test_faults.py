@@ -174,6 +174,34 @@ def test_a_drained_node_is_left_after_a_new_checkpoint(submit: Submit, right_wei
     finishes_right(job, right_weights)
 
 
+def test_what_lies_on_the_nodes_own_disks_is_gone_on_from_while_every_node_has_its_share(submit: Submit) -> None:
+    local, held_at = "/local", 45
+    job = submit(
+        "local",
+        nodes=2,
+        trainer=[
+            *("--steps=150", "--step-seconds=0.1", "--checkpoint-every=40", f"--hold-at={held_at}"),
+            *(f"--local-dir={local}", "--local-every=4"),
+        ],
+        local=local,
+    )
+    job.wait_step(held_at)
+    job.signal_rank(1)
+    assert job.wait_training_again(1).resumed_step == 44
+    assert {line["path"] for line in job.events("resumed", 2)} == {f"{local}/step-44"}
+    # What a pod keeps in a volume of its own is gone with it.
+    job.wait_step(56, 2)
+    job.bed.kubectl("delete", "pod", "-n", job.namespace, job.pods()[1]["metadata"]["name"], "--grace-period=1")
+    again = job.wait_training_again(2)
+    assert again.resumed_step in (40, 80, 120)  # of those in the shared directory the newest
+    assert {line["path"].rpartition("/")[0] for line in job.events("resumed", again.attempt)} == {
+        f"/shared/{job.name}/checkpoints"
+    }
+    told = [event["note"] for event in job.events_of() if event["reason"] == "Started"]
+    assert any("on the nodes' own disks" in note and "are not used: worker 1" in note for note in told), told
+    finishes_right(job, reference_weights(150, 2))
+
+
 def test_a_job_without_checkpoints_waits_for_proof_until_somebody_says_that_its_node_is_gone(submit: Submit) -> None:
     job = submit("nobody-knows", nodes=1, trainer=LONG, checkpoint={}, recovery={"unprovedDeathTimeoutSeconds": 604800})
     job.wait_step(15)

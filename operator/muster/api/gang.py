@@ -377,6 +377,11 @@ class GangSpec(ApiModel):
         description="What is no checkpoint, and lies beside this one with a higher step, is moved aside before the go of this attempt. "
         "Absent: not asked for, not yet, or nothing is gone on from.",
     )
+    local_since: int = Field(
+        0,
+        ge=0,
+        description="What an earlier attempt has saved on the nodes' own disks does not count: the training has gone on without it.",
+    )
     told: Resume | None = Field(
         None,
         description="The checkpoint that the job's status told of at the last go. It was weighed then: gone, another "

@@ -272,8 +272,9 @@ class Checkpoint(ApiModel):
         None,
         min_length=1,
         max_length=1024,
-        description="Absolute path in the worker container, on each node's own disk, where the trainer keeps copies. A "
-        "cache: nothing there counts as a checkpoint. The trainer finds it in MUSTER_LOCAL_CHECKPOINT_DIRECTORY.",
+        description="Absolute path in the worker container, on each node's own disk, where the trainer saves more often than to "
+        "directory, or keeps copies. What is newer there is gone on from only where every worker of the next start is on its node and "
+        "holds its whole share of that save; it is lost with any of them. The trainer finds it in MUSTER_LOCAL_CHECKPOINT_DIRECTORY.",
         json_schema_extra=checks(rule("self.startsWith('/')", "write an absolute path, e.g. /local/checkpoints")),
     )
     pattern: str | None = Field(

@@ -205,6 +205,8 @@ def _is_news(old: Report, new: Report) -> bool:
         or (old.marker_attempt, old.marker_lineage) != (new.marker_attempt, new.marker_lineage)
         or old.marker_error != new.marker_error
         or old.aside_attempt != new.aside_attempt
+        or (old.local_attempt, old.local_listing, old.local_error)
+        != (new.local_attempt, new.local_listing, new.local_error)
         or (old.address, old.peer_port) != (new.address, new.peer_port)
         or {peer.index for peer in old.peers} != {peer.index for peer in new.peers}
         or [_news_of(rank) for rank in old.ranks] != [_news_of(rank) for rank in new.ranks]

@@ -25,6 +25,7 @@ def main() -> None:
         "--match-preset": _match_preset,
         "--marker": _answer_about_marker,
         "--set-aside": _set_aside,
+        "--look-locally": _look_locally,
     }
     if len(arguments) == 2 and arguments[0] in modes:
         modes[arguments[0]](arguments[1])
@@ -70,6 +71,12 @@ def _set_aside(directory: str) -> None:
     from muster.launcher.aside_child import move_on_request
 
     move_on_request(directory, sys.stdin.buffer, _say, pattern=_own_pattern())
+
+
+def _look_locally(directory: str) -> None:
+    from muster.launcher.local_child import look_on_request
+
+    look_on_request(directory, sys.stdin.buffer, _say, pattern=_own_pattern())
 
 
 def _own_pattern() -> str:

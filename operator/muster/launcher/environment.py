@@ -14,6 +14,7 @@ from muster.protocol.starters import COMPOSER, commands_of, option, starter_of
 
 _GPUS = "MUSTER_GPUS_PER_NODE"
 CHECKPOINT_DIRECTORY = "MUSTER_CHECKPOINT_DIRECTORY"
+LOCAL_DIRECTORY = "MUSTER_LOCAL_CHECKPOINT_DIRECTORY"
 OWN_SHARED_MEMORY = "MUSTER_OWN_SHARED_MEMORY"  # set where nobody else sees the container's /dev/shm
 
 
@@ -35,6 +36,7 @@ class Settings:
     directory: str  # writable, for files of the launcher and its ranks
     gang: str = ""  # name of the gang's record; "" in pods of old
     checkpoint_directory: str = ""
+    local_directory: str = ""  # on this node's own disk
     resume_argument: Tuple[str, ...] = ()  # ends the command of an attempt that goes on from a checkpoint
     step_pattern: str = ""
     progress_preset: str = ""  # "" = output is not looked through, unless by the pattern
@@ -66,6 +68,7 @@ def settings_from(environment: Mapping[str, str], default_directory: str) -> Set
         directory=environment.get("MUSTER_DIRECTORY") or default_directory,
         gang=environment.get("MUSTER_GANG", ""),
         checkpoint_directory=environment.get(CHECKPOINT_DIRECTORY, ""),
+        local_directory=environment.get(LOCAL_DIRECTORY, ""),
         resume_argument=_words(environment, "MUSTER_RESUME_ARGUMENT"),
         step_pattern=environment.get("MUSTER_STEP_PATTERN", ""),
         progress_preset=environment.get("MUSTER_PROGRESS_PRESET", ""),

@@ -66,7 +66,9 @@ def is_done(directive: Optional[Directive], snapshot: Snapshot, scans: bool) -> 
         )
         listed = not scans or counts
         claimed = not directive.claim or snapshot.marker_at is not None or snapshot.marker_error != ""
-        return here and snapshot.state == IDLE and (listed or snapshot.checkpoint_error != "") and claimed
+        locally = (snapshot.local_attempt, snapshot.local_listing) >= (directive.attempt, directive.listing or 0)
+        looked = not directive.local_share or locally or snapshot.local_error != ""
+        return here and snapshot.state == IDLE and (listed or snapshot.checkpoint_error != "") and claimed and looked
     if directive.kind == RUN:
         return here and snapshot.state in (RUNNING, EXITED) and not snapshot.is_starting
     return directive.kind != EXIT

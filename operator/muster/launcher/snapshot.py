@@ -6,7 +6,7 @@ import dataclasses
 import operator
 from typing import Optional, Tuple
 
-from muster.protocol.messages import IDLE, CheckpointReport, PeerReport, RankReport, Report
+from muster.protocol.messages import IDLE, CheckpointReport, LocalReport, PeerReport, RankReport, Report
 
 _MAX_TAILS_CHARS = 32 * 1024  # of one report, which must stay below MAX_REPORT_BYTES when each takes six bytes in JSON
 
@@ -94,6 +94,10 @@ class Snapshot:
     aside_attempt: int = 0
     aside: str = ""
     aside_error: str = ""
+    local: Tuple[LocalReport, ...] = ()
+    local_attempt: int = 0
+    local_listing: int = 0
+    local_error: str = ""
 
     def is_news(self, before: "Snapshot") -> bool:
         """Whether something happened that cannot wait for the next periodic report."""
@@ -150,6 +154,10 @@ class Snapshot:
             aside_attempt=self.aside_attempt,
             aside=self.aside,
             aside_error=self.aside_error,
+            local=self.local,
+            local_attempt=self.local_attempt,
+            local_listing=self.local_listing,
+            local_error=self.local_error,
         )
 
 

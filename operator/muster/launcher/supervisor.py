@@ -11,6 +11,7 @@ from muster.launcher.aside import Aside
 from muster.launcher.environment import Settings
 from muster.launcher.fence import fence_seconds, is_cut_off, is_superseded, misses_somebody
 from muster.launcher.host import Host
+from muster.launcher.local import Local
 from muster.launcher.marker import SILENT_SECONDS, Marker
 from muster.launcher.matcher import Matcher
 from muster.launcher.peers import Peers
@@ -94,7 +95,9 @@ class Supervisor:
         matcher: Matcher,
         log: Callable[[str], None],
         aside: Optional[Aside] = None,
+        local: Optional[Local] = None,
     ) -> None:
+        self._local = local or Local(settings.local_directory, settings.gang, settings.scan_deadline_seconds)
         self._aside = aside or Aside(settings.checkpoint_directory)
         self._settings = settings
         self._host = host
@@ -137,7 +140,9 @@ class Supervisor:
     def run(self) -> int:
         """Supervise until told to leave; returns the exit code."""
         while True:
-            descriptors = (part.descriptor for part in (self._peers, self._scanner, self._matcher, self._aside))
+            descriptors = (
+                part.descriptor for part in (self._peers, self._scanner, self._matcher, self._aside, self._local)
+            )
             self._host.wait(tuple(descriptors), self.timeout_seconds())
             code = self.turn()
             if code is not None:
@@ -187,6 +192,7 @@ class Supervisor:
         self._look_at_marker(now)
         self._converge(now)
         self._set_aside(now, ended)
+        self._look_locally(now, ended)
         self._take_scan(self._scanner.turn(now, ended))
 
     def _set_aside(self, now: float, ended: Dict[int, int]) -> None:
@@ -195,6 +201,12 @@ class Supervisor:
         told = "; ".join(filter(None, (self._aside.words, self._aside.error)))
         if self._aside.attempt != before and told:
             self._log("attempt %d: checkpoints: %s" % (self._aside.attempt, told))
+
+    def _look_locally(self, now: float, ended: Dict[int, int]) -> None:
+        before = self._local.error
+        self._local.turn(now, ended, self._reporter.directive() if self._is_clean() else None)
+        if self._local.error and self._local.error != before:
+            self._log("checkpoints on this node's own disk: %s" % self._local.error)
 
     def _note_step(self) -> None:
         last = lowest([rank.clock for rank in self._telling(self._gang)]) if self._gang is not None else None
@@ -279,8 +291,8 @@ class Supervisor:
             self._take_scan(self._scanner.scan_for(directive.attempt))
 
     def _converge_to_run(self, directive: Directive, now: float) -> None:
-        if self._gang is None and self._aside.pids:
-            return  # nothing may be moved under the ranks
+        if self._gang is None and (self._aside.pids or (self._local.pids and not self._local.error)):
+            return  # nothing may be moved under the ranks, and what they save is of no attempt before
         if self._gang is None:
             # A launcher that was frozen in between may find its gang gone on: then the coordinator has to say it again.
             if self._overdue_seconds(now) < _OVERDUE_SECONDS:
@@ -323,7 +335,9 @@ class Supervisor:
     def _is_reclaimed(self, reclaim: Reclaim) -> bool:
         """One round; what comes up later, because its start was under way, takes rounds of its own."""
         none_comes = self._gang is None or self._gang.starting.is_over
-        clean = reclaim.step(self._scanner.pids | self._marker.pids | self._matcher.pids | self._aside.pids)
+        clean = reclaim.step(
+            self._scanner.pids | self._marker.pids | self._matcher.pids | self._aside.pids | self._local.pids
+        )
         if not none_comes:
             self._reclaim = self._host.reclaim()
         return clean and none_comes
@@ -447,6 +461,10 @@ class Supervisor:
             "aside_attempt": self._aside.attempt,
             "aside": self._aside.words,
             "aside_error": self._aside.error,
+            "local": self._local.found,
+            "local_attempt": self._local.scanned_for[0],
+            "local_listing": self._local.scanned_for[1],
+            "local_error": self._local.error,
         }
         return Snapshot(**told) if gang is None else Snapshot(**dict(told, **self._of_gang(gang)))
 
@@ -524,6 +542,7 @@ class Supervisor:
         self._marker.stop()
         self._matcher.stop()
         self._aside.stop()
+        self._local.stop()
         was_reclaiming = self._reclaim is not None
         if self._gang is not None:
             self._gang.starting.stop()

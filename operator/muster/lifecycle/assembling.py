@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from muster.api.fleetpolicy import Binding
 from muster.api.gang import Gang, GangSpec, Member
-from muster.lifecycle import aside, burnin, members, record, resume, resuming
+from muster.lifecycle import aside, burnin, local, members, record, resume, resuming
 from muster.lifecycle.commit import commit, leftovers
 from muster.lifecycle.ending import overdrawn
 from muster.lifecycle.facts import Facts
@@ -115,7 +115,8 @@ def _started(world: JobWorld, gang: Gang) -> Plan:
         return _not_started(world, gang, waits)
     resumed = begun.go.resume if begun.go else None
     where = f"from checkpoint {resumed.step} ({resumed.path})" if resumed else "from scratch"
-    if resumed and spec.checkpoint is None:
+    where += local.in_words(resumed, world.job, begun)
+    if resumed and spec.checkpoint is None and not local.is_local(world.job, resumed):
         where += ", found in spec.checkpoint.directory"
     if begun.lineage and begun.lineage.asked not in ("", spec.lineage.asked if spec.lineage else ""):
         where += ", as spec.checkpoint.resumeFrom asks"

@@ -8,7 +8,7 @@ from muster.api.trainingjob import CompletionResult, TrainingJob
 from muster.checkpoint.names import is_url
 from muster.checkpoint.scan import read_stamps
 from muster.launcher.fence import peer_distances
-from muster.lifecycle import resume
+from muster.lifecycle import local, resume
 from muster.protocol.messages import EXIT, MAX_NANOSECONDS, RUN, WAIT, Directive, Peer
 from muster.recovery.judging import does_judge
 from muster.world.job import OtherJob
@@ -100,6 +100,7 @@ def directive_for(
             wish=resume.looked_for(wish),
             aside=record.aside.path if record.aside is not None and place == 0 else None,
             wish_directory=resume.looked_for_in(job, wish, other) or None,
+            local_share=local.share(job, record, record.members[place]),
             **either,
         )
     resumed, member = record.go.resume, record.members[place]

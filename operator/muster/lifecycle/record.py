@@ -26,7 +26,7 @@ from muster.api.gang import (
 )
 from muster.goodput.told import fault_time
 from muster.launcher.fence import doubled_seconds, wanted_fence_seconds
-from muster.lifecycle import corruption, members, resume, resuming
+from muster.lifecycle import corruption, local, members, resume, resuming
 from muster.lifecycle.modes import mode_of
 from muster.lifecycle.proofs import BOOT_CHARACTERS
 from muster.lifecycle.resume import Missing, Start
@@ -461,10 +461,13 @@ def started(world: JobWorld, record: GangSpec) -> tuple[GangSpec, str] | Missing
     missing = _missing(world, record)
     if missing:
         return missing
-    where = resume.start(world, record)
+    where = local.start(world, record)
     if isinstance(where, Missing):
         return where
     preset = resuming.preset_for(world, where.resume)
+    if isinstance(preset, Missing) and where.local_attempt:
+        where = local.without(where, preset.message)
+        preset = resuming.preset_for(world, where.resume)
     if isinstance(preset, Missing):
         return preset
     first = world.first
@@ -483,7 +486,8 @@ def started(world: JobWorld, record: GangSpec) -> tuple[GangSpec, str] | Missing
             "releases": 0,
             "incidents": _resumed(record, where),
             "lineage": where.lineage,
-            "checkpoint": where.resume if where.lineage != record.lineage else where.resume or record.checkpoint,
+            "checkpoint": where.lasting if where.lineage != record.lineage else where.lasting or record.checkpoint,
+            "local_since": local.since(world, record, where),
             "told": resume.told_of(world),
             "corruption": corruption.closed(record.corruption, where),
         }
@@ -700,6 +704,7 @@ def _next(
             "ghosts": list(record.ghosts if left is None else left),
             "listing": 0,
             "aside": None,
+            "local_since": local.since_without_progress(world, record, newest_step(world, record)),
         }
     )
 

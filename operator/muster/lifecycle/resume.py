@@ -77,12 +77,21 @@ class Start:
         lineage: of the record from now on.
         warning: what people have to be told about it, "" if nothing.
         suspect: steps of the checkpoints that do not count any more because results were found wrong, the newest first.
+        local_attempt: that has saved it on the nodes' own disks; 0: it lies in the shared directory.
+        shared: the newest there, where the ranks go on from their nodes' own disks.
     """
 
     resume: Resume | None
     lineage: Lineage | None
     warning: str = ""
     suspect: tuple[int, ...] = ()
+    local_attempt: int = 0
+    shared: Resume | None = None
+
+    @property
+    def lasting(self) -> Resume | None:
+        """What is left of it when a node is lost."""
+        return self.shared if self.local_attempt else self.resume
 
 
 def asked(job: TrainingJob, record: GangSpec | None) -> str | None:
@@ -286,7 +295,7 @@ def _unasked(world: JobWorld, record: GangSpec, lineage: Lineage | None) -> Star
         return Start(best, lineage, doubt(world, record))
     blind = next((world.by_index[index] for index, keys in listings.items() if not _may_see(keys, wanted)), None)
     older = max(everywhere, default=None)
-    patient = _listed_seconds(world, record) < NOT_VISIBLE_SECONDS
+    patient = listed_seconds(world, record) < NOT_VISIBLE_SECONDS
     if blind is None:  # whoever judges has not dropped it
         return _not_judged(wanted)
     seeing = next((world.by_index[index] for index, keys in listings.items() if wanted in keys), None)
@@ -341,7 +350,7 @@ def _unknown_to_judges(world: JobWorld, record: GangSpec, beyond: int) -> Missin
     blind = next(unaware, None)
     if blind is None:
         return _not_judged(key)
-    patient = _listed_seconds(world, record) < NOT_VISIBLE_SECONDS
+    patient = listed_seconds(world, record) < NOT_VISIBLE_SECONDS
     return _not_visible(record, Resume(step=key[0], path=key[1]), blind, f"{seeing.where} does", None, patient)
 
 
@@ -442,7 +451,7 @@ def _of_another(world: JobWorld, record: GangSpec, wish: str, branch: Branch) ->
             f"{field} there is no {which} of job {branch.job} in {other.directory} that every worker sees ({newest_there}). "
             f"{why}{'. ' if why else ''}{remedy}. {instead}"
         )
-    return Missing(NOT_FOUND, text, stalled=_listed_seconds(world, record) >= NOT_VISIBLE_SECONDS)
+    return Missing(NOT_FOUND, text, stalled=listed_seconds(world, record) >= NOT_VISIBLE_SECONDS)
 
 
 def _unseen_elsewhere(world: JobWorld) -> str:
@@ -488,7 +497,7 @@ def _there(world: JobWorld, record: GangSpec, step: int) -> set[Stamp] | Missing
     told = [seat for seat in judges(world, record) if seat.launcher and seat.launcher.stamps is not None]
     silent = next((seat for seat in judges(world, record) if seat not in told), None)
     if silent is not None and silent.launcher is not None:
-        why, patient = silent.launcher.checkpoint_error, _listed_seconds(world, record) < NOT_VISIBLE_SECONDS
+        why, patient = silent.launcher.checkpoint_error, listed_seconds(world, record) < NOT_VISIBLE_SECONDS
         if why or patient:
             message = f"waiting for {silent.where} to list all checkpoints beyond step {step}" + (
                 f": {why}" if why else ""
@@ -526,7 +535,7 @@ def _listed(view: LauncherView) -> Iterator[tuple[_Key, CheckpointReport]]:
     return (((report.step, report.path), report) for report in view.checkpoints)
 
 
-def _listed_seconds(world: JobWorld, record: GangSpec) -> float:
+def listed_seconds(world: JobWorld, record: GangSpec) -> float:
     """For how long everybody's listing has been there."""
     committed = (world.now - record.time).total_seconds()
     ages = (view.scanned_age_seconds for view in world.views.values())

@@ -117,7 +117,7 @@ def format_of(world: JobWorld, where: Resume) -> str:
     told = [
         (c.step, c.path, c.format)
         for view in world.views.values()
-        for seen in (view.checkpoints, view.elsewhere)
+        for seen in (view.checkpoints, view.elsewhere, view.local)
         for c in seen
     ]
     known = next((format_ for step, path, format_ in told if format_ and (step, path) == (where.step, where.path)), "")

@@ -127,6 +127,16 @@ class CheckpointReport:
 
 
 @dataclasses.dataclass(frozen=True)
+class LocalReport:
+    """One checkpoint of which this worker's node holds its whole share on its own disk."""
+
+    step: int
+    path: str = limited(dataclasses.MISSING, 1, MAX_PATH_CHARS)
+    attempt: int = 0  # that has saved it
+    format: str = limited("", 0, 64)
+
+
+@dataclasses.dataclass(frozen=True)
 class PeerReport:
     """For how long a neighbour has not answered this worker's pings."""
 
@@ -207,6 +217,14 @@ class Report:
     aside_attempt: Optional[int] = None
     aside: str = for_people()  # what was moved, "" = nothing
     aside_error: str = for_people()  # why not all was that should have been, "" if it was
+    # Of the node's own disk (Directive.local_share): what it held when no rank was alive here, for this attempt and this
+    # Directive.listing; 0 = not looked (yet), None = a launcher of old.
+    local: Tuple[LocalReport, ...] = ()
+    local_attempt: Optional[int] = None
+    local_listing: int = 0
+    local_error: str = (
+        for_people()
+    )  # why nothing there counts, and what this attempt saves there will not, "" if it may
     directive_seen: str = ""  # digest of the directive last received; the answer is held while it stays the same
     hold_seconds: float = 0.0  # how long the answer may be held
     protocol: int = PROTOCOL_VERSION
@@ -253,6 +271,8 @@ class Directive:
     # The checkpoint that the attempt will go on from: what lies beside it with a higher step and is none is to be moved aside, while no
     # rank can be alive, and before any starts.
     aside: Optional[str] = None
+    # Look for checkpoints on the node's own disk, too: of this share of the gang; None = the job names none.
+    local_share: Optional[str] = None
     wish_directory: Optional[str] = None  # look for it there, too: in another directory than the job's own
     protocol: int = PROTOCOL_VERSION
 
@@ -518,6 +538,7 @@ __all__: List[str] = [
     "CheckpointReport",
     "Directive",
     "Limit",
+    "LocalReport",
     "Peer",
     "PeerReport",
     "ProtocolError",

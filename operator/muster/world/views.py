@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from muster.protocol.messages import CheckpointReport
+from muster.protocol.messages import CheckpointReport, LocalReport
 
 # Labels that Muster puts on every worker pod; informers select by the first.
 JOB_UID_LABEL = "muster.dev/job-uid"
@@ -209,6 +209,10 @@ class LauncherView:
     aside_attempt: int | None = None  # None: one of old
     aside: str = ""
     aside_error: str = ""
+    local: tuple[LocalReport, ...] = ()  # of its share on its node's own disk
+    local_attempt: int | None = None  # None: one of old
+    local_listing: int = 0
+    local_error: str = ""
     passes_news: bool = False
     first_step_age_seconds: float | None = None  # None also: one of old
     input_wait_seconds: float | None = None  # of the steps of this attempt, as the program tells

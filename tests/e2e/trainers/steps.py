@@ -4,7 +4,7 @@ Rank 0 listens at MASTER_ADDR:MASTER_PORT. In each step every rank sends a numbe
 gets the sum back; a running hash of the sums are the "weights", so that a run with faults must end with the weights of
 one without. It fails like gloo does: at once when a connection is reset or closed, never when a peer is silent.
 
-Rank 0 saves `step-N` every few steps: assembled under a hidden name, the manifest renamed into it last, the directory
+Rank 0 saves `step-N` every few steps (and every rank, more often, to a disk of its node's own if there is one): assembled under a hidden name, the manifest renamed into it last, the directory
 renamed last of all. The state in it names the attempt and the rank that published it, and when (machine-wide monotonic
 clock), so that a test can prove that no old attempt published after a new one started.
 
@@ -315,6 +315,9 @@ def train(arguments, rank, world_size, attempt, log):
                 stream.write(json.dumps({"step": step}) + "\n")
         if rank == 0 and arguments.checkpoint_dir and (step % arguments.checkpoint_every == 0 or is_last):
             saver(step, weights)
+        if arguments.local_dir and step % arguments.local_every == 0:
+            save(arguments.local_dir, step, weights, attempt, rank)
+            keep_newest(arguments.local_dir, 2)
     saver.wait()
     gang.exchange(step + 1, 0)  # nobody leaves before the last checkpoint is published
     log("done", step=step, weights_sha256=weights)
@@ -341,6 +344,8 @@ def parse():
     parser.add_argument("--step-seconds", type=float, default=0.05)
     parser.add_argument("--checkpoint-dir", default=os.environ.get("CHECKPOINT_DIR", ""))
     parser.add_argument("--checkpoint-every", type=int, default=10)
+    parser.add_argument("--local-dir", default="", help="on the node's own disk, where every rank saves")
+    parser.add_argument("--local-every", type=int, default=3)
     parser.add_argument("--keep", type=int, default=1000, help="checkpoints kept, at least 2")
     parser.add_argument("--run-dir", default=os.environ.get("RUN_DIR", ""))
     parser.add_argument("--fail-at", type=int, metavar="STEP")

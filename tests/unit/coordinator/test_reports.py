@@ -18,6 +18,7 @@ from muster.protocol.messages import (
     MAX_PARTS,
     MAX_REPORT_BYTES,
     CheckpointReport,
+    LocalReport,
     PeerReport,
     ProtocolError,
     RankReport,
@@ -96,6 +97,10 @@ FULL = Report(
     aside_attempt=3,
     aside="step-20 moved",
     aside_error="no rights",
+    local=(LocalReport(30, "/local/30", 2, "TorchDCP"),),
+    local_attempt=3,
+    local_listing=1,
+    local_error="no answer",
     directive_seen="abc",
     hold_seconds=5.0,
 )

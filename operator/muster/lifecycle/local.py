@@ -1,0 +1,166 @@
+"""Going on from the nodes' own disks: from a checkpoint there that is newer than any shared one, and of which every node has its share.
+
+Such a checkpoint is lost with any of its nodes, so it never holds a start: where one node has not its whole share of the very same
+save, the newest shared one is gone on from, and people are told what that costs. Who saved it, and as which part of the
+gang, launchers tell by what they wrote beside it (muster.checkpoint.local). Pure.
+"""
+
+from dataclasses import replace
+
+from muster.api.gang import GangSpec, Member, Resume
+from muster.api.trainingjob import TrainingJob
+from muster.lifecycle import resume
+from muster.lifecycle.resume import Missing, Start, listed_seconds
+from muster.protocol.messages import LocalReport
+from muster.protocol.resuming import is_own
+from muster.world.job import JobWorld, Seat
+
+# A launcher gives up a disk that does not answer by itself, and says so.
+WAIT_SECONDS = 30.0
+NOT_LOOKED = "LocalCheckpointsNotListed"
+
+_Key = tuple[int, str, int]  # step, path, the attempt that saved it
+
+
+def share(job: TrainingJob, record: GangSpec, member: Member) -> str | None:
+    """What this member's part of the gang is called; None where the job keeps no checkpoints on the nodes' own disks."""
+    checkpoint = job.spec.checkpoint
+    if not checkpoint.local_directory or not checkpoint.directory:
+        return None
+    return f"{member.rank}/{record.node_count}x{job.spec.launch.processes_per_node}"
+
+
+def start(world: JobWorld, record: GangSpec) -> Start | Missing:
+    """Where the next start resumes: as muster.lifecycle.resume finds, or beyond that from the nodes' own disks.
+
+    What a person asks for is done to the letter, and after results were found wrong nothing there is trusted.
+    """
+    found = resume.start(world, record)
+    if isinstance(found, Missing) or not _is_kept(world.job):
+        return found
+    if resume.asked(world.job, record) is not None or record.open_corruption is not None:
+        return found
+    late = next((seat for seat in world.seats if not _has_looked(seat, record) and not _excuse(seat)), None)
+    if late is not None and listed_seconds(world, record) < WAIT_SECONDS:
+        return Missing(NOT_LOOKED, f"waiting for {late.where} to list the checkpoints on its node's own disk")
+    beyond = found.resume.step if found.resume else -1
+    held = {seat.index: _held(seat, record, beyond) for seat in world.seats}
+    best = max(set.intersection(*held.values()), default=None) if held else None
+    newest = max(set.union(*held.values()), default=None) if held else None
+    if best is not None:
+        step, path, attempt = best
+        found = replace(found, resume=Resume(step=step, path=path), local_attempt=attempt, shared=found.resume)
+    if newest is None:
+        return _unseen(found, world, record)
+    if best is not None and newest[0] <= best[0]:
+        return found
+    lacking = next(seat for seat in world.seats if newest not in held[seat.index])
+    return _warned(found, f"{_named(newest)} are not used: {_why_not(lacking, record)}", newest[0])
+
+
+def without(found: Start, why: str) -> Start:
+    """The start from the shared directory, where the program cannot be told of what the nodes hold."""
+    assert found.resume is not None
+    text = f"checkpoint {found.resume.step} on the nodes' own disks ({found.resume.path}) is not used: {why}"
+    other = replace(found, resume=found.shared, local_attempt=0, shared=None)
+    return _warned(other, text, found.resume.step)
+
+
+def in_words(found: Resume | None, job: TrainingJob, record: GangSpec) -> str:
+    """That a start goes on from the nodes' own disks, and what it would go on from without; "" = it does not."""
+    if found is None or not is_local(job, found):
+        return ""
+    newest = (
+        f"the newest in spec.checkpoint.directory is {record.checkpoint.step}" if record.checkpoint else "the only one"
+    )
+    return f", which every node holds on its own disk ({newest})"
+
+
+def is_local(job: TrainingJob, where: Resume) -> bool:
+    """Whether a checkpoint lies on the nodes' own disks."""
+    return _is_kept(job) and is_own(where.path, job.spec.checkpoint.local_directory or "")
+
+
+def since(world: JobWorld, record: GangSpec, where: Start) -> int:
+    """The first attempt whose local checkpoints count from this start on: that of the one gone on from, else this one.
+
+    Where a launcher could not write down that this attempt begins, what it saves could be taken for an earlier one's: then nothing of
+    this one counts either.
+    """
+    if not _is_kept(world.job):
+        return record.local_since
+    if where.local_attempt:
+        return where.local_attempt
+    told = all(_has_looked(seat, record) and not _excuse(seat) for seat in world.seats)
+    return record.attempt if told else record.attempt + 1
+
+
+def since_without_progress(world: JobWorld, record: GangSpec, newest_step: int | None) -> int:
+    """The same for the next attempt: what an attempt was told to go on from, and has made no step beyond, is not tried again."""
+    go = record.go
+    if go is None or go.resume is None or not is_local(world.job, go.resume):
+        return record.local_since
+    if newest_step is not None and newest_step > go.resume.step:
+        return record.local_since
+    return max(record.local_since, record.attempt)
+
+
+def _is_kept(job: TrainingJob) -> bool:
+    return bool(job.spec.checkpoint.local_directory and job.spec.checkpoint.directory)
+
+
+def _has_looked(seat: Seat, record: GangSpec) -> bool:
+    view = seat.launcher
+    return view is not None and (view.local_attempt, view.local_listing) == (record.attempt, record.listing)
+
+
+def _excuse(seat: Seat) -> str:
+    """Why this one need not be waited for, and holds nothing that counts; "" = it has none."""
+    view = seat.launcher
+    if view is None or view.local_attempt is None:
+        return "its launcher is of an earlier release"
+    return view.local_error
+
+
+def _held(seat: Seat, record: GangSpec, beyond: int) -> set[_Key]:
+    """What counts of what its node holds."""
+    view = seat.launcher
+    if view is None or not _has_looked(seat, record):
+        return set()
+    return {_key(one) for one in view.local if one.step > beyond and record.local_since <= one.attempt < record.attempt}
+
+
+def _key(one: LocalReport) -> _Key:
+    return one.step, one.path, one.attempt
+
+
+def _named(key: _Key) -> str:
+    return f"the parts of checkpoint {key[0]} on the nodes' own disks ({key[1]})"
+
+
+def _why_not(seat: Seat, record: GangSpec) -> str:
+    if _excuse(seat):
+        return f"{seat.where}: {_excuse(seat)}"
+    if not _has_looked(seat, record):
+        return f"{seat.where} has not listed its own"
+    if seat.member.newcomer:
+        return f"{seat.where} has come to its node since, and holds none"
+    return f"{seat.where} does not hold its whole part of that save"
+
+
+def _unseen(found: Start, world: JobWorld, record: GangSpec) -> Start:
+    """A start of which nobody knows whether a disk that could not be looked at holds something newer."""
+    seat = next((seat for seat in world.seats if _excuse(seat) or not _has_looked(seat, record)), None)
+    if seat is None or record.attempt == 1:
+        return found
+    why = _excuse(seat) or "it has not listed its own"
+    return _also(found, f"what {seat.where} holds on its node's own disk does not count: {why}")
+
+
+def _warned(found: Start, text: str, lost_step: int) -> Start:
+    again = lost_step - (found.resume.step if found.resume else 0)
+    return _also(found, f"{text}; {again} steps are trained again")
+
+
+def _also(found: Start, text: str) -> Start:
+    return replace(found, warning="; ".join(part for part in (found.warning, text) if part))
