@@ -22,8 +22,10 @@ they go on after a resume. Evaluations, sanity checks, downloads and data sets t
 """
 
 _TAIL = """
-Of what these lines tell besides the step (losses, tokens or samples a second, seconds a step) nothing is taken yet. None of them tells
-how long a step has waited for its data; TorchTitan tells that to TensorBoard and Weights & Biases alone.
+Of what these lines tell besides the step, {losses} are read for the loss, and {tokens} for the tokens that each accelerator trains in a
+second: [`kubectl muster report`](../goodput.md) shows what the current attempt has printed last, as it was printed. The time of a step is
+measured, and none of these lines tells how long a step has waited for its data (TorchTitan tells that to TensorBoard and Weights & Biases
+alone): [`MUSTER_PROGRESS`](../trainer-contract.md#what-a-step-was-spent-on) can.
 """
 
 
@@ -33,7 +35,11 @@ def progress_presets(generated: str) -> str:
     Args:
         generated: says that it is generated.
     """
-    return _HEAD.format(generated=generated) + "".join(row for preset in PRESETS for row in _rows(preset)) + _TAIL
+    losses, tokens = (
+        ", ".join(f"`{preset.name}`" for preset in PRESETS if getattr(preset, what)) for what in ("loss", "tokens")
+    )
+    rows = "".join(row for preset in PRESETS for row in _rows(preset))
+    return _HEAD.format(generated=generated) + rows + _TAIL.format(losses=losses, tokens=tokens)
 
 
 def _rows(preset: Preset) -> list[str]:

@@ -26,6 +26,8 @@ def main() -> None:
         "--marker": _answer_about_marker,
         "--set-aside": _set_aside,
         "--look-locally": _look_locally,
+        "--energy": _answer_about_energy,
+        "--collectives": _find_collectives,
     }
     if len(arguments) == 2 and arguments[0] in modes:
         modes[arguments[0]](arguments[1])
@@ -86,6 +88,25 @@ def _own_pattern() -> str:
 
 def _say(line: str) -> None:
     sys.stdout.write(line)
+    sys.stdout.flush()
+
+
+def _answer_about_energy(_: str) -> None:
+    from muster.launcher.energy_child import answer_on_request
+
+    answers = os.dup(1)
+    os.dup2(2, 1)  # the driver's library may print
+
+    def say(line: str) -> None:
+        os.write(answers, line.encode())
+
+    answer_on_request(sys.stdin.buffer, say)
+
+
+def _find_collectives(launcher: str) -> None:
+    from muster.launcher.collectives_child import version_below
+
+    sys.stdout.write(version_below(int(launcher)) + "\n")
     sys.stdout.flush()
 
 

@@ -8,7 +8,7 @@ import shutil
 import signal
 import threading
 import time
-from typing import Callable, Dict, FrozenSet, List, Mapping, Optional, Sequence
+from typing import Callable, Dict, FrozenSet, List, Mapping, Optional, Sequence, Set
 
 from muster.launcher.environment import CHECKPOINT_DIRECTORY, OWN_SHARED_MEMORY
 from muster.launcher.ranks import Starting, rank_starts
@@ -97,14 +97,15 @@ class Host:
         """Seconds by a clock that only goes on."""
         return time.monotonic()
 
-    def wait(self, descriptors: Sequence[Optional[int]], timeout_seconds: float) -> None:
-        """Until one of the descriptors can be read, somebody calls `wake`, a signal comes, or so long."""
+    def wait(self, descriptors: Sequence[Optional[int]], timeout_seconds: float) -> Set[int]:
+        """Until one of the descriptors can be read, somebody calls `wake`, a signal comes, or so long; returns which woke it."""
         poller = select.poll()
         for descriptor in (self.wake.descriptor, *descriptors):
             if descriptor is not None:
                 poller.register(descriptor, select.POLLIN)
-        poller.poll(max(0.0, timeout_seconds) * 1000)
+        ready = {descriptor for descriptor, _ in poller.poll(max(0.0, timeout_seconds) * 1000)}
         self.wake.clear()
+        return ready
 
     def pause(self, seconds: float) -> None:
         """Wait so long, whatever happens."""
@@ -128,7 +129,7 @@ class Host:
         return Starting(starts, self.wake)
 
     def _resuming(self, directive: Directive) -> List[str]:
-        """The command of an attempt, with what tells it where to go on."""
+        """What ends the command of an attempt and tells it where to go on."""
         name, path = directive.resume_preset or "", directive.resume_path
         by_preset = added(name, self._command, path, self._inherited.get(CHECKPOINT_DIRECTORY, "")).words
         return [*(self._resume_argument if path else ()), *by_preset]

@@ -1,8 +1,9 @@
 """The other end of `matcher.py`: looks for steps in lines of output, each within a limit of processor time.
 
-In: lines `PLACE TEXT`, `PLACE` being the number of a rank, and an empty line at the end of each batch. Out, for each
-batch, one line of JSON: `{"steps": [[place, first, newest, preset], ...], "looksLike": ""}`, or once
-`{"error": why the pattern is no use}`. Of a pattern of people's own the preset is "".
+In: lines `PLACE RESUMED TEXT`, PLACE being the number of a rank and RESUMED the step that it went on from (0 = none), and an
+empty line at the end of each batch. Out, for each batch, one line of JSON:
+`{"steps": [[place, [step, ...], preset, loss, tokens], ...], "looksLike": ""}`, or once `{"error": why the pattern is no use}`. Of a pattern
+of people's own the preset is "". Of very many steps the newest are told, of loss and tokens (muster.launcher.printed) those printed last.
 
 A pattern may take years for a line. While it is matched no other code of the same process runs, but the kernel's timer
 ends the process.
@@ -18,10 +19,11 @@ from typing import BinaryIO, Callable, Dict, List, Optional, Tuple
 from muster.launcher.printed import Found, Reader
 from muster.launcher.progress import compile_pattern, step_in_line
 
+MAX_STEPS = 256  # of a rank, in a batch
 LINE_SECONDS = 1.0  # of processor time: however busy the machine is, a harmless pattern is not taken for a bad one
 
 
-_Read = Callable[[int, bytes], Optional[Found]]
+_Read = Callable[[int, bytes, int], Optional[Found]]
 
 
 def match_on_request(pattern: str, lines: BinaryIO) -> None:
@@ -30,7 +32,7 @@ def match_on_request(pattern: str, lines: BinaryIO) -> None:
     def start() -> "Tuple[_Read, Callable[[], str]]":
         compiled = compile_pattern(pattern)
 
-        def read(_place: int, text: bytes) -> Optional[Found]:
+        def read(_place: int, text: bytes, _resumed_step: int) -> Optional[Found]:
             step = step_in_line(compiled, text)
             # Progress bars begin with 0, also when they go on from 300: nothing is finished then.
             return Found(step, "") if step else None
@@ -59,17 +61,25 @@ def _answer(start: "Callable[[], Tuple[_Read, Callable[[], str]]]", lines: Binar
     except ValueError as error:
         _tell({"error": str(error)})
         return
-    found: Dict[int, List[object]] = {}
+    found: Dict[int, List[Found]] = {}
     for line in lines:
         signal.setitimer(signal.ITIMER_PROF, LINE_SECONDS)
-        place, _, text = line.rstrip(b"\n").partition(b" ")
+        place, _, rest = line.rstrip(b"\n").partition(b" ")
         if place:
-            one = read(int(place), text)
+            resumed_step, _, text = rest.partition(b" ")
+            one = read(int(place), text, int(resumed_step))
             if one is not None:
-                found.setdefault(int(place), [int(place), one.step, one.step, one.preset])[2] = one.step
+                found.setdefault(int(place), []).append(one)
         else:
-            _tell({"steps": list(found.values()), "looksLike": looks_like()})
+            steps = [_of_rank(place, told) for place, told in found.items()]
+            _tell({"steps": steps, "looksLike": looks_like()})
             found = {}
+
+
+def _of_rank(place: int, told: List[Found]) -> List[object]:
+    loss = next((one.loss for one in reversed(told) if one.loss), "")
+    tokens = next((one.tokens for one in reversed(told) if one.tokens is not None), None)
+    return [place, [one.step for one in told[-MAX_STEPS:]], told[0].preset, loss, tokens]
 
 
 def _tell(message: Dict[str, object]) -> None:

@@ -17,7 +17,7 @@ import threading
 from typing import Callable, Deque, Dict, FrozenSet, List, Optional, Sequence, Tuple
 
 from muster.launcher.children import Child, converse
-from muster.launcher.match_child import LINE_SECONDS
+from muster.launcher.match_child import LINE_SECONDS, MAX_STEPS
 from muster.launcher.progress import MAX_MATCHED_BYTES
 
 _MAX_KEPT_BYTES = 64 * 1024  # of each rank's output that waits
@@ -32,11 +32,14 @@ _MAX_ANSWER_BYTES = 64 * 1024
 class Printed:
     """What a rank has printed and nobody has looked through yet, and the steps in what was. Filled by output threads."""
 
-    def __init__(self) -> None:
-        self.first_step: Optional[int] = None
+    def __init__(self, resumed_step: int = 0) -> None:
+        """Of a rank that went on from the checkpoint of this step, 0 = from none."""
+        self.resumed_step = resumed_step
         self.preset = ""  # by which its steps were found; "" where by a pattern, or none was
+        self.loss = ""  # beside the newest of them that has one
+        self.tokens: Optional[float] = None  # the same of the tokens that each accelerator trains in a second
         self._is_taken = False  # some lines are being looked through
-        self._newest_step: Optional[int] = None
+        self._steps: List[int] = []
         self._lock = threading.Lock()
         self._lines: Deque[bytes] = collections.deque()
         self._bytes = 0
@@ -71,15 +74,17 @@ class Printed:
         """What was taken has been looked through, or is lost."""
         self._is_taken = False
 
-    def note_steps(self, first: int, newest: int, preset: str) -> None:
+    def note_steps(self, steps: Sequence[int], preset: str, loss: str, tokens: Optional[float]) -> None:
         """These were found in lines that were taken."""
-        self.first_step = first if self.first_step is None else self.first_step
-        self._newest_step, self.preset = newest, preset
+        self._steps = [*self._steps, *steps][-MAX_STEPS:]
+        self.preset = preset
+        self.loss = loss or self.loss
+        self.tokens = self.tokens if tokens is None else tokens
 
-    def take_step(self) -> Optional[int]:
-        """The newest step that was found since the last call."""
-        newest, self._newest_step = self._newest_step, None
-        return newest
+    def take_steps(self) -> List[int]:
+        """The steps that were found since the last call."""
+        steps, self._steps = self._steps, []
+        return steps
 
 
 class Matcher:
@@ -141,7 +146,7 @@ class Matcher:
 
     def _ask(self, now: float, printed: Sequence[Printed]) -> None:
         share = _BATCH_BYTES // max(1, len(printed))
-        batch = [(place, line) for place, one in enumerate(printed) for line in one.take_lines(share)]
+        batch = [(place, one.resumed_step, line) for place, one in enumerate(printed) for line in one.take_lines(share)]
         self._has_more = bool(batch)
         if not batch:
             return
@@ -153,7 +158,7 @@ class Matcher:
                 self._failed(now, "the process that looks for it cannot be started: %s" % error)
                 self._looked_through()
                 return
-        self._unsent = b"".join([b"%d %s\n" % item for item in batch]) + b"\n"
+        self._unsent = b"".join([b"%d %d %s\n" % item for item in batch]) + b"\n"
 
     def _spawn(self) -> Child:
         child = converse(*self._asked_by)
@@ -186,8 +191,8 @@ class Matcher:
             if "error" in message:
                 self._give_up("%s is ignored: %s" % (self._what, message["error"]))
                 return
-            for place, first, newest, preset in message["steps"]:
-                self._asked[place].note_steps(first, newest, preset)
+            for place, *found in message["steps"]:
+                self._asked[place].note_steps(*found)
             self.looks_like = message["looksLike"]
         except (ValueError, KeyError, IndexError, TypeError):  # nothing that the child has written
             self.stop()

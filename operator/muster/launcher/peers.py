@@ -123,8 +123,9 @@ class Peers:
             if before is None or moment > before + _OLD_NEWS_SECONDS:
                 self._spread()
 
-    def turn(self, now: float) -> None:
-        """Answer what came in, and ping when it is time."""
+    def turn(self, now: float) -> bool:
+        """Answer what came in, and ping when it is time; returns whether there is news of the gang."""
+        before = self.newest_heard, self.broken_at
         for _ in range(_PACKETS_PER_TURN):
             packet = self._datagrams.receive()
             if packet is None:
@@ -136,6 +137,7 @@ class Peers:
             self._has_news = False
             for peer in self._peers:
                 self._ping(peer, kind, now)
+        return before != (self.newest_heard, self.broken_at)
 
     def next_at(self) -> Optional[float]:
         """When `turn` has something to send."""

@@ -10,7 +10,7 @@ import re
 from typing import Dict, Match, NamedTuple, Optional, Pattern, Tuple
 
 from muster.launcher.progress import MAX_MATCHED_BYTES
-from muster.protocol.messages import MAX_NUMBER
+from muster.protocol.messages import MAX_NUMBER, MAX_VALUE_CHARS
 from muster.protocol.presets import AUTO, PRESETS, Preset
 
 _COLOURS = re.compile("\x1b\\[[0-9;]*m")
@@ -23,31 +23,40 @@ class Found(NamedTuple):
     Attributes:
         step: over the whole training.
         preset: whose line told it.
+        loss: of it, as it is printed; "" = not there.
+        tokens: that each accelerator trains in a second; None = not there.
     """
 
     step: int
     preset: str
+    loss: str = ""
+    tokens: Optional[float] = None
 
 
 class _Compiled(NamedTuple):
     preset: Preset
     lines: _Kinds
     confirms: _Kinds
+    loss: Optional[Pattern[str]]
+    tokens: Optional[Pattern[str]]
 
     @classmethod
     def of(cls, preset: Preset) -> "_Compiled":
         lines, confirms = (
             tuple((line.holds, re.compile(line.pattern)) for line in kind) for kind in (preset.lines, preset.confirms)
         )
-        return cls(preset, lines, confirms)
+        loss, tokens = (re.compile(one) if one else None for one in (preset.loss, preset.tokens))
+        return cls(preset, lines, confirms, loss, tokens)
 
 
 class _Rank:
-    """Which of its bars counts, where that has to be confirmed."""
+    """Which of its bars counts, where that has to be confirmed, and where it went on."""
 
     def __init__(self) -> None:
         self.bar: Optional[Tuple[int, int]] = None  # step and total of the newest bar
         self.total: Optional[int] = None  # of the bar that counts
+        self.resumed_step = 0  # of the checkpoint that it went on from, 0 = none
+        self.before: Optional[int] = None  # steps before the epoch in whose middle that was
 
 
 class Reader:
@@ -71,14 +80,21 @@ class Reader:
         self._noticed = [_Compiled.of(preset) for preset in chosen if not preset.is_distinct and name == AUTO]
         self._ranks: Dict[int, _Rank] = {}
 
-    def read(self, place: int, line: bytes) -> Optional[Found]:
-        """The step that this line of a rank finishes, None if it finishes none."""
+    def read(self, place: int, line: bytes, resumed_step: int = 0) -> Optional[Found]:
+        """The step that this line of a rank finishes, None if it finishes none.
+
+        Args:
+            resumed_step: of the checkpoint that the rank went on from, 0 = none.
+        """
         text = _COLOURS.sub("", line[:MAX_MATCHED_BYTES].decode("utf-8", "replace"))
         rank = self._ranks.setdefault(place, _Rank())
+        if rank.resumed_step != resumed_step:
+            rank.resumed_step, rank.before = resumed_step, None
         for one in self._asked:
             step = _step_of(one, rank, text)
             if step is not None:
-                return Found(step, one.preset.name)
+                tokens = _value(one.tokens, text).replace(",", "")
+                return Found(step, one.preset.name, _value(one.loss, text), float(tokens) if tokens else None)
         if not self.looks_like:
             self.looks_like = next((one.preset.name for one in self._noticed if _match(one.lines, text)), "")
         return None
@@ -87,7 +103,7 @@ class Reader:
 def _step_of(one: _Compiled, rank: _Rank, text: str) -> Optional[int]:
     found = _match(one.lines, text)
     if not one.confirms:
-        return _number(found) if found else None
+        return _number(found, rank) if found else None
     if found is not None:
         rank.bar = int(found.group("step")), int(found.group("total"))
     else:
@@ -103,6 +119,11 @@ def _step_of(one: _Compiled, rank: _Rank, text: str) -> Optional[int]:
     return _finished(rank.bar[0])
 
 
+def _value(pattern: Optional[Pattern[str]], text: str) -> str:
+    found = pattern.search(text) if pattern is not None else None
+    return found.group("value")[:MAX_VALUE_CHARS] if found is not None else ""
+
+
 def _match(kinds: _Kinds, text: str) -> Optional[Match[str]]:
     for holds, pattern in kinds:
         if holds in text:
@@ -112,14 +133,28 @@ def _match(kinds: _Kinds, text: str) -> Optional[Match[str]]:
     return None
 
 
-def _number(found: Match[str]) -> Optional[int]:
+def _number(found: Match[str], rank: _Rank) -> Optional[int]:
     groups = found.groupdict()
-    before = 0  # this epoch
-    if "epoch" in groups:
+    before: Optional[int] = 0  # this epoch
+    if "unnamed" in groups:
+        before = _before_the_epoch(rank, int(groups["step"]))
+    elif "epoch" in groups:
         before = int(groups["epoch"]) * int(groups["total"])
     elif "next_epoch" in groups:
         before = (int(groups["next_epoch"]) - 1) * int(groups["total"])
-    return _finished(int(groups["step"]), before)
+    step = None if before is None else _finished(int(groups["step"]), before)
+    return None if groups.get("restored") and step == rank.resumed_step else step
+
+
+def _before_the_epoch(rank: _Rank, batch: int) -> Optional[int]:
+    """Steps before the epoch in whose middle the rank went on, from the first batch that it prints; None: nobody knows.
+
+    In the first epoch batches are steps. A later one is not longer than the steps before it, and the first batch that is
+    printed is the next step, or one of the next where not every one is printed: then steps are told too low until the epoch ends.
+    """
+    if rank.before is None and rank.resumed_step and batch:
+        rank.before = 0 if batch > rank.resumed_step else rank.resumed_step + 1 - batch
+    return rank.before
 
 
 def _finished(step: int, before: int = 0) -> Optional[int]:

@@ -1,15 +1,13 @@
-"""Which step each rank has reached and how long a step takes, from the MUSTER_PROGRESS file or from the output."""
+"""Which steps a rank tells: in its MUSTER_PROGRESS file, or in a line of its output."""
 
 from __future__ import annotations
 
-import collections
 import json
 import math
 import os
 import re
 import stat
-import statistics
-from typing import Any, Deque, Dict, List, NamedTuple, Optional, Pattern, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Pattern, Tuple
 
 from muster.protocol.messages import CORRUPTIONS, LONGEST_SECONDS, MAX_NUMBER, last_unsuspected
 
@@ -18,8 +16,6 @@ _READ_BYTES = 64 * 1024  # at a time: even if each line is nonsense, that takes 
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 _MAX_LINE_BYTES = 64 * 1024
 MAX_MATCHED_BYTES = 4096  # of a line of output
-_WINDOW = 64
-_LEAST_FOR_P90 = 10  # intervals
 _MOST_READS = 16  # of a rank that has ended: so much of what it wrote last is looked through at once
 _MAX_SHOWN_CHARS = 200
 # What a line may tell besides its step: seconds since the line before that went elsewhere than into computing.
@@ -41,39 +37,6 @@ class Corruption(NamedTuple):
     last_good: Optional[int] = None
 
 
-class StepClock:
-    """The newest step of one rank, when it was seen, and the usual time of a step."""
-
-    def __init__(self) -> None:
-        self.step: Optional[int] = None
-        self.finished_at: Optional[float] = None
-        self._intervals: Deque[float] = collections.deque(maxlen=_WINDOW)
-        # Of the intervals; they are asked for more often than a step ends.
-        self._median: Optional[float] = None
-        self._p90: Optional[float] = None
-
-    def note(self, step: int, now: float) -> None:
-        """A step was finished. Only a higher one is progress."""
-        if self.step is not None and step <= self.step:
-            return
-        if self.step is not None and self.finished_at is not None:
-            self._intervals.append((now - self.finished_at) / (step - self.step))
-            self._median = self._p90 = None
-        self.step, self.finished_at = step, now
-
-    def step_seconds(self) -> Optional[float]:
-        """Median over the last steps."""
-        if self._median is None and self._intervals:
-            self._median = statistics.median(self._intervals)
-        return self._median
-
-    def step_p90_seconds(self) -> Optional[float]:
-        """The 90th percentile over the last steps; None while there are too few to say."""
-        if self._p90 is None and len(self._intervals) >= _LEAST_FOR_P90:
-            self._p90 = sorted(self._intervals)[math.ceil(0.9 * len(self._intervals)) - 1]
-        return self._p90
-
-
 class ProgressFile:
     """Reads what a rank appends to its progress file, a bounded piece at a time."""
 
@@ -83,7 +46,7 @@ class ProgressFile:
         self._partial = b""
         self._skipping = False  # inside a line that is too long
         self.ignored_lines = 0
-        self.first_step: Optional[int] = None  # in the first complete line that tells a finished one; 0 is none
+        self.tells_steps = False  # a complete line has told a finished one; 0 is none
         self.corruption: Optional[Corruption] = None  # of the lines that tell of any the one that reaches furthest back
         self.seconds: Dict[str, float] = {}  # by what they went into, of those that any line has told of
         self.problem = ""  # why the first line that was meant to tell of it says nothing, "" if there was none
@@ -93,30 +56,29 @@ class ProgressFile:
         """How much of it has been read, in bytes."""
         return self._offset
 
-    def read_rest(self) -> Optional[int]:
-        """What there is to the end, of a rank that writes no more: the highest step, None if there is none."""
-        found = []
+    def read_rest(self) -> List[int]:
+        """The steps to the end, of a rank that writes no more."""
+        found: List[int] = []
         for _ in range(_MOST_READS):
             before = self._offset
-            found.append(self.read())
+            found += self.read()
             if self._offset == before:
                 break
-        return max((step for step in found if step is not None), default=None)
+        return found
 
-    def read(self) -> Optional[int]:
-        """The highest step in the complete lines that came since the last call, None if there is none."""
+    def read(self) -> List[int]:
+        """The steps in the complete lines that came since the last call."""
         try:
             data = self._new_data()
         except OSError:
-            return None
+            return []
         self._offset += len(data)
         *lines, self._partial = (self._partial + data).split(b"\n")
         steps = [step for step in map(self._step, lines) if step is not None]
-        if self.first_step is None:
-            self.first_step = next(filter(None, steps), None)
+        self.tells_steps |= any(steps)
         if len(self._partial) > _MAX_LINE_BYTES:
             self._partial, self._skipping = b"", True
-        return max(steps) if steps else None
+        return steps
 
     def _new_data(self) -> bytes:
         descriptor = os.open(self._path, _FLAGS)
@@ -221,9 +183,3 @@ def step_in_line(pattern: Pattern[str], line: bytes) -> Optional[int]:
     except (TypeError, ValueError):
         return None
     return step if 0 <= step <= MAX_NUMBER else None
-
-
-def lowest(clocks: List[StepClock]) -> Optional[StepClock]:
-    """The clock of the rank that is furthest behind, among those that report; of equals the one that came last."""
-    reporting = [clock for clock in clocks if clock.step is not None]
-    return min(reporting, key=lambda clock: (clock.step or 0, -(clock.finished_at or 0.0))) if reporting else None

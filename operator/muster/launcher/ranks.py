@@ -15,8 +15,9 @@ from muster.launcher.environment import CHECKPOINT_DIRECTORY, RankFiles, rank_en
 from muster.launcher.expansion import expanded, resolved, with_identity
 from muster.launcher.log import write_whole
 from muster.launcher.matcher import Printed
-from muster.launcher.progress import Corruption, ProgressFile, StepClock
+from muster.launcher.progress import Corruption, ProgressFile
 from muster.launcher.snapshot import RankView
+from muster.launcher.stepclock import StepClock
 from muster.protocol.messages import MAX_TAIL_CHARS, Directive, RankReport, limits, readable
 from muster.protocol.resuming import BY_NAME, link, pointer, tracker
 
@@ -102,11 +103,9 @@ class Rank:
         self.rank = int(environment["RANK"])
         self.local_rank = local_rank
         self.clock = StepClock()
-        self.first_step: Optional[int] = None  # the first that it has told of
-        self.first_step_at: Optional[float] = None
         self._now = clock
         self.heard_at = clock()  # when it last printed, or wrote of its progress
-        self.printed = Printed()
+        self.printed = Printed(int(environment.get("MUSTER_RESUME_STEP") or 0))
         self._keeps_lines = keeps_lines
         self._progress = ProgressFile(progress_path)
         self._lock = threading.Lock()
@@ -162,7 +161,7 @@ class Rank:
     def note_exit(self, status: int, by_launcher: bool) -> None:
         """The process was reaped with this wait status."""
         self._ended_at = self._now()
-        self._note_step(self._progress.read_rest())
+        self._note_steps(self._progress.read_rest())
         if os.WIFSIGNALED(status):
             self._signal = os.WTERMSIG(status)
             self._ended_by_launcher = by_launcher and self._signal == signal.SIGKILL
@@ -172,21 +171,16 @@ class Rank:
     def update_progress(self) -> None:
         """Read the progress file and what was found in the output."""
         before = self._progress.position
-        printed, read = self.printed.take_step(), self._progress.read()
+        printed, written = self.printed.take_steps(), self._progress.read()
         if self._progress.position != before:
             self.heard_at = self._now()
-        in_output = self.printed.first_step
-        if self.printed.preset and self.has_progress_file:  # its own word goes before what a preset makes of its output
-            printed = in_output = None
-        if self.first_step is None:
-            self.first_step = self._progress.first_step if in_output is None else in_output
-            self.first_step_at = None if self.first_step is None else self._now()
-        for step in (printed, read):
-            self._note_step(step)
+        # What it writes there goes before what is found in its output, and comes at another time.
+        self._note_steps(written if self.has_progress_file else printed)
 
-    def _note_step(self, step: Optional[int]) -> None:
-        if step is not None:
-            self.clock.note(step, self._now())
+    def _note_steps(self, steps: Sequence[int]) -> None:
+        now = self._now()
+        for step in steps:
+            self.clock.note(step, now)
 
     @property
     def corruption(self) -> Optional[Corruption]:
@@ -211,7 +205,7 @@ class Rank:
     @property
     def has_progress_file(self) -> bool:
         """Whether it tells its steps in its progress file."""
-        return self._progress.first_step is not None
+        return self._progress.tells_steps
 
     @property
     def has_ended(self) -> bool:

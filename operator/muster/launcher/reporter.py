@@ -105,5 +105,6 @@ class Reporter:
                 self._changed.notify_all()
         else:
             with self._changed:
-                self._core.on_answer(name, action, directive, seen, time.monotonic())
-            self._wake()
+                is_news = self._core.on_answer(name, action, directive, seen, time.monotonic())
+            if is_news:
+                self._wake()

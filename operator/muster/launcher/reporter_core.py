@@ -24,6 +24,7 @@ from muster.protocol.messages import EXIT, EXITED, IDLE, RECLAIMING, RUN, RUNNIN
 
 POLL, TELL = "poll", "tell"
 
+OVERDUE_SECONDS = 1.0  # silence of a coordinator beyond its pace, of which notice is taken
 _ANSWER_SECONDS = 3.0  # beyond the time that the answer may be held
 _MAX_BACKOFF_SECONDS = 1.0
 _FIRST_BACKOFF_SECONDS = 0.1
@@ -171,8 +172,9 @@ class ReporterCore:
         self._sequence += 1
         self._sent_at = now
         self._urgent = False
-        report = dataclasses.replace(
-            self._snapshot.report(now, self._sequence),
+        report = self._snapshot.report(
+            now,
+            self._sequence,
             directive_seen=self._seen,
             hold_seconds=hold_seconds,
             peer_port=self._identity.peer_port,
@@ -182,14 +184,18 @@ class ReporterCore:
         )
         return Send(report, self.leader, timeout_seconds, now)
 
-    def on_answer(self, name: str, sent: Send, directive: Directive, seen: str, now: float) -> None:
-        """A report was answered with a directive, `seen` being its digest."""
+    def on_answer(self, name: str, sent: Send, directive: Directive, seen: str, now: float) -> bool:
+        """A report was answered with a directive, `seen` being its digest; whether there is anything to do now.
+
+        There is not where it says the same in time: most answers do.
+        """
         line = self._lines[name]
         line.failures = line.redirections = 0
         self._seen, self._pace = seen, directive
         if sent.target == self._silent_leader:
             self._silent_leader = None
-        contact = self.contact
+        contact, before = self.contact, self.directive
+        is_awaited = contact is None or now - contact.next_due_at >= OVERDUE_SECONDS
         if contact is None or sent.sent_at > contact.sent_at:
             contact = Contact(sent.sent_at, sent.report.fence_seconds, 0.0)
         self.contact = dataclasses.replace(contact, next_due_at=now + directive.poll_seconds)
@@ -201,6 +207,7 @@ class ReporterCore:
         if self._reasons:
             self._reasons.clear()
             self._log("the coordinator answers again")
+        return is_awaited or self.directive != before
 
     def on_error(self, name: str, sent: Send, why: str, now: float) -> None:
         """No usable answer."""

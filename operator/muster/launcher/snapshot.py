@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-from typing import Optional, Tuple
+from typing import Any, Optional, Tuple
 
 from muster.protocol.messages import IDLE, CheckpointReport, LocalReport, PeerReport, RankReport, Report
 
@@ -82,8 +82,17 @@ class Snapshot:
     input_wait_seconds: Optional[float] = None
     communication_seconds: Optional[float] = None
     checkpoint_stall_seconds: Optional[float] = None
+    lost_steps: int = 0
+    lost_seconds: float = 0.0
+    back_to: Optional[int] = None
+    stride: Optional[int] = None
+    collectives: str = ""
+    energy_joules: Optional[int] = None
+    energy_gpu_milliseconds: Optional[int] = None
     progress_error: str = ""
     progress_preset: str = ""
+    printed_loss: str = ""
+    printed_tokens: Optional[float] = None
     looks_like: str = ""
     heard_at: Optional[float] = None
     reads_marker: bool = False
@@ -103,8 +112,12 @@ class Snapshot:
         """Whether something happened that cannot wait for the next periodic report."""
         return _news(self) != _news(before)
 
-    def report(self, now: float, sequence: int) -> Report:
-        """The wire form, ages counted back from `now`; the sender fills in the rest."""
+    def report(self, now: float, sequence: int, **sender: Any) -> Report:
+        """The wire form, ages counted back from `now`.
+
+        Args:
+            sender: the fields that whoever sends it knows.
+        """
         failed = sum(1 for rank in self.ranks + self.previous_ranks if rank.tail)
         tail_chars = _MAX_TAILS_CHARS // max(failed, 1)
         return Report(
@@ -142,8 +155,17 @@ class Snapshot:
             input_wait_seconds=self.input_wait_seconds,
             communication_seconds=self.communication_seconds,
             checkpoint_stall_seconds=self.checkpoint_stall_seconds,
+            lost_steps=self.lost_steps,
+            lost_seconds=self.lost_seconds,
+            back_to=self.back_to,
+            stride=self.stride,
+            collectives=self.collectives,
+            energy_joules=self.energy_joules,
+            energy_gpu_milliseconds=self.energy_gpu_milliseconds,
             progress_error=self.progress_error,
             progress_preset=self.progress_preset,
+            printed_loss=self.printed_loss,
+            printed_tokens=self.printed_tokens,
             looks_like=self.looks_like,
             quiet_age_seconds=_age(now, self.heard_at),
             reads_marker=self.reads_marker,
@@ -158,6 +180,7 @@ class Snapshot:
             local_attempt=self.local_attempt,
             local_listing=self.local_listing,
             local_error=self.local_error,
+            **sender,
         )
 
 
@@ -171,6 +194,14 @@ _QUIET = {
     "input_wait_seconds",
     "communication_seconds",
     "checkpoint_stall_seconds",
+    "printed_loss",
+    "printed_tokens",
+    "lost_steps",
+    "lost_seconds",
+    "back_to",
+    "stride",
+    "energy_joules",
+    "energy_gpu_milliseconds",
     "standstill_seconds",
     "fence_seconds",
     "peers",

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import math
 import signal
 from typing import Any, Callable, Deque, Dict, FrozenSet, List, Optional, Tuple
 
 from muster.launcher.aside import Aside
+from muster.launcher.collectives import Collectives
+from muster.launcher.energy import Energy
 from muster.launcher.environment import Settings
 from muster.launcher.fence import fence_seconds, is_cut_off, is_superseded, misses_somebody
 from muster.launcher.host import Host
@@ -15,13 +18,15 @@ from muster.launcher.local import Local
 from muster.launcher.marker import SILENT_SECONDS, Marker
 from muster.launcher.matcher import Matcher
 from muster.launcher.peers import Peers
-from muster.launcher.progress import CHECKPOINT_STALL, COMMUNICATION, INPUT_WAIT, lowest
+from muster.launcher.progress import CHECKPOINT_STALL, COMMUNICATION, INPUT_WAIT
 from muster.launcher.ranks import Rank, Starting
 from muster.launcher.reclaim import Leftover, Reclaim
 from muster.launcher.reporter import Reporter
+from muster.launcher.reporter_core import OVERDUE_SECONDS
 from muster.launcher.saves import Saves
 from muster.launcher.scanner import Scanner, ScanResult
 from muster.launcher.snapshot import RankView, Snapshot
+from muster.launcher.stepclock import StepClock, lowest
 from muster.protocol.messages import (
     EXIT,
     EXITED,
@@ -38,7 +43,6 @@ from muster.protocol.messages import (
 _SHORT_TICK_SECONDS = 0.01  # while processes are ending
 _IDLE_TICK_SECONDS = 1.0
 _STANDSTILL_SECONDS = 5.0  # without a turn: the node or the container was frozen, and the ranks with it
-_OVERDUE_SECONDS = 1.0
 _LEAVE_SECONDS = 0.8  # to end the ranks and to say so
 _LEAVE_RECLAIM_SECONDS = 0.5
 _LEAVE_REPORT_SECONDS = 0.5
@@ -95,9 +99,13 @@ class Supervisor:
         matcher: Matcher,
         log: Callable[[str], None],
         aside: Optional[Aside] = None,
+        energy: Optional[Energy] = None,
         local: Optional[Local] = None,
+        collectives: Optional[Collectives] = None,
     ) -> None:
         self._local = local or Local(settings.local_directory, settings.gang, settings.scan_deadline_seconds)
+        self._energy = energy or Energy()
+        self._collectives = collectives or Collectives()
         self._aside = aside or Aside(settings.checkpoint_directory)
         self._settings = settings
         self._host = host
@@ -139,14 +147,28 @@ class Supervisor:
 
     def run(self) -> int:
         """Supervise until told to leave; returns the exit code."""
+        turn_at = self._now()
         while True:
             descriptors = (
-                part.descriptor for part in (self._peers, self._scanner, self._matcher, self._aside, self._local)
+                part.descriptor
+                for part in (self._peers, self._scanner, self._matcher, self._aside, self._energy, self._local)
             )
-            self._host.wait(tuple(descriptors), self.timeout_seconds())
+            ready = self._host.wait(tuple(descriptors), min(turn_at, self.hears_at()) - self._now())
+            if ready <= {self._peers.descriptor} and self._now() < turn_at and not self.hear():
+                continue
             code = self.turn()
             if code is not None:
                 return code
+            turn_at = self._now() + self.timeout_seconds()
+
+    def hears_at(self) -> float:
+        """When to hear the neighbours although they have sent nothing: they are to be asked then."""
+        moment = self._peers.next_at()
+        return math.inf if moment is None else moment
+
+    def hear(self) -> bool:
+        """Answer the neighbours, and ask them: where nothing else has happened that is all; returns whether a turn is due."""
+        return self._peers.turn(self._now())
 
     def turn(self) -> Optional[int]:
         """Look, act and report once; returns the exit code when that was the last time."""
@@ -170,7 +192,7 @@ class Supervisor:
                 tick = _SHORT_TICK_SECONDS
         moments = [
             moment
-            for moment in (part.next_at() for part in (self._scanner, self._peers, self._marker, self._matcher))
+            for moment in (part.next_at() for part in (self._scanner, self._marker, self._matcher))
             if moment is not None
         ]
         return min([tick] + [moment - self._now() for moment in moments])
@@ -194,6 +216,9 @@ class Supervisor:
         self._set_aside(now, ended)
         self._look_locally(now, ended)
         self._take_scan(self._scanner.turn(now, ended))
+        self._energy.turn(now, ended, self._gang.attempt if self._gang is not None else None)
+        trains = self._gang is not None and any(rank.clock.first_step is not None for rank in self._gang.ranks)
+        self._collectives.turn(now, ended, self._gang.attempt if self._gang is not None and trains else None)
 
     def _set_aside(self, now: float, ended: Dict[int, int]) -> None:
         before = self._aside.attempt
@@ -295,7 +320,7 @@ class Supervisor:
             return  # nothing may be moved under the ranks, and what they save is of no attempt before
         if self._gang is None:
             # A launcher that was frozen in between may find its gang gone on: then the coordinator has to say it again.
-            if self._overdue_seconds(now) < _OVERDUE_SECONDS:
+            if self._overdue_seconds(now) < OVERDUE_SECONDS:
                 self._start(directive, now)
         elif self._gang.attempt == directive.attempt:
             self._gang.served_fence_seconds = max(self._gang.served_fence_seconds, directive.fence_seconds)
@@ -336,7 +361,13 @@ class Supervisor:
         """One round; what comes up later, because its start was under way, takes rounds of its own."""
         none_comes = self._gang is None or self._gang.starting.is_over
         clean = reclaim.step(
-            self._scanner.pids | self._marker.pids | self._matcher.pids | self._aside.pids | self._local.pids
+            self._scanner.pids
+            | self._marker.pids
+            | self._matcher.pids
+            | self._aside.pids
+            | self._energy.pids
+            | self._local.pids
+            | self._collectives.pids
         )
         if not none_comes:
             self._reclaim = self._host.reclaim()
@@ -390,7 +421,7 @@ class Supervisor:
 
     def _is_alone(self, now: float) -> bool:
         """Whether the coordinator is overdue and has not been heard for long enough to ask the marker instead."""
-        return now - self._answered_at() >= SILENT_SECONDS and self._overdue_seconds(now) >= _OVERDUE_SECONDS
+        return now - self._answered_at() >= SILENT_SECONDS and self._overdue_seconds(now) >= OVERDUE_SECONDS
 
     def _why_to_fence(self, now: float) -> str:
         """Why the ranks must end although nobody says so, "" if they need not."""
@@ -472,6 +503,7 @@ class Supervisor:
         """What there is to tell besides while there are ranks."""
         views = tuple(rank.view() for rank in gang.ranks)
         uncounted = self._uncounted(gang)
+        clocks = [rank.clock for rank in gang.ranks]
         last = lowest([rank.clock for rank in self._telling(gang)])
         ended = self._reclaim is None and gang.has_ended
         running = EXITED if ended else RECLAIMING if gang.fenced else RUNNING
@@ -482,17 +514,23 @@ class Supervisor:
             "ranks": views,
             "is_starting": not gang.starting.is_over,
             "started_at": gang.started_at,
-            "first_step": min((rank.first_step for rank in gang.ranks if rank.first_step is not None), default=None),
+            "first_step": min((clock.first_step for clock in clocks if clock.first_step is not None), default=None),
             "first_step_at": max(
-                (rank.first_step_at for rank in gang.ranks if rank.first_step_at is not None), default=None
+                (clock.first_step_at for clock in clocks if clock.first_step_at is not None), default=None
             ),
             **_told_seconds(gang),
+            "collectives": self._collectives.version if self._collectives.attempt == gang.attempt else "",
+            "energy_joules": self._energy.joules,
+            "energy_gpu_milliseconds": self._energy.gpu_milliseconds,
+            **_taken_back(last),
             "step": last.step if last is not None else None,
             # What nobody counts any more is no hang.
             "step_at": step_at,
             "standstill_seconds": self._stood_still_since(gang.started_at if step_at is None else step_at),
             "progress_error": uncounted,
             "progress_preset": next((rank.preset for rank in gang.ranks if rank.preset), ""),
+            "printed_loss": next((rank.printed.loss for rank in gang.ranks if rank.printed.loss), ""),
+            "printed_tokens": _highest([rank.printed.tokens for rank in gang.ranks]),
             "looks_like": self._matcher.looks_like,
             "heard_at": max((rank.heard_at for rank in gang.ranks), default=gang.started_at),
             "step_seconds": _step_seconds(gang),
@@ -542,7 +580,9 @@ class Supervisor:
         self._marker.stop()
         self._matcher.stop()
         self._aside.stop()
+        self._energy.stop()
         self._local.stop()
+        self._collectives.stop()
         was_reclaiming = self._reclaim is not None
         if self._gang is not None:
             self._gang.starting.stop()
@@ -582,6 +622,18 @@ def _told_seconds(gang: LocalGang) -> Dict[str, Optional[float]]:
         "input_wait_seconds": told.get(INPUT_WAIT),
         "communication_seconds": told.get(COMMUNICATION),
         "checkpoint_stall_seconds": told.get(CHECKPOINT_STALL),
+    }
+
+
+def _taken_back(clock: Optional[StepClock]) -> Dict[str, Any]:
+    """What the rank that is furthest behind has made and taken back by itself, and how far its lines lie apart."""
+    if clock is None:
+        return {}
+    return {
+        "lost_steps": clock.lost_steps,
+        "lost_seconds": clock.lost_seconds,
+        "back_to": clock.back_to,
+        "stride": clock.stride(),
     }
 
 

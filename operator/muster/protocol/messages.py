@@ -29,6 +29,7 @@ MAX_NANOSECONDS = 2**63 - 1
 LONGEST_SECONDS = 1e8  # three years
 LONGEST_FENCE_SECONDS = 86400.0
 MAX_MARKER_CHARS = 64
+MAX_VALUE_CHARS = 24  # of a number as it is printed
 
 # What a launcher is doing (Report.state).
 IDLE = "Idle"  # no rank process of any attempt is alive
@@ -197,6 +198,10 @@ class Report:
     first_step: Optional[int] = None  # the first step that was finished in this attempt; lowest over the local ranks
     progress_error: str = for_people()  # why finished steps are not counted any more, "" if they are
     progress_preset: str = limited("", 0, 64)  # by which steps are read from the output (muster.protocol.presets)
+    # Of the newest of these lines that says so: the loss as it is printed, "" = none does, and the tokens that each accelerator trains
+    # in a second.
+    printed_loss: str = limited("", 0, MAX_VALUE_CHARS)
+    printed_tokens: Optional[float] = None
     looks_like: str = limited("", 0, 64)  # a preset that does not count unless people name it, and whose lines came
     quiet_age_seconds: Optional[float] = None  # since any rank printed or wrote of its progress, or was started
     reads_marker: bool = False  # without its coordinator it ends its ranks once a newer attempt stands in the marker
@@ -211,6 +216,17 @@ class Report:
     input_wait_seconds: Optional[float] = None
     communication_seconds: Optional[float] = None
     checkpoint_stall_seconds: Optional[float] = None
+    # What the accelerators of this worker have used since the ranks of this attempt were started, and in what time, times
+    # how many they are; None = the driver does not tell.
+    energy_joules: Optional[int] = None
+    energy_gpu_milliseconds: Optional[int] = None
+    # What the ranks of this attempt have made and taken back by themselves, without having been started anew; None = a launcher of
+    # old.
+    lost_steps: Optional[int] = None
+    lost_seconds: Optional[float] = None
+    back_to: Optional[int] = None  # the lowest step from which they went on so; None = they never went back
+    stride: Optional[int] = None  # steps from one line that tells of them to the next; None = there was only one
+    collectives: str = limited("", 0, 64)  # the library of collectives that its ranks have loaded; "" = not known
     marker_error: str = for_people()  # why the marker could not be written or read, "" if it could
     # The newest attempt for which Directive.aside was done or given up, and nothing is under way for it any more; 0 = none yet;
     # None = a launcher of old, which moves nothing.

@@ -20,8 +20,9 @@ class Line(NamedTuple):
 
     Attributes:
         holds: a text that every line of this kind holds; others are not looked through.
-        pattern: with a group `step`; with `epoch` and `total` the step is that of an epoch of so many. In a line that
-            confirms, `total` is that of the bar that counts.
+        pattern: with a group `step`; with `epoch` and `total` the step is that of an epoch of so many, with `unnamed` that of
+            the epoch in whose middle the program went on. With `restored` it is no news where it is the step of the checkpoint.
+            In a line that confirms, `total` is that of the bar that counts.
         sample: as it is printed.
         source: project, file, version.
     """
@@ -41,6 +42,8 @@ class Preset(NamedTuple):
         confirms: where steps are told by a bar like any other: what it prints besides. Steps count from then on, of bars that
             are as long as the newest one was then.
         needs: what people have to know, "" = nothing.
+        loss: finds the loss in such a line (or in one that confirms), as a group `value`, "" = none prints it.
+        tokens: the same of the tokens that each accelerator trains in a second.
         is_distinct: nothing else prints such lines, and their numbers are those of the checkpoints; else the preset counts
             only where people name it.
     """
@@ -49,13 +52,16 @@ class Preset(NamedTuple):
     lines: Tuple[Line, ...]
     confirms: Tuple[Line, ...] = ()
     needs: str = ""
+    loss: str = ""
+    tokens: str = ""
     is_distinct: bool = True
 
 
+_VALUE = r"(?P<value>nan|-?inf|-?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?)\b"
 # Before a line whose beginning counts: `[rank0]:`, `[default0]:` of torchrun, `[0]:`, `0:` of srun.
 _RANK = r"^\s*(?:\[[A-Za-z_]*\d+\]: ?|\d+: ){0,2}"
 _HUGGING_FACE = "transformers 5.23.0, trainer_callback.py"
-_COMPOSER = "composer 0.33.0.dev0, loggers/"
+_COMPOSER = "composer 0.32.1, loggers/"
 
 PRESETS: Tuple[Preset, ...] = (
     Preset(
@@ -85,6 +91,7 @@ PRESETS: Tuple[Preset, ...] = (
         ),
         needs="its bar looks like any other, so steps count from the first line of losses on (`logging_steps`, 500 by default; "
         "`logging_first_step=True`), or from `Total optimization steps` (`log_level=info`). With `disable_tqdm` no step is printed",
+        loss=r"'loss': '?" + _VALUE,
     ),
     Preset(
         "Lightning",
@@ -94,12 +101,21 @@ PRESETS: Tuple[Preset, ...] = (
                 _RANK
                 + r"\s*Epoch (?P<epoch>\d+)(?:/\d+)?: +\d+%\|[^|]*\| (?P<step>\d+)/(?P<total>\d+) \[[^\],]*, *[\d.?]+(?:it/s|s/it)[\],]",
                 "Epoch 3:  10%|█         | 100/1000 [00:10<01:30,  9.98it/s, v_num=0, train_loss=2.310]",
-                "lightning 2.6.2, callbacks/progress/tqdm_progress.py",
+                "lightning 2.6.6, callbacks/progress/tqdm_progress.py",
+            ),
+            Line(
+                "Training: ",
+                # After it has gone on in the middle of an epoch, until that ends: it names neither its number nor its length.
+                _RANK + r"\s*(?P<unnamed>Training): +\|[^|]*\| (?P<step>\d+)/\? \[[^\],]*, *[\d.?]+(?:it/s|s/it)[\],]",
+                "Training: |          | 3/? [00:00<00:00, 39.08it/s, train_loss=0.199]",
+                "lightning 2.6.6, loops/fit_loop.py (on_advance_start)",
             ),
         ),
         needs="it prints batches of an epoch, from which the step is reckoned: the same as in its checkpoints with one optimizer, "
-        "`accumulate_grad_batches=1` and epochs of one length. `RichProgressBar` prints nothing into a log, and loaders of unknown "
-        "length no length",
+        "`accumulate_grad_batches=1` and epochs of one length. Having gone on in the middle of an epoch it counts on without naming it: steps "
+        "are reckoned from `MUSTER_RESUME_STEP` then, too low by less than `refresh_rate`, until the epoch ends. `RichProgressBar` "
+        "prints nothing into a log, and loaders of unknown length no length",
+        loss=r"[ ,\[](?:train(?:ing)?[_/])?loss(?:[_/]step)?=" + _VALUE,
         is_distinct=False,
     ),
     Preset(
@@ -114,6 +130,7 @@ PRESETS: Tuple[Preset, ...] = (
             ),
         ),
         needs="printed every `--log-interval` (100) steps, by the last rank",
+        loss=r" lm loss: +" + _VALUE,
     ),
     Preset(
         "TorchTitan",
@@ -127,6 +144,8 @@ PRESETS: Tuple[Preset, ...] = (
             ),
         ),
         needs="printed every `--metrics.log_freq` (10) steps",
+        loss=r" loss: +" + _VALUE,
+        tokens=r" tps: +" + _VALUE,
     ),
     Preset(
         "DeepSpeed",
@@ -146,19 +165,21 @@ PRESETS: Tuple[Preset, ...] = (
             ),
         ),
         needs="printed where the configuration has `steps_per_print`, which newer versions leave out by default",
+        loss=r" loss: +" + _VALUE,
     ),
     Preset(
         "Composer",
+        # A bar that was restored from a checkpoint counts `it` in place of `ba`, until the next epoch, and begins with where it stood.
         (
             Line(
                 "Epoch ",
-                r"\btrain +Epoch +(?P<epoch>\d+): +\d+%\|[^|]*\| (?P<step>\d+)/(?P<total>\d+) \[[^\],]*, *[\d.?]+(?:ba/s|s/ba)",
+                r"\btrain +Epoch +(?P<epoch>\d+): +\d+%\|[^|]*\| (?P<step>\d+)/(?P<total>\d+) \[[^\],]*, *[\d.?]+(?:ba/s|s/ba|(?P<restored>it/s|s/it))",
                 "train          Epoch   3:    20%|█████                    | 5/25 [00:01<00:04,  4.71ba/s, loss/train/total=2.3100]",
                 _COMPOSER + "progress_bar_logger.py",
             ),
             Line(
                 "train ",
-                r"\btrain +\d+%\|[^|]*\| (?P<step>\d+)/\d+ \[[^\],]*, *[\d.?]+(?:ba/s|s/ba)",
+                r"\btrain +\d+%\|[^|]*\| (?P<step>\d+)/\d+ \[[^\],]*, *[\d.?]+(?:ba/s|s/ba|(?P<restored>it/s|s/it))",
                 "train                         30%|███████▌                 | 300/1000 [01:03<02:28,  4.71ba/s, loss/train/total=2.3100]",
                 _COMPOSER + "progress_bar_logger.py",
             ),
@@ -176,6 +197,7 @@ PRESETS: Tuple[Preset, ...] = (
             ),
         ),
         needs="only with `max_duration` in epochs (`ep`) or batches (`ba`), and epochs of known length",
+        loss=r" loss/train/total=" + _VALUE,
     ),
     Preset(
         "MaxText",
@@ -188,6 +210,8 @@ PRESETS: Tuple[Preset, ...] = (
             ),
         ),
         needs="it numbers steps from 0, as its checkpoints do: the first one does not count",
+        loss=r" loss: +" + _VALUE,
+        tokens=r" Tokens/s/device: +" + _VALUE,
     ),
     Preset(
         "NeMo",
@@ -201,6 +225,7 @@ PRESETS: Tuple[Preset, ...] = (
             ),
         ),
         needs="it numbers steps from 0, as its checkpoints do: the first one does not count",
+        loss=r" reduced_train_loss: +" + _VALUE,
     ),
 )
 BY_NAME = {preset.name: preset for preset in PRESETS}

@@ -45,6 +45,7 @@ class Life:
     Attributes:
         api_is_up: whether the API server answers anybody.
         slow_starts: share of the ranks whose program has to be read over a network first.
+        is_large: that this is a part of a large fleet, whose checkpoints have many files: launchers report and look more seldom.
 
     Args:
         defects: lines of the operator's log that end it.
@@ -65,6 +66,7 @@ class Life:
         self.network = Network()
         self.api_is_up = True
         self.slow_starts = 0.0
+        self.is_large = False
         self.clock_has_stepped = False
         self.pids = itertools.count(1000)
         self.addresses: dict[str, Worker] = {}

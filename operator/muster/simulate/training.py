@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from muster.launcher.matcher import Printed
-from muster.launcher.progress import StepClock
 from muster.launcher.snapshot import RankView
+from muster.launcher.stepclock import StepClock
 from muster.simulate.storage import Directory, Save
 
 if TYPE_CHECKING:
@@ -64,15 +64,13 @@ class RankProcess:
         # What the supervisor knows.
         self.clock = StepClock()
         self.printed = Printed()
-        self.first_step: int | None = None
-        self.first_step_at: float | None = None
         self.told_seconds: Mapping[str, float] = {}
         self.has_progress_file = True
         self.preset = ""
         self.heard_at = worker.now()
         self.corruption = None
         self.progress_problem = ""
-        self.told_step: int | None = None
+        self.told: list[int] = []  # steps that nobody has read yet
         self.status: int | None = None
         self._tail = ""
         self._ended_at: float | None = None
@@ -82,12 +80,10 @@ class RankProcess:
 
     def update_progress(self) -> None:
         """Read what it has told."""
-        if self.told_step is not None:
-            if self.first_step is None:
-                self.first_step, self.first_step_at = self.told_step, self.worker.now()
-            if self.told_step != self.clock.step:
-                self.heard_at = self.worker.now()
-            self.clock.note(self.told_step, self.worker.now())
+        told, self.told = self.told, []
+        for step in told:
+            self.heard_at = self.worker.now()
+            self.clock.note(step, self.heard_at)
 
     def note_exit(self, status: int, by_launcher: bool) -> None:
         """It was reaped."""
@@ -166,6 +162,7 @@ class Attempt:
         self._runs = False
         self._stuck_since: float | None = None
         self._finished = False
+        self.made = 0  # steps
 
     def join(self, process: RankProcess) -> None:
         """A rank has been started."""
@@ -193,6 +190,7 @@ class Attempt:
 
     def _make_step(self) -> None:
         if self._finished or not any(rank.alive for rank in self.ranks.values()):
+            self._runs = False  # a pod that is made anew before its attempt has its go begins the steps again
             return
         if not self._is_able():
             now = self._life.agenda.now
@@ -204,8 +202,9 @@ class Attempt:
         self._stuck_since = None
         script, step = self._trainer.script, self.step + 1
         self.step = step
+        self.made += 1
         for rank in self.ranks.values():
-            rank.told_step = step
+            rank.told.append(step)
             rank.worker.wake()
         self._trainer.has_forgotten |= 3 < step < self.resume_step
         self._trainer.stepped(self)
@@ -317,6 +316,11 @@ class Trainer:
         self.life.checks.publishes(self, attempt, save.step)
         self.has_finished |= save.step >= self.script.total_steps
         self.directory.write_marker(save, attempt.ranks[0].worker.machine.name, self.life.agenda.now)
+
+    @property
+    def made(self) -> int:
+        """Steps of all attempts, those included that were made again."""
+        return sum(attempt.made for attempt in self.attempts.values())
 
     @property
     def alive(self) -> list[RankProcess]:

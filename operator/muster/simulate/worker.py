@@ -6,15 +6,14 @@ import json
 import signal
 from collections import deque
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from muster.coordinator.auth import Caller
 from muster.launcher.environment import Settings
-from muster.launcher.host import Host
 from muster.launcher.marker import Marker, Standing
 from muster.launcher.matcher import Matcher
 from muster.launcher.peers import Peers
-from muster.launcher.reporter_core import POLL, TELL, Contact, ReporterCore, Send
+from muster.launcher.reporter_core import OVERDUE_SECONDS, POLL, TELL, Contact, ReporterCore, Send
 from muster.launcher.scan_child import Looks
 from muster.launcher.scanner import Scanner
 from muster.launcher.snapshot import Snapshot
@@ -35,11 +34,13 @@ UNKILLED_SECONDS = 1.0
 START_SECONDS = 0.01, 0.1
 START_OVER_NETWORK_SECONDS = 0.1, 3.0  # the program has to be read first
 STALLED_SECONDS = 0.5  # how often who waits for storage looks
-FRESH_SECONDS, SELDOM_SECONDS = 5.0, 1.0
-GATHER_SECONDS = 0.1  # pings that come within so long are looked at together
+FRESH_SECONDS, SELDOM_SECONDS, OFTEN_SECONDS = 5.0, 2.0, 0.5
+FILES = 30  # for which each stands in a large fleet
 PORT = 7000
+T = TypeVar("T")
 SIDECAR = "sidecar"  # the name of a container that never ends by itself
 
+_SIGN = b'{"sign": true}\n'  # of life, with which a look begins
 _directive = functools.lru_cache(maxsize=4096)(decode_directive)
 
 
@@ -91,7 +92,7 @@ class Container:
 
     def at(self, moment: float, event: Callable[[], None]) -> None:
         """Something happens in it, unless it is over by then; while it is frozen, later."""
-        self.life.agenda.at(moment, lambda: self._happens(event))
+        self.life.agenda.at(moment, functools.partial(self._happens, event))
 
     def after(self, seconds: float, event: Callable[[], None]) -> None:
         """The same in so many seconds."""
@@ -181,12 +182,11 @@ class Worker(Container):
         super().__init__(life, machine, pod, trainer)
         self.dead_children: dict[int, int] = {}
         self._ahead = 0.0  # what a step of the launcher that waits has waited for
-        self._turn_at = float("inf")
+        self._turn_at = self._hears_at = float("inf")
         environment = _environment(pod)
         index, gang = int(environment["MUSTER_WORKER_INDEX"]), environment["MUSTER_GANG"]
         path = self.directory.path if environment.get("MUSTER_CHECKPOINT_DIRECTORY") else ""
         self.datagrams = Datagrams(self)
-        self.phase = life.random.random()
         life.addresses[self.address] = self
         self.reporter = SimulatedReporter(self, scans=bool(path))
         settings = Settings("", 0, "", "", "", self.address, index, "", gang=gang, checkpoint_directory=path)
@@ -220,6 +220,24 @@ class Worker(Container):
         if moment < self._turn_at and not self.is_over:
             self._turn_at = moment
             self.at(moment, lambda: self._turn(moment))
+
+    def hear(self) -> None:
+        """Neighbours have sent something, or are to be asked."""
+        if self.supervisor.hear():
+            self.wake()
+        self._hear_later()
+
+    def _hear_later(self) -> None:
+        moment = self.supervisor.hears_at()
+        if moment != self._hears_at:
+            self._hears_at = moment
+            if moment < float("inf"):
+                self.at(moment, lambda: self._hear(moment))
+
+    def _hear(self, moment: float) -> None:
+        if moment == self._hears_at:
+            self._hears_at = float("inf")
+            self.hear()
 
     def terminate(self) -> None:
         """SIGTERM."""
@@ -260,6 +278,7 @@ class Worker(Container):
             self.after(ahead, lambda: self._leave(code))
         else:
             self.turn_at(self.life.agenda.now + max(SOONEST_SECONDS, self.supervisor.timeout_seconds()))
+            self._hear_later()
 
     def _leave(self, code: int) -> None:
         # The container's processes go with its first one, which does not end before the last of them has.
@@ -294,8 +313,10 @@ class SimulatedHost:
     def tick_seconds(self) -> float:
         """Ranks wake the launcher themselves; only one that may have to end them by the clock looks at it often."""
         contact = self._worker.reporter.contact()
-        fresh = contact is not None and self.now() - contact.sent_at < FRESH_SECONDS
-        return SELDOM_SECONDS if fresh else Host.tick_seconds
+        fresh = contact is not None and self.now() < max(
+            contact.sent_at + FRESH_SECONDS, contact.next_due_at + OVERDUE_SECONDS
+        )
+        return SELDOM_SECONDS if fresh else OFTEN_SECONDS
 
     def wake(self) -> None:
         """Turn again at once."""
@@ -382,11 +403,10 @@ class Datagrams:
 
         def arrive() -> None:
             other.datagrams.inbox.append((data, sender))
-            other.wake()
+            other.hear()
 
         for delay in worker.life.network.delays(worker.life.random):
-            now = worker.life.agenda.now + LATENCY_SECONDS + delay
-            other.at(now + (other.phase - now) % GATHER_SECONDS, arrive)
+            other.after(LATENCY_SECONDS + delay, arrive)
 
 
 class SimulatedStorage:
@@ -450,9 +470,18 @@ class Looker:
         self.pid = next(worker.life.pids)
         self._worker = worker
         self._said: list[bytes] = []
+        self._heard: list[bytes] = []  # what is said about what was asked last
+        self._answers = Answers(worker.directory, worker.machine.name)
         self._is_dead = False
         files = SimulatedFiles(worker.directory, worker.machine.name, lambda: worker.life.agenda.now)
-        self._looks = Looks(worker.directory.path, self._said.append, lambda: False, worker.now, lambda _: files)
+        self._looks = Looks(
+            worker.directory.path,
+            self._heard.append,
+            is_asked_again=lambda: False,
+            now=worker.now,
+            files_at=lambda _: files,
+            aside=lambda call: call(),
+        )
 
     def write(self, data: bytes) -> int:
         """Say something to it."""
@@ -486,8 +515,70 @@ class Looker:
         if not self._worker.reaches_storage:
             self._worker.after(STALLED_SECONDS, lambda: self._hear(data))
             return
-        self._looks.hear(data.splitlines())
+        self._said += self._answers.again(data) or self._look(data)
         self._worker.wake()
+
+    def _look(self, data: bytes) -> list[bytes]:
+        self._heard.clear()
+        self._looks.hear(data.splitlines())
+        if self._worker.life.is_large:
+            self._heard[:] = map(_as_of_many, self._heard)
+        self._answers.note(data, self._heard)
+        return self._heard
+
+
+def _as_of_many(line: bytes) -> bytes:
+    """What the child says, as if it had looked at many files more: whoever asked it rests for longer then."""
+    told = json.loads(line)
+    if "looks" not in told:
+        return line
+    return json.dumps({**told, "looks": told["looks"] * FILES}).encode() + b"\n"
+
+
+class Answers:
+    """What a child that looks for checkpoints has answered: asked the same again, of a directory in which nothing has changed, it
+    answers the same. Most looks are such, and each costs as much as a decision of the operator.
+
+    Only of answers is this true that tell of nothing but complete checkpoints: what is torn, or doubted, is judged anew by and by.
+    The first answer after a change is not the last: what was seen once needs fewer looks.
+    """
+
+    def __init__(self, directory: Directory, node: str) -> None:
+        self._directory = directory
+        self._node = node
+        self._asked: object = None
+        self._answer: dict[str, Any] = {}
+        self._is_steady = False
+
+    def again(self, data: bytes) -> list[bytes]:
+        """The same answer to the same question; nothing where somebody has to look."""
+        number, asked = self._question(data)
+        if asked is None or asked != self._asked or not self._is_steady:
+            return []
+        return [_SIGN, json.dumps({**self._answer, "scan": number}).encode() + b"\n"]
+
+    def note(self, data: bytes, said: list[bytes]) -> None:
+        """It was asked this, and has said that."""
+        number, asked = self._question(data)
+        before, self._asked = (self._asked, self._answer), None
+        told = [line for line in said if line != _SIGN]
+        answer = json.loads(told[0]) if asked is not None and len(told) == 1 else {}
+        if answer.pop("scan", None) != number or not answer["done"]:
+            return
+        if any(answer[name] for name in ("torn", "note", "doubt", "trap", "error")):
+            return
+        self._asked, self._answer = asked, answer
+        self._is_steady = before == (asked, answer)
+
+    def _question(self, data: bytes) -> tuple[int, object]:
+        """Its number, and what else it depends on; None: on more than that."""
+        lines = data.splitlines()
+        request = json.loads(lines[0]) if len(lines) == 1 else {}
+        number = request.pop("scan", 0)
+        depends = (
+            not number or request["thorough"] or request["wishDirectory"] or self._directory.lag_seconds.get(self._node)
+        )
+        return number, None if depends else (request, self._directory.changes)
 
 
 class SimulatedReporter:
@@ -545,15 +636,16 @@ class SimulatedReporter:
             self._drive(name)
 
     def _answered(self, name: str, sent: Send, body: bytes) -> None:
-        self._over(name, self._core.on_answer, sent, _directive(body), digest_of(body))
-        self._worker.wake()
+        if self._over(name, self._core.on_answer, sent, _directive(body), digest_of(body)):
+            self._worker.wake()
 
-    def _over(self, name: str, tell: Callable[..., None], sent: Send, *outcome: Any) -> None:
-        tell(name, sent, *outcome, self._worker.now())
+    def _over(self, name: str, tell: Callable[..., T], sent: Send, *outcome: Any) -> T:
+        told = tell(name, sent, *outcome, self._worker.now())
         self._busy[name] = False
         self._drive(name)
         if name == POLL:
             self._drive(TELL)
+        return told
 
 
 class Exchange:

@@ -199,6 +199,8 @@ class LauncherView:
     first_step: int | None = None
     progress_error: str = ""
     progress_preset: str = ""
+    printed_loss: str = ""  # beside the newest step that has one, as it is printed
+    printed_tokens: float | None = None  # that each accelerator trains in a second, as it is printed
     looks_like: str = ""
     quiet_age_seconds: float | None = None
     reads_marker: bool = False
@@ -218,6 +220,13 @@ class LauncherView:
     input_wait_seconds: float | None = None  # of the steps of this attempt, as the program tells
     communication_seconds: float | None = None
     checkpoint_stall_seconds: float | None = None
+    energy_joules: int | None = None  # of all its accelerators since the ranks of this attempt were started
+    energy_gpu_milliseconds: int | None = None  # the time in which that was, times how many they are
+    lost_steps: int | None = None  # that its ranks have made and taken back by themselves
+    lost_seconds: float | None = None
+    back_to: int | None = None  # the lowest step from which they went on so
+    collectives: str = ""  # the library of collectives that its ranks have loaded, with its version
+    stride: int | None = None  # steps from one line that tells of them to the next
     attempt_age_seconds: float = 0.0  # since this process first heard it in this attempt
     talking_age_seconds: float = 0.0  # since it was heard first, or again after a silence
 

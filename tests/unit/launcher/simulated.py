@@ -15,10 +15,10 @@ from muster.launcher.fence import peer_distances
 from muster.launcher.marker import Marker, Standing
 from muster.launcher.matcher import Matcher, Printed
 from muster.launcher.peers import Peers
-from muster.launcher.progress import StepClock
 from muster.launcher.reporter_core import POLL, TELL, Contact, ReporterCore, Send
 from muster.launcher.scanner import Scanner
 from muster.launcher.snapshot import RankView, Snapshot
+from muster.launcher.stepclock import StepClock
 from muster.launcher.supervisor import Supervisor
 from muster.protocol.messages import RUN, WAIT, Directive, Peer, Report, digest
 
@@ -81,8 +81,6 @@ class Rank:
         self.rank = self.pid = rank
         self.clock = StepClock()
         self.alive = True
-        self.first_step: int | None = None
-        self.first_step_at: float | None = None
         self.has_progress_file = True
         self.preset = ""
         self.heard_at = 0.0
@@ -331,7 +329,8 @@ class Worker:
         if moment == self._turn_at:
             self._turn_at = float("inf")
             self.supervisor.turn()
-            self.turn_at(self.world.clock.now + max(0.001, self.supervisor.timeout_seconds()))
+            now = self.world.clock.now
+            self.turn_at(now + max(0.001, min(self.supervisor.timeout_seconds(), self.supervisor.hears_at() - now)))
 
     def freeze(self) -> None:
         """The supervisor does not turn any more."""

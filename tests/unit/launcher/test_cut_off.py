@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 import random
 from collections import deque
 
@@ -322,7 +323,8 @@ def test_an_answer(text, newest, broken_at):
     peers, wire = peers_of(4)
     peers.turn(100.0)
     wire.inbox.append((b"muster-pong " + NONCE + text, OTHER))
-    peers.turn(100.5)
+    assert peers.turn(100.5) == ((newest, broken_at) != (0, None))
+    assert not peers.turn(100.5)
     assert (peers.newest_heard, peers.broken_at) == (newest, broken_at)
     assert dict(peers.heard()) == {2: 100.0}
 
@@ -396,3 +398,55 @@ def test_for_how_long_a_launcher_stood_still_itself_is_told_until_a_step_is_fini
     world.makes_steps = True
     world.clock.run(3)
     assert told() == 0.0
+
+
+class Woken:
+    """A machine on which nothing happens but what is told: after how long which descriptors can be read."""
+
+    def __init__(self, worker, events):
+        self._worker, self._events = worker, iter(events)
+        self.waits = []
+
+    def __getattr__(self, name):
+        return getattr(self._worker.supervisor_host, name)
+
+    def wait(self, descriptors, timeout_seconds):
+        self.waits.append(timeout_seconds)
+        seconds, ready = next(self._events)
+        self._worker.world.clock.now += min(seconds, timeout_seconds)
+        return ready if seconds < timeout_seconds else set()
+
+
+def test_packets_alone_are_answered_without_a_turn_and_postpone_none(monkeypatch):
+    world = World(3)
+    world.start()
+    worker = world.workers[0]
+    supervisor, began = worker.supervisor, world.clock.now
+    worker.supervisor_host = supervisor._host
+    packets, other = {worker.datagrams.descriptor}, {worker.datagrams.descriptor, 5}
+    events = [(0.0, other), *[(0.06, packets)] * 3, (0.01, other), *[(0.06, packets)] * 8]
+    supervisor._host = Woken(worker, events)
+    turns, heard = [], []
+    monkeypatch.setattr(supervisor, "turn", lambda: turns.append(round(world.clock.now - began, 3)))
+    monkeypatch.setattr(supervisor, "hear", lambda: heard.append(round(world.clock.now - began, 3)))
+    monkeypatch.setattr(supervisor, "hears_at", lambda: math.inf)
+    with pytest.raises(StopIteration):
+        supervisor.run()
+    # Again 0.2 s after the turn that something else brought, whatever the neighbours have sent since.
+    assert turns == [0.0, 0.19, 0.39, 0.59]
+    assert heard == [0.06, 0.12, 0.18, 0.25, 0.31, 0.37, 0.45, 0.51, 0.57]
+
+
+def test_news_of_neighbours_brings_a_turn_at_once(monkeypatch):
+    world = World(3)
+    world.start()
+    worker = world.workers[0]
+    supervisor, began = worker.supervisor, world.clock.now
+    worker.supervisor_host = supervisor._host
+    supervisor._host = Woken(worker, [(0.0, {5}), (0.05, {worker.datagrams.descriptor})])
+    turns = []
+    monkeypatch.setattr(supervisor, "turn", lambda: turns.append(round(world.clock.now - began, 3)))
+    monkeypatch.setattr(supervisor, "hear", lambda: True)
+    with pytest.raises(StopIteration):
+        supervisor.run()
+    assert turns == [0.0, 0.05]

@@ -117,3 +117,17 @@ def test_news_of_a_report_that_was_sent_on_is_told_by_the_next():
     again = sent_by(core, TELL, 100.5)
     assert (again.report.state, again.target, again.report.sequence > told.report.sequence) == (RUNNING, LEADER, True)
     assert held.report.hold_seconds == 9.0
+
+
+def test_an_answer_that_says_the_same_in_time_is_nothing_to_do():
+    core, told = core_of(), Directive(WAIT, 1, poll_seconds=1.0)
+
+    def answered(now: float, directive: Directive) -> bool:
+        return core.on_answer(TELL, core.send(now, 0.0, 3.0), directive, "digest", now)
+
+    assert answered(100.0, told)  # the first
+    assert not answered(101.0, told)
+    assert not answered(102.9, told)
+    assert answered(104.9, told)  # it was overdue: whoever was to start waits for a word
+    assert answered(105.9, Directive(WAIT, 2, poll_seconds=1.0))
+    assert not answered(106.9, told)  # overtaken by the newer one

@@ -68,25 +68,24 @@ def turns():
             one.matcher.turn(time.monotonic(), reap(), ())
 
 
-def test_the_first_and_the_newest_step_of_each_rank(turns):
+def test_the_steps_of_each_rank_in_their_order(turns):
     one = turns(r"step (\d+)", ranks=3)
     one.printed[0].put([b"step 4", b"loss 3", b"step 5", "schöner step 6 \N{SNOWMAN}".encode()])
     one.printed[2].put([b"", b" ", b"step 40", b"\xff\x00 step 41"])
-    one.until(lambda: one.printed[2].first_step is not None, "an answer")
-    assert [printed.first_step for printed in one.printed] == [4, None, 40]
-    assert [printed.take_step() for printed in one.printed] == [6, None, 41]
-    assert [printed.take_step() for printed in one.printed] == [None, None, None]
+    one.until(lambda: not one.printed[2].is_waiting, "an answer")
+    assert [printed.take_steps() for printed in one.printed] == [[4, 5, 6], [], [40, 41]]
+    assert [printed.take_steps() for printed in one.printed] == [[], [], []]
     one.printed[0].put([b"step 7"])
-    one.until(lambda: one.printed[0].take_step() == 7, "a second answer of the same child")
-    assert (one.printed[0].first_step, len(one.pids)) == (4, 1)
+    one.until(lambda: one.printed[0].take_steps() == [7], "a second answer of the same child")
+    assert len(one.pids) == 1
 
 
 def test_by_a_preset_the_child_tells_which_and_what_else_the_output_looks_like(turns):
     one = turns("", ranks=2, preset=AUTO)
     one.printed[0].put([preset.lines[0].sample.encode() for preset in (BY_NAME["Megatron"], BY_NAME["DeepSpeed"])])
     one.printed[1].put([BY_NAME["Lightning"].lines[0].sample.encode()])
-    one.until(lambda: one.printed[0].first_step is not None, "an answer")
-    assert [(printed.first_step, printed.preset) for printed in one.printed] == [(300, "Megatron"), (None, "")]
+    one.until(lambda: not one.printed[0].is_waiting, "an answer")
+    assert [(printed.take_steps()[:1], printed.preset) for printed in one.printed] == [([300], "Megatron"), ([], "")]
     assert one.matcher.looks_like == "Lightning"
 
 
@@ -100,8 +99,8 @@ def test_a_preset_that_this_launcher_does_not_know_is_named(turns):
 def test_a_pattern_goes_before_a_preset(turns):
     one = turns(r"step (\d+)", preset=AUTO)
     one.printed[0].put([BY_NAME["Megatron"].lines[0].sample.encode(), b"step 4"])
-    one.until(lambda: one.printed[0].first_step is not None, "an answer")
-    assert (one.printed[0].first_step, one.printed[0].preset) == (4, "")
+    one.until(lambda: not one.printed[0].is_waiting, "an answer")
+    assert (one.printed[0].take_steps(), one.printed[0].preset) == ([4], "")
 
 
 def test_a_line_that_takes_for_ever_ends_the_child_and_the_next_one_goes_on(turns):
@@ -110,7 +109,7 @@ def test_a_line_that_takes_for_ever_ends_the_child_and_the_next_one_goes_on(turn
     one.until(lambda: one.matcher.pids, "a child")
     one.until(lambda: not one.matcher.pids, "its end")
     one.printed[0].put([b"step 3"])
-    one.until(lambda: one.printed[0].take_step() == 3, "a step")
+    one.until(lambda: one.printed[0].take_steps() == [3], "a step")
     assert (one.matcher.error, one.slowest_seconds < LINE_SECONDS) == ("", True)
 
 
@@ -154,11 +153,11 @@ def test_failures_of_long_ago_are_forgiven():
 def test_a_child_that_somebody_killed_is_replaced(turns):
     one = turns(r"step (\d+)")
     one.printed[0].put([b"step 1"])
-    one.until(lambda: one.printed[0].take_step() == 1, "a step")
+    one.until(lambda: one.printed[0].take_steps() == [1], "a step")
     os.kill(next(iter(one.matcher.pids)), signal.SIGKILL)
     one.until(lambda: not one.matcher.pids, "its end to be seen")
     one.printed[0].put([b"step 2"])
-    one.until(lambda: one.printed[0].take_step() == 2, "a step")
+    one.until(lambda: one.printed[0].take_steps() == [2], "a step")
     assert not one.matcher.error
 
 
@@ -177,7 +176,7 @@ def test_of_more_output_than_can_be_looked_through_the_newest_is_kept(turns):
         one.printed[0].put([line % step])
         if step % 1000 == 0:
             one.turn()
-    one.until(lambda: one.printed[0].take_step() == 19_999, "the newest step")
+    one.until(lambda: one.printed[0].take_steps()[-1:] == [19_999], "the newest step")
     assert (
         one.slowest_seconds < 5
     )  # some milliseconds; a turn that waits for the child waits for all that it has to read

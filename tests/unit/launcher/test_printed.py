@@ -1,12 +1,13 @@
 """Steps in what frameworks print, by their presets, and none in what looks like it.
 
-hugging_face.log, lightning.log and composer.log are recorded (printed/record.py); the others are re-created from the sources
-that the table names, with numbers of our own.
+Those of Lightning and Composer, maxtext_run.log and maxtext_resumed.log are what trainings have printed (printed/record_programs.py); hugging_face.log is recorded with the
+framework's calls (printed/record.py); the others are re-created from the sources that the table names, with numbers of our own.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -20,15 +21,22 @@ LOGS = Path(__file__).parent / "printed"
 OF_LOGS = {
     # File: preset, the steps in it.
     "hugging_face": ("HuggingFaceTrainer", [302, 303, 304]),
-    "lightning": ("Lightning", [18, 19, 20, 21, 22, 23, 24, 25]),
-    "composer": ("Composer", [19, 20, 299, 300]),
-    "composer_console": ("Composer", [78, 79, 300]),
+    "lightning": ("Lightning", list(range(1, 11))),
+    "lightning_resumed": ("Lightning", list(range(8, 16))),
+    "composer": ("Composer", list(range(1, 11))),
+    "composer_resumed": ("Composer", list(range(8, 16))),
+    "composer_batches": ("Composer", list(range(8, 13))),
+    "composer_console": ("Composer", list(range(1, 11))),
     "megatron": ("Megatron", [310, 320, 330]),
     "torchtitan": ("TorchTitan", [510, 520]),
     "deepspeed": ("DeepSpeed", [310, 320, 330]),
     "maxtext": ("MaxText", [301, 302, 303]),
+    "maxtext_run": ("MaxText", list(range(1, 8))),
+    "maxtext_resumed": ("MaxText", list(range(8, 12))),
     "nemo": ("NeMo", [301, 302]),
 }
+# The step of the checkpoint that it went on from.
+RESUMED = {"lightning_resumed": 7, "composer_resumed": 7, "composer_batches": 7, "maxtext_resumed": 7}
 LINES = [line for preset in PRESETS for line in preset.lines + preset.confirms]
 
 
@@ -37,9 +45,9 @@ def lines_of(name: str) -> list[bytes]:
     return (LOGS / f"{name}.log").read_bytes().replace(b"\r", b"\n").split(b"\n")
 
 
-def steps(reader: Reader, lines: list[bytes], place: int = 0) -> list[tuple[str, int]]:
+def steps(reader: Reader, lines: list[bytes], place: int = 0, resumed: int = 0) -> list[tuple[str, int]]:
     """What is found, without what is told again."""
-    found = [(one.preset, one.step) for line in lines if (one := reader.read(place, line))]
+    found = [(one.preset, one.step) for line in lines if (one := reader.read(place, line, resumed))]
     return list(dict.fromkeys(found))
 
 
@@ -49,7 +57,7 @@ def test_each_log_tells_the_steps_of_its_training_and_no_others(name: str, by_na
     preset, expected = OF_LOGS[name]
     reader = Reader(preset if by_name else AUTO)
     distinct = BY_NAME[preset].is_distinct
-    found = steps(reader, lines_of(name))
+    found = steps(reader, lines_of(name), resumed=RESUMED.get(name, 0))
     assert found == ([(preset, step) for step in expected] if by_name or distinct else [])
     assert reader.looks_like == ("" if by_name or distinct else preset)
 
@@ -99,6 +107,39 @@ def test_a_second_training_with_another_length_is_followed() -> None:
     assert [step for _, step in steps(Reader(AUTO), lines)] == [7, 8, 11, 12]
 
 
+def unnamed(batch: int) -> bytes:
+    """A bar of Lightning's after it has gone on in the middle of an epoch."""
+    return b"Training: |          | %d/? [00:00<00:00, 39.08it/s, train_loss=0.199]" % batch
+
+
+@pytest.mark.parametrize(
+    ("resumed", "batches", "expected"),
+    [
+        (300, (0, 301, 302), [301, 302]),  # one epoch, as long as the training
+        (300, (0, 50, 100), [301, 351]),  # a later one, of which every 50th batch is printed
+        (7, (0, 3, 4, 5), [8, 9, 10]),
+        (0, (0, 3, 4), []),  # it went on by itself: nobody knows from where
+    ],
+)
+def test_the_epoch_in_whose_middle_lightning_goes_on_is_counted_from_there(
+    resumed: int, batches: tuple[int, ...], expected: list[int]
+) -> None:
+    found = steps(Reader("Lightning"), [unnamed(batch) for batch in batches], resumed=resumed)
+    assert [step for _, step in found] == expected
+
+
+def test_a_composer_that_went_on_from_elsewhere_tells_so() -> None:
+    """Its restored bar begins with where it stood: no news at the step of the checkpoint, at any other one it is."""
+    bar = b"train                          42%%|######      | %d/12 [00:00<?, ?it/s, loss/train/total=0.0624]"
+    assert [step for _, step in steps(Reader(AUTO), [bar % 5, bar % 6], resumed=7)] == [5, 6]
+
+
+def test_each_start_counts_from_where_it_went_on() -> None:
+    reader = Reader("Lightning")
+    assert [step for _, step in steps(reader, [unnamed(3), unnamed(4)], resumed=7)] == [8, 9]
+    assert [step for _, step in steps(reader, [unnamed(5)], resumed=9)] == [10]
+
+
 @pytest.mark.parametrize("line", LINES, ids=lambda line: line.sample[:30])
 def test_the_sample_of_each_line_is_one(line: Line) -> None:
     assert line.holds in line.sample
@@ -106,9 +147,44 @@ def test_the_sample_of_each_line_is_one(line: Line) -> None:
     (preset,) = (preset for preset in PRESETS if line in preset.lines + preset.confirms)
     reader, confirms = Reader(preset.name), [other.sample.encode() for other in preset.confirms]
     if line in preset.lines:
-        ((name, step),) = steps(reader, [line.sample.encode(), *confirms[:1]])
+        ((name, step),) = steps(reader, [line.sample.encode(), *confirms[:1]], resumed=299)
         assert name == preset.name
         assert step in (80, 300, 301, 3100)
+
+
+@pytest.mark.parametrize(
+    ("name", "loss", "tokens"),
+    [
+        ("hugging_face", "2.17", None),
+        ("lightning", "0.464", None),
+        ("composer", "0.5143", None),
+        ("megatron", "2.300000E+00", None),
+        ("torchtitan", "2.30000", 7104.0),  # not those of the validation
+        ("maxtext", "2.310", 8687.815),
+        ("nemo", "2.3", None),
+    ],
+)
+def test_the_loss_and_the_tokens_beside_the_newest_step_are_read(name: str, loss: str, tokens: float | None) -> None:
+    preset, _ = OF_LOGS[name]
+    reader = Reader(preset)
+    found = [one for line in lines_of(name) if (one := reader.read(0, line))]
+    assert [one.loss for one in found if one.loss][-1] == loss
+    assert ([one.tokens for one in found if one.tokens is not None] or [None])[-1] == tokens
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+@pytest.mark.parametrize("loss", ["nan", "inf", "-0.5", "1,234.5", "3e-05"])
+def test_a_loss_is_taken_as_it_is_printed(name: str, loss: str) -> None:
+    preset = BY_NAME[name]
+    lines = [line for line in (*preset.lines, *preset.confirms) if re.search(preset.loss, line.sample)]
+    assert lines
+    for line in lines:
+        at = re.search(preset.loss, line.sample)
+        assert at is not None
+        text = line.sample[: at.start("value")] + loss + line.sample[at.end("value") :]
+        reader = Reader(name)
+        found = [one for each in (preset.lines[0].sample, text) if (one := reader.read(0, each.encode(), 299))]
+        assert found[-1].loss == loss
 
 
 def test_numbers_that_nobody_can_hold_are_no_steps() -> None:
@@ -132,7 +208,7 @@ def worst_lines() -> list[bytes]:
 @pytest.mark.parametrize("preset", [AUTO, "Lightning"])
 def test_no_line_takes_a_preset_longer_than_the_child_lives(preset: str) -> None:
     """The kernel ends the child with SIGPROF where a line takes a second of processor time."""
-    asked = b"".join(b"0 %s\n" % line for line in worst_lines()) + b"\n"
+    asked = b"".join(b"0 0 %s\n" % line for line in worst_lines()) + b"\n"
     child = subprocess.run(own_command("--match-preset", preset), input=asked, capture_output=True, check=False)
     assert (child.returncode, json.loads(child.stdout)["steps"] != []) == (0, True)
 
@@ -152,7 +228,15 @@ def test_a_trainer_that_prints_is_read_without_being_asked_for(coordinator, run_
     coordinator.run(1)
     report = coordinator.wait_for(lambda r: r.step == 330)
     assert (report.first_step, report.progress_preset, report.progress_error) == (310, "Megatron", "")
+    assert (report.printed_loss, report.printed_tokens) == ("2.300000E+00", None)
     assert report.quiet_age_seconds is not None
+
+
+def test_a_trainer_that_went_on_is_read_from_there(coordinator, run_python, trainer) -> None:
+    run_python(trainer("lightning_resumed.log"), MUSTER_PROGRESS_PRESET="Lightning")
+    coordinator.run(1, resume_path="/c/epoch=1-step=7.ckpt", resume_step=7)
+    report = coordinator.wait_for(lambda r: r.step == 15)
+    assert report.first_step == 8
 
 
 def test_what_the_trainer_writes_goes_before_what_it_prints(coordinator, run_python, trainer) -> None:

@@ -18,7 +18,7 @@ from muster.launcher.environment import RankFiles, SettingsError, rank_environme
 from muster.launcher.host import user_name
 from muster.launcher.log import Log
 from muster.launcher.peers import Peers
-from muster.launcher.progress import Corruption, ProgressFile, StepClock, compile_pattern, lowest, step_in_line
+from muster.launcher.progress import Corruption, ProgressFile, compile_pattern, step_in_line
 from muster.launcher.reclaim import Process, descendants, kill
 from muster.launcher.snapshot import RankView, Snapshot
 from muster.protocol.contract import IDENTITY
@@ -148,52 +148,22 @@ def test_an_ipv6_master_is_bracketed_for_jax():
     assert "{JAX_COORDINATOR_IP}:{JAX_COORDINATOR_PORT}".format(**names) == "[fd00::1]:29401", "as MaxText joins them"
 
 
-def test_a_step_takes_the_median_and_only_a_higher_step_is_progress():
-    clock, told = StepClock(), []
-    for step, now in ((1, 10.0), (2, 11.0), (2, 50.0), (1, 60.0), (4, 61.0), (5, 61.5)):
-        clock.note(step, now)
-        told.append(clock.step_seconds())
-    assert (clock.step, clock.finished_at) == (5, 61.5)
-    assert told == [None, 1.0, 1.0, 1.0, 13.0, 1.0]  # of 1, 25 and 0.5
-
-
-def test_one_step_in_ten_takes_longer_than_the_percentile():
-    clock, now = StepClock(), 0.0
-    for step in range(1, 12):
-        assert clock.step_p90_seconds() is None, "too few to say"
-        now += 5.0 if step in (4, 8) else 1.0
-        clock.note(step, now)
-    assert (clock.step_seconds(), clock.step_p90_seconds()) == (1.0, 5.0)  # 2 of 10
-    for step in range(12, 22):
-        now += 1.0
-        clock.note(step, now)
-    assert clock.step_p90_seconds() == 1.0  # 2 of 20: not more than one in ten
-
-
-def test_the_lowest_step_among_the_ranks_that_report():
-    clocks = [StepClock(), StepClock(), StepClock()]
-    clocks[1].note(7, 1.0)
-    clocks[2].note(6, 2.0)
-    assert lowest(clocks) is clocks[2]
-    assert lowest(clocks[:1]) is None
-
-
 def test_a_progress_file_is_read_line_by_line_however_it_is_written(tmp_path):
     path = tmp_path / "progress"
     file = ProgressFile(str(path))
-    assert file.read() is None
+    assert file.read() == []
     path.write_bytes(b'{"step": 1}\n{"step"')
-    assert file.read() == 1
+    assert file.read() == [1]
     with path.open("ab") as stream:
         stream.write(
             b': 2, "loss": 1.5}\n\nnonsense\n{"step": 99999999999999999999}\n{"step": "3"}\n{"step": true}\n{"step": -4}\n'
             + b"[" * 99999
             + b"\n"
         )
-    assert [file.read(), file.read()] == [2, None]
+    assert [file.read(), file.read()] == [[2], []]
     assert file.ignored_lines == 6
     path.write_bytes(b'{"step": 9}\n')  # truncated by the trainer
-    assert file.read() == 9
+    assert file.read() == [9]
 
 
 def test_seconds_that_a_program_tells_of_are_added_up_and_nonsense_is_not(tmp_path):
@@ -207,7 +177,7 @@ def test_seconds_that_a_program_tells_of_are_added_up_and_nonsense_is_not(tmp_pa
         '{"inputWaitSeconds": 5}',
     ]
     path.write_text("\n".join(lines) + "\n")
-    assert file.read() == 4
+    assert file.read() == [1, 2, 3, 4]
     assert file.seconds == {"inputWaitSeconds": 1.5, "checkpointSeconds": 2.5}
     assert file.ignored_lines == 1, "a line without a step tells nothing"
 
@@ -216,7 +186,7 @@ def test_a_line_that_tells_of_wrong_results_is_no_step(tmp_path):
     path = tmp_path / "progress"
     file = ProgressFile(str(path))
     path.write_text('{"step": 3}\n{"corruption": "NonFiniteLoss", "foundAt": 24, "lastGood": 20, "step": 24}\n')
-    assert file.read() == 3
+    assert file.read() == [3]
     assert file.corruption == Corruption("NonFiniteLoss", 24, 20)
     assert (file.problem, file.ignored_lines) == ("", 0)
 
@@ -256,7 +226,7 @@ def test_a_garbled_line_about_wrong_results_is_ignored_with_a_word(tmp_path, lin
     path = tmp_path / "progress"
     file = ProgressFile(str(path))
     path.write_text(line + "\n")
-    assert file.read() is None
+    assert file.read() == []
     assert file.corruption is None
     assert line in file.problem
     assert why in file.problem
@@ -267,11 +237,11 @@ def test_the_rest_is_read_at_the_end_and_not_for_ever(tmp_path):
     lines = "".join(f'{{"step": {step}}}\n' for step in range(1, 20_001))
     path.write_text(lines + '{"corruption": "ReplayMismatch"}\n')
     file = ProgressFile(str(path))
-    assert file.read_rest() == 20_000
+    assert file.read_rest() == list(range(1, 20_001))
     assert file.corruption == Corruption("ReplayMismatch")
     endless = ProgressFile(str(path))
     path.write_text(lines * 10 + '{"corruption": "ReplayMismatch"}\n')
-    assert (endless.read_rest() or 0) > 0
+    assert endless.read_rest()
     assert endless.corruption is None
 
 
@@ -305,7 +275,7 @@ def test_what_is_no_file_is_not_waited_for(tmp_path, put):
     reader = threading.Thread(target=lambda: read.append(file.read()), daemon=True)
     reader.start()
     reader.join(10)
-    assert read == [None]
+    assert read == [[]]
     descriptors = len(list(Path("/proc/self/fd").iterdir()))
     file.read()
     assert len(list(Path("/proc/self/fd").iterdir())) == descriptors
@@ -316,7 +286,7 @@ def test_an_endless_line_in_a_progress_file_is_skipped(tmp_path):
     file = ProgressFile(str(path))
     path.write_bytes(b"x" * 3_000_000 + b'\n{"step": 5}\n')
     read = [file.read() for _ in range(math.ceil(3_000_100 / 65_536))]
-    assert [step for step in read if step is not None] == [5]
+    assert [step for steps in read for step in steps] == [5]
     assert file.ignored_lines == 1
 
 

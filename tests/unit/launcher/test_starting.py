@@ -138,9 +138,9 @@ def test_a_progress_file_may_begin_with_0_too(tmp_path):
     path = tmp_path / "progress"
     path.write_text('{"step": 0}\n')
     file = ProgressFile(str(path))
-    assert (file.read(), file.first_step) == (0, None)
+    assert (file.read(), file.tells_steps) == ([0], False)
     path.write_text('{"step": 0}\n{"step": 301}\n')
-    assert (file.read(), file.first_step) == (301, 301)
+    assert (file.read(), file.tells_steps) == ([301], True)
 
 
 def test_the_age_of_a_listing_counts_from_the_first_for_the_attempt(coordinator, run_python, tmp_path):

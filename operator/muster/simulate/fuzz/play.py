@@ -175,7 +175,7 @@ class _Play:
 
     def _trains(self) -> bool:
         attempt = self._life.trainer_of(JOB).attempts.get(self._attempt())
-        return attempt is not None and any(rank.told_step is not None for rank in attempt.ranks.values())
+        return attempt is not None and attempt.made > 0
 
     def _holds(self, rule: str, holds: Callable[[], bool], seconds: float) -> None:
         if not self._life.run_until(holds, seconds):

@@ -1,0 +1,218 @@
+"""How far one rank has come, from the steps that it tells one after the other: some of them may be wrong, and a program may go back.
+
+A number that does not go on from those before is believed once those that follow bear it out: then it was a leap, or the program
+has gone back by itself, as trainers do after a spike of the loss, and what it had made beyond is lost. A single stray number
+changes nothing. What begins with 1 again is another count (of an epoch, of an evaluation) and no step of the training.
+"""
+
+from __future__ import annotations
+
+import bisect
+import collections
+import math
+import statistics
+from typing import Deque, List, NamedTuple, Optional
+
+_WINDOW = 64
+_LEAST_FOR_P90 = 10  # intervals
+_BORNE_OUT = 3  # lines: a program that goes back by fewer is not noticed
+_FEW_STEPS = 64
+_SHORTER = 20.0  # a step may take so much less time than usual
+_MOST_STEPS = 10**6  # between two lines of a rank whose pace nobody knows
+_MOST_STRAY = 2  # lines that were believed, and are contradicted by those that follow
+_LATE_SHARE = 0.25  # of the usual time: lines that come faster are old ones that were held back, of a second count
+_LONG_SECONDS = 60.0  # what goes on for so long is none of these
+_MOST_POINTS = 512  # remembered; beyond that every second one is forgotten
+
+
+class _Point(NamedTuple):
+    """A step, and when it was finished, by a clock that stands still in time that is lost."""
+
+    step: int
+    at: float
+
+
+class _Before(NamedTuple):
+    """What was believed before the program was taken to have gone back."""
+
+    trail: List[_Point]
+    lost_steps: int
+    lost_seconds: float
+    back_to: Optional[int]
+
+
+class StepClock:
+    """The newest step of one rank, when it was seen, the usual time of a step, and what the rank has taken back by itself.
+
+    Attributes:
+        step: the newest that is believed.
+        finished_at: when the newest line came that may tell of progress.
+        first_step: the first that it told, 0 is none.
+        first_step_at: when that was.
+        lost_steps: that it has made and taken back, without having been started anew.
+        lost_seconds: what those took, going back included.
+        back_to: the lowest step from which it went on so; None: it never went back.
+    """
+
+    def __init__(self) -> None:
+        self.step: Optional[int] = None
+        self.finished_at: Optional[float] = None
+        self.first_step: Optional[int] = None
+        self.first_step_at: Optional[float] = None
+        self.lost_steps = 0
+        self.lost_seconds = 0.0
+        self.back_to: Optional[int] = None
+        self._trail: List[_Point] = []  # ascending, what was taken back left out
+        self._told_at: Optional[float] = None  # when the newest step was told that is believed
+        self._doubtful: List[_Point] = []  # lines that do not go on from it, but from each other
+        self._most_doubtful = 0
+        self._before: Optional[_Before] = None
+        self._since: Optional[_Point] = None  # the newest step that was told before `_told_at`
+        self._intervals: Deque[float] = collections.deque(maxlen=_WINDOW)
+        self._strides: Deque[int] = collections.deque(maxlen=_WINDOW)
+        # Of the intervals; they are asked for more often than a step ends.
+        self._median: Optional[float] = None
+        self._p90: Optional[float] = None
+
+    def note(self, step: int, now: float) -> None:
+        """A line said that this step was finished. Lines that were read together have one time."""
+        if step == self.step and not self._doubtful:
+            return
+        if self._before is not None and self._was_another_count(step):
+            self._take_back(self._before)
+        if self.step is None or self._goes_on(step, now):
+            self._believe(step, now)
+            return
+        if self._doubtful and not 0 < step - self._doubtful[-1].step <= self._most(now - self._doubtful[-1].at):
+            self._doubtful = []
+        self._doubtful.append(_Point(step, now))
+        if len(self._doubtful) > self._most_doubtful and self._most_doubtful < _BORNE_OUT:
+            self._most_doubtful, self.finished_at = self._most_doubtful + 1, now
+        if len(self._doubtful) >= _BORNE_OUT:
+            self._decide()
+        if len(self._doubtful) > _WINDOW:
+            del self._doubtful[2]
+
+    def step_seconds(self) -> Optional[float]:
+        """Median over the last steps."""
+        if self._median is None and self._intervals:
+            self._median = statistics.median(self._intervals)
+        return self._median
+
+    def step_p90_seconds(self) -> Optional[float]:
+        """The 90th percentile over the last steps; None while there are too few to say."""
+        if self._p90 is None and len(self._intervals) >= _LEAST_FOR_P90:
+            self._p90 = sorted(self._intervals)[math.ceil(0.9 * len(self._intervals)) - 1]
+        return self._p90
+
+    def stride(self) -> Optional[int]:
+        """Steps from one line to the next, as most of the last ones are apart; None: there was only one."""
+        return statistics.median_low(self._strides) if self._strides else None
+
+    def _most(self, seconds: float) -> float:
+        """So many steps may lie between two lines that are so long apart."""
+        pace = self.step_seconds()
+        return _FEW_STEPS + _SHORTER * seconds / pace if pace else _MOST_STEPS
+
+    def _goes_on(self, step: int, now: float) -> bool:
+        begin = self._since.at if now == self._told_at and self._since is not None else self._told_at
+        return 0 < step - (self.step or 0) <= self._most(now - (begin or 0.0))
+
+    def _believe(self, step: int, now: float) -> None:
+        if self.step is not None and self._told_at is not None:
+            self._strides.append(step - self.step)
+            self._note_interval(_Point(self.step, self._told_at), step, now)
+        if self.first_step is None and step:
+            self.first_step, self.first_step_at = step, now
+        self.step, self.finished_at, self._told_at = step, now, now
+        self._doubtful, self._most_doubtful = [], 0
+        if self._before is not None and step > self._before.trail[-1].step:
+            self._before = None  # it has come there again, step by step
+        if len(self._trail) >= _MOST_POINTS:
+            del self._trail[1:-1:2]
+        self._trail.append(_Point(step, now - self.lost_seconds))
+
+    def _note_interval(self, newest: _Point, step: int, now: float) -> None:
+        if now != newest.at:
+            self._since = newest
+        elif self._since is None:
+            return
+        elif self._intervals:  # those that were read together count as alike
+            self._intervals.pop()
+        self._intervals.append((now - self._since.at) / (step - self._since.step))
+        self._median = self._p90 = None
+
+    def _decide(self) -> None:
+        """The doubtful lines bear each other out: what was believed was a leap too short, stray, or is taken back now."""
+        first = self._doubtful[0]
+        if first.step < (self.step or 0):
+            stray = self._stray(first.step)
+            if stray:
+                self._forget(stray)
+            elif not self._goes_back():
+                return
+        lines, self._doubtful = self._doubtful, []
+        for line in lines:
+            self._believe(*line)
+
+    def _stray(self, step: int) -> int:
+        """How many of the lines that were believed last are nowhere near this one, which goes on from those before them."""
+        for count in range(1, 1 + min(_MOST_STRAY, len(self._trail))):
+            place = len(self._trail) - count
+            before = self._trail[place - 1].step if place else None
+            leap = self._trail[place].step - (step if before is None else before)
+            if leap > _FEW_STEPS and (before is None or 0 < step - before <= _FEW_STEPS):
+                return count
+        return 0
+
+    def _forget(self, count: int) -> None:
+        del self._trail[-count:]
+        self._intervals.clear()
+        self._strides.clear()
+        self._median = self._p90 = self._since = None
+        self.step = self._told_at = None
+        if self._trail:
+            self.step, self._told_at = self._trail[-1].step, self._trail[-1].at + self.lost_seconds
+        else:
+            self.first_step = self.first_step_at = None
+
+    def _goes_back(self) -> bool:
+        """Take back what was made beyond the doubtful lines, if they are steps of the training that are made again."""
+        first, newest = self._doubtful[0], self._doubtful[-1]
+        base = first.step - (self._doubtful[1].step - first.step)
+        seconds, pace = newest.at - first.at, self.step_seconds()
+        timely = pace is None or seconds >= _LATE_SHARE * pace * (newest.step - first.step)
+        if base <= 0 or not seconds or not (timely or seconds >= _LONG_SECONDS):
+            return False
+        self._before = _Before(list(self._trail), self.lost_steps, self.lost_seconds, self.back_to)
+        base_at = self._at(base)
+        lost = first.at - self.lost_seconds - base_at - (pace or 0.0) * (first.step - base)
+        self.lost_steps += (self.step or 0) - base
+        self.lost_seconds += max(lost, 0.0)
+        self.back_to = base if self.back_to is None else min(base, self.back_to)
+        self._trail = [point for point in self._trail if point.step < base] + [_Point(base, base_at)]
+        self.step, self._told_at, self._since = base, first.at - (pace or 0.0) * (first.step - base), None
+        return True
+
+    def _at(self, step: int) -> float:
+        """When it was finished, between those that were told; of one before all of them when the first was."""
+        place = bisect.bisect_left(self._trail, _Point(step, -math.inf))
+        if place in (0, len(self._trail)):
+            return self._trail[min(place, len(self._trail) - 1)].at
+        begin, end = self._trail[place - 1], self._trail[place]
+        return begin.at + (end.at - begin.at) * (step - begin.step) / (end.step - begin.step)
+
+    def _was_another_count(self, step: int) -> bool:
+        """Whether this goes on from where the program was before it was taken to have gone back, and not from where it is."""
+        top = self._before.trail[-1].step if self._before is not None else 0
+        return 0 < step - top <= _FEW_STEPS < step - (self.step or 0)
+
+    def _take_back(self, before: _Before) -> None:
+        self._trail, self.lost_steps, self.lost_seconds, self.back_to = before
+        self.step, self._before, self._since = self._trail[-1].step, None, None
+
+
+def lowest(clocks: List[StepClock]) -> Optional[StepClock]:
+    """The clock of the rank that is furthest behind, among those that report; of equals the one that came last."""
+    reporting = [clock for clock in clocks if clock.step is not None]
+    return min(reporting, key=lambda clock: (clock.step or 0, -(clock.finished_at or 0.0))) if reporting else None
