@@ -303,7 +303,7 @@ JOB = Dashboard(
                 ),
                 lines(
                     "Time of a step",
-                    "Of the newest 64 of the current attempt: median, and what one in ten takes longer than.",
+                    "Of the newest 64 of the current attempt: median, and what one in ten takes longer than. Runbook of steps that take longer than they did: docs/runbooks/MusterStraggler.md.",
                     Query(f"max(muster_job_step_seconds{{{_J}}})", "median"),
                     Query(f"max(muster_job_step_p90_seconds{{{_J}}})", "one in ten takes longer"),
                     unit="s",
@@ -359,7 +359,11 @@ JOB = Dashboard(
 
 _GPU_SHARE = (
     f'sum(max by ({_OF}, bucket) (muster_job_gpu_seconds{{{_N}, bucket=~"{PRODUCTIVE}"}}))'
-    f' / sum(max by ({_OF}, bucket) (muster_job_gpu_seconds{{{_N}, bucket!="suspended"}}))'
+    f" / sum(max by ({_OF}, bucket) (muster_job_gpu_seconds{{{_N}}}))"
+)
+_WALL_SHARE = (
+    f'sum(max by ({_OF}, bucket) (muster_job_time_seconds{{{_N}, bucket=~"{PRODUCTIVE}"}}))'
+    f' / sum(max by ({_OF}, bucket) (muster_job_time_seconds{{{_N}, bucket!="suspended"}}))'
 )
 
 
@@ -418,9 +422,9 @@ FLEET = Dashboard(
                 ),
                 lines(
                     "Goodput and ETTR",
-                    "Goodput weighs by GPU-time; ETTR is the mean of jobs, each counting alike; with the objective.",
+                    "Of jobs that have not ended, as report --fleet tells them: GPU-hours in steps that count, and the same of the wall clock without suspension; with the objective.",
                     Query(_GPU_SHARE, "goodput"),
-                    Query(f"avg(max by ({_OF}) (muster_job_ettr_ratio{{{_N}}}))", "mean ETTR"),
+                    Query(_WALL_SHARE, "ETTR"),
                     Query("max(muster:ettr_objective:ratio)", "objective"),
                     unit="percentunit",
                     most=1,

@@ -1,5 +1,6 @@
 """What every model of the API shares: camelCase names outside, snake_case inside, frozen values."""
 
+import functools
 from datetime import UTC, datetime
 from typing import Annotated, Any, ClassVar
 
@@ -79,9 +80,11 @@ class LevelCount(ApiModel):
     domains: int = Field(ge=0)
 
 
+@functools.lru_cache(maxsize=4096)
 def rfc3339(moment: datetime) -> str:
-    """An aware datetime as the API server writes it, with microseconds (`MicroTime`)."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    """An aware datetime as the API server writes it, with microseconds (`MicroTime`). A status says most of its times again."""
+    text = moment.astimezone(UTC).isoformat(timespec="microseconds")  # half of the time that strftime takes
+    return f"{text[:-6]}Z"
 
 
 EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)

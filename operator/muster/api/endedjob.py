@@ -10,7 +10,15 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 
 from muster.api.base import NAME_LENGTH, UID_LENGTH, ApiModel, NodeName, ObjectMeta, Time, checks, rule, shortened_to
-from muster.api.goodput import LONGEST_MILLISECONDS, MAX_FINGERPRINTS, MAX_STEP, Amounts, Fingerprint
+from muster.api.goodput import (
+    LONGEST_MILLISECONDS,
+    MAX_FINGERPRINTS,
+    MAX_STEP,
+    Amounts,
+    Fingerprint,
+    Joules,
+    MeasuredTflops,
+)
 from muster.api.throughput import Throughput
 
 PLURAL = "endedjobs"
@@ -80,6 +88,7 @@ class EndedJobSpec(ApiModel):
     ettr_after_queue_permille: int | None = Field(None, ge=0, le=1000)
     attempts: Count = 0
     failures: Count = 0
+    failed_starts: Count = Field(0, description="Those of them of which no step was seen.")
     step: int | None = Field(None, ge=0, le=MAX_STEP, description="Newest finished step.")
     steps: int | None = Field(
         None,
@@ -88,6 +97,9 @@ class EndedJobSpec(ApiModel):
         description="Steps that count, and of which the time is known; absent: an older version.",
     )
     throughput: Throughput = Field(Throughput(), description="What the job said that a step is worth.")
+    measured_tflops: MeasuredTflops = None
+    joules: Joules = Field(0, description="That its accelerators have used while ranks ran, as far as is known.")
+    metered_gpu_seconds: Seconds = Field(0, description="The time in which they did, times how many they are.")
     lost_steps: int = Field(0, ge=0, le=MAX_STEP)
     lost_seconds: Seconds = Field(0, description="Work that incidents took back or broke off.")
     checkpoint_step: int | None = Field(None, ge=0, le=MAX_STEP, description="Of the newest complete checkpoint.")

@@ -10,6 +10,8 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from muster.api.base import ApiModel, Time, shortened_to
+from muster.api.throughput import MAX_PEAK
+from muster.protocol.messages import MAX_VALUE_CHARS
 
 MAX_STRETCHES = 16
 MAX_FINGERPRINTS = 4
@@ -43,9 +45,21 @@ PRODUCTIVE = (Bucket.COMPUTE, Bucket.INPUT_WAIT, Bucket.COMMUNICATION)
 TOLD = (Bucket.INPUT_WAIT, Bucket.COMMUNICATION, Bucket.CHECKPOINT_STALL)
 
 Milliseconds = Annotated[int, Field(ge=0, le=LONGEST_MILLISECONDS)]
+Joules = Annotated[int, Field(ge=0, le=LONGEST_MILLISECONDS)]
 Amounts = Annotated[
     dict[str, Milliseconds],
     Field(max_length=len(Bucket), description="By bucket; what has none is left out."),
+]
+
+
+MeasuredTflops = Annotated[
+    int | None,
+    Field(
+        ge=1,
+        le=MAX_PEAK,
+        description="10^12 bf16 operations a second that one accelerator has reached in the newest burn-in of the slowest of its nodes; "
+        "absent: not of all of them known.",
+    ),
 ]
 
 
@@ -56,6 +70,10 @@ class Stretch(ApiModel):
     step: int = Field(ge=0, le=MAX_STEP, description="The last of them.")
     gpus: int = Field(ge=0, le=4096 * 64)
     milliseconds: Amounts = Field({}, description="What they took.")
+
+
+MOST_AHEAD_SECONDS = 10**9
+"""A clock that is years ahead must still be a time that can be written."""
 
 
 class Seen(ApiModel):
@@ -69,10 +87,42 @@ class Seen(ApiModel):
     step: int = Field(ge=0, le=MAX_STEP)
     step_milliseconds: Milliseconds = Field(0, description="Median time of a step.")
     step_p90_milliseconds: Milliseconds = Field(0, description="One step in ten takes longer; 0: unknown.")
+    loss: Annotated[str, shortened_to(MAX_VALUE_CHARS)] = Field(
+        "",
+        max_length=MAX_VALUE_CHARS,
+        description="As the program has printed it last; empty: it prints none that is read.",
+    )
+    tokens_per_gpu_second: int = Field(
+        0, ge=0, le=MAX_STEP, description="As the program has printed it last; 0: it prints none that is read."
+    )
     checkpoint_steps: int = Field(
         0, ge=0, le=MAX_STEP, description="Steps between two complete checkpoints; 0: unknown."
     )
     told: Amounts = Field({}, description="What the program says that its steps have spent otherwise than computing.")
+    stride: int = Field(
+        0, ge=0, le=MAX_STEP, description="Steps from one line that tells of them to the next; 0: unknown."
+    )
+    lost_steps: int = Field(
+        0,
+        ge=0,
+        le=MAX_STEP,
+        description="That the program has made and taken back by itself, without having been started anew.",
+    )
+    lost: Milliseconds = Field(0, description="What those took, going back included.")
+    back_to: int | None = Field(
+        None, ge=0, le=MAX_STEP, description="The lowest step from which it went on so; absent: it never went back."
+    )
+    joules: Joules = Field(
+        0, description="That its accelerators have used since their ranks were started, as far as is known."
+    )
+    metered_gpu_milliseconds: Milliseconds = Field(
+        0, description="The time in which they did, times how many they are."
+    )
+
+    @property
+    def made(self) -> int:
+        """Orders evidence by how far it reaches: the newest step, and all that were made and taken back before it."""
+        return self.step + self.lost_steps
 
 
 class Fingerprint(ApiModel):
@@ -87,6 +137,9 @@ class Fingerprint(ApiModel):
     gpu_model: Annotated[str, shortened_to(63)] = Field("", max_length=63, description="By the nodes' labels.")
     driver: Annotated[str, shortened_to(32)] = Field(
         "", max_length=32, description="Its version, by the nodes' labels."
+    )
+    collectives: Annotated[str, shortened_to(63)] = Field(
+        "", max_length=63, description="NCCL or RCCL with its version, as the ranks had it loaded."
     )
     environment: Annotated[str, shortened_to(16)] = Field(
         "",
@@ -115,12 +168,18 @@ class Account(ApiModel):
     has_run: bool = Field(False, description="An attempt with ranks has ended.")
     is_told: bool = Field(False, description="Steps have been seen.")
     failures: int = Field(0, ge=0, le=2**31 - 1, description="Attempts that ended by a failure.")
+    failed_starts: int = Field(0, ge=0, le=2**31 - 1, description="Those of them of which no step was seen.")
     lost_steps: int = Field(0, ge=0, le=MAX_STEP)
     first_checkpoint_milliseconds: Milliseconds | None = Field(
         None, description="From `begun` until a complete checkpoint was first known; absent: none yet."
     )
     fingerprints: list[Fingerprint] = Field(
         [], max_length=MAX_FINGERPRINTS, description="What the ranks ran with: the newest changes, oldest first."
+    )
+    measured_tflops: MeasuredTflops = None
+    joules: Joules = Field(0, description="That its accelerators have used while ranks ran, as far as is known.")
+    metered_gpu_milliseconds: Milliseconds = Field(
+        0, description="The time in which they did, times how many they are."
     )
     seen: Seen | None = None
 
@@ -143,6 +202,7 @@ class Goodput(ApiModel):
         None, ge=0, le=1000, description="The same without the wait for the first nodes."
     )
     failures: int = Field(0, ge=0, le=2**31 - 1)
+    failed_starts: int = Field(0, ge=0, le=2**31 - 1, description="Those of them of which no step was seen.")
     steps: int | None = Field(
         None,
         ge=0,
@@ -167,7 +227,16 @@ class Goodput(ApiModel):
     fingerprints: list[Fingerprint] = Field(
         [], max_length=MAX_FINGERPRINTS, description="What the ranks ran with: the newest changes, oldest first."
     )
+    measured_tflops: MeasuredTflops = None
+    joules: Joules = Field(0, description="That its accelerators have used while ranks ran, as far as is known.")
+    metered_gpu_seconds: Milliseconds = Field(0, description="The time in which they did, times how many they are.")
     seen: Seen | None = Field(None, description="How far the ranks of the current attempt have come.")
+    ahead_seconds: int = Field(
+        0,
+        ge=-MOST_AHEAD_SECONDS,
+        le=MOST_AHEAD_SECONDS,
+        description="By how much the clock that begun and time go by was ahead of the API server's; 0: they agree to a few seconds.",
+    )
 
     def amount(self, *buckets: Bucket) -> int:
         """The seconds in these buckets together."""

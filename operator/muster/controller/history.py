@@ -19,9 +19,11 @@ import contextlib
 import json
 import time
 import zlib
+from collections import Counter as Counted
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -36,6 +38,7 @@ from muster.api.trainingjob import TrainingJob
 from muster.controller.backoff import doubled
 from muster.controller.cluster import Cluster
 from muster.controller.slices import Slices
+from muster.controller.turns import in_turns
 from muster.goodput import kept
 from muster.goodput.account import closed
 from muster.goodput.figures import figures
@@ -217,9 +220,15 @@ class HistoryKeeper:
             for uid in [uid for uid, each in self._waiting.items() if now - each.since > STANDBY_SECONDS]:
                 del self._waiting[uid]
         while len(self._waiting) > MAX_WAITING:
-            oldest = next(iter(self._waiting))
-            self._lost(self._waiting.pop(oldest), "too many wait to be written")
+            self._lost(self._waiting.pop(self._least_missed()), "too many wait to be written")
         self._stirred.set()
+
+    def _least_missed(self) -> str:
+        """Of the namespace of which most wait, the one that held the fewest accelerators; of equals the one that came first."""
+        counts = Counted(each.spec.namespace for each in self._waiting.values())
+        namespace, _ = max(counts.items(), key=lambda item: item[1])
+        of_it = ((uid, each.spec.gpus) for uid, each in self._waiting.items() if each.spec.namespace == namespace)
+        return min(of_it, key=lambda item: item[1])[0]
 
     # Leading.
 
@@ -302,11 +311,13 @@ class HistoryKeeper:
         if len(self._known) > policy.limit * 11 // 10:
             calls -= await self._forget(calls // 2)
         oldest = self._oldest()
-        for uid in list(self._waiting):
+        now = self._clock()
+        due = ((uid, each.spec.namespace) for uid, each in self._waiting.items() if each.due <= now)
+        for uid, _ in in_turns(due, itemgetter(1)):
             each = self._waiting.get(uid)
             if calls <= 0:
                 break
-            if each is None or each.due > self._clock():
+            if each is None:
                 continue
             if uid in self._known or not self._is_worth_it(each.spec, oldest):
                 del self._waiting[uid]

@@ -1,14 +1,16 @@
 """What becomes of jobs' time, as figures for Prometheus: made when it asks, from what people were told last.
 
 Names of jobs are users' to choose and a queue may be long, so only so many jobs have rows of their own. What is shown is what the
-job's status tells, so that a scrape, the command line and the object never differ; in a process that does not lead there is nothing.
+job's status tells, and of a wait that lasts what the command line adds, so that the two never differ; in a process that does not lead there
+is nothing.
 Gauges with a value for each bucket would have to be set and removed one by one whenever a job is told anything; here a decision costs
 one entry of a table. The label is `job_name`, as kube-state-metrics has it: `job` is Prometheus's own name for what it scrapes.
 """
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from prometheus_client import REGISTRY
@@ -16,11 +18,14 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from muster.api.goodput import Goodput
 from muster.api.trainingjob import ConditionStatus, TrainingJobStatus
+from muster.goodput.opened import Tail, tail, up_to
 
 MAX_JOBS = 500
-"""That have figures of their own."""
+"""That have figures of their own. Where there are more, those that hold nodes come first, and namespaces share the rows."""
 MAX_REASONS = 100
 """Some are the container runtime's words, so that there is no list of them: of more than these the others are `Other`."""
+ALERTED = frozenset({"CrashLoopBackOff", "NoCheckpointSeen"})
+"""Alerts ask for these: they are told whatever else has been."""
 OTHER = "Other"
 MOST = 2**53
 """What a trainer says may be any number: as far as these a float is exact."""
@@ -93,32 +98,42 @@ class _Row(NamedTuple):
     state: str
     reason: str
     goodput: Goodput | None
+    tail: Tail | None
     step: int | None
     saved: datetime | None
     saved_step: int | None
     waits_since: datetime | None
+    rank: int
 
 
 class JobFigures:
     """Keeps what is told of jobs. Only the event loop's thread may change it; a scrape may read from another one.
 
     The newest one made is the one that is scraped: a process has one.
+
+    Args:
+        now: the leader's clock, by which accounts are kept.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self._now = now
         self._rows: dict[Key, _Row] = {}
         self._states: dict[Key, str] = {}  # of all jobs
         self._counts: dict[str, int] = {}
-        self._reasons: set[str] = set()
+        self._reasons: set[str] = set(ALERTED)
         _collector.figures = self
 
-    def told(self, key: Key, status: TrainingJobStatus) -> None:
-        """What people are told of a job from now on."""
+    def told(self, key: Key, status: TrainingJobStatus, gpus: int = 0) -> None:
+        """What people are told of a job from now on.
+
+        Args:
+            gpus: that it asks for.
+        """
         self._count(key, status.state)
         if status.completion is not None:
             self._rows.pop(key, None)
-        elif key in self._rows or self._makes_room(status):
-            self._rows[key] = _row(status, self._shown(status.reason))
+        elif key in self._rows or self._makes_room(key[0], _rank(status)):
+            self._rows[key] = _row(status, self._shown(status.reason), gpus)
 
     def forget(self, key: Key) -> None:
         """There is no such job any more, or it cannot be read."""
@@ -134,7 +149,7 @@ class JobFigures:
         yield jobs
         going_on = sum(count for state, count in counts.items() if state not in ENDED)
         yield GaugeMetricFamily(*_UNSHOWN, value=max(going_on - len(rows), 0))
-        yield from _families(rows)
+        yield from _families(rows, self._now())
 
     def _shown(self, reason: str) -> str:
         if len(self._reasons) < MAX_REASONS:
@@ -149,34 +164,50 @@ class JobFigures:
             self._states[key] = state
             self._counts[state] = self._counts.get(state, 0) + 1
 
-    def _makes_room(self, status: TrainingJobStatus) -> bool:
-        """Whether there is a row for one more. A job that has or had nodes takes that of one that waits for its first."""
+    def _makes_room(self, namespace: str, rank: int) -> bool:
+        """Whether there is a row for one more.
+
+        It takes that of one that ranks below it, else of its equal where that one's namespace has at least two rows more:
+        nobody gets another's row only to lose it again.
+        """
         if len(self._rows) < MAX_JOBS:
             return True
-        if status.goodput is None:  # there is an account from the first nodes on
+        counts = Counter(key[0] for key in self._rows)
+        lowest = min(row.rank for row in self._rows.values())
+        whose, most = max(
+            ((key[0], counts[key[0]]) for key, row in self._rows.items() if row.rank == lowest),
+            key=lambda item: item[1],
+        )
+        if lowest > rank or (lowest == rank and most < counts[namespace] + 2):
             return False
-        waits = next((key for key, row in self._rows.items() if row.goodput is None), None)
-        if waits is None:
-            return False
-        del self._rows[waits]
+        del self._rows[next(key for key, row in self._rows.items() if row.rank == lowest and key[0] == whose)]
         return True
 
 
-def _row(status: TrainingJobStatus, reason: str) -> _Row:
+def _rank(status: TrainingJobStatus) -> int:
+    """A job that has nodes comes before one that had some, and that one before who waits for its first."""
+    if status.nodes:
+        return 2
+    return 1 if status.goodput is not None else 0  # there is an account from the first nodes on
+
+
+def _row(status: TrainingJobStatus, reason: str, gpus: int) -> _Row:
     running = next((condition for condition in status.conditions if condition.type == "Running"), None)
     waits = status.state in WAITING and running is not None and running.status is ConditionStatus.FALSE
     return _Row(
         status.state,
         reason,
         status.goodput,
+        tail(status, gpus),
         status.step,
         status.checkpoint.time if status.checkpoint else None,
         status.checkpoint.step if status.checkpoint else None,
         running.last_transition_time if waits and running is not None else None,
+        _rank(status),
     )
 
 
-def _families(rows: dict[Key, _Row]) -> Iterable[Metric]:
+def _families(rows: dict[Key, _Row], now: datetime) -> Iterable[Metric]:
     found = {family.name: family.begun() for family in _OF_JOBS}
 
     def put(family: _Family, key: Key, value: float | None, *labels: str) -> None:
@@ -189,9 +220,9 @@ def _families(rows: dict[Key, _Row]) -> Iterable[Metric]:
         put(_STEP, key, row.step)
         put(_SAVED, key, _moment(row.saved))
         put(_SAVED_STEP, key, row.saved_step)
-        account = row.goodput
-        if account is None:
+        if row.goodput is None:
             continue
+        account = up_to(row.goodput, row.tail, now)
         for bucket, seconds in account.seconds.items():
             put(_TIME, key, seconds, bucket)
         for bucket, seconds in account.gpu_seconds.items():

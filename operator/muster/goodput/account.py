@@ -15,6 +15,7 @@ from muster.api.goodput import (
     LONGEST_MILLISECONDS,
     MAX_STEP,
     MAX_STRETCHES,
+    MOST_AHEAD_SECONDS,
     TOLD,
     Account,
     Bucket,
@@ -27,11 +28,12 @@ from muster.goodput.evidence import (
     ago,
     burn_in_milliseconds,
     last_step_of,
+    measured_tflops,
     milliseconds,
     reclaim_milliseconds,
     told_now,
 )
-from muster.goodput.fingerprint import noted
+from muster.goodput.fingerprint import learned, noted
 from muster.recovery.failure import Kind
 from muster.world.job import JobWorld
 
@@ -42,8 +44,14 @@ STARTED_WITHIN_MILLISECONDS = 120_000
 UNSEEN_MILLISECONDS = 600_000
 # Two clocks of one process may differ by this when a machine is busy.
 CLOCKS_AGREE_MILLISECONDS = 2_000
+# The API server tells its time to the second, and not in this moment.
+SERVER_AGREES_SECONDS = 5.0
 # Without a step for so many of them work has stopped, whatever ended it.
 STEPS_UNDER_WAY = 2
+# A suspension is told in the status with the next write of it.
+TOLD_WITHIN_MILLISECONDS = 30_000
+# The generation of a job whose spec has been changed once: it was created suspended and resumed, or the other way.
+ONE_CHANGE = 2
 SUSPENDED = "Suspended"
 RESUMED = "Resumed"
 """Reason of the condition Suspended once a suspension is over: until its transition the job was suspended."""
@@ -57,12 +65,18 @@ class Split:
         made: the steps of it, if there were any.
         seen: the evidence for them.
         taken_back: what of the work of before they have made again.
+        base: the step after which the first of them was made.
+        gone_back: milliseconds of them that the program itself has taken back.
+        lost_steps: steps of them that it has taken back.
     """
 
     amounts: dict[str, int] = field(default_factory=dict)
     made: Stretch | None = None
     seen: Seen | None = None
     taken_back: int = 0
+    base: int = 0
+    gone_back: int = 0
+    lost_steps: int = 0
 
 
 def carried(world: JobWorld, spec: GangSpec) -> GangSpec:
@@ -80,11 +94,12 @@ def carried(world: JobWorld, spec: GangSpec) -> GangSpec:
         account = account.model_copy(update={"has_run": True})
     incidents = list(spec.incidents)
     if record is not None and record.account is not None and split.made is not None and split.seen is not None:
-        incidents = resumed(incidents, record.account.time, split.seen, split.taken_back)
+        incidents = resumed(incidents, record, split.seen, split.taken_back)
     if fault is not None:
-        lost = split.amounts.get(Bucket.LOST_WORK, 0) if split.seen is not None else None
+        lost = split.amounts.get(Bucket.LOST_WORK, 0) - split.gone_back if split.seen is not None else None
         incidents[-1] = fault.model_copy(update={"lost_milliseconds": lost})
-        account = account.model_copy(update={"failures": account.failures + 1})
+        changes = {"failures": account.failures + 1, "failed_starts": account.failed_starts + (split.seen is None)}
+        account = account.model_copy(update=changes)
     if spec.go is not None and record is not None:
         account, incidents = _caught_up(world, record, account, incidents)
     if (
@@ -94,8 +109,16 @@ def carried(world: JobWorld, spec: GangSpec) -> GangSpec:
         if record is not None and record.incidents and record.incidents[-1].resumed_step is None:
             incidents[-1] = _costlier(incidents[-1], taken_back)
     if spec.go is not None:
-        account = noted(world, account, spec.attempt)
+        account = _measured(world, spec, noted(world, account, spec.attempt))
     return spec.model_copy(update={"account": account, "incidents": incidents})
+
+
+def _measured(world: JobWorld, spec: GangSpec, account: Account) -> Account:
+    """The account with what the burn-in has measured; where nobody tells, and the nodes are the same, it is what it was."""
+    found = measured_tflops(world, spec)
+    if found is None and not any(member.newcomer for member in spec.members):
+        return account
+    return account.model_copy(update={"measured_tflops": found})
 
 
 def _caught_up(
@@ -151,13 +174,29 @@ def closed(
             "gpu_milliseconds": added(account.gpu_milliseconds, split.amounts, _gpus(world, record)),
             "first_checkpoint_milliseconds": _first_checkpoint(world, record, account),
             "is_told": account.is_told or split.made is not None,
+            **_metered(account, split.seen),
             "seen": None,
         }
     )
+    if record is not None and record.go is not None:
+        account = learned(world, account, record.attempt)
     if split.made is not None:
-        account, taken_back = cut(account, split.made.after)
+        account, taken_back = cut(account, split.base)
+        account, _ = cut(account, split.made.after)  # the program has gone back further than it was started
+        account = account.model_copy(update={"lost_steps": min(account.lost_steps + split.lost_steps, MAX_STEP)})
         account, split = _with(account, split.made), replace(split, taken_back=taken_back)
     return account, split
+
+
+def _metered(account: Account, seen: Seen | None) -> dict[str, int]:
+    """What accelerators have used so far."""
+    if seen is None:
+        return {}
+    time = account.metered_gpu_milliseconds + seen.metered_gpu_milliseconds
+    return {
+        "joules": min(account.joules + seen.joules, LONGEST_MILLISECONDS),
+        "metered_gpu_milliseconds": min(time, LONGEST_MILLISECONDS),
+    }
 
 
 def cut(account: Account, step: int) -> tuple[Account, int]:
@@ -169,14 +208,14 @@ def cut(account: Account, step: int) -> tuple[Account, int]:
     top = account.stretches[-1].step if account.stretches else step
     if top <= step:
         return account, 0
-    kept, lost, gpu_lost = [], dict[str, int](), dict[str, int]()
+    kept, lost, gpu_lost, lost_steps = [], dict[str, int](), dict[str, int](), 0
     for stretch in account.stretches:
         if stretch.step <= step:
             kept.append(stretch)
             continue
         beyond, all_of_them = stretch.step - max(stretch.after, step), max(stretch.step - stretch.after, 1)
         gone = {name: amount * beyond // all_of_them for name, amount in stretch.milliseconds.items()}
-        lost, gpu_lost = added(lost, gone), added(gpu_lost, gone, stretch.gpus)
+        lost, gpu_lost, lost_steps = added(lost, gone), added(gpu_lost, gone, stretch.gpus), lost_steps + beyond
         if stretch.after < step:
             rest = {"step": step, "milliseconds": added(stretch.milliseconds, gone, -1)}
             kept.append(stretch.model_copy(update=rest))
@@ -184,16 +223,20 @@ def cut(account: Account, step: int) -> tuple[Account, int]:
         "milliseconds": _moved(account.milliseconds, lost),
         "gpu_milliseconds": _moved(account.gpu_milliseconds, gpu_lost),
         "stretches": kept,
-        "lost_steps": min(account.lost_steps + top - step, MAX_STEP),
+        "lost_steps": min(account.lost_steps + lost_steps, MAX_STEP),
     }
     return account.model_copy(update=changes), sum(lost.values())
 
 
-def resumed(incidents: Sequence[GangIncident], go: datetime, found: Seen, taken_back: int = 0) -> list[GangIncident]:
+def resumed(
+    incidents: Sequence[GangIncident], record: GangSpec, found: Seen, taken_back: int = 0
+) -> list[GangIncident]:
     """The incidents, the last one that a go has followed with when the first step after it was finished.
 
+    Where clocks contradict each other that is not known: the leader that gave the go was hours behind the one that saw the failure.
+
     Args:
-        go: of the attempt in which that was, as the account counts.
+        record: of the attempt in which that was.
         taken_back: milliseconds of work that the program has begun anew, as only its first step told.
     """
     last = len(incidents) - 1
@@ -201,9 +244,19 @@ def resumed(incidents: Sequence[GangIncident], go: datetime, found: Seen, taken_
         last -= 1
     if last < 0 or incidents[last].resumed_time is not None:
         return list(incidents)
-    at = max(go + found.first * MILLISECOND, incidents[last].time)
+    at = _resumed_at(incidents[last], record, found)
     back = _costlier(incidents[last].model_copy(update={"resumed_time": at}), taken_back)
     return [*incidents[:last], back, *incidents[last + 1 :]]
+
+
+def _resumed_at(incident: GangIncident, record: GangSpec, found: Seen) -> datetime | None:
+    """When the first step after it was finished, by the clock that gave the go; None where that was behind what had been told."""
+    if record.go is None or record.account is None:
+        return None
+    latest = record.go.time + CLOCKS_AGREE_MILLISECONDS * MILLISECOND
+    if max(record.account.time, incident.time) > latest:
+        return None
+    return max(record.account.time + found.first * MILLISECOND, incident.time)
 
 
 def _costlier(incident: GangIncident, taken_back: int) -> GangIncident:
@@ -221,18 +274,29 @@ def _moved(amounts: dict[str, int], lost: dict[str, int]) -> dict[str, int]:
 
 
 def _with(account: Account, made: Stretch) -> Account:
-    """The account with one more stretch. Of too many the two oldest become one, as if their steps had taken alike on as many GPUs."""
+    """The account with one more stretch. Of too many the two oldest become one, as if their steps had taken alike on as many GPUs, and
+    had followed upon each other: between them may lie steps that are taken back already, of which a checkpoint was used all the same."""
     stretches = [*account.stretches, made]
     if len(stretches) > MAX_STRETCHES:
         first, second, *others = stretches
         both = added(first.milliseconds, second.milliseconds)
-        stretches = [second.model_copy(update={"after": first.after, "milliseconds": both}), *others]
+        after = second.after - (first.step - first.after)
+        stretches = [second.model_copy(update={"after": after, "milliseconds": both}), *others]
     return account.model_copy(update={"stretches": stretches})
 
 
 def _begun(world: JobWorld) -> Account:
-    created = min(world.job.metadata.creation_timestamp or world.now, world.now)
-    return Account(begun=created, time=created)
+    """An account that begins with the creation, by the leader's clock: the API server has noted it by its own."""
+    created = world.job.metadata.creation_timestamp or world.now
+    begun = min(created + timedelta(seconds=ahead_seconds(world)), world.now)
+    return Account(begun=begun, time=begun)
+
+
+def ahead_seconds(world: JobWorld) -> int:
+    """By how much the leader's clock is ahead of the API server's; 0 where they agree as well as can be told."""
+    if abs(world.ahead_seconds) <= SERVER_AGREES_SECONDS:
+        return 0
+    return int(min(max(world.ahead_seconds, -MOST_AHEAD_SECONDS), MOST_AHEAD_SECONDS))
 
 
 def _elapsed(account: Account, now: datetime) -> int:
@@ -328,11 +392,15 @@ def _without_nodes(world: JobWorld, record: GangSpec | None, account: Account, e
     from_begin = record is not None and record.reason == SUSPENDED
     same = _since(world, told, elapsed) if told is not None else elapsed
     stopped, doubtful = 0, 0
+    # Suspended from the beginning on, and yet only later: it was resumed in between. Or its spec has changed too often for one suspension.
+    several = from_begin if record is not None else world.job.metadata.generation > ONE_CHANGE
     if told is not None and told.status is ConditionStatus.TRUE:
-        stopped = elapsed if from_begin else same
+        late = elapsed - same > TOLD_WITHIN_MILLISECONDS
+        stopped = elapsed if from_begin and not late else same
+        doubtful = elapsed - stopped if several and late else 0
     elif told is not None and told.reason == RESUMED and same < elapsed:
         # Where it was in the queue before, nobody knows any more since when it was suspended.
-        if record is None or from_begin:
+        if from_begin or (record is None and not several):
             stopped = elapsed - same
         else:
             doubtful = elapsed - same
@@ -363,19 +431,23 @@ def _ran(
         if ended:  # it has worked, and nobody knows since when
             return Split(added({}, {Bucket.UNKNOWN: elapsed}))
         return Split(_without_a_step(world, record, account, broken, elapsed))
-    made, split = _made(world, record, account, found)
-    tail, interval = elapsed - found.last, _interval(record, found)
+    split = _made(world, record, account, found)
+    tail, interval = elapsed - found.last, _interval(record, account, found)
     if not is_told_now:  # nobody tells how it went on
-        return Split(added(split, {Bucket.UNKNOWN: tail}), made, found)
+        return _and(split, {Bucket.UNKNOWN: tail})
     if ended:
-        return Split(added(split, {Bucket.FINISHING: tail}), made, found)
+        return _and(split, {Bucket.FINISHING: tail})
     under_way = max(broken - found.last, 0)
     if interval:
         under_way = min(under_way, STEPS_UNDER_WAY * interval)
     if fault is not None and fault.reason == Kind.HANG:
         under_way = min(under_way, interval)
     rest = Bucket.UNKNOWN if fault is None else Bucket.UNDETECTED
-    return Split(added(added(split, {Bucket.LOST_WORK: under_way}), {rest: tail - under_way}), made, found)
+    return _and(split, {Bucket.LOST_WORK: under_way, rest: tail - under_way})
+
+
+def _and(split: Split, more: dict[Bucket, int]) -> Split:
+    return replace(split, amounts=added(split.amounts, more))
 
 
 def _stepped(world: JobWorld, record: GangSpec | None, account: Account, elapsed: int) -> Split:
@@ -385,8 +457,7 @@ def _stepped(world: JobWorld, record: GangSpec | None, account: Account, elapsed
     found, _ = _evidence(world, record, account, elapsed)
     if found is None:
         return Split()
-    made, split = _made(world, record, account, found)
-    return Split(split, made, found)
+    return _made(world, record, account, found)
 
 
 def _without_a_step(world: JobWorld, record: GangSpec, account: Account, broken: int, elapsed: int) -> dict[str, int]:
@@ -407,15 +478,18 @@ def _evidence(world: JobWorld, record: GangSpec, account: Account, elapsed: int)
 
     Where none does any more, the record or what people were told last does: whichever is newer.
     """
-    found = told_now(world, record, elapsed)
-    if found is not None:
-        return found, True
-    status = world.job.status
+    now, status, found = told_now(world, record, elapsed), world.job.status, None
     if status.goodput is not None and status.attempt == record.attempt and status.goodput.begun == account.begun:
         found = status.goodput.seen
-    if found is None or (account.seen is not None and account.seen.step > found.step):
+    if found is None or (account.seen is not None and account.seen.made > found.made):
         found = account.seen
-    return (None if found is None else _within(found, elapsed)), False
+    if now is None:
+        return (None if found is None else _within(found, elapsed)), False
+    # A launcher whose ranks are gone tells no more of what they have used.
+    if found is not None and found.metered_gpu_milliseconds > now.metered_gpu_milliseconds:
+        used = {"joules": found.joules, "metered_gpu_milliseconds": found.metered_gpu_milliseconds}
+        now = now.model_copy(update=used)
+    return now, True
 
 
 def _within(found: Seen, elapsed: int) -> Seen:
@@ -425,37 +499,46 @@ def _within(found: Seen, elapsed: int) -> Seen:
     return found.model_copy(update={"last": last, "first": first, "started": min(found.started, first)})
 
 
-def _base(record: GangSpec, found: Seen) -> int:
+def _base(record: GangSpec, account: Account, found: Seen) -> int:
     """The step after which those of this attempt were made: the program may have gone back further than it was told.
 
-    One that was told nothing may have found a checkpoint itself: it has begun with step 1 only if there was time for all steps since.
+    One that was told nothing may have found a checkpoint itself. Where steps were made before, its first line tells where it goes on from;
+    else it has begun with step 1 only if there was time for all steps since.
     """
     if record.go is not None and record.go.resume is not None:
         resume = record.go.resume.step
         return resume if found.first_step > resume else max(found.first_step - 1, 0)
+    if account.stretches:
+        return max(found.first_step - max(found.stride, 1), 0)
     from_nothing = found.step_milliseconds * found.first_step <= found.first - found.started
     return 0 if from_nothing else max(found.first_step - 1, 0)
 
 
-def _interval(record: GangSpec, found: Seen) -> int:
+def _interval(record: GangSpec, account: Account, found: Seen) -> int:
     """Milliseconds between two steps that are told: a program may print only some of them."""
-    return found.step_milliseconds * max(found.first_step - _base(record, found), 1)
+    return found.step_milliseconds * (found.stride or max(found.first_step - _base(record, account, found), 1))
 
 
-def _made(world: JobWorld, record: GangSpec, account: Account, found: Seen) -> tuple[Stretch, dict[str, int]]:
+def _made(world: JobWorld, record: GangSpec, account: Account, found: Seen) -> Split:
     """The steps of the attempt, and all up to the newest one in buckets."""
     late = max(found.started - STARTED_WITHIN_MILLISECONDS, 0)
-    base = _base(record, found)
+    base = _base(record, account, found)
+    after = base if found.back_to is None else min(base, found.back_to)
     # The first step that is told ends several where only some are printed; what the first one took longer is start.
     early = min(found.step_milliseconds * max(found.first_step - base, 0), found.first - found.started)
     work = found.last - found.first + early
-    amounts, rest = dict[str, int](), work
+    # All of them, where it has gone back to before the first one.
+    gone_back = min(found.lost + (early if after < base else 0), work)
+    amounts, rest = dict[str, int](), work - gone_back
     for bucket in TOLD:
         amounts[bucket] = min(found.told.get(bucket, 0), rest)
         rest -= amounts[bucket]
     amounts = added(amounts, {Bucket.COMPUTE: rest})
-    made = Stretch(after=base, step=max(found.step, base + 1), gpus=_gpus(world, record), milliseconds=amounts)
-    return made, added(amounts, {_start(account): found.last - work - late, Bucket.UNKNOWN: late})
+    made = Stretch(after=after, step=max(found.step, after + 1), gpus=_gpus(world, record), milliseconds=amounts)
+    others = {Bucket.LOST_WORK: gone_back, _start(account): found.last - work - late, Bucket.UNKNOWN: late}
+    # Those that were made before this attempt are taken out of their stretches.
+    lost_steps = max(found.lost_steps - (base - after), 0)
+    return Split(added(amounts, others), made, found, base=base, gone_back=gone_back, lost_steps=lost_steps)
 
 
 def _fault_at(fault: GangIncident | None, elapsed: int) -> int:

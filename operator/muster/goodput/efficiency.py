@@ -7,7 +7,7 @@ cent. A figure that cannot be true is not told: the reader gets the reason in it
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from muster.api.goodput import PRODUCTIVE
 from muster.api.throughput import Throughput
@@ -57,6 +57,8 @@ class Efficiency:
         tokens_per_gpu_second: the same for one accelerator.
         mfu: share of the peak, in the time of steps that count.
         overall: the same of all the time in which accelerators were held.
+        delivered: of what the burn-in has reached on the same nodes, in the time of steps that count.
+        measured_tflops: what that is, of one accelerator.
         formula: what gave the operations of a token; "" where mfu is not known.
         peak_tflops: of one accelerator.
         why: why there is no MFU although the job asked for it; "" otherwise.
@@ -70,6 +72,8 @@ class Efficiency:
     formula: str = ""
     peak_tflops: int | None = None
     why: str = ""
+    delivered: float | None = None
+    measured_tflops: int | None = None
 
 
 def peak_tflops(model: str) -> int | None:
@@ -88,6 +92,7 @@ def efficiency(
     gpu_seconds: Mapping[str, int],
     throughput: Throughput,
     model: str,
+    measured: int | None = None,
 ) -> Efficiency:
     """What came of the time.
 
@@ -96,6 +101,7 @@ def efficiency(
         seconds: the account, by bucket.
         gpu_seconds: the same times the accelerators that were held.
         model: of the accelerators, "" where it is not known.
+        measured: 10^12 operations a second that one accelerator has reached in the burn-in; None: not known.
     """
     if steps is None or throughput.tokens_per_step is None:
         return Efficiency()
@@ -114,21 +120,17 @@ def efficiency(
         flops, formula = 6 * throughput.parameters, BY_PARAMETERS
     if flops is None or not gpu_work:
         return found
+    if measured:
+        share = tokens * flops / (gpu_work * measured * 10**12)
+        if share <= 1:  # a model of other precision, or parameters that cannot be right
+            found = replace(found, delivered=share, measured_tflops=measured)
     peak = throughput.peak_tflops_per_gpu or peak_tflops(model)
     if peak is None:
         return _without(found, "the accelerators' peak is not known: set spec.throughput.peakTflopsPerGpu")
     mfu, overall = (tokens * flops / (time * peak * 10**12) for time in (gpu_work, held))
     if mfu > 1:
         return _without(found, "spec.throughput cannot be right: the accelerators would have worked beyond their peak")
-    return Efficiency(
-        tokens=tokens,
-        tokens_per_second=found.tokens_per_second,
-        tokens_per_gpu_second=found.tokens_per_gpu_second,
-        mfu=mfu,
-        overall=overall,
-        formula=formula,
-        peak_tflops=peak,
-    )
+    return replace(found, mfu=mfu, overall=overall, formula=formula, peak_tflops=peak)
 
 
 def cost_per_million(cost: float | None, tokens: int | None) -> float | None:
@@ -137,4 +139,4 @@ def cost_per_million(cost: float | None, tokens: int | None) -> float | None:
 
 
 def _without(found: Efficiency, why: str) -> Efficiency:
-    return Efficiency(found.tokens, found.tokens_per_second, found.tokens_per_gpu_second, why=why)
+    return replace(found, why=why)

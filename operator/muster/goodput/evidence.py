@@ -1,18 +1,39 @@
 """How far the ranks of the current attempt have come, as their launchers tell: by ages, which no clock that steps can spoil. Pure."""
 
 import math
+import statistics
+from collections.abc import Sequence
+from itertools import pairwise
 
 from muster.api.gang import GangSpec
-from muster.api.goodput import LONGEST_MILLISECONDS, TOLD, Seen
+from muster.api.goodput import LONGEST_MILLISECONDS, MAX_STEP, TOLD, Seen
+from muster.api.throughput import MAX_PEAK
+from muster.goodput.history import words
+from muster.protocol.checks import CheckReport
+from muster.protocol.messages import MAX_VALUE_CHARS
 from muster.world.job import JobWorld
 from muster.world.views import LauncherView
+
+GEMM = "gemm-bf16"
+"""The probe that multiplies matrices, in 10^12 operations a second."""
+MOST_WATTS = 5000
+"""Of one accelerator."""
+METER_MILLISECONDS = 60_000
+"""Ages of a report and of a reading may differ by so much."""
+LEAST_WITNESSES = 3
+"""So many have to tell of steps for one of them to be found alone with what it says."""
+FEW_STEPS = 64
+SHORTER = 20.0
+LATE_SECONDS = 120.0
+MOST_STEPS = 10**6
+"""Of a rank that tells no pace."""
 
 
 def told_now(world: JobWorld, record: GangSpec, elapsed: int) -> Seen | None:
     """What launchers say; None where none tells of a step.
 
-    Of several the one whose newest step is the highest speaks for the gang: a step proves that all were alive when it was
-    finished.
+    Of several the one that has made most steps speaks for the gang: a step proves that all were alive when it was
+    finished. Not so one that cannot be true: by its own pace there was no time for so many, or the others are nowhere near.
 
     Args:
         elapsed: milliseconds since the go, as the account counts them.
@@ -22,7 +43,48 @@ def told_now(world: JobWorld, record: GangSpec, elapsed: int) -> Seen | None:
         for view in world.views.values()
         if view.attempt == record.attempt and view.step is not None and _tells(view)
     ]
-    return _of(max(views, key=_order), elapsed, record) if views else None
+    views = _credible(views)
+    if not views:
+        return None
+    # The first rank prints, or the last one.
+    loss = next((words(view.printed_loss, MAX_VALUE_CHARS) for view in views if view.printed_loss), "")
+    tokens = min(max((_tokens(view) for view in views), default=0), MAX_STEP)
+    seen = _of(max(views, key=_order), elapsed, world, record)
+    return seen.model_copy(update={"loss": loss, "tokens_per_gpu_second": tokens})
+
+
+def _tokens(view: LauncherView) -> int:
+    told = view.printed_tokens or 0.0
+    return round(told) if math.isfinite(told) and told > 0 else 0
+
+
+def _credible(views: Sequence[LauncherView]) -> list[LauncherView]:
+    """Those whose steps can have been made."""
+    timely = [view for view in views if _has_time(view)]
+    if len(timely) < LEAST_WITNESSES:
+        return timely
+    middle = statistics.median_low([view.step or 0 for view in timely])
+    lost = statistics.median_low([view.lost_steps or 0 for view in timely])
+    return [
+        view
+        for view in timely
+        if (view.step or 0) - middle <= _ahead(view) and (view.lost_steps or 0) - lost <= FEW_STEPS
+    ]
+
+
+def _has_time(view: LauncherView) -> bool:
+    """Whether its steps fit into the time since the first, if each takes what its newest ones do: with much to spare, since steps may
+    have been far shorter before."""
+    made = (view.step or 0) - (view.first_step or 0) + (view.lost_steps or 0)
+    span = (view.first_step_age_seconds or 0.0) - (view.step_age_seconds or 0.0)
+    pace = view.step_seconds or 0.0
+    return not made > FEW_STEPS + SHORTER * max(span, 0.0) / pace if pace > 0 else made <= MOST_STEPS
+
+
+def _ahead(view: LauncherView) -> float:
+    """So many steps others may be behind: a report may be late, and steps short."""
+    pace = view.step_seconds or 0.0
+    return FEW_STEPS + (LATE_SECONDS / pace if pace > 0 else MOST_STEPS)
 
 
 def _tells(view: LauncherView) -> bool:
@@ -31,14 +93,16 @@ def _tells(view: LauncherView) -> bool:
 
 
 def _order(view: LauncherView) -> tuple[int, float]:
-    return view.step or 0, view.first_step_age_seconds or 0.0
+    return (view.step or 0) + (view.lost_steps or 0), view.first_step_age_seconds or 0.0
 
 
-def _of(view: LauncherView, elapsed: int, record: GangSpec) -> Seen:
+def _of(view: LauncherView, elapsed: int, world: JobWorld, record: GangSpec) -> Seen:
     before = record.account.seen if record.account else None
     last = ago(elapsed, view.step_age_seconds)
     first = min(ago(elapsed, view.first_step_age_seconds), last)
-    first_step = min(view.first_step or 0, view.step or 0)
+    joules, metered = _metered(world, record)
+    lost_steps = (view.lost_steps or 0) if view.back_to is not None else 0
+    first_step = min(view.first_step or 0, (view.step or 0) + lost_steps)  # it may have gone back to before the first
     told = (view.input_wait_seconds, view.communication_seconds, view.checkpoint_stall_seconds)
     return Seen(
         started=min(ago(elapsed, view.started_age_seconds), first),
@@ -48,6 +112,12 @@ def _of(view: LauncherView, elapsed: int, record: GangSpec) -> Seen:
         step=view.step or 0,
         step_milliseconds=milliseconds(view.step_seconds),
         step_p90_milliseconds=milliseconds(view.step_p90_seconds),
+        stride=max(view.stride or 0, 0),
+        lost_steps=lost_steps,
+        lost=min(milliseconds(view.lost_seconds), last - first) if lost_steps else 0,
+        back_to=view.back_to if lost_steps else None,
+        joules=joules,
+        metered_gpu_milliseconds=metered,
         checkpoint_steps=_interval(view) or (before.checkpoint_steps if before else 0),
         told={
             bucket: amount for bucket, seconds in zip(TOLD, told, strict=True) if (amount := milliseconds(seconds)) > 0
@@ -55,10 +125,30 @@ def _of(view: LauncherView, elapsed: int, record: GangSpec) -> Seen:
     )
 
 
+def _metered(world: JobWorld, record: GangSpec) -> tuple[int, int]:
+    """What the accelerators of all workers that tell have used in this attempt, and in how many milliseconds of one of them.
+
+    Who tells of more time than the accelerators that the job asks for can have had sees others' too, or is wrong: that is not counted. Nor is
+    what no accelerator can use.
+    """
+    joules = time = 0
+    for view in world.views.values():
+        used, gpu_time = view.energy_joules, view.energy_gpu_milliseconds
+        if view.attempt != record.attempt or used is None or gpu_time is None:
+            continue
+        most = world.job.spec.gpus_per_node * (milliseconds(view.started_age_seconds) + METER_MILLISECONDS)
+        if 0 < gpu_time <= most and 0 <= used * 1000 <= MOST_WATTS * gpu_time:
+            joules, time = joules + used, time + gpu_time
+    return min(joules, LONGEST_MILLISECONDS), min(time, LONGEST_MILLISECONDS)
+
+
 def _interval(view: LauncherView) -> int:
-    """Steps between the two newest checkpoints that are complete; 0 where there are not two."""
-    steps = sorted({c.step for c in view.checkpoints if c.judged and not c.torn}, reverse=True)
-    return steps[0] - steps[1] if len(steps) > 1 else 0
+    """Steps between complete checkpoints, as most of those that are listed are apart; 0 where there are not two.
+
+    One that was saved out of turn, before a planned leave or because it was the best so far, tells of no interval.
+    """
+    steps = sorted({c.step for c in view.checkpoints if c.judged and not c.torn})
+    return statistics.median_high([later - step for step, later in pairwise(steps)]) if len(steps) > 1 else 0
 
 
 def burn_in_milliseconds(world: JobWorld, record: GangSpec) -> int:
@@ -93,6 +183,20 @@ def last_step_of(world: JobWorld, record: GangSpec, attempt: int) -> int | None:
     return max(
         (v.previous_step for v in views if v.previous_step is not None and v.previous_attempt == attempt), default=None
     )
+
+
+def measured_tflops(world: JobWorld, record: GangSpec) -> int | None:
+    """What one accelerator has reached in the burn-in, of the slowest node; None where a node's checker does not tell, or had none."""
+    views = [world.checkers.get(member.node) for member in record.members]
+    found = [_gemm(view.report) if view is not None else 0.0 for view in views]
+    slowest = min(found, default=0.0)
+    return int(slowest) or None if slowest <= MAX_PEAK else None
+
+
+def _gemm(report: CheckReport) -> float:
+    """0: it has no such figure."""
+    told = (each.figure for each in report.figures if each.probe == GEMM and report.device == "cuda")
+    return max((figure for figure in told if figure > 0), default=0.0)
 
 
 def ago(elapsed: int, age_seconds: float | None) -> int:

@@ -34,6 +34,7 @@ def figures(account: Account, seen: Seen | None, before: Goodput | None = None) 
         ettr_permille=_permille(productive, wanted),
         ettr_after_queue_permille=_permille(productive, wanted - account.amount(Bucket.QUEUED)),
         failures=account.failures,
+        failed_starts=account.failed_starts,
         steps=_steps(account),
         lost_steps=account.lost_steps,
         first_checkpoint_seconds=first // 1000 if first is not None else None,
@@ -48,6 +49,9 @@ def figures(account: Account, seen: Seen | None, before: Goodput | None = None) 
         else None,
         gpu_model=before.gpu_model if before else "",
         fingerprints=account.fingerprints,
+        measured_tflops=account.measured_tflops,
+        joules=account.joules,
+        metered_gpu_seconds=account.metered_gpu_milliseconds // 1000,
         seen=seen,
     )
 
@@ -74,5 +78,8 @@ def _steps(account: Account) -> int:
 def _stall(seen: Seen) -> int | None:
     """For how long one save stops the training; None where the program does not tell, or has not saved."""
     told = seen.told.get(Bucket.CHECKPOINT_STALL)
-    saves = (seen.step - seen.first_step + 1) // seen.checkpoint_steps if seen.checkpoint_steps else 0
+    each = seen.checkpoint_steps
+    saves = (
+        seen.made // each - max(seen.first_step - 1, 0) // each if each else 0
+    )  # at multiples of it, wherever it went on
     return told // saves if told is not None and saves > 0 else None

@@ -32,9 +32,26 @@ def noted(world: JobWorld, account: Account, attempt: int) -> Account:
     """The account with what this attempt starts with, if that differs from the one before."""
     made = fingerprint(world, attempt)
     last = account.fingerprints[-1] if account.fingerprints else None
-    if last is not None and last.model_copy(update={"attempt": attempt}) == made:
+    if last is not None and last.model_copy(update={"attempt": attempt, "collectives": ""}) == made:
         return account
     return account.model_copy(update={"fingerprints": [*account.fingerprints, made][-MAX_FINGERPRINTS:]})
+
+
+def learned(world: JobWorld, account: Account, attempt: int) -> Account:
+    """The account with the library of collectives that the ranks of this attempt have loaded, which is known once they train."""
+    found = _alike(
+        words(view.collectives, LABEL_LENGTH)
+        for view in world.views.values()
+        if view.attempt == attempt and view.collectives
+    )
+    last = account.fingerprints[-1] if account.fingerprints else None
+    if not found or last is None or last.collectives == found or last.attempt > attempt:
+        return account
+    told = last.model_copy(update={"collectives": found})
+    if last.attempt == attempt or not last.collectives:
+        return account.model_copy(update={"fingerprints": [*account.fingerprints[:-1], told]})
+    changed = told.model_copy(update={"attempt": attempt})
+    return account.model_copy(update={"fingerprints": [*account.fingerprints, changed][-MAX_FINGERPRINTS:]})
 
 
 def fingerprint(world: JobWorld, attempt: int) -> Fingerprint:

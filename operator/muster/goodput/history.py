@@ -28,6 +28,7 @@ from muster.api.goodput import LONGEST_MILLISECONDS, MAX_STEP, Bucket, Goodput
 from muster.api.trainingjob import CompletionResult, Incident, TrainingJob
 from muster.goodput.figures import figures
 from muster.health.pools import MODEL_LABELS
+from muster.recovery.failure import Kind
 
 EXPERIMENT_LABEL = "muster.dev/experiment"
 OWNER_LABEL = "muster.dev/owner"
@@ -40,8 +41,9 @@ MAX_SPEC_BYTES = 3328
 """Of an EndedJob's spec; the API server's own part (names, times, who has written it) has at most 768 more."""
 WORST = 3
 """Nodes that are kept rather than what was said at the end."""
-# These say nothing about the node on which they happened.
-_NOBODYS = (FaultClass.PLANNED, FaultClass.APPLICATION)
+_OF_THE_NODE = frozenset({Kind.NODE_GONE, Kind.NODE_LOST, Kind.NODE_UNREACHABLE, Kind.NODE_UNHEALTHY})
+"""Failures that a node is blamed for whatever their class. All others a tenant can bring about: he deletes pods, fills disks, kills
+launchers, and the largest job's would weigh most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +69,11 @@ def record(job: TrainingJob, gang: Gang | None, goodput: Goodput, state: Ending,
     if end is not None:
         state = Ending.SUCCEEDED if end.result is CompletionResult.SUCCEEDED else Ending.FAILED
         reason, message = end.reason, end.message
-    took = _took(job, gang, goodput.time)
     taken = min(sum(goodput.gpu_seconds.get(bucket, 0) for bucket in TAKEN), LONGEST_MILLISECONDS)
-    shares = allotted(taken, [each.seconds for each in took])
+    took = _took(job, gang, goodput.time)
+    # What is longer than all of them can have been was spent suspended.
+    weights = levelled([each.seconds for each in took], sum(goodput.seconds.get(bucket, 0) for bucket in TAKEN))
+    shares = allotted(taken, [max(round(each), 1) for each in weights])
     causes, blamed = _causes(took, shares, taken), _blamed(took, shares)
     return fitted(
         EndedJobSpec(
@@ -93,9 +97,13 @@ def record(job: TrainingJob, gang: Gang | None, goodput: Goodput, state: Ending,
             ettr_after_queue_permille=goodput.ettr_after_queue_permille,
             attempts=min(max(status.attempt, gang.spec.attempt if gang else 0), MAX_COUNT),
             failures=goodput.failures,
+            failed_starts=goodput.failed_starts,
             step=None if status.step is None else min(status.step, MAX_STEP),
             steps=goodput.steps,
             throughput=job.spec.throughput,
+            measured_tflops=goodput.measured_tflops,
+            joules=goodput.joules,
+            metered_gpu_seconds=goodput.metered_gpu_seconds,
             lost_steps=goodput.lost_steps,
             lost_seconds=_lost_seconds(job, gang),
             checkpoint_step=_checkpoint(job, gang),
@@ -131,6 +139,17 @@ def allotted(amount: int, weights: Sequence[int]) -> list[int]:
     for place in sorted(range(len(weights)), key=lambda at: (-(amount * weights[at] % whole), at))[:rest]:
         parts[place] += 1
     return parts
+
+
+def levelled(amounts: Sequence[float], most: float) -> list[float]:
+    """The amounts, the largest of them cut to one size where all together are more than `most`."""
+    level, left = float(most), float(most)
+    for place, amount in enumerate(sorted(amounts)):
+        level = left / (len(amounts) - place)
+        if amount >= level:
+            return [min(each, level) for each in amounts]
+        left -= amount
+    return list(amounts)
 
 
 def fitted(spec: EndedJobSpec) -> EndedJobSpec:
@@ -233,7 +252,7 @@ def _folded(causes: Sequence[Cause], most: int) -> list[Cause]:
 def _blamed(took: Sequence[_Took], shares: Sequence[int]) -> list[Blamed]:
     counts: dict[str, tuple[int, int]] = {}
     for each, share in zip(took, shares, strict=True):
-        if each.node and each.fault_class not in _NOBODYS:
+        if each.node and (each.fault_class == FaultClass.HARDWARE or each.reason in _OF_THE_NODE):
             many, before = counts.get(each.node, (0, 0))
             counts[each.node] = many + 1, before + share
     found = [Blamed(node=node, incidents=many, gpu_seconds=amount) for node, (many, amount) in counts.items()]

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from muster.api.endedjob import LABEL_LENGTH
 from muster.api.gang import GangIncident, GangSpec
 from muster.api.goodput import Goodput
-from muster.goodput.account import closed, resumed
+from muster.goodput.account import ahead_seconds, closed, resumed
 from muster.goodput.figures import figures
 from muster.goodput.fingerprint import SEVERAL
 from muster.goodput.history import model_of as label_of
@@ -13,7 +13,8 @@ from muster.goodput.history import words
 from muster.recovery.failure import Failure, Kind
 from muster.world.job import JobWorld
 
-FRESH = timedelta(seconds=20)
+# A little less than the pace at which a status is written for steps alone: they are worked out for what is written, and seldom else.
+FRESH = timedelta(seconds=27)
 
 
 def told(world: JobWorld, *, step: int | None, ended: bool, succeeded: bool) -> Goodput | None:
@@ -38,8 +39,9 @@ def told(world: JobWorld, *, step: int | None, ended: bool, succeeded: bool) -> 
         if fresh or world.job.status.step == step:
             return before
     counted, split = closed(world, ended=succeeded, only_steps=not ended)
-    found = figures(counted, split.seen, before)
-    found = found.model_copy(update={"gpu_model": model_of(world, found.gpu_model)})
+    found = figures(counted, split.seen, before).model_copy(update={"ahead_seconds": ahead_seconds(world)})
+    if not found.gpu_model or world.job.status.attempt != record.attempt:  # its nodes change with the attempt
+        found = found.model_copy(update={"gpu_model": model_of(world, found.gpu_model)})
     if before is not None and before.begun == found.begun and before.time > found.time:
         return before.model_copy(update={"seen": split.seen})
     return found
@@ -63,7 +65,7 @@ def incidents(world: JobWorld, record: GangSpec, goodput: Goodput | None) -> lis
     """The incidents as they are told: the last one with when the training went on, though no record says so yet."""
     if record.account is None or goodput is None or goodput.seen is None or record.go is None:
         return record.incidents
-    found = resumed(record.incidents, record.account.time, goodput.seen)
+    found = resumed(record.incidents, record, goodput.seen)
     known = {(each.attempt, each.time): each.resumed_time for each in world.job.status.incidents if each.resumed_time}
     # By ages, it would be a few milliseconds earlier or later each time, and a status that differs is a write.
     return [

@@ -61,6 +61,11 @@ FIRES: dict[str, tuple[Series, int, int]] = {
         80,
         120,
     ),
+    "MusterStraggler": (
+        (LEADER, state("Running", "Training"), (f"muster_job_step_seconds{{{JOB}}}", "1x199 1.3x800")),
+        229,
+        231,
+    ),
     "MusterNoNewCheckpoint": (
         (LEADER, (f'muster_checkpoint_concern{{{JOB}, reason="NoNewCheckpoint"}}', "1x1000")),
         4,
@@ -98,6 +103,16 @@ QUIET: dict[str, Series] = {
         LEADER,
         state("Pending", "InsufficientNodes"),
         (f"muster_job_waiting_since_timestamp_seconds{{{JOB}}}", "0x1000"),
+    ),
+    "steps that are slow at first, vary by a tenth, and are long for a while": (
+        LEADER,
+        state("Running", "Training"),
+        (f"muster_job_step_seconds{{{JOB}}}", "9x20 1x40 1.1x40 1x200 2x25 1x600"),
+    ),
+    "a job that was slow and waits": (
+        LEADER,
+        state("Recovering", "NodeLost"),
+        (f"muster_job_step_seconds{{{JOB}}}", "1x100 2x900"),
     ),
     "a change of leader": (
         ('muster_is_leader{instance="a"}', "1x300 stale"),

@@ -393,6 +393,33 @@ async def test_a_write_that_fails_holds_no_other_and_is_given_up_in_the_end(
     assert not process.keeper._waiting
 
 
+async def test_a_namespace_that_ends_thousands_of_jobs_costs_only_its_own_accounts(
+    new: Any, server: Server, job: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "MAX_WAITING", 100)
+    process = new(server)
+    await process.turns(1)
+    numbers = iter(range(len(UIDS)))
+
+    def wants(namespace: str, gpus: int = 1) -> str:
+        uid = UIDS[next(numbers)]
+        times = {"begun": "2026-01-31T10:00:00Z", "end": "2026-01-31T11:00:00Z"}
+        spec = {"namespace": namespace, "name": uid, "jobUid": uid, "state": "Deleted", "gpus": gpus, **times}
+        process.keeper._wait_for(EndedJobSpec.model_validate(spec))
+        return uid
+
+    wanted = [wants("lab"), wants("many", gpus=4096)]
+    for number in range(300):
+        wants("many")
+        if number % 30 == 0:
+            wanted.append(wants("prod"))
+    assert len(process.keeper._waiting) == 100
+    await process.turns(2)
+    assert set(wanted[:1] + wanted[2:]) <= set(server.records), "it is served in turn"
+    await process.turns(8)
+    assert set(wanted) <= set(server.records), "and of its own the large ones are kept"
+
+
 async def test_people_are_told_once_though_every_account_is_refused(new: Any, server: Server, job: Any) -> None:
     process = new(server)
     process.sees(*(job(number) for number in range(10)))

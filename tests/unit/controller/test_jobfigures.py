@@ -1,7 +1,7 @@
 """The figures of jobs: what their status tells and nothing else, an end to how many have them, and a scrape that stays cheap."""
 
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -54,7 +54,7 @@ def rows(name: str) -> dict[tuple[str, ...], float]:
 
 
 def test_a_job_has_the_figures_of_its_status_and_none_for_what_is_not_known() -> None:
-    figures = JobFigures()
+    figures = JobFigures(lambda: TIME)
     saved = CheckpointStatus(step=20, path="/c/20", time=TIME)
     figures.told(JOB, status(step=25, checkpoint=saved))
     assert rows("job_state") == {(*JOB, "Running", "Training"): 1}
@@ -71,6 +71,16 @@ def test_a_job_has_the_figures_of_its_status_and_none_for_what_is_not_known() ->
     assert shown("checkpoint_step") is None
 
 
+def test_time_that_no_account_has_yet_is_shown_as_the_command_line_shows_it() -> None:
+    """A first start that has held its nodes for six hours: MusterJobNotTraining goes by this."""
+    goodput = GOODPUT.model_copy(update={"seconds": {"queued": 50}, "gpu_seconds": {}, "ettr_permille": None})
+    figures = JobFigures(lambda: TIME + timedelta(hours=6))
+    figures.told(JOB, status("Starting", "ImagePullBackOff", goodput=goodput, nodes=["a", "b"]), 16)
+    assert rows("job_time_seconds") == {(*JOB, "queued"): 50, (*JOB, "starting"): 6 * 3600}
+    assert rows("job_gpu_seconds") == {(*JOB, "starting"): 16 * 6 * 3600}
+    assert shown("job_ettr_ratio") == 0
+
+
 @pytest.mark.parametrize(
     ("state", "running", "since"),
     [
@@ -84,12 +94,12 @@ def test_who_ought_to_run_and_does_not_tells_since_when(
     state: str, running: ConditionStatus, since: float | None
 ) -> None:
     condition = Condition(type="Running", status=running, reason="R", message="", last_transition_time=TIME)
-    JobFigures().told(JOB, status(state, conditions=[condition]))
+    JobFigures(lambda: TIME).told(JOB, status(state, conditions=[condition]))
     assert shown("job_waiting_since_timestamp_seconds") == since
 
 
 def test_jobs_are_counted_by_state_and_one_that_has_ended_has_no_rows() -> None:
-    figures = JobFigures()
+    figures = JobFigures(lambda: TIME)
     figures.told(JOB, status())
     figures.told(("ns", "other"), status("Pending", "InsufficientNodes"))
     figures.told(JOB, ended())
@@ -104,7 +114,7 @@ def test_only_so_many_jobs_have_rows_and_those_with_nodes_come_before_those_that
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(jobfigures, "MAX_JOBS", 2)
-    figures = JobFigures()
+    figures = JobFigures(lambda: TIME)
     queued = status("Pending", "BehindInQueue", goodput=None)
     for name, told in (("a", queued), ("b", status()), ("c", queued), ("d", status()), ("e", status())):
         figures.told(("ns", name), told)
@@ -116,23 +126,48 @@ def test_only_so_many_jobs_have_rows_and_those_with_nodes_come_before_those_that
     assert rows("jobs_without_figures") == {(): 2}
 
 
+def test_a_namespace_with_hundreds_of_suspended_jobs_hides_no_other_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobfigures, "MAX_JOBS", 6)
+    figures = JobFigures(lambda: TIME)
+    suspended, trains = status("Suspended", "Suspended"), status(nodes=["n0"])
+    for number in range(20):
+        figures.told(("many", f"j{number}"), suspended)
+    figures.told(("prod", "llama"), trains)
+    figures.told(("lab", "held"), suspended)
+    assert {("prod", "llama"), ("lab", "held")} < {key[:2] for key in rows("job_state")}
+    for number in range(20):
+        figures.told(("many", f"k{number}"), trains)
+    for name in ("a", "b", "c"):
+        figures.told(("lab", name), trains)
+    shares = [key[0] for key in rows("job_state")]
+    assert (len(shares), shares.count("prod"), shares.count("lab")) == (6, 1, 2)
+    before = set(rows("job_state"))
+    for number in range(20):
+        figures.told(("many", f"k{number}"), trains)
+        figures.told(("lab", "c"), trains)
+    assert set(rows("job_state")) == before, "nobody's row goes back and forth"
+
+
 def test_reasons_and_numbers_have_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobfigures, "MAX_REASONS", 2)
-    figures = JobFigures()
+    monkeypatch.setattr(jobfigures, "MAX_REASONS", len(jobfigures.ALERTED) + 2)
+    figures = JobFigures(lambda: TIME)
     for reason in ("Training", "Strange1", "Strange2", "Strange3", "Training"):
         figures.told(("ns", reason.lower()), status(reason=reason, step=10**400))
     assert {key[3] for key in rows("job_state")} == {"Training", "Strange1", "Other"}
+    for reason in jobfigures.ALERTED:
+        figures.told(("ns", "late"), status(reason=reason))
+        assert reason in {key[3] for key in rows("job_state")}, "an alert asks for it"
     assert b"inf" not in generate_latest().lower().replace(b'le="+inf"', b"").replace(b"info", b"")
     assert shown("job_step", ("ns", "training")) == 2**53
 
 
 def test_who_does_not_lead_shows_nothing_of_jobs() -> None:
-    JobFigures()
+    JobFigures(lambda: TIME)
     assert rows("job_state") == rows("jobs") == {}
 
 
 def test_a_scrape_of_as_many_jobs_as_have_rows_is_bounded_in_rows_and_time() -> None:
-    figures = JobFigures()
+    figures = JobFigures(lambda: TIME)
     everything = {bucket.value: 10**6 for bucket in Bucket}
     account = GOODPUT.model_copy(update={"seconds": everything, "gpu_seconds": everything})
     saved = CheckpointStatus(step=20, path="/c/20", time=TIME)
@@ -144,4 +179,4 @@ def test_a_scrape_of_as_many_jobs_as_have_rows_is_bounded_in_rows_and_time() -> 
     lines = [line for line in text.splitlines() if line.startswith((b"muster_job", b"muster_checkpoint"))]
     assert len(lines) < jobfigures.MAX_JOBS * 45
     assert spent < 5, spent  # it takes 0.2 s on an idle core
-    JobFigures()
+    JobFigures(lambda: TIME)

@@ -11,9 +11,10 @@ from muster.api.gang import FaultClass, GangIncident, GangSpec, Go, Level, Resum
 from muster.api.goodput import MAX_STRETCHES, Account, Bucket, Seen, Stretch
 from muster.api.trainingjob import Condition, ConditionStatus, Incident
 from muster.goodput.account import carried, closed, cut
+from muster.goodput.figures import figures
 from muster.goodput.told import incidents, told
 from muster.lifecycle import record as records
-from muster.protocol.checks import CheckAnswer, CheckReport
+from muster.protocol.checks import CheckAnswer, CheckReport, FigureReport
 from muster.recovery.failure import Failure, Kind
 from muster.world.checks import CheckerView
 from muster.world.turn import Placed
@@ -132,7 +133,16 @@ def test_steps_are_compute_and_what_is_before_them_is_starting() -> None:
     account = account_of(broken(scene))
     assert account.milliseconds == {"queued": 50_000, "starting": 9_000, "compute": 101_000}
     assert account.gpu_milliseconds == {"starting": 9_000 * GPUS, "compute": 101_000 * GPUS}
-    assert account.failures == 1
+    assert (account.failures, account.failed_starts) == (1, 0)
+
+
+def test_a_start_that_failed_is_counted_as_one() -> None:
+    scene = trains(now=160)
+    silent = running(1, None, started_age_seconds=110)
+    account = account_of(broken(scene.all(silent)))
+    assert (account.failures, account.failed_starts) == (1, 1)
+    told = figures(account, None)
+    assert (told.failures, told.failed_starts) == (1, 1)
 
 
 def test_what_breaks_off_a_step_is_lost_and_what_is_not_seen_is_undetected() -> None:
@@ -383,3 +393,215 @@ def test_what_failed_says_when_it_happened() -> None:
     assert spec.incidents[-1].fault_time == at(166)
     earlier = replace(failure, age_seconds=30.0)  # a step is newer than that
     assert records.recovered(scene.world(), scene.record, [earlier]).incidents[-1].fault_time == at(160)
+
+
+@pytest.mark.parametrize("step", [2**53 - 1, 10_000_000, 5000])
+def test_a_rank_that_tells_an_absurd_step_does_not_speak_for_the_gang(step: int) -> None:
+    """Of three the others are nowhere near it; one alone had no time for so many."""
+    scene = trains(now=160, step=101)
+    true = next(iter(scene.launchers.values()))
+    scene.launcher(1, replace(true, step=step))
+    account = account_of(broken(scene))
+    assert account.stretches[-1].step == 101
+    assert account.amount(Bucket.COMPUTE) == 101_000
+
+
+def test_where_all_tell_absurd_steps_their_time_is_unknown() -> None:
+    scene = trains(now=160, step=101)
+    scene.all(replace(next(iter(scene.launchers.values())), step=2**40))
+    account = account_of(broken(scene))
+    assert account.amount(Bucket.UNKNOWN) == 110_000
+    assert account.lost_steps == 0
+
+
+def test_ranks_that_are_a_report_apart_are_believed() -> None:
+    scene = trains(now=160, step=101)
+    true = next(iter(scene.launchers.values()))
+    scene.launcher(1, replace(true, step=40, step_age_seconds=61.0)).launcher(2, replace(true, step=41))
+    assert account_of(broken(scene)).stretches[-1].step == 101
+
+
+@pytest.mark.parametrize("hours", [-5, 5])
+def test_when_the_training_went_on_is_not_told_where_clocks_contradict_each_other(hours: int) -> None:
+    """The leader that saw the failure was hours ahead of the one that gave the go; hours behind nobody can tell."""
+    scene = trains(now=160, step=101)
+    assert scene.record is not None
+    assert scene.record.go is not None
+    assert scene.record.account is not None
+    before = fault(scene).model_copy(update={"attempt": 0, "time": at(20), "resumed_step": 0})
+    go = scene.record.go.model_copy(update={"time": at(50 + 3600 * hours)})
+    scene.record = scene.record.model_copy(update={"incidents": [before], "go": go})
+    wanted = None if hours < 0 else at(60)
+    assert broken(scene).incidents[0].resumed_time == wanted
+
+
+@pytest.mark.parametrize(
+    ("generation", "status", "since", "wanted"),
+    [
+        pytest.param(1, ConditionStatus.TRUE, 1, {"suspended": 99_000, "queued": 1_000}, id="created suspended"),
+        pytest.param(2, ConditionStatus.TRUE, 60, {"suspended": 40_000, "queued": 60_000}, id="queued before"),
+        pytest.param(4, ConditionStatus.TRUE, 60, {"suspended": 40_000, "unknown": 60_000}, id="twice"),
+        pytest.param(2, ConditionStatus.FALSE, 60, {"suspended": 60_000, "queued": 40_000}, id="resumed"),
+        pytest.param(3, ConditionStatus.FALSE, 60, {"unknown": 60_000, "queued": 40_000}, id="resumed, queued before"),
+    ],
+)
+def test_a_job_without_nodes_that_was_suspended_more_than_once_is_not_said_to_have_been_so_all_the_time(
+    generation: int, status: ConditionStatus, since: float, wanted: dict[str, int]
+) -> None:
+    scene = Scene(a_job(), seconds=100).fleet()
+    reason = "Suspended" if status is ConditionStatus.TRUE else "Resumed"
+    told = Condition(type="Suspended", status=status, reason=reason, last_transition_time=at(since))
+    metadata = scene.job.metadata.model_copy(update={"creation_timestamp": at(0), "generation": generation})
+    job_status = scene.job.status.model_copy(update={"conditions": [told]})
+    scene.job = scene.job.model_copy(update={"metadata": metadata, "status": job_status})
+    account, _ = closed(scene.but(turn=None).world())
+    assert account.milliseconds == wanted
+
+
+def test_a_job_that_was_resumed_and_suspended_again_leaves_the_time_between_unknown() -> None:
+    scene = Scene(a_job(), seconds=200).fleet().gang(go=False, members=[], reason="Suspended")
+    assert scene.record is not None
+    scene.record = scene.record.model_copy(update={"account": counted(20, has_run=True), "time": at(20)})
+    told = Condition(type="Suspended", status=ConditionStatus.TRUE, reason="Suspended", last_transition_time=at(120))
+    scene.job = scene.job.model_copy(update={"status": scene.job.status.model_copy(update={"conditions": [told]})})
+    account, _ = closed(scene.world())
+    assert (account.amount(Bucket.SUSPENDED), account.amount(Bucket.UNKNOWN)) == (80_000, 100_000)
+
+
+def figured(*figures: float, device: str = "cuda") -> dict[str, CheckerView]:
+    """Checkers of n0, n1, ... that have measured so much."""
+    return {
+        f"n{number}": CheckerView(
+            0.5,
+            CheckReport(1, device=device, figures=(FigureReport("gemm-bf16", figure, 60.0, "TFLOP/s"),)),
+        )
+        for number, figure in enumerate(figures)
+    }
+
+
+@pytest.mark.parametrize(
+    ("checkers", "newcomer", "wanted"),
+    [
+        pytest.param(figured(700.0, 640.9, 720.0), True, 640, id="the slowest node"),
+        pytest.param(figured(700.0, 640.0), True, None, id="one does not tell"),
+        pytest.param(figured(0.2, 0.3, 0.4, device="cpu"), True, None, id="processors"),
+        pytest.param({}, False, 555, id="nobody tells, and nothing has changed"),
+        pytest.param(figured(700.0, float("nan"), 720.0), True, None, id="no number"),
+        pytest.param(figured(1e308, 1e308, 1e308), True, None, id="absurd"),
+    ],
+)
+def test_what_the_burn_in_has_measured_of_the_slowest_node_is_noted_with_the_go(
+    checkers: dict[str, CheckerView], newcomer: bool, wanted: int | None
+) -> None:
+    scene = Scene(a_job(), seconds=60).fleet().gang(go=False).pods()
+    assert scene.record is not None
+    members = [member.model_copy(update={"newcomer": newcomer}) for member in scene.record.members]
+    before = counted(50, measured_tflops=555)
+    scene.record = scene.record.model_copy(update={"account": before, "members": members})
+    go = Go(time=at(60), master_address="10.0.0.1", master_port=20001)
+    spec = carried(scene.but(checkers=checkers).world(), scene.record.model_copy(update={"go": go}))
+    assert account_of(spec).measured_tflops == wanted
+
+
+def goes_back(scene: Scene, step: int, steps: int, seconds: float, back_to: int) -> Scene:
+    view = next(iter(scene.launchers.values()))
+    return scene.all(replace(view, step=step, lost_steps=steps, lost_seconds=seconds, back_to=back_to))
+
+
+def test_what_a_program_has_taken_back_by_itself_is_lost_work() -> None:
+    """A step a second from 60 on: 50 steps, back to 30 within 7 s, and on to step 73."""
+    scene = goes_back(trains(now=160, step=101), step=73, steps=20, seconds=27.0, back_to=30)
+    spec = broken(scene)
+    account = account_of(spec)
+    assert (account.amount(Bucket.LOST_WORK), account.lost_steps) == (27_000, 20)
+    assert account.amount(Bucket.COMPUTE) == 101_000 - 27_000
+    assert [(each.after, each.step) for each in account.stretches] == [(0, 73)]
+    assert spec.incidents[-1].lost_milliseconds == 0, "no failure has cost it"
+
+
+def test_a_program_that_goes_back_to_before_its_start_takes_back_the_work_of_before() -> None:
+    made = Stretch(after=0, step=100, gpus=GPUS, milliseconds={"compute": 40_000})
+    scene = trains(now=160, resume=100, first_step=101, step=201, stretches=[made])
+    assert scene.record is not None
+    assert scene.record.account is not None
+    spent = {"queued": 10_000, "compute": 40_000}
+    scene.record = scene.record.model_copy(
+        update={"account": scene.record.account.model_copy(update={"milliseconds": spent})}
+    )
+    # From 151 back to 60, which took all from the first step on.
+    account = account_of(broken(goes_back(scene, step=110, steps=91, seconds=50.0, back_to=60)))
+    assert account.lost_steps == 91
+    assert account.amount(Bucket.LOST_WORK) == 16_000 + 50_000 + 1_000
+    assert [(each.after, each.step) for each in account.stretches] == [(0, 60), (60, 110)]
+
+
+def test_steps_are_taken_back_once_where_a_start_goes_on_from_a_checkpoint_of_those_that_the_program_took_back() -> (
+    None
+):
+    """It went back from 42 to 20, was started with the checkpoint of 40 that it had made before, and goes back to 10."""
+    made = [
+        Stretch(after=0, step=20, gpus=GPUS, milliseconds={"compute": 20_000}),
+        Stretch(after=40, step=60, gpus=GPUS, milliseconds={"compute": 20_000}),
+    ]
+    before = Account(
+        begun=at(0), time=at(40), milliseconds={"compute": 40_000}, gpu_milliseconds={}, stretches=made, lost_steps=22
+    )
+    account, milliseconds = cut(before, 10)
+    assert (account.lost_steps, milliseconds) == (22 + 30, 30_000)
+
+
+def test_a_program_that_has_gone_back_to_before_its_first_step_tells_the_same_wherever_it_is_then() -> None:
+    """From 99 of a start with 90 back to 51: nine are lost, and those after 51 that others had made."""
+    made = Stretch(after=0, step=90, gpus=GPUS, milliseconds={"compute": 90_000})
+    for step in (54, 70, 90, 95):
+        scene = trains(now=190, resume=90, first_step=91, step=99, stretches=[made])
+        account = account_of(broken(goes_back(scene, step=step, steps=48, seconds=10.0, back_to=51)))
+        assert account.lost_steps == 48, step
+        assert [(each.after, each.step) for each in account.stretches] == [(0, 51), (51, step)]
+
+
+def test_one_rank_of_three_that_says_it_has_gone_back_is_not_believed() -> None:
+    scene = trains(now=160, step=101)
+    scene.launcher(1, replace(next(iter(scene.launchers.values())), lost_steps=5000, lost_seconds=90.0, back_to=3))
+    account = account_of(broken(scene))
+    assert (account.lost_steps, account.amount(Bucket.LOST_WORK)) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("first_step", "stride", "lost"), [(102, 1, 0), (102, 0, 0), (110, 10, 1), (1, 1, 101), (10, 10, 101), (61, 1, 41)]
+)
+def test_a_slow_start_takes_no_earlier_work_for_lost(first_step: int, stride: int, lost: int) -> None:
+    """Muster knows no checkpoint, and the start took longer than all steps since the first would have."""
+    made = Stretch(after=0, step=101, gpus=GPUS, milliseconds={"compute": 40_000})
+    scene = trains(now=1160, first_step=first_step, step=first_step + 50, stretches=[made])
+    view = replace(
+        next(iter(scene.launchers.values())), stride=stride, first_step_age_seconds=50.0, step_age_seconds=0.0
+    )
+    assert account_of(broken(scene.all(view))).lost_steps == lost
+
+
+@pytest.mark.parametrize("ahead", [5 * 3600.0, -5 * 3600.0, 4.0, 1e300, -1e300])
+def test_a_clock_that_differs_from_the_api_servers_makes_the_first_wait_no_longer_and_no_shorter(ahead: float) -> None:
+    """The job waits 30 s for its nodes; the API server has noted its creation, the leader's clock is hours away."""
+    shown = max(min(ahead, 3e5), -3e5)  # what the scene can show
+    world = Scene(a_job(), seconds=30 + shown).fleet().world()
+    metadata = world.job.metadata.model_copy(update={"creation_timestamp": at(0)})
+    world = replace(world, job=world.job.model_copy(update={"metadata": metadata}), ahead_seconds=ahead)
+    spec = carried(world, records.placed_anew(world, Placed(("n0", "n1", "n2")), "Started"))
+    assert spec.account is not None
+    total = sum(spec.account.milliseconds.values())
+    assert timedelta(milliseconds=total) == spec.account.time - spec.account.begun
+    if abs(ahead) < 1e9:
+        assert spec.account.milliseconds == {"queued": 34_000 if ahead == 4.0 else 30_000}
+
+
+@pytest.mark.parametrize(
+    ("ahead", "wanted"),
+    [(5 * 3600.0, 18_000), (-18_000.9, -18_000), (4.9, 0), (0.0, 0), (1e300, 10**9), (-1e300, -(10**9))],
+)
+def test_figures_tell_by_how_much_the_clock_that_they_go_by_is_off(ahead: float, wanted: int) -> None:
+    figures = told(
+        replace(trains(now=160, step=101).world(), ahead_seconds=ahead), step=101, ended=False, succeeded=False
+    )
+    assert figures is not None
+    assert figures.ahead_seconds == wanted

@@ -33,6 +33,19 @@ def test_mfu_is_what_the_model_needs_of_what_the_accelerators_could() -> None:
     assert (found.formula, found.peak_tflops) == (BY_PARAMETERS, 989)
 
 
+def test_what_is_delivered_is_a_share_of_what_the_same_nodes_have_reached_in_the_burn_in() -> None:
+    """4.2e15 operations a second of 8 * 700e12; without a data sheet's peak it is known all the same."""
+    throughput = Throughput(tokens_per_step=100_000, parameters=7_000_000_000)
+    for model in ("NVIDIA-H200", "of nobody"):
+        found = efficiency(1000, {"compute": 1000}, {"compute": 8000}, throughput, model, 700)
+        assert found.delivered == pytest.approx(4.2e15 / (8 * 700e12))
+        assert found.measured_tflops == 700
+    for measured in (None, 0, 500):  # unknown, or beyond what was measured
+        found = efficiency(1000, {"compute": 1000}, {"compute": 8000}, throughput, "NVIDIA-H200", measured)
+        assert (found.delivered, found.measured_tflops) == (None, None)
+        assert found.mfu is not None
+
+
 def test_the_job_may_give_operations_and_peak_itself_and_the_formula_is_told() -> None:
     found = made(parameters=None, flops_per_token=42_000_000_000, peak_tflops_per_gpu=1979, model="")
     assert found.mfu == pytest.approx(4.2e15 / (8 * 1979e12))

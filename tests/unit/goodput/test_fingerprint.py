@@ -8,13 +8,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.cli.test_fleetreport import a_spec
 from tests.unit.goodput.test_history import at
-from tests.unit.lifecycle.builders import Scene, a_job
+from tests.unit.lifecycle.builders import Scene, a_job, running
 
 from muster.api.gang import GangSpec
 from muster.api.goodput import MAX_FINGERPRINTS, Account, Fingerprint
 from muster.api.trainingjob import TrainingJob
 from muster.goodput.account import carried
-from muster.goodput.fingerprint import REVISION, SEVERAL, at_attempt, environment, fingerprint, noted, revision
+from muster.goodput.fingerprint import (
+    REVISION,
+    SEVERAL,
+    at_attempt,
+    environment,
+    fingerprint,
+    learned,
+    noted,
+    revision,
+)
 from muster.goodput.history import MAX_SPEC_BYTES, fitted, size
 from muster.goodput.told import model_of as model_told
 from muster.world.views import ContainerView
@@ -132,7 +141,9 @@ def test_whatever_is_told_fits_and_an_account_with_it_too(image: str, text: str)
     found = fingerprint(scene.world(), 1)
     assert Fingerprint.model_validate(found.to_json()) == found
     blamed = [{"node": f"{'<&' * 120}{n}", "incidents": 1, "gpuSeconds": 1} for n in range(8)]
-    widest = Fingerprint(attempt=2**53 - 1, image="<" * 71, gpu_model="&" * 63, driver=">" * 32, revision="<" * 63)
+    widest = Fingerprint(
+        attempt=2**53 - 1, image="<" * 71, gpu_model="&" * 63, driver=">" * 32, collectives="&" * 63, revision="<" * 63
+    )
     full = a_spec(1, blamed=blamed, message="<" * 200, fingerprints=[found, widest, widest, widest])
     assert size(fitted(full)) <= MAX_SPEC_BYTES
 
@@ -146,3 +157,28 @@ def test_a_job_that_has_had_several_models_never_has_one_again() -> None:
     assert model_told(scene.world(), "") == SEVERAL, "one of its nodes does not say"
     assert model_told(Scene(a_job()).world(), "NVIDIA-H200") == "NVIDIA-H200", "it has no nodes now"
     assert model_told(Scene(a_job()).world(), "") == ""
+
+
+def test_the_library_of_collectives_is_learnt_while_the_attempt_trains_and_a_change_is_told() -> None:
+    account = Account(begun=at(0), time=at(0), fingerprints=[Fingerprint(attempt=1, image="a")])
+
+    def trains(attempt: int, *told: str) -> Account:
+        scene = Scene(a_job(nodes=len(told))).fleet().gang(attempt=attempt).pods()
+        for index, each in enumerate(told):
+            scene.launcher(index, running(attempt, 5, collectives=each))
+        return learned(scene.world(), account, attempt)
+
+    assert trains(1, "", "") == account
+    account = trains(1, "NCCL 2.21.5", "NCCL 2.21.5", "")
+    assert account.fingerprints == [Fingerprint(attempt=1, image="a", collectives="NCCL 2.21.5")]
+    assert trains(2, "NCCL 2.21.5") == account
+    account = trains(3, "NCCL 2.27.7", "NCCL 2.21.5")
+    assert [(each.attempt, each.collectives) for each in account.fingerprints] == [(1, "NCCL 2.21.5"), (3, SEVERAL)]
+
+
+def test_a_start_with_the_same_is_no_change_though_its_library_is_not_known_yet() -> None:
+    scene = a_scene()
+    first = noted(scene.world(), Account(begun=at(0), time=at(0)), 1)
+    (told,) = first.fingerprints
+    known = first.model_copy(update={"fingerprints": [told.model_copy(update={"collectives": "NCCL 2.21.5"})]})
+    assert noted(scene.world(), known, 2) == known

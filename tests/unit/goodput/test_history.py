@@ -108,7 +108,7 @@ def test_whatever_a_job_did_its_account_is_whole_and_fits(
     if taken <= LONGEST_MILLISECONDS:
         assert sum(each.gpu_seconds for each in made.causes) == taken
     assert sum(each.incidents for each in made.causes) == len(listed)
-    blamed = {each.node for each in listed if each.fault_class not in (FaultClass.PLANNED, FaultClass.APPLICATION)}
+    blamed = {each.node for each in listed if each.fault_class is FaultClass.HARDWARE or each.reason.startswith("Node")}
     assert len(made.blamed) + made.blamed_others == len(blamed)
     assert len(made.causes) <= MAX_CAUSES
     assert len(made.blamed) <= MAX_BLAMED
@@ -130,7 +130,10 @@ def test_time_is_allotted_to_causes_and_nodes_by_what_each_incident_took() -> No
         an_incident(3, FaultClass.PLANNED, reason="Drain", node="n3", time=at(400), resumed_time=at(430)),
         an_incident(4, FaultClass.HARDWARE, reason="NodeLost", node="bad", time=at(500), resumed_time=at(550)),
     )
-    goodput = a_goodput(gpu_seconds={"compute": 9000, "restarting": 1000, "lostWork": 900, "undetected": 100})
+    goodput = a_goodput(
+        seconds={"compute": 900, "restarting": 100, "lostWork": 90, "undetected": 10, "suspended": 86_400},
+        gpu_seconds={"compute": 9000, "restarting": 1000, "lostWork": 900, "undetected": 100},
+    )
     made = record(a_job(uid=UID), a_gang(*listed), goodput, Ending.DELETED)
     assert [(each.reason, each.incidents, each.gpu_seconds) for each in made.causes] == [
         ("NodeLost", 2, 1400),
@@ -140,6 +143,32 @@ def test_time_is_allotted_to_causes_and_nodes_by_what_each_incident_took() -> No
     assert [(each.node, each.incidents, each.gpu_seconds) for each in made.blamed] == [("bad", 2, 1400)]
     assert made.lost_seconds == 10
     assert (made.attempts, made.state) == (5, Ending.DELETED)
+    # Suspended for a day after the third failure: that is nobody's.
+    listed = (*listed[:2], an_incident(3, FaultClass.PLANNED, reason="Drain", node="n3", time=at(400)))
+    goodput = goodput.model_copy(update={"time": at(86_800)})
+    made = record(a_job(uid=UID), a_gang(*listed), goodput, Ending.DELETED)
+    assert {each.reason: each.gpu_seconds for each in made.causes} == {"NodeLost": 850, "Drain": 850, "Exit": 300}
+
+
+@pytest.mark.parametrize(
+    ("fault_class", "reason", "is_blamed"),
+    [
+        (FaultClass.HARDWARE, "RankFailed", True),
+        (FaultClass.INFRASTRUCTURE, "NodeUnreachable", True),
+        (FaultClass.INFRASTRUCTURE, "NodeGone", True),
+        (FaultClass.INFRASTRUCTURE, "PodDeleted", False),
+        (FaultClass.INFRASTRUCTURE, "PodGone", False),
+        (FaultClass.INFRASTRUCTURE, "Evicted", False),
+        (FaultClass.INFRASTRUCTURE, "LauncherSilent", False),
+        (FaultClass.UNKNOWN, "StepTimeout", False),
+        (FaultClass.PLANNED, "Drain", False),
+    ],
+)
+def test_a_tenant_cannot_have_a_node_blamed(fault_class: FaultClass, reason: str, is_blamed: bool) -> None:
+    incident = an_incident(1, fault_class, reason=reason, node="n0", time=at(100), resumed_time=at(190))
+    made = record(a_job(uid=UID), a_gang(incident), a_goodput(gpu_seconds={"lostWork": 900}), Ending.DELETED)
+    assert [each.node for each in made.blamed] == ["n0"] * is_blamed
+    assert [each.reason for each in made.causes] == [reason], "as a cause it is told in any case"
 
 
 def test_many_causes_are_told_as_others_and_time_without_an_incident_is_told_as_such() -> None:

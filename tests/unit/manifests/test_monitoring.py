@@ -1,6 +1,7 @@
 """Rules, runbooks and scrapes belong together: nothing is named that the code does not have."""
 
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,8 @@ import pytest
 import yaml
 
 from monitoring.page import registered
+from muster.cli.main import Commands
+from muster.controller.jobfigures import ALERTED
 
 HEADINGS = ["What it means", "What is at stake", "Look", "Do", "When to wake somebody else"]
 FOLDER = "manifests/components/monitoring"
@@ -36,6 +39,17 @@ def test_each_alert_has_its_runbook_and_each_runbook_its_alert(root: Path, rules
         assert re.search(r"^    kubectl ", text, re.MULTILINE), page
 
 
+def test_what_runbooks_say_to_type_can_be_typed(root: Path) -> None:
+    commands, typed = Commands(), 0
+    for page in sorted((root / "docs/runbooks").glob("Muster*.md")):
+        for found in re.findall(r"(?:^    |`)kubectl muster ([^`\n]+)", page.read_text(), re.MULTILINE):
+            name, *words = shlex.split(found.partition("|")[0], comments=True)
+            if words:
+                commands[name].make_context(name, [word.removesuffix("...") for word in words])
+                typed += 1
+    assert typed > 20
+
+
 def test_each_alert_waits_has_a_severity_and_says_what_it_is(rules: list[dict[str, Any]]) -> None:
     for rule in alerts(rules):
         assert rule["for"], rule["alert"]
@@ -59,6 +73,13 @@ def test_rules_name_metrics_and_labels_that_there_are(rules: list[dict[str, Any]
     for rule in rules:
         for labels in re.findall(r"\b(?:by|on|group_left) \(([^)]*)\)", rule["expr"]):
             assert {label.strip() for label in labels.split(",") if label.strip()} <= of_all, rule
+
+
+def test_reasons_of_jobs_that_rules_ask_for_are_told_however_many_others_are(rules: list[dict[str, Any]]) -> None:
+    asked = {
+        reason for rule in rules for reason in re.findall(r'muster_job_state\{[^}]*reason="([^"]*)"', rule["expr"])
+    }
+    assert asked == ALERTED
 
 
 def test_scrapes_select_what_the_installation_has(root: Path, base: list[dict[str, Any]]) -> None:

@@ -1,0 +1,104 @@
+"""Energy: what launchers tell comes to the account once, and what nobody has told is not known."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.unit.goodput.test_account import GPUS, account_of, broken, trains
+from tests.unit.lifecycle.builders import Scene
+
+from muster.api.goodput import Seen
+from muster.goodput.energy import energy
+from muster.goodput.evidence import MOST_WATTS
+from muster.goodput.figures import figures
+from muster.goodput.told import told
+
+SECONDS = 100  # that were metered, of 110 since the start
+
+
+def metered(**changes: Any) -> Scene:
+    """Three workers of eight accelerators, each of which drew 500 W."""
+    scene = trains(now=160, step=101)
+    view = next(iter(scene.launchers.values()))
+    return scene.all(
+        replace(view, energy_joules=8 * 500 * SECONDS, energy_gpu_milliseconds=8 * 1000 * SECONDS, **changes)
+    )
+
+
+def test_what_all_workers_tell_is_added_up_once() -> None:
+    scene = metered()
+    before = told(scene.world(), step=101, ended=False, succeeded=False)
+    account = account_of(broken(scene))
+    assert (account.joules, account.metered_gpu_milliseconds) == (GPUS * 500 * SECONDS, GPUS * 1000 * SECONDS)
+    found = figures(account, None)
+    assert (found.joules, found.metered_gpu_seconds) == (account.joules, GPUS * SECONDS)
+    assert before is not None
+    assert before.joules == found.joules
+
+
+def test_what_was_told_before_the_launchers_fell_silent_counts() -> None:
+    """They have ended their ranks, and say no more of what these have used."""
+    scene = metered()
+    seen = Seen(
+        started=0,
+        first=10_000,
+        last=60_000,
+        first_step=1,
+        step=51,
+        joules=7_000,
+        metered_gpu_milliseconds=20_000,
+    )
+    assert scene.record is not None
+    assert scene.record.account is not None
+    scene.record = scene.record.model_copy(update={"account": scene.record.account.model_copy(update={"seen": seen})})
+    view = next(iter(scene.launchers.values()))
+    scene.all(replace(view, energy_joules=None, energy_gpu_milliseconds=None))
+    account = account_of(broken(scene))
+    assert (account.joules, account.metered_gpu_milliseconds) == (7_000, 20_000)
+    assert account.stretches[-1].step == 101
+
+
+@pytest.mark.parametrize(
+    ("joules", "time"),
+    [
+        pytest.param(2**53 - 1, 8_000 * SECONDS, id="more than any accelerator draws"),
+        pytest.param(400_000, 2**53 - 1, id="more time than there was"),
+        pytest.param(400_000, 64_000 * SECONDS, id="all GPUs of a node of which it has a part"),
+        pytest.param(400_000, 0, id="in no time"),
+        pytest.param(None, 8_000 * SECONDS, id="nothing"),
+    ],
+)
+def test_what_cannot_be_true_is_not_counted(joules: int | None, time: int) -> None:
+    scene = metered()
+    view = next(iter(scene.launchers.values()))
+    scene.launcher(1, replace(view, energy_joules=joules, energy_gpu_milliseconds=time))
+    account = account_of(broken(scene))
+    assert account.joules == 2 * 8 * 500 * SECONDS
+    assert account.metered_gpu_milliseconds == 2 * 8_000 * SECONDS
+    assert account.joules <= MOST_WATTS * account.metered_gpu_milliseconds // 1000
+
+
+def test_the_energy_of_a_token_needs_nearly_all_of_the_time_metered() -> None:
+    spent = {"compute": 860, "lostWork": 100, "queued": 5000, "restarting": 40, "burnIn": 300}
+    whole = energy(480_000, 960, spent, 1_000_000)
+    assert whole is not None
+    assert (whole.watts_per_gpu, whole.metered, whole.joules_per_token) == (500.0, 0.96, 0.48)
+    part = energy(450_000, 900, spent, 1_000_000)
+    assert part is not None
+    assert (part.watts_per_gpu, part.metered, part.joules_per_token) == (500.0, 0.9, None)
+    more = energy(600_000, 1200, spent, None)  # counters need not agree with the clock
+    assert more is not None
+    assert (more.metered, more.joules_per_token) == (1.0, None)
+
+
+@pytest.mark.parametrize("bucket", ["starting", "restarting", "undetected", "finishing", "unknown"])
+def test_what_was_metered_beside_the_steps_does_not_hide_nodes_that_are_not(bucket: str) -> None:
+    """Two nodes of one accelerator each, of which one has a meter: as long in steps as beside them."""
+    found = energy(500 * 7200, 7200, {bucket: 7200, "compute": 7200}, 3_600_000)
+    assert found is not None
+    assert (found.metered, found.joules_per_token) == (0.5, None)
+
+
+@pytest.mark.parametrize(("joules", "time", "spent"), [(0, 0, {"compute": 5}), (5, 0, {"compute": 5}), (5, 5, {})])
+def test_nothing_metered_is_not_known(joules: int, time: int, spent: dict[str, int]) -> None:
+    assert energy(joules, time, spent, 10) is None
