@@ -459,6 +459,13 @@ FLEET = Dashboard(
                     stacked=True,
                 ),
                 lines(
+                    "Accelerators of the fleet",
+                    "What they are there for: held by jobs, by other pods, out of use, reserved for a gang that waits, free. docs/goodput.md.",
+                    Query(f"max by (state) ({led('muster_gpus')})", "{{state}}"),
+                    unit="none",
+                    stacked=True,
+                ),
+                lines(
                     "Jobs that wait for nodes, by reason",
                     "What each reason means: docs/queueing.md.",
                     Query(f"max by (reason) ({led('muster_jobs_pending')})", "{{reason}}"),

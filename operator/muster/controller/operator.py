@@ -22,6 +22,7 @@ from muster.api.preflight import Profile
 from muster.api.trainingjob import TrainingJob
 from muster.controller.cluster import Cluster
 from muster.controller.dirty import DirtyKeys
+from muster.controller.fleethours import FleetHoursKeeper
 from muster.controller.health import HealthKeeper
 from muster.controller.history import HistoryKeeper
 from muster.controller.perform import Performer
@@ -131,6 +132,9 @@ class Operator:
             wall_clock,
         )
         self.history = self._make_history(clock, wall_clock)
+        self.hours = FleetHoursKeeper(
+            client, self.cluster, lambda: self.queue.reserved, settings.namespace, clock, wall_clock
+        )
         self.repairs = RepairKeeper(client, self.cluster, self.health, self.events, clock)
         self.windows = WindowKeeper(self.cluster, self.events, self.health.verdicts, clock, wall_clock)
         self.kept = KeptWorlds()
@@ -293,6 +297,7 @@ class Operator:
         self._spawn(self.upkeep.run(), "upkeep")
         if self.history is not None:
             self._spawn(self.history.run(), "history")
+            self._spawn(self.hours.run(), "hours of the fleet")
         self._spawn(self.repairs.run(), "repairs")
         self._spawn(self.windows.run(), "maintenance windows")
         await self.reconciler.run()

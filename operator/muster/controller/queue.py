@@ -83,6 +83,7 @@ class Queue:
         self._unseen: set[Key] = set()
         self._stale = asyncio.Event()
         self._failed: dict[str, str] = {}  # jobs that planning failed at -> how
+        self.reserved: frozenset[str] = frozenset()  # free nodes that wait for the rest of somebody's gang
 
     def expect(self, keys: list[Key]) -> None:
         """No plan before these jobs have been looked at once: a new leader must not serve whom it sees first."""
@@ -149,8 +150,8 @@ class Queue:
             try:
                 if self._entries:
                     await self._plan()
-                elif self._turns:
-                    self._turns = {}
+                elif self._turns or self.reserved:
+                    self._turns, self.reserved = {}, frozenset()
                     _pending.clear()
                 if self._clock() - measured >= MEASURE_SECONDS:
                     measured = self._clock()
@@ -162,6 +163,7 @@ class Queue:
 
     async def _measure(self) -> None:
         shares = await in_slices(fragmentation(self._cluster.fleet), self._clock)
+        _fragmentation.clear()  # the policy may have other levels now
         for level, share in shares.items():
             _fragmentation.labels(level).set(share)
 
@@ -179,7 +181,8 @@ class Queue:
         held = self._cluster.held_by_namespace() if limits else {}
         turns: dict[str, Turn] = {}
         asked = {uid: entry.waiting for uid, entry in self._entries.items()}
-        steps = plan_steps(self._cluster.fleet, asked.values(), limits, held)
+        reserved: dict[str, str] = {}
+        steps = plan_steps(self._cluster.fleet, asked.values(), limits, held, reserved)
         begun, slices = self._clock(), Slices(self._clock)
         for step in steps:
             now = self._clock()
@@ -191,7 +194,7 @@ class Queue:
             begun += await slices.pause()
         # Who has left meanwhile, or waits for something else now, is not told what he would have got.
         turns = {uid: turn for uid, turn in turns.items() if self._waits(uid, asked)}
-        before, self._turns = self._turns, turns
+        before, self._turns, self.reserved = self._turns, turns, frozenset(reserved)
         reasons = Counter(turn.answer.reason for turn in turns.values() if isinstance(turn.answer, NotPlaced))
         _pending.clear()
         for reason, count in reasons.items():

@@ -96,7 +96,11 @@ def plan(
 
 
 def plan_steps(
-    fleet: Fleet, waiting: Iterable[Waiting], limits: Mapping[str, int], held: Mapping[str, int]
+    fleet: Fleet,
+    waiting: Iterable[Waiting],
+    limits: Mapping[str, int],
+    held: Mapping[str, int],
+    reserved: dict[str, str] | None = None,
 ) -> Iterator[tuple[str, Turn] | None]:
     """The turns of all waiting jobs, first come first, each worked out when it is asked for.
 
@@ -105,12 +109,13 @@ def plan_steps(
         waiting: the queue, in any order.
         limits: nodes that the jobs of a namespace may hold together; none for a namespace that is absent.
         held: nodes that the jobs of a namespace hold now, those of gangs that wait for a replacement included.
+        reserved: is told for whom nodes are reserved that are free.
 
     Yields:
         Job uid and turn; None between parts of the work on one job: whatever else there is to do may have its turn. What is `Placed` does not overlap, so that all of them may take their nodes.
     """
     queue = order(waiting)
-    desk = _Desk(fleet, Limits(limits, held))
+    desk = _Desk(fleet, Limits(limits, held), {} if reserved is None else reserved)
     for position, job in enumerate(queue, start=1):
         answer = yield from _guarded(desk, job)
         yield job.job_uid, Turn(position, len(queue), answer)
@@ -127,11 +132,11 @@ def _guarded(desk: "_Desk", job: Waiting) -> Generator[None, None, Placed | NotP
 class _Desk:
     """Where one job after the other asks for nodes, and what those before it have left."""
 
-    def __init__(self, fleet: Fleet, limits: Limits) -> None:
+    def __init__(self, fleet: Fleet, limits: Limits, reserved: dict[str, str]) -> None:
         self._limits = limits
         self._space = Space(fleet)
         self._unreserved = Space(fleet)  # the same, as if nothing were reserved
-        self._reserved: dict[str, str] = {}  # node -> for whom
+        self._reserved = reserved  # node -> for whom
 
     def answer(self, job: Waiting) -> Generator[None, None, Placed | NotPlaced]:
         """The next job's answer; its nodes are gone, or reserved, for those behind it."""

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from prometheus_client import REGISTRY
 from tests.unit.lifecycle.builders import EPOCH, a_node
 
 from muster.controller import slices
@@ -184,3 +185,20 @@ async def test_who_leaves_while_a_plan_is_made_is_not_told_of_it(
     await keeper.until(lambda: keeper.queue.turn("a"))
     assert keeper.queue.turn("b") is None
     assert ("ns", "b") not in keeper.rung
+
+
+async def test_a_level_that_the_policy_no_longer_names_is_not_told(scene: Any) -> None:
+    fleet = scene.cluster.fleet
+    fleet.put_node(a_node("n0"))
+    queue = Queue(scene.cluster, lambda _: None)
+
+    def levels() -> set[str]:
+        (family,) = (each for each in REGISTRY.collect() if each.name == "muster_free_nodes_fragmentation")
+        return {sample.labels["level"] for sample in family.samples}
+
+    await queue._measure()
+    assert levels() == {level.name for level in fleet.policy.topology.levels} != set()
+    topology = fleet.policy.topology.model_copy(update={"levels": []})
+    fleet.policy = fleet.policy.model_copy(update={"topology": topology})
+    await queue._measure()
+    assert levels() == set()

@@ -14,6 +14,7 @@ import traceback
 from collections import Counter
 from typing import Any
 
+from muster.api.fleethours import CONFIG_MAP
 from muster.controller.main import configure_logging
 from muster.controller.operator import Operator
 from muster.controller.settings import Settings
@@ -36,6 +37,8 @@ class Writes:
         self._fatal = fatal
 
     def __call__(self, verb: str, path: str, moment: str) -> None:
+        if CONFIG_MAP in path:  # it comes by the clock, whatever becomes of jobs
+            return
         kind = f"{moment} {verb} {resource_of(path)}"
         self._counts[kind] += 1
         point = f"{kind} {self._counts[kind]}"

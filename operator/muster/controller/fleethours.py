@@ -1,0 +1,134 @@
+"""Counts what the accelerators of the fleet do: held, free, reserved, out of use, by hours that outlive this process.
+
+One ConfigMap is all there is (docs/decisions/0038). It is read when this process begins to lead and written every five minutes; what
+was not written is not lost but unseen: the next leader counts it so.
+"""
+
+import asyncio
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Collection
+from datetime import UTC, datetime, timedelta
+
+import structlog
+from prometheus_client import Gauge
+
+from muster.api.fleethours import CONFIG_MAP, KEY, FleetHours, GpuState
+from muster.controller.cluster import Cluster
+from muster.controller.slices import Slices
+from muster.goodput.fleethours import folded, state_of
+from muster.kube import paths
+from muster.kube.client import APPLY_PATCH, Client
+from muster.kube.errors import ApiError, LeadershipLost, NotFound
+
+SAMPLE_SECONDS = 30.0
+WRITE_SECONDS = 300.0
+RETRY_SECONDS = 30.0
+FIELD_MANAGER = "muster-fleet-hours"
+
+log = structlog.get_logger()
+_gpus = Gauge("muster_gpus", "Accelerators of the fleet, by what they are there for now.", ["state"])
+
+
+class FleetHoursKeeper:
+    """Counts while `run` is running.
+
+    Args:
+        reserved: names of the nodes that wait for the rest of somebody's gang.
+        namespace: Muster's own.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        cluster: Cluster,
+        reserved: Callable[[], Collection[str]],
+        namespace: str,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._client = client
+        self._cluster = cluster
+        self._reserved = reserved
+        self._path = paths.core("configmaps", namespace=namespace, name=CONFIG_MAP)
+        self._namespace = namespace
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._hours: FleetHours | None = None
+        self._counted: tuple[float, Counter[GpuState]] | None = None  # when, and what was found
+        self._written_at = float("-inf")
+
+    async def run(self) -> None:
+        """Count until cancelled.
+
+        Raises:
+            LeadershipLost: this process must not write any more.
+        """
+        is_read = False
+        while True:
+            if not is_read:
+                is_read = await self._read()
+                await asyncio.sleep(0 if is_read else RETRY_SECONDS)
+                continue
+            try:
+                await self._turn()
+            except LeadershipLost:
+                raise
+            except Exception:
+                log.exception("what the fleet's accelerators do was not counted")
+            await asyncio.sleep(SAMPLE_SECONDS)
+
+    async def _turn(self) -> None:
+        """What was found last time has lasted until now."""
+        found, now = await self._count(), self._clock()
+        at, gpus = self._counted or (now, found)
+        lived = timedelta(seconds=now - at)
+        self._hours = folded(
+            self._hours, self._wall_clock(), lived, gpus, self._cluster.policy().history.max_age_days
+        ).model_copy(update={"gpus": found.total()})
+        self._counted = now, found
+        for state in GpuState:
+            _gpus.labels(state).set(found[state])
+        if now - self._written_at >= WRITE_SECONDS and self._cluster.policy().history.limit:
+            await self._write(self._hours)
+
+    async def _count(self) -> Counter[GpuState]:
+        found, slices, reserved = Counter[GpuState](), Slices(self._clock), self._reserved()
+        fleet, resource = self._cluster.fleet, self._cluster.policy().accelerator_resource
+        for node in list(fleet.nodes.values()):
+            gpus = max(node.capacity.get(resource, 0), node.allocatable.get(resource, 0))
+            if gpus > 0:
+                found[state_of(fleet, node, reserved)] += gpus
+            await slices.pause()
+        return found
+
+    async def _read(self) -> bool:
+        """Learn what is known already; False: ask again."""
+        try:
+            answer = await self._client.get(self._path)
+            self._hours = FleetHours.model_validate_json(json.loads(answer)["data"][KEY])
+        except NotFound:
+            self._hours = None
+        except LeadershipLost:
+            raise
+        except ApiError as error:
+            log.warning("the hours of the fleet cannot be read", error=str(error)[:500])
+            return False
+        except (ValueError, KeyError, TypeError) as error:  # somebody has edited it
+            log.warning("the hours of the fleet make no sense, and begin anew", error=str(error)[:500])
+            self._hours = None
+        return True
+
+    async def _write(self, hours: FleetHours) -> None:
+        self._written_at = self._clock()
+        body = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": CONFIG_MAP, "namespace": self._namespace},
+            "data": {KEY: json.dumps(hours.to_json(), separators=(",", ":"))},
+        }
+        try:
+            await self._client.patch(self._path, body, APPLY_PATCH, {"fieldManager": FIELD_MANAGER, "force": "true"})
+        except ApiError as error:
+            log.warning("the hours of the fleet not written", error=str(error)[:500])

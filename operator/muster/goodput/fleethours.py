@@ -1,0 +1,128 @@
+"""The fold: what all accelerators of the fleet did, put into hours as time passes. Pure.
+
+The time that this leader has lived through, by a clock that does not step, is put where its nodes were then. What lies before that,
+since it was written last, nobody has seen: it is told as such. What has been counted is never counted again, whoever leads
+(docs/decisions/0038).
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+
+from muster.api.fleethours import HOURLY_DAYS, FleetHours, GpuState
+from muster.api.goodput import LONGEST_MILLISECONDS
+from muster.world.fleet import Fleet
+from muster.world.views import NodeView
+
+HOUR, DAY, MILLISECOND = timedelta(hours=1), timedelta(days=1), timedelta(milliseconds=1)
+# Two clocks of one process may differ by this when a machine is busy.
+CLOCKS_AGREE = timedelta(milliseconds=2000)
+# A clock that is behind by more than this shows another time than that which was counted.
+BEHIND = timedelta(hours=1)
+LENGTH_OF_DAY = 10
+# Kubernetes, cloud providers and autoscalers close nodes by these: no worker is meant to tolerate them. Others may say whom a node is for.
+CLOSING_TAINTS = (
+    "node.kubernetes.io/",
+    "node.cloudprovider.kubernetes.io/",
+    "karpenter.sh/",
+    "ToBeDeletedByClusterAutoscaler",
+)
+
+
+def state_of(fleet: Fleet, node: NodeView, reserved: Collection[str]) -> GpuState:
+    """What a node's accelerators are there for now: whoever holds it goes before what is wrong with it.
+
+    Args:
+        reserved: names of the nodes that wait for the rest of somebody's gang.
+    """
+    holders = fleet.holders(node.name)
+    if holders:
+        foreign = all(holder.startswith("pod/") for holder in holders)
+        return GpuState.OTHER_PODS if foreign else GpuState.HELD
+    if not node.ready or node.unschedulable or _is_closed(node) or fleet.exclusion(node.name) is not None:
+        return GpuState.EXCLUDED
+    return GpuState.RESERVED if node.name in reserved else GpuState.FREE
+
+
+def _is_closed(node: NodeView) -> bool:
+    return any(taint.effect != "PreferNoSchedule" and taint.key.startswith(CLOSING_TAINTS) for taint in node.taints)
+
+
+def folded(
+    before: FleetHours | None, now: datetime, lived: timedelta, gpus: Mapping[GpuState, int], most_days: int
+) -> FleetHours:
+    """What is known until now.
+
+    Args:
+        before: what was known; None: nothing.
+        lived: for how long accelerators have been in these states, by a clock that does not step.
+        gpus: how many are in each.
+        most_days: what is older goes.
+    """
+    total = sum(gpus.values())
+    now = now.astimezone(UTC)
+    if before is None:
+        return FleetHours(until=now, gpus=total, spans={})
+    spans, until = dict(before.spans), before.until.astimezone(UTC)
+    if until - now > BEHIND:  # of the hours from now on nobody knows what is true
+        spans = {key: amounts for key, amounts in spans.items() if _begin(key) + _length(key) <= now}
+        until = now
+    if now <= until:
+        return before.model_copy(update={"spans": spans, "until": until, "gpus": total})
+    seen_from = max(until, now - lived - CLOCKS_AGREE)
+    for begin, end, amounts in (
+        (max(until, now - most_days * DAY), seen_from, {GpuState.UNSEEN: before.gpus}),
+        (seen_from, now, gpus),
+    ):
+        there = {state: count for state, count in amounts.items() if count}
+        for key, milliseconds in _hours(begin, end) if there else ():
+            known = spans.get(key, {})
+            more = {state: count * milliseconds for state, count in there.items()}
+            both = {state: known.get(state, 0) + more.get(state, 0) for state in (*known, *more)}
+            spans[key] = {state: min(amount, LONGEST_MILLISECONDS) for state, amount in both.items()}
+    return FleetHours(until=now, gpus=total, spans=_summed_up(spans, now, most_days))
+
+
+def between(hours: FleetHours, since: datetime | None, until: datetime | None = None) -> dict[GpuState, int]:
+    """GPU-milliseconds by state, of all hours (of days where only these are known) of which any moment lies between these two."""
+    found: dict[GpuState, int] = {}
+    for key, amounts in hours.spans.items():
+        if since is not None and _begin(key) + _length(key) <= since:
+            continue
+        if until is not None and _begin(key) >= until:
+            continue
+        for state, amount in amounts.items():
+            found[state] = found.get(state, 0) + amount
+    return found
+
+
+def _hours(begin: datetime, end: datetime) -> Iterator[tuple[str, int]]:
+    """The hours of a time with how many milliseconds of it are in each."""
+    while begin < end:
+        hour = begin.replace(minute=0, second=0, microsecond=0)
+        last = min(hour + HOUR, end)
+        yield hour.strftime("%Y-%m-%dT%H"), (last - begin) // MILLISECOND
+        begin = last
+
+
+def _summed_up(
+    spans: Mapping[str, Mapping[GpuState, int]], now: datetime, most_days: int
+) -> dict[str, dict[GpuState, int]]:
+    """Hours of long ago by days; what is too old goes."""
+    found: dict[str, dict[GpuState, int]] = {}
+    for key, amounts in spans.items():
+        begin = _begin(key)
+        if begin < now - most_days * DAY - DAY:
+            continue
+        old = len(key) > LENGTH_OF_DAY and begin < now - HOURLY_DAYS * DAY
+        mine = found.setdefault(key[:LENGTH_OF_DAY] if old else key, {})
+        for state, amount in amounts.items():
+            mine[state] = min(mine.get(state, 0) + amount, LONGEST_MILLISECONDS)
+    return found
+
+
+def _begin(key: str) -> datetime:
+    return datetime.strptime(key, "%Y-%m-%dT%H" if len(key) > LENGTH_OF_DAY else "%Y-%m-%d").replace(tzinfo=UTC)
+
+
+def _length(key: str) -> timedelta:
+    return HOUR if len(key) > LENGTH_OF_DAY else DAY

@@ -1,0 +1,149 @@
+"""Who counts what the fleet's accelerators do: read once, written now and then, and never in the way of anything else."""
+
+import json
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from muster.api.fleethours import CONFIG_MAP, KEY, FleetHours
+from muster.api.fleetpolicy import FleetPolicySpec
+from muster.controller.fleethours import WRITE_SECONDS, FleetHoursKeeper
+from muster.goodput.fleethours import between
+from muster.kube.errors import Forbidden, LeadershipLost, NotFound, Unreachable
+from muster.world.views import NodeView
+
+from .conftest import NOW
+
+PATH = f"/api/v1/namespaces/muster-system/configmaps/{CONFIG_MAP}"
+GPU = "nvidia.com/gpu"
+
+
+class Server:
+    """One ConfigMap."""
+
+    def __init__(self) -> None:
+        self.kept: Any = None
+        self.writes = 0
+        self.error: Exception | None = None
+
+    async def get(self, path: str) -> bytes:
+        assert path == PATH
+        if self.error is not None:
+            raise self.error
+        if self.kept is None:
+            raise NotFound(404, "NotFound", "none")
+        return json.dumps(self.kept).encode()
+
+    async def patch(self, path: str, body: Any, *_: Any) -> bytes:
+        assert path == PATH
+        self.writes += 1
+        if self.error is not None:
+            raise self.error
+        self.kept = body
+        return b"{}"
+
+    @property
+    def hours(self) -> FleetHours:
+        return FleetHours.model_validate_json(self.kept["data"][KEY])
+
+
+class Process:
+    """One operator that leads."""
+
+    def __init__(self, scene: Any, server: Server, history: dict[str, Any] | None = None) -> None:
+        self.cluster, self.clock = scene.cluster, scene.clock
+        self.cluster._policy = FleetPolicySpec.model_validate({"history": history or {}})
+        self.reserved: set[str] = set()
+        self.keeper = FleetHoursKeeper(
+            server,  # type: ignore[arg-type]
+            self.cluster,
+            lambda: self.reserved,
+            "muster-system",
+            scene.clock,
+            self.wall,
+        )
+
+    def wall(self) -> datetime:
+        return NOW + timedelta(seconds=self.clock())
+
+    def nodes(self, *names: str) -> None:
+        for name in names:
+            self.cluster.fleet.put_node(NodeView(name, name, 1, ready=True, capacity={GPU: 8}, allocatable={GPU: 7}))
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server()
+
+
+async def test_free_and_reserved_hours_are_counted_and_outlive_the_leader(scene: Any, server: Server) -> None:
+    one = Process(scene, server)
+    one.nodes("a", "b")
+    one.cluster.fleet.put_node(NodeView("cpu", "cpu", 1, ready=True))
+    assert await one.keeper._read()
+    await one.keeper._turn()
+    one.clock.advance(WRITE_SECONDS)
+    one.reserved = {"b"}
+    await one.keeper._turn()
+    assert between(server.hours, None) == {"free": 16 * 300_000}
+    one.clock.advance(30)
+    await one.keeper._turn()  # not written: the process ends
+    two = Process(scene, server)
+    two.reserved = {"b"}
+    one.clock.advance(30)
+    assert await two.keeper._read()
+    await two.keeper._turn()
+    two.clock.advance(WRITE_SECONDS)
+    await two.keeper._turn()
+    # What was not written is unseen, but for the two seconds that clocks may differ by.
+    assert between(server.hours, None) == {
+        "free": 16 * 300_000 + 8 * 302_000,
+        "reserved": 8 * 302_000,
+        "unseen": 16 * 58_000,
+    }
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"until": "now"}', '{"until": "2026-01-01T00:00:00Z", "gpus": -1, "spans": {}}']
+)
+async def test_what_somebody_has_edited_begins_anew(scene: Any, server: Server, text: str) -> None:
+    server.kept = {"data": {KEY: text}}
+    one = Process(scene, server)
+    one.nodes("a")
+    assert await one.keeper._read()
+    await one.keeper._turn()
+    assert server.hours.spans == {}
+
+
+async def test_what_cannot_be_read_is_asked_for_again_and_not_written_over(scene: Any, server: Server) -> None:
+    one = Process(scene, server)
+    for error in (Unreachable(0, "Unreachable", "away"), Forbidden(403, "Forbidden", "no right")):
+        server.error = error
+        assert not await one.keeper._read()
+    assert not server.writes
+
+
+async def test_what_cannot_be_written_is_written_later_and_who_leads_no_more_stops(scene: Any, server: Server) -> None:
+    one = Process(scene, server)
+    one.nodes("a")
+    assert await one.keeper._read()
+    server.error = Unreachable(0, "Unreachable", "away")
+    await one.keeper._turn()
+    assert server.kept is None
+    one.clock.advance(WRITE_SECONDS)
+    server.error = None
+    await one.keeper._turn()
+    assert between(server.hours, None) == {"free": 8 * 300_000}
+    one.clock.advance(WRITE_SECONDS)
+    server.error = LeadershipLost("another leads")
+    with pytest.raises(LeadershipLost):
+        await one.keeper.run()
+
+
+async def test_a_history_that_is_switched_off_writes_nothing(scene: Any, server: Server) -> None:
+    one = Process(scene, server, {"limit": 0})
+    one.nodes("a")
+    assert await one.keeper._read()
+    await one.keeper._turn()
+    assert not server.writes

@@ -1,0 +1,137 @@
+"""What the fleet's accelerators did: every second of each in one state, whoever leads and whatever clocks do."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muster.api.fleethours import HOURLY_DAYS, FleetHours, GpuState
+from muster.goodput.fleethours import between, folded, state_of
+from muster.world.fleet import Exclusion, Fleet
+from muster.world.views import NodeView, Taint
+
+NOW = datetime(2026, 1, 31, 5, 40, tzinfo=UTC)
+SECOND, HOUR, DAY = timedelta(seconds=1), timedelta(hours=1), timedelta(days=1)
+GPUS = {GpuState.HELD: 16, GpuState.FREE: 8}
+
+
+def known(until: datetime = NOW, spans: Any = None, gpus: int = 24) -> FleetHours:
+    return FleetHours.model_validate({"until": until, "gpus": gpus, "spans": spans or {}})
+
+
+def test_time_goes_to_its_hours() -> None:
+    hours = folded(known(), NOW + HOUR, HOUR, GPUS, 400)
+    assert hours.spans == {
+        "2026-01-31T05": {"held": 16 * 1_200_000, "free": 8 * 1_200_000},
+        "2026-01-31T06": {"held": 16 * 2_400_000, "free": 8 * 2_400_000},
+    }
+    assert (hours.until, hours.gpus) == (NOW + HOUR, 24)
+
+
+def test_time_in_which_nobody_led_is_unseen_and_a_clock_that_jumps_is_no_more() -> None:
+    hours = folded(known(), NOW + HOUR, 58 * SECOND, GPUS, 400)
+    assert between(hours, None) == {"unseen": 24 * 3_540_000, "held": 16 * 60_000, "free": 8 * 60_000}
+
+
+def test_a_clock_that_has_gone_back_adds_nothing_until_it_has_caught_up() -> None:
+    first = folded(known(), NOW + HOUR, HOUR, GPUS, 400)
+    again = folded(first, NOW + HOUR / 2, 30 * SECOND, GPUS, 400)
+    assert again == first
+    assert between(folded(again, NOW + HOUR + SECOND, HOUR, GPUS, 400), None)["held"] == 16 * 3_601_000
+
+
+def test_of_a_clock_that_was_far_ahead_nothing_stays_that_lies_before_us() -> None:
+    ahead = folded(known(), NOW + 10 * DAY, timedelta(), GPUS, 400)
+    back = folded(ahead, NOW + HOUR, 30 * SECOND, GPUS, 400)
+    assert back.until == NOW + HOUR
+    assert between(back, None) == {"unseen": 24 * 1_200_000}, "the hour in which we are is not counted twice"
+    assert sum(between(folded(back, NOW + 2 * HOUR, HOUR, GPUS, 400), None).values()) <= 24 * 7_200_000
+
+
+def test_old_hours_are_days_and_what_is_too_old_goes() -> None:
+    spans = {
+        "2025-01-02T03": {"held": 1},
+        "2026-01-02": {"free": 2},
+        "2026-01-02T03": {"held": 3, "free": 4},
+        "2026-01-30T03": {"held": 5},
+    }
+    hours = folded(known(spans=spans), NOW + SECOND, SECOND, {}, 100)
+    assert hours.spans == {"2026-01-02": {"free": 6, "held": 3}, "2026-01-30T03": {"held": 5}}
+    assert between(hours, NOW - 2 * DAY) == {"held": 5}
+    assert between(hours, datetime(2026, 1, 2, 23, tzinfo=UTC)) == {"free": 6, "held": 8}, "a day counts whole"
+    assert between(hours, None, datetime(2026, 1, 30, 3, tzinfo=UTC)) == {"free": 6, "held": 3}
+    assert between(hours, None, datetime(2026, 1, 30, 3, 1, tzinfo=UTC)) == {"free": 6, "held": 8}
+    assert between(hours, None, datetime(2026, 1, 2, tzinfo=UTC)) == {}
+
+
+def test_what_is_kept_is_bounded() -> None:
+    hours = known()
+    for day in range(500):
+        hours = folded(hours, NOW + day * DAY, DAY, dict.fromkeys(GpuState, 100_000), 400)
+    assert len(hours.spans) < 400 + 24 * HOURLY_DAYS + 50
+    assert len(json.dumps(hours.to_json())) < 200_000
+    assert FleetHours.model_validate(hours.to_json()) == hours
+
+
+@pytest.mark.parametrize(
+    ("node", "state"),
+    [
+        ({}, "free"),
+        ({"holders": ["uid"]}, "held"),
+        ({"holders": ["uid"], "excluded": True}, "held"),
+        ({"holders": ["pod/team-b/notebook"]}, "otherPods"),
+        ({"holders": ["pod/team-b/notebook", "uid"]}, "held"),
+        ({"excluded": True}, "excluded"),
+        ({"ready": False}, "excluded"),
+        ({"unschedulable": True}, "excluded"),
+        ({"taint": Taint("ToBeDeletedByClusterAutoscaler", "1", "NoSchedule")}, "excluded"),
+        ({"taint": Taint("node.kubernetes.io/disk-pressure", "", "NoSchedule")}, "excluded"),
+        ({"taint": Taint("karpenter.sh/disrupted", "", "NoSchedule"), "reserved": True}, "excluded"),
+        ({"taint": Taint("node.kubernetes.io/disk-pressure", "", "NoSchedule"), "holders": ["uid"]}, "held"),
+        ({"taint": Taint("node.kubernetes.io/doubt", "", "PreferNoSchedule")}, "free"),
+        ({"taint": Taint("nvidia.com/gpu", "present", "NoSchedule")}, "free"),
+        ({"reserved": True}, "reserved"),
+        ({"reserved": True, "excluded": True}, "excluded"),
+    ],
+)
+def test_each_node_is_in_one_state(node: dict[str, Any], state: str) -> None:
+    taints = (node["taint"],) if "taint" in node else ()
+    ready, unschedulable = node.get("ready", True), node.get("unschedulable", False)
+    view = NodeView("n", "u", 1, taints=taints, ready=ready, unschedulable=unschedulable)
+    excluded = {"n": Exclusion("Xid79")} if node.get("excluded") else {}
+    fleet = Fleet.of({"n": view}, {"n": node.get("holders", [])}, excluded=excluded)
+    assert state_of(fleet, view, {"n"} if node.get("reserved") else set()) == state
+
+
+events = st.tuples(
+    st.sampled_from(["sample", "sample", "sample", "leader", "step"]),
+    st.sampled_from([0.0, 0.7, 30.0, 500.0, 4000.0, 90_000.0]),
+    st.dictionaries(st.sampled_from(list(GpuState)[:5]), st.integers(0, 64), max_size=5),
+)
+
+
+@settings(max_examples=200, derandomize=True, database=None, deadline=None)
+@given(st.lists(events, max_size=60))
+def test_whatever_happens_no_second_is_there_twice(history: list[tuple[str, float, dict[GpuState, int]]]) -> None:
+    """Leaders that come and go, clocks that step: never more than the most accelerators times what the clocks have shown."""
+    now, ahead, sampled = 0.0, 0.0, 0.0
+    hours = folded(None, NOW, timedelta(), {}, 400)
+    gpus: dict[GpuState, int] = {}
+    most, furthest = 0, 0.0
+    for kind, seconds, found in history:
+        now += seconds
+        if kind == "step":
+            ahead = seconds - 2000.0
+        elif kind == "leader":
+            sampled = now  # it has seen nothing before; what the one before it had not written is gone
+            hours = FleetHours.model_validate(hours.to_json())
+        before = hours.until
+        hours = folded(hours, NOW + timedelta(seconds=now + ahead), timedelta(seconds=now - sampled), gpus, 400)
+        assert hours.until >= before or before - hours.until > HOUR
+        hours, gpus, sampled = hours.model_copy(update={"gpus": sum(found.values())}), found, now
+        most, furthest = max(most, sum(found.values())), max(furthest, now + ahead)
+        assert sum(between(hours, None).values()) <= most * furthest * 1000
+        assert all(amount >= 0 for amount in between(hours, None).values())
