@@ -28,8 +28,8 @@ from muster.cli import show
 from muster.cli.errors import CliError, one_line
 from muster.cli.explain import read_job
 from muster.cli.explanation import OUTPUT_VERSION
+from muster.cli.lists import PAGE_SIZE
 from muster.cli.printed import container_of
-from muster.cli.reading import PAGE_SIZE
 from muster.cli.redact import Redactor, values_of
 from muster.cli.session import (
     ContextOption,

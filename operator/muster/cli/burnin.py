@@ -4,7 +4,7 @@ Read from the job, its Gang and the FleetPolicy; nothing of it is asked of the o
 """
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from typing import Literal
 
@@ -31,7 +31,7 @@ from muster.cli.session import (
     OutputOption,
     Session,
     job_argument,
-    run,
+    run_with_ages,
 )
 from muster.kube import paths
 from muster.kube.errors import Forbidden, NotFound
@@ -94,7 +94,7 @@ def command(
     """Show how the job's nodes fared in their burn-in: who is tested, who failed what, who was left out."""
     name, inside = job_argument(job, namespace)
     options = Options(kubeconfig, kube_context, inside, output).over(context.obj)
-    run(options, lambda session: find(session, name), lambda console, it: render(console, it, datetime.now(UTC)))
+    run_with_ages(options, lambda session: find(session, name), render)
 
 
 async def find(session: Session, name: str) -> JobBurnIn:

@@ -7,7 +7,6 @@ came of it beside the wish.
 import asyncio
 import uuid
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Annotated, Literal
 
 import typer
@@ -18,9 +17,8 @@ from rich.text import Text
 from muster.api.base import ApiModel
 from muster.api.nodehealth import CheckOutcome, CheckResult, CheckWish, NodeHealth
 from muster.api.preflight import Profile
-from muster.cli import show
+from muster.cli import clock, show
 from muster.cli.decide import NodesArgument, account_of, nodes_there, who_am_i, write
-from muster.cli.decision import moment
 from muster.cli.explanation import OUTPUT_VERSION
 from muster.cli.session import ContextOption, KubeconfigOption, NamespaceOption, Options, OutputOption, Session, run
 from muster.kube import paths
@@ -85,7 +83,7 @@ async def check(session: Session, names: Sequence[str], profile: Profile, *, wai
     """
     nodes = await nodes_there(session, names)
     by, servers_time = await who_am_i(session)
-    wish = CheckWish(id=uuid.uuid4().hex[:16], profile=profile, by=by, time=moment(datetime.now(UTC), servers_time))
+    wish = CheckWish(id=uuid.uuid4().hex[:16], profile=profile, by=by, time=clock.now(servers_time))
     for name in names:
         await write(session, name, {"check": wish.to_json()}, FIELD_MANAGER)
     account = await account_of(session, nodes.values())

@@ -27,6 +27,8 @@ MAX_NAMES = 500
 DEADLINE_SECONDS = 3.0
 # Whatever else a cluster calls its objects no shell should read.
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
+# Values of --output that a command refuses once a job or an experiment is named: they are pages of the fleet.
+_REFUSED = {"report": ("markdown", "html")}
 
 
 class Shell(StrEnum):
@@ -133,19 +135,18 @@ def wanted(root: Any, words: Sequence[str]) -> list[Offer] | Names:
     if waiting is not None and waiting.name == "namespace":
         return Names("namespaces", current, options)
     if waiting is not None:
-        return [Offer(each) for each in _choices(waiting) if each.startswith(current)]
+        refused = _REFUSED.get(chosen.name, ()) if arguments or "experiment" in given else ()
+        return [Offer(each) for each in _choices(waiting) if each.startswith(current) and each not in refused]
     if current.startswith("-"):
         known = [*chosen.params, *(root.params if chosen is not root else ())]
-        return sorted(
-            {
-                Offer(opt, _first_line(param.help))
-                for param in known
-                if param.param_type_name == "option"
-                for opt in (*param.opts, *param.secondary_opts)
-                if opt.startswith(current) and (opt.startswith("--") or current == "-")
-            },
-            key=lambda offer: offer.value,
-        )
+        helps = {
+            opt: _first_line(param.help)
+            for param in reversed(known)  # what a command says of an option comes before what all of them say of it
+            if param.param_type_name == "option"
+            for opt in (*param.opts, *param.secondary_opts)
+            if opt.startswith(current) and (opt.startswith("--") or current == "-")
+        }
+        return [Offer(opt, text) for opt, text in sorted(helps.items())]
     if chosen is root:
         return [
             Offer(name, _first_line(each.help))

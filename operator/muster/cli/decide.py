@@ -7,7 +7,7 @@ makes the NodeHealth where there is none and touches nothing but `spec.human`.
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -18,8 +18,8 @@ from rich.text import Text
 from muster.api.base import API_VERSION, NAME_LENGTH
 from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.nodehealth import Decision, HumanDecision, NodeHealth
-from muster.cli import show
-from muster.cli.decision import DecidedNode, Known, NodeDecisions, follows, groups, moment, next_steps
+from muster.cli import clock, show
+from muster.cli.decision import DecidedNode, Known, NodeDecisions, follows, groups, next_steps
 from muster.cli.errors import FLEET_EDIT_ROLE, CliError, one_line, told
 from muster.cli.health import HealthRow, health_row
 from muster.cli.session import (
@@ -103,7 +103,7 @@ async def decide(session: Session, decision: Decision, names: Sequence[str], rea
     healths = {name: await _health(session, name) for name in names}
     by, servers_time = await who_am_i(session)
     account = await account_of(session, nodes.values())
-    human = HumanDecision(decision=decision, reason=reason, by=by, time=moment(datetime.now(UTC), servers_time))
+    human = HumanDecision(decision=decision, reason=reason, by=by, time=clock.now(servers_time))
     for index, name in enumerate(names):
         try:
             # By force: the newest word counts, whatever tool wrote the one before.

@@ -6,7 +6,6 @@ so that nobody has to know them by heart.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from typing import Literal
 
 from pydantic import Field
@@ -18,8 +17,6 @@ from muster.cli.explanation import OUTPUT_VERSION
 from muster.cli.health import HealthRow, verdict
 from muster.health.assess import CORDONED
 
-CLOCK_ERROR = timedelta(seconds=2)
-"""The API server tells its time in whole seconds, and the answer takes a while."""
 MAX_NAMES = 8  # nodes that a command to be copied names
 
 
@@ -61,16 +58,6 @@ class Known:
     used_by: tuple[str, ...] | None = None
     refused: str = ""
     enforcement: Enforcement | None = None
-
-
-def moment(local: datetime, servers: datetime | None) -> datetime:
-    """When the decision was made: by this machine's clock, or by the API server's where this one is wrong.
-
-    A release forgives what was seen before it, so that a clock that is wrong would forgive too much or too little.
-    """
-    if servers is None or abs(local - servers) <= CLOCK_ERROR:
-        return local
-    return servers
 
 
 def follows(decision: Decision, known: Known) -> list[str]:

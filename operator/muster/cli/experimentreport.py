@@ -40,15 +40,16 @@ async def find(session: "Session", experiment: str, price: float | None) -> Expe
         CliError: there is none.
         ApiError: the namespace's jobs may not be listed, or the API server did not answer as it should.
     """
+    prices = await prices_for(session, price)
     found, notes = await lives(
-        session.client, namespace=session.namespace, experiment=experiment, progress=tell_progress
+        session.client, session.now(), namespace=session.namespace, experiment=experiment, progress=tell_progress
     )
     if not found:
         raise CliError(
             f"no job in namespace {session.namespace} with the label muster.dev/experiment={experiment} has had nodes"
             + "".join(f"; {note}" for note in notes)
         )
-    return experiment_report(experiment, session.namespace, found, await prices_for(session, price), notes)
+    return experiment_report(experiment, session.namespace, found, prices, notes)
 
 
 def render(console: Console, it: ExperimentReport) -> None:

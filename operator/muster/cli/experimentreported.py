@@ -5,7 +5,8 @@ tokens per second and accelerator against those of the job with the fewest accel
 costs of a token are said to be the same: weak and strong scaling alike.
 """
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import pairwise
 
@@ -17,7 +18,9 @@ from muster.api.goodput import PRODUCTIVE
 from muster.cli.explanation import OUTPUT_VERSION
 from muster.cli.fleetreported import HOUR, Life
 from muster.cli.prices import Prices
+from muster.cli.words import count
 from muster.goodput.efficiency import Efficiency, cost_per_million, efficiency
+from muster.goodput.fingerprint import SEVERAL
 
 
 class ExperimentJob(ApiModel):
@@ -100,7 +103,7 @@ def experiment_report(
     held = sum(sum(each.spec.gpu_seconds.values()) for each in found)
     productive = sum(each.spec.gpu_seconds.get(bucket, 0) for each in found for bucket in PRODUCTIVE)
     cost = _all([each.cost for each in listed if each.gpu_hours])
-    tokens = _all([each.tokens for each in listed])
+    tokens = _all([each.tokens for each in listed if each.wall_seconds])
     is_trained = not running and any(each.state == Ending.SUCCEEDED for each in found)
     elapsed = max(int((end - begun).total_seconds()), 0)
     return ExperimentReport(
@@ -123,7 +126,7 @@ def experiment_report(
         cost_per_million_tokens=cost_per_million(cost, None if tokens is None else int(tokens)),
         unseen=sum(each.state == Ending.UNSEEN for each in found),
         listed=listed,
-        notes=[*notes],
+        notes=[*notes, *_why_no_scaling(made, bases)],
     )
 
 
@@ -132,18 +135,40 @@ def _made(life: Life) -> Efficiency:
     return efficiency(spec.steps, spec.seconds, spec.gpu_seconds, spec.throughput, spec.gpu_model)
 
 
-def _kind(spec: EndedJobSpec) -> tuple[str, int | None, int | None]:
-    """What has to be alike for the rates of two jobs to be compared, as far as anybody says."""
+_Kind = tuple[str, int | None, int | None]
+
+
+def _kind(spec: EndedJobSpec) -> _Kind | None:
+    """What has to be alike for the rates of two jobs to be compared; None: of which accelerators this one's is nobody says."""
+    if spec.gpu_model in ("", SEVERAL):
+        return None
     return spec.gpu_model, spec.throughput.parameters, spec.throughput.flops_per_token
 
 
-def _bases(made: Sequence[tuple[Life, Efficiency]]) -> dict[tuple[str, int | None, int | None], float]:
+def _bases(made: Sequence[tuple[Life, Efficiency]]) -> dict[_Kind | None, float]:
     """Tokens per second and accelerator of the jobs with the fewest accelerators, the best of them; by kind, where sizes differ."""
-    known: dict[tuple[str, int | None, int | None], list[tuple[int, float]]] = {}
+    known: dict[_Kind | None, list[tuple[int, float]]] = {}
     for life, found in made:
-        if found.tokens_per_gpu_second:
-            known.setdefault(_kind(life.spec), []).append((life.spec.gpus, -found.tokens_per_gpu_second))
+        kind = _kind(life.spec)
+        if found.tokens_per_gpu_second and kind is not None:
+            known.setdefault(kind, []).append((life.spec.gpus, -found.tokens_per_gpu_second))
     return {kind: -min(rates)[1] for kind, rates in known.items() if len({gpus for gpus, _ in rates}) > 1}
+
+
+def _why_no_scaling(made: Sequence[tuple[Life, Efficiency]], bases: Collection[_Kind | None]) -> Iterator[str]:
+    """Of several jobs whose rates are known, what keeps some from being compared."""
+    rated = [life.spec for life, found in made if found.tokens_per_gpu_second]
+    why = Counter(
+        "the nodes do not tell the model of their accelerators"
+        if not spec.gpu_model
+        else "their accelerators are of several models"
+        if spec.gpu_model == SEVERAL
+        else "none of another size has the same accelerators, parameters and flopsPerToken"
+        for spec in rated
+        if _kind(spec) not in bases
+    )
+    if len(rated) > 1:
+        yield from (f"no scaling of {count(jobs, 'job')}: {reason}" for reason, jobs in why.items())
 
 
 def _job(life: Life, found: Efficiency, base: float | None, prices: Prices) -> ExperimentJob:

@@ -1,7 +1,7 @@
 """`kubectl muster explain JOB`: why a job waits, where it runs, what happened to it."""
 
 import difflib
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -22,7 +22,7 @@ from muster.cli.session import (
     OutputOption,
     Session,
     job_argument,
-    run,
+    run_with_ages,
 )
 from muster.kube import decode, paths
 from muster.kube.errors import Forbidden, NotFound
@@ -44,7 +44,7 @@ def command(
     """Say why a job waits, where it runs, or why it has stopped."""
     name, inside = job_argument(job, namespace)
     options = Options(kubeconfig, kube_context, inside, output).over(context.obj)
-    run(options, lambda session: find(session, name), lambda console, it: render(console, it, datetime.now(UTC)))
+    run_with_ages(options, lambda session: find(session, name), render)
 
 
 async def find(session: Session, name: str) -> JobExplanation:
@@ -212,7 +212,7 @@ def _print_state(console: Console, it: JobExplanation, now: datetime) -> None:
         line.append(f", for {show.age(it.since, now)} (since {show.moment(it.since)})", style="not bold")
     console.print(line)
     if it.message and it.reason not in SAID_BELOW:
-        console.print(Text(show.printable(it.message)))
+        console.print(Text(show.on_one_line(it.message)))
 
 
 def _print_waiting(console: Console, waiting: Waiting) -> None:

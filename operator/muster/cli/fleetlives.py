@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from muster.api.endedjob import PLURAL, EndedJob, EndedJobSpec, Ending
+from muster.api.goodput import Goodput
 from muster.api.trainingjob import TrainingJob
 from muster.cli.errors import FLEET_ROLE
 from muster.cli.fleetreported import Life
-from muster.cli.reading import items
+from muster.cli.lists import items
 from muster.cli.words import count as count_of
 from muster.goodput.history import record
+from muster.goodput.opened import ahead, as_of
 from muster.kube import decode, paths
 from muster.kube.errors import Forbidden, NotFound
 
@@ -27,6 +29,7 @@ Progress = Callable[[str, int], None]
 
 async def lives(
     client: "Client",
+    now: datetime,
     *,
     namespace: str | None = None,
     experiment: str | None = None,
@@ -36,6 +39,7 @@ async def lives(
     """The jobs that there are and those that have ended, each once, and what limits this answer.
 
     Args:
+        now: up to then running jobs count.
         namespace: only of this one.
         experiment: only those that carry this label.
         since: of those that have ended only those that did so after that.
@@ -44,7 +48,7 @@ async def lives(
         ApiError: the jobs may not be listed, or the API server did not answer as it should.
     """
     # Jobs first: one that ends meanwhile is in both rather than in none.
-    living, notes = await _living(client, namespace, progress)
+    living, notes = await _living(client, now, namespace, experiment, progress)
     ended, more = await _ended(client, since, progress)
     found = dict(ended)
     for uid, life in living.items():
@@ -61,8 +65,10 @@ async def lives(
     return wanted, [*notes, *more]
 
 
-async def _living(client: "Client", namespace: str | None, progress: Progress) -> tuple[dict[str, Life], list[str]]:
-    """The jobs that there are, by uid; whatever has no figures yet is left out."""
+async def _living(
+    client: "Client", now: datetime, namespace: str | None, experiment: str | None, progress: Progress
+) -> tuple[dict[str, Life], list[str]]:
+    """The jobs that there are, by uid; what has no figures yet is left out, but for an experiment, which is not over before it."""
     read, found, unreadable, count = decode.custom(TrainingJob), dict[str, Life](), 0, 0
     async for item in items(client, paths.muster("trainingjobs", namespace=namespace or "")):
         progress("jobs", count)
@@ -72,12 +78,16 @@ async def _living(client: "Client", namespace: str | None, progress: Progress) -
             if not isinstance(job, TrainingJob):
                 unreadable += 1
                 continue
-            if job.status.goodput is not None:
-                spec = record(job, None, job.status.goodput, Ending.DELETED)
-                running = job.status.completion is None
+            goodput, running = as_of(job, now), job.status.completion is None
+            created = job.metadata.creation_timestamp
+            if goodput is None and running and experiment is not None and created is not None:
+                goodput = Goodput(begun=created, time=created)
+            if goodput is not None:
+                spec, off = record(job, None, goodput, Ending.DELETED), ahead(goodput)
+                spec = spec.model_copy(update={"begun": spec.begun - off, "end": spec.end - off})
                 state = job.status.state if running else str(spec.state)
                 found[job.metadata.uid] = Life(spec, state or "Pending", running)
-        except (msgspec.MsgspecError, ValueError, RecursionError):
+        except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError):
             unreadable += 1
     return found, [f"{count_of(unreadable, 'job')} cannot be read by this version"] if unreadable else []
 

@@ -7,7 +7,7 @@ import html
 
 from muster.cli import show
 from muster.cli.fleetreported import FleetReport
-from muster.cli.fleetwords import figures, period, remarks, share, tables
+from muster.cli.fleetwords import CUT, figures, period, remarks, share, tables
 
 LISTED_JOBS = 100
 LISTED_NODES = 50
@@ -56,7 +56,7 @@ def markdown(it: FleetReport) -> str:
         ]
         lines += [_row(row) for row in rows]
     if any(each.counted < 1 for each in it.listed[:LISTED_JOBS]):
-        lines += ["", _marked("* an estimate: the job began before")]
+        lines += ["", _marked(CUT)]
     notes = remarks(it)
     lines += ["", *(f"> {_marked(line)}  " for line in notes)] if notes else []
     return "\n".join(lines) + "\n"
@@ -73,7 +73,7 @@ def page(it: FleetReport) -> str:
             f"<table><caption>{_text(title.capitalize())}</caption><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table>"
         )
     if any(each.counted < 1 for each in it.listed[:LISTED_JOBS]):
-        parts.append("<p>* an estimate: the job began before</p>")
+        parts.append(f"<p>{_text(CUT)}</p>")
     parts += [f'<p class="notes">{_text(line)}</p>' for line in remarks(it)]
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'

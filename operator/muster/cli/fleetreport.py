@@ -10,11 +10,13 @@ from rich.console import Console
 from rich.text import Text
 
 from muster.cli import show
+from muster.cli.errors import CliError
+from muster.cli.fleethours import hours
 from muster.cli.fleetlives import Progress, lives
 from muster.cli.fleetreported import FleetReport, fleet_report
-from muster.cli.fleetwords import figures, period, remarks, tables
+from muster.cli.fleetwords import CUT, figures, period, remarks, tables
+from muster.cli.lists import PAGE_SIZE
 from muster.cli.prices import prices_for
-from muster.cli.reading import PAGE_SIZE
 
 if TYPE_CHECKING:
     from muster.cli.session import Session
@@ -24,25 +26,46 @@ LISTED_NODES = 10
 _AGO = re.compile(r"(?P<number>[0-9]{1,5})(?P<unit>[hdw])")
 _UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
 LONGEST = timedelta(days=36500)
+EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
+"""No cluster is older: an earlier moment asks for everything."""
 
 
-def moment_since(text: str, now: datetime) -> datetime:
-    """The moment that `--since` names: 90d, 12h, 2w, a day or a time.
+def moment_of(text: str, now: datetime) -> datetime:
+    """The moment that `--since` or `--until` names: 90d, 12h, 2w, a day (its beginning) or a time.
 
     Raises:
         ValueError: it is none; says what to write.
     """
     ago = _AGO.fullmatch(text)
     if ago is not None:
-        return now - min(int(ago["number"]) * _UNITS[ago["unit"]], LONGEST)
+        return max(now - min(int(ago["number"]) * _UNITS[ago["unit"]], LONGEST), EARLIEST)
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
         raise ValueError("write how long ago (90d, 12h, 2w), or when (2026-01-31, 2026-01-31T12:00:00Z)") from None
-    found = found if found.tzinfo else found.replace(tzinfo=UTC)
+    found = max(found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC), EARLIEST)
     if found >= now:
         raise ValueError("it is in the future: write how long ago (90d), or an earlier day")
     return found
+
+
+def time_between(since: str | None, until: str | None, now: datetime) -> tuple[datetime | None, datetime | None]:
+    """The two moments; None: not named.
+
+    Raises:
+        ValueError: one of them is none, or nothing lies between them; says which option, and what to write.
+    """
+    found = dict[str, datetime]()
+    for option, text in (("--since", since), ("--until", until)):
+        try:
+            if text is not None:
+                found[option] = moment_of(text, now)
+        except ValueError as error:
+            raise ValueError(f"{option} {text}: {error}") from error
+    begin, end = found.get("--since"), found.get("--until")
+    if begin is not None and end is not None and begin >= end:
+        raise ValueError(f"--since {since} is not before --until {until}: write the earlier of the two with --since")
+    return begin, end
 
 
 def tell_progress(what: str, count: int) -> None:
@@ -53,18 +76,30 @@ def tell_progress(what: str, count: int) -> None:
 
 async def find(
     session: "Session",
-    now: datetime,
-    since: datetime | None = None,
+    since: str | None = None,
+    until: str | None = None,
     price: float | None = None,
     progress: Progress = tell_progress,
 ) -> FleetReport:
     """Read all jobs and the history, and report of them.
 
+    Args:
+        since: as `moment_of` reads it, by the cluster's clock.
+        until: likewise.
+
     Raises:
+        CliError: by that clock it is in the future.
         ApiError: jobs of all namespaces may not be listed, or the API server did not answer as it should.
     """
-    found, notes = await lives(session.client, since=since, progress=progress)
-    return fleet_report(found, now, since, await prices_for(session, price), notes)
+    prices = await prices_for(session, price)
+    now = session.now()
+    try:
+        begin, end = time_between(since, until, now)
+    except ValueError as error:
+        raise CliError(str(error)) from error
+    found, notes = await lives(session.client, now, since=begin, progress=progress)
+    known, more = await hours(session.client)
+    return fleet_report(found, now, begin, prices, [*notes, *more], known, end)
 
 
 def render(console: Console, it: FleetReport) -> None:
@@ -82,7 +117,7 @@ def render(console: Console, it: FleetReport) -> None:
     if not it.jobs:
         console.print(Text("no job has had nodes in this time"))
     if any(each.counted < 1 for each in it.listed[:LISTED_JOBS]):
-        console.print(Text("* an estimate: the job began before", style="dim"))
+        console.print(Text(CUT, style="dim"))
     if lines := remarks(it):
         console.print()
         for line in lines:

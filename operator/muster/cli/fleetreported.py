@@ -1,7 +1,7 @@
 """What there is to report of the fleet: pure, from the accounts of ended jobs and those of running ones.
 
 All figures are weighed by accelerators where they are GPU-hours, and are sums over jobs: nothing is sampled. A job that began before
-the time that is asked for is cut: nobody knows when within its life its time was spent, so the same share of each figure counts as of its
+the time that is asked for, or went on after it, is cut: nobody knows when within its life its time was spent, so the same share of each figure counts as of its
 wall clock, and how much of the whole is such an estimate is told.
 """
 
@@ -15,15 +15,18 @@ from pydantic import Field
 
 from muster.api.base import ApiModel, Time
 from muster.api.endedjob import EndedJobSpec, Ending
+from muster.api.fleethours import IDLE, FleetHours, GpuState
 from muster.api.goodput import PRODUCTIVE, Bucket
 from muster.cli.explanation import OUTPUT_VERSION
 from muster.cli.prices import NO_PRICES, Prices
-from muster.cli.reported import EXPOSED, NONE_SEEN
+from muster.cli.reported import NONE_SEEN, exposed_seconds, in_steps
+from muster.goodput.fleethours import between
 from muster.goodput.history import TAKEN, allotted
 
 K = TypeVar("K", str, tuple[str, str])
 
 HOUR = 3600
+MILLISECONDS = 1000
 NODE_DAY = 86400.0
 # A running job whose figures are older than this has a tail that is told of.
 FRESH = timedelta(minutes=2)
@@ -78,6 +81,14 @@ class FleetOffender(ApiModel):
     gpu_hours: float
 
 
+class FleetState(ApiModel):
+    """Accelerators of the fleet that were there for the same."""
+
+    state: GpuState
+    gpu_hours: float
+    share: float = Field(description="Of all accelerators' hours that somebody has seen or should have.")
+
+
 class FleetNamespace(ApiModel):
     """The jobs of one namespace."""
 
@@ -107,7 +118,9 @@ class FleetJob(ApiModel):
     goodput: float | None = Field(None, description="Productive GPU-hours of all of its own.")
     failures: float
     taken_gpu_hours: float = Field(description="By failures and planned leaves.")
-    counted: float = Field(description="Share of its life that is in the report; less than 1: it began before.")
+    counted: float = Field(
+        description="Share of its life that is in the report; less than 1: it began before, or went on after."
+    )
 
 
 class FleetReport(ApiModel):
@@ -116,7 +129,8 @@ class FleetReport(ApiModel):
     api_version: str = OUTPUT_VERSION
     kind: str = "FleetReport"
     since: Time | None = Field(None, description="Absent: all that is kept.")
-    time: Time
+    until: Time | None = Field(None, description="Absent: up to `time`.")
+    time: Time = Field(description="When this was read.")
     jobs: int
     running: int
     states: dict[str, int] = Field(description="Jobs by state.")
@@ -133,14 +147,28 @@ class FleetReport(ApiModel):
     ettr: float | None = Field(None, description="The same of the wall clock of all jobs, without suspension.")
     failures: float
     mttf_hours: float | None = Field(None, description="Of one job, while its ranks ran.")
+    mttf_failures: float = Field(
+        0.0, description="Failures that this rests on: of jobs that were seen to run, those of starts apart."
+    )
     mttf_at_least_hours: float | None = Field(None, description="Where nothing failed: with 95 % confidence.")
     failures_per_thousand_node_days: float | None = None
+    blind: int = Field(
+        0,
+        description="Jobs of which nobody knows for a tenth of the time whether their ranks ran: left out of these rates.",
+    )
     estimated: float = Field(
-        description="Share of the GPU-hours that is an estimate: of jobs that began before `since`."
+        description="Share of the GPU-hours that is an estimate: of jobs that began before `since`, or went on after `until`."
     )
     unseen: int = Field(description="Jobs whose end nobody saw: counted up to what was last known.")
-    uncounted_seconds: int = Field(description="Of running jobs, from the moment up to which they count until now.")
+    uncounted_seconds: int = Field(
+        description="Of running jobs, from the moment up to which they count until now (or `until`)."
+    )
     buckets: list[FleetBucket] = Field(description="Largest first; their sums are wallSeconds and gpuSeconds.")
+    states_of_gpus: list[FleetState] = Field(
+        [], description="What the accelerators of the whole fleet were there for; empty: not known."
+    )
+    idle: float | None = Field(None, description="Share of the fleet's GPU-hours that were healthy and nobody's.")
+    counted_until: Time | None = Field(None, description="Up to when the fleet's accelerators are counted.")
     causes: list[FleetCause] = Field(description="Largest first.")
     offenders: list[FleetOffender] = Field(description="Nodes, worst first.")
     offenders_untold: int = Field(description="Nodes that jobs blamed beside these, one count for each job.")
@@ -172,23 +200,35 @@ def fleet_report(
     since: datetime | None = None,
     prices: Prices = NO_PRICES,
     notes: Sequence[str] = (),
+    hours: FleetHours | None = None,
+    until: datetime | None = None,
 ) -> FleetReport:
     """The report of these jobs, each of which is there once.
 
     Args:
         since: only what was after that.
         prices: of one GPU-hour; what is told of costs is all of them or nothing.
+        hours: what the accelerators of the fleet did; None: not known.
+        until: only what was before that; None: up to now.
     """
+    states = between(hours, since, until) if hours is not None else {}
+    all_states = sum(states.values())
     lives = list(lives)
-    cuts = [found for life in lives if (found := _cut(life, since, prices)) is not None]
+    cuts = [found for life in lives if (found := _cut(life, since, until, prices)) is not None]
     cuts.sort(key=lambda each: (-each.gpus, each.life.spec.namespace, each.life.spec.name, each.life.spec.job_uid))
     seconds, gpu_seconds = _sums(each.seconds for each in cuts), _sums(each.gpu_seconds for each in cuts)
     wall, gpus = sum(seconds.values()), sum(gpu_seconds.values())
     failures = sum(each.life.spec.failures * each.share for each in cuts)
-    exposed = sum(seconds.get(bucket, 0) for bucket in EXPOSED)
-    node_seconds = sum(each.life.spec.nodes * sum(each.seconds.get(b, 0) for b in EXPOSED) for each in cuts)
+    exposures = [(each, exposed_seconds(each.seconds)) for each in cuts]
+    exposed = sum(own for _, own in exposures)
+    node_seconds = sum(each.life.spec.nodes * own for each, own in exposures)
+    seen_to_fail = sum(
+        in_steps(each.life.spec.failures, each.life.spec.failed_starts) * each.share for each, own in exposures if own
+    )
+    blind = sum(not own and each.seconds.get(Bucket.UNKNOWN, 0) > 0 for each, own in exposures)
     running = [each for each in cuts if each.life.running]
-    tails = [now - max(life.spec.end, since or life.spec.end) for life in lives if life.running]
+    end = now if until is None else min(now, until)
+    tails = [end - max(life.spec.end, since or life.spec.end) for life in lives if life.running]
 
     unpriced = [each for each in cuts if each.price is None and each.gpus]
     has_prices = prices != NO_PRICES
@@ -202,6 +242,7 @@ def fleet_report(
 
     return FleetReport(
         since=since,
+        until=until,
         time=now,
         jobs=len(cuts),
         running=len(running),
@@ -216,9 +257,11 @@ def fleet_report(
         goodput=_productive(gpu_seconds),
         ettr=_productive({name: amount for name, amount in seconds.items() if name != Bucket.SUSPENDED}),
         failures=failures,
-        mttf_hours=exposed / failures / HOUR if failures and exposed else None,
-        mttf_at_least_hours=exposed / NONE_SEEN / HOUR if not failures and exposed else None,
-        failures_per_thousand_node_days=failures / (node_seconds / NODE_DAY) * 1000 if node_seconds else None,
+        mttf_hours=exposed / seen_to_fail / HOUR if seen_to_fail and exposed else None,
+        mttf_failures=seen_to_fail,
+        mttf_at_least_hours=exposed / NONE_SEEN / HOUR if not seen_to_fail and exposed else None,
+        failures_per_thousand_node_days=seen_to_fail / (node_seconds / NODE_DAY) * 1000 if node_seconds else None,
+        blind=blind,
         estimated=sum(each.gpus for each in cuts if each.share < 1) / gpus if gpus else 0.0,
         unseen=sum(each.life.state == Ending.UNSEEN for each in cuts),
         uncounted_seconds=sum(int(tail.total_seconds()) for tail in tails if tail > FRESH),
@@ -235,6 +278,13 @@ def fleet_report(
                 seconds.keys() | gpu_seconds.keys(), key=lambda b: (-gpu_seconds.get(b, 0), -seconds.get(b, 0), b)
             )
         ],
+        states_of_gpus=[
+            FleetState(state=state, gpu_hours=amount / MILLISECONDS / HOUR, share=amount / all_states)
+            for state, amount in sorted(states.items(), key=lambda item: (-item[1], item[0]))
+            if amount
+        ],
+        idle=sum(states.get(state, 0) for state in IDLE) / all_states if all_states else None,
+        counted_until=min(hours.until, end) if hours is not None and all_states else None,
         causes=[
             FleetCause(
                 fault_class=fault_class,
@@ -260,12 +310,12 @@ def fleet_report(
     )
 
 
-def _cut(life: Life, since: datetime | None, prices: Prices) -> _Cut | None:
-    """What of a job was after a moment; None: nothing."""
+def _cut(life: Life, since: datetime | None, until: datetime | None, prices: Prices) -> _Cut | None:
+    """What of a job was between two moments; None: nothing."""
     spec, price = life.spec, prices.of(life.spec.gpu_model)
-    whole, part = spec.end - spec.begun, spec.end - max(spec.begun, since or spec.begun)
-    if since is not None and spec.end <= since:
+    if (since is not None and spec.end <= since) or (until is not None and spec.begun >= until):
         return None
+    whole, part = spec.end - spec.begun, min(spec.end, until or spec.end) - max(spec.begun, since or spec.begun)
     if part >= whole:
         causes = {(each.fault_class, each.reason): (float(each.incidents), each.gpu_seconds) for each in spec.causes}
         nodes = {each.node: (float(each.incidents), each.gpu_seconds) for each in spec.blamed}

@@ -1,7 +1,10 @@
 """The report of the fleet in words and tables, for a terminal, a file or the page alike."""
 
+from muster.api.fleethours import GpuState
 from muster.cli.fleetreported import FleetReport
 from muster.cli.words import count, duration, moment
+
+CUT = "* an estimate: a part of the job's life lies outside this time"
 
 
 def remarks(it: FleetReport) -> list[str]:
@@ -9,39 +12,50 @@ def remarks(it: FleetReport) -> list[str]:
     found = []
     if it.estimated:
         found.append(
-            f"{it.estimated:.1%} of the GPU-hours are an estimate: of jobs that began before the time that was asked for, the same "
-            "share of each figure counts as of their lives"
+            f"{it.estimated:.1%} of the GPU-hours are an estimate: of jobs of whose lives a part lies outside the time that was "
+            "asked for the same share of each figure counts"
         )
     if it.unpriced:
         found.append(
             f"of {it.unpriced:.1%} of the GPU-hours the price is not known, so no cost is told: name their models in the FleetPolicy "
             "(spec.prices), or give --price"
         )
+    if it.blind:
+        found.append(
+            f"{count(it.blind, 'job')} left out of the time between failures: of more than a tenth of the time nobody knows whether "
+            "ranks ran (launch.mode Plain, or steps that nobody tells)"
+        )
     if it.unseen:
         found.append(f"{count(it.unseen, 'job')} ended unseen: counted up to what was last known")
     if it.uncounted_seconds:
         found.append(
-            f"the last {duration(it.uncounted_seconds)} of running jobs, all together, are not in it yet: they wait or start, "
-            "and that counts once it is over"
+            f"the last {duration(it.uncounted_seconds)} of running jobs, all together, are not in it yet: "
+            "their next step is awaited"
         )
+    unseen = sum(each.share for each in it.states_of_gpus if each.state is GpuState.UNSEEN)
+    if unseen:
+        found.append(f"in {unseen:.1%} of the fleet's GPU-hours no operator ran that could see what they were spent on")
     return [*found, *(f"note: {note}" for note in it.notes)]
 
 
 def period(it: FleetReport) -> str:
     """Of which time it tells."""
-    return f"from {moment(it.since)} to {moment(it.time)}" if it.since else f"until {moment(it.time)}"
+    end = moment(it.until or it.time)
+    return f"from {moment(it.since)} to {end}" if it.since else f"until {end}"
 
 
 def figures(it: FleetReport) -> list[tuple[str, str]]:
     """The figures that people look for first."""
-    mttf = f"{it.mttf_hours:,.1f} h ({number(it.failures)} failures)" if it.mttf_hours is not None else "unknown"
+    mttf = f"{it.mttf_hours:,.1f} h ({number(it.mttf_failures)} failures)" if it.mttf_hours is not None else "unknown"
     if it.mttf_at_least_hours is not None:
-        mttf = f"no failure; at least {it.mttf_at_least_hours:,.1f} h with 95 % confidence"
+        none = "none while steps were made" if it.failures else "no failure"
+        mttf = f"{none}; at least {it.mttf_at_least_hours:,.1f} h with 95 % confidence"
     rate = it.failures_per_thousand_node_days
     return [
         ("Goodput", share(it.goodput)),
         ("ETTR", share(it.ettr)),
         ("GPU-hours", f"{it.gpu_hours:,.1f}"),
+        *([("Idle accelerators", share(it.idle))] if it.idle is not None else []),
         *([("Cost", money(it.cost, it.currency))] if it.cost is not None else []),
         ("Time between a job's failures", mttf),
         ("Failures in 1,000 node-days", f"{rate:,.2f}" if rate is not None else "unknown"),
@@ -94,6 +108,11 @@ def tables(it: FleetReport, jobs: int, nodes: int) -> list[Rows]:
                 ]
                 for each in it.buckets
             ],
+        ),
+        (
+            "WHAT THE FLEET'S ACCELERATORS DID",
+            ["STATE", "GPU-HOURS", "SHARE"],
+            [[each.state, f"{each.gpu_hours:,.1f}", share(each.share)] for each in it.states_of_gpus],
         ),
         (
             "WHAT FAILURES TOOK",

@@ -96,7 +96,7 @@ def render(console: Console, it: JobIncident) -> None:
     head.append(show.on_one_line(f"{it.reason}{where}"), style="red" if it.resumed_time is None else "yellow")
     console.print(head)
     if it.message:
-        console.print(Text(show.printable(it.message)))
+        show.words(console, it.message)
     console.print()
     show.facts(console, _facts(it))
     if it.last_lines:
@@ -150,10 +150,11 @@ def ran_with(it: JobIncident) -> str:
     if now is None:
         return ""
     parts = []
-    for name in ("image", "gpu_model", "driver", "environment", "revision"):
+    for name in ("image", "gpu_model", "driver", "collectives", "environment", "revision"):
         value, old = (show.on_one_line(getattr(each, name)) if each else "" for each in (now, before))
         if value or old:
             short = value.removeprefix("sha256:")[:16] if name == "image" else value
-            is_new = before is not None and value != old
+            # Which library of collectives was loaded is known only once ranks train.
+            is_new = before is not None and value != old and bool(name != "collectives" or (value and old))
             parts.append(f"{name.replace('gpu_model', 'GPU')} {short or 'unknown'}{' (new)' if is_new else ''}")
     return ", ".join(parts)

@@ -105,7 +105,7 @@ async def find(session: Session, name: str, asked: Asked, tail: int | None) -> J
     """Read the logs that answer.
 
     Raises:
-        CliError: there is no such job or rank, nothing has failed, or the job does not fit the model.
+        CliError: there is no such job, rank or attempt, nothing has failed, or the job does not fit the model.
         ApiError: the API server did not answer as it should.
     """
     job = await job_of(session, name)

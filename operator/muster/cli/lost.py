@@ -8,7 +8,6 @@ before it is given, and nothing is written without a yes.
 import asyncio
 import sys
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -18,9 +17,8 @@ from rich.text import Text
 
 from muster.api.base import ApiModel, Time
 from muster.api.nodehealth import LostNode
-from muster.cli import show
+from muster.cli import clock, show
 from muster.cli.decide import MAX_REASON, NodesArgument, account_of, ask, no_such_nodes, who_am_i, write
-from muster.cli.decision import moment
 from muster.cli.errors import CliError
 from muster.cli.explanation import OUTPUT_VERSION
 from muster.cli.session import ContextOption, KubeconfigOption, NamespaceOption, Options, OutputOption, Session, run
@@ -109,7 +107,7 @@ async def say(session: Session, names: Sequence[str], reason: str, *, yes: bool)
     renewals, unread = await _renewals(session, names)
     if not yes:
         await _confirm(rows)
-    time = moment(datetime.now(UTC), servers_time)
+    time = clock.now(servers_time)
     for name in names:
         boot = nodes[name].boot_id if name in nodes else ""
         word = LostNode(time=time, reason=reason, by=by, boot_id=boot, last_renewal=renewals.get(name, ""))
@@ -128,7 +126,7 @@ async def take_back(session: Session, names: Sequence[str]) -> LostNodes:
     for name in names:
         await write(session, name, {}, FIELD_MANAGER)
     rows = [LostNodeRow(name=name, follows=["nobody says any more that it is dead"]) for name in names]
-    return LostNodes(undone=True, by=by, time=moment(datetime.now(UTC), servers_time), nodes=rows)
+    return LostNodes(undone=True, by=by, time=clock.now(servers_time), nodes=rows)
 
 
 def follows(used_by: Sequence[str] | None, *, is_gone: bool = False) -> list[str]:

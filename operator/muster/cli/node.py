@@ -2,7 +2,7 @@
 
 import asyncio
 import difflib
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated
 
 import typer
@@ -16,8 +16,8 @@ from muster.api.repairrequest import RepairRequest
 from muster.api.trainingjob import TrainingJob
 from muster.cli import show
 from muster.cli.errors import FLEET_ROLE, VIEW_ROLE, CliError, told
+from muster.cli.lists import listed
 from muster.cli.nodelife import NodeLife, evidence_name, life
-from muster.cli.reading import listed
 from muster.cli.session import (
     ContextOption,
     KubeconfigOption,
@@ -25,7 +25,7 @@ from muster.cli.session import (
     Options,
     OutputOption,
     Session,
-    run,
+    run_with_ages,
 )
 from muster.health.maintenance import until
 from muster.kube import decode, paths
@@ -48,7 +48,7 @@ def command(
     """Show a node's life on one page: verdict, evidence, jobs and their failures there, offences, tests, repair."""
     options = Options(kubeconfig, kube_context, namespace, output).over(context.obj)
     name = node.removeprefix("node/")
-    run(options, lambda session: find(session, name), lambda console, it: render(console, it, datetime.now(UTC)))
+    run_with_ages(options, lambda session: find(session, name), render)
 
 
 async def find(session: Session, name: str) -> NodeLife:
@@ -228,7 +228,7 @@ def _print_head(console: Console, it: NodeLife, now: datetime) -> None:
         head.append(f", for {show.age(health.since, now)}" if health.since else "", style="not bold")
     console.print(head)
     if health is not None and health.message:
-        console.print(Text(show.printable(health.message.strip())))
+        show.words(console, health.message)
 
 
 def _facts(it: NodeLife, now: datetime) -> list[tuple[str, object]]:

@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated
 
 import typer
@@ -19,7 +19,7 @@ from muster.cli.session import (
     Options,
     OutputOption,
     Session,
-    run,
+    run_with_ages,
 )
 from muster.cli.tree import (
     NO_LABEL,
@@ -66,12 +66,10 @@ def command(
     path = tuple(part or NO_LABEL for part in domain.strip("/").split("/")) if domain and domain.strip("/") else ()
     wanted = Wanted(path, level, free, sick, tuple(tolerate or ()))
     options = Options(kubeconfig, kube_context, namespace, output).over(context.obj)
-    run(
+    run_with_ages(
         options,
         lambda session: find(session, wanted),
-        lambda console, it: render(
-            console, it, chosen_level=level is not None, wide=wide, sick=sick, now=datetime.now(UTC)
-        ),
+        lambda console, it, now: render(console, it, chosen_level=level is not None, wide=wide, sick=sick, now=now),
     )
 
 

@@ -1,16 +1,19 @@
 """What there is to say of many jobs at once: pure, from TrainingJobs to the answer of `top`."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Literal
 
 from pydantic import Field
 
 from muster.api.base import ApiModel, Time
+from muster.api.goodput import PRODUCTIVE, Bucket
 from muster.api.trainingjob import TrainingJob
 from muster.cli.explanation import ENDED, OUTPUT_VERSION, explain
-from muster.cli.standing import TRAINS, open_incident, step_rate
+from muster.cli.training import open_incident, step_rate, still_since
+from muster.cli.words import duration
+from muster.goodput.opened import TRAINS, as_of
 from muster.kube.decode import Undecodable
 
 # Who needs somebody comes first.
@@ -48,9 +51,10 @@ class JobsTop(ApiModel):
     jobs: list[TopRow] = Field(description="Who needs somebody first, then who waits by place, then who trains.")
     states: dict[str, int] = Field({}, description="How many jobs are in each state; ended ones, too.")
     nodes: int = Field(0, description="Nodes of jobs that train.")
-    ettr: float | None = Field(
-        None, description="Of all accelerator-hours of the jobs listed, the share in steps that count."
+    goodput: float | None = Field(
+        None, description="Of all accelerator-hours that the jobs listed have held, the share in steps that count."
     )
+    ettr: float | None = Field(None, description="The same of their wall clock, without suspension.")
     notes: list[str] = Field([], description="What limits this answer.")
 
 
@@ -67,29 +71,41 @@ def overview(
     Args:
         ended: list also those that have ended.
     """
-    rows = [_row(job) for job in jobs]
+    rows = [_one(job, now) for job in jobs]
     states = Counter(row.state or "New" for row in rows)
     listed = [row for row in rows if ended or row.state not in ENDED]
     listed.sort(key=_place)
     shown = {(row.namespace, row.name) for row in listed}
     known = [j for j in jobs if isinstance(j, TrainingJob) and (j.metadata.namespace, j.metadata.name) in shown]
+    accounts = [goodput for job in known if (goodput := as_of(job, now)) is not None]
     return JobsTop(
         namespace=namespace,
         time=now,
         jobs=listed,
         states=dict(sorted(states.items())),
         nodes=sum(row.nodes for row in rows if row.state in TRAINS),
-        ettr=_together(known),
+        goodput=_together([each.gpu_seconds for each in accounts]),
+        ettr=_together([{**each.seconds, Bucket.SUSPENDED: 0} for each in accounts]),
         notes=list(notes),
     )
 
 
-def _row(job: TrainingJob | Undecodable) -> TopRow:
+def _one(job: TrainingJob | Undecodable, now: datetime) -> TopRow:
+    """One job; figures that make no sense hide no others."""
+    try:
+        return _row(job, now)
+    except (ValueError, ArithmeticError) as error:
+        assert isinstance(job, TrainingJob)
+        metadata, why = job.metadata, f"its status makes no sense: {error}"[:_MAX_WHY]
+        return TopRow(name=metadata.name, namespace=metadata.namespace, state="Unreadable", why=why)
+
+
+def _row(job: TrainingJob | Undecodable, now: datetime) -> TopRow:
     if isinstance(job, Undecodable):
         return TopRow(name=job.name, namespace=job.namespace, state="Unreadable", why=job.error[:_MAX_WHY])
     status, waiting = job.status, job.status.waiting
     base, found = explain(job, ()), open_incident(job)
-    goodput = status.goodput
+    goodput = as_of(job, now)
     return TopRow(
         name=job.metadata.name,
         namespace=job.metadata.namespace,
@@ -99,18 +115,20 @@ def _row(job: TrainingJob | Undecodable) -> TopRow:
         nodes=job.spec.nodes,
         gpus=job.spec.nodes * job.spec.gpus_per_node,
         step=status.step,
-        steps_per_second=step_rate(job),
+        steps_per_second=step_rate(job, now),
         ettr=goodput.ettr_permille / 1000 if goodput and goodput.ettr_permille is not None else None,
         checkpoint_time=status.checkpoint.time if status.checkpoint else None,
         restarts=status.restarts,
         position=waiting.position or None if waiting else None,
         open_incident=found.number if found else None,
-        why=_why(job, base.message),
+        why=_why(job, base.message, now),
     )
 
 
-def _why(job: TrainingJob, message: str) -> str:
-    status, waiting = job.status, job.status.waiting
+def _why(job: TrainingJob, message: str, now: datetime) -> str:
+    status, waiting, still = job.status, job.status.waiting, still_since(job, now)
+    if still is not None:
+        return f"no step for {duration((now - still).total_seconds())}"
     if not status.state:
         return "no operator has looked at it yet"
     if status.state in TRAINS or status.state == "Succeeded":
@@ -128,12 +146,7 @@ def _place(row: TopRow) -> tuple[int, int, str, str]:
     return order, row.position or 10**9, row.namespace, row.name
 
 
-def _together(jobs: Sequence[TrainingJob]) -> float | None:
-    """ETTR of all, each job weighed by its accelerators and by its time."""
-    told = [
-        (goodput.ettr_permille, goodput.wall_seconds * max(job.spec.nodes * job.spec.gpus_per_node, job.spec.nodes))
-        for job in jobs
-        if (goodput := job.status.goodput) is not None and goodput.ettr_permille is not None
-    ]
-    weight = sum(each for _, each in told)
-    return sum(share * each for share, each in told) / weight / 1000 if weight else None
+def _together(amounts: Sequence[Mapping[str, int]]) -> float | None:
+    """What of them all was in steps that count."""
+    whole = sum(sum(each.values()) for each in amounts)
+    return sum(each.get(bucket, 0) for each in amounts for bucket in PRODUCTIVE) / whole if whole else None

@@ -79,7 +79,7 @@ class Wanted:
 
 
 class NothingAskedForError(Exception):
-    """There is no such rank, or nothing has failed; the message says so."""
+    """There is no such rank or attempt, or nothing has failed; the message says so."""
 
 
 def wanted(job: TrainingJob, record: GangSpec | None, asked: Asked) -> tuple[list[Wanted], int | None, list[str]]:
@@ -91,6 +91,7 @@ def wanted(job: TrainingJob, record: GangSpec | None, asked: Asked) -> tuple[lis
     each = job.spec.launch.processes_per_node
     seats = _seats(job, record)
     known = _incidents(job, record)
+    now = record.attempt if record else job.status.attempt
     if asked.failed:
         culprit = _culprit(known, asked.attempt)
         index = culprit.index if isinstance(culprit, GangIncident) else None
@@ -102,6 +103,8 @@ def wanted(job: TrainingJob, record: GangSpec | None, asked: Asked) -> tuple[lis
             )
         rank, node = next(((rank, node) for seat, rank, node in seats if seat == index), (-1, ""))
         return [Wanted(index, _ranks(rank, each), culprit.node or node)], culprit.attempt, []
+    if asked.attempt is not None and asked.attempt > now:
+        raise NothingAskedForError(f"there is no attempt {asked.attempt}: it is in attempt {now}")
     if asked.rank is None:
         return [Wanted(index, _ranks(rank, each), node) for index, rank, node in seats], asked.attempt, []
     then = next(
@@ -115,7 +118,6 @@ def wanted(job: TrainingJob, record: GangSpec | None, asked: Asked) -> tuple[lis
         there = f"its ranks are 0 to {last}" if record is None or record.members else "it has no workers now"
         raise NothingAskedForError(f"there is no rank {asked.rank}: {there}")
     notes = []
-    now = record.attempt if record else job.status.attempt
     if asked.attempt is not None and asked.attempt != now:
         notes.append(
             f"rank {asked.rank} is the one of attempt {now}: in attempt {asked.attempt} another worker may have had it"

@@ -4,8 +4,8 @@ A tenant has rights in his namespace alone. What stands against nodes is the fle
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -14,6 +14,7 @@ from muster.api.nodehealth import NodeHealth
 from muster.api.trainingjob import TrainingJob
 from muster.cli.errors import FLEET_ROLE, VIEW_ROLE
 from muster.cli.health import HealthRow, health_row
+from muster.cli.lists import items, listed
 from muster.kube import decode, paths
 from muster.kube.decode import Undecodable
 from muster.kube.errors import Forbidden, NotFound
@@ -24,11 +25,8 @@ if TYPE_CHECKING:
     from muster.cli.session import Session
     from muster.kube.client import Client
 
-PAGE_SIZE = 500
 # So many nodes are asked for one by one; of more the whole list is read.
 SINGLE_NODES = 16
-
-T = TypeVar("T")
 
 
 class _Meta(msgspec.Struct):
@@ -40,42 +38,6 @@ class _Named(msgspec.Struct):
 
 
 _names = msgspec.json.Decoder(_Named)
-
-
-async def items(
-    client: "Client", path: str, query: Mapping[str, str | int] | None = None
-) -> AsyncIterator[msgspec.Raw]:
-    """The objects of a list, page by page, as the API server has them.
-
-    Raises:
-        ApiError: it could not be listed.
-    """
-    asked: dict[str, str | int] = {**(query or {}), "limit": PAGE_SIZE}
-    while True:
-        page = decode.list_page(await client.get(path, asked))
-        for item in page.items or ():
-            yield item
-        if not page.metadata.continue_:
-            return
-        asked["continue"] = page.metadata.continue_
-
-
-async def listed(
-    client: "Client", path: str, read: Callable[[msgspec.Raw], T], query: Mapping[str, str | int] | None = None
-) -> tuple[list[T], int]:
-    """The objects of a list, and how many of them could not be read.
-
-    Raises:
-        ApiError: it could not be listed.
-    """
-    found: list[T] = []
-    unreadable = 0
-    async for item in items(client, path, query):
-        try:
-            found.append(read(item))
-        except (msgspec.MsgspecError, ValueError, RecursionError):  # one object must not hide the others
-            unreadable += 1
-    return found, unreadable
 
 
 async def record_of(session: "Session", job: TrainingJob) -> tuple[GangSpec | None, list[str]]:

@@ -16,7 +16,7 @@ from muster.cli.errors import CliError
 from muster.cli.explain import REPAIRS, job_of
 from muster.cli.fleetreported import FleetReport
 from muster.cli.prices import price_of, prices_for
-from muster.cli.reported import Cost, JobIncidents, JobReport, Share, Yield, incidents, report
+from muster.cli.reported import Cost, EnergyUsed, JobIncidents, JobReport, Share, Yield, incidents, report
 from muster.cli.session import (
     ContextOption,
     JobArgument,
@@ -32,6 +32,8 @@ from muster.cli.session import (
 )
 
 BAR_WIDTH = 60
+JOULES_PER_KWH = 3_600_000
+ALL_OF_IT = 0.995
 # What each bucket looks like in the bar, and its colour; productive ones are full.
 _LOOKS = {
     Bucket.COMPUTE: ("█", "green"),
@@ -50,6 +52,10 @@ _LOOKS = {
     Bucket.FINISHING: ("f", "blue"),
     Bucket.UNKNOWN: ("?", "dim"),
 }
+
+_INCIDENT_COLUMNS = ("N", "SEEN", "AFTER", "CLASS", "REASON", "NODE", "REPAIRED", "BACK AFTER", "STEPS", "LOST")
+_NOT_IF_NARROW = ("AFTER", "REPAIRED", "STEPS")
+NARROW = 110
 
 
 class Form(StrEnum):
@@ -87,6 +93,10 @@ def command(
         str | None,
         typer.Option("--since", metavar="WHEN", help="With --fleet: only what was after that, e.g. 90d or 2026-01-31."),
     ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option("--until", metavar="WHEN", help="With --fleet: only what was before that, e.g. 2026-04-01."),
+    ] = None,
     price: Annotated[
         float | None,
         typer.Option(
@@ -112,10 +122,10 @@ def command(
         options = Options(kubeconfig, kube_context, namespace, _OUTPUTS.get(output) if output else None).over(
             context.obj
         )
-        _fleet(options, since, price, _PAGES.get(output) if output else None)
+        _fleet(options, (since, until), price, _PAGES.get(output) if output else None)
         return
-    if since is not None or output in _PAGES:
-        raise typer.BadParameter("--since, markdown and html are for --fleet")
+    if since is not None or until is not None or output in _PAGES:
+        raise typer.BadParameter("--since, --until, markdown and html are for --fleet")
     try:
         cost = price_of(price)
         label = experimentreport.label_of(experiment) if experiment is not None else ""
@@ -131,17 +141,23 @@ def command(
     run(options, lambda session: find(session, name, cost), render)
 
 
-def _fleet(options: Options, since: str | None, price: float | None, page: Callable[[FleetReport], str] | None) -> None:
+def _fleet(
+    options: Options,
+    between: tuple[str | None, str | None],
+    price: float | None,
+    page: Callable[[FleetReport], str] | None,
+) -> None:
     """Report of the fleet."""
-    now = datetime.now(UTC)
+    since, until = between
     try:
-        begin, cost = fleetreport.moment_since(since, now) if since is not None else None, price_of(price)
+        fleetreport.time_between(since, until, datetime.now(UTC))
+        cost = price_of(price)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     if page is None:
-        run(options, lambda session: fleetreport.find(session, now, begin, cost), fleetreport.render)
+        run(options, lambda session: fleetreport.find(session, since, until, cost), fleetreport.render)
     else:
-        typer.echo(page(connected(options, lambda session: fleetreport.find(session, now, begin, cost))), nl=False)
+        typer.echo(page(connected(options, lambda session: fleetreport.find(session, since, until, cost))), nl=False)
 
 
 def incidents_command(
@@ -171,7 +187,7 @@ async def find(session: Session, name: str, price: float | None = None) -> JobRe
             f"of job {session.namespace}/{name} nothing has been counted yet: it has no nodes so far, or its operator is of "
             f"an older version; kubectl muster explain {name} says what it waits for"
         )
-    return report(job, job.status.goodput, await prices_for(session, price))
+    return report(job, job.status.goodput, await prices_for(session, price), session.now())
 
 
 async def find_incidents(session: Session, name: str) -> JobIncidents:
@@ -190,6 +206,9 @@ def render(console: Console, it: JobReport) -> None:
     head.append(f"is {it.state}", style=show.STATE_STYLES.get(it.state, ""))
     head.append(f", {show.duration(it.wall_seconds)} from {show.moment(it.begun)}", style="not bold")
     console.print(head)
+    if it.still_seconds:
+        told = f"for {show.duration(it.still_seconds)} it has finished no step: that time is unknown"
+        console.print(Text(told, style="bold yellow"))
     console.print()
     console.print(bar(it.buckets))
     console.print()
@@ -227,11 +246,10 @@ def render_incidents(console: Console, it: JobIncidents) -> None:
         return
     _print_incidents(console, it.incidents)
     for incident in it.incidents[::-1]:
-        message = show.printable(incident.message.strip())
         console.print()
         reason = show.on_one_line(incident.reason)
         console.print(Text(f"{incident.attempt}  {show.moment(incident.time)}  {reason}", style="bold"))
-        console.print(Text(message))
+        show.words(console, incident.message)
 
 
 def bar(buckets: Sequence[Share]) -> Text:
@@ -252,9 +270,10 @@ def _look(each: Share) -> tuple[str, str]:
 
 
 def _numbers(it: JobReport) -> list[tuple[str, object]]:
-    mttf = f"{_hours(it.mttf_hours)} ({show.count(it.failures, 'failure')})" if it.mttf_hours is not None else ""
+    mttf = f"{_hours(it.mttf_hours)} ({show.count(it.mttf_failures, 'failure')})" if it.mttf_hours is not None else ""
     if it.mttf_at_least_hours is not None:
-        mttf = f"no failure; at least {_hours(it.mttf_at_least_hours)} with 95 % confidence"
+        none = "none while steps were made" if it.failures else "no failure"
+        mttf = f"{none}; at least {_hours(it.mttf_at_least_hours)} with 95 % confidence"
     first, back = it.first_checkpoint_seconds, it.recovery_seconds
     return [
         ("ETTR", _percent(it.ettr)),
@@ -268,8 +287,10 @@ def _numbers(it: JobReport) -> list[tuple[str, object]]:
             "Steps wait for data",
             _percent(it.input_wait) if it.input_wait is not None else "unknown: the program tells of none",
         ),
+        *_as_printed(it),
         *_made(it.made),
         *_cost(it.cost),
+        *_energy(it.energy),
     ]
 
 
@@ -279,6 +300,14 @@ def _step(it: JobReport) -> str:
         return "unknown: nobody has seen two of them"
     slow = f"; one in ten more than {it.step_p90_seconds:,.3g} s" if it.step_p90_seconds is not None else ""
     return f"{it.step_seconds:,.3g} s{slow}"
+
+
+def _as_printed(it: JobReport) -> list[tuple[str, object]]:
+    """What the program says of its steps besides, in this attempt."""
+    found: list[tuple[str, object]] = [("Loss, as printed", it.printed_loss)] if it.printed_loss else []
+    if it.printed_tokens_per_gpu_second:
+        found.append(("Tokens per second, as printed", f"{it.printed_tokens_per_gpu_second:,} for each GPU"))
+    return found
 
 
 def _made(it: Yield | None) -> list[tuple[str, object]]:
@@ -294,6 +323,8 @@ def _made(it: Yield | None) -> list[tuple[str, object]]:
         found.append(("  of all GPU-hours", _percent(it.mfu_overall)))
     elif it.why:
         found.append(("MFU", f"unknown: {it.why}"))
+    if it.delivered is not None:
+        found.append(("Of what burn-in measured", f"{it.delivered:.1%} of {it.measured_tflops:,} TFLOP/s"))
     return found
 
 
@@ -311,6 +342,18 @@ def _cost(it: Cost | None) -> list[tuple[str, object]]:
     return found
 
 
+def _energy(it: EnergyUsed | None) -> list[tuple[str, object]]:
+    if it is None:
+        return []
+    part = "" if it.metered > ALL_OF_IT else f", metered for {it.metered:.0%} of the time"
+    found: list[tuple[str, object]] = [
+        ("Energy", f"{it.joules / JOULES_PER_KWH:,.3g} kWh ({it.watts_per_gpu:,.0f} W for each GPU{part})")
+    ]
+    if it.joules_per_token is not None:
+        found.append(("  a token", f"{it.joules_per_token:,.3g} J"))
+    return found
+
+
 def _hours(hours: float) -> str:
     return f"{hours:,.1f} h" if hours >= 1 else show.duration(hours * 3600)
 
@@ -320,32 +363,41 @@ def _percent(share: float | None) -> str:
 
 
 def _print_fingerprints(console: Console, listed: Sequence[Fingerprint]) -> None:
-    heads = ["FROM ATTEMPT", "IMAGE", "GPU", "DRIVER", "ENVIRONMENT", "REVISION"]
+    heads = ["FROM ATTEMPT", "IMAGE", "GPU", "DRIVER", "COLLECTIVES", "ENVIRONMENT", "REVISION"]
     made = show.table(*heads, numbers=heads[:1])
     for each in listed:
         image = each.image.removeprefix("sha256:")[:12]
-        cells = (image, each.gpu_model, each.driver, each.environment, each.revision)
+        cells = (image, each.gpu_model, each.driver, each.collectives, each.environment, each.revision)
         show.add(made, each.attempt, *(show.on_one_line(cell) for cell in cells))
     console.print(made)
 
 
 def _print_incidents(console: Console, listed: Sequence[Incident]) -> None:
-    columns = ("N", "SEEN", "AFTER", "CLASS", "REASON", "NODE", "REPAIRED", "TRAINING AFTER", "STEPS", "LOST")
-    made = show.table(*columns, numbers=("N", "AFTER", "TRAINING AFTER", "STEPS", "LOST"), whole=("SEEN",))
+    """One line each. A narrow terminal has no room for all: the year, and what `incident` tells, is left out."""
+    narrow = console.width < NARROW
+    columns = [name for name in _INCIDENT_COLUMNS if not (narrow and name in _NOT_IF_NARROW)]
+    numbers = [name for name in columns if name in ("N", "AFTER", "BACK AFTER", "STEPS", "LOST")]
+    made = show.table(*columns, numbers=numbers, whole=("N", "SEEN", "BACK AFTER", "LOST"))
     for incident in listed[::-1]:
-        fault = incident.fault_time or incident.time
-        resumed = incident.resumed_time
-        show.add(
-            made,
-            incident.attempt,
-            show.moment(incident.time),
-            show.duration((incident.time - fault).total_seconds()) if incident.fault_time else "",
-            incident.fault_class,
-            incident.reason,
-            incident.node,
-            REPAIRS.get(incident.level, incident.level),
-            show.duration((resumed - fault).total_seconds()) if resumed else "",
-            incident.lost_steps,
-            show.duration(incident.lost_seconds) if incident.lost_seconds is not None else "",
-        )
+        cells = _incident(incident)
+        if narrow:
+            cells["SEEN"] = f"{incident.time:%m-%d %H:%M:%S}"
+        show.add(made, *(cells[name] for name in columns))
     console.print(made)
+
+
+def _incident(incident: Incident) -> dict[str, object]:
+    """What stands in each column."""
+    fault, resumed = incident.fault_time or incident.time, incident.resumed_time
+    return {
+        "N": incident.attempt,
+        "SEEN": show.moment(incident.time),
+        "AFTER": show.duration((incident.time - fault).total_seconds()) if incident.fault_time else "",
+        "CLASS": incident.fault_class,
+        "REASON": incident.reason,
+        "NODE": incident.node,
+        "REPAIRED": REPAIRS.get(incident.level, incident.level),
+        "BACK AFTER": show.duration((resumed - fault).total_seconds()) if resumed else "",
+        "STEPS": incident.lost_steps,
+        "LOST": show.duration(incident.lost_seconds) if incident.lost_seconds is not None else "",
+    }

@@ -1,8 +1,10 @@
 """What there is to report of one job: pure, from the TrainingJob's status to the answers of `report` and `incidents`."""
 
+import dataclasses
 import math
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 
 from pydantic import Field
 
@@ -12,8 +14,12 @@ from muster.api.goodput import PRODUCTIVE, Bucket, Fingerprint, Goodput
 from muster.api.trainingjob import Incident, TrainingJob
 from muster.cli.explanation import OUTPUT_VERSION
 from muster.cli.prices import NO_PRICES, Prices
-from muster.cli.words import duration
+from muster.cli.training import still_since
+from muster.cli.words import count, duration
 from muster.goodput.efficiency import Efficiency, cost_per_million, efficiency
+from muster.goodput.energy import energy
+from muster.goodput.history import levelled
+from muster.goodput.opened import ahead, tail, up_to
 from muster.recovery.failure import Kind
 from muster.whatif.formula import best_interval_seconds, ettr
 
@@ -21,6 +27,18 @@ from muster.whatif.formula import best_interval_seconds, ettr
 NONE_SEEN = -math.log(0.05)
 # While these go on, ranks run and can fail.
 EXPOSED = (*PRODUCTIVE, Bucket.CHECKPOINT_STALL, Bucket.LOST_WORK, Bucket.UNDETECTED)
+# With more time than this share of it in which nobody knows whether ranks ran, failures in it say nothing of how often there are any.
+BLIND = 0.1
+# From a failure to the first step after it time is in one of these.
+_AWAY = (
+    Bucket.UNDETECTED,
+    Bucket.RECLAIM,
+    Bucket.REQUEUED,
+    Bucket.BURN_IN,
+    Bucket.STARTING,
+    Bucket.RESTARTING,
+    Bucket.UNKNOWN,
+)
 # So small a share of the time is not worth a word.
 WORTH_A_WORD = 0.01
 HOUR = 3600
@@ -57,6 +75,10 @@ class Yield(ApiModel):
     mfu_formula: str = Field("", description="What gave the operations of a token: 6N/v1 or flopsPerToken/v1.")
     peak_tflops: int | None = Field(None, description="Of one accelerator.")
     why: str = Field("", description="Why there is no MFU although the job asks for it.")
+    delivered: float | None = Field(
+        None, description="Share of what the burn-in has reached on these nodes, in the time of steps that count."
+    )
+    measured_tflops: int | None = Field(None, description="What that is, of one accelerator of the slowest node.")
 
 
 class Cost(ApiModel):
@@ -72,6 +94,26 @@ class Cost(ApiModel):
     )
 
 
+class EnergyUsed(ApiModel):
+    """What the accelerators have used while ranks ran, by the drivers' own counters."""
+
+    joules: int = Field(description="Lost work included.")
+    watts_per_gpu: float = Field(description="The mean of one accelerator while it was metered.")
+    metered: float = Field(description="Share of the time in which ranks ran, or may have: starts.")
+    joules_per_token: float | None = Field(
+        None, description="Of tokens that count; absent: not known, or less than 95 % was metered."
+    )
+
+
+class Took(ApiModel):
+    """What one incident has taken: an estimate, all accelerators that the job asks for for the time that it took, no more than were held."""
+
+    attempt: int
+    time: Time
+    gpu_hours: float = Field(description="From the fault to the first step after it, and the work that was lost.")
+    cost: float | None = Field(None, description="Absent: no price is known.")
+
+
 class JobReport(ApiModel):
     """Where a job's time went. Fields without a value are left out of JSON and YAML."""
 
@@ -82,6 +124,9 @@ class JobReport(ApiModel):
     state: str
     begun: Time
     time: Time = Field(description="Up to when the figures count.")
+    still_seconds: int = Field(
+        0, description="Since its newest step, of a job that is to make steps and has long made none; in `unknown`."
+    )
     wall_seconds: int
     gpu_hours: float
     buckets: list[Share] = Field(description="Largest first; their sum is the wall clock.")
@@ -89,6 +134,7 @@ class JobReport(ApiModel):
     ettr_after_queue: float | None = None
     failures: int
     mttf_hours: float | None = Field(None, description="Mean time between failures while ranks ran; absent: none yet.")
+    mttf_failures: int = Field(0, description="Failures that this rests on: those of starts are not among them.")
     mttf_at_least_hours: float | None = Field(None, description="Where there was none: with 95 % confidence.")
     recovery_seconds: float | None = Field(None, description="Mean, from a failure to the first step after it.")
     lost_steps: int
@@ -101,13 +147,17 @@ class JobReport(ApiModel):
     steps: int | None = Field(None, description="That count, and of which the time is known.")
     step_seconds: float | None = Field(None, description="Median time of a step.")
     step_p90_seconds: float | None = Field(None, description="One step in ten takes longer, of the last 64.")
+    printed_loss: str = Field("", description="As the program has printed it last, in this attempt; empty: not read.")
+    printed_tokens_per_gpu_second: int | None = Field(None, description="The same of the tokens that it trains.")
     gpu_model: str = ""
     made: Yield | None = None
     cost: Cost | None = None
+    energy: EnergyUsed | None = Field(None, description="Absent: no driver has told.")
     fingerprints: list[Fingerprint] = Field(
         [], description="What the ranks ran with: the newest changes, oldest first."
     )
     incidents: list[Incident]
+    took: list[Took] = Field([], description="What each of the incidents has taken, in their order.")
     advice: list[str]
 
 
@@ -121,8 +171,14 @@ class JobIncidents(ApiModel):
     incidents: list[Incident] = Field(description="The newest ones, oldest first.")
 
 
-def report(job: TrainingJob, goodput: Goodput, prices: Prices = NO_PRICES) -> JobReport:
-    """The report of a job with these figures, and what it has cost by these prices."""
+def report(job: TrainingJob, goodput: Goodput, prices: Prices = NO_PRICES, now: datetime | None = None) -> JobReport:
+    """The report of a job with these figures, and what it has cost by these prices.
+
+    Args:
+        now: the time since the figures counts, too, where that is long; None: it does not.
+    """
+    if now is not None:
+        goodput = up_to(goodput, tail(job.status, job.spec.nodes * job.spec.gpus_per_node), now + ahead(goodput))
     wall = goodput.wall_seconds
     buckets = [
         Share(
@@ -133,13 +189,15 @@ def report(job: TrainingJob, goodput: Goodput, prices: Prices = NO_PRICES) -> Jo
         )
         for bucket, seconds in sorted(goodput.seconds.items(), key=lambda item: (-item[1], item[0]))
     ]
-    exposed, failures = goodput.amount(*EXPOSED), goodput.failures
+    exposed, broken = exposed_seconds(goodput.seconds), in_steps(goodput.failures, goodput.failed_starts)
+    recovery = _recovery_seconds(job.status.incidents, goodput)
     made = JobReport(
         name=job.metadata.name,
         namespace=job.metadata.namespace,
         state=job.status.state,
         begun=goodput.begun,
         time=goodput.time,
+        still_seconds=int((now - since).total_seconds()) if now and (since := still_since(job, now)) else 0,
         wall_seconds=wall,
         gpu_hours=sum(goodput.gpu_seconds.values()) / 3600,
         buckets=buckets,
@@ -147,25 +205,51 @@ def report(job: TrainingJob, goodput: Goodput, prices: Prices = NO_PRICES) -> Jo
         ettr_after_queue=None
         if goodput.ettr_after_queue_permille is None
         else goodput.ettr_after_queue_permille / 1000,
-        failures=failures,
-        mttf_hours=exposed / failures / 3600 if failures and exposed else None,
-        mttf_at_least_hours=exposed / NONE_SEEN / 3600 if not failures and exposed else None,
-        recovery_seconds=_recovery_seconds(job.status.incidents),
+        failures=goodput.failures,
+        mttf_failures=broken,
+        mttf_hours=exposed / broken / 3600 if broken and exposed else None,
+        mttf_at_least_hours=exposed / NONE_SEEN / 3600 if not broken and exposed else None,
+        recovery_seconds=recovery,
         lost_steps=goodput.lost_steps,
         first_checkpoint_seconds=goodput.first_checkpoint_seconds,
         input_wait=_input_wait(goodput),
         steps=goodput.steps,
         step_seconds=_seconds(goodput.step_milliseconds),
         step_p90_seconds=_seconds(goodput.step_p90_milliseconds),
+        printed_loss=goodput.seen.loss if goodput.seen else "",
+        printed_tokens_per_gpu_second=(goodput.seen.tokens_per_gpu_second or None) if goodput.seen else None,
         gpu_model=goodput.gpu_model,
         fingerprints=goodput.fingerprints,
-        checkpoints=_checkpoints(goodput, exposed, _recovery_seconds(job.status.incidents) or 0.0),
+        checkpoints=_checkpoints(goodput, exposed, recovery or 0.0),
         incidents=job.status.incidents,
         advice=[],
     )
-    found = efficiency(goodput.steps, goodput.seconds, goodput.gpu_seconds, job.spec.throughput, goodput.gpu_model)
-    changes = {"made": yield_of(found), "cost": _cost(job, goodput, found.tokens, prices)}
+    found = efficiency(
+        goodput.steps,
+        goodput.seconds,
+        goodput.gpu_seconds,
+        job.spec.throughput,
+        goodput.gpu_model,
+        goodput.measured_tflops,
+    )
+    changes = {
+        "made": yield_of(found),
+        "cost": _cost(job, goodput, found.tokens, prices),
+        "energy": _energy(goodput, found.tokens),
+        "took": _took(job, goodput, prices.of(goodput.gpu_model)),
+    }
     return made.model_copy(update={"advice": list(_advice(job, goodput, made)), **changes})
+
+
+def exposed_seconds(seconds: Mapping[str, int]) -> int:
+    """For how long ranks were seen to run, of an account by buckets; 0 where too much of it is unknown to say how often they fail."""
+    exposed, unknown = sum(seconds.get(bucket, 0) for bucket in EXPOSED), seconds.get(Bucket.UNKNOWN, 0)
+    return exposed if unknown <= BLIND * (exposed + unknown) else 0
+
+
+def in_steps(failures: int, failed_starts: int) -> int:
+    """Failures that belong to that time: starts are not in it."""
+    return max(failures - failed_starts, 0)
 
 
 def _seconds(milliseconds: int | None) -> float | None:
@@ -191,6 +275,8 @@ def yield_of(found: Efficiency) -> Yield | None:
         mfu_formula=found.formula,
         peak_tflops=found.peak_tflops,
         why=found.why,
+        delivered=found.delivered,
+        measured_tflops=found.measured_tflops,
     )
 
 
@@ -213,19 +299,50 @@ def _cost(job: TrainingJob, goodput: Goodput, tokens: int | None, prices: Prices
     )
 
 
+def _energy(goodput: Goodput, tokens: int | None) -> EnergyUsed | None:
+    found = energy(goodput.joules, goodput.metered_gpu_seconds, goodput.gpu_seconds, tokens)
+    return None if found is None else EnergyUsed(**dataclasses.asdict(found))
+
+
+def _took(job: TrainingJob, goodput: Goodput, price: float | None) -> list[Took]:
+    """Of each incident; of one after which no step has been seen yet up to what the figures count, or the next one.
+
+    Nobody has noted when between the two the job was suspended or waited without nodes. All of them together have not taken more than
+    the job has held without making steps that count: what is too much is taken off the longest.
+    """
+    gpus, known = job.spec.nodes * job.spec.gpus_per_node, job.status.incidents
+    weights = []
+    for place, each in enumerate(known):
+        then = known[place + 1] if place + 1 < len(known) else None
+        until = each.resumed_time or ((then.fault_time or then.time) if then is not None else goodput.time)
+        weights.append((_seconds_between(each, until) + (each.lost_seconds or 0)) * gpus)
+    held = sum(goodput.gpu_seconds.get(bucket, 0) for bucket in (Bucket.LOST_WORK, *_AWAY))
+    made = []
+    for each, gpu_seconds in zip(known, levelled(weights, held), strict=True):
+        hours = gpu_seconds / HOUR
+        cost = None if price is None else hours * price
+        made.append(Took(attempt=each.attempt, time=each.time, gpu_hours=hours, cost=cost))
+    return made
+
+
 def incidents(job: TrainingJob) -> JobIncidents:
     """The incidents of a job."""
     return JobIncidents(name=job.metadata.name, namespace=job.metadata.namespace, incidents=job.status.incidents)
 
 
-def _recovery_seconds(known: Sequence[Incident]) -> float | None:
-    """Mean time from a failure to the first step after it, of those of which both are known."""
+def _seconds_between(incident: Incident, until: datetime) -> float:
+    """From the fault until then."""
+    return max((until - (incident.fault_time or incident.time)).total_seconds(), 0.0)
+
+
+def _recovery_seconds(known: Sequence[Incident], goodput: Goodput) -> float | None:
+    """Mean time from a failure to the first step after it, of those of which both are known; suspensions are not in it."""
     took = [
-        (each.resumed_time - (each.fault_time or each.time)).total_seconds()
+        _seconds_between(each, each.resumed_time)
         for each in known
         if each.resumed_time is not None and each.fault_class != FaultClass.PLANNED
     ]
-    return max(statistics.mean(took), 0.0) if took else None
+    return statistics.mean(levelled(took, goodput.amount(*_AWAY))) if took else None
 
 
 def _are_hangs(known: Sequence[Incident]) -> bool:
@@ -241,12 +358,15 @@ def _checkpoints(goodput: Goodput, exposed: int, recovery: float) -> Checkpoints
         return None
     interval = goodput.checkpoint_steps * goodput.step_milliseconds / 1000
     stall = goodput.checkpoint_stall_milliseconds
-    if not stall or not goodput.failures or not exposed:
+    broken = in_steps(goodput.failures, goodput.failed_starts)
+    if not stall or not broken or not exposed:
         return Checkpoints(interval_seconds=interval, stall_seconds=None if stall is None else stall / 1000)
-    mttf, save = exposed / goodput.failures, stall / 1000
+    mttf, save = exposed / broken, stall / 1000
     best = max(best_interval_seconds(save, mttf), goodput.step_milliseconds / 1000)
     gain = ettr(mttf, best, save, 0.0, recovery) - ettr(mttf, interval, save, 0.0, recovery)
-    return Checkpoints(interval_seconds=interval, stall_seconds=save, best_interval_seconds=best, gain=max(gain, 0.0))
+    lost = 1.0 if goodput.ettr_permille is None else 1 - goodput.ettr_permille / 1000
+    gain = min(max(gain, 0.0), lost)  # nobody gains more than there is to gain
+    return Checkpoints(interval_seconds=interval, stall_seconds=save, best_interval_seconds=best, gain=gain)
 
 
 def _advice(job: TrainingJob, goodput: Goodput, made: JobReport) -> Iterator[str]:
@@ -257,7 +377,7 @@ def _advice(job: TrainingJob, goodput: Goodput, made: JobReport) -> Iterator[str
         if saved.gain >= WORTH_A_WORD / 10:
             yield (
                 f"a checkpoint every {duration(saved.best_interval_seconds)} in place of {duration(saved.interval_seconds)} "
-                f"would gain {saved.gain:.1%} (Young/Daly, by {made.failures} failures so far)"
+                f"would gain {saved.gain:.1%} (Young/Daly, by {count(made.mttf_failures, 'failure')} so far)"
             )
     elif saved is not None and made.failures and saved.stall_seconds is None:
         yield (
@@ -270,6 +390,11 @@ def _advice(job: TrainingJob, goodput: Goodput, made: JobReport) -> Iterator[str
     if shares.get(Bucket.UNDETECTED, 0.0) >= WORTH_A_WORD and _are_hangs(job.status.incidents):
         how = f"lower spec.progress.stepTimeoutSeconds ({hangs})" if hangs else "set spec.progress.stepTimeoutSeconds"
         yield f"failures went unseen for {shares[Bucket.UNDETECTED]:.1%} of the time, hangs most of it: {how}"
+    if made.printed_loss.lower().lstrip("-") in ("nan", "inf"):
+        yield (
+            f"the loss is printed as {made.printed_loss}: unless that passes, suspend the job and go on from a checkpoint before it "
+            "(spec.checkpoint.resumeFrom), or let the trainer tell NonFiniteLoss (docs/trainer-contract.md)"
+        )
     if shares.get(Bucket.INPUT_WAIT, 0.0) >= 10 * WORTH_A_WORD:
         yield f"steps wait for their data for {shares[Bucket.INPUT_WAIT]:.0%} of the time: more loaders, or faster storage"
     if shares.get(Bucket.UNKNOWN, 0.0) >= WORTH_A_WORD:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -10,7 +11,7 @@ import typer
 from rich.console import Console
 
 from muster.api.base import ApiModel
-from muster.cli import kubeconfig, show
+from muster.cli import clock, kubeconfig, show
 from muster.cli.errors import CliError, told
 from muster.kube.errors import ApiError
 
@@ -69,9 +70,11 @@ def job_argument(job: str, namespace: str | None) -> tuple[str, str | None]:
     """Name and namespace of a job that may be written NAMESPACE/NAME.
 
     Raises:
-        typer.BadParameter: two namespaces are named.
+        typer.BadParameter: no job is named, or two namespaces are.
     """
     inside, slash, name = job.rpartition("/")
+    if not name or (slash and not inside):
+        raise typer.BadParameter(f"{job!r} names no job: write its name, or NAMESPACE/NAME", param_hint="JOB")
     if slash and namespace and namespace != inside:
         raise typer.BadParameter(f"{job} names a namespace, and --namespace another one: give one of them")
     return name, inside or namespace
@@ -93,6 +96,10 @@ class Session:
     context: str = ""
     user: str = ""
 
+    def now(self) -> datetime:
+        """The time by the cluster's clock once the API server has answered; by this machine's where the two agree, or it has not told."""
+        return clock.now(self.client.answers.server_time())
+
 
 def run(
     options: Options, find: Callable[[Session], Awaitable[Found]], render: Callable[[Console, Found], None]
@@ -107,6 +114,28 @@ def run(
         typer.Exit: with code 1 when it could not be found out; one line on stderr has said why.
     """
     tell(options, connected(options, find), render)
+
+
+def run_with_ages(
+    options: Options,
+    find: Callable[[Session], Awaitable[Found]],
+    render: Callable[[Console, Found, datetime], None],
+) -> None:
+    """Find something out and print it with how long ago things were: by the cluster's clock, which wrote when they were.
+
+    Args:
+        find: asks the API server.
+        render: prints what was found as text, as of a moment.
+
+    Raises:
+        typer.Exit: as of `run`.
+    """
+
+    async def as_of(session: Session) -> tuple[Found, datetime]:
+        return await find(session), session.now()
+
+    found, now = connected(options, as_of)
+    tell(options, found, lambda console, it: render(console, it, now))
 
 
 def connected(options: Options, act: Callable[[Session], Awaitable[Done]]) -> Done:

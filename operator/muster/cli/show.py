@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import yaml
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -27,6 +28,7 @@ from muster.cli.words import largest as largest
 from muster.cli.words import moment as moment
 from muster.cli.words import on_one_line as on_one_line
 from muster.cli.words import printable as printable
+from muster.cli.words import rate as rate
 
 UNFOLDED_COLUMNS = 10_000
 STATE_STYLES = {
@@ -131,6 +133,11 @@ def facts(console: Console, rows: Sequence[tuple[str, object]]) -> None:
         if value not in (None, ""):
             add(made, name, value)
     console.print(made)
+
+
+def words(console: Console, text: str, style: str = "") -> None:
+    """Print what others wrote, line for line and indented: none of its lines can pass for one of ours."""
+    console.print(Padding(Text(printable(text.strip()), style=style), (0, 0, 0, 2), expand=False))
 
 
 def headline(console: Console, text: str) -> None:

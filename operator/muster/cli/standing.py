@@ -11,12 +11,12 @@ from muster.api.gang import FaultClass, GangSpec, Role
 from muster.api.trainingjob import CheckpointConcern, Incident, TrainingJob, Waiting
 from muster.cli.explanation import ENDED, OUTPUT_VERSION, explain
 from muster.cli.health import HealthRow
+from muster.cli.training import OpenIncident, open_incident, step_rate
 from muster.cli.words import count, duration, folded
+from muster.goodput.opened import TRAINS, as_of
 from muster.world.views import ContainerView, PodView
 
 SHOWN_NODES = 8
-# In these states steps are made.
-TRAINS = frozenset({"Running", "Saving"})
 
 
 class WorkerRow(ApiModel):
@@ -35,18 +35,6 @@ class WorkerRow(ApiModel):
         return bool(self.node) and self.pod_state in ("Running", "") and not (self.health and self.health.sick)
 
 
-class OpenIncident(ApiModel):
-    """A failure from which the training has not come back yet."""
-
-    number: int = Field(description="The attempt that it ended: `kubectl muster incident JOB NUMBER`.")
-    time: Time
-    reason: str
-    fault_class: str
-    level: str = Field(description="How it is repaired: R0 in place, R0b new pod, R2 new node, R4 new gang.")
-    node: str = ""
-    message: str = ""
-
-
 class Saved(ApiModel):
     """The newest complete checkpoint."""
 
@@ -63,6 +51,7 @@ class JobStanding(ApiModel):
     kind: Literal["JobStatus"] = "JobStatus"
     name: str
     namespace: str
+    time: Time = Field(description="Of this answer.")
     state: str = Field(description="As `kubectl get tj`; empty: no operator has looked at the job yet.")
     reason: str
     message: str
@@ -103,18 +92,19 @@ def standing(
         notes: what could not be seen.
     """
     status, base = job.status, explain(job, ())
-    goodput, saved = status.goodput, status.checkpoint
+    goodput, saved = as_of(job, now), status.checkpoint
     since = None if saved is None or status.step is None else max(status.step - saved.step, 0)
     found = open_incident(job)
     return JobStanding(
         name=job.metadata.name,
         namespace=job.metadata.namespace,
+        time=now,
         state=status.state,
         reason=status.reason,
         message=base.message,
         since=base.since,
         step=status.step,
-        steps_per_second=step_rate(job),
+        steps_per_second=step_rate(job, now),
         ettr=_share(goodput.ettr_permille if goodput else None),
         ettr_after_queue=_share(goodput.ettr_after_queue_permille if goodput else None),
         checkpoint=Saved(step=saved.step, path=saved.path, time=saved.time, steps_since=since) if saved else None,
@@ -130,35 +120,6 @@ def standing(
         next=list(_next(job, record, now)),
         can_do=list(_can_do(job, base.next, found, healths or {})),
         notes=[*base.notes, *notes],
-    )
-
-
-def step_rate(job: TrainingJob) -> float | None:
-    """Steps per second by the median step; None while none are made, or none are told."""
-    goodput = job.status.goodput
-    if job.status.state not in TRAINS or goodput is None or not goodput.step_milliseconds:
-        return None
-    return 1000 / goodput.step_milliseconds
-
-
-def open_incident(job: TrainingJob) -> OpenIncident | None:
-    """The newest failure, while no step has followed it. Where nobody tells steps, running ranks close it."""
-    status = job.status
-    last = status.incidents[-1] if status.incidents else None
-    if last is None or last.resumed_time is not None or status.state in ENDED | {"Suspended"}:
-        return None
-    if status.state in TRAINS:
-        told = status.goodput is not None and status.goodput.step_milliseconds is not None
-        if not told or status.reason != "RanksStarted":
-            return None
-    return OpenIncident(
-        number=last.attempt,
-        time=last.time,
-        reason=last.reason,
-        fault_class=last.fault_class,
-        level=last.level,
-        node=last.node,
-        message=last.message,
     )
 
 

@@ -1,7 +1,7 @@
 """`kubectl muster status JOB`: where a job stands, on one screen."""
 
 import asyncio
-from datetime import UTC, datetime
+from datetime import datetime
 
 import typer
 from rich.console import Console
@@ -41,7 +41,7 @@ def command(
     """Show on one screen where a job stands: state, speed, checkpoint, workers and nodes, what comes, what you can do."""
     name, inside = job_argument(job, namespace)
     options = Options(kubeconfig, kube_context, inside, output).over(context.obj)
-    run(options, lambda session: find(session, name), lambda console, it: render(console, it, datetime.now(UTC)))
+    run(options, lambda session: find(session, name), lambda console, it: render(console, it, it.time))
 
 
 async def find(session: Session, name: str) -> JobStanding:
@@ -55,7 +55,7 @@ async def find(session: Session, name: str) -> JobStanding:
     (record, unread), (pods, hidden) = await asyncio.gather(record_of(session, job), pods_of(session, job))
     nodes = [member.node for member in record.members] if record else job.status.nodes
     healths, unknown = await healths_of(session, nodes)
-    return standing(job, record, pods, healths, datetime.now(UTC), [*unread, *hidden, *unknown])
+    return standing(job, record, pods, healths, session.now(), [*unread, *hidden, *unknown])
 
 
 def render(console: Console, it: JobStanding, now: datetime) -> None:
@@ -70,7 +70,7 @@ def render(console: Console, it: JobStanding, now: datetime) -> None:
         line.append(f", for {show.age(it.since, now)}", style="not bold")
     console.print(line)
     if it.message and it.reason not in SAID_BELOW:
-        console.print(Text(show.printable(it.message)))
+        console.print(Text(show.on_one_line(it.message)))
     console.print()
     show.facts(console, _facts(it, now))
     _print_workers(console, it)
@@ -84,7 +84,7 @@ def render(console: Console, it: JobStanding, now: datetime) -> None:
         )
         console.print(Text(show.on_one_line(seen), style="yellow"))
         if found.message:
-            console.print(Text(show.printable(found.message.strip())))
+            show.words(console, found.message)
     for head, lines in (("WHAT COMES", it.next), ("WHAT YOU CAN DO", it.can_do)):
         if lines:
             show.headline(console, head)
@@ -96,19 +96,8 @@ def render(console: Console, it: JobStanding, now: datetime) -> None:
             console.print(Text(f"note: {show.on_one_line(note)}", style="dim"), soft_wrap=True)
 
 
-def rate(steps_per_second: float | None) -> str:
-    """Steps in a time in which there are some: 2.1/s, 34/min, 5.0/h."""
-    if steps_per_second is None:
-        return ""
-    for times, unit in ((1, "s"), (60, "min"), (3600, "h")):
-        if steps_per_second * times >= 1 or unit == "h":
-            amount = steps_per_second * times
-            return f"{amount:,.1f}/{unit}" if amount < 100 else f"{amount:,.0f}/{unit}"
-    raise AssertionError("unreachable: an hour is the last")
-
-
 def _facts(it: JobStanding, now: datetime) -> list[tuple[str, object]]:
-    speed = rate(it.steps_per_second)
+    speed = show.rate(it.steps_per_second)
     rows: list[tuple[str, object]] = []
     if it.step is not None:
         rows.append(("Step", f"{it.step:,}" + (f", {speed}" if speed else "")))

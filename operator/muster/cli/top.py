@@ -9,7 +9,7 @@ import importlib.util
 import signal
 import sys
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated
 
 import typer
@@ -21,8 +21,8 @@ from rich.text import Text
 from muster.api.trainingjob import TrainingJob
 from muster.cli import show
 from muster.cli.errors import FLEET_ROLE
+from muster.cli.lists import listed
 from muster.cli.overview import JobsTop, TopRow, overview
-from muster.cli.reading import listed
 from muster.cli.session import (
     ContextOption,
     KubeconfigOption,
@@ -33,7 +33,6 @@ from muster.cli.session import (
     connected,
     run,
 )
-from muster.cli.status import rate
 from muster.kube import decode, paths
 from muster.kube.errors import ApiError, Forbidden
 
@@ -69,7 +68,7 @@ def command(
     run(
         options,
         lambda session: find(session, ended=all_jobs, one_namespace=one_namespace),
-        lambda console, it: console.print(screen(it, datetime.now(UTC), console.width)),
+        lambda console, it: console.print(screen(it, it.time, console.width)),
     )
 
 
@@ -92,7 +91,7 @@ async def find(session: Session, *, ended: bool = False, one_namespace: bool = F
         jobs, unreadable = await listed(session.client, paths.muster("trainingjobs", namespace=namespace), read)
     if unreadable:
         notes.append(f"{show.count(unreadable, 'job')} cannot be read by this version")
-    return overview(jobs, namespace, datetime.now(UTC), ended=ended, notes=notes)
+    return overview(jobs, namespace, session.now(), ended=ended, notes=notes)
 
 
 async def watch(session: Session, interval: float, *, ended: bool, one_namespace: bool) -> None:
@@ -110,7 +109,7 @@ async def watch(session: Session, interval: float, *, ended: bool, one_namespace
     trouble = ""
     with _keys(over, loop), Live(console=console, screen=True, auto_refresh=False) as live:
         while not over.is_set():
-            now = datetime.now(UTC)
+            now = session.now()
             live.update(screen(found, now, console.width, console.height, trouble or "q ends"), refresh=True)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(over.wait(), interval)
@@ -166,8 +165,8 @@ def screen(it: JobsTop, now: datetime, width: int, height: int | None = None, fo
     head = Text(show.on_one_line(f"{where}: {states}"), style="bold", no_wrap=height is not None, overflow="ellipsis")
     if it.nodes:
         head.append(f"; {show.count(it.nodes, 'node')} train", style="not bold")
-    if it.ettr is not None:
-        head.append(f"; ETTR {it.ettr:.1%}", style="not bold")
+    if it.goodput is not None:
+        head.append(f"; goodput {it.goodput:.1%}", style="not bold")
     said = [*(f"note: {show.on_one_line(note)}" for note in it.notes), *([footer] if footer else [])]
     tail = [Text(line, style="dim", no_wrap=height is not None, overflow="ellipsis") for line in said]
     shown = it.jobs
@@ -183,7 +182,8 @@ def screen(it: JobsTop, now: datetime, width: int, height: int | None = None, fo
     several = not it.namespace
     narrow = width < NARROW
     columns = [name for name in _COLUMNS if not (narrow and name in _NOT_IF_NARROW)]
-    rows = [[_cells(row, now, several=several)[name] for name in columns] for row in shown]
+    told = [_cells(row, now, several=several) for row in shown]
+    rows = [[cells[name] for name in columns] for cells in told]
     # Laid out here: a table of rich's takes half a second for 500 rows, and folds what would push others off the screen.
     sizes = [max(map(cell_len, (name, *each))) for name, *each in zip(columns, *rows, strict=True)]
     room = max(width - sum(sizes) - 2 * len(sizes), LEAST_WHY)
@@ -212,7 +212,7 @@ def _cells(row: TopRow, now: datetime, *, several: bool) -> dict[str, str]:
         "FOR": show.age(row.since, now),
         "NODES": str(row.nodes or ""),
         "STEP": "" if row.step is None else f"{row.step:,}",
-        "SPEED": rate(row.steps_per_second),
+        "SPEED": show.rate(row.steps_per_second),
         "ETTR": "" if row.ettr is None else f"{row.ettr:.1%}",
         "SAVED": f"{show.age(row.checkpoint_time, now)} ago" if row.checkpoint_time else "",
     }

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Annotated, Any, Literal
 
 import typer
@@ -284,7 +284,7 @@ async def _of_fleet(session: Session, found: Callable[[Rates], WhatIf]) -> WhatI
 
     jobs, gangs = await records(session.client)
     try:
-        rates = measured(jobs, gangs, timedelta(days=90), datetime.now(UTC))
+        rates = measured(jobs, gangs, timedelta(days=90), session.now())
     except RatesError as error:
         raise CliError(str(error)) from error
     return found(rates)

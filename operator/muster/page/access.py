@@ -24,10 +24,14 @@ from muster.kube.errors import ApiError
 KEPT_SECONDS = 30.0
 """For so long a token that has been revoked, or a right that has been taken, may still be good here."""
 MAX_USERS = 1024
+MAX_STRANGERS = 1024
 MAX_ANSWERS = 16384
 MAX_TOKEN_CHARACTERS = 8192
 ASK_SECONDS = 5.0
-AT_ONCE = 8  # questions to the API server: who sends wrong tokens by the thousand delays others like him
+AT_ONCE = 8  # questions to the API server about who is known
+STRANGERS_AT_ONCE = (
+    4  # about tokens: who sends wrong ones by the thousand delays others like him, and nobody who was known before
+)
 
 T = TypeVar("T")
 
@@ -83,15 +87,27 @@ class Remembered(Generic[T]):
         """The answer that is kept or on its way, else a new one; whoever stops waiting takes it from nobody else."""
         until, task = self._answers.get(question, (0.0, None))
         if task is None or self._clock() >= until or (task.done() and _failed(task)):
-            task = asyncio.ensure_future(_run(answer))
-            self._answers[question] = (self._clock() + KEPT_SECONDS, task)
-        self._answers.move_to_end(question)
-        while len(self._answers) > self._most:
-            self._answers.popitem(last=False)
+            until, task = self._clock() + KEPT_SECONDS, asyncio.ensure_future(_run(answer))
+        self.put(question, (until, task))
         return await asyncio.shield(task)
+
+    def __contains__(self, question: Hashable) -> bool:
+        return question in self._answers
 
     def __len__(self) -> int:
         return len(self._answers)
+
+    def move(self, question: Hashable, to: "Remembered[T]") -> None:
+        """Keep an answer somewhere else, for as long as it was to be kept here."""
+        if question in self._answers:
+            to.put(question, self._answers.pop(question))
+
+    def put(self, question: Hashable, answer: tuple[float, "asyncio.Task[T]"]) -> None:
+        """Keep an answer until a moment; the one that nobody has used for the longest time goes."""
+        self._answers[question] = answer
+        self._answers.move_to_end(question)
+        while len(self._answers) > self._most:
+            self._answers.popitem(last=False)
 
 
 async def _run(answer: Callable[[], Awaitable[T]]) -> T:
@@ -100,6 +116,11 @@ async def _run(answer: Callable[[], Awaitable[T]]) -> T:
 
 def _failed(task: "asyncio.Task[Any]") -> bool:
     return task.cancelled() or task.exception() is not None
+
+
+def _digest(token: str) -> bytes:
+    """What is kept in memory is worth nothing to who reads it."""
+    return hashlib.sha256(token.encode()).digest()
 
 
 class _User(msgspec.Struct):
@@ -133,14 +154,16 @@ class Access:
     def __init__(self, client: Client, clock: Callable[[], float] = time.monotonic) -> None:
         self._client = client
         self._users: Remembered[User | None] = Remembered(MAX_USERS, clock)
+        self._strangers: Remembered[User | None] = Remembered(MAX_STRANGERS, clock)
         self._rights: Remembered[bool] = Remembered(MAX_ANSWERS, clock)
         self._turns = asyncio.Semaphore(AT_ONCE)
+        self._strangers_turns = asyncio.Semaphore(STRANGERS_AT_ONCE)
 
-    async def who(self, authorization: str) -> User:
-        """Who sends this header.
+    def token(self, authorization: str) -> str:
+        """The token of this header.
 
         Raises:
-            RefusedError: nobody known, or the API server does not say.
+            RefusedError: there is none that can be one.
         """
         scheme, _, token = authorization.partition(" ")
         token = token.strip()
@@ -148,8 +171,24 @@ class Access:
             raise RefusedError(401, "send a token of this cluster: Authorization: Bearer TOKEN")
         if len(token) > MAX_TOKEN_CHARACTERS or not token.isascii() or not token.isprintable():
             raise RefusedError(401, "this is no token of this cluster")
-        # What is kept in memory is worth nothing to who reads it.
-        user = await self._users.ask(hashlib.sha256(token.encode()).digest(), lambda: self._reviewed(token))
+        return token
+
+    def was_known(self, token: str) -> bool:
+        """Whether the cluster knew this token when it was last asked about it: he need not wait behind strangers."""
+        return _digest(token) in self._users
+
+    async def who(self, token: str) -> User:
+        """Whose token this is.
+
+        Raises:
+            RefusedError: nobody known, or the API server does not say.
+        """
+        key = _digest(token)
+        known = key in self._users
+        asked, turns = (self._users, self._turns) if known else (self._strangers, self._strangers_turns)
+        user = await asked.ask(key, lambda: self._reviewed(token, turns))
+        if known != (user is not None):
+            asked.move(key, self._strangers if known else self._users)
         if user is None:
             raise RefusedError(401, "the cluster does not know this token, or it has expired: get a new one")
         return user
@@ -174,9 +213,9 @@ class Access:
         answers = await asyncio.gather(*(self.may(user, jobs_in(namespace)) for namespace in asked))
         return frozenset(namespace for namespace, allowed in zip(asked, answers, strict=True) if allowed)
 
-    async def _reviewed(self, token: str) -> User | None:
+    async def _reviewed(self, token: str, turns: asyncio.Semaphore) -> User | None:
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
-        status = await self._ask("authentication.k8s.io/v1", "tokenreviews", body)
+        status = await self._ask("authentication.k8s.io/v1", "tokenreviews", body, turns)
         if not status.authenticated or status.user is None or not status.user.username:
             return None
         found = status.user
@@ -194,13 +233,13 @@ class Access:
             "resourceAttributes": asked,
         }
         body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
-        status = await self._ask("authorization.k8s.io/v1", "subjectaccessreviews", body)
+        status = await self._ask("authorization.k8s.io/v1", "subjectaccessreviews", body, self._turns)
         return status.allowed and not status.denied
 
-    async def _ask(self, api_version: str, resource: str, body: dict[str, Any]) -> _Status:
+    async def _ask(self, api_version: str, resource: str, body: dict[str, Any], turns: asyncio.Semaphore) -> _Status:
         path = paths.group(api_version, resource)
         try:
-            async with asyncio.timeout(2 * ASK_SECONDS), self._turns:
+            async with asyncio.timeout(2 * ASK_SECONDS), turns:
                 answer = await self._client.post(path, body, guarded=False, deadline_seconds=ASK_SECONDS)
             return _reviews.decode(answer).status
         except (ApiError, TimeoutError, msgspec.MsgspecError) as error:

@@ -10,8 +10,9 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from typing import Any
 
+from muster.api.fleethours import FleetHours
 from muster.cli.fleetreported import FleetReport, Life, fleet_report
-from muster.cli.fleetwords import figures, period, remarks, tables
+from muster.cli.fleetwords import CUT, figures, period, remarks, tables
 from muster.cli.prices import Prices
 from muster.page.access import Remembered
 
@@ -19,8 +20,11 @@ PERIODS = (7, 30, 90, 365)
 """Days that may be asked for; 0: all that is kept."""
 LISTED = 50
 
-Lives = Callable[[datetime | None], Awaitable[tuple[list[Life], list[str]]]]
-"""The jobs that there are, those that ended after a moment (None: all), and what limits this answer."""
+Lives = Callable[[datetime, datetime | None], Awaitable[tuple[list[Life], list[str]]]]
+"""The jobs that there are, up to now, those that ended after a moment (None: all), and what limits this answer."""
+
+Hours = Callable[[], Awaitable[tuple[FleetHours | None, list[str]]]]
+"""What the accelerators of the fleet did, and what limits this answer."""
 
 
 class Reports:
@@ -28,17 +32,20 @@ class Reports:
 
     Args:
         lives: reads the jobs.
+        hours: reads what the fleet's accelerators did.
         prices: of a GPU-hour, now.
     """
 
     def __init__(
         self,
         lives: Lives,
+        hours: Hours,
         prices: Callable[[], Prices],
         now: Callable[[], datetime],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._lives = lives
+        self._hours = hours
         self._prices = prices
         self._now = now
         self._made: Remembered[Any] = Remembered(len(PERIODS) + 1, clock)
@@ -56,8 +63,10 @@ class Reports:
         async with self._one_reads:
             now = self._now()
             since = now - timedelta(days=days) if days else None
-            found, notes = await self._lives(since)
-            return await asyncio.to_thread(lambda: told(fleet_report(found, now, since, self._prices(), notes)))
+            found, notes = await self._lives(now, since)
+            known, more = await self._hours()
+            notes, prices = [*notes, *more], self._prices()
+            return await asyncio.to_thread(lambda: told(fleet_report(found, now, since, prices, notes, known)))
 
 
 def told(it: FleetReport) -> Any:
@@ -71,7 +80,7 @@ def told(it: FleetReport) -> Any:
             for title, heads, rows in tables(it, LISTED, LISTED)
         ],
         "remarks": [
-            *(["* an estimate: the job began before"] if any(each.counted < 1 for each in it.listed[:LISTED]) else []),
+            *([CUT] if any(each.counted < 1 for each in it.listed[:LISTED]) else []),
             *remarks(it),
         ],
     }

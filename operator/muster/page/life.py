@@ -12,9 +12,10 @@ from pydantic import Field
 
 from muster.api.base import ApiModel, Time
 from muster.api.goodput import Bucket
-from muster.api.trainingjob import TrainingJob
+from muster.api.trainingjob import ConditionStatus, TrainingJob
 from muster.cli.explanation import ENDED
-from muster.cli.standing import TRAINS
+from muster.cli.training import still_since
+from muster.goodput.opened import TRAINS, ahead
 
 MAX_SECONDS = 100 * 365 * 86400
 
@@ -50,7 +51,7 @@ def life(job: TrainingJob, now: datetime) -> Life | None:
     begin = status.goodput.begun if status.goodput else job.metadata.creation_timestamp
     if begin is None:
         return None
-    end = max(status.completion.time if status.completion else now, begin)
+    end = max(status.completion.time if status.completion else now + ahead(status.goodput), begin)
     begin = max(begin, end - timedelta(seconds=MAX_SECONDS))
     # The later of two covers the earlier.
     laid = [(max(a, begin), min(b, end), kind) for a, b, kind in _laid(job, begin, end)]
@@ -89,10 +90,32 @@ def _laid(job: TrainingJob, begin: datetime, end: datetime) -> Iterator[tuple[da
             yield each.time, each.resumed_time, "recovering"
         elif following is not None or status.state not in TRAINS | ENDED:
             yield each.time, over, "recovering"
+    yield from _resumed(job, end)
+    off = ahead(goodput)
+    still = still_since(job, end - off)
+    if still is not None:
+        yield still + off, end, "stalled"
     since = max((each.last_transition_time for each in status.conditions), default=None)
     if since is not None and status.state in ("Suspended", "Stalled", "Pending", "Starting"):
         kind = {"Suspended": "suspended", "Stalled": "stalled", "Pending": "queued", "Starting": "starting"}
         yield since, end, kind[status.state] if status.state in ("Suspended", "Stalled") or not known else "recovering"
+
+
+def _resumed(job: TrainingJob, end: datetime) -> Iterator[tuple[datetime, datetime, str]]:
+    """A suspension that is over, and the way back: where there were several all of their time is drawn before the end of the last."""
+    goodput, known = job.status.goodput, {each.type: each for each in job.status.conditions}
+    suspended, running = known.get("Suspended"), known.get("Running")
+    spent = goodput.amount(Bucket.SUSPENDED) if goodput else 0
+    if suspended is None or suspended.status is not ConditionStatus.FALSE or suspended.last_transition_time is None:
+        return
+    if not spent:
+        return
+    resumed = suspended.last_transition_time
+    yield resumed - timedelta(seconds=min(spent, MAX_SECONDS)), resumed, "suspended"
+    began = running.last_transition_time if running and running.status is ConditionStatus.TRUE else None
+    # A failure since then has its own way back.
+    if began is not None and not any((each.fault_time or each.time) >= resumed for each in job.status.incidents):
+        yield resumed, min(began, end), "starting"
 
 
 def _marks(job: TrainingJob) -> Iterator[Mark]:

@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator
 import structlog
 from aiohttp import web
 
+from muster.cli import clock
+from muster.cli.fleethours import hours
 from muster.cli.fleetlives import lives
 from muster.kube.client import Client
 from muster.page.access import Access
@@ -63,7 +65,13 @@ async def serving(client: Client, reviews: Client, settings: Settings) -> AsyncI
         OSError: a port is taken, or the certificate cannot be read.
     """
     seen = Seen(client)
-    page = Page(seen, Access(reviews), lambda since: lives(client, since=since))
+    page = Page(
+        seen,
+        Access(reviews),
+        lambda now, since: lives(client, now, since=since),
+        lambda: hours(client),
+        now=lambda: clock.now(client.answers.server_time()),
+    )
     context = None
     if settings.tls is not None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

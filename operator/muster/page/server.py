@@ -6,8 +6,9 @@ page's own two files.
 
 import asyncio
 import time
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Hashable
+from collections import Counter, OrderedDict
+from collections.abc import Awaitable, Callable, Hashable, Iterator
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from importlib import resources
 from typing import Any
@@ -18,19 +19,23 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from muster.api.trainingjob import TrainingJob
 from muster.cli.overview import overview
+from muster.cli.prices import NO_PRICES, Prices
 from muster.cli.reported import report
 from muster.cli.words import printable
 from muster.kube.errors import ApiError
 from muster.page import figures
 from muster.page.access import HEALTHS, HISTORY, NODES, Access, RefusedError, Right, User, jobs_in
 from muster.page.fleet import heat_map
-from muster.page.goodput import PERIODS, Lives, Reports
+from muster.page.goodput import PERIODS, Hours, Lives, Reports
 from muster.page.life import life
 from muster.page.seen import Seen
 
 MADE_SECONDS = 1.0  # so old an answer may be: many who look cost little more than one
 MAX_MADE = 64
 MAX_AT_ONCE = 64  # requests that wait for the API server's word
+MAX_STRANGERS = 32  # of those whose token was not known before: the others have the rest
+MAX_OF_ONE = 16  # of one user, who may ask about a thousand namespaces
+STRANGERS = ""  # no user's name
 MAX_HEADER_BYTES = 16 * 1024  # a token has one or two thousand
 MAX_NAME_CHARACTERS = 253  # Kubernetes' own limit: what is asked about is kept for a while
 KEEPALIVE_SECONDS = 30.0
@@ -79,6 +84,7 @@ class Page:
 
     Args:
         lives: reads all jobs, those that have ended included.
+        hours: reads what the accelerators of the fleet did.
         clock: monotonic.
         now: the time of day.
     """
@@ -88,6 +94,7 @@ class Page:
         seen: Seen,
         access: Access,
         lives: Lives,
+        hours: Hours,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
@@ -95,8 +102,8 @@ class Page:
         self._access = access
         self._now = now
         self._made = Made(clock)
-        self._reports = Reports(lives, seen.prices, now, clock)
-        self._inside = 0
+        self._reports = Reports(lives, hours, seen.prices, now, clock)
+        self._inside: Counter[str] = Counter()  # users by name, and strangers together
 
     def application(self) -> web.Application:
         """The page itself."""
@@ -134,16 +141,14 @@ class Page:
 
     def _for_user(self, answer: Callable[[web.Request, User], Awaitable[Any]]) -> Handler:
         async def handle(request: web.Request) -> web.StreamResponse:
-            if self._inside >= MAX_AT_ONCE:
-                raise RefusedError(503, "too many ask at once: try again")
-            self._inside += 1
-            try:
-                user = await self._access.who(request.headers.get("Authorization", ""))
-                if not self._seen.synced:
-                    raise RefusedError(503, "the cluster is being read: try again")
+            token = self._access.token(request.headers.get("Authorization", ""))
+            # A token that was known is soon told, and who sends it is counted by his name.
+            with self._room(STRANGERS, MAX_STRANGERS) if not self._access.was_known(token) else nullcontext():
+                user = await self._access.who(token)
+            if not self._seen.synced:
+                raise RefusedError(503, "the cluster is being read: try again")
+            with self._room(user.name, MAX_OF_ONE):
                 body = await answer(request, user)
-            finally:
-                self._inside -= 1
             response = web.json_response(
                 {**body, "user": printable(user.name), "ageSeconds": round(self._seen.age_seconds)}
             )
@@ -151,6 +156,23 @@ class Page:
             return response
 
         return handle
+
+    @contextmanager
+    def _room(self, who: str, most: int) -> Iterator[None]:
+        """One of those who wait meanwhile.
+
+        Raises:
+            RefusedError: there are too many of them.
+        """
+        if self._inside[who] >= most or self._inside.total() >= MAX_AT_ONCE:
+            raise RefusedError(503, "too many ask at once: try again")
+        self._inside[who] += 1
+        try:
+            yield
+        finally:
+            self._inside[who] -= 1
+            if not self._inside[who]:
+                del self._inside[who]
 
     async def _namespaces(self, user: User) -> frozenset[str] | None:
         return await self._access.namespaces(user, self._seen.namespaces())
@@ -167,24 +189,27 @@ class Page:
         namespace, name = request.match_info["namespace"], request.match_info["name"]
         if max(len(namespace), len(name)) > MAX_NAME_CHARACTERS:
             raise RefusedError(404, "no job can be called so")
-        # The right first, so that nobody learns what there is.
-        allowed = await self._access.may(user, jobs_in("")) or await self._access.may(user, jobs_in(namespace))
-        if not allowed and not await self._access.may(
-            user, Right("get", "trainingjobs", namespace=namespace, name=name)
+        # The right first, so that nobody learns what there is. Prices are for those who may see all jobs.
+        sees_all = await self._access.may(user, jobs_in(""))
+        if (
+            not sees_all
+            and not await self._access.may(user, jobs_in(namespace))
+            and not await self._access.may(user, Right("get", "trainingjobs", namespace=namespace, name=name))
         ):
             raise RefusedError(403, "you may not see this job, or there is none: ask for ClusterRole muster-view there")
         job = self._seen.job(namespace, name)
         if job is None:
             raise RefusedError(404, "there is no such job")
-        return self._made.get(("job", namespace, name), lambda: clean(self._told(job)))
+        prices = self._seen.prices() if sees_all else NO_PRICES
+        return self._made.get(("job", namespace, name, sees_all), lambda: clean(self._told(job, prices)))
 
-    def _told(self, job: Any) -> Any:
+    def _told(self, job: Any, prices: Prices) -> Any:
         now = self._now()
         row = overview([job], "", now, ended=True).to_json()["jobs"][0]
         if not isinstance(job, TrainingJob):
             return {"job": row}
         goodput = job.status.goodput
-        made = report(job, goodput).to_json() if goodput is not None and goodput.wall_seconds else None
+        made = report(job, goodput, prices, now).to_json() if goodput is not None and goodput.wall_seconds else None
         lived = life(job, now)
         return {
             "job": row,

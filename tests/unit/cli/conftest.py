@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Callable, Mapping
+from datetime import datetime
+from email.utils import format_datetime
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -35,6 +37,10 @@ class Api:
         self.written: list[tuple[str, str, Any]] = []
         self.refuses: dict[str, ApiError] = {}
         self.closed = False
+
+    def is_at(self, time: datetime) -> None:
+        """By the API server's clock, whatever this machine's says."""
+        self.answers.heard(format_datetime(time, usegmt=True))
 
     def put(self, path: str, body: Mapping[str, Any]) -> None:
         self.bodies[path] = body

@@ -1,9 +1,11 @@
 """How commands are given and how they end: options, exit codes, one clear line instead of a traceback."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -223,7 +225,7 @@ def test_names_are_looked_for_where_they_may_be_listed(api: Any, command: Run) -
             forbidden("trainingjobs", "muster.dev", 'in the namespace "team-a"'),
             'trainingjobs is forbidden: User "bob" cannot list resource "trainingjobs" in API group "muster.dev" in the '
             'namespace "team-a": ask for ClusterRole muster-view in this namespace (the cluster\'s roles view, edit and '
-            "admin have it)",
+            "admin have it), or give another one with -n",
         ),
         (
             ServerError(500, "InternalError", "etcd is\nfull"),
@@ -291,6 +293,19 @@ def test_a_health_that_does_not_fit_is_a_note(api: Any, command: Run) -> None:
     found = json.loads(command("nodes", "-o", "json").stdout)
     assert found["notes"] == ["1 NodeHealth(s) cannot be read by this version: nothing is told of these nodes' health"]
     assert "health" not in found["nodes"][0]
+
+
+def test_how_long_ago_things_were_goes_by_the_clusters_clock(api: Any, command: Run) -> None:
+    now = datetime(2040, 1, 2, 12, tzinfo=UTC)  # this machine's is years behind
+    api.is_at(now)
+    with_job(api)
+    event = {"metadata": {"name": "e"}, "involvedObject": {"uid": "uid-llama"}, "reason": "Placed", "type": "Normal"}
+    api.lists(EVENTS, {**event, "message": "on gpu-1", "lastTimestamp": "2040-01-02T11:50:00Z"})
+    assert re.search(r"^10m +Placed", command("explain", "llama").stdout, re.MULTILINE)
+    with_fleet(api)
+    sick = a_health("gpu-1", "Unhealthy", "Xid79")
+    api.lists(HEALTHS, {**sick, "status": {**sick["status"], "since": "2040-01-02T11:45:00Z"}})
+    assert re.search(r"^gpu-1 .* Unhealthy +15m ", command("nodes", "--sick").stdout, re.MULTILINE)
 
 
 def test_the_policy_says_whether_a_sick_node_is_excluded(api: Any, command: Run) -> None:
@@ -377,3 +392,15 @@ def test_help_needs_no_client() -> None:
         check=True,
     )
     assert told.stdout.splitlines()[-1] == "False False"
+
+
+@pytest.mark.parametrize("job", ["", "llama/", "/llama"])
+@pytest.mark.parametrize("name", ["status", "report", "explain", "incidents", "logs"])
+def test_a_name_that_is_empty_is_a_mistake_in_the_command(
+    api: Any, command: Callable[..., Result], name: str, job: str
+) -> None:
+    """As a variable of a shell that is not set leaves it."""
+    result = command(name, job)
+    assert result.exit_code == 2
+    assert "names no job" in result.output
+    assert api.asked == []

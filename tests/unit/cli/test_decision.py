@@ -1,7 +1,6 @@
 """What a cordon or a release comes to, in sentences."""
 
 import re
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ from tests.unit.lifecycle.builders import at
 
 from muster.api.fleetpolicy import Enforcement
 from muster.api.nodehealth import Decision, HumanDecision, VerdictState
-from muster.cli.decision import DecidedNode, Known, NodeDecisions, follows, groups, moment, next_steps
+from muster.cli.decision import DecidedNode, Known, NodeDecisions, follows, groups, next_steps
 from muster.cli.health import HealthRow
 
 CORDON, RELEASE = Decision.CORDON, Decision.RELEASE
@@ -92,14 +91,6 @@ FORGIVEN = "what has been seen until now does not count any more (unhealthy: Xid
 )
 def test_what_follows_is_said(decision: Decision, known: Known, sentences: list[str]) -> None:
     assert follows(decision, known) == sentences
-
-
-def test_the_api_servers_clock_counts_where_this_one_is_wrong() -> None:
-    local = at(0.7)
-    assert moment(local, None) == local
-    assert moment(local, at(0)) == local
-    assert moment(local, at(3600)) == at(3600)
-    assert moment(local + timedelta(days=1), at(0)) == at(0)
 
 
 def test_how_to_take_it_back_names_the_nodes_while_they_are_few() -> None:

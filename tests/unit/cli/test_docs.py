@@ -25,7 +25,8 @@ from muster.cli.overview import JobsTop, TopRow
 from muster.cli.page import PageWay
 from muster.cli.printed import JobLogs, PodLog, Remains
 from muster.cli.reported import Cost, JobReport, Yield
-from muster.cli.standing import JobStanding, OpenIncident, Saved, WorkerRow
+from muster.cli.standing import JobStanding, Saved, WorkerRow
+from muster.cli.training import OpenIncident
 
 TEXT = (Path(__file__).resolve().parents[3] / "docs" / "cli.md").read_text()
 COMMANDS: dict[str, Any] = get_command(app).commands  # type: ignore[attr-defined]

@@ -54,15 +54,26 @@ def test_time_to_train_is_from_the_first_beginning_to_the_last_end() -> None:
 
 
 def test_scaling_is_by_the_job_with_the_fewest_accelerators() -> None:
-    said = {"throughput": {"tokensPerStep": 1000}, "steps": 1000}
+    said = {"throughput": {"tokensPerStep": 1000}, "steps": 1000, "gpu_model": "one"}
     small = a_spec(1, gpus=8, seconds={"compute": 1000}, gpu_seconds={"compute": 8000}, **said)
     large = a_spec(2, gpus=32, seconds={"compute": 312}, gpu_seconds={"compute": 9984}, **said)
     it = reported(small, large)
     assert [each.tokens_per_second for each in it.listed] == [1000, pytest.approx(3205.1, abs=0.1)]
     assert [each.scaling for each in it.listed] == [1.0, pytest.approx(8000 / 9984)]
-    assert it.tokens == 2_000_000
-    other = a_spec(2, gpus=32, gpu_model="another", seconds={"compute": 500}, gpu_seconds={"compute": 16_000}, **said)
-    assert [each.scaling for each in reported(small, other).listed] == [None, None], "other accelerators"
+    assert (it.tokens, it.notes) == (2_000_000, [])
+    for unknown in ("several", ""):
+        mixed = [each.model_copy(update={"gpu_model": unknown}) for each in (small, large)]
+        it = reported(*mixed)
+        assert [each.scaling for each in it.listed] == [None, None], "of which accelerators is not known"
+        assert [note.partition(":")[0] for note in it.notes] == ["no scaling of 2 jobs"]
+        assert ("several models" in it.notes[0]) == (unknown == "several")
+    other = large.model_copy(update={"gpu_model": "another"})
+    it = reported(small, other)
+    assert [each.scaling for each in it.listed] == [None, None], "other accelerators"
+    assert it.notes == [
+        "no scaling of 2 jobs: none of another size has the same accelerators, parameters and flopsPerToken"
+    ]
+    assert reported(small).notes == [], "one job is compared with nobody"
     assert [each.scaling for each in reported(small, a_spec(3)).listed] == [None, None], (
         "there is nothing to compare with"
     )
@@ -113,6 +124,21 @@ def test_who_may_not_read_the_history_is_told_of_living_jobs_and_of_that(
     nothing = command("report", "--experiment", "none")
     assert nothing.exit_code != 0
     assert "no job in namespace team-a" in nothing.output
+
+
+def test_an_experiment_is_not_over_while_a_job_of_it_waits_for_its_first_nodes(
+    command: Callable[..., Result], api: Any
+) -> None:
+    waits, other = a_job("bb"), a_job("cc")
+    for job, label in ((waits, "lr"), (other, "else")):
+        labels = {"muster.dev/experiment": label}
+        job["metadata"] |= {"namespace": "team-a", "labels": labels, "creationTimestamp": "2026-03-01T00:00:00Z"}
+        del job["status"]["goodput"]
+    api.lists(JOBS, waits, other)
+    api.lists(RECORDS, a_record(a_spec(1, experiment="lr", namespace="team-a")))
+    result = command("report", "--experiment", "lr")
+    assert result.exit_code == 0, result.output
+    assert "so far (1 job not ended)" in result.stdout
 
 
 @pytest.mark.parametrize("wrong", ["", "a b", "../x", "x" * 64, "-a", "a\n", "é"])

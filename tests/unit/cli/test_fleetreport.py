@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 from typer.testing import Result
 
 from muster.api.endedjob import EndedJobSpec, Ending
+from muster.api.fleethours import FleetHours
 from muster.api.goodput import Bucket
 from muster.cli.fleetpage import markdown, page
-from muster.cli.fleetreport import moment_since, render
+from muster.cli.fleetreport import moment_of, render
 from muster.cli.fleetreported import FleetReport, Life, fleet_report
+from muster.cli.fleetwords import figures, remarks
 from muster.cli.prices import Prices
 from muster.kube.errors import Forbidden
 
@@ -52,6 +54,22 @@ def lives(*specs: EndedJobSpec) -> list[Life]:
 
 
 amounts = st.dictionaries(st.sampled_from(BUCKETS), st.integers(0, 10**9), max_size=6)
+
+
+def test_failures_of_a_job_that_nobody_sees_run_are_not_divided_by_the_time_of_others() -> None:
+    well = a_spec(1, seconds={"compute": 360_000}, gpu_seconds={}, failures=0, causes=[], blamed=[])
+    plain = a_spec(2, seconds={"starting": 60, "unknown": 360_000}, gpu_seconds={}, failures=50, causes=[], blamed=[])
+    it = fleet_report(lives(well, plain), NOW)
+    assert (it.failures, it.mttf_failures, it.blind) == (50, 0, 1)
+    assert it.mttf_hours is None
+    assert it.mttf_at_least_hours == pytest.approx(100 / 2.9957, rel=1e-3)
+    assert it.failures_per_thousand_node_days == 0
+    assert fleet_report(lives(plain), NOW).mttf_hours is None
+    failed = a_spec(3, seconds={"compute": 36_000, "unknown": 100}, gpu_seconds={}, failures=2, causes=[], blamed=[])
+    it = fleet_report(lives(plain, failed), NOW)
+    assert (it.mttf_hours, it.mttf_failures, it.blind) == (5.0, 2, 1)
+    started = failed.model_copy(update={"failures": 9, "failed_starts": 7})
+    assert fleet_report(lives(started), NOW).mttf_hours == 5.0, "the time of starts is not in it either"
 
 
 @st.composite
@@ -128,6 +146,31 @@ def test_a_job_that_began_before_counts_by_its_share_of_the_time() -> None:
     assert (it.offenders[0].node, it.offenders[0].jobs, it.offenders[0].incidents) == ("bad", 2, 3.0)
 
 
+def test_a_quarter_is_what_lies_between_two_moments() -> None:
+    begin, end = NOW - 3 * DAY, NOW - DAY
+    across = a_spec(1, begun=NOW - 4 * DAY, end=NOW)
+    running = Life(a_spec(2, begun=NOW - 2 * DAY, end=NOW - DAY - timedelta(hours=1)), "Running", running=True)
+    late, early = a_spec(3, begun=end, end=NOW), a_spec(4, begun=NOW - 9 * DAY, end=begin)
+    it = fleet_report([*lives(across, late, early), running], NOW, begin, until=end)
+    assert [(each.name, each.counted) for each in it.listed] == [("job-2", 1.0), ("job-1", 0.5)]
+    assert (it.since, it.until, it.time) == (begin, end, NOW)
+    assert it.gpu_seconds == 691_200 * 1.5
+    assert it.uncounted_seconds == 3600, "its figures end an hour before the end that was asked for"
+    assert markdown(it).startswith("# The fleet, from 2026-03-29 00:00:00 UTC to 2026-03-31 00:00:00 UTC")
+    assert "a part of the job's life lies outside" in markdown(it)
+
+
+@settings(deadline=None, max_examples=40)
+@given(listed, st.integers(0, 400))
+def test_two_times_that_adjoin_are_the_whole(found: tuple[EndedJobSpec, ...], days: int) -> None:
+    cut, some = NOW - days * DAY, lives(*(each for each in found if each.end > each.begun))
+    before, after = fleet_report(some, NOW, until=cut), fleet_report(some, NOW, cut)
+    whole = fleet_report(some, NOW)
+    both = before.gpu_seconds + after.gpu_seconds
+    assert whole.gpu_seconds - len(found) <= both <= whole.gpu_seconds, "less what is rounded down of each job"
+    assert before.failures + after.failures == pytest.approx(whole.failures)
+
+
 def test_figures_are_what_the_words_say() -> None:
     it = fleet_report(lives(a_spec(1), a_spec(2, failures=0, causes=[], blamed=[])), NOW, prices=Prices(2.0))
     assert it.goodput == pytest.approx(640 / 691.2)
@@ -151,6 +194,7 @@ def a_job(uid: str, *, ended: bool = False, state: str = "Running", compute: int
         "status": {
             "state": state,
             "attempt": 1,
+            "nodes": ["n1", "n2"],
             "goodput": {
                 "begun": "2026-03-01T00:00:00Z",
                 "time": "2026-03-01T01:00:00Z",
@@ -177,11 +221,37 @@ def test_no_job_is_counted_twice(command: Callable[..., Result], api: Any) -> No
     api.lists(JOBS, a_job("both", ended=True), a_job("running"), a_job("unseen"))
     unseen = a_spec(job_uid="unseen", state=Ending.UNSEEN)
     api.lists(RECORDS, a_record(a_spec(job_uid="both")), a_record(a_spec(job_uid="gone")), a_record(unseen))
+    api.is_at(datetime(2026, 3, 1, 1, tzinfo=UTC))
     it = found(command("report", "--fleet", "-o", "json"))
     assert sorted(each["uid"] for each in it["listed"]) == ["both", "gone", "running", "unseen"]
     assert it["running"] == 2, "who is there was not gone"
     assert it["states"] == {"Running": 2, "Succeeded": 2}
     assert it["gpuSeconds"] == 2 * 691_200 + 2 * 16 * 3600
+
+
+@pytest.mark.parametrize(("state", "bucket"), [("Running", "unknown"), ("Starting", "restarting")])
+def test_who_runs_and_is_not_heard_counts_up_to_now(
+    command: Callable[..., Result], api: Any, state: str, bucket: str
+) -> None:
+    """Ten days in which nobody saw a step, or that a start hung: its accelerators are held, and money is spent."""
+    api.lists(JOBS, a_job("running", state=state))
+    api.is_at(datetime(2026, 3, 11, 1, tzinfo=UTC))
+    it = found(command("report", "--fleet", "--since", "5d", "-o", "json"))
+    assert (it["jobs"], it["running"], it["uncountedSeconds"]) == (1, 1, 0)
+    assert it["gpuSeconds"] == pytest.approx(5 * 86400 * 16, rel=1e-5)
+    assert next(each for each in it["buckets"] if each["bucket"] == bucket)["gpuSeconds"] > 0.99 * it["gpuSeconds"]
+
+
+def test_running_jobs_count_by_the_api_servers_clock_whatever_the_leaders_shows(
+    command: Callable[..., Result], api: Any
+) -> None:
+    job = a_job("running")
+    job["status"]["goodput"]["aheadSeconds"] = -3 * 3600  # it says 01:00, and trains on at 04:01
+    api.lists(JOBS, job)
+    api.is_at(datetime(2026, 3, 1, 4, 1, tzinfo=UTC))
+    it = found(command("report", "--fleet", "-o", "json"))
+    assert (it["wallSeconds"], it["uncountedSeconds"], it["buckets"][0]["bucket"]) == (3600, 0, "compute")
+    assert it["listed"][0]["end"] == "2026-03-01T04:00:00.000000Z"
 
 
 def test_what_may_not_be_read_is_told_with_the_right_that_is_needed(command: Callable[..., Result], api: Any) -> None:
@@ -214,14 +284,17 @@ def test_objects_that_make_no_sense_hide_no_others(command: Callable[..., Result
 
 
 def test_the_text_tells_the_figures_and_their_limits(command: Callable[..., Result], api: Any) -> None:
-    api.lists(JOBS, a_job("running"))
+    api.lists(JOBS, a_job("long", ended=True))
     api.lists(RECORDS, a_record(a_spec(1, end=datetime.now(UTC), begun=datetime.now(UTC) - 4 * DAY)))
     text = command("report", "--fleet", "--since", "2d", "--price", "2.5").output
     assert re.search(r"NodeLost +Hardware +1 +7\.1 +7\.4% +17\.78", text)
     assert re.search(r"^bad +1 +1 +7\.1", text, re.MULTILINE)
     assert "100.0% of the GPU-hours are an estimate" in text
     assert "team-a/job-1" in text
-    assert "live-running" not in text, "it has not counted anything in two days"
+    assert "live-long" not in text, "it has not counted anything in two days"
+    cut = json.loads(command("report", "--fleet", "--since", "3d", "--until", "1d", "-o", "json").output)
+    assert cut["gpuHours"] == pytest.approx(192 / 2, rel=1e-3)
+    assert cut["until"] < cut["time"]
 
 
 @pytest.mark.parametrize(
@@ -233,6 +306,9 @@ def test_the_text_tells_the_figures_and_their_limits(command: Callable[..., Resu
         (("job", "-o", "html"), "are for --fleet"),
         (("--fleet", "--since", "yesterday"), "write how long ago"),
         (("--fleet", "--since", "2999-01-01"), "future"),
+        (("job", "--until", "3d"), "are for --fleet"),
+        (("--fleet", "--until", "2999-01-01"), "--until 2999-01-01: it is in the future"),
+        (("--fleet", "--since", "3d", "--until", "4d"), "--since 3d is not before --until 4d"),
         (("--fleet", "--price", "-1"), "what one GPU-hour costs"),
         (("--fleet", "--price", "nan"), "what one GPU-hour costs"),
         (("--fleet", "--price", "1e308"), "what one GPU-hour costs"),
@@ -253,13 +329,16 @@ def test_what_makes_no_sense_is_refused_before_anything_is_asked(
         ("90d", NOW - 90 * DAY),
         ("12h", NOW - DAY / 2),
         ("2w", NOW - 14 * DAY),
-        ("99999w", NOW - 36500 * DAY),
+        ("99999w", datetime(1970, 1, 1, tzinfo=UTC)),
+        ("0001-01-01", datetime(1970, 1, 1, tzinfo=UTC)),
         ("2026-01-31", datetime(2026, 1, 31, tzinfo=UTC)),
         ("2026-01-31T12:00:00+01:00", datetime(2026, 1, 31, 11, tzinfo=UTC)),
     ],
 )
 def test_when_is_understood(text: str, moment: datetime) -> None:
-    assert moment_since(text, NOW) == moment
+    assert moment_of(text, NOW) == moment
+    assert moment_of(text, NOW).utcoffset() == timedelta(0), "it is told as UTC"
+    assert fleet_report([], NOW, moment_of(text, NOW)).since == moment
 
 
 EVIL = "<script>alert(1)</script>|`x`\n# y ![i](http://e)&\"'\x1b[31m\u202e*b*"
@@ -344,3 +423,38 @@ def test_twenty_thousand_ended_jobs_are_reported_of_in_time() -> None:
     assert it.jobs == 20_000
     assert it.estimated == 1.0
     assert it.gpu_seconds == pytest.approx(20_000 * 691_200 / 2)
+
+
+HOURS = "/api/v1/namespaces/muster-system/configmaps/muster-fleet-hours"
+
+
+def test_what_the_fleets_accelerators_did_is_told_with_how_much_of_it_was_idle() -> None:
+    spans = {"2026-03-31T05": {"held": 60 * 3_600_000, "free": 30 * 3_600_000, "reserved": 5 * 3_600_000}}
+    spans |= {"2026-03-31T06": {"unseen": 5 * 3_600_000}, "2026-01-01": {"free": 10**12}}
+    hours = FleetHours.model_validate({"until": NOW, "gpus": 100, "spans": spans})
+    it = fleet_report(lives(a_spec()), NOW, NOW - 30 * DAY, hours=hours)
+    assert [(each.state, each.gpu_hours, each.share) for each in it.states_of_gpus] == [
+        ("held", 60, 0.6),
+        ("free", 30, 0.3),
+        ("reserved", 5, 0.05),
+        ("unseen", 5, 0.05),
+    ]
+    assert (it.idle, it.counted_until) == (0.35, NOW)
+    assert ("Idle accelerators", "35.0%") in figures(it)
+    assert any("5.0% of the fleet's GPU-hours no operator ran" in remark for remark in remarks(it))
+    for text in (markdown(it), page(it)):
+        assert "reserved" in text
+    assert fleet_report(lives(a_spec()), NOW).idle is None, "nobody knows"
+
+
+def test_the_hours_are_read_and_what_may_not_be_read_is_told(command: Callable[..., Result], api: Any) -> None:
+    api.lists(JOBS, a_job("running"))
+    api.lists(RECORDS)
+    told = json.dumps({"until": "2026-01-31T05:00:00Z", "gpus": 8, "spans": {"2026-01-31": {"free": 3_600_000}}})
+    api.put(HOURS, {"data": {"hours": told}})
+    it = found(command("report", "--fleet", "-o", "json"))
+    assert (it["idle"], it["statesOfGpus"]) == (1.0, [{"state": "free", "gpuHours": 1.0, "share": 1.0}])
+    api.put(HOURS, {"data": {"hours": "nonsense"}})
+    assert "makes no sense" in found(command("report", "--fleet", "-o", "json"))["notes"][-1]
+    api.errors[HOURS] = Forbidden(403, "Forbidden", "no")
+    assert "muster-fleet-view" in found(command("report", "--fleet", "-o", "json"))["notes"][-1]

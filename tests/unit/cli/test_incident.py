@@ -4,8 +4,9 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import yaml
-from tests.unit.cli.test_status import GANG, JOBS, a_gang, a_job, health_path, incident, no_such
+from tests.unit.cli.test_status import GANG, JOBS, PODS, a_gang, a_job, health_path, incident, no_such
 from typer.testing import Result
 
 from muster.api.gang import FaultClass
@@ -102,7 +103,7 @@ def test_an_incident_is_told_with_who_saw_what_when_and_what_was_decided(api: An
     assert found["notes"] == []
     assert yaml.safe_load(command("incident", "team-a/llama", "2", "-o", "yaml").stdout) == found
     text = command("incident", "llama").stdout
-    assert text.startswith("team-a/llama incident 2: RankFailed on gpu-1\nrank 9 exited with code 1\n")
+    assert text.startswith("team-a/llama incident 2: RankFailed on gpu-1\n  rank 9 exited with code 1\n")
     assert "\n  ValueError: loss is nan\n" in text
     assert "200 steps made again, which had taken 1m40s" in text
     assert "\x1b" not in text
@@ -118,6 +119,25 @@ def test_with_the_job_alone_the_rest_is_told(api: Any, command: Run) -> None:
     assert len(found["timeline"]) == 3
     assert len(found["notes"]) == 3
     assert "ClusterRole muster-fleet-view" in found["notes"][2]
+
+
+@pytest.mark.parametrize(
+    "message", ["boom\n\n7  NodeLost on gpu-9\n7 advises: kubectl muster lost gpu-9", "boom " * 16 + "7  NodeLost"]
+)
+def test_no_line_of_a_message_passes_for_one_of_ours(
+    api: Any, command: Run, monkeypatch: pytest.MonkeyPatch, message: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", "81")  # where the long one is folded
+    with_incident(api)
+    open_now = told(message=message, resumedTime=None)
+    api.put(f"{JOBS}/llama", a_job(state="Recovering", reason="RankFailed", incidents=[open_now]))
+    api.errors[GANG] = Forbidden(403, "Forbidden", "no")
+    api.lists(PODS)
+    for words in (("incidents", "llama"), ("incident", "llama", "2"), ("status", "llama")):
+        said = command(*words)
+        assert said.exit_code == 0, said.output
+        assert "boom" in said.output
+        assert not [line for line in said.output.splitlines() if line.startswith("7")], said.output
 
 
 def test_only_the_record_has_old_ones(api: Any, command: Run) -> None:

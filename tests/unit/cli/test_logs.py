@@ -142,6 +142,8 @@ def test_without_rights_on_pods_the_record_is_told(api: Any, command: Run) -> No
     ("arguments", "says"),
     [
         (("--rank", "4"), "there is no rank 4: its ranks are 0 to 3"),
+        (("--attempt", "99"), "there is no attempt 99: it is in attempt 2"),
+        (("--rank", "1", "--attempt", "3"), "there is no attempt 3: it is in attempt 2"),
         (("--failed", "--attempt", "2"), "attempt 2 did not end by a failure that the record has: 1 did"),
     ],
 )

@@ -1,6 +1,7 @@
 """What a GPU-hour costs: the command line goes before the policy, and what is not known is never a number."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -76,6 +77,7 @@ def test_a_jobs_page_tells_what_it_made_and_cost(command: Callable[..., Result],
     job["spec"]["throughput"] = {"tokensPerStep": 1_000_000, "parameters": 7_000_000_000}
     api.put(PATH, job)
     api.put(POLICY, a_policy(**PRICES))
+    api.is_at(datetime(2026, 1, 5, 4, tzinfo=UTC))
     text = command("report", "llama").stdout
     # 5.4e10 tokens in 90 h of compute by 16 GPUs; 1,584 GPU-hours at 3.10.
     assert "Tokens per second          166,667 (10,416.7 for each GPU)" in text

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import yaml
 from typer.testing import Result
 
 from muster.api.trainingjob import TrainingJob
+from muster.cli.prices import Prices
 from muster.cli.report import BAR_WIDTH, bar, render
 from muster.cli.reported import report
 from muster.goodput.figures import whole_seconds
@@ -16,6 +18,7 @@ from muster.whatif.formula import ettr
 
 PATH = "/apis/muster.dev/v1alpha1/namespaces/team-a/trainingjobs/llama"
 HOUR = 3600
+END = datetime(2026, 1, 5, 4, tzinfo=UTC)
 SECONDS = {"compute": 90 * HOUR, "lostWork": 5 * HOUR, "queued": 1 * HOUR, "restarting": 3 * HOUR, "undetected": HOUR}
 INCIDENT = {
     "attempt": 1,
@@ -74,9 +77,105 @@ def test_the_buckets_are_the_wall_clock_and_are_weighed_by_accelerators() -> Non
     assert found.buckets[0].bucket == "compute"
 
 
+def test_each_incident_has_what_it_took_and_with_a_price_what_that_cost() -> None:
+    """Three minutes until the first step and ten of lost work, of 16 accelerators; the second one lasts until the next."""
+    later = {**INCIDENT, "attempt": 2, "faultTime": "2026-01-05T00:00:00Z", "time": "2026-01-05T00:00:05Z"}
+    unknown = {key: value for key, value in later.items() if key not in ("resumedTime", "lostSeconds")}
+    last = {**unknown, "attempt": 3, "faultTime": "2026-01-05T01:00:00Z", "time": "2026-01-05T01:00:05Z"}
+    job = TrainingJob.model_validate(a_job([INCIDENT, unknown, last]))
+    assert job.status.goodput is not None
+    found = report(job, job.status.goodput, Prices(2.0)).took
+    assert [(each.attempt, each.gpu_hours) for each in found[:2]] == [(1, pytest.approx(13 / 60 * 16)), (2, 16.0)]
+    assert found[2].gpu_hours == pytest.approx(3 * 16)  # the job has not trained since
+    assert [each.cost for each in found] == [pytest.approx(2 * each.gpu_hours) for each in found]
+    assert report(job, job.status.goodput).took[0].cost is None
+
+
+def test_an_incident_takes_no_more_than_the_job_has_held_whatever_came_before_the_next_step() -> None:
+    """Fails, is suspended by its owner for ten days, and goes on: with one more that was over in a minute."""
+    first = {**INCIDENT, "faultTime": "2026-01-01T01:00:00Z", "time": "2026-01-01T01:00:10Z", "lostSeconds": 0}
+    suspended = {**first, "resumedTime": "2026-01-11T01:01:00Z"}
+    second = {**first, "attempt": 2, "faultTime": "2026-01-11T02:00:00Z", "time": "2026-01-11T02:00:10Z"}
+    seconds = {"compute": 7200, "undetected": 20, "suspended": 10 * 24 * HOUR - 10, "restarting": 110}
+    gpu_seconds = {name: 16 * amount for name, amount in seconds.items() if name != "suspended"}
+    incidents = [suspended, {**second, "resumedTime": "2026-01-11T02:01:00Z"}]
+    job = TrainingJob.model_validate(
+        a_job(incidents, seconds=seconds, gpuSeconds=gpu_seconds, time="2026-01-11T02:02:10Z")
+    )
+    assert job.status.goodput is not None
+    found = report(job, job.status.goodput)
+    assert [each.gpu_hours * HOUR for each in found.took] == pytest.approx([70 * 16, 60 * 16])
+    assert found.recovery_seconds == pytest.approx(65)
+
+
+def test_a_job_that_never_failed_is_reported() -> None:
+    job = TrainingJob.model_validate(a_job([], failures=0))
+    assert job.status.goodput is not None
+    assert report(job, job.status.goodput).took == []
+
+
+def test_a_wait_that_lasts_counts_and_a_clock_that_is_ahead_makes_none(
+    api: Any, command: Callable[..., Result]
+) -> None:
+    waits = a_job()
+    waits["status"] |= {"state": "Recovering", "reason": "InsufficientNodes"}
+    api.put(PATH, waits)
+    api.is_at(END + timedelta(hours=25))
+    found = json.loads(command("report", "llama", "-o", "json").stdout)
+    assert (found["ettr"], found["wallSeconds"]) == (0.72, 125 * HOUR)
+    assert {each["bucket"]: each["seconds"] for each in found["buckets"]}["requeued"] == 25 * HOUR
+    api.put(PATH, a_job())
+    api.is_at(END + timedelta(seconds=5))  # this machine's clock is months away from that
+    text = command("report", "llama").stdout
+    assert "no step" not in text
+    assert "ETTR                       90.0%" in text
+
+
+def test_energy_is_told_where_a_driver_has_told_it(printed: Callable[..., str]) -> None:
+    """95 hours of 99 in which ranks ran or may have, of 16 GPUs: 500 W each."""
+    seconds = 95 * 3600 * 16
+    body = a_job(steps=54_000, joules=500 * seconds, meteredGpuSeconds=seconds)
+    body["spec"]["throughput"] = {"tokensPerStep": 400_000}
+    job = TrainingJob.model_validate(body)
+    assert job.status.goodput is not None
+    found = report(job, job.status.goodput)
+    assert found.energy is not None
+    assert found.energy.joules_per_token == pytest.approx(500 * seconds / (54_000 * 400_000))
+    text = printed(lambda console: render(console, found), width=120)
+    assert "760 kWh (500 W for each GPU, metered for 96% of the time)" in text
+    assert "0.127 J" in text
+    assert reported().energy is None
+
+
+def test_what_the_program_has_printed_is_shown_as_it_was(printed: Callable[..., str]) -> None:
+    seen = {"started": 0, "first": 1, "last": 2, "firstStep": 1, "step": 2, "loss": "2.31", "tokensPerGpuSecond": 7104}
+    text = printed(lambda console: render(console, reported(seen=seen)), width=120)
+    assert "Loss, as printed" in text
+    assert "2.31" in text
+    assert "7,104 for each GPU" in text
+    assert not any("the loss is printed" in line for line in reported(seen=seen).advice)
+    assert any("the loss is printed as nan" in line for line in reported(seen={**seen, "loss": "nan"}).advice)
+    assert "as printed" not in printed(lambda console: render(console, reported()), width=120)
+
+
+def test_what_the_burn_in_measured_is_said_beside_mfu(printed: Callable[..., str]) -> None:
+    body = a_job(steps=54_000, measuredTflops=700, gpuModel="NVIDIA-H200")
+    body["spec"]["throughput"] = {"tokensPerStep": 400_000, "parameters": 7_000_000_000}
+    job = TrainingJob.model_validate(body)
+    assert job.status.goodput is not None
+    found = report(job, job.status.goodput)
+    assert found.made is not None
+    assert found.made.delivered == pytest.approx(54_000 * 400_000 * 42e9 / (90 * 3600 * 16 * 700e12))
+    assert "Of what burn-in measured" in printed(lambda console: render(console, found), width=120)
+
+
 def test_the_mean_time_between_failures_counts_the_time_in_which_ranks_ran() -> None:
     assert reported().mttf_hours == 96 / 4
     assert reported().recovery_seconds == 180, "from each failure to the first step after it"
+    starts = reported(failures=20, failedStarts=16)
+    assert (starts.mttf_hours, starts.mttf_failures, starts.failures) == (96 / 4, 4, 20), "time of starts is not in it"
+    assert starts.checkpoints == reported().checkpoints
+    assert reported(failures=20, failedStarts=20).mttf_at_least_hours == pytest.approx(96 / 2.9957, rel=1e-4)
     unharmed = reported(failures=0)
     assert unharmed.mttf_hours is None
     assert unharmed.mttf_at_least_hours == pytest.approx(96 / 2.9957, rel=1e-4)
@@ -91,6 +190,19 @@ def test_the_interval_by_young_and_daly_is_advised_with_what_it_gains() -> None:
     assert saved.gain == pytest.approx(gain)
     assert 0.01 < saved.gain < 0.02
     assert any("checkpoint every 37m26s in place of 1h40m would gain 1." in line for line in reported().advice)
+
+
+def test_nobody_gains_more_than_there_is_to_gain() -> None:
+    assert reported(ettrPermille=1000).checkpoints.gain == 0
+    assert not any("Young/Daly" in line for line in reported(ettrPermille=1000).advice)
+    assert reported(ettrPermille=998).checkpoints.gain == pytest.approx(0.002)
+
+
+def test_where_much_of_the_time_is_unknown_nothing_is_told_of_how_often_it_fails() -> None:
+    seen = reported(seconds={"compute": 90 * HOUR, "unknown": 10 * HOUR})
+    assert seen.mttf_hours == 90 / 4
+    blind = reported(seconds={"compute": 80 * HOUR, "unknown": 20 * HOUR})
+    assert (blind.mttf_hours, blind.mttf_at_least_hours, blind.failures) == (None, None, 4)
 
 
 def test_without_a_measured_stall_nothing_is_advised_but_to_tell_it() -> None:
@@ -143,8 +255,10 @@ def test_seconds_add_up_though_each_is_rounded() -> None:
 
 def test_programs_get_the_same(api: Any, command: Callable[..., Result]) -> None:
     api.put(PATH, a_job())
+    api.is_at(END)
     found = json.loads(command("report", "llama", "-o", "json").stdout)
     assert (found["kind"], found["ettr"], found["failures"]) == ("JobReport", 0.9, 4)
+    assert found["time"].startswith("2026-01-05T04:00:00")
     assert yaml.safe_load(command("-o", "yaml", "report", "team-a/llama").stdout) == found
     listed = json.loads(command("incidents", "llama", "--output", "json").stdout)
     assert listed["kind"] == "JobIncidents"

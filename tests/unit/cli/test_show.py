@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,6 +20,11 @@ NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 )
 def test_an_age_is_told_in_its_two_largest_units(seconds: int, words: str) -> None:
     assert show.age(NOW - timedelta(seconds=seconds), NOW) == words
+
+
+@pytest.mark.parametrize(("per_second", "says"), [(2.04, "2.0/s"), (0.5, "30.0/min"), (0.001, "3.6/h"), (500, "500/s")])
+def test_a_rate_is_told_in_a_time_in_which_there_are_steps(per_second: float, says: str) -> None:
+    assert show.rate(per_second) == says
 
 
 def test_no_moment_has_no_age() -> None:
@@ -91,3 +97,13 @@ def test_nothing_is_folded_or_coloured_where_there_is_no_terminal(monkeypatch: p
     assert len(lines) > 10
     assert max(map(len, lines)) <= 40
     assert not [line for line in lines if line != line.rstrip()]
+
+
+@pytest.mark.parametrize("text", ["1e-4", "y", "N", "0o17", "1.5e3", "8", "+1e4", ".5e1", "10.0.0.1"])
+def test_what_other_readers_take_for_a_number_or_a_truth_is_quoted(text: str) -> None:
+    assert yaml.dump([text], Dumper=show.Dumper) == f"- '{text}'\n"
+
+
+@pytest.mark.parametrize("text", ["yes-man", "train.py", "--lr", "n1", "a\nb"])
+def test_other_texts_are_written_as_ever(text: str) -> None:
+    assert yaml.dump([text], Dumper=show.Dumper) == yaml.safe_dump([text])

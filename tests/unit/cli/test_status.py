@@ -5,15 +5,14 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pytest
 import yaml
 from typer.testing import Result
 
 from muster.api.base import rfc3339
 from muster.api.gang import GangSpec
 from muster.api.trainingjob import TrainingJob
-from muster.cli.standing import open_incident, standing
-from muster.cli.status import rate, render
+from muster.cli.standing import standing
+from muster.cli.status import render
 from muster.kube.errors import Forbidden, NotFound
 from muster.world.names import gang_name
 
@@ -66,6 +65,12 @@ def a_job(**status: Any) -> dict[str, Any]:
         "spec": {"nodes": 2, "template": template},
         "status": {name: value for name, value in (told | status).items() if value is not None},
     }
+
+
+def fresh(job: dict[str, Any]) -> dict[str, Any]:
+    """The same with figures that are not old by the real clock, which commands ask."""
+    goodput = {**job["status"]["goodput"], "time": rfc3339(datetime.now(UTC) + timedelta(days=1))}
+    return {**job, "status": {**job["status"], "goodput": goodput}}
 
 
 def a_record(**more: Any) -> dict[str, Any]:
@@ -145,6 +150,7 @@ def test_an_ended_job_has_no_workers_and_says_how_it_goes_on(printed: Callable[.
 
 def test_a_running_job_is_told_with_speed_checkpoint_and_verdicts(api: Any, command: Run) -> None:
     with_job(api)
+    api.put(f"{JOBS}/llama", fresh(a_job()))
     found = json.loads(command("status", "llama", "-o", "json").stdout)
     assert (found["kind"], found["state"], found["step"], found["ettr"]) == ("JobStatus", "Running", 1200, 0.944)
     assert found["stepsPerSecond"] == 2.0
@@ -156,7 +162,8 @@ def test_a_running_job_is_told_with_speed_checkpoint_and_verdicts(api: Any, comm
     assert [row["health"]["state"] for row in found["workers"]] == ["Healthy", "Degraded"]
     assert "openIncident" not in found
     assert found["notes"] == []
-    assert yaml.safe_load(command("status", "llama", "-o", "yaml").stdout) == found
+    again = yaml.safe_load(command("status", "llama", "-o", "yaml").stdout)
+    assert {**again, "time": ""} == {**found, "time": ""}
     text = command("status", "team-a/llama").stdout
     assert "1,200, 2.0/s" in text
     assert "degraded: Xid79" in text
@@ -210,25 +217,6 @@ def test_a_large_gang_shows_only_those_of_whom_there_is_something_to_say(printed
     assert len(text.splitlines()) < 50
 
 
-@pytest.mark.parametrize(
-    ("status", "is_open"),
-    [
-        ({"state": "Recovering", "reason": "NodeLost", "incidents": [incident()]}, True),
-        ({"state": "Running", "reason": "RanksStarted", "incidents": [incident()]}, True),
-        ({"state": "Running", "reason": "Training", "incidents": [incident()]}, False),
-        ({"state": "Running", "reason": "RanksStarted", "goodput": None, "incidents": [incident()]}, False),
-        ({"state": "Recovering", "incidents": [incident(resumedTime=ago(1))]}, False),
-        ({"state": "Failed", "incidents": [incident()]}, False),
-        ({"state": "Suspended", "incidents": [incident()]}, False),
-        ({"incidents": []}, False),
-    ],
-)
-def test_an_incident_is_open_until_a_step_follows(status: dict[str, Any], is_open: bool) -> None:
-    found = open_incident(TrainingJob.model_validate(a_job(**status)))
-    assert (found is not None) == is_open
-    assert found is None or found.number == 2
-
-
 def test_what_comes_and_what_can_be_done_in_a_recovery(printed: Callable[..., str]) -> None:
     ghost = {"pod": "p", "node": "gpu-1", "fencedTime": ago(0), "attempt": 2}
     found = stood(
@@ -267,11 +255,6 @@ def test_a_waiting_job_says_its_place_and_what_would_unblock_it() -> None:
     assert found.next == ["place 2 of 3 in the queue; it starts when 16 nodes are free for it at once (4 are now)"]
     assert found.can_do == ["2 more nodes", "see the numbers: kubectl muster explain team-a/llama"]
     assert found.steps_per_second is None
-
-
-@pytest.mark.parametrize(("per_second", "says"), [(2.04, "2.0/s"), (0.5, "30.0/min"), (0.001, "3.6/h"), (500, "500/s")])
-def test_a_rate_is_told_in_a_time_in_which_there_are_steps(per_second: float, says: str) -> None:
-    assert rate(per_second) == says
 
 
 def test_nothing_a_tenant_wrote_reaches_the_terminal_raw(api: Any, command: Run) -> None:

@@ -12,13 +12,17 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-from tests.unit.cli.test_status import NOW, a_job, ago, incident
+from tests.unit.cli.test_status import NOW, a_job, ago, fresh, incident, rfc3339
 from typer.testing import Result
 
+from muster.api.endedjob import Ending
 from muster.api.trainingjob import TrainingJob
+from muster.cli.fleetreported import Life, fleet_report
 from muster.cli.overview import overview
 from muster.cli.session import Session
 from muster.cli.top import screen, watch
+from muster.goodput.history import record
+from muster.goodput.opened import as_of
 from muster.kube.errors import Forbidden, Unreachable
 
 Run = Callable[..., Result]
@@ -45,7 +49,7 @@ def waiting(name: str, position: int) -> dict[str, Any]:
 
 
 JOBS = [
-    named("runs"),
+    fresh(named("runs")),
     waiting("second", 2),
     waiting("first", 1),
     named("done", state="Succeeded", reason="Succeeded"),
@@ -53,12 +57,40 @@ JOBS = [
 ]
 
 
+def test_the_goodput_of_all_is_that_of_the_fleets_report() -> None:
+    """One trains, one was suspended for a month: held counts, and nothing else."""
+    seconds = {"compute": 36_000, "restarting": 324_000}
+    trains, rested = fresh(named("trains")), named("rested", state="Suspended")
+    for job, spent in ((trains, seconds), (rested, {"compute": 3600, "suspended": 30 * 86400})):
+        held = {name: 8 * amount for name, amount in spent.items() if name != "suspended"}
+        job["status"]["goodput"] |= {"begun": ago(sum(spent.values())), "time": ago(0), "seconds": spent}
+        job["status"]["goodput"] |= {"gpuSeconds": held}
+    jobs = [TrainingJob.model_validate(job) for job in (trains, rested)]
+    lives = [
+        Life(record(job, None, goodput, Ending.DELETED), "Running", running=True)
+        for job in jobs
+        if (goodput := as_of(job, NOW)) is not None
+    ]
+    found, fleet = overview(jobs, "", NOW), fleet_report(lives, NOW)
+    assert found.goodput == fleet.goodput == pytest.approx(39.6 / 363.6)
+    assert found.ettr == fleet.ettr == pytest.approx(39.6 / 363.6)
+
+
+def test_one_jobs_absurd_figures_hide_no_others() -> None:
+    absurd = named("absurd")
+    absurd["status"]["goodput"] |= {"stepMilliseconds": 2**53 - 1, "seconds": {"compute": 2**53 - 1}}
+    jobs = [TrainingJob.model_validate(job) for job in (absurd, fresh(named("runs")))]
+    found = overview(jobs, "", NOW)
+    assert {row.name for row in found.jobs} == {"absurd", "runs"}
+
+
 def test_who_needs_somebody_comes_first_and_ended_ones_only_when_asked(api: Any, command: Run) -> None:
     api.lists(ALL, *JOBS)
+    api.is_at(NOW)
     found = json.loads(command("top", "-o", "json").stdout)
     assert [job["name"] for job in found["jobs"]] == ["mends", "first", "second", "runs"]
     assert found["states"] == {"Pending": 2, "Recovering": 1, "Running": 1, "Succeeded": 1}
-    assert (found["nodes"], found["namespace"], found["ettr"]) == (2, "", 0.944)
+    assert (found["nodes"], found["namespace"], found["time"][:19]) == (2, "", rfc3339(NOW)[:19])
     first = found["jobs"][1]
     assert (first["position"], first["why"]) == (1, "needs 16 in one block, 4 free; 2 more nodes")
     assert found["jobs"][0]["openIncident"] == 2

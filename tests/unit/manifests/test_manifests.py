@@ -420,7 +420,9 @@ class TestThePage:
         looked_at = ("trainingjobs", "nodehealths", "fleetpolicies", "nodes")
         asked = {("tokenreviews", "create"), ("subjectaccessreviews", "create")}
         watched = {(each, verb) for each in looked_at for verb in ("list", "watch")}
-        assert rights == asked | watched | {("endedjobs", "list")}
+        assert rights == asked | watched | {("endedjobs", "list"), ("configmaps", "get")}
+        (hours,) = (rule for rule in role["rules"] if "configmaps" in rule["resources"])
+        assert hours["resourceNames"] == ["muster-fleet-hours"]
 
     def test_nothing_else_is_in_the_namespace_where_readers_may_forward_ports(
         self, parts: Manifests, base: Manifests

@@ -12,6 +12,8 @@ import pytest
 from aiohttp import web
 from tests.unit.clock import Clock
 
+from muster.api.fleethours import FleetHours
+from muster.api.fleetpolicy import FleetPolicy
 from muster.api.nodehealth import NodeHealth
 from muster.api.trainingjob import TrainingJob
 from muster.cli.fleetreported import Life
@@ -76,6 +78,10 @@ def a_health(name: str, state: str, reason: str = "Xid79", message: str = "gone"
     return NodeHealth.model_validate({"metadata": {"name": name, "resourceVersion": "1"}, "spec": {}, "status": status})
 
 
+def a_policy(**spec: Any) -> FleetPolicy:
+    return FleetPolicy.model_validate({"metadata": {"name": "default", "resourceVersion": "1"}, "spec": spec})
+
+
 def a_job(name: str, namespace: str = "team-a", workers: int = 2, **status: Any) -> TrainingJob:
     template = {"spec": {"containers": [{"name": "main", "image": "trainer:1"}]}}
     metadata = {"name": name, "namespace": namespace, "uid": f"{namespace}-{name}", "resourceVersion": "1"}
@@ -125,7 +131,7 @@ def a_life(*nodes: str, **more: Any) -> dict[str, Any]:
             "begun": before(100 * HOUR),
             "time": before(0),
             "seconds": seconds,
-            "gpuSeconds": {name: 16 * each for name, each in seconds.items() if name != "queued"},
+            "gpuSeconds": {name: 8 * len(nodes) * each for name, each in seconds.items() if name != "queued"},
             "ettrPermille": 900,
             "failures": 1,
             "lostSteps": 400,
@@ -148,24 +154,29 @@ class Fleet:
         reviews: Any = self.reviews
         self.lives: list[Life] = []
         self.reads: list[datetime | None] = []
+        self.hours: FleetHours | None = None
         self.history_error: ApiError | None = None
-        self.page = Page(self.seen, Access(reviews, self.clock), self._read, self.clock, lambda: NOW)
+        self.page = Page(self.seen, Access(reviews, self.clock), self._read, self._hours, self.clock, lambda: NOW)
         for each in self.seen._all:
             each.synced.set()
 
-    async def _read(self, since: datetime | None) -> tuple[list[Life], list[str]]:
+    async def _read(self, _now: datetime, since: datetime | None) -> tuple[list[Life], list[str]]:
         self.reads.append(since)
         if self.history_error is not None:
             raise self.history_error
         return self.lives, ["a note"]
 
-    def has(self, *things: NodeView | NodeHealth | TrainingJob) -> None:
+    async def _hours(self) -> tuple[FleetHours | None, list[str]]:
+        return self.hours, []
+
+    def has(self, *things: NodeView | NodeHealth | TrainingJob | FleetPolicy) -> None:
         """This and nothing else is there."""
         self.clock.advance(5)
         for informer, kind in (
             (self.seen._nodes, NodeView),
             (self.seen._healths, NodeHealth),
             (self.seen._jobs, TrainingJob),
+            (self.seen._policies, FleetPolicy),
         ):
             held: Any = informer.store
             # An older position than the one it has: all of it is taken as it comes.

@@ -41,6 +41,27 @@ def test_a_job_that_is_stalled_says_so_at_its_end() -> None:
     assert kinds(**a_life(state="Stalled", conditions=[stands]))[-1] == ("stalled", 2)
 
 
+def a_condition(kind: str, status: str, hours_ago: float) -> dict[str, str]:
+    return {"type": kind, "status": status, "reason": "X", "lastTransitionTime": before(hours_ago * HOUR)}
+
+
+def test_a_suspension_that_is_over_is_no_training() -> None:
+    seconds = {"queued": HOUR, "compute": 60 * HOUR, "suspended": 30 * HOUR, "requeued": 8 * HOUR, "restarting": HOUR}
+    goodput = {"begun": before(100 * HOUR), "time": before(0), "seconds": seconds}
+    conditions = [a_condition("Suspended", "False", 40), a_condition("Running", "True", 31)]
+    drawn = [("queued", 1), ("training", 29), ("suspended", 30), ("starting", 9), ("training", 31)]
+    assert kinds(state="Running", goodput=goodput, conditions=conditions) == drawn
+    # After a failure since then the ranks run since its repair, not since the resumption.
+    times = {"attempt": 2, "time": before(20 * HOUR), "resumedTime": before(19 * HOUR)}
+    failed = {**times, "level": "R0", "faultClass": "Application", "reason": "RankExited"}
+    conditions = [a_condition("Suspended", "False", 40), a_condition("Running", "True", 19)]
+    drawn = [("queued", 1), ("training", 29), ("suspended", 30), ("training", 20), ("recovering", 1), ("training", 19)]
+    assert kinds(state="Running", goodput=goodput, conditions=conditions, incidents=[failed]) == drawn
+    # Who was never suspended has such a condition, too.
+    goodput["seconds"] = {"queued": HOUR, "compute": 99 * HOUR}
+    assert kinds(state="Running", goodput=goodput, conditions=conditions[:1]) == [("queued", 1), ("training", 99)]
+
+
 def test_an_ended_job_ends_when_it_ended() -> None:
     ended = {"result": "Failed", "reason": "Budget", "time": before(10 * HOUR), "attempt": 3}
     assert sum(hours for _, hours in kinds(**a_life(state="Failed", completion=ended))) == 90
@@ -75,14 +96,16 @@ incidents = st.fixed_dictionaries(
     st.lists(incidents, max_size=16),
     st.sampled_from(["Running", "Pending", "Stalled", "Suspended", "Recovering", "Starting", "Succeeded", ""]),
     moments,
-    st.dictionaries(st.sampled_from(["queued", "starting", "burnIn", "compute"]), st.integers(0, 2**53 - 1)),
+    st.dictionaries(st.sampled_from(["queued", "starting", "suspended", "compute"]), st.integers(0, 2**53 - 1)),
 )
 def test_whatever_the_clocks_say_the_strip_is_whole(
     known: list[Any], state: str, begun: str, seconds: dict[str, int]
 ) -> None:
     goodput = {"begun": begun, "time": before(0), "seconds": seconds}
     since = {"type": "X", "status": "True", "reason": "X", "lastTransitionTime": begun}
-    found = life(a_job("ours", state=state, incidents=known, goodput=goodput, conditions=[since]), NOW)
+    resumed = {**since, "type": "Suspended", "status": "False"}
+    conditions = [since, resumed, {**since, "type": "Running"}]
+    found = life(a_job("ours", state=state, incidents=known, goodput=goodput, conditions=conditions), NOW)
     assert found is not None
     assert found.begin <= found.end
     if found.stretches:

@@ -6,16 +6,19 @@ import subprocess
 import sys
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
+import aiohttp
 import pytest
 from tests.unit.cli.test_fleetreport import a_spec, lives
-from tests.unit.page.conftest import NOW, Ask, Fleet, a_health, a_job, a_life, a_node
+from tests.unit.page.conftest import NOW, Ask, Fleet, a_health, a_job, a_life, a_node, a_policy
 
 from muster.cli.fleetreported import fleet_report
 from muster.cli.fleetwords import figures, remarks, tables
 from muster.cli.prices import NO_PRICES
 from muster.kube.errors import Unreachable
 from muster.page import access
+from muster.page.access import Access
 from muster.page.server import clean
 from muster.page.settings import Settings
 
@@ -89,6 +92,15 @@ async def test_answers_made_for_one_are_not_given_to_another(fleet: Fleet, ask: 
     assert (await ask("/api/jobs/team-a/ours", bert))[0] == 403
 
 
+async def test_what_a_job_costs_is_told_to_those_who_may_see_all_jobs(fleet: Fleet, ask: Ask) -> None:
+    prices = {"currency": "EUR", "perGpuHour": "2.50"}
+    fleet.has(a_policy(prices=prices), a_job("ours", "team-a", **a_life("gpu-1", "gpu-2")))
+    cost = (await ask("/api/jobs/team-a/ours"))[1]["report"]["cost"]
+    assert (cost["currency"], cost["total"]) == ("EUR", 2.50 * 16 * 99)
+    tenant = (await ask("/api/jobs/team-a/ours", fleet.reviews.tenant("anna", "team-a")))[1]["report"]
+    assert "cost" not in json.dumps(tenant)
+
+
 async def test_a_right_that_is_taken_ends_within_its_time(fleet: Fleet, ask: Ask) -> None:
     two_tenants(fleet)
     anna = fleet.reviews.tenant("anna", "team-a")
@@ -126,6 +138,90 @@ async def test_what_is_remembered_is_bounded(fleet: Fleet) -> None:
     for number in range(100):
         await remembered.ask(number, one)
     assert len(remembered) == 10
+
+
+class Held:
+    """An API server that says nothing of some, until it is let go."""
+
+    def __init__(self, fleet: Fleet, whom: str) -> None:
+        self.go = asyncio.Event()
+        self.waiting = 0
+        answer = fleet.reviews.post
+
+        async def post(path: str, body: Any, **more: Any) -> bytes:
+            if whom in json.dumps(body):
+                self.waiting += 1
+                await self.go.wait()
+            return await answer(path, body, **more)
+
+        fleet.reviews.post = post  # type: ignore[method-assign]
+
+
+async def several(
+    fleet: Fleet, address: str, asked: list[tuple[str, str]], held: Held, first: str, room: int
+) -> list[int]:
+    """The answers to all of these, for so many of whom there is room, while somebody who was known before looks, also when he has to be asked about anew."""
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+
+        async def status(path: str, token: str) -> int:
+            async with session.get(address + path, headers={"Authorization": f"Bearer {token}"}) as answer:
+                return answer.status
+
+        assert await status("/api/jobs", first) == 200
+        tasks = [asyncio.create_task(status(*each)) for each in asked]
+        async with asyncio.timeout(30):
+            while sum(each.done() for each in tasks) < len(tasks) - room or not held.waiting:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            assert await status("/api/jobs", first) == 200
+            held.go.set()
+            return await asyncio.gather(*tasks)
+
+
+async def test_who_was_known_is_answered_while_strangers_crowd_at_the_door(fleet: Fleet) -> None:
+    two_tenants(fleet)
+    anna, held = fleet.reviews.tenant("anna", "team-a"), Held(fleet, "wrong-")
+    async with fleet.served() as address:
+        wrong = [("/api/jobs", f"wrong-{at}") for at in range(100)]
+        assert sorted(await several(fleet, address, wrong, held, anna, 32)) == [401] * 32 + [503] * 68
+
+
+async def test_who_was_known_needs_no_turn_of_the_strangers_when_he_is_asked_about_anew(fleet: Fleet) -> None:
+    two_tenants(fleet)
+    who, held = Access(fleet.reviews, fleet.clock), Held(fleet, "wrong-")  # type: ignore[arg-type]
+    assert (await who.who("admin-token")).name == "admin"
+    crowd = [asyncio.create_task(who.who(f"wrong-{at}")) for at in range(2000)]
+    while held.waiting < access.STRANGERS_AT_ONCE:  # noqa: ASYNC110 - they are other tasks
+        await asyncio.sleep(0)
+    fleet.clock.advance(access.KEPT_SECONDS + 1)
+    assert who.was_known("admin-token"), "two thousand others do not push him out"
+    assert (await asyncio.wait_for(who.who("admin-token"), 5)).name == "admin"
+    held.go.set()
+    assert {type(each) for each in await asyncio.gather(*crowd, return_exceptions=True)} == {access.RefusedError}
+
+
+async def test_a_token_that_is_worth_nothing_any_more_is_a_strangers(fleet: Fleet) -> None:
+    who = Access(fleet.reviews, fleet.clock)  # type: ignore[arg-type]
+    await who.who("admin-token")
+    del fleet.reviews.users["admin-token"]
+    fleet.clock.advance(access.KEPT_SECONDS + 1)
+    with pytest.raises(access.RefusedError, match="get a new one"):
+        await who.who("admin-token")
+    assert not who.was_known("admin-token")
+    fleet.reviews.users["admin-token"] = "admin"
+    fleet.clock.advance(access.KEPT_SECONDS + 1)
+    assert (await who.who("admin-token")).name == "admin"
+    assert who.was_known("admin-token")
+
+
+async def test_one_user_cannot_take_the_room_of_all(fleet: Fleet) -> None:
+    two_tenants(fleet)
+    anna, greedy = fleet.reviews.tenant("anna", "team-a"), fleet.reviews.tenant("greedy", "team-g")
+    held = Held(fleet, '"resource": "trainingjobs", "namespace": "n-')
+    async with fleet.served() as address:
+        async with aiohttp.ClientSession() as session:  # he is known
+            await session.get(f"{address}/api/jobs", headers={"Authorization": f"Bearer {greedy}"})
+        asked = [(f"/api/jobs/n-{at}/x", greedy) for at in range(100)]
+        assert sorted(await several(fleet, address, asked, held, anna, 16)) == [403] * 16 + [503] * 84
 
 
 async def test_until_the_cluster_has_been_read_nothing_is_shown(fleet: Fleet, ask: Ask) -> None:

@@ -16,6 +16,8 @@ const BUCKETS = {
 };
 const REPAIRS = { R0: "in place", R0b: "by a new pod", R2: "by a new node", R4: "by a new gang" };
 const GOOD = new Set(["Running", "Saving"]), BAD = new Set(["Stalled", "Failed", "Unreadable"]), DONE = new Set(["Succeeded"]);
+const COLUMNS = [["job"], ["now"], ["since", "for"], ["n", "nodes"], ["n", "step"], ["n", "speed"], ["n", "ETTR"], ["saved", "saved"], ["reason"]];
+const POINT = "Point at a node, or move with the arrow keys.";
 const EVERY = { jobs: 3000, fleet: 5000, one: 3000, report: 60000 }, LONGEST = 60000, WAITS = 20000;
 
 let token = sessionStorage.getItem("token") || "";
@@ -217,12 +219,12 @@ function beside(here, way) {
 }
 
 // ---- jobs
-const COLUMNS = 9;
 function drawJobs(body) {
   stale(body);
+  const start = performance.now();
   const now = new Date(body.time);
   const states = Object.entries(body.states || {}).map(([state, count]) => `${number(count)} ${state}`).join(", ");
-  put(at("summary"), [states || "no jobs that you may see", body.nodes ? `${number(body.nodes)} nodes train` : "", body.ettr != null ? `ETTR ${percent(body.ettr)}` : ""].filter(Boolean).join("; "));
+  put(at("summary"), [states || "no jobs that you may see", body.nodes ? `${number(body.nodes)} nodes train` : "", body.goodput != null ? `goodput ${percent(body.goodput)}` : ""].filter(Boolean).join("; "));
   put(at("who"), body.user);
   const wanted = new Set();
   let before = null;
@@ -232,7 +234,8 @@ function drawJobs(body) {
     let row = rows.get(key);
     if (!row) {
       const link = el("a", { href: href(key), text: key });
-      row = el("tr", {}, el("td", {}, link), ...Array.from({ length: COLUMNS - 1 }, (_, at) => el("td", at > 1 && at < 6 ? { class: "n" } : {})));
+      row = el("tr", { role: "row" }, ...COLUMNS.map(([kind, name]) => el("td", { class: kind, role: "cell", ...(name ? { "data-name": name } : {}) })));
+      row.children[0].append(link);
       row.children[1].append(el("span"));
       rows.set(key, row);
     }
@@ -245,15 +248,32 @@ function drawJobs(body) {
     put(rate, speed(job.stepsPerSecond));
     put(ettr, percent(job.ettr));
     put(saved, job.checkpointTime ? `${ago(job.checkpointTime, now)} ago` : "");
-    put(why, [job.position ? `#${job.position} in the queue` : "", job.openIncident != null ? `incident ${job.openIncident}` : "", job.why || ""].filter(Boolean).join(": "));
+    say(why, [job.position ? `#${job.position} in the queue` : "", job.openIncident != null ? `incident ${job.openIncident}` : "", job.why || ""].filter(Boolean).join(": "));
     row.classList.toggle("chosen", key === shown);
+    row.hidden = !matches(row);
     // Rows move only where the order has changed: the one that has the focus keeps it.
     const place = before ? before.nextSibling : at("rows").firstChild;
     if (place !== row) at("rows").insertBefore(row, place);
     before = row;
   }
   for (const [key, row] of rows) if (!wanted.has(key)) { row.remove(); rows.delete(key); }
+  tellFound();
   at("jobs").hidden = false;
+  at("rows").dataset.drawnMilliseconds = (performance.now() - start).toFixed(1);
+}
+// What may be long is cut after three lines; all of it is behind the name of the job.
+function say(cell, words) {
+  if (words && !cell.firstChild) cell.append(el("span", { class: "why" }));
+  if (!words) cell.replaceChildren();
+  else put(cell.firstChild, words);
+}
+function matches(row) {
+  const [job, state, , , , , , , why] = row.children, text = `${job.textContent} ${state.textContent} ${why.textContent}`.toLowerCase();
+  return at("find").value.toLowerCase().split(/\s+/).every((word) => text.includes(word));
+}
+function tellFound() {
+  const seen = [...rows.values()].filter((row) => !row.hidden).length;
+  put(at("found"), at("find").value.trim() ? `${number(seen)} of ${number(rows.size)}` : "");
 }
 const looks = (state) => GOOD.has(state) ? "good" : BAD.has(state) ? "bad" : DONE.has(state) ? "done" : "wait";
 const href = (key) => `#/${key.split("/").map(encodeURIComponent).join("/")}`;
@@ -288,7 +308,13 @@ function table(heads, lines, numeric = []) {
     el("thead", {}, el("tr", {}, ...heads.map((text, at) => el("th", { scope: "col", text, ...(numeric.includes(at) ? { class: "n" } : {}) })))),
     el("tbody", {}, ...lines.map((line) => el("tr", {}, ...line.map((text, at) => el("td", { text, ...(numeric.includes(at) ? { class: "n" } : {}) })))))));
 }
-let drawn = "";
+// As kubectl muster report writes it.
+function money(value, report) {
+  if (value == null) return "";
+  const digits = value >= 1 || !value ? { minimumFractionDigits: 2, maximumFractionDigits: 2 } : { maximumSignificantDigits: 3 };
+  return `${value.toLocaleString("en", digits)} ${report.cost.currency || ""}`.trim();
+}
+let drawn = "", last = "", opens = false;
 function drawOne(key, body) {
   stale(body);
   const { job, life, report, waiting } = body;
@@ -303,7 +329,9 @@ function drawOne(key, body) {
     ...fact("ETTR", percent(job.ettr)), ...fact("nodes", job.nodes ? number(job.nodes) : ""),
     ...fact("time between failures", report?.mttfHours != null ? `${report.mttfHours.toFixed(1)} h` : report?.mttfAtLeastHours != null ? `> ${report.mttfAtLeastHours.toFixed(1)} h` : ""),
     ...fact("back to training in", report?.recoverySeconds != null ? duration(report.recoverySeconds) : ""),
-    ...fact("steps made again", report ? number(report.lostSteps) : ""), ...fact("restarts", job.restarts ? number(job.restarts) : "")));
+    ...fact("steps made again", report ? number(report.lostSteps) : ""), ...fact("restarts", job.restarts ? number(job.restarts) : ""),
+    ...fact("cost", money(report?.cost?.total, report)), ...fact("of it no steps that count", money(report?.cost?.notProductive, report)),
+    ...fact("a million tokens", money(report?.cost?.perMillionTokens, report)), ...fact("a checkpoint", money(report?.cost?.perCheckpoint, report))));
   if (job.why) parts.push(el("p", { class: "message", text: job.why }));
   if (life) parts.push(el("h3", { text: "Life" }), ...strip(life));
   if (waiting) {
@@ -323,10 +351,17 @@ function drawOne(key, body) {
   }
   const had = document.activeElement?.closest?.("#one") ? document.activeElement.tagName : "";
   at("one").replaceChildren(...parts);
-  if (had === "A") close.focus();
-  const opens = at("one").hidden;
   at("one").hidden = false;
-  if (opens) at("one").scrollIntoView({ block: "nearest" });
+  if (had === "A") close.focus();
+  // Who opens a job by the keyboard goes on there, and not at the link far below.
+  else if (had || opens) at("one-head").focus();
+  opens = false;
+}
+function closeOne() {
+  const inside = at("one").contains(document.activeElement), was = rows.get(last);
+  at("one").hidden = true;
+  at("one").replaceChildren();
+  if (inside) was && !was.hidden ? was.querySelector("a").focus() : at("main").focus();
 }
 function route() {
   let parts = [];
@@ -334,7 +369,9 @@ function route() {
   shown = parts.length === 2 && parts[0] && parts[1] ? parts.join("/") : "";
   drawn = "";
   told("one", "");
-  if (!shown) at("one").hidden = true;
+  if (!shown) closeOne();
+  opens = Boolean(shown);
+  last = shown;
   for (const [key, row] of rows) row.classList.toggle("chosen", key === shown);
   highlight(shown);
   questions.one();
@@ -371,7 +408,7 @@ function leave(words = "") {
   for (const id of ["fleet", "report", "one", "jobs", "leave"]) at(id).hidden = true;
   at("rows").replaceChildren(); at("map").replaceChildren(); at("one").replaceChildren(); at("legend").replaceChildren(); at("told").replaceChildren();
   rows.clear(); cells.clear(); shape = ""; order = []; current = null; drawn = reported = "";
-  put(at("summary"), ""); put(at("who"), ""); put(at("cell"), "");
+  put(at("summary"), ""); put(at("who"), ""); put(at("cell"), POINT); at("find").value = "";
   troubles.clear();
   told("door", words);
   at("door").hidden = false;
@@ -401,7 +438,7 @@ again("one", async () => {
   } catch (error) {
     // It is gone, or no longer his: what was drawn of it goes, too.
     if (key === shown && (error.status === 403 || error.status === 404)) { at("one").hidden = true; at("one").replaceChildren(); drawn = ""; }
-    throw error;
+    throw Object.assign(new Error(`${key}: ${error.message}`), { status: error.status });
   }
 });
 again("report", async () => {
@@ -422,6 +459,7 @@ at("door").addEventListener("submit", (event) => {
 });
 at("leave").addEventListener("click", () => leave());
 at("ended").addEventListener("change", () => questions.jobs());
+at("find").addEventListener("input", () => { for (const row of rows.values()) row.hidden = !matches(row); tellFound(); });
 at("map").addEventListener("keydown", move);
 at("map").addEventListener("focusin", (event) => tell(event.target.dataset.node));
 at("map").addEventListener("pointerover", (event) => {
@@ -434,6 +472,7 @@ at("map").addEventListener("click", (event) => {
   if (job) open(job);
 });
 addEventListener("hashchange", route);
+addEventListener("keydown", (event) => { if (event.key === "Escape" && shown && event.target !== at("find")) location.hash = "#/"; });
 document.addEventListener("visibilitychange", () => { if (!document.hidden) for (const turn of Object.values(questions)) turn(); });
 route();
 token ? enter() : leave();

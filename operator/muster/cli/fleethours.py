@@ -1,0 +1,32 @@
+"""Reads what the fleet's accelerators did: the ConfigMap that the operator keeps in its namespace."""
+
+import json
+from typing import TYPE_CHECKING
+
+from muster.api.fleethours import CONFIG_MAP, KEY, FleetHours
+from muster.cli.errors import FLEET_ROLE
+from muster.cli.fleetlives import SYSTEM
+from muster.kube import paths
+from muster.kube.errors import Forbidden, NotFound
+
+if TYPE_CHECKING:
+    from muster.kube.client import Client
+
+
+async def hours(client: "Client") -> tuple[FleetHours | None, list[str]]:
+    """What is kept, None where there is nothing (yet), and why it is not told.
+
+    Raises:
+        ApiError: the API server did not answer as it should.
+    """
+    try:
+        answer = await client.get(paths.core("configmaps", namespace=SYSTEM, name=CONFIG_MAP))
+        return FleetHours.model_validate_json(json.loads(answer)["data"][KEY]), []
+    except NotFound:
+        return None, []
+    except Forbidden:
+        return None, [f"what accelerators did that no job held may not be read: {FLEET_ROLE}"]
+    except (ValueError, KeyError, TypeError):
+        return None, [
+            f"what accelerators did that no job held cannot be read: ConfigMap {SYSTEM}/{CONFIG_MAP} makes no sense"
+        ]

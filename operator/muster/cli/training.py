@@ -1,0 +1,61 @@
+"""Whether a job makes steps, how fast, and which failure it has not come back from: pure, from its TrainingJob alone."""
+
+from datetime import datetime
+
+from pydantic import Field
+
+from muster.api.base import ApiModel, Time
+from muster.api.trainingjob import TrainingJob
+from muster.cli.explanation import ENDED
+from muster.goodput.opened import TRAINS, ahead, tail
+
+
+class OpenIncident(ApiModel):
+    """A failure from which the training has not come back yet."""
+
+    number: int = Field(description="The attempt that it ended: `kubectl muster incident JOB NUMBER`.")
+    time: Time
+    reason: str
+    fault_class: str
+    level: str = Field(description="How it is repaired: R0 in place, R0b new pod, R2 new node, R4 new gang.")
+    node: str = ""
+    message: str = ""
+
+
+def still_since(job: TrainingJob, now: datetime) -> datetime | None:
+    """Since when a job that is to make steps has finished none, as far as its account tells; None while it does, or nobody tells of any.
+    Both moments by the API server's clock."""
+    goodput = job.status.goodput
+    if job.status.state not in TRAINS or goodput is None or not goodput.step_milliseconds:
+        return None
+    found, since = tail(job.status, 0), goodput.time - ahead(goodput)
+    return since if found is not None and now - since > found.late else None
+
+
+def step_rate(job: TrainingJob, now: datetime) -> float | None:
+    """Steps per second by the median step; None while none are made, or none are told."""
+    goodput = job.status.goodput
+    if job.status.state not in TRAINS or goodput is None or not goodput.step_milliseconds:
+        return None
+    return None if still_since(job, now) else 1000 / goodput.step_milliseconds
+
+
+def open_incident(job: TrainingJob) -> OpenIncident | None:
+    """The newest failure, while no step has followed it. Where nobody tells steps, running ranks close it."""
+    status = job.status
+    last = status.incidents[-1] if status.incidents else None
+    if last is None or last.resumed_time is not None or status.state in ENDED | {"Suspended"}:
+        return None
+    if status.state in TRAINS:
+        told = status.goodput is not None and status.goodput.step_milliseconds is not None
+        if not told or status.reason != "RanksStarted":
+            return None
+    return OpenIncident(
+        number=last.attempt,
+        time=last.time,
+        reason=last.reason,
+        fault_class=last.fault_class,
+        level=last.level,
+        node=last.node,
+        message=last.message,
+    )
