@@ -46,6 +46,13 @@ from muster.kube.errors import ApiError, NotFound, Unauthorized, Unreachable
 from muster.world.views import JOB_UID_LABEL
 
 SYSTEM = "muster-system"
+# What Muster consists of: folder in the archive, namespace, what runs its pods. All but the first may be absent.
+PARTS = (
+    ("operator", SYSTEM, "deployments"),
+    ("agents", "muster-agent", "daemonsets"),
+    ("checkers", "muster-check", "daemonsets"),
+    ("page", "muster-page", "deployments"),
+)
 MAX_BYTES = 64 * 1024 * 1024  # of all files before they are packed
 MAX_FILE_BYTES = 8 * 1024 * 1024
 MAX_OBJECTS = 2000  # of one kind
@@ -124,10 +131,12 @@ async def find(session: Session, name: str | None, target: Path, now: datetime) 
         ApiError: the API server does not answer, or knows nobody like this user.
     """
     found = Collected()
-    if name is not None:
-        await _job(session, name, found)
+    nodes = await _job(session, name, found) if name is not None else frozenset[str]()
     await _fleet(session, found)
-    await _operator(session, found)
+    for folder, namespace, kind in PARTS:
+        await _part(session, found, folder, namespace, kind, nodes)
+    await _list(session, found, "operator/leases.json", paths.leases(SYSTEM))
+    await _get(session, found, "cluster/version.json", "/version")
     if sys.stderr.isatty():
         typer.echo("redacting and packing", err=True)
     literals = [value for kept in found.files.values() if not isinstance(kept, str) for value in values_of(kept)]
@@ -143,7 +152,8 @@ async def find(session: Session, name: str | None, target: Path, now: datetime) 
     )
 
 
-async def _job(session: Session, name: str, found: Collected) -> None:
+async def _job(session: Session, name: str, found: Collected) -> frozenset[str]:
+    """What concerns the job; the nodes of its pods."""
     try:
         data, job = await read_job(session, name)
         uid, meta = job.metadata.uid, json.loads(data)
@@ -179,6 +189,7 @@ async def _job(session: Session, name: str, found: Collected) -> None:
     )
     if job is not None:
         await _logs(session, found, "job/logs", pods, container_of(job))
+    return frozenset(filter(None, (pod.get("spec", {}).get("nodeName") for pod in pods)))
 
 
 async def _fleet(session: Session, found: Collected) -> None:
@@ -191,18 +202,29 @@ async def _fleet(session: Session, found: Collected) -> None:
         await _list(session, found, name, path)
 
 
-async def _operator(session: Session, found: Collected) -> None:
-    where = {"namespace": SYSTEM}
-    await _list(session, found, "operator/deployments.json", paths.group("apps/v1", "deployments", **where))
-    await _list(session, found, "operator/daemonsets.json", paths.group("apps/v1", "daemonsets", **where))
-    await _list(session, found, "operator/leases.json", paths.leases(SYSTEM))
-    await _list(session, found, "operator/events.json", paths.core("events", **where))
-    pods = await _list(session, found, "operator/pods.json", paths.core("pods", **where))
-    of_operator = [
-        pod for pod in pods if pod.get("metadata", {}).get("labels", {}).get("app.kubernetes.io/name") == "muster"
-    ]
-    await _logs(session, found, "operator/logs", of_operator, "")
-    await _get(session, found, "cluster/version.json", "/version")
+async def _part(
+    session: Session, found: Collected, folder: str, namespace: str, kind: str, nodes: frozenset[str]
+) -> None:
+    """One part of Muster; of one that is not installed nothing. Of many pods' logs those that tell most come first."""
+    where = {"namespace": namespace}
+    made = await _list(session, found, f"{folder}/{kind}.json", paths.group("apps/v1", kind, **where))
+    if not made and namespace != SYSTEM and found.files.pop(f"{folder}/{kind}.json", None) is not None:
+        return
+    await _list(session, found, f"{folder}/events.json", paths.core("events", **where))
+    pods = await _list(session, found, f"{folder}/pods.json", paths.core("pods", **where))
+    own = [pod for pod in pods if _called(pod).startswith("muster")]
+    await _logs(session, found, f"{folder}/logs", sorted(own, key=lambda pod: _rank(pod, nodes)), "")
+
+
+def _called(pod: Mapping[str, Any]) -> str:
+    return str(pod.get("metadata", {}).get("labels", {}).get("app.kubernetes.io/name", ""))
+
+
+def _rank(pod: Mapping[str, Any], nodes: frozenset[str]) -> tuple[bool, bool]:
+    """Who is not well comes first, then who is on a node of the job."""
+    states = pod.get("status", {}).get("containerStatuses") or []
+    well = bool(states) and all(each.get("ready") and not each.get("restartCount") for each in states)
+    return well, pod.get("spec", {}).get("nodeName") not in nodes
 
 
 async def _get(session: Session, found: Collected, name: str, path: str) -> None:
@@ -296,7 +318,9 @@ def packs(found: Collected, redactor: Redactor, now: datetime, session: Session)
             continue
         packed[name] = data
         total += len(data)
-    packed["README.md"] = redactor.text(_readme(packed, found, now, session)).encode()
+    # An API server's answer may repeat what it was asked.
+    found.left_out = [LeftOut(what=each.what, why=redactor.text(each.why)) for each in found.left_out]
+    packed["README.md"] = _readme(packed, found, now, session).encode()
     return packed, redactor
 
 

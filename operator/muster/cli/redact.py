@@ -6,27 +6,37 @@ a token, a key or a password. Rather too much than too little: names stay, value
 """
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 GONE = "<redacted>"
 # Shorter values are words and numbers that are everywhere: to take them out of texts would leave nothing to read.
 LEAST_LITERAL = 8
-MAX_LITERALS = 256
 # Annotations whose values are Muster's or Kubernetes' own words; the values of others go.
 _KNOWN_ANNOTATIONS = re.compile(r"(?:[a-z0-9-]+\.)*muster\.dev/.*|deployment\.kubernetes\.io/revision")
 # Values of these keys anywhere in an object go, whatever is below them.
 _SECRET_KEYS = re.compile(
     r"(?i)^(?:data|stringData|binaryData|caBundle|volumeAttributes|nodePublishSecretRef|httpHeaders|password|passwd|token|secret"
-    r"|managedFields|.*(?:password|apikey|accesskey|secretkey|credential|privatekey))$"
+    r"|managedFields|flexVolume|auth|.*(?:password|apikey|accesskey|secretkey|credential|privatekey))$"
 )
+# Forty hexadecimal digits that are no key: which program it was.
+_REVISIONS = frozenset({"gitCommit", "revision"})
+_REVISION = re.compile(r"[0-9a-f]{40}")
 # Of each pattern what may repeat is bounded, or begins only where nothing like it stands before: a hostile log costs no more than another.
 # A trainer's log is full of tokens that are none, and of small numbers of them.
-_NAMES = r"(?:token(?!s|iz)|secret|passw(?:or)?d|passphrase|api[-_]?key|access[-_]?key|private[-_]?key|credential)[\w.-]{0,64}"
+_NAMES = r"(?:token(?!s|iz)|secret|passw(?:or)?d|passphrase|(?:api|access|account|private)[-_]?key|credential|(?<![A-Za-z0-9])pwd(?!\s*[=:]\s*/))[\w.-]{0,64}"
+# Of these a small number is one, too.
+_PASSWORDS = r"(?:passw(?:or)?d|passphrase|(?<![A-Za-z0-9])pwd(?!\s*[=:]\s*/))[\w.-]{0,64}"
+# Variables of a shell that are named so by habit: DB_PASS=..., MYSQL_PWD=..., NGC_API_AUTH=..., db_pass=...
+_VARIABLES = (
+    r"(?<![\w$])(?:[A-Z0-9_]{0,64}(?:PASS|_PWD|KEY|AUTH|CREDS?)|[a-z0-9_]{1,64}_(?:pass|pwd|auth|creds?))=(?!\s)"
+)
 # A text may be JSON within JSON: its quotes are escaped.
-_VALUE = r"(?!\d{1,9}\b)(\\?\"[^\"\n]*\"|\\?'[^'\n]*'|[^\s\"']+)"
+_ANY_VALUE = r"(\\?\"[^\"\n]*\"|\\?'[^'\n]*'|[^\s\"']+)"
+_VALUE = rf"(?!\d{{1,9}}\b){_ANY_VALUE}"
 _NAMING_ARGUMENT = re.compile(rf"(?i)--?[\w.-]{{0,64}}(?:{_NAMES}|key)")
+_LOGIN_ARGUMENTS = frozenset({"-u", "--user", "--proxy-user"})
+"""Of curl and others: USER:PASSWORD follows. Python's own -u has the name of a file behind it."""
 _SHAPES = (
     # Blocks of PEM, whatever they hold.
     (re.compile(r"-----BEGIN [A-Z0-9 ]{1,64}-----.*?(?:-----END [A-Z0-9 ]{1,64}-----|\Z)", re.DOTALL), GONE),
@@ -36,21 +46,48 @@ _SHAPES = (
     (re.compile(r"(?i)\b(bearer|basic)\s{1,8}[\w.~+/=-]{12,}"), rf"\1 {GONE}"),
     # User and password in an URL (RFC 3986), and signatures in its query.
     (re.compile(r"(?<![\w+.-])([a-z][a-z0-9+.-]{0,30}://)[^\s/]{1,512}@", re.IGNORECASE), rf"\1{GONE}@"),
+    (
+        re.compile(r"(?<![\w+.-])([a-z][a-z0-9+.-]{0,30}://)[^\s/:@\"']{0,256}:[^\s\"']{1,512}@", re.IGNORECASE),
+        rf"\1{GONE}@",
+    ),
+    # The same as an argument of curl and others, in a script or in what a shell traces. 1000:1000 is a container's user.
+    (
+        re.compile(
+            r"((?<![\w-])(?:-u|--user|--proxy-user)(?:\s{1,4}|=)[\"']?)(?!\d+:\d+\b)[^\s:\"']{1,256}:(?!//)[^\s\"']{1,512}"
+        ),
+        rf"\1{GONE}",
+    ),
+    (re.compile(r"(?i)(https://hooks\.slack\.com/)[\w/-]{1,256}"), rf"\1{GONE}"),
+    # ~/.netrc, and registries' logins in a Docker configuration.
+    (re.compile(r"(?i)(\blogin\s{1,8}\S{1,256}\s{1,8}password\s{1,8})\S+"), rf"\1{GONE}"),
+    (re.compile(r"(\\?\"auth\\?\"\s{0,4}:\s{0,4}\\?\")[\w+/=-]{8,}"), rf"\1{GONE}"),
     (re.compile(r"(?i)([?&](?:x-amz-[\w-]{1,64}|x-goog-[\w-]{1,64}|sig|signature|key)=)[^&\s\"']+"), rf"\1{GONE}"),
     # Prefixes by which their makers let scanners know them.
     (
         re.compile(
             r"\b(?:(?:AKIA|ASIA)[0-9A-Z]{12,}|gh[pousr]_\w{16,}|github_pat_\w{16,}|glpat-[\w-]{16,64}|hf_\w{16,}|sk-[\w-]{16,200}"
-            r"|xox[abprs]-[\w-]{8,200}|AIza[\w-]{30,64}|ya29\.[\w-]{16,400}|npm_\w{16,}|pypi-[\w-]{16,400}|dckr_pat_[\w-]{16,64})"
+            r"|xox[abprs]-[\w-]{8,200}|AIza[\w-]{30,64}|ya29\.[\w-]{16,400}|npm_\w{16,}|nvapi-[\w-]{12,200}|wandb_v\d_\w{12,200}|pypi-[\w-]{16,400}|dckr_pat_[\w-]{16,64})"
         ),
         GONE,
     ),
     # name=value, name: value, "name": "value", --name value, where the name says what it is.
     (re.compile(rf"(?i)({_NAMES}\\?[\"']?\s{{0,4}}[=:]\s{{0,4}}){_VALUE}"), rf"\1{GONE}"),
+    (re.compile(rf"(?i)({_PASSWORDS}\\?[\"']?\s{{0,4}}[=:]\s{{0,4}}){_ANY_VALUE}"), rf"\1{GONE}"),
+    (re.compile(rf"({_VARIABLES}){_VALUE}"), rf"\1{GONE}"),
+    (re.compile(rf"((?<![\w$])[A-Z0-9_]{{0,64}}(?:PASS|_PWD)=){_ANY_VALUE}"), rf"\1{GONE}"),
+    # ('name', 'value'), as Python prints the items of a mapping.
+    (re.compile(rf"(?i)([\"'][\w.-]{{0,64}}{_NAMES}[\"']\s{{0,4}},\s{{0,4}})(\"[^\"\n]*\"|'[^'\n]*')"), rf"\1{GONE}"),
     (re.compile(rf"(?i)((?<![\w.-])--[\w.-]{{0,64}}{_NAMES}\s{{1,4}})(?!-){_VALUE}"), rf"\1{GONE}"),
+    (re.compile(rf"(?i)((?<![\w.-])--[\w.-]{{0,64}}{_PASSWORDS}\s{{1,4}})(?!-){_ANY_VALUE}"), rf"\1{GONE}"),
+    (re.compile(rf"(?i)((?<![\w.-])--[\w.-]{{0,64}}key(?:=|\s{{1,4}}))(?!-){_VALUE}"), rf"\1{GONE}"),
     # What has the length and the letters of a key: 40 hexadecimal digits, as of W&B.
     (re.compile(r"(?<![\w:])[0-9a-f]{40}(?![0-9a-f])"), GONE),
 )
+
+
+_END_OF_PEM = re.compile(r"-----END [A-Z0-9 ]{1,64}-----")
+_LINE_OF_PEM = re.compile(r"(?:\S{1,64}\s)?[ \t]{0,64}[A-Za-z0-9+/=]{1,76}\s*")
+"""The log's own time may stand before it."""
 
 
 def values_of(manifest: Any) -> Iterator[str]:
@@ -79,26 +116,52 @@ class Redactor:
     """
 
     def __init__(self, literals: Iterable[str] = ()) -> None:
-        found = Counter(
-            part.strip()
-            for each in literals
-            for part in {each, *each.splitlines()}
-            if len(part.strip()) >= LEAST_LITERAL
-        )
-        # What all pods of a job have counts before what each has of its own. What contains another comes first: its rest would be left.
-        known = sorted((text for text, _ in found.most_common(MAX_LITERALS)), key=len, reverse=True)
-        self._literals = re.compile("|".join(map(re.escape, known))) if known else None
+        found = {part.strip() for each in literals for part in {each, *each.splitlines()}}
+        self._literals = frozenset(each for each in found if len(each) >= LEAST_LITERAL)
+        lengths: dict[str, set[int]] = {}
+        for each in self._literals:
+            lengths.setdefault(each[:LEAST_LITERAL], set()).add(len(each))
+        # What contains another comes first: its rest would be left.
+        self._lengths = {begin: sorted(known, reverse=True) for begin, known in lengths.items()}
         self.count = 0
 
     def text(self, text: str) -> str:
         """A text without them."""
-        if self._literals is not None:
-            text, times = self._literals.subn(GONE, text)
-            self.count += times
+        text = self._without_literals(text) if self._literals else text
         for shape, instead in _SHAPES:
             text, times = shape.subn(instead, text)
             self.count += times
-        return text
+        return self._without_rests_of_keys(text)
+
+    def _without_literals(self, text: str) -> str:
+        """Looked up by their first characters: thousands of them take no longer than one."""
+        begins, kept, after = self._lengths, list[str](), 0
+        for at in [at for at in range(len(text) - LEAST_LITERAL + 1) if text[at : at + LEAST_LITERAL] in begins]:
+            if at < after:
+                continue
+            known = begins[text[at : at + LEAST_LITERAL]]
+            length = next((length for length in known if text[at : at + length] in self._literals), 0)
+            if length:
+                kept += text[after:at], GONE
+                after = at + length
+                self.count += 1
+        return "".join([*kept, text[after:]])
+
+    def _without_rests_of_keys(self, text: str) -> str:
+        """Blocks of PEM whose beginning was cut off with the older part of a log."""
+        ends = list(_END_OF_PEM.finditer(text))
+        if not ends:
+            return text
+        kept, after = list[str](), 0
+        for end in ends:
+            begin = max(text.rfind("\n", after, end.start()) + 1, after)
+            lines = text[after:begin].splitlines(keepends=True)
+            while lines and _LINE_OF_PEM.fullmatch(lines[-1]):
+                lines.pop()
+            kept += "".join(lines), GONE
+            after = end.end()
+            self.count += 1
+        return "".join([*kept, text[after:]])
 
     def object(self, value: Any) -> Any:
         """An object without them: same shape, same names."""
@@ -115,7 +178,9 @@ class Redactor:
         found: list[Any] = []
         for place, each in enumerate(listed):
             before = listed[place - 1] if place else None
-            if isinstance(each, str) and isinstance(before, str) and _NAMING_ARGUMENT.fullmatch(before):
+            if not (isinstance(each, str) and isinstance(before, str)):
+                found.append(self.object(each))
+            elif _NAMING_ARGUMENT.fullmatch(before) or (before in _LOGIN_ARGUMENTS and ":" in each[1:]):
                 found.append(self._gone())
             else:
                 found.append(self.object(each))
@@ -126,6 +191,8 @@ class Redactor:
             return [self._variable(each) for each in value]
         if key == "annotations" and isinstance(value, Mapping):
             return {name: self._annotation(str(name), each) for name, each in value.items()}
+        if key in _REVISIONS and isinstance(value, str) and _REVISION.fullmatch(value):
+            return value
         if _SECRET_KEYS.match(key) and value not in (None, "", [], {}) and not _is_reference(value):
             return self._gone()
         return self.object(value)

@@ -1,6 +1,7 @@
 """`bundle`: what is in the archive, what must never be, and what is said to be left out."""
 
 import json
+import re
 import tarfile
 import time
 from collections.abc import Callable
@@ -82,10 +83,10 @@ def cluster(api: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     api.lists("/api/v1/nodes")
     for kind in ("pods", "events"):
         api.lists(namespaced.format("muster-system", kind))
-    for kind in ("apps/v1/namespaces/muster-system/deployments", "apps/v1/namespaces/muster-system/daemonsets"):
-        api.lists(f"/apis/{kind}")
+    for kind in ("system/deployments", "agent/daemonsets", "check/daemonsets", "page/deployments"):
+        api.lists(f"/apis/apps/v1/namespaces/muster-{kind}")
     api.lists("/apis/coordination.k8s.io/v1/namespaces/muster-system/leases")
-    api.put("/version", {"gitVersion": "v1"})
+    api.put("/version", {"gitVersion": "v1", "gitCommit": "a" * 40})
     plain = api.get
 
     async def get(path: str, query: Any = None, **more: Any) -> bytes:
@@ -149,6 +150,30 @@ def test_what_may_not_be_read_is_left_out_and_said(cluster: Any, command: Run, t
     assert "fleet/nodes.json: User" in contents(tmp_path / "b.tar.gz")["README.md"]
 
 
+def test_logs_of_the_agents_are_in_it_those_that_tell_most_first(
+    cluster: Any, command: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def an_agent(node: str, **state: Any) -> dict[str, Any]:
+        metadata = {"name": f"agent-{node}", "namespace": "muster-agent"}
+        labels = {"app.kubernetes.io/name": "muster-agent"}
+        status = {"containerStatuses": [{"ready": True, "restartCount": 0, **state}]}
+        return {"metadata": {**metadata, "labels": labels}, "spec": {"nodeName": node}, "status": status}
+
+    agents = (an_agent("far"), an_agent("gpu-0"), an_agent("ill", ready=False), an_agent("fell", restartCount=3))
+    cluster.lists("/apis/apps/v1/namespaces/muster-agent/daemonsets", {"metadata": {"name": "muster-agent"}})
+    cluster.lists("/api/v1/namespaces/muster-agent/pods", *agents)
+    cluster.lists("/api/v1/namespaces/muster-agent/events")
+    monkeypatch.setattr("muster.cli.bundle.MAX_LOGS", 3)
+    told = json.loads(command("bundle", "llama", "--file", "b.tar.gz", "-o", "json").stdout)
+    files = contents(tmp_path / "b.tar.gz")
+    logs = {name for name in files if name.startswith("agents/logs/")}
+    assert logs == {f"agents/logs/agent-{node}.log" for node in ("ill", "fell", "gpu-0")}
+    assert {"what": "agents/logs", "why": "logs of 3 pods are in it: there are 4"} in told["leftOut"]
+    assert not [name for name in files if name.startswith(("page/", "checkers/"))], "they are not installed"
+    assert json.loads(files["cluster/version.json"])["gitCommit"] == "a" * 40
+    assert "a key or a password: redacted in every file" in files["README.md"]
+
+
 def test_a_cluster_that_goes_away_in_between_is_no_reason_to_lose_the_rest(cluster: Any, command: Run) -> None:
     cluster.errors["/api/v1/nodes"] = Unreachable(0, "Unreachable", "no answer")
     assert command("bundle", "llama", "--file", "b.tar.gz").exit_code == 0
@@ -195,8 +220,32 @@ def test_the_number_of_objects_is_bounded(cluster: Any, command: Run) -> None:
         "a://" * 50_000,
         'token="' * 50_000,
         "-" * 200_000,
+        "A_KEY" * 40_000,
+        "a://:" * 40_000,
+        "('token'," * 20_000,
+        "login " * 40_000,
+        "--user " * 30_000,
+        "-u a:" * 40_000,
+        "MIIE\n" * 50_000 + "-----END X-----\n" * 5_000,
+        "a_" * 100_000,
     ],
-    ids=["jwt", "name", "url", "pem", "scheme", "quote", "dash"],
+    ids=[
+        "jwt",
+        "name",
+        "url",
+        "pem",
+        "scheme",
+        "quote",
+        "dash",
+        "variable",
+        "login",
+        "pair",
+        "netrc",
+        "user",
+        "u",
+        "end",
+        "low",
+    ],
 )
 def test_a_hostile_log_is_read_in_no_more_time_than_another(text: str) -> None:
     began = time.process_time()
@@ -218,6 +267,24 @@ def test_a_hostile_log_is_read_in_no_more_time_than_another(text: str) -> None:
         ("s3://bucket/key?X-Amz-Signature=abcdef&x=1", "s3://bucket/key?X-Amz-Signature=<>&x=1"),
         ("image@sha256:" + "a" * 64, "image@sha256:" + "a" * 64),
         ("saved step 1200 to /shared/llama/step-1200", "saved step 1200 to /shared/llama/step-1200"),
+        ("sh -c 'DB_PASS=abc MYSQL_PWD=abc NGC_AUTH=abc MY_KEY=abc train'", None),
+        ("PWD=/workspace pwd: /workspace KEY=5 X_KEY = 3", "PWD=/workspace pwd: /workspace KEY=5 X_KEY = 3"),
+        ("pwd=abc", "pwd=<>"),
+        ("https://user:p/abc@host/b", "https://<>@host/b"),
+        ("http://127.0.0.1:8080/metrics git+https://host/a@v1", "http://127.0.0.1:8080/metrics git+https://host/a@v1"),
+        ("AccountName=x;AccountKey=abc== next", "AccountName=x;AccountKey=<> next"),
+        ("machine h login u password abc", "machine h login u password <>"),
+        ('{"auths": {"r": {"auth": "abcdefabcdef"}}}', '{"auths": {"r": {"auth": "<>"}}}'),
+        ("nvapi-abcdefabcdef wandb_v1_abcdefabcdef", "<> <>"),
+        ("https://hooks.slack.com/services/T000/B000/abc", "https://hooks.slack.com/<>"),
+        ("[('hf_token', 'abc'), ('step', '3')]", "[('hf_token', <>), ('step', '3')]"),
+        ("+ curl -u me:abc https://x; --user=me:abc --proxy-user 'me:abc'", None),
+        ("docker run -u 1000:1000 -u train.py", "docker run -u 1000:1000 -u train.py"),
+        ("--wandb-key=abc --encryption-key abc --key -n", "--wandb-key=<> --encryption-key <> --key -n"),
+        ("db_pass=abc bypass=3 forward_pass=3", "db_pass=<> bypass=3 forward_pass=3"),
+        ("mongodb://u:ab/c@def/x@host/db", "mongodb://<>@host/db"),
+        ("a: 5 b\nabcd+/==\n0 abcd\n-----END PRIVATE KEY-----\nb", "a: 5 b\n<>\nb"),
+        ("- x:\n  abcd+\n  -----END KEY-----", None),
     ],
 )
 def test_what_has_the_name_or_the_shape_of_a_secret_goes_and_the_rest_stays(text: str, says: str | None) -> None:
@@ -225,6 +292,37 @@ def test_what_has_the_name_or_the_shape_of_a_secret_goes_and_the_rest_stays(text
     assert says is None or told == says.replace("<>", GONE)
     assert "abc" not in told
     assert "def" not in told
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "DB_PASSWORD=12345678",
+        "MYSQL_PWD=1234",
+        "login failed, password: 20251124",
+        "{'password': 1234}",
+        "--password 12",
+    ],
+)
+def test_a_password_of_digits_is_one(text: str) -> None:
+    told = Redactor().text(text)
+    assert GONE in told
+    assert not re.search(r"\d", told)
+
+
+def test_the_value_of_every_variable_goes_however_many_there_are() -> None:
+    redactor = Redactor([f"ordinary-value-{index:05}" for index in range(20_000)] + ["hunter2hunter2"])
+    assert redactor.text("x hunter2hunter2 ordinary-value-19999 ordinary") == f"x {GONE} {GONE} ordinary"
+    began = time.process_time()
+    redactor.text("step 1200 loss 2.5 ordinary-value none\n" * 2_500)
+    assert time.process_time() - began < 20.0
+
+
+def test_a_login_among_arguments_goes_and_a_script_after_the_same_letter_stays() -> None:
+    redactor = Redactor()
+    assert redactor.object({"command": ["curl", "-u", "me:abc", "x"]})["command"] == ["curl", "-u", GONE, "x"]
+    assert redactor.object(["python", "-u", "train.py"]) == ["python", "-u", "train.py"]
+    assert "abc" not in str(redactor.object({"flexVolume": {"driver": "d", "options": {"x": "abc"}}}))
 
 
 def test_what_all_pods_have_goes_however_much_each_has_of_its_own() -> None:
