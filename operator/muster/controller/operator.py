@@ -355,7 +355,11 @@ class Operator:
             return self.hub.last(uid, FRESH_SECONDS)
 
         other = self.cluster.other_job(job) if job is not None else None
-        return directive_for(job, gang, pod.name, pod.uid, launcher_of, self.hub.crowd(), heard_lately, other)
+        return directive_for(job, gang, pod.name, pod.uid, launcher_of, self._crowd(), heard_lately, other)
+
+    def _crowd(self) -> int:
+        """About how many launchers report here; a simulator may have more elsewhere."""
+        return self.hub.crowd()
 
     def _heard(self, caller: Caller, _: Report) -> None:
         pod = self.cluster.pods.store.get((caller.namespace, caller.pod_name))

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 # The creation of an object is told in whole seconds.
 CREATED_WITHIN = timedelta(seconds=1)
 RULE = "every second is in one bucket"
+STEPS = "no step is told twice"
 
 
 class Accounts:
@@ -36,6 +37,9 @@ class Accounts:
         total, wall = sum(account.milliseconds.values()), account.time - account.begun
         self._hold(RULE, timedelta(milliseconds=total) == wall, f"{name}: {total} ms are in buckets of {wall}")
         self._look(name, account.milliseconds, account.begun, account.time)
+        counted = sum(each.step - each.after for each in account.stretches if each.milliseconds)
+        told, made = counted + account.lost_steps, self._life.trainers[after["spec"]["jobUid"]].made
+        self._hold(STEPS, told <= made, f"{name}: {counted} steps count and {account.lost_steps} are lost, of {made}")
         if before is None or before["spec"].get("account") is None:
             return
         earlier = Account.model_validate(before["spec"]["account"])

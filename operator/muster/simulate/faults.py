@@ -142,6 +142,13 @@ def _hang(rank: Any) -> None:
     rank.hung = True
 
 
+def _go_back(life: "Life", fault: Fault) -> None:
+    trainer = life.trainer_of(fault.job)
+    attempt = trainer.attempts.get(trainer.newest_started)
+    if attempt is None or not attempt.goes_back(int(fault.amount)):
+        raise MissedError
+
+
 def _unkillable(life: "Life", fault: Fault) -> Undo:
     ranks = [rank for worker in _workers(life, fault) for rank in worker.ranks if rank.alive]
     for rank in _some(ranks):
@@ -482,6 +489,9 @@ KINDS: Mapping[str, Kind] = {
     ),
     "RankKilled": Kind(_of_rank(lambda rank: rank.kill()), of_job=True, on_cluster="signal"),
     "RankHangs": Kind(_of_rank(_hang), of_job=True, on_cluster="signal"),
+    "StepsGoBack": Kind(
+        _go_back, (0.0, 0.0), (5.0, 15.0, 50.0), of_job=True, spares_program=True, spares_training=True
+    ),
     "RankUnkillable": Kind(_unkillable, SHORT, of_job=True),
     "PodDeleted": Kind(_delete_pods, of_job=True, on_cluster="kubectl", spares_program=True),
     "PodForceDeleted": Kind(_force_delete_pods, of_job=True, on_cluster="kubectl", spares_program=True),

@@ -8,6 +8,7 @@ from muster.simulate.machines import MISSING_IMAGE
 from muster.simulate.training import Script
 
 LEAST_OFTEN = 90  # restarts of those that may be started often: people who edit a job leave it so many at least
+QUIET_STEP_SECONDS = 5.0  # three of them are no longer than the fence that jobs have by default
 SPARSE_WORK = 0.6  # whose steps are longer: a crowd would be there for long after the trouble
 _OFTEN = {"applicationRestartsPerDay": 100, "hardwareRestartsPerDay": 100}
 _WATCHED = {"progress": {"stepTimeoutSeconds": 60, "startTimeoutSeconds": 120}}
@@ -26,7 +27,7 @@ class JobPlan:
         waits: its ranks are not told of the death of another.
         ends: the state in which it has to end; "" where nobody cares.
         comes_at: seconds into the life at which it is submitted.
-        work: share of the trouble for which it would train if nothing went wrong, of what is usual.
+        work: share of the trouble for which it would train if nothing went wrong, of what is usual; 1: it may last until the end.
         priority_class: see `Day.classes`.
     """
 
@@ -53,11 +54,18 @@ class JobPlan:
         """Whether its program does what it should, and Muster can tell whose fault a failure is."""
         return self.crashes_after is None and not self.forgets and "launch" not in self.spec
 
-    def script(self, trouble_seconds: float, sparse: bool) -> Script:
-        """How it trains, long enough to be there for all of the trouble."""
-        step = self.step_seconds or (3.0 if sparse else 1.5)
+    def script(self, trouble_seconds: float, *, sparse: bool, lasts: bool = False) -> Script:
+        """How it trains, long enough to be there for all of the trouble.
+
+        Args:
+            lasts: for as long as there is trouble, if its work is not limited.
+        """
+        lasts = lasts and self.work == 1 and self.crashes_after is None
+        step = self.step_seconds or (QUIET_STEP_SECONDS if lasts and sparse else 3.0 if sparse else 1.5)
         work = min(self.work, SPARSE_WORK) if sparse and self.work != 1 else self.work
         steps = 40 + int(work * trouble_seconds / 4) if not self.step_seconds else 10 + int(trouble_seconds / step)
+        if lasts:
+            steps = 10
         return Script(
             total_steps=steps,
             step_seconds=step,
@@ -65,6 +73,7 @@ class JobPlan:
             crashes_after=self.crashes_after,
             forgets=self.forgets,
             waits=self.waits,
+            lasts_seconds=trouble_seconds if lasts else 0.0,
         )
 
 

@@ -29,11 +29,15 @@ PERSON_SECONDS = 300.0
 # Whoever mends what has lasted until the quiet takes one thing after the other, and his time for it.
 MENDING_SECONDS = (0.0, 0.0, 1.0, 10.0, 60.0)
 AT_ONCE = 0.5  # share of the lives in which all is mended at one moment
-CROWDED = 1 / 3
+CROWDED = 1 / 3  # of the dense lives; the simulated time of a crowd takes two to three times as long as that of others
+CROWDED_WHERE_SPARSE = 1 / 6
+LARGE, LARGE_WHERE_SPARSE = 1 / 2, 3 / 4  # share of the lives that are a part of a large fleet
 SLOW_STARTS = 0.25
-# How many times as often as usual something goes wrong in a dense life, and how many times sooner it is over.
-HURRIES = (1.0, 3.0, 10.0)
-DENSE_SECONDS = (400.0, 1600.0)
+# How many times sooner than usual what goes wrong in a dense life is over, and the seconds from one such thing to the next.
+HURRIES = ((1.0, 5.0), (3.0, 2.0), (3.0, 4.0), (10.0, 1.0), (10.0, 2.0))
+DENSE_SECONDS = (800.0, 3200.0)
+SPARSE_SECONDS = 3000.0
+SPARSE_MEANS = (25.0, 50.0, 100.0, 200.0)
 AIMED = 0.5  # share of the faults of nodes that hit those of a job
 ENDS = ("Succeeded", "Failed")
 SPENT = ("ApplicationRestartsExhausted", "HardwareRestartsExhausted")
@@ -46,12 +50,16 @@ class Story:
     Attributes:
         sparse: few faults with long pauses, so that long timers ripen.
         day: which jobs there are, see `muster.simulate.jobs.DAYS`.
+        large: this is a part of a large fleet, see `Life.is_large`.
+        lasts: jobs train until the trouble is over, where not for a number of steps: there is always something to hit.
     """
 
     seed: int
     faults: list[Fault]
     sparse: bool = False
     day: str = "Three"
+    large: bool = False
+    lasts: bool = False
 
 
 @dataclass
@@ -79,24 +87,26 @@ class Outcome:
 def story(seed: int) -> Story:
     """A life at random."""
     chance = random.Random(seed)
-    sparse, day = chance.random() < 0.5, chance.choice(CROWDS if chance.random() < CROWDED else QUIETER)
+    sparse = chance.random() < 0.5
+    is_crowded = chance.random() < (CROWDED_WHERE_SPARSE if sparse else CROWDED)
+    day = chance.choice(CROWDS if is_crowded else QUIETER)
+    large = chance.random() < (LARGE_WHERE_SPARSE if sparse else LARGE)
     # Where everything breaks at once nothing ever gets far: most lives have a few kinds of trouble, and time between.
     if chance.random() < 0.5:
         kinds = list(THEMES[chance.choice(list(THEMES))])
     else:
         kinds = chance.sample(list(KINDS), chance.choice((2, 4, 8, 16, len(KINDS))))
-    mean = chance.choice((100.0, 200.0) if sparse else (5.0, 10.0, 20.0))
-    length = 3000.0 if sparse else chance.choice(DENSE_SECONDS)
-    hurry = 1.0 if sparse else chance.choice(HURRIES)
+    hurry, mean = (1.0, chance.choice(SPARSE_MEANS)) if sparse else chance.choice(HURRIES)
+    length = SPARSE_SECONDS if sparse else chance.choice(DENSE_SECONDS)
     found: list[Fault] = []
     if chance.random() < 0.3:
         found.append(draw_for_good(chance, chance.uniform(0.0, length)))
     jobs: list[str] = list(DAYS[day].jobs)
     at = 0.0
     while True:
-        at += chance.expovariate(hurry / mean)
+        at += chance.expovariate(1.0 / mean)
         if at >= length:
-            return Story(seed, [_hurried(fault, hurry) for fault in found], sparse, day)
+            return Story(seed, [_hurried(fault, hurry) for fault in found], sparse, day, large, lasts=True)
         found.append(draw(chance, at, jobs, kinds, AIMED))
         while chance.random() < 0.3:  # another one with it, or a moment later, often where it hurts already
             same = [found[-1].job] if found[-1].job and chance.random() < 0.7 else jobs
@@ -124,7 +134,7 @@ def play(told: Story) -> Outcome:
 
 def _play(life: Life, told: Story, outcome: Outcome) -> None:
     last, day = max((fault.at for fault in told.faults), default=0.0), DAYS[told.day]
-    life.slow_starts = SLOW_STARTS
+    life.slow_starts, life.is_large = SLOW_STARTS, told.large
     _open(life, told, day, last)
     undos: list[tuple[Fault, Undo]] = []
     broken: dict[str, Fault] = {}
@@ -185,7 +195,7 @@ def _open(life: Life, told: Story, day: Day, trouble_seconds: float) -> None:
             life.submit,
             name,
             plan.nodes,
-            plan.script(trouble_seconds, told.sparse),
+            plan.script(trouble_seconds, sparse=told.sparse, lasts=told.lasts),
             has_sidecar=plan.has_sidecar,
             image=plan.image,
             priority_class=plan.priority_class,

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from muster.simulate.life import Life
 
 PORT = 8443
+LARGE_CROWD = 2048  # launchers, each of which reports every 4 s
 
 
 def task_factory(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any], **options: Any) -> asyncio.Task[Any]:
@@ -125,6 +126,9 @@ class _Process(Operator):
 
     def _make_history(self, *_: Any) -> None:
         """Nobody reads it."""
+
+    def _crowd(self) -> int:
+        return max(super()._crowd(), LARGE_CROWD if self._replica.life.is_large else 0)
 
     async def _server_version(self) -> str:
         return "simulated"

@@ -21,6 +21,8 @@ def write(path: Path, story: Story, violation: str = "") -> None:
         "seed": story.seed,
         "sparse": story.sparse,
         "day": story.day,
+        "large": story.large,
+        "lasts": story.lasts,
         "violation": violation,
         "faults": [fault.to_json() for fault in story.faults],
     }
@@ -49,6 +51,8 @@ class _Story(BaseModel):
     faults: list[_Fault]
     sparse: bool = False
     day: Literal[*DAYS] = "Three"  # type: ignore[valid-type]
+    large: bool = False
+    lasts: bool = False
     violation: str = ""
 
 
@@ -70,7 +74,8 @@ def read(path: Path) -> Story:
             raise StoryError(
                 f"{path}: faults[{number}].job is {fault.job!r}; the jobs of day {told.day} are {', '.join(jobs)}"
             )
-    return Story(told.seed, [Fault(**fault.model_dump()) for fault in told.faults], told.sparse, told.day)
+    faults = [Fault(**fault.model_dump()) for fault in told.faults]
+    return Story(told.seed, faults, told.sparse, told.day, told.large, told.lasts)
 
 
 def _words(error: ValidationError) -> str:

@@ -84,6 +84,7 @@ class Trail:
         self._hold = hold
         self._books: dict[str, _Books] = {}
         self._hits: list[_Hit] = []
+        self._unseen: list[_Hit] = []  # those of them that may not have been seen yet
         self._troubled_until = 0.0  # the operator may be away until then, or deaf
 
     def published(self, uid: str, step: int) -> None:
@@ -97,15 +98,19 @@ class Trail:
         if fault.kind == "ContainerFrozen" or KINDS[fault.kind].of_nodes:
             self.excuse(fault.seconds)  # launchers there may have something to tell, and nobody hears it
         times = fault.count * (2 + int(min(fault.seconds, 1e6) / AGAIN_SECONDS)) if lasts else 1
-        self._hits.append(_Hit(fault, now, seen, now + fault.seconds + seen, self._troubled_until + seen, times))
+        hit = _Hit(fault, now, seen, now + fault.seconds + seen, self._troubled_until + seen, times)
+        self._hits.append(hit)
+        self._unseen.append(hit)
 
     def excuse(self, seconds: float) -> None:
         """For so long the operator may not be told, and charge what it has not seen yet afterwards."""
         now = self._life.agenda.now
-        self._troubled_until = max(self._troubled_until, now + seconds)
-        for hit in self._hits:
-            if hit.until >= now:
-                hit.late = max(hit.late, self._troubled_until + hit.seen_seconds)
+        if now + seconds <= self._troubled_until:  # which all know that have not been seen yet
+            return
+        self._troubled_until = now + seconds
+        self._unseen = [hit for hit in self._unseen if hit.until >= now]
+        for hit in self._unseen:
+            hit.late = max(hit.late, self._troubled_until + hit.seen_seconds)
 
     def calm(self) -> None:
         """All troubles are over."""

@@ -21,8 +21,10 @@ WATCHDOG_SECONDS = 600.0
 WATCHDOG_TAIL = "Watchdog caught collective operation timeout: WorkNCCL(OpType=ALLREDUCE) ran for 600000 milliseconds"
 STUCK_SECONDS = 0.5  # how often one that makes no step looks again whether it can
 SAVE_RETRY_SECONDS = 2.0
+LEAST_BACK = 4  # steps: a program that goes back by less is not noticed
 PART_OF_SAVE = 0.5, 0.99  # of the time that a save takes, when a rank has written its part
 IMPORT_SECONDS = 0.5, 3.0
+LAST_STEPS = 5  # of who trains on until a moment
 
 
 @dataclass
@@ -34,6 +36,7 @@ class Script:
         crashes_after: the step after which the first rank fails, and from then on after every start; None for a program
             that is sound.
         forgets: it begins anew whatever it is told to resume from.
+        lasts_seconds: of the life, for which it trains on beyond its steps: it ends a few steps after the first that comes later.
         waits: its ranks wait for one that has died until a watchdog ends them: no fabric tells them.
     """
 
@@ -44,6 +47,7 @@ class Script:
     crashes_after: int | None = None
     forgets: bool = False
     waits: bool = False
+    lasts_seconds: float = 0.0
 
 
 class RankProcess:
@@ -162,6 +166,7 @@ class Attempt:
         self._runs = False
         self._stuck_since: float | None = None
         self._finished = False
+        self._saved = 0
         self.made = 0  # steps
 
     def join(self, process: RankProcess) -> None:
@@ -208,7 +213,7 @@ class Attempt:
             rank.worker.wake()
         self._trainer.has_forgotten |= 3 < step < self.resume_step
         self._trainer.stepped(self)
-        if step >= script.total_steps:
+        if self._trainer.is_last(step):
             self._finished = True
             self._save(step)
             return
@@ -217,9 +222,17 @@ class Attempt:
         if self._trainer.is_broken:
             self._crash()
             return
-        if step % script.checkpoint_every == 0:
+        if step % script.checkpoint_every == 0 and step > self._saved:
             self._save(step)
         self._life.agenda.after(self._pace(), self._make_step)
+
+    def goes_back(self, steps: int) -> bool:
+        """The program loads an older state of its own, as after a spike of the loss, and goes on from there; whether it does."""
+        back_to = max(self.step - steps, 1)
+        if self.made < LEAST_BACK or self._finished or self.step - back_to < LEAST_BACK:
+            return False
+        self.step = back_to
+        return True
 
     def _crash(self) -> None:
         rank = min(self.ranks.values(), key=lambda rank: rank.rank)
@@ -245,6 +258,7 @@ class Attempt:
 
     def _save(self, step: int) -> None:
         """Each rank writes its part, and then the first of them the marker."""
+        self._saved = step
         agenda, seconds = self._life.agenda, self._trainer.script.save_seconds
         save = self._trainer.directory.begin(step, self.number, self.count)
         for rank in self.ranks.values():
@@ -268,7 +282,7 @@ class Attempt:
             self._life.agenda.after(SAVE_RETRY_SECONDS, lambda: self._finish_save(save))
             return
         self._trainer.saved(self, save)
-        if save.step >= self._trainer.script.total_steps:
+        if self._trainer.is_last(save.step):
             for rank in ranks:
                 rank.exit(0)
 
@@ -282,6 +296,7 @@ class Trainer:
         self.script = script
         self.attempts: dict[int, Attempt] = {}
         self.newest_started = 0
+        self._last: int | None = None
         self.has_finished = False  # what it has made of its last step is saved
         self.is_broken = False  # its program fails after each start
         self.has_forgotten = False  # it has made steps that a checkpoint has which it was to go on from
@@ -296,6 +311,13 @@ class Trainer:
         self.newest_started = max(self.newest_started, number)
         attempt.join(process)
         return process
+
+    def is_last(self, step: int) -> bool:
+        """Whether the training is over with this step: which one that is may turn out late."""
+        script = self.script
+        if self._last is None and self.life.age_seconds >= script.lasts_seconds:
+            self._last = max(script.total_steps, step + LAST_STEPS) if script.lasts_seconds else script.total_steps
+        return self._last is not None and step >= self._last
 
     def stepped(self, attempt: Attempt) -> None:
         """All ranks of an attempt have finished a step."""
@@ -314,7 +336,7 @@ class Trainer:
     def saved(self, attempt: Attempt, save: Save) -> None:
         """A checkpoint of an attempt is complete."""
         self.life.checks.publishes(self, attempt, save.step)
-        self.has_finished |= save.step >= self.script.total_steps
+        self.has_finished |= self.is_last(save.step)
         self.directory.write_marker(save, attempt.ranks[0].worker.machine.name, self.life.agenda.now)
 
     @property

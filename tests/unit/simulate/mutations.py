@@ -5,6 +5,7 @@ Each is a change of shipped functions, with a story that shows it; letters are t
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,12 +13,12 @@ from typing import Any, NamedTuple
 import pytest
 
 from muster.api.gang import GangSpec, Resume
-from muster.api.goodput import added
+from muster.api.goodput import Seen, added
 from muster.checkpoint import candidate
 from muster.controller import cluster
 from muster.controller.records import RecordWriter
 from muster.goodput import account
-from muster.kube import decode
+from muster.kube import decode, informer
 from muster.kube.errors import ServerError, Unreachable
 from muster.launcher import supervisor
 from muster.launcher.fence import fenced_after_seconds, marked_after_seconds
@@ -283,6 +284,32 @@ def _begun_anew(patch: Patch) -> None:
     patch.setattr(commit, "carried", carried)
 
 
+def _first_follows(patch: Patch) -> None:
+    """A program that has gone back to before its first step has begun where it is now."""
+    kept = account.told_now
+
+    def told_now(world: JobWorld, spec: GangSpec, elapsed: int) -> Seen | None:
+        found = kept(world, spec, elapsed)
+        return found and found.model_copy(update={"first_step": min(found.first_step, found.step)})
+
+    patch.setattr(account, "told_now", told_now)
+
+
+def _any_list(patch: Patch) -> None:
+    """A list may be as old as the cache of the API server that answers: version 0 in place of the newest."""
+    read = informer.Informer._read
+
+    async def any_version(self: informer.Informer[Any]) -> Any:
+        kind = self.kind
+        self.kind = replace(kind, query={**kind.query, "resourceVersion": "0"})
+        try:
+            return await read(self)
+        finally:
+            self.kind = kind
+
+    patch.setattr(informer.Informer, "_read", any_version)
+
+
 class Mutation(NamedTuple):
     """A defect.
 
@@ -323,7 +350,18 @@ def _story(*faults: Fault, day: str = "Three", seconds: float = 300.0) -> Story:
 _FOUND = Path(__file__).parent / "found"
 
 MUTATIONS = {
-    "unbound is nowhere": Mutation(_unbound_is_nowhere, _ONE_JOB, stories.read(_FOUND / "unbound.json")),
+    "unbound is nowhere": Mutation(
+        _unbound_is_nowhere,
+        _ONE_JOB,
+        # That pods are bound is seen 20 s late; what was bound just before its job went stays there, its kubelet standing still.
+        _story(
+            Fault(60.0, "WatchLags", number=6, seconds=150.0, amount=20.0),
+            Fault(62.0, "JobReplaced", job="a"),
+            Fault(75.0, "KubeletStops", count=8, seconds=100.0),
+            Fault(88.0, "JobReplaced", job="a"),
+            Fault(110.0, "JobReplaced", job="a"),
+        ),
+    ),
     "torn ones hide": Mutation(_torn_hide, _ENDS, stories.read(_FOUND / "torn.json")),
     "marker is enough": Mutation(
         _marker_is_enough,
@@ -379,6 +417,16 @@ MUTATIONS = {
             Fault(46.0, "JobReplaced", job="b"),
         ),
     ),
+    "first follows": Mutation(
+        _first_follows,
+        accounts.STEPS,
+        _story(
+            Fault(60.0, "RankKilled", job="a"),
+            Fault(80.0, "StepsGoBack", job="a", amount=50.0),
+            Fault(95.0, "RankKilled", job="a"),
+            seconds=120.0,
+        ),
+    ),
     "listed wins": Mutation(
         _listed_wins,
         _NEWEST,
@@ -390,7 +438,7 @@ MUTATIONS = {
         _listed_before,
         _NEWEST,
         # It saves when its successor has listed, and is told to end before the marker tells it.
-        _story(Fault(44.4, "CutOffButStorage", job="b", seconds=24.0), day="Wide", seconds=104.4),
+        _story(Fault(44.0, "CutOffButStorage", job="b", seconds=24.0), day="Wide", seconds=104.4),
     ),
     "start forgotten": Mutation(
         _start_forgotten,
@@ -416,6 +464,16 @@ MUTATIONS = {
         _counted_twice,
         "who waits for the limit is kept by it",
         _story(Fault(80.0, "Drain", job="a", count=3, seconds=100.0), day="Limited"),
+    ),
+    "any list": Mutation(
+        _any_list,
+        "a fault is charged once",
+        # A leader that begins with what was a moment ago takes its predecessor's last deeds for somebody else's.
+        _story(
+            Fault(61.0, "WatchLags", seconds=100.0, amount=20.0),
+            Fault(66.0, "PodDeleted", job="a"),
+            Fault(67.5, "LeaderKilled"),
+        ),
     ),
     "written twice": Mutation(_written_twice, _ONE_JOB, _story(*_LOST_ANSWER)),
     "age alone": Mutation(_age_alone, _FIRST, _story(day="Rush", seconds=200.0)),

@@ -25,6 +25,7 @@ from muster.simulate.machines import _pinned_to
 from muster.simulate.play import Story, play, story
 from muster.simulate.shrink import rule_of, shrunk
 from muster.simulate.training import Script
+from muster.simulate.worker import Answers, Exchange, Looker
 
 
 def test_where_nothing_goes_wrong_a_job_trains_in_one_attempt_to_its_end() -> None:
@@ -86,6 +87,27 @@ def test_a_life_depends_neither_on_the_speed_of_this_machine_nor_on_what_else_dr
     assert other.violation == as_it_is.violation == ""
 
 
+def test_an_answer_that_is_given_again_is_the_one_that_a_look_would_give(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also while storage is late, and when checkpoints are lost."""
+    kinds = ("StorageLags", "ShardLost", "CheckpointRemoved", "RankKilled")
+    told = Story(1, [Fault(60.0 + 20.0 * n, kind, job="a", seconds=10.0, amount=3.0) for n, kind in enumerate(kinds)])
+    given: list[bool] = []
+    again = Answers.again
+
+    def noted(self: Answers, data: bytes) -> list[bytes]:
+        found = again(self, data)
+        given.append(bool(found))
+        return found
+
+    monkeypatch.setattr(Answers, "again", noted)
+    as_it_is = play(told)
+    monkeypatch.setattr(Answers, "again", lambda *_: [])
+    looked = play(told)
+    assert sum(given) > len(given) / 4
+    assert (looked.seconds, looked.events, looked.checks) == (as_it_is.seconds, as_it_is.events, as_it_is.checks)
+    assert looked.violation == as_it_is.violation == ""
+
+
 def test_after_every_kind_of_fault_every_job_comes_to_its_end() -> None:
     faults = [
         Fault(
@@ -128,9 +150,40 @@ def test_what_is_mended_one_after_the_other_is_mended() -> None:
         assert not outcome.violation, "\n".join([*outcome.tail[-100:], outcome.violation])
 
 
-def test_a_third_of_the_lives_is_crowded() -> None:
-    days = Counter(told.day in CROWDS for told in map(story, range(100)))
-    assert 20 < days[True] < 47
+def test_some_lives_are_crowded_and_some_a_part_of_a_large_fleet() -> None:
+    told = [story(seed) for seed in range(200)]
+    crowded = Counter((one.sparse, one.day in CROWDS) for one in told)
+    large = Counter((one.sparse, one.large) for one in told)
+    assert 0.2 < crowded[False, True] / sum(not one.sparse for one in told) < 0.47
+    assert 0.08 < crowded[True, True] / sum(one.sparse for one in told) < 0.3
+    assert 0.35 < large[False, True] / sum(not one.sparse for one in told) < 0.65
+    assert 0.6 < large[True, True] / sum(one.sparse for one in told) < 0.9
+
+
+def test_jobs_that_last_train_until_the_trouble_is_over_and_end_soon_after_it() -> None:
+    faults = [Fault(at, "WatchesEnd") for at in (5.0, 400.0)]
+    limited, lasting = (play(Story(1, faults, lasts=lasts)) for lasts in (False, True))
+    assert not limited.violation, limited.violation
+    assert not lasting.violation, lasting.violation
+    assert limited.cells["Succeeded", "WatchesEnd"] == 1
+    assert lasting.cells["Succeeded", "WatchesEnd"] == 0
+    assert 400.0 < lasting.seconds < 600.0
+
+
+def test_launchers_of_a_large_fleet_report_and_look_more_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[float] = []
+    begin, write = Exchange.begin, Looker.write
+    monkeypatch.setattr(Exchange, "begin", lambda self: (asked.append(0.0), begin(self))[1])
+    monkeypatch.setattr(Looker, "write", lambda self, data: (asked.append(1.0), write(self, data))[1])
+    faults = [Fault(at, "WatchesEnd") for at in (5.0, 300.0)]
+    found = {}
+    for large in (False, True):
+        asked.clear()
+        life = play(Story(1, faults, large=large, lasts=True))
+        assert not life.violation, life.violation
+        found[large] = Counter(asked)
+    assert found[True][0.0] < found[False][0.0] / 2
+    assert found[True][1.0] < found[False][1.0] / 2
 
 
 def test_a_container_has_not_ended_before_a_rank_that_cannot_be_killed() -> None:
