@@ -133,10 +133,10 @@ HEALTH_OPTIONS := $(call options,NODES BAD RUNS)
 bench-health: venv ## 200 of 2,048 nodes fall sick at once: how soon each is tainted, and whether the budget holds (NODES=256 BAD=40 RUNS=1)
 	@$(PY) -m bench.health $(HEALTH_OPTIONS)
 
-HEALTH_FLEETS_OPTIONS = $(call options,FLEETS SEED MINUTES JOBS)
+HEALTH_FLEETS_OPTIONS = $(call options,FLEETS SEED MINUTES JOBS RESUME)
 # All 300 take hours of a core.
 bench-health-fleets: MINUTES ?= 20
-bench-health-fleets: venv ## The rules of health over a month of 300 fleets: sick nodes used again, healthy ones out, the budget (FLEETS=20 SEED=1 MINUTES=10 JOBS=2)
+bench-health-fleets: venv ## The rules of health over a month of 300 fleets: sick nodes used again, healthy ones out, the budget (FLEETS=20 SEED=1 MINUTES=10 JOBS=2 RESUME=file)
 	@PYTHONHASHSEED=0 $(PY) -m bench.health_fleets $(HEALTH_FLEETS_OPTIONS)
 
 QUIET_OPTIONS := $(call options,NODES SECONDS RATE)
@@ -154,6 +154,13 @@ bench-checkpoints: venv ## Judging eight checkpoints of 873 tensors on 512 ranks
 
 bench-placement: venv ## Placing gangs on 16,384 nodes, queues of 1,000 jobs, and the longest step of a plan, in milliseconds
 	@$(PY) -m bench.placement
+
+bench-goodput: venv ## What accounting of 500 jobs with 16,384 workers costs the operator, in percent of a core (SECONDS=61 for a part)
+	@$(PY) -m bench.goodput $(call options,SECONDS)
+
+bench-top: venv ## How long kubectl muster top --once takes to tell of 500 jobs on a real API server (RUNS=1 for a part)
+	@$(TOOL) localcluster build
+	@$(PY) -m bench.top $(call options,RUNS)
 
 bench-what-if: venv ## What kubectl muster what-if takes for 1,024, 16,384 and 131,072 GPUs over 54 days, in seconds of a core
 	@$(PY) -m bench.whatif

@@ -3,11 +3,11 @@
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from muster.simulate.fleets import rates
-from muster.simulate.fleets.life import CERTAIN_SECONDS, Outcome, Violation
+from muster.simulate.fleets.life import CERTAIN_SECONDS, Outcome, Plan, Violation
 
 RETURNED_SHARE, HEALTHY_OUT_SHARE = 0.001, 0.005
 
@@ -68,7 +68,7 @@ class Sum:
 
     @property
     def healthy_held_share(self) -> float:
-        """Likewise: held by the budget. New workers avoid them, those that run stay."""
+        """Likewise: held by the budget. New workers come there last, those that run stay."""
         return self.healthy_held / self.healthy if self.healthy else 0.0
 
     def missed(self) -> list[str]:
@@ -115,6 +115,25 @@ class Sum:
             "budget_broken": sum(violation.goal == "budget" for violation in self.violations),
             "missed": self.missed(),
         }
+
+
+def kept(outcome: Outcome) -> dict[str, Any]:
+    """A fleet for a file, to be summed up later."""
+    plain = {each.name: getattr(outcome, each.name) for each in fields(Outcome)}
+    return {**plain, "plan": asdict(outcome.plan), "violations": [asdict(each) for each in outcome.violations]}
+
+
+def read(data: dict[str, Any]) -> Outcome:
+    """A fleet that was `kept`."""
+    plan = Plan(**{**data["plan"], "pools": tuple(tuple(pool) for pool in data["plan"]["pools"])})
+    found = Outcome(plan)
+    for each in fields(Outcome):
+        value = data[each.name]
+        if each.name == "violations":
+            found.violations = [Violation(**violation) for violation in value]
+        elif each.name != "plan":
+            setattr(found, each.name, Counter(value) if isinstance(value, dict) else value)
+    return found
 
 
 def _faults_seen(faults: Counter[str], seen: Counter[str]) -> Counter[str]:
