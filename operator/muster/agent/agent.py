@@ -380,7 +380,7 @@ class Agent:
             (self._thresholds["infiniband.state_period"], fabric.states),
             (self._thresholds["infiniband.counter_period"], lambda: fabric.counters(self._monotonic())),
         )
-        return fabric, Sampler(looks, self._wake)
+        return fabric, Sampler(looks, self._wake, self._monotonic)
 
     def _read_log(self, now: Clock) -> None:
         for entry in self._log.read():

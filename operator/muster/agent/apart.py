@@ -30,10 +30,14 @@ class Apart(Generic[T]):
     Args:
         read: of one device.
         patience_seconds: for so long the others wait for one.
+        monotonic: the clock that measures it.
     """
 
-    def __init__(self, read: Callable[[str], T], patience_seconds: float) -> None:
+    def __init__(
+        self, read: Callable[[str], T], patience_seconds: float, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
         self._read = read
+        self._monotonic = monotonic
         self._patience = patience_seconds
         self._turned = threading.Condition()
         self._found: dict[str, T] = {}
@@ -58,12 +62,12 @@ class Apart(Generic[T]):
     def _go(self, names: list[str]) -> list[str]:
         """Reads these, and answers which are left because one has held the thread up."""
         work = _Round(names)
-        work.since = time.monotonic()
+        work.since = self._monotonic()
         thread = threading.Thread(target=self._run, args=(work,), name="sysfs", daemon=True)
         thread.start()
         with self._turned:
             while work.left or work.now:
-                waited = time.monotonic() - work.since
+                waited = self._monotonic() - work.since
                 if work.now and waited >= self._patience:
                     work.abandoned = True
                     self._held[work.now] = work.since
@@ -75,7 +79,7 @@ class Apart(Generic[T]):
         while True:
             with self._turned:
                 work.now = "" if work.abandoned or not work.left else work.left.popleft()
-                work.since = time.monotonic()
+                work.since = self._monotonic()
                 self._turned.notify_all()
             if not work.now:
                 return

@@ -13,9 +13,15 @@ _MAX_WAITING = 16
 class Sampler:
     """Calls `looks`, each at its period, and keeps what they see until it is taken."""
 
-    def __init__(self, looks: Iterable[tuple[float, Callable[[], list[Signal]]]], wake: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        looks: Iterable[tuple[float, Callable[[], list[Signal]]]],
+        wake: Callable[[], None],
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._looks = tuple(looks)
         self._wake = wake
+        self._monotonic = monotonic
         self._seen: deque[list[Signal]] = deque(maxlen=_MAX_WAITING)
         self._ended = threading.Event()
         self._disturbed = threading.Event()
@@ -71,15 +77,15 @@ class Sampler:
             asked = self._asked
             if asked != self._answered:
                 due = [0.0] * len(self._looks)
-            now = time.monotonic()
+            now = self._monotonic()
             for number, (period, look) in enumerate(self._looks):
                 if now >= due[number]:
                     due[number] = now + period
-                    self._began = time.monotonic()
+                    self._began = self._monotonic()
                     self._seen.append(look())
-                    self._began, self.looked_at = None, time.monotonic()
+                    self._began, self.looked_at = None, self._monotonic()
                     self._wake()
             if asked != self._answered:
                 self._answered = asked
                 self._wake()
-            self._disturbed.wait(max(0.0, min(due) - time.monotonic()))
+            self._disturbed.wait(max(0.0, min(due) - self._monotonic()))

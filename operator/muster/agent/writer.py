@@ -50,9 +50,15 @@ class Writer:
     """Holds the newest status and brings it to the API server."""
 
     def __init__(
-        self, client: NodeHealthClient, thresholds: Thresholds, on_stored: Callable[[dict[str, Any]], None]
+        self,
+        client: NodeHealthClient,
+        thresholds: Thresholds,
+        on_stored: Callable[[dict[str, Any]], None],
+        monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._client = client
+        self._monotonic, self._sleep = monotonic, sleep
         self._pace = Pace(thresholds)
         self._check = thresholds["write.check"]
         self._on_stored = on_stored
@@ -84,20 +90,20 @@ class Writer:
 
     def _run(self) -> None:
         while not self._try(self._read):
-            time.sleep(self._backoff())
+            self._sleep(self._backoff())
         while True:
             status = self._next()
             if status is None:
                 self._try(self._look)
             elif not self._try(partial(self._write, status)):
                 self._put_back(status)
-                time.sleep(self._backoff())
+                self._sleep(self._backoff())
 
     def _next(self) -> dict[str, Any] | None:
         """The status to write, when it is time; None when it is time to see whether the object is still there."""
         with self._changed:
             while True:
-                now = time.monotonic()
+                now = self._monotonic()
                 due = self._looked + self._check if self._wanted is None else self._pace.due(self._urgent)
                 if now >= due:
                     if self._wanted is not None:
@@ -129,7 +135,7 @@ class Writer:
 
     def _read(self) -> None:
         found = self._client.read()
-        self._looked = time.monotonic()
+        self._looked = self._monotonic()
         self._on_stored(found or {})
 
     def _write(self, status: dict[str, Any]) -> None:
@@ -141,7 +147,7 @@ class Writer:
 
     def _look(self) -> None:
         """Somebody may have deleted the object."""
-        self._looked = time.monotonic()
+        self._looked = self._monotonic()
         found = self._client.read()
         if self._last_written is not None and not ((found or {}).get("status") or {}).get("agent"):
             self._pace.wrote(self._looked, urgent=True)

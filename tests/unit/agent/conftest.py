@@ -18,14 +18,19 @@ from muster.agent.thresholds import DEFAULTS, Thresholds
 
 ROOT = Path(__file__).resolve().parents[3]
 
+EPOCH = 1_790_000_000.0
+DEADLINE = 1000.0
+"""NVML hangs when a test lets this pass (`Running.let_nvml_hang`), and never because the machine is slow."""
+
 QUICK = {
     "nvml.fast_period": 0.1,
     "nvml.normal_period": 0.2,
     "nvml.slow_period": 0.3,
     "nvml.retry_period": 0.5,
-    "nvml.deadline": 1.0,
-    "nvml.slow_deadline": 2.0,
-    "nvml.start_deadline": 3.0,
+    "nvml.renewal_period": 1e9,
+    "nvml.deadline": DEADLINE,
+    "nvml.slow_deadline": DEADLINE,
+    "nvml.start_deadline": DEADLINE,
     "nvml.clear": 0.3,
     "gpu.clear": 0.2,
     "infiniband.state_period": 0.1,
@@ -47,7 +52,7 @@ QUICK = {
     "throttle.window": 1.0,
     "energy.sustain": 0.4,
 }
-"""Everything that takes minutes on a node, in tenths of a second."""
+"""Everything that takes minutes on a node, in tenths of a second; but for the deadlines of NVML."""
 
 
 class Wrote:
@@ -125,25 +130,85 @@ class Node:
         return Settings(**{**values, **changes})
 
 
+class AgentClock:
+    """The agent's monotonic clock. It runs on by itself; a test moves it forward, or holds it.
+
+    Args:
+        held: the clock stands at this moment until `release`.
+    """
+
+    def __init__(self, held: float | None = None) -> None:
+        self._held, self._ahead = held, 0.0
+
+    def __call__(self) -> float:
+        held = self._held
+        return time.monotonic() + self._ahead if held is None else held
+
+    def wall(self) -> float:
+        """Seconds since the epoch; EPOCH and the clock while that is held."""
+        return time.time() if self._held is None else EPOCH + self._held
+
+    def advance(self, seconds: float) -> None:
+        """Move the clock forward while it runs."""
+        self._ahead += seconds
+
+    def release(self) -> None:
+        """Let a clock that was held run on."""
+        assert self._held is not None
+        self._ahead, self._held = self._held - time.monotonic(), None
+
+
+class Nvml(NvmlProcess):
+    """The real process, with a record of what it has answered."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answered: dict[str, float] = {}
+        """By batch: when the newest one was asked that has been answered."""
+        self.events = 0
+
+    def read(self, now: float) -> Iterator[dict[str, Any]]:
+        asked = self.outstanding
+        for message in super().read(now):
+            self.events += "event" in message
+            if "batch" in message and asked is not None:
+                self.answered[message["batch"]] = asked.asked_at
+            yield message
+
+
+BATCHES = ("fast", "normal", "slow")
+
+
 class Running:
     """An agent in a thread."""
 
-    def __init__(self, settings: Settings, thresholds: Thresholds, stored: dict[str, Any]) -> None:
-        self.nvml = NvmlProcess()
+    def __init__(
+        self, settings: Settings, thresholds: Thresholds, stored: dict[str, Any], clock: AgentClock | None
+    ) -> None:
+        self.clock = clock if clock is not None else AgentClock()
+        self.nvml = Nvml()
         made: list[Wrote] = []
 
         def writer(on_stored: Callable[[dict[str, Any]], None]) -> Any:
             made.append(Wrote(on_stored, stored))
             return made[0]
 
-        self.agent = Agent(settings, thresholds, (), self.nvml, writer)
+        self.agent = Agent(settings, thresholds, (), self.nvml, writer, self.clock, self.clock.wall)
         self.wrote = made[0]
+        self.turns = 0
+        turn = self.agent._turn
+
+        def counted() -> None:
+            self.turns += 1
+            turn()
+
+        self.agent._turn = counted  # type: ignore[method-assign]
         self._thread = threading.Thread(target=self.agent.run, daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
         self.agent.stop()
-        self._thread.join(5)
+        self._thread.join(60)
         assert not self._thread.is_alive()
 
     @property
@@ -173,6 +238,61 @@ class Running:
     def wait_until_looking(self) -> None:
         self.wait(lambda: self.status["agent"].get("gpus"))
         self.wait(lambda: self.agent._gpus.figures)
+        self.wait(lambda: self.agent._ports.has_looked)
+
+    def wait_for_turn(self) -> None:
+        """Wait until the loop has taken and published everything that there was for it before this call."""
+        for _ in range(2):  # the turn that is under way may be past it; the next one has begun when this one is over
+            before = self.turns
+            self.agent._wake()
+            self.wait(lambda before=before: self.turns > before)
+
+    def wait_for_looks(self, batches: tuple[str, ...] = BATCHES) -> None:
+        """Wait until everything has been looked at that can be seen at this call, and the result is published."""
+        since = self.clock()
+        self.wait(lambda: all(self.nvml.answered.get(batch, 0.0) > since for batch in batches))
+        self.agent._ports.look_again()
+        self.wait(lambda: self.agent._ports.has_looked)
+        self.wait_for_turn()
+
+    def wait_for_log(self, lines: int) -> None:
+        """Wait until so many lines of the kernel log have been read, and what they say is published."""
+        self.wait(lambda: self.agent._log.lines >= lines)
+        self.wait_for_turn()
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass for the agent alone."""
+        self.clock.advance(seconds)
+        self.wait_for_turn()
+
+    def look_for(self, seconds: float, batches: tuple[str, ...] = BATCHES) -> None:
+        """Look at everything, let the time pass, and look at everything again: what lasts so long has been seen to."""
+        assert seconds < DEADLINE
+        self.wait_for_looks(batches)
+        self.advance(seconds)
+        self.wait_for_looks(batches)
+
+    def let_nvml_hang(self, gpu: int | None = None) -> None:
+        """Let the deadline of what NVML was asked pass, once it is held up at a GPU; the fault is there already."""
+        hangs = self.nvml.hangs
+        while self.nvml.hangs == hangs:
+            asked = self.wait(lambda: self.nvml.outstanding)
+            if gpu is not None:
+                asked = self.wait(lambda: self.nvml.outstanding if _held_by(self.nvml, gpu) else None)
+            self.advance(DEADLINE + 1)
+            # One that was asked before the fault may have been answered just now: the next one is not.
+            self.wait(lambda asked=asked: self.nvml.hangs > hangs or self.nvml.outstanding is not asked)
+
+    def end_what_hangs(self) -> None:
+        """Let the deadline pass of what NVML was asked while it hung; it answers from now on."""
+        since = self.clock()
+        self.advance(DEADLINE + 1)
+        self.wait(lambda: (asked := self.nvml.outstanding) is None or asked.asked_at > since)
+
+
+def _held_by(nvml: NvmlProcess, gpu: int) -> bool:
+    outstanding = nvml.outstanding
+    return outstanding is not None and outstanding.gpu == gpu
 
 
 @pytest.fixture
@@ -195,18 +315,19 @@ def environment(node: Node, monkeypatch: pytest.MonkeyPatch) -> Callable[..., No
 
 @pytest.fixture
 def run(node: Node, environment: Callable[..., None]) -> Iterator[Callable[..., Running]]:
-    """`run(driver, thresholds={}, stored={}, **settings)`: an agent that looks at the node."""
+    """`run(driver, thresholds={}, stored={}, clock=None, **settings)`: an agent that looks at the node."""
     running: list[Running] = []
 
     def start(
         driver: str | None = "fake",
         thresholds: dict[str, float] | None = None,
         stored: dict[str, Any] | None = None,
+        clock: AgentClock | None = None,
         **settings: Any,
     ) -> Running:
         environment(driver)
         values = Thresholds({**DEFAULTS.values, **QUICK, **(thresholds or {})})
-        running.append(Running(node.settings(**settings), values, stored or {}))
+        running.append(Running(node.settings(**settings), values, stored or {}, clock))
         return running[-1]
 
     yield start

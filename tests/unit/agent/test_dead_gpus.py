@@ -2,11 +2,11 @@
 
 import os
 import signal
-import time
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from tests.unit.agent.conftest import AgentClock
 
 from muster.agent import kinds
 from muster.api.nodehealth import Evidence, Severity
@@ -44,7 +44,7 @@ def test_a_gpu_that_answers_only_errors_while_others_answer(fault: str, node: An
 
 
 def test_errors_of_a_moment_accuse_nobody(node: Any, run: Any) -> None:
-    agent = run(thresholds={"gpu.unreachable": 3.0, "nvml.failed": 3.0, "fabric.sustain": 3.0})
+    agent = run(thresholds={"gpu.unreachable": 3600.0, "nvml.failed": 3600.0, "fabric.sustain": 3600.0})
     agent.wait_until_looking()
     for fault in ("gpu_fails=999@gpu1", "every_call_fails=999"):
         node.faults(fault)
@@ -70,9 +70,11 @@ def test_a_gpu_without_a_handle_is_seen_and_tried_again(node: Any, run: Any) -> 
 
 def test_the_handle_of_a_gpu_fails_once(node: Any, run: Any) -> None:
     node.faults("handle_error=999@gpu1")
-    agent = run(thresholds={"gpu.unreachable": 0.0, "nvml.retry_period": 2.0})
+    clock = AgentClock(held=5000.0)
+    agent = run(thresholds={"gpu.unreachable": 0.0}, clock=clock)
     agent.wait(lambda: "999" in agent.status["agent"].get("problem", ""))
     node.faults()
+    clock.release()  # only now the next try is due
     agent.wait(lambda: agent.status["agent"]["gpus"] == 8)
     assert not any(offer["evidence"] for offer, _ in agent.wrote.offers)
 
@@ -100,7 +102,7 @@ def test_no_permission_speaks_of_the_agent_and_not_of_the_gpu(node: Any, run: An
     node.faults("handle_error=4@gpu1")
     agent = run()
     agent.wait(lambda: "nvmlDeviceGetHandleByIndex 4" in agent.status["agent"].get("problem", ""))
-    time.sleep(1.5)
+    agent.look_for(300.0)
     assert agent.evidence == []
     assert agent.status["agent"]["gpus"] == 7
 
@@ -121,12 +123,12 @@ def test_nvml_that_had_worked_in_this_boot_does_not_start_any_more(code: int, no
 
 
 def test_an_unloaded_driver_has_time_for_an_upgrade(node: Any, run: Any) -> None:
-    agent = run(thresholds={"nvml.unloaded": 60.0})
+    agent = run(thresholds={"nvml.unloaded": 3600.0})
     agent.wait_until_looking()
     node.faults("init_error=9")
     os.kill(agent.nvml.pid, signal.SIGKILL)
     agent.wait(lambda: "not loaded" in agent.status["agent"]["problem"])
-    time.sleep(1.5)
+    agent.look_for(300.0, ("start",))
     assert agent.evidence == []
 
 
@@ -135,7 +137,7 @@ def test_a_node_that_never_had_gpus_is_quiet(code: int, node: Any, run: Any) -> 
     node.faults(f"init_error={code}")
     agent = run()
     agent.wait(lambda: agent.status["agent"].get("problem"))
-    time.sleep(2.0)
+    agent.look_for(300.0, ("start",))
     assert agent.evidence == []
 
 
@@ -213,7 +215,8 @@ def test_a_line_about_a_gpu_that_answers_is_history(line: str, node: Any, run: A
     agent = run()
     agent.wait_until_looking()
     node.log(line)
-    time.sleep(1.0)
+    agent.wait_for_log(2)
+    agent.look_for(30.0)
     assert not any(offer["evidence"] for offer, _ in agent.wrote.offers)
 
 
@@ -250,13 +253,14 @@ def test_a_new_agent_and_a_new_child_know_how_many_links_there_were(node: Any, r
     first.wait(lambda: len(first.about(kinds.NVLINK_DOWN)) == 8)
     os.kill(first.nvml.pid, signal.SIGKILL)
     node.faults("model=2")  # and after a new start of NVML they are not even there
-    time.sleep(1.0)
+    first.wait(lambda: first.nvml.starts == 2)
+    first.look_for(30.0)
     assert len(first.about(kinds.NVLINK_DOWN)) == 8
     first.stop()
     node.faults(*gone)
     second = run(stored=first.status)
     second.wait_until_looking()
-    time.sleep(1.0)
+    second.look_for(30.0)
     assert len(second.about(kinds.NVLINK_DOWN)) == 8
 
 
@@ -276,7 +280,7 @@ def test_links_that_may_be_missing(faults: tuple[str, ...], node: Any, run: Any)
     node.faults("nvlinks=18", *faults)
     agent = run()
     agent.wait_until_looking()
-    time.sleep(1.0)
+    agent.look_for(30.0)
     assert agent.evidence == []
 
 
@@ -286,10 +290,10 @@ def test_links_that_cannot_be_read_are_not_down(node: Any, run: Any) -> None:
     agent.wait_until_looking()
     node.faults("nvlinks=18", "link_error=999@gpu1")
     agent.wait(lambda: "nvmlDeviceGetNvLinkState 999" in agent.status["agent"]["problem"])
-    time.sleep(0.5)
+    agent.look_for(30.0)
     os.kill(agent.nvml.pid, signal.SIGKILL)  # nor when they cannot be counted
     agent.wait(lambda: agent.nvml.starts == 2)
-    time.sleep(1.0)
+    agent.look_for(30.0)
     assert agent.evidence == []
 
 
@@ -301,7 +305,7 @@ def test_a_pcie_link_of_a_lower_generation_under_load(node: Any, run: Any) -> No
     assert (found["subject"], found["value"], found["threshold"]) == (GPU1, "generation 1", "generation 5")
     assert weight(found) is Severity.WARNING
     node.faults("pcie_generation=1@gpu1")  # idle again: that says nothing
-    time.sleep(0.6)
+    agent.look_for(30.0)
     assert agent.about(kinds.PCIE_GENERATION)
     node.faults("throttle=0@gpu1")
     agent.wait_until_gone(kinds.PCIE_GENERATION)
@@ -312,7 +316,7 @@ def test_an_idle_gpu_saves_power(idle: str, node: Any, run: Any) -> None:
     node.faults("pcie_generation=1", *({"throttle=0", "performance_state=0"} - {idle[:-1] + "0"}), idle)
     agent = run()
     agent.wait_until_looking()
-    time.sleep(1.5)
+    agent.look_for(30.0)
     assert agent.evidence == []
 
 

@@ -17,14 +17,24 @@ from muster.agent.thresholds import DEFAULTS, Thresholds
 from muster.api.nodehealth import Evidence
 from muster.health.kinds import sign_of
 
+PATIENT = Thresholds({**DEFAULTS.values, "sysfs.patience": 3600.0})
+"""A slow machine reads a device late; that is no device that hangs."""
+
 
 @pytest.fixture
 def fabric(node: Any) -> InfiniBand:
-    return InfiniBand(node.folder / "sys", DEFAULTS, None)
+    return InfiniBand(node.folder / "sys", PATIENT, None)
 
 
 def bad(signals: list[Signal]) -> list[tuple[str, str]]:
     return [(signal.kind, signal.subject) for signal in signals if signal.bad]
+
+
+def wait_for_states(fabric: InfiniBand, wanted: list[tuple[str, str]]) -> None:
+    """Poll until these are bad, and no others."""
+    until = time.monotonic() + 60
+    while (found := bad(fabric.states())) != wanted:
+        assert time.monotonic() < until, found
 
 
 def test_a_port_that_was_never_up_is_no_fault(node: Any, fabric: InfiniBand) -> None:
@@ -60,7 +70,7 @@ def test_a_device_that_is_gone(node: Any, fabric: InfiniBand) -> None:
 
 def test_too_few_ports_where_the_number_is_configured(node: Any) -> None:
     node.port("mlx5_0/1", "1: DOWN", "3: Disabled")
-    fabric = InfiniBand(node.folder / "sys", DEFAULTS, 1)
+    fabric = InfiniBand(node.folder / "sys", PATIENT, 1)
     assert bad(fabric.states()) == [(kinds.IB_PORT_DOWN, "")]
 
 
@@ -169,21 +179,18 @@ def test_a_virtual_function_belongs_to_who_uses_it(node: Any, fabric: InfiniBand
 def test_a_device_that_hangs_blinds_only_itself(node: Any) -> None:
     fabric = InfiniBand(node.folder / "sys", Thresholds({**DEFAULTS.values, "sysfs.patience": 0.05}), None)
     states = [node.port(f"mlx5_{number}/1") / "state" for number in range(3)]
-    assert bad(fabric.states()) == []
+    wait_for_states(fabric, [])
     states[1].unlink()
     os.mkfifo(states[1])  # opening it waits for somebody who writes
-    assert bad(fabric.states()) == [(kinds.SYSFS_HANG, "mlx5_1")]
+    wait_for_states(fabric, [(kinds.SYSFS_HANG, "mlx5_1")])
     node.port("mlx5_2/1", "1: DOWN", "2: Polling")
-    assert bad(fabric.states()) == [(kinds.IB_PORT_DOWN, "mlx5_2/1"), (kinds.SYSFS_HANG, "mlx5_1")]
+    wait_for_states(fabric, [(kinds.IB_PORT_DOWN, "mlx5_2/1"), (kinds.SYSFS_HANG, "mlx5_1")])
     assert fabric.unseen == frozenset()
     with states[1].open("w") as late:
         late.write("1: DOWN\n")
     states[1].unlink()
     node.port("mlx5_1/1", "1: DOWN", "2: Polling")
-    until = time.monotonic() + 60
-    while (kinds.SYSFS_HANG, "mlx5_1") in (found := bad(fabric.states())):
-        assert time.monotonic() < until
-    assert found == [(kinds.IB_PORT_DOWN, "mlx5_1/1"), (kinds.IB_PORT_DOWN, "mlx5_2/1")]
+    wait_for_states(fabric, [(kinds.IB_PORT_DOWN, "mlx5_1/1"), (kinds.IB_PORT_DOWN, "mlx5_2/1")])
 
 
 EFA = ("ports/1/hw_counters", "hw_counters")
@@ -225,7 +232,7 @@ def test_the_kernel_says_why_the_clock_has_fallen_back(node: Any, run: Any) -> N
     agent = run()
     agent.wait_until_looking()
     node.log(why)
-    time.sleep(0.5)
+    agent.wait_for_log(1)
     (path / "current_clocksource").write_text("hpet\n")
     found = agent.wait_for(kinds.CLOCK_SOURCE)
     assert (found["value"], found["threshold"]) == ("hpet", "tsc")
@@ -287,7 +294,7 @@ def test_a_pcie_error_that_is_not_fatal_while_drivers_start(node: Any, run: Any)
     node.log(f"3,77,12000000,-;{line}")
     agent = run(thresholds={"hardware.expires": 1e9})
     agent.wait_until_looking()
-    time.sleep(0.5)
+    agent.wait_for_log(1)
     assert agent.evidence == []
     node.log(f"3,78,400000000,-;{line}")
     assert agent.wait_for(kinds.AER_UNCORRECTED)["subject"] == "PCI:0000:5e:00.0"
@@ -309,10 +316,10 @@ def test_a_port_whose_state_cannot_be_read_in_time_holds_nothing_up(node: Any, r
     agent.wait_until_looking()
     (path / "state").unlink()
     os.mkfifo(path / "state")  # opening it waits for somebody who writes
-    time.sleep(0.5)
+    agent.wait(lambda: agent.agent._infiniband._states.held)
     node.faults("recovery_action=1@gpu1")
     agent.wait_for(kinds.RECOVERY_ACTION)
-    assert agent.agent.is_alive()
+    agent.wait(agent.agent.is_alive)
 
 
 def test_the_agent_tells_of_ports_and_disks(node: Any, run: Any) -> None:

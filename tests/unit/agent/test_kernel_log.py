@@ -1,13 +1,14 @@
 """Reading the log as it grows: files, pipes, rotation, floods."""
 
 import os
-import time
+import random
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.agent.conftest import EPOCH, AgentClock
 
 from muster.agent import kinds
 from muster.agent.kernel_log import KernelLog
@@ -95,23 +96,21 @@ def test_a_file_that_grows_faster_than_it_is_read_is_skipped(log: KernelLog, tmp
 def test_binary_garbage_and_endless_lines_are_harmless(log: KernelLog, tmp_path: Path) -> None:
     list(log.read())
     with (tmp_path / "kmsg").open("ab") as stream:
-        stream.write(os.urandom(200_000) + b"\n" + b"NVRM: " * 100_000 + b"\n" + XID.encode() + b"\n")
+        stream.write(random.Random(1).randbytes(200_000) + b"\n" + b"NVRM: " * 100_000 + b"\n" + XID.encode() + b"\n")
     assert [entry.fact.code for entry in [*log.read(), *log.read()]] == [79]
 
 
 def test_a_flood_of_one_xid_is_one_piece_of_evidence_and_few_writes(node: Any, run: Any) -> None:
     agent = run()
     agent.wait_until_looking()
-    lines = 0
-    for _ in range(25):
-        node.log(*[f"4,{lines},{int(time.monotonic() * 1e6)},-;{XID}"] * 1000)
-        lines += 1000
-        time.sleep(0.1)
-    found = agent.wait_for(kinds.XID)
-    agent.wait(lambda: agent.agent._log.lines >= lines)
-    assert [item["kind"] for item in agent.evidence] == [kinds.XID]
-    assert found["count"] == 1
-    assert len(agent.wrote.offers) < lines / 1000
+    before = len(agent.wrote.offers)
+    stamp = int(agent.clock() * 1e6)
+    for number in range(1, 26):
+        node.log(*[f"4,{number},{stamp},-;{XID}"] * 1000)
+        agent.wait_for_log(1000 * number)
+    assert [(item["kind"], item["count"]) for item in agent.evidence] == [(kinds.XID, 1)]
+    assert sum(urgent for _, urgent in agent.wrote.offers[before:]) == 1
+    assert len(agent.wrote.offers) - before <= 3
 
 
 def test_a_flood_of_noise_has_no_verdict(node: Any, run: Any) -> None:
@@ -124,20 +123,16 @@ def test_a_flood_of_noise_has_no_verdict(node: Any, run: Any) -> None:
 
 
 def test_the_log_s_own_time_is_told(node: Any, run: Any) -> None:
-    now = time.monotonic()
-    long_ago = now / 2
-    node.log(f"4,1,{int(long_ago * 1e6)},-;{XID}")
-    agent = run()
-    found = agent.wait_for(kinds.XID)
-    seen = datetime.fromisoformat(found["firstSeen"]).timestamp()
-    assert abs(time.time() - seen - (time.monotonic() - long_ago)) < 1.0
+    node.log(f"4,1,2500000000,-;{XID}")
+    found = run(clock=AgentClock(held=5000.0)).wait_for(kinds.XID)
+    assert datetime.fromisoformat(found["firstSeen"]).timestamp() == EPOCH + 2500.0
 
 
 def test_what_the_log_holds_from_too_long_ago_is_past(node: Any, run: Any) -> None:
-    node.log(f"4,1,{int(time.monotonic() / 2 * 1e6)},-;{XID}")
-    agent = run(thresholds={"xid.expires": time.monotonic() / 4})
+    node.log(f"4,1,2500000000,-;{XID}")
+    agent = run(thresholds={"xid.expires": 2000.0}, clock=AgentClock(held=5000.0))
     agent.wait_until_looking()
-    assert agent.agent._log.lines == 1
+    agent.wait_for_log(1)
     assert agent.evidence == []
 
 

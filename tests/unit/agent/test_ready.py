@@ -1,7 +1,6 @@
 """An agent is Ready while it sees all of its node, and what it cannot see is neither forgotten nor called well."""
 
 import os
-import time
 import urllib.error
 import urllib.request
 from typing import Any
@@ -13,7 +12,8 @@ from muster.agent import kinds
 from muster.agent.looks import LOG, NVML, PORTS, Looks
 from muster.serve import serve
 
-SOON = {"look.fresh": 1.0}
+LONG = 100.0
+"""Longer than a look counts."""
 
 
 def wait_until_ready(agent: Any) -> None:
@@ -38,12 +38,15 @@ def test_a_part_counts_for_as_long_as_a_look_lasts() -> None:
 
 
 def test_readyz_tells_what_is_not_seen_and_healthz_does_not(node: Any, run: Any) -> None:
-    agent = run(thresholds=SOON)
+    agent = run()
     port = serve(("127.0.0.1", 0), agent.agent.is_alive, "stopped", list, agent.agent.not_ready)
     wait_until_ready(agent)
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=60) as answer:
         assert answer.read() == b"ok\n"
     node.faults("hang_seconds=3600")
+    since = agent.clock()
+    agent.wait(lambda: agent.nvml.outstanding is not None and agent.nvml.outstanding.asked_at > since)
+    agent.advance(LONG)
     wait_until_blind(agent, NVML)
     with pytest.raises(urllib.error.HTTPError, match="503") as refused:
         urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=60)
@@ -52,36 +55,38 @@ def test_readyz_tells_what_is_not_seen_and_healthz_does_not(node: Any, run: Any)
         assert answer.read() == b"ok\n"
     agent.wait(lambda: "not seen lately: NVML" in agent.status["agent"]["problem"])
     node.faults()
+    agent.end_what_hangs()
     wait_until_ready(agent)
 
 
 def test_answers_of_errors_alone_are_no_look(node: Any, run: Any) -> None:
-    agent = run(thresholds=SOON)
+    agent = run()
     wait_until_ready(agent)
     node.faults("every_call_fails=999")
+    agent.look_for(LONG)
     wait_until_blind(agent, NVML)
 
 
 def test_a_gpu_that_is_lost_was_seen(node: Any, run: Any) -> None:
-    agent = run(thresholds=SOON)
+    agent = run()
     wait_until_ready(agent)
     node.faults("lost=1@gpu0")
     agent.wait_for(kinds.GPU_LOST)
-    time.sleep(1.5)
-    assert agent.agent.not_ready() == ""
+    agent.look_for(LONG)
+    wait_until_ready(agent)
 
 
 @pytest.mark.parametrize("expected", [None, 8])
 def test_a_node_without_a_driver_is_not_blind(run: Any, expected: int | None) -> None:
-    agent = run(driver=None, thresholds=SOON, expected_gpus=expected)
+    agent = run(driver=None, expected_gpus=expected)
     wait_until_ready(agent)
-    time.sleep(1.5)
-    assert agent.agent.not_ready() == ""
+    agent.look_for(LONG, ("start",))
+    wait_until_ready(agent)
 
 
 def test_a_log_that_cannot_be_read_is_not_seen(node: Any, run: Any) -> None:
     (node.folder / "kmsg").unlink()
-    agent = run(thresholds=SOON)
+    agent = run()
     agent.wait(lambda: agent.agent.not_ready().endswith(f"s: {LOG}"))
     (node.folder / "kmsg").touch()
     wait_until_ready(agent)
@@ -90,20 +95,25 @@ def test_a_log_that_cannot_be_read_is_not_seen(node: Any, run: Any) -> None:
 def test_a_device_whose_sysfs_hangs_blinds_only_itself_and_is_a_finding(node: Any, run: Any) -> None:
     state = node.port("mlx5_0/1") / "state"
     node.port("mlx5_1/1")
-    agent = run(thresholds={**SOON, "sysfs.deadline": 0.5, "sysfs.patience": 0.05})
+    agent = run(thresholds={"sysfs.deadline": 0.5, "sysfs.patience": 0.05})
     wait_until_ready(agent)
     before = state.read_bytes()
     state.unlink()
     os.mkfifo(state)  # who opens it waits for a writer
     try:
-        found = agent.wait_for(kinds.SYSFS_HANG)
-        assert (found["subject"], found["threshold"]) == ("mlx5_0", "0.5 s")
+        agent.wait(
+            lambda: (
+                [(each["subject"], each["threshold"]) for each in agent.about(kinds.SYSFS_HANG)]
+                == [("mlx5_0", "0.5 s")]
+            )
+        )
         node.port("mlx5_1/1", "1: DOWN", "2: Polling")
         assert agent.wait_for(kinds.IB_PORT_DOWN)["subject"] == "mlx5_1/1"
         node.faults("recovery_action=1@gpu0")
         agent.wait_for(kinds.RECOVERY_ACTION)
-        assert agent.agent.is_alive()
-        assert agent.agent.not_ready() == ""
+        agent.wait(agent.agent.is_alive)
+        agent.advance(LONG)
+        wait_until_ready(agent)
     finally:
         fifo = os.open(state, os.O_RDWR)
         os.write(fifo, before)
@@ -121,7 +131,7 @@ def test_a_device_that_hangs_from_the_start_is_seen_once_that_is_told(node: Any,
     os.mkfifo(state)
     try:
         before = stored(evidence=[evidence(kinds.GPU_LOST, "GPU-1")])
-        agent = run(stored=before, thresholds={**SOON, "sysfs.deadline": 1.0, "sysfs.patience": 0.05})
+        agent = run(stored=before, thresholds={"sysfs.deadline": 1.0, "sysfs.patience": 0.05})
         assert [item["kind"] for item in first_word(agent)["evidence"]] == [kinds.SYSFS_HANG]
         wait_until_ready(agent)
     finally:
@@ -132,8 +142,9 @@ def test_a_device_that_hangs_from_the_start_is_seen_once_that_is_told(node: Any,
 def test_what_stood_before_a_boot_stands_until_all_has_been_seen_however_long_that_takes(node: Any, run: Any) -> None:
     node.faults("hang_seconds=3600")
     before = stored(evidence=[evidence(kinds.GPU_LOST, "GPU-1")])
-    agent = run(stored=before, thresholds={"boot.look": 0.2, "nvml.deadline": 0.2, "nvml.start_deadline": 3600.0})
-    time.sleep(1.5)
+    agent = run(stored=before, thresholds={"nvml.deadline": 0.2, "nvml.start_deadline": 1e9})
+    agent.wait(lambda: agent.agent._looks.has(PORTS))
+    agent.advance(1e6)
     assert agent.wrote.offers == []
     assert agent.agent.not_ready() != ""
 
@@ -143,8 +154,9 @@ def test_evidence_of_an_agent_that_did_not_know_its_boot_is_not_wiped_by_one_tha
 ) -> None:
     node.faults("hang_seconds=3600")
     before = {"agent": {"bootId": "", "systemUuid": MACHINE}, "evidence": [evidence(kinds.GPU_LOST, "GPU-1")]}
-    agent = run(stored=before, thresholds={"nvml.deadline": 0.2, "nvml.start_deadline": 3600.0})
-    time.sleep(1.5)
+    agent = run(stored=before, thresholds={"nvml.deadline": 0.2, "nvml.start_deadline": 1e9})
+    agent.wait(lambda: agent.agent._looks.has(PORTS))
+    agent.advance(1e6)
     assert agent.wrote.offers == []
 
 

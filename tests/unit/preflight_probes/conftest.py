@@ -25,9 +25,42 @@ HOOK = '''
 import os, signal, subprocess, sys, time
 from muster.preflight.probes import catalog, nvml, outcome
 
+def seconds_in(name):
+    """What the test, or a probe, has written into a file; 0 where there is none."""
+    try:
+        with open(os.path.join(os.environ["CLOCKS"], name)) as file:
+            return float(file.read() or 0)
+    except FileNotFoundError:
+        return 0.0
+
+def pass_time(name, seconds):
+    path = os.path.join(os.environ["CLOCKS"], name)
+    with open(path + ".new", "w") as file:
+        file.write(str(seconds))
+    os.rename(path + ".new", path)
+
+real, gone = time.monotonic, 0.0
+
+def monotonic():
+    """It jumps where the machine is to have stood still, and runs where time is to have passed."""
+    global gone
+    gone = min(seconds_in("ahead"), gone + 0.9)
+    return real() + seconds_in("still") + gone
+
+time.monotonic = monotonic
+
+def busy(worker):
+    """The test may go on: the zygote can read what the probe has said."""
+    open(os.path.join(os.environ["CLOCKS"], "busy-%d" % worker.index), "w").close()
+
 def look(library, index):
     with open(os.environ["GPUS"]) as file:
-        used = int(file.read().split()[index])
+        each = file.read().split()
+    used = int(each[index])
+    if os.path.exists(os.environ["GPUS"] + ".occupied") and used > 0:  # another process leaves, look by look
+        each[index] = str(used - 2**30)
+        with open(os.environ["GPUS"], "w") as file:
+            file.write(" ".join(each))
     return nvml.Gpu(index, "GPU-%d" % index, "H200", 2**37, used, False, ())
 
 if "GPUS" in os.environ:
@@ -35,19 +68,10 @@ if "GPUS" in os.environ:
     nvml.driver = lambda library: "580"
     nvml.look = look
 
-FREE = """
-import os, time
-time.sleep(1)
-path = os.environ["GPUS"]
-with open(path + ".new", "w") as file:
-    file.write("0 0")
-os.rename(path + ".new", path)
-"""
-
 def occupy(worker):
     with open(os.environ["GPUS"], "w") as file:
         file.write("%d 0" % 2**33)
-    subprocess.Popen([sys.executable, "-S", "-c", FREE], start_new_session=True)
+    open(os.environ["GPUS"] + ".occupied", "w").close()
     return {}
 
 def fine(worker):
@@ -58,7 +82,13 @@ def hang(worker):
     if worker.index == worker.order.get("who", 0):
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
         print("grandchild %d" % child.pid, flush=True)
+        busy(worker)
         time.sleep(600)
+    say = worker.say
+    def say_and_be_busy(message):
+        say(message)
+        busy(worker)
+    worker.say = say_and_be_busy
     worker.meet("load")
     return {}
 
@@ -95,7 +125,7 @@ def meet(worker):
 
 def freeze(worker):
     os.kill(os.getppid(), signal.SIGSTOP)
-    time.sleep(worker.order["seconds"])
+    pass_time("still", worker.order["seconds"])
     os.kill(os.getppid(), signal.SIGCONT)
     time.sleep(0.5)
     return {}
@@ -123,6 +153,22 @@ catalog.PROBES["forsake"] = catalog.Probe(forsake, members=True)
 Start = Callable[..., Prober]
 
 
+class Clocks:
+    """Moves the zygote's clock on."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def is_busy(self, index: int = 0) -> bool:
+        """Whether the probe's process hangs now, and the zygote can know where."""
+        return (self._folder / f"busy-{index}").exists()
+
+    def pass_time(self, seconds: float) -> None:
+        """So much time passes while the machine runs."""
+        (self._folder / "ahead.new").write_text(str(seconds))
+        (self._folder / "ahead.new").rename(self._folder / "ahead")
+
+
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
     """Start a zygote with this torch."""
@@ -134,13 +180,19 @@ def start(tmp_path: Path) -> Iterator[Start]:
         (tmp_path / "torch/distributed.py").write_text("")
         (tmp_path / "sitecustomize.py").write_text(HOOK)
         path = os.pathsep.join([str(tmp_path), str(ROOT / "operator")])
-        prober = Prober(environment={**os.environ, "PYTHONPATH": path, **environment})
+        prober = Prober(environment={**os.environ, "PYTHONPATH": path, "CLOCKS": str(tmp_path), **environment})
         started.append(prober)
         return prober
 
     yield begin
     for prober in started:
         prober.close()
+
+
+@pytest.fixture
+def clocks(tmp_path: Path) -> Clocks:
+    """Of the zygotes of this test."""
+    return Clocks(tmp_path)
 
 
 @pytest.fixture
