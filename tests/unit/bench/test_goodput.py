@@ -1,25 +1,9 @@
 """The bench of accounting runs the shipped code: its jobs are decided, written and counted as in the operator."""
 
 from bench.bed import ROOT
-from bench.goodput import MANY_FAILURES, SCRAPE_SECONDS, a_job, growth, measure
+from bench.goodput import SCRAPE_SECONDS, a_job
 
 from muster.api.goodput import Bucket
-
-
-def test_every_part_is_measured_and_deciding_takes_more_than_accounting_in_it() -> None:
-    found = measure(301.0, ((2, 3), (1, 1)))
-    assert (found["jobs"], found["workers"]) == (3, 7)
-    calls = found["calls"]
-    assert calls["told"] == 2 * (calls["deciding"] - _commits(calls))
-    assert calls["committed"] >= 2 * 10  # a failure each half minute, and the go after it
-    assert 3 * 9 <= calls["written"] <= 3 * 11
-    assert (calls["scraped"], calls["noted"]) == (10, 1)
-    assert found["core_percent_of"]["told"] < found["core_percent_of_deciding"]
-
-
-def _commits(calls: dict[str, int]) -> int:
-    """Decisions that committed something tell nothing: of each failure one, that settles it."""
-    return calls["committed"] - 2 * 10
 
 
 def test_its_jobs_have_as_full_an_account_as_there_can_be() -> None:
@@ -27,11 +11,6 @@ def test_its_jobs_have_as_full_an_account_as_there_can_be() -> None:
     assert account is not None
     assert set(account.milliseconds) == set(Bucket)
     assert sum(account.milliseconds.values()) == round((account.time - account.begun).total_seconds() * 1000)
-
-
-def test_more_failures_do_not_make_a_record_larger() -> None:
-    """300 failures are more than a record keeps."""
-    assert growth(MANY_FAILURES // 2)["record_growth_percent"] < 1.0
 
 
 def test_it_scrapes_as_often_as_the_shipped_monitor() -> None:

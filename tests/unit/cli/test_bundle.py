@@ -3,7 +3,6 @@
 import json
 import re
 import tarfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -211,49 +210,6 @@ def test_the_number_of_objects_is_bounded(cluster: Any, command: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "eyJ-" * 50_000,
-        "token" * 50_000,
-        "a-" * 100_000,
-        "-----BEGIN X" * 20_000,
-        "a://" * 50_000,
-        'token="' * 50_000,
-        "-" * 200_000,
-        "A_KEY" * 40_000,
-        "a://:" * 40_000,
-        "('token'," * 20_000,
-        "login " * 40_000,
-        "--user " * 30_000,
-        "-u a:" * 40_000,
-        "MIIE\n" * 50_000 + "-----END X-----\n" * 5_000,
-        "a_" * 100_000,
-    ],
-    ids=[
-        "jwt",
-        "name",
-        "url",
-        "pem",
-        "scheme",
-        "quote",
-        "dash",
-        "variable",
-        "login",
-        "pair",
-        "netrc",
-        "user",
-        "u",
-        "end",
-        "low",
-    ],
-)
-def test_a_hostile_log_is_read_in_no_more_time_than_another(text: str) -> None:
-    began = time.process_time()
-    Redactor(["very-private-value"]).text(text)
-    assert time.process_time() - began < 20.0
-
-
-@pytest.mark.parametrize(
     ("text", "says"),
     [
         ("environ({'HF_TOKEN': 'abc', 'STEP': '3'})", "environ({'HF_TOKEN': <>, 'STEP': '3'})"),
@@ -313,9 +269,6 @@ def test_a_password_of_digits_is_one(text: str) -> None:
 def test_the_value_of_every_variable_goes_however_many_there_are() -> None:
     redactor = Redactor([f"ordinary-value-{index:05}" for index in range(20_000)] + ["hunter2hunter2"])
     assert redactor.text("x hunter2hunter2 ordinary-value-19999 ordinary") == f"x {GONE} {GONE} ordinary"
-    began = time.process_time()
-    redactor.text("step 1200 loss 2.5 ordinary-value none\n" * 2_500)
-    assert time.process_time() - began < 20.0
 
 
 def test_a_login_among_arguments_goes_and_a_script_after_the_same_letter_stays() -> None:

@@ -110,7 +110,7 @@ def test_a_script_for_each_shell(command: Callable[..., Result]) -> None:
         assert said.stdout == SCRIPTS[shell]
         found = shutil.which(shell)
         if found:
-            subprocess.run([found, "-n"], input=said.stdout, text=True, check=True, timeout=30)
+            subprocess.run([found, "-n"], input=said.stdout, text=True, check=True, timeout=60)
     assert command("completion", "tcsh").exit_code == 2
 
 

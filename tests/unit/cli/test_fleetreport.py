@@ -417,14 +417,6 @@ def test_every_form_is_printed(command: Callable[..., Result], api: Any, form: s
     assert "NodeLost" in result.output
 
 
-def test_twenty_thousand_ended_jobs_are_reported_of_in_time() -> None:
-    many = lives(*(a_spec(1).model_copy(update={"job_uid": f"u{number}"}) for number in range(20_000)))
-    it = fleet_report(many, NOW, NOW - 9.5 * DAY)
-    assert it.jobs == 20_000
-    assert it.estimated == 1.0
-    assert it.gpu_seconds == pytest.approx(20_000 * 691_200 / 2)
-
-
 HOURS = "/api/v1/namespaces/muster-system/configmaps/muster-fleet-hours"
 
 

@@ -24,7 +24,7 @@ PATH = "/apis/apps/v1/namespaces/muster-page/deployments/muster-page"
 OPERATOR = Path(__file__).resolve().parents[3] / "operator"
 Run = Callable[..., Result]
 FORWARDS = "print('Forwarding from 127.0.0.1:41234 -> 8444', flush=True)"
-FOR_EVER = "import time; time.sleep(60)"
+FOR_EVER = "import time; time.sleep(3600)"
 
 
 def deployment(ready: int = 1, replicas: int = 1, **env: str) -> dict[str, Any]:
@@ -210,9 +210,9 @@ def test_a_signal_ends_it_and_its_kubectl_without_a_word(
         assert runs(pid)
         assert "secret-token" not in " ".join(arguments)
         process.send_signal(number)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=60)
         assert (process.returncode, out, err) == (0, "", "")
-        until = time.monotonic() + 5
+        until = time.monotonic() + 60
         while runs(pid) and time.monotonic() < until:
             time.sleep(0.05)
         assert not runs(pid)

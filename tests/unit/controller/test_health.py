@@ -640,7 +640,7 @@ async def test_who_may_not_write_any_more_stops(stage: Stage, monkeypatch: pytes
     stage.api.fails["a"] = [LeadershipLost("the lease is over")]
     async with running(stage, monkeypatch) as task:
         with pytest.raises(LeadershipLost):
-            await asyncio.wait_for(asyncio.shield(task), 10)
+            await asyncio.wait_for(asyncio.shield(task), 90)
 
 
 async def test_who_stops_leaves_no_write_behind(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

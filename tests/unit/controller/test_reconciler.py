@@ -206,7 +206,7 @@ async def test_a_lost_lease_ends_the_loop(scene: Any, make: Any, monkeypatch: py
     gang = make.gang(make.job(), "p0", "p1")
     made.add(make.job(), lambda _world, _settings: Plan((CommitGang(gang.spec, "1"),)))
     with pytest.raises(LeadershipLost, match="over"):
-        await asyncio.wait_for(made.reconciler.run(), 30)
+        await asyncio.wait_for(made.reconciler.run(), 90)
 
 
 async def test_the_loop_of_the_process_stays_free_with_many_keys_due(loop: Loop, make: Any) -> None:

@@ -11,7 +11,7 @@ from muster.coordinator.http import BadRequestError, Connection, Head, parsed_he
 
 BODY_LIMIT = 64 * 1024
 POST = b"POST /v1/report HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer t\r\nContent-Length: %d\r\n\r\n%b"
-DEADLINE = 10.0
+DEADLINE = 90.0
 CALLER = Caller("team", "pod", "u1", "node", "node-uid")
 
 

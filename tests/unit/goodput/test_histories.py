@@ -287,7 +287,7 @@ def happen(job: Job, kind: str, what: Any) -> None:
             job.lies, job.liar, job.hears = {}, {}, True
 
 
-@settings(max_examples=150, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(st.one_of(events, troubles), max_size=60))
 def test_whatever_happens_the_sum_is_the_wall_clock(history: list[tuple[str, Any]]) -> None:
     job = Job()
@@ -296,7 +296,7 @@ def test_whatever_happens_the_sum_is_the_wall_clock(history: list[tuple[str, Any
     job.tell(ended=True)
 
 
-@settings(max_examples=100, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(st.one_of(events, events, liars, st.tuples(st.just("leader"), st.just(0.0))), max_size=60))
 def test_what_counts_are_the_steps_that_were_not_lost_whatever_one_rank_of_three_says(
     history: list[tuple[str, Any]],

@@ -448,7 +448,7 @@ class TestMemory:
 
     def test_a_mark_that_flaps_is_one_fault(self) -> None:
         """Three flips in forty seconds used to be a quarantine; and each flip a move of the job, and four writes."""
-        fleet, told, changes = Stored.of(100, rules()), None, 0
+        fleet, told, changes = Stored.of(20, rules()), None, 0
         for at in range(0, 3600, 10):
             bad = ConditionView("NebiusGPUError", "True", "Broken", "", after(at))
             fleet.mark("node-0007", *([bad] if at % 20 == 0 else []))

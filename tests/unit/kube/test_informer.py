@@ -70,7 +70,7 @@ async def play(script: Script, monkeypatch: pytest.MonkeyPatch) -> Informer[Any]
     monkeypatch.setattr(informer, "MAX_BACKOFF_SECONDS", 0.01)
     made = Informer(script, Kind("test", "/pods", decode.pod, decode.flat_meta))  # type: ignore[arg-type]
     task = asyncio.create_task(made.run())
-    await asyncio.wait_for(script.over.wait(), 30)
+    await asyncio.wait_for(script.over.wait(), 60)
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await task
@@ -186,7 +186,7 @@ async def test_not_synced_before_the_first_whole_list(monkeypatch: pytest.Monkey
     monkeypatch.setattr(informer, "MAX_BACKOFF_SECONDS", 0.01)
     made: Informer[Any] = Informer(script, Kind("test", "/pods", decode.pod, decode.flat_meta))  # type: ignore[arg-type]
     task = asyncio.create_task(made.run())
-    await asyncio.wait_for(script.over.wait(), 30)
+    await asyncio.wait_for(script.over.wait(), 60)
     task.cancel()
     assert states == [False, False, False]
     assert made.synced.is_set()
@@ -203,7 +203,7 @@ async def test_of_an_object_that_cannot_be_read_the_identity_is_kept_and_the_oth
     monkeypatch.setattr(informer, "MAX_BACKOFF_SECONDS", 0.01)
     made = informer.worker_pods(script)  # type: ignore[arg-type]
     task = asyncio.create_task(made.run())
-    await asyncio.wait_for(script.over.wait(), 30)
+    await asyncio.wait_for(script.over.wait(), 60)
     task.cancel()
     assert names(made) == {"a", "b", "c", "d", "e"}
     assert script.calls == ["list", "watch 5", "watch 8"]

@@ -52,9 +52,9 @@ def test_any_set_that_is_cut_off_together(size, seed):
     is_cut_right(world, members)
 
 
-@pytest.mark.parametrize("block", [range(40, 120), range(0, 160, 2)], ids=["a row", "every other one"])
-def test_half_of_a_large_gang(block):
-    world = World(160)
+@pytest.mark.parametrize("block", [range(10, 30), range(0, 40, 2)], ids=["a row", "every other one"])
+def test_half_of_a_gang(block):
+    world = World(40)
     world.start()
     world.cut(set(block))
     world.clock.run(fenced_after_seconds(FENCE))
@@ -134,6 +134,42 @@ def test_without_the_coordinator_alone_training_goes_on(makes_steps):
     world.cut(set(range(12)))  # from the coordinator, since nobody else is left
     world.clock.run(4 * FENCE)
     assert all(worker.is_training for worker in world.workers)
+
+
+def test_a_silent_neighbour_alone_fences_nobody():
+    world = World(3)
+    world.makes_steps = False
+    world.start()
+    world.only_pings_are_cut = True
+    world.cuts = {(2, 0), (2, 1)}
+    world.clock.run(4 * FENCE)
+    assert min(silence_of(world, 2)) > 3 * FENCE
+    assert all(worker.is_training for worker in world.workers)
+
+
+def test_while_the_coordinator_answers_a_neighbour_in_a_later_attempt_ends_no_ranks():
+    world = World(3)
+    world.start()
+    later = world.directive_of
+    world.attempt = 2
+    world.directive_of = lambda index: dataclasses.replace(later(index), attempt=2 if index else 1)
+    world.clock.run(4 * FENCE)
+    assert world.workers[0].peers.newest_heard == 2
+    snapshots = [worker.reporter.snapshot for worker in world.workers]
+    assert [(one.attempt, one.fenced) for one in snapshots] == [(1, False), (2, False), (2, False)]
+    assert world.workers[0].is_training
+
+
+def test_a_rank_that_makes_steps_is_not_fenced_before_it_makes_none():
+    world = World(3)
+    world.start()
+    world.cut({2})
+    worker = world.workers[2]
+    for _ in range(int(8 * FENCE)):
+        worker.rank.clock.note(worker.rank.clock.step + 1, world.clock.now)
+        world.clock.run(0.5)
+    assert worker.is_training
+    is_cut_right(world, {2})
 
 
 def test_one_lost_path_long_ago_fences_nobody_when_the_coordinator_is_away():

@@ -221,7 +221,7 @@ def test_the_directory_is_made_until_it_was_read_and_then_no_more(tmp_path):
     def look():
         over.clear()
         storage.read()
-        assert over.wait(30)
+        assert over.wait(90)
         return storage.take()
 
     directory.write_text("in its place")
@@ -248,7 +248,7 @@ def test_one_process_looks_again_and_again_and_another_one_when_it_has_ended(tmp
     def look(ask=storage.read):
         over.clear()
         ask()
-        assert over.wait(30)
+        assert over.wait(90)
         return storage.take()
 
     assert look(lambda: storage.claim(3)).attempt == 3

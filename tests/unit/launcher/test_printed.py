@@ -239,10 +239,13 @@ def test_a_trainer_that_went_on_is_read_from_there(coordinator, run_python, trai
     assert report.first_step == 8
 
 
-def test_what_the_trainer_writes_goes_before_what_it_prints(coordinator, run_python, trainer) -> None:
+def test_what_the_trainer_writes_goes_before_what_it_prints(coordinator, run_python, tmp_path) -> None:
     write = "open(os.environ['MUSTER_PROGRESS'], 'a').write(%r)" % (json.dumps({"step": 5}) + "\n")
-    late = f"time.sleep(1)\nprint(open({str(LOGS / 'megatron.log')!r}).read(), flush=True)"
+    wait = f"while not os.path.exists({str(tmp_path / 'print')!r}): time.sleep(0.01)"
+    late = f"{wait}\nprint(open({str(LOGS / 'megatron.log')!r}).read(), flush=True)"
     run_python(f"import os, time\n{write}\n{late}\ntime.sleep(600)", MUSTER_PROGRESS_PRESET=AUTO)
     coordinator.run(1)
-    report = coordinator.wait_for(lambda r: r.step == 5 and r.quiet_age_seconds < r.step_age_seconds - 0.5)
+    coordinator.wait_for(lambda r: r.step == 5)
+    (tmp_path / "print").touch()
+    report = coordinator.wait_for(lambda r: r.step == 5 and r.quiet_age_seconds < r.step_age_seconds)
     assert (report.first_step, report.progress_preset) == (5, "")

@@ -274,7 +274,7 @@ def test_what_is_no_file_is_not_waited_for(tmp_path, put):
     file, read = ProgressFile(str(path)), []
     reader = threading.Thread(target=lambda: read.append(file.read()), daemon=True)
     reader.start()
-    reader.join(10)
+    reader.join(90)
     assert read == [[]]
     descriptors = len(list(Path("/proc/self/fd").iterdir()))
     file.read()
@@ -342,7 +342,7 @@ def test_a_process_that_took_over_a_pid_is_not_killed():
             kill(Process(2**22 - 1, 1, 1))
             assert child.poll() is None
             kill(known)
-            assert child.wait(30) == -9
+            assert child.wait(90) == -9
         finally:
             child.kill()
 

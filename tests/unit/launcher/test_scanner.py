@@ -54,7 +54,7 @@ def reaped(scanner):
 
 def finished(scanner, now):
     """Turn at this moment until a scan is done, or has failed."""
-    until = time.monotonic() + 30
+    until = time.monotonic() + 90
     while time.monotonic() < until:
         result = scanner.turn(now, reaped(scanner))
         if result is not None and (result.done or result.error):
@@ -513,7 +513,7 @@ class Hanging(Files):
 
     def free_bytes(self, directory):
         self.asked += 1
-        self.let_go.wait(30)
+        self.let_go.wait(90)
         return self.asked
 
 
@@ -543,9 +543,9 @@ class TestRoom:
             assert (answer["scan"], answer["done"], answer["freeBytes"]) == (number, True, None)
         assert files.asked == 1, "one thread that hangs is enough"
         files.let_go.set()
-        threads[-1].join(10)
+        threads[-1].join(90)
         assert scan(4)["freeBytes"] == 1
-        threads[-1].join(10)
+        threads[-1].join(90)
         assert scan(5)["freeBytes"] == 2
 
     def test_where_no_thread_is_to_be_had_a_scan_ends_nevertheless(self, tmp_path, monkeypatch):

@@ -31,7 +31,7 @@ def train(directory, attempt, *arguments, resume=None):
         )
         for rank in range(3)
     ]
-    return [rank.wait(60) for rank in ranks]
+    return [rank.wait(300) for rank in ranks]
 
 
 def events(directory, rank, name):

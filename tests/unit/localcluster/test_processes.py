@@ -15,7 +15,7 @@ from localcluster.kernel import environment_values, processes_with_environment, 
 from localcluster.processes import kill, log_tail, run, spawn
 
 TOOLS = Path(__file__).resolve().parents[3] / "tools"
-DEADLINE_SECONDS = 20.0
+DEADLINE_SECONDS = 90.0
 SLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]
 
 

@@ -169,7 +169,7 @@ async def several(
 
         assert await status("/api/jobs", first) == 200
         tasks = [asyncio.create_task(status(*each)) for each in asked]
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while sum(each.done() for each in tasks) < len(tasks) - room or not held.waiting:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
             assert await status("/api/jobs", first) == 200
@@ -194,7 +194,7 @@ async def test_who_was_known_needs_no_turn_of_the_strangers_when_he_is_asked_abo
         await asyncio.sleep(0)
     fleet.clock.advance(access.KEPT_SECONDS + 1)
     assert who.was_known("admin-token"), "two thousand others do not push him out"
-    assert (await asyncio.wait_for(who.who("admin-token"), 5)).name == "admin"
+    assert (await asyncio.wait_for(who.who("admin-token"), 60)).name == "admin"
     held.go.set()
     assert {type(each) for each in await asyncio.gather(*crowd, return_exceptions=True)} == {access.RefusedError}
 

@@ -15,7 +15,7 @@ from muster.placement.where import domain_counts
 from muster.world.fleet import Fleet
 from muster.world.turn import NotPlaced, Placed
 
-FIXED = settings(max_examples=400, derandomize=True, database=None)
+FIXED = settings(max_examples=400)
 seeds = st.integers(0, 1 << 32)
 
 
@@ -65,9 +65,14 @@ def test_as_few_domains_as_any_choice_and_a_place_exactly_where_there_is_one(see
 
 
 def test_what_is_left_behind_is_the_least_nearly_always() -> None:
-    cases = [check_counts(a_case(Random(seed))) for seed in range(5000)]
+    left_behind_is_the_least_nearly_always(1000)
+
+
+def left_behind_is_the_least_nearly_always(count: int) -> None:
+    """Among so many cases; the gate has a fifth of what tests/unit/nightly/placement/test_many_cases.py has."""
+    cases = [check_counts(a_case(Random(seed))) for seed in range(count)]
     pairs = [pair for pair in cases if pair is not None]
-    assert len(pairs) > 1000
+    assert len(pairs) > count / 5
     left = sum(found.left == optimum.left for optimum, found in pairs)
     assert left >= 0.99 * len(pairs)
     reluctant = sum((found.left, found.reluctance) == (optimum.left, optimum.reluctance) for optimum, found in pairs)

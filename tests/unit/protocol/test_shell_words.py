@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import random
 import subprocess
-import time
 
 import pytest
+from tests.unit.counting import CountedWork
 
 from muster.protocol.shell_words import commands, resolved
 from muster.protocol.starters import commands_of
+
+# Of which a line is made that is read again and again where a reader goes back.
+UNITS = ["a;", "$(", '"$(', "<<a\n", "'\\", '\\"\'"$((', '"$((x)', "#", "`", "`;"]
 
 
 @pytest.mark.parametrize(
@@ -95,15 +98,11 @@ def test_quotation_is_read_as_bash_reads_it() -> None:
     assert compared > 150
 
 
-@pytest.mark.parametrize("unit", ["a;", "$(", '"$(', "<<a\n", "'\\", '\\"\'"$((', '"$((x)', "#", "`", "`;"])
-def test_a_line_takes_as_long_as_it_is(unit: str) -> None:
-    def seconds(count: int) -> float:
-        def once() -> float:
-            began = time.process_time()
+@pytest.mark.parametrize("unit", UNITS)
+def test_a_line_takes_as_much_work_as_it_is_long(unit: str) -> None:
+    def steps(count: int) -> int:
+        with CountedWork() as counted:
             list(commands('"' + unit * count))
-            return time.process_time() - began
+        return counted.steps
 
-        return min(once() for _ in range(3))
-
-    short = max(seconds(2_000 // len(unit)), 0.0005)
-    assert seconds(32_000 // len(unit)) < 64 * short  # 16 times as long; by squares it would be 256 times
+    assert steps(32_000 // len(unit)) < 17 * steps(2_000 // len(unit))

@@ -16,7 +16,7 @@ from tests.unit.page.conftest import HOUR, NOW, Fleet, a_health, a_job, a_life, 
 
 from browser.tab import Tab, opened
 
-PICTURES = Path(__file__).resolve().parents[3] / "build" / "page"
+PICTURES = Path(__file__).resolve().parents[4] / "build" / "page"
 HOSTILE = '<img src=x onerror="alert(1)"><script>document.title="taken"</script>\u202e'
 RACKS, IN_RACK = 8, 16
 

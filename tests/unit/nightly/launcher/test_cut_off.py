@@ -1,0 +1,19 @@
+"""A large gang of which half is cut off: its simulation takes half a minute."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.launcher.simulated import World
+
+from muster.launcher.fence import fenced_after_seconds
+
+FENCE = 15.0
+
+
+@pytest.mark.parametrize("block", [range(40, 120), range(0, 160, 2)], ids=["a row", "every other one"])
+def test_half_of_a_large_gang(block):
+    world = World(160)
+    world.start()
+    world.cut(set(block))
+    world.clock.run(fenced_after_seconds(FENCE))
+    assert {worker.index for worker in world.workers if not worker.is_training} == set(block)
