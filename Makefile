@@ -26,17 +26,25 @@ ifneq ($(CLUSTER),existing)
 endif
 	@$(PY) -u -m recipes $(call options,RECIPES)
 
-test: lint verify test-unit test-integration test-e2e ## The gate: what must hold before a change lands
+test: ## The gate: what must hold before a change lands (lint, verify, unit, integration, e2e), with a table at the end
+	@$(TOOL) gate
 
 ##@ Tests
-.PHONY: lint verify test-unit test-integration test-e2e test-long test-gpu simulate fuzz attack
+.PHONY: lint format verify test-unit test-integration test-e2e test-all test-gpu simulate fuzz attack
+# Kept over clones and sessions; each tool checks by content what it finds there.
+LINT_CACHE := $(CACHE)/lint
 lint: venv ## ruff, mypy, import-linter, yamllint
-	@$(VENV)/bin/ruff check .
-	@$(VENV)/bin/ruff format --check .
-	@MYPYPATH=operator:tools:. $(VENV)/bin/mypy
-	@PYTHONPATH=operator $(VENV)/bin/lint-imports --no-logo
+	@mkdir -p $(LINT_CACHE)
+	@$(VENV)/bin/ruff check --cache-dir $(LINT_CACHE)/ruff .
+	@$(VENV)/bin/ruff format --check --cache-dir $(LINT_CACHE)/ruff .
+	@MYPYPATH=operator:tools:. $(VENV)/bin/mypy --cache-dir $(LINT_CACHE)/mypy
+	@PYTHONPATH=operator $(VENV)/bin/lint-imports --no-logo --cache-dir $(LINT_CACHE)/imports
 	@test ! -e operator/__init__.py || { echo "operator/__init__.py shadows the standard library: remove it"; exit 1; }
 	@$(VENV)/bin/yamllint --strict manifests examples crds
+
+format: venv ## Format the code, and repair what ruff can repair
+	@$(VENV)/bin/ruff check --fix --quiet . || true
+	@$(VENV)/bin/ruff format .
 
 generate: venv ## Render crds/ and the generated reference from the models and metrics
 	@$(PY) -m muster.api.render
@@ -46,62 +54,23 @@ generate: venv ## Render crds/ and the generated reference from the models and m
 verify: venv ## Regenerate, then the tree must be what it was
 	@tools/verify.sh
 
-# What explores, plants defects or takes minutes: `make test-all` runs it beside the gate.
-LONG_UNIT := $(addprefix tests/unit/,fuzz/test_rounds.py lifecycle/test_random_lives.py simulate/test_fleets.py \
-	simulate/test_lives.py simulate/test_many.py whatif/test_beside_the_simulator.py)
-LONG_INTEGRATION := $(addprefix tests/integration/,test_kwok.py checkpoint/test_stores.py controller/test_cost.py \
-	controller/test_crash_points.py controller/test_dashboards.py install/test_replicas.py page/test_page.py \
-	preflight_probes/test_real_torch.py)
-# The end-to-end tests of the gate, on one cluster of four nodes.
-GATE_E2E := $(addprefix tests/e2e/test_,faults.py::test_a_killed_rank_restarts_in_place \
-	faults.py::test_a_deleted_pod_comes_back_on_its_node faults.py::test_a_node_that_loses_power_is_replaced \
-	faults.py::test_a_drained_node_is_left_after_a_new_checkpoint \
-	jobs.py::test_a_plain_job_is_rebuilt_after_any_failure \
-	jobs.py::test_two_jobs_never_share_a_node_and_the_second_says_what_it_waits_for \
-	placement.py::test_a_job_that_waits_is_explained_and_starts_when_there_is_room control_plane.py \
-	health.py::test_xid_79_moves_the_job_and_the_node_is_used_again_after_a_reboot \
-	burn_in.py::test_a_node_whose_sums_differ_is_replaced_and_the_others_keep_their_pods)
-# Lanes of the other end-to-end tests, each on a cluster of its own.
-ON_EIGHT := $(addprefix tests/e2e/test_,cut_off.py existing.py recipes.py upgrade.py)
-# They test nodes, which is work for the processors: on a cluster that has nothing else to do.
-ON_TESTED := $(addprefix tests/e2e/test_,burn_in.py corruption.py)
-LANES := test-e2e-four test-e2e-eight test-e2e-tested
-.PHONY: test-all $(LANES)
+# T=folder, file or test; K=words that its name matches. Without T a level leaves its folder nightly/ to `make test-all`.
+PYTEST = $(PY) -m pytest -p gate.results -q $(if $(K),-k '$(K)')
+tests_of = $(or $(T),tests/$(1) --ignore=tests/$(1)/nightly)
+side_by_side = $(if $(T)$(K),,-n 4 --dist $(1))
 
-test-unit: venv ## Pure functions and single processes
-	@PYTHONHASHSEED=0 $(PY) -m pytest tests/unit $(addprefix --ignore=,$(LONG_UNIT)) -q -m "not long" -n 4 --dist worksteal
+test-unit: venv ## Pure functions and single processes (T=tests/unit/queueing K=order for a part)
+	@PYTHONHASHSEED=0 $(PYTEST) $(call tests_of,unit) $(call side_by_side,worksteal)
 
-test-integration: venv ## Against a real API server
+test-integration: venv ## Against a real API server (T=, K=)
 	@$(TOOL) localcluster build
-	@$(PY) -m pytest tests/integration $(addprefix --ignore=,$(LONG_INTEGRATION)) -q -m "not long" -n 4 --dist loadfile
+	@$(PYTEST) $(call tests_of,integration) $(call side_by_side,loadfile)
 
-test-e2e: venv images ## Real nodes, real containers, real faults
-	@$(MAKE) --no-print-directory cluster-up
-	@$(PY) -m pytest $(GATE_E2E) -q --durations=10
+test-e2e: cluster-up ## Real nodes, real containers, real faults, on a cluster of four (T=, K=)
+	@$(PYTEST) $(call tests_of,e2e) --reruns 1
 
-test-all: test ## The gate, then what explores and what takes long
-	@PYTHONHASHSEED=0 $(PY) -m pytest $(LONG_UNIT) -q -m "not long" -n 2 --dist worksteal
-	@$(TOOL) localcluster build
-	@$(PY) -m pytest $(LONG_INTEGRATION) tests/e2e/test_localcluster.py -q -m "not long" -n 4 --dist loadfile
-	@for lane in $(LANES); do $(MAKE) --no-print-directory $$lane; done
-
-test-e2e-four: venv images
-	@$(MAKE) --no-print-directory cluster-up
-	@$(PY) -m pytest tests/e2e $(addprefix --ignore=,tests/e2e/test_localcluster.py $(ON_EIGHT) $(ON_TESTED)) -q -m "not long" --durations=10
-
-test-e2e-eight: export CLUSTER_NAME = eight
-test-e2e-eight: NODES = 8
-test-e2e-eight: TESTS = $(ON_EIGHT)
-test-e2e-tested: export CLUSTER_NAME = tested
-test-e2e-tested: NODES = 4
-test-e2e-tested: TESTS = $(ON_TESTED)
-test-e2e-eight test-e2e-tested: venv images
-	@trap '$(TOOL) localcluster down --name $(CLUSTER_NAME)' EXIT; \
-		$(TOOL) localcluster up --name $(CLUSTER_NAME) --nodes $(NODES) --from build/images/images.json; \
-		$(PY) -m pytest $(TESTS) -q -m "not long" --durations=10
-
-test-long: venv cluster-up ## Random moments, random inputs and soak; not run by CI
-	@MUSTER_RANDOM=1 $(PY) -m pytest tests -q -m "long or hypothesis"
+test-all: ## Everything, in parts; goes on after a failure and where it was stopped (PART=oldest, PART=e2e-faults, AGAIN=1)
+	@$(TOOL) gate.all $(call options,PART) $(if $(AGAIN),--again)
 
 simulate: venv ## Lives of a simulated fleet with faults at random (MINUTES=3 SEED=1 JOBS=2 RECORD=docs/simulated.json, or REPLAY=build/simulate/17.json)
 	@PYTHONHASHSEED=0 $(PY) -m muster.simulate $(call options,MINUTES SEED JOBS RECORD REPLAY)

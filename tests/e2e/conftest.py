@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from tests.e2e.sick_nodes import forget
 from tests.fakes.nvml.build import library
 
+from testbed import checkers
 from testbed.bed import ROOT, Bed
 from testbed.gangwatch import GangWatch
 from testbed.jobs import CLAIM, SHARED, Job, manifest, stage
@@ -123,3 +125,46 @@ def whole_cluster(request: pytest.FixtureRequest) -> Iterator[None]:
 def mended(bed: Bed) -> Callable[[], None]:
     """Makes the cluster whole again."""
     return bed.mend
+
+
+@pytest.fixture(scope="module")
+def taints(bed: Bed) -> Iterator[None]:
+    """A policy by which unhealthy nodes are tainted; the default budget allows one of four."""
+    body = {
+        "apiVersion": "muster.dev/v1alpha1",
+        "kind": "FleetPolicy",
+        "metadata": {"name": "default"},
+        "spec": {"health": {"enforcement": "Nodes"}},
+    }
+    bed.kubectl("apply", "-f", "-", stdin=json.dumps(body))
+    yield
+    forget(bed)
+    bed.kubectl("delete", "fleetpolicy", "default")
+
+
+@pytest.fixture(scope="module")
+def training(bed: Bed, submit_for_all: Callable[..., Job], taints: None) -> Job:
+    """A job of two nodes that all tests of a module share, one after the other."""
+    job = submit_for_all("health", nodes=2, trainer=["--steps=100000", "--step-seconds=0.1", "--checkpoint-every=10"])
+    job.wait_step(15)
+    return job
+
+
+@pytest.fixture
+def well_nodes(bed: Bed, taints: None) -> None:
+    """Four healthy nodes, and nothing that is remembered against any of them."""
+    forget(bed)
+
+
+@pytest.fixture(scope="module")
+def burn_in(bed: Bed) -> Iterator[None]:
+    """Checkers on all nodes, and a policy by which every gang is tested."""
+    with checkers.installed(bed, onInconclusive="Wait", idleAgeSeconds=0):
+        yield
+
+
+@pytest.fixture
+def untested_nodes(bed: Bed, burn_in: None) -> Iterator[None]:
+    """Healthy nodes without a record of earlier tests, and checkers that can test."""
+    with checkers.fresh(bed):
+        yield

@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Callable
 
-from tests.e2e.test_faults import assert_every_rank_started_once, finishes_right, pids_of_operator, reference_weights
+from tests.e2e.faults import assert_every_rank_started_once, finishes_right, pids_of_operator, reference_weights
 
 from testbed.bed import Bed
 from testbed.jobs import Job

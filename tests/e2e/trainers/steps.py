@@ -294,7 +294,7 @@ def train(arguments, rank, world_size, attempt, log):
     saver = Saver(arguments, attempt, rank, log)
     is_last = step >= arguments.steps
     while not is_last:
-        while attempt == 1 and step == arguments.hold_at:
+        while attempt < arguments.hold_until_attempt and step == arguments.hold_at:
             time.sleep(0.1)
         step += 1
         time.sleep(arguments.step_seconds)
@@ -355,7 +355,8 @@ def parse():
     parser.add_argument("--hang-at", type=int, metavar="STEP")
     parser.add_argument("--fault-rank", type=int, default=-1, help="who fails or hangs; -1 = the last rank")
     parser.add_argument("--always", action="store_true", help="fail or hang in every attempt, not only once")
-    parser.add_argument("--hold-at", type=int, metavar="STEP", help="where the first attempt waits for its fault")
+    parser.add_argument("--hold-at", type=int, metavar="STEP", help="where an attempt waits for its fault")
+    parser.add_argument("--hold-until-attempt", type=int, default=2, help="the first attempt that does not wait there")
     parser.add_argument("--forget", action="store_true", help="never load a checkpoint")
     parser.add_argument("--ignore-sigterm", action="store_true")
     parser.add_argument("--orphan-loader", action="store_true")

@@ -1,6 +1,7 @@
 """Manifests to start from, ways to change them, and kubectl the way a careful user calls it."""
 
 import copy
+import json
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -8,8 +9,13 @@ from typing import Any
 import pytest
 import yaml
 
+from localcluster.api import ApiError
+from localcluster.controlplane import ControlPlane
+from muster.api import render
+
 Manifest = dict[str, Any]
 
+RESOURCES = {resource.kind: resource for resource in render.RESOURCES}
 WITHOUT = object()
 """As a new value: take the field away."""
 
@@ -104,3 +110,27 @@ def apply(kubectl: Callable[..., Any]) -> Callable[..., Any]:
         return kubectl("apply", "--validate=strict", "-f", "-", *arguments, stdin=yaml.safe_dump(manifest))
 
     return run
+
+
+@pytest.fixture(scope="session")
+def refusal(api_server: ControlPlane) -> Callable[[Manifest], str]:
+    """`refusal(manifest)`: what the API server says against creating it, "" if it accepts.
+
+    The request is the one that `kubectl apply --dry-run=server --validate=strict` makes; a process of kubectl for each
+    of some 900 manifests would take minutes.
+    """
+
+    def ask(manifest: Manifest) -> str:
+        resource = RESOURCES[manifest["kind"]]
+        place = f"namespaces/default/{resource.plural}" if resource.scope == "Namespaced" else resource.plural
+        path = f"/apis/{manifest['apiVersion']}/{place}?dryRun=All&fieldValidation=Strict"
+        try:
+            api_server.api.create(path, manifest)
+        except ApiError as error:
+            if error.code not in (400, 422):  # no answer, or no right: that is no refusal of the object
+                raise
+            message: str = json.loads(str(error).partition(f": {error.code} ")[2])["message"]
+            return message
+        return ""
+
+    return ask

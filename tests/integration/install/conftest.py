@@ -5,6 +5,7 @@ judged by Pod Security), Services find their endpoints, what has an owner goes w
 nodes never change. Every request of the operator's service account is in the audit log.
 """
 
+import contextlib
 import json
 import os
 import signal
@@ -12,12 +13,14 @@ import ssl
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.error
 import urllib.request
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +29,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 from tests.integration.kubectl import kubectl_of
 
+from localcluster.api import ApiError
 from localcluster.controlplane import ControlPlane, free_port
 from muster.protocol.messages import REPORT_PATH
 
@@ -34,6 +38,8 @@ OVERLAY = ROOT / "manifests" / "overlays" / "default"
 NAMESPACE = "muster-system"
 USER = f"system:serviceaccount:{NAMESPACE}:muster"
 DEADLINE_SECONDS = 120.0
+NODES = ("node-a", "node-b")
+HEARTBEAT_SECONDS = 3.0
 AUDIT_POLICY = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
@@ -295,11 +301,13 @@ def installed() -> Iterator[Installation]:
         )
         with control_plane:
             installation = Installation(control_plane)
-            for name in ("node-a", "node-b"):
+            for name in NODES:
                 add_node(installation, name)
+            heartbeats = Heartbeats(control_plane, NODES)
             installation.install()
             yield installation
             installation.stop_all()
+            heartbeats.stop()
 
 
 @pytest.fixture
@@ -320,6 +328,37 @@ def namespace(installation: Installation) -> str:
     return name
 
 
+class Heartbeats:
+    """Renews the leases of nodes that have no kubelet, from construction to `stop`."""
+
+    def __init__(self, control_plane: ControlPlane, nodes: Sequence[str]) -> None:
+        self._control_plane = control_plane
+        self._nodes = nodes
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._beat, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._thread.join()
+
+    def _beat(self) -> None:
+        while not self._stopped.wait(HEARTBEAT_SECONDS):
+            for node in self._nodes:
+                with contextlib.suppress(ApiError):  # tests stop the API server
+                    self._renew(node)
+
+    def _renew(self, node: str) -> None:
+        now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        lease = {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": node, "namespace": "kube-node-lease"},
+            "spec": {"holderIdentity": node, "leaseDurationSeconds": 40, "renewTime": now},
+        }
+        self._control_plane.api.apply(f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{node}", lease)
+
+
 def add_node(installation: Installation, name: str) -> None:
     """A Node object that claims to be ready."""
     installation.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
@@ -327,14 +366,5 @@ def add_node(installation: Installation, name: str) -> None:
     conditions = [{"type": "Ready", "status": "True", "reason": "KubeletReady"}]
     status = {"status": {"capacity": capacity, "allocatable": capacity, "conditions": conditions}}
     installation.kubectl("patch", "node", name, "--subresource=status", "--type=merge", f"--patch={json.dumps(status)}")
-    lease = {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": "2026-01-31T12:00:00.000000Z"}
-    installation.apply(
-        {
-            "apiVersion": "coordination.k8s.io/v1",
-            "kind": "Lease",
-            "metadata": {"name": name, "namespace": "kube-node-lease"},
-            "spec": lease,
-        }
-    )
     # What the node controller would do.
     installation.kubectl("taint", "node", name, "node.kubernetes.io/not-ready-")

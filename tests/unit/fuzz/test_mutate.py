@@ -8,16 +8,8 @@ import pytest
 
 from muster.kube import decode
 from muster.simulate.fuzz import samples, wire
-from muster.simulate.fuzz.draw import drawn
 from muster.simulate.fuzz.inputs import KINDS, RESOURCES
 from muster.simulate.fuzz.mutate import mutated, mutated_bytes
-
-
-def test_a_seed_is_always_the_same_round_and_another_one_another() -> None:
-    assert drawn(7) == drawn(7)
-    assert drawn(7) != drawn(8)
-    kinds = {one.kind for seed in range(3, 43) for one in drawn(seed).inputs if one.mutated}
-    assert kinds == set(KINDS)
 
 
 @pytest.mark.parametrize("sample", [samples.NODE, samples.NODE_HEALTH, samples.FLEET_POLICY, samples.OCCUPANT])
@@ -60,19 +52,6 @@ def test_what_python_cannot_write_gets_into_the_bytes() -> None:
     assert b'"half":"\\ud800"' in data
     assert b'"long":"ab ab ab "' in data
     assert json.dumps(document)  # as it is kept in a file
-
-
-def test_settled_jobs_have_names_of_their_own_everywhere() -> None:
-    family = next(family for family in samples.families() if family.gang and family.reports)
-    one, other = family.settled_as(1), family.settled_as(2)
-    assert one.gang is not None
-    uid = one.job["metadata"]["uid"]
-    assert one.gang["spec"]["jobUid"] == uid != other.job["metadata"]["uid"]
-    names = {pod["metadata"]["name"] for pod in one.pods}
-    assert all(name.startswith(f"{one.gang['metadata']['name']}-") for name in names)
-    assert not names & {pod["metadata"]["name"] for pod in other.pods}
-    assert one.reports.keys() <= {pod["metadata"]["uid"] for pod in one.pods}
-    assert {pod["metadata"]["namespace"] for pod in one.pods} == {samples.namespace(1)}
 
 
 def test_every_kind_has_its_place() -> None:

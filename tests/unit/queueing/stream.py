@@ -176,3 +176,19 @@ def _started(
         if isinstance(answer, Placed):
             job.started = now
             yield waiting.name, answer
+
+
+# When nothing has started or ended for so long, nothing ever will again.
+PATIENCE = LONGEST + 1
+
+
+def played(seed: int, count: int, load: float) -> Outcome:
+    random = Random(seed)
+    fleet = a_random_fleet(random)
+    return play(fleet, a_stream(random, fleet, count, load), PATIENCE)
+
+
+def check(outcome: Outcome) -> None:
+    assert outcome.large()
+    assert outcome.starved() == []
+    assert outcome.too_late() == []

@@ -1,29 +1,15 @@
-"""No large gang starves: long random streams of jobs, priorities off, against a bound that follows from the longest job."""
+"""No large gang starves: streams of jobs, priorities off, against a bound that follows from the longest job.
 
-from random import Random
-from statistics import mean
+The streams are drawn before anything is decided, so that a change of the queue moves none of them.
+"""
 
 import pytest
-from tests.unit.queueing.stream import LONGEST, Outcome, a_random_fleet, a_stream, play
+from tests.unit.queueing.stream import check, played
 
 from muster.placement.space import Space
 
-# Nothing has started or ended for so long: nothing ever will again.
-PATIENCE = LONGEST + 1
 # Short streams, each with a large gang early enough to starve.
 SEEDS = (1, 2, 4)
-
-
-def played(seed: int, count: int, load: float) -> Outcome:
-    random = Random(seed)
-    fleet = a_random_fleet(random)
-    return play(fleet, a_stream(random, fleet, count, load), PATIENCE)
-
-
-def check(outcome: Outcome) -> None:
-    assert outcome.large()
-    assert outcome.starved() == []
-    assert outcome.too_late() == []
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -45,22 +31,3 @@ def test_without_reservations_large_gangs_would_starve(seed: int, monkeypatch: p
     assert without.too_late() != []
     assert max(without.waits("large")) > max(with_them.waits("large"))
     assert with_them.utilisation > without.utilisation - 0.1, "what reservations cost"
-
-
-@pytest.mark.long
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("load", [0.8, 1.0, 1.2])
-def test_every_large_gang_starts_in_time_over_many_fleets(load: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    outcomes = [played(seed, 400, load) for seed in range(100, 120)]
-    for outcome in outcomes:
-        check(outcome)
-    print(f"\n{row(load, 'yes', outcomes)}")
-    monkeypatch.setattr(Space, "reservation", lambda *_: ())
-    print(row(load, "no", [played(seed, 400, load) for seed in range(100, 120)]))
-
-
-def row(load: float, reservations: str, outcomes: list[Outcome]) -> str:
-    """A row of the table in docs/queueing.md; waits in longest running times."""
-    waits = {kind: [wait / LONGEST for o in outcomes for wait in o.waits(kind)] for kind in ("large", "small")}
-    of_kind = [f"{mean(found):.2f} | {max(found):.1f}" for found in waits.values()]
-    return f"| {load:.0%} | {reservations} | {' | '.join(of_kind)} | {mean(o.utilisation for o in outcomes):.0%} |"

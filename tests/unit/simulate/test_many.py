@@ -1,10 +1,6 @@
-"""`make simulate`: new lives each time, side by side, and the sum that is kept of them."""
+"""The command line of `make simulate`, and the record of its runs that is kept in a file."""
 
-import hashlib
 import json
-import os
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,55 +8,12 @@ from typing import Any
 
 import pytest
 
-import muster
 from muster.simulate.__main__ import main
-from muster.simulate.many import lives
 from muster.simulate.play import Outcome, Story
 from muster.simulate.record import Record, RecordError
 from muster.simulate.stories import StoryError, read
 
-SECONDS = float(os.environ.get("SIMULATE_SECONDS", "180"))
 SHOWN = {"seeds": 2, "faults": 30, "simulated_hours": 1.5, "cpu_s": 9.9, "violations": 1, "cells": 140}
-
-
-def simulate(folder: Path, *options: str) -> int:
-    """In a process of its own, so that a seed that fails is the same life when it is played again.
-
-    What it prints is shown where the test fails, also where it takes too long.
-    """
-    path = os.pathsep.join(map(os.path.abspath, sys.path))
-    command = [sys.executable, "-um", "muster.simulate", *options]
-    environment = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONPATH": path}
-    return subprocess.run(command, env=environment, cwd=folder, check=False).returncode
-
-
-def new_seed() -> int:
-    """Another one for each state of what is shipped: whoever runs the same state again meets the same lives."""
-    digest = hashlib.sha256()
-    for source in sorted(Path(muster.__file__).parent.rglob("*.py")):
-        digest.update(source.read_bytes())
-    return int.from_bytes(digest.digest()[:6], "big")
-
-
-@pytest.mark.minutes
-def test_new_lives(tmp_path: Path) -> None:
-    assert simulate(tmp_path, "--seed", str(new_seed()), "--minutes", str(SECONDS / 60)) == 0
-    assert json.loads((tmp_path / "build/bench/simulate.json").read_text())["faults"] > 0
-
-
-@pytest.mark.long
-def test_lives_that_nobody_has_seen(tmp_path: Path) -> None:
-    assert simulate(tmp_path, "--minutes", str(SECONDS / 60)) == 0
-
-
-@pytest.mark.minutes
-def test_lives_side_by_side_are_those_of_their_seeds() -> None:
-    alone, beside = (
-        {outcome.story.seed: (outcome.seconds, outcome.events) for outcome, _ in lives(150, 2, 600.0, jobs)}
-        for jobs in (1, 2)
-    )
-    assert sorted(beside) == [150, 151]
-    assert alone == beside
 
 
 def test_the_sum_goes_on_behind_the_last_seed_and_is_told_by_revision(tmp_path: Path) -> None:

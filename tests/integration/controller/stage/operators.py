@@ -175,11 +175,11 @@ class Operators:
         await process.connected()
         return process
 
-    async def succeed(self, api: Client) -> OperatorProcess:
-        """Start one after the death of the one before, as if that one's lease had run out meanwhile."""
+    async def succeed(self, api: Client, fatal: str = "") -> OperatorProcess:
+        """Start one after the death of the one before, as if that one's lease had run out; armed as by `start`."""
         with contextlib.suppress(NotFound):
             await api.delete(paths.leases(self.namespace, LEASE_NAME))
-        return await self.start()
+        return await self.start(fatal)
 
     async def close(self) -> None:
         """Kill what still runs."""

@@ -1,0 +1,87 @@
+"""What end-to-end tests do to jobs and operators, and what must hold afterwards."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from localcluster.controlplane import free_port
+from testbed.bed import SYSTEM_NAMESPACE, Bed
+from testbed.jobs import Job
+from testbed.kube import wait_until
+
+
+def reference_weights(steps: int, ranks: int) -> str:
+    """Run the same trainer program as local processes, undisturbed."""
+    trainer = Path(__file__).parent / "trainers" / "steps.py"
+    common = {**os.environ, "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    processes = [
+        subprocess.Popen(
+            ["python3", str(trainer), f"--steps={steps}", "--step-seconds=0"],
+            env={**common, "RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(ranks)
+    ]
+    outputs = [process.communicate(timeout=120)[0] for process in processes]
+    done = [json.loads(line) for output in outputs for line in output.splitlines() if '"done"' in line]
+    weights = {line["weights_sha256"] for line in done}
+    assert len(done) == ranks
+    assert len(weights) == 1
+    return weights.pop()
+
+
+def finishes_right(job: Job, weights: str) -> None:
+    completion = job.completion()
+    assert completion["result"] == "Succeeded", completion
+    assert job.weights() == {weights}
+
+
+def victim_node(job: Job) -> str:
+    """A worker's node that does not host the leader."""
+    leader = leader_node(job.bed)
+    return next(
+        pod["spec"]["nodeName"]
+        for _, pod in sorted(job.pods().items(), reverse=True)
+        if pod["spec"]["nodeName"] != leader
+    )
+
+
+def leader_node(bed: Bed) -> str:
+    return str(wait_until("a leader", bed.leader)["spec"]["nodeName"])
+
+
+def move_leader(bed: Bed, away_from: str) -> None:
+    """Delete the leader's pod until the leader is on another node."""
+    while leader_node(bed) == away_from:
+        leader = bed.leader()
+        assert leader is not None
+        name = leader["metadata"]["name"]
+        bed.kubectl("delete", "pod", "-n", SYSTEM_NAMESPACE, name, "--wait=true", timeout_seconds=60)
+
+
+def kill_operator(bed: Bed, pod: dict[str, Any]) -> None:
+    """SIGKILL the operator's process: no goodbye, no release of the lease."""
+    for pid in pids_of_operator(bed, pod):
+        os.kill(pid, signal.SIGKILL)
+
+
+def pids_of_operator(bed: Bed, pod: dict[str, Any]) -> list[int]:
+    """The operator's processes in this pod, as this machine counts them."""
+    name = pod["metadata"]["name"]
+    return [found.pid for found in bed.cluster.pids_of(pod["spec"]["nodeName"], SYSTEM_NAMESPACE, name, "operator")]
+
+
+def assert_every_rank_started_once(job: Job) -> None:
+    starts = [(line["attempt"], line["rank"]) for line in job.events("start")]
+    assert len(starts) == len(set(starts)), f"a rank was started twice in one attempt: {sorted(starts)}"
+
+
+def node_condition(bed: Bed, node: str) -> str:
+    conditions = bed.kubectl.json("get", "node", node)["status"]["conditions"]
+    return str(next(c["status"] for c in conditions if c["type"] == "Ready"))

@@ -1,0 +1,1 @@
+"""Runs the test suites: `make test` (the gate) and `make test-all` (everything, part by part)."""

@@ -1,0 +1,65 @@
+"""`make test`: the stages that must pass before a change lands, one after the other, and a table at the end.
+
+The first stage that fails ends the run. On a clean tree the result is kept in `gate/<commit>.json` in the cache folder:
+{"green": true or false, "stages": {...}, "failed": [...]}.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from gate import kept
+from gate.stage import Outcome, run, slowest, table
+
+# Printed beside what was measured; a test of the gate judges no duration, and neither does this.
+BUDGETS = {
+    "lint": "120 s wall with verify",
+    "verify": "",
+    "unit": "480 s CPU",
+    "integration": "300 s wall",
+    "e2e": "720 s wall",
+}
+TARGETS = {
+    "lint": "lint",
+    "verify": "verify",
+    "unit": "test-unit",
+    "integration": "test-integration",
+    "e2e": "test-e2e",
+}
+
+
+def main() -> int:
+    commit = kept.clean_commit()
+    outcomes: list[Outcome] = []
+    for name, target in TARGETS.items():
+        outcome = run(name, ["make", "--no-print-directory", target])
+        outcomes.append(outcome)
+        print(f"{name}: {outcome.wall_seconds:.0f} s, {outcome.cpu_seconds:.0f} s of CPU", *slowest(outcome), sep="\n")
+        sys.stdout.flush()
+        if outcome.code != 0:
+            break
+    green = all(outcome.code == 0 for outcome in outcomes)
+    print(f"\n{table(outcomes, BUDGETS)}\n")
+    for outcome in outcomes:
+        for name in outcome.reran:
+            print(f"run again: {name}")
+        for name in outcome.failed:
+            print(f"failed: {name}")
+    if commit is None:
+        print("The tree is not clean: the result is not kept.")
+    else:
+        result = {
+            "green": green,
+            "stages": {outcome.name: outcome.as_json() for outcome in outcomes},
+            "failed": [name for outcome in outcomes for name in outcome.failed],
+            "ended": int(time.time()),
+        }
+        if kept.clean_commit() == commit:  # an edit while it ran makes the result nobody's
+            kept.write(kept.gate_file(commit), result)
+    print("The gate is green." if green else f"The gate is red: {outcomes[-1].name} failed.")
+    return 0 if green else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,135 @@
+"""`make test-all`: every part, going on after a failure, with one table at the end.
+
+Results are kept by commit: on a clean tree a run that was interrupted goes on where it stopped, and a part that has
+passed on this commit is not run again (AGAIN=1 runs it). PART=name runs one part, PART=oldest the one that was not run
+for longest, on whatever commit that was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from gate import kept, results
+from gate.parts import PARTS, Part
+from gate.stage import ROOT, Outcome, run, slowest, table
+
+OLDEST = "oldest"
+CLUSTER = "nightly"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = _options(arguments)
+    commit = kept.clean_commit()
+    chosen = _chosen(options.part)
+    outcomes: list[Outcome] = []
+    for part in chosen:
+        before = None if options.again or options.part else _kept(commit, part)
+        if before is not None and before.code == 0:
+            print(f"{part.name}: passed on this commit before, {before.wall_seconds:.0f} s")
+            outcomes.append(before)
+            continue
+        print(f"\n=== {part.name}", flush=True)
+        seed = random.SystemRandom().randrange(1, 2**31) if part.draws else None
+        outcome = run(part.name, _command(part, seed), _environment(part, seed))
+        outcomes.append(outcome)
+        _keep(commit, outcome, seed)
+        print(
+            f"{part.name}: {outcome.wall_seconds:.0f} s, {outcome.cpu_seconds:.0f} s of CPU",
+            *slowest(outcome),
+            sep="\n",
+        )
+    print(f"\n{table(outcomes)}\n")
+    for outcome in outcomes:
+        for name in outcome.failed:
+            print(f"failed: {name}")
+    if commit is None:
+        print(f"The tree is not clean: the results are kept as {_folder(commit).name} and never taken for a commit's.")
+    return 1 if any(outcome.code for outcome in outcomes) else 0
+
+
+def _options(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="gate.all", description="Run every part of the tests.")
+    names = [part.name for part in PARTS]
+    parser.add_argument("--part", default="", metavar="NAME", help=f"{OLDEST}, or one of {', '.join(names)}")
+    parser.add_argument("--again", action="store_true", help="also what has passed on this commit")
+    options = parser.parse_args(arguments)
+    if options.part not in ("", OLDEST, *names):
+        parser.error(f"PART={options.part}: no such part. Give {OLDEST}, or one of {', '.join(names)}.")
+    return options
+
+
+def _chosen(part: str) -> list[Part]:
+    if part == OLDEST:
+        return [min(PARTS, key=_last_run)]
+    return [each for each in PARTS if part in ("", each.name)]
+
+
+def _last_run(part: Part) -> float:
+    """When the part ended last, on any commit, in seconds since 1970; 0 for never."""
+    files = kept.parts_folder().glob(f"*/{part.name}.json")
+    return max((path.stat().st_mtime for path in files), default=0.0)
+
+
+def _folder(commit: str | None) -> Path:
+    return kept.parts_folder() / (commit or "not-clean")
+
+
+def _kept(commit: str | None, part: Part) -> Outcome | None:
+    path = _folder(commit) / f"{part.name}.json"
+    if commit is None or not path.exists():
+        return None
+    found: dict[str, Any] = json.loads(path.read_text())
+    return Outcome(part.name, found["code"], found["wallSeconds"], found["cpuSeconds"], found["results"])
+
+
+def _keep(commit: str | None, outcome: Outcome, seed: int | None) -> None:
+    content = {**outcome.as_json(), "results": outcome.tests, "ended": int(time.time())}
+    if seed is not None:
+        content["seed"] = seed
+    kept.write(_folder(commit) / f"{outcome.name}.json", content)
+
+
+def _environment(part: Part, seed: int | None) -> dict[str, str]:
+    path = os.pathsep.join(str(ROOT / folder) for folder in ("operator", "tools"))
+    variables = {"PYTHONPATH": path, "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
+    if part.nodes:
+        variables["CLUSTER_NAME"] = CLUSTER
+    if seed is not None:
+        variables["MUSTER_SEED"] = str(seed)
+    return variables
+
+
+def _command(part: Part, seed: int | None) -> list[str]:
+    if part.target:
+        return ["make", "--no-print-directory", part.target]
+    python = f"{_venv()}/bin/python"
+    test = [python, "-m", "pytest", "-p", results.__name__, "-q", *part.tests, *part.pytest]
+    if part.workers > 1:
+        test += ["-n", str(part.workers)]
+    if seed is not None:
+        test += [f"--hypothesis-seed={seed}"]
+    if not part.nodes:
+        return test
+    images = ["python3", "-m", "imagebuild"]
+    cluster = ["python3", "-m", "localcluster"]
+    up = [*cluster, "up", "--name", CLUSTER, "--nodes", str(part.nodes), "--from", "build/images/images.json"]
+    down = [*cluster, "down", "--name", CLUSTER]
+    steps = " && ".join(map(shlex.join, (images, up, test)))
+    return ["bash", "-c", f"trap {shlex.quote(shlex.join(down))} EXIT; {steps}"]
+
+
+def _venv() -> str:
+    return subprocess.run([str(ROOT / "tools" / "venv.sh")], capture_output=True, text=True, check=True).stdout.strip()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,105 @@
+"""The parts of `make test-all`: everything there is, in pieces of at most half an hour.
+
+The gate's own stages come first; the rest is what the folders named `nightly` hold (docs/testing.md).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Part:
+    """One piece.
+
+    Attributes:
+        name: as PART= and the results name it.
+        target: of the Makefile, for a stage of the gate; else `tests` are run by pytest.
+        tests: files and folders.
+        workers: processes of pytest side by side; 1 runs it alone.
+        nodes: of the local cluster that it needs; 0 for none. The cluster is brought up for it and taken down after it.
+        pytest: further arguments.
+        draws: it draws its inputs anew: a seed is chosen and kept with the result.
+    """
+
+    name: str
+    target: str = ""
+    tests: tuple[str, ...] = ()
+    workers: int = 1
+    nodes: int = 0
+    pytest: tuple[str, ...] = ()
+    draws: bool = False
+
+
+def _nightly(level: str, *tests: str) -> tuple[str, ...]:
+    return tuple(f"tests/{level}/nightly/{test}" for test in tests)
+
+
+_SPREAD = ("--dist", "worksteal")
+_BY_FILE = ("--dist", "loadfile")
+
+PARTS = (
+    Part("lint", target="lint"),
+    Part("verify", target="verify"),
+    Part("unit", target="test-unit"),
+    Part("integration", target="test-integration"),
+    Part("e2e", target="test-e2e"),
+    Part("unit-defects", tests=_nightly("unit", "simulate/test_lives.py"), workers=2, pytest=_SPREAD),
+    Part(
+        "unit-lives",
+        tests=_nightly("unit", "simulate/test_new_lives.py", "simulate/test_accounts.py", "simulate/test_fleets.py"),
+        workers=2,
+        pytest=_SPREAD,
+        draws=True,
+    ),
+    Part("unit-fuzz", tests=_nightly("unit", "fuzz"), workers=2, pytest=_SPREAD, draws=True),
+    Part("unit-what-if", tests=_nightly("unit", "whatif"), workers=2, pytest=_SPREAD),
+    Part("unit-streams", tests=_nightly("unit", "lifecycle", "queueing"), workers=2, pytest=_SPREAD, draws=True),
+    Part(
+        "unit-large",
+        tests=_nightly(
+            "unit",
+            *("bench", "checkpoint", "cli", "goodput", "health", "launcher", "page", "placement", "protocol"),
+        ),
+        workers=2,
+        pytest=_SPREAD,
+    ),
+    Part("unit-drawn", tests=("tests/unit",), workers=2, pytest=("-m", "hypothesis", *_SPREAD), draws=True),
+    Part(
+        "integration-crash-points",
+        tests=_nightly("integration", "controller/test_crash_points.py", "controller/test_health_crash_points.py"),
+        workers=4,
+        pytest=_BY_FILE,
+    ),
+    Part(
+        "integration-controller",
+        tests=_nightly(
+            "integration",
+            *("controller/test_cost.py", "controller/test_dashboards.py", "install", "test_bench_launchers.py"),
+        ),
+        workers=2,
+        pytest=_BY_FILE,
+    ),
+    Part(
+        "integration-parts",
+        tests=_nightly("integration", "checkpoint", "preflight_probes", "test_kwok.py"),
+        workers=2,
+        pytest=_BY_FILE,
+    ),
+    Part("e2e-localcluster", tests=_nightly("e2e", "test_localcluster.py")),
+    Part("e2e-faults", tests=_nightly("e2e", "test_faults.py"), nodes=4),
+    Part(
+        "e2e-jobs",
+        tests=_nightly(
+            "e2e",
+            *("test_account.py", "test_jobs.py", "test_placement.py", "test_pods_as_they_come.py"),
+            "test_trainer_hash.py",
+        ),
+        nodes=4,
+    ),
+    Part("e2e-health", tests=_nightly("e2e", "test_health.py"), nodes=4),
+    Part("e2e-burn-in", tests=_nightly("e2e", "test_burn_in.py", "test_corruption.py"), nodes=4),
+    Part("e2e-random", tests=_nightly("e2e", "test_attack.py", "test_soak.py"), nodes=4, draws=True),
+    Part("e2e-eight", tests=_nightly("e2e", "test_cut_off.py", "test_existing.py", "test_upgrade.py"), nodes=8),
+    Part("e2e-recipes", tests=_nightly("e2e", "test_recipes.py"), nodes=8),
+)

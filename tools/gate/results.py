@@ -1,0 +1,57 @@
+"""A pytest plugin that writes one line of JSON for each test: name, result, seconds, and the seed if it drew one.
+
+Loaded by `-p gate.results`; the file is named by MUSTER_RESULTS, and without it nothing is written. A test that draws
+its inputs names the seed by `record_property("seed", ...)`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+VARIABLE = "MUSTER_RESULTS"
+
+
+class Results:
+    """Writes a test's line when its teardown has been reported, so that a crash of pytest loses at most one."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._open: dict[str, dict[str, Any]] = {}
+        self._reran: dict[str, int] = {}
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        line = self._open.setdefault(report.nodeid, {"name": report.nodeid, "result": "passed", "seconds": 0.0})
+        line["seconds"] = round(line["seconds"] + report.duration, 2)
+        if report.outcome == "rerun":
+            line["reruns"] = line.get("reruns", 0) + 1
+        elif report.outcome != "passed" and line["result"] != "failed":
+            line["result"] = report.outcome
+        seed = dict(report.user_properties).get("seed")
+        if seed is not None:
+            line["seed"] = seed
+        if report.when != "teardown":
+            return
+        if line.get("reruns", 0) > self._reran.get(report.nodeid, 0):  # it begins again
+            self._reran[report.nodeid] = line["reruns"]
+        else:
+            with self._path.open("a") as file:
+                file.write(json.dumps(self._open.pop(report.nodeid)) + "\n")
+
+    def pytest_collectreport(self, report: Any) -> None:
+        if report.failed:
+            with self._path.open("a") as file:
+                file.write(json.dumps({"name": report.nodeid, "result": "failed", "seconds": 0.0}) + "\n")
+
+
+def pytest_configure(config: Any) -> None:
+    path = os.environ.get(VARIABLE)
+    if path and not hasattr(config, "workerinput"):  # with xdist the controller hears of every test
+        config.pluginmanager.register(Results(Path(path)))
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """The lines of a results file, in the order in which tests ended; empty when no test ran."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
