@@ -309,36 +309,3 @@ async def test_an_owner_who_fails_everywhere_costs_little_too() -> None:
         steps.append(counted.steps)
     assert max(steps) < 2_500_000, "each of the nodes is judged once, since the owner is not heard from now on"
     assert max(steps[1:]) < 100_000
-
-
-async def test_five_hundred_jobs_on_a_large_fleet_cost_little() -> None:
-    """16,384 nodes; each job's record changes as it does when a failure comes, and only the nodes concerned are judged."""
-    jobs = Jobs()
-    jobs.policy()
-    nodes = [f"n{i}" for i in range(16384)]
-    jobs.add(*nodes)
-    await jobs.look()
-    judged = 0
-    assess = module.assess
-
-    def counted(*arguments: Any, **more: Any) -> Any:
-        nonlocal judged
-        judged += 1
-        return assess(*arguments, **more)
-
-    module.assess = counted  # type: ignore[assignment]
-    steps = []
-    try:
-        for number in range(500):
-            jobs.job(f"team-{number % 50}/job-{number}", *[(f"n{number * 32}", NOW)] * 3)
-            if number % 10:
-                await jobs.keeper.look()
-            else:
-                with CountedWork() as counted:
-                    await jobs.keeper.look()
-                steps.append(counted.steps)
-        await jobs.keeper.settled()
-    finally:
-        module.assess = assess
-    assert judged <= 500 * 24
-    assert max(steps) < 20_000, "for each failure"

@@ -512,16 +512,22 @@ STEPS = (
 )
 
 
-@settings(max_examples=100, deadline=None)
-@given(steps=st.lists(st.sampled_from(STEPS), min_size=20, max_size=60))
-def test_whatever_anybody_does_nobody_is_disturbed_and_nobody_is_held_for_ever(steps: list[str]) -> None:
+def live_through(steps: list[str]) -> None:
+    """Let these steps happen one after the other; no job is or comes where a repair is in progress, and all of it ends."""
+
     async def lived() -> None:
         life = Life()
         await life.sick()
         await life.turn(10)
         for step in steps:
             await getattr(life, step)()
-            assert life.phase() != "InProgress" or is_out(life.shop)  # whatever was taken on, no job is or comes there
+            assert life.phase() != "InProgress" or is_out(life.shop)
         await life.ends_well()
 
     asyncio.run(lived())
+
+
+@settings(max_examples=25, deadline=None)
+@given(steps=st.lists(st.sampled_from(STEPS), min_size=20, max_size=60))
+def test_whatever_anybody_does_nobody_is_disturbed_and_nobody_is_held_for_ever(steps: list[str]) -> None:
+    live_through(steps)

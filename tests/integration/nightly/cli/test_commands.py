@@ -12,7 +12,7 @@ import yaml
 from localcluster.controlplane import ControlPlane, free_port
 from muster.kube.informer import PAGE_SIZE
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 
 
 def one_line(result: "subprocess.CompletedProcess[str]") -> str:

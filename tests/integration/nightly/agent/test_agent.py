@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.integration.agent.conftest import QUICK
+from tests.integration.nightly.agent.conftest import QUICK
 
 from localcluster.controlplane import ControlPlane
 

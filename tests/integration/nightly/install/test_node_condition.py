@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 RIGHTS = ROOT / "manifests" / "components" / "node-condition" / "rights.yaml"
 TYPE = "MusterHealthy"
 

@@ -20,7 +20,7 @@ from stage.hand import patiently
 from stage.health import agent_says, are_tainted, evidence, health, is_in_state
 from stage.scene import Scene
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 POLICY = {"health": {"enforcement": "Nodes", "repair": {"actions": ["Reboot"]}}}
 HOOK = 'touch "{folder}/begun-$NODE"; while ! test -e "{folder}/booted"; do sleep 0.1; done; echo "$ACTION of $NODE"'
 LOOKS = 60.0  # seconds: the operator looks at requests every ten

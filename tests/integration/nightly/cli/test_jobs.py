@@ -21,8 +21,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from tests.integration.cli.conftest import ROOT, ago
-from tests.integration.cli.test_commands import one_line
+from tests.integration.nightly.cli.conftest import ROOT, ago
+from tests.integration.nightly.cli.test_commands import one_line
 
 from localcluster.controlplane import ControlPlane
 

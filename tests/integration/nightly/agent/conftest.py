@@ -14,7 +14,7 @@ from tests.fakes.nvml.build import library
 
 from localcluster.controlplane import ControlPlane
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 QUICK = {
     "nvml.fast_period": 0.2,
     "nvml.normal_period": 0.5,

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from tests.integration.cli.conftest import User
-from tests.integration.cli.test_commands import one_line
+from tests.integration.nightly.cli.conftest import User
+from tests.integration.nightly.cli.test_commands import one_line
 
 from localcluster.controlplane import ControlPlane
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 
 
 def stored(hand: Any, name: str) -> Any:

@@ -17,7 +17,7 @@ import yaml
 from localcluster.controlplane import ControlPlane
 from muster.world.names import gang_name
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 BLOCK, RACK = "topology.muster.dev/block", "topology.muster.dev/rack"
 Object = dict[str, Any]
 

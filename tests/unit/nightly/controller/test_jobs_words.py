@@ -1,0 +1,39 @@
+"""What failures of five hundred jobs cost the health keeper on a large fleet."""
+
+from typing import Any
+
+from tests.unit.controller.test_jobs_words import NOW, Jobs, module
+from tests.unit.counting import CountedWork
+
+
+async def test_five_hundred_jobs_on_a_large_fleet_cost_little() -> None:
+    """16,384 nodes; each job's record changes as it does when a failure comes, and only the nodes concerned are judged."""
+    jobs = Jobs()
+    jobs.policy()
+    nodes = [f"n{i}" for i in range(16384)]
+    jobs.add(*nodes)
+    await jobs.look()
+    judged = 0
+    assess = module.assess
+
+    def counted(*arguments: Any, **more: Any) -> Any:
+        nonlocal judged
+        judged += 1
+        return assess(*arguments, **more)
+
+    module.assess = counted  # type: ignore[assignment]
+    steps = []
+    try:
+        for number in range(500):
+            jobs.job(f"team-{number % 50}/job-{number}", *[(f"n{number * 32}", NOW)] * 3)
+            if number % 10:
+                await jobs.keeper.look()
+            else:
+                with CountedWork() as counted:
+                    await jobs.keeper.look()
+                steps.append(counted.steps)
+        await jobs.keeper.settled()
+    finally:
+        module.assess = assess
+    assert judged <= 500 * 24
+    assert max(steps) < 20_000, "for each failure"
