@@ -8,7 +8,7 @@ since it was written last, nobody has seen: it is told as such. What has been co
 from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 
-from muster.api.fleethours import HOURLY_DAYS, FleetHours, GpuState
+from muster.api.fleethours import HOURLY_DAYS, MAX_SPANS, FleetHours, GpuState
 from muster.api.goodput import LONGEST_MILLISECONDS
 from muster.world.fleet import Fleet
 from muster.world.views import NodeView
@@ -107,7 +107,7 @@ def _hours(begin: datetime, end: datetime) -> Iterator[tuple[str, int]]:
 def _summed_up(
     spans: Mapping[str, Mapping[GpuState, int]], now: datetime, most_days: int
 ) -> dict[str, dict[GpuState, int]]:
-    """Hours of long ago by days; what is too old goes."""
+    """Hours of long ago by days; what is too old goes, and of the rest what no longer fits into one object."""
     found: dict[str, dict[GpuState, int]] = {}
     for key, amounts in spans.items():
         begin = _begin(key)
@@ -117,7 +117,7 @@ def _summed_up(
         mine = found.setdefault(key[:LENGTH_OF_DAY] if old else key, {})
         for state, amount in amounts.items():
             mine[state] = min(mine.get(state, 0) + amount, LONGEST_MILLISECONDS)
-    return found
+    return {key: found[key] for key in sorted(found)[-MAX_SPANS:]}
 
 
 def _begin(key: str) -> datetime:

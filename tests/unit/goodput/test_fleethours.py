@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.api.fleethours import HOURLY_DAYS, FleetHours, GpuState
+from muster.api.fleethours import HOURLY_DAYS, MAX_SPANS, FleetHours, GpuState
 from muster.goodput.fleethours import between, folded, state_of
 from muster.world.fleet import Exclusion, Fleet
 from muster.world.views import NodeView, Taint
@@ -67,6 +67,16 @@ def test_old_hours_are_days_and_what_is_too_old_goes() -> None:
     assert between(hours, None, datetime(2026, 1, 2, tzinfo=UTC)) == {}
 
 
+def test_of_more_days_than_one_object_holds_the_newest_are_kept() -> None:
+    first = datetime(2020, 1, 1, tzinfo=UTC)
+    spans = {f"{first + day * DAY:%Y-%m-%d}": {"held": 1} for day in range(MAX_SPANS)}
+    hours = folded(known(spans=spans), NOW + SECOND, SECOND, GPUS, 3650)
+    assert len(hours.spans) == MAX_SPANS
+    assert "2020-01-01" not in hours.spans
+    assert hours.spans["2026-01-31T05"] == {"held": 16_000, "free": 8_000}
+    assert FleetHours.model_validate(hours.to_json()) == hours
+
+
 def test_what_is_kept_is_bounded() -> None:
     what_is_kept_is_bounded(days=130, most_days=100)
 
@@ -119,7 +129,7 @@ events = st.tuples(
 histories = st.lists(events, max_size=60)
 
 
-@settings(max_examples=50, derandomize=True, database=None, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(histories)
 def test_whatever_happens_no_second_is_there_twice(history: list[tuple[str, float, dict[GpuState, int]]]) -> None:
     """Leaders that come and go, clocks that step (four times as many in tests/unit/nightly/goodput/test_fleethours.py)."""

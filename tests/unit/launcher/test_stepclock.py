@@ -140,7 +140,7 @@ def test_lines_that_are_read_together_count_as_alike() -> None:
     assert clock.step_seconds() == (2.5 + 10.0) / 2
 
 
-@settings(max_examples=300, derandomize=True, database=None, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 40), st.one_of(st.none(), st.integers(3, 60))), min_size=1, max_size=12))
 def test_what_is_left_are_the_steps_that_were_not_taken_back(history: list[tuple[int, int | None]]) -> None:
     """A program that makes some steps, goes back (or does not), and so on; after each fall it makes enough to be believed."""
@@ -165,7 +165,7 @@ def test_what_is_left_are_the_steps_that_were_not_taken_back(history: list[tuple
     assert abs(clock.lost_seconds - seconds) < 1e-6
 
 
-@settings(max_examples=300, derandomize=True, database=None, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(
     st.lists(
         st.tuples(

@@ -6,7 +6,7 @@ from tests.unit.goodput.test_fleethours import histories, no_second_is_there_twi
 from muster.goodput.fleethours import GpuState
 
 
-@settings(max_examples=200, derandomize=True, database=None, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(histories)
 def test_whatever_happens_no_second_is_there_twice(history: list[tuple[str, float, dict[GpuState, int]]]) -> None:
     no_second_is_there_twice(history)
