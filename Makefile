@@ -17,10 +17,10 @@ help: ## List the targets
 
 ##@ What a user runs first
 .PHONY: demo recipes test
-demo: venv images ## The main job: find a bad node, train, lose a process, a pod and a node, finish with the right weights (KEEP=1 keeps it)
+demo: prepared ## The main job: find a bad node, train, lose a process, a pod and a node, finish with the right weights (KEEP=1 keeps it)
 	@$(PY) -u -m demo
 
-recipes: venv images ## Seven training frameworks on a cluster, with the demo's faults (RECIPES="lightning jax-orbax" for a part; KEEP=1)
+recipes: prepared ## Seven training frameworks on a cluster, with the demo's faults (RECIPES="lightning jax-orbax" for a part; KEEP=1)
 ifneq ($(CLUSTER),existing)
 	@$(TOOL) imagebuild --only recipes
 endif
@@ -62,8 +62,7 @@ side_by_side = $(if $(T)$(K),,-n 4 --dist $(1))
 test-unit: venv ## Pure functions and single processes (T=tests/unit/queueing K=order for a part)
 	@PYTHONHASHSEED=0 $(PYTEST) $(call tests_of,unit) $(call side_by_side,worksteal)
 
-test-integration: venv ## Against a real API server (T=, K=)
-	@$(TOOL) localcluster build
+test-integration: venv binaries ## Against a real API server (T=, K=)
 	@$(PYTEST) $(call tests_of,integration) $(call side_by_side,loadfile)
 
 test-e2e: cluster-up ## Real nodes, real containers, real faults, on a cluster of four (T=, K=)
@@ -155,7 +154,13 @@ print-venv: venv
 lock: venv ## Lock the dependencies: requirements/*.in -> requirements/*.txt
 	@PATH="$(VENV)/bin:$$PATH" tools/lock.sh
 
-.PHONY: generate images cluster-up kwok-up cluster-down clean clean-cache
+.PHONY: generate prepared binaries images cluster-up kwok-up cluster-down clean clean-cache
+prepared: venv # images and Kubernetes side by side: the one waits for the network, the other for the processors
+	@$(MAKE) --no-print-directory -j2 images $(if $(filter existing,$(CLUSTER)),,binaries)
+
+binaries: ## Build etcd, Kubernetes and CoreDNS (cached by content)
+	@$(TOOL) localcluster build
+
 images: venv ## Build the container images (cached by content)
 ifeq ($(CLUSTER),existing)
 	@echo "CLUSTER=existing: the images are taken from IMAGE_PREFIX=$(IMAGE_PREFIX)"
@@ -163,7 +168,7 @@ else
 	@$(TOOL) imagebuild
 endif
 
-cluster-up: images ## A real Kubernetes of NODES=4 nodes on this machine, images loaded (CLUSTER_NAME=other for a second one)
+cluster-up: prepared ## A real Kubernetes of NODES=4 nodes on this machine, images loaded (CLUSTER_NAME=other for a second one)
 ifeq ($(CLUSTER),existing)
 	@kubectl cluster-info >/dev/null || { echo "CLUSTER=existing: the cluster of the current kubeconfig does not answer"; exit 1; }
 else

@@ -1,7 +1,7 @@
 """Builds etcd, Kubernetes, CoreDNS and the pause program from Go modules, once per machine.
 
 Release downloads and registries may be out of reach where only package registries are allowed; Go modules are served
-wherever Go programs can be built at all. All of Kubernetes and etcd is one binary, linked by component name.
+wherever Go programs can be built at all. All of Kubernetes, etcd and CoreDNS is one binary, linked by component name.
 
 What only benches and tests of a whole fleet need (KWOK and Muster's peers) is kept apart, an entry of the cache each,
 and built when it is first asked for: nobody else pays for it.
@@ -55,12 +55,12 @@ PROGRAMS = (
             "kubelet",
             "kube-proxy",
             "kubectl",
+            "coredns",
         ),
         # Clients parse the server's version; without these flags it has none.
         linker_flags=f"-X k8s.io/component-base/version.gitVersion={KUBERNETES_VERSION} "
         f"-X k8s.io/client-go/pkg/version.gitVersion={KUBERNETES_VERSION}",
     ),
-    Program(module="coredns", output="coredns"),
     Program(module="pause", output="pause"),
 )
 
