@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -128,10 +127,9 @@ async def test_deadline_of_a_write_is_what_is_left_of_the_lease(
     await far_client.get("/version")
     network.freeze()
     far_client.before_write = lambda: 0.3
-    started = time.monotonic()
-    with pytest.raises(Unreachable, match="no answer to POST"):
-        await far_client.post(at(namespace), config_map())
-    assert time.monotonic() - started < 5.0  # the usual deadline is 10
+    async with asyncio.timeout(120):
+        with pytest.raises(Unreachable, match="no answer to POST"):
+            await far_client.post(at(namespace), config_map(), deadline_seconds=3600)
 
 
 async def test_read_is_tried_again_when_the_connection_breaks(far_client: Client, network: Any) -> None:

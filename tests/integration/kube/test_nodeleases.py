@@ -3,7 +3,6 @@
 import contextlib
 import json
 import sys
-import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -43,13 +42,12 @@ async def test_a_heartbeat_is_dated_by_the_leaders_own_lease_and_seen_by_one_loo
     lease = LeaderLease(client, namespace, "muster", "me", retry=0.2, seen=ages.versions.seen)
     await lease.acquire()
     background(lease.hold())
-    begun, first = time.monotonic(), ages.versions.written_by(0)
+    first = ages.versions.written_by(0)
     await until(lambda: ages.versions.written_by(sys.maxsize) - first > 3.0 and len(ages.versions) > 5)
     await renew(client, beating, "2026-11-01T00:00:03.000000Z")
-    looked = time.monotonic()
     await NodeLeases(client, ages.take).look()
-    assert 2.0 <= ages.age_seconds(silent) <= time.monotonic() - begun + 1.0
-    assert ages.age_seconds(beating) <= time.monotonic() - looked + 0.5
+    assert ages.age_seconds(silent) >= 2.0, "nothing was heard of it while the lease was renewed for three seconds"
+    assert ages.age_seconds(beating) < ages.age_seconds(silent)
     found = ages.lease(beating)
     stored = json.loads(await client.get(paths.leases(paths.NODE_LEASES, beating)))
     assert found is not None
