@@ -47,6 +47,8 @@ FACTS = {
     ),
     # NVIDIA's XID catalogue, an example without "PCI:".
     "XID of an old driver": ("NVRM: Xid (0000:03:00): 14, Channel 00000001", (kinds.XID, 14, "0000:03:00")),
+    "XID in a domain of its own": ("NVRM: Xid (PCI:0018:01:00): 79, pid=9", (kinds.XID, 79, "0018:01:00")),
+    "XID of a driver that tells no domain": ("NVRM: Xid (01:00): 6, PE0001", (kinds.XID, 6, "0000:01:00")),
     # open-gpu-kernel-modules, a report of a T4 whose GSP does not answer.
     "a GPU that cannot be started": (
         "NVRM: GPU 0000:00:06.0: RmInitAdapter failed! (0x22:0x56:731)",

@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from muster.api.gang import GangIncident, GangSpec
-from muster.api.trainingjob import CompletionRecord, Condition, Incident, TrainingJob
+from muster.api.trainingjob import CompletionRecord, Condition, Incident, TrainingJob, TrainingJobSpec
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 END = {"reason": "CrashLoop", "time": NOW, "attempt": 4}
@@ -70,6 +70,12 @@ def test_a_record_whose_members_make_no_gang_is_none() -> None:
         GangSpec.model_validate({**RECORD, "members": [{"index": 0, "rank": 1}, {"index": 1, "rank": 2}]})
     of_old = GangSpec.model_validate({**RECORD, "members": [{}, {}, {}]})
     assert [member.index for member in of_old.members] == [0, 1, 2]
+
+
+def test_a_record_has_room_for_every_worker_of_the_largest_job() -> None:
+    job = TrainingJobSpec.model_validate({"nodes": 4096, "template": {"spec": {"containers": []}}})
+    members = [{"index": place, "rank": place} for place in range(job.nodes)]
+    assert GangSpec.model_validate({**RECORD, "members": members}).node_count == 4096
 
 
 def test_the_workers_of_a_copied_record_are_counted_anew() -> None:

@@ -284,6 +284,12 @@ async def test_anything_else_is_written_at_once(statuses: Statuses, scene: Any) 
     assert scene.api.count("PATCH") == 4
 
 
+async def test_a_status_is_written_over_none_but_the_one_that_was_read(statuses: Statuses, scene: Any) -> None:
+    read = scene.cluster.job(("ns", "j")).metadata.resource_version
+    await statuses.write(state="Running")
+    assert scene.api.bodies[0]["metadata"]["resourceVersion"] == read
+
+
 async def test_what_has_vanished_from_a_map_within_the_status_vanishes_from_the_object(
     statuses: Statuses, scene: Any
 ) -> None:

@@ -295,6 +295,18 @@ def test_what_only_other_schedulers_know_of_a_pod_is_left_out_and_told() -> None
     assert left == [f"template.spec.{name}" for name in spec]
 
 
+@pytest.mark.parametrize("policy", ["Always", "OnFailure"])
+def test_that_a_pod_would_be_restarted_where_it_is_is_left_out_and_told(policy: str) -> None:
+    source = a_pytorch_job(["torchrun", "train.py"])
+    source["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["restartPolicy"] = policy
+    (found,) = converted([source])
+    assert found is not None
+    assert found.job is not None
+    assert "restartPolicy" not in found.job["spec"]["template"]["spec"]
+    (told,) = found.notes.left_out
+    assert told.startswith(f"template.spec.restartPolicy: {policy}: Muster restarts ranks itself")
+
+
 def test_a_template_that_nobody_has_filled_in_is_refused_with_a_remedy() -> None:
     source = a_pytorch_job(["torchrun", "train.py"])
     source["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"] = "$NUM_NODES"

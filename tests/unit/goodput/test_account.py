@@ -183,6 +183,22 @@ def test_what_goes_back_is_lost_once() -> None:
     assert cut(account, 40) == (account, 0)
 
 
+def test_what_a_start_takes_back_is_not_charged_to_a_failure_that_has_had_its_start() -> None:
+    """The job was suspended meanwhile, and nothing has failed since."""
+    scene = trains(now=160, step=101)
+    assert scene.record is not None
+    mended = fault(scene).model_copy(update={"attempt": 0, "resumed_step": 0, "lost_milliseconds": 5_000})
+    record = scene.record.model_copy(update={"incidents": [mended]})
+    scene.record = record
+    stopped = carried(scene.world(), record.model_copy(update={"attempt": 2, "go": None, "time": at(160)}))
+    later = Scene(scene.job, seconds=170).fleet()
+    later.record = stopped
+    go = Go(time=at(170), master_address="10.0.0.1", master_port=20001, resume=Resume(step=40, path="/ckpt/40"))
+    spec = carried(later.world(), stopped.model_copy(update={"go": go}))
+    assert account_of(spec).lost_steps == 61
+    assert [incident.lost_milliseconds for incident in spec.incidents] == [5_000]
+
+
 @pytest.mark.parametrize(("told", "of", "lost"), [(105, 1, 65), (None, 1, 61), (90, 1, 61), (105, 7, 61), (-1, 1, 61)])
 def test_steps_that_were_made_after_the_last_report_that_was_known_are_lost_too(
     told: int | None, of: int, lost: int

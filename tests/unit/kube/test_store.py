@@ -216,6 +216,13 @@ def test_same_version_again_is_no_change() -> None:
     assert changes == []
 
 
+def test_an_older_event_of_the_stream_does_not_replace_the_answer_to_our_own_write() -> None:
+    store: Store[PodView] = Store(KIND)
+    store.assume(make(version=5, node="n5"))
+    store.apply("MODIFIED", make(version=4, node="n4"))
+    assert store.get(key()) == make(version=5, node="n5")
+
+
 def test_stream_that_is_behind_a_refresh_brings_nothing_back() -> None:
     store: Store[PodView] = Store(KIND)
     store.replace([make("a", "u1", 1)], 1)

@@ -825,10 +825,11 @@ class TestWhatWasListedBeforeTheyWereProvedDead:
         assert before is not None
         assert after == before.model_copy(update={"ghosts": [], "listing": 1})
 
-    def test_it_does_not_while_one_of_them_may_live(self) -> None:
+    @pytest.mark.parametrize("alive", range(3))
+    def test_it_does_not_while_any_one_of_them_may_live(self, alive: int) -> None:
         here = self.outwaited()
         assert here.record is not None
-        dead = frozenset(ghost.pod_uid for ghost in here.record.ghosts[1:])
+        dead = frozenset(ghost.pod_uid for place, ghost in enumerate(here.record.ghosts) if place != alive)
         assert not decide(here.but(proved_dead=dead).world(), SETTINGS).actions
 
     def test_launchers_are_told_to_list_anew(self) -> None:

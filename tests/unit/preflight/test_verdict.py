@@ -334,6 +334,12 @@ def test_what_a_node_shows_by_itself(told: LocalOutcome, want: str) -> None:
     assert ("n001" in verdict.passed) is not bool(want)
 
 
+def test_every_node_that_fails_a_probe_is_blamed_for_it() -> None:
+    told = [LocalOutcome(node, "gpus", How.RESULT, 7.0) for node in ("n001", "n005")]
+    verdict = judge(gang(8), burned_in(gang(8), healthy), told, YARDSTICKS, LIMITS)
+    assert [(fail.node, fail.probe) for fail in verdict.failed] == [("n001", "gpus"), ("n005", "gpus")]
+
+
 def test_a_probe_that_could_not_run_blames_nobody() -> None:
     told = LocalOutcome("n001", "gpus", How.ENVIRONMENT, words="GPUs in use by process 4711")
     verdict = judge(gang(8), burned_in(gang(8), healthy), [told], YARDSTICKS, LIMITS)

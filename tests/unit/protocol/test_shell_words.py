@@ -45,6 +45,7 @@ def test_commands_are_read_as_a_shell_reads_them_and_on_where_it_would_not(line:
         ("N=1; export A=\"--nnodes $N -x\"; run ${A} '' c", ("run", "--nnodes", "1", "-x", "", "c")),
         ('A=(\n --nnodes 1 # of them\n "-t 3"\n); run ${A[@]} b', ("run", "--nnodes", "1", "-t", "3", "b")),
         ("A=-x; A+=' -y'; run $A --n=$A", ("run", "-x", "-y", "--n=-x", "-y")),
+        ("A=h; B=1; run --at=$A:${B} $A$B", ("run", "--at=h:1", "h1")),
         ("if a; then A=1; else A=2; fi; run $A", ("run", "$A")),  # either
         ("A=${B:-1}; run $A $B", ("run", "${B:-1}", "$B")),
         ("A=$(b); run $A", ("run", "$_")),

@@ -29,7 +29,7 @@ def debug_node(name: str) -> NodeView:
 @pytest.mark.parametrize(
     ("waiting", "expected"),
     [
-        pytest.param([wants("b", 1, seconds=2), wants("a", 1, seconds=1)], "a b", id="older first"),
+        pytest.param([wants("a", 1, seconds=2), wants("b", 1, seconds=1)], "b a", id="older first"),
         pytest.param([wants("b", 1), wants("a", 1)], "a b", id="of one age: by name"),
         pytest.param([wants("old", 1), wants("urgent", 1, seconds=9, priority=1)], "urgent old", id="priority first"),
         pytest.param([wants("low", 1, priority=-5), wants("new", 1, seconds=9)], "new low", id="negative priority"),
