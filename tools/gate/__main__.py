@@ -10,7 +10,8 @@ import sys
 import time
 
 from gate import kept
-from gate.stage import Outcome, run, slowest, table
+from gate.parts import PARTS
+from gate.stage import Outcome, failed, report, run, table
 
 # Printed beside what was measured; a test of the gate judges no duration, and neither does this.
 BUDGETS = {
@@ -20,39 +21,26 @@ BUDGETS = {
     "integration": "300 s wall",
     "e2e": "720 s wall",
 }
-TARGETS = {
-    "lint": "lint",
-    "verify": "verify",
-    "unit": "test-unit",
-    "integration": "test-integration",
-    "e2e": "test-e2e",
-}
 
 
 def main() -> int:
     commit = kept.clean_commit()
     outcomes: list[Outcome] = []
-    for name, target in TARGETS.items():
-        outcome = run(name, ["make", "--no-print-directory", target])
+    for part in (part for part in PARTS if part.target):
+        outcome = run(part.name, part.make())
         outcomes.append(outcome)
-        print(f"{name}: {outcome.wall_seconds:.0f} s, {outcome.cpu_seconds:.0f} s of CPU", *slowest(outcome), sep="\n")
-        sys.stdout.flush()
+        report(outcome)
         if outcome.code != 0:
             break
     green = all(outcome.code == 0 for outcome in outcomes)
-    print(f"\n{table(outcomes, BUDGETS)}\n")
-    for outcome in outcomes:
-        for name in outcome.reran:
-            print(f"run again: {name}")
-        for name in outcome.failed:
-            print(f"failed: {name}")
+    print(table(outcomes, BUDGETS))
     if commit is None:
         print("The tree is not clean: the result is not kept.")
     else:
         result = {
             "green": green,
             "stages": {outcome.name: outcome.as_json() for outcome in outcomes},
-            "failed": [name for outcome in outcomes for name in outcome.failed],
+            "failed": failed(outcomes),
             "ended": int(time.time()),
         }
         if kept.clean_commit() == commit:  # an edit while it ran makes the result nobody's

@@ -20,7 +20,7 @@ from typing import Any
 
 from gate import kept, results
 from gate.parts import PARTS, Part
-from gate.stage import ROOT, Outcome, run, slowest, table
+from gate.stage import ROOT, Outcome, report, run, table
 
 OLDEST = "oldest"
 CLUSTER = "nightly"
@@ -42,15 +42,8 @@ def main(arguments: list[str] | None = None) -> int:
         outcome = run(part.name, _command(part, seed), _environment(part, seed))
         outcomes.append(outcome)
         _keep(commit, outcome, seed)
-        print(
-            f"{part.name}: {outcome.wall_seconds:.0f} s, {outcome.cpu_seconds:.0f} s of CPU",
-            *slowest(outcome),
-            sep="\n",
-        )
-    print(f"\n{table(outcomes)}\n")
-    for outcome in outcomes:
-        for name in outcome.failed:
-            print(f"failed: {name}")
+        report(outcome)
+    print(table(outcomes))
     if commit is None:
         print(f"The tree is not clean: the results are kept as {_folder(commit).name} and never taken for a commit's.")
     return 1 if any(outcome.code for outcome in outcomes) else 0
@@ -110,7 +103,7 @@ def _environment(part: Part, seed: int | None) -> dict[str, str]:
 
 def _command(part: Part, seed: int | None) -> list[str]:
     if part.target:
-        return ["make", "--no-print-directory", part.target]
+        return part.make()
     python = f"{_venv()}/bin/python"
     test = [python, "-m", "pytest", "-p", results.__name__, "-q", *part.tests, *part.pytest]
     if part.workers > 1:

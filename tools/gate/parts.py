@@ -30,6 +30,10 @@ class Part:
     pytest: tuple[str, ...] = ()
     draws: bool = False
 
+    def make(self) -> list[str]:
+        """The command of a stage of the gate."""
+        return ["make", "--no-print-directory", self.target]
+
 
 def _nightly(level: str, *tests: str) -> tuple[str, ...]:
     return tuple(f"tests/{level}/nightly/{test}" for test in tests)

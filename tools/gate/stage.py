@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -73,14 +74,23 @@ def _cpu_seconds() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def slowest(outcome: Outcome) -> list[str]:
-    """The tests that took longest, a line each, with their seconds."""
-    longest = sorted(outcome.tests, key=lambda test: -test["seconds"])[:SLOWEST]
-    return [f"    {test['seconds']:7.1f} s  {test['name']}" for test in longest]
+def report(outcome: Outcome) -> None:
+    """Print what a stage took, and its slowest tests with their seconds."""
+    print(f"{outcome.name}: {outcome.wall_seconds:.0f} s, {outcome.cpu_seconds:.0f} s of CPU")
+    for test in sorted(outcome.tests, key=lambda test: -test["seconds"])[:SLOWEST]:
+        print(f"    {test['seconds']:7.1f} s  {test['name']}")
+    sys.stdout.flush()
+
+
+def failed(outcomes: Sequence[Outcome]) -> list[str]:
+    return [name for outcome in outcomes for name in outcome.failed]
 
 
 def table(outcomes: Sequence[Outcome], budgets: Mapping[str, str] | None = None) -> str:
-    """A line for each stage, and the sum; budgets are printed beside the figures and judge nothing."""
+    """A line for each stage, and the sum; then the tests that were run again and those that failed.
+
+    Budgets are printed beside the figures and judge nothing.
+    """
     rows = [("stage", "result", "tests", "wall s", "cpu s", "budget" if budgets else "")]
     for each in outcomes:
         result = "passed" if each.code == 0 else f"FAILED ({each.code})"
@@ -89,10 +99,12 @@ def table(outcomes: Sequence[Outcome], budgets: Mapping[str, str] | None = None)
     sums = (sum(e.wall_seconds for e in outcomes), sum(e.cpu_seconds for e in outcomes))
     rows.append(("all", "", str(sum(len(e.tests) for e in outcomes)), f"{sums[0]:.0f}", f"{sums[1]:.0f}", ""))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join(
+    lines = [
         "  ".join(
             cell.ljust(width) if n in (0, 1, 5) else cell.rjust(width)
             for n, (cell, width) in enumerate(zip(row, widths, strict=True))
         ).rstrip()
         for row in rows
-    )
+    ]
+    again = [f"run again: {name}" for outcome in outcomes for name in outcome.reran]
+    return "\n".join(["", *lines, "", *again, *(f"failed: {name}" for name in failed(outcomes))])

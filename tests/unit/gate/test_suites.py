@@ -166,12 +166,15 @@ def test_a_stage_tells_what_its_processes_took_and_that_it_failed_without_a_test
     assert outcome.tests == []
 
 
-def test_the_table_has_a_line_for_each_stage_and_their_sum() -> None:
+def test_the_table_has_a_line_for_each_stage_their_sum_and_what_failed() -> None:
     one: dict[str, Any] = {"name": "a", "result": "passed", "seconds": 0.1}
     lines = table([Outcome("lint", 0, 10.0, 8.4), Outcome("unit", 1, 20.0, 30.0, [one])], {"unit": "480 s CPU"})
     assert [line.split() for line in lines.splitlines()] == [
+        [],
         ["stage", "result", "tests", "wall", "s", "cpu", "s", "budget"],
         ["lint", "passed", "-", "10", "8"],
         ["unit", "FAILED", "(1)", "1", "20", "30", "480", "s", "CPU"],
         ["all", "1", "30", "38"],
+        [],
+        ["failed:", "unit"],
     ]
