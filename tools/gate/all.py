@@ -41,11 +41,13 @@ def main(arguments: list[str] | None = None) -> int:
         seed = random.SystemRandom().randrange(1, 2**31) if part.draws else None
         outcome = run(part.name, _command(part, seed), _environment(part, seed))
         outcomes.append(outcome)
+        if kept.clean_commit() != commit:  # an edit while it ran makes the result nobody's
+            commit = None
         _keep(commit, outcome, seed)
         report(outcome)
     print(table(outcomes))
     if commit is None:
-        print(f"The tree is not clean: the results are kept as {_folder(commit).name} and never taken for a commit's.")
+        print(f"The tree is or was edited: results are kept as {_folder(commit).name} and never taken for a commit's.")
     return 1 if any(outcome.code for outcome in outcomes) else 0
 
 

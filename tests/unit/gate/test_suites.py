@@ -96,6 +96,17 @@ def test_every_part_is_run_after_a_failure_and_only_what_failed_is_run_again(
     assert len(noted) == len(PARTS)
 
 
+def test_a_part_during_which_the_tree_is_edited_is_no_commits_result(
+    cache: Path, ran: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran()
+    answers = iter([COMMIT, COMMIT, *[None] * len(PARTS)])
+    monkeypatch.setattr(kept, "clean_commit", lambda: next(answers))
+    assert everything.main([]) == 0
+    assert [path.name for path in (cache / "test-all" / COMMIT).iterdir()] == ["lint.json"]
+    assert len(list((cache / "test-all" / "not-clean").iterdir())) == len(PARTS) - 1
+
+
 def test_results_are_kept_with_the_seed_that_was_drawn(cache: Path, ran: Callable[..., Ran]) -> None:
     ((_, command, environment),) = _run_part(ran, "unit-lives")
     found = json.loads((cache / "test-all" / COMMIT / "unit-lives.json").read_text())
