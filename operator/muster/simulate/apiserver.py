@@ -6,8 +6,10 @@ Requests are executed here at one moment each; what happens to them and to their
 
 import copy
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any
 
 import msgspec
@@ -117,7 +119,7 @@ class ApiServer:
         self._oldest: dict[str, int] = {}  # what is no newer than this is forgotten
         self._versions = itertools.count(1)
         self._version = 0
-        self._uids = itertools.count(1)
+        self._created: Counter[tuple[str, str, str]] = Counter()  # by resource, namespace and name
         self._watches: dict[Watch, None] = {}
         self._listeners: list[Callable[[str, Object | None, Object | None], None]] = []
         agenda.after(BOOKMARK_SECONDS, self._bookmarks)
@@ -168,7 +170,7 @@ class ApiServer:
         if at.namespace:
             metadata["namespace"] = at.namespace
         metadata.pop("resourceVersion", None)
-        metadata.update(uid=f"{at.resource[:4]}-{next(self._uids):06}", generation=1, creationTimestamp=self._now())
+        metadata.update(uid=self._new_uid(at.resource, *key), generation=1, creationTimestamp=self._now())
         if at.resource == "pods":
             value.setdefault("status", {})["phase"] = "Pending"
             _check_types(value, self.encode)
@@ -176,6 +178,12 @@ class ApiServer:
             metadata["resourceVersion"] = "0"
             return self.encode(value)
         return self._put(at.resource, key, value).wire
+
+    def _new_uid(self, resource: str, namespace: str, name: str) -> str:
+        """The next uid of this name: it depends on no other object's, so that one object more moves nothing else."""
+        self._created[resource, namespace, name] += 1
+        text = f"{resource}/{namespace}/{name}/{self._created[resource, namespace, name]}"
+        return f"{resource[:4]}-{blake2b(text.encode(), digest_size=6).hexdigest()}"
 
     def update(self, at: Where, body: Mapping[str, Any]) -> bytes:
         """Replace an object."""

@@ -8,7 +8,7 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any
 
-from muster.kube import paths
+from muster.kube import jitter, paths
 from muster.kube.client import Answers, Client, Query
 from muster.kube.errors import ApiError, Gone, Unreachable, from_status
 from muster.simulate.apiserver import ApiServer, where
@@ -21,6 +21,7 @@ class Way:
     """What can happen on the way from one process to the API server; faults change it.
 
     Attributes:
+        stream: random numbers by verb and path: a request more moves no other request's.
         is_open: whether anything gets through.
         alive: whether the process is: one that is not never does anything again.
         slow_seconds: on top of a round trip.
@@ -29,7 +30,7 @@ class Way:
         loses_answers: of writes to these resources the answer is lost though they were executed; "" stands for any.
     """
 
-    random: Random
+    stream: Callable[..., Random]
     is_open: Callable[[], bool] = lambda: True
     alive: bool = True
     slow_seconds: float = 0.0
@@ -37,14 +38,14 @@ class Way:
     refuses: dict[tuple[str, str], int] = field(default_factory=dict)
     loses_answers: set[str] = field(default_factory=set)
 
-    def latency_seconds(self) -> float:
-        """One way, now."""
-        return self.random.uniform(*LATENCY_SECONDS) + self.slow_seconds / 2
+    def latency_seconds(self, verb: str, path: str) -> float:
+        """The time of one way of a request, now."""
+        return self.stream(verb, path).uniform(*LATENCY_SECONDS) + self.slow_seconds / 2
 
     def lag_of(self, resource: str) -> float:
         """How late a watch of this kind shows changes."""
         lag = self.watch_lag_seconds.get(resource, self.watch_lag_seconds.get("", 0.0))
-        return self.random.uniform(*LATENCY_SECONDS) + lag
+        return self.stream("lag", resource).uniform(*LATENCY_SECONDS) + lag
 
     def refusal(self, verb: str, resource: str) -> int:
         """The status that such a request gets now; 0: it is executed."""
@@ -81,7 +82,7 @@ class SimulatedClient(Client):
         try:
             watch = self._server.watch(at, query, stream.put, self._way.lag_of(at.resource))
         except Gone as gone:
-            await asyncio.sleep(self._way.latency_seconds())
+            await asyncio.sleep(self._way.latency_seconds("WATCH", path))
             raise from_status(410, b'{"reason":"Expired","message":"too old"}') from gone
         try:
             self.answers.heard()
@@ -125,7 +126,7 @@ class SimulatedClient(Client):
             except ApiError as found:
                 error = found
         lost = verb != "GET" and not error and bool(way.loses_answers & {"", resource})
-        back = way.latency_seconds()
+        back = way.latency_seconds(verb, path)
         if lost or not way.is_open() or self._clock() + back > until:
             await asyncio.sleep(max(0.0, until - self._clock()))
             raise Unreachable(0, "Unreachable", f"{verb} {path}: no answer in time")
@@ -138,10 +139,11 @@ class SimulatedClient(Client):
 
     async def _go(self, verb: str, path: str, deadline_seconds: float) -> None:
         """To the API server; a process that is dead by then has not sent it."""
+        jitter.generator.set(self._way.stream("jitter", verb, path))  # what this task draws next, its pauses
         if not self._way.is_open():
             await asyncio.sleep(min(deadline_seconds, 3.0))
             raise Unreachable(0, "Unreachable", f"{verb} {path}: no route")
-        await asyncio.sleep(self._way.latency_seconds())
+        await asyncio.sleep(self._way.latency_seconds(verb, path))
         if not self._way.is_open():
             await asyncio.sleep(deadline_seconds)
             raise Unreachable(0, "Unreachable", f"{verb} {path}: no answer")

@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -64,15 +64,6 @@ class Fault:
     def resource(self) -> str:
         """What of the API server it is about; "" is everything."""
         return RESOURCES[self.number % len(RESOURCES)]
-
-    def to_json(self) -> dict[str, Any]:
-        """As it is kept in a file."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> "Fault":
-        """From such a file."""
-        return cls(**data)
 
 
 @dataclass(frozen=True, slots=True)

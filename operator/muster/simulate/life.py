@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import random
 from collections.abc import Callable, Collection, Mapping, MutableMapping
 from typing import Any
 
@@ -21,6 +20,7 @@ from muster.simulate.machines import ControlPlane, Machine
 from muster.simulate.network import API, STORAGE, Network
 from muster.simulate.replica import Replica
 from muster.simulate.storage import Directory
+from muster.simulate.streams import Streams
 from muster.simulate.training import Script, Trainer
 from muster.simulate.worker import SIDECAR, Worker
 from muster.world.names import gang_name, pod_name_in
@@ -43,6 +43,7 @@ class Life:
     """A fleet in simulated time.
 
     Attributes:
+        stream: random numbers, see `Streams`.
         api_is_up: whether the API server answers anybody.
         slow_starts: share of the ranks whose program has to be read over a network first.
         is_large: that this is a part of a large fleet, whose checkpoints have many files: launchers report and look more seldom.
@@ -54,8 +55,8 @@ class Life:
     def __init__(self, seed: int, nodes: int = 8, per_rack: int = 4, defects: Collection[str] = DEFECTS) -> None:
         self.seed = seed
         self._defects = defects
-        self.random = random.Random(seed)
-        jitter.generator.set(random.Random(seed))
+        self.stream = Streams(seed).stream
+        jitter.generator.set(self.stream("jitter"))
         self.loop = SimulatedLoop()
         self.loop.set_task_factory(replicas.task_factory)  # type: ignore[arg-type]
         self.loop.set_exception_handler(self._failed)
@@ -333,11 +334,11 @@ class Life:
         leading = (one for one in self.replicas if one.leads)
         return min(leading, key=lambda one: one.parked is not None, default=None)
 
-    def replica_at(self, target: tuple[str, int] | None) -> Replica | None:
-        """Who answers at an address; the Service takes any that listens."""
+    def replica_at(self, target: tuple[str, int] | None, caller: str) -> Replica | None:
+        """The replica that answers a caller at an address; without one the Service picks any that listens."""
         listening = [one for one in self.replicas if one.listens]
         if target is None:
-            return self.random.choice(listening) if listening else None
+            return self.stream("service", caller).choice(listening) if listening else None
         return next((one for one in listening if one.address == target[0]), None)
 
     # Within.

@@ -52,7 +52,7 @@ class Machine:
         self._told_health: Object = {}
         life.server.create(Where("nodes", "", name, ""), self._node())
         life.server.create(Where("leases", paths.NODE_LEASES, name, ""), self._lease())
-        life.agenda.after(life.random.uniform(0, HEARTBEAT_SECONDS), self._beat)
+        life.agenda.after(life.stream("heartbeat", name).uniform(0, HEARTBEAT_SECONDS), self._beat)
 
     @property
     def runs(self) -> bool:
@@ -121,7 +121,7 @@ class Machine:
 
     def notice(self) -> None:
         """Something has changed that its kubelet is about to see."""
-        self.life.agenda.after(self.life.random.uniform(*NOTICE_SECONDS), self.sync)
+        self.life.agenda.after(self.life.stream("notice", self.name).uniform(*NOTICE_SECONDS), self.sync)
 
     # The kubelet.
 
@@ -162,7 +162,8 @@ class Machine:
             self._tell_ended(pod, 255)
         else:
             self._starting.add(uid)
-            self.life.agenda.after(self.life.random.uniform(*START_SECONDS), lambda: self._start(uid))
+            delay = self.life.stream("start", uid).uniform(*START_SECONDS)
+            self.life.agenda.after(delay, lambda: self._start(uid))
 
     def _start(self, uid: str) -> None:
         if uid not in self._starting or not self.runs or not self.kubelet_runs:
@@ -307,10 +308,11 @@ class ControlPlane:
                     life.machines[node].notice()
                     return
             if after is not None:
-                life.agenda.after(life.random.uniform(*SCHEDULE_SECONDS), lambda: self._schedule(after))
+                delay = life.stream("schedule", after["metadata"]["uid"]).uniform(*SCHEDULE_SECONDS)
+                life.agenda.after(delay, lambda: self._schedule(after))
         elif resource == "trainingjobs" and after is None and before is not None:
             uid = before["metadata"]["uid"]
-            life.agenda.after(life.random.uniform(0.05, 1.0), lambda: self._collect(uid))
+            life.agenda.after(life.stream("collect", uid).uniform(0.05, 1.0), lambda: self._collect(uid))
 
     def _schedule(self, pod: Object) -> None:
         """The cluster's scheduler: Muster's pods are pinned to a node, and it binds them there while that is well."""

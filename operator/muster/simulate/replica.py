@@ -1,6 +1,7 @@
 """A replica of the operator: the shipped process on simulated ports, which can be killed between any two of its steps."""
 
 import asyncio
+import functools
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -51,7 +52,7 @@ class Replica:
         # In the order in which they were made: a set would have another in each process.
         self.tasks: dict[asyncio.Task[Any], None] = {}
         self.parked: list[asyncio.Handle] | None = None
-        self.way = Way(life.random, self._reaches_api)
+        self.way = Way(functools.partial(life.stream, "way", self.name), self._reaches_api)
         clock = life.loop.time
         settings = Settings(
             pod_name=self.name,

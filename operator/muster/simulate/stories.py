@@ -1,6 +1,7 @@
 """Stories in files: one JSON object, so that a life that failed can be read, kept, and played again."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Literal
 
@@ -16,18 +17,14 @@ class StoryError(ValueError):
 
 
 def write(path: Path, story: Story, violation: str = "") -> None:
-    """Keep a story, and what it showed."""
-    document = {
-        "seed": story.seed,
-        "sparse": story.sparse,
-        "day": story.day,
-        "large": story.large,
-        "lasts": story.lasts,
-        "violation": violation,
-        "faults": [fault.to_json() for fault in story.faults],
-    }
+    """Keep a story with what it showed, one fault a line. Fields with their default value are left out."""
+    told = {"seed": story.seed, "sparse": story.sparse, "day": story.day, "large": story.large, "lasts": story.lasts}
+    model = _Story(**told, violation=violation, faults=[_Fault(**asdict(fault)) for fault in story.faults])
+    document = model.model_dump(exclude_defaults=True)
+    faults = ",\n  ".join(json.dumps(fault) for fault in document.pop("faults", ()))
+    head = "".join(f" {json.dumps(name)}: {json.dumps(value)},\n" for name, value in document.items())
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(document, indent=1) + "\n")
+    path.write_text(f'{{\n{head} "faults": [\n  {faults}\n ]\n}}\n')
 
 
 class _Fault(BaseModel):
@@ -44,7 +41,12 @@ class _Fault(BaseModel):
 
 
 class _Story(BaseModel):
-    """A story as somebody may write it by hand."""
+    """A story as somebody may write it by hand.
+
+    Attributes:
+        violation: what it showed when it was kept.
+        note: how it comes to that.
+    """
 
     model_config = ConfigDict(extra="forbid")
     seed: int
@@ -54,6 +56,7 @@ class _Story(BaseModel):
     large: bool = False
     lasts: bool = False
     violation: str = ""
+    note: str = ""
 
 
 def read(path: Path) -> Story:

@@ -64,7 +64,7 @@ class RankProcess:
         self.hung = False
         self.unkillable = False
         self.is_doomed = False  # SIGKILL was sent to it: it never runs code of its own again
-        self.ready_at = worker.life.agenda.now + worker.life.random.uniform(*IMPORT_SECONDS)
+        self.ready_at = worker.life.agenda.now + worker.life.stream("import", worker.uid).uniform(*IMPORT_SECONDS)
         # What the supervisor knows.
         self.clock = StepClock()
         self.printed = Printed()
@@ -191,7 +191,8 @@ class Attempt:
                 rank.exit(1, VICTIM_TAIL)
 
     def _pace(self) -> float:
-        return self._trainer.script.step_seconds * self._life.random.uniform(0.97, 1.03)
+        stream = self._life.stream("pace", self._trainer.job, str(self.number))
+        return self._trainer.script.step_seconds * stream.uniform(0.97, 1.03)
 
     def _make_step(self) -> None:
         if self._finished or not any(rank.alive for rank in self.ranks.values()):
@@ -262,7 +263,7 @@ class Attempt:
         agenda, seconds = self._life.agenda, self._trainer.script.save_seconds
         save = self._trainer.directory.begin(step, self.number, self.count)
         for rank in self.ranks.values():
-            part_seconds = seconds * self._life.random.uniform(*PART_OF_SAVE)
+            part_seconds = seconds * self._life.stream("save", rank.worker.uid).uniform(*PART_OF_SAVE)
             agenda.after(part_seconds, functools.partial(self._write_shard, save, rank))
         agenda.after(seconds, lambda: self._finish_save(save))
 

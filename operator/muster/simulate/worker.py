@@ -195,7 +195,7 @@ class Worker(Container):
             settings,
             SimulatedHost(self),  # type: ignore[arg-type]
             self.reporter,  # type: ignore[arg-type]
-            Peers(self.datagrams, gang, life.random.randbytes),  # type: ignore[arg-type]
+            Peers(self.datagrams, gang, life.stream("nonce", self.uid).randbytes),  # type: ignore[arg-type]
             Marker(storage),  # type: ignore[arg-type]
             Scanner(path, settings.scan_seconds, settings.scan_deadline_seconds, lambda *_: Looker(self)),  # type: ignore[arg-type]
             Matcher("", self.log),
@@ -363,9 +363,9 @@ class SimulatedStarting:
         self.is_over = False
         self._worker = worker
         self._directive = directive
-        life = worker.life
-        slow = life.random.random() < life.slow_starts
-        worker.after(life.random.uniform(*(START_OVER_NETWORK_SECONDS if slow else START_SECONDS)), self._come_up)
+        stream = worker.life.stream("program", worker.uid)
+        slow = stream.random() < worker.life.slow_starts
+        worker.after(stream.uniform(*(START_OVER_NETWORK_SECONDS if slow else START_SECONDS)), self._come_up)
 
     def stop(self) -> None:
         """Start no more: the only one is under way."""
@@ -405,7 +405,7 @@ class Datagrams:
             other.datagrams.inbox.append((data, sender))
             other.hear()
 
-        for delay in worker.life.network.delays(worker.life.random):
+        for delay in worker.life.network.delays(worker.life.stream("packet", worker.uid, other.uid)):
             other.after(LATENCY_SECONDS + delay, arrive)
 
 
@@ -447,14 +447,15 @@ class SimulatedStorage:
     def _begin(self, attempt: int) -> None:
         self.is_busy, self._look = True, next(self._looks)
         look = self._look
-        self._worker.after(self._worker.life.random.uniform(*LOOK_SECONDS), lambda: self._end(look, attempt))
+        delay = self._worker.life.stream("fence file", self._worker.uid).uniform(*LOOK_SECONDS)
+        self._worker.after(delay, lambda: self._end(look, attempt))
 
     def _end(self, look: int, attempt: int) -> None:
         if look != self._look or not self._worker.reaches_storage:
             return
         node, now = self._worker.machine.name, self._worker.life.agenda.now
         if attempt:
-            lineage = f"lineage-{self._worker.life.random.randrange(10**9):09}"
+            lineage = f"lineage-{self._worker.life.stream('lineage', self._worker.uid).randrange(10**9):09}"
             self._found = self._directory.claim(attempt, lineage, now)
         else:
             self._found = self._directory.marker_seen_from(node, now)
@@ -485,7 +486,8 @@ class Looker:
 
     def write(self, data: bytes) -> int:
         """Say something to it."""
-        self._worker.after(self._worker.life.random.uniform(*LOOK_SECONDS), lambda: self._hear(data))
+        delay = self._worker.life.stream("listing", self._worker.uid).uniform(*LOOK_SECONDS)
+        self._worker.after(delay, lambda: self._hear(data))
         return len(data)
 
     def read(self, _limit: int) -> bytes:
@@ -587,11 +589,12 @@ class SimulatedReporter:
     def __init__(self, worker: Worker, *, scans: bool) -> None:
         self._worker, self._life = worker, worker.life
         identity = Report(0, "", peer_port=PORT, address=worker.address, launcher_version="simulated", passes_news=True)
-        self._core = ReporterCore(identity, scans, worker.now(), worker.log, self._life.random.random)
+        chance = self._life.stream("report", worker.uid).random
+        self._core = ReporterCore(identity, scans, worker.now(), worker.log, chance)
         self._turns = {POLL: 0, TELL: 0}
         self._busy = {POLL: False, TELL: False}
         for name in (POLL, TELL):
-            worker.after(self._life.random.random() * 0.2, functools.partial(self._drive, name))
+            worker.after(chance() * 0.2, functools.partial(self._drive, name))
 
     def directive(self) -> Directive | None:
         """The newest directive."""
@@ -671,7 +674,7 @@ class Exchange:
 
     def begin(self) -> None:
         """Send it."""
-        self._replica = self._life.replica_at(self._sent.target)
+        self._replica = self._life.replica_at(self._sent.target, self._worker.uid)
         place = self._worker.machine.name
         replica = self._replica
         if replica is None or not replica.listens or not self._life.network.connects(place, replica.place):

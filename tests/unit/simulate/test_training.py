@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import random
 from types import SimpleNamespace
 from typing import Any
 
 from muster.simulate.loop import Agenda, SimulatedLoop
+from muster.simulate.streams import Streams
 from muster.simulate.training import Attempt, Script
 
 
@@ -18,10 +18,16 @@ def rank_of(agenda: Agenda) -> Any:
 def test_a_pod_that_is_made_anew_in_the_same_attempt_trains() -> None:
     """A Plain pod that ends before the attempt has its go is replaced without another attempt."""
     agenda = Agenda(SimulatedLoop())
-    life = SimpleNamespace(agenda=agenda, random=random.Random(1), network=SimpleNamespace(cuts=()))
+    life = SimpleNamespace(agenda=agenda, stream=Streams(1).stream, network=SimpleNamespace(cuts=()))
     script = Script(step_seconds=1.0, total_steps=10**6, checkpoint_every=10**6)
     trainer: Any = SimpleNamespace(
-        life=life, script=script, has_forgotten=False, is_broken=False, stepped=lambda _: None, is_last=lambda _: False
+        life=life,
+        script=script,
+        has_forgotten=False,
+        is_broken=False,
+        job="a",
+        stepped=lambda _: None,
+        is_last=lambda _: False,
     )
     attempt = Attempt(trainer, 1, 1, 0)
     first = rank_of(agenda)

@@ -63,7 +63,7 @@ class Visitors:
         self._newest[one.sender] = line
         connection.connection_made(line)
         # As it comes from a network: in pieces.
-        piece = 1 + self._life.random.randrange(len(data) + 1)
+        piece = 1 + self._life.stream("pieces", str(one.sender)).randrange(len(data) + 1)
         for number, start in enumerate(range(0, len(data), piece)):
             self._life.agenda.after(number * 0.01, lambda start=start: line.bring(data[start : start + piece]))  # type: ignore[misc]
         self._life.agenda.after(ANSWER_SECONDS, lambda: self._leave(line, one))

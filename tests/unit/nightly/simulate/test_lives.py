@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import json
 import os
 import random
 import subprocess
@@ -12,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.unit.nightly.simulate.mutations import MUTATIONS
+from tests.unit.nightly.simulate.defects import DEFECTS
 
 from muster.launcher.supervisor import Supervisor
 from muster.simulate import stories
@@ -278,23 +279,13 @@ def test_a_plain_job_whose_pod_is_not_scheduled_says_so() -> None:
 
 
 LIVES = 5
+STORIES = Path(__file__).parents[2] / "simulate" / "stories"
 
 
-@pytest.mark.parametrize("name", MUTATIONS)
+@pytest.mark.parametrize("name", DEFECTS)
 def test_a_defect_that_is_put_back_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    mutation = MUTATIONS[name]
-    sound = play(mutation.story)
-    assert not sound.violation, "\n".join([*sound.tail[-100:], sound.violation])
-    mutation.put_back(monkeypatch)
-    # Where a story needs luck: what is drawn in a life changes with the simulator, and the story is to stay.
-    lives = (play(replace(mutation.story, seed=mutation.story.seed + n)) for n in range(LIVES))
-    assert any(mutation.rule in life.violation for life in lives)
-
-
-@pytest.mark.parametrize("name", ["fenced", "given_up", "promised"])
-def test_a_story_that_is_settled_violates_nothing(name: str) -> None:
-    """`fenced`: who fell over the connections of fellows that had been fenced was charged to the program. In the others a check was
-    stricter than what is promised: of a rank that can do nothing any more but hold its GPU, and of nodes that a plan had for who
-    came first, until gangs took them in place of lost ones."""
-    outcome = play(stories.read(Path(__file__).parent / "settled" / f"{name}.json"))
-    assert not outcome.violation, "\n".join([*outcome.tail[-100:], outcome.violation])
+    """Where a story needs luck, one of a few lives shows it; without the defect the gate plays it."""
+    path = STORIES / f"{name}.json"
+    told, rule = stories.read(path), json.loads(path.read_text())["violation"].partition(":")[0]
+    DEFECTS[name](monkeypatch)
+    assert any(rule in play(replace(told, seed=told.seed + n)).violation for n in range(LIVES))

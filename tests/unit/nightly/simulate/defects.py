@@ -1,14 +1,13 @@
-"""Defects that Muster once had, put back one at a time: what the simulator is there to find.
+"""Defects that Muster or the simulator's checks once had, put back one at a time: what the simulator is there to find.
 
-Each is a change of shipped functions, with a story that shows it; letters are those of the issue that named the defects.
+Each is a change of shipped functions. The story of the same name in tests/unit/simulate/stories shows it.
 """
 
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -29,10 +28,8 @@ from muster.lifecycle import assembling, commit, managed, members, record, resum
 from muster.lifecycle.plain import Plain
 from muster.queueing import queue
 from muster.queueing.limits import Limits
-from muster.recovery import budgets, failures, silence
-from muster.simulate import accounts, stories
-from muster.simulate.faults import FOR_GOOD, Fault
-from muster.simulate.play import Story
+from muster.recovery import budgets, exits, failures, silence
+from muster.simulate import checks
 from muster.world import fleet
 from muster.world.job import JobWorld, Seat
 from muster.world.views import PodView
@@ -48,7 +45,7 @@ def _no_fence(patch: Patch) -> None:
 
 
 def _closed_set(patch: Patch) -> None:
-    """a: Who hears its neighbours is not told that others miss somebody, and there is no marker in the directory."""
+    """Who hears its neighbours is not told that others miss somebody, and there is no marker in the directory."""
     patch.setattr(Peers, "found_broken", lambda *_: None)
     patch.setattr(supervisor, "is_superseded", lambda *_: False)
     patch.setattr(Supervisor, "_is_alone", lambda *_: False)
@@ -56,19 +53,19 @@ def _closed_set(patch: Patch) -> None:
 
 
 def _short_fence(patch: Patch) -> None:
-    """b: The operator reckons with the base fence, whatever the steps take."""
+    """The operator reckons with the base fence, whatever the steps take."""
     patch.setattr(managed, "fenced_after_seconds", lambda s: fenced_after_seconds(min(s, BASE_FENCE_SECONDS)))
     patch.setattr(managed, "marked_after_seconds", lambda s: marked_after_seconds(min(s, BASE_FENCE_SECONDS)))
 
 
 def _plain_unfenced(patch: Patch) -> None:
-    """c: A Plain pod whose node is not heard is taken for dead."""
+    """A Plain pod whose node is not heard is taken for dead."""
     patch.setattr(Plain, "is_ended", lambda *_: True)
     patch.setattr(assembling, "_predecessor", lambda *_: None)
 
 
 def _lost_commit(patch: Patch) -> None:
-    """d: A commit whose answer is lost is taken for none: its nodes are free for others."""
+    """A commit whose answer is lost is taken for none: its nodes are free for others."""
 
     async def write(self: RecordWriter, body: Mapping[str, Any]) -> bytes:
         return await self._try(body)
@@ -77,7 +74,7 @@ def _lost_commit(patch: Patch) -> None:
 
 
 def _oldest_common(patch: Patch) -> None:
-    """e: What every worker lists now is resumed from, whatever anybody has seen."""
+    """What every worker lists now is resumed from, whatever anybody has seen."""
 
     def unasked(world: JobWorld, record: Any, lineage: Any) -> Any:
         listings = [{(c.step, c.path) for c in view.checkpoints if c.judged} for view in world.views.values()]
@@ -89,33 +86,33 @@ def _oldest_common(patch: Patch) -> None:
 
 
 def _old_refund(patch: Patch) -> None:
-    """f: An old checkpoint beyond the failing step refunds the failure."""
+    """An old checkpoint beyond the failing step refunds the failure."""
     patch.setattr(budgets, "_refunded", lambda i, gang: gang.checkpoint and gang.checkpoint.step > (i.step or 0))
 
 
 def _forgotten_resume(patch: Patch) -> None:
-    """g: Nobody compares the first step with the checkpoint."""
+    """Nobody compares the first step with the checkpoint."""
     for module in (failures, status):
         patch.setattr(module, "runs_behind", lambda *_: False)
 
 
 def _nanoseconds(patch: Patch) -> None:
-    """h: A shard that is newer than the marker, be it by a clock that is ahead, rejects the checkpoint."""
+    """A shard that is newer than the marker, be it by a clock that is ahead, rejects the checkpoint."""
     patch.setattr(candidate, "CLOCKS_DIFFER_NS", 0)
 
 
 def _unheard_for_ever(patch: Patch) -> None:
-    """i: A launcher that is never heard keeps its gang waiting."""
+    """A launcher that is never heard keeps its gang waiting."""
     patch.setattr(failures, "unheard", lambda *_: None)
 
 
 def _culprit_again(patch: Patch) -> None:
-    """j: The node that a failure came from is taken again."""
+    """The node that a failure came from is taken again."""
     patch.setattr(members, "EXCLUSION", timedelta(0))
 
 
 def _by_phase(patch: Patch) -> None:
-    """k: A worker has ended when its pod has: a sidecar hides it."""
+    """A worker has ended when its pod has: a sidecar hides it."""
     patch.setattr(JobWorld, "container_of", lambda *_: None)
     patch.setattr(Seat, "over", property(lambda seat: seat.pod is not None and seat.pod.terminal))
 
@@ -310,218 +307,53 @@ def _any_list(patch: Patch) -> None:
     patch.setattr(informer.Informer, "_read", any_version)
 
 
-class Mutation(NamedTuple):
-    """A defect.
-
-    Attributes:
-        put_back: does so.
-        rule: what it violates.
-        story: in which it shows.
-    """
-
-    put_back: Callable[[Patch], None]
-    rule: str
-    story: Story
+def _not_fenced_before(patch: Patch) -> None:
+    """A rank that fell over the connections of workers that had been fenced is charged to the program."""
+    patch.setattr(exits, "fenced", lambda *_: None)
 
 
-_ONE_JOB = "a node is given to one job"
-_ALIVE, _ENDS = "no rank starts while one of another attempt is alive", "quiet seconds not every job has ended"
-_NEWEST, _TOLD = "never behind the newest complete checkpoint", "does not go on from its checkpoint is told"
-_UNHEARD = Fault(5.0, "CutFromOperator", number=1, seconds=FOR_GOOD)
-_ALL_LEAVE = Fault(60.0, "PodDeleted", job="a", count=3)
+def _nothing_given_up(patch: Patch) -> None:
+    """The check: a rank that has got its SIGKILL and only holds its GPU counts as one that could still do something."""
+    patch.setattr(checks.Checks, "_is_given_up", lambda *_: False)
 
 
-_CHARGED = "hardware uses up no restart of the program"
-_FIRST = "who comes first is served first"
-_LOST_ANSWER = (
-    Fault(60.0, "Cordon", number=0, seconds=300.0),
-    Fault(60.0, "Cordon", number=4, seconds=300.0),
-    Fault(61.0, "WatchLags", seconds=100.0, amount=60.0),
-    Fault(61.5, "AnswersLost", seconds=12.0),
-    Fault(62.0, "PodDeleted", job="a"),
-    Fault(73.0, "PodDeleted", job="b"),
-)
-
-
-def _story(*faults: Fault, day: str = "Three", seconds: float = 300.0) -> Story:
-    return Story(1, [*faults, Fault(seconds, "WatchesEnd")], day=day)
-
-
-_FOUND = Path(__file__).parent / "found"
-
-MUTATIONS = {
-    "unbound is nowhere": Mutation(
-        _unbound_is_nowhere,
-        _ONE_JOB,
-        # That pods are bound is seen 20 s late; what was bound just before its job went stays there, its kubelet standing still.
-        _story(
-            Fault(60.0, "WatchLags", number=6, seconds=150.0, amount=20.0),
-            Fault(62.0, "JobReplaced", job="a"),
-            Fault(75.0, "KubeletStops", count=8, seconds=100.0),
-            Fault(88.0, "JobReplaced", job="a"),
-            Fault(110.0, "JobReplaced", job="a"),
-        ),
-    ),
-    "torn ones hide": Mutation(_torn_hide, _ENDS, stories.read(_FOUND / "torn.json")),
-    "marker is enough": Mutation(
-        _marker_is_enough,
-        _ENDS,
-        _story(Fault(90.0, "ShardLost", job="a"), Fault(90.5, "RankKilled", job="a"), day="Wide"),
-    ),
-    "no fence": Mutation(_no_fence, _ALIVE, _story(Fault(30.0, "CutOffButStorage", seconds=150.0))),
-    "a closed set": Mutation(
-        _closed_set,
-        _ALIVE,
-        _story(Fault(60.0, "CutOffButStorage", count=5, seconds=500.0), day="Wide", seconds=600.0),
-    ),
-    "b short fence": Mutation(
-        _short_fence, _ALIVE, _story(Fault(200.0, "CutOff", seconds=400.0), day="Slow", seconds=700.0)
-    ),
-    "c plain unfenced": Mutation(
-        _plain_unfenced,
-        _ALIVE,
-        _story(
-            Fault(60.0, "KubeletStops", number=3, seconds=400.0),
-            Fault(70.0, "PodForceDeleted", job="plain"),
-            day="Slow",
-        ),
-    ),
-    "d lost commit": Mutation(_lost_commit, _ONE_JOB, _story(*_LOST_ANSWER)),
-    "e oldest common": Mutation(
-        _oldest_common,
-        _NEWEST,
-        _story(Fault(60.0, "StorageLags", job="a", amount=30.0, seconds=150.0), Fault(80.0, "RankKilled", job="a")),
-    ),
-    "f old refund": Mutation(_old_refund, _ENDS, Story(1, [], day="Faulty")),
-    "g forgotten resume": Mutation(_forgotten_resume, _TOLD, _story(Fault(60.0, "RankKilled", job="a"), day="Faulty")),
-    "h nanoseconds": Mutation(_nanoseconds, _NEWEST, _story(Fault(60.0, "RankKilled", job="a"))),
-    "i unheard for ever": Mutation(_unheard_for_ever, _ENDS, _story(_UNHEARD, _ALL_LEAVE)),
-    "j culprit again": Mutation(_culprit_again, _ENDS, _story(_UNHEARD, _ALL_LEAVE)),
-    "k by phase": Mutation(_by_phase, _ENDS, _story(Fault(60.0, "RankKilled", job="plain"), day="Slow")),
-    # Planted by somebody who had not seen the simulator; random lives find most of these within a minute of CPU.
-    "late evidence": Mutation(
-        _late_evidence,
-        _CHARGED,
-        # The launcher that hears neither ends its rank first, and the connection that is closed by that ends another one.
-        _story(
-            Fault(60.0, "CutFromOperator", job="a", number=2, seconds=40.0),
-            Fault(60.0, "PowerCut", job="a", number=1, seconds=300.0),
-        ),
-    ),
-    "terminating is gone": Mutation(
-        _terminating_is_gone,
-        _ONE_JOB,
-        _story(
-            Fault(44.0, "RankUnkillable", job="b", count=2, seconds=30.0),
-            Fault(45.0, "PodDeleted", job="b", count=2),
-            Fault(46.0, "JobReplaced", job="b"),
-        ),
-    ),
-    "first follows": Mutation(
-        _first_follows,
-        accounts.STEPS,
-        _story(
-            Fault(60.0, "RankKilled", job="a"),
-            Fault(80.0, "StepsGoBack", job="a", amount=50.0),
-            Fault(95.0, "RankKilled", job="a"),
-            seconds=120.0,
-        ),
-    ),
-    "listed wins": Mutation(
-        _listed_wins,
-        _NEWEST,
-        _story(
-            Fault(60.0, "StorageLags", job="a", count=8, seconds=60.0, amount=30.0), Fault(61.0, "RankKilled", job="a")
-        ),
-    ),
-    "listed before": Mutation(
-        _listed_before,
-        _NEWEST,
-        # It saves when its successor has listed, and is told to end before the marker tells it.
-        _story(Fault(44.0, "CutOffButStorage", job="b", seconds=24.0), day="Wide", seconds=104.4),
-    ),
-    "start forgotten": Mutation(
-        _start_forgotten,
-        _ALIVE,
-        _story(*[Fault(at, "RankKilled", job="a", count=n) for at, n in ((60, 1), (61.5, 3), (90, 1), (91.5, 3))]),
-    ),
-    "ghosts forgotten": Mutation(
-        _ghosts_forgotten,
-        _ALIVE,
-        _story(
-            Fault(200.0, "CutOff", job="a", seconds=500.0),
-            Fault(260.0, "PodDeleted", job="a", number=1),
-            day="Slow",
-            seconds=700.0,
-        ),
-    ),
-    "first heard": Mutation(
-        _first_heard,
-        "whom no trouble concerns trains on",
-        _story(Fault(100.0, "LeaderCutOff", seconds=60.0), seconds=200.0),
-    ),
-    "counted twice": Mutation(
-        _counted_twice,
-        "who waits for the limit is kept by it",
-        _story(Fault(80.0, "Drain", job="a", count=3, seconds=100.0), day="Limited"),
-    ),
-    "any list": Mutation(
-        _any_list,
-        "a fault is charged once",
-        # A leader that begins with what was a moment ago takes its predecessor's last deeds for somebody else's.
-        _story(
-            Fault(61.0, "WatchLags", seconds=100.0, amount=20.0),
-            Fault(66.0, "PodDeleted", job="a"),
-            Fault(67.5, "LeaderKilled"),
-        ),
-    ),
-    "written twice": Mutation(_written_twice, _ONE_JOB, _story(*_LOST_ANSWER)),
-    "age alone": Mutation(_age_alone, _FIRST, _story(day="Rush", seconds=200.0)),
-    "nothing reserved": Mutation(_nothing_reserved, _FIRST, _story(day="Rush", seconds=200.0)),
-    "charged twice": Mutation(
-        _charged_twice, "a fault is charged once", _story(Fault(60.0, "OutOfMemory", job="a", count=3), seconds=100.0)
-    ),
-    "never refunded": Mutation(
-        _never_refunded,
-        "who fails for a budget has used it up",
-        _story(*[Fault(30.0 + 25.0 * n, "RankKilled", job="c") for n in range(5)], day="Faulty", seconds=140.0),
-    ),
-    "never named": Mutation(
-        _never_named,
-        "a start that takes long names what it waits for",
-        _story(
-            Fault(60.0, "StorageStalls", job="a", count=8, seconds=300.0),
-            Fault(60.5, "RankKilled", job="a"),
-        ),
-    ),
-    "second counted twice": Mutation(
-        _second_counted_twice, accounts.RULE, _story(Fault(60.0, "RankKilled", job="a"), seconds=100.0)
-    ),
-    "account begun anew": Mutation(
-        _begun_anew,
-        accounts.RULE,
-        _story(
-            Fault(50.0, "ClockSteps", amount=-3600.0, seconds=300.0), Fault(60.0, "RankKilled", job="a"), seconds=100.0
-        ),
-    ),
-    "leave for ever": Mutation(
-        _leave_for_ever,
-        "a planned leave has an end",
-        _story(
-            Fault(30.0, "StorageFull", job="a", seconds=400.0),
-            Fault(31.0, "Suspended", job="a", seconds=200.0),
-            day="Crowd",
-            seconds=200.0,
-        ),
-    ),
-    "leave unsaid": Mutation(
-        _leave_unsaid,
-        "a planned leave has an end",
-        _story(
-            Fault(20.0, "Cordon", job="a", seconds=480.0),
-            Fault(30.0, "Cordon", count=8, seconds=470.0),
-            day="Slow",
-            seconds=25.0,
-        ),
-    ),
+# By the name of the story that shows it, in tests/unit/simulate/stories.
+DEFECTS: dict[str, Callable[[Patch], None]] = {
+    "unbound-is-nowhere": _unbound_is_nowhere,
+    "torn-ones-hide": _torn_hide,
+    "marker-is-enough": _marker_is_enough,
+    "no-fence": _no_fence,
+    "closed-set": _closed_set,
+    "short-fence": _short_fence,
+    "plain-unfenced": _plain_unfenced,
+    "lost-commit": _lost_commit,
+    "oldest-common": _oldest_common,
+    "old-refund": _old_refund,
+    "forgotten-resume": _forgotten_resume,
+    "nanoseconds": _nanoseconds,
+    "unheard-for-ever": _unheard_for_ever,
+    "culprit-again": _culprit_again,
+    "by-phase": _by_phase,
+    "late-evidence": _late_evidence,
+    "terminating-is-gone": _terminating_is_gone,
+    "first-follows": _first_follows,
+    "listed-wins": _listed_wins,
+    "listed-before": _listed_before,
+    "start-forgotten": _start_forgotten,
+    "ghosts-forgotten": _ghosts_forgotten,
+    "first-heard": _first_heard,
+    "counted-twice": _counted_twice,
+    "any-list": _any_list,
+    "written-twice": _written_twice,
+    "age-alone": _age_alone,
+    "nothing-reserved": _nothing_reserved,
+    "charged-twice": _charged_twice,
+    "never-refunded": _never_refunded,
+    "never-named": _never_named,
+    "second-counted-twice": _second_counted_twice,
+    "account-begun-anew": _begun_anew,
+    "leave-for-ever": _leave_for_ever,
+    "leave-unsaid": _leave_unsaid,
+    "fenced": _not_fenced_before,
+    "given-up": _nothing_given_up,
 }
