@@ -31,13 +31,13 @@ test: ## The gate: what must hold before a change lands (lint, verify, unit, int
 
 ##@ Tests
 .PHONY: lint format verify test-unit test-integration test-e2e test-all test-gpu simulate fuzz attack
-# Kept over clones and sessions; each tool checks by content what it finds there.
+# Kept over clones; each tool checks by content what it finds there. Two mypy at once spoil it for each other.
 LINT_CACHE := $(CACHE)/lint
 lint: venv ## ruff, mypy, import-linter, yamllint
 	@mkdir -p $(LINT_CACHE)
 	@$(VENV)/bin/ruff check --cache-dir $(LINT_CACHE)/ruff .
 	@$(VENV)/bin/ruff format --check --cache-dir $(LINT_CACHE)/ruff .
-	@MYPYPATH=operator:tools:. $(VENV)/bin/mypy --cache-dir $(LINT_CACHE)/mypy
+	@MYPYPATH=operator:tools:. flock $(LINT_CACHE)/mypy.lock $(VENV)/bin/mypy --cache-dir $(LINT_CACHE)/mypy
 	@PYTHONPATH=operator $(VENV)/bin/lint-imports --no-logo --cache-dir $(LINT_CACHE)/imports
 	@test ! -e operator/__init__.py || { echo "operator/__init__.py shadows the standard library: remove it"; exit 1; }
 	@$(VENV)/bin/yamllint --strict manifests examples crds
