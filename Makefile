@@ -4,12 +4,13 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 CACHE := $(or $(MUSTER_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/muster)
-VENV = $(shell tools/venv.sh --path-only)
+VENV = $(shell PYTHON='$(PYTHON)' tools/venv.sh --path-only)
 PY = PYTHONPATH=operator:tools $(VENV)/bin/python
-TOOL = PYTHONPATH=tools python3 -m
+TOOL = PYTHONPATH=tools $(or $(PYTHON),python3) -m
 # --name value for each of these variables that is set.
 options = $(foreach option,$(1),$(if $($(option)),--$(shell echo $(option) | tr A-Z a-z) $($(option))))
 export PYTHONDONTWRITEBYTECODE := 1
+export PYTHONHASHSEED := 0
 
 .PHONY: help
 help: ## List the targets
@@ -55,12 +56,13 @@ verify: venv ## Regenerate, then the tree must be what it was
 	@tools/verify.sh
 
 # T=folder, file or test; K=words that its name matches. Without T a level leaves its folder nightly/ to `make test-all`.
-PYTEST = $(PY) -m pytest -p gate.results -q $(if $(K),-k '$(K)')
-tests_of = $(or $(T),tests/$(1) --ignore=tests/$(1)/nightly)
+quoted = '$(subst ','\'',$(1))'
+PYTEST = $(PY) -m pytest -p gate.results -q $(if $(K),-k $(call quoted,$(K)))
+tests_of = $(if $(T),$(call quoted,$(T)),tests/$(1) --ignore=tests/$(1)/nightly)
 side_by_side = $(if $(T)$(K),,-n 4 --dist $(1))
 
 test-unit: venv ## Pure functions and single processes (T=tests/unit/queueing K=order for a part)
-	@PYTHONHASHSEED=0 $(PYTEST) $(call tests_of,unit) $(call side_by_side,worksteal)
+	@$(PYTEST) $(call tests_of,unit) $(call side_by_side,worksteal)
 
 test-integration: venv binaries ## Against a real API server (T=, K=)
 	@$(PYTEST) $(call tests_of,integration) $(call side_by_side,loadfile)
@@ -69,13 +71,13 @@ test-e2e: cluster-up ## Real nodes, real containers, real faults, on a cluster o
 	@$(PYTEST) $(call tests_of,e2e) --reruns 1
 
 test-all: ## Everything, in parts; goes on after a failure and where it was stopped (PART=oldest, PART=e2e-faults, AGAIN=1)
-	@$(TOOL) gate.all $(call options,PART) $(if $(AGAIN),--again)
+	@$(TOOL) gate.everything $(call options,PART) $(if $(AGAIN),--again)
 
 simulate: venv ## Lives of a simulated fleet with faults at random (MINUTES=3 SEED=1 JOBS=2 RECORD=docs/simulated.json, or REPLAY=build/simulate/17.json)
-	@PYTHONHASHSEED=0 $(PY) -m muster.simulate $(call options,MINUTES SEED JOBS RECORD REPLAY)
+	@$(PY) -m muster.simulate $(call options,MINUTES SEED JOBS RECORD REPLAY)
 
 fuzz: venv ## Mutated objects, reports and requests beside a healthy job (SECONDS=60 INPUTS=100000 SEED=1, or REPLAY=build/fuzz/17.json)
-	@PYTHONHASHSEED=0 $(PY) -m muster.simulate.fuzz $(call options,SECONDS INPUTS SEED REPLAY)
+	@$(PY) -m muster.simulate.fuzz $(call options,SECONDS INPUTS SEED REPLAY)
 
 ATTACK_OPTIONS = $(call options,FAULTS SEED MINUTES CHAOS QUIET)
 attack: venv cluster-up ## Faults on the real local cluster: FAULTS=build/simulate/17.json, or SEED=1 MINUTES=3 (CHAOS=all)
@@ -105,7 +107,7 @@ HEALTH_FLEETS_OPTIONS = $(call options,FLEETS SEED MINUTES JOBS RESUME)
 # All 300 take hours of a core.
 bench-health-fleets: MINUTES ?= 20
 bench-health-fleets: venv ## The rules of health over a month of 300 fleets: sick nodes used again, healthy ones out, the budget (FLEETS=20 SEED=1 MINUTES=10 JOBS=2 RESUME=file)
-	@PYTHONHASHSEED=0 $(PY) -m bench.health_fleets $(HEALTH_FLEETS_OPTIONS)
+	@$(PY) -m bench.health_fleets $(HEALTH_FLEETS_OPTIONS)
 
 QUIET_OPTIONS := $(call options,NODES SECONDS RATE)
 bench-quiet: venv ## What 16,384 nodes cost the operator while nothing happens (NODES=1024 SECONDS=30 for a part)

@@ -11,7 +11,7 @@ import time
 
 from gate import kept
 from gate.parts import PARTS
-from gate.stage import Outcome, failed, report, run, table
+from gate.stage import INTERRUPTED, REFUSED, Outcome, failed, refusal, report, run, table, take_signals
 
 # Printed beside what was measured; a test of the gate judges no duration, and neither does this.
 BUDGETS = {
@@ -24,18 +24,26 @@ BUDGETS = {
 
 
 def main() -> int:
+    if problem := refusal(needs_root=True):
+        print(f"make test: {problem}", file=sys.stderr)
+        return REFUSED
     commit = kept.clean_commit()
     outcomes: list[Outcome] = []
-    for part in (part for part in PARTS if part.target):
-        outcome = run(part.name, part.make())
-        outcomes.append(outcome)
-        report(outcome)
-        if outcome.code != 0:
-            break
-    green = all(outcome.code == 0 for outcome in outcomes)
+    try:
+        for part in (part for part in PARTS if part.target):
+            outcome = run(part.name, part.make(), has_tests=part.has_tests)
+            outcomes.append(outcome)
+            report(outcome)
+            if not outcome.passed:
+                break
+    except KeyboardInterrupt:
+        print(table(outcomes, BUDGETS))
+        print(f"Interrupted in {part.name}: the gate has no result.")
+        return INTERRUPTED
+    green = all(outcome.passed for outcome in outcomes)
     print(table(outcomes, BUDGETS))
     if commit is None:
-        print("The tree is not clean: the result is not kept.")
+        print("The tree is not clean, or git cannot say: the result is not kept.")
     else:
         result = {
             "green": green,
@@ -50,4 +58,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    take_signals()
     sys.exit(main())

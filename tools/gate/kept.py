@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from localcluster.cache import cache_root
 def clean_commit() -> str | None:
     """The commit that is checked out; None where the tree differs from it, or where git cannot say."""
     commit = _git("rev-parse", "HEAD")
-    return commit if commit and _git("status", "--porcelain") == "" else None
+    return commit if commit and _git("status", "--porcelain", "--untracked-files=normal") == "" else None
 
 
 def _git(*arguments: str) -> str | None:
@@ -35,8 +36,11 @@ def parts_folder() -> Path:
 
 
 def write(path: Path, content: Any) -> None:
-    """Replace the file in one step: a reader sees the old content or the new."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.name}.tmp")
-    temporary.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n")
-    temporary.replace(path)
+    """Replace the file in one step: a reader sees the old content or the new. A failure is printed and fails no stage."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+        temporary.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n")
+        temporary.replace(path)
+    except OSError as error:
+        print(f"The result could not be kept: {error}. Set MUSTER_CACHE to a folder that can be written.")

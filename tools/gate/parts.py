@@ -30,6 +30,10 @@ class Part:
     pytest: tuple[str, ...] = ()
     draws: bool = False
 
+    @property
+    def has_tests(self) -> bool:
+        return bool(self.tests) or self.target.startswith("test-")
+
     def make(self) -> list[str]:
         """The command of a stage of the gate."""
         return ["make", "--no-print-directory", self.target]

@@ -6,6 +6,7 @@ its inputs names the seed by `record_property("seed", ...)`.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from pathlib import Path
@@ -15,7 +16,7 @@ VARIABLE = "MUSTER_RESULTS"
 
 
 class Results:
-    """Writes a test's line when its teardown has been reported, so that a crash of pytest loses at most one."""
+    """Writes a test's line when the test has ended, so that a crash of pytest loses at most one."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -32,7 +33,7 @@ class Results:
         seed = dict(report.user_properties).get("seed")
         if seed is not None:
             line["seed"] = seed
-        if report.when != "teardown":
+        if report.when in ("setup", "call"):  # else the teardown, or the crash of an xdist worker ("???")
             return
         if line.get("reruns", 0) > self._reran.get(report.nodeid, 0):  # it begins again
             self._reran[report.nodeid] = line["reruns"]
@@ -53,5 +54,12 @@ def pytest_configure(config: Any) -> None:
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """The lines of a results file, in the order in which tests ended; empty when no test ran."""
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    """The lines of a results file, in the order in which tests ended; empty when no test ran.
+
+    A line that was cut short, by a full disk or a kill, is skipped.
+    """
+    lines = []
+    for line in path.read_text().splitlines() if path.exists() else ():
+        with contextlib.suppress(json.JSONDecodeError):
+            lines.append(json.loads(line))
+    return lines

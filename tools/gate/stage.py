@@ -1,9 +1,15 @@
-"""One stage of a suite: a command that runs tests, with what it took and what failed."""
+"""One stage of a suite: a command that runs tests, with what it took and what failed.
+
+A stage runs in a process group of its own. An interrupt (SIGINT, SIGTERM) of the gate is passed on to that group as
+SIGINT, on which pytest tears its fixtures down, and the gate ends after the group's leader.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -17,6 +23,13 @@ from gate import results
 
 ROOT = Path(__file__).resolve().parents[2]
 SLOWEST = 3
+# Exit statuses of a suite.
+INTERRUPTED = 130  # as a shell gives it after a SIGINT
+REFUSED = 2
+# What would make a stage run a part of its tests, or go on after an error: T=, K=, `make -i`, `pytest --co`.
+NARROWING = ("T", "K", "MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "GNUMAKEFLAGS", "PYTEST_ADDOPTS")
+_NO_TESTS = 5  # exit status of a stage that should have run tests and ran none; pytest's own
+_SAME_INTERRUPT_SECONDS = 2.0  # make and a shell may send the same signal each
 
 
 @dataclass(frozen=True)
@@ -44,6 +57,14 @@ class Outcome:
         return names or ([self.name] if self.code else [])
 
     @property
+    def passed(self) -> bool:
+        return not self.failed
+
+    @property
+    def skipped(self) -> int:
+        return sum(test["result"] == "skipped" for test in self.tests)
+
+    @property
     def reran(self) -> list[str]:
         return [test["name"] for test in self.tests if test.get("reruns")]
 
@@ -51,6 +72,7 @@ class Outcome:
         return {
             "code": self.code,
             "tests": len(self.tests),
+            "skipped": self.skipped,
             "wallSeconds": round(self.wall_seconds, 1),
             "cpuSeconds": round(self.cpu_seconds, 1),
             "failed": self.failed,
@@ -58,15 +80,79 @@ class Outcome:
         }
 
 
-def run(name: str, command: Sequence[str], environment: Mapping[str, str] | None = None) -> Outcome:
-    """Run the command in the repository's root, its output going where ours goes."""
+def refusal(needs_root: bool) -> str:
+    """Why the suite cannot run as it was asked to; "" where it can."""
+    narrowed = [f"{name}={os.environ[name]}" for name in ("T", "K") if os.environ.get(name)]
+    if narrowed:
+        return (
+            f"{' '.join(narrowed)}: the suite runs whole, and its result is kept for the commit. "
+            "Run `make test-unit T=... K=...` (or test-integration, test-e2e) for a part, or unset the variable."
+        )
+    if needs_root and os.geteuid() != 0 and os.environ.get("CLUSTER") != "existing":
+        return (
+            "The end-to-end tests need root: they bring up a cluster on this machine. "
+            "Run as root, or set CLUSTER=existing; `make test-unit` and `make test-integration` need neither."
+        )
+    return ""
+
+
+def run(
+    name: str, command: Sequence[str], environment: Mapping[str, str] | None = None, *, has_tests: bool = False
+) -> Outcome:
+    """Run the command in the repository's root, its output going where ours goes.
+
+    Raises:
+        KeyboardInterrupt: the gate was interrupted; the command has ended.
+    """
     with tempfile.TemporaryDirectory(prefix="muster-gate-") as folder:
         file = Path(folder) / "results.jsonl"
-        variables = {**os.environ, **(environment or {}), results.VARIABLE: str(file)}
         before, began = _cpu_seconds(), time.monotonic()
-        code = subprocess.run(command, cwd=ROOT, env=variables, check=False).returncode
+        code = call(command, {**(environment or {}), results.VARIABLE: str(file)})
         wall, cpu = time.monotonic() - began, _cpu_seconds() - before
-        return Outcome(name, code, wall, cpu, results.read(file))
+        tests = results.read(file)
+        if has_tests and not tests and code == 0:
+            print(f"{name}: no test has run", flush=True)
+            code = _NO_TESTS
+        return Outcome(name, code, wall, cpu, tests)
+
+
+def call(command: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Run the command in a process group of its own, with these variables besides ours; returns its exit status.
+
+    The first interrupt is passed on as SIGINT, a later one as SIGKILL.
+
+    Raises:
+        KeyboardInterrupt: the gate was interrupted; the command has ended.
+    """
+    ours = {name: value for name, value in os.environ.items() if name not in NARROWING}
+    interrupt: KeyboardInterrupt | None = None
+    interrupted_at = 0.0
+    process = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env={**ours, **environment},
+        stdin=subprocess.DEVNULL,  # a group in the background would be stopped where it reads the terminal
+        process_group=0,
+    )
+    while process.returncode is None:
+        try:
+            process.wait()
+        except KeyboardInterrupt as error:
+            with contextlib.suppress(ProcessLookupError):
+                if interrupt is None:
+                    interrupt, interrupted_at = error, time.monotonic()
+                    os.killpg(process.pid, signal.SIGINT)
+                elif time.monotonic() > interrupted_at + _SAME_INTERRUPT_SECONDS:
+                    os.killpg(process.pid, signal.SIGKILL)
+    if interrupt is not None:
+        raise interrupt
+    return process.returncode
+
+
+def take_signals() -> None:
+    """Raise KeyboardInterrupt on SIGTERM, too, and on SIGINT although a shell started us in the background."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
 
 
 def _cpu_seconds() -> float:
@@ -91,17 +177,21 @@ def table(outcomes: Sequence[Outcome], budgets: Mapping[str, str] | None = None)
 
     Budgets are printed beside the figures and judge nothing.
     """
-    rows = [("stage", "result", "tests", "wall s", "cpu s", "budget" if budgets else "")]
+    rows: list[tuple[str, ...]] = [
+        ("stage", "result", "tests", "skipped", "wall s", "cpu s", "budget" if budgets else "")
+    ]
     for each in outcomes:
-        result = "passed" if each.code == 0 else f"FAILED ({each.code})"
-        figures = (str(len(each.tests) or "-"), f"{each.wall_seconds:.0f}", f"{each.cpu_seconds:.0f}")
-        rows.append((each.name, result, *figures, (budgets or {}).get(each.name, "")))
+        result = "passed" if each.passed else f"FAILED ({each.code})"
+        counts = (str(len(each.tests) or "-"), str(each.skipped or "-"))
+        figures = (f"{each.wall_seconds:.0f}", f"{each.cpu_seconds:.0f}")
+        rows.append((each.name, result, *counts, *figures, (budgets or {}).get(each.name, "")))
+    counts = (str(sum(len(e.tests) for e in outcomes)), str(sum(e.skipped for e in outcomes) or "-"))
     sums = (sum(e.wall_seconds for e in outcomes), sum(e.cpu_seconds for e in outcomes))
-    rows.append(("all", "", str(sum(len(e.tests) for e in outcomes)), f"{sums[0]:.0f}", f"{sums[1]:.0f}", ""))
+    rows.append(("all", "", *counts, *(f"{seconds:.0f}" for seconds in sums), ""))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = [
         "  ".join(
-            cell.ljust(width) if n in (0, 1, 5) else cell.rjust(width)
+            cell.ljust(width) if n in (0, 1, 6) else cell.rjust(width)
             for n, (cell, width) in enumerate(zip(row, widths, strict=True))
         ).rstrip()
         for row in rows

@@ -58,7 +58,18 @@ def test_each_test_has_one_line(tmp_path: Path, workers: tuple[str, ...]) -> Non
     }
     assert lines["test_passes"]["seed"] == 17
     assert lines["test_passes_when_run_again"]["reruns"] == 1
-    assert all(line["seconds"] >= 0 for line in lines.values())
+
+
+@pytest.mark.parametrize("reruns", ["", "@pytest.mark.flaky(reruns=1)"])
+def test_a_test_that_kills_its_worker_is_named(tmp_path: Path, reruns: str) -> None:
+    crash = f"import os, pytest\n{reruns}\ndef test_crashes(): os._exit(3)\ndef test_passes(): pass\n"
+    (tmp_path / "test_some.py").write_text(crash)
+    file = tmp_path / "results.jsonl"
+    environment = {**os.environ, results.VARIABLE: str(file), "PYTHONPATH": str(ROOT / "tools")}
+    command = [sys.executable, "-m", "pytest", "-p", "gate.results", "-p", "no:cacheprovider", "-q", "-n", "1"]
+    subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=False)
+    found = sorted((line["name"].rpartition("::")[2], line["result"]) for line in results.read(file))
+    assert found == [("test_crashes", "failed"), ("test_passes", "passed")]
 
 
 def test_a_file_that_cannot_be_collected_is_a_failure(tmp_path: Path) -> None:

@@ -2,6 +2,9 @@
 
 import json
 import os
+import shlex
+import signal
+import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -10,14 +13,20 @@ from typing import Any
 import pytest
 
 import gate.__main__ as gate
-from gate import all as everything
-from gate import kept
+from gate import everything, kept, results
 from gate.parts import PARTS
-from gate.stage import Outcome, run, table
+from gate.stage import NARROWING, Outcome, report, run, table
 
 ROOT = Path(__file__).resolve().parents[3]
 COMMIT = "c0ffee"
 Ran = list[tuple[str, Sequence[str], Mapping[str, str]]]
+
+
+@pytest.fixture(autouse=True)
+def _asked_for_whole_suites_by_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (*NARROWING, "CLUSTER"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
 
 
 @pytest.fixture
@@ -35,13 +44,17 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ran]:
     def replace(*fails: str) -> Ran:
         noted: Ran = []
 
-        def note(name: str, command: Sequence[str], environment: Mapping[str, str] | None = None) -> Outcome:
+        def note(
+            name: str, command: Sequence[str], environment: Mapping[str, str] | None = None, *, has_tests: bool
+        ) -> Outcome:
+            assert has_tests == (name not in ("lint", "verify"))
             noted.append((name, command, environment or {}))
             tests = [{"name": f"{name}::test", "result": "failed" if name in fails else "passed", "seconds": 1.0}]
             return Outcome(name, int(name in fails), 2.0, 3.0, tests)
 
         for module in (gate, everything):
             monkeypatch.setattr(module, "run", note)
+        monkeypatch.setattr(everything, "call", lambda *_: 0)
         return noted
 
     return replace
@@ -55,7 +68,7 @@ def test_a_green_gate_is_kept_by_commit(cache: Path, ran: Callable[..., Ran]) ->
     assert found["green"] is True
     assert found["failed"] == []
     assert found["stages"]["unit"] == {
-        "code": 0, "tests": 1, "wallSeconds": 2.0, "cpuSeconds": 3.0, "failed": [], "reran": []
+        "code": 0, "tests": 1, "skipped": 0, "wallSeconds": 2.0, "cpuSeconds": 3.0, "failed": [], "reran": []
     }  # fmt: skip
 
 
@@ -115,14 +128,172 @@ def test_results_are_kept_with_the_seed_that_was_drawn(cache: Path, ran: Callabl
     assert f"--hypothesis-seed={found['seed']}" in command
 
 
-def test_a_part_with_nodes_brings_a_cluster_up_and_takes_it_down_whatever_happens(
-    cache: Path, ran: Callable[..., Ran]
+@pytest.mark.parametrize("end", [0, 1, KeyboardInterrupt])
+def test_a_part_with_nodes_takes_its_cluster_down_whatever_happens(
+    end: int | type[BaseException],
+    cache: Path,
+    ran: Callable[..., Ran],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    ((_, command, environment),) = _run_part(ran, "e2e-faults")
-    assert environment["CLUSTER_NAME"] == "nightly"
-    assert command[:2] == ["bash", "-c"]
-    assert command[2].startswith("trap 'python3 -m localcluster down --name nightly' EXIT; python3 -m imagebuild && ")
-    assert "localcluster up --name nightly --nodes 4" in command[2]
+    ran()
+    events: list[str] = []
+
+    def part(name: str, command: Sequence[str], environment: Mapping[str, str], **_: Any) -> Outcome:
+        assert environment["CLUSTER_NAME"] == "nightly"
+        assert "localcluster up --name nightly --nodes 4" in command[-1]
+        events.append("ran")
+        if isinstance(end, int):
+            return Outcome(name, end, 2.0, 3.0)
+        raise end
+
+    monkeypatch.setattr(everything, "run", part)
+    monkeypatch.setattr(everything, "call", lambda command, _: events.append(" ".join(command[2:])))
+    assert everything.main(["--part", "e2e-faults"]) == (end if isinstance(end, int) else 130)
+    assert events == ["ran", "localcluster down --name nightly"]
+    assert ("Interrupted in e2e-faults" in capsys.readouterr().out) == (end is KeyboardInterrupt)
+
+
+def test_a_suite_that_is_interrupted_shows_and_keeps_what_has_ended(
+    cache: Path, ran: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for module, ended in ((gate, []), (everything, ["lint.json", "verify.json"])):
+        ran()
+        whole: Callable[..., Outcome] = module.run
+
+        def interrupted(name: str, *arguments: Any, whole: Callable[..., Outcome] = whole, **named: Any) -> Outcome:
+            if name == "unit":
+                raise KeyboardInterrupt
+            return whole(name, *arguments, **named)
+
+        monkeypatch.setattr(module, "run", interrupted)
+        assert module.main(*([[]] if module is everything else [])) == 130
+        printed = capsys.readouterr().out
+        assert "Interrupted in unit" in printed
+        assert [line.split()[:2] for line in printed.splitlines() if " passed " in line][-2:] == [
+            ["lint", "passed"],
+            ["verify", "passed"],
+        ]
+        assert sorted(path.name for path in cache.rglob("*.json")) == ended
+
+
+@pytest.mark.parametrize("suite", [gate.main, lambda: everything.main([])], ids=["gate", "everything"])
+@pytest.mark.parametrize("narrowed", [{"T": "tests/unit/gate"}, {"K": "order"}, {"CLUSTER": ""}])
+def test_a_suite_refuses_what_it_cannot_do_whole(
+    suite: Callable[[], int],
+    narrowed: dict[str, str],
+    cache: Path,
+    ran: Callable[..., Ran],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    noted = ran()
+    for name, value in narrowed.items():
+        monkeypatch.setenv(name, value)
+    if "CLUSTER" in narrowed:
+        monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert suite() == 2
+    assert noted == []
+    assert ("need root" if "CLUSTER" in narrowed else "make test-unit T=") in capsys.readouterr().err
+
+
+def test_without_root_parts_without_a_cluster_run(
+    cache: Path, ran: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert len(_run_part(ran, "unit-fuzz")) == 1
+    monkeypatch.setenv("CLUSTER", "existing")
+    assert gate.main() == 0
+
+
+def test_a_failed_test_makes_a_stage_red_although_its_command_does_not(
+    cache: Path, ran: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran()
+    test = {"name": "a", "result": "failed", "seconds": 1.0}
+    for module in (gate, everything):
+        monkeypatch.setattr(module, "run", lambda name, *_, **__: Outcome(name, 0, 2.0, 3.0, [test]))
+    assert gate.main() == 1
+    assert json.loads((cache / "gate" / f"{COMMIT}.json").read_text())["green"] is False
+    assert everything.main(["--part", "unit"]) == 1
+    noted = ran()
+    assert everything.main([]) == 0
+    assert "unit" in [name for name, _, _ in noted]
+
+
+def test_a_result_that_cannot_be_kept_is_said_and_fails_nothing(
+    cache: Path, ran: Callable[..., Ran], capsys: pytest.CaptureFixture[str]
+) -> None:
+    ran()
+    (cache / "gate").write_text("a file")
+    assert gate.main() == 0
+    assert "could not be kept" in capsys.readouterr().out
+
+
+def test_a_whole_part_is_run_with_its_workers_and_marks(cache: Path, ran: Callable[..., Ran]) -> None:
+    ((_, command, environment),) = _run_part(ran, "unit-drawn")
+    assert command[1:-1] == [
+        *("-m", "pytest", "-p", "gate.results", "-q", "tests/unit", "-m", "hypothesis", "--dist", "worksteal"),
+        *("-n", "2"),
+    ]
+    assert command[-1] == f"--hypothesis-seed={environment['MUSTER_SEED']}"
+    assert environment["PYTHONHASHSEED"] == "0"
+
+
+@pytest.mark.parametrize("level", ["unit", "integration", "e2e"])
+def test_a_level_of_the_gate_leaves_its_nightly_folder_out(level: str) -> None:
+    (planned,) = [line for line in _planned(f"test-{level}") if "pytest" in line]
+    assert [word for word in planned.split() if word.startswith("tests/")] == [f"tests/{level}"]
+    assert f"--ignore=tests/{level}/nightly" in planned.split()
+    assert (ROOT / "tests" / level / "nightly").is_dir()
+
+
+def test_the_name_of_a_part_may_have_spaces_and_quotes() -> None:
+    test, words = "tests/unit/test_it.py::test_all[it's so]", "so and not 'it'"
+    (planned,) = [line for line in _planned("test-unit", f"T={test}", f"K={words}") if "pytest" in line]
+    assert shlex.split(planned)[-3:] == ["-k", words, test]
+
+
+def _planned(*arguments: str) -> list[str]:
+    """What make would run."""
+    done = subprocess.run(["make", "-n", *arguments], cwd=ROOT, capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+def _git(*arguments: str) -> None:
+    subprocess.run(
+        ["git", "-c", "user.name=n", "-c", "user.email=e@example.org", *arguments], cwd=kept.ROOT, check=True
+    )
+
+
+def test_only_a_clean_tree_has_a_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("GIT_")]:  # a hook's
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(kept, "ROOT", tmp_path)
+    assert kept.clean_commit() is None
+    _git("init", "--quiet")
+    assert kept.clean_commit() is None
+    _git("config", "status.showUntrackedFiles", "no")
+    (tmp_path / "file").write_text("one")
+    (tmp_path / ".gitignore").write_text("ignored\n")
+    _git("add", ".")
+    _git("commit", "--quiet", "--message=one")
+    commit = kept.clean_commit()
+    assert commit is not None
+    assert len(commit) >= 40
+    (tmp_path / "ignored").write_text("")
+    assert kept.clean_commit() == commit
+    (tmp_path / "untracked").write_text("")
+    assert kept.clean_commit() is None
+    (tmp_path / "untracked").unlink()
+    (tmp_path / "file").write_text("two")
+    assert kept.clean_commit() is None
+    _git("commit", "--quiet", "--all", "--message=two")
+    assert kept.clean_commit() not in (None, commit)
+    (tmp_path / ".git" / "index").write_text("broken")  # the commit is known, the state of the tree is not
+    assert kept.clean_commit() is None
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert kept.clean_commit() is None
 
 
 def _run_part(ran: Callable[..., Ran], name: str) -> Ran:
@@ -177,15 +348,84 @@ def test_a_stage_tells_what_its_processes_took_and_that_it_failed_without_a_test
     assert outcome.tests == []
 
 
-def test_the_table_has_a_line_for_each_stage_their_sum_and_what_failed() -> None:
-    one: dict[str, Any] = {"name": "a", "result": "passed", "seconds": 0.1}
-    lines = table([Outcome("lint", 0, 10.0, 8.4), Outcome("unit", 1, 20.0, 30.0, [one])], {"unit": "480 s CPU"})
+def test_a_stage_has_its_own_variables_and_none_that_narrow_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in NARROWING:
+        monkeypatch.setenv(name, "narrowed")
+    monkeypatch.setenv("OURS", "ours")
+    file = tmp_path / "environment"
+    script = f"import json, os; open({str(file)!r}, 'w').write(json.dumps(dict(os.environ)))"
+    assert run("echoes", [sys.executable, "-c", script], {"THE_PARTS": "own"}).passed
+    environment = json.loads(file.read_text())
+    assert (environment["OURS"], environment["THE_PARTS"]) == ("ours", "own")
+    assert set(NARROWING) & set(environment) == set()
+
+
+@pytest.mark.parametrize("line", ["", '{"name": "a", "resu'], ids=["none", "cut short"])
+def test_a_stage_of_tests_without_a_result_is_red(line: str) -> None:
+    script = f"import os; open(os.environ[{results.VARIABLE!r}], 'w').write({line!r})"
+    command = [sys.executable, "-c", script]
+    assert run("unit", command, has_tests=False).passed
+    empty = run("unit", command, has_tests=True)
+    assert (empty.passed, empty.code, empty.failed) == (False, 5, ["unit"])
+    whole = {"name": "a", "result": "skipped", "seconds": 0.1}
+    command[-1] = script.replace(repr(line), repr(json.dumps(whole) + "\n" + line))
+    outcome = run("unit", command, has_tests=True)
+    assert (outcome.passed, outcome.tests, outcome.skipped) == (True, [whole], 1)
+
+
+STAGE = """
+import signal, subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; print('ready', flush=True); time.sleep(600)"])
+try:
+    child.wait()
+except KeyboardInterrupt:
+    child.wait()
+    print("torn down", flush=True)
+    raise SystemExit(2)
+"""
+GATE = f"""
+import sys
+from gate.stage import run, take_signals
+take_signals()
+try:
+    run("stage", [sys.executable, "-c", {STAGE!r}])
+except KeyboardInterrupt:
+    raise SystemExit(130)
+"""
+
+
+@pytest.mark.parametrize("numbers", [[signal.SIGINT], [signal.SIGTERM], [signal.SIGTERM, signal.SIGTERM]])
+def test_an_interrupt_lets_the_stage_tear_down_and_is_waited_for(numbers: list[signal.Signals]) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "tools")}
+    with subprocess.Popen(
+        [sys.executable, "-c", GATE], env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        for number in numbers:
+            process.send_signal(number)
+        assert process.stdout.read() == "torn down\n"  # and nobody holds the pipe any more
+    assert process.returncode == 130
+
+
+def test_the_table_has_a_line_for_each_stage_their_sum_what_ran_again_and_what_failed() -> None:
+    one: dict[str, Any] = {"name": "a", "result": "passed", "seconds": 0.1, "reruns": 1}
+    other: dict[str, Any] = {"name": "b", "result": "skipped", "seconds": 0.1}
+    stages = [Outcome("lint", 0, 10.0, 8.4), Outcome("unit", 1, 20.0, 30.0, [one, other])]
+    lines = table(stages, {"unit": "480 s CPU"})
     assert [line.split() for line in lines.splitlines()] == [
         [],
-        ["stage", "result", "tests", "wall", "s", "cpu", "s", "budget"],
-        ["lint", "passed", "-", "10", "8"],
-        ["unit", "FAILED", "(1)", "1", "20", "30", "480", "s", "CPU"],
-        ["all", "1", "30", "38"],
+        ["stage", "result", "tests", "skipped", "wall", "s", "cpu", "s", "budget"],
+        ["lint", "passed", "-", "-", "10", "8"],
+        ["unit", "FAILED", "(1)", "2", "1", "20", "30", "480", "s", "CPU"],
+        ["all", "2", "1", "30", "38"],
         [],
+        ["run", "again:", "a"],
         ["failed:", "unit"],
     ]
+
+
+def test_a_report_has_the_three_slowest_tests(capsys: pytest.CaptureFixture[str]) -> None:
+    tests = [{"name": f"t{seconds}", "result": "passed", "seconds": float(seconds)} for seconds in (3, 1, 5, 2, 4)]
+    report(Outcome("unit", 0, 20.0, 30.0, tests))
+    assert [line.split()[-1] for line in capsys.readouterr().out.splitlines()[1:]] == ["t5", "t4", "t3"]

@@ -20,26 +20,35 @@ from typing import Any
 
 from gate import kept, results
 from gate.parts import PARTS, Part
-from gate.stage import ROOT, Outcome, report, run, table
+from gate.stage import INTERRUPTED, REFUSED, ROOT, Outcome, call, refusal, report, run, table, take_signals
 
 OLDEST = "oldest"
 CLUSTER = "nightly"
+_LOCALCLUSTER = (sys.executable, "-m", "localcluster")
 
 
 def main(arguments: list[str] | None = None) -> int:
     options = _options(arguments)
-    commit = kept.clean_commit()
     chosen = _chosen(options.part)
+    if problem := refusal(needs_root=any(part.name.startswith("e2e") for part in chosen)):
+        print(f"make test-all: {problem}", file=sys.stderr)
+        return REFUSED
+    commit = kept.clean_commit()
     outcomes: list[Outcome] = []
+    interrupted = ""
     for part in chosen:
         before = None if options.again or options.part else _kept(commit, part)
-        if before is not None and before.code == 0:
+        if before is not None and before.passed:
             print(f"{part.name}: passed on this commit before, {before.wall_seconds:.0f} s")
             outcomes.append(before)
             continue
         print(f"\n=== {part.name}", flush=True)
         seed = random.SystemRandom().randrange(1, 2**31) if part.draws else None
-        outcome = run(part.name, _command(part, seed), _environment(part, seed))
+        try:
+            outcome = _run(part, seed)
+        except KeyboardInterrupt:
+            interrupted = part.name
+            break
         outcomes.append(outcome)
         if kept.clean_commit() != commit:  # an edit while it ran makes the result nobody's
             commit = None
@@ -47,12 +56,26 @@ def main(arguments: list[str] | None = None) -> int:
         report(outcome)
     print(table(outcomes))
     if commit is None:
-        print(f"The tree is or was edited: results are kept as {_folder(commit).name} and never taken for a commit's.")
-    return 1 if any(outcome.code for outcome in outcomes) else 0
+        kept_as = _folder(commit).name
+        print(f"The tree is or was edited, or git cannot say: results are kept as {kept_as}, not as a commit's.")
+    if interrupted:
+        print(f"Interrupted in {interrupted}: it has no result. The same command goes on there.")
+        return INTERRUPTED
+    return 0 if all(outcome.passed for outcome in outcomes) else 1
+
+
+def _run(part: Part, seed: int | None) -> Outcome:
+    """Run the part; its cluster is taken down whatever happens."""
+    environment = _environment(part, seed)
+    try:
+        return run(part.name, _command(part, seed), environment, has_tests=part.has_tests)
+    finally:
+        if part.nodes:
+            call([*_LOCALCLUSTER, "down", "--name", CLUSTER], environment)
 
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="gate.all", description="Run every part of the tests.")
+    parser = argparse.ArgumentParser(prog="gate.everything", description="Run every part of the tests.")
     names = [part.name for part in PARTS]
     parser.add_argument("--part", default="", metavar="NAME", help=f"{OLDEST}, or one of {', '.join(names)}")
     parser.add_argument("--again", action="store_true", help="also what has passed on this commit")
@@ -114,12 +137,9 @@ def _command(part: Part, seed: int | None) -> list[str]:
         test += [f"--hypothesis-seed={seed}"]
     if not part.nodes:
         return test
-    images = ["python3", "-m", "imagebuild"]
-    cluster = ["python3", "-m", "localcluster"]
-    up = [*cluster, "up", "--name", CLUSTER, "--nodes", str(part.nodes), "--from", "build/images/images.json"]
-    down = [*cluster, "down", "--name", CLUSTER]
-    steps = " && ".join(map(shlex.join, (images, up, test)))
-    return ["bash", "-c", f"trap {shlex.quote(shlex.join(down))} EXIT; {steps}"]
+    images = [sys.executable, "-m", "imagebuild"]
+    up = [*_LOCALCLUSTER, "up", "--name", CLUSTER, "--nodes", str(part.nodes), "--from", "build/images/images.json"]
+    return ["bash", "-c", " && ".join(map(shlex.join, (images, up, test)))]
 
 
 def _venv() -> str:
@@ -127,4 +147,5 @@ def _venv() -> str:
 
 
 if __name__ == "__main__":
+    take_signals()
     sys.exit(main())
