@@ -12,27 +12,28 @@ from muster.kube.client import Client
 from muster.kube.errors import LeadershipLost
 from muster.kube.lease import LeaderLease
 
-# Long enough that a busy machine renews in time.
-DURATION, DEADLINE, RETRY = 6.0, 4.0, 0.5
+# A machine that is busy for a minute renews in time, and what comes about within the tests' limit did not wait for its end.
+DURATION, DEADLINE, RETRY = 120.0, 80.0, 0.5
+# Where a lease has to run out. Such a test asks for an order, and holds however late anything happens.
+SHORT = (6.0, 4.0)
 
 
 class Candidate:
     """A lease and what became of it."""
 
-    def __init__(self, client: Client, namespace: str, name: str) -> None:
+    def __init__(self, client: Client, namespace: str, name: str, lease: tuple[float, float]) -> None:
         self.losses = 0
         self.lease = LeaderLease(
             client,
             namespace,
             "muster",
             name,
-            lease_duration=DURATION,
-            renew_deadline=DEADLINE,
+            lease_duration=lease[0],
+            renew_deadline=lease[1],
             retry=RETRY,
             on_lost=self._lose,
         )
         self.rival: Candidate | None = None
-        self.gained_at: float | None = None
         self.rival_left: float | None = None  # how long the rival could still have written when we began
 
     def _lose(self) -> None:
@@ -40,14 +41,13 @@ class Candidate:
 
     async def run(self) -> None:
         await self.lease.acquire()
-        self.gained_at = asyncio.get_running_loop().time()
         self.rival_left = self.rival.lease.time_left() if self.rival else None
         await self.lease.hold()
 
 
 @pytest.fixture
-def candidate(namespace: str) -> Callable[[Client, str], Candidate]:
-    return lambda client, name: Candidate(client, namespace, name)
+def candidate(namespace: str) -> Callable[..., Candidate]:
+    return lambda client, name, lease=(DURATION, DEADLINE): Candidate(client, namespace, name, lease)
 
 
 async def stored(client: Client, namespace: str) -> dict[str, Any]:
@@ -70,9 +70,7 @@ async def test_release_hands_over_at_once(
     holding.cancel()
     await asyncio.wait((holding,))
     await first.lease.release()
-    released = asyncio.get_running_loop().time()
     await until(lambda: second.lease.leading)
-    assert second.gained_at - released < DURATION
     assert (first.losses, first.lease.time_left()) == (0, 0.0)
     assert (await stored(client, namespace))["spec"]["leaseTransitions"] == 1
 
@@ -119,7 +117,7 @@ async def test_the_holders_address_is_known_while_it_holds(
 async def test_successor_of_a_dead_leader_waits_until_its_time_is_over(
     client: Client, candidate: Any, background: Any, until: Any
 ) -> None:
-    first, second = candidate(client, "first"), candidate(client, "second")
+    first, second = candidate(client, "first", SHORT), candidate(client, "second", SHORT)
     holding = background(first.run())
     await until(lambda: first.lease.leading)
     second.rival = first
@@ -136,7 +134,7 @@ async def test_successor_of_a_dead_leader_waits_until_its_time_is_over(
 async def test_cut_off_leader_stops_before_another_begins(
     client: Client, far_client: Client, network: Any, candidate: Any, background: Any, until: Any
 ) -> None:
-    first, second = candidate(far_client, "first"), candidate(client, "second")
+    first, second = candidate(far_client, "first", SHORT), candidate(client, "second", SHORT)
     background(first.run())
     await until(lambda: first.lease.leading)
     second.rival = first

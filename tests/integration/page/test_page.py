@@ -209,7 +209,7 @@ async def test_the_process_speaks_https_where_it_has_a_certificate_and_ends_when
                     await asyncio.sleep(0.1)
             assert answer.status == 200
         process.terminate()
-        assert await asyncio.wait_for(process.wait(), 30) == 0
+        assert await asyncio.wait_for(process.wait(), 60) == 0
         rest = await process.stdout.read()
         assert red.token not in rest.decode()
     finally:

@@ -161,6 +161,14 @@ async def test_a_conflict_that_comes_again_is_not_hurried_by_what_waits_in_betwe
     monkeypatch.setattr(reconciler, "RETRY_FIRST_SECONDS", 0.01)
     monkeypatch.setattr(reconciler, "CONFLICT_LIMIT_SECONDS", 1000.0)
     tries = []
+    rests: list[float] = []
+    done = loop.dirty.done
+
+    def noted(key: Any, rest_seconds: float = 0.0) -> None:
+        rests.append(rest_seconds)
+        done(key, rest_seconds)
+
+    monkeypatch.setattr(loop.dirty, "done", noted)
 
     def in_turns(world: JobWorld, _: Any) -> Plan:
         loop.dirty.add(("ns", "j"))  # as the queue's ring
@@ -169,8 +177,8 @@ async def test_a_conflict_that_comes_again_is_not_hurried_by_what_waits_in_betwe
 
     loop.scene.api.refuse["PATCH"] = Conflict(409, "Conflict", "trainingjobs 'j' has been deleted")
     loop.add(make.job(), in_turns)
-    await loop.until(lambda: loop.reconciler._failures.get(("ns", "j"), (0, 0.0))[0] >= 5)
-    assert loop.dirty._rests[("ns", "j")] - loop.dirty._clock() > 0.1
+    await loop.until(lambda: len(rests) >= 9)
+    assert rests[2::2][:4] == [0.02, 0.04, 0.08, 0.16]
 
 
 async def test_what_was_decided_is_kept_with_what_was_seen(loop: Loop, make: Any) -> None:

@@ -26,6 +26,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from imagebuild.runpyz import write_archive
+from localcluster.controlplane import free_port
 from muster.protocol.messages import RUN, WAIT, Directive, Report, decode_report, digest, encode
 
 NAME = "coordinator.muster.test"
@@ -273,7 +274,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 @pytest.fixture
 def coordinator(authority: Authority) -> Iterator[ScriptedCoordinator]:
-    scripted = ScriptedCoordinator(authority)
+    scripted = ScriptedCoordinator(authority, free_port())  # a second one may take its place
     yield scripted
     scripted.close()
 

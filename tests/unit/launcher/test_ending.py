@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import re
 import signal
-import sys
 from pathlib import Path
 
 import pytest
 
+from muster.launcher import reclaim
+from muster.launcher.environment import OWN_SHARED_MEMORY
+from muster.launcher.host import Host, Wakeup
 from muster.launcher.reclaim import descendants
 from muster.protocol.messages import EXITED, IDLE, LEAVING, RUNNING
 
@@ -104,26 +106,34 @@ def test_sigterm_is_obeyed_although_the_coordinator_answers_nothing(coordinator,
     assert launcher.wait() == 128 + signal.SIGTERM
 
 
+LEFT = {"nccl-rank", "sem.rank", "torch_99999999_rank"}  # no process has that pid
+
+
+@pytest.fixture
+def shared(tmp_path, monkeypatch):
+    """Takes the place of /dev/shm, which is the whole machine's."""
+    folder = tmp_path / "shm"
+    folder.mkdir()
+    monkeypatch.setattr(reclaim, "_SHARED_MEMORY", str(folder))
+    return folder
+
+
 @pytest.mark.parametrize("own", [True, False])
-def test_shared_memory_that_the_ranks_made_is_removed_where_nobody_else_sees_it(coordinator, launch, own):
-    tag = f"muster-test-{os.getpid()}"
-    shared = Path("/dev/shm")
-    mine = shared / f"nccl-{tag}-before"
-    mine.write_text("made before the ranks started")
-    names = {f"nccl-{tag}-rank", f"sem.{tag}", f"torch_99999999_{tag}", f"other-{tag}"}
-    try:
-        script = f"for name in {names}: open('/dev/shm/' + name, 'w').write('x')"
-        launch(sys.executable, "-c", script, **({"MUSTER_OWN_SHARED_MEMORY": "1"} if own else {}))
-        coordinator.run(1)
-        coordinator.wait_for(lambda r: r.state == EXITED)
-        assert {path.name for path in shared.glob(f"*{tag}*")} == names | {mine.name}
-        coordinator.wait_to_run(2)
-        coordinator.wait_for(lambda r: r.state == IDLE and r.attempt == 2)
-        kept = {mine.name, f"other-{tag}"} if own else names | {mine.name}
-        assert {path.name for path in shared.glob(f"*{tag}*")} == kept
-    finally:
-        for path in shared.glob(f"*{tag}*"):
-            path.unlink()
+def test_shared_memory_that_the_ranks_made_is_removed_where_nobody_else_sees_it(shared, tmp_path, own):
+    host = Host([], [], {OWN_SHARED_MEMORY: "1"} if own else {}, str(tmp_path), False, Wakeup())
+    (shared / "nccl-before").touch()
+    before = host.shared_memory()
+    kept = {"nccl-before", "other", f"torch_{os.getpid()}_somebody"}
+    for name in LEFT | kept:
+        (shared / name).touch()
+    host.remove_shared_memory(before)
+    assert {path.name for path in shared.iterdir()} == (kept if own else LEFT | kept)
+
+
+def test_without_shared_memory_nothing_is_removed(shared):
+    shared.rmdir()
+    assert reclaim.shared_memory() == frozenset()
+    assert reclaim.remove_shared_memory(frozenset()) == 0
 
 
 def test_zombies_of_orphans_are_reaped(coordinator, run_python, tmp_path, until):

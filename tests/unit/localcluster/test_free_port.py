@@ -32,6 +32,7 @@ def test_another_process_is_not_given_it_and_may_have_it_when_ours_has_ended() -
         return int(done.stdout)
 
     ours = free_port()
-    theirs = other_process(ours)
-    assert theirs != ours
-    assert other_process(theirs) == theirs
+    theirs = [other_process(ours) for _ in range(2)]
+    assert ours not in theirs
+    # Somebody else on this machine may have taken one of them meanwhile.
+    assert any(other_process(port) == port for port in theirs)

@@ -292,7 +292,7 @@ class Launcher:
                 headers=headers,
                 ssl=self._tls,
                 server_hostname=self.identity.server_name,
-                timeout=aiohttp.ClientTimeout(total=report.hold_seconds + 5.0),
+                timeout=aiohttp.ClientTimeout(total=report.hold_seconds + 60.0),
             ) as answer:
                 body = await answer.read()
                 if answer.status != 200:
