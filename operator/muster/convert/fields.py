@@ -45,6 +45,15 @@ class Notes:
     left_out: list[str] = field(default_factory=list)
     check: list[str] = field(default_factory=list)
 
+    def add(self, others: "Notes") -> None:
+        """Say what is said of a part, too; each once."""
+        for ours, theirs in (
+            (self.became, others.became),
+            (self.left_out, others.left_out),
+            (self.check, others.check),
+        ):
+            ours += [note for note in theirs if note not in ours]
+
     def leave_out(self, where: str, value: Any, why: str = "") -> None:
         """Say that a field was left out. Without a reason, that of its name."""
         reason = why or _REASON_OF.get(where.rpartition(".")[2], "a TrainingJob has nothing like it")

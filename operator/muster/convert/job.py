@@ -1,6 +1,5 @@
 """What the conversions of all kinds have in common: from what is known of a gang to a TrainingJob that the API takes."""
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -9,11 +8,10 @@ from typing import Any
 from muster.api.base import API_VERSION, LAST_APPLIED
 from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.trainingjob import NAME_RULES, is_job_name, parsed
-from muster.convert import worker
+from muster.convert import pod, worker
 from muster.convert.fields import Fields, Notes, RefusedError
 from muster.lifecycle import launching
 from muster.lifecycle.template import AGAIN, problem
-from muster.protocol.contract import IDENTITY
 from muster.world.fleet import Fleet
 
 EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
@@ -23,11 +21,6 @@ _LEVELS = {
     "kueue.x-k8s.io/podset-preferred-topology": "preferred",
 }
 _QUEUE = "kueue.x-k8s.io/queue-name"
-# Labels and annotations by which others schedule, or mark what is theirs.
-_THEIRS = re.compile(
-    r"(?:[\w.-]+\.)?(?:kueue\.x-k8s\.io|scheduling\.x-k8s\.io|scheduling\.sigs\.k8s\.io|jobset\.sigs\.k8s\.io|volcano\.sh|"
-    r"kubeflow\.org|kai\.scheduler|run\.ai)/.*|scheduling\.k8s\.io/group-name"
-)
 _MOST_RESTARTS = 100
 
 
@@ -42,8 +35,8 @@ class Gang:
         hosts: the host names of all, as a regular expression.
         sizes: pods of each of the Jobs that it was made of.
         processes: on each node, as torchrun's --nproc-per-node takes it; "": nobody says.
-        nodes: workers, one on each.
-        template: of a worker's pod.
+        parts: replicas that train: where they are written, the template of their pods, and how many there are.
+        restarts_containers: a container that ends is restarted where it is.
         spec: fields of the TrainingJob's spec that are known already.
     """
 
@@ -53,8 +46,8 @@ class Gang:
     hosts: str = ""
     sizes: list[int] = field(default_factory=list)
     processes: str = ""
-    nodes: int = 0
-    template: dict[str, Any] = field(default_factory=dict)
+    parts: list[tuple[str, dict[str, Any], int]] = field(default_factory=list)
+    restarts_containers: bool = False
     spec: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -62,24 +55,16 @@ class Gang:
         """Of the job."""
         return str(self.metadata["name"])
 
-    def joins(self, fields: Fields, template: Any, nodes: int, notes: Notes) -> None:
-        """Take in replicas.
+    @property
+    def nodes(self) -> int:
+        """Workers, one on each."""
+        return sum(nodes for _, _, nodes in self.parts)
 
-        Raises:
-            RefusedError: their template is not that of those before.
-        """
-        if not nodes:
-            return
-        where = different(self.template, template) if self.nodes else ""
-        if where:
-            raise RefusedError(
-                f"{fields.path}: template.{where} is not that of the replicas before, and a gang has one template: write the same into "
-                "all that train (the program may ask NODE_RANK, 0 on the first node); what does not train, e.g. an initializer, becomes "
-                "an init container, or a Job that ends before"
-            )
-        self.template = self.template or template or {}
-        self.nodes += nodes
-        notes.became.append(f"{fields.path}: spec.nodes + {nodes}")
+    def joins(self, fields: Fields, template: Any, nodes: int, notes: Notes) -> None:
+        """Take in replicas."""
+        if nodes:
+            self.parts.append((fields.path, template or {}, nodes))
+            notes.became.append(f"{fields.path}: spec.nodes + {nodes}")
 
     def restarts(self, fields: Fields, name: str, wanted: int | None, notes: Notes) -> None:
         """Set how often failures of the job's own making may restart it, unless that is known."""
@@ -110,61 +95,114 @@ class Gang:
                 notes.became.append(f"{fields.at('suspend')} -> spec.suspend")
 
 
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """What replicas become.
+
+    Attributes:
+        template: of a worker's pod.
+        container: the one of it that trains.
+        gpus: accelerators of each node.
+        marks: labels and annotations of another system.
+    """
+
+    template: dict[str, Any]
+    container: dict[str, Any]
+    gpus: int
+    marks: dict[str, str]
+
+
 def different(one: Any, other: Any, path: str = "") -> str:
-    """The first place where two templates differ, ports and what Muster sets apart; "" where they are alike."""
+    """The first place where two templates differ, ports apart; "" where they are alike."""
     found: Iterable[str] = ()
     if isinstance(one, dict) and isinstance(other, dict):
-        names = sorted({*one, *other} - {"ports", "restartPolicy"})
+        names = sorted({*one, *other} - {"ports"})
         found = (different(one.get(name), other.get(name), f"{path}.{name}".lstrip(".")) for name in names)
-    elif isinstance(one, list) and isinstance(other, list):
-        ours, theirs = (
-            [a for a in part if not isinstance(a, dict) or a.get("name") not in IDENTITY] for part in (one, other)
-        )
-        if len(ours) == len(theirs):
-            found = (different(a, b, f"{path}[{index}]") for index, (a, b) in enumerate(zip(ours, theirs, strict=True)))
-        else:
-            found = (path,)
+    elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        found = (different(a, b, f"{path}[{index}]") for index, (a, b) in enumerate(zip(one, other, strict=True)))
     elif one != other and (one or other):
         found = (path,)
     return next(filter(None, found), "")
+
+
+def _workers(gang: Gang, notes: Notes) -> Worker:
+    """What all replicas become, who may differ in nothing that Muster does not do in its own way.
+
+    Raises:
+        RefusedError: what is left of their templates differs.
+    """
+    made: Worker | None = None
+    for path, template, _ in gang.parts:
+        said = Notes()
+        each = _worker(gang, template, said)
+        notes.add(said)
+        if made is None:
+            made = each
+            continue
+        where = different(made.template, each.template)
+        if where or made.gpus != each.gpus:
+            where = f"template.{where}" if where else f"{each.gpus} accelerators of its container"
+            raise RefusedError(
+                f"{path}: {where} is not that of the replicas before, and a gang has one template: write the same into "
+                "all that train (the program may ask NODE_RANK, 0 on the first node); what does not train, e.g. an initializer, becomes "
+                "an init container, or a Job that ends before"
+            )
+        made.marks.update(each.marks)
+    assert made is not None  # a gang without nodes is refused where it is read
+    return made
+
+
+def _worker(gang: Gang, template: dict[str, Any], notes: Notes) -> Worker:
+    """What becomes of a pod's template.
+
+    Raises:
+        RefusedError: Muster could not start its pods.
+    """
+    marks: dict[str, str] = {}
+    written = template.pop("metadata", None) or {}
+    for name, value in written.items():
+        if name not in ("labels", "annotations", "creationTimestamp"):
+            notes.leave_out(f"template.metadata.{name}", value, "Muster names a worker's pods, and owns them")
+    metadata = _own(written, marks)
+    own = {key for values in metadata.values() for key in values}
+    container = worker.training(template, gang.usual, notes)
+    gpus = worker.accelerators(container, notes)
+    pod.fit(template, container, restarted=gang.restarts_containers, notes=notes)
+    worker.mounts(container, notes)
+    env = container.get("env") or ()
+    worker.variables(container, own, notes)
+    worker.counts(container, env, gang.nodes, notes)
+    worker.neighbours(template, container, own, notes)
+    worker.by_address(container, gang.first, notes)
+    if gang.nodes > 1:
+        worker.meeting(container, notes)
+    worker.processes(container, gang.processes, gpus, notes)
+    return Worker({**({"metadata": metadata} if metadata else {}), **template}, container, gpus, marks)
 
 
 def training_job(gang: Gang, policy: FleetPolicySpec, notes: Notes) -> dict[str, Any]:
     """The TrainingJob.
 
     Raises:
-        RefusedError: the API would refuse it, or Muster could not start its pods.
+        RefusedError: the API would refuse it, Muster could not start its pods, or they are not alike.
     """
-    template = gang.template
-    container = worker.training(template, gang.usual, notes)
-    gpus = worker.accelerators(container, notes)
-    worker.shed(template, container, notes)
-    written = container.get("env") or ()
-    worker.variables(container, notes)
-    worker.counts(container, written, gang.nodes, notes)
-    worker.neighbours(template, container, notes)
-    worker.by_address(container, gang.first, notes)
-    if gang.nodes > 1:
-        worker.meeting(container, notes)
-    worker.processes(container, gang.processes, gpus, notes)
-    text = re.sub(r"\\[nrt]", " ", json.dumps(template))
-    left = sorted(set(re.findall(rf"\b{gang.hosts}\b", text)))
+    made = _workers(gang, notes)
+    left = sorted(set(re.findall(rf"\b{gang.hosts}\b", worker.text_of(made.template))))
     notes.check.extend(f"{host}: no host will be called so: rank 0 is at $(MASTER_ADDR)" for host in left)
-    spec: dict[str, Any] = {"nodes": gang.nodes, "gpusPerNode": gpus}
-    containers = template["spec"]["containers"]
-    others_ask = any(worker.asked(each) for each in containers if each is not container)
-    if container is not containers[0] or others_ask:
-        spec["launch"] = {"workerContainer": container.get("name")}
-    marks: dict[str, str] = {}
+    spec: dict[str, Any] = {"nodes": gang.nodes, "gpusPerNode": made.gpus}
+    containers = made.template["spec"]["containers"]
+    others_ask = any(worker.asked(each) for each in containers if each is not made.container)
+    if made.container is not containers[0] or others_ask:
+        spec["launch"] = {"workerContainer": made.container.get("name")}
     metadata = {key: gang.metadata[key] for key in ("name", "namespace") if key in gang.metadata}
     for key in ("ownerReferences", "finalizers"):
         if gang.metadata.get(key):
             notes.leave_out(f"metadata.{key}", gang.metadata[key])
+    marks: dict[str, str] = {}
     metadata |= _own(gang.metadata, marks)
-    pods = _own(template.pop("metadata", None) or {}, marks)
-    placement = _placement(gang, marks, policy, notes)
+    placement = _placement(gang, marks | made.marks, policy, notes)
     spec |= {"placement": placement} if placement else {}
-    spec |= {**gang.spec, "template": {**({"metadata": pods} if pods else {}), **template}}
+    spec |= {**gang.spec, "template": made.template}
     job = {"apiVersion": API_VERSION, "kind": "TrainingJob", "metadata": metadata, "spec": spec}
     _judge(job, policy, notes)
     return job
@@ -173,7 +211,9 @@ def training_job(gang: Gang, policy: FleetPolicySpec, notes: Notes) -> dict[str,
 def _own(metadata: Mapping[str, Any], marks: dict[str, str]) -> dict[str, dict[str, str]]:
     """Labels and annotations that are not another system's; those that are go to `marks`."""
     parts = {part: {**(metadata.get(part) or {})} for part in ("labels", "annotations")}
-    marks |= {key: value for values in parts.values() for key, value in values.items() if _THEIRS.fullmatch(key)}
+    marks |= {
+        key: value for values in parts.values() for key, value in values.items() if pod.THEIR_LABELS.fullmatch(key)
+    }
     own = {
         part: {key: values[key] for key in values if key not in {*marks, LAST_APPLIED}}
         for part, values in parts.items()

@@ -27,6 +27,7 @@ def gang(source: Mapping[str, Any], notes: Notes) -> Gang:
         part = replicas.inner(kind)
         nodes, template, policy = part.take("replicas", int), part.take("template", dict), part.take("restartPolicy")
         made.joins(part, template, 1 if nodes is None else nodes, notes)
+        made.restarts_containers |= policy not in ("Never", "ExitCode")  # the operator's default is OnFailure
         if policy == "Never" and "recovery" not in made.spec:
             made.restarts(part, "restartPolicy", 0, notes)
         elif policy:
@@ -38,8 +39,8 @@ def gang(source: Mapping[str, Any], notes: Notes) -> Gang:
     made.restarts(run, "backoffLimit", run.take("backoffLimit", int), notes)
     made.restarts(elastic, "maxRestarts", elastic.take("maxRestarts", int), notes)
     priority = scheduling.take("priorityClass", str)
-    if priority:
-        made.template["spec"].setdefault("priorityClassName", priority)
+    for _, template, _ in made.parts if priority else ():
+        template["spec"].setdefault("priorityClassName", priority)
     made.processes = str(elastic.take("nProcPerNode") or spec.take("nprocPerNode") or "auto")
     made.first = f"{made.name}-{kinds[0].lower()}-0"
     made.hosts = rf"{re.escape(made.name)}-(?:master|worker)-\d+"

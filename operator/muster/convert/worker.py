@@ -4,22 +4,29 @@ These functions change what they are given, and say so in the notes.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from muster.convert.fields import Notes, RefusedError, short
 from muster.protocol.contract import IDENTITY
 from muster.protocol.starters import TORCHRUN, commands_of, option, program_at, starter_of
 from muster.world.resources import amount
+from muster.world.views import INDEX_LABEL
 
 _TPU = "google.com/tpu"
 ACCELERATORS = ("nvidia.com/gpu", "amd.com/gpu", _TPU, "habana.ai/gaudi", "aws.amazon.com/neuron")
 # How pods of others learn which one they are, and what only those others set.
 _INDEX = re.compile(r"job-completion-index|training\.kubeflow\.org/replica-index")
 _FOREIGN = re.compile(
-    r"\b(?:JOBSET_[A-Z_]+|REPLICATED_JOB_NAME|JOB_(?:GLOBAL_)?INDEX|(?:jobset\.sigs\.k8s\.io|training\.kubeflow\.org)/[\w-]+)"
+    r"\b(?:JOBSET_[A-Z_]+|REPLICATED_JOB_NAME|JOB_(?:GLOBAL_)?INDEX|KUBEFLOW_TRAINER_[A-Z_]+|"
+    r"(?:jobset\.sigs\.k8s\.io|(?:training|trainer)\.kubeflow\.org)/[\w-]+)"
 )
+_MARK = re.compile(r"metadata\.(?:labels|annotations)\['([^']+)'\]")
 _USED = re.compile(rf"\$[({{]?({'|'.join(sorted(IDENTITY))}|JOB_COMPLETION_INDEX)\b")
+# Names that say which one of a gang's nodes a pod is.
+_NUMBERS = frozenset({"JOB_COMPLETION_INDEX", "NODE_RANK", "GROUP_RANK", "PET_NODE_RANK", "RANK"})
+_NUMBERING = re.compile(r".*(?:RANK|INDEX|-index|PROCESS_ID)")
+_REFERENCE = re.compile(r"\$\((\w+)\)")
 _MPI = re.compile(r"(?:^|[\s/])(mpirun|mpiexec|orterun|horovodrun)(?=\s|$)")
 _MEETING = re.compile(
     r"--(?:nnodes|node[-_]rank|master[-_]addr|master[-_]port|rdzv[-_]\w+|standalone|max[-_]restarts)(?=[=\s]|$)"
@@ -31,6 +38,22 @@ _RESTARTING = re.compile(r"--max[-_]restarts")
 def words(container: Mapping[str, Any]) -> list[str]:
     """How the container is started."""
     return [str(word) for name in ("command", "args") for word in container.get(name) or ()]
+
+
+def text_of(value: Any) -> str:
+    """All text within, line by line."""
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else None
+    return "\n".join(map(text_of, inside)) if inside is not None else str(value)
+
+
+def _asked_of_others(container: Mapping[str, Any], own: Collection[str]) -> set[str]:
+    """What a container asks for that another system sets: its variables, and labels and annotations that no pod has now.
+
+    Args:
+        own: labels and annotations of the template.
+    """
+    text = text_of({name: value for name, value in container.items() if name not in ("name", "image")})
+    return {*_FOREIGN.findall(text), *(mark for mark in _MARK.findall(text) if mark not in own)}
 
 
 def training(template: Mapping[str, Any], usual: str, notes: Notes) -> dict[str, Any]:
@@ -101,30 +124,12 @@ def _devices(part: Any) -> list[str]:
     )
 
 
-def shed(template: dict[str, Any], container: dict[str, Any], notes: Notes) -> None:
-    """Take away what Muster does in another way."""
-    pod = template["spec"]
-    for name in (
-        "restartPolicy",
-        "schedulerName",
-        "schedulingGates",
-        "schedulingGroup",
-        "workloadRef",
-        "activeDeadlineSeconds",
-    ):
-        value = pod.pop(name, None)
-        if value not in (None, [], "Never", "default-scheduler"):
-            notes.leave_out(f"template.spec.{name}", value)
-    if pod.get("priorityClassName"):
-        notes.became.append("template.spec.priorityClassName stays: it orders Muster's queue, and preempts nobody")
-    why = "the program does not run while the gang waits; spec.progress.stepTimeoutSeconds finds what hangs"
-    for name in ("livenessProbe", "startupProbe"):
-        if container.pop(name, None):
-            notes.left_out.append(f"{name} of container {container.get('name')}: {why}")
+def variables(container: dict[str, Any], own: Collection[str], notes: Notes) -> None:
+    """Take away what Muster sets, and say the index of the pod by Muster's variables.
 
-
-def variables(container: dict[str, Any], notes: Notes) -> None:
-    """Take away what Muster sets, and say the index of the pod by Muster's variables."""
+    Args:
+        own: labels and annotations of the template.
+    """
     kept: list[dict[str, Any]] = []
     for each in container.pop("env", None) or ():
         name, source = each.get("name"), short(each.get("value", each.get("valueFrom")))
@@ -139,7 +144,7 @@ def variables(container: dict[str, Any], notes: Notes) -> None:
     if "JOB_COMPLETION_INDEX" in text and all(each.get("name") != "JOB_COMPLETION_INDEX" for each in kept):
         kept.insert(0, {"name": "JOB_COMPLETION_INDEX", "value": "$(NODE_RANK)"})
         notes.became.append("JOB_COMPLETION_INDEX -> env JOB_COMPLETION_INDEX: $(NODE_RANK)")
-    for found in sorted(set(_FOREIGN.findall(text))):
+    for found in sorted(_asked_of_others({**container, "env": kept}, own)):
         notes.check.append(
             f"{found} is used, and nobody sets it now: NODE_RANK, NNODES and MUSTER_ATTEMPT may say the same"
         )
@@ -147,23 +152,53 @@ def variables(container: dict[str, Any], notes: Notes) -> None:
         container["env"] = kept
 
 
-def neighbours(template: Mapping[str, Any], container: Mapping[str, Any], notes: Notes) -> None:
-    """Say what other containers ask of the system that they came from: Muster's variables are the trainer's alone."""
-    pod = template["spec"]
+def neighbours(template: Mapping[str, Any], container: Mapping[str, Any], own: Collection[str], notes: Notes) -> None:
+    """Say what other containers ask of the system that they came from: Muster's variables are the trainer's alone.
+
+    Args:
+        own: labels and annotations of the template.
+    """
+    for kind, each in others(template, container):
+        text, set_there = text_of(each), {str(variable.get("name")) for variable in each.get("env") or ()}
+        asked_for = {found for found in _USED.findall(text) if found not in set_there}
+        asked_for |= _asked_of_others(each, own)
+        for found in sorted(asked_for):
+            remedy = (
+                f"fieldRef metadata.labels['{INDEX_LABEL}'] numbers the workers from 0 there"
+                if _NUMBERING.fullmatch(found)
+                else "where the others are is known when an attempt starts, to the container that trains alone"
+            )
+            notes.check.append(f"{found} is used by {kind} {each.get('name')}, and nobody sets it there: {remedy}")
+
+
+def others(template: Mapping[str, Any], container: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The containers beside the one that trains, each with what it is: a container or an initContainer."""
     for part in ("initContainers", "containers"):
-        for each in pod.get(part) or ():
-            if each is container:
-                continue
-            text = " ".join([*words(each), *map(str, each.get("env") or ())])
-            own = {str(variable.get("name")) for variable in each.get("env") or ()}
-            told = {found for found in _USED.findall(text) if found not in own}
-            told |= {*_FOREIGN.findall(text), *_INDEX.findall(text)}
-            if told:
-                notes.check.append(
-                    f"{', '.join(sorted(told))} {'is' if len(told) == 1 else 'are'} used by {part[:-1]} {each.get('name')}, and nobody "
-                    "sets it there: who a node is and where the others are is known when an attempt starts, to the container that "
-                    "trains alone"
-                )
+        for each in template["spec"].get(part) or ():
+            if each is not container:
+                yield part[:-1], each
+
+
+def mounts(container: Mapping[str, Any], notes: Notes) -> None:
+    """Say the directory of a mount by what the kubelet knows when the container starts: Muster's variables come later."""
+    sources = {str(each.get("name")): str(each.get("valueFrom")) for each in container.get("env") or ()}
+    numbers = _NUMBERS | {name for name, source in sources.items() if _INDEX.search(source)}
+    of_pod = {name for name, source in sources.items() if "metadata.name'" in source or "metadata.uid'" in source}
+    for each in container.get("volumeMounts") or ():
+        written = each.get("subPathExpr")
+        if not written:
+            continue
+        where = f"volumeMounts {each.get('mountPath')}: subPathExpr: {written}"
+        made = _REFERENCE.sub(lambda it: "$(MUSTER_WORKER_INDEX)" if it.group(1) in numbers else it.group(), written)
+        if made != written:
+            each["subPathExpr"] = made
+            notes.became.append(f"{where} -> {made}: the number of the worker, which stays when its pod is replaced")
+        left = sorted({*_REFERENCE.findall(made)} & {*IDENTITY, *of_pod})
+        if left:
+            notes.check.append(
+                f"{where}: {', '.join(left)}: a worker's new pod has another name, and variables of an attempt come after the mounts: "
+                "$(MUSTER_WORKER_INDEX) stays the same"
+            )
 
 
 def counts(container: Mapping[str, Any], env: Sequence[Any], nodes: int, notes: Notes) -> None:

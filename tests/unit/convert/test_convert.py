@@ -4,22 +4,20 @@ import copy
 import json
 import random
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from tests.unit.convert.builders import MANIFESTS, a_pytorch_job, objects, result, said
 from tests.unit.convert.schema import faults, schema
 
 from muster.api.trainingjob import TrainingJob
-from muster.convert.documents import VERSIONS, Result, converted
+from muster.convert.documents import VERSIONS, converted
 from muster.convert.trainjob import merged
 from muster.launcher.environment import RankFiles, rank_environment
 from muster.launcher.expansion import REFERRING, expanded, referring, with_identity
 from muster.protocol.contract import IDENTITY
 from muster.protocol.messages import RUN, Directive
 
-MANIFESTS = Path(__file__).parent / "manifests"
 ACCEPTED = {
     "pytorchjob-master-and-workers": {"nodes": 4, "gpusPerNode": 8, "suspend": True},
     "pytorchjob-elastic": {"nodes": 2, "gpusPerNode": 0},
@@ -36,6 +34,8 @@ ACCEPTED = {
     "jobset-slices": {"nodes": 12, "gpusPerNode": 4, "placement": {"segmentSize": 4}},
     "jobset-one-domain": {"nodes": 2, "placement": {"required": "rack", "preferred": "pod"}, "suspend": True},
     "jobset-leader-and-workers": {"nodes": 4, "gpusPerNode": 8},
+    "jobset-neighbours": {"nodes": 4, "gpusPerNode": 8},
+    "pytorchjob-alike": {"nodes": 3, "gpusPerNode": 8},
 }
 REFUSED = {
     "pytorchjob-two-templates": "template.spec.containers[0].command[1] is not that of the replicas before",
@@ -49,15 +49,6 @@ REFUSED = {
 }
 
 
-def objects(name: str) -> list[Any]:
-    return list(yaml.safe_load_all((MANIFESTS / f"{name}.yaml").read_text()))
-
-
-def result(name: str) -> Result:
-    (found,) = [each for each in converted(objects(name)) if each is not None]
-    return found
-
-
 def job(name: str) -> dict[str, Any]:
     made = result(name).job
     assert made is not None, result(name).refused
@@ -69,10 +60,6 @@ def trainer(made: dict[str, Any]) -> dict[str, Any]:
     wanted = made["spec"].get("launch", {}).get("workerContainer", containers[0]["name"])
     (found,) = [each for each in containers if each["name"] == wanted]
     return dict(found)
-
-
-def said(found: Result) -> str:
-    return "\n".join([*found.notes.became, *found.notes.left_out, *found.notes.check])
 
 
 def of_rank(made: dict[str, Any], node: int) -> tuple[list[str], dict[str, str]]:
@@ -217,15 +204,6 @@ def test_options_by_which_nodes_meet_leave_the_command() -> None:
     assert any(note.startswith("--nnodes 1:4:") for note in result("pytorchjob-elastic").notes.left_out)
 
 
-def a_pytorch_job(command: list[str], **container: Any) -> dict[str, Any]:
-    """A job of two nodes with eight GPUs each."""
-    resources = {"limits": {"nvidia.com/gpu": 8}}
-    trainer = {"name": "pytorch", "image": "i", "command": command, "resources": resources, **container}
-    worker = {"replicas": 2, "template": {"spec": {"containers": [trainer]}}}
-    spec = {"pytorchReplicaSpecs": {"Worker": worker}}
-    return {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "a"}, "spec": spec}
-
-
 @pytest.mark.parametrize(
     ("options", "program"),
     [
@@ -262,10 +240,10 @@ def test_what_neighbours_ask_of_the_other_system_is_told() -> None:
     assert found is not None
     told = [note for note in found.notes.check if "nobody sets it there" in note]
     assert [note.partition(",")[0] for note in told] == [
-        "job-completion-index is used by initContainer cleaner",
-        "MASTER_ADDR",
+        "batch.kubernetes.io/job-completion-index is used by initContainer cleaner",
+        "MASTER_ADDR is used by initContainer fetch",
+        "RANK is used by initContainer fetch",
     ]
-    assert told[1].startswith("MASTER_ADDR, RANK are used by initContainer fetch")
 
 
 def test_a_job_of_a_set_says_when_it_goes_and_its_index_stands_there_once() -> None:
@@ -292,7 +270,7 @@ def test_what_only_other_schedulers_know_of_a_pod_is_left_out_and_told() -> None
     assert found.job is not None
     assert not {*spec} & {*found.job["spec"]["template"]["spec"]}
     left = [note.partition(":")[0] for note in found.notes.left_out]
-    assert left == [f"template.spec.{name}" for name in spec]
+    assert left == [f"template.spec.{name}" for name in sorted(spec)]
 
 
 @pytest.mark.parametrize("policy", ["Always", "OnFailure"])
