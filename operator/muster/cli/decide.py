@@ -32,7 +32,7 @@ from muster.cli.session import (
     run,
 )
 from muster.kube import paths
-from muster.kube.errors import ApiError, Forbidden, NotFound
+from muster.kube.errors import ApiError, Denied, Forbidden, NotFound
 from muster.placement.natural import natural
 
 if TYPE_CHECKING:
@@ -275,7 +275,9 @@ async def write(session: Session, name: str, spec: Mapping[str, Any], manager: s
 
 
 def ask(error: Forbidden) -> str:
-    """Which role to ask for."""
+    """Which role to ask for; of what admission denied only its own words."""
+    if isinstance(error, Denied):
+        return one_line(error.message)
     return (
         f"{one_line(error.message)}: ask for ClusterRole {FLEET_EDIT_ROLE} (a ClusterRoleBinding), which has every right "
         "that this command needs"

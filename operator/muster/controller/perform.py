@@ -24,7 +24,7 @@ from muster.controller.cluster import Cluster, JobMemory
 from muster.controller.records import RecordWriter
 from muster.kube import decode, jitter, paths
 from muster.kube.client import APPLY_PATCH, Client
-from muster.kube.errors import AlreadyExists, ApiError, Conflict, Forbidden, Invalid, NotFound
+from muster.kube.errors import AlreadyExists, ApiError, Conflict, Denied, Forbidden, Invalid, NotFound, WebhookFailed
 from muster.lifecycle.pending import PASSING_REFUSALS, TEMPLATE_RETRY_SECONDS
 from muster.lifecycle.plan import (
     Action,
@@ -245,7 +245,7 @@ class Performer:
             if scheduler_for:  # the claim may yet be bound
                 verdict = self._to_be_checked_again(memory, verdict, MAX_PASSING_PAUSE_SECONDS)
             memory.template_verdict = verdict
-        except (Invalid, Forbidden) as refused:
+        except _REFUSALS as refused:
             reason, message = _refusal(refused)
             verdict = TemplateVerdict(VerdictKind.REFUSED, action.generation, reason, message)
             limit = MAX_PASSING_PAUSE_SECONDS if reason in PASSING_REFUSALS else MAX_TEMPLATE_PAUSE_SECONDS
@@ -288,7 +288,7 @@ class Performer:
         path = _PATHS[manifest["kind"]](namespace=metadata["namespace"], name=metadata["name"])
         try:
             await self._client.patch(path, manifest, APPLY_PATCH, {"fieldManager": FIELD_MANAGER, "force": "true"})
-        except (Forbidden, Invalid) as refused:
+        except _REFUSALS as refused:
             self._refused(job, memory, refused)
             raise
         memory.support_applied[which] = digest
@@ -307,7 +307,7 @@ class Performer:
                     answer = await self._client.post(pods, action.manifest, one_of_many=True)
             except AlreadyExists:
                 answer = await self._adopt(job, action)
-            except (Forbidden, Invalid) as refused:
+            except _REFUSALS as refused:
                 self._refused(job, memory, refused)
                 raise
             self._cluster.pods.assume(answer)
@@ -431,14 +431,25 @@ def _log_refusal(event: str, job: TrainingJob, memory: JobMemory, reason: str, m
         log.info(event, job=_name(job), reason=reason, message=message)
 
 
+# Answers to a creation that say why: nothing was written.
+_REFUSALS = (Forbidden, Invalid, WebhookFailed)
+
+
 def _refusal(error: ApiError) -> tuple[str, str]:
-    """A stable reason and the server's words."""
+    """A stable reason and the server's words. What admission from outside says may sound like the server's own."""
     text = error.message
-    if "exceeded quota" in text:
+    if isinstance(error, Denied):
+        return "CreationForbidden", text
+    if isinstance(error, WebhookFailed):
+        return (
+            "WebhookFailed",
+            f"{text}. Creation is tried again. See that the webhook's Service has a pod that is Ready, or ask for its failurePolicy.",
+        )
+    if "is forbidden: exceeded quota" in text or "is forbidden: status unknown for quota" in text:
         return "QuotaExceeded", f"{text}. It is tried again; raise the quota or lower what the job asks for."
-    if "violates PodSecurity" in text:
+    if "is forbidden: violates PodSecurity" in text:
         return "PodSecurityViolation", f"{text}. Fix spec.template, delete the job and create it again."
-    if "is being terminated" in text:
+    if "because it is being terminated" in text:
         return "NamespaceTerminating", text
     if isinstance(error, Invalid):
         return "TemplateInvalid", f"spec.template: {text}. {AGAIN}"

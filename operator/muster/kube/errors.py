@@ -2,6 +2,7 @@
 
 # ruff: noqa: N818 - these are the API server's own words
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -59,6 +60,10 @@ class Forbidden(ApiError):
     """RBAC, a quota, an admission plugin or a terminating namespace refused it; the message says which."""
 
 
+class Denied(Forbidden):
+    """An admission webhook or policy denied it, in its own words and with any code: no right would change that."""
+
+
 class Invalid(ApiError):
     """The object is not valid; `details["causes"]` names the fields."""
 
@@ -75,8 +80,12 @@ class ServerError(ApiError):
     """The server failed (5xx); for a write the outcome is unknown."""
 
 
+class WebhookFailed(ServerError):
+    """The server could not ask an admission webhook, and writes nothing until it can."""
+
+
 class Unreachable(ApiError):
-    """No answer in time or no connection; for a write the outcome is unknown."""
+    """No answer of the API server, in time or at all; for a write the outcome is unknown."""
 
 
 _BY_STATUS: dict[int, type[ApiError]] = {
@@ -86,9 +95,22 @@ _BY_STATUS: dict[int, type[ApiError]] = {
     404: NotFound,
     409: Conflict,
     410: Gone,
+    413: Invalid,
     422: Invalid,
     429: TooManyRequests,
 }
+# What admission says, whatever code comes with it: a webhook chooses its own (400 where it gives none), and a policy's is 422
+# unless it names a reason. Source: kubernetes/apiserver, pkg/admission/plugin/webhook/errors/statuserror.go and
+# plugin/policy/validating/dispatcher.go.
+_ADMISSION = re.compile(
+    r"""(?:[\w.]+\ "[^"]*"\ is\ forbidden:\ )?
+    (?:admission\ webhook\ "[^"]*"\ denied\ the\ request(?:$|[:\ ])
+      |ValidatingAdmissionPolicy\ '[^']*'(?:\ with\ binding\ '[^']*')?\ denied\ request:)""",
+    re.VERBOSE,
+)
+_NOT_ASKED = re.compile(r'Internal error occurred: failed calling webhook "')
+# The API server's own answers that are no Status: of a path that it does not serve, and when it sheds load.
+_PLAIN = re.compile(r"404 page not found|Too many requests")
 
 
 class _Status(msgspec.Struct):
@@ -107,10 +129,17 @@ def from_status(status: int, body: bytes, retry_after_seconds: float | None = No
         parsed = _status_decoder.decode(body)
     except msgspec.MsgspecError:  # a proxy's HTML, or nothing
         parsed = _Status(message=body[:512].decode(errors="replace"))
+        if status < 500 and status != 401 and not _PLAIN.match(parsed.message):
+            message = f"no answer of the API server, but of something in between: {parsed.message or 'nothing'}"
+            return Unreachable(status, "", message, None, retry_after_seconds)
     code = status or parsed.code
     kind = ServerError if code >= 500 else _BY_STATUS.get(code, ApiError)
-    if kind is Conflict and parsed.reason == "AlreadyExists":
+    if _ADMISSION.match(parsed.message):
+        kind = Denied
+    elif kind is ServerError and _NOT_ASKED.match(parsed.message):
+        kind = WebhookFailed
+    elif kind is Conflict and parsed.reason == "AlreadyExists":
         kind = AlreadyExists
-    if parsed.reason == "Expired":
+    elif parsed.reason == "Expired":
         kind = Gone
     return kind(code, parsed.reason, parsed.message or "no message", parsed.details, retry_after_seconds)

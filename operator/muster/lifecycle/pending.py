@@ -19,7 +19,7 @@ TEMPLATE_RETRY_SECONDS = 30.0
 PLACE_RETRY_SECONDS = 30.0
 TICK_SECONDS = 1.0
 # Refusals of worker 0 that say nothing against the template: they pass without anybody changing the job.
-PASSING_REFUSALS = frozenset({"QuotaExceeded", "NamespaceTerminating"})
+PASSING_REFUSALS = frozenset({"QuotaExceeded", "NamespaceTerminating", "WebhookFailed"})
 
 
 @dataclass(frozen=True, slots=True)

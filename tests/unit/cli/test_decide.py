@@ -10,7 +10,8 @@ import yaml
 from tests.unit.cli.test_commands import HEALTHS, JOBS, failed, forbidden, no_such, with_fleet
 from typer.testing import Result
 
-from muster.kube.errors import NotFound, ServerError
+from muster.cli.decide import ask
+from muster.kube.errors import Denied, NotFound, ServerError
 
 Run = Callable[..., Result]
 WHO = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
@@ -142,6 +143,11 @@ def test_who_may_not_decide_is_told_which_role_may(api: Any, command: Run, where
         ": ask for ClusterRole muster-fleet-edit (a ClusterRoleBinding), which has every right that this command needs"
     )
     assert patches(api) == []
+
+
+def test_what_admission_denies_is_told_in_its_own_words_and_no_role_is_named() -> None:
+    message = 'admission webhook "policy.example.org" denied the request: not at night'
+    assert ask(Denied(403, "Forbidden", message)) == message
 
 
 def test_an_older_installation_is_told_as_that(api: Any, command: Run) -> None:

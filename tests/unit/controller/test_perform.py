@@ -1,6 +1,7 @@
 """Acting: how much at once, what is left out because it stands already, how soon after a refusal, how often a status."""
 
 import asyncio
+import json
 import random
 from collections import Counter
 from collections.abc import Iterator
@@ -21,10 +22,11 @@ from muster.controller.perform import (
     Performer,
 )
 from muster.kube import jitter
-from muster.kube.errors import AlreadyExists, Conflict, Forbidden, NotFound
+from muster.kube.errors import AlreadyExists, ApiError, Conflict, Forbidden, NotFound, from_status
 from muster.kube.pipes import MAX_CONNECTIONS
 from muster.lifecycle.pending import TEMPLATE_RETRY_SECONDS
 from muster.lifecycle.plan import ApplySupport, CheckTemplate, CommitGang, CreatePod, DeletePod, Plan
+from muster.world.job import VerdictKind
 
 QUOTA = Forbidden(403, "Forbidden", 'pods "x" is forbidden: exceeded quota: few')
 
@@ -112,6 +114,49 @@ async def test_the_status_is_written_although_a_pod_is_refused_and_the_refusal_i
     assert scene.cluster.job(("ns", "j")).status.attempt == 7
 
 
+FORBIDDEN = 'pods "job-0" is forbidden: '
+WEBHOOK = 'admission webhook "policy.example.org" denied the request: '
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "reason"),
+    [
+        (400, WEBHOOK + "label owner is missing", "CreationForbidden"),
+        (403, WEBHOOK + "label owner is missing", "CreationForbidden"),
+        (422, WEBHOOK + "spec.template is not what we want", "CreationForbidden"),
+        (409, WEBHOOK + "try again later", "CreationForbidden"),
+        (500, WEBHOOK + "exceeded quota of the team", "CreationForbidden"),
+        (400, WEBHOOK + "the cluster is being terminated", "CreationForbidden"),
+        (422, FORBIDDEN + "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no", "CreationForbidden"),
+        (403, FORBIDDEN + "exceeded quota: few, requested: pods=1, used: pods=2, limited: pods=2", "QuotaExceeded"),
+        (403, FORBIDDEN + "status unknown for quota: few, resources: pods", "QuotaExceeded"),
+        (403, FORBIDDEN + "failed quota: few: must specify limits.cpu for: trainer", "CreationForbidden"),
+        (403, FORBIDDEN + 'violates PodSecurity "restricted:latest": host namespaces', "PodSecurityViolation"),
+        (
+            403,
+            FORBIDDEN + "unable to create new content in namespace ns because it is being terminated",
+            "NamespaceTerminating",
+        ),
+        (422, 'Pod "job-0" is invalid: spec.containers[0].name: Required value', "TemplateInvalid"),
+        (400, 'Pod in version "v1" cannot be handled as a Pod: unknown field "a"', "TemplateInvalid"),
+        (500, 'Internal error occurred: failed calling webhook "w.example.org": refused', "WebhookFailed"),
+    ],
+)
+async def test_a_refusal_is_named_by_what_the_server_says(
+    performer: Performer, scene: Any, make: Any, code: int, message: str, reason: str
+) -> None:
+    job = make.job()
+    body = {"kind": "Status", "reason": "BadRequest", "message": message, "code": code}
+    scene.api.refuse["POST"] = from_status(code, json.dumps(body).encode())
+    await carry_out(performer, job, Plan((CheckTemplate({"metadata": {}}, 1),)))
+    verdict = scene.cluster.world(job).template_verdict
+    assert (verdict.kind, verdict.reason) == (VerdictKind.REFUSED, reason)
+    assert message in verdict.message
+    with pytest.raises(ApiError):
+        await carry_out(performer, job, Plan((creation(),)))
+    assert scene.cluster.memory(job.metadata.uid).create_error.reason == reason
+
+
 async def test_one_failing_deletion_does_not_hold_up_the_others(performer: Performer, scene: Any, make: Any) -> None:
     scene.api.refuse["DELETE"] = Forbidden(403, "Forbidden", "no")
     with pytest.raises(Forbidden):
@@ -171,7 +216,7 @@ async def test_a_refused_template_is_logged_once_and_tried_again(
     performer: Performer, scene: Any, make: Any, clock: Any, logged: list[Any]
 ) -> None:
     job = make.job()
-    scene.api.refuse["POST"] = Forbidden(403, "Forbidden", "violates PodSecurity")
+    scene.api.refuse["POST"] = Forbidden(403, "Forbidden", 'pods "x" is forbidden: violates PodSecurity "restricted"')
     pauses = []
     for _ in range(3):
         await carry_out(performer, job, Plan((CheckTemplate({"metadata": {}}, 1),)))
@@ -191,7 +236,7 @@ async def test_a_refused_template_is_logged_once_and_tried_again(
 
 @pytest.mark.parametrize(
     ("refused", "most_per_second"),
-    [(Forbidden(403, "Forbidden", "violates PodSecurity"), 0.6), (QUOTA, 1.8)],
+    [(Forbidden(403, "Forbidden", 'pods "x" is forbidden: violates PodSecurity "restricted"'), 0.6), (QUOTA, 1.8)],
     ids=["for good", "for a while"],
 )
 async def test_hundreds_of_refused_jobs_ask_the_api_server_less_and_less(

@@ -64,10 +64,72 @@ def test_error_types(status: int, reason: str, kind: type[errors.ApiError]) -> N
     assert (error.reason, error.message, error.details["causes"]) == (reason, "why", [{"field": "spec.nodes"}])
 
 
-def test_answer_that_is_no_status() -> None:
-    error = errors.from_status(502, b"<html>bad gateway</html>")
-    assert type(error) is errors.ServerError
-    assert "bad gateway" in str(error)
+# As kubernetes/apiserver words them: webhook/errors/statuserror.go, policy/validating/dispatcher.go, resourcequota/controller.go.
+WEBHOOK = 'admission webhook "policy.example.org" denied the request'
+POLICY = "ValidatingAdmissionPolicy 'p.example.org' with binding 'b' denied request: no"
+INTERNAL = 'Internal error occurred: failed calling webhook "policy.example.org"'
+
+
+@pytest.mark.parametrize("code", [400, 401, 403, 404, 409, 410, 418, 422, 429, 500, 503])
+@pytest.mark.parametrize(
+    "message",
+    [
+        f"{WEBHOOK}: exceeded quota",
+        f"{WEBHOOK}: the object has been modified",
+        f"{WEBHOOK} without explanation",
+        POLICY,
+        f'pods "job-0" is forbidden: {POLICY}',
+        "ValidatingAdmissionPolicy 'p.example.org' denied request: no",
+    ],
+)
+def test_what_admission_denies_is_denied_with_any_code(code: int, message: str) -> None:
+    error = errors.from_status(code, json.dumps({"reason": "Expired", "message": message, "code": code}).encode())
+    assert type(error) is errors.Denied
+    assert (error.status, error.message) == (code, message)
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "kind"),
+    [
+        (403, f'pods "x" is forbidden: exceeded quota: "{WEBHOOK}: no"', errors.Forbidden),
+        (422, f"Pod \"x\" is invalid: spec.hostname: Invalid value: '{WEBHOOK}: no'", errors.Invalid),
+        (403, 'pods is forbidden: User "u" cannot create resource "pods" in API group ""', errors.Forbidden),
+        (
+            400,
+            'Pod in version "v1" cannot be handled as a Pod: strict decoding error: unknown field "a"',
+            errors.Invalid,
+        ),
+        (413, "Request entity too large: limit is 3145728", errors.Invalid),
+        (
+            500,
+            f"{INTERNAL}: failed to call webhook: the server could not find the requested resource",
+            errors.WebhookFailed,
+        ),
+        (500, f"etcdserver: {INTERNAL}", errors.ServerError),
+    ],
+)
+def test_words_within_other_words_say_nothing(code: int, message: str, kind: type[errors.ApiError]) -> None:
+    error = errors.from_status(code, json.dumps({"message": message, "code": code}).encode())
+    assert type(error) is kind
+
+
+@pytest.mark.parametrize(
+    ("code", "body", "kind"),
+    [
+        (502, b"<html>bad gateway</html>", errors.ServerError),
+        (403, b"<html>forbidden by the proxy</html>", errors.Unreachable),
+        (400, b"Client sent an HTTP request to an HTTPS server.", errors.Unreachable),
+        (409, b"", errors.Unreachable),
+        (404, b"<html>no such host here</html>", errors.Unreachable),
+        (401, b"<html>sign in</html>", errors.Unauthorized),
+        (404, b"404 page not found", errors.NotFound),
+        (429, b"Too many requests, please try again later.", errors.TooManyRequests),
+    ],
+)
+def test_answers_that_are_no_status(code: int, body: bytes, kind: type[errors.ApiError]) -> None:
+    error = errors.from_status(code, body)
+    assert type(error) is kind
+    assert body.decode() in str(error)
 
 
 @pytest.mark.parametrize(("major", "minor"), [("1", "33"), ("1", "36+"), ("2", "0")])
