@@ -2,7 +2,8 @@
 
 What lies there does not say who made it, and names a process at best by a number that means another one elsewhere. By what a
 pod is known before it starts, it is told from the memory of its neighbours: of the node, and of the same pod, whose containers
-share one /dev/shm unless they mount something there. Source: Kubernetes API, PodSpec.hostIPC; containerd, CRI sandboxes.
+share one /dev/shm unless they mount something there. Where the pod has the node's PID namespace, the number in a name may be that
+of any process of the node. Source: Kubernetes API, PodSpec.hostIPC and hostPID; containerd, CRI sandboxes.
 """
 
 import posixpath
@@ -21,6 +22,8 @@ def is_own(spec: Mapping[str, Any], worker: Mapping[str, Any]) -> bool:
         spec: the pod's, as it is written.
         worker: the container of it that trains.
     """
+    if spec.get("hostPID"):
+        return False
     beside = [
         *(each for each in objects(spec, "containers") if each.get("name") != worker.get("name")),
         *(each for each in objects(spec, "initContainers") if each.get("restartPolicy") == "Always"),
