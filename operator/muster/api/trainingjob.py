@@ -351,6 +351,8 @@ class ProgressPreset(StrEnum):
     OFF = "Off"
     HUGGING_FACE_TRAINER = "HuggingFaceTrainer"
     LIGHTNING = "Lightning"
+    DIFFUSERS = "Diffusers"
+    TORCHTUNE = "Torchtune"
     MEGATRON = "Megatron"
     TORCH_TITAN = "TorchTitan"
     DEEP_SPEED = "DeepSpeed"

@@ -70,15 +70,17 @@ PRESETS: Tuple[Preset, ...] = (
             Line(
                 "%|",
                 # A bar below another one, as that of an evaluation, is followed by the way back up to it (ESC [A).
-                _RANK + r"\s*\d+%\|[^|]*\| (?P<step>\d+)/(?P<total>\d+) \[[^\],]*, *[\d.?]+(?:it/s|s/it)\]\s*$",
+                _RANK
+                + r"\s*(?:Train: +)?\d+%\|[^|]*\| (?P<step>\d+)/(?P<total>\d+) \[[^\],]*, *[\d.?]+(?:it/s|s/it)\]\s*$",
                 " 60%|██████    | 301/500 [00:02<00:01, 148.51it/s]",
-                _HUGGING_FACE + " (ProgressCallback); tqdm 4.70, std.py",
+                _HUGGING_FACE
+                + " (ProgressCallback); tqdm 4.70, std.py; `Train:` before it: ms-swift, swift/trainers/callback.py, swift/megatron/callbacks/print_callback.py",
             ),
         ),
         (
             Line(
                 "'loss': ",
-                _RANK + r"\{'loss': .*'epoch': ",
+                _RANK + r"\{'loss': .*'(?:epoch|iteration)': ",
                 "{'loss': '2.17', 'grad_norm': '3.1', 'learning_rate': '1.98e-05', 'epoch': '3.02'}",
                 _HUGGING_FACE + " (ProgressCallback)",
             ),
@@ -116,6 +118,37 @@ PRESETS: Tuple[Preset, ...] = (
         "are reckoned from `MUSTER_RESUME_STEP` then, too low by less than `refresh_rate`, until the epoch ends. `RichProgressBar` "
         "prints nothing into a log, and loaders of unknown length no length",
         loss=r"[ ,\[](?:train(?:ing)?[_/])?loss(?:[_/]step)?=" + _VALUE,
+        is_distinct=False,
+    ),
+    Preset(
+        "Diffusers",
+        (
+            Line(
+                "Steps: ",
+                # It goes on with where it stood, and is drawn so before the first step where gradients are accumulated.
+                _RANK + r"\s*Steps: +\d+%\|[^|]*\| (?P<step>\d+)/\d+ \[[^\],]*, *[\d.?]+(?:it/s|s/it)(?P<restored>,)"
+                r"(?=[^\]]* lr=)(?=[^\]]* (?:step_)?loss=)",
+                "Steps:  30%|███       | 300/1000 [01:03<02:28,  4.71it/s, lr=0.0001, step_loss=0.0231]",
+                "diffusers 0.36, examples/text_to_image/train_text_to_image_lora.py; tqdm 4.70, std.py",
+            ),
+        ),
+        needs="the bar of its example scripts and of those made from them. Before diffusers 0.22 they counted from 1 after a resume: "
+        "there `Off`",
+        loss=r" (?:step_)?loss=" + _VALUE,
+    ),
+    Preset(
+        "Torchtune",
+        (
+            Line(
+                "|Loss: ",
+                _RANK + r"\s*\d+\|(?P<step>\d+)\|Loss: [-+\w.,]+: +\d+%\|",
+                "4|300|Loss: 2.3100430965423584:  50%|█████     | 50/100 [00:41<00:41,  1.21it/s]",
+                "torchtune 0.6, recipes/full_finetune_distributed.py",
+            ),
+        ),
+        needs="it prints steps and numbers its checkpoints by epochs (`epoch_3`), unless it saves by steps (`save_every_n_steps`): else the "
+        "steps since a checkpoint are counted too high",
+        loss=r"\|Loss: " + _VALUE,
         is_distinct=False,
     ),
     Preset(

@@ -21,6 +21,9 @@ LOGS = Path(__file__).parent / "printed"
 OF_LOGS = {
     # File: preset, the steps in it.
     "hugging_face": ("HuggingFaceTrainer", [302, 303, 304]),
+    "ms_swift": ("HuggingFaceTrainer", [101, 102, 103, 104]),
+    "diffusers": ("Diffusers", [301, 302, 303]),
+    "torchtune": ("Torchtune", [301, 302, 303]),
     "lightning": ("Lightning", list(range(1, 11))),
     "lightning_resumed": ("Lightning", list(range(8, 16))),
     "composer": ("Composer", list(range(1, 11))),
@@ -36,7 +39,7 @@ OF_LOGS = {
     "nemo": ("NeMo", [301, 302]),
 }
 # The step of the checkpoint that it went on from.
-RESUMED = {"lightning_resumed": 7, "composer_resumed": 7, "composer_batches": 7, "maxtext_resumed": 7}
+RESUMED = {"diffusers": 300, "lightning_resumed": 7, "composer_resumed": 7, "composer_batches": 7, "maxtext_resumed": 7}
 LINES = [line for preset in PRESETS for line in preset.lines + preset.confirms]
 
 
@@ -75,7 +78,9 @@ def test_no_preset_reads_the_lines_of_another_one(preset: str) -> None:
 
 
 @pytest.mark.parametrize("prefix", ["[rank0]:", "[default0]:", "[0]:", "[worker3]: ", "3: ", "  "])
-@pytest.mark.parametrize("name", ["hugging_face", "lightning", "composer", "composer_console", "torchtitan", "nemo"])
+@pytest.mark.parametrize(
+    "name", ["hugging_face", "ms_swift", "torchtune", "lightning", "composer", "composer_console", "torchtitan", "nemo"]
+)
 def test_a_rank_before_each_line_changes_nothing(name: str, prefix: str) -> None:
     preset, expected = OF_LOGS[name]
     lines = [prefix.encode() + line for line in lines_of(name)]
@@ -92,6 +97,12 @@ def test_of_huggingfaces_trainer_the_total_in_its_log_says_which_bar_counts() ->
     bars = [b" 70%|###### | 700/900 [00:02<00:01, 148.51it/s]", b"  1%|      | 1/1000 [00:02<08:01,  2.51s/it]"]
     assert steps(Reader(AUTO), [total, *bars]) == [("HuggingFaceTrainer", 1)]
     assert steps(Reader(AUTO), bars) == []
+
+
+def test_the_megatron_trainer_of_ms_swift_confirms_its_bar_by_iterations() -> None:
+    bar = b"Train:  30%|###   | 30/100 [00:02<08:01,  2.51s/it]"
+    log = b"{'loss': 2.17, 'grad_norm': 3.1, 'iteration': '30/100', 'elapsed_time': '2s'}"
+    assert steps(Reader(AUTO), [bar, log]) == [("HuggingFaceTrainer", 30)]
 
 
 def test_the_bars_of_one_rank_are_not_confirmed_by_what_another_one_prints() -> None:
@@ -156,6 +167,9 @@ def test_the_sample_of_each_line_is_one(line: Line) -> None:
     ("name", "loss", "tokens"),
     [
         ("hugging_face", "2.17", None),
+        ("ms_swift", "1.92", None),
+        ("diffusers", "0.0555", None),
+        ("torchtune", "2.2711000442504883", None),
         ("lightning", "0.464", None),
         ("composer", "0.5143", None),
         ("megatron", "2.300000E+00", None),
