@@ -98,7 +98,7 @@ class Row:
         planned: maintenance, no fault.
         repairs: the mark itself says that its writer is repairing the node.
         xid_in_reason: a number in the condition's reason is an XID and weighs what the XID weighs.
-        action_in_message: the message names what to do in NVSentinel's words.
+        action_in_message: the message names what to do in NVSentinel's words; the gravest counts, and NONE alone warns.
         note: for the documentation.
     """
 
@@ -134,7 +134,7 @@ ROWS: tuple[Row, ...] = (
         FATAL,
         INSPECT,
         action_in_message=True,
-        note="only what is fatal becomes a condition there",
+        note="only what is fatal becomes a condition there; where its message recommends NONE alone, it warns",
     ),
     Row(
         "nvsentinel/light",
@@ -500,6 +500,7 @@ _NVSENTINEL_ACTIONS = {
     "REPLACE_VM": REPLACE,
     "CONTACT_SUPPORT": INSPECT,
 }
+_GRAVEST_FIRST = (REPLACE, REBOOT, RESET, INSPECT, NONE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -843,8 +844,10 @@ def _sign(
     if row.xid_in_reason and (number := re.search(r"\d+", reason)):
         code = xid(int(number.group()[:9]))
         severity, action = code.severity, code.action
-    if row.action_in_message and (named := _NVSENTINEL_ACTION.search(message)):
-        action = _NVSENTINEL_ACTIONS.get(named.group(1), action)
+    if row.action_in_message and (named := _NVSENTINEL_ACTION.findall(message)):
+        # One condition lists several faults.
+        action = min((_NVSENTINEL_ACTIONS.get(word, row.action) for word in named), key=_GRAVEST_FIRST.index)
+        severity = WARNING if action is NONE else severity
     old = known.get((row.source, reason, subject))
     began = min(since or (old.since if old else now), now)
     return Sign(
@@ -858,7 +861,7 @@ def _sign(
         message=message,
         planned=row.planned,
         repairs=row.repairs,
-        offence=not row.planned and row.severity in (DEGRADED, FATAL),
+        offence=not row.planned and severity in (DEGRADED, FATAL),
     )
 
 
