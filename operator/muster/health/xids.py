@@ -186,14 +186,8 @@ RECOVERY_ACTIONS: Mapping[int, tuple[str, Severity, RecommendedAction]] = {
     7: ("SystemReboot", FATAL, REBOOT),
 }
 
-# What XID 154 says in the kernel log. The order matters: the first that is found.
-_XID_154 = (
-    (re.compile(r"drain and reset", re.IGNORECASE), 4),
-    (re.compile(r"drain p2p", re.IGNORECASE), 3),
-    (re.compile(r"gpu reset", re.IGNORECASE), 1),
-    (re.compile(r"reboot", re.IGNORECASE), 2),
-    (re.compile(r"\bnone\b", re.IGNORECASE), 0),
-)
+# What XID 154 says in the kernel log: the value of field 230, and its name.
+_XID_154 = re.compile(r"\bto 0x([0-9a-f]{1,2})\b", re.IGNORECASE)
 
 # What XID 74 says on A100 and H100: seven registers, of which NVIDIA explains bits of the first, third, fourth and fifth.
 _XID_74 = re.compile(r"link \d+ ?\((0x[0-9a-f]+(?:, ?0x[0-9a-f]+){6})\)", re.IGNORECASE)
@@ -269,11 +263,10 @@ def xid(code: int, message: str = "") -> ErrorCode:
         return _nvlink5(row, code, message)
     if code != 154:
         return row
-    asked = message.rpartition(" to ")[2]  # "changed from 0x0 (None) to 0x1 (GPU Reset Required)"
-    value = next((value for pattern, value in _XID_154 if pattern.search(asked)), None)
-    if value is None:
+    asked = _XID_154.search(message)  # "changed from 0x0 (None) to 0x1 (GPU Reset Required)"
+    if asked is None:
         return row
-    name, severity, action = RECOVERY_ACTIONS[value]
+    name, severity, action = recovery_action(int(asked[1], 16))
     return replace(row, meaning=f"the driver asks for {name}", severity=severity, action=action)
 
 
