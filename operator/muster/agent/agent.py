@@ -48,6 +48,8 @@ _COME_UP = (kinds.IB_PORT_DOWN, kinds.NVLINK_DOWN, kinds.FABRIC_STATE, kinds.FAB
 _BY_ADDRESS = (kinds.XID, kinds.AER_FATAL, kinds.AER_UNCORRECTED, kinds.AER_CORRECTED)
 _EXPIRES = {
     kinds.XID: "xid.expires",
+    kinds.DRIVER_FATAL: "xid.expires",
+    kinds.NVLINK_DISCOVERY: "xid.expires",
     kinds.SXID: "sxid.expires",
     kinds.DISK_ERROR: "disk.expires",
     kinds.NETWORK_DISK_ERROR: "disk.expires",
@@ -61,6 +63,7 @@ _EXPIRES = {
     kinds.AER_ELSEWHERE: "hardware.expires",
     kinds.HOST_UNCORRECTED: "hardware.expires",
     kinds.HOST_CORRECTED: "hardware.expires",
+    kinds.HOST_THERMAL: "hardware.expires",
 }
 """Kinds that log lines and events tell, with how long they stand."""
 

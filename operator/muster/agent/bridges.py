@@ -8,7 +8,7 @@ import os
 import re
 from pathlib import Path
 
-from muster.agent.log_lines import DRIVERS_OF_JOBS
+from muster.agent.kernel_lines import DRIVERS_OF_JOBS
 
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _MOST_DEVICES = 4096

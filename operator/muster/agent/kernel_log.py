@@ -40,6 +40,7 @@ class KernelLog:
         self._rest = b""
         self._skip_undated = False
         self._seen: dict[str, LogFact | None] = {}
+        self._joiner = log_lines.Joiner()
         self.lines = 0
         self.skipped_bytes = 0
         self.problem = ""
@@ -91,7 +92,7 @@ class KernelLog:
             message, boot_seconds = parts
             if boot_seconds is None and self._skip_undated:
                 continue
-            fact = self._parsed(message)
+            fact = self._parsed(self._joiner.joined(message))
             if fact is not None:
                 yield LogEntry(fact, boot_seconds)
         self._skip_undated = False

@@ -10,6 +10,7 @@ SXID = "SXid"
 GPU_LOST = "GpuLost"
 GPU_UNREACHABLE = "GpuUnreachable"
 GPU_INIT = "GpuInit"
+DRIVER_FATAL = "DriverFatal"
 RESET_REQUIRED = "ResetRequired"
 RECOVERY_ACTION = "RecoveryAction"
 GPU_COUNT = "GpuCount"
@@ -28,6 +29,7 @@ REPAIR_PENDING = "RepairPending"
 INFOROM = "InfoRom"
 NVLINK_DOWN = "NvLinkDown"
 NVLINK_ERRORS = "NvLinkErrors"
+NVLINK_DISCOVERY = "NvLinkDiscovery"
 FABRIC_STATE = "FabricState"
 FABRIC_MANAGER = "FabricManager"
 PCIE_WIDTH = "PcieWidth"
@@ -58,17 +60,20 @@ KERNEL_HANG = "KernelHang"
 TASK_HANG = "TaskHang"
 HOST_UNCORRECTED = "HostErrorUncorrected"
 HOST_CORRECTED = "HostErrorCorrected"
+HOST_THERMAL = "HostThermal"
 CLOCK_SOURCE = "ClockSource"
 
 STRONGEST_FIRST = (
     GPU_LOST,
     GPU_UNREACHABLE,
     GPU_INIT,
+    DRIVER_FATAL,
     GPU_COUNT,
     RECOVERY_ACTION,
     RESET_REQUIRED,
     NVML_FAILED,
     NVML_HANG,
+    NVLINK_DISCOVERY,
     XID,
     GPU_RESET,
     ROW_REMAP_FAILED,
@@ -108,6 +113,7 @@ STRONGEST_FIRST = (
     NIC_ERROR,
     TASK_HANG,
     AER_ELSEWHERE,
+    HOST_THERMAL,
     CLOCK_SOURCE,
     ROW_REMAPS,
     ECC_CORRECTED,
@@ -127,6 +133,7 @@ QUIET = frozenset(
         AER_CORRECTED,
         AER_ELSEWHERE,
         HOST_CORRECTED,
+        HOST_THERMAL,
         TASK_HANG,
         CLOCK_SOURCE,
         ECC_CORRECTED,

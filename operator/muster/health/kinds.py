@@ -78,6 +78,14 @@ KINDS: Mapping[str, Kind] = {
         "a GPU answers nothing but errors", FATAL, REBOOT, "gpud, NVSentinel: as a GPU that is lost", then=REPLACE
     ),
     "GpuInit": Kind("the driver could not start a GPU", FATAL, REBOOT, "gpud: RmInitAdapter failed", then=REPLACE),
+    "DriverFatal": Kind(
+        "the driver says that only a boot repairs it: no program can start on any GPU",
+        FATAL,
+        REBOOT,
+        "the driver itself, as XID 154",
+        Clears.BOOT,
+        event=True,
+    ),
     "ResetRequired": Kind("a GPU has to be reset", FATAL, RESET, "gpud"),
     "GpuCount": Kind(
         "fewer GPUs than there should be", FATAL, REBOOT, "Azure NHC, gpud, AKS, EKS, NVSentinel", then=REPLACE
@@ -105,6 +113,14 @@ KINDS: Mapping[str, Kind] = {
     "NvLinkDown": Kind("an NVLink is down", FATAL, RESET, "NVRx, Azure NHC"),
     "NvLinkErrors": Kind(
         "an NVLink has errors", WARNING, INSPECT, "DCGM, NVRx", often=Repetition(3, DAY_SECONDS, DEGRADED, RESET)
+    ),
+    "NvLinkDiscovery": Kind(
+        "the driver cannot find out which NVLinks are up: what asks it hangs",
+        DEGRADED,
+        REBOOT,
+        "gpud",
+        Clears.BOOT,
+        event=True,
     ),
     "FabricState": Kind("the GPU has not joined the NVLink fabric: CUDA cannot start", FATAL, INSPECT, "EKS, gpud"),
     "FabricManager": Kind("fabric manager does not run; no new program can use NVLink", DEGRADED, INSPECT, "gpud, EKS"),
@@ -214,6 +230,9 @@ KINDS: Mapping[str, Kind] = {
         "machine checks, EDAC: CE",
         often=Repetition(5, DAY_SECONDS, WARNING, INSPECT),
         event=True,
+    ),
+    "HostThermal": Kind(
+        "the processor slows down, or is switched off, for heat", WARNING, INSPECT, _MUSTER, event=True
     ),
     "ClockSource": Kind("the clock has fallen back to a slow source", WARNING, INSPECT, "Linux's clock watchdog"),
 }

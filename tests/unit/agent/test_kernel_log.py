@@ -11,6 +11,8 @@ import pytest
 from tests.unit.agent.conftest import EPOCH, AgentClock
 
 from muster.agent import kinds
+from muster.agent.agent import _EXPIRES
+from muster.agent.kernel_lines import KERNEL_LINES
 from muster.agent.kernel_log import KernelLog
 
 XID = "NVRM: Xid (PCI:0000:11:00): 79, pid=1, GPU has fallen off the bus."
@@ -79,6 +81,30 @@ def test_records_of_a_pipe(tmp_path: Path) -> None:
     assert [entry.boot_seconds for entry in log.read()] == [5.0]
     os.close(writer)
     log.close()
+
+
+@pytest.mark.parametrize(
+    "prefix", ["4,1,5000000,-;", "[   12.345678][  T123] ", "Nov 20 09:00:00 gpu-17 kernel: [   12.3] "]
+)
+def test_lines_of_one_message_may_come_one_by_one(log: KernelLog, tmp_path: Path, prefix: str) -> None:
+    list(log.read())
+    found: list[Any] = []
+    for line in (
+        "NVRM: The NVIDIA GPU 0000:b3:00.0",
+        "NVRM: (PCI ID: 10de:26b5) installed in this system has",
+        "NVRM: fallen off the bus and is not responding to commands.",
+        "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 12028, Non-fatal, Link 32 egress non-posted PRIV error (First)",
+        "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 12028, Severity 0 Engine instance 32 Sub-engine instance 00",
+        "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 12028, Data {0x000001c0, 0x00000000}",
+    ):
+        append(tmp_path / "kmsg", f"{prefix}{line}\n")
+        found += [(entry.fact.kind, entry.fact.device) for entry in log.read()]
+    assert found == [(kinds.GPU_LOST, "0000:b3:00"), (kinds.SXID, "nvidia-nvswitch3")]
+
+
+def test_the_agent_knows_for_how_long_every_kind_of_line_stands() -> None:
+    by_nvml_or_sysfs = {kinds.GPU_LOST, kinds.GPU_INIT, kinds.CLOCK_SOURCE}
+    assert {row.kind for row in KERNEL_LINES} - by_nvml_or_sysfs <= set(_EXPIRES)
 
 
 def test_a_file_that_grows_faster_than_it_is_read_is_skipped(log: KernelLog, tmp_path: Path) -> None:

@@ -45,6 +45,9 @@ def test_every_kind_that_the_agent_sends_has_a_row_and_no_other() -> None:
         ("SysfsHang", "Degraded", "Reboot"),
         ("ClockSource", "Warning", "Inspect"),
         ("PersistenceMode", "Info", "None"),
+        ("DriverFatal", "Fatal", "Reboot"),
+        ("NvLinkDiscovery", "Degraded", "Reboot"),
+        ("HostThermal", "Warning", "Inspect"),
     ],
 )
 def test_what_a_kind_weighs(kind: str, severity: str, action: str) -> None:
