@@ -7,13 +7,32 @@ from typing import Callable, Dict, List, Mapping, Tuple, TypeVar, Union
 
 from muster.checkpoint.listing import File, Files
 from muster.checkpoint.names import joined
+from muster.checkpoint.untrusted_json import MAX_BYTES
 
 # Clients of a shared file system may stamp times by their own clocks, which differ by less than this. Whoever saves over
 # an older checkpoint begins later: it was used since, or the training went back behind it.
 CLOCKS_DIFFER_NS = 2_000_000_000
 _MAX_REMEMBERED = 65536  # files; what is found in most is a word or nothing
 
+MAX_TEXT_BYTES = 4096  # of a file that holds a name or a number
+
 T = TypeVar("T")
+
+
+def ask_rule(rule: Callable[[], T]) -> T:
+    """What a rule of a format says of files that a tenant wrote, whatever these hold.
+
+    Raises:
+        OSError: a file cannot be read.
+        ValueError: a file is not what it should be. Any other error of a rule becomes one: a single file must not end the
+            listing of all others.
+    """
+    try:
+        return rule()
+    except (OSError, ValueError):
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever a file makes of a rule
+        raise ValueError("%s: %s" % (type(error).__name__, error)) from None
 
 
 class Reading:
@@ -31,7 +50,7 @@ class Reading:
             if len(self._found) > _MAX_REMEMBERED:
                 self._found.clear()
             try:
-                found: Union[object, ValueError] = compute()
+                found: Union[object, ValueError] = ask_rule(compute)
             except ValueError as error:
                 found = error
             self._found[(path, what)] = known = (file, found)
@@ -74,6 +93,25 @@ class Candidate:
             OSError: it cannot be read, or is too large.
         """
         return self._reading.files.content(joined(self.path, name), self._reading.sign)
+
+    def document(self, name: str) -> bytes:
+        """All of a file that is to be parsed as JSON.
+
+        Raises:
+            OSError: it cannot be read.
+            ValueError: it is larger than such a file can be.
+        """
+        if self.files[name].size_bytes > MAX_BYTES:
+            raise ValueError("%s is larger than %d bytes" % (name, MAX_BYTES))
+        return self.content(name)
+
+    def text(self, name: str) -> str:
+        """What a file of one line says, without space around it.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        return self.part(name, 0, MAX_TEXT_BYTES).decode("utf-8", "replace").strip()
 
     def part(self, name: str, start: int, length: int) -> bytes:
         """So many bytes of a file, or what of them is there.

@@ -17,6 +17,8 @@ import pickletools
 import re
 from typing import Any, Callable, Dict, List, Optional, Pattern, Sequence, Union
 
+from muster.protocol.messages import MAX_NUMBER
+
 METADATA_NAME = ".metadata"
 FLASH_TRACKER = "../dlrover_latest.txt"  # beside what DLRover saves from memory, FSDP's shards among it
 SHARD_NAME = re.compile(r"__\d+_\d+\.distcp\Z")
@@ -25,6 +27,7 @@ _FIELDS = ("relative_path", "offset", "length")
 _RELEVANT = re.compile(rb"__\d|(?:relative_path|offset|length)\Z")
 _STRINGS = frozenset(("SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8", "UNICODE"))
 _INTEGERS = frozenset(("BININT", "BININT1", "BININT2", "LONG1", "LONG4", "INT", "LONG"))
+_DECIMALS = frozenset(("INT", "LONG"))
 _PUTS = frozenset(("PUT", "BINPUT", "LONG_BINPUT"))
 _GETS = frozenset(("GET", "BINGET", "LONG_BINGET"))
 _INTEGER = rb"(K.|M..|J.{4}|\x8a(?:\x05.{5}|\x04.{4}|\x06.{6}|\x07.{7}))"
@@ -34,6 +37,8 @@ _NOT_PASSED = _PUTS | {"BINGET", "LONG_BINGET", "MEMOIZE", "STOP"}
 _MEMOIZED_AT_ONCE = 24  # in one match, which has a group for each
 _PASSED_AT_ONCE = 6
 _TURNS_BETWEEN_SIGNS = 16384
+_MAX_COPIES = 256  # of the names of fields: what looks for them is made anew for each
+_MAX_DECIMALS = 32
 _OPCODES = {ord(opcode.code): opcode for opcode in pickletools.opcodes}
 
 
@@ -74,6 +79,7 @@ class _Walk:
         self._stream = io.BytesIO(metadata)
         self._position = 0
         self._memoized = 0
+        self._copies = 0
         self._gets: Dict[bytes, str] = {}  # the opcode that refers to a memoized string, with its argument
         self._last: Union[str, int, None] = None  # what the opcode before put on the stack, None if it does not matter
         self._key: Optional[str] = None  # the field whose value comes next
@@ -136,6 +142,8 @@ class _Walk:
         opcode = _OPCODES[self._data[self._position]]
         start, argument = self._position, None
         self._position += 1
+        if opcode.name in _DECIMALS and self._data.find(b"\n", self._position, self._position + _MAX_DECIMALS) < 0:
+            raise ValueError("a number of more than %d digits" % _MAX_DECIMALS)
         if opcode.arg is not None:
             self._stream.seek(self._position)
             argument = opcode.arg.reader(self._stream)
@@ -177,12 +185,17 @@ class _Walk:
             self._path_gets += gets[:2]
             self._passed = _passed(self._path_gets)
         if self._last in _FIELDS:
+            self._copies += 1
+            if self._copies > _MAX_COPIES:
+                raise ValueError("it names %s more than %d times" % (self._last, _MAX_COPIES))
             self._whole_piece = _whole_piece(self._gets)
 
     def _note(self, path: Any, offset: Any, length: Any) -> None:
         end = offset + length if isinstance(offset, int) and isinstance(length, int) else 1
         if not isinstance(path, str):
             raise ValueError("a piece without the name of its shard")  # noqa: TRY004 - the file is wrong, not the caller
+        if end > MAX_NUMBER:
+            raise ValueError("a shard of more than %d bytes" % MAX_NUMBER)
         if end > self.sizes.get(path, 0):
             self.sizes[path] = max(end, 1)
 

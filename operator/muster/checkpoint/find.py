@@ -13,13 +13,13 @@ import re
 import time
 from typing import Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
 
-from muster.checkpoint.candidate import Candidate, Reading
+from muster.checkpoint.candidate import MAX_TEXT_BYTES, Candidate, Reading, ask_rule
 from muster.checkpoint.formats.base import NO_OPTIMIZER, WEIGHTS_ONLY, Format
 from muster.checkpoint.formats.megatron import MEGATRON_UNKNOWN
 from muster.checkpoint.formats.table import FORMATS
 from muster.checkpoint.listing import THIS_MACHINE, Children, Files, Listing, Status, StorageError, no_sign
 from muster.checkpoint.names import absolute, joined, order_candidates, readable, step_in_name
-from muster.checkpoint.pointers import MAX_POINTER_BYTES, POINTERS, Pointer, Problem, pointer_problem
+from muster.checkpoint.pointers import POINTERS, Pointer, Problem, pointer_problem
 from muster.checkpoint.scan import MAX_STAMPS, Checkpoint, Lineage, Stamp, newest_first
 from muster.checkpoint.verdict import Verdict, digest, saving_ns, stamp
 from muster.protocol.messages import MAX_NUMBER
@@ -206,6 +206,7 @@ class Finder:
         self._names_until = 0.0  # a light look takes them as they were
         self._times: Dict[str, int] = {}  # of what no name orders, since the last thorough look
         self._note = ""
+        self._misread = ""  # what is left out because a file in it is not what it should be
 
     def remember(self, verdicts: Iterable[Verdict]) -> None:
         """Take over what another process judged."""
@@ -228,7 +229,7 @@ class Finder:
         Raises:
             OSError: the directory cannot be read.
         """
-        self._note = ""
+        self._note = self._misread = ""
         self._files.refresh()
         if how.thorough:
             self._kinds.clear()
@@ -248,7 +249,7 @@ class Finder:
             if not open_ones and how.stamps and stamps is None:
                 stamps = self._stamps(search)
             torn = tuple(newest_first(search.torn, how.limit))
-            found = Found(tuple(newest), not open_ones, self._note, torn, stamps)
+            found = Found(tuple(newest), not open_ones, self._note or self._misread, torn, stamps)
             if how.judges and found.is_settled:
                 pointed = self._pointed_elsewhere(newest, torn)
                 doubt = self._doubt(newest, torn, pointed, how.thorough) if found.done else ""
@@ -345,11 +346,13 @@ class Finder:
         try:
             if pointer.is_link:
                 return self._files.link(path)
-            return self._files.part(path, 0, MAX_POINTER_BYTES, self._sign).decode("utf-8", "replace")
+            return self._files.part(path, 0, MAX_TEXT_BYTES, self._sign).decode("utf-8", "replace")
         except StorageError:
             raise
         except OSError:
             return None
+        except ValueError:  # no regular file: nothing in it names a checkpoint
+            return ""
 
     def _candidates(self, how: Look) -> Iterator[Tuple[str, bool]]:
         """Directories that may hold a checkpoint, and whether they are among those that are looked at from the newest on."""
@@ -492,12 +495,17 @@ class Finder:
             marker_stamp,
         ):
             return known
-        files = {marker: status.file}
+        name, problem = os.path.basename(path), ""
+        candidate = Candidate(directory, name, {marker: status.file}, self._reading)
         try:
-            step = kind.step(Candidate(directory, os.path.basename(path), files, self._reading))
-        except (ValueError, FileNotFoundError, IsADirectoryError):
+            step = ask_rule(lambda: kind.step(candidate))
+        except (FileNotFoundError, IsADirectoryError):
             step = None
+        except ValueError as error:  # by its name it is one that is not complete
+            step, problem = step_in_name(name), str(error)
         if step is None or not 0 <= step <= MAX_NUMBER:
+            if problem:
+                self._misread = "%s is left out: %s" % (readable(path), _in_words(problem))
             return None
         if not _is_text(path):  # it could neither be told nor be put on record
             self._note = "%r is left out: its name is no UTF-8, rename it" % path
@@ -613,7 +621,7 @@ class Finder:
         if seen.marker not in candidate.files:
             return "its marker vanished"
         try:
-            return _in_words(seen.format.problem(candidate))
+            return _in_words(ask_rule(lambda: seen.format.problem(candidate)))
         except (PermissionError, StorageError):
             raise
         except ValueError as error:

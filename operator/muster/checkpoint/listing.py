@@ -186,8 +186,9 @@ class Files:
                             if error.errno not in _LEADS_NOWHERE:
                                 raise
                         sign()
-            except FileNotFoundError:
-                continue
+            except OSError as error:
+                if error.errno not in (errno.ENOENT, errno.ENOTDIR, *_LEADS_NOWHERE):
+                    raise
         return Listing(directory, files)
 
     def content(self, path: str, sign: Callable[[], None] = no_sign) -> bytes:
@@ -197,17 +198,18 @@ class Files:
             sign: called after each part, as a sign of life.
 
         Raises:
-            OSError: it cannot be read or is larger than MAX_CONTENT_BYTES.
+            OSError: it cannot be read.
+            ValueError: it is no regular file, or larger than MAX_CONTENT_BYTES.
         """
         content = io.BytesIO()
-        with open(path, "rb", buffering=0, opener=_at_once) as stream:
+        with open(path, "rb", buffering=0, opener=_open_regular) as stream:
             while content.tell() <= MAX_CONTENT_BYTES:
                 part = stream.read(_READ_BYTES)
                 if not part:
                     return content.getvalue()
                 content.write(part)
                 sign()
-        raise OSError("%s is larger than %d bytes" % (path, MAX_CONTENT_BYTES))
+        raise ValueError("%s is larger than %d bytes" % (path, MAX_CONTENT_BYTES))
 
     def part(self, path: str, start: int, length: int, sign: Callable[[], None] = no_sign) -> bytes:
         """So many bytes from `start` on, or what of them is there.
@@ -217,8 +219,9 @@ class Files:
 
         Raises:
             OSError: it cannot be read.
+            ValueError: it is no regular file.
         """
-        with open(path, "rb", opener=_at_once) as stream:
+        with open(path, "rb", opener=_open_regular) as stream:
             stream.seek(start)
             data = stream.read(min(length, MAX_CONTENT_BYTES))
         sign()
@@ -236,9 +239,22 @@ class Files:
             return None
 
 
-def _at_once(path: str, flags: int) -> int:
-    """Open a file, and do not wait for a writer where it is a pipe."""
-    return os.open(path, flags | os.O_NONBLOCK)
+def _open_regular(path: str, flags: int) -> int:
+    """Open a regular file. Pipes, devices and links that lead round are refused: to open a device may have effects.
+
+    Raises:
+        OSError: it cannot be opened.
+        ValueError: something else lies there.
+    """
+    try:
+        mode = os.stat(path).st_mode
+    except OSError as error:
+        if error.errno in _LEADS_NOWHERE:
+            raise ValueError("%s leads nowhere" % path) from None
+        raise
+    if not stat.S_ISREG(mode):
+        raise ValueError("%s is no regular file" % path)
+    return os.open(path, flags | os.O_NONBLOCK)  # it may have become a pipe meanwhile
 
 
 class _Followed(NamedTuple):

@@ -16,7 +16,8 @@ from typing import Callable, List, NamedTuple, Optional, Sequence, Tuple
 from muster.checkpoint.find import LIMIT, Finder, Found, Look
 from muster.checkpoint.formats.base import Format
 from muster.checkpoint.formats.table import FORMATS
-from muster.checkpoint.listing import no_sign
+from muster.checkpoint.listing import THIS_MACHINE, no_sign
+from muster.checkpoint.untrusted_json import parse_json
 
 MAX_ERAS = 64
 _MAX_FILE_BYTES = 64 * 1024
@@ -90,10 +91,9 @@ def _era_of(eras: Sequence[Era], written_ns: int) -> Optional[Era]:
 def _eras(path: str) -> List[Era]:
     """What is written down; nothing where it is torn or somebody else's: then nothing there counts."""
     try:
-        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as stream:
-            items = json.loads(stream.read(_MAX_FILE_BYTES))["eras"]
+        items = parse_json(THIS_MACHINE.part(path, 0, _MAX_FILE_BYTES))["eras"]
         return [Era(int(attempt), str(share), int(began_ns)) for attempt, share, began_ns in items]
-    except (FileNotFoundError, ValueError, KeyError, TypeError, RecursionError):
+    except (FileNotFoundError, ValueError, LookupError, TypeError):
         return []
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from typing import Any, Mapping
 
+from muster.checkpoint.untrusted_json import parse_json
 from muster.protocol.messages import MAX_NUMBER
 
 MANIFEST_NAME = "muster-checkpoint.json"
@@ -30,8 +30,8 @@ def parse_manifest(data: bytes) -> Manifest:
         ManifestError: torn, of another shape, or a path that leaves the checkpoint.
     """
     try:
-        document = json.loads(data)
-    except (ValueError, RecursionError) as error:
+        document = parse_json(data)
+    except ValueError as error:
         raise ManifestError("not JSON: %s" % error) from error
     if not isinstance(document, dict):
         raise ManifestError("an object is expected")

@@ -22,7 +22,6 @@ from muster.checkpoint.formats.torch_dcp import TORCH_DCP
 from muster.checkpoint.names import readable
 from muster.checkpoint.scan import Checkpoint
 
-MAX_POINTER_BYTES = 4096
 _MAX_TOLD_CHARS = 64
 
 

@@ -145,7 +145,7 @@ class Store(Files):
         """See Files."""
         size = self._file(path).size_bytes
         if size > MAX_CONTENT_BYTES:
-            raise OSError("%s is larger than %d bytes" % (path, MAX_CONTENT_BYTES))
+            raise ValueError("%s is larger than %d bytes" % (path, MAX_CONTENT_BYTES))
         content = io.BytesIO()
         while content.tell() < size:
             part = self.part(path, content.tell(), _READ_BYTES, sign)

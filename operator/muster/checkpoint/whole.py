@@ -8,7 +8,6 @@ are read whose key stands before them as a string.
 from __future__ import annotations
 
 import io
-import json
 import re
 import struct
 import zipfile
@@ -16,6 +15,8 @@ from typing import Optional, Set, Tuple
 
 from muster.checkpoint.candidate import Candidate
 from muster.checkpoint.dcp import integer_of
+from muster.checkpoint.untrusted_json import MAX_BYTES, parse_json
+from muster.protocol.messages import MAX_NUMBER
 
 _END = struct.Struct("<4s4H2LH")  # of a zip archive: the last 22 bytes, as torch writes no comment
 _END_MAGIC, _DIRECTORY_MAGIC = b"PK\x05\x06", b"PK\x01\x02"
@@ -23,7 +24,7 @@ ARCHIVE_MAGIC = b"PK\x03\x04"
 _LOCAL = struct.Struct("<26x2H")
 _ELSEWHERE = 0xFFFFFFFF  # the archive is too long for these fields
 _LEGACY = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # torch.save until 1.5: the pickle of its magic number
-_MAX_HEADER_BYTES = 100_000_000  # safetensors' own limit
+_MAX_DIRECTORY_BYTES = 32 * 1024 * 1024  # of an archive: zipfile makes twenty times that of it
 _MAX_PICKLE_BYTES = 256 * 1024 * 1024
 ARCHIVES = (".pt", ".pth", ".bin", ".pkl", ".ckpt")  # what frameworks call what torch.save wrote
 _MEMOIZED = rb"(?:q.|r.{4}|\x94)?"
@@ -50,15 +51,21 @@ def _safetensors_problem(candidate: Candidate, name: str) -> str:
     size = candidate.files[name].size_bytes
     start = candidate.part(name, 0, 8)
     length = struct.unpack("<Q", start)[0] if len(start) == 8 else 0
-    if not 2 <= length <= _MAX_HEADER_BYTES:
+    if not 2 <= length <= MAX_BYTES:
         return "%s has no header" % name
     try:
-        header = json.loads(candidate.part(name, 8, length))
-        ends = [int(item["data_offsets"][1]) for key, item in header.items() if key != "__metadata__"]
-    except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError):
+        header = parse_json(candidate.part(name, 8, length))
+        ends = [_natural(item["data_offsets"][1]) for key, item in header.items() if key != "__metadata__"]
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError):
         return "%s has a torn header" % name
     needed = 8 + length + max(ends, default=0)
     return "" if size >= needed else "%s has %d bytes, %d are needed" % (name, size, needed)
+
+
+def _natural(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_NUMBER:
+        raise ValueError("a whole number is expected")
+    return value
 
 
 def archive_problem(candidate: Candidate, name: str) -> str:
@@ -181,6 +188,8 @@ class _Stream(io.RawIOBase):
 
     def read(self, size: Optional[int] = -1) -> bytes:
         length = self._size - self._position if size is None or size < 0 else size
+        if length > _MAX_DIRECTORY_BYTES:
+            raise ValueError("its directory is longer than %d bytes" % _MAX_DIRECTORY_BYTES)
         data = self._candidate.part(self._name, self._position, length)
         self._position += len(data)
         return data

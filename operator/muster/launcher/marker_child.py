@@ -8,6 +8,8 @@ import os
 import sys
 from typing import BinaryIO, Callable, Tuple
 
+from muster.checkpoint.listing import THIS_MACHINE
+from muster.checkpoint.untrusted_json import parse_json
 from muster.protocol.messages import MAX_MARKER_CHARS, MAX_NUMBER
 
 _MAX_BYTES = 4096
@@ -66,11 +68,10 @@ def _standing(path: str) -> Tuple[int, str]:
     """
     os.stat(os.path.dirname(path))
     try:
-        with open(path, "rb") as stream:
-            data = stream.read(_MAX_BYTES)
+        data = THIS_MACHINE.part(path, 0, _MAX_BYTES)
     except FileNotFoundError:
         return 0, ""
-    document = json.loads(data)
+    document = parse_json(data)
     attempt = document.get("attempt") if isinstance(document, dict) else None
     if not isinstance(attempt, int) or isinstance(attempt, bool) or not 0 <= attempt <= MAX_NUMBER:
         raise ValueError("no attempt stands in it")

@@ -112,11 +112,15 @@ def test_what_is_still_being_assembled_is_left_alone(tmp_path, name):
     assert steps(tmp_path) == []
 
 
-def test_a_marker_that_is_too_large_to_read_is_told(tmp_path, monkeypatch):
-    write(tmp_path, "step-5", 5)
-    monkeypatch.setattr(listing, "MAX_CONTENT_BYTES", 20)
-    with pytest.raises(OSError, match="larger than 20 bytes"):
-        steps(tmp_path)
+def test_a_marker_that_is_too_large_to_read_is_told_and_hides_no_other(tmp_path, monkeypatch):
+    for step in (5, 6):
+        write(tmp_path, f"step-{step}", step)
+    target = tmp_path / "step-6" / "muster-checkpoint.json"
+    target.write_text(target.read_text() + " " * 100)
+    monkeypatch.setattr(listing, "MAX_CONTENT_BYTES", len((tmp_path / "step-5" / target.name).read_bytes()))
+    *_, found = Finder(str(tmp_path)).look(Look())
+    assert [one.step for one in found.checkpoints] == [5]
+    assert [one.step for one in found.torn] == [6]
 
 
 def test_files_that_are_no_checkpoints_keep_none_from_being_seen(tmp_path):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from typing import Any, Callable, NamedTuple, Optional, Tuple
 
 from muster.checkpoint.candidate import Candidate
 from muster.checkpoint.names import step_in_name
+from muster.checkpoint.untrusted_json import parse_json
 
 NO_OPTIMIZER = "there are no optimizer states"  # of a save that is under way, or of weights alone: nothing tells
 WEIGHTS_ONLY = "there are weights only: nobody can go on from them with the same optimizer"
@@ -21,8 +21,8 @@ def json_object(candidate: Candidate, name: str) -> "dict[str, Any]":
         ValueError: it is torn, or no object.
     """
     try:
-        document = json.loads(candidate.content(name))
-    except (ValueError, RecursionError) as error:
+        document = parse_json(candidate.document(name))
+    except ValueError as error:
         raise ValueError("%s is torn: %s" % (name, error)) from error
     if not isinstance(document, dict):
         raise ValueError("%s is no JSON object" % name)  # noqa: TRY004 - the file is wrong, not the caller

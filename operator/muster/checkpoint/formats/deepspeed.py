@@ -162,7 +162,7 @@ def _before(candidate: Candidate) -> str:
     """The directory beside this one that `latest` names, which rank 0 writes at the end of a save; "" = none."""
     if not candidate.look_at(_LATEST):
         return ""
-    tag = candidate.content(_LATEST).decode("utf-8", "replace").strip()
+    tag = candidate.text(_LATEST)
     return tag if tag not in ("", ".", "..", candidate.name) and "/" not in tag else ""
 
 

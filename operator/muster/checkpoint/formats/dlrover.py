@@ -26,7 +26,7 @@ def is_step(name: str) -> bool:
 
 
 def _tracked(candidate: Candidate, name: str) -> Optional[int]:
-    text = candidate.content(name).decode("utf-8", "replace").strip()
+    text = candidate.text(name)
     return int(text) if _STEP.match(text) else None
 
 

@@ -55,7 +55,7 @@ def _problem(candidate: Candidate) -> str:
 def _deepspeed_problem(candidate: Candidate) -> str:
     if "latest" not in candidate.files:
         return "latest does not exist, and DeepSpeed would begin anew without it"
-    tag = candidate.content("latest").decode("utf-8", "replace").strip()
+    tag = candidate.text("latest")
     if tag not in directories(candidate, _TAG):
         return "latest names %s, which does not exist" % tag[:64]
     problem = tag_problem(candidate.below(tag))

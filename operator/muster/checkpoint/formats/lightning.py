@@ -83,7 +83,7 @@ def _deepspeed_problem(candidate: Candidate) -> str:
         return "%s: %s" % (_TAG, problem)
     if "latest" not in candidate.files:
         return "latest does not exist, and DeepSpeed would load nothing without it"
-    told = candidate.content("latest").decode("utf-8", "replace").strip()
+    told = candidate.text("latest")
     return "" if told == _TAG else "latest names %s, and not %s" % (told[:64], _TAG)
 
 

@@ -10,14 +10,14 @@ from muster.checkpoint.manifest import MANIFEST_NAME, Manifest, ManifestError, p
 
 
 def _manifest(candidate: Candidate, name: str) -> Manifest:
-    return parse_manifest(candidate.content(name))
+    try:
+        return parse_manifest(candidate.document(name))
+    except ValueError as error:
+        raise ManifestError("%s: %s" % (name, error)) from error
 
 
 def _step(candidate: Candidate) -> Optional[int]:
-    try:
-        return candidate.remembered(MANIFEST_NAME, _manifest).step
-    except ManifestError:
-        return None
+    return candidate.remembered(MANIFEST_NAME, _manifest).step
 
 
 def _problem(candidate: Candidate) -> str:

@@ -54,7 +54,7 @@ def distributed_problem(candidate: Candidate) -> str:
 
 def _tracked(candidate: Candidate) -> Optional[int]:
     """The iteration that the tracker names; None where it is torn."""
-    text = candidate.content(TRACKER).decode("utf-8", "replace").strip()
+    text = candidate.text(TRACKER)
     return int(text) if re.match(r"\d{1,15}\Z", text) else None
 
 

@@ -30,8 +30,9 @@ def _problem(candidate: Candidate) -> str:
         if not told.get("commit_timestamp_nsecs") and COMMITTED not in candidate.files:
             return "%s tells of no commit" % STEP_METADATA
         handlers = told.get("item_handlers")
+        items = {name.partition("/")[0] for name in candidate.files if "/" in name}
         for item in handlers if isinstance(handlers, dict) else ():
-            if not any(name.startswith("%s/" % item) for name in candidate.files):
+            if item not in items:
                 return "its item %s does not exist" % item
     for prefix in _arrays(candidate):
         for name in (prefix + "_METADATA", prefix + "manifest.ocdbt"):

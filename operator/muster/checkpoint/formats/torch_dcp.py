@@ -11,7 +11,6 @@ from muster.checkpoint.formats.base import WEIGHTS_ONLY, Format, Words
 from muster.checkpoint.names import is_iteration, step_in_name
 
 COMPOSER_LINK = "../latest-rank0.pt.symlink"  # in a store
-_MAX_LINK_BYTES = 4096
 _COMPOSERS = re.compile(r"ep\d+-ba\d+\Z")
 # What it is called itself, and what Adam and torch's optimizers call their parts, whatever key a program keeps them under.
 _OF_AN_OPTIMIZER = (b"optim", b"exp_avg", b"param_groups")
@@ -89,7 +88,7 @@ def _written_last(candidate: Candidate) -> str:
 
 
 def _linked(candidate: Candidate, name: str) -> Optional[int]:
-    text = candidate.part(name, 0, _MAX_LINK_BYTES).decode("utf-8", "replace").strip()
+    text = candidate.text(name)
     return step_in_name(text.rpartition("/")[2])
 
 
