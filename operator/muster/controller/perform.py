@@ -21,11 +21,17 @@ from muster.api.base import API_VERSION
 from muster.api.trainingjob import TrainingJob
 from muster.controller.backoff import doubled
 from muster.controller.cluster import Cluster, JobMemory
+from muster.controller.patterns import PatternUntriedError, StepPatterns
 from muster.controller.records import RecordWriter
 from muster.kube import decode, jitter, paths
 from muster.kube.client import APPLY_PATCH, Client
 from muster.kube.errors import AlreadyExists, ApiError, Conflict, Denied, Forbidden, Invalid, NotFound, WebhookFailed
-from muster.lifecycle.pending import PASSING_REFUSALS, TEMPLATE_RETRY_SECONDS
+from muster.lifecycle.pending import (
+    INVALID_STEP_PATTERN,
+    PASSING_REFUSALS,
+    STEP_PATTERN_UNTRIED,
+    TEMPLATE_RETRY_SECONDS,
+)
 from muster.lifecycle.plan import (
     Action,
     ApplySupport,
@@ -77,6 +83,7 @@ class Performer:
 
     Args:
         before_deletion: what is done of an ended job before it is deleted; an ApiError of it puts that off.
+        step_patterns: where the patterns of users are tried.
     """
 
     def __init__(
@@ -85,12 +92,14 @@ class Performer:
         cluster: Cluster,
         clock: Callable[[], float] = time.monotonic,
         before_deletion: Callable[[TrainingJob], Awaitable[None]] | None = None,
+        step_patterns: StepPatterns | None = None,
     ) -> None:
         self._client = client
         self._before_deletion = before_deletion
         self._records = RecordWriter(client)
         self._cluster = cluster
         self._clock = clock
+        self._step_patterns = step_patterns or StepPatterns()
         self._shares: dict[str, asyncio.Semaphore] = {}
 
     async def perform(self, job: TrainingJob, plan: Plan) -> None:
@@ -233,6 +242,10 @@ class Performer:
         memory = self._cluster.memory(job.metadata.uid)
         path = paths.core("pods", namespace=job.metadata.namespace)
         requests: dict[str, int] = {}
+        amiss = await self._pattern_refusal(action.step_pattern) if action.step_pattern else None
+        if amiss is not None:
+            self._note_refusal(job, memory, action.generation, *amiss)
+            return
         try:
             # That the name is taken is found out last, when nothing else was wrong with the pod.
             with contextlib.suppress(AlreadyExists):
@@ -246,11 +259,21 @@ class Performer:
                 verdict = self._to_be_checked_again(memory, verdict, MAX_PASSING_PAUSE_SECONDS)
             memory.template_verdict = verdict
         except _REFUSALS as refused:
-            reason, message = _refusal(refused)
-            verdict = TemplateVerdict(VerdictKind.REFUSED, action.generation, reason, message)
-            limit = MAX_PASSING_PAUSE_SECONDS if reason in PASSING_REFUSALS else MAX_TEMPLATE_PAUSE_SECONDS
-            memory.template_verdict = self._to_be_checked_again(memory, verdict, limit)
-            _log_refusal("template refused", job, memory, reason, message)
+            self._note_refusal(job, memory, action.generation, *_refusal(refused))
+
+    async def _pattern_refusal(self, pattern: str) -> tuple[str, str] | None:
+        """Reason and message; None where nothing speaks against the pattern."""
+        try:
+            problem = await self._step_patterns.problem(pattern)
+        except PatternUntriedError as untried:
+            return STEP_PATTERN_UNTRIED, f"{untried}; it is tried again by itself"
+        return (INVALID_STEP_PATTERN, f"spec.progress.stepPattern: {problem}. {AGAIN}") if problem else None
+
+    def _note_refusal(self, job: TrainingJob, memory: JobMemory, generation: int, reason: str, message: str) -> None:
+        verdict = TemplateVerdict(VerdictKind.REFUSED, generation, reason, message)
+        limit = MAX_PASSING_PAUSE_SECONDS if reason in PASSING_REFUSALS else MAX_TEMPLATE_PAUSE_SECONDS
+        memory.template_verdict = self._to_be_checked_again(memory, verdict, limit)
+        _log_refusal("template refused", job, memory, reason, message)
 
     def _to_be_checked_again(self, memory: JobMemory, verdict: TemplateVerdict, limit: float) -> TemplateVerdict:
         """The verdict with the time to the next check; a change of the job is looked at when it comes."""

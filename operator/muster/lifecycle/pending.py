@@ -18,8 +18,9 @@ from muster.world.turn import NotPlaced
 TEMPLATE_RETRY_SECONDS = 30.0
 PLACE_RETRY_SECONDS = 30.0
 TICK_SECONDS = 1.0
-# Refusals of worker 0 that say nothing against the template: they pass without anybody changing the job.
-PASSING_REFUSALS = frozenset({"QuotaExceeded", "NamespaceTerminating", "WebhookFailed"})
+INVALID_STEP_PATTERN, STEP_PATTERN_UNTRIED = "InvalidStepPattern", "StepPatternUntried"
+# Refusals of worker 0 that say nothing against the template: they pass without a change of the job.
+PASSING_REFUSALS = frozenset({"QuotaExceeded", "NamespaceTerminating", "WebhookFailed", STEP_PATTERN_UNTRIED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,8 @@ def in_the_way(world: JobWorld) -> Obstacle | None:
     if verdict.kind is VerdictKind.REFUSED:
         passing = verdict.reason in PASSING_REFUSALS
         state = State.PENDING if passing else State.STALLED
-        telling = Telling(state, verdict.reason, verdict.message, template_refused=not passing)
+        of_template = not passing and verdict.reason != INVALID_STEP_PATTERN
+        telling = Telling(state, verdict.reason, verdict.message, template_refused=of_template)
         return Obstacle(telling, verdict.retry_seconds or TEMPLATE_RETRY_SECONDS)
     until = holds.held_until(world, spec) if spec else None
     if spec and until:
@@ -94,7 +96,8 @@ def _checked(world: JobWorld, settings: WorkerSettings) -> Plan:
     trial = worker_manifest(world.job, Member(index=0, rank=0), settings)
     trial["metadata"]["name"] += "-trial"
     claims = tuple(claims_of(world.job)) if world.fleet.binds_directly else ()
-    return Plan((CheckTemplate(trial, world.job.metadata.generation, claims),), wake_in_seconds=0.0)
+    pattern = world.job.spec.progress.step_pattern or ""
+    return Plan((CheckTemplate(trial, world.job.metadata.generation, claims, pattern),), wake_in_seconds=0.0)
 
 
 def _queued(world: JobWorld, spec: GangSpec | None, stale: tuple[Action, ...]) -> Plan:

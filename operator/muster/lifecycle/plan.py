@@ -21,15 +21,17 @@ class CommitGang:
 
 @dataclass(frozen=True, slots=True)
 class CheckTemplate:
-    """Ask the API server, by a dry run of worker 0, whether it accepts the template.
+    """Ask the API server, by a dry run of worker 0, whether it accepts the template, and try the step pattern.
 
     Attributes:
+        step_pattern: spec.progress.stepPattern, which nothing here may compile: it is a user's; "" = none.
         claims: names of volume claims of which to find out whether only the cluster's scheduler can deal with them.
     """
 
     pod: dict[str, Any]
     generation: int
     claims: tuple[str, ...] = ()
+    step_pattern: str = ""
 
 
 @dataclass(frozen=True, slots=True)

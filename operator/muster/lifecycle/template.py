@@ -1,9 +1,7 @@
 """What only the operator can know about a job's spec: checks that the CRD's schema cannot make."""
 
 import posixpath
-import re
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 from muster.api.gang import GangSpec
@@ -65,7 +63,7 @@ def problem(job: TrainingJob, fleet: Fleet) -> tuple[str, str] | None:
             "UnknownTopologyLevel",
             f"spec.placement.{field}: {level!r} is no level of this fleet; known levels: {known} (FleetPolicy default). {AGAIN}",
         )
-    return _pattern_problem(job.spec.progress.step_pattern) or _accelerator_problem(job, container, fleet)
+    return _accelerator_problem(job, container, fleet)
 
 
 def _container_problem(job: TrainingJob, container: Mapping[str, Any], fleet: Fleet) -> tuple[str, str] | None:
@@ -278,34 +276,6 @@ def scheduler_for(spec: Mapping[str, Any]) -> str:
     if any(constraint.get("whenUnsatisfiable") != "ScheduleAnyway" for constraint in spread):
         return "topology spread constraints"
     return ""
-
-
-# Within brackets, a range that ends beyond ASCII: to compile it takes up to a second, while nothing else is decided.
-_WIDE_RANGE = re.compile(r"(?<!\\)(?:\\\\)*\[\^?\]?(?:\\.|[^\]\\])*-(?:[^\x00-\x7f]|\\[uUN])", re.DOTALL)
-
-
-@lru_cache(maxsize=4096)
-def _pattern_problem(pattern: str | None) -> tuple[str, str] | None:
-    if pattern is None:
-        return None
-    if _WIDE_RANGE.search(pattern):
-        return (
-            "InvalidStepPattern",
-            f"spec.progress.stepPattern: a range of characters that ends beyond ASCII; name a class instead, e.g. \\w or [^0-9]. {AGAIN}",
-        )
-    try:
-        groups = re.compile(pattern).groups
-    except (re.error, OverflowError, RecursionError) as error:  # as it happens to be for counts, and for depth
-        return (
-            "InvalidStepPattern",
-            f"spec.progress.stepPattern: not a regular expression that Python understands: {error}. {AGAIN}",
-        )
-    if groups != 1:
-        return (
-            "InvalidStepPattern",
-            f"spec.progress.stepPattern: needs exactly one group that holds the step number, it has {groups}. {AGAIN}",
-        )
-    return None
 
 
 def _accelerator_problem(job: TrainingJob, container: dict[str, object], fleet: Fleet) -> tuple[str, str] | None:

@@ -246,7 +246,14 @@ def test_a_job_whose_record_is_gone_waits_until_its_old_pods_have_ended() -> Non
 
 
 @pytest.mark.parametrize(
-    ("reason", "state"), [("QuotaExceeded", "Pending"), ("Invalid", "Stalled"), ("PodSecurity", "Stalled")]
+    ("reason", "state"),
+    [
+        ("QuotaExceeded", "Pending"),
+        ("StepPatternUntried", "Pending"),
+        ("Invalid", "Stalled"),
+        ("PodSecurity", "Stalled"),
+        ("InvalidStepPattern", "Stalled"),
+    ],
 )
 def test_a_refused_template(reason: str, state: str) -> None:
     verdict = TemplateVerdict(VerdictKind.REFUSED, 1, reason, "no")
@@ -261,8 +268,6 @@ def test_a_refused_template(reason: str, state: str) -> None:
     [
         ({"template": {"spec": {"containers": [{"name": "main", "image": "i"}]}}}, "CommandMissing", "command"),
         ({"placement": {"required": "pod"}}, "UnknownTopologyLevel", "block, rack"),
-        ({"progress": {"stepPattern": "step=([0-9]+"}}, "InvalidStepPattern", "regular expression"),
-        ({"progress": {"stepPattern": "(a)(b)"}}, "InvalidStepPattern", "one group"),
         ({"launch": {"workerContainer": "other"}}, "UnknownContainer", "'other'"),
     ],
 )

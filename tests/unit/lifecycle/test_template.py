@@ -2,7 +2,6 @@
 
 import copy
 import json
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -253,39 +252,6 @@ def test_pods_of_a_large_template_share_its_parts_and_leave_it_as_it_is() -> Non
     assert any(each is given["containers"][0]["env"][0] for each in first["spec"]["containers"][0]["env"])
     assert job.spec.template == before
     assert len({json.dumps(pod, sort_keys=True) for pod in pods}) == 20
-
-
-def pattern_problem(pattern: str) -> tuple[str, str] | None:
-    return problem(a_job(template={"spec": {"containers": [CONTAINER]}}, progress={"stepPattern": pattern}), Fleet())
-
-
-SLOW = [
-    "(?i)(" + r"[\0-\U0010ffff]" * 12 + ")",
-    "(?i)(" + "[\u0100-\uffff]" * 40 + ")",
-    r"(?i)([\]a-\uffff])",
-    r"(?i)([]a-\uffff])",
-    r"(?i)([^]a-\uffff])",
-    r"(?i)(\\[a-\N{SNOWMAN}])",
-    r"(?i)([--\U0010ffff])",
-]
-
-
-@pytest.mark.parametrize("pattern", SLOW, ids=range(len(SLOW)))
-def test_a_step_pattern_that_takes_long_to_compile_is_refused_unread(
-    pattern: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(re, "compile", None)
-    found = pattern_problem(pattern)
-    assert found is not None
-    assert found[0] == "InvalidStepPattern"
-    assert "beyond ASCII" in found[1]
-
-
-@pytest.mark.parametrize(
-    "pattern", [r"\[étape-№ (\d+)\]", "Schritt-№ ([0-9]+)", "[a-z]+-ß ([0-9]+)", r"[\w.-]+ ([^\x00-\xff]*)"]
-)
-def test_a_step_pattern_in_any_language_is_taken(pattern: str) -> None:
-    assert pattern_problem(pattern) is None
 
 
 MISSHAPEN: list[dict[str, Any]] = [
