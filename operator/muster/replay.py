@@ -89,7 +89,9 @@ def _action(action: dict[str, Any]) -> str:
         places = ", ".join(member.get("node") or "?" for member in spec["members"])
         return f"CommitGang attempt {spec['attempt']} ({spec['level']}, {spec['reason']}) on {places}"
     if manifest:
-        return f"{action['action']} {manifest.get('kind', '')} {manifest['metadata']['name']}"
+        metadata = manifest["metadata"]
+        name = metadata.get("name") or metadata["generateName"]
+        return f"{action['action']} {manifest.get('kind', '')} {name}"
     rest = " ".join(str(value) for name, value in action.items() if name != "action")
     return f"{action['action']} {rest}".rstrip()
 

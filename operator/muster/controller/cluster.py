@@ -28,13 +28,16 @@ from muster.kube.informer import Informer
 from muster.kube.nodeleases import NodeLeases
 from muster.lifecycle.place import ELSEWHERE, place_of
 from muster.lifecycle.resume import branch_of
+from muster.lifecycle.template import quota_claim
 from muster.placement.eligibility import STALE_HEARTBEAT_SECONDS
 from muster.protocol.checks import CheckReport
+from muster.queueing.quotas import Held, NamespaceQuotas
 from muster.recovery.silence import FRESH_SECONDS
 from muster.world.checks import CheckerView, Standard
 from muster.world.fleet import Fleet, Silence, claim_of
 from muster.world.job import CreateError, JobWorld, OtherJob, TemplateVerdict
 from muster.world.names import pod_name_in
+from muster.world.quotas import QuotaClaim
 from muster.world.views import LauncherView, NodeView, OccupantView, PodView
 
 Key = tuple[str, str]  # namespace, name of a TrainingJob
@@ -60,6 +63,7 @@ class JobMemory:
     template_verdict: TemplateVerdict | None = None
     template_recheck_at: float = float("inf")
     template_checks: tuple[int, int] = (0, 0)  # the generation last checked, and how often it was to be checked again
+    claim: QuotaClaim | None = None  # what each of its pods counts for in ResourceQuotas
     create_error: CreateError | None = None
     create_failures: int = 0
     create_not_before: float = 0.0
@@ -107,6 +111,7 @@ class Cluster:
         self.nodes = informer.nodes(client, clock)
         self.healths = informer.node_healths(client, clock)
         self.priorities = informer.priority_classes(client, clock)
+        self.quotas = informer.resource_quotas(client, clock)
         self.agents = informer.agent_pods(client, agent_namespace, clock)
         self.memories: dict[str, JobMemory] = {}
         # Called with a job that is gone or going, while what is remembered of it is still there.
@@ -124,6 +129,7 @@ class Cluster:
         self._records: dict[Key, Gang] = {}  # the Gangs by key; of one that has become unreadable, what it was before
         # Nodes of which a human has said that they are dead -> his word, and when it came here.
         self._lost: dict[str, tuple[LostNode, float]] = {}
+        self._uids: dict[str, set[str]] = {}  # namespace -> uids of its jobs
         self._jobs_on: dict[str, set[str]] = {}  # node -> job uids with a member there
         self._places: dict[str, set[Key]] = {}  # where jobs save that want nodes
         self._given: dict[tuple[str, str], frozenset[str]] = {}  # namespace, job uid -> the nodes that its record names
@@ -144,6 +150,7 @@ class Cluster:
         return (
             self.policies,
             self.priorities,
+            self.quotas,
             self.nodes,
             self.leases,
             self.healths,
@@ -259,6 +266,32 @@ class Cluster:
         for uid, name in self.fleet.names.items():
             held[name.partition("/")[0]] += len(self.fleet.nodes_of(uid))
         return held
+
+    def claim_of(self, job: TrainingJob) -> QuotaClaim:
+        """What each pod of a job counts for in ResourceQuotas: as the API server has answered, else by the template."""
+        memory = self.memory(job.metadata.uid)
+        if memory.claim is None:
+            memory.claim = quota_claim(job, self.policy().accelerator_resource)
+        return memory.claim
+
+    def quotas_of(self, namespace: str) -> NamespaceQuotas:
+        """The ResourceQuotas of a namespace, and what its jobs that have nodes take of them."""
+        quotas = [quota for quota in self.quotas.store.by_index(namespace) if quota.hard]
+        uids = self._uids.get(namespace, ()) if quotas else ()
+        return NamespaceQuotas(quotas, [held for uid in uids for held in self._held_by(namespace, uid)])
+
+    def _held_by(self, namespace: str, uid: str) -> Iterable[Held]:
+        nodes = self.fleet.nodes_of(uid)
+        jobs = self.jobs.store.by_index(uid) if nodes else ()
+        resource = self.policy().accelerator_resource
+        for job in jobs:
+            if isinstance(job, TrainingJob):
+                pods = [pod for pod in self.pods_of(namespace, uid) if not pod.terminal]
+                found = (self.fleet.nodes.get(name) for name in nodes)
+                whole = sum(node.allocatable.get(resource, 0) for node in found if node is not None)
+                asked = sum(pod.requests.get(resource, 0) for pod in pods)
+                podless = len(set(nodes) - {pod.place for pod in pods})
+                yield Held(self.claim_of(job), podless, max(whole - asked, 0))
 
     def world(self, job: TrainingJob) -> JobWorld:
         """One job and its surroundings as of now."""
@@ -489,6 +522,7 @@ class Cluster:
             self.fleet.call(uid, "")
         else:
             self.fleet.call(uid, "/".join(_key(job)))
+        self._note_uid(old, new)
         gang = self.gang_of(uid)
         if isinstance(gang, Gang):
             self._hold(gang, gang)
@@ -496,6 +530,17 @@ class Cluster:
         if old is None or new is None or _wants_nodes(old) != _wants_nodes(new):
             self._count_pods(_key(job)[0], uid)
         self._rings(_key(job))
+
+    def _note_uid(self, old: TrainingJob | Undecodable | None, new: TrainingJob | Undecodable | None) -> None:
+        """Keep the uids of each namespace's jobs; a job may be replaced by one of its name."""
+        for job in (old, new):
+            if job is None:
+                continue
+            uids = self._uids.setdefault(_key(job)[0], set())
+            uid = job.metadata.uid if isinstance(job, TrainingJob) else job.uid
+            (uids.add if job is new else uids.discard)(uid)
+            if not uids:
+                del self._uids[_key(job)[0]]
 
     def _gang_changed(self, old: Gang | Undecodable | None, new: Gang | Undecodable | None) -> None:
         value = new or old

@@ -5,7 +5,6 @@ quota, an admission plugin) are remembered, so that the job's status names them 
 """
 
 import asyncio
-import contextlib
 import functools
 import hashlib
 import json
@@ -47,6 +46,7 @@ from muster.lifecycle.template import AGAIN
 from muster.lifecycle.worker_pod import owner_reference
 from muster.world.job import CreateError, TemplateVerdict, VerdictKind
 from muster.world.names import gang_name
+from muster.world.quotas import claim_of_pod
 
 FIELD_MANAGER = "muster"
 WRITES_AT_ONCE = 128  # pods of one job, created or deleted
@@ -241,19 +241,16 @@ class Performer:
     async def _check_template(self, job: TrainingJob, action: CheckTemplate) -> None:
         memory = self._cluster.memory(job.metadata.uid)
         path = paths.core("pods", namespace=job.metadata.namespace)
-        requests: dict[str, int] = {}
         amiss = await self._pattern_refusal(action.step_pattern) if action.step_pattern else None
         if amiss is not None:
             self._note_refusal(job, memory, action.generation, *amiss)
             return
         try:
-            # That the name is taken is found out last, when nothing else was wrong with the pod.
-            with contextlib.suppress(AlreadyExists):
-                answer = await self._client.post(path, action.pod, {"dryRun": "All", "fieldValidation": "Strict"})
-                requests = decode.requests(answer)
+            answer = await self._client.post(path, action.pod, {"dryRun": "All", "fieldValidation": "Strict"})
+            memory.claim = claim_of_pod(msgspec.json.decode(answer))
             scheduler_for = await self._scheduler_for(job, action.claims)
             verdict = TemplateVerdict(
-                VerdictKind.ACCEPTED, action.generation, requests=requests, scheduler_for=scheduler_for
+                VerdictKind.ACCEPTED, action.generation, requests=decode.requests(answer), scheduler_for=scheduler_for
             )
             if scheduler_for:  # the claim may yet be bound
                 verdict = self._to_be_checked_again(memory, verdict, MAX_PASSING_PAUSE_SECONDS)

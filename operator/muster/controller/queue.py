@@ -19,6 +19,8 @@ from muster.controller.cluster import Cluster, Key
 from muster.controller.slices import Slices, in_slices
 from muster.placement.fragmentation import fragmentation
 from muster.queueing.queue import Failed, Waiting, plan_steps
+from muster.queueing.quotas import OverQuota
+from muster.world.quotas import QuotaView
 from muster.world.turn import NotPlaced, Placed, Turn
 
 # Heartbeats grow old without any watch telling so.
@@ -84,6 +86,8 @@ class Queue:
         self._stale = asyncio.Event()
         self._failed: dict[str, str] = {}  # jobs that planning failed at -> how
         self.reserved: frozenset[str] = frozenset()  # free nodes that wait for the rest of somebody's gang
+        self._without_room: set[str] = set()  # namespaces with a job that a ResourceQuota keeps waiting
+        cluster.quotas.store.subscribe(self._quota_changed)
 
     def expect(self, keys: list[Key]) -> None:
         """No plan before these jobs have been looked at once: a new leader must not serve whom it sees first."""
@@ -136,6 +140,11 @@ class Queue:
         for level, count in domains.items():
             _domains.labels(level).observe(count)
 
+    def _quota_changed(self, old: QuotaView | None, new: QuotaView | None) -> None:
+        changed = new or old
+        if changed is not None and changed.namespace in self._without_room:
+            self._stale.set()
+
     async def run(self) -> None:
         """Plan until cancelled."""
         measured = float("-inf")
@@ -182,19 +191,22 @@ class Queue:
         turns: dict[str, Turn] = {}
         asked = {uid: entry.waiting for uid, entry in self._entries.items()}
         reserved: dict[str, str] = {}
-        steps = plan_steps(self._cluster.fleet, asked.values(), limits, held, reserved)
+        steps = plan_steps(self._cluster.fleet, asked.values(), limits, held, reserved, self._cluster.quotas_of)
         begun, slices = self._clock(), Slices(self._clock)
         for step in steps:
             now = self._clock()
             if step is not None:
                 _placement.observe(now - begun)
                 turns[step[0]] = step[1]
+                if isinstance(step[1].answer, OverQuota):
+                    self._without_room.add(asked[step[0]].namespace)
                 self._log_failure(*step)
                 begun = now
             begun += await slices.pause()
         # Who has left meanwhile, or waits for something else now, is not told what he would have got.
         turns = {uid: turn for uid, turn in turns.items() if self._waits(uid, asked)}
         before, self._turns, self.reserved = self._turns, turns, frozenset(reserved)
+        self._without_room = {asked[uid].namespace for uid, turn in turns.items() if isinstance(turn.answer, OverQuota)}
         reasons = Counter(turn.answer.reason for turn in turns.values() if isinstance(turn.answer, NotPlaced))
         _pending.clear()
         for reason, count in reasons.items():

@@ -322,6 +322,7 @@ class Reconciler:
             created=job.metadata.creation_timestamp or world.now,
             request=request if self._cluster.policy().queueing.show_jobs_of_other_namespaces else hidden,
             replacement=world.gang is not None and bool(world.gang.spec.members),
+            claim=self._cluster.claim_of(job),
         )
 
     async def _carry_out(self, key: Key, job: TrainingJob, plan: Plan) -> float | None:

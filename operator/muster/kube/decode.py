@@ -18,6 +18,7 @@ from muster.api.base import EARLIEST, LATEST, UID_LENGTH, ApiModel
 from muster.api.trainingjob import TrainingJob
 from muster.kube import paths
 from muster.world import resources
+from muster.world.quotas import QuotaView, Scope, quota_amounts
 from muster.world.resources import amounts, asked_by, asked_together
 from muster.world.views import (
     INCARNATION_LABEL,
@@ -298,6 +299,32 @@ class _PriorityClass(msgspec.Struct, rename="camel"):
     global_default: bool = False
 
 
+class _ScopeRequirement(msgspec.Struct, rename="camel"):
+    scope_name: str = ""
+    operator: str = ""
+    values: list[str] | None = None
+
+
+class _ScopeSelector(msgspec.Struct, rename="camel"):
+    match_expressions: list[_ScopeRequirement] | None = None
+
+
+class _QuotaSpec(msgspec.Struct, rename="camel"):
+    scopes: list[str] | None = None
+    scope_selector: _ScopeSelector | None = None
+
+
+class _QuotaStatus(msgspec.Struct):
+    hard: dict[str, str] | None = None
+    used: dict[str, str] | None = None
+
+
+class _ResourceQuota(msgspec.Struct):
+    metadata: _ObjectMeta
+    spec: _QuotaSpec | None = None
+    status: _QuotaStatus | None = None
+
+
 class _OnlyMeta(msgspec.Struct):
     metadata: _ObjectMeta
 
@@ -341,6 +368,7 @@ _agent_pods = msgspec.json.Decoder(_AgentPod)
 _leases = msgspec.json.Decoder(_Lease)
 _lease_lists = msgspec.json.Decoder(_LeaseList)
 _priorities = msgspec.json.Decoder(_PriorityClass)
+_quotas = msgspec.json.Decoder(_ResourceQuota)
 _metas = msgspec.json.Decoder(_OnlyMeta)
 _events = msgspec.json.Decoder(WatchEvent)
 _pages = msgspec.json.Decoder(ListPage)
@@ -526,6 +554,25 @@ def priority_class(data: Raw) -> PriorityClass:
     return PriorityClass(meta.name, parsed.value, parsed.global_default, int(meta.resource_version))
 
 
+def resource_quota(data: Raw) -> QuotaView:
+    """A ResourceQuota. Its status counts, as for the API server: one that no controller has seen yet limits nothing."""
+    parsed = _quotas.decode(data)
+    meta, spec, status = parsed.metadata, parsed.spec or _QuotaSpec(), parsed.status or _QuotaStatus()
+    selected = spec.scope_selector.match_expressions if spec.scope_selector else None
+    return QuotaView(
+        meta.namespace,
+        meta.name,
+        meta.uid,
+        int(meta.resource_version),
+        quota_amounts(status.hard),
+        quota_amounts(status.used),
+        (
+            *map(Scope, spec.scopes or ()),
+            *(Scope(each.scope_name, each.operator, tuple(each.values or ())) for each in selected or ()),
+        ),
+    )
+
+
 Model = TypeVar("Model", bound=ApiModel)
 
 
@@ -632,6 +679,12 @@ def bare_lease(data: Raw) -> NodeLease:
     """A lease of which only the identity can be read: its kubelet is not heard."""
     meta = _deeply(_bares, data).metadata
     return NodeLease(meta.name, "", int(meta.resource_version))
+
+
+def bare_quota(data: Raw) -> QuotaView:
+    """A ResourceQuota of which only the identity can be read: it is left to the API server."""
+    meta = _deeply(_bares, data).metadata
+    return QuotaView(meta.namespace, meta.name, meta.uid, int(meta.resource_version))
 
 
 def bare_priority(data: Raw) -> PriorityClass:

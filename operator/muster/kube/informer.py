@@ -23,6 +23,7 @@ from muster.kube import decode, jitter, paths
 from muster.kube.client import Client
 from muster.kube.decode import Key, Meta, Raw, Undecodable
 from muster.kube.errors import ApiError, Gone, Unreachable, from_status
+from muster.world.quotas import QuotaView
 from muster.world.views import JOB_UID_LABEL, NodeView, OccupantView, PodView
 
 T = TypeVar("T")
@@ -447,6 +448,19 @@ def priority_classes(client: Client, clock: Clock = time.monotonic) -> Informer[
     """Every PriorityClass; its key is ("", name)."""
     path = paths.group("scheduling.k8s.io/v1", "priorityclasses")
     kind = Kind("priority_classes", path, decode.priority_class, decode.priority_meta, bare=decode.bare_priority)
+    return Informer(client, kind, clock)
+
+
+def resource_quotas(client: Client, clock: Clock = time.monotonic) -> Informer[QuotaView]:
+    """Every ResourceQuota, by namespace."""
+    kind = Kind(
+        "resource_quotas",
+        paths.core("resourcequotas"),
+        decode.resource_quota,
+        decode.flat_meta,
+        index=lambda quota: quota.namespace,
+        bare=decode.bare_quota,
+    )
     return Informer(client, kind, clock)
 
 

@@ -94,7 +94,8 @@ def in_the_way(world: JobWorld) -> Obstacle | None:
 
 def _checked(world: JobWorld, settings: WorkerSettings) -> Plan:
     trial = worker_manifest(world.job, Member(index=0, rank=0), settings)
-    trial["metadata"]["name"] += "-trial"
+    # A name that nobody can take beforehand: what the API server answers is the pod with all of its defaults.
+    trial["metadata"]["generateName"] = f"{trial['metadata'].pop('name')}-trial-"
     claims = tuple(claims_of(world.job)) if world.fleet.binds_directly else ()
     pattern = world.job.spec.progress.step_pattern or ""
     return Plan((CheckTemplate(trial, world.job.metadata.generation, claims, pattern),), wake_in_seconds=0.0)

@@ -10,13 +10,14 @@ from muster.lifecycle import resuming
 from muster.lifecycle.launching import command_of, is_shell_line
 from muster.lifecycle.modes import mode_of
 from muster.lifecycle.objects import objects
-from muster.lifecycle.worker_pod import CLUSTER_DNS, CLUSTER_DNS_ON_HOST, asking, worker_container
+from muster.lifecycle.worker_pod import CLUSTER_DNS, CLUSTER_DNS_ON_HOST, POD_DEADLINE, asking, worker_container
 from muster.placement.eligibility import Requirements
 from muster.placement.space import unknown_level
 from muster.placement.wishes import wishes
 from muster.protocol.starters import PYTHON, SHELLS, started, starter_of
 from muster.world.fleet import Fleet
 from muster.world.job import JobWorld
+from muster.world.quotas import QuotaClaim, claim_of_pod
 from muster.world.resources import asked_by_template
 from muster.world.views import SCHEDULER_NAME
 
@@ -241,11 +242,22 @@ def requirements(world: JobWorld, record: GangSpec | None) -> Requirements:
 
 def _asked(job: TrainingJob, resource: str) -> dict[str, int]:
     """What a worker asks for beside, and by, its accelerators; other containers may have some of their own."""
-    trains, spec = worker_container(job), job.spec.pod
+    return asked_by_template(_asking_spec(job, resource))
+
+
+def quota_claim(job: TrainingJob, resource: str) -> QuotaClaim:
+    """What a worker counts for in ResourceQuotas, without what the namespace's defaults add."""
+    spec = _asking_spec(job, resource)
+    spec.pop(POD_DEADLINE, None)
+    return claim_of_pod({"spec": spec})
+
+
+def _asking_spec(job: TrainingJob, resource: str) -> dict[str, Any]:
+    trains = worker_container(job)
     containers = [
         asking(each, resource, job.spec.gpus_per_node) if each is trains else each for each in job.spec.containers
     ]
-    return asked_by_template({**spec, "containers": containers})
+    return {**job.spec.pod, "containers": containers}
 
 
 def claims_of(job: TrainingJob) -> list[str]:

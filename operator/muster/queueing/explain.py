@@ -5,6 +5,7 @@ from datetime import datetime
 from muster.api.trainingjob import TrainingJob, Waiting, WaitingBlocker, WaitingDomain
 from muster.placement.eligibility import IN_USE
 from muster.queueing.limits import OverLimit
+from muster.queueing.quotas import OverQuota, in_words
 from muster.queueing.remedies import NEVER, remedies
 from muster.queueing.words import are, cut, nodes
 from muster.world.turn import NotPlaced, Placed, Turn
@@ -54,7 +55,7 @@ def message(job: TrainingJob, turn: Turn) -> str:
 def _needs(job: TrainingJob, answer: Placed | NotPlaced) -> int:
     if isinstance(answer, Placed):
         return len(answer.nodes) + len(answer.spares)
-    if isinstance(answer, OverLimit):
+    if isinstance(answer, OverLimit | OverQuota):
         return answer.needs
     return answer.shortfall.needs if answer.shortfall else job.spec.nodes
 
@@ -67,6 +68,10 @@ def _blockers(answer: Placed | NotPlaced) -> list[tuple[str, int]]:
     if isinstance(answer, OverLimit):
         over = answer.held + sum(answer.kept_for.values()) + answer.needs - answer.limit
         found.append((f"limit of namespace {answer.namespace}: {answer.limit}, {answer.held} held", over))
+    if isinstance(answer, OverQuota):
+        hard, used = in_words(answer.resource, answer.hard), in_words(answer.resource, answer.used)
+        what = f"ResourceQuota {answer.quota}: {answer.resource} hard {hard}, used {used}"
+        found.append((what, answer.needs - answer.room))
     refused = dict(answer.shortfall.refused) if answer.shortfall else {}
     holders = answer.shortfall.holders if answer.shortfall else {}
     others = refused.pop(IN_USE, 0) - sum(holders.values())

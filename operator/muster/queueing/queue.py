@@ -11,7 +11,7 @@ nodes. A choice that stays is empty once its running jobs have ended, and a doma
 """
 
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -19,8 +19,10 @@ from muster.placement.names import OTHERS, shown
 from muster.placement.request import Request
 from muster.placement.space import Space
 from muster.queueing.limits import BEHIND_IN_QUEUE, Limits
+from muster.queueing.quotas import NamespaceQuotas, OverQuota, Quotas, no_quotas
 from muster.queueing.words import after_it, are, listed, more, nodes, part
 from muster.world.fleet import Fleet
+from muster.world.quotas import QuotaClaim
 from muster.world.turn import NotPlaced, Placed, Turn
 
 INTERNAL_ERROR = "InternalError"
@@ -40,6 +42,7 @@ class Waiting:
         created: when the job was created.
         request: what it asks for.
         replacement: whether it is for a gang that holds its other nodes meanwhile.
+        claim: what each of its pods counts for in ResourceQuotas; None: not known, which is left to the API server.
     """
 
     job_uid: str
@@ -49,6 +52,7 @@ class Waiting:
     created: datetime
     request: Request
     replacement: bool = False
+    claim: QuotaClaim | None = None
 
     @property
     def needs(self) -> int:
@@ -89,10 +93,14 @@ def order(waiting: Iterable[Waiting]) -> list[Waiting]:
 
 
 def plan(
-    fleet: Fleet, waiting: Iterable[Waiting], limits: Mapping[str, int], held: Mapping[str, int]
+    fleet: Fleet,
+    waiting: Iterable[Waiting],
+    limits: Mapping[str, int],
+    held: Mapping[str, int],
+    quotas: Callable[[str], NamespaceQuotas] = no_quotas,
 ) -> dict[str, Turn]:
     """The turns of all waiting jobs, by job uid; see `plan_steps`."""
-    return dict(step for step in plan_steps(fleet, waiting, limits, held) if step is not None)
+    return dict(step for step in plan_steps(fleet, waiting, limits, held, quotas=quotas) if step is not None)
 
 
 def plan_steps(
@@ -101,6 +109,7 @@ def plan_steps(
     limits: Mapping[str, int],
     held: Mapping[str, int],
     reserved: dict[str, str] | None = None,
+    quotas: Callable[[str], NamespaceQuotas] = no_quotas,
 ) -> Iterator[tuple[str, Turn] | None]:
     """The turns of all waiting jobs, first come first, each worked out when it is asked for.
 
@@ -110,12 +119,13 @@ def plan_steps(
         limits: nodes that the jobs of a namespace may hold together; none for a namespace that is absent.
         held: nodes that the jobs of a namespace hold now, those of gangs that wait for a replacement included.
         reserved: is told for whom nodes are reserved that are free.
+        quotas: the ResourceQuotas of a namespace, asked once for each namespace of the queue.
 
     Yields:
         Job uid and turn; None between parts of the work on one job: whatever else there is to do may have its turn. What is `Placed` does not overlap, so that all of them may take their nodes.
     """
     queue = order(waiting)
-    desk = _Desk(fleet, Limits(limits, held), {} if reserved is None else reserved)
+    desk = _Desk(fleet, Limits(limits, held), Quotas(fleet, quotas), {} if reserved is None else reserved)
     for position, job in enumerate(queue, start=1):
         answer = yield from _guarded(desk, job)
         yield job.job_uid, Turn(position, len(queue), answer)
@@ -132,8 +142,9 @@ def _guarded(desk: "_Desk", job: Waiting) -> Generator[None, None, Placed | NotP
 class _Desk:
     """Where one job after the other asks for nodes, and what those before it have left."""
 
-    def __init__(self, fleet: Fleet, limits: Limits, reserved: dict[str, str]) -> None:
+    def __init__(self, fleet: Fleet, limits: Limits, quotas: Quotas, reserved: dict[str, str]) -> None:
         self._limits = limits
+        self._quotas = quotas
         self._space = Space(fleet)
         self._unreserved = Space(fleet)  # the same, as if nothing were reserved
         self._reserved = reserved  # node -> for whom
@@ -150,24 +161,35 @@ class _Desk:
                 self._limits.keep(job.namespace, job.name, job.needs)
             return over
         if isinstance(answer, Placed):
-            self._promise(job, answer)
-            return answer
+            chosen = (*answer.nodes, *answer.spares)
+            without_room = self._quotas.refusal(job, answer, chosen)
+            if without_room is None:
+                self._promise(job, chosen)
+            return without_room or answer
+        without_room = self._quotas.refusal(job, answer)
+        if without_room is not None:
+            return without_room
         yield
         behind = self._behind(job, answer)
         yield
-        self._reserve(job)
-        return behind or answer
+        return self._reserve(job, answer) or behind or answer
 
-    def _promise(self, job: Waiting, answer: Placed) -> None:
+    def _promise(self, job: Waiting, chosen: tuple[str, ...]) -> None:
         self._limits.promise(job.namespace, job.needs)
+        self._quotas.promise(job, chosen)
         for space in (self._space, self._unreserved):
-            space.take((*answer.nodes, *answer.spares), f"promised to {job.name}")
+            space.take(chosen, f"promised to {job.name}")
 
-    def _reserve(self, job: Waiting) -> None:
-        self._limits.keep(job.namespace, job.name, job.needs)
+    def _reserve(self, job: Waiting, answer: NotPlaced) -> OverQuota | None:
+        """Reserve nodes, unless those that it would keep from others are more than a quota allows."""
         kept = self._space.reservation(job.request)
+        without_room = self._quotas.refusal(job, answer, kept)
+        if without_room is not None:
+            return without_room
+        self._limits.keep(job.namespace, job.name, job.needs)
         self._space.take(kept, f"reserved for {job.name}")
         self._reserved.update(dict.fromkeys(kept, job.name))
+        return None
 
     def _behind(self, job: Waiting, answer: NotPlaced) -> Behind | None:
         """The answer of a job that would have its nodes if none were reserved."""

@@ -12,6 +12,7 @@ from muster.placement.eligibility import KEPT_FOR_ACCELERATORS, STALE
 from muster.placement.names import OTHERS, PODS_OF_OTHERS
 from muster.queueing.limits import OverLimit
 from muster.queueing.queue import Behind
+from muster.queueing.quotas import OverQuota, in_words
 from muster.queueing.words import are, nodes
 from muster.world.turn import DomainCount, NotPlaced, Shortfall
 
@@ -33,6 +34,10 @@ def _remedies(job: TrainingJob, answer: NotPlaced) -> Iterator[str]:
         yield f"name another level in spec.placement, or none {_AGAIN}"
     elif isinstance(answer, OverLimit):
         yield from _of_limit(job, answer)
+        if short is not None and answer.ever:
+            yield from _more_nodes(short)
+    elif isinstance(answer, OverQuota):
+        yield from _of_quota(job, answer)
         if short is not None and answer.ever:
             yield from _more_nodes(short)
     elif isinstance(answer, Behind):
@@ -69,6 +74,21 @@ def _of_limit(job: TrainingJob, over: OverLimit) -> Iterator[str]:
     lower = room - (over.needs - job.spec.nodes)
     lower -= lower % (job.spec.placement.segment_size or 1)
     if lower > 0 and over.needs == over.size and (over.fits or not over.ever):
+        yield f"lower spec.nodes to {lower} {_AGAIN}"
+
+
+def _of_quota(job: TrainingJob, over: OverQuota) -> Iterator[str]:
+    """What to do about a ResourceQuota. Whether that is enough is known."""
+    hard, now = in_words(over.resource, over.hard), in_words(over.resource, over.used + over.needed)
+    raised = f"raise {over.resource} of ResourceQuota {over.quota} from {hard} to {now}"
+    if over.ever:
+        missing = in_words(over.resource, over.used + over.needed - over.hard)
+        raised += f" or wait until pods of the namespace release {missing}"
+    yield raised if over.fits else f"{raised}; that alone does not suffice"
+    lower = over.room if over.ever else over.most
+    lower -= over.needs - job.spec.nodes
+    lower -= lower % (job.spec.placement.segment_size or 1)
+    if 0 < lower < job.spec.nodes and (over.fits or not over.ever):
         yield f"lower spec.nodes to {lower} {_AGAIN}"
 
 

@@ -164,6 +164,10 @@ class ApiServer:
             return self._bind(at, body)
         value = copy.deepcopy(dict(body))
         metadata = value.setdefault("metadata", {})
+        if "generateName" in metadata:
+            prefix = metadata["generateName"]
+            self._created[at.resource, at.namespace, prefix] += 1
+            metadata.setdefault("name", f"{prefix}{self._created[at.resource, at.namespace, prefix]}")
         key = (at.namespace, metadata["name"])
         if key in self._objects.get(at.resource, {}):
             raise AlreadyExists(409, "AlreadyExists", f"{at.resource} {key[1]!r} already exists")

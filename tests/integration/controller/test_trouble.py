@@ -125,7 +125,10 @@ async def test_a_quota_holds_the_gang_until_it_is_raised(scene: Scene) -> None:
     operator = await scene.operators.start()
     training = await scene.create_job()
     reason = await scene.eventually("the quota is named", lambda: running_reason(scene, "QuotaExceeded"))
-    assert "exceeded quota" in reason
+    assert "ResourceQuota few" in reason
+    assert "room for pods: hard 2, used 0, needed 3" in reason
+    assert "raise pods of ResourceQuota few from 2 to 3" in reason
+    assert await scene.gang() is None, "it holds no node"
     await scene.eventually("an Event tells it", lambda: told(scene, "QuotaExceeded"))
     await assert_calm(operator)
     assert not scene.ledger.starts, "all or nothing"

@@ -15,11 +15,13 @@ from muster.kube.decode import NodeLease, Undecodable
 from muster.protocol import messages
 from muster.protocol.checks import NODE, READY, CheckAnswer, CheckReport, PassReport, ProbeReport
 from muster.protocol.messages import RankReport, Report
+from muster.queueing.quotas import NamespaceQuotas
 from muster.recovery.silence import FRESH_SECONDS
 from muster.world import written
 from muster.world.checks import Standard
 from muster.world.fleet import Silence
 from muster.world.job import OtherJob
+from muster.world.quotas import QuotaView
 from muster.world.views import ContainerView, NodeView, OccupantView
 
 
@@ -708,3 +710,45 @@ def test_heartbeats_are_looked_at_closely_while_somebody_of_a_job_is_not_as_he_s
     ghost = {"pod": "old", "podUid": "px", "node": "n7", "fencedTime": "2026-01-31T12:00:30Z"}
     cluster.gangs.store.assume(make.gang(job, "p0", "p1", version=11, ghosts=[ghost]))
     assert asks(), "whether a ghost's kubelet lives has to be seen"
+
+
+GPUS = "requests.nvidia.com/gpu"
+
+
+def test_a_gang_takes_of_quotas_the_pods_that_are_not_there_yet_and_its_nodes_whole(scene: Any, make: Any) -> None:
+    job = make.job(workers=3)
+    scene.cluster.jobs.store.assume(job)
+    assert scene.cluster.quotas_of("ns") == NamespaceQuotas([], []), "without quotas nothing is worked out"
+    quota = QuotaView("ns", "gpus", "q", 4, {GPUS: 24}, {GPUS: 1})
+    elsewhere, empty = QuotaView("other", "gpus", "q2", 4, {GPUS: 8}), QuotaView("ns", "services", "q3", 4)
+    for each in (quota, elsewhere, empty):
+        scene.cluster.quotas.store.assume(each)
+    assert (scene.cluster.quotas_of("ns").quotas, scene.cluster.quotas_of("ns").held) == ([quota], [])
+    for number in range(3):
+        scene.cluster.fleet.put_node(NodeView(f"n{number}", f"u{number}", 1, allocatable={"nvidia.com/gpu": 8}))
+    scene.cluster.gangs.store.assume(make.gang(job, "p0", "p1", ""))
+    scene.cluster.pods.store.assume(make.pod(job, 0, "p0", requests={"nvidia.com/gpu": 1}))
+    scene.cluster.pods.store.assume(make.pod(job, 1, "p1", phase="Succeeded", requests={"nvidia.com/gpu": 1}))
+    (held,) = scene.cluster.quotas_of("ns").held
+    assert (held.podless, held.accelerators) == (2, 23)
+    assert held.claim == scene.cluster.claim_of(job)
+    scene.cluster.jobs.store.apply("DELETED", make.job(workers=3, version=30))
+    assert scene.cluster._uids == {}
+
+
+def test_a_job_replaced_by_one_of_its_name_takes_nothing_of_quotas(scene: Any, make: Any) -> None:
+    old, new = make.job(), make.job(version=9)
+    new = new.model_copy(update={"metadata": new.metadata.model_copy(update={"uid": "uid-new"})})
+    for job in (old, new):
+        scene.cluster.jobs.store.assume(job)
+    assert scene.cluster._uids == {"ns": {"uid-new"}}
+
+
+def test_what_a_pod_counts_for_is_reckoned_from_the_template_until_the_api_server_has_answered(
+    scene: Any, make: Any
+) -> None:
+    job = make.job()
+    assert scene.cluster.claim_of(job).usage == {"pods": 1, "count/pods": 1, GPUS: 8}
+    answered = replace(scene.cluster.claim_of(job), priority_class="usual")
+    scene.cluster.memory(job.metadata.uid).claim = answered
+    assert scene.cluster.claim_of(job) == answered

@@ -413,3 +413,16 @@ async def test_a_record_that_stands_is_written_without_asking_for_its_job(
     scene.api.job = lambda _: None
     await carry_out(performer, job, Plan((CommitGang(make.gang(job, "p0").spec, "7"),)))
     assert scene.api.count("PUT", "/gangs/") == 1
+
+
+async def test_what_a_pod_counts_for_in_quotas_is_what_the_api_server_answers(
+    performer: Performer, scene: Any, make: Any
+) -> None:
+    job = make.job()
+    pod = {
+        "metadata": {"generateName": "j-trial-"},
+        "spec": {"priorityClassName": "usual", "containers": [{"resources": {"requests": {"cpu": "2"}}}]},
+    }
+    await carry_out(performer, job, Plan((CheckTemplate(pod, 1),)))
+    claim = scene.cluster.claim_of(job)
+    assert (claim.priority_class, claim.usage["requests.cpu"], claim.best_effort) == ("usual", 2000, False)

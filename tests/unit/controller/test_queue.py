@@ -16,6 +16,7 @@ from muster.placement.eligibility import Requirements
 from muster.placement.request import Request
 from muster.placement.space import Space
 from muster.queueing.queue import Waiting
+from muster.world.quotas import QuotaClaim, QuotaView
 from muster.world.turn import NotPlaced, Placed
 
 Key = tuple[str, str]
@@ -202,3 +203,24 @@ async def test_a_level_that_the_policy_no_longer_names_is_not_told(scene: Any) -
     fleet.policy = fleet.policy.model_copy(update={"topology": topology})
     await queue._measure()
     assert levels() == set()
+
+
+async def test_a_job_without_room_in_a_quota_is_rung_once_there_is_room(scene: Any) -> None:
+    made = Keeper(scene)
+    quotas = scene.cluster.quotas.store
+    quotas.assume(QuotaView("ns", "few", "q", 5, {"pods": 2}, {"pods": 1}))
+    running = asyncio.create_task(made.queue.run())
+    try:
+        made.queue.put(("ns", "a"), "a", waiting("a", 2, claim=QuotaClaim({"pods": 1})))
+        await made.until(lambda: made.answer("a"))
+        assert made.answer("a").reason == "QuotaExceeded"
+        assert made.queue.reserved == frozenset()
+        rung = len(made.rung)
+        quotas.apply("MODIFIED", QuotaView("other", "few", "q2", 6, {"pods": 2}))
+        assert not made.queue._stale.is_set(), "a quota in whose namespace nobody waits for room"
+        quotas.apply("MODIFIED", QuotaView("ns", "few", "q", 7, {"pods": 2}, {"pods": 0}))
+        await made.until(lambda: isinstance(made.answer("a"), Placed))
+        assert len(made.rung) > rung
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)

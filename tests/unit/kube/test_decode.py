@@ -11,6 +11,7 @@ from muster.api.trainingjob import TrainingJob
 from muster.kube import decode, informer
 from muster.kube.decode import Undecodable
 from muster.world.fleet import claim_of
+from muster.world.quotas import QuotaView, Scope
 from muster.world.views import ContainerView, Taint
 
 POD: dict[str, Any] = {
@@ -288,6 +289,25 @@ def test_a_lease_and_a_priority_class_that_cannot_be_read_count_for_nothing() ->
     with pytest.raises(ValueError, match="value"):
         decode.priority_class(priority)
     assert decode.bare_priority(priority) == decode.PriorityClass("high", 0, is_default=False, resource_version=8)
+
+
+def test_a_resource_quota_counts_by_its_status() -> None:
+    spec = {
+        "hard": {"pods": "9"},
+        "scopes": ["NotTerminating"],
+        "scopeSelector": {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "In", "values": ["a", "b"]}]},
+    }
+    metadata = {"namespace": "ns", "name": "q", "uid": "u", "resourceVersion": "7"}
+    status = {"hard": {"pods": "4", "count/services": "2"}, "used": {"pods": "1", "count/services": "1"}}
+    scopes = (Scope("NotTerminating"), Scope("PriorityClass", "In", ("a", "b")))
+    quota = {"metadata": metadata, "spec": spec, "status": status}
+    assert decode.resource_quota(raw(quota)) == QuotaView("ns", "q", "u", 7, {"pods": 4}, {"pods": 1}, scopes)
+    fresh = {"metadata": metadata, "spec": {"hard": {"pods": "9"}}}
+    assert decode.resource_quota(raw(fresh)) == QuotaView("ns", "q", "u", 7), "no controller has seen it yet"
+    broken = raw({"metadata": metadata, "status": {"hard": {"pods": "few"}}})
+    with pytest.raises(ValueError, match="few"):
+        decode.resource_quota(broken)
+    assert decode.bare_quota(broken) == QuotaView("ns", "q", "u", 7), "it is left to the API server"
 
 
 def test_the_answer_to_a_deletion_may_nest_deeper_than_python_does() -> None:

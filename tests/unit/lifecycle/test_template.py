@@ -292,3 +292,12 @@ def test_a_container_without_a_name_is_shown_to_the_api_server_which_will_refuse
     plan = decide(scene.world(), SETTINGS)
     (check,) = (action for action in plan.actions if isinstance(action, CheckTemplate))
     assert "name" not in check.pod["spec"]["containers"][0]
+
+
+def test_nobody_can_take_the_name_of_the_trial_beforehand() -> None:
+    """A pod of that name would keep the API server's answer, with all of its defaults, from Muster."""
+    scene = Scene(a_job()).fleet()
+    scene.changes["template_verdict"] = None
+    (check,) = (action for action in decide(scene.world(), SETTINGS).actions if isinstance(action, CheckTemplate))
+    assert "name" not in check.pod["metadata"]
+    assert check.pod["metadata"]["generateName"].endswith("-trial-")

@@ -1,0 +1,210 @@
+"""Which ResourceQuotas leave a waiting job no room, for one plan.
+
+A quota counts pods when they are created, which is after a gang has taken its nodes. So the plan asks first: a job whose
+pods would be refused takes no node and keeps none from others. Accelerators count by node, because a worker holds its
+node whole, whatever part of it its pod asks for.
+"""
+
+import math
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from muster.queueing.words import more, nodes
+from muster.world.fleet import Fleet
+from muster.world.quotas import REQUESTS, QuotaClaim, QuotaView, base_of
+from muster.world.turn import NotPlaced, Placed
+
+if TYPE_CHECKING:
+    from muster.queueing.queue import Waiting
+
+QUOTA_EXCEEDED = "QuotaExceeded"
+_BINARY = ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki")
+
+
+@dataclass(frozen=True, slots=True)
+class OverQuota(NotPlaced):
+    """No place now, because a ResourceQuota of the namespace has too little room; amounts are the quota's.
+
+    Attributes:
+        quota: the ResourceQuota.
+        resource: by the quota's name for it.
+        hard: what pods of the namespace may use together.
+        used: what they use, with what gangs hold beyond their pods and what the plan has promised so far.
+        needed: what the job would use.
+        needs: nodes that it asks for.
+        room: nodes that the quota has room for now.
+        most: nodes that the quota would have room for if nothing else of the namespace ran.
+        fits: whether there are nodes for it, apart from the quota.
+    """
+
+    quota: str = ""
+    resource: str = ""
+    hard: int = 0
+    used: int = 0
+    needed: int = 0
+    needs: int = 0
+    room: int = 0
+    most: int = 0
+    fits: bool = False
+
+    @property
+    def ever(self) -> bool:
+        """Whether the quota would do if nothing else of the namespace ran."""
+        return self.needed <= self.hard
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a job with nodes takes of its namespace's quotas beyond what they count as used.
+
+    Attributes:
+        claim: of each of its pods.
+        podless: nodes on which its pod does not exist yet.
+        accelerators: of its nodes, less those that its pods there ask for.
+    """
+
+    claim: QuotaClaim
+    podless: int
+    accelerators: int
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceQuotas:
+    """The ResourceQuotas of a namespace, and the jobs that hold nodes in it."""
+
+    quotas: Collection[QuotaView] = ()
+    held: Collection[Held] = ()
+
+
+@dataclass(slots=True)
+class _Room:
+    quota: QuotaView
+    used: Counter[str] = field(default_factory=Counter)
+
+
+def no_quotas(_namespace: str) -> NamespaceQuotas:
+    """Of a cluster without ResourceQuotas."""
+    return NamespaceQuotas()
+
+
+class Quotas:
+    """The account of one plan.
+
+    Args:
+        fleet: for how many accelerators a node has.
+        of: the quotas of a namespace, asked once for each.
+    """
+
+    def __init__(self, fleet: Fleet, of: Callable[[str], NamespaceQuotas]) -> None:
+        self._fleet = fleet
+        self._of = of
+        self._accelerator = fleet.policy.accelerator_resource
+        self._rooms: dict[str, list[_Room]] = {}
+        self._sizes: list[int] | None = None
+
+    def refusal(self, job: "Waiting", answer: Placed | NotPlaced, chosen: Collection[str] = ()) -> OverQuota | None:
+        """The quota that leaves the job the fewest nodes, or None if all of them have room.
+
+        A replacement is not asked: the pod that it replaces may still be counted.
+
+        Args:
+            answer: what placement says, the quota apart.
+            chosen: nodes that it would hold or keep from others; what is not known counts as the smallest there are.
+        """
+        if job.claim is None or job.replacement:
+            return None
+        found = [each for room in self._rooms_for(job) for each in self._exceeded(room, job, answer, chosen)]
+        return min(found, key=lambda each: (each.room, each.most), default=None)
+
+    def promise(self, job: "Waiting", chosen: Collection[str]) -> None:
+        """The job gets these nodes: the jobs behind it have that much less."""
+        for room in self._rooms_for(job):
+            for resource in room.quota.hard:
+                room.used[resource] += self._needed(job, resource, chosen)
+
+    def _exceeded(
+        self, room: _Room, job: "Waiting", answer: Placed | NotPlaced, chosen: Collection[str]
+    ) -> Iterable[OverQuota]:
+        for resource, hard in room.quota.hard.items():
+            used, needed = room.used[resource], self._needed(job, resource, chosen)
+            if not needed or used + needed <= hard:
+                continue
+            each = math.ceil(needed / job.needs)
+            text = (
+                f"needs {nodes(job.needs, more(job.needs, job.size))}: ResourceQuota {room.quota.name} of namespace "
+                f"{job.namespace} leaves too little room for {resource}: hard {in_words(resource, hard)}, "
+                f"used {in_words(resource, used)}, needed {in_words(resource, needed)}"
+            )
+            if self._is_accelerator(resource):
+                text += f" (a worker holds its node whole, {each} each)"
+            yield OverQuota(
+                reason=QUOTA_EXCEEDED,
+                message=text,
+                shortfall=answer.shortfall if isinstance(answer, NotPlaced) else None,
+                quota=room.quota.name,
+                resource=resource,
+                hard=hard,
+                used=used,
+                needed=needed,
+                needs=job.needs,
+                room=max(hard - used, 0) // each,
+                most=hard // each,
+                fits=isinstance(answer, Placed),
+            )
+
+    def _rooms_for(self, job: "Waiting") -> Iterable[_Room]:
+        if job.claim is None:
+            return ()
+        rooms = self._rooms.get(job.namespace)
+        if rooms is None:
+            found = self._of(job.namespace)
+            rooms = self._rooms[job.namespace] = [self._room(quota, found.held) for quota in found.quotas]
+        return [room for room in rooms if job.claim.falls_under(room.quota)]
+
+    def _room(self, quota: QuotaView, held: Collection[Held]) -> _Room:
+        room = _Room(quota, Counter(quota.used))
+        for job in held:
+            if not job.claim.falls_under(quota):
+                continue
+            for resource in quota.hard:
+                if self._is_accelerator(resource):
+                    room.used[resource] += job.accelerators
+                else:
+                    room.used[resource] += job.podless * job.claim.usage.get(resource, 0)
+        return room
+
+    def _needed(self, job: "Waiting", resource: str, chosen: Collection[str]) -> int:
+        if not self._is_accelerator(resource):
+            return job.needs * job.claim.usage.get(resource, 0) if job.claim else 0
+        known = sorted(self._accelerators_on(node) for node in chosen)[: job.needs]
+        unknown = job.needs - len(known)
+        return sum(known) + (unknown * self._smallest(job.request.needs.accelerators) if unknown else 0)
+
+    def _is_accelerator(self, resource: str) -> bool:
+        return resource.startswith(REQUESTS) and base_of(resource) == self._accelerator
+
+    def _accelerators_on(self, node: str) -> int:
+        found = self._fleet.nodes.get(node)
+        return found.allocatable.get(self._accelerator, 0) if found is not None else 0
+
+    def _smallest(self, least: int) -> int:
+        """The accelerators of the smallest node that has so many; so many if there is none."""
+        if self._sizes is None:
+            self._sizes = sorted({self._accelerators_on(node) for node in self._fleet.nodes})
+        place = bisect_left(self._sizes, least)
+        return self._sizes[place] if place < len(self._sizes) else least
+
+
+def in_words(resource: str, value: int) -> str:
+    """An amount as people write it: `64`, `500m`, `64Gi`."""
+    base = base_of(resource)
+    if base == "cpu":
+        return f"{value}m" if value % 1000 else str(value // 1000)
+    if base in ("memory", "ephemeral-storage") or base.startswith("hugepages-"):
+        for power, unit in zip(range(len(_BINARY), 0, -1), _BINARY, strict=True):
+            if value and value % 1024**power == 0:
+                return f"{value // 1024**power}{unit}"
+    return str(value)
