@@ -1,5 +1,6 @@
 """FleetPolicy: what the platform team says about the fleet. None is needed; without one the defaults below hold."""
 
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Annotated
 
@@ -149,11 +150,17 @@ class Queueing(ApiModel):
     limits: list[NamespaceLimit] = Field(
         [],
         max_length=MAX_LIMITS,
-        description="Limits by namespace; one without a limit may use the whole fleet.",
+        description="Limits by namespace, in place of defaultLimit.",
         json_schema_extra={
             "x-kubernetes-list-type": "map",
             "x-kubernetes-list-map-keys": ["namespace"],
         },
+    )
+    default_limit: int | None = Field(
+        None,
+        ge=0,
+        le=1_000_000,
+        description="Nodes that the jobs of a namespace may hold together that is not in limits. Absent: the whole fleet.",
     )
     priority_classes: list[Annotated[str, Field(min_length=1, max_length=NAME_LENGTH)]] = Field(
         [],
@@ -174,6 +181,12 @@ class Queueing(ApiModel):
         description="A gang whose pods do not all exist on their nodes within this time (a quota, a webhook, a node that "
         "never comes) gives its nodes back and waits again, at first for a minute, then longer each time.",
     )
+
+    def limits_of(self, namespaces: Iterable[str]) -> dict[str, int]:
+        """The limits of these namespaces, those that have one, in nodes."""
+        listed = {limit.namespace: limit.nodes for limit in self.limits}
+        found = ((namespace, listed.get(namespace, self.default_limit)) for namespace in set(namespaces))
+        return {namespace: limit for namespace, limit in found if limit is not None}
 
     def counts(self, priority_class: str) -> bool:
         """Whether a PriorityClass counts in the queue."""

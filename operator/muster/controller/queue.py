@@ -186,10 +186,10 @@ class Queue:
             log.error("no answer for a job", job_uid=uid, exc_info=turn.answer.error)
 
     async def _plan(self) -> None:
-        limits = {limit.namespace: limit.nodes for limit in self._cluster.fleet.policy.queueing.limits}
-        held = self._cluster.held_by_namespace() if limits else {}
         turns: dict[str, Turn] = {}
         asked = {uid: entry.waiting for uid, entry in self._entries.items()}
+        limits = self._cluster.fleet.policy.queueing.limits_of(waiting.namespace for waiting in asked.values())
+        held = self._cluster.held_by_namespace() if limits else {}
         reserved: dict[str, str] = {}
         steps = plan_steps(self._cluster.fleet, asked.values(), limits, held, reserved, self._cluster.quotas_of)
         begun, slices = self._clock(), Slices(self._clock)

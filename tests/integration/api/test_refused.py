@@ -421,6 +421,7 @@ POLICIES: dict[str, Case] = {
         {"spec.queueing.limits": [{"namespace": "a", "nodes": -1}]},
         ("spec.queueing.limits[0].nodes", "should be greater than or equal to 0"),
     ),
+    **dict(bounds("spec.queueing.defaultLimit", 0, 1_000_000)),
     **dict(bounds("spec.queueing.assemblyTimeoutSeconds", 10, 86400)),
     "health that is text": one("spec.health", "good", "must be of type object"),
     "enforcement in lower case": one("spec.health.enforcement", "nodes", f'{SUPPORTED}"Observe", "Jobs", "Nodes"'),

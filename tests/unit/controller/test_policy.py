@@ -65,3 +65,10 @@ def test_only_classes_that_the_policy_lets_count_put_a_job_first(
     template = {"spec": {**job.spec.template["spec"], "priorityClassName": named}}
     job = job.model_copy(update={"spec": job.spec.model_copy(update={"template": template})})
     assert scene.cluster.priority_of(job) == want
+
+
+def test_a_namespace_that_is_not_listed_has_the_default_limit() -> None:
+    listed = {"limits": [{"namespace": "a", "nodes": 64}, {"namespace": "none", "nodes": 0}]}
+    limits = policy(queueing={**listed, "defaultLimit": 8}).spec.queueing.limits_of(["a", "none", "other"])
+    assert limits == {"a": 64, "none": 0, "other": 8}
+    assert policy(queueing=listed).spec.queueing.limits_of(["a", "other"]) == {"a": 64}

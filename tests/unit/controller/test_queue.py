@@ -10,6 +10,7 @@ import pytest
 from prometheus_client import REGISTRY
 from tests.unit.lifecycle.builders import EPOCH, a_node
 
+from muster.api.fleetpolicy import FleetPolicySpec
 from muster.controller import slices
 from muster.controller.queue import Queue
 from muster.placement.eligibility import Requirements
@@ -224,3 +225,12 @@ async def test_a_job_without_room_in_a_quota_is_rung_once_there_is_room(scene: A
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_the_default_limit_holds_a_namespace_that_is_not_listed(keeper: Keeper) -> None:
+    keeper.fleet.set_policy(FleetPolicySpec.model_validate({"queueing": {"defaultLimit": 1}}))
+    keeper.put("a", 1)
+    keeper.put("b", 1, minutes=1)
+    await keeper.until(lambda: keeper.answer("b"))
+    assert isinstance(keeper.answer("a"), Placed)
+    assert keeper.answer("b").reason == "NamespaceLimit"

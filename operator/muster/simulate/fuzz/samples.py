@@ -272,6 +272,7 @@ FLEET_POLICY: Object = {
         "placement": {"acceleratorNodesForOtherJobs": "WhenFree"},
         "queueing": {
             "limits": [{"namespace": "n0", "nodes": 4}, {"namespace": "n1", "nodes": 0}],
+            "defaultLimit": 8,
             "priorityClasses": ["batch", "urgent"],
             "showJobsOfOtherNamespaces": True,
             "assemblyTimeoutSeconds": 300,
