@@ -13,6 +13,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from localcluster.cluster import Cluster
 from localcluster.layout import DEFAULT_NAME
 from testbed.faults import AGENT_NAMESPACE, CHECKER_NAMESPACE, Faults, agent_patch, checker_patch
@@ -20,7 +22,7 @@ from testbed.kube import Kubectl, find_kubectl, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 SYSTEM_NAMESPACE = "muster-system"
-DEFAULT_OVERLAY = Path("manifests", "overlays", "default")
+OVERLAYS = Path("manifests", "overlays")
 PAGE = Path("manifests", "components", "page")
 PAGE_NAMESPACE = "muster-page"
 IMAGE_FIELDS = "image-fields.yaml"
@@ -106,7 +108,7 @@ class Bed:
         """
         folder = self._overlay_folder
         folder.mkdir(parents=True, exist_ok=True)
-        default = tree / DEFAULT_OVERLAY
+        default = tree / OVERLAYS / "default"
         (folder / "kustomization.yaml").write_text(self._overlay(default, images or self.images))
         shutil.copy(default / IMAGE_FIELDS, folder)
         if self.local is not None:
@@ -123,7 +125,6 @@ class Bed:
         folder = self._overlay_folder.parent / "checkers"
         folder.mkdir(parents=True, exist_ok=True)
         component = os.path.relpath(ROOT / CHECKERS, folder)
-        repository, _, tag = self.images["burn-in"].rpartition(":")
         patches = ""
         if self.local is not None:
             (folder / CHECKER_PATCH).write_text(json.dumps(checker_patch(), indent=2))
@@ -134,7 +135,7 @@ class Bed:
             "kind: Kustomization\n"
             f"components:\n  - {component}\n"
             f"{patches}"
-            f"images:\n  - name: muster/burn-in\n    newName: {repository}\n    newTag: {tag}\n"
+            f"{image_entries(ROOT / OVERLAYS / 'burn-in', self.images)}"
         )
         self.kubectl("apply", "-k", str(folder))
         self.rolled_out("daemonset/muster-check", CHECKER_NAMESPACE, 300)
@@ -147,13 +148,12 @@ class Bed:
         """Install the page beside Muster, and wait until it has read the cluster."""
         folder = self._overlay_folder.parent / "page"
         folder.mkdir(parents=True, exist_ok=True)
-        repository, _, tag = self.images["operator"].rpartition(":")
         (folder / "kustomization.yaml").write_text(
             "# Generated: the page with the image that was built here.\n"
             "apiVersion: kustomize.config.k8s.io/v1beta1\n"
             "kind: Kustomization\n"
             f"components:\n  - {os.path.relpath(ROOT / PAGE, folder)}\n"
-            f"images:\n  - name: muster/operator\n    newName: {repository}\n    newTag: {tag}\n"
+            f"{image_entries(ROOT / OVERLAYS / 'page', self.images)}"
         )
         self.kubectl("apply", "-k", str(folder))
         self.rolled_out("deployment/muster-page", PAGE_NAMESPACE)
@@ -228,11 +228,6 @@ class Bed:
         wait_until("a leader", self.leader)
 
     def _overlay(self, default: Path, images: Mapping[str, str]) -> str:
-        def entry(name: str) -> str:
-            reference = images[name]
-            repository, _, tag = reference.rpartition(":")
-            return f"  - name: muster/{name}\n    newName: {repository}\n    newTag: {tag}\n"
-
         base = os.path.relpath(default, self._overlay_folder)
         patches = "" if self.local is None else f"patches:\n  - path: {AGENT_PATCH}\n"
         return (
@@ -242,8 +237,17 @@ class Bed:
             f"resources:\n  - {base}\n"
             f"configurations:\n  - {IMAGE_FIELDS}\n"
             f"{patches}"
-            f"images:\n{entry('operator')}{entry('launcher')}"
+            f"{image_entries(default, images)}"
         )
+
+
+def image_entries(overlay: Path, images: Mapping[str, str]) -> str:
+    """`images` of a kustomization: for each name that an overlay sets, the image that was built here under its last part."""
+    lines = ["images:\n"]
+    for entry in yaml.safe_load((overlay / "kustomization.yaml").read_text(encoding="utf-8"))["images"]:
+        repository, _, tag = images[entry["name"].rpartition("/")[2]].rpartition(":")
+        lines.append(f"  - name: {entry['name']}\n    newName: {repository}\n    newTag: {tag}\n")
+    return "".join(lines)
 
 
 def _is_ready(node: dict[str, Any]) -> bool:

@@ -118,9 +118,10 @@ def _pinned_to(pod: Any) -> str:
 
 def test_an_overlay_of_ones_own_sets_both_images(installation: Any, overlay: Path, tmp_path: Path) -> None:
     shutil.copy(overlay / "image-fields.yaml", tmp_path)
+    there = yaml.safe_load((overlay / "kustomization.yaml").read_text())["images"]
     images = [
-        {"name": f"muster/{name}", "newName": f"registry.example.org/{name}", "newTag": "2"}
-        for name in ("operator", "launcher")
+        {"name": image["name"], "newName": f"registry.example.org/{image['name'].rpartition('/')[2]}", "newTag": "2"}
+        for image in there
     ]
     kustomization = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",

@@ -27,6 +27,16 @@ CHECKER = "muster-check"
 AGENT_FILES = ("agent.yaml", "agent-rbac.yaml", "agent-admission.yaml")
 
 
+# Hosts of names that the tree gives out: one that cannot exist, and two whose owners are those that are meant.
+UNSET = "muster.invalid/set-your-registry-in-the-overlay"
+TRUSTED = ("muster.invalid/set-your-", "nvcr.io/nvidia/", "docker.io/library/")
+
+
+def short_name(repository: str) -> str:
+    """How `make images` calls an image."""
+    return repository.rpartition("/")[2]
+
+
 def of_kind(base: Manifests, *kinds: str) -> Manifests:
     return [item for item in base if item["kind"] in kinds]
 
@@ -187,7 +197,7 @@ def test_the_environment_is_one_that_the_operator_takes(deployment: dict[str, An
     settings = Settings.from_environment(environment)
     assert settings.pod_name == "from-the-pod"
     assert settings.namespace == "from-the-pod"
-    assert settings.launcher_image == "muster/launcher:0.1.0"
+    assert settings.launcher_image == f"{UNSET}/launcher:0.1.0"
 
 
 def test_the_overlay_sets_both_images(root: Path, deployment: dict[str, Any]) -> None:
@@ -199,6 +209,16 @@ def test_the_overlay_sets_both_images(root: Path, deployment: dict[str, Any]) ->
     }
     fields = yaml.safe_load((root / "manifests/overlays/default" / overlay["configurations"][0]).read_text())
     assert [field["path"] for field in fields["images"]] == ["spec/template/spec/containers/env/value"]
+
+
+@pytest.mark.parametrize("folder", ["manifests", "examples"])
+def test_no_image_is_one_that_somebody_else_may_own(root: Path, folder: str) -> None:
+    """`muster/operator` would be pulled from whoever has that name at Docker Hub, and run as root on every node."""
+    lines = [line for path in (root / folder).rglob("*.yaml") for line in path.read_text().splitlines()]
+    keys = re.compile(r"^[\s-]*(?:image|newName): (\S+)")
+    images = [found[1] for line in lines if (found := keys.match(line))]
+    assert images
+    assert [image for image in images if not image.startswith(TRUSTED)] == []
 
 
 @pytest.mark.parametrize(
@@ -373,7 +393,7 @@ class TestTheChecker:
         (container,) = pod["containers"]
         name = container["image"].partition(":")[0]
         assert [image["name"] for image in overlay["images"]] == [name]
-        assert name in {image.repository for image in IMAGES}
+        assert short_name(name) in {image.name for image in IMAGES}
         assert container["command"] == ["python3", "-m", "muster.checker"]
 
     def test_the_page_names_every_variable_and_metric(self, root: Path) -> None:
@@ -441,7 +461,7 @@ class TestThePage:
         (container,) = deployment["spec"]["template"]["spec"]["containers"]
         settings = PageSettings.from_environment({})
         assert [port["containerPort"] for port in container["ports"]] == [settings.port, settings.probe_port]
-        assert container["image"].partition(":")[0] in {image.repository for image in IMAGES}
+        assert short_name(container["image"].partition(":")[0]) in {image.name for image in IMAGES}
         assert container["command"] == ["python3", "-m", "muster.page"]
 
     def test_the_page_of_the_docs_names_every_variable(self, root: Path) -> None:
