@@ -24,7 +24,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -77,6 +77,8 @@ Run = dict[str, Any]
 
 class Proving(Muster):
     """A job whose nodes are tested each time."""
+
+    settings: ClassVar[Mapping[str, str]] = {"MUSTER_CHECKER_NAMESPACE": _CHECKERS}
 
     def submit(self) -> None:
         """Create the TrainingJob."""

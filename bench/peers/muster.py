@@ -14,7 +14,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from bench.api import Object
 from bench.bed import NAMESPACE, ROOT, Bed, documents, pod_spec
@@ -75,6 +75,7 @@ class Muster(System):
 
     name = "muster"
     watches = True
+    settings: ClassVar[Mapping[str, str]] = {}  # more of the operator's environment
 
     def __init__(self, bed: Bed, binding: str, mode: str, health: Object | None = None) -> None:
         super().__init__(bed)
@@ -103,6 +104,7 @@ class Muster(System):
             "MUSTER_LAUNCHER_IMAGE": LAUNCHER_IMAGE,
             "MUSTER_COORDINATOR_PORT": str(port),
             "MUSTER_PROBE_PORT": str(probes),
+            **self.settings,
         }
         self._operator.start([sys.executable, "-m", "muster"], probes, environment)
         wait_for(lambda: _leads(self.metrics()), "a leading operator", _LEADER_SECONDS)

@@ -114,14 +114,12 @@ class Bed:
         if self.local is not None:
             (folder / AGENT_PATCH).write_text(json.dumps(agent_patch(), indent=2))
             self.faults.prepare(nvml)
-        self.kubectl("apply", "-k", str(folder))
-        self.rolled_out("deployment/muster", SYSTEM_NAMESPACE)
+        self._apply_to_operators(folder)
         if self.local is not None:
             self.rolled_out("daemonset/muster-agent", AGENT_NAMESPACE)
-        wait_until("a leader", self.leader)
 
     def install_checkers(self) -> None:
-        """Install the checkers beside Muster, and wait until all have imported torch."""
+        """Install Muster with the checkers, and wait until all have imported torch."""
         folder = self._overlay_folder.parent / "checkers"
         folder.mkdir(parents=True, exist_ok=True)
         component = os.path.relpath(ROOT / CHECKERS, folder)
@@ -130,19 +128,22 @@ class Bed:
             (folder / CHECKER_PATCH).write_text(json.dumps(checker_patch(), indent=2))
             patches = f"patches:\n  - path: {CHECKER_PATCH}\n"
         (folder / "kustomization.yaml").write_text(
-            "# Generated: the checkers with the image that was built here.\n"
+            "# Generated: Muster as it is, and the checkers with the image that was built here.\n"
             "apiVersion: kustomize.config.k8s.io/v1beta1\n"
             "kind: Kustomization\n"
+            f"resources:\n  - {os.path.relpath(self._overlay_folder, folder)}\n"
             f"components:\n  - {component}\n"
             f"{patches}"
             f"{image_entries(ROOT / OVERLAYS / 'burn-in', self.images)}"
         )
-        self.kubectl("apply", "-k", str(folder))
+        self._apply_to_operators(folder)
         self.rolled_out("daemonset/muster-check", CHECKER_NAMESPACE, 300)
 
     def uninstall_checkers(self) -> None:
-        """Take them out again."""
+        """Take them out again, and the operator's trust in them, if it is there."""
         self.kubectl("delete", "namespace", CHECKER_NAMESPACE, "--ignore-not-found", timeout_seconds=120)
+        if self.kubectl.find("get", "deployment", "-n", SYSTEM_NAMESPACE, "muster"):
+            self._apply_to_operators(self._overlay_folder)
 
     def install_page(self) -> None:
         """Install the page beside Muster, and wait until it has read the cluster."""
@@ -162,6 +163,12 @@ class Bed:
         """Take it out again."""
         folder = self._overlay_folder.parent / "page"
         self.kubectl("delete", "-k", str(folder), "--ignore-not-found", "--timeout=120s", timeout_seconds=150)
+
+    def _apply_to_operators(self, folder: Path) -> None:
+        """Apply an overlay that has the operator, and wait until one leads."""
+        self.kubectl("apply", "-k", str(folder))
+        self.rolled_out("deployment/muster", SYSTEM_NAMESPACE)
+        wait_until("a leader", self.leader)
 
     @property
     def _overlay_folder(self) -> Path:

@@ -286,7 +286,8 @@ class Operator:
         self.checkers.start_serving()
         self._spawn(self.events.run(), "events")
         self._spawn(self.ports.renew(self._all_again), "certificates")
-        self._spawn(self.ports.publish(), "checkers' authority")
+        if self.settings.checker_namespace:
+            self._spawn(self.ports.publish(), "checkers' authority")
         self._spawn(self.standards.run(), "standards")
         await self.health.begin()
         self.queue.expect(self.cluster.job_keys())

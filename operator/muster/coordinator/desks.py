@@ -50,16 +50,21 @@ def checkers(hub: CheckerHub, namespace: str, is_node: Callable[[str], bool]) ->
     """The desk of Muster's own process on each node, which is known by its service account alone.
 
     Args:
-        namespace: where the checkers run.
+        namespace: where the checkers run; empty: there are none, and no pod is taken for one.
         is_node: whether there is a node of this name.
     """
 
     def is_checker(caller: Caller) -> bool:
-        return (caller.namespace, caller.service_account) == (namespace, CHECKER_ACCOUNT)
+        return bool(namespace) and (caller.namespace, caller.service_account) == (namespace, CHECKER_ACCOUNT)
 
     def stranger(caller: Caller) -> str:
         if is_checker(caller):
             return f"there is no node {caller.node_name}: a checker on a node that has just come asks again"
+        if not namespace:
+            return (
+                f"pod {caller.namespace}/{caller.pod_name} is no checker: this operator trusts none. Install them with "
+                "components/burn-in, which sets MUSTER_CHECKER_NAMESPACE of the operator"
+            )
         return (
             f"pod {caller.namespace}/{caller.pod_name} is no checker: it runs as service account "
             f"{caller.service_account or '(none)'}, and checks are told by pods in namespace {namespace} that run as "

@@ -61,6 +61,7 @@ class Replica:
             launcher_image="muster/launcher:1",
             coordinator_url="https://coordinator:8443",
             coordinator_name="coordinator",
+            checker_namespace="muster-check",
         )
         token = whose.set(self)
         try:

@@ -187,8 +187,8 @@ class Installation:
         pods = self.get("pods", f"--namespace={NAMESPACE}", f"--selector={text}")["items"]
         return sorted(pod["metadata"]["name"] for pod in pods)
 
-    def start(self, pod: str) -> Replica:
-        """Run the operator as this pod would: its environment, its service account's token."""
+    def start(self, pod: str, **more: str) -> Replica:
+        """Run the operator as this pod would: its environment (and `more`), its service account's token."""
         folder = Path(tempfile.mkdtemp(prefix="replica-", dir=self.control_plane.directory))
         environment = {
             "PATH": os.environ["PATH"],
@@ -199,6 +199,7 @@ class Installation:
             "MUSTER_PROBE_PORT": str(free_port()),
             "MUSTER_WORLDS_PORT": str(free_port()),
             "MUSTER_COORDINATOR_PORT": str(free_port()),
+            **more,
         }
         return self._run(pod, folder, environment)
 
@@ -216,9 +217,9 @@ class Installation:
         self.replicas.append(replica)
         return replica
 
-    def start_leader(self) -> Replica:
-        """One replica, leading and ready."""
-        replica = self.start(self.operator_pods()[0])
+    def start_leader(self, **more: str) -> Replica:
+        """One replica, leading and ready; `more` is of its environment."""
+        replica = self.start(self.operator_pods()[0], **more)
         _wait_until(replica.ready, "the replica is ready")
         _wait_until(replica.leads, "the replica leads")
         return replica

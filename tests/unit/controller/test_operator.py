@@ -55,7 +55,10 @@ async def process() -> AsyncIterator[Operator]:
     configuration = Configuration()
     configuration.host = "http://127.0.0.1:1"
     client = Client(configuration)
-    made = Operator(client, Settings(identity="me", launcher_image="muster/launcher", worlds_port=0))
+    made = Operator(
+        client,
+        Settings(identity="me", launcher_image="muster/launcher", worlds_port=0, checker_namespace="muster-check"),
+    )
     yield made
     await made._lease_client.close()
     await client.close()

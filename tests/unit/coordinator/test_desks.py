@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 from tests.unit.coordinator.test_server import CERTIFICATES, DEADLINE, Door, until
 
+from muster.coordinator import desks
+from muster.coordinator.auth import Caller
+from muster.coordinator.checkers import CheckerHub
 from muster.protocol import checks, messages
 from muster.protocol.checks import CHECK_PATH, CheckDirective, CheckOrder, CheckReport
 from muster.protocol.messages import MAX_REPORT_BYTES, REPORT_PATH
@@ -83,6 +86,15 @@ async def test_refused(door: Checks, pod: str, body: bytes, want: int, says: str
     status, answer = await door.post(body, pod, CHECK_PATH)
     assert (status, says in json.loads(answer)["error"]) == (want, True), answer
     assert door.checkers.nodes == []
+
+
+@pytest.mark.parametrize("namespace", ["muster-check", ""])
+def test_no_pod_is_a_checker_where_none_are_installed(namespace: str) -> None:
+    """Whoever may create a namespace would else speak for every node on which it has a pod."""
+    desk = desks.checkers(CheckerHub(), "", lambda _: True)
+    caller = Caller(namespace, "c1", "u1", "node", "n1", "muster-check")
+    assert not desk.is_known(caller)
+    assert "Install them with components/burn-in" in desk.stranger(caller)
 
 
 async def test_a_checker_of_a_node_that_nobody_knows_is_told_to_ask_again(door: Checks) -> None:

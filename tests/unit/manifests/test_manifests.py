@@ -316,8 +316,10 @@ class TestTheChecker:
     def parts(self, root: Path) -> Manifests:
         """What the component brings, one for each kind."""
         folder = root / "manifests" / "components" / "burn-in"
-        names = yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]
-        assert {*names, "kustomization.yaml"} == {path.name for path in folder.iterdir()}
+        component = yaml.safe_load((folder / "kustomization.yaml").read_text())
+        names = component["resources"]
+        assert component["patches"] == [{"path": "trust.yaml"}]
+        assert {*names, "trust.yaml", "kustomization.yaml"} == {path.name for path in folder.iterdir()}
         return [part for name in names for part in yaml.safe_load_all((folder / name).read_text())]
 
     @pytest.fixture
@@ -331,6 +333,21 @@ class TestTheChecker:
         assert overlay["resources"] == ["../default"]
         assert overlay["components"] == ["../../components/burn-in"]
         assert not [part for part in base if CHECKER in str(part)]
+
+    def test_the_operator_trusts_it_once_it_is_installed(self, root: Path, deployment: dict[str, Any]) -> None:
+        """A namespace of this name is anybody's until then."""
+        container = deployment["spec"]["template"]["spec"]["containers"][0]
+        assert not [entry for entry in container["env"] if entry["name"] == "MUSTER_CHECKER_NAMESPACE"]
+        assert Settings().checker_namespace == ""
+        patch = yaml.safe_load((root / "manifests/components/burn-in/trust.yaml").read_text())
+        assert {patch["metadata"][name] for name in ("name", "namespace")} == {
+            deployment["metadata"][name] for name in ("name", "namespace")
+        }
+        (patched,) = patch["spec"]["template"]["spec"]["containers"]
+        assert patched == {
+            "name": container["name"],
+            "env": [{"name": "MUSTER_CHECKER_NAMESPACE", "value": CHECKER}],
+        }
 
     def test_all_of_it_is_in_a_namespace_of_its_own_and_has_no_rights(self, parts: Manifests) -> None:
         kinds = sorted(part["kind"] for part in parts)
