@@ -69,6 +69,7 @@ PARTS = (
             "unit",
             *("bench", "checkpoint", "cli", "controller", "goodput", "health", "launcher", "page", "placement"),
             "protocol",
+            "world",
         ),
         workers=2,
         pytest=_SPREAD,

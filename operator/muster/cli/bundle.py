@@ -30,7 +30,6 @@ from muster.cli.explain import read_job
 from muster.cli.explanation import OUTPUT_VERSION
 from muster.cli.lists import PAGE_SIZE
 from muster.cli.printed import container_of
-from muster.cli.redact import Redactor, values_of
 from muster.cli.session import (
     ContextOption,
     KubeconfigOption,
@@ -43,6 +42,7 @@ from muster.cli.session import (
 )
 from muster.kube import decode, paths
 from muster.kube.errors import ApiError, NotFound, Unauthorized, Unreachable
+from muster.world.redact import Redactor, values_of
 from muster.world.views import JOB_UID_LABEL
 
 SYSTEM = "muster-system"

@@ -128,7 +128,7 @@ def recovered(world: JobWorld, record: GangSpec, found: Sequence[Failure]) -> Ga
     record = record.model_copy(update={"excluded_nodes": avoided})
     left = ghosts(world, record, seats)
     if goes_on:
-        record = record.model_copy(update={"incidents": _continued(record, level, cause, found)})
+        record = record.model_copy(update={"incidents": _continued(world, record, level, cause, found)})
         return _next(world, record, level, reason, seats, left=left)
     incident = _incident(world, record, level, cause, fault_class, found)
     spec = _next(world, record, level, reason, seats, incident, left)
@@ -172,10 +172,12 @@ def _same_story(world: JobWorld, record: GangSpec, found: Sequence[Failure]) -> 
     return together and all(world.by_index[failure.index].member.pod_uid for failure in others)
 
 
-def _continued(record: GangSpec, level: Level, cause: Failure, found: Sequence[Failure]) -> list[GangIncident]:
+def _continued(
+    world: JobWorld, record: GangSpec, level: Level, cause: Failure, found: Sequence[Failure]
+) -> list[GangIncident]:
     """The incidents, the last one with what has failed since."""
     last, count = record.incidents[-1], len(found)
-    more = f"; then {cause.message}" + (f" (and {count - 1} more workers)" if count > 1 else "")
+    more = f"; then {exits.message_of(world, cause)}" + (f" (and {count - 1} more workers)" if count > 1 else "")
     changes: dict[str, object] = {
         "level": max(level, last.level, key=_ORDER.index),
         "message": (last.message + more)[:2048],
@@ -404,7 +406,7 @@ def _blamed(world: JobWorld, gang: Gang, incident: GangIncident) -> GangIncident
             "rank": cause.rank,
             "exit_code": cause.exit_code,
             "signal": cause.signal,
-            "message": cause.message[:2048],
+            "message": exits.message_of(world, cause)[:2048],
         }
     )
 
@@ -674,7 +676,7 @@ def _incident(
         signal=cause.signal,
         step=_last_step(world, record),
         checkpoint_step=record.checkpoint.step if record.checkpoint else None,
-        message=(cause.message + others)[:2048],
+        message=(exits.message_of(world, cause) + others)[:2048],
         others=_others(found, cause.index),
     )
 

@@ -8,6 +8,7 @@ from muster.lifecycle.plan import Announcement, Plan
 from muster.lifecycle.words import WHAT_LEVELS_DO, after_corruption
 from muster.lifecycle.worker_pod import WorkerSettings
 from muster.recovery import blame
+from muster.recovery.exits import message_of
 from muster.world.job import JobWorld
 
 
@@ -31,5 +32,5 @@ def plan(world: JobWorld, facts: Facts, settings: WorkerSettings) -> Plan:
         follows = doubts if is_last else f"{follows}; {doubts}"
     elif is_last:
         follows = "no restart is left"
-    note = f"attempt {gang.spec.attempt}: {cause.message}; {follows}"
+    note = f"attempt {gang.spec.attempt}: {message_of(world, cause)}; {follows}"
     return commit(world, spec, Announcement(cause.kind, note, warning=True))

@@ -35,6 +35,7 @@ from muster.recovery.failures import runs_behind
 from muster.recovery.judging import judges
 from muster.recovery.silence import WHOLE_GANG_SECONDS
 from muster.world.job import JobWorld
+from muster.world.redact import without_secrets
 
 MAX_INCIDENTS = 16
 _MOST_NAMED = 3
@@ -446,7 +447,8 @@ def _uncounted(world: JobWorld) -> str:
     """That nobody knows any more which step is finished, so that no hang is noticed; "" while it is known."""
     for seat in world.seats:
         if seat.launcher is not None and seat.launcher.progress_error:
-            return f"{seat.where}: {seat.launcher.progress_error}, and a hang is not noticed"
+            error = without_secrets(seat.launcher.progress_error, world.job.spec.containers)  # it may quote a line
+            return f"{seat.where}: {error}, and a hang is not noticed"
     return ""
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from muster.api.gang import Gang, Level
 from muster.recovery.failure import Failure, Kind, failure_of
 from muster.world.job import JobWorld, Seat
+from muster.world.redact import without_secrets
 from muster.world.views import SCHEDULER_NAME, ContainerView, PodView, RankView
 
 LAST_LINES_FOLLOW = "; its last lines: "
@@ -73,10 +74,8 @@ def pod_ended(seat: Seat, *, managed: bool) -> Failure | None:
         return failure_of(seat, Kind.CONTAINER_LOST, Level.POD, _how_it_was_lost(seat, pod, container))
     kind = Kind.OUT_OF_MEMORY if container.terminated_reason == "OOMKilled" else Kind.POD_ENDED
     message = f"container {container.name} of pod {pod.name} ended with code {container.exit_code} ({container.terminated_reason})"
-    last = _last_lines(container.terminated_message)
-    if last and container.exit_code:
-        message += LAST_LINES_FOLLOW + last
-    return replace(failure_of(seat, kind, Level.POD, message), exit_code=container.exit_code)
+    printed = container.terminated_message if container.exit_code else ""
+    return replace(failure_of(seat, kind, Level.POD, message), exit_code=container.exit_code, printed=printed)
 
 
 def _trains(seat: Seat, container: ContainerView) -> bool:
@@ -167,11 +166,7 @@ def rank_failed(ranks: tuple[RankView, ...], seat: Seat, ailment: str) -> Failur
         Level.REPLACE if ailment else Level.IN_PLACE,
         seat.index,
         seat.member.node,
-        f"rank {first.rank} {_how_it_ended(first)}"
-        + (f" on a sick node ({ailment})" if ailment else "")
-        + (
-            LAST_LINES_FOLLOW + _last_lines(first.tail) if first.tail.strip() and first.signal != signal.SIGKILL else ""
-        ),
+        f"rank {first.rank} {_how_it_ended(first)}" + (f" on a sick node ({ailment})" if ailment else ""),
         rank=first.rank,
         exit_code=first.exit_code,
         signal=first.signal,
@@ -179,7 +174,17 @@ def rank_failed(ranks: tuple[RankView, ...], seat: Seat, ailment: str) -> Failur
         victim=bool(VICTIM.search(first.tail)),
         ailment=ailment,
         if_free=bool(ailment),
+        printed=first.tail if first.signal != signal.SIGKILL else "",
     )
+
+
+def message_of(world: JobWorld, failure: Failure) -> str:
+    """What people read of a failure, with the last lines that were printed.
+
+    Events, the status and the history of a job are read by people who may not read its logs: secrets are taken out.
+    """
+    lines = _last_lines(without_secrets(failure.printed, world.job.spec.containers)) if failure.printed else ""
+    return failure.message + (LAST_LINES_FOLLOW + lines if lines else "")
 
 
 def _failed(rank: RankView) -> bool:

@@ -50,6 +50,7 @@ class Failure:
         suspected: failures of jobs have followed its node, which proves nothing. The worker moves if there is another node,
             whatever the level.
         if_free: `level` only where there is another node; else the ranks restart in place.
+        printed: what the rank or the container printed last, as it is: for people by `exits.message_of` alone.
     """
 
     kind: Kind
@@ -65,6 +66,7 @@ class Failure:
     ailment: str = ""
     suspected: bool = False
     if_free: bool = False
+    printed: str = ""
 
 
 def failure_of(seat: Seat, kind: Kind, level: Level, message: str) -> Failure:

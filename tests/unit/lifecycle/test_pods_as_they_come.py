@@ -18,6 +18,7 @@ from muster.lifecycle.step import decide
 from muster.lifecycle.template import problem, requirements
 from muster.lifecycle.worker_pod import worker_manifest
 from muster.placement.eligibility import Requirements, refusal
+from muster.recovery.exits import message_of
 from muster.recovery.failures import find
 from muster.world.fleet import Fleet
 from muster.world.job import JobWorld, PodAges
@@ -362,9 +363,10 @@ class TestAContainerThatCannotStart:
         job = a_job(template={"spec": {"containers": [{"name": "main", "image": "i", "command": ["a"]}]}})
         here = Scene(job).fleet().gang().pods().all(running(1, 7))
         ended = self.failed("main", f"{said}\n", exit_code=78, terminated_reason="Error")
-        (failure,) = find(here.pod(1, phase="Failed", containers=(ended,)).world())
+        world = here.pod(1, phase="Failed", containers=(ended,)).world()
+        (failure,) = find(world)
         assert failure.kind == "PodEnded"
-        assert f"its last lines: {said}" in failure.message
+        assert f"its last lines: {said}" in message_of(world, failure)
 
     def test_the_launchers_last_words_reach_the_status(self) -> None:
         job = job_of("openshift")

@@ -8,7 +8,7 @@ from tests.unit.lifecycle.builders import Scene, a_job, an_incident, at, failed,
 
 from muster.api.gang import FaultClass, Level
 from muster.protocol.messages import EXITED, LEAVING, RECLAIMING
-from muster.recovery.exits import late
+from muster.recovery.exits import late, message_of
 from muster.recovery.failure import Failure, Kind
 from muster.recovery.failures import find
 from muster.recovery.silence import WHOLE_GANG_SECONDS
@@ -25,6 +25,11 @@ def scene(**spec: object) -> Scene:
 def one(scene: Scene) -> Failure:
     (failure,) = find(scene.world())
     return failure
+
+
+def shown(scene: Scene) -> str:
+    """What people read of the one failure."""
+    return message_of(scene.world(), one(scene))
 
 
 def silent(**changes: object) -> object:
@@ -342,9 +347,23 @@ class TestHang:
 
 def test_the_message_of_a_failed_rank_tells_how_it_ended_and_its_last_lines() -> None:
     here = scene().launcher(1, failed(1, rank=5, code=3, tail="Traceback\n  File x\nValueError: the loss is NaN\n"))
-    assert one(here).message.startswith("rank 5 exited with code 3")
-    assert "File x" in one(here).message
-    assert one(here).message.endswith("ValueError: the loss is NaN")
+    assert one(here).message == "rank 5 exited with code 3"
+    assert shown(here).startswith("rank 5 exited with code 3; its last lines: Traceback | File x")
+    assert shown(here).endswith("ValueError: the loss is NaN")
+
+
+def test_the_last_lines_of_a_rank_and_of_a_container_show_no_secrets() -> None:
+    container = {
+        "name": "main",
+        "image": "i",
+        "command": ["train"],
+        "env": [{"name": "DB_PASSWORD", "value": "hunter2hunter2"}, {"name": "DATA", "value": "/data/pile"}],
+    }
+    tail = "Bearer abcdefabcdefabcdef\n/data/pile: hunter2hunter2 was refused"
+    here = scene(template={"spec": {"containers": [container]}}).launcher(1, failed(1, tail=tail))
+    assert shown(here).endswith("Bearer <redacted> | /data/pile: <redacted> was refused")
+    ended = scene(template={"spec": {"containers": [container]}}).ended(1, message=tail)
+    assert shown(ended).endswith("Bearer <redacted> | /data/pile: <redacted> was refused")
 
 
 def test_an_exit_has_the_age_that_its_view_says() -> None:

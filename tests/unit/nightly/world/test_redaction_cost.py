@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from muster.cli.redact import Redactor
+from muster.world.redact import Redactor
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What must not leave the cluster in a report of a defect is taken out: pure.
+"""Takes secrets out of what other people see: reports of defects, and the last lines of ranks in messages. Pure.
 
 By structure, where objects say what a value is: values of variables, inline options of volumes, annotations that hold whole
 manifests. By literal, where such a value turns up elsewhere (a log, an argument, a message). And by shape, where a text has what looks like
@@ -7,11 +7,13 @@ a token, a key or a password. Rather too much than too little: names stay, value
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 GONE = "<redacted>"
 # Shorter values are words and numbers that are everywhere: to take them out of texts would leave nothing to read.
 LEAST_LITERAL = 8
+_MAX_NAME_CHARS = 128
 # Annotations whose values are Muster's or Kubernetes' own words; the values of others go.
 _KNOWN_ANNOTATIONS = re.compile(r"(?:[a-z0-9-]+\.)*muster\.dev/.*|deployment\.kubernetes\.io/revision")
 # Values of these keys anywhere in an object go, whatever is below them.
@@ -34,6 +36,7 @@ _VARIABLES = (
 # A text may be JSON within JSON: its quotes are escaped.
 _ANY_VALUE = r"(\\?\"[^\"\n]*\"|\\?'[^'\n]*'|[^\s\"']+)"
 _VALUE = rf"(?!\d{{1,9}}\b){_ANY_VALUE}"
+_SECRET_VARIABLE = re.compile(rf"(?i).*{_NAMES}|(?:\w+_)?(?:pass|pwd|key|auth|creds?)\Z")
 _NAMING_ARGUMENT = re.compile(rf"(?i)--?[\w.-]{{0,64}}(?:{_NAMES}|key)")
 _LOGIN_ARGUMENTS = frozenset({"-u", "--user", "--proxy-user"})
 """Of curl and others: USER:PASSWORD follows. Python's own -u has the name of a file behind it."""
@@ -92,17 +95,37 @@ _LINE_OF_PEM = re.compile(r"(?:\S{1,64}\s)?[ \t]{0,64}[A-Za-z0-9+/=]{1,76}\s*")
 
 def values_of(manifest: Any) -> Iterator[str]:
     """The literal values of variables in an object, however deep its pods are: what has to go from texts, too."""
+    return (value for _, value in _variables_of(manifest))
+
+
+def _variables_of(manifest: Any) -> Iterator[tuple[str, str]]:
     if isinstance(manifest, Mapping):
         for key, value in manifest.items():
             if key == "env" and isinstance(value, list):
                 for each in value:
                     if isinstance(each, Mapping) and isinstance(each.get("value"), str):
-                        yield each["value"]
+                        yield str(each.get("name")), each["value"]
             else:
-                yield from values_of(value)
+                yield from _variables_of(value)
     elif isinstance(manifest, list):
         for each in manifest:
-            yield from values_of(each)
+            yield from _variables_of(each)
+
+
+def without_secrets(text: str, containers: list[dict[str, Any]]) -> str:
+    """What a container has printed, as others may see it.
+
+    Values of its variables stay unless the variable's name says that it holds a secret: without paths and names of
+    models a message would tell nothing.
+    """
+    secrets = (value for name, value in _variables_of(containers) if _SECRET_VARIABLE.match(name[:_MAX_NAME_CHARS]))
+    return _redacted(text, frozenset(secrets))
+
+
+@lru_cache(maxsize=1024)
+def _redacted(text: str, literals: frozenset[str]) -> str:
+    """The same for each decision, of which there are many until a job has recovered."""
+    return Redactor(literals).text(text)
 
 
 class Redactor:
