@@ -486,7 +486,11 @@ class History(ApiModel):
     """What is kept of jobs that have ended (EndedJob), in Muster's namespace."""
 
     limit: int = Field(
-        10000, ge=0, le=50000, description="So many, the newest ones; a few KB each. 0: nothing is written any more."
+        10000,
+        ge=0,
+        le=50000,
+        description="So many, a few KB each. Where there is no room, the oldest one of the namespace of which most are kept "
+        "goes. 0: nothing is written any more.",
     )
     max_age_days: int = Field(400, ge=1, le=3650, description="For so long after their end.")
 

@@ -20,7 +20,7 @@ import json
 import time
 import zlib
 from collections import Counter as Counted
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from operator import itemgetter
@@ -43,6 +43,7 @@ from muster.goodput import kept
 from muster.goodput.account import closed
 from muster.goodput.figures import figures
 from muster.goodput.history import last_known, model_of, record
+from muster.goodput.kept import Kept
 from muster.kube import decode, paths
 from muster.kube.client import APPLY_PATCH, Client
 from muster.kube.decode import Undecodable
@@ -90,6 +91,7 @@ class _Meta(msgspec.Struct):
 
 class _Ended(msgspec.Struct):
     end: datetime | None = None
+    namespace: str = ""
 
 
 class _Kept(msgspec.Struct):
@@ -140,7 +142,7 @@ class HistoryKeeper:
         self._clock = clock
         self._wall_clock = wall_clock
         self._waiting: dict[str, _Waiting] = {}  # by uid, the oldest first
-        self._known: dict[str, datetime] = {}  # what is kept: name -> end of the job
+        self._known: dict[str, Kept] = {}  # what is kept, by name
         self._listed = False
         self._listed_at = self._noted_at = float("-inf")
         self._too_old: dict[str, float] = {}  # since when that is seen
@@ -288,7 +290,7 @@ class HistoryKeeper:
             return
         self._ended(job)
         each = self._waiting.get(uid)
-        if each is None or not self._is_worth_it(each.spec, self._oldest()):
+        if each is None or not self._is_worth_it(each.spec, self._competing_ends()):
             return
         try:
             await self._write(each)
@@ -310,7 +312,7 @@ class HistoryKeeper:
         # A flood of jobs must not let the history grow without bounds: then each that comes takes an old one's place.
         if len(self._known) > policy.limit * 11 // 10:
             calls -= await self._forget(calls // 2)
-        oldest = self._oldest()
+        competing = self._competing_ends()
         now = self._clock()
         due = ((uid, each.spec.namespace) for uid, each in self._waiting.items() if each.due <= now)
         for uid, _ in in_turns(due, itemgetter(1)):
@@ -319,7 +321,7 @@ class HistoryKeeper:
                 break
             if each is None:
                 continue
-            if uid in self._known or not self._is_worth_it(each.spec, oldest):
+            if uid in self._known or not self._is_worth_it(each.spec, competing):
                 del self._waiting[uid]
                 continue
             calls -= 1
@@ -337,13 +339,12 @@ class HistoryKeeper:
         _waiting.set(len(self._waiting))
         _kept.set(len(self._known))
 
-    def _oldest(self) -> datetime | None:
-        """The end of the oldest job that is kept, where there is no room for one more."""
-        full = len(self._known) >= self._cluster.policy().history.limit
-        return min(self._known.values(), default=None) if full else None
+    def _competing_ends(self) -> dict[str, datetime]:
+        return kept.competing_ends(self._known.values(), self._cluster.policy().history)
 
-    def _is_worth_it(self, spec: EndedJobSpec, oldest: datetime | None) -> bool:
-        return kept.is_kept(spec.end, oldest, self._cluster.policy().history, self._wall_clock())
+    def _is_worth_it(self, spec: EndedJobSpec, competing: Mapping[str, datetime]) -> bool:
+        one = Kept(spec.end, spec.namespace)
+        return kept.is_kept(one, competing.get(spec.namespace), self._cluster.policy().history, self._wall_clock())
 
     async def _write(self, each: _Waiting) -> None:
         """Write one account.
@@ -362,7 +363,7 @@ class HistoryKeeper:
             await self._client.post(paths.muster(PLURAL, namespace=self._namespace), body)
             _written.labels("written").inc()
             log.info("account of an ended job kept", job=f"{spec.namespace}/{spec.name}", state=str(spec.state))
-        self._known[spec.job_uid] = spec.end
+        self._known[spec.job_uid] = Kept(spec.end, spec.namespace)
         self._waiting.pop(spec.job_uid, None)
 
     def _failed(self, each: _Waiting, error: ApiError) -> None:
@@ -411,7 +412,7 @@ class HistoryKeeper:
             ApiError: it cannot be listed.
         """
         begun = self._clock()
-        found: dict[str, datetime] = {}
+        found: dict[str, Kept] = {}
         before = set(self._known)
         asked: dict[str, str | int] = {"limit": PAGE}
         path = paths.muster(PLURAL, namespace=self._namespace)
@@ -421,12 +422,13 @@ class HistoryKeeper:
                 with contextlib.suppress(msgspec.MsgspecError, ValueError, RecursionError):
                     one = _kept_ones.decode(item)
                     end = one.spec.end
-                    found[one.metadata.name] = end if end is not None and end.tzinfo else datetime.fromtimestamp(0, UTC)
+                    end = end if end is not None and end.tzinfo else datetime.fromtimestamp(0, UTC)
+                    found[one.metadata.name] = Kept(end, one.spec.namespace)
             if not page.metadata.continue_:
                 break
             asked["continue"] = page.metadata.continue_
             await asyncio.sleep(PAGE_PAUSE_SECONDS)
-        written = {name: end for name, end in self._known.items() if name not in before}  # meanwhile
+        written = {name: one for name, one in self._known.items() if name not in before}  # meanwhile
         self._known = found | written
         self._listed, self._listed_at = True, begun
 
@@ -436,7 +438,7 @@ class HistoryKeeper:
         old = kept.outdated(self._known, policy, self._wall_clock())
         self._too_old = {name: self._too_old.get(name, now) for name in sorted(old)}
         surely = sorted(
-            (self._known[name], name) for name, since in self._too_old.items() if now - since >= SURE_SECONDS
+            (self._known[name].end, name) for name, since in self._too_old.items() if now - since >= SURE_SECONDS
         )
         names = [*kept.surplus(self._known, policy, max(most, 0)), *(name for _, name in surely)]
         calls = 0

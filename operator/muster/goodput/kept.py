@@ -1,32 +1,75 @@
 """Which of the ended jobs' accounts are kept, and for how long. Pure."""
 
-from collections.abc import Mapping
+import heapq
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from itertools import islice
+from typing import NamedTuple
 
 from muster.api.fleetpolicy import History
 
 
-def is_kept(end: datetime, oldest: datetime | None, policy: History, now: datetime) -> bool:
-    """Whether the account of a job that ended then would be kept if it were written now.
+class Kept(NamedTuple):
+    """An account that is kept: when its job ended, and in which namespace."""
+
+    end: datetime
+    namespace: str = ""
+
+
+def is_kept(one: Kept, competing: datetime | None, policy: History, now: datetime) -> bool:
+    """Whether an account would be kept if it were written now.
 
     Args:
-        oldest: end of the oldest that is kept, where there is no room for one more.
+        competing: as `competing_ends` has it for its namespace.
     """
-    if policy.limit == 0 or end < now - timedelta(days=policy.max_age_days):
+    if policy.limit == 0 or one.end < now - timedelta(days=policy.max_age_days):
         return False
-    return oldest is None or end > oldest
+    return competing is None or one.end > competing
 
 
-def surplus(known: Mapping[str, datetime], policy: History, most: int) -> list[str]:
-    """Names of those that are beyond the limit, oldest first; none where the history is switched off: it stays as it is."""
+def competing_ends(known: Iterable[Kept], policy: History) -> dict[str, datetime]:
+    """The end of the oldest account of each namespace that gives up one of its own where it gets one more.
+
+    Empty while there is room. Of a full history those namespaces give up their own of which most accounts are kept; any other
+    one takes the place of theirs.
+    """
+    oldest: dict[str, datetime] = {}
+    counts: dict[str, int] = {}
+    for end, namespace in known:
+        counts[namespace] = counts.get(namespace, 0) + 1
+        oldest[namespace] = min(end, oldest.get(namespace, end))
+    if sum(counts.values()) < policy.limit:
+        return {}
+    most = max(counts.values(), default=0)
+    return {namespace: oldest[namespace] for namespace, count in counts.items() if count + 1 >= most}
+
+
+def surplus(known: Mapping[str, Kept], policy: History, most: int) -> list[str]:
+    """Names of those that are beyond the limit; none where the history is switched off: it stays as it is.
+
+    Each is the oldest of the namespace of which most are kept then: a tenant with many short jobs pushes out accounts of
+    its own once it has as many as the largest other one.
+    """
     over = len(known) - policy.limit
     if policy.limit == 0 or over <= 0:
         return []
-    return [name for name, _ in islice(sorted(known.items(), key=lambda item: (item[1], item[0])), min(over, most))]
+    names: dict[str, list[tuple[datetime, str]]] = {}
+    for name, one in known.items():
+        names.setdefault(one.namespace, []).append((one.end, name))
+    for listed in names.values():
+        listed.sort(reverse=True)
+    largest = [(-len(listed), listed[-1], namespace) for namespace, listed in names.items()]
+    heapq.heapify(largest)
+    found = []
+    for _ in range(min(over, most)):
+        namespace = heapq.heappop(largest)[2]
+        listed = names[namespace]
+        found.append(listed.pop()[1])
+        if listed:
+            heapq.heappush(largest, (-len(listed), listed[-1], namespace))
+    return found
 
 
-def outdated(known: Mapping[str, datetime], policy: History, now: datetime) -> set[str]:
+def outdated(known: Mapping[str, Kept], policy: History, now: datetime) -> set[str]:
     """Names of those that are too old."""
     oldest = now - timedelta(days=policy.max_age_days)
-    return {name for name, end in known.items() if end < oldest}
+    return {name for name, one in known.items() if one.end < oldest}

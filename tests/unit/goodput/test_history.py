@@ -1,7 +1,6 @@
 """What is kept of a job that has ended: every second of it, in few enough bytes, whatever the job did and was called."""
 
 import json
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ from tests.unit.lifecycle.builders import a_job, an_incident, at
 
 from muster.api.base import ObjectMeta
 from muster.api.endedjob import MAX_BLAMED, MAX_CAUSES, EndedJobSpec, Ending, is_named_well
-from muster.api.fleetpolicy import History
 from muster.api.gang import FaultClass, Gang, GangIncident, GangSpec, Level
 from muster.api.goodput import LONGEST_MILLISECONDS, Account, Bucket, Goodput
 from muster.api.throughput import MAX_FLOPS, MAX_PARAMETERS, MAX_PEAK, MAX_TOKENS
@@ -27,7 +25,6 @@ from muster.goodput.history import (
     record,
     size,
 )
-from muster.goodput.kept import is_kept, outdated, surplus
 
 UID = "6f1cb1de-0a4f-4f27-9f0e-6c1d2f3a4b5c"
 hostile = st.text(st.sampled_from('a<>&"\\\x00\x1b\u202e\u2028🂡é…%{}\n'), max_size=5000)
@@ -213,24 +210,3 @@ def test_the_account_counts_where_it_has_come_further_than_what_was_told() -> No
 )
 def test_only_an_uid_names_an_account(name: str, well: bool) -> None:
     assert is_named_well(name) is well
-
-
-DAY = timedelta(days=1)
-
-
-def test_the_oldest_go_first_and_not_all_at_once() -> None:
-    known = {f"j{n}": at(0) + n * DAY for n in range(10)}
-    policy = History(limit=7, max_age_days=5)
-    assert surplus(known, policy, 2) == ["j0", "j1"]
-    assert surplus(known, policy, 100) == ["j0", "j1", "j2"]
-    assert surplus(known, History(limit=0), 100) == [], "switched off it stays as it is"
-    assert outdated(known, policy, at(0) + 8 * DAY) == {"j0", "j1", "j2"}
-
-
-def test_what_would_be_deleted_at_once_is_not_written() -> None:
-    now, policy = at(0), History(limit=2, max_age_days=5)
-    assert is_kept(now, None, policy, now)
-    assert not is_kept(now - 6 * DAY, None, policy, now)
-    assert is_kept(now - DAY, now - 2 * DAY, policy, now)
-    assert not is_kept(now - 3 * DAY, now - 2 * DAY, policy, now)
-    assert not is_kept(now, None, History(limit=0), now)
