@@ -217,5 +217,5 @@ def heartbeat_ages(leases: Iterable[NodeLease]) -> dict[str, float]:
 
 
 def _occupy(fleet: Fleet, pod: PodView | OccupantView, given: frozenset[str] | None = None) -> None:
-    holder, uses = claim_of(pod, fleet.nodes.get(pod.node), given)
+    holder, uses = claim_of(pod, fleet.nodes.get(pod.node), fleet.policy.accelerator_resource, given)
     fleet.occupy(("pod", pod.uid), holder, frozenset({pod.node}), uses)

@@ -503,7 +503,11 @@ class Cluster:
         if not isinstance(new, Undecodable):  # what holds goes on to hold
             self._policy = new.spec if new is not None else FleetPolicySpec()
             self._policy_read = new is not None
+        before = self.fleet.policy.accelerator_resource
         self.fleet.set_policy(self._policy)
+        if before != self._policy.accelerator_resource:  # other pods hold their nodes whole
+            for pod in [pod for there in self._standing.values() for pod in there.values()]:
+                self._occupies(pod, here=True)
         self._everybody()
 
     def _everybody(self) -> None:
@@ -641,7 +645,8 @@ class Cluster:
         nodes = frozenset({pod.place}) if here and pod.place else frozenset()
         self._stand(pod, here=bool(nodes))
         given = self._given_to(pod) if isinstance(pod, PodView) else None
-        holder, uses = claim_of(pod, self.fleet.nodes.get(pod.place), given)
+        resource = self._policy.accelerator_resource
+        holder, uses = claim_of(pod, self.fleet.nodes.get(pod.place), resource, given)
         freed = self.fleet.occupy(("pod", pod.uid), holder, nodes, uses)
         return freed or (bool(uses) and not nodes)
 

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
 from muster.api.fleetpolicy import Binding, FleetPolicySpec
-from muster.world.resources import UNREADABLE, is_extended
+from muster.world.resources import UNREADABLE, is_accelerator
 from muster.world.views import NodeView, OccupantView, PodView
 
 T = TypeVar("T")
@@ -435,19 +435,21 @@ class FleetParts:
 
 
 def claim_of(
-    pod: PodView | OccupantView, node: NodeView | None, given: Collection[str] | None = None
+    pod: PodView | OccupantView, node: NodeView | None, accelerator: str, given: Collection[str] | None = None
 ) -> tuple[str, Mapping[str, int]]:
     """Who holds a pod's node by it, as `Fleet.occupy` names holders, and what it uses there beside that.
 
     A worker holds a node for its job where the job was given that node. Anybody can put our labels and any owner on a pod:
-    elsewhere it takes what it asks for, as everybody's pod does, and with accelerators that is the whole node.
+    elsewhere it takes what it asks for, as everybody's pod does. With accelerators that is the whole node, because tests of a
+    node load all of its accelerators; other devices, CPU and memory count by their amounts.
 
     Args:
+        accelerator: the fleet's extended resource for these.
         node: where it is, None if that is not known. What a node does not have it does not give: kubelets take pods that
             ask for unknown extended resources and leave these out, so anybody could hold any node by such a name.
         given: the nodes that the job's record names; None for a pod that is no worker of a job that there is.
     """
-    whole = any(name == UNREADABLE or (is_extended(name) and _has(node, name)) for name in pod.requests)
+    whole = any(name == UNREADABLE or (is_accelerator(name, accelerator) and _has(node, name)) for name in pod.requests)
     if isinstance(pod, PodView) and given is not None and (whole or pod.place in given):
         return pod.job_uid, _NOTHING
     return f"pod/{pod.namespace}/{pod.name}" if whole else "", pod.requests

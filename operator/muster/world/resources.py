@@ -73,6 +73,12 @@ def is_extended(name: str) -> bool:
     return bool(slash) and domain != "kubernetes.io" and not domain.endswith(".kubernetes.io")
 
 
+def is_accelerator(name: str, accelerator: str) -> bool:
+    """Whether a resource is the fleet's accelerator, a share of one (nvidia.com/gpu.shared) or a part (nvidia.com/mig-1g.5gb)."""
+    domain = accelerator.partition("/")[0]
+    return name == accelerator or name.startswith((f"{accelerator}.", f"{domain}/mig-"))
+
+
 def is_granted(name: str) -> bool:
     """Whether a node that does not offer it has none: an extended resource, or huge pages of a size."""
     return is_extended(name) or name.startswith(_HUGE_PAGES)

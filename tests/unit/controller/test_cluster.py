@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from muster.api.fleetpolicy import FleetPolicy
 from muster.api.trainingjob import Checkpoint
 from muster.coordinator.auth import Caller
 from muster.coordinator.hub import Membership
@@ -551,7 +552,8 @@ def test_an_informer_is_stale_only_while_the_api_server_answers_others(scene: An
 async def test_a_refresh_reads_what_a_decision_must_not_miss(scene: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
 
-    async def get(path: str, query: Any) -> bytes:
+    async def get(path: str, query: Any, most_bytes: int | None = None) -> bytes:
+        assert most_bytes
         assert "resourceVersion" not in query, "any would do for that, an old one, too"
         read.append(path.rsplit("/", 1)[1])
         return b'{"metadata": {"resourceVersion": "7"}, "items": []}'
@@ -628,6 +630,19 @@ def test_a_node_is_nobodys_for_the_name_of_a_resource_that_it_does_not_have(scen
     assert cluster.fleet.holders("n0") == {"pod/other/notebook"}
     cluster.occupants.store.assume_deleted(("other", "notebook"), "u2")
     assert (cluster.fleet.holders("n0"), cluster.fleet.used("n0")["pods"]) == (set(), 1)
+
+
+def test_what_holds_a_node_whole_follows_the_fleets_accelerator(scene: Any) -> None:
+    cluster = scene.cluster
+    cluster.nodes.store.assume(
+        NodeView("n0", "uid-n0", 3, ready=True, allocatable={"nvidia.com/gpu": 8, "amd.com/gpu": 8})
+    )
+    cluster.occupants.store.assume(OccupantView("other", "notebook", "u2", 2, "n0", {"amd.com/gpu": 1}))
+    assert (cluster.fleet.holders("n0"), cluster.fleet.used("n0")) == (set(), {"amd.com/gpu": 1})
+    meta = {"name": "default", "uid": "p", "resourceVersion": "9"}
+    policy = FleetPolicy.model_validate({"metadata": meta, "spec": {"acceleratorResource": "amd.com/gpu"}})
+    cluster.policies.store.assume(policy)
+    assert cluster.fleet.holders("n0") == {"pod/other/notebook"}
 
 
 def hear_checker(scene: Any, node: str, sequence: int = 1, **changes: Any) -> None:

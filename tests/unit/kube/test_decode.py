@@ -240,9 +240,13 @@ def test_of_what_cannot_be_read_the_identity_is_left() -> None:
     with pytest.raises(ValueError, match="creation"):
         decode.occupant(pod)
     occupant, of_which_nothing_is_known = decode.bare_occupant(pod), decode.bare_node(pod)
-    assert (occupant.node, occupant.uid, claim_of(occupant, of_which_nothing_is_known)[0]) == ("n1", "u", "pod/ns/p")
+    assert (occupant.node, occupant.uid, claim_of(occupant, of_which_nothing_is_known, "nvidia.com/gpu")[0]) == (
+        "n1",
+        "u",
+        "pod/ns/p",
+    )
     labelled = raw({"metadata": {**meta, "labels": {"muster.dev/job-uid": "j"}}, "spec": {"nodeName": "n1"}})
-    assert claim_of(decode.bare_pod(labelled), of_which_nothing_is_known)[0] == "pod/ns/p"
+    assert claim_of(decode.bare_pod(labelled), of_which_nothing_is_known, "nvidia.com/gpu")[0] == "pod/ns/p"
     node = decode.bare_node(pod)
     assert (node.name, node.resource_version, node.ready) == ("p", 9, False)
 

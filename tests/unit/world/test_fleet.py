@@ -11,8 +11,10 @@ from muster.api.fleetpolicy import FleetPolicySpec
 from muster.placement.eligibility import Requirements
 from muster.placement.request import Request
 from muster.placement.space import solve
-from muster.world.fleet import Doubt, Exclusion, Fleet, KnownAges
+from muster.world.fleet import Doubt, Exclusion, Fleet, KnownAges, claim_of
+from muster.world.resources import UNREADABLE
 from muster.world.turn import NotPlaced, Placed
+from muster.world.views import OccupantView
 
 NODES = [a_node(f"n{i}") for i in range(3)]
 
@@ -203,3 +205,37 @@ def test_copies_are_made_once_for_all_decisions_until_something_changes() -> Non
     assert one.nodes is other.nodes
     fleet.occupy("gang", "job", frozenset({"n0"}))
     assert fleet.snapshot(KnownAges({})).nodes is not one.nodes
+
+
+GPU, FUSE = "nvidia.com/gpu", "smarter-devices/fuse"
+
+
+@pytest.mark.parametrize(
+    ("requests", "holds"),
+    [
+        pytest.param({FUSE: 1}, False, id="another device"),
+        pytest.param({"rdma/hca": 1, "cpu": 1000, "memory": 2**30}, False, id="network, CPU and memory"),
+        pytest.param({"nvidia.com/hostdev": 1}, False, id="a network card of the same maker"),
+        pytest.param({GPU: 1}, True, id="an accelerator"),
+        pytest.param({f"{GPU}.shared": 1}, True, id="a share of one"),
+        pytest.param({"nvidia.com/mig-1g.5gb": 1}, True, id="a part of one"),
+        pytest.param({"amd.com/gpu": 1}, False, id="what the fleet does not count"),
+        pytest.param({UNREADABLE: 1}, True, id="nobody knows what"),
+    ],
+)
+def test_a_pod_of_others_holds_a_node_whole_by_accelerators_alone(requests: dict[str, int], holds: bool) -> None:
+    node = a_node("n0", allocatable={GPU: 8, "cpu": 4000, **requests})
+    pod = OccupantView("team", "p", "u", 1, "n0", requests)
+    assert claim_of(pod, node, GPU) == ("pod/team/p" if holds else "", requests)
+
+
+@pytest.mark.parametrize(("cpu", "fuse", "placed"), [(3000, 0, True), (3001, 0, False), (0, 1, True), (0, 2, False)])
+def test_beside_a_pod_with_another_device_a_worker_has_what_is_left(cpu: int, fuse: int, placed: bool) -> None:
+    """The node has 4 cores and two of the devices; a pod of others takes one of each."""
+    node = a_node("n0", allocatable={GPU: 8, "cpu": 4000, FUSE: 2})
+    fleet = a_fleet([node])
+    holder, uses = claim_of(OccupantView("team", "p", "u", 1, "n0", {"cpu": 1000, FUSE: 1}), node, GPU)
+    fleet.occupy("pod", holder, frozenset({"n0"}), uses)
+    needs = Requirements(8, {}, {}, requests={name: number for name, number in (("cpu", cpu), (FUSE, fuse)) if number})
+    answer = solve(fleet, Request(1, needs, "uid-1"))
+    assert isinstance(answer, Placed if placed else NotPlaced)
