@@ -495,6 +495,26 @@ class History(ApiModel):
     max_age_days: int = Field(400, ge=1, le=3650, description="For so long after their end.")
 
 
+class JobLimits(ApiModel):
+    """What one job may ask for at most, whatever its own spec says."""
+
+    nodes: int = Field(
+        4096, ge=1, le=4096, description="spec.nodes. A job that asks for more is not placed (TooManyNodes)."
+    )
+    save_timeout_seconds: int = Field(
+        3600,
+        ge=0,
+        le=86400,
+        description="spec.checkpoint.saveTimeoutSeconds: so long a job holds up a drain. More counts as this.",
+    )
+    application_restarts_per_day: int = Field(
+        100, ge=0, le=100, description="spec.recovery.applicationRestartsPerDay. More counts as this."
+    )
+    hardware_restarts_per_day: int = Field(
+        100, ge=0, le=100, description="spec.recovery.hardwareRestartsPerDay. More counts as this."
+    )
+
+
 class FleetPolicySpec(ApiModel):
     """What the platform team says about the fleet."""
 
@@ -512,6 +532,7 @@ class FleetPolicySpec(ApiModel):
     maintenance: MaintenancePolicy = MaintenancePolicy()
     preflight: PreflightPolicy = PreflightPolicy()
     history: History = History()
+    jobs: JobLimits = JobLimits()
     prices: PriceList = PriceList()
     accelerator_resource: str = Field(
         "nvidia.com/gpu",

@@ -36,6 +36,7 @@ from muster.recovery.silence import FRESH_SECONDS
 from muster.world.checks import CheckerView, Standard
 from muster.world.fleet import Fleet, Silence, claim_of
 from muster.world.job import CreateError, JobWorld, OtherJob, TemplateVerdict
+from muster.world.joblimits import within_limits
 from muster.world.names import pod_name_in
 from muster.world.quotas import QuotaClaim
 from muster.world.views import LauncherView, NodeView, OccupantView, PodView
@@ -321,7 +322,7 @@ class Cluster:
         checkers = self._checkers_of(gang)
         return JobWorld(
             now=now,
-            job=job,
+            job=within_limits(job, self._policy.jobs),
             gang=gang,
             pods=pods,
             launchers=launchers,

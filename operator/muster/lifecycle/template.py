@@ -17,6 +17,7 @@ from muster.placement.wishes import wishes
 from muster.protocol.starters import PYTHON, SHELLS, started, starter_of
 from muster.world.fleet import Fleet
 from muster.world.job import JobWorld
+from muster.world.joblimits import too_many_nodes
 from muster.world.quotas import QuotaClaim, claim_of_pod
 from muster.world.resources import asked_by_template
 from muster.world.views import SCHEDULER_NAME
@@ -50,6 +51,9 @@ def problem(job: TrainingJob, fleet: Fleet) -> tuple[str, str] | None:
             f"spec.checkpoint.resumeArgument: {command[0]} does not pass on words after its line; write them into that line, e.g. "
             f"train.py ${{MUSTER_RESUME_PATH:+--resume $MUSTER_RESUME_PATH}}, and leave resumeArgument out. {AGAIN}",
         )
+    over = too_many_nodes(job, fleet.policy.jobs)
+    if over:
+        return ("TooManyNodes", over)
     unread = resuming.unread(job)
     if unread:
         return ("ResumeArgumentUnused", unread)

@@ -632,6 +632,20 @@ def test_a_node_is_nobodys_for_the_name_of_a_resource_that_it_does_not_have(scen
     assert (cluster.fleet.holders("n0"), cluster.fleet.used("n0")["pods"]) == (set(), 1)
 
 
+def test_decisions_see_a_job_within_the_limits_of_the_policy(scene: Any, make: Any) -> None:
+    job = make.job()
+    checkpoint = job.spec.checkpoint.model_copy(update={"save_timeout_seconds": 86400})
+    job = job.model_copy(update={"spec": job.spec.model_copy(update={"checkpoint": checkpoint})})
+    scene.cluster.jobs.store.assume(job)
+    assert scene.cluster.world(job).job.spec.checkpoint.save_timeout_seconds == 3600, "a drain waits for an hour"
+    meta = {"name": "default", "uid": "p", "resourceVersion": "9"}
+    spec = {"jobs": {"saveTimeoutSeconds": 600}}
+    scene.rung.clear()
+    scene.cluster.policies.store.assume(FleetPolicy.model_validate({"metadata": meta, "spec": spec}))
+    assert scene.cluster.world(job).job.spec.checkpoint.save_timeout_seconds == 600
+    assert scene.rung == [("ns", "j")]
+
+
 def test_what_holds_a_node_whole_follows_the_fleets_accelerator(scene: Any) -> None:
     cluster = scene.cluster
     cluster.nodes.store.assume(

@@ -17,6 +17,7 @@ from tests.unit.lifecycle.builders import (
     running,
 )
 
+from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.gang import FaultClass, GangSpec, Level, Member, Proof, Resume
 from muster.lifecycle import members
 from muster.lifecycle import record as records
@@ -278,6 +279,14 @@ def test_what_can_never_start_says_what_to_do(spec: dict[str, object], reason: s
     assert (plan.status.state, stalled.reason) == ("Stalled", reason)
     assert words in stalled.message
     assert plan.announcements[0].warning
+
+
+def test_a_job_with_more_nodes_than_the_policy_lets_one_have_is_stalled() -> None:
+    scene = Scene(a_job(nodes=3)).fleet()
+    scene.fleet_changes["policy"] = FleetPolicySpec.model_validate({"jobs": {"nodes": 2}})
+    plan = decide(scene.world(), SETTINGS)
+    assert plan.status is not None
+    assert (plan.status.state, plan.status.reason) == ("Stalled", "TooManyNodes")
 
 
 def test_the_blame_goes_to_the_culprit_that_is_heard_of_late() -> None:

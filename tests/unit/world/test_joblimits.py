@@ -1,0 +1,38 @@
+"""What a FleetPolicy lets one job ask for."""
+
+import pytest
+from tests.unit.lifecycle.builders import a_job
+
+from muster.api.fleetpolicy import JobLimits
+from muster.world.joblimits import too_many_nodes, within_limits
+
+
+def test_a_job_within_the_limits_is_the_same_object() -> None:
+    job = a_job(checkpoint={"directory": "/c", "saveTimeoutSeconds": 3600})
+    assert within_limits(job, JobLimits()) is job
+
+
+@pytest.mark.parametrize(
+    ("limits", "want"),
+    [
+        pytest.param(JobLimits(), (3600, 90, 95), id="an hour for a save is the default"),
+        pytest.param(JobLimits(save_timeout_seconds=86400), (86400, 90, 95), id="as the policy says"),
+        pytest.param(JobLimits(save_timeout_seconds=0, application_restarts_per_day=0), (0, 0, 95), id="none"),
+        pytest.param(JobLimits(hardware_restarts_per_day=7), (3600, 90, 7), id="failures of nodes"),
+    ],
+)
+def test_what_is_beyond_a_limit_counts_as_the_limit(limits: JobLimits, want: tuple[int, int, int]) -> None:
+    recovery = {"applicationRestartsPerDay": 90, "hardwareRestartsPerDay": 95, "unreachableTimeoutSeconds": 33}
+    job = a_job(checkpoint={"directory": "/c", "saveTimeoutSeconds": 86400}, recovery=recovery)
+    seen = within_limits(job, limits).spec
+    restarts = seen.recovery.application_restarts_per_day, seen.recovery.hardware_restarts_per_day
+    assert (seen.checkpoint.save_timeout_seconds, *restarts) == want
+    assert (seen.checkpoint.directory, seen.recovery.unreachable_timeout_seconds) == ("/c", 33)
+    assert job.spec.checkpoint.save_timeout_seconds == 86400, "the job itself is not changed"
+
+
+def test_a_job_with_too_many_nodes_is_told_the_fields_and_the_remedy() -> None:
+    assert too_many_nodes(a_job(nodes=3), JobLimits(nodes=3)) == ""
+    found = too_many_nodes(a_job(nodes=4), JobLimits(nodes=3))
+    assert found.startswith("spec.nodes is 4, and FleetPolicy default lets a job have 3 at most (spec.jobs.nodes).")
+    assert "create it again with fewer" in found
