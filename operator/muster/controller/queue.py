@@ -18,6 +18,7 @@ from prometheus_client import Gauge, Histogram
 from muster.controller.cluster import Cluster, Key
 from muster.controller.slices import Slices, in_slices
 from muster.placement.fragmentation import fragmentation
+from muster.queueing.charges import Charges
 from muster.queueing.queue import Failed, Waiting, plan_steps
 from muster.queueing.quotas import OverQuota
 from muster.world.quotas import QuotaView
@@ -86,6 +87,8 @@ class Queue:
         self._stale = asyncio.Event()
         self._failed: dict[str, str] = {}  # jobs that planning failed at -> how
         self.reserved: frozenset[str] = frozenset()  # free nodes that wait for the rest of somebody's gang
+        self._charges = Charges()
+        self._gave_back: dict[Key, tuple[str, int]] = {}  # uid, and attempt of the record that says so
         self._without_room: set[str] = set()  # namespaces with a job that a ResourceQuota keeps waiting
         cluster.quotas.store.subscribe(self._quota_changed)
 
@@ -120,9 +123,23 @@ class Queue:
 
     def forget(self, key: Key) -> None:
         """The job is gone."""
+        self._gave_back.pop(key, None)
         if key in self._uids:
             self.put(key, self._uids[key], None)
         self.seen(key)
+
+    def gave_back(self, key: Key, job_uid: str, attempt: int, ago_seconds: float) -> None:
+        """A gang could not be assembled and gave its nodes back; its namespace pays for that once, however often it is told.
+
+        Args:
+            attempt: of the record that says so.
+            ago_seconds: for how long it has said so; a new leader hears of it late.
+        """
+        if self._gave_back.get(key) == (job_uid, attempt):
+            return
+        self._gave_back[key] = job_uid, attempt
+        self._charges.charge(key[0], self._clock() - ago_seconds)
+        self._stale.set()
 
     def turn(self, job_uid: str) -> Turn | None:
         """The job's turn in the newest plan, for what it waits for now; None for one that is in no such plan."""
@@ -191,7 +208,9 @@ class Queue:
         limits = self._cluster.fleet.policy.queueing.limits_of(waiting.namespace for waiting in asked.values())
         held = self._cluster.held_by_namespace() if limits else {}
         reserved: dict[str, str] = {}
-        steps = plan_steps(self._cluster.fleet, asked.values(), limits, held, reserved, self._cluster.quotas_of)
+        charged = self._charges.charged(self._clock())
+        quotas = self._cluster.quotas_of
+        steps = plan_steps(self._cluster.fleet, asked.values(), limits, held, reserved, quotas, charged)
         begun, slices = self._clock(), Slices(self._clock)
         for step in steps:
             now = self._clock()

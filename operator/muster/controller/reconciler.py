@@ -12,6 +12,7 @@ import time
 from collections import Counter as Counted
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 import structlog
@@ -34,6 +35,7 @@ from muster.kube.decode import Undecodable
 from muster.kube.errors import ApiError, Conflict, LeadershipLost
 from muster.kube.events import NORMAL, WARNING, EventRecorder, Regarding
 from muster.lifecycle import pending, status
+from muster.lifecycle import record as records
 from muster.lifecycle.decided import Decided, in_words
 from muster.lifecycle.figures import worked_out
 from muster.lifecycle.plan import Action, Announcement, ApplySupport, CommitGang, CreatePod, Plan, State, Telling
@@ -285,6 +287,10 @@ class Reconciler:
         if record is not None:
             self._queue.put(key, uid, None)
             return _without_record(world, record)
+        if world.gang is not None and records.came_to_nothing(world.gang.spec):
+            spec = world.gang.spec
+            ago = max((world.now - spec.time).total_seconds(), 0.0)
+            self._queue.gave_back(key, uid, spec.attempt, ago)
         request = pending.wanted(world)
         waiting = self._waiting(world, request) if request else None
         # Who has never had nodes has waited since it was made; the others begin to wait now.
@@ -319,7 +325,7 @@ class Reconciler:
             name=f"{job.metadata.namespace}/{job.metadata.name}",
             namespace=job.metadata.namespace,
             priority=self._cluster.priority_of(job),
-            created=job.metadata.creation_timestamp or world.now,
+            created=_queued_since(world),
             request=request if self._cluster.policy().queueing.show_jobs_of_other_namespaces else hidden,
             replacement=world.gang is not None and bool(world.gang.spec.members),
             claim=self._cluster.claim_of(job),
@@ -404,6 +410,13 @@ class _Decision:
     job: TrainingJob
     plan: Plan
     begun: float
+
+
+def _queued_since(world: JobWorld) -> datetime:
+    """From when its age in the queue counts: a gang that could not be assembled has lost its place."""
+    created = world.job.metadata.creation_timestamp or world.now
+    spec = world.gang.spec if world.gang else None
+    return max(created, spec.time) if spec is not None and records.came_to_nothing(spec) else created
 
 
 def _nodes_of(action: Action) -> Iterable[str]:

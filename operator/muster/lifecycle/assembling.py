@@ -240,7 +240,7 @@ def _incomplete(world: JobWorld, gang: Gang) -> Plan:
         return Plan(left, wake_in_seconds=TICK_SECONDS, overtaken=world.turn is not None)
     turn = world.turn
     if turn and turn.queued > 1 and holds.free_seconds(world, gang.spec) >= _assembly_timeout(world):
-        return _given_back(world, gang, {}, f"{spec.message}; and others wait for nodes")
+        return _given_back(world, gang, {}, f"{spec.message}; and others wait for nodes", record.GAVE_WAY)
     return Plan(left, Telling(State.STARTING, answer=spec), wake_in_seconds=TICK_SECONDS)
 
 
@@ -293,10 +293,14 @@ def _late(world: JobWorld, gang: Gang, late: Mapping[int, str]) -> Plan:
     return _given_back(world, gang, late if few else {}, why)
 
 
-def _given_back(world: JobWorld, gang: Gang, late: Mapping[int, str], why: str) -> Plan:
-    spec = record.unassembled(world, gang.spec, late.keys())
+def _given_back(
+    world: JobWorld, gang: Gang, late: Mapping[int, str], why: str, reason: str = record.ASSEMBLY_TIMED_OUT
+) -> Plan:
+    spec = record.unassembled(world, gang.spec, late.keys(), reason)
     pause = (spec.hold_until - world.now).total_seconds() if spec.hold_until else 0
     note = f"not assembled within {_assembly_timeout(world):.0f} s ({why.rstrip('.')}); its nodes are free, next try in {pause:.0f} s"
+    if record.came_to_nothing(spec):
+        note += f". Until then, and for an hour or longer, jobs of namespace {world.job.metadata.namespace} stand behind those of other namespaces in the queue"
     return commit(world, spec, Announcement(spec.reason, note, warning=True))
 
 

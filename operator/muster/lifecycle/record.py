@@ -56,6 +56,7 @@ FIRST_RELEASE_SECONDS = 60.0
 # What has one cause (a rack, a network, a bad image) reaches the workers, and us, within this time.
 TOGETHER_SECONDS = 10.0
 ASSEMBLY_TIMED_OUT = "AssemblyTimedOut"
+GAVE_WAY = "GaveWay"
 # Nodes that have to be empty at some moment are so a little earlier: ranks take their time to stop.
 STOP_SECONDS = 60.0
 # Who is told only when it is late, or too late, that they have to be empty waits no longer than this for a checkpoint.
@@ -297,7 +298,12 @@ def burned_in(
     return record.model_copy(update={"burn_in": told})
 
 
-def unassembled(world: JobWorld, record: GangSpec, late: Collection[int]) -> GangSpec:
+def came_to_nothing(record: GangSpec) -> bool:
+    """Whether it is of a gang that kept nodes from others and gave them back, because its pods did not come to be."""
+    return record.reason == ASSEMBLY_TIMED_OUT and not record.members
+
+
+def unassembled(world: JobWorld, record: GangSpec, late: Collection[int], reason: str = ASSEMBLY_TIMED_OUT) -> GangSpec:
     """The record of a gang that gives its nodes back because it could not be assembled on them; it waits a while."""
     releases = record.releases + 1
     pause = min(FIRST_RELEASE_SECONDS * 2.0 ** (releases - 1), holds.LONGEST_SECONDS)
@@ -306,7 +312,7 @@ def unassembled(world: JobWorld, record: GangSpec, late: Collection[int]) -> Gan
     until = world.now + timedelta(seconds=pause) + members.EXCLUSION
     excluded = {**record.excluded_nodes, **dict.fromkeys(filter(None, nodes), until)} if late else record.excluded_nodes
     update = {"hold_until": world.now + timedelta(seconds=pause), "releases": releases, "excluded_nodes": excluded}
-    return released(world, record, ASSEMBLY_TIMED_OUT).model_copy(update=update)
+    return released(world, record, reason).model_copy(update=update)
 
 
 def saves_until(world: JobWorld, since: datetime, gone_by: datetime | None) -> datetime:

@@ -49,6 +49,11 @@ def message(job: TrainingJob, turn: Turn) -> str:
     rest = f"; would help: {cut(helps, MAX_REMEDY)}" if helps else ""
     if turn.queued > 1:
         rest += f"; number {turn.position} of {turn.queued} in the queue"
+    if turn.behind_others:
+        rest += (
+            f"; namespace {job.metadata.namespace} stands behind other namespaces for now, because a gang of it gave its "
+            "nodes back (AssemblyTimedOut)"
+        )
     return cut(answer.message.rstrip("."), MAX_MESSAGE - len(rest)) + rest
 
 

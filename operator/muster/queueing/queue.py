@@ -11,7 +11,7 @@ nodes. A choice that stays is empty once its running jobs have ended, and a doma
 """
 
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -39,7 +39,7 @@ class Waiting:
         name: `<namespace>/<name>`, for people and for the order of those that are alike.
         namespace: whose limit counts.
         priority: value of its PriorityClass; higher goes first.
-        created: when the job was created.
+        created: when the job was created, or last gave its nodes back because it could not be assembled on them.
         request: what it asks for.
         replacement: whether it is for a gang that holds its other nodes meanwhile.
         claim: what each of its pods counts for in ResourceQuotas; None: not known, which is left to the API server.
@@ -87,9 +87,17 @@ class Failed(NotPlaced):
     error: Exception | None = None
 
 
-def order(waiting: Iterable[Waiting]) -> list[Waiting]:
-    """Who comes first: replacements (they let other nodes idle), then higher priority, then age, then name."""
-    return sorted(waiting, key=lambda job: (not job.replacement, -job.priority, job.created, job.name))
+def order(waiting: Iterable[Waiting], charged: Collection[str] = ()) -> list[Waiting]:
+    """Who comes first: replacements (they let other nodes idle), then higher priority, then age, then name.
+
+    Args:
+        charged: namespaces whose jobs stand behind those of the others (`muster.queueing.charges`).
+    """
+
+    def place(job: Waiting) -> tuple[bool, bool, int, datetime, str]:
+        return not job.replacement, job.namespace in charged, -job.priority, job.created, job.name
+
+    return sorted(waiting, key=place)
 
 
 def plan(
@@ -98,9 +106,11 @@ def plan(
     limits: Mapping[str, int],
     held: Mapping[str, int],
     quotas: Callable[[str], NamespaceQuotas] = no_quotas,
+    charged: Collection[str] = (),
 ) -> dict[str, Turn]:
     """The turns of all waiting jobs, by job uid; see `plan_steps`."""
-    return dict(step for step in plan_steps(fleet, waiting, limits, held, quotas=quotas) if step is not None)
+    steps = plan_steps(fleet, waiting, limits, held, quotas=quotas, charged=charged)
+    return dict(step for step in steps if step is not None)
 
 
 def plan_steps(
@@ -110,6 +120,7 @@ def plan_steps(
     held: Mapping[str, int],
     reserved: dict[str, str] | None = None,
     quotas: Callable[[str], NamespaceQuotas] = no_quotas,
+    charged: Collection[str] = (),
 ) -> Iterator[tuple[str, Turn] | None]:
     """The turns of all waiting jobs, first come first, each worked out when it is asked for.
 
@@ -120,15 +131,17 @@ def plan_steps(
         held: nodes that the jobs of a namespace hold now, those of gangs that wait for a replacement included.
         reserved: is told for whom nodes are reserved that are free.
         quotas: the ResourceQuotas of a namespace, asked once for each namespace of the queue.
+        charged: as in `order`.
 
     Yields:
         Job uid and turn; None between parts of the work on one job: whatever else there is to do may have its turn. What is `Placed` does not overlap, so that all of them may take their nodes.
     """
-    queue = order(waiting)
+    queue = order(waiting, charged)
     desk = _Desk(fleet, Limits(limits, held), Quotas(fleet, quotas), {} if reserved is None else reserved)
     for position, job in enumerate(queue, start=1):
         answer = yield from _guarded(desk, job)
-        yield job.job_uid, Turn(position, len(queue), answer)
+        behind_others = job.namespace in charged and not job.replacement
+        yield job.job_uid, Turn(position, len(queue), answer, behind_others)
 
 
 def _guarded(desk: "_Desk", job: Waiting) -> Generator[None, None, Placed | NotPlaced]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from muster.api.trainingjob import Checkpoint
 from muster.lifecycle.assembling import ASSEMBLING
+from muster.lifecycle.record import ASSEMBLY_TIMED_OUT
 from muster.recovery.budgets import BACK_OFF_LIMIT_SECONDS
 from muster.simulate.apiserver import Key, Object
 from muster.simulate.violation import Hold
@@ -63,6 +64,7 @@ class Waits:
         self._records: dict[str, Object] = {}
         self._leaves: dict[str, tuple[Object, float]] = {}
         self._replaced: list[tuple[float, set[str]]] = []  # when nodes were taken in place of lost ones, and which
+        self._charged: set[str] = set()  # namespaces that lost their place (`muster.queueing.charges`): not judged
         self._usable: dict[str, float] = {}  # uid of the first in the queue -> since when there are nodes for it
 
     def begin(self, priority_of: Callable[[Key], int], limited: Collection[str]) -> None:
@@ -117,6 +119,8 @@ class Waits:
             return
         self._records[uid] = after
         spec = after["spec"]
+        if spec["reason"] == ASSEMBLY_TIMED_OUT and not spec["members"]:
+            self._charged.add(after["metadata"]["namespace"])
         start = _Start(spec["attempt"], spec["time"], bool(spec.get("go")))
         if uid not in self._attempts or self._attempts[uid][0] != start:
             self._attempts[uid] = start, now
@@ -146,7 +150,9 @@ class Waits:
                 continue
             other = self._job(uid)
             record = self._record(other) if other is not None else None
-            if other is None or _is_complete(record) or place < self._place(other, replaces=bool(_members(record))):
+            if other is None or self._is_charged(job) or self._is_charged(other):
+                continue
+            if _is_complete(record) or place < self._place(other, replaces=bool(_members(record))):
                 continue
             useless = set((record or {"spec": {}})["spec"].get("excludedNodes") or ()) | _nodes(record)
             wanted, had = nodes - useless, replaced - useless
@@ -229,7 +235,7 @@ class Waits:
         waiting = [
             job for job in map(self._job, self._queued) if job is not None and not _is_complete(self._record(job))
         ]
-        if not waiting:
+        if not waiting or any(map(self._is_charged, waiting)):
             self._usable.clear()
             return
         first = min(waiting, key=lambda job: self._place(job, replaces=bool(_members(self._record(job)))))
@@ -263,6 +269,9 @@ class Waits:
             taken |= _nodes(gang) | {ghost.get("node") for ghost in gang["spec"].get("ghosts") or ()}
         sound = {name for name, machine in self._life.machines.items() if machine.in_touch and machine.is_ready}
         return sound - sick - taken
+
+    def _is_charged(self, job: Object) -> bool:
+        return job["metadata"]["namespace"] in self._charged
 
     def _lasted(self, since: float) -> float:
         """For how long something has, while the operator had no trouble."""

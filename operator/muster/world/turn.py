@@ -74,8 +74,11 @@ class Turn:
         position: 1 is the next.
         queued: jobs in the queue.
         answer: nodes that are its own if it takes them now, or why there are none.
+        behind_others: whether it stands behind the jobs of other namespaces, because a reservation of its own namespace
+            came to nothing.
     """
 
     position: int
     queued: int
     answer: Placed | NotPlaced
+    behind_others: bool = False

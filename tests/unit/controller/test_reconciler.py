@@ -6,6 +6,7 @@ import itertools
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -513,3 +514,25 @@ async def test_what_was_not_written_yet_is_written_later(
     ready[0] = "2/2"
     loop.dirty.add(("ns", "j"))
     await loop.until(lambda: loop.scene.cluster.job(("ns", "j")).status.nodes_ready == "2/2")
+
+
+async def test_a_gang_that_could_not_be_assembled_costs_its_namespace_the_place_once(
+    scene: Any, make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = Loop(scene, monkeypatch)
+    job = make.job()
+    loop.add(job)
+    loop.reconciler._decide(job)
+    assert loop.queue._charges.charged(loop.queue._clock()) == frozenset()
+    gang = make.gang(job, members=[], reason="AssemblyTimedOut", releases=1, go=None, attempt=2)
+    scene.cluster.gangs.store.assume(gang)
+    charged: list[tuple[str, float]] = []
+    monkeypatch.setattr(loop.queue._charges, "charge", lambda *told: charged.append(told))
+    for _ in range(2):
+        loop.reconciler._decide(job)
+    assert [namespace for namespace, _ in charged] == ["ns"]
+    world = scene.cluster.world(job)
+    assert reconciler._queued_since(world) == gang.spec.time, "its age counts from then"
+    trained = gang.model_copy(update={"spec": gang.spec.model_copy(update={"reason": "GaveWay"})})
+    world = replace(world, gang=trained)
+    assert reconciler._queued_since(world) == (job.metadata.creation_timestamp or world.now)

@@ -11,6 +11,7 @@ from muster.api.gang import Level, Member
 from muster.api.trainingjob import TrainingJobStatus
 from muster.lifecycle import members, pending
 from muster.lifecycle.plan import BindPod, CommitGang, CreatePod, Plan
+from muster.lifecycle.record import came_to_nothing
 from muster.lifecycle.step import decide
 from muster.lifecycle.template import scheduler_for
 from muster.recovery import holds
@@ -276,6 +277,8 @@ def test_a_gang_that_cannot_be_assembled_gives_its_nodes_back(scene: Scene, word
     spec = committed(plan)
     assert (spec.members, spec.reason, spec.releases, spec.hold_until) == ([], "AssemblyTimedOut", 1, at(160))
     assert f"worker 2 on n2: {words}" in plan.announcements[0].note
+    assert "stand behind those of other namespaces" in plan.announcements[0].note
+    assert came_to_nothing(spec)
 
 
 def test_only_those_who_are_late_move_where_there_are_other_nodes() -> None:
@@ -371,6 +374,8 @@ def test_of_two_gangs_that_hold_what_the_other_needs_one_gives_back() -> None:
     plan = decide(world, SETTINGS)
     assert committed(plan).members == []
     assert "others wait for nodes" in plan.announcements[0].note
+    spec = committed(plan)
+    assert (spec.reason, came_to_nothing(spec)) == ("GaveWay", False), "it has trained: its namespace pays nothing"
 
 
 def test_the_status_tells_how_many_domains_the_gang_is_in() -> None:
