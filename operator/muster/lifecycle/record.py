@@ -112,7 +112,8 @@ def recovered(world: JobWorld, record: GangSpec, found: Sequence[Failure]) -> Ga
             excluded[failure.node] = world.now + members.EXCLUSION
     if cause.kind is Kind.NODE_CONFLICT:  # the strongest of all: nothing has failed
         return _elsewhere(world, record.model_copy(update={"excluded_nodes": excluded}), found)
-    incidents = blame.upgrade(record.incidents, _first_open(record), fault_class, cause.kind, cause.node)
+    before = record.incidents
+    incidents = blame.upgrade(before, _first_open(record), fault_class, cause.kind, cause.node)
     record = record.model_copy(
         update={
             "incidents": incidents,
@@ -120,7 +121,7 @@ def recovered(world: JobWorld, record: GangSpec, found: Sequence[Failure]) -> Ga
             "checkpoint": resume.newest(world, record),  # what it has won counts before what it has lost
         }
     )
-    goes_on = _same_story(world, record, found)
+    goes_on, taken_over = _same_story(world, record, found), bool(before) and blame.goes_before(cause, before[-1])
     record = corruption.doubted(world, record, _last_step(world, record) or 0)
     level, seats = _mended(world, record, found)
     reason = cause.kind if seats else record.reason  # without nodes it waits for what it waited for before
@@ -129,7 +130,10 @@ def recovered(world: JobWorld, record: GangSpec, found: Sequence[Failure]) -> Ga
     record = record.model_copy(update={"excluded_nodes": avoided})
     left = ghosts(world, record, seats)
     if goes_on:
-        record = record.model_copy(update={"incidents": _continued(world, record, level, cause, found)})
+        incidents = _continued(world, record, level, cause, found)
+        if taken_over:
+            incidents[-1] = _taken_over(world, incidents[-1], before[-1], fault_class, cause, found)
+        record = record.model_copy(update={"incidents": incidents})
         return _next(world, record, level, reason, seats, left=left)
     incident = _incident(world, record, level, cause, fault_class, found)
     spec = _next(world, record, level, reason, seats, incident, left)
@@ -186,6 +190,36 @@ def _continued(
     if last.others is not None and last.index is not None:
         changes["others"] = min(last.others + _others(found, last.index), MAX_OTHERS)
     return [*record.incidents[:-1], last.model_copy(update=changes)]
+
+
+def _taken_over(
+    world: JobWorld,
+    incident: GangIncident,
+    heard: GangIncident,
+    fault_class: FaultClass,
+    cause: Failure,
+    found: Sequence[Failure],
+) -> GangIncident:
+    """The incident with its cause, where what was heard first has followed from it."""
+    words = f"{exits.message_of(world, cause)}; heard before: {heard.message}"
+    others = min((heard.others or 0) + _others(found, cause.index), MAX_OTHERS)
+    told = _told_of(incident, cause, fault_class, words)
+    return told.model_copy(update={"reason": cause.kind, "others": others})
+
+
+def _told_of(incident: GangIncident, cause: Failure, fault_class: FaultClass, message: str) -> GangIncident:
+    """The incident with another culprit."""
+    return incident.model_copy(
+        update={
+            "fault_class": fault_class,
+            "node": cause.node,
+            "index": cause.index,
+            "rank": cause.rank,
+            "exit_code": cause.exit_code,
+            "signal": cause.signal,
+            "message": message[:2048],
+        }
+    )
 
 
 def _elsewhere(world: JobWorld, record: GangSpec, conflicts: Sequence[Failure]) -> GangSpec:
@@ -404,17 +438,8 @@ def _blamed(world: JobWorld, gang: Gang, incident: GangIncident) -> GangIncident
         return incident.model_copy(update={"fault_class": FaultClass.INFRASTRUCTURE, "message": words[:2048]})
     if not culprits or (cause := blame.culprit(culprits)).rank == incident.rank:
         return _on_sick_node(world, _beside_others(world, incident, culprits))
-    return _beside_others(world, incident, culprits).model_copy(
-        update={
-            "fault_class": blame.fault_class(cause),
-            "node": cause.node,
-            "index": cause.index,
-            "rank": cause.rank,
-            "exit_code": cause.exit_code,
-            "signal": cause.signal,
-            "message": exits.message_of(world, cause)[:2048],
-        }
-    )
+    words = exits.message_of(world, cause)
+    return _told_of(_beside_others(world, incident, culprits), cause, blame.fault_class(cause), words)
 
 
 def _beside_others(world: JobWorld, incident: GangIncident, culprits: Sequence[Failure]) -> GangIncident:

@@ -3,15 +3,12 @@
 from collections.abc import Sequence
 
 from muster.api.gang import FaultClass, GangIncident
-from muster.recovery.failure import Failure, Kind
+from muster.recovery.failure import ORDER_ERROR_SECONDS, Failure, Kind
+from muster.recovery.last_lines import is_killed
 
-# Exits closer together than this have no order: reports carry ages, not a common clock.
-ORDER_ERROR_SECONDS = 0.2
 # For so long a victim's exit waits for its culprit to be seen.
 GATHER_SECONDS = 1.0
 SETTLE_SECONDS = 5.0
-
-SIGKILL = 9
 
 CLASSES = {
     # A tenant's word. What the tests of his nodes prove makes it Hardware, and gives it back to his budget.
@@ -73,17 +70,20 @@ _RANKING = [
     Kind.START_HANG,
     Kind.NODE_CONFLICT,
 ]
+# What happens to a worker from outside of it: its node, or its pod, is lost.
+_OUTSIDE = frozenset(_RANKING[: _RANKING.index(Kind.LAUNCHER_SILENT)]) - {Kind.POD_ENDED}
 
 
 def culprit(failures: Sequence[Failure]) -> Failure:
-    """The failure that the others most likely follow from; ties within the error bound go to a sick node, then to the lowest
-    index."""
+    """The failure that the others most likely follow from; ties within the error bound go to a sick node, then to what a
+    signal from outside has ended, then to the lowest index."""
     best = min(_RANKING.index(failure.kind) for failure in failures)
     strongest = [failure for failure in failures if _RANKING.index(failure.kind) == best]
     causes = [failure for failure in strongest if not failure.victim] or strongest
     oldest = max(failure.age_seconds for failure in causes)
     return min(
-        (f for f in causes if oldest - f.age_seconds <= ORDER_ERROR_SECONDS), key=lambda f: (not f.ailment, f.index)
+        (f for f in causes if oldest - f.age_seconds <= ORDER_ERROR_SECONDS),
+        key=lambda f: (not f.ailment, not f.killed, f.index),
     )
 
 
@@ -94,13 +94,22 @@ def gathering_seconds(failures: Sequence[Failure]) -> float:
     return max(0.0, GATHER_SECONDS - max(failure.age_seconds for failure in failures))
 
 
+def goes_before(failure: Failure, incident: GangIncident) -> bool:
+    """Whether a failure that is seen later is what an incident follows from: a node or a pod was lost, and a rank fell over it."""
+    if incident.settled or incident.reason != Kind.RANK_FAILED or incident.fault_class is not FaultClass.UNKNOWN:
+        return False
+    if is_killed(incident.exit_code, incident.signal) and incident.index != failure.index:
+        return False
+    return failure.kind in _OUTSIDE
+
+
 def fault_class(failure: Failure) -> FaultClass:
     """The provisional class of a failure by itself."""
     if failure.ailment:
         return FaultClass.HARDWARE
     if failure.kind is not Kind.RANK_FAILED:
         return CLASSES[failure.kind]
-    if failure.victim or failure.signal == SIGKILL:
+    if failure.victim or failure.killed:
         return FaultClass.UNKNOWN
     return FaultClass.APPLICATION
 

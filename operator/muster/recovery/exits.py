@@ -5,7 +5,8 @@ import signal
 from dataclasses import replace
 
 from muster.api.gang import Gang, Level
-from muster.recovery.failure import Failure, Kind, failure_of
+from muster.recovery.failure import ORDER_ERROR_SECONDS, Failure, Kind, failure_of
+from muster.recovery.last_lines import Cause, cause_of, is_killed
 from muster.world.job import JobWorld, Seat
 from muster.world.redact import without_secrets
 from muster.world.views import SCHEDULER_NAME, ContainerView, PodView, RankView
@@ -24,12 +25,6 @@ NOT_SEEN = ("Unknown", "ContainerStatusUnknown")
 # "no such file or directory" is the node's affair.
 COMMAND_NOT_FOUND = re.compile(
     r"exec: .*(executable file not found|no such file or directory|permission denied)|executable file .*not found",
-    re.IGNORECASE,
-)
-# What a rank prints when ANOTHER one has died: gloo's and NCCL's words for a lost peer.
-VICTIM = re.compile(
-    r"Connection (was )?(closed|reset|refused)( by)?|Broken pipe|Socket Timeout|remote process exited"
-    r"|ncclRemoteError|Watchdog caught collective operation timeout|DistBackendError|failed to recv",
     re.IGNORECASE,
 )
 
@@ -75,7 +70,9 @@ def pod_ended(seat: Seat, *, managed: bool) -> Failure | None:
     kind = Kind.OUT_OF_MEMORY if container.terminated_reason == "OOMKilled" else Kind.POD_ENDED
     message = f"container {container.name} of pod {pod.name} ended with code {container.exit_code} ({container.terminated_reason})"
     printed = container.terminated_message if container.exit_code else ""
-    return replace(failure_of(seat, kind, Level.POD, message), exit_code=container.exit_code, printed=printed)
+    ended = failure_of(seat, kind, Level.POD, message)
+    killed = is_killed(container.exit_code, None)
+    return replace(ended, exit_code=container.exit_code, killed=killed, printed=printed)
 
 
 def _trains(seat: Seat, container: ContainerView) -> bool:
@@ -151,16 +148,22 @@ def fell_by_themselves(world: JobWorld, index: int, attempt: int) -> int:
     if view is None or attempt not in (view.attempt, view.previous_attempt):
         return 0
     ranks = view.ranks if view.attempt == attempt else view.previous_ranks
-    return sum(_failed(rank) and not VICTIM.search(rank.tail) for rank in ranks)
+    return sum(_failed(rank) and _cause(rank) is not Cause.LOST_PEER for rank in ranks)
 
 
 def rank_failed(ranks: tuple[RankView, ...], seat: Seat, ailment: str) -> Failure | None:
-    """The first of a worker's ranks that failed by itself, as its launcher tells; of those that fell together one that is no
-    victim."""
+    """The rank of a worker that failed first, as its launcher reports; of those that fell together one that is no victim,
+    and of these one that was killed."""
     failed = [rank for rank in ranks if _failed(rank)]
     if not failed:
         return None
-    first = max(failed, key=lambda rank: (not VICTIM.search(rank.tail), rank.exited_age_seconds or 0.0))
+    causes = [rank for rank in failed if _cause(rank) is not Cause.LOST_PEER] or failed
+    oldest = max(rank.exited_age_seconds or 0.0 for rank in causes)
+    first = max(
+        (rank for rank in causes if oldest - (rank.exited_age_seconds or 0.0) <= ORDER_ERROR_SECONDS),
+        key=lambda rank: (_cause(rank) is Cause.KILLED, rank.exited_age_seconds or 0.0),
+    )
+    cause = _cause(first)
     return Failure(
         Kind.RANK_FAILED,
         Level.REPLACE if ailment else Level.IN_PLACE,
@@ -171,7 +174,8 @@ def rank_failed(ranks: tuple[RankView, ...], seat: Seat, ailment: str) -> Failur
         exit_code=first.exit_code,
         signal=first.signal,
         age_seconds=first.exited_age_seconds or 0.0,
-        victim=bool(VICTIM.search(first.tail)),
+        victim=cause is Cause.LOST_PEER,
+        killed=cause is Cause.KILLED,
         ailment=ailment,
         if_free=bool(ailment),
         printed=first.tail if first.signal != signal.SIGKILL else "",
@@ -185,6 +189,10 @@ def message_of(world: JobWorld, failure: Failure) -> str:
     """
     lines = _last_lines(without_secrets(failure.printed, world.job.spec.containers)) if failure.printed else ""
     return failure.message + (LAST_LINES_FOLLOW + lines if lines else "")
+
+
+def _cause(rank: RankView) -> Cause:
+    return cause_of(rank.tail, rank.exit_code, rank.signal)
 
 
 def _failed(rank: RankView) -> bool:

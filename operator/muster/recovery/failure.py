@@ -6,6 +6,9 @@ from enum import StrEnum
 from muster.api.gang import Level
 from muster.world.job import Seat
 
+# Exits closer together than this have no order: reports carry ages, not a common clock.
+ORDER_ERROR_SECONDS = 0.2
+
 
 class Kind(StrEnum):
     """What was seen; the values are reasons of Events and incidents."""
@@ -44,7 +47,8 @@ class Failure:
     Attributes:
         level: the least level of recovery that mends it.
         age_seconds: since it happened, as far as is known.
-        victim: its own words say that another rank was lost first.
+        victim: its last lines say that it lost a peer.
+        killed: a signal from outside ended it, or what it ran.
         ailment: what is wrong with its node; "" if nothing is known. The worker moves if there is another node, whatever the
             level.
         suspected: failures of jobs have followed its node, which proves nothing. The worker moves if there is another node,
@@ -63,6 +67,7 @@ class Failure:
     signal: int | None = None
     age_seconds: float = 0.0
     victim: bool = False
+    killed: bool = False
     ailment: str = ""
     suspected: bool = False
     if_free: bool = False

@@ -14,6 +14,7 @@ from datetime import timedelta
 
 from muster.api.gang import FaultClass, Gang, GangIncident
 from muster.recovery.failure import Kind
+from muster.recovery.last_lines import is_killed
 from muster.world.jobwords import JobWord
 from muster.world.names import job_name
 
@@ -38,10 +39,6 @@ KINDS = frozenset(
     }
 )
 """What a node can do to a program that is well. Others name another cause, or are looked into in another way."""
-
-# SIGINT, SIGKILL (most often memory that is used up) and SIGTERM: somebody else has ended it.
-_FROM_OUTSIDE = frozenset({2, 9, 15})
-_SHELL_SIGNAL = 128
 
 
 @dataclass(slots=True)
@@ -121,8 +118,7 @@ def _is_unexplained(incident: GangIncident) -> bool:
         return False
     if incident.fault_class in (FaultClass.HARDWARE, FaultClass.PLANNED):
         return False
-    code = incident.exit_code or 0
-    return incident.signal not in _FROM_OUTSIDE and code - _SHELL_SIGNAL not in _FROM_OUTSIDE
+    return not is_killed(incident.exit_code, incident.signal)  # by SIGKILL most often because memory was used up
 
 
 def _failed_at(incident: GangIncident) -> int:

@@ -77,6 +77,11 @@ class Rank:
         if self.alive:
             self.alive, self.exit_code, self.signal, self.exited_at, self.tail = False, code, signal, now, tail
 
+    def report(self, now: float) -> RankReport:
+        """What its launcher reports of it."""
+        age = None if self.exited_at is None else now - self.exited_at
+        return RankReport(self.rank, 0, self.alive, self.exit_code, self.signal, self.by_launcher, age, self.tail)
+
 
 @dataclass
 class Machine:
@@ -165,6 +170,7 @@ class Launcher:
     scans_at: float = 0.0
     attempt: int = 0
     ranks: list[Rank] = field(default_factory=list)
+    previous: tuple[int, list[Rank]] = (0, [])  # the attempt before, and its ranks
     directive: Directive | None = None
     reclaim_until: float | None = None
     stubborn: bool = False  # its ranks cannot be killed
@@ -216,19 +222,9 @@ class Launcher:
             sequence=next(self.sequence),
             state=state,
             attempt=self.idle_attempt if idle else self.attempt,
-            ranks=tuple(
-                RankReport(
-                    r.rank,
-                    0,
-                    r.alive,
-                    r.exit_code,
-                    r.signal,
-                    r.by_launcher,
-                    None if r.exited_at is None else now - r.exited_at,
-                    r.tail,
-                )
-                for r in self.ranks
-            ),
+            ranks=tuple(rank.report(now) for rank in self.ranks),
+            previous_attempt=self.previous[0],
+            previous_ranks=tuple(rank.report(now) for rank in self.previous[1]),
             step=None if idle else self.step,
             step_age_seconds=None if idle or self.step_at is None else now - self.step_at,
             started_age_seconds=None if idle else now - self.started_at,
@@ -624,6 +620,8 @@ class Theatre:
 
     def _reclaimed(self, launcher: Launcher) -> None:
         launcher.kill_ranks(self.now)
+        if launcher.ranks:
+            launcher.previous = launcher.attempt, launcher.ranks
         launcher.ranks, launcher.reclaim_until, launcher.fenced = [], None, False
         launcher.step, launcher.step_at, launcher.peers_heard_at = None, None, {}
 

@@ -8,7 +8,6 @@ from tests.unit.lifecycle.builders import EPOCH, an_incident, at
 from muster.api.gang import FaultClass, GangIncident, GangSpec, Level, Resume
 from muster.api.trainingjob import Recovery
 from muster.recovery import blame, budgets
-from muster.recovery.exits import VICTIM
 from muster.recovery.failure import Failure, Kind
 
 APPLICATION, INFRASTRUCTURE, UNKNOWN = FaultClass.APPLICATION, FaultClass.INFRASTRUCTURE, FaultClass.UNKNOWN
@@ -54,6 +53,21 @@ def a_record(*incidents: GangIncident, checkpoint: int | None = None) -> GangSpe
             id="within the error bound a sick node goes before the lowest index",
         ),
         pytest.param(
+            [a_failure(index=0, age_seconds=1.1), a_failure(index=1, age_seconds=1.0, killed=True)],
+            1,
+            id="within the error bound what was killed goes before the lowest index",
+        ),
+        pytest.param(
+            [a_failure(index=0, age_seconds=3.0), a_failure(index=1, age_seconds=1.0, killed=True)],
+            0,
+            id="an earlier moment goes before a signal",
+        ),
+        pytest.param(
+            [a_failure(Kind.POD_ENDED, index=0), a_failure(Kind.POD_ENDED, index=1, killed=True)],
+            1,
+            id="of pods that have ended the one that was killed",
+        ),
+        pytest.param(
             [a_failure(index=0, age_seconds=9), a_failure(Kind.POD_DELETED, index=2)], 2, id="a pod outweighs a rank"
         ),
         pytest.param(
@@ -79,7 +93,8 @@ def test_every_kind_has_a_class_and_a_rank() -> None:
         (a_failure(exit_code=1), APPLICATION),
         (a_failure(Kind.CORRUPTION), APPLICATION),
         (a_failure(Kind.CORRUPTION, ailment="ECC errors"), FaultClass.HARDWARE),
-        (a_failure(signal=9), UNKNOWN),
+        (a_failure(signal=9, killed=True), UNKNOWN),
+        (a_failure(exit_code=137, killed=True), UNKNOWN),
         (a_failure(signal=11), APPLICATION),
         (a_failure(victim=True, exit_code=1), UNKNOWN),
         (a_failure(Kind.OUT_OF_MEMORY), APPLICATION),
@@ -97,24 +112,33 @@ def test_victims_alone_wait_for_their_culprit_but_not_for_ever() -> None:
     assert blame.gathering_seconds([a_failure(victim=True), a_failure(index=1)]) == 0
 
 
-@pytest.mark.parametrize(
-    "tail",
-    [
-        "RuntimeError: [/pytorch/third_party/gloo/pair.cc:534] Connection closed by peer [10.0.0.2]:4242",
-        "RuntimeError: Connection reset by peer",
-        "torch.distributed.DistBackendError: NCCL error: remote process exited or there was a network error",
-        "BrokenPipeError: [Errno 32] Broken pipe",
-    ],
-)
-def test_words_of_victims(tail: str) -> None:
-    assert VICTIM.search(tail)
-
-
 def test_late_evidence_upgrades_what_no_start_has_come_between() -> None:
     before = [an_incident(2), an_incident(5, UNKNOWN), an_incident(6, FaultClass.PLANNED)]
     after = blame.upgrade(before, 5, INFRASTRUCTURE, "NodeUnreachable", "n1")
     assert [incident.fault_class for incident in after] == [APPLICATION, INFRASTRUCTURE, FaultClass.PLANNED]
     assert "follows from NodeUnreachable on n1" in after[1].message
+
+
+@pytest.mark.parametrize(
+    ("incident", "failure", "takes_over"),
+    [
+        ({"exit_code": 1}, a_failure(Kind.POD_DELETED, index=1), True),
+        ({"exit_code": 1}, a_failure(Kind.NODE_LOST, index=1), True),
+        ({"exit_code": 1}, a_failure(Kind.OUT_OF_MEMORY, index=1), True),
+        ({"exit_code": 1}, a_failure(Kind.LAUNCHER_SILENT, index=1), False),
+        ({"exit_code": 1}, a_failure(Kind.RANK_FAILED, index=1), False),
+        ({"exit_code": 1, "fault_class": APPLICATION}, a_failure(Kind.POD_DELETED, index=1), False),
+        ({"exit_code": 1, "settled": True}, a_failure(Kind.POD_DELETED, index=1), False),
+        ({"exit_code": 1, "reason": "StepTimeout"}, a_failure(Kind.POD_DELETED, index=1), False),
+        ({"signal": 9}, a_failure(Kind.POD_DELETED, index=1), False),
+        ({"signal": 9}, a_failure(Kind.POD_DELETED, index=0), True),
+    ],
+)
+def test_a_lost_pod_takes_the_place_of_a_rank_that_fell_over_it(
+    incident: dict[str, object], failure: Failure, takes_over: bool
+) -> None:
+    known = {"reason": "RankFailed", "index": 0, "fault_class": UNKNOWN, "settled": False}
+    assert blame.goes_before(failure, an_incident(5).model_copy(update=known | incident)) is takes_over
 
 
 def test_an_application_failure_upgrades_nothing() -> None:

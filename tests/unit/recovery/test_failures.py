@@ -417,6 +417,21 @@ def test_a_gang_of_which_nobody_is_heard_is_given_longer() -> None:
     assert len(found) == 3
 
 
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
+def test_of_a_workers_ranks_the_killed_one_goes_before_those_that_end_in_the_same_moment(
+    order: tuple[int, ...],
+) -> None:
+    ranks = (
+        RankView(rank=0, alive=False, exit_code=1, tail="ConnectionError: peer closed", exited_age_seconds=3.0),
+        RankView(rank=1, alive=False, exit_code=1, tail="", exited_age_seconds=2.1),
+        RankView(rank=2, alive=False, signal=9, exited_age_seconds=2.0),
+    )
+    here = Scene(a_job()).fleet().gang().pods().all(running(1))
+    here.launcher(0, replace(running(1), ranks=tuple(ranks[place] for place in order)))
+    (failure,) = find(here.world())
+    assert (failure.rank, failure.killed, failure.victim) == (2, True, False)
+
+
 def test_the_ranks_of_an_attempt_that_is_over_are_told_of_afterwards() -> None:
     ended = RankView(rank=1, alive=False, exit_code=7, tail="the culprit", exited_age_seconds=2.0)
     lost = RankView(rank=0, alive=False, exit_code=1, tail="Connection closed by peer", exited_age_seconds=2.0)
