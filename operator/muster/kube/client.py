@@ -23,7 +23,15 @@ import tenacity
 from prometheus_client import Counter, Histogram
 
 from muster.kube import jitter, library, paths
-from muster.kube.errors import ApiError, ServerError, TooManyRequests, Unauthorized, Unreachable, from_status
+from muster.kube.errors import (
+    ApiError,
+    PageTooLarge,
+    ServerError,
+    TooManyRequests,
+    Unauthorized,
+    Unreachable,
+    from_status,
+)
 from muster.kube.pipes import Pipes
 
 DEFAULT_DEADLINE_SECONDS = 10.0
@@ -170,10 +178,18 @@ class Client:
         await self._transport.close()
         await self._pipes.close()
 
-    async def get(self, path: str, query: Query | None = None, *, deadline_seconds: float | None = None) -> bytes:
+    async def get(
+        self,
+        path: str,
+        query: Query | None = None,
+        *,
+        deadline_seconds: float | None = None,
+        most_bytes: int | None = None,
+    ) -> bytes:
         """Read an object, or list (deadline: 60 s when the query asks for a page or a selector, else 10 s).
 
         Raises:
+            PageTooLarge: the answer has more than `most_bytes`; no more of it was read.
             ApiError: after retries of what may pass.
         """
         listing = bool(query and not query.keys().isdisjoint(("limit", "labelSelector", "fieldSelector", "continue")))
@@ -188,7 +204,7 @@ class Client:
         )
         async for attempt in retrying:
             with attempt:
-                return await self._request("GET", path, query, None, "", max(until - self._clock(), 0.1))
+                return await self._request("GET", path, query, None, "", max(until - self._clock(), 0.1), most_bytes)
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     async def post(
@@ -364,7 +380,14 @@ class Client:
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     async def _request(
-        self, verb: str, path: str, query: Query | None, body: Any, content_type: str, deadline_seconds: float
+        self,
+        verb: str,
+        path: str,
+        query: Query | None,
+        body: Any,
+        content_type: str,
+        deadline_seconds: float,
+        most_bytes: int | None = None,
     ) -> bytes:
         started = self._clock()
         try:
@@ -372,7 +395,7 @@ class Client:
                 verb, path, query, body, content_type, aiohttp.ClientTimeout(total=deadline_seconds), verb
             )
             async with response:
-                return await response.read()
+                return await (response.read() if most_bytes is None else _read_bounded(response, path, most_bytes))
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             raise self._unreachable(verb, path, error) from error
         finally:
@@ -419,6 +442,17 @@ class Client:
         _requests_of(verb, paths.resource_of(path), "0").inc()
         what = str(error) or type(error).__name__
         return Unreachable(0, "Unreachable", f"no answer to {verb} {path} from the API server at {self._host}: {what}")
+
+
+async def _read_bounded(response: aiohttp.ClientResponse, path: str, most_bytes: int) -> bytes:
+    parts, length = list[bytes](), 0
+    async for part in response.content.iter_any():
+        parts.append(part)
+        length += len(part)
+        if length > most_bytes:
+            response.close()
+            raise PageTooLarge(0, "PageTooLarge", f"a page of {path} has more than {most_bytes} bytes")
+    return b"".join(parts)
 
 
 def _proxy(host: str) -> str | None:

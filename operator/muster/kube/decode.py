@@ -7,7 +7,7 @@ checks them, and one that does not validate becomes an Undecodable value instead
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -17,6 +17,7 @@ import pydantic
 from muster.api.base import EARLIEST, LATEST, UID_LENGTH, ApiModel
 from muster.api.trainingjob import TrainingJob
 from muster.kube import paths
+from muster.kube.template_shares import MAX_NAMESPACE_BYTES, TemplateShares, parsed_bytes
 from muster.world import resources
 from muster.world.quotas import QuotaView, Scope, quota_amounts
 from muster.world.resources import amounts, asked_by, asked_together
@@ -85,6 +86,7 @@ class Undecodable:
 
     Attributes:
         owner_uid: uid of the controlling owner: for a Gang its job.
+        reason: stable and CamelCase, for an Event.
     """
 
     namespace: str
@@ -94,6 +96,7 @@ class Undecodable:
     generation: int
     error: str
     owner_uid: str = ""
+    reason: str = "InvalidSpec"
 
 
 @dataclass(frozen=True, slots=True)
@@ -580,7 +583,13 @@ class _BareJobSpec(msgspec.Struct):
     template: msgspec.Raw = msgspec.Raw(b"")
 
 
+class _Identity(msgspec.Struct):
+    name: str = ""
+    namespace: str = ""
+
+
 class _BareJob(msgspec.Struct):
+    metadata: _Identity = msgspec.field(default_factory=_Identity)
     spec: _BareJobSpec = msgspec.field(default_factory=_BareJobSpec)
 
 
@@ -595,9 +604,8 @@ def custom(model: type[Model]) -> Callable[[Raw], Model | Undecodable]:
     def decode(data: Raw) -> Model | Undecodable:
         try:
             if model is TrainingJob and len(_jobs.decode(data).spec.template) > MAX_TEMPLATE_BYTES:
-                return undecodable(
-                    data, f"spec.template is larger than {MAX_TEMPLATE_BYTES // 1024} KiB: make it smaller"
-                )
+                most = f"spec.template is larger than {MAX_TEMPLATE_BYTES // 1024} KiB"
+                return _too_large(data, f"{most}: put scripts and data into the image, a ConfigMap or a volume")
             return model.model_validate_json(bytes(data))
         except pydantic.ValidationError as error:
             return undecodable(data, _explain(error))
@@ -605,6 +613,31 @@ def custom(model: type[Model]) -> Callable[[Raw], Model | Undecodable]:
             return undecodable(data, f"{type(error).__name__}: {error}")
 
     return decode
+
+
+def training_job(shares: TemplateShares) -> Callable[[Raw], TrainingJob | Undecodable]:
+    """A decoder of a process that keeps all jobs: of one beyond its namespace's share only the identity is kept."""
+    read = custom(TrainingJob)
+
+    def decode(data: Raw) -> TrainingJob | Undecodable:
+        try:
+            bare = _jobs.decode(data)
+        except Exception:  # noqa: BLE001 - it says why
+            return read(data)
+        key, size_bytes = (bare.metadata.namespace, bare.metadata.name), parsed_bytes(bytes(bare.spec.template))
+        if len(bare.spec.template) <= MAX_TEMPLATE_BYTES and not shares.has_room(key, size_bytes):
+            most = f"the templates of all jobs in namespace {key[0]} take more than {MAX_NAMESPACE_BYTES // 2**20} MiB of memory"
+            return _too_large(data, f"{most}: delete jobs there that have ended, or make spec.template smaller")
+        job = read(data)
+        if isinstance(job, TrainingJob):
+            shares.hold(key, size_bytes, job)
+        return job
+
+    return decode
+
+
+def _too_large(data: Raw, error: str) -> Undecodable:
+    return replace(undecodable(data, error), reason="TemplateTooLarge")
 
 
 def undecodable(data: Raw, error: str) -> Undecodable:

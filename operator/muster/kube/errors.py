@@ -88,6 +88,10 @@ class Unreachable(ApiError):
     """No answer of the API server, in time or at all; for a write the outcome is unknown."""
 
 
+class PageTooLarge(ApiError):
+    """A page of a list is larger than it may be: ask for fewer objects."""
+
+
 _BY_STATUS: dict[int, type[ApiError]] = {
     400: Invalid,
     401: Unauthorized,

@@ -22,13 +22,17 @@ from muster.api.trainingjob import TrainingJob
 from muster.kube import decode, jitter, paths
 from muster.kube.client import Client
 from muster.kube.decode import Key, Meta, Raw, Undecodable
-from muster.kube.errors import ApiError, Gone, Unreachable, from_status
+from muster.kube.errors import ApiError, Gone, PageTooLarge, Unreachable, from_status
+from muster.kube.template_shares import TemplateShares
 from muster.world.quotas import QuotaView
 from muster.world.views import JOB_UID_LABEL, NodeView, OccupantView, PodView
 
 T = TypeVar("T")
 
 PAGE_SIZE = 500
+# Of ordinary objects a page has 5 MB. Tenants write pods and jobs of megabytes: then fewer are asked for at once.
+MAX_PAGE_BYTES = 16 * 1024 * 1024
+_FEWER = 8
 SERVER_TIMEOUT_SECONDS = 300
 READ_TIMEOUT_SECONDS = 75.0  # bookmarks come about once a minute: a stream silent for longer is dead
 MAX_BACKOFF_SECONDS = 10.0
@@ -313,11 +317,22 @@ class Informer(Generic[T]):
         self.synced.set()
 
     async def _read(self) -> tuple[list[T], str]:
-        """Everything there is, and as of which resourceVersion; no resourceVersion asked for means the newest."""
+        """Everything there is, and as of which resourceVersion; no resourceVersion asked for means the newest.
+
+        Raises:
+            Gone: the list took longer than the API server keeps its beginning; begin again.
+        """
         values: list[T] = []
-        query: dict[str, str | int] = {**self.kind.query, "limit": PAGE_SIZE}
+        limit = PAGE_SIZE
+        query: dict[str, str | int] = dict(self.kind.query)
         while True:
-            page = decode.list_page(await self._client.get(self.kind.path, query))
+            query["limit"] = limit
+            try:
+                data = await self._client.get(self.kind.path, query, most_bytes=MAX_PAGE_BYTES if limit > 1 else None)
+            except PageTooLarge:
+                limit = max(limit // _FEWER, 1)
+                continue
+            page, limit = decode.list_page(data), min(2 * limit, PAGE_SIZE)
             values.extend(value for value in map(self.read, page.items or ()) if self.kind.keep(value))
             if not page.metadata.continue_:
                 _lists.labels(self.kind.name).inc()
@@ -466,7 +481,9 @@ def resource_quotas(client: Client, clock: Clock = time.monotonic) -> Informer[Q
 
 def training_jobs(client: Client, clock: Clock = time.monotonic) -> Informer[TrainingJob | Undecodable]:
     """Every TrainingJob, by uid."""
-    return _custom(client, clock, "trainingjobs", TrainingJob, _uid)
+    decode_job = decode.training_job(TemplateShares())
+    kind = Kind("trainingjobs", paths.muster("trainingjobs"), decode_job, decode.custom_meta, index=_uid)
+    return Informer(client, kind, clock)
 
 
 def gangs(client: Client, clock: Clock = time.monotonic) -> Informer[Gang | Undecodable]:

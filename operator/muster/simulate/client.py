@@ -107,7 +107,14 @@ class SimulatedClient(Client):
         return await self._request(verb, path, query, body, content_type, deadline_seconds)
 
     async def _request(
-        self, verb: str, path: str, query: Query | None, body: Any, content_type: str, deadline_seconds: float
+        self,
+        verb: str,
+        path: str,
+        query: Query | None,
+        body: Any,
+        content_type: str,
+        deadline_seconds: float,
+        _most_bytes: int | None = None,
     ) -> bytes:
         until = self._clock() + deadline_seconds
         await self._go(verb, path, deadline_seconds)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from muster.kube import decode, informer
-from muster.kube.errors import ServerError, Unreachable
+from muster.kube.errors import Gone, PageTooLarge, ServerError, Unreachable
 from muster.kube.informer import Informer, Kind
 
 
@@ -40,9 +40,11 @@ class Script:
     def __init__(self, *steps: Step | list[Step]) -> None:
         self.steps: Iterator[Step | list[Step]] = iter(steps)
         self.calls: list[str] = []
+        self.asked: list[tuple[int, int | None]] = []
         self.over = asyncio.Event()
 
-    async def get(self, _: str, query: dict[str, Any]) -> bytes:
+    async def get(self, _: str, query: dict[str, Any], most_bytes: int | None = None) -> bytes:
+        self.asked.append((int(query["limit"]), most_bytes))
         self.calls.append(f"list {query.get('continue', '')}".strip())
         step = next(self.steps)
         if isinstance(step, Exception):
@@ -174,13 +176,41 @@ async def test_what_cannot_be_read_is_no_contact(monkeypatch: pytest.MonkeyPatch
     assert made.last_contact_age_seconds() == 10.0
 
 
+LARGE = PageTooLarge(0, "PageTooLarge", "too large")
+
+
+async def test_a_page_that_is_too_large_is_asked_for_again_with_fewer_objects(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = (
+        page(5, pod("a", 1), more="t1"),
+        LARGE,
+        LARGE,
+        LARGE,
+        page(5, pod("b", 2), more="t2"),
+        page(5, pod("c", 3)),
+    )
+    script = Script(*steps)
+    made = await play(script, monkeypatch)
+    assert names(made) == {"a", "b", "c"}
+    most = informer.MAX_PAGE_BYTES
+    assert script.asked == [(500, most), (500, most), (62, most), (7, most), (1, None), (2, most)]
+    assert script.calls == ["list", "list t1", "list t1", "list t1", "list t1", "list t2", "watch 5"]
+
+
+async def test_a_list_that_expires_between_its_pages_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = Gone(410, "Expired", "The provided continue parameter is too old")
+    script = Script(page(5, pod("a", 1), more="t1"), gone, page(8, pod("b", 2), more="t2"), page(8, pod("c", 3)))
+    made = await play(script, monkeypatch)
+    assert names(made) == {"b", "c"}
+    assert script.calls == ["list", "list t1", "list", "list t2", "watch 8"]
+
+
 async def test_not_synced_before_the_first_whole_list(monkeypatch: pytest.MonkeyPatch) -> None:
     states: list[bool] = []
 
     class Watched(Script):
-        async def get(self, path: str, query: dict[str, Any]) -> bytes:
+        async def get(self, path: str, query: dict[str, Any], most_bytes: int | None = None) -> bytes:
             states.append(made.synced.is_set())
-            return await super().get(path, query)
+            return await super().get(path, query, most_bytes)
 
     script = Watched(UNAVAILABLE, page(5, pod("a", 1), more="t1"), page(5, pod("b", 2)))
     monkeypatch.setattr(informer, "MAX_BACKOFF_SECONDS", 0.01)

@@ -1,0 +1,58 @@
+"""What the templates of each namespace's jobs take of the operator's memory, and the share that none may exceed.
+
+A template is any JSON: parsed, 128 KiB of `{},{},...` take thirty times as much. Each replica keeps all jobs, so hundreds of
+such templates would end leader and standby together. What a template takes is reckoned from its bytes before it is
+parsed, and counted for as long as a parsed version of the job is alive.
+"""
+
+import weakref
+from collections import Counter
+from typing import Any
+
+Key = tuple[str, str]  # namespace, name
+
+MAX_NAMESPACE_BYTES = 192 * 1024 * 1024
+# CPython 3.11 to 3.14, 64 bits, rounded up: a dictionary with its first entries, a list with one, a further value in
+# either, and a key.
+_OBJECT_BYTES, _LIST_BYTES, _VALUE_BYTES, _KEY_BYTES = 240, 104, 96, 130
+
+
+def parsed_bytes(template: bytes) -> int:
+    """What this JSON takes once it is parsed, at most."""
+    costs = ((b"{", _OBJECT_BYTES), (b"[", _LIST_BYTES), (b",", _VALUE_BYTES), (b":", _KEY_BYTES))
+    return len(template) + sum(template.count(sign) * cost for sign, cost in costs)
+
+
+class TemplateShares:
+    """Counts what is alive. Several versions of one job share most of what they hold, and count once.
+
+    Args:
+        most_bytes: for one namespace.
+    """
+
+    def __init__(self, most_bytes: int = MAX_NAMESPACE_BYTES) -> None:
+        self._most_bytes = most_bytes
+        self._held: dict[Key, tuple[int, int]] = {}  # bytes, and how many versions are alive
+        self._totals: Counter[str] = Counter()
+
+    def has_room(self, key: Key, size_bytes: int) -> bool:
+        """Whether a version of this job may be parsed."""
+        before = self._held.get(key, (0, 0))[0]
+        return size_bytes <= before or self._totals[key[0]] - before + size_bytes <= self._most_bytes
+
+    def hold(self, key: Key, size_bytes: int, version: Any) -> None:
+        """Count a version until it is freed."""
+        before, alive = self._held.get(key, (0, 0))
+        self._held[key] = max(before, size_bytes), alive + 1
+        self._totals[key[0]] += max(size_bytes - before, 0)
+        weakref.finalize(version, self._let_go, key).atexit = False
+
+    def _let_go(self, key: Key) -> None:
+        size_bytes, alive = self._held[key]
+        if alive > 1:
+            self._held[key] = size_bytes, alive - 1
+            return
+        del self._held[key]
+        self._totals[key[0]] -= size_bytes
+        if not self._totals[key[0]]:
+            del self._totals[key[0]]
