@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -29,13 +29,13 @@ from muster.kube.nodeleases import NodeLeases
 from muster.lifecycle.place import ELSEWHERE, place_of
 from muster.lifecycle.resume import branch_of
 from muster.lifecycle.template import quota_claim
-from muster.placement.eligibility import STALE_HEARTBEAT_SECONDS
+from muster.placement.eligibility import STALE_HEARTBEAT_SECONDS, is_out_of_service
 from muster.protocol.checks import CheckReport
 from muster.queueing.quotas import Held, NamespaceQuotas
 from muster.recovery.silence import FRESH_SECONDS
 from muster.world.checks import CheckerView, Standard
 from muster.world.fleet import Fleet, Silence, claim_of
-from muster.world.job import CreateError, JobWorld, OtherJob, TemplateVerdict
+from muster.world.job import CreateError, JobWorld, NodeLimit, OtherJob, TemplateVerdict
 from muster.world.joblimits import within_limits
 from muster.world.names import pod_name_in
 from muster.world.quotas import QuotaClaim
@@ -263,10 +263,25 @@ class Cluster:
 
     def held_by_namespace(self) -> Mapping[str, int]:
         """How many nodes the jobs of each namespace hold."""
-        held: Counter[str] = Counter()
-        for uid, name in self.fleet.names.items():
-            held[name.partition("/")[0]] += len(self.fleet.nodes_of(uid))
+        return {namespace: self._count_held(namespace) for namespace in self._uids}
+
+    def _count_held(self, namespace: str, besides: str = "") -> int:
+        """How many nodes the jobs of a namespace hold, all but one.
+
+        A node that a gang has left and that is out of service does not count: nobody can use it, and a pod may stay there
+        until a person sees to it.
+        """
+        held = 0
+        for uid in self.fleet.holding(self._uids.get(namespace, set())):
+            if uid != besides:
+                nodes = self.fleet.nodes_of(uid)
+                held += sum(uid in self._jobs_on.get(n, ()) or not is_out_of_service(n, self.fleet) for n in nodes)
         return held
+
+    def _limit_of(self, job: TrainingJob) -> NodeLimit | None:
+        namespace = job.metadata.namespace
+        limit = self.policy().queueing.limits_of([namespace]).get(namespace)
+        return None if limit is None else NodeLimit(limit, self._count_held(namespace, job.metadata.uid))
 
     def claim_of(self, job: TrainingJob) -> QuotaClaim:
         """What each pod of a job counts for in ResourceQuotas: as the API server has answered, else by the template."""
@@ -344,6 +359,7 @@ class Cluster:
             checkers=checkers,
             other=self.other_job(job),
             sharing=self.sharing(job),
+            limit=self._limit_of(job),
             standards=self._standards(view.report for view in checkers.values()) if checkers else (),
         )
 

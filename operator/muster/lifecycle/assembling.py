@@ -238,9 +238,12 @@ def _incomplete(world: JobWorld, gang: Gang) -> Plan:
         return commit(world, spec, Announcement("Placed", f"attempt {spec.attempt}: {on_nodes(spec)}"))
     if spec is None:
         return Plan(left, wake_in_seconds=TICK_SECONDS, overtaken=world.turn is not None)
-    turn = world.turn
-    if turn and turn.queued > 1 and holds.free_seconds(world, gang.spec) >= _assembly_timeout(world):
-        return _given_back(world, gang, {}, f"{spec.message}; and others wait for nodes", record.GAVE_WAY)
+    if holds.free_seconds(world, gang.spec) >= _assembly_timeout(world):
+        if world.turn and world.turn.queued > 1:
+            return _given_back(world, gang, {}, f"{spec.message}; and others wait for nodes", record.GAVE_WAY)
+        if spec.reason == members.TOPOLOGY_UNSATISFIED and members.over_limit(world, (), len(gang.spec.members)):
+            why = f"{spec.message}; and the limit of its namespace has no room for the gang elsewhere"
+            return _given_back(world, gang, {}, why, record.GAVE_WAY)
     return Plan(left, Telling(State.STARTING, answer=spec), wake_in_seconds=TICK_SECONDS)
 
 

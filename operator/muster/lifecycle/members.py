@@ -8,10 +8,11 @@ from datetime import timedelta
 from muster.api.base import LevelCount
 from muster.api.gang import GangSpec, Level, Member, Role
 from muster.lifecycle.template import requirements
-from muster.placement.eligibility import refusal
+from muster.placement.eligibility import is_out_of_service, refusal
 from muster.placement.request import Broken, Request
 from muster.placement.space import solve
 from muster.placement.where import domain_counts
+from muster.queueing.limits import NAMESPACE_LIMIT
 from muster.world.job import JobWorld
 from muster.world.turn import NotPlaced, Placed
 
@@ -26,9 +27,30 @@ TOPOLOGY_UNSATISFIED = "TopologyUnsatisfied"
 def to_be_had(world: JobWorld, placed: Placed) -> bool:
     """Whether the nodes that the queue has promised are still free for this job."""
     record = world.gang.spec if world.gang else None
+    kept = [member.node for member in record.members if member.node] if record else []
+    if over_limit(world, kept, len(placed.nodes)) is not None:
+        return False
     needs = replace(requirements(world, firmly(world, record) if record else None), takes_last=True)
     nodes = (world.fleet.nodes.get(name) for name in placed.nodes)
     return all(node is not None and not refusal(node, needs, world.fleet, world.uid) for node in nodes)
+
+
+def over_limit(world: JobWorld, kept: Collection[str], count: int) -> NotPlaced | None:
+    """Why the limit of the namespace keeps the job from so many nodes beside those that it keeps; None if it does not.
+
+    A node that it leaves counts while a pod of the job is there, unless it is out of service.
+    """
+    limit = world.limit
+    if limit is None:
+        return None
+    pods = {pod.place for pod in world.pods.values() if not pod.terminal}
+    left = (pods & set(world.fleet.nodes_of(world.uid))) - set(kept)
+    held = limit.beside + len(kept) + sum(not is_out_of_service(node, world.fleet) for node in left)
+    if held + count <= limit.nodes:
+        return None
+    namespace = world.job.metadata.namespace
+    text = f"needs {count} more: namespace {namespace} holds {held} of the {limit.nodes} nodes that its limit allows"
+    return NotPlaced(NAMESPACE_LIMIT, text)
 
 
 def seated(nodes: Sequence[str], incarnation: int) -> list[Member]:
@@ -251,8 +273,14 @@ def shut_out(world: JobWorld, record: GangSpec) -> dict[int, str]:
 
 
 def _solve(world: JobWorld, record: GangSpec, ask: Callable[[GangSpec], Request]) -> Placed | NotPlaced:
-    """Nodes at once, before everybody who waits; those with a failure only where no others are left."""
-    answer = solve(world.fleet, ask(record))
+    """Nodes at once, before everybody who waits, within the namespace's limit; those with a failure only where no
+    others are left.
+    """
+    request = ask(record)
+    over = over_limit(world, request.kept, request.count)
+    if over is not None:
+        return over
+    answer = solve(world.fleet, request)
     if isinstance(answer, Placed):
         return answer
     second = solve(world.fleet, ask(firmly(world, record)))

@@ -113,6 +113,14 @@ def _is_taken_all_the_same(exclusion: Exclusion, needs: Requirements) -> bool:
     return (needs.is_there and exclusion.leave is not Leave.NOW) or (needs.takes_last and exclusion.last_choice)
 
 
+def is_out_of_service(name: str, fleet: Fleet) -> bool:
+    """Whether a node takes no new worker of anybody: gone, not ready, silent, cordoned, or excluded for its health."""
+    node = fleet.nodes.get(name)
+    if node is None or not node.ready or node.unschedulable or fleet.exclusion(name) is not None:
+        return True
+    return fleet.heartbeats.age_seconds(name) >= STALE_HEARTBEAT_SECONDS
+
+
 def unfit(node: NodeView, needs: Requirements, fleet: Fleet) -> str:
     """What the node, in its pool, has too little of for the worker; "" if nothing."""
     if needs.scheduler_for and binding_of(node, fleet) is Binding.DIRECT:

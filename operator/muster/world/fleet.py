@@ -362,6 +362,10 @@ class Fleet:
         """The nodes that this holder holds, alone or not."""
         return self._held.get(holder, ())
 
+    def holding(self, holders: set[str]) -> set[str]:
+        """Those of these holders that hold any node."""
+        return self._held.keys() & holders
+
     def used(self, node: str) -> Mapping[str, int]:
         """What pods that are nobody's worker use on the node, in the units of `NodeView.allocatable`."""
         return self._used.get(node, _NOTHING)

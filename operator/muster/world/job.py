@@ -119,6 +119,19 @@ _UNSEEN = PodAges()
 
 
 @dataclass(frozen=True, slots=True)
+class NodeLimit:
+    """The limit of a job's namespace.
+
+    Attributes:
+        nodes: that its jobs may hold together.
+        beside: that the other jobs of the namespace hold.
+    """
+
+    nodes: int
+    beside: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class OtherJob:
     """A job of the same namespace from whose checkpoint this one is to go on.
 
@@ -159,6 +172,7 @@ class JobWorld:
         standards: what healthy figures are, for the keys of these checkers.
         other: the job that spec.checkpoint.resumeFrom names, None where it names none.
         sharing: other jobs that want nodes and save to the same directory.
+        limit: of nodes; None where the namespace has none.
     """
 
     now: datetime
@@ -186,6 +200,7 @@ class JobWorld:
     standards: tuple[Standard, ...] = ()
     other: OtherJob | None = None
     sharing: tuple[str, ...] = ()
+    limit: NodeLimit | None = None
 
     @property
     def uid(self) -> str:

@@ -91,6 +91,28 @@ async def test_a_namespace_holds_no_more_nodes_than_its_limit(scene: Scene) -> N
     await scene.training_at(1, second)
 
 
+async def test_a_gang_that_loses_a_node_takes_no_other_while_its_limit_is_lower(scene: Scene) -> None:
+    await scene.add_nodes(3, "n")
+    limit = {"queueing": {"limits": [{"namespace": scene.namespace, "nodes": 2}]}}
+    async with scene.policy(limit):
+        await scene.operators.start()
+        training = await scene.create_job("first", nodes=2)
+        await scene.training_at(1, training)
+        lower = {"spec": {"queueing": {"limits": [{"namespace": scene.namespace, "nodes": 0}]}}}
+        await patiently(lambda: scene.api.patch(paths.muster("fleetpolicies", name="default"), lower))
+        await scene.create_job("probe", nodes=1)
+        lowered = functools.partial(is_told, scene, "probe", "may hold 0 at most")
+        await scene.eventually("the operator knows of the lower limit", lowered)
+        lost = scene.hand.worker(1).node
+        await scene.hand.shut_down(lost)
+        await scene.eventually("the limit holds", functools.partial(is_reason, scene, "first", "NamespaceLimit"))
+        gang = await scene.gang("first")
+        assert gang
+        assert [bool(member.get("node")) for member in gang["members"]] == [True, False]
+    await scene.eventually("it has another node", lambda: scene.hand.worker(1).node not in ("", lost))
+    await scene.state("Running", "first")
+
+
 async def quota(scene: Scene, name: str, hard: dict[str, str], **spec: Any) -> None:
     """A ResourceQuota that is in force."""
     path = paths.core("resourcequotas", namespace=scene.namespace)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from muster.api.fleetpolicy import FleetPolicy
+from muster.api.fleetpolicy import FleetPolicy, FleetPolicySpec
 from muster.api.trainingjob import Checkpoint
 from muster.coordinator.auth import Caller
 from muster.coordinator.hub import Membership
@@ -21,7 +21,7 @@ from muster.recovery.silence import FRESH_SECONDS
 from muster.world import written
 from muster.world.checks import Standard
 from muster.world.fleet import Silence
-from muster.world.job import OtherJob
+from muster.world.job import NodeLimit, OtherJob
 from muster.world.quotas import QuotaView
 from muster.world.views import ContainerView, NodeView, OccupantView
 
@@ -781,3 +781,26 @@ def test_what_a_pod_counts_for_is_reckoned_from_the_template_until_the_api_serve
     answered = replace(scene.cluster.claim_of(job), priority_class="usual")
     scene.cluster.memory(job.metadata.uid).claim = answered
     assert scene.cluster.claim_of(job) == answered
+
+
+def test_a_namespace_holds_what_its_gangs_and_pods_do_but_no_dead_node_that_was_left(scene: Any, make: Any) -> None:
+    cluster = scene.cluster
+    mine, other = make.job("a", workers=2), make.job("b", workers=2)
+    for job in (mine, other):
+        cluster.jobs.store.assume(job)
+    for number in range(5):
+        cluster.fleet.put_node(NodeView(f"n{number}", f"u{number}", 1, allocatable={"nvidia.com/gpu": 8}, ready=True))
+    cluster.gangs.store.assume(make.gang(mine, "a0", "a1"))  # n0, n1
+    members = [{"index": i, "rank": i, "node": f"n{i + 2}", "incarnation": 2} for i in range(2)]
+    cluster.gangs.store.assume(make.gang(other, members=members, go=None))  # n2, n3
+    left = make.pod(other, 0, "b0", node="n4", requests={"nvidia.com/gpu": 8})
+    cluster.pods.store.assume(left)
+    assert cluster.held_by_namespace() == {"ns": 5}
+    assert cluster.world(mine).limit is None
+    cluster.fleet.put_node(NodeView("n4", "u4", 2, allocatable={"nvidia.com/gpu": 8}, ready=False))
+    cluster.fleet.put_node(NodeView("n3", "u3", 2, allocatable={"nvidia.com/gpu": 8}, ready=False))
+    assert cluster.held_by_namespace() == {"ns": 4}, "n3 is the gang's, n4 was left and is dead"
+    policy = FleetPolicySpec.model_validate({"queueing": {"defaultLimit": 7}})
+    cluster._policy = policy
+    assert cluster.world(mine).limit == NodeLimit(7, beside=2)
+    assert cluster.world(other).limit == NodeLimit(7, beside=2)

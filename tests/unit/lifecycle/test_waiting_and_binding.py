@@ -9,14 +9,14 @@ from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, at, in_queue
 from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.gang import Level, Member
 from muster.api.trainingjob import TrainingJobStatus
-from muster.lifecycle import members, pending
+from muster.lifecycle import members, pending, record
 from muster.lifecycle.plan import BindPod, CommitGang, CreatePod, Plan
 from muster.lifecycle.record import came_to_nothing
 from muster.lifecycle.step import decide
 from muster.lifecycle.template import scheduler_for
 from muster.recovery import holds
 from muster.world.fleet import Exclusion
-from muster.world.job import CreateError, JobWorld
+from muster.world.job import CreateError, JobWorld, NodeLimit
 from muster.world.turn import NotPlaced, Placed, Turn
 from muster.world.views import SCHEDULER_NAME
 
@@ -376,6 +376,60 @@ def test_of_two_gangs_that_hold_what_the_other_needs_one_gives_back() -> None:
     assert "others wait for nodes" in plan.announcements[0].note
     spec = committed(plan)
     assert (spec.reason, came_to_nothing(spec)) == ("GaveWay", False), "it has trained: its namespace pays nothing"
+
+
+@pytest.mark.parametrize(
+    ("limit", "nodes"),
+    [
+        pytest.param(None, ["n0", "n3", "n2"], id="no limit"),
+        pytest.param(NodeLimit(3), ["n0", "n3", "n2"], id="the gang is as large as the limit"),
+        pytest.param(NodeLimit(8, beside=5), ["n0", "n3", "n2"], id="with others of the namespace"),
+        pytest.param(NodeLimit(8, beside=6), ["n0", "", "n2"], id="others of the namespace have the rest"),
+        pytest.param(NodeLimit(2), ["n0", "", "n2"], id="the limit was lowered"),
+        pytest.param(NodeLimit(0), ["n0", "", "n2"], id="the limit is 0"),
+    ],
+)
+def test_no_node_is_taken_in_place_of_a_lost_one_beyond_the_limit(limit: NodeLimit | None, nodes: list[str]) -> None:
+    """Workers on n0, n1 and n2, of which n1 is lost; n3 is free."""
+    scene = Scene(a_job()).fleet(4).node("n1", ready=False).gang().pods().but(limit=limit)
+    scene.fleet_changes["holders"] = {f"n{number}": {scene.job.metadata.uid} for number in range(3)}
+    world = scene.world()
+    assert world.gang is not None
+    found = record.reseated(world, world.gang.spec, {1}, "NodeUnreachable")
+    assert [member.node for member in found.members] == nodes
+
+
+@pytest.mark.parametrize(("limit", "gives_way"), [(None, False), (NodeLimit(6), False), (NodeLimit(4), True)])
+def test_a_gang_whose_limit_has_no_room_to_move_as_a_whole_gives_way_though_nobody_waits(
+    limit: NodeLimit | None, gives_way: bool
+) -> None:
+    answer = NotPlaced("TopologyUnsatisfied", "needs 1 more node in rack r0")
+    scene = with_a_hole(Scene(a_job())).pods().but(turn=Turn(1, 1, answer), limit=limit)
+    scene.fleet_changes["holders"] = {node: {scene.job.metadata.uid} for node in ("n0", "n2")}
+    plan = decide(scene.world(), SETTINGS)
+    assert any(isinstance(action, CommitGang) for action in plan.actions) is gives_way
+    if gives_way:
+        assert (committed(plan).members, committed(plan).reason) == ([], "GaveWay")
+
+
+def test_a_promise_beyond_the_limit_is_given_back_to_the_queue() -> None:
+    """Between the plan and the taking another gang of the namespace has lost a node and has another one."""
+    scene = Scene(a_job(nodes=2)).fleet(4).but(turn=Turn(1, 1, Placed(("n0", "n1"))))
+    assert len(committed(decide(scene.but(limit=NodeLimit(4, beside=2)).world(), SETTINGS)).members) == 2
+    plan = decide(scene.but(limit=NodeLimit(4, beside=3)).world(), SETTINGS)
+    assert (plan.actions, plan.overtaken) == ((), True)
+
+
+@pytest.mark.parametrize(("changes", "count"), [({}, 1), ({"unschedulable": True}, 0), ({"ready": False}, 0)])
+def test_a_node_that_a_gang_has_left_counts_while_its_pod_is_there_unless_it_is_out_of_service(
+    changes: dict[str, Any], count: int
+) -> None:
+    scene = Scene(a_job()).fleet(4).node("n1", **changes).gang(members=seats("n0", "", "n2")).pods()
+    scene.pod(1, node="n1")
+    scene.fleet_changes["holders"] = {f"n{number}": {scene.job.metadata.uid} for number in range(3)}
+    world = scene.but(limit=NodeLimit(3)).world()
+    over = members.over_limit(world, ("n0", "n2"), 1)
+    assert (over is not None) == bool(count)
 
 
 def test_the_status_tells_how_many_domains_the_gang_is_in() -> None:
