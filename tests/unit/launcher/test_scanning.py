@@ -269,7 +269,7 @@ def test_another_job_may_save_to_a_store_or_not_as_this_one(coordinator, run_pyt
     coordinator.wait_for(lambda r: r.checkpoints_scanned_for_attempt == 1)
     there = f"{other}{tmp_path}/base"
     coordinator.wait_to_run(1, wish="100", wish_directory=there)
-    report = coordinator.wait_for(lambda r: r.elsewhere and all(c.judged for c in r.checkpoints))
+    report = coordinator.wait_for(lambda r: r.elsewhere and r.checkpoints and all(c.judged for c in r.checkpoints))
     assert [(c.step, c.path, c.judged) for c in report.elsewhere] == [
         (200, f"{there}/step-200", True),
         (100, f"{there}/step-100", True),
@@ -286,7 +286,7 @@ def test_another_job_in_a_store_that_nobody_can_open_is_told_and_the_own_directo
     write_checkpoint(tmp_path / "ckpt", 10)
     run_python(HANG, MUSTER_CHECKPOINT_DIRECTORY=str(tmp_path / "ckpt"))
     coordinator.wait_to_run(1, wish="", wish_directory="wibble://bucket/base")
-    report = coordinator.wait_for(lambda r: r.elsewhere_error)
+    report = coordinator.wait_for(lambda r: r.elsewhere_error and any(c.judged for c in r.checkpoints))
     assert report.elsewhere_error.startswith("unverified: wibble://bucket/base: fsspec in this image knows no scheme")
     assert (report.elsewhere, report.checkpoint_error) == ((), "")
     assert [(c.step, c.judged) for c in report.checkpoints] == [(10, True)]
