@@ -121,6 +121,15 @@ NodeName = Annotated[str, Field(max_length=NAME_LENGTH)]
 Time = Annotated[datetime, AfterValidator(_aware), PlainSerializer(rfc3339, return_type=str, when_used="json")]
 
 
+class Owner(ApiModel):
+    """An owner reference."""
+
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool = False
+
+
 class ObjectMeta(ApiModel):
     """The part of metadata that decisions read."""
 
@@ -133,3 +142,9 @@ class ObjectMeta(ApiModel):
     deletion_timestamp: Time | None = None
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
+    owner_references: list[Owner] = []
+
+    @property
+    def controller(self) -> Owner | None:
+        """The owner that controls it."""
+        return next((owner for owner in self.owner_references if owner.controller), None)

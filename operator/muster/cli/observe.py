@@ -19,6 +19,7 @@ from muster.kube.client import Client
 from muster.kube.decode import NodeLease, Undecodable, custom
 from muster.kube.errors import Forbidden, NotFound
 from muster.world.fleet import Fleet, KnownAges, claim_of
+from muster.world.record import record_flaw, record_key
 from muster.world.views import NodeView, OccupantView, PodView
 
 T = TypeVar("T")
@@ -181,11 +182,14 @@ def fleet_of(seen: Seen) -> Fleet:
         fleet.names[job.metadata.uid] = f"{job.metadata.namespace}/{job.metadata.name}"
         if job.wants_nodes:
             wanting.add(job.metadata.uid)
+    jobs = {job.uid if isinstance(job, Undecodable) else job.metadata.uid: job for job in seen.jobs}
     unreadable = set()
     named: set[str] = set()  # uids of pods of jobs that hold nothing more
     for gang in seen.gangs:
         if isinstance(gang, Undecodable):
             unreadable.add((gang.namespace, gang.owner_uid))
+            continue
+        if not _is_record(gang, jobs.get(gang.spec.job_uid)):
             continue
         given[gang.metadata.namespace, gang.spec.job_uid] = gang.spec.nodes
         if gang.spec.job_uid not in wanting:
@@ -204,6 +208,18 @@ def fleet_of(seen: Seen) -> Fleet:
     for occupant in seen.occupants:
         _occupy(fleet, occupant)
     return fleet
+
+
+def _is_record(gang: Gang, job: TrainingJob | Undecodable | None) -> bool:
+    """Whether the operator takes a Gang for the record of this job, limits of namespaces apart."""
+    if job is None:
+        return False
+    if isinstance(job, Undecodable):
+        namespace, name, uid, nodes = job.namespace, job.name, job.uid, job.nodes
+    else:
+        namespace, name, uid, nodes = job.metadata.namespace, job.metadata.name, job.metadata.uid, job.spec.nodes
+    key = (gang.metadata.namespace, gang.metadata.name)
+    return key == record_key(namespace, name, uid) and not record_flaw(gang, name, uid, nodes)
 
 
 def heartbeat_ages(leases: Iterable[NodeLease]) -> dict[str, float]:

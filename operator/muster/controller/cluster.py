@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import structlog
 from prometheus_client import Gauge
 
 from muster.api.fleetpolicy import FleetPolicy, FleetPolicySpec
@@ -39,6 +40,7 @@ from muster.world.job import CreateError, JobWorld, NodeLimit, OtherJob, Templat
 from muster.world.joblimits import within_limits
 from muster.world.names import pod_name_in
 from muster.world.quotas import QuotaClaim
+from muster.world.record import record_flaw, record_key
 from muster.world.views import LauncherView, NodeView, OccupantView, PodView
 
 Key = tuple[str, str]  # namespace, name of a TrainingJob
@@ -46,6 +48,7 @@ Key = tuple[str, str]  # namespace, name of a TrainingJob
 MAX_REMEMBERED_DEAD = 65536
 AGENT_NAMESPACE = "muster-agent"
 
+log = structlog.get_logger()
 _ahead = Gauge(
     "muster_clock_ahead_seconds",
     "By how much the clock of this replica is ahead of the API server's, to a second or two.",
@@ -127,7 +130,10 @@ class Cluster:
         self.fleet = Fleet(heartbeats=self.heartbeats)
         self._policy = FleetPolicySpec()
         self._policy_read = False
-        self._records: dict[Key, Gang] = {}  # the Gangs by key; of one that has become unreadable, what it was before
+        # The Gangs that are records of jobs, by key; of one that has become unreadable, what it was before.
+        self._records: dict[Key, Gang] = {}
+        self._taken: dict[str, dict[str, int]] = {}  # namespace -> name of a record -> how many nodes it holds
+        self._refused: dict[Key, int] = {}  # records that hold nothing for their namespace's limit -> nodes they name
         # Nodes of which a human has said that they are dead -> his word, and when it came here.
         self._lost: dict[str, tuple[LostNode, float]] = {}
         self._uids: dict[str, set[str]] = {}  # namespace -> uids of its jobs
@@ -168,8 +174,11 @@ class Cluster:
         return all(source.synced.is_set() for source in self.informers)
 
     async def wait_synced(self) -> None:
-        """Return once `synced`."""
+        """Return once `synced`, with every record held to its namespace's limit."""
         await asyncio.gather(*(source.synced.wait() for source in self.informers))
+        self._taken.clear()  # the records may have been seen before the policy that has the limits
+        for key, record in list(self._records.items()):
+            self._take_record(key, record)
 
     async def refresh(self) -> None:
         """Catch up with the API server in everything that a new leader must not be behind with.
@@ -203,9 +212,23 @@ class Cluster:
         return self.pods.store.by_index((namespace, job_uid))
 
     def gang_of(self, job_uid: str) -> Gang | Undecodable | None:
-        """The job's record; Undecodable when there is one that cannot be read: that is not the same as none."""
-        found = self.gangs.store.by_index(job_uid)
-        return next((gang for gang in found if isinstance(gang, Gang)), found[0] if found else None)
+        """The job's record; Undecodable when there is one that cannot be read or was not committed: that is not the same
+        as none.
+        """
+        job = self._job_by_uid(job_uid)
+        if job is None:
+            found = [gang for gang in self.gangs.store.by_index(job_uid) if _key(gang) in self._records]
+            return next((gang for gang in found if isinstance(gang, Gang)), found[0] if found else None)
+        gang = self.gangs.store.get(_record_key(job))
+        flaw = _flaw(gang, job) if isinstance(gang, Gang) else ""
+        if not flaw or gang is None or isinstance(gang, Undecodable):
+            return gang
+        meta = gang.metadata
+        version = int(meta.resource_version or 0)
+        return Undecodable(meta.namespace, meta.name, meta.uid, version, meta.generation, flaw, job_uid)
+
+    def _job_by_uid(self, uid: str) -> TrainingJob | Undecodable | None:
+        return next(iter(self.jobs.store.by_index(uid)), None)
 
     def uid_of(self, gang: Gang, member: Member) -> str:
         """The uid of a member's pod, "" where there is none: before its go the record does not name it."""
@@ -276,6 +299,7 @@ class Cluster:
             if uid != besides:
                 nodes = self.fleet.nodes_of(uid)
                 held += sum(uid in self._jobs_on.get(n, ()) or not is_out_of_service(n, self.fleet) for n in nodes)
+        held += sum(count for key, count in self._refused.items() if key[0] == namespace)  # it leaves no room for more
         return held
 
     def _limit_of(self, job: TrainingJob) -> NodeLimit | None:
@@ -525,6 +549,7 @@ class Cluster:
         if before != self._policy.accelerator_resource:  # other pods hold their nodes whole
             for pod in [pod for there in self._standing.values() for pod in there.values()]:
                 self._occupies(pod, here=True)
+        self._reconsider()
         self._everybody()
 
     def _everybody(self) -> None:
@@ -544,9 +569,10 @@ class Cluster:
         else:
             self.fleet.call(uid, "/".join(_key(job)))
         self._note_uid(old, new)
-        gang = self.gang_of(uid)
-        if isinstance(gang, Gang):
-            self._hold(gang, gang)
+        key = _record_key(job)
+        gang = self.gangs.store.get(key)
+        if gang is not None:
+            self._take_record(key, self._records.get(key) if isinstance(gang, Undecodable) else gang)
         self._saves_at(_key(job), _saves(old), _saves(new))
         if old is None or new is None or _wants_nodes(old) != _wants_nodes(new):
             self._count_pods(_key(job)[0], uid)
@@ -571,20 +597,47 @@ class Cluster:
             self._count_pods(key[0], new.owner_uid)
             self.ring_uid(new.owner_uid)
             return
-        before = self._records.pop(key, None)
-        if new is not None:
-            self._records[key] = new
-        self._hold(before, new)
-        self._forget_dropped(before, new)
-        gang = new or before
-        if gang is None:
-            return
-        self._give((key[0], gang.spec.job_uid), new)
-        self.ring_uid(gang.spec.job_uid)
+        self._take_record(key, new)
+        gang = new or old
+        if isinstance(gang, Gang):
+            self.ring_uid(gang.spec.job_uid)
 
-    def _give(self, whose: tuple[str, str], gang: Gang | None) -> None:
-        """The nodes that a record names, those of its ghosts included: there the job's pods hold them whole."""
-        given = gang.spec.nodes if gang else None
+    def _take_record(self, key: Key, gang: Gang | None) -> None:
+        """Account for a Gang as it is now, if it is the record of a job; None: there is none of this key any more."""
+        before = self._records.pop(key, None)
+        record = gang if gang is not None and self._is_record(key, gang, before) else None
+        if record is not None:
+            self._records[key] = record
+        self._hold(key, before, record)
+        self._forget_dropped(before, record)
+        if before is not None and (record is None or before.spec.job_uid != record.spec.job_uid):
+            self._give((key[0], before.spec.job_uid), None)
+        if record is not None:
+            self._give((key[0], record.spec.job_uid), self._nodes_given(key, record))
+
+    def _is_record(self, key: Key, gang: Gang, before: Gang | None) -> bool:
+        """Whether a Gang is the record of a job that there is, or was it when the job was last seen."""
+        job = self._job_by_uid(gang.spec.job_uid)
+        if job is None:
+            return before is not None and before.spec.job_uid == gang.spec.job_uid
+        return key == _record_key(job) and not _flaw(gang, job)
+
+    def _nodes_given(self, key: Key, record: Gang) -> frozenset[str]:
+        """The nodes that a record names, where its job's pods hold them whole.
+
+        Those of ghosts are among them, unless they are more than the job could have left behind at once.
+        """
+        if key in self._refused:
+            return frozenset()
+        job = self._job_by_uid(record.spec.job_uid)
+        ghosts = frozenset(ghost.node for ghost in record.spec.ghosts)
+        most = _size(job) if job is not None else len(ghosts)
+        return frozenset(m.node for m in record.spec.members if m.node) | (
+            ghosts if len(ghosts) <= most else frozenset()
+        )
+
+    def _give(self, whose: tuple[str, str], given: frozenset[str] | None) -> None:
+        """The nodes that a job's record names; None: it has none any more."""
         if given == self._given.get(whose):
             return
         if given is None:
@@ -599,7 +652,7 @@ class Cluster:
         if any(freed):
             self._node_freed()
 
-    def _hold(self, before: Gang | None, after: Gang | None) -> None:
+    def _hold(self, key: Key, before: Gang | None, after: Gang | None) -> None:
         """Account for the nodes of a record; those of a job that has ended, goes or is gone are free.
 
         Its pods still hold what they have. A Gang may outlive its job, and a job that is being deleted may never go: whoever
@@ -620,8 +673,46 @@ class Cluster:
             self._jobs_on.get(node, set()).discard(uid)
         for node in names:
             self._jobs_on.setdefault(node, set()).add(uid)
-        if self.fleet.occupy(("gang", gang.metadata.namespace, gang.metadata.name), uid, names):
+        held = names if self._has_room(key, uid, names) else frozenset()
+        if self.fleet.occupy(("gang", *key), uid, held):
             self._node_freed()
+
+    def _has_room(self, key: Key, uid: str, nodes: frozenset[str]) -> bool:
+        """Whether the limit of its namespace leaves a record these nodes.
+
+        A limit that is lowered takes nodes from nobody: a record keeps what it holds, and one that a process meets at its
+        start holds its nodes where the job's pods are on most of them.
+        """
+        namespace, name = key
+        taken = self._taken.setdefault(namespace, {})
+        has, limit = taken.pop(name, 0), self._nodes_allowed(namespace)
+        is_beyond = len(nodes) > has and limit is not None and sum(taken.values()) + len(nodes) > limit
+        refused = is_beyond and not self._has_pods_on_most(namespace, uid, nodes)
+        if refused and key not in self._refused:
+            log.warning(
+                "record beyond its namespace's limit holds no nodes", gang="/".join(key), nodes=len(nodes), limit=limit
+            )
+        self._refused.pop(key, None)
+        if refused:
+            self._refused[key] = len(nodes)
+        elif nodes:
+            taken[name] = len(nodes)
+        if taken.get(name, 0) < has:
+            self._reconsider(namespace)
+        return not refused
+
+    def _has_pods_on_most(self, namespace: str, uid: str, nodes: frozenset[str]) -> bool:
+        found = {pod.place for pod in self.pods_of(namespace, uid) if not pod.terminal}
+        return 2 * len(found & nodes) > len(nodes)
+
+    def _reconsider(self, namespace: str | None = None) -> None:
+        """Records that their namespace's limit refused may have room now."""
+        for key in [key for key in self._refused if namespace in (None, key[0])]:
+            if key in self._refused and key in self._records:
+                self._take_record(key, self._records[key])
+
+    def _nodes_allowed(self, namespace: str) -> int | None:
+        return self._policy.queueing.limits_of([namespace]).get(namespace)
 
     def _pod_changed(self, old: PodView | None, new: PodView | None) -> None:
         pod = new or old
@@ -685,8 +776,8 @@ class Cluster:
             return frozenset()  # what is made after the end, on nodes that were the job's, is no worker
         if given is not None or job is None:
             return given
-        unreadable = isinstance(self.gang_of(pod.job_uid), Undecodable)  # it may name any node
-        return frozenset({pod.place}) if unreadable else frozenset()
+        unreadable = isinstance(self.gangs.store.get(_record_key(job)), Undecodable)  # it may name any node
+        return frozenset({pod.place}) if unreadable and self._nodes_allowed(pod.namespace) is None else frozenset()
 
     def membership(self, caller: Caller) -> Membership:
         """What the pod of a caller is to the job that it says it belongs to."""
@@ -768,6 +859,22 @@ def _key(value: TrainingJob | Gang | FleetPolicy | NodeHealth | Undecodable) -> 
     if isinstance(value, Undecodable):
         return (value.namespace, value.name)
     return (value.metadata.namespace, value.metadata.name)
+
+
+def _record_key(job: TrainingJob | Undecodable) -> Key:
+    """The key of the one Gang that can be the job's record."""
+    uid = job.uid if isinstance(job, Undecodable) else job.metadata.uid
+    return record_key(*_key(job), uid)
+
+
+def _size(job: TrainingJob | Undecodable) -> int:
+    return job.nodes if isinstance(job, Undecodable) else job.spec.nodes
+
+
+def _flaw(gang: Gang, job: TrainingJob | Undecodable) -> str:
+    """Why the Gang at the key of a job's record is not its record; "" if it is."""
+    uid = job.uid if isinstance(job, Undecodable) else job.metadata.uid
+    return record_flaw(gang, _key(job)[1], uid, _size(job))
 
 
 def _wants_nodes(job: TrainingJob | Undecodable | None) -> bool:

@@ -87,6 +87,7 @@ class Undecodable:
     Attributes:
         owner_uid: uid of the controlling owner: for a Gang its job.
         reason: stable and CamelCase, for an Event.
+        nodes: spec.nodes of a TrainingJob; 0 where it cannot be read either.
     """
 
     namespace: str
@@ -97,6 +98,7 @@ class Undecodable:
     error: str
     owner_uid: str = ""
     reason: str = "InvalidSpec"
+    nodes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -644,7 +646,26 @@ def undecodable(data: Raw, error: str) -> Undecodable:
     """What can be said of an object that does not fit its model."""
     meta = _deeply(_metas, data).metadata
     version = int(meta.resource_version)
-    return Undecodable(meta.namespace, meta.name, meta.uid, version, meta.generation, error, _owner(meta))
+    owner, nodes = _owner(meta), _size(data)
+    return Undecodable(meta.namespace, meta.name, meta.uid, version, meta.generation, error, owner, nodes=nodes)
+
+
+class _SizedSpec(msgspec.Struct):
+    nodes: int = 0
+
+
+class _Sized(msgspec.Struct):
+    spec: _SizedSpec = msgspec.field(default_factory=_SizedSpec)
+
+
+_sizes = msgspec.json.Decoder(_Sized)
+
+
+def _size(data: Raw) -> int:
+    try:
+        return _deeply(_sizes, data).spec.nodes
+    except msgspec.DecodeError:
+        return 0
 
 
 class _BareSpec(msgspec.Struct, rename="camel"):

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from muster.api.base import ObjectMeta
 from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.gang import Gang
 from muster.api.trainingjob import TrainingJob
@@ -33,7 +34,7 @@ def a_job(name: str, *, ended: bool = False) -> TrainingJob:
     return TrainingJob.model_validate(
         {
             "metadata": {"name": name, "namespace": "ns", "uid": f"uid-{name}", "resourceVersion": "5"},
-            "spec": {"nodes": 2, "template": template},
+            "spec": {"nodes": 3, "template": template},
             "status": {"completion": completion} if ended else {},
         }
     )
@@ -44,7 +45,13 @@ def a_gang(name: str, *nodes: str) -> Gang:
     spec = {"jobUid": uid, "attempt": 1, "time": NOW.isoformat(), "level": "Start", "reason": "Start"}
     return Gang.model_validate(
         {
-            "metadata": {"name": gang_name(name, uid), "namespace": "ns", "uid": f"g-{uid}", "resourceVersion": "6"},
+            "metadata": {
+                "name": gang_name(name, uid),
+                "namespace": "ns",
+                "uid": f"g-{uid}",
+                "resourceVersion": "6",
+                "ownerReferences": [{"kind": "TrainingJob", "name": name, "uid": uid, "controller": True}],
+            },
             "spec": {**spec, "members": [{"node": node} for node in nodes]},
         }
     )
@@ -60,7 +67,8 @@ GANGS = [
     a_gang("llama", "n0", "n1", ""),
     a_gang("over", "n2"),
     a_gang("orphan", "n3"),
-    Undecodable("ns", "j-record", "g", 50, 1, "spec.level: bad", "uid-dark"),
+    Undecodable("ns", gang_name("dark", "uid-dark"), "g", 50, 1, "spec.level: bad", "uid-dark"),
+    a_gang("dark", "n9").model_copy(update={"metadata": ObjectMeta(name="forged", namespace="ns", uid="f")}),
 ]
 WORKERS = [
     a_worker("llama-0", "llama", "n0"),
@@ -115,7 +123,7 @@ def test_it_is_the_operators_account() -> None:
 
 
 def test_a_job_that_cannot_be_read_keeps_its_name_and_nodes() -> None:
-    job = Undecodable("ns", "llama", "uid-llama", 5, 1, "spec.nodes: bad")
+    job = Undecodable("ns", "llama", "uid-llama", 5, 1, "spec.launch: bad", nodes=3)
     gang = Undecodable("ns", "broken", "uid-b", 5, 1, "spec.level: bad")
     fleet = fleet_of(Seen(FleetPolicySpec(), NODES, [job], [GANGS[0], gang], [], [], []))
     assert [fleet.name_of(holder) for holder in fleet.holders("n0")] == ["ns/llama"]

@@ -127,9 +127,10 @@ def a_gang(job: TrainingJob, *uids: str, version: int = 10, **spec: Any) -> Gang
         {
             "metadata": {
                 "name": gang_name(job.metadata.name, uid),
-                "namespace": "ns",
+                "namespace": job.metadata.namespace,
                 "uid": f"gang-{uid}",
                 "resourceVersion": str(version),
+                "ownerReferences": [{"kind": "TrainingJob", "name": job.metadata.name, "uid": uid, "controller": True}],
             },
             "spec": {
                 "jobUid": uid,

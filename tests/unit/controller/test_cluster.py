@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from muster.api.base import Owner
 from muster.api.fleetpolicy import FleetPolicy, FleetPolicySpec
 from muster.api.trainingjob import Checkpoint
 from muster.coordinator.auth import Caller
 from muster.coordinator.hub import Membership
+from muster.kube import decode
 from muster.kube.client import AWAY_SECONDS
 from muster.kube.decode import NodeLease, Undecodable
 from muster.protocol import messages
@@ -804,3 +806,172 @@ def test_a_namespace_holds_what_its_gangs_and_pods_do_but_no_dead_node_that_was_
     cluster._policy = policy
     assert cluster.world(mine).limit == NodeLimit(7, beside=2)
     assert cluster.world(other).limit == NodeLimit(7, beside=2)
+
+
+def limited(scene: Any, nodes: int, version: int = 3) -> None:
+    """The namespace of the jobs may hold so many nodes."""
+    spec = {"queueing": {"limits": [{"namespace": "ns", "nodes": nodes}]}}
+    meta = {"name": "default", "uid": "policy", "resourceVersion": str(version)}
+    scene.cluster.policies.store.assume(FleetPolicy.model_validate({"metadata": meta, "spec": spec}))
+
+
+def forged(gang: Any, **metadata: Any) -> Any:
+    return gang.model_copy(update={"metadata": gang.metadata.model_copy(update=metadata)})
+
+
+@pytest.mark.parametrize("jobs_first", [True, False], ids=["job first", "Gang first"])
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"owner_references": []},
+        {"owner_references": [Owner(kind="TrainingJob", name="j", uid="uid-other", controller=True)]},
+        {"owner_references": [Owner(kind="TrainingJob", name="j", uid="uid-j")]},
+        {"owner_references": [Owner(kind="Job", name="j", uid="uid-j", controller=True)]},
+        {"name": "j-fffff"},
+        {"namespace": "attacker"},
+    ],
+    ids=["no owner", "the uid of another job", "no controller", "another kind", "another name", "another namespace"],
+)
+def test_a_gang_that_is_not_a_jobs_holds_nothing(
+    scene: Any, make: Any, metadata: dict[str, Any], *, jobs_first: bool
+) -> None:
+    job = make.job()
+    gang = forged(make.gang(job, "p0", "p1"), **metadata)
+    stores = [(scene.cluster.jobs.store, job), (scene.cluster.gangs.store, gang)]
+    for store, value in stores if jobs_first else reversed(stores):
+        store.assume(value)
+    tiny = make.pod(job, 0, "p0", name="tiny", requests={"cpu": 100})
+    scene.cluster.pods.store.assume(tiny)
+    assert scene.holders(job) == {}
+    assert scene.cluster.fleet.used("n0") == {"cpu": 100}, "a pod of it takes what it asks for"
+    assert scene.cluster.jobs_on("n0") == ()
+
+
+def test_a_gang_of_a_job_that_is_not_there_holds_nothing(scene: Any, make: Any) -> None:
+    job = make.job()
+    scene.cluster.gangs.store.assume(make.gang(job, "p0", "p1"))
+    scene.cluster.pods.store.assume(make.pod(job, 0, "p0", requests={"cpu": 100}))
+    assert scene.cluster.fleet.holders("n0") == set()
+
+
+def test_a_forged_gang_in_another_namespace_is_not_taken_for_the_record(scene: Any, make: Any) -> None:
+    job = make.job()
+    scene.cluster.jobs.store.assume(job)
+    mine = make.gang(job, "p0", "p1")
+    hear(scene, "p0")
+    scene.cluster.gangs.store.assume(forged(make.gang(job, "p0"), namespace="attacker", uid="other"))
+    scene.cluster.gangs.store.assume(mine)
+    scene.cluster.gangs.store.assume(
+        forged(make.gang(job, version=12), namespace="attacker", uid="other", resource_version="12")
+    )
+    assert scene.cluster.gang_of("uid-j") == mine
+    assert set(scene.holders(job)) == {"n0", "n1"}
+    assert scene.hub.last("p0") is not None, "its launcher is not forgotten either"
+
+
+def test_a_gang_with_more_members_than_its_job_holds_nothing_and_the_job_says_so(scene: Any, make: Any) -> None:
+    job = make.job(workers=2)
+    scene.cluster.jobs.store.assume(job)
+    scene.cluster.gangs.store.assume(make.gang(job, "p0", "p1", "p2"))
+    assert scene.holders(job) == {}
+    found = scene.cluster.unreadable_record_of(job)
+    assert found.error.startswith("spec.members: 3 members, and spec.nodes of the TrainingJob is 2")
+
+
+def test_a_job_that_cannot_be_read_holds_what_its_size_allows(scene: Any, make: Any) -> None:
+    job = make.job()
+    bad = Undecodable("ns", "j", "uid-j", 5, 1, "spec.launch: bad", nodes=2)
+    scene.cluster.jobs.store.assume(bad)
+    scene.cluster.gangs.store.assume(make.gang(job, "p0", "p1"))
+    assert set(scene.cluster.fleet.nodes_of("uid-j")) == {"n0", "n1"}
+    scene.cluster.jobs.store.assume(replace(bad, nodes=1, resource_version=6))
+    assert set(scene.cluster.fleet.nodes_of("uid-j")) == set()
+
+
+def test_the_size_of_a_job_that_cannot_be_read_is_read() -> None:
+    body = {"metadata": {"name": "j", "namespace": "ns", "uid": "u", "resourceVersion": "1"}}
+    for spec, nodes in (({"nodes": 7, "template": 1}, 7), ({"nodes": "x"}, 0), (None, 0)):
+        found = decode.undecodable(json.dumps({**body, "spec": spec}).encode(), "bad")
+        assert found.nodes == nodes
+
+
+class TestTheLimitOfANamespace:
+    def test_records_beyond_it_hold_nothing_and_leave_no_room(self, scene: Any, make: Any) -> None:
+        limited(scene, 3)
+        first, second = make.job("a"), make.job("b")
+        for job in (first, second):
+            scene.cluster.jobs.store.assume(job)
+            scene.cluster.gangs.store.assume(make.gang(job, f"{job.metadata.name}0", f"{job.metadata.name}1"))
+        held = scene.cluster.fleet.nodes_of
+        assert (set(held("uid-a")), set(held("uid-b"))) == ({"n0", "n1"}, set())
+        assert scene.cluster.held_by_namespace() == {"ns": 4}
+        tiny = make.pod(second, 0, "b0", requests={"cpu": 100}, node="n0")
+        scene.cluster.pods.store.assume(tiny)
+        assert set(held("uid-b")) == set()
+        assert scene.cluster.gang_of("uid-b") == make.gang(second, "b0", "b1"), "its job is decided about as ever"
+
+    def test_they_hold_their_nodes_once_there_is_room(self, scene: Any, make: Any) -> None:
+        limited(scene, 3)
+        first, second = make.job("a"), make.job("b")
+        for job in (first, second):
+            scene.cluster.jobs.store.assume(job)
+            scene.cluster.gangs.store.assume(make.gang(job, f"{job.metadata.name}0", f"{job.metadata.name}1"))
+        scene.cluster.jobs.store.assume_deleted(("ns", "a"), "uid-a")
+        assert set(scene.cluster.fleet.nodes_of("uid-b")) == {"n0", "n1"}
+        third = make.job("c")
+        scene.cluster.jobs.store.assume(third)
+        scene.cluster.gangs.store.assume(make.gang(third, "c0", "c1"))
+        assert set(scene.cluster.fleet.nodes_of("uid-c")) == set()
+        limited(scene, 4, version=8)
+        assert set(scene.cluster.fleet.nodes_of("uid-c")) == {"n0", "n1"}
+
+    def test_one_that_is_lowered_takes_nodes_from_nobody(self, scene: Any, make: Any) -> None:
+        limited(scene, 2)
+        job = make.job()
+        scene.cluster.jobs.store.assume(job)
+        scene.cluster.gangs.store.assume(make.gang(job, "p0", "p1"))
+        limited(scene, 0, version=8)
+        scene.cluster.gangs.store.assume(make.gang(job, "p0", "p2", version=11))
+        assert set(scene.holders(job)) == {"n0", "n1"}
+
+    def test_a_record_beyond_it_holds_its_nodes_where_its_pods_are_on_most_of_them(self, scene: Any, make: Any) -> None:
+        """Whoever lowers a limit takes nodes from nobody, a leader that starts after that included."""
+        limited(scene, 1)
+        job = make.job(workers=3)
+        scene.cluster.jobs.store.assume(job)
+        for index in (0, 1):
+            scene.cluster.pods.store.assume(make.pod(job, index, f"p{index}", node=f"n{index}", requests={"cpu": 100}))
+        scene.cluster.gangs.store.assume(make.gang(job, "p0", "p1", "p2"))
+        assert set(scene.cluster.fleet.nodes_of("uid-j")) == {"n0", "n1", "n2"}
+
+    async def test_one_that_is_read_after_the_records_counts_before_anything_is_decided(
+        self, scene: Any, make: Any
+    ) -> None:
+        job = make.job()
+        scene.cluster.jobs.store.assume(job)
+        scene.cluster.gangs.store.assume(make.gang(job, "p0", "p1"))
+        limited(scene, 1)
+        for source in scene.cluster.informers:
+            source.synced.set()
+        await scene.cluster.wait_synced()
+        assert scene.holders(job) == {}
+
+    def test_a_record_that_cannot_be_read_gives_no_node_there(self, scene: Any, make: Any) -> None:
+        limited(scene, 1)
+        job = make.job()
+        scene.cluster.jobs.store.assume(job)
+        scene.cluster.gangs.store.assume(unreadable(make.gang(job, "p0"), 9))
+        scene.cluster.pods.store.assume(make.pod(job, 0, "p0", requests={"cpu": 100}))
+        assert scene.cluster.fleet.holders("n0") == set()
+
+
+def test_more_ghosts_than_a_job_can_have_left_give_no_node(scene: Any, make: Any) -> None:
+    job = make.job(workers=1)
+    ghosts = [
+        {"pod": f"g{number}", "podUid": f"g{number}", "node": f"n{number}", "fencedTime": "2026-01-31T12:00:00Z"}
+        for number in (5, 6)
+    ]
+    scene.cluster.jobs.store.assume(job)
+    scene.cluster.gangs.store.assume(make.gang(job, "p0", ghosts=ghosts))
+    scene.cluster.pods.store.assume(make.pod(job, 0, "g5", name="g5", node="n5", requests={"cpu": 100}))
+    assert scene.cluster.fleet.holders("n5") == set()
