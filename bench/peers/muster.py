@@ -33,7 +33,10 @@ _GROUP = "/apis/muster.dev/v1alpha1"
 _JOBS = f"{_GROUP}/namespaces/{NAMESPACE}/trainingjobs"
 _SYSTEM_NAMESPACE = "muster-system"
 # The Deployment would only leave pods pending: the operator is run by hand.
-_MANIFESTS = ("namespace.yaml", "service-account.yaml", "operator-rbac.yaml")
+_MANIFESTS = (
+    *(f"base/{name}.yaml" for name in ("namespace", "service-account", "operator-rbac")),
+    "components/node-taint/rights.yaml",
+)
 _TOKEN_SECONDS = 7200
 _LEADER_SECONDS = 60.0
 _RESTARTS_PER_DAY = 100
@@ -75,7 +78,8 @@ class Muster(System):
 
     name = "muster"
     watches = True
-    settings: ClassVar[Mapping[str, str]] = {}  # more of the operator's environment
+    settings: ClassVar[Mapping[str, str]] = {}
+    """More of the operator's environment."""
 
     def __init__(self, bed: Bed, binding: str, mode: str, health: Object | None = None) -> None:
         super().__init__(bed)
@@ -162,7 +166,7 @@ class Muster(System):
         crds = [each for file in sorted((ROOT / "crds").glob("*.yaml")) for each in documents(file)]
         self.bed.install_definitions(crds)
         for name in _MANIFESTS:
-            self.bed.apply(documents(ROOT / "manifests" / "base" / name))
+            self.bed.apply(documents(ROOT / "manifests" / name))
         spec: dict[str, Any] = {"health": self._health}
         if self.binding == "Direct":
             spec["pools"] = [{"name": "kwok", "nodeSelector": {"type": "kwok"}, "binding": "Direct"}]

@@ -237,11 +237,15 @@ class Bed:
     def _overlay(self, default: Path, images: Mapping[str, str]) -> str:
         base = os.path.relpath(default, self._overlay_folder)
         patches = "" if self.local is None else f"patches:\n  - path: {AGENT_PATCH}\n"
+        # A release of before has the right to taint in its base.
+        taint = default.parents[1] / "components" / "node-taint"
+        components = f"components:\n  - {os.path.relpath(taint, self._overlay_folder)}\n" if taint.is_dir() else ""
         return (
             "# Generated: the default overlay with the images that were built here.\n"
             "apiVersion: kustomize.config.k8s.io/v1beta1\n"
             "kind: Kustomization\n"
             f"resources:\n  - {base}\n"
+            f"{components}"
             f"configurations:\n  - {IMAGE_FIELDS}\n"
             f"{patches}"
             f"{image_entries(default, images)}"

@@ -30,7 +30,8 @@ from muster.health.sources import UNHEALTHY_TAINT
 from muster.health.story import effect_text, tell, would_text
 from muster.kube import decode, paths
 from muster.kube.client import APPLY_PATCH, Client
-from muster.kube.errors import AlreadyExists, Conflict, Invalid, NotFound
+from muster.kube.decode import Undecodable
+from muster.kube.errors import AlreadyExists, ApiError, Conflict, Forbidden, Invalid, NotFound
 from muster.kube.events import NORMAL, WARNING, EventRecorder, Regarding
 from muster.world.fleet import Exclusion
 from muster.world.views import NodeView
@@ -40,6 +41,8 @@ FIELD_MANAGER = "muster"
 # The agent's part of the status; the rest is the operator's.
 _AGENTS = frozenset({"evidence", "agent"})
 JSON_PATCH = "application/json-patch+json"
+REFUSED_SECONDS = 300.0
+"""Pause after the API server refused a taint, of one node."""
 
 log = structlog.get_logger()
 _latency = Histogram(
@@ -85,6 +88,7 @@ class NodeActs:
         self._written: dict[str, Mapping[str, Any]] = {}  # what we are writing into a record
         self._pace = Pace(clock)
         self._postponed: set[str] = set()  # nodes that are looked at again when there may be another write
+        self._is_refused = False  # the last taint, by the API server
 
     def is_echo(self, name: str, status: NodeHealthStatus | None) -> bool:
         """Whether a record that has changed says what we have just written into it; asked once for each change."""
@@ -107,7 +111,11 @@ class NodeActs:
         # Of a node that cannot be read nobody knows the taints, ours and those of others.
         is_readable = node is not None and node.ready_reason != decode.UNREADABLE
         if node is not None and is_readable and is_tainted(node) != wanted.taint:
-            await (self._taint(node, verdict.reason) if wanted.taint else self._change_taint(name, False, ""))
+            try:
+                await (self._taint(node, verdict.reason) if wanted.taint else self._change_taint(name, False, ""))
+                self._is_refused = False
+            except Forbidden as error:  # all else is done without it
+                self._taint_refused(name, error)
         self._tell(order, enforcement, before)
 
     def _exclude(self, name: str, verdict: Verdict, wanted: Effect, now: datetime) -> None:
@@ -235,6 +243,24 @@ class NodeActs:
             return
         self._cluster.nodes.assume(answer)
         log.info("tainted" if wanted else "taint removed", node=name, reason=reason)
+
+    def _taint_refused(self, name: str, error: ApiError) -> None:
+        """Say once that the right is missing, and what to do; the node is tried again."""
+        self._later(name, REFUSED_SECONDS)
+        if self._is_refused:
+            return
+        self._is_refused = True
+        text = (
+            "the taint muster.dev/unhealthy cannot be written on Nodes (403): add manifests/components/node-taint to the overlay, or "
+            "set spec.health.enforcement to Jobs. Muster's own jobs avoid unhealthy nodes without it"
+        )
+        log.error("taint refused", node=name, error=str(error), message=text)
+        policy = self._cluster.policies.store.get(("", "default"))
+        if policy is not None:
+            uid = policy.uid if isinstance(policy, Undecodable) else policy.metadata.uid
+            self._events.record(
+                Regarding(API_VERSION, "FleetPolicy", "default", uid), WARNING, "NodeTaintRefused", text
+            )
 
     def _tell(self, order: Order, enforcement: Enforcement, before: InForce | None) -> None:
         name, verdict, ruling, wanted = order.name, order.verdict, order.ruling, order.effect

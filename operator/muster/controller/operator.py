@@ -20,6 +20,7 @@ from muster.api.fleetpolicy import FleetPolicy
 from muster.api.gang import Gang
 from muster.api.preflight import Profile
 from muster.api.trainingjob import TrainingJob
+from muster.controller.admission import AdmissionCheck
 from muster.controller.cluster import Cluster
 from muster.controller.dirty import DirtyKeys
 from muster.controller.fleethours import FleetHoursKeeper
@@ -152,6 +153,8 @@ class Operator:
         )
         # Hundreds of pods may be waiting for a connection to be created on; a renewal cannot wait with them.
         self._lease_client = client.sibling()
+        self._dry_client = client.sibling()
+        self.admission = self._make_admission()
         self.lease = LeaderLease(
             self._lease_client,
             settings.namespace,
@@ -213,6 +216,7 @@ class Operator:
         await self.lease.release()
         await self.ports.close()  # who reads slowly there must not hold up the next leader
         await self._lease_client.close()
+        await self._dry_client.close()
         await self.client.close()
         log.info("stopped", identity=self.settings.identity)
 
@@ -301,6 +305,8 @@ class Operator:
             self._spawn(self.hours.run(), "hours of the fleet")
         self._spawn(self.repairs.run(), "repairs")
         self._spawn(self.windows.run(), "maintenance windows")
+        if self.admission is not None:
+            self._spawn(self.admission.run(), "admission policies")
         await self.reconciler.run()
 
     async def _catch_up(self) -> None:
@@ -316,6 +322,10 @@ class Operator:
     def _make_history(self, clock: Callable[[], float], wall_clock: Callable[[], datetime]) -> HistoryKeeper | None:
         """Who keeps the accounts of ended jobs; nobody does in a simulator."""
         return HistoryKeeper(self.client, self.cluster, self.settings.namespace, self._tell_policy, clock, wall_clock)
+
+    def _make_admission(self) -> AdmissionCheck | None:
+        """What looks whether admission policies are in force; a simulator has none."""
+        return AdmissionCheck(self._dry_client, self.settings.namespace)
 
     def _make_ports(self) -> Ports:
         """What the process listens on; a simulator has another way to be reached."""

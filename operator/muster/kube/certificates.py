@@ -24,6 +24,7 @@ from muster.kube.client import Client
 from muster.kube.errors import AlreadyExists, Conflict, NotFound
 
 SERVICE_NAME = "muster-coordinator"
+SECRET_NAME = "muster-coordinator-tls"  # noqa: S105 - a name
 AUTHORITY_LIFE = timedelta(days=3650)
 SERVING_LIFE = timedelta(days=90)
 PUBLISHED_BEFORE_USE = timedelta(days=1)
@@ -126,7 +127,7 @@ class CertificateKeeper:
         self,
         client: Client,
         namespace: str,
-        secret_name: str = "muster-coordinator-tls",  # noqa: S107 - a name
+        secret_name: str = SECRET_NAME,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._client = client

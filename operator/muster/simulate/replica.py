@@ -129,6 +129,9 @@ class _Process(Operator):
     def _make_history(self, *_: Any) -> None:
         """Nobody reads it."""
 
+    def _make_admission(self) -> None:
+        """The simulated API server admits everything."""
+
     def _crowd(self) -> int:
         return max(super()._crowd(), LARGE_CROWD if self._replica.life.is_large else 0)
 

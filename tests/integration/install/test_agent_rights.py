@@ -7,19 +7,16 @@ No kubelet runs their pods: the test binds them to their nodes, asks for the tok
 import json
 import os
 import re
-import ssl
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from tests.integration.install.thief import APPLY, JSON_PATCH, MERGE, Thief
 
 from muster.agent.client import ApiError, NodeHealthClient
 from muster.agent.settings import from_environment
@@ -27,11 +24,6 @@ from muster.agent.settings import from_environment
 ROOT = Path(__file__).resolve().parents[3]
 NAMESPACE = "--namespace=muster-agent"
 API = "/apis/muster.dev/v1alpha1/nodehealths"
-APPLY, MERGE, JSON_PATCH = (
-    "application/apply-patch+yaml",
-    "application/merge-patch+json",
-    "application/json-patch+json",
-)
 TIME = "2026-01-31T12:00:00.000000Z"
 XID = {"kind": "Xid", "code": 79, "firstSeen": TIME, "lastSeen": TIME}
 JUDGEMENT = {
@@ -45,35 +37,6 @@ NOT_ITS_NODE = "which may write the NodeHealth of that node only"
 NOT_ITS_STATUS = "an agent may write evidence and agent and nothing else of status"
 NOT_ITS_SPEC = "an agent may write nothing of spec, that is for people"
 NOT_ITS_METADATA = "an agent may not change labels, annotations, finalizers or owners"
-
-
-@dataclass(frozen=True)
-class Thief:
-    """Somebody with a token, and no kubectl to hold him back."""
-
-    server: str
-    ca_file: Path
-    token: str
-
-    def request(self, method: str, path: str, body: Any, kind: str = "application/json") -> tuple[int, str]:
-        """Status and message of the answer."""
-        request = urllib.request.Request(
-            f"{self.server}{path}",
-            method=method,
-            data=None if body is None else json.dumps(body).encode(),
-            headers={"Authorization": f"Bearer {self.token}", "Content-Type": kind},
-        )
-        context = ssl.create_default_context(cafile=str(self.ca_file))
-        try:
-            with urllib.request.urlopen(request, timeout=30, context=context) as answer:
-                return answer.status, ""
-        except urllib.error.HTTPError as error:
-            return error.code, str(json.load(error)["message"])
-
-    def patch(self, path: str, body: Any, kind: str = MERGE) -> tuple[int, str]:
-        """A patch, by server-side apply with force where it is one."""
-        more = "?fieldManager=muster-agent&force=true" if kind == APPLY else ""
-        return self.request("PATCH", f"{API}/{path}{more}", body, kind)
 
 
 def health(name: str, **parts: Any) -> dict[str, Any]:
@@ -115,8 +78,17 @@ def token_of(installation: Any, pod: Any) -> str:
     return text.strip()
 
 
-def thief_with(installation: Any, token: str) -> Thief:
-    return Thief(installation.control_plane.server, installation.control_plane.pki.ca, token)
+class AgentThief(Thief):
+    """With the token of an agent."""
+
+    def patch(self, path: str, body: Any, kind: str = MERGE) -> tuple[int, str]:
+        """A patch of a NodeHealth, by server-side apply with force where it is one."""
+        more = "?fieldManager=muster-agent&force=true" if kind == APPLY else ""
+        return self.request("PATCH", f"{API}/{path}{more}", body, kind)
+
+
+def thief_with(installation: Any, token: str) -> AgentThief:
+    return AgentThief(installation.control_plane.server, installation.control_plane.pki.ca, token)
 
 
 def judge(installation: Any) -> None:
@@ -128,7 +100,7 @@ def judge(installation: Any) -> None:
 
 
 @pytest.fixture(scope="module")
-def thief(installed: Any, agent_pods: dict[str, Any], wait_until: Callable[..., Any]) -> Thief:
+def thief(installed: Any, agent_pods: dict[str, Any], wait_until: Callable[..., Any]) -> AgentThief:
     """With the token of the agent on node-a."""
     judge(installed)
     thief = thief_with(installed, token_of(installed, agent_pods[OWN]))
@@ -238,12 +210,12 @@ SICK = {"status": {"evidence": [XID]}}
         pytest.param(OWN, {"metadata": {"finalizers": ["a.b/c"]}}, MERGE, NOT_ITS_METADATA, id="a finalizer"),
     ],
 )
-def test_a_stolen_token_is_refused(path: str, body: Any, kind: str, says: str, thief: Thief) -> None:
+def test_a_stolen_token_is_refused(path: str, body: Any, kind: str, says: str, thief: AgentThief) -> None:
     code, message = thief.patch(path, body, kind)
     assert (code, says in message) == (403, True), message
 
 
-def test_metadata_does_not_change_through_the_door_of_status(installation: Any, thief: Thief) -> None:
+def test_metadata_does_not_change_through_the_door_of_status(installation: Any, thief: AgentThief) -> None:
     body = {"metadata": {"labels": None, "annotations": {"a": "b"}, "finalizers": ["a.b/c"]}}
     assert thief.patch(f"{OWN}/status", body) == (200, "")
     stored = installation.get("nodehealth", OWN)["metadata"]
@@ -252,7 +224,7 @@ def test_metadata_does_not_change_through_the_door_of_status(installation: Any, 
     assert "a" not in stored["annotations"]
 
 
-def test_an_owner_is_refused(installation: Any, thief: Thief, wait_until: Callable[..., Any]) -> None:
+def test_an_owner_is_refused(installation: Any, thief: AgentThief, wait_until: Callable[..., Any]) -> None:
     """By the policy, too, not only by the admission plugin for owners, which is on here and not everywhere."""
     owner = {"apiVersion": "v1", "kind": "Node", "name": OTHER, "uid": "u"}
     body = {"metadata": {"ownerReferences": [owner]}}
@@ -276,7 +248,7 @@ def test_an_owner_is_refused(installation: Any, thief: Thief, wait_until: Callab
     ids=["with a human's word", "with a label"],
 )
 def test_an_object_that_says_more_is_not_created(
-    parts: dict[str, Any], says: str, installation: Any, thief: Thief
+    parts: dict[str, Any], says: str, installation: Any, thief: AgentThief
 ) -> None:
     installation.kubectl("delete", "nodehealth", OWN)
     for code, message in (
@@ -288,7 +260,7 @@ def test_an_object_that_says_more_is_not_created(
     judge(installation)
 
 
-def test_what_an_agent_has_to_write_is_let_through(installation: Any, thief: Thief) -> None:
+def test_what_an_agent_has_to_write_is_let_through(installation: Any, thief: AgentThief) -> None:
     mine = {"evidence": [{**XID, "count": 2}], "agent": {"gpus": 7}}
     assert thief.patch(f"{OWN}/status", health(OWN, status=mine), APPLY) == (200, "")
     stored = installation.get("nodehealth", OWN)
@@ -299,7 +271,7 @@ def test_what_an_agent_has_to_write_is_let_through(installation: Any, thief: Thi
     judge(installation)
 
 
-def test_a_token_that_is_bound_to_no_pod_is_good_for_nothing(installation: Any, thief: Thief) -> None:
+def test_a_token_that_is_bound_to_no_pod_is_good_for_nothing(installation: Any, thief: AgentThief) -> None:
     unbound = thief_with(installation, installation.kubectl("create", "token", "muster-agent", NAMESPACE).strip())
     for node in (OWN, OTHER):
         code, message = unbound.patch(f"{node}/status", health(node, **SICK), APPLY)
@@ -316,7 +288,7 @@ def test_a_token_that_is_bound_to_no_pod_is_good_for_nothing(installation: Any, 
     ],
 )
 def test_an_agent_that_is_refused_says_what_to_do(
-    whose: str, node: str, says: str, installation: Any, thief: Thief, tmp_path: Path
+    whose: str, node: str, says: str, installation: Any, thief: AgentThief, tmp_path: Path
 ) -> None:
     stranger = installation.kubectl("create", "token", "default", NAMESPACE)
     (tmp_path / "token").write_text(thief.token if whose == "agent" else stranger)
@@ -345,7 +317,7 @@ def test_an_agent_that_is_refused_says_what_to_do(
         ("POST", "/api/v1/namespaces/muster-agent/serviceaccounts/muster-agent/token"),
     ],
 )
-def test_everything_else_is_refused_by_the_roles(method: str, path: str, thief: Thief) -> None:
+def test_everything_else_is_refused_by_the_roles(method: str, path: str, thief: AgentThief) -> None:
     body = None if method in ("GET", "DELETE") else health(OWN)
     code, message = thief.request(method, path, body, MERGE if method == "PATCH" else "application/json")
     assert (code, "cannot" in message) == (403, True), message

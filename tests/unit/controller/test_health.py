@@ -26,7 +26,16 @@ from muster.health.pools import WITHOUT
 from muster.kube import decode
 from muster.kube.client import Answers
 from muster.kube.decode import Undecodable
-from muster.kube.errors import AlreadyExists, ApiError, Conflict, Invalid, LeadershipLost, NotFound, ServerError
+from muster.kube.errors import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    Forbidden,
+    Invalid,
+    LeadershipLost,
+    NotFound,
+    ServerError,
+)
 from muster.world.fleet import Leave
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -44,6 +53,7 @@ class ApiServer:
         self.shown: Callable[[str, bytes], None] = lambda _kind, _data: None
         self.gates: dict[str, asyncio.Event] = {}
         self.fails: dict[str, list[Exception]] = {}
+        self.refuses: dict[tuple[str, str], Exception] = {}
         self.version = 100
 
     def count(self, verb: str, kind: str) -> int:
@@ -105,6 +115,8 @@ class ApiServer:
             await self.gates[name].wait()
         if self.fails.get(name):
             raise self.fails[name].pop(0)
+        if (verb, kind) in self.refuses:
+            raise self.refuses[verb, kind]
 
 
 def _carry_out(step: dict[str, Any], node: dict[str, Any]) -> None:
@@ -414,6 +426,23 @@ async def test_the_record_is_written_before_the_taint(stage: Stage) -> None:
     await stage.keeper.settled()
     assert stage.tainted() == set()
     assert stage.cluster.fleet.exclusion("a") is None
+
+
+async def test_a_taint_that_is_refused_holds_up_nothing_and_names_its_component(stage: Stage) -> None:
+    stage.add("a")
+    stage.say("a", 79)
+    # The record is written, then the taint.
+    refused = Forbidden(403, "Forbidden", "cannot patch nodes")
+    stage.api.refuses["PATCH", "nodes"] = refused
+    await stage.look()
+    assert stage.tainted() == set()
+    assert stage.cluster.fleet.exclusion("a") is not None
+    assert stage.told.reasons == [("a", "NodeUnhealthy")]
+    assert stage.told.policies.count("NodeTaintRefused") == 1
+    del stage.api.refuses["PATCH", "nodes"]
+    stage.keeper._stir(["a"])  # as it is after a pause
+    await stage.look()
+    assert stage.tainted() == {"a"}
 
 
 async def test_a_new_leader_keeps_out_at_once_what_was_out(stage: Stage, judged: list[str]) -> None:

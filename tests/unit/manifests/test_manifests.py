@@ -12,13 +12,18 @@ from yamllint.config import YamlLintConfig
 from imagebuild.plan import IMAGES
 from muster.agent import settings as agent_settings
 from muster.agent.client import API_VERSION
+from muster.api.fleethours import CONFIG_MAP
 from muster.api.nodehealth import NodeHealthStatus
 from muster.checker import settings as checker_settings
+from muster.controller.admission import OPERATOR, RECORDS
+from muster.controller.history import NOTE
 from muster.controller.operator import LEASE_NAME
 from muster.controller.settings import COORDINATOR_SERVICE, Settings
-from muster.kube.certificates import names_of
+from muster.health.sources import UNHEALTHY_TAINT
+from muster.kube.certificates import SECRET_NAME, names_of
 from muster.page.settings import Settings as PageSettings
 from muster.protocol.messages import TOKEN_AUDIENCE
+from muster.world.views import JOB_NAME_LABEL, JOB_UID_LABEL, MUSTER_HEALTHY
 
 Manifests = list[dict[str, Any]]
 ADMISSION = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
@@ -148,6 +153,38 @@ def test_two_replicas_that_leave_lost_nodes_soon(base: Manifests, deployment: di
     assert of_kind(base, "PodDisruptionBudget")[0]["spec"]["minAvailable"] == 1
 
 
+def test_operators_prefer_nodes_without_tenants_training(deployment: dict[str, Any]) -> None:
+    affinity = deployment["spec"]["template"]["spec"]["affinity"]
+    preferred = "preferredDuringSchedulingIgnoredDuringExecution"
+    _, others = (entry["podAffinityTerm"] for entry in affinity["podAntiAffinity"][preferred])
+    assert others == {
+        "topologyKey": "kubernetes.io/hostname",
+        "namespaceSelector": {},
+        "labelSelector": {"matchExpressions": [{"key": JOB_NAME_LABEL, "operator": "Exists"}]},
+    }
+    (nodes,) = affinity["nodeAffinity"][preferred]
+    assert {each["operator"] for each in nodes["preference"]["matchExpressions"]} == {"DoesNotExist"}
+
+
+def test_policies_name_what_the_code_names(base: Manifests, deployment: dict[str, Any]) -> None:
+    account = f"system:serviceaccount:muster-system:{deployment['spec']['template']['spec']['serviceAccountName']}"
+    for name, file in ((RECORDS, "records-admission.yaml"), (OPERATOR, "operator-admission.yaml")):
+        policy, binding = (named(base, kind, name)["spec"] for kind in ADMISSION)
+        assert policy["failurePolicy"] == "Fail", file
+        assert (binding["policyName"], binding["validationActions"]) == (name, ["Deny"])
+        assert f"'{account}'" in str(policy)
+    text = str(named(base, ADMISSION[0], OPERATOR))
+    for word in (JOB_UID_LABEL, UNHEALTHY_TAINT, MUSTER_HEALTHY, CHECKER):
+        assert f"'{word}'" in text
+    for name in (
+        f"configmaps/muster-system/{NOTE}",
+        f"configmaps/muster-system/{CONFIG_MAP}",
+        f"configmaps/{CHECKER}/{COORDINATOR_SERVICE}",
+        f"secrets/muster-system/{SECRET_NAME}",
+    ):
+        assert f"'{name}'" in text
+
+
 def test_selectors_find_the_pods(base: Manifests, deployment: dict[str, Any]) -> None:
     labels = deployment["spec"]["template"]["metadata"]["labels"]
     key, value = "app.kubernetes.io/name", "muster"
@@ -219,6 +256,22 @@ def test_no_image_is_one_that_somebody_else_may_own(root: Path, folder: str) -> 
     images = [found[1] for line in lines if (found := keys.match(line))]
     assert images
     assert [image for image in images if not image.startswith(TRUSTED)] == []
+
+
+def test_every_line_of_the_threat_model_names_a_test_that_there_is(root: Path) -> None:
+    page = (root / "docs" / "security.md").read_text().partition("## Attackers\n")[2].partition("\n## ")[0]
+    assert re.findall(r"^### (.+)$", page, re.MULTILINE) == [
+        "A tenant",
+        "A pod on the network",
+        "A stolen token of a launcher",
+        "A stolen token of an agent",
+        "A stolen token of the operator",
+        "A reader of the page",
+    ]
+    rows = [row for row in page.splitlines() if row.startswith("| ") and not row.startswith("| attempt")]
+    assert [row for row in rows if "`tests/" not in row] == []
+    for file, test in re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", page):
+        assert re.search(rf"^\s*(?:async )?def {test}\(", (root / file).read_text(), re.MULTILINE), test
 
 
 @pytest.mark.parametrize(
@@ -332,7 +385,7 @@ class TestTheChecker:
         overlay = yaml.safe_load((root / "manifests/overlays/burn-in/kustomization.yaml").read_text())
         assert overlay["resources"] == ["../default"]
         assert overlay["components"] == ["../../components/burn-in"]
-        assert not [part for part in base if CHECKER in str(part)]
+        assert not [part for part in base if part["kind"] not in ADMISSION and CHECKER in str(part)]
 
     def test_the_operator_trusts_it_once_it_is_installed(self, root: Path, deployment: dict[str, Any]) -> None:
         """A namespace of this name is anybody's until then."""
@@ -423,21 +476,28 @@ class TestTheChecker:
         )
 
 
-class TestTheConditionOfNodes:
+class TestWhatIsWrittenOnNodes:
+    @pytest.mark.parametrize(
+        ("component", "resource", "verbs"),
+        [("node-condition", "nodes/status", ["patch"]), ("node-taint", "nodes", ["get", "patch"])],
+    )
     def test_its_right_is_one_more_for_the_operator_and_left_out_unless_the_overlay_has_it(
-        self, root: Path, base: Manifests
+        self, root: Path, base: Manifests, component: str, resource: str, verbs: list[str]
     ) -> None:
-        folder = root / "manifests" / "components" / "node-condition"
+        folder = root / "manifests" / "components" / component
+        assert yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"] == ["rights.yaml"]
         parts = list(yaml.safe_load_all((folder / "rights.yaml").read_text()))
         (role,) = of_kind(parts, "ClusterRole")
         (binding,) = of_kind(parts, "ClusterRoleBinding")
-        assert role["rules"] == [{"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"]}]
+        assert role["rules"] == [{"apiGroups": [""], "resources": [resource], "verbs": verbs}]
         assert binding["roleRef"]["name"] == role["metadata"]["name"]
         (operators,) = (
             each for each in of_kind(base, "ClusterRoleBinding") if each["metadata"]["name"] == "muster-operator"
         )
         assert binding["subjects"] == operators["subjects"]
-        assert "nodes/status" not in str(of_kind(base, "ClusterRole"))
+        for rule in named(base, "ClusterRole", "muster-operator")["rules"]:
+            if not {"nodes", "nodes/status"}.isdisjoint(rule.get("resources", ())):
+                assert set(rule["verbs"]) == {"list", "watch"}
 
 
 class TestThePage:
@@ -449,7 +509,7 @@ class TestThePage:
     def test_it_is_left_out_unless_the_overlay_has_it(self, root: Path, base: Manifests) -> None:
         overlay = yaml.safe_load((root / "manifests/overlays/page/kustomization.yaml").read_text())
         assert (overlay["resources"], overlay["components"]) == (["../default"], ["../../components/page"])
-        assert not [part for part in base if "muster-page" in str(part)]
+        assert not [part for part in base if part["kind"] not in ADMISSION and "muster-page" in str(part)]
 
     def test_it_can_only_look_and_ask_who_may_what(self, parts: Manifests) -> None:
         (role,) = of_kind(parts, "ClusterRole")

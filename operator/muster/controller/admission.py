@@ -1,0 +1,92 @@
+"""Whether the admission policies are in force that make records the operator's and bound what a thief of its token can do.
+
+An API server without them takes every write, so their absence would go unnoticed. Each policy refuses one write of the
+operator itself; a dry run of that write shows whether the policy is there.
+"""
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Any
+
+import structlog
+from prometheus_client import Gauge
+
+from muster.api.base import API_VERSION, rfc3339
+from muster.kube import paths
+from muster.kube.client import Client
+from muster.kube.errors import ApiError, Forbidden, Invalid
+
+CHECK_SECONDS = 600.0
+RECORDS, OPERATOR = "muster-records", "muster-operator"
+_NAME = "muster-policy-check"
+
+log = structlog.get_logger()
+_missing = Gauge(
+    "muster_admission_policy_missing",
+    "1 where the API server took a write in a dry run that this ValidatingAdmissionPolicy refuses: apply manifests/base.",
+    ["policy"],
+)
+
+
+class AdmissionCheck:
+    """Asks now and then, and says what is missing.
+
+    Args:
+        client: dry runs wait for no other write, and no other write for them.
+        namespace: where Muster runs.
+    """
+
+    def __init__(self, client: Client, namespace: str) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._said: set[str] = set()
+
+    async def run(self) -> None:
+        """Ask until cancelled."""
+        while True:
+            for policy, (path, body) in _refused_writes(self._namespace).items():
+                await self.ask(policy, path, body)
+            await asyncio.sleep(CHECK_SECONDS)
+
+    async def ask(self, policy: str, path: str, body: dict[str, Any]) -> None:
+        """See whether a policy refuses the write that it has to refuse."""
+        try:
+            await self._client.post(path, body, {"dryRun": "All"})
+        except (Forbidden, Invalid) as refused:
+            if policy in refused.message:
+                _missing.labels(policy).set(0)
+                self._said.discard(policy)
+            else:
+                log.info("admission policy not checked", policy=policy, error=refused.message)
+            return
+        except ApiError as error:
+            log.warning("admission policy not checked", policy=policy, error=str(error))
+            return
+        _missing.labels(policy).set(1)
+        if policy not in self._said:
+            self._said.add(policy)
+            log.error(
+                "admission policy missing",
+                policy=policy,
+                message=f"The ValidatingAdmissionPolicy {policy} or its binding is not in force: whoever may write "
+                f"{'Gangs in a namespace can forge records' if policy == RECORDS else 'with this token is not bounded'}. "
+                "Apply manifests/base again.",
+            )
+
+
+def _refused_writes(namespace: str) -> dict[str, tuple[str, dict[str, Any]]]:
+    """By policy, where to create what it has to refuse: a Gang of no job, and a ConfigMap that is nobody's."""
+    metadata = {"name": _NAME, "namespace": namespace}
+    spec = {
+        "jobUid": _NAME,
+        "attempt": 1,
+        "time": rfc3339(datetime.now(UTC)),
+        "level": "Start",
+        "reason": "Created",
+    }
+    gang = {"apiVersion": API_VERSION, "kind": "Gang", "metadata": metadata, "spec": spec}
+    config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+    return {
+        RECORDS: (paths.muster("gangs", namespace=namespace), gang),
+        OPERATOR: (paths.core("configmaps", namespace=namespace), config_map),
+    }
