@@ -11,7 +11,7 @@ from muster.agent.nvml_process import NvmlProcess
 from muster.agent.settings import SettingsError, from_environment
 from muster.agent.thresholds import load
 from muster.agent.writer import Writer
-from muster.serve import serve
+from muster.serve import Server, exposition, open_metrics, probe
 
 _CONFIGURATION_ERROR = 78  # EX_CONFIG
 
@@ -31,8 +31,14 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: agent.stop())
     try:
-        sick = "the agent has stopped looking"
-        port = serve(settings.listen, agent.is_alive, sick, agent.metrics, agent.not_ready)
+        port = Server(
+            settings.listen,
+            {
+                "/healthz": probe(lambda: "" if agent.is_alive() else "the agent has stopped looking"),
+                "/readyz": probe(agent.not_ready),
+                "/metrics": open_metrics(lambda: exposition(agent.metrics())),
+            },
+        ).port
     except OSError as error:
         # An agent that is being replaced may still hold the port. Looking matters more than being looked at.
         log("no port for /healthz, /readyz and /metrics", address=settings.listen, problem=str(error))

@@ -11,7 +11,7 @@ from muster.checker.checker import Checker
 from muster.checker.log import log
 from muster.checker.settings import SettingsError, from_environment
 from muster.preflight.probes.prober import COMMAND
-from muster.serve import serve
+from muster.serve import Server, exposition, open_metrics, probe
 
 _CONFIGURATION_ERROR = 78  # EX_CONFIG
 
@@ -30,7 +30,13 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: checker.stop())
     try:
-        port = serve(settings.listen, checker.is_alive, "the checker has stopped", checker.metrics)
+        port = Server(
+            settings.listen,
+            {
+                "/healthz": probe(lambda: "" if checker.is_alive() else "the checker has stopped"),
+                "/metrics": open_metrics(lambda: exposition(checker.metrics())),
+            },
+        ).port
     except OSError as error:
         log("no port for /healthz and /metrics", address=settings.listen, problem=str(error))
     else:

@@ -136,11 +136,7 @@ class CoordinatorServer:
         self._door = Door(self._enter)
         self._listener: socket.socket | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self._tls.minimum_version = ssl.TLSVersion.TLSv1_2
-        # Launchers do not resume sessions: with elliptic curves that would save next to nothing.
-        self._tls.num_tickets = 0
-        self._tls.options |= ssl.OP_NO_TICKET
+        self._tls = server_context()
 
     async def start(self, host: str, port: int, certificate_pem: bytes, key_pem: bytes) -> int:
         """Listen; returns the port (which matters when asked for port 0)."""
@@ -171,13 +167,7 @@ class CoordinatorServer:
 
     def load_certificate(self, certificate_pem: bytes, key_pem: bytes) -> None:
         """Use this certificate for connections from now on; open ones stay."""
-        # The ssl module reads files only; the key must not reach a disk.
-        descriptor = os.memfd_create("muster-tls")
-        try:
-            os.write(descriptor, certificate_pem + b"\n" + key_pem)
-            self._tls.load_cert_chain(f"/proc/self/fd/{descriptor}")
-        finally:
-            os.close(descriptor)
+        load_pair(self._tls, certificate_pem, key_pem)
 
     def notify(self, pod_uids: Iterable[str]) -> None:
         """The directives of these pods may have changed: look again, and answer those whose has."""
@@ -434,6 +424,27 @@ class CoordinatorServer:
             for connection in list(self.connections):
                 connection.expire(now)
             self._rests = {pod_uid: until for pod_uid, until in self._rests.items() if until > now}
+
+
+def server_context() -> ssl.SSLContext:
+    """For a server of TLS 1.2 or later; `load_pair` gives it a certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    # Clients do not resume sessions: with elliptic curves that would save next to nothing.
+    context.num_tickets = 0
+    context.options |= ssl.OP_NO_TICKET
+    return context
+
+
+def load_pair(context: ssl.SSLContext, certificate_pem: bytes, key_pem: bytes) -> None:
+    """Use this certificate for connections from now on."""
+    # The ssl module reads files only; the key must not reach a disk.
+    descriptor = os.memfd_create("muster-tls")
+    try:
+        os.write(descriptor, certificate_pem + b"\n" + key_pem)
+        context.load_cert_chain(f"/proc/self/fd/{descriptor}")
+    finally:
+        os.close(descriptor)
 
 
 @functools.lru_cache(maxsize=MAX_DIRECTIVES)

@@ -10,7 +10,7 @@ from tests.unit.agent.test_boots import MACHINE, evidence, first_word, stored
 
 from muster.agent import kinds
 from muster.agent.looks import LOG, NVML, PORTS, Looks
-from muster.serve import serve
+from muster.serve import Server, probe
 
 LONG = 100.0
 """Longer than a look counts."""
@@ -39,7 +39,8 @@ def test_a_part_counts_for_as_long_as_a_look_lasts() -> None:
 
 def test_readyz_tells_what_is_not_seen_and_healthz_does_not(node: Any, run: Any) -> None:
     agent = run()
-    port = serve(("127.0.0.1", 0), agent.agent.is_alive, "stopped", list, agent.agent.not_ready)
+    health = probe(lambda: "" if agent.agent.is_alive() else "stopped")
+    port = Server(("127.0.0.1", 0), {"/healthz": health, "/readyz": probe(agent.agent.not_ready)}).port
     wait_until_ready(agent)
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=60) as answer:
         assert answer.read() == b"ok\n"

@@ -1,10 +1,7 @@
 """Settings, thresholds, /metrics: what is taken, and what is told about what cannot be."""
 
-import contextlib
 import json
 import socket
-import threading
-import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -12,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from muster import serve as served
 from muster.agent import kinds
 from muster.agent.agent import _EXPIRES
 from muster.agent.settings import SettingsError, from_environment
 from muster.agent.thresholds import DEFAULTS, TABLE, load, overridden
-from muster.serve import exposition, serve
+from muster.serve import Server, exposition, open_metrics, probe
 
 POD = {"MUSTER_NODE": "n", "KUBERNETES_SERVICE_HOST": "10.96.0.1"}
 
@@ -103,17 +99,14 @@ def test_what_incidents_tell_expires() -> None:
     assert set(_EXPIRES.values()) <= set(TABLE)
 
 
-def test_prometheus_text() -> None:
-    text = exposition([("a_total", "counter", "Help.", [({"gpu": 'x"\n\\'}, 1.5), ({}, 2)])])
-    assert text == '# HELP a_total Help.\n# TYPE a_total counter\na_total{gpu="x\\"\\n\\\\"} 1.5\na_total 2\n'
-
-
 def test_health_and_metrics_are_served(node: Any, run: Any) -> None:
     agent = run()
     agent.wait_until_looking()
     node.faults("recovery_action=1@gpu0")
     agent.wait_for(kinds.RECOVERY_ACTION)
-    port = serve(("127.0.0.1", 0), agent.agent.is_alive, "stopped", agent.agent.metrics)
+    health = probe(lambda: "" if agent.agent.is_alive() else "stopped")
+    metrics = open_metrics(lambda: exposition(agent.agent.metrics()))
+    port = Server(("127.0.0.1", 0), {"/healthz": health, "/metrics": metrics}).port
     address = f"http://127.0.0.1:{port}"
     with urllib.request.urlopen(f"{address}/healthz", timeout=60) as answer:
         assert answer.read() == b"ok\n"
@@ -128,30 +121,6 @@ def test_health_and_metrics_are_served(node: Any, run: Any) -> None:
         urllib.request.urlopen(f"{address}/healthz", timeout=60)
 
 
-def test_clients_that_never_end_their_request_keep_nobody_waiting() -> None:
-    port = serve(("127.0.0.1", 0), lambda: True, "stopped", list)
-    with contextlib.ExitStack() as stack:
-        clients = [stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(40)]
-        for client in clients:
-            client.sendall(b"GET /heal")
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=60) as answer:
-                assert answer.read() == b"ok\n"
-        clients[0].settimeout(60)
-        with contextlib.suppress(ConnectionResetError):
-            assert clients[0].recv(1) == b""  # it made room
-        threads = [each for each in threading.enumerate() if "process_request_thread" in each.name]
-        assert len(threads) <= 20
-
-
-def test_who_sends_a_byte_now_and_then_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(served, "_CONNECTION_SECONDS", 0.5)
-    port = serve(("127.0.0.1", 0), lambda: True, "stopped", list)
-    with socket.create_connection(("127.0.0.1", port)) as client, pytest.raises(ConnectionError):
-        while True:
-            client.sendall(b"G")
-            time.sleep(0.1)
-
-
 @pytest.mark.parametrize(
     ("text", "reached", "not_reached"),
     [
@@ -164,7 +133,7 @@ def test_who_sends_a_byte_now_and_then_is_cut_off(monkeypatch: pytest.MonkeyPatc
     ],
 )
 def test_addresses_of_both_kinds_are_served(text: str, reached: list[str], not_reached: list[str]) -> None:
-    port = serve(from_environment(POD | {"MUSTER_LISTEN": text}).listen, lambda: True, "stopped", list)
+    port = Server(from_environment(POD | {"MUSTER_LISTEN": text}).listen, {"/healthz": probe(str)}).port
     for host in reached:
         with urllib.request.urlopen(f"http://{host}:{port}/healthz", timeout=60) as answer:
             assert answer.read() == b"ok\n"
@@ -175,11 +144,6 @@ def test_addresses_of_both_kinds_are_served(text: str, reached: list[str], not_r
 
 def test_on_a_node_without_ipv6_all_addresses_are_those_of_ipv4(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "has_dualstack_ipv6", lambda: False)
-    port = serve(("", 0), lambda: True, "stopped", list)
+    port = Server(("", 0), {"/healthz": probe(str)}).port
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=60) as answer:
         assert answer.read() == b"ok\n"
-
-
-def test_an_address_that_is_not_the_nodes_is_an_error() -> None:
-    with pytest.raises(OSError, match=r"assign|known|resolution"):
-        serve(("192.0.2.1", 0), lambda: True, "stopped", list)

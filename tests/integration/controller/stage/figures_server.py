@@ -21,7 +21,7 @@ from muster.controller.offenders import Offenders
 from muster.controller.saves import SaveFigures
 from muster.coordinator.figures import Figures
 from muster.protocol.checks import NODE, CheckAnswer, CheckReport, ProbeReport
-from muster.serve import serve
+from muster.serve import Server, exposition, open_metrics
 
 # What queries name; of every other label the value is its own name.
 LABELS = {
@@ -136,7 +136,8 @@ def main() -> None:
         _writer=SimpleNamespace(writes=1, errors=0),
     )
     start_http_server(port, "127.0.0.1")
-    serve(("127.0.0.1", agent_port), lambda: True, "", lambda: Agent.metrics(cast("Agent", agent)))
+    metrics = open_metrics(lambda: exposition(Agent.metrics(cast("Agent", agent))))
+    Server(("127.0.0.1", agent_port), {"/metrics": metrics})
     for seconds in range(10_000):
         tell_all(seconds)
         jobs.told(key, status(began))

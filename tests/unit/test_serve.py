@@ -1,0 +1,264 @@
+"""The server of probes and metrics, over real connections: what it answers, and what clients without rights cannot do to it."""
+
+import contextlib
+import itertools
+import socket
+import ssl
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from tests.unit.clock import Clock
+
+from muster import serve
+from muster.coordinator.server import load_pair, server_context
+from muster.kube.certificates import new_authority, new_serving
+from muster.serve import Server, Waiting, at_most_once_a_second, exposition, open_metrics, probe
+
+KUBELET = "127.0.0.1"
+TENANT = "127.0.0.9"
+
+
+@pytest.fixture
+def start() -> Iterator[Any]:
+    """`start(endpoints, tls)`: a server on a free port of this machine."""
+    with contextlib.ExitStack() as stack:
+
+        def started(endpoints: Any = None, tls: Any = None) -> Server:
+            made = Server(("127.0.0.1", 0), endpoints or {"/healthz": probe(str)}, tls)
+            stack.callback(made.close)
+            return made
+
+        yield started
+
+
+@contextlib.contextmanager
+def connected(server: Server, host: str) -> Iterator[socket.socket]:
+    """A connection from this address of this machine."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60, source_address=(host, 0)) as made:
+        yield made
+
+
+def ask(server: Server, request: str = "GET /healthz HTTP/1.1\r\n\r\n", host: str = KUBELET) -> str:
+    """All of the answer."""
+    with connected(server, host) as connection:
+        connection.sendall(request.encode())
+        return b"".join(iter(lambda: connection.recv(65536), b"")).decode()
+
+
+def get(server: Server, path: str, **headers: str) -> tuple[int, str]:
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    head, _, body = ask(server, f"GET {path} HTTP/1.1\r\n{lines}\r\n").partition("\r\n\r\n")
+    return int(head.split()[1]), body
+
+
+def test_prometheus_text() -> None:
+    text = exposition([("a_total", "counter", "Help.", [({"gpu": 'x"\n\\'}, 1.5), ({}, 2)])])
+    assert text == b'# HELP a_total Help.\n# TYPE a_total counter\na_total{gpu="x\\"\\n\\\\"} 1.5\na_total 2\n'
+
+
+def test_each_endpoint_is_at_its_path(start: Any) -> None:
+    problem = ["", "not yet"]
+    server = start({"/healthz": probe(lambda: problem[0]), "/readyz": probe(lambda: problem[1])})
+    assert get(server, "/healthz") == (200, "ok\n")
+    assert get(server, "/readyz?verbose") == (503, "not yet\n")
+    assert get(server, "/metrics") == (404, "there is: /healthz, /readyz\n")
+
+
+def test_an_endpoint_has_the_token_whatever_the_case_of_its_header(start: Any) -> None:
+    server = start({"/metrics": lambda authorization: (401, authorization.encode())})
+    assert get(server, "/metrics", aUTHORIZATION="Bearer  it ") == (401, "Bearer  it")
+    assert "\r\nWWW-Authenticate: Bearer\r\n" in ask(server, "GET /metrics HTTP/1.1\r\nHost: it\r\n\r\n")
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        ("POST /healthz HTTP/1.1\r\n\r\n", 405),
+        ("no request\r\n\r\n", 400),
+        ("GET / SPDY/3\r\n\r\n", 400),
+        ("\r\n\r\n", 400),
+    ],
+)
+def test_what_is_no_request_is_refused(start: Any, request_: str, status: int) -> None:
+    assert ask(start(), request_).startswith(f"HTTP/1.1 {status} ")
+
+
+def test_a_head_that_does_not_end_is_not_read_for_long(start: Any) -> None:
+    with contextlib.suppress(ConnectionError), connected(start(), TENANT) as client:
+        for _ in range(10_000):
+            client.sendall(b"x" * 16_384)
+        pytest.fail("it took 160 MB")
+
+
+def test_metrics_are_rendered_at_most_once_a_second() -> None:
+    clock, numbers = Clock(), itertools.count(1)
+    rendered = at_most_once_a_second(lambda: b"%d" % next(numbers), clock)
+    assert [rendered() for _ in range(5)] == [b"1"] * 5
+    clock.advance(0.9)
+    assert rendered() == b"1"
+    clock.advance(0.2)
+    assert rendered() == b"2"
+
+
+def test_clients_that_ask_while_metrics_are_rendered_share_them(start: Any) -> None:
+    entered, finish, numbers = threading.Event(), threading.Event(), itertools.count(1)
+
+    def render() -> bytes:
+        entered.set()
+        assert finish.wait(60)
+        return b"%d\n" % next(numbers)
+
+    server = start({"/metrics": open_metrics(render), "/healthz": probe(str)})
+    answers: list[tuple[int, str]] = []
+    clients = [threading.Thread(target=lambda: answers.append(get(server, "/metrics"))) for _ in range(5)]
+    for client in clients:
+        client.start()
+    assert entered.wait(60)
+    assert get(server, "/healthz") == (200, "ok\n"), "who renders keeps no probe waiting"
+    finish.set()
+    for client in clients:
+        client.join(60)
+    assert answers == [(200, "1\n")] * 5
+
+
+class TestTurns:
+    """Which connection is answered next, and which no longer fits."""
+
+    def test_addresses_take_turns(self) -> None:
+        waiting: Any = Waiting()
+        for host, name in (("a", "a1"), ("a", "a2"), ("a", "a3"), ("b", "b1"), ("c", "c1"), ("b", "b2")):
+            assert waiting.add(host, name) is None
+        assert [waiting.take()[1] for _ in range(len(waiting))] == ["a1", "b1", "c1", "a2", "b2", "a3"]
+        assert not waiting
+
+    def test_an_address_has_so_many_and_the_newest_does_not_fit(self) -> None:
+        waiting: Any = Waiting()
+        kept = [waiting.add("a", number) for number in range(serve._MAX_WAITING_OF_ADDRESS)]
+        assert set(kept) == {None}
+        assert waiting.add("a", "one too many") == "one too many"
+        assert waiting.add("b", "another address") is None
+
+    def test_of_all_there_are_so_many_and_the_address_with_the_most_loses_one(self) -> None:
+        waiting: Any = Waiting()
+        for number in range(serve._MAX_WAITING - 2):
+            assert waiting.add(f"host {number}", "single") is None
+        assert [waiting.add("a", each) for each in ("a1", "a2", "a3")] == [None, None, "a3"]
+        assert waiting.add("new", "new") == "a2"
+        assert len(waiting) == serve._MAX_WAITING
+
+    def test_all_of_them_are_fewer_than_the_usual_limit_of_open_files(self) -> None:
+        servers = 2  # of probes and of metrics
+        assert servers * (serve._MAX_WAITING + serve._MAX_ANSWERED) < 1024 - 400
+
+
+def test_clients_that_never_end_their_request_keep_nobody_waiting(start: Any) -> None:
+    server = start()
+    with contextlib.ExitStack() as stack:
+        for _ in range(40):
+            client = stack.enter_context(connected(server, TENANT))
+            client.sendall(b"GET /heal")
+            assert get(server, "/healthz") == (200, "ok\n")
+        threads = [each for each in threading.enumerate() if each.name == "http request"]
+        assert len(threads) <= serve._MAX_ANSWERED + 4  # some are ending
+
+
+def test_a_flood_from_one_address_leaves_the_others_their_turn(start: Any) -> None:
+    server = start()
+    with contextlib.ExitStack() as stack:
+        crowd = [stack.enter_context(connected(server, TENANT)) for _ in range(400)]
+        assert get(server, "/healthz") == (200, "ok\n")
+        left = 0
+        for client in crowd:
+            client.setblocking(False)
+            try:
+                left += client.recv(1) != b""
+            except BlockingIOError:
+                left += 1
+            except OSError:
+                pass
+        assert left <= serve._MAX_WAITING_OF_ADDRESS + serve._MAX_ANSWERED, "no more of them are kept"
+
+
+def test_who_sends_a_byte_now_and_then_is_cut_off(start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serve, "_CONNECTION_SECONDS", 0.5)
+    pause = threading.Event()
+    with connected(start(), TENANT) as client, pytest.raises(ConnectionError):
+        while True:
+            client.sendall(b"G")
+            pause.wait(0.1)
+
+
+def test_a_connection_that_says_nothing_is_closed(start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serve, "_REQUEST_SECONDS", 0.1)
+    with connected(start(), TENANT) as client:
+        assert client.recv(1) == b""
+
+
+def test_after_close_nobody_listens(start: Any) -> None:
+    server = start()
+    server.close()
+    with pytest.raises(OSError, match=r"refused|reset"):
+        while True:  # until its thread has seen it
+            ask(server)
+
+
+class TestTls:
+    """Over HTTPS."""
+
+    @staticmethod
+    def context(authority: Any, name: str) -> ssl.SSLContext:
+        now = datetime.now(UTC)
+        serving = new_serving(authority, (name,), now)
+        made = server_context()
+        load_pair(made, serving.certificate, serving.key)
+        return made
+
+    @pytest.fixture
+    def authority(self) -> Any:
+        return new_authority(datetime.now(UTC))
+
+    @staticmethod
+    def shown(server: Server, authority: Any, name: str) -> tuple[int, bytes]:
+        trust = ssl.create_default_context(cadata=authority.certificate.decode())
+        with connected(server, KUBELET) as plain, trust.wrap_socket(plain, server_hostname=name) as connection:
+            connection.sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
+            answer = b"".join(iter(lambda: connection.recv(65536), b""))
+        return int(answer.split()[1]), answer.partition(b"\r\n\r\n")[2]
+
+    def test_a_new_certificate_is_shown_from_the_next_connection_on(self, start: Any, authority: Any) -> None:
+        server = start(tls=self.context(authority, "old"))
+        assert self.shown(server, authority, "old") == (200, b"ok\n")
+        server.tls = self.context(authority, "new")
+        assert self.shown(server, authority, "new") == (200, b"ok\n")
+
+    def test_clients_that_never_shake_hands_keep_nobody_waiting(self, start: Any, authority: Any) -> None:
+        server = start(tls=self.context(authority, "it"))
+        with contextlib.ExitStack() as stack:
+            for _ in range(100):
+                stack.enter_context(connected(server, TENANT))
+            assert self.shown(server, authority, "it") == (200, b"ok\n")
+
+    def test_a_client_without_tls_gets_nothing(self, start: Any, authority: Any) -> None:
+        with contextlib.suppress(ConnectionError):
+            assert "200" not in ask(start(tls=self.context(authority, "it")))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_no_host_is_all_addresses_of_both_kinds(host: str) -> None:
+    server = Server(("", 0), {"/healthz": probe(str)})
+    try:
+        address = f"[{host}]" if ":" in host else host
+        with urllib.request.urlopen(f"http://{address}:{server.port}/healthz", timeout=60) as answer:
+            assert answer.read() == b"ok\n"
+    finally:
+        server.close()
+
+
+def test_an_address_that_is_not_the_hosts_is_an_error() -> None:
+    with pytest.raises(OSError, match=r"assign|known|resolution"):
+        Server(("192.0.2.1", 0), {})
