@@ -44,13 +44,9 @@ class Manager:
         def ready() -> bool:
             if process.poll() is not None:
                 raise LocalClusterError(f"{self.name} ended at its start; its log says:\n{log_tail(self._log)}")
-            return _answer(ready_port, "/readyz") is not None
+            return _answers(ready_port, "/readyz")
 
         wait_for(ready, f"{self.name} ready", _READY_SECONDS)
-
-    def metrics(self, port: int) -> str:
-        """What it serves under /metrics; "" while it does not."""
-        return _answer(port, "/metrics") or ""
 
     def stop(self) -> None:
         """End it; nothing when it does not run."""
@@ -59,18 +55,16 @@ class Manager:
             self._process = None
 
 
-def _answer(port: int, path: str) -> str | None:
-    """What a port of this machine answers over plain HTTP; None when it does not, or not with success."""
+def _answers(port: int, path: str) -> bool:
+    """Whether a port of this machine answers over plain HTTP with success."""
     connection = http.client.HTTPConnection(HOST, port, timeout=_ANSWER_SECONDS)
     try:
         connection.request("GET", path)
-        answer = connection.getresponse()
-        text = answer.read().decode()
+        return connection.getresponse().status == http.HTTPStatus.OK
     except (OSError, http.client.HTTPException):
-        return None
+        return False
     finally:
         connection.close()
-    return text if answer.status == http.HTTPStatus.OK else None
 
 
 def serving_pair(bed: Bed, folder: Path) -> Path:

@@ -7,6 +7,7 @@ processors of their own. Plain: pods run as they are.
 
 from __future__ import annotations
 
+import http
 import json
 import os
 import sys
@@ -26,6 +27,7 @@ from localcluster.api import wait_for
 from localcluster.controlplane import free_port
 from localcluster.errors import LocalClusterError
 from localcluster.kwok import NODES_PER_BLOCK
+from monitoring.scrape import scrape
 
 LAUNCHER_IMAGE = "muster/launcher:bench"
 
@@ -91,14 +93,14 @@ class Muster(System):
         self._operator = Manager(bed, "muster")
         self._launchers: Launchers | None = None
         self.coordinator = ""
-        self._probes = 0
+        self._metrics_port = 0
         self._dark: set[str] = set()
 
     def begin(self) -> None:
         """Install the definitions and rights, start the operator and wait until it leads; then the launchers."""
         self.install()
         port, probes = free_port(), free_port()
-        self._probes, self.coordinator = probes, f"https://{HOST}:{port}"
+        self._metrics_port, self.coordinator = free_port(), f"https://{HOST}:{port}"
         environment = {
             "PATH": os.environ["PATH"],
             "HOME": str(self._operator.folder),
@@ -108,6 +110,7 @@ class Muster(System):
             "MUSTER_LAUNCHER_IMAGE": LAUNCHER_IMAGE,
             "MUSTER_COORDINATOR_PORT": str(port),
             "MUSTER_PROBE_PORT": str(probes),
+            "MUSTER_METRICS_PORT": str(self._metrics_port),
             **self.settings,
         }
         self._operator.start([sys.executable, "-m", "muster"], probes, environment)
@@ -140,7 +143,8 @@ class Muster(System):
 
     def metrics(self) -> str:
         """What the operator serves under /metrics; "" while it does not."""
-        return self._operator.metrics(self._probes)
+        status, text = scrape(self._metrics_port, self.bed.cluster.api.token)
+        return text if status == http.HTTPStatus.OK else ""
 
     def power_cut(self, node: str) -> None:
         """Every launcher on the node falls silent."""

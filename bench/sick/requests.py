@@ -10,7 +10,7 @@ _NODES = re.compile(r'^muster_nodes\{state="(?P<state>\w+)"\} (?P<value>\S+)$', 
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 _WRITES = frozenset(("POST", "PUT", "PATCH", "DELETE"))
 # Its own lease, and what is asked with POST and writes nothing.
-_NOT_WRITES = frozenset(("leases", "tokenreviews"))
+_NOT_WRITES = frozenset(("leases", "tokenreviews", "subjectaccessreviews"))
 
 
 def requests_made(metrics: str) -> dict[str, int]:

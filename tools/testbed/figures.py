@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from monitoring.live import Prometheus
+from monitoring.live import Prometheus, here
 from testbed.bed import ROOT, Bed
 
 MONITORS = ROOT / "manifests" / "components" / "monitoring" / "monitors.yaml"
@@ -22,6 +23,27 @@ def watched(bed: Bed, folder: Path) -> Iterator[Prometheus]:
     Raises:
         AssertionError: a monitor selects nothing in a namespace that there is.
     """
+    with ExitStack() as forwards:
+        prometheus = Prometheus(folder, _all_scrapes(bed, forwards))
+        try:
+            yield prometheus
+        finally:
+            prometheus.close()
+
+
+@contextmanager
+def forwarded(bed: Bed, namespace: str, pod: str, port: int) -> Iterator[int]:
+    """A port of this machine that leads to a pod's. The API server's proxy would take the token for itself."""
+    arguments = ("port-forward", "--address=127.0.0.1", "-n", namespace, f"pod/{pod}", f":{port}")
+    with bed.kubectl.stream(*arguments) as process:
+        assert process.stdout is not None
+        said = process.stdout.readline()
+        found = re.match(r"Forwarding from 127\.0\.0\.1:(\d+)", said)
+        assert found, f"port {port} of pod {namespace}/{pod} is not forwarded: {said}"
+        yield int(found[1])
+
+
+def _all_scrapes(bed: Bed, forwards: ExitStack) -> list[dict[str, Any]]:
     scrapes = []
     for monitor in yaml.safe_load_all(MONITORS.read_text()):
         (namespace,) = (
@@ -29,17 +51,13 @@ def watched(bed: Bed, folder: Path) -> Iterator[Prometheus]:
         )
         if bed.kubectl.find("get", "namespace", namespace) is None:  # the page, which not everybody has
             continue
-        found = _scrapes(bed, monitor, namespace)
+        found = _scrapes(bed, monitor, namespace, forwards)
         assert found, f"{monitor['kind']} {monitor['metadata']['name']} selects no pod"
         scrapes += found
-    prometheus = Prometheus(folder, scrapes)
-    try:
-        yield prometheus
-    finally:
-        prometheus.close()
+    return scrapes
 
 
-def _scrapes(bed: Bed, monitor: dict[str, Any], namespace: str) -> list[dict[str, Any]]:
+def _scrapes(bed: Bed, monitor: dict[str, Any], namespace: str, forwards: ExitStack) -> list[dict[str, Any]]:
     """A scrape of each of its pods, through the API server: pods' addresses are not known everywhere."""
     spec = monitor["spec"]
     labels = ",".join(f"{key}={value}" for key, value in spec["selector"]["matchLabels"].items())
@@ -49,21 +67,25 @@ def _scrapes(bed: Bed, monitor: dict[str, Any], namespace: str) -> list[dict[str
         (service,) = [each for each in services if _port(each["spec"]["ports"], endpoint["port"])]
         labels = ",".join(f"{key}={value}" for key, value in service["spec"]["selector"].items())
     pods = bed.kubectl.json("get", "pods", "-n", namespace, "-l", labels)["items"]
-    return [_scrape(bed, pod, endpoint) for pod in pods if not pod["metadata"].get("deletionTimestamp")]
+    return [_scrape(bed, pod, endpoint, forwards) for pod in pods if not pod["metadata"].get("deletionTimestamp")]
 
 
 def _port(ports: list[dict[str, Any]], name: str) -> int | None:
     return next((port.get("containerPort") or port["port"] for port in ports if port.get("name") == name), None)
 
 
-def _scrape(bed: Bed, pod: dict[str, Any], endpoint: dict[str, Any]) -> dict[str, Any]:
+def _scrape(bed: Bed, pod: dict[str, Any], endpoint: dict[str, Any], forwards: ExitStack) -> dict[str, Any]:
     api, name, namespace = bed.cluster.api, pod["metadata"]["name"], pod["metadata"]["namespace"]
     ports = [port for container in pod["spec"]["containers"] for port in container.get("ports", ())]
     port = _port(ports, endpoint["port"])
+    assert port is not None, f"{name} has no port {endpoint['port']}"
     labels = {"instance": name}
     for change in endpoint.get("relabelings", ()):
         assert change["sourceLabels"] == ["__meta_kubernetes_pod_node_name"], "another relabelling than this test knows"
         labels[change["targetLabel"]] = pod["spec"]["nodeName"]
+    if endpoint.get("scheme") == "https":
+        local = forwards.enter_context(forwarded(bed, namespace, name, port))
+        return {**here(name, local, labels, api.token), "sample_limit": 60000}
     scheme, _, address = api.server.partition("://")
     return {
         "job_name": name,

@@ -7,6 +7,7 @@ watches the one kind that people write, and only rings: the decisions are made f
 import gc
 import logging
 import os
+import resource
 import sys
 from typing import Any
 
@@ -15,7 +16,7 @@ import structlog
 
 from muster.api.base import GROUP, VERSION
 from muster.controller.operator import Operator
-from muster.controller.settings import COLLECT_AFTER, Settings
+from muster.controller.settings import COLLECT_AFTER, SWITCH_SECONDS, Settings
 from muster.kube.client import Client
 from muster.kube.version import UnsupportedServerError
 
@@ -27,6 +28,8 @@ BACK_OFFS = (1, 2, 3, 5, 8, 13, 21, *(30,) * 10_000)
 def main() -> None:
     """Run the operator until a signal ends it."""
     gc.set_threshold(*COLLECT_AFTER)
+    sys.setswitchinterval(SWITCH_SECONDS)
+    open_as_many_files_as_allowed()
     settings = Settings.from_environment()
     configure_logging(settings.log_level)
     registry = kopf.OperatorRegistry()
@@ -61,6 +64,12 @@ def main() -> None:
     # kopf asks the system for a user name, and a container's numeric user may have none.
     os.environ.setdefault("LOGNAME", "muster")
     kopf.run(registry=registry, standalone=True, clusterwide=True)
+
+
+def open_as_many_files_as_allowed() -> None:
+    """Raise the soft limit to the hard one, as programs in Go do: at 1,024 files, clients could lock the process in."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _login(**kwargs: Any) -> Any:

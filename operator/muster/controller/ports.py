@@ -1,22 +1,26 @@
-"""What one operator process listens on: probes, its last decisions for administrators, and launchers with certificates."""
+"""What one operator process listens on: probes, its last decisions for administrators; with certificates launchers, metrics."""
 
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
 
 import structlog
+from prometheus_client import generate_latest
 
 from muster.controller.cluster import Key
+from muster.controller.metrics import PATH, guarded_metrics
 from muster.controller.perform import FIELD_MANAGER
 from muster.controller.settings import COORDINATOR_SERVICE, Settings
-from muster.coordinator.probes import serve_http
-from muster.coordinator.server import CoordinatorServer
+from muster.coordinator.probes import Beat
+from muster.coordinator.server import CoordinatorServer, load_pair, server_context
 from muster.coordinator.worlds import serve_worlds
 from muster.kube import paths
-from muster.kube.certificates import CertificateKeeper, Certificates
+from muster.kube.access import Access
+from muster.kube.certificates import CertificateKeeper, Certificates, Pair
 from muster.kube.client import APPLY_PATCH, Client
 from muster.kube.errors import ApiError, NotFound
 from muster.lifecycle.decided import Decided
+from muster.serve import Server
 
 CERTIFICATE_CHECK_SECONDS = 600.0
 CERTIFICATE_RETRY_SECONDS = 5.0
@@ -44,6 +48,9 @@ class Ports:
         self._certificates: Certificates | None = None
         self._renewed = asyncio.Event()
         self._port = 0
+        self._metrics: Server | None = None
+        # Questions about tokens do not wait for hundreds of pods that are being created.
+        self._reviews = client.sibling()
         self._stack = contextlib.AsyncExitStack()
 
     @property
@@ -62,8 +69,9 @@ class Ports:
         self, not_healthy: Callable[[], str], not_ready: Callable[[], str], kept: Callable[[Key], Sequence[Decided]]
     ) -> None:
         """Answer probes, and administrators who want to read decisions; an operator that cannot show them works all the same."""
-        probes = await serve_http(self._settings.probe_port, not_healthy, not_ready)
-        self._stack.push_async_callback(probes.cleanup)
+        beat = Beat(not_healthy, not_ready)
+        await self._stack.enter_async_context(beat.running())
+        self._stack.callback(Server(("", self._settings.probe_port), beat.endpoints()).close)
         try:
             worlds = await serve_worlds(self._settings.worlds_port, kept)
         except OSError as error:
@@ -72,8 +80,9 @@ class Ports:
         self._stack.push_async_callback(worlds.cleanup)
 
     async def close(self) -> None:
-        """Probes and administrators are not answered any more."""
+        """Probes, administrators and readers of metrics are not answered any more."""
         await self._stack.aclose()
+        await self._reviews.close()
 
     async def stand_by(self) -> None:
         """While another one leads: answer launchers with the certificates that it keeps, so that none asks in vain."""
@@ -148,10 +157,26 @@ class Ports:
             await self._listen(found)
 
     async def _listen(self, certificates: Certificates) -> None:
-        """Answer launchers from now on with these."""
+        """Answer launchers and readers of metrics from now on with these."""
         self._certificates, serving = certificates, certificates.serving
         self._renewed.set()
+        self._serve_metrics(serving)
         if self._port:
             self._server.load_certificate(serving.certificate, serving.key)
             return
         self._port = await self._server.start("", self._settings.coordinator_port, serving.certificate, serving.key)
+
+    def _serve_metrics(self, serving: Pair) -> None:
+        """An operator whose metrics cannot be read works all the same."""
+        context = server_context()
+        load_pair(context, serving.certificate, serving.key)
+        if self._metrics is not None:
+            self._metrics.tls = context
+            return
+        endpoint = guarded_metrics(Access(self._reviews), generate_latest, asyncio.get_running_loop())
+        try:
+            self._metrics = Server(("", self._settings.metrics_port), {PATH: endpoint}, context)
+        except OSError as error:
+            log.warning("metrics cannot be read", port=self._settings.metrics_port, error=str(error))
+            return
+        self._stack.callback(self._metrics.close)

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 COORDINATOR_SERVICE = "muster-coordinator"
 # Views of objects come and go by the thousand and hold no cycles: the collector would look at all of them, for nothing.
 COLLECT_AFTER = (50_000, 20, 20)
+# A thread that renders metrics gives the event loop the interpreter this soon. Python's default is 25 times as long.
+SWITCH_SECONDS = 0.0002
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +25,8 @@ class Settings:
         launcher_image: image that brings the launcher into workers (MUSTER_LAUNCHER_IMAGE).
         coordinator_url: where launchers find a replica, which names the leader (MUSTER_COORDINATOR_URL).
         coordinator_port: port to serve launchers on (MUSTER_COORDINATOR_PORT).
-        probe_port: port of /metrics, /healthz and /readyz (MUSTER_PROBE_PORT).
+        probe_port: port of /healthz and /readyz, over plain HTTP (MUSTER_PROBE_PORT).
+        metrics_port: port of /metrics, over HTTPS (MUSTER_METRICS_PORT).
         worlds_port: loopback port at which administrators read what was decided on (MUSTER_WORLDS_PORT).
         checker_namespace: where the checkers run (MUSTER_CHECKER_NAMESPACE, which components/burn-in sets); a pod there is
             a checker by its service account. Empty: no pod is, or whoever creates such a namespace would speak for nodes.
@@ -41,6 +44,7 @@ class Settings:
     coordinator_name: str = ""
     coordinator_port: int = 8443
     probe_port: int = 8080
+    metrics_port: int = 8445
     worlds_port: int = 8081
     checker_namespace: str = ""
     agent_namespace: str = "muster-agent"
@@ -70,6 +74,7 @@ class Settings:
             coordinator_name=environment.get("MUSTER_COORDINATOR_NAME", name),
             coordinator_port=_port(environment, "MUSTER_COORDINATOR_PORT", 8443),
             probe_port=_port(environment, "MUSTER_PROBE_PORT", 8080),
+            metrics_port=_port(environment, "MUSTER_METRICS_PORT", 8445),
             worlds_port=_port(environment, "MUSTER_WORLDS_PORT", 8081),
             checker_namespace=environment.get("MUSTER_CHECKER_NAMESPACE", ""),
             agent_namespace=environment.get("MUSTER_AGENT_NAMESPACE", "muster-agent"),

@@ -14,7 +14,7 @@ from muster.api.fleethours import FleetHours
 from muster.cli.fleetreported import FleetReport, Life, fleet_report
 from muster.cli.fleetwords import CUT, figures, period, remarks, tables
 from muster.cli.prices import Prices
-from muster.page.access import Remembered
+from muster.kube.access import Remembered
 
 PERIODS = (7, 30, 90, 365)
 """Days that may be asked for; 0: all that is kept."""

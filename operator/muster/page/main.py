@@ -12,11 +12,13 @@ from aiohttp import web
 from muster.cli import clock
 from muster.cli.fleethours import hours
 from muster.cli.fleetlives import lives
+from muster.coordinator.probes import Beat
+from muster.kube.access import Access
 from muster.kube.client import Client
-from muster.page.access import Access
 from muster.page.seen import Seen
 from muster.page.server import KEEPALIVE_SECONDS, MAX_HEADER_BYTES, Page
 from muster.page.settings import Settings
+from muster.serve import Server
 
 LOOPBACK = "127.0.0.1"
 CLOSING_SECONDS = 2.0
@@ -80,7 +82,11 @@ async def serving(client: Client, reviews: Client, settings: Settings) -> AsyncI
     async with seen.running(), contextlib.AsyncExitStack() as stack:
         host = LOOPBACK if context is None else None
         port = await _listen(stack, page.application(), host, settings.port, context)
-        yield port, await _listen(stack, page.probes(), None, settings.probe_port, None)
+        beat = Beat(lambda: "", page.not_ready)
+        await stack.enter_async_context(beat.running())
+        probes = Server(("", settings.probe_port), page.probes(beat))
+        stack.callback(probes.close)
+        yield port, probes.port
 
 
 async def _listen(

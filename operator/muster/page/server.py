@@ -15,20 +15,23 @@ from typing import Any
 
 import structlog
 from aiohttp import web
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import generate_latest
 
 from muster.api.trainingjob import TrainingJob
 from muster.cli.overview import overview
 from muster.cli.prices import NO_PRICES, Prices
 from muster.cli.reported import report
 from muster.cli.words import printable
+from muster.coordinator.probes import Beat
+from muster.kube.access import Access, RefusedError, Right, User
 from muster.kube.errors import ApiError
 from muster.page import figures
-from muster.page.access import HEALTHS, HISTORY, NODES, Access, RefusedError, Right, User, jobs_in
 from muster.page.fleet import heat_map
 from muster.page.goodput import PERIODS, Hours, Lives, Reports
 from muster.page.life import life
+from muster.page.rights import HEALTHS, HISTORY, NODES, jobs_in, namespaces_of
 from muster.page.seen import Seen
+from muster.serve import Endpoint, open_metrics
 
 MADE_SECONDS = 1.0  # so old an answer may be: many who look cost little more than one
 MAX_MADE = 64
@@ -117,27 +120,14 @@ class Page:
         made.router.add_get("/api/report", self._for_user(self._report))
         return made
 
-    def probes(self) -> web.Application:
-        """For the kubelet and Prometheus."""
-
-        async def healthy(_: web.Request) -> web.Response:
-            return web.Response(text="ok\n")
-
-        async def ready(_: web.Request) -> web.Response:
-            is_ready = self._seen.synced
-            return web.Response(
-                status=200 if is_ready else 503, text="ok\n" if is_ready else "the cluster is being read\n"
-            )
-
-        async def metrics(_: web.Request) -> web.Response:
-            return web.Response(body=generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
-
+    def probes(self, beat: Beat) -> dict[str, Endpoint]:
+        """What the kubelet and Prometheus ask; a thread answers them."""
         figures.tell_age(lambda: self._seen.age_seconds)
-        made = web.Application(client_max_size=1024)
-        made.router.add_get("/healthz", healthy)
-        made.router.add_get("/readyz", ready)
-        made.router.add_get("/metrics", metrics)
-        return made
+        return {**beat.endpoints(), "/metrics": open_metrics(generate_latest)}
+
+    def not_ready(self) -> str:
+        """Why no reader can be answered now; "" when readers can."""
+        return "" if self._seen.synced else "the cluster is being read"
 
     def _for_user(self, answer: Callable[[web.Request, User], Awaitable[Any]]) -> Handler:
         async def handle(request: web.Request) -> web.StreamResponse:
@@ -175,7 +165,7 @@ class Page:
                 del self._inside[who]
 
     async def _namespaces(self, user: User) -> frozenset[str] | None:
-        return await self._access.namespaces(user, self._seen.namespaces())
+        return await namespaces_of(self._access, user, self._seen.namespaces())
 
     async def _jobs(self, request: web.Request, user: User) -> Any:
         visible = await self._namespaces(user)

@@ -14,7 +14,7 @@ class Settings:
         tls: folder with tls.crt and tls.key (MUSTER_PAGE_TLS). None: plain HTTP, at the loopback address alone, for
             `kubectl port-forward` or a proxy in the same pod: tokens never go over a network in the clear.
         port: where it is served (MUSTER_PAGE_PORT); 0: any.
-        probe_port: port of /healthz and /readyz (MUSTER_PROBE_PORT); 0: any.
+        probe_port: port of /healthz, /readyz and /metrics (MUSTER_PROBE_PORT); 0: any.
     """
 
     tls: Path | None = None

@@ -19,8 +19,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.e2e.sick_nodes import healths, is_well_again, moves, seen, tainted
 
+from monitoring.scrape import scrape
+from muster.controller.settings import Settings
 from testbed.bed import ROOT, SYSTEM_NAMESPACE, Bed
 from testbed.faults import Faults
+from testbed.figures import forwarded
 from testbed.jobs import Job
 from testbed.kube import wait_until
 
@@ -221,8 +224,10 @@ def silent_agents(bed: Bed) -> float:
     """As the leader's metrics tell."""
     leader = bed.leader()
     assert leader is not None
-    path = f"/api/v1/namespaces/{SYSTEM_NAMESPACE}/pods/{leader['metadata']['name']}:8080/proxy/metrics"
-    families = text_string_to_metric_families(bed.kubectl("get", "--raw", path))
+    with forwarded(bed, SYSTEM_NAMESPACE, leader["metadata"]["name"], Settings().metrics_port) as port:
+        status, text = scrape(port, bed.cluster.api.token)
+    assert status == 200, text
+    families = text_string_to_metric_families(text)
     (family,) = [each for each in families if each.name == "muster_node_agents"]
     return next(sample.value for sample in family.samples if sample.labels["state"] == "Silent")
 

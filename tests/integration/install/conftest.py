@@ -31,6 +31,7 @@ from tests.integration.kubectl import kubectl_of
 
 from localcluster.api import ApiError
 from localcluster.controlplane import ControlPlane, free_port
+from monitoring.scrape import scrape
 from muster.protocol.messages import REPORT_PATH
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -74,6 +75,7 @@ class Replica:
     folder: Path
     environment: dict[str, str]
     log: Path
+    metrics_token: str  # of a user that may read metrics
 
     @property
     def coordinator_port(self) -> int:
@@ -89,9 +91,9 @@ class Replica:
             with urllib.request.urlopen(
                 f"http://127.0.0.1:{self.environment['MUSTER_PROBE_PORT']}{path}", timeout=60
             ) as answer:
-                return answer.status, answer.read().decode()
+                return answer.status, answer.read().decode().strip()
         except urllib.error.HTTPError as error:
-            return error.code, error.read().decode()
+            return error.code, error.read().decode().strip()
         except OSError:
             return 0, ""
 
@@ -99,9 +101,13 @@ class Replica:
         assert self.process.poll() is None, f"ended with {self.process.returncode}:\n{self.log.read_text()[-4000:]}"
         return self.get("/readyz")[0] == 200
 
+    @property
+    def metrics_port(self) -> int:
+        return int(self.environment["MUSTER_METRICS_PORT"])
+
     def samples(self, name: str) -> dict[tuple[tuple[str, str], ...], float]:
         """The values of one metric by their sorted labels."""
-        families = text_string_to_metric_families(self.get("/metrics")[1])
+        families = text_string_to_metric_families(scrape(self.metrics_port, self.metrics_token)[1])
         return {
             tuple(sorted(sample.labels.items())): sample.value
             for family in families
@@ -197,6 +203,7 @@ class Installation:
             "KUBECONFIG": str(self._kubeconfig(folder)),
             **self._environment_of(pod),
             "MUSTER_PROBE_PORT": str(free_port()),
+            "MUSTER_METRICS_PORT": str(free_port()),
             "MUSTER_WORLDS_PORT": str(free_port()),
             "MUSTER_COORDINATOR_PORT": str(free_port()),
             **more,
@@ -213,7 +220,7 @@ class Installation:
             process = subprocess.Popen(
                 [sys.executable, "-m", "muster"], env=environment, stdout=sink, stderr=subprocess.STDOUT, cwd=folder
             )
-        replica = Replica(process, pod, folder, environment, log)
+        replica = Replica(process, pod, folder, environment, log, self.control_plane.api.token)
         self.replicas.append(replica)
         return replica
 

@@ -11,6 +11,7 @@ def pair(installation: Any, wait_until: Callable[..., Any]) -> tuple[Any, Any]:
     wait_until(
         lambda: leaders_address(installation) == leader.coordinator_address, "the leader's address stands in the lease"
     )
+    wait_until(lambda: standby.samples("muster_is_leader"), "the standby has the certificates")
     return leader, standby
 
 

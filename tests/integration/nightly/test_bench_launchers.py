@@ -143,6 +143,7 @@ async def launchers(control_plane: ControlPlane, api: Client) -> AsyncIterator[L
         coordinator_name="muster-coordinator.muster-system.svc",
         coordinator_port=port,
         probe_port=free_port(),
+        metrics_port=free_port(),
         worlds_port=free_port(),
     )
     operator = Operator(await Client.connect(str(control_plane.kubeconfig)), settings)

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import ssl
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -16,6 +17,7 @@ from muster.controller import operator, ports
 from muster.controller.operator import STALE_SECONDS, Operator
 from muster.controller.settings import Settings
 from muster.coordinator.auth import Caller
+from muster.kube import certificates
 from muster.kube.client import Client
 from muster.kube.decode import Undecodable
 from muster.kube.errors import Forbidden, NotFound, Unreachable
@@ -60,6 +62,7 @@ async def process() -> AsyncIterator[Operator]:
         Settings(identity="me", launcher_image="muster/launcher", worlds_port=0, checker_namespace="muster-check"),
     )
     yield made
+    await made.ports.close()
     await made._lease_client.close()
     await client.close()
 
@@ -130,6 +133,7 @@ def test_it_is_ill_when_an_informer_is_deaf_not_when_the_api_server_is_away(
 async def test_a_new_leader_catches_up_and_can_be_found_before_it_decides_or_counts_silence(
     process: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(process.ports, "_serve_metrics", lambda _: None)
     done: list[str] = []
     refusals = iter([Unreachable(0, "Unreachable", "away"), ValueError("unreadable")])
 
@@ -167,6 +171,7 @@ async def test_a_new_leader_catches_up_and_can_be_found_before_it_decides_or_cou
 
 
 async def test_a_standby_listens_and_names_the_leader(process: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process.ports, "_serve_metrics", lambda _: None)
     answers = iter([Unreachable(0, "Unreachable", "away"), None, Pair(), Pair()])
     done: list[str] = []
 
@@ -228,6 +233,35 @@ async def test_a_port_that_is_taken_costs_the_view_and_not_the_operator(process:
         process.ports._settings = replace(process.settings, probe_port=0, worlds_port=other.getsockname()[1])
         await process.ports.open(process.not_healthy, process.not_ready, process.kept.of)
         await process.ports.close()
+
+
+async def test_readers_of_metrics_get_the_certificate_that_was_renewed(process: Operator) -> None:
+    process.ports._settings = replace(process.settings, metrics_port=0)
+    authority = certificates.new_authority(datetime.now(UTC))
+    trust = ssl.create_default_context(cadata=authority.certificate.decode())
+
+    async def refused(name: str) -> str:
+        metrics = process.ports._metrics
+        assert metrics is not None
+        connector = aiohttp.TCPConnector(ssl=trust)
+        url = f"https://127.0.0.1:{metrics.port}/metrics"
+        async with (
+            aiohttp.ClientSession(connector=connector) as session,
+            session.get(url, server_hostname=name) as answer,
+        ):
+            return f"{answer.status} {await answer.text()}"
+
+    for name in ("old", "new"):
+        process.ports._serve_metrics(certificates.new_serving(authority, (name,), datetime.now(UTC)))
+        assert (await refused(name)).startswith("401 send a token of this cluster")
+
+
+async def test_metrics_whose_port_is_taken_cost_the_operator_nothing(process: Operator) -> None:
+    pair = certificates.new_serving(certificates.new_authority(datetime.now(UTC)), ("it",), datetime.now(UTC))
+    with socket.create_server(("", 0)) as other:
+        process.ports._settings = replace(process.settings, metrics_port=other.getsockname()[1])
+        process.ports._serve_metrics(pair)
+    assert process.ports._metrics is None
 
 
 class Asking:
@@ -292,6 +326,7 @@ async def test_a_limit_that_counts_for_nothing_is_told_as_soon_as_it_is_set(
 async def test_checkers_are_told_whom_to_trust_where_they_are(
     process: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(process.ports, "_serve_metrics", lambda _: None)
     said: list[tuple[str, Any]] = []
     refusals: list[Exception] = [NotFound(404, "NotFound", "no namespace"), Forbidden(403, "Forbidden", "no right")]
 

@@ -17,6 +17,7 @@ from muster.api.nodehealth import NodeHealthStatus
 from muster.checker import settings as checker_settings
 from muster.controller.admission import OPERATOR, RECORDS
 from muster.controller.history import NOTE
+from muster.controller.metrics import PATH, READ
 from muster.controller.operator import LEASE_NAME
 from muster.controller.settings import COORDINATOR_SERVICE, Settings
 from muster.health.sources import UNHEALTHY_TAINT
@@ -93,7 +94,8 @@ def test_the_operator_cannot_raise_its_own_rights(base: Manifests, verb: str) ->
     rules = [rule for role in roles for rule in role["rules"]]
     assert verb not in {held for rule in rules for held in rule["verbs"]}
     groups = {group for rule in rules for group in rule.get("apiGroups", ())}
-    assert groups == {"", "muster.dev", "policy", "coordination.k8s.io", "events.k8s.io", "scheduling.k8s.io"}
+    of_kubernetes = {"coordination", "events", "scheduling", "authentication", "authorization"}
+    assert groups == {"", "muster.dev", "policy", *(f"{group}.k8s.io" for group in of_kubernetes)}
     resources = {resource for rule in rules for resource in rule.get("resources", ())}
     assert (
         not {"pods/eviction", "pods/exec", "pods/attach", "pods/portforward", "nodes/proxy", "serviceaccounts/token"}
@@ -210,7 +212,15 @@ def test_ports_and_names_are_the_codes(base: Manifests, deployment: dict[str, An
     defaults = Settings()
     container = deployment["spec"]["template"]["spec"]["containers"][0]
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
-    assert ports == {"coordinator": defaults.coordinator_port, "metrics": defaults.probe_port}
+    assert ports == {
+        "coordinator": defaults.coordinator_port,
+        "probes": defaults.probe_port,
+        "metrics": defaults.metrics_port,
+    }
+    for probe in ("readinessProbe", "startupProbe", "livenessProbe"):
+        assert container[probe]["httpGet"]["port"] == "probes"
+    (metrics,) = named(base, "Service", "muster-metrics")["spec"]["ports"]
+    assert (metrics["port"], metrics["targetPort"]) == (defaults.metrics_port, "metrics")
     service = named(base, "Service", COORDINATOR_SERVICE)
     assert service["spec"]["ports"][0]["port"] == defaults.coordinator_port
     namespace = service["metadata"]["namespace"]
@@ -224,8 +234,29 @@ def test_ports_and_names_are_the_codes(base: Manifests, deployment: dict[str, An
         for name in rule.get("resourceNames", ())
     ]
     assert lease == [LEASE_NAME]
-    allowed = {p["port"] for rule in named(base, "NetworkPolicy", "muster")["spec"]["ingress"] for p in rule["ports"]}
-    assert allowed == set(ports.values())
+
+
+READERS_OF_METRICS = [{"namespaceSelector": {"matchLabels": {"metrics": "enabled"}}}]
+
+
+def let_in(policy: dict[str, Any]) -> dict[int, Any]:
+    """From where, by port; None: from everywhere."""
+    return {port["port"]: rule.get("from") for rule in policy["spec"]["ingress"] for port in rule["ports"]}
+
+
+def test_everybody_may_come_to_the_coordinator_and_nobody_to_the_probes(base: Manifests) -> None:
+    """A kubelet reaches the pods of its own node whatever a NetworkPolicy says."""
+    ports = Settings()
+    assert let_in(named(base, "NetworkPolicy", "muster")) == {
+        ports.coordinator_port: None,
+        ports.metrics_port: READERS_OF_METRICS,
+    }
+
+
+def test_metrics_have_a_right_of_their_own_that_nobody_has_by_another_role(base: Manifests) -> None:
+    role = named(base, "ClusterRole", "muster-metrics-reader")
+    assert role["rules"] == [{"nonResourceURLs": [PATH], "verbs": [READ.verb]}]
+    assert not [label for label in role["metadata"]["labels"] if "aggregate" in label]
 
 
 def test_the_environment_is_one_that_the_operator_takes(deployment: dict[str, Any]) -> None:
@@ -334,8 +365,8 @@ class TestTheAgent:
         assert labels.items() <= template["metadata"]["labels"].items()
         assert policy["spec"]["podSelector"]["matchLabels"] == labels
         (container,) = template["spec"]["containers"]
-        ports = [port["port"] for rule in policy["spec"]["ingress"] for port in rule["ports"]]
-        assert ports == [port["containerPort"] for port in container["ports"]]
+        ports = [port["containerPort"] for port in container["ports"]]
+        assert let_in(policy) == dict.fromkeys(ports, READERS_OF_METRICS)
         key, value = "app.kubernetes.io/name", "muster"
         assert template["metadata"]["labels"][key] != value, "it would be taken for an operator"
 
@@ -538,6 +569,9 @@ class TestThePage:
         (container,) = deployment["spec"]["template"]["spec"]["containers"]
         settings = PageSettings.from_environment({})
         assert [port["containerPort"] for port in container["ports"]] == [settings.port, settings.probe_port]
+        (policy,) = of_kind(parts, "NetworkPolicy")
+        readers = [{"namespaceSelector": {"matchLabels": {"muster.dev/page": "enabled"}}}]
+        assert let_in(policy) == {settings.port: readers, settings.probe_port: READERS_OF_METRICS}
         assert short_name(container["image"].partition(":")[0]) in {image.name for image in IMAGES}
         assert container["command"] == ["python3", "-m", "muster.page"]
 

@@ -17,8 +17,8 @@ from muster.api.fleetpolicy import FleetPolicy
 from muster.api.nodehealth import NodeHealth
 from muster.api.trainingjob import TrainingJob
 from muster.cli.fleetreported import Life
+from muster.kube.access import Access
 from muster.kube.errors import ApiError
-from muster.page.access import Access
 from muster.page.seen import Seen
 from muster.page.server import Page
 from muster.world.views import NodeView

@@ -2,11 +2,11 @@
 
 import asyncio
 
-import aiohttp
 import pytest
-from aiohttp import web
 from prometheus_client import REGISTRY
 from tests.unit.page.conftest import Ask, Fleet, a_job
+
+from muster.coordinator.probes import Beat
 
 
 def value(name: str, **labels: str) -> float:
@@ -57,16 +57,10 @@ async def test_a_request_that_waits_is_open(fleet: Fleet, ask: Ask) -> None:
 
 async def test_the_probes_port_has_the_figures(fleet: Fleet, ask: Ask) -> None:
     await ask("/api/jobs", "very-odd-token")
-    runner = web.AppRunner(fleet.page.probes())
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        url = f"http://127.0.0.1:{runner.addresses[0][1]}/metrics"
-        async with aiohttp.ClientSession() as session, session.get(url) as answer:
-            text = await answer.text()
-    finally:
-        await runner.cleanup()
-    assert answer.status == 200
+    metrics = fleet.page.probes(Beat(str, fleet.page.not_ready))["/metrics"]
+    status, body = metrics("")
+    text = body.decode()
+    assert status == 200
     assert 'muster_page_requests_total{code="401",route="/api/jobs"}' in text
     assert "muster_page_data_age_seconds" in text
     assert "very-odd-token" not in text

@@ -26,6 +26,7 @@ from monitoring.live import SCRAPE_SECONDS, Prometheus, asked, here, put
 from muster.protocol.messages import Report
 from stage.health import agent_says, evidence, is_in_state
 from stage.launcher import Launcher
+from stage.operators import OperatorProcess
 from stage.scene import Scene
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -47,13 +48,17 @@ def told_by_hand(figures: int, agent: int) -> subprocess.Popen[bytes]:
 
 
 @contextlib.asynccontextmanager
-async def watched(scene: Scene, folder: Path, probe_port: int) -> AsyncIterator[Prometheus]:
+async def watched(scene: Scene, folder: Path, operator: OperatorProcess) -> AsyncIterator[Prometheus]:
     """Prometheus, with the operator, and with what is told by hand."""
     figures, agent = free_port(), free_port()
     by_hand = told_by_hand(figures, agent)
     prometheus = Prometheus(
         folder,
-        [here("muster", probe_port, {}), here("by-hand", figures, {}), here("agent", agent, {"node": "n-0"})],
+        [
+            here("muster", operator.metrics_port, {}, operator.token),
+            here("by-hand", figures, {}),
+            here("agent", agent, {"node": "n-0"}),
+        ],
     )
     try:
         yield prometheus
@@ -113,7 +118,7 @@ async def test_every_query_finds_what_a_real_operator_and_its_job_tell(scene: Sc
     assert waits.step == 0
     await scene.eventually("the sick node is found", lambda: is_in_state(scene, names[3], "Degraded"))
     real = {"namespace": scene.namespace, "job_name": "job"}
-    async with watched(scene, tmp_path, operator.probe_port) as prometheus:
+    async with watched(scene, tmp_path, operator) as prometheus:
         until, waiting = time.monotonic() + DEADLINE_SECONDS, wanted(real)
         while True:
             waiting = [each for each in waiting if not await asyncio.to_thread(prometheus.answers, *each)]

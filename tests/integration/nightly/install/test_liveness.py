@@ -43,6 +43,7 @@ async def standby(installation: Any, monkeypatch: pytest.MonkeyPatch) -> AsyncIt
         launcher_image="muster/launcher",
         coordinator_port=installation.free_port(),
         probe_port=installation.free_port(),
+        metrics_port=installation.free_port(),
         worlds_port=installation.free_port(),
     )
     replica = Operator(client, settings)
@@ -89,7 +90,7 @@ async def test_liveness_fails_while_an_informer_is_deaf_and_the_api_server_answe
         status, text = await asyncio.to_thread(wait_until, lambda: _deaf(_health(standby), "nodes"), "liveness fails")
     finally:
         _set_rules(installation, rights["rules"])
-    assert status == 500
+    assert status == 503
     assert "informer nodes has heard nothing for" in text, text
     # not "all is well": the other streams have nothing to say meanwhile, and twelve seconds of silence are long here
     await asyncio.to_thread(wait_until, lambda: "informer nodes" not in _health(standby)[1], "it hears again")
@@ -103,9 +104,9 @@ def test_a_quiet_but_sound_watch_is_far_from_stale_and_so_is_one_that_waits_to_t
 def _health(replica: Operator) -> tuple[int, str]:
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{replica.settings.probe_port}/healthz", timeout=30) as answer:
-            return answer.status, answer.read().decode()
+            return answer.status, answer.read().decode().strip()
     except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
+        return error.code, error.read().decode().strip()
 
 
 def _set_rules(installation: Any, rules: list[Any]) -> None:

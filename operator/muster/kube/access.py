@@ -1,22 +1,20 @@
-"""Who asks, and what he may see: the API server's own answers (TokenReview, SubjectAccessReview), kept for a short while.
+"""Who sends a token and what it may read: the API server's own answers (TokenReview, SubjectAccessReview), kept briefly.
 
-The page never decides about rights by itself, and where the API server does not answer nobody sees anything. Answers are
-bounded in number and age, and of the same question there is only one on its way.
+The page and the operator's metrics never decide about rights by themselves: where the API server does not answer,
+nothing is shown. Answers are bounded in number and age, and of the same question there is only one on its way.
 """
 
 import asyncio
 import hashlib
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Hashable, Iterable
+from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from muster.api.base import GROUP
-from muster.api.endedjob import PLURAL
-from muster.cli.fleetlives import SYSTEM
 from muster.kube import paths
 from muster.kube.client import Client
 from muster.kube.errors import ApiError
@@ -56,23 +54,14 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """One right. No namespace: in all of them."""
+    """One right: on a resource (no namespace: in all of them), or on a path that is no resource."""
 
     verb: str
-    resource: str
+    resource: str = ""
     group: str = GROUP
     namespace: str = ""
     name: str = ""
-
-
-NODES = Right("list", "nodes", group="")
-HEALTHS = Right("list", "nodehealths")
-HISTORY = Right("list", PLURAL, namespace=SYSTEM)
-
-
-def jobs_in(namespace: str) -> Right:
-    """To see the jobs of a namespace; "": of all of them."""
-    return Right("list", "trainingjobs", namespace=namespace)
+    path: str = ""
 
 
 class Remembered(Generic[T]):
@@ -201,18 +190,6 @@ class Access:
         """
         return await self._rights.ask((user, right), lambda: self._allowed(user, right))
 
-    async def namespaces(self, user: User, known: Iterable[str]) -> frozenset[str] | None:
-        """Those of the known namespaces whose jobs he may see; None: all there are.
-
-        Raises:
-            RefusedError: the API server does not say.
-        """
-        if await self.may(user, jobs_in("")):
-            return None
-        asked = sorted(set(known))
-        answers = await asyncio.gather(*(self.may(user, jobs_in(namespace)) for namespace in asked))
-        return frozenset(namespace for namespace, allowed in zip(asked, answers, strict=True) if allowed)
-
     async def _reviewed(self, token: str, turns: asyncio.Semaphore) -> User | None:
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
         status = await self._ask("authentication.k8s.io/v1", "tokenreviews", body, turns)
@@ -223,14 +200,15 @@ class Access:
         return User(found.username, found.uid, tuple(found.groups or ()), extra)
 
     async def _allowed(self, user: User, right: Right) -> bool:
-        asked = {"verb": right.verb, "group": right.group, "resource": right.resource}
-        asked |= {key: value for key, value in (("namespace", right.namespace), ("name", right.name)) if value}
+        of_resource = {"verb": right.verb, "group": right.group, "resource": right.resource}
+        of_resource |= {key: value for key, value in (("namespace", right.namespace), ("name", right.name)) if value}
+        of_path = {"verb": right.verb, "path": right.path}
         spec = {
             "user": user.name,
             "uid": user.uid,
             "groups": list(user.groups),
             "extra": {name: list(values) for name, values in user.extra},
-            "resourceAttributes": asked,
+            **({"nonResourceAttributes": of_path} if right.path else {"resourceAttributes": of_resource}),
         }
         body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
         status = await self._ask("authorization.k8s.io/v1", "subjectaccessreviews", body, self._turns)

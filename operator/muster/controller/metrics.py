@@ -1,0 +1,41 @@
+"""The operator's metrics: over HTTPS, for the bearers of tokens that may `get` the path /metrics.
+
+They name all tenants' namespaces and jobs. kueue, jobset and everything else on controller-runtime guard theirs alike.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from muster.kube.access import Access, RefusedError, Right
+from muster.serve import Answer, Endpoint, at_most_once_a_second
+
+PATH = "/metrics"
+READ = Right("get", path=PATH)
+ALLOWED_SECONDS = 10.0
+_FORBIDDEN = (
+    "this token may not read metrics: bind the ClusterRole muster-metrics-reader to its ServiceAccount by a "
+    "ClusterRoleBinding"
+)
+
+
+def guarded_metrics(access: Access, render: Callable[[], bytes], loop: asyncio.AbstractEventLoop) -> Endpoint:
+    """The endpoint, which any thread but the loop's may call; the loop asks the API server about the token."""
+    rendered = at_most_once_a_second(render)
+
+    async def check(authorization: str) -> None:
+        user = await access.who(access.token(authorization))
+        if not await access.may(user, READ):
+            raise RefusedError(403, _FORBIDDEN)
+
+    def endpoint(authorization: str) -> Answer:
+        asked = asyncio.run_coroutine_threadsafe(check(authorization), loop)
+        try:
+            asked.result(ALLOWED_SECONDS)
+        except RefusedError as refused:
+            return refused.status, f"{refused}\n".encode()
+        except TimeoutError:
+            asked.cancel()
+            return 503, b"the API server does not say what this token may read: try again\n"
+        return 200, rendered()
+
+    return endpoint

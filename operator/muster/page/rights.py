@@ -1,0 +1,30 @@
+"""The rights that the page asks about."""
+
+import asyncio
+from collections.abc import Iterable
+
+from muster.api.endedjob import PLURAL
+from muster.cli.fleetlives import SYSTEM
+from muster.kube.access import Access, Right, User
+
+NODES = Right("list", "nodes", group="")
+HEALTHS = Right("list", "nodehealths")
+HISTORY = Right("list", PLURAL, namespace=SYSTEM)
+
+
+def jobs_in(namespace: str) -> Right:
+    """To see the jobs of a namespace; "": of all of them."""
+    return Right("list", "trainingjobs", namespace=namespace)
+
+
+async def namespaces_of(access: Access, user: User, known: Iterable[str]) -> frozenset[str] | None:
+    """Those of the known namespaces whose jobs the user may see; None: all there are.
+
+    Raises:
+        RefusedError: the API server does not say.
+    """
+    if await access.may(user, jobs_in("")):
+        return None
+    asked = sorted(set(known))
+    answers = await asyncio.gather(*(access.may(user, jobs_in(namespace)) for namespace in asked))
+    return frozenset(namespace for namespace, allowed in zip(asked, answers, strict=True) if allowed)
