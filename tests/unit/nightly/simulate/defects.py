@@ -212,7 +212,7 @@ def _torn_hide(patch: Patch) -> None:
 def _age_alone(patch: Patch) -> None:
     """Nobody's priority counts in the queue."""
     patch.setattr(
-        queue, "order", lambda waiting: sorted(waiting, key=lambda job: (not job.replacement, job.created, job.name))
+        queue, "order", lambda waiting, _: sorted(waiting, key=lambda job: (not job.replacement, job.created, job.name))
     )
 
 
