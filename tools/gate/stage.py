@@ -7,6 +7,7 @@ SIGINT, on which pytest tears its fixtures down, and the gate ends after the gro
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import resource
 import signal
@@ -29,6 +30,7 @@ REFUSED = 2
 # What would make a stage run a part of its tests, or go on after an error: T=, K=, `make -i`, `pytest --co`.
 NARROWING = ("T", "K", "MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "GNUMAKEFLAGS", "PYTEST_ADDOPTS")
 _NO_TESTS = 5  # exit status of a stage that should have run tests and ran none; pytest's own
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _SAME_INTERRUPT_SECONDS = 2.0  # make and a shell may send the same signal each
 
 
@@ -126,24 +128,23 @@ def call(command: Sequence[str], environment: Mapping[str, str]) -> int:
     """
     ours = {name: value for name, value in os.environ.items() if name not in NARROWING}
     interrupt: KeyboardInterrupt | None = None
-    interrupted_at = 0.0
+    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # until there is a group to pass them on to
     process = subprocess.Popen(
         command,
         cwd=ROOT,
         env={**ours, **environment},
         stdin=subprocess.DEVNULL,  # a group in the background would be stopped where it reads the terminal
         process_group=0,
+        preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS),
     )
     while process.returncode is None:
         try:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
             process.wait()
         except KeyboardInterrupt as error:
             with contextlib.suppress(ProcessLookupError):
-                if interrupt is None:
-                    interrupt, interrupted_at = error, time.monotonic()
-                    os.killpg(process.pid, signal.SIGINT)
-                elif time.monotonic() > interrupted_at + _SAME_INTERRUPT_SECONDS:
-                    os.killpg(process.pid, signal.SIGKILL)
+                os.killpg(process.pid, signal.SIGKILL if interrupt else signal.SIGINT)
+            interrupt = error
     if interrupt is not None:
         raise interrupt
     return process.returncode
@@ -151,8 +152,16 @@ def call(command: Sequence[str], environment: Mapping[str, str]) -> int:
 
 def take_signals() -> None:
     """Raise KeyboardInterrupt on SIGTERM, too, and on SIGINT although a shell started us in the background."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.default_int_handler)
+    interrupted_at = -math.inf
+
+    def interrupt(_number: int, _frame: object) -> None:
+        nonlocal interrupted_at
+        before, interrupted_at = interrupted_at, time.monotonic()
+        if interrupted_at > before + _SAME_INTERRUPT_SECONDS:
+            raise KeyboardInterrupt
+
+    for number in _SIGNALS:
+        signal.signal(number, interrupt)
 
 
 def _cpu_seconds() -> float:

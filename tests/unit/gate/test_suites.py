@@ -375,8 +375,9 @@ def test_a_stage_of_tests_without_a_result_is_red(line: str) -> None:
 
 STAGE = """
 import signal, subprocess, sys, time
-child = subprocess.Popen([sys.executable, "-c", "import time; print('ready', flush=True); time.sleep(600)"])
 try:
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    print("ready", flush=True)
     child.wait()
 except KeyboardInterrupt:
     child.wait()
