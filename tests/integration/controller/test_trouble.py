@@ -245,8 +245,9 @@ async def test_a_namespace_is_deleted_under_its_job(scene: Scene) -> None:
 
 async def test_the_api_server_restarts_in_the_middle_of_a_recovery(scene: Scene, control_plane: ControlPlane) -> None:
     await scene.add_nodes(4, "n")
-    await scene.operators.start()
-    await scene.operators.start()  # leads if the restart takes longer than the lease of the first
+    operator = await scene.operators.start()
+    # A restart that takes longer than its lease ends it, and its kubelet starts another.
+    kubelet = asyncio.create_task(_started_again(scene, operator))
     training = await scene.create_job()
     await scene.training_at(1, training)
     scene.hand.starting.clear()
@@ -258,6 +259,12 @@ async def test_the_api_server_restarts_in_the_middle_of_a_recovery(scene: Scene,
     assert len(scene.hand.workers) == 4
     training.hold_at = training.last_step = 20
     assert (await scene.succeeded())["status"]["attempt"] == 2
+    kubelet.cancel()
+
+
+async def _started_again(scene: Scene, operator: OperatorProcess) -> None:
+    await operator.death(600)
+    await scene.operators.succeed(scene.api)
 
 
 async def test_training_goes_on_while_the_api_server_is_away(scene: Scene, control_plane: ControlPlane) -> None:
