@@ -36,6 +36,8 @@ _KILLED = re.compile(
     r"|is killed by signal: (?:Killed|Terminated)\b"  # torch's DataLoader
     r"|^(?:.*: line \d+: +)?(?:\d+ +)?(?:Killed|Terminated)\b(?: {2,}|$)"  # bash
     r"|exited on signal (?:9|15) \("  # Open MPI
+    r"|exits with return code = -(?:9|15)\b"  # DeepSpeed
+    r"|EXIT STRING: (?:Killed|Terminated) \(signal|KILLED BY SIGNAL: (?:9|15)\b"  # Hydra
 )
 _LOST_PEER = re.compile(
     # gloo
@@ -61,13 +63,20 @@ _LOST_PEER = re.compile(
     r"|has lost communication with a remote daemon"
     # sockets
     r"|\bConnection(?:Reset|Refused|Aborted)Error\b|\bBrokenPipeError\b|\b[Bb]roken pipe\b|\bpeer closed(?: the connection)?\W*$"
-    r"|[Cc]onnection (?:was )?(?:closed|reset|refused|aborted|timed out)\b|closed by remote host"
-    r"|No route to host|Transport endpoint is not connected|^EOFError$"
+    r"|[Cc]onnection (?:was )?(?:closed|reset|refused|abort(?:ed)?|timed out)\b|closed by remote host"
+    r"|No route to host|Transport endpoint is not connected(?!: ['\"])|^EOFError$"
 )
 # Of such a line: whom it was connected to is no peer.
 _SERVICE = re.compile(
     r"https?://|HTTPS?Connection|\b(?:requests|urllib3|urllib|httpx|httpcore|aiohttp|botocore|google\.api_core|azure)\."
     r"|huggingface|wandb|mlflow|libcurl|\bredis\b|EndpointConnectionError"
+    r"|\b(?:psycopg2?|sqlalchemy|pymongo|pymysql|kafka|asyncpg|paramiko|tritonclient)\.|\b(?:gs|s3)://|CURL error|^details = \"|Unable to initialize backend"
+)
+_WARNS = re.compile(r"\[W\d{3,4} ")
+_SOCKET = re.compile(r"(?:Connection\w+|BrokenPipe)Error\b|EOFError$")
+# A service's client, or a process of this rank's own (a data loader's).
+_FRAME = re.compile(
+    r"/(?:_utils/worker|multiprocessing|wandb|urllib3|requests|http|ssl|pymongo|redis|psycopg2?|boto\w*|aiohttp)[/.]"
 )
 _RANK = re.compile(r"^(?:\[?(?:rank|default|worker)?\d+\]?: ?)+")
 _ERROR = re.compile(
@@ -111,12 +120,25 @@ def cause_of(tail: str, exit_code: int | None, by_signal: int | None) -> Cause:
 
 def _said(text: str) -> Cause | None:
     """What the last of these lines that says anything says; None where none does."""
-    for line in reversed(text.splitlines()):
-        bare = _RANK.sub("", line.strip())
+    lines = [_RANK.sub("", line.strip()) for line in text.splitlines()]
+    # Threads warn of a store that is gone while a rank ends, whatever it ends of.
+    told = [line for line in lines if not _WARNS.match(line)]
+    found = _told(told)
+    return found if found is not None or len(told) == len(lines) else _told(lines)
+
+
+def _told(lines: list[str]) -> Cause | None:
+    for at in range(len(lines) - 1, -1, -1):
+        bare = lines[at]
         if _KILLED.search(bare):
             return Cause.KILLED
         if _LOST_PEER.search(bare):
-            return Cause.OWN if _SERVICE.search(bare) else Cause.LOST_PEER
+            frame = next((each for each in reversed(lines[:at]) if each.startswith('File "')), "")
+            if not _SERVICE.search(bare) and not (_SOCKET.match(bare) and _FRAME.search(frame)):
+                return Cause.LOST_PEER
+            if _ERROR.match(bare):
+                return Cause.OWN
+            continue
         if _ERROR.match(bare) and not _AROUND.match(bare):
             return Cause.OWN
     return None
