@@ -155,7 +155,7 @@ _NETWORK = (
         r"mlx5_core (?P<device>[0-9a-fA-F:.]{5,32}?):?(?: \S{1,32}:)? (?!(?:AER: )?PCIe Bus Error)[^\n]*?"
         r"(?:health poll failed|handling bad device here|health recovery (?:failed|flow aborted)|health compromised|unrecoverable|firmware internal error"
         r"|(?<!-)\b[Ff]atal\b|timeout\. Will cause a leak of a command resource|cmd.{0,40}timeout|PCI slot is unavailable"
-        r"|[Ii]nsufficient power|[Hh]igh [Tt]emperature|Port module event\[error\]|ACCESS_REG.{0,40}failed|TX timeout detected"
+        r"|[Ii]nsufficient power|[Hh]igh [Tt]emperature|Port module event\[error\]|ACCESS_REG.{0,40}failed|TX timeout (?:detected|on queue: )"
         r"|Error cqe on cqn|mlx5_(?:load|init)_one failed with error code|Firmware over \d+ MS in \S+ ?\S* state, aborting)",
     ),
     _row("netdev-watchdog", kinds.NIC_ERROR, "NETDEV WATCHDOG",
@@ -214,7 +214,7 @@ _BLOCK_DEVICES = (
     _row("md", kinds.DISK_ERROR, ("Disk failure on", "unrecoverable I/O", "read error not correctable"),
          rf"md/\S{{1,32}} ?(?:Disk failure on {_DISK}|(?P<device2>[\w.-]{{1,64}}): unrecoverable I/O (?:read )?error"
          r"|read error not correctable \(sector \d+ on (?P<device3>[\w.-]{1,64})\))"),
-    _row("writeback", kinds.DISK_ERROR, "writeback error on inode", rf"{_DISK}: writeback error on inode \d+, offset \d+, sector \d+"),
+    _row("writeback", kinds.DISK_ERROR, "writeback error on ", rf"(?:XFS \({_DISK}\)|(?P<device2>[\w.-]{{1,64}})): writeback error on (?:inode \d+, offset \d+, )?sector \d+"),
 )  # fmt: skip
 
 _FILE_SYSTEMS = (
@@ -237,7 +237,7 @@ _FILE_SYSTEMS = (
          r"|Delayed block allocation failed for inode [^\n]{1,120} with error (?!28\b|30\b)\d+)"),
     _row("jbd2", kinds.DISK_ERROR, "JBD2: ",
          r"JBD2: (?:Detected IO errors while flushing file data on (?P<device>[\w.-]{1,64}?)(?:-\d+)?\s*$"
-         r"|Error -\d+ detected when updating journal superblock for (?P<device2>[\w.-]{1,64}?)(?:-\d+)?\.?\s*$)"),
+         r"|(?:Error -\d+ detected when updating journal superblock|I/O error when updating journal superblock|previous I/O error is detected for journal superblock update) for (?P<device2>[\w.-]{1,64}?)(?:-\d+)?\.?\s*$)"),
     _row("btrfs-read-only", kinds.READ_ONLY_FILESYSTEM, "BTRFS",
          rf"BTRFS:? \w{{0,8}} ?{_BTRFS}: (?:forced readonly|Remounting filesystem read-only)"),
     _row("btrfs-error", kinds.DISK_ERROR, "BTRFS",
