@@ -117,7 +117,7 @@ THEIR_LABELS = re.compile(
     r"kubeflow\.org|kai\.scheduler|run\.ai)/.*|scheduling\.k8s\.io/group-name"
 )
 _OF_JOBS = re.compile(r"(?:batch\.kubernetes\.io/)?(?:job-name|controller-uid|job-completion-index)")
-_ANOTHERS = re.compile(r"(?:jobset\.sigs\.k8s\.io|kubeflow\.org|batch\.kubernetes\.io)/[\w-]+")
+_ANOTHERS = re.compile(r"(?:jobset\.sigs\.k8s\.io|kubeflow\.org|batch\.kubernetes\.io|volcano\.sh)/[\w-]+")
 # JobSet's restarts in place: cmd/in-place-restart-agent, and the rule by which the kubelet restarts a whole pod.
 _AGENT = re.compile(r"in-place-restart|barrier-is-down")
 _ALL_CONTAINERS = "RestartAllContainers"
@@ -231,12 +231,13 @@ def _labels(rule: Mapping[str, Any]) -> list[str]:
 
 def _data(pod: Mapping[str, Any], container: Mapping[str, Any], notes: Notes) -> None:
     """What volumes hold: files of an attempt before, and what other systems tell a pod of itself."""
-    mounted = {each.get("name"): each.get("mountPath") for each in container.get("volumeMounts") or ()}
+    mounted: dict[Any, list[str]] = {}
+    for each in container.get("volumeMounts") or ():
+        mounted.setdefault(each.get("name"), []).append(str(each.get("mountPath")))
     left = []
     for volume in pod.get("volumes") or ():
-        at = mounted.get(volume.get("name"))
-        if "emptyDir" in volume and at and at != "/dev/shm":  # noqa: S108 - a mount of the pod's
-            left.append(str(at))
+        if "emptyDir" in volume or "ephemeral" in volume:
+            left += [at for at in mounted.get(volume.get("name"), ()) if at.rstrip("/") != "/dev/shm"]  # noqa: S108
         notes.check.extend(
             f"{found} is used by volume {volume.get('name')}, and nobody sets it now"
             for found in sorted(set(_ANOTHERS.findall(json.dumps(volume))))

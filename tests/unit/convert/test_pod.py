@@ -152,6 +152,18 @@ def test_files_that_stay_are_told_but_not_those_of_shared_memory() -> None:
     assert [note.partition(": ")[0] for note in checks] == ["emptyDir at /scratch"]
 
 
+def test_every_mount_of_a_volume_that_stays_is_told() -> None:
+    volumes = [{"name": "both", "emptyDir": {}}, {"name": "own", "ephemeral": {}}, {"name": "shm", "emptyDir": {}}]
+    mounts = [
+        {"name": "both", "mountPath": "/scratch"},
+        {"name": "both", "mountPath": "/dev/shm", "subPath": "shm"},
+        {"name": "own", "mountPath": "/data"},
+        {"name": "shm", "mountPath": "/dev/shm/"},
+    ]
+    checks = [note for note in made({"volumes": volumes}, {"volumeMounts": mounts}).notes.check if "it stays" in note]
+    assert [note.partition(": ")[0] for note in checks] == ["emptyDir at /scratch, /data"]
+
+
 def test_a_directory_of_each_node_is_named_by_what_the_kubelet_knows() -> None:
     index = {"fieldRef": {"fieldPath": "metadata.labels['training.kubeflow.org/replica-index']"}}
     name = {"fieldRef": {"fieldPath": "metadata.name"}}
