@@ -118,6 +118,7 @@ _PLAIN = re.compile(r"404 page not found|Too many requests")
 
 
 class _Status(msgspec.Struct):
+    kind: str = ""
     reason: str = ""
     message: str = ""
     details: dict[str, Any] | None = None
@@ -131,6 +132,8 @@ def from_status(status: int, body: bytes, retry_after_seconds: float | None = No
     """The typed error for an answer with this HTTP status (0: take the code from the body) and body."""
     try:
         parsed = _status_decoder.decode(body)
+        if parsed.kind != "Status":
+            raise msgspec.MsgspecError
     except msgspec.MsgspecError:  # a proxy's HTML, or nothing
         parsed = _Status(message=body[:512].decode(errors="replace"))
         if status < 500 and status != 401 and not _PLAIN.match(parsed.message):

@@ -83,7 +83,7 @@ class SimulatedClient(Client):
             watch = self._server.watch(at, query, stream.put, self._way.lag_of(at.resource))
         except Gone as gone:
             await asyncio.sleep(self._way.latency_seconds("WATCH", path))
-            raise from_status(410, b'{"reason":"Expired","message":"too old"}') from gone
+            raise from_status(410, b'{"kind":"Status","reason":"Expired","message":"too old"}') from gone
         try:
             self.answers.heard()
             while True:
@@ -126,7 +126,9 @@ class SimulatedClient(Client):
         error: ApiError | None = None
         answer = b""
         if refused:
-            error = from_status(refused, b'{"message":"as the fault says"}', 0.5 if refused == 429 else None)
+            error = from_status(
+                refused, b'{"kind":"Status","message":"as the fault says"}', 0.5 if refused == 429 else None
+            )
         else:
             try:
                 answer = self._execute(verb, path, query or {}, body, content_type)

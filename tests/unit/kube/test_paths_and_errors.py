@@ -58,7 +58,8 @@ def test_subresource_needs_a_name() -> None:
     ],
 )
 def test_error_types(status: int, reason: str, kind: type[errors.ApiError]) -> None:
-    body = {"reason": reason, "message": "why", "details": {"causes": [{"field": "spec.nodes"}]}, "code": status or 410}
+    details = {"causes": [{"field": "spec.nodes"}]}
+    body = {"kind": "Status", "reason": reason, "message": "why", "details": details, "code": status or 410}
     error = errors.from_status(status, json.dumps(body).encode())
     assert type(error) is kind
     assert (error.reason, error.message, error.details["causes"]) == (reason, "why", [{"field": "spec.nodes"}])
@@ -83,7 +84,9 @@ INTERNAL = 'Internal error occurred: failed calling webhook "policy.example.org"
     ],
 )
 def test_what_admission_denies_is_denied_with_any_code(code: int, message: str) -> None:
-    error = errors.from_status(code, json.dumps({"reason": "Expired", "message": message, "code": code}).encode())
+    error = errors.from_status(
+        code, json.dumps({"kind": "Status", "reason": "Expired", "message": message, "code": code}).encode()
+    )
     assert type(error) is errors.Denied
     assert (error.status, error.message) == (code, message)
 
@@ -109,7 +112,7 @@ def test_what_admission_denies_is_denied_with_any_code(code: int, message: str) 
     ],
 )
 def test_words_within_other_words_say_nothing(code: int, message: str, kind: type[errors.ApiError]) -> None:
-    error = errors.from_status(code, json.dumps({"message": message, "code": code}).encode())
+    error = errors.from_status(code, json.dumps({"kind": "Status", "message": message, "code": code}).encode())
     assert type(error) is kind
 
 
@@ -121,6 +124,8 @@ def test_words_within_other_words_say_nothing(code: int, message: str, kind: typ
         (400, b"Client sent an HTTP request to an HTTPS server.", errors.Unreachable),
         (409, b"", errors.Unreachable),
         (404, b"<html>no such host here</html>", errors.Unreachable),
+        (404, b'{"message":"no Route matched with those values"}', errors.Unreachable),
+        (403, b'{"message":"Forbidden"}', errors.Unreachable),
         (401, b"<html>sign in</html>", errors.Unauthorized),
         (404, b"404 page not found", errors.NotFound),
         (429, b"Too many requests, please try again later.", errors.TooManyRequests),
