@@ -133,6 +133,7 @@ class Cluster:
         # The Gangs that are records of jobs, by key; of one that has become unreadable, what it was before.
         self._records: dict[Key, Gang] = {}
         self._taken: dict[str, dict[str, int]] = {}  # namespace -> name of a record -> how many nodes it holds
+        self._meets_records = False  # at its start, when whatever is there was committed by another process
         self._refused: dict[Key, int] = {}  # records that hold nothing for their namespace's limit -> nodes they name
         # Nodes of which a human has said that they are dead -> his word, and when it came here.
         self._lost: dict[str, tuple[LostNode, float]] = {}
@@ -177,8 +178,10 @@ class Cluster:
         """Return once `synced`, with every record held to its namespace's limit."""
         await asyncio.gather(*(source.synced.wait() for source in self.informers))
         self._taken.clear()  # the records may have been seen before the policy that has the limits
+        self._meets_records = True
         for key, record in list(self._records.items()):
             self._take_record(key, record)
+        self._meets_records = False
 
     async def refresh(self) -> None:
         """Catch up with the API server in everything that a new leader must not be behind with.
@@ -687,7 +690,7 @@ class Cluster:
         taken = self._taken.setdefault(namespace, {})
         has, limit = taken.pop(name, 0), self._nodes_allowed(namespace)
         is_beyond = len(nodes) > has and limit is not None and sum(taken.values()) + len(nodes) > limit
-        refused = is_beyond and not self._has_pods_on_most(namespace, uid, nodes)
+        refused = is_beyond and not (self._meets_records and self._has_pods_on_most(namespace, uid, nodes))
         if refused and key not in self._refused:
             log.warning(
                 "record beyond its namespace's limit holds no nodes", gang="/".join(key), nodes=len(nodes), limit=limit
@@ -702,8 +705,8 @@ class Cluster:
         return not refused
 
     def _has_pods_on_most(self, namespace: str, uid: str, nodes: frozenset[str]) -> bool:
-        found = {pod.place for pod in self.pods_of(namespace, uid) if not pod.terminal}
-        return 2 * len(found & nodes) > len(nodes)
+        bound = {pod.node for pod in self.pods_of(namespace, uid) if not pod.terminal}
+        return 2 * len(bound & nodes) > len(nodes)
 
     def _reconsider(self, namespace: str | None = None) -> None:
         """Records that their namespace's limit refused may have room now."""

@@ -560,7 +560,12 @@ def priority_class(data: Raw) -> PriorityClass:
 
 
 def resource_quota(data: Raw) -> QuotaView:
-    """A ResourceQuota. Its status counts, as for the API server: one that no controller has seen yet limits nothing."""
+    """A ResourceQuota. Its status counts, as for the API server: one that no controller has seen yet limits nothing.
+
+    One that is larger than MAX_QUOTA_BYTES is left to the API server: a tenant may write 20,000 names into it.
+    """
+    if len(data) > MAX_QUOTA_BYTES:
+        return bare_quota(data)
     parsed = _quotas.decode(data)
     meta, spec, status = parsed.metadata, parsed.spec or _QuotaSpec(), parsed.status or _QuotaStatus()
     selected = spec.scope_selector.match_expressions if spec.scope_selector else None
@@ -597,6 +602,7 @@ class _BareJob(msgspec.Struct):
 
 # Pods are far smaller; in memory an object may take thirty times its size, and each replica keeps all of them.
 MAX_TEMPLATE_BYTES = 128 * 1024
+MAX_QUOTA_BYTES = 64 * 1024
 _jobs = msgspec.json.Decoder(_BareJob)
 
 

@@ -934,7 +934,9 @@ class TestTheLimitOfANamespace:
         scene.cluster.gangs.store.assume(make.gang(job, "p0", "p2", version=11))
         assert set(scene.holders(job)) == {"n0", "n1"}
 
-    def test_a_record_beyond_it_holds_its_nodes_where_its_pods_are_on_most_of_them(self, scene: Any, make: Any) -> None:
+    async def test_a_leader_that_starts_believes_a_record_beyond_it_with_pods_on_most_of_its_nodes(
+        self, scene: Any, make: Any
+    ) -> None:
         """Whoever lowers a limit takes nodes from nobody, a leader that starts after that included."""
         limited(scene, 1)
         job = make.job(workers=3)
@@ -942,7 +944,13 @@ class TestTheLimitOfANamespace:
         for index in (0, 1):
             scene.cluster.pods.store.assume(make.pod(job, index, f"p{index}", node=f"n{index}", requests={"cpu": 100}))
         scene.cluster.gangs.store.assume(make.gang(job, "p0", "p1", "p2"))
+        assert set(scene.cluster.fleet.nodes_of("uid-j")) == set(), "nothing is decided yet"
+        for source in scene.cluster.informers:
+            source.synced.set()
+        await scene.cluster.wait_synced()
         assert set(scene.cluster.fleet.nodes_of("uid-j")) == {"n0", "n1", "n2"}
+        scene.cluster.gangs.store.assume(make.gang(job, "p0", "p1", "p2", version=12))
+        assert set(scene.cluster.fleet.nodes_of("uid-j")) == {"n0", "n1", "n2"}, "what it holds it keeps"
 
     async def test_one_that_is_read_after_the_records_counts_before_anything_is_decided(
         self, scene: Any, make: Any

@@ -295,6 +295,14 @@ def test_a_lease_and_a_priority_class_that_cannot_be_read_count_for_nothing() ->
     assert decode.bare_priority(priority) == decode.PriorityClass("high", 0, is_default=False, resource_version=8)
 
 
+def test_of_a_quota_with_thousands_of_names_only_the_identity_is_read() -> None:
+    """A tenant may write one; the API server counts by it all the same."""
+    hard = {f"requests.a/x{number}": "1" for number in range(5000)}
+    metadata = {"namespace": "ns", "name": "q", "uid": "u", "resourceVersion": "7"}
+    quota = {"metadata": metadata, "status": {"hard": hard, "used": {}}}
+    assert decode.resource_quota(raw(quota)).hard == {}
+
+
 def test_a_resource_quota_counts_by_its_status() -> None:
     spec = {
         "hard": {"pods": "9"},
