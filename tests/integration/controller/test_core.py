@@ -69,8 +69,8 @@ async def test_a_rolling_update_restarts_nobody(scene: Scene) -> None:
     first = await scene.operators.start()
     training = await scene.create_job(training={"hold_at": 10**6, "last_step": 10**6, "checkpoint_every": 100})
     await scene.state("Running")
-    second = await scene.operators.start()
     await first.stop()
+    second = await scene.operators.start()  # both have one port here
     for launcher in scene.hand.launchers().values():
         launcher.answers.clear()
     await scene.eventually(
