@@ -1,8 +1,11 @@
 """Reads the operator's metrics as Prometheus does: over HTTPS, with a token that may."""
 
 import ssl
+import time
 import urllib.error
 import urllib.request
+
+from muster.serve import RENDERED_SECONDS
 
 ANSWER_SECONDS = 30.0
 
@@ -21,3 +24,9 @@ def scrape(port: int, token: str, host: str = "127.0.0.1") -> tuple[int, str]:
         return error.code, error.read().decode()
     except OSError:
         return 0, ""
+
+
+def scrape_now(port: int, token: str) -> tuple[int, str]:
+    """The same as `scrape`, of this moment: what it answers may be a second old, so it is asked when that has passed."""
+    time.sleep(RENDERED_SECONDS + 0.05)
+    return scrape(port, token)

@@ -31,7 +31,7 @@ from tests.integration.kubectl import kubectl_of
 
 from localcluster.api import ApiError
 from localcluster.controlplane import ControlPlane, free_port
-from monitoring.scrape import scrape
+from monitoring.scrape import scrape_now
 from muster.protocol.messages import REPORT_PATH
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -107,7 +107,7 @@ class Replica:
 
     def samples(self, name: str) -> dict[tuple[tuple[str, str], ...], float]:
         """The values of one metric by their sorted labels."""
-        families = text_string_to_metric_families(scrape(self.metrics_port, self.metrics_token)[1])
+        families = text_string_to_metric_families(scrape_now(self.metrics_port, self.metrics_token)[1])
         return {
             tuple(sorted(sample.labels.items())): sample.value
             for family in families

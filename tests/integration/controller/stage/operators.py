@@ -16,7 +16,7 @@ import aiohttp
 import yaml
 
 from localcluster.controlplane import free_port
-from monitoring.scrape import scrape
+from monitoring.scrape import scrape_now
 from muster.controller.operator import LEASE_NAME
 from muster.kube import paths
 from muster.kube.client import Client
@@ -104,7 +104,7 @@ class OperatorProcess:
 
     async def metrics(self) -> str:
         """All of them, in Prometheus' text."""
-        status, text = await asyncio.to_thread(scrape, self.metrics_port, self.token)
+        status, text = await asyncio.to_thread(scrape_now, self.metrics_port, self.token)
         assert status == 200, text
         return text
 
