@@ -4,7 +4,8 @@ A folder is a sort of report, a file one report: `source`, what it means, and `c
 has one table test beside this module, so that adding a report is adding a file.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +23,14 @@ class Case:
         number: its place in the file, from 1.
         given: the input.
         right: what has to come of it.
+        besides: what else a sort says of an input.
     """
 
     report: str
     number: int
     given: Any
     right: Any
+    besides: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return f"{self.report}-{self.number}"
@@ -47,5 +50,5 @@ def cases(sort: str) -> list[Case]:
         for number, case in enumerate(report["cases"], 1):
             if not {"input", "right"} <= case.keys():
                 raise ValueError(f"tests/data/reports/{sort}/{name}.yaml: case {number} needs input and right")
-            found.append(Case(name, number, case["input"], case["right"]))
+            found.append(Case(name, number, case.pop("input"), case.pop("right"), case))
     return found
