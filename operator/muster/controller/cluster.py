@@ -307,7 +307,7 @@ class Cluster:
 
     def _limit_of(self, job: TrainingJob) -> NodeLimit | None:
         namespace = job.metadata.namespace
-        limit = self.policy().queueing.limits_of([namespace]).get(namespace)
+        limit = self._nodes_allowed(namespace)
         return None if limit is None else NodeLimit(limit, self._count_held(namespace, job.metadata.uid))
 
     def claim_of(self, job: TrainingJob) -> QuotaClaim:
