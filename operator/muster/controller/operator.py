@@ -26,6 +26,7 @@ from muster.controller.dirty import DirtyKeys
 from muster.controller.fleethours import FleetHoursKeeper
 from muster.controller.health import HealthKeeper
 from muster.controller.history import HistoryKeeper
+from muster.controller.patterns import StepPatterns
 from muster.controller.perform import Performer
 from muster.controller.ports import Ports
 from muster.controller.queue import Queue
@@ -141,7 +142,13 @@ class Operator:
         self.kept = KeptWorlds()
         self.reconciler = Reconciler(
             self.cluster,
-            Performer(client, self.cluster, clock, self.history.keep_before_deletion if self.history else None),
+            Performer(
+                client,
+                self.cluster,
+                clock,
+                self.history.keep_before_deletion if self.history else None,
+                self._make_step_patterns(),
+            ),
             self.dirty,
             self.events,
             self.queue,
@@ -326,6 +333,10 @@ class Operator:
     def _make_admission(self) -> AdmissionCheck | None:
         """What looks whether admission policies are in force; a simulator has none."""
         return AdmissionCheck(self._dry_client, self.settings.namespace)
+
+    def _make_step_patterns(self) -> StepPatterns:
+        """Where users' step patterns are tried; a simulator starts no processes."""
+        return StepPatterns()
 
     def _make_ports(self) -> Ports:
         """What the process listens on; a simulator has another way to be reached."""

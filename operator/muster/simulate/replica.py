@@ -5,8 +5,10 @@ import functools
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
+from muster.controller import pattern_child
 from muster.controller.cluster import Key
 from muster.controller.operator import Operator
+from muster.controller.patterns import StepPatterns
 from muster.controller.ports import Ports
 from muster.controller.settings import Settings
 from muster.lifecycle.decided import Decided
@@ -123,6 +125,9 @@ class _Process(Operator):
         self._replica = replica
         super().__init__(*arguments)
 
+    def _make_step_patterns(self) -> StepPatterns:
+        return _TriedHere()
+
     def _make_ports(self) -> Ports:
         return _SimulatedPorts(self._replica)  # type: ignore[return-value]
 
@@ -137,6 +142,13 @@ class _Process(Operator):
 
     async def _server_version(self) -> str:
         return "simulated"
+
+
+class _TriedHere(StepPatterns):
+    """Step patterns as the shipped child tries them, in this process: simulated time passes while no process answers."""
+
+    async def _try(self, pattern: str) -> str:
+        return pattern_child.problem_of(pattern)
 
 
 class _SimulatedPorts:
