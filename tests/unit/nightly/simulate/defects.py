@@ -29,7 +29,7 @@ from muster.lifecycle.plain import Plain
 from muster.queueing import queue
 from muster.queueing.limits import Limits
 from muster.recovery import budgets, exits, failures, silence
-from muster.simulate import checks
+from muster.simulate import checks, training
 from muster.world import fleet
 from muster.world.job import JobWorld, Seat
 from muster.world.views import PodView
@@ -118,8 +118,12 @@ def _by_phase(patch: Patch) -> None:
 
 
 def _late_evidence(patch: Patch) -> None:
-    """What is learned late of a lost node clears the attempt under way, and not the one that it had ended."""
+    """What is learned late of a lost node clears the attempt under way, and not the one that it had ended.
+
+    The program prints nothing about the connection that it has lost: its last line would name the cause as well.
+    """
     patch.setattr(record, "_first_open", lambda gang: int(gang.attempt))
+    patch.setattr(training, "VICTIM_TAIL", "")
 
 
 def _terminating_is_gone(patch: Patch) -> None:
