@@ -34,6 +34,10 @@ class Part:
     def has_tests(self) -> bool:
         return bool(self.tests) or self.target.startswith("test-")
 
+    @property
+    def is_unit(self) -> bool:
+        return all(test.startswith("tests/unit") for test in self.tests)
+
     def make(self) -> list[str]:
         """The command of a stage of the gate."""
         return ["make", "--no-print-directory", self.target]

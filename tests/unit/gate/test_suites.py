@@ -128,6 +128,16 @@ def test_results_are_kept_with_the_seed_that_was_drawn(cache: Path, ran: Callabl
     assert f"--hypothesis-seed={found['seed']}" in command
 
 
+@pytest.mark.parametrize(
+    ("name", "built"), [("unit-large", False), ("integration-controller", True), ("e2e-localcluster", True)]
+)
+def test_what_a_part_needs_is_built_outside_of_its_tests_and_their_time_limit(
+    name: str, built: bool, cache: Path, ran: Callable[..., Ran]
+) -> None:
+    ((_, command, _),) = _run_part(ran, name)
+    assert ("make --no-print-directory binaries && " in command[-1]) == built
+
+
 @pytest.mark.parametrize("end", [0, 1, KeyboardInterrupt])
 def test_a_part_with_nodes_takes_its_cluster_down_whatever_happens(
     end: int | type[BaseException],
