@@ -27,7 +27,15 @@ from muster.cli.session import (
     run,
 )
 from muster.kube import paths
-from muster.kube.errors import AlreadyExists, ApiError, Forbidden, NotFound, Unauthorized, Unreachable
+from muster.kube.errors import (
+    AlreadyExists,
+    ApiError,
+    DryRunUnsupported,
+    Forbidden,
+    NotFound,
+    Unauthorized,
+    Unreachable,
+)
 
 
 class Fork(ApiModel):
@@ -103,6 +111,9 @@ async def _fork(
         await session.client.post(path, made.manifest, query)
     except AlreadyExists as error:
         raise CliError(f"there is a job {session.namespace}/{new} already: choose another name with --name") from error
+    except DryRunUnsupported as error:
+        unknown = f"whether the API server takes job {new} is not known: {one_line(error.message)}"
+        raise CliError(f"{unknown}. Leave out --dry-run to create the job") from error
     except (Forbidden, NotFound, Unauthorized, Unreachable):
         raise
     except ApiError as error:

@@ -24,7 +24,17 @@ from muster.controller.patterns import PatternUntriedError, StepPatterns
 from muster.controller.records import RecordWriter
 from muster.kube import decode, jitter, paths
 from muster.kube.client import APPLY_PATCH, Client
-from muster.kube.errors import AlreadyExists, ApiError, Conflict, Denied, Forbidden, Invalid, NotFound, WebhookFailed
+from muster.kube.errors import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    Denied,
+    DryRunUnsupported,
+    Forbidden,
+    Invalid,
+    NotFound,
+    WebhookFailed,
+)
 from muster.lifecycle.pending import (
     INVALID_STEP_PATTERN,
     PASSING_REFUSALS,
@@ -256,7 +266,7 @@ class Performer:
                 verdict = self._to_be_checked_again(memory, verdict, MAX_PASSING_PAUSE_SECONDS)
             memory.template_verdict = verdict
         except _REFUSALS as refused:
-            self._note_refusal(job, memory, action.generation, *_refusal(refused))
+            self._note_refusal(job, memory, action.generation, *refusal(refused))
 
     async def _pattern_refusal(self, pattern: str) -> tuple[str, str] | None:
         """Reason and message; None where nothing speaks against the pattern."""
@@ -395,7 +405,7 @@ class Performer:
         return memory.create_not_before > self._clock()
 
     def _refused(self, job: TrainingJob, memory: JobMemory, error: ApiError) -> None:
-        reason, message = _refusal(error)
+        reason, message = refusal(error)
         self._remember_refusal(memory, reason, message)
         _log_refusal("creation refused", job, memory, reason, message)
 
@@ -452,10 +462,10 @@ def _log_refusal(event: str, job: TrainingJob, memory: JobMemory, reason: str, m
 
 
 # Answers to a creation that say why: nothing was written.
-_REFUSALS = (Forbidden, Invalid, WebhookFailed)
+_REFUSALS = (Forbidden, Invalid, WebhookFailed, DryRunUnsupported)
 
 
-def _refusal(error: ApiError) -> tuple[str, str]:
+def refusal(error: ApiError) -> tuple[str, str]:
     """A stable reason and the server's words. What admission from outside says may sound like the server's own."""
     text = error.message
     if isinstance(error, Denied):
@@ -464,6 +474,12 @@ def _refusal(error: ApiError) -> tuple[str, str]:
         return (
             "WebhookFailed",
             f"{text}. Creation is tried again. See that the webhook's Service has a pod that is Ready, or ask for its failurePolicy.",
+        )
+    if isinstance(error, DryRunUnsupported):
+        return (
+            "DryRunUnsupported",
+            f"{text}, and Muster checks each template in a dry run before it reserves nodes. The check is tried again. "
+            "Set sideEffects of that webhook to None or NoneOnDryRun.",
         )
     if "is forbidden: exceeded quota" in text or "is forbidden: status unknown for quota" in text:
         return "QuotaExceeded", f"{text}. It is tried again; raise the quota or lower what the job asks for."

@@ -84,6 +84,10 @@ class WebhookFailed(ServerError):
     """The server could not ask an admission webhook, and writes nothing until it can."""
 
 
+class DryRunUnsupported(ApiError):
+    """An admission webhook has side effects, so that the server refuses the dry run without asking it: the object may be valid."""
+
+
 class Unreachable(ApiError):
     """No answer of the API server, in time or at all; for a write the outcome is unknown."""
 
@@ -112,6 +116,8 @@ _ADMISSION = re.compile(
       |ValidatingAdmissionPolicy\ '[^']*'(?:\ with\ binding\ '[^']*')?\ denied\ request:)""",
     re.VERBOSE,
 )
+# webhook/errors/statuserror.go too, with code 400; servers before 1.16 put it into an internal error.
+_DRY_RUN = re.compile(r'(?:Internal error occurred: )?admission webhook "[^"]*" does not support dry run$')
 _NOT_ASKED = re.compile(r'Internal error occurred: failed calling webhook "')
 # The API server's own answers that are no Status: of a path that it does not serve, and when it sheds load.
 _PLAIN = re.compile(r"404 page not found|Too many requests")
@@ -143,6 +149,8 @@ def from_status(status: int, body: bytes, retry_after_seconds: float | None = No
     kind = ServerError if code >= 500 else _BY_STATUS.get(code, ApiError)
     if _ADMISSION.match(parsed.message):
         kind = Denied
+    elif _DRY_RUN.match(parsed.message):
+        kind = DryRunUnsupported
     elif kind is ServerError and _NOT_ASKED.match(parsed.message):
         kind = WebhookFailed
     elif kind is Conflict and parsed.reason == "AlreadyExists":

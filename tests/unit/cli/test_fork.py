@@ -12,7 +12,7 @@ from typer.testing import Result
 from muster.api.trainingjob import TrainingJob
 from muster.cli.errors import CliError
 from muster.cli.forked import Made, forked
-from muster.kube.errors import AlreadyExists
+from muster.kube.errors import AlreadyExists, DryRunUnsupported
 
 Run = Callable[..., Result]
 CREATED = "/apis/muster.dev/v1alpha1/namespaces/team-a/trainingjobs"
@@ -291,3 +291,11 @@ def test_a_name_that_is_taken_is_told(api: Any, command: Run) -> None:
     assert "there is a job team-a/llama-5000 already: choose another name with --name" in failed(
         command("fork", "llama")
     )
+
+
+def test_a_webhook_that_takes_no_dry_run_says_nothing_of_the_job(api: Any, command: Run) -> None:
+    api.put(path_of("llama"), a_job())
+    answer = 'admission webhook "w.example.org" does not support dry run'
+    api.refuses[CREATED] = DryRunUnsupported(400, "BadRequest", answer)
+    said = failed(command("fork", "llama", "--dry-run"))
+    assert f"whether the API server takes job llama-5000 is not known: {answer}. Leave out --dry-run" in said
