@@ -26,70 +26,110 @@ class Cause(Enum):
     KILLED = auto()
 
 
-# What a launcher, a shell or a parent says of a child that was killed.
+_NUMBER, _NAME = r"(?:1|2|9|15)\b", r"SIG(?:HUP|INT|KILL|TERM)\b"
+# What a launcher, a shell, a batch system or a parent says of a process that was killed.
 _KILLED = re.compile(
-    r"Signal (?:9|15) \(SIG(?:KILL|TERM)\) received by PID"  # torchrun, its root cause
-    r"|exitcode\s*: -(?:9|15)\b"
-    r"|\bgot signal: (?:9|15)\b"  # torchrun itself
-    r"|died with <Signals\.SIG(?:KILL|TERM): "  # Python's subprocess
-    r"|terminated with signal SIG(?:KILL|TERM)\b"  # torch.multiprocessing
-    r"|is killed by signal: (?:Killed|Terminated)\b"  # torch's DataLoader
+    rf"Signal {_NUMBER} \({_NAME}\) received by PID"  # torchrun, its root cause
+    rf"|exitcode\s*: -{_NUMBER}"
+    rf"|\bgot signal: {_NUMBER}"  # torchrun itself
+    rf"|died with <Signals\.{_NAME}"  # Python's subprocess
+    rf"|terminated with signal {_NAME}"  # torch.multiprocessing
+    r"|is killed by signal: (?:Hangup|Interrupt|Killed|Terminated)\b"  # torch's DataLoader
     r"|^(?:.*: line \d+: +)?(?:\d+ +)?(?:Killed|Terminated)\b(?: {2,}|$)"  # bash
-    r"|exited on signal (?:9|15) \("  # Open MPI
-    r"|exits with return code = -(?:9|15)\b"  # DeepSpeed
-    r"|EXIT STRING: (?:Killed|Terminated) \(signal|KILLED BY SIGNAL: (?:9|15)\b"  # Hydra
+    rf"|exited on signal {_NUMBER} \("  # Open MPI
+    rf"|exits with return code = -{_NUMBER}"  # DeepSpeed
+    rf"|EXIT STRING: (?:Killed|Terminated) \(signal|KILLED BY SIGNAL: {_NUMBER}"  # Hydra
+    r"|^slurmstepd: error: \*\*\* (?:JOB|STEP) \S+ ON \S+ CANCELLED AT"
+    r"|\bSIGTERMException\b"  # Lightning
 )
+# What a library says only of a peer.
 _LOST_PEER = re.compile(
     # gloo
     r"gloo/\S+:\d+\] .*(?:closed by peer|reset by peer|Broken pipe|Connection refused|Socket closed|[Tt]imed? ?out)"
     r"|Gloo connectFullMesh failed"
     # NCCL
     r"|ncclRemoteError|remote process exited or there was a network error|Connection closed by remote peer"
-    r"|Got completion from peer .*(?:status|error)[= ]\(?(?:5|12)\b"  # flushed, or retries exceeded
+    r"|Got completion from peer .*(?:status|error)[= ]\(?(?:5|11|12|13)\b"  # flushed, failed there, or retries exceeded
     r"|Watchdog caught collective operation timeout|Some NCCL operations have failed or timed out"
     r"|NCCL communicator was aborted|dump signal due to a collective timeout"
     r"|ProcessGroupNCCL::(?:WorkNCCL::checkTimeout|checkForNCCLErrors)"  # frames, where they fill the last lines
+    r"|\b(?:NCCL WARN|socket(?:Poll|Start)Connect)\b.*(?:[Cc]onnection (?:timed out|refused|reset)|No route to host)"
     # PyTorch: the store, barriers, the rendezvous of torchrun
     r"|(?:recvValue|sendBytes|recvBytes|recvVector) failed on SocketImpl|[Ff]ailed to recv, got 0 bytes"
-    r"|Connection was likely closed|client socket has (?:failed to connect|timed out)|\bSocket Timeout\b"
+    r"|Connection was likely closed|client socket has (?:failed to connect|timed out)|\bSocket Timeout\b|store->get\("
     r"|DistStoreError: (?:Timed out|wait timeout) after|failed to pass monitoredBarrier|timed out in monitoredBarrier"
-    r"|RendezvousConnectionError|failed to send a keep-alive heartbeat to the rendezvous"
-    # JAX
+    r"|in store based barrier on rank|Rendezvous(?:Closed|Connection|GracefulExit|Timeout)Error"
+    r"|failed to send a keep-alive heartbeat to the rendezvous|ValueError: host not found: |originated at tensorpipe/"
+    # JAX, XLA, TensorFlow
     r"|JAX distributed service detected fatal errors|indicates that (?:another|the remote) task (?:died|has failed)"
-    r"|The tasks have crashed|Barrier (?:timed out|failed)|heartbeat timeout"
-    r"|\b(?:UNAVAILABLE|DEADLINE_EXCEEDED): "
-    # UCX, Open MPI
-    r"|UCX +ERROR .*(?:reset by remote peer|retry count exceeded|[Ee]ndpoint timeout|timed out)|MPI_ERR_PROC_FAILED"
-    r"|has lost communication with a remote daemon"
-    # sockets
-    r"|\bConnection(?:Reset|Refused|Aborted)Error\b|\bBrokenPipeError\b|\b[Bb]roken pipe\b|\bpeer closed(?: the connection)?\W*$"
-    r"|[Cc]onnection (?:was )?(?:closed|reset|refused|abort(?:ed)?|timed out)\b|closed by remote host"
-    r"|No route to host|Transport endpoint is not connected(?!: ['\"])|^EOFError$"
+    r"|The tasks have crashed|Barrier (?:timed out|failed)|heartbeat timeout|connect with a different incarnation"
+    r"|\b(?:UNAVAILABLE|DEADLINE_EXCEEDED): |RPC failed with status = \"Unavailable: |threads to join the rendezvous, but not all"
+    # UCX, MPI, Horovod
+    r"|UCX +ERROR .*(?:reset by remote peer|retry count(?:er)? exceeded|[Ee]ndpoint timeout|timed out)|Failed to resolve UCX endpoint"
+    r"|MPI_ERR_PROC_FAILED|Communication error with rank \d|retry count between two MPI processes has been exceeded"
+    r"|peer process has unexpectedly disconnected|failed to TCP connect to a peer MPI process"
+    r"|has lost communication with a remote daemon|\bbtl_tcp_\w+\.c:.*(?:reset by peer|timed out|refused)|Horovod has been shut down"
+    # Ray
+    r"|because its (?:worker process|node|owner) has died|A worker died or was killed|[Tt]he worker died unexpectedly while"
 )
+# What every program says of a connection, to whomever it was.
+_WORDS = (
+    r"[Cc]onnection (?:was )?(?:closed|reset|refused|abort(?:ed)?|timed out)\b|closed by remote host|\b[Bb]roken pipe\b"
+    r"|Software caused connection abort|No route to host|Transport endpoint is not connected(?!: ['\"])"
+)
+_SOCKET = re.compile(
+    rf"{_WORDS}|\bConnection(?:Reset|Refused|Aborted)Error\b|\bBrokenPipeError\b|\bpeer closed(?: the connection)?\W*$|^EOFError$"
+)
+# An exception of a socket, or of PyTorch's first versions, which begins with such words. Where they stand within another text, or are
+# said by an exception of another library, they tell of what that text or library is about: a shard, a hub, a tracker.
+_OF_A_SOCKET = re.compile(
+    r"(?:Connection\w*|BrokenPipe|Timeout|EOF|OS|IO|Runtime)Error(?:$|: (?:\[Errno \d+\] |E[A-Z]+: )?"
+    rf"(?:{_WORDS}|Connection(?:Reset|Refused|Aborted)Error\b|peer closed|connect\(\) timed out))"
+)
+# These are about peers wherever the words stand.
+_OF_A_LIBRARY = re.compile(
+    r"(?:torch|jaxlib|jax|horovod|ray|mpi4py|tensorflow)\.|RuntimeError: .*\b(?:NCCL|c10d|[Gg]loo|MPI)\b"
+)
+_OF_DATA = re.compile(r"\b(?:bucket|shard|dataset|download|upload|S3|GCS|NFS)(?:s|ed|ing)?\b", re.IGNORECASE)
+_RETRIES = re.compile(r"\bretr(?:y|ies|ying)\b", re.IGNORECASE)
 # Of such a line: whom it was connected to is no peer.
 _SERVICE = re.compile(
     r"https?://|HTTPS?Connection|\b(?:requests|urllib3|urllib|httpx|httpcore|aiohttp|botocore|google\.api_core|azure)\."
-    r"|huggingface|wandb|mlflow|libcurl|\bredis\b|EndpointConnectionError"
+    r"|huggingface|wandb|mlflow|libcurl|\bredis\b|EndpointConnectionError|\bslurmstepd: "
     r"|\b(?:psycopg2?|sqlalchemy|pymongo|pymysql|kafka|asyncpg|paramiko|tritonclient)\.|\b(?:gs|s3)://|CURL error|^details = \"|Unable to initialize backend"
 )
-_WARNS = re.compile(r"\[W\d{3,4} ")
-_SOCKET = re.compile(r"(?:Connection\w+|BrokenPipe)Error\b|EOFError$")
-# A service's client, or a process of this rank's own (a data loader's).
-_FRAME = re.compile(
-    r"/(?:_utils/worker|multiprocessing|wandb|urllib3|requests|http|ssl|pymongo|redis|psycopg2?|boto\w*|aiohttp)[/.]"
+_WARNS = re.compile(r"\[W\d{3,4} |.*\bNCCL INFO ")
+# Clients of services, wherever they stand among the frames of an exception.
+_CLIENT = re.compile(
+    r"/(?:_utils/worker|wandb|mlflow|comet_ml|neptune|clearml|urllib3|requests|httpx|httpcore|http|aiohttp|aiobotocore|boto\w*|s3\w*"
+    r"|huggingface_hub|datasets|fsspec|gcsfs|adlfs|ossfs|webdataset|smart_open|google/(?:api_core|auth|cloud|resumable_media)|azure"
+    r"|pymongo|pymysql|redis|psycopg2?|asyncpg|sqlalchemy|kafka|paramiko|smtplib|ftplib)[/.]"
 )
-_RANK = re.compile(r"^(?:\[?(?:rank|default|worker)?\d+\]?: ?)+")
+# A connection to a process of this rank's own (a data loader's), where the last frame is of these.
+_OWN_PROCESS = re.compile(r"/(?:multiprocessing|ssl)[/.]")
+_RANK = re.compile(
+    r"^(?:\[?(?:rank|default|worker)?\d+\]?: ?|\([A-Za-z]\w* pid=\d+[^)]*\) |ERROR \d\d-\d\d [\d:]{8} \[[^\]]*\] )+"
+)
 _ERROR = re.compile(
-    r"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception|Interrupt|Exit|Failure)(?::|$)|.*\bCUDA (?:error|out of memory)\b"
+    r"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception|Interrupt|Exit|Failure)(?::|$)|(?:[A-Za-z_]\w*\.)+[A-Z]+[a-z]\w*: "
+    r"|.*\bC(?:UDA (?:error|out of memory)|uda failure)\b|.*Got completion from peer .*(?:status|error)[= ]\(?(?:1|2|3|4|6|7|8)\b"
 )
 # They say that something has failed, and what it was stands before or behind them.
-_AROUND = re.compile(r"(?:\S+\.)?(?:ChildFailedError|DistBackendError|CalledProcessError|ProcessRaisedException)\b")
+_AROUND = re.compile(
+    r"(?:\S+\.)?(?:ChildFailedError|DistBackendError|CalledProcessError|ProcessRaisedException)\b"
+    r"|ncclSystemError|ncclInternalError|.*\bnccl\w+ failed: (?:unhandled system|internal) error"
+)
 _AND_THEN = re.compile(
     r"^.*(?:During handling of the above exception, another exception occurred|"
     r"The above exception was the direct cause of the following exception):.*$",
     re.MULTILINE,
 )
-_AT_EXIT = re.compile(r"^.*Exception ignored in", re.MULTILINE)
+_AT_EXIT = re.compile(
+    r"^.*(?:Exception ignored in|Error in atexit\._run_exitfuncs|Failed to disconnect from coordination service)",
+    re.MULTILINE,
+)
+# torchrun tells what failed after its root cause, before it.
+_FAILURES, _ROOT_CAUSE = re.compile(r"^Failures:$"), re.compile(r"^Root Cause\b")
 
 
 def is_killed(exit_code: int | None, by_signal: int | None) -> bool:
@@ -113,9 +153,14 @@ def cause_of(tail: str, exit_code: int | None, by_signal: int | None) -> Cause:
         return Cause.OWN
     if by_signal == signal.SIGPIPE:
         return Cause.LOST_PEER
-    whole = _AT_EXIT.split(tail, maxsplit=1)[0]
-    said = (_said(part) for part in _AND_THEN.split(whole))
-    return next((cause for cause in said if cause is not None), Cause.OWN)
+    parts = _AND_THEN.split(_AT_EXIT.split(tail, maxsplit=1)[0])
+    for place, part in enumerate(parts):
+        cause = _said(part)
+        if cause is Cause.LOST_PEER and place + 1 < len(parts) and _is_of_a_service(part, parts[place + 1]):
+            return Cause.OWN
+        if cause is not None:
+            return cause
+    return Cause.OWN
 
 
 def _said(text: str) -> Cause | None:
@@ -128,17 +173,58 @@ def _said(text: str) -> Cause | None:
 
 
 def _told(lines: list[str]) -> Cause | None:
+    lines = _without_later_failures(lines)
     for at in range(len(lines) - 1, -1, -1):
         bare = lines[at]
         if _KILLED.search(bare):
             return Cause.KILLED
-        if _LOST_PEER.search(bare):
-            frame = next((each for each in reversed(lines[:at]) if each.startswith('File "')), "")
-            if not _SERVICE.search(bare) and not (_SOCKET.match(bare) and _FRAME.search(frame)):
-                return Cause.LOST_PEER
-            if _ERROR.match(bare):
-                return Cause.OWN
-            continue
+        if _is_of_a_peer(lines, at):
+            return Cause.LOST_PEER
         if _ERROR.match(bare) and not _AROUND.match(bare):
             return Cause.OWN
     return None
+
+
+def _is_of_a_peer(lines: list[str], at: int) -> bool:
+    bare = lines[at]
+    if _SERVICE.search(bare):
+        return False
+    if _LOST_PEER.search(bare):
+        return True
+    if not _SOCKET.search(bare):
+        return False
+    if _OF_A_SOCKET.match(bare):
+        frames = _frames_of(lines, at)
+        return not any(map(_CLIENT.search, frames)) and not any(map(_OWN_PROCESS.search, frames[:1]))
+    if _OF_A_LIBRARY.match(bare):
+        return True
+    return not any(pattern.search(bare) for pattern in (_RETRIES, _OF_DATA)) and not _ERROR.match(bare)
+
+
+def _frames_of(lines: list[str], at: int) -> list[str]:
+    """The frames of the exception on this line, the last one first."""
+    frames = []
+    for line in reversed(lines[:at]):
+        if line.startswith('File "'):
+            frames.append(line)
+        elif line.startswith("Traceback (") or _ERROR.match(line):
+            break
+    return frames
+
+
+def _without_later_failures(lines: list[str]) -> list[str]:
+    root = next((at for at in range(len(lines) - 1, -1, -1) if _ROOT_CAUSE.match(lines[at])), None)
+    if root is None:
+        return lines
+    failures = next((at for at in range(root - 1, -1, -1) if _FAILURES.match(lines[at])), root)
+    return lines[:failures] + lines[root:]
+
+
+def _is_of_a_service(text: str, later: str) -> bool:
+    """Whether a socket's exception became one of a service's client: the frames that tell may have been cut off."""
+    return bool(_OF_A_SOCKET.match(_last_error(text)) and _SERVICE.search(_last_error(later)))
+
+
+def _last_error(text: str) -> str:
+    lines = (_RANK.sub("", line.strip()) for line in reversed(text.splitlines()))
+    return next((line for line in lines if _ERROR.match(line)), "")

@@ -1,6 +1,7 @@
 """tests/data/reports/last_lines: why a rank ended, by its last lines.
 
-`right` is `LostPeer`, `Killed` or `Own`. Besides an input, `exitCode` (1 where neither is given) or `signal` says how the rank ended.
+`right` is `LostPeer`, `Killed`, `Own`, or `Unknown` where nothing in it says: that counts as the program's own. Besides an input,
+`exitCode` (1 where neither is given) or `signal` says how the rank ended; `from` names the thread that a case is from.
 """
 
 import pytest
@@ -9,7 +10,7 @@ from tests.unit.reports.corpus import Case, cases
 from muster.recovery.last_lines import Cause, cause_of
 
 CASES = cases("last_lines")
-RIGHT = {"LostPeer": Cause.LOST_PEER, "Killed": Cause.KILLED, "Own": Cause.OWN}
+RIGHT = {"LostPeer": Cause.LOST_PEER, "Killed": Cause.KILLED, "Own": Cause.OWN, "Unknown": Cause.OWN}
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
