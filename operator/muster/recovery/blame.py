@@ -76,7 +76,14 @@ _OUTSIDE = frozenset(_RANKING[: _RANKING.index(Kind.LAUNCHER_SILENT)]) - {Kind.P
 
 def culprit(failures: Sequence[Failure]) -> Failure:
     """The failure that the others most likely follow from; ties within the error bound go to a sick node, then to what a
-    signal from outside has ended, then to the lowest index."""
+    signal from outside has ended, then to the lowest index.
+
+    What was ended by its own exception before pods were deleted does not follow from that.
+    """
+    own = [failure for failure in failures if _is_own(failure)]
+    began = max((failure.age_seconds for failure in own), default=0.0)
+    later = [f for f in failures if f.kind is Kind.POD_DELETED and f.dated and began > f.age_seconds + GATHER_SECONDS]
+    failures = [failure for failure in failures if failure not in later]
     best = min(_RANKING.index(failure.kind) for failure in failures)
     strongest = [failure for failure in failures if _RANKING.index(failure.kind) == best]
     causes = [failure for failure in strongest if not failure.victim] or strongest
@@ -85,6 +92,10 @@ def culprit(failures: Sequence[Failure]) -> Failure:
         (f for f in causes if oldest - f.age_seconds <= ORDER_ERROR_SECONDS),
         key=lambda f: (not f.ailment, not f.killed, f.index),
     )
+
+
+def _is_own(failure: Failure) -> bool:
+    return failure.kind is Kind.RANK_FAILED and not failure.victim and not failure.killed
 
 
 def gathering_seconds(failures: Sequence[Failure]) -> float:

@@ -47,6 +47,7 @@ class Failure:
     Attributes:
         level: the least level of recovery that mends it.
         age_seconds: since it happened, as far as is known.
+        dated: of a pod that is deleted: it was seen before, so that the deletion is no older than this.
         victim: its last lines say that it lost a peer.
         killed: a signal from outside ended it, or what it ran.
         ailment: what is wrong with its node; "" if nothing is known. The worker moves if there is another node, whatever the
@@ -66,6 +67,7 @@ class Failure:
     exit_code: int | None = None
     signal: int | None = None
     age_seconds: float = 0.0
+    dated: bool = False
     victim: bool = False
     killed: bool = False
     ailment: str = ""

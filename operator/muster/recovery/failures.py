@@ -28,7 +28,7 @@ def find(world: JobWorld) -> list[Failure]:
     for seat in world.seats:
         failure = _common_failure(world, gang, seat) or judge(world, gang, seat) if seat.member.node else None
         if failure:
-            found.append(_by_its_node(world, failure))
+            found.append(_by_its_node(world, _dated(world, gang, seat, failure)))
     return found + corruption.failures_of_leavers(world) or _hang(world, gang)
 
 
@@ -61,6 +61,22 @@ def _by_its_node(world: JobWorld, failure: Failure) -> Failure:
         message = f"{failure.message}; failures of jobs have followed this node: it goes elsewhere if it can"
         return replace(failure, message=message, suspected=True)
     return replace(failure, message=f"{failure.message}, on a sick node ({ailment})", ailment=ailment)
+
+
+def _dated(world: JobWorld, gang: Gang, seat: Seat, failure: Failure) -> Failure:
+    """The deletion of a pod with its age; what a rank of that pod did by itself was before it, as the launcher ends the others.
+
+    Of a pod that this process has only seen on its way out nothing says for how long it is.
+    """
+    if failure.kind is not Kind.POD_DELETED or seat.pod is None:
+        return failure
+    view = seat.launcher
+    if view is not None and view.attempt == gang.spec.attempt:
+        before = rank_failed(view.ranks, seat, world.fleet.ailment(seat.member.node))
+        if before is not None and not before.victim and not before.killed:
+            return replace(before, level=Level.POD, message=f"{before.message}; pod {seat.name} was deleted after that")
+    ages = world.ages_of(seat.pod)
+    return replace(failure, age_seconds=ages.deleting, dated=ages.there > ages.deleting)
 
 
 def _plain(world: JobWorld, gang: Gang, seat: Seat) -> Failure | None:

@@ -71,6 +71,25 @@ def a_record(*incidents: GangIncident, checkpoint: int | None = None) -> GangSpe
             [a_failure(index=0, age_seconds=9), a_failure(Kind.POD_DELETED, index=2)], 2, id="a pod outweighs a rank"
         ),
         pytest.param(
+            [a_failure(index=1, age_seconds=9), a_failure(Kind.POD_DELETED, index=0, age_seconds=3, dated=True)],
+            1,
+            id="an exception of its own goes before a pod that was deleted later",
+        ),
+        pytest.param(
+            [a_failure(index=1, age_seconds=9), a_failure(Kind.POD_DELETED, index=0, age_seconds=8.5, dated=True)],
+            0,
+            id="a pod that was deleted in the same moment outweighs a rank",
+        ),
+        pytest.param(
+            [
+                a_failure(index=1, age_seconds=9, victim=True),
+                a_failure(index=2, age_seconds=9, signal=9, killed=True),
+                a_failure(Kind.POD_DELETED, index=0, age_seconds=3, dated=True),
+            ],
+            0,
+            id="no victim and nothing that was killed goes before a pod that was deleted later",
+        ),
+        pytest.param(
             [a_failure(Kind.POD_ENDED, index=0), a_failure(Kind.NODE_UNREACHABLE, index=1)],
             1,
             id="a node outweighs a pod",

@@ -8,6 +8,7 @@ from tests.unit.lifecycle.builders import Scene, a_job, an_incident, at, failed,
 
 from muster.api.gang import FaultClass, Level
 from muster.protocol.messages import EXITED, LEAVING, RECLAIMING
+from muster.recovery.blame import culprit
 from muster.recovery.exits import late, message_of
 from muster.recovery.failure import Failure, Kind
 from muster.recovery.failures import find
@@ -470,3 +471,30 @@ def test_a_pod_that_does_not_start_where_others_do_moves() -> None:
     failure = one(pending(16))
     assert (failure.kind, failure.level) == (Kind.POD_START_TIMEOUT, Level.REPLACE)
     assert find(pending(16, others="Pending").world()) == []
+
+
+class TestAnExceptionBeforeADeletion:
+    """The operator could not write for a while: it hears of both at once."""
+
+    OWN = RankView(rank=1, alive=False, exit_code=1, tail="ValueError: loss is nan", exited_age_seconds=20.0)
+    LOST = RankView(rank=1, alive=False, exit_code=1, tail="Connection closed by peer", exited_age_seconds=20.0)
+
+    @pytest.mark.parametrize(("rank", "reason"), [(OWN, Kind.RANK_FAILED), (LOST, Kind.POD_DELETED)])
+    def test_in_the_pod_that_is_deleted(self, rank: RankView, reason: Kind) -> None:
+        failure = one(scene().launcher(1, replace(running(1), state=LEAVING, ranks=(rank,))))
+        assert (failure.kind, failure.level) == (reason, Level.POD)
+        assert ("ValueError" in failure.printed) is (reason is Kind.RANK_FAILED)
+
+    @pytest.mark.parametrize(
+        ("rank", "ages", "reason"),
+        [
+            pytest.param(OWN, PodAges(100.0, 90.0, 3.0), Kind.RANK_FAILED, id="seen to be deleted later"),
+            pytest.param(OWN, PodAges(100.0, 90.0, 19.5), Kind.POD_DELETED, id="in the same moment"),
+            pytest.param(OWN, PodAges(3.0, 3.0, 3.0), Kind.POD_DELETED, id="never seen but on its way out"),
+            pytest.param(LOST, PodAges(100.0, 90.0, 3.0), Kind.POD_DELETED, id="over a lost peer"),
+        ],
+    )
+    def test_in_another_pod(self, rank: RankView, ages: PodAges, reason: Kind) -> None:
+        here = scene().launcher(1, replace(running(1), ranks=(rank,)))
+        here.ended(0, code=143, deleting=True).aged(0, ages)
+        assert culprit(find(here.world())).kind is reason
