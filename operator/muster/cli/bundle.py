@@ -25,10 +25,12 @@ from rich.text import Text
 
 from muster.api.base import ApiModel, Time
 from muster.cli import show
+from muster.cli.convert import as_document
 from muster.cli.errors import CliError, one_line
 from muster.cli.explain import read_job
 from muster.cli.explanation import OUTPUT_VERSION
 from muster.cli.lists import PAGE_SIZE
+from muster.cli.pieces import FOLDER, pieces
 from muster.cli.printed import container_of
 from muster.cli.session import (
     ContextOption,
@@ -62,6 +64,14 @@ DEADLINE_SECONDS = 30.0
 NEVER = (
     ("Secrets and ConfigMaps", "never asked for"),
     ("values of variables, and what looks like a token, a key or a password", "redacted in every file"),
+)
+_HOW_TO_REPORT = (
+    "## What was read wrong",
+    "",
+    f"{FOLDER}/ has kernel lines, marks of nodes, the manifest, last lines of ranks and printed lines as files of tests/data/reports, with other",
+    "names and addresses. Keep the cases that were read wrong, fill in meaning and right, and send the file: docs/reporting.md says how.",
+    "A checkpoint directory's names and sizes: kubectl exec POD -- python3 /muster/run.pyz --tree DIRECTORY",
+    "",
 )
 
 
@@ -307,11 +317,14 @@ def packs(found: Collected, redactor: Redactor, now: datetime, session: Session)
     """The files of the archive by name, redacted and bounded; `found` learns what is left out for its size."""
     packed: dict[str, bytes] = {}
     total = 0
-    for name, kept in sorted(found.files.items()):
-        if isinstance(kept, str):
-            text = show.printable(redactor.text(kept))
-        else:
-            text = json.dumps(redactor.object(kept), indent=1)
+    clean = {
+        name: show.printable(redactor.text(kept)) if isinstance(kept, str) else redactor.object(kept)
+        for name, kept in sorted(found.files.items())
+    }
+    texts = {name: kept if isinstance(kept, str) else json.dumps(kept, indent=1) for name, kept in clean.items()}
+    source = f"kubectl muster bundle {_version()}, {now:%Y-%m-%d}"
+    texts |= {name: as_document(piece) for name, piece in pieces(clean, source).items()}
+    for name, text in texts.items():
         data = text.encode()
         if len(data) > MAX_FILE_BYTES or total + len(data) > MAX_BYTES:
             found.leave(name, f"too large ({len(data) >> 20} MiB)")
@@ -325,18 +338,15 @@ def packs(found: Collected, redactor: Redactor, now: datetime, session: Session)
 
 
 def _readme(packed: Mapping[str, bytes], found: Collected, now: datetime, session: Session) -> str:
-    try:
-        version = metadata.version("muster-operator")
-    except metadata.PackageNotFoundError:
-        version = "of a checkout"
     left = [*NEVER, *((each.what, each.why) for each in found.left_out)]
     lines = [
         "# What kubectl muster bundle has collected",
         "",
-        f"{now:%Y-%m-%d %H:%M:%S} UTC, namespace {session.namespace}, kubectl muster {version}.",
+        f"{now:%Y-%m-%d %H:%M:%S} UTC, namespace {session.namespace}, kubectl muster {_version()}.",
         "",
         "Look through it before you send it: what looks like a secret was taken out, but a program can print what looks like nothing.",
         "",
+        *_HOW_TO_REPORT,
         "## In it",
         "",
         *(f"- {name} ({len(data):,} bytes)" for name, data in packed.items()),
@@ -347,6 +357,13 @@ def _readme(packed: Mapping[str, bytes], found: Collected, now: datetime, sessio
         "",
     ]
     return "\n".join(lines)
+
+
+def _version() -> str:
+    try:
+        return metadata.version("muster-operator")
+    except metadata.PackageNotFoundError:
+        return "of a checkout"
 
 
 def write(target: Path, packed: Mapping[str, bytes], now: datetime) -> int:

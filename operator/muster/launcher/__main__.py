@@ -1,4 +1,5 @@
-"""`run.pyz [--] COMMAND...` supervises ranks, `--scan DIR` looks for checkpoints.
+"""`run.pyz [--] COMMAND...` supervises ranks, `--scan DIR` looks for checkpoints, `--tree DIR` prints the names and sizes
+of what lies there.
 
 Everything is imported late, so that an old Python or one without `ssl` gets a sentence instead of a traceback, and a
 scan does not load what it does not need.
@@ -7,7 +8,7 @@ scan does not load what it does not need.
 import os
 import sys
 
-USAGE = "usage: run.pyz [--] COMMAND [ARGUMENT...] | --scan DIRECTORY_OR_URL"
+USAGE = "usage: run.pyz [--] COMMAND [ARGUMENT...] | --scan DIRECTORY_OR_URL | --tree DIRECTORY_OR_URL"
 _USAGE_ERROR = 2
 _CONFIGURATION_ERROR = 78  # EX_CONFIG
 
@@ -20,6 +21,7 @@ def main() -> None:
     arguments = sys.argv[1:]
     modes = {
         "--scan": _scan,
+        "--tree": _tree,
         "--scan-on-request": _scan_on_request,
         "--match-steps": _match_steps,
         "--match-preset": _match_preset,
@@ -43,6 +45,12 @@ def _scan(directory: str) -> None:
     from muster.launcher.scan_child import finder_of, scan_once
 
     sys.stdout.write(scan_once(finder_of(directory, _own_pattern())) + "\n")
+
+
+def _tree(directory: str) -> None:
+    from muster.launcher.scan_child import files_at, tree_once
+
+    sys.stdout.write(tree_once(files_at(directory), directory) + "\n")
 
 
 def _scan_on_request(directory: str) -> None:

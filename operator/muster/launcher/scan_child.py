@@ -60,6 +60,18 @@ def scan_once(finder: Finder) -> str:
     return json.dumps({"checkpoints": [{"step": c.step, "path": c.path} for c in found], "error": ""})
 
 
+def tree_once(files: Files, directory: str) -> str:
+    """The files below a directory by size, what was written first in front, as a file of tests/data/reports/trees.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    listing = files.listing(directory)
+    written = sorted(listing.files.items(), key=lambda each: (each[1].modified_ns, each[0]))
+    case = {"input": {name: file.size_bytes for name, file in written}, "right": ""}
+    return json.dumps({"source": "", "meaning": "", "cases": [case]}, indent=1)
+
+
 def scan_on_request(directory: str, pattern: str) -> None:
     """Scan as often as it is asked for on stdin, until that is closed.
 

@@ -201,6 +201,18 @@ def test_scan_prints_what_it_found(archive, tmp_path):
     assert json.loads(done.stdout) == {"checkpoints": [{"step": 10, "path": str(tmp_path / "step-10")}], "error": ""}
 
 
+def test_tree_prints_names_and_sizes_as_a_report(archive, tmp_path):
+    for number, (name, size) in enumerate([("step-10/b.pt", 3), ("step-10/a.pt", 5), ("latest", 7)]):
+        file = tmp_path / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(b"x" * size)
+        os.utime(file, (number, number))
+    done = subprocess.run([sys.executable, "-I", archive, "--tree", tmp_path], check=True, stdout=subprocess.PIPE)
+    (case,) = json.loads(done.stdout)["cases"]
+    assert list(case["input"].items()) == [("step-10/b.pt", 3), ("step-10/a.pt", 5), ("latest", 7)]
+    assert case["right"] == ""
+
+
 def test_without_a_command_the_usage_is_printed(archive):
     done = subprocess.run([sys.executable, "-I", archive], check=False, stderr=subprocess.PIPE)
     assert done.returncode == 2

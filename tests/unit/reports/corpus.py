@@ -48,7 +48,7 @@ def cases(sort: str) -> list[Case]:
         if not (report.get("source") and report.get("meaning") and report.get("cases")):
             raise ValueError(f"tests/data/reports/{sort}/{name}.yaml needs source, meaning and cases")
         for number, case in enumerate(report["cases"], 1):
-            if not {"input", "right"} <= case.keys():
+            if not {"input", "right"} <= case.keys() or case["right"] in ("", None):
                 raise ValueError(f"tests/data/reports/{sort}/{name}.yaml: case {number} needs input and right")
             found.append(Case(name, number, case.pop("input"), case.pop("right"), case))
     return found

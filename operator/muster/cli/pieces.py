@@ -1,0 +1,222 @@
+"""What a bundle has of the sorts in tests/data/reports, in the form of a file there, with the right value left empty. Pure.
+
+A line, a mark or a manifest that was read wrong is a test once it lies there. What a bundle holds is told by names of its cluster: here
+each identifier becomes another one, the same in every piece, so that a piece can be published once its right value is filled in.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from muster.api.base import API_VERSION
+from muster.recovery.exits import BETWEEN_LINES, LAST_LINES_FOLLOW
+from muster.world.redact import GONE
+
+FOLDER = "reports"
+MAX_CASES = 64
+MAX_LINES = 200
+OF_THE_LOG = frozenset(
+    [
+        "ClockSource",
+        "DiskError",
+        "DriverFatal",
+        "GpuInit",
+        "GpuLost",
+        "HostErrorCorrected",
+        "HostErrorUncorrected",
+        "HostThermal",
+        "KernelHang",
+        "NetworkDiskError",
+        "NicError",
+        "NvLinkDiscovery",
+        "PcieAerCorrected",
+        "PcieAerElsewhere",
+        "PcieAerFatal",
+        "PcieAerUncorrected",
+        "ReadOnlyFilesystem",
+        "SXid",
+        "TaskHang",
+        "Xid",
+    ]
+)
+"""Kinds of evidence that the agent reads from the kernel log: their message is the line."""
+# Labels that say which node it is, where, and whose.
+_NO_LABELS = re.compile(
+    r".*(?:hostname|/os|/arch|zone|region|topology|instance|node-?group|pool|cluster|image|subnet|account|owner|team).*"
+)
+_ADDRESS = r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.])"
+# What has the shape of an identifier. PCI addresses, codes and versions are facts and stay.
+_SHAPES = (
+    ("00000000-0000-4000-8000-{:012d}", re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.IGNORECASE)),
+    ("10.0.0.{}", re.compile(_ADDRESS)),
+    ("02:00:00:00:00:{:02x}", re.compile(r"\b[0-9a-f]{2}(?::[0-9a-f]{2}){5}\b", re.IGNORECASE)),
+    (
+        "fd00::{}",
+        re.compile(r"(?<![\w:])(?:[0-9a-f]{1,4}:){4,7}:?[0-9a-f]{1,4}(?![\w:])|\bfe80::[0-9a-f:]+", re.IGNORECASE),
+    ),
+    ("user{}@example.org", re.compile(r"\b[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64}){1,4}\b")),
+    ("/home/user{}", re.compile(r"/home/[\w.-]{1,64}")),
+)
+_REGISTRY = re.compile(r"[\w-]{1,64}(?:(?:\.[\w-]{1,64}){1,6}(?::\d{1,5})?|:\d{1,5})/")
+"""Of an image."""
+_LEAST_NAME = 3
+
+
+class Pseudonyms:
+    """Other identifiers for those of a cluster, each always the same.
+
+    Args:
+        names: what its nodes, pods, namespaces and jobs are called, by what stands for them.
+    """
+
+    def __init__(self, names: Mapping[str, Iterable[str]]) -> None:
+        self._known: dict[str, str] = {}
+        for instead, called in names.items():
+            for number, name in enumerate(dict.fromkeys(filter(None, called))):
+                if len(name) >= _LEAST_NAME:
+                    self._known.setdefault(name, f"{instead}-{number}")
+        words = sorted(self._known, key=len, reverse=True)  # what contains another one comes first
+        self._names = re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, words))})(?![\w-])") if words else None
+        self._counts: dict[str, int] = {}
+
+    def text(self, text: str) -> str:
+        """A text with them."""
+        if self._names is not None:
+            text = self._names.sub(lambda found: self._known[found[0]], text)
+        for instead, shape in _SHAPES:
+            text = shape.sub(lambda found, instead=instead: self._another(instead, found[0]), text)  # type: ignore[misc]
+        return text
+
+    def _another(self, instead: str, found: str) -> str:
+        if found not in self._known:
+            self._counts[instead] = number = self._counts.get(instead, 0) + 1
+            self._known[found] = instead.format(number)
+        return self._known[found]
+
+    def value(self, value: Any) -> Any:
+        """An object with them; names of fields stay, and what was redacted is left empty."""
+        if isinstance(value, str):
+            return "" if value == GONE else self.text(value)
+        if isinstance(value, list):
+            return [self.value(each) for each in value]
+        if isinstance(value, Mapping):
+            return {key: self._image(each) if key == "image" else self.value(each) for key, each in value.items()}
+        return value
+
+    def _image(self, image: Any) -> Any:
+        registry = _REGISTRY.match(image) if isinstance(image, str) else None
+        if registry is None:
+            return self.value(image)
+        return self._another("registry{}.example.org/", registry[0]) + self.text(image[registry.end() :])
+
+
+def pieces(files: Mapping[str, Any], source: str) -> dict[str, dict[str, Any]]:
+    """The pieces by their names, each a file of a sort.
+
+    Args:
+        files: what the bundle holds, redacted: objects and texts by name.
+        source: where it is from, in words.
+    """
+    other = Pseudonyms(_names(files))
+    found: dict[str, dict[str, Any]] = {}
+    for name, cases in (
+        ("kernel/findings", _kernel_lines(files)),
+        ("marks/nodes", _marks(files)),
+        ("manifests/job", _manifests(files)),
+        ("last_lines/ranks", _last_lines(files)),
+        ("printed/logs", _printed(files)),
+    ):
+        told = _once({**case, "input": other.value(case["input"]), "right": ""} for case in cases)
+        if told:
+            found[f"{FOLDER}/{name}.yaml"] = {"source": source, "meaning": "", "cases": told[:MAX_CASES]}
+    return found
+
+
+def _once(cases: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Without those that are told already: a thousand nodes bear the same marks."""
+    found: list[dict[str, Any]] = []
+    for case in cases:
+        if case not in found:
+            found.append(case)
+        if len(found) >= MAX_CASES:
+            break
+    return found
+
+
+def _names(files: Mapping[str, Any]) -> dict[str, list[str]]:
+    pods = _objects(files, "job/pods.json")
+    job = _metadata(files.get("job/trainingjob.json"))
+    nodes = [_metadata(each).get("name", "") for each in _objects(files, "fleet/nodes.json")]
+    nodes += [_metadata(each).get("name", "") for each in _objects(files, "fleet/nodehealths.json")]
+    nodes += [each.get("spec", {}).get("nodeName", "") for each in pods]
+    return {
+        "node": nodes,
+        "pod": [_metadata(each).get("name", "") for each in pods],
+        "job": [job.get("name", "")],
+        "namespace": [job.get("namespace", "")],
+    }
+
+
+def _kernel_lines(files: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for health in _objects(files, "fleet/nodehealths.json"):
+        for each in (health.get("status") or {}).get("evidence") or ():
+            if each.get("kind") in OF_THE_LOG and each.get("message"):
+                read = {key: each[key] for key in ("kind", "code") if each.get(key)}
+                yield {"input": each["message"], "read": read}
+
+
+def _marks(files: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    marks = map(_marks_of, _objects(files, "fleet/nodes.json"))
+    for each in sorted(filter(None, marks), key=lambda each: not each.keys() - {"metadata"}):
+        yield {"input": each}
+
+
+def _marks_of(node: Mapping[str, Any]) -> dict[str, Any]:
+    metadata, spec = _metadata(node), node.get("spec") or {}
+    about = {key: metadata[key] for key in ("labels", "annotations", "deletionTimestamp") if metadata.get(key)}
+    if "labels" in about:
+        about["labels"] = {key: value for key, value in about["labels"].items() if not _NO_LABELS.fullmatch(key)}
+    conditions = [
+        {key: value for key, value in each.items() if key != "lastHeartbeatTime"}
+        for each in (node.get("status") or {}).get("conditions") or ()
+        if each.get("status") != ("True" if each.get("type") == "Ready" else "False")
+    ]
+    found = {
+        "metadata": {key: value for key, value in about.items() if value},
+        "spec": {key: spec[key] for key in ("taints", "unschedulable") if spec.get(key)},
+        "status": {"conditions": conditions} if conditions else {},
+    }
+    return {key: value for key, value in found.items() if value}
+
+
+def _manifests(files: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    job = files.get("job/trainingjob.json")
+    if isinstance(job, Mapping) and job.get("spec"):
+        metadata = {key: value for key, value in _metadata(job).items() if key in ("name", "labels")}
+        kept = {"apiVersion": API_VERSION, "kind": "TrainingJob", "metadata": metadata, "spec": job["spec"]}
+        yield {"input": [kept]}
+
+
+def _last_lines(files: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for gang in _objects(files, "job/gangs.json"):
+        for incident in reversed((gang.get("spec") or {}).get("incidents") or ()):
+            lines = str(incident.get("message") or "").partition(LAST_LINES_FOLLOW)[2]
+            if lines:
+                ended = {key: incident[key] for key in ("exitCode", "signal") if incident.get(key) is not None}
+                yield {"input": lines.replace(BETWEEN_LINES, "\n"), **ended}
+
+
+def _printed(files: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for name, text in files.items():
+        if name.startswith("job/logs/") and isinstance(text, str) and text.strip():
+            yield {"input": "\n".join(text.splitlines()[-MAX_LINES:]) + "\n"}
+
+
+def _objects(files: Mapping[str, Any], name: str) -> list[Any]:
+    found = files.get(name)
+    return [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else []
+
+
+def _metadata(value: Any) -> Mapping[str, Any]:
+    found = value.get("metadata") if isinstance(value, Mapping) else None
+    return found if isinstance(found, Mapping) else {}
