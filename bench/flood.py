@@ -140,7 +140,7 @@ async def _turn(parent: Connection) -> None:
     loop = asyncio.get_running_loop()
     metrics = Server(("", 0), {PATH: guarded_metrics(Access(reviews), generate_latest, loop)}, context)
     beat, turns = Beat(str, str), 0
-    probes = Server(("", 0), beat.endpoints())
+    probes = Server(("", 0), beat.endpoints(), node=frozenset({KUBELET}))
     parent.send({"probes": probes.port, "metrics": metrics.port})
     async with beat.running():
         while True:

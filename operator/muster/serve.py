@@ -1,8 +1,9 @@
 """A small HTTP server for probes and metrics, in threads of its own: for the kubelet and Prometheus.
 
 Anybody on the network may connect, so unauthenticated clients must cost next to nothing and delay nobody. A connection
-waits as a bare socket until its turn; addresses take turns, and turns come at a fixed pace. A library's server gives a
-thread or a task, a TLS session and up to megabytes of headers to every client that connects.
+waits as a bare socket until its turn; addresses take turns, and turns come at a fixed pace. The node's own address, from
+which the kubelet's probes come, waits in a lane of its own. A library's server gives a thread or a task, a TLS session
+and up to megabytes of headers to every client that connects.
 
 The operator, the page, the agent and the checker have it. The checker's Python may be 3.8.
 """
@@ -11,13 +12,16 @@ from __future__ import annotations
 
 import contextlib
 import http
+import ipaddress
 import selectors
 import socket
 import ssl
+import sys
 import threading
 import time
 from collections import Counter, OrderedDict, deque
-from typing import Callable, Deque, Dict, Iterable, Mapping, Optional, Tuple
+from pathlib import Path
+from typing import Callable, Deque, Dict, FrozenSet, Iterable, Mapping, NamedTuple, Optional, Tuple, Union
 
 Metric = Tuple[str, str, str, Iterable[Tuple[Dict[str, str], float]]]
 """Name, type, help, and the values by label."""
@@ -31,17 +35,32 @@ Endpoint = Callable[[str], Answer]
 RENDERED_SECONDS = 1.0
 """For so long one rendering of the metrics is good for all clients."""
 
-_PAUSE_SECONDS = 0.02  # between two connections that are answered
-_TLS_PAUSE_SECONDS = 0.05  # a handshake costs a millisecond of a core
+HOST_IPS = "HOST_IPS"
+"""Environment variable with the addresses of the pod's node: `status.hostIPs` of the downward API."""
+
+
+class Limits(NamedTuple):
+    """What one connection may take."""
+
+    pause_seconds: float  # between two connections that are answered
+    silence_seconds: float  # without a byte
+    connection_seconds: float
+    head_bytes: int
+
+
+PLAIN = Limits(0.01, 1.0, 3.0, 4 * 1024)
+"""For plain HTTP: a probe is one packet, and its answer is another."""
+
+TLS = Limits(0.05, 2.0, 10.0, 16 * 1024)
+"""For HTTPS: a handshake costs a millisecond of a core, and a token has one or two thousand bytes."""
+
 _BURST = 10  # that are answered at once after a quiet time
 _MAX_ANSWERED = 16  # at a time: each has a thread
 _MAX_WAITING = 256  # far below the usual 1,024 open files
 _MAX_WAITING_OF_ADDRESS = 64
 _BACKLOG = 1024
+_GATHERING_SECONDS = 0.05  # connections that come meanwhile are accepted together
 _NO_SOCKET_SECONDS = 0.1  # pause when there is no file descriptor left
-_REQUEST_SECONDS = 2.0  # without a byte
-_CONNECTION_SECONDS = 10.0
-_MAX_HEAD_BYTES = 16 * 1024  # a token has one or two thousand
 _CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -93,45 +112,99 @@ def open_metrics(render: Callable[[], bytes]) -> Endpoint:
     return lambda _: (200, rendered())
 
 
+def client_network(host: str) -> str:
+    """What counts as one client of an address: an IPv4 address, or an IPv6 network of 64 bits, all of which one machine may have."""
+    address = _parsed(host)
+    if address is None or address.version == 4:
+        return str(address or host)
+    return str(ipaddress.ip_network((int(address) >> 64 << 64, 64)))
+
+
+def node_addresses(environment: Mapping[str, str], proc: Path = Path("/proc")) -> FrozenSet[str]:
+    """Addresses from which the kubelet's probes come to this pod.
+
+    These are the addresses of the node, and the pod's default gateway: plugins with a bridge give the node the bridge's
+    address towards its pods, and so does Cilium with its router's. A gateway that is elsewhere sends nothing of its own.
+    """
+    hosts = [*environment.get(HOST_IPS, "").split(","), _default_gateway(proc)]
+    return frozenset(str(address) for address in map(_parsed, hosts) if address is not None)
+
+
+def _default_gateway(proc: Path) -> str:
+    """The gateway of IPv4; "" where there is none. The kernel writes addresses as numbers of the machine's byte order."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        for line in (proc / "net/route").read_text("ascii").splitlines()[1:]:
+            _, destination, gateway = line.split()[:3]
+            if int(destination, 16) == 0 and int(gateway, 16) != 0:
+                return str(ipaddress.IPv4Address(int(gateway, 16).to_bytes(4, sys.byteorder)))
+    return ""
+
+
+def _parsed(host: str) -> Union[ipaddress.IPv4Address, ipaddress.IPv6Address, None]:
+    """The address; of IPv4 where a socket of both kinds shows it as one of IPv6. None for what is no address."""
+    try:
+        address = ipaddress.ip_address(host.strip().partition("%")[0])
+    except ValueError:
+        return None
+    return getattr(address, "ipv4_mapped", None) or address
+
+
 class Waiting:
-    """Connections that wait for their turn, by address. Addresses take turns; the longest queues are cut first."""
+    """Connections that wait for their turn, by client. Clients take turns; the newest of the longest queue is cut."""
 
     def __init__(self) -> None:
-        self._by_host: OrderedDict[str, Deque[socket.socket]] = OrderedDict()  # the next address comes first
+        self._by_client: OrderedDict[str, Deque[socket.socket]] = OrderedDict()  # the next client comes first
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
-    def add(self, host: str, connection: socket.socket) -> Optional[socket.socket]:
+    def add(self, client: str, connection: socket.socket) -> Optional[socket.socket]:
         """Queue a connection. The answer is one that no longer fits; the caller closes it."""
-        self._by_host.setdefault(host, deque()).append(connection)
+        self._by_client.setdefault(client, deque()).append(connection)
         self._count += 1
-        if len(self._by_host[host]) > _MAX_WAITING_OF_ADDRESS:
-            return self._remove(host, last=True)
-        if self._count > _MAX_WAITING:
-            return self._remove(max(self._by_host, key=lambda each: len(self._by_host[each])), last=True)
+        if len(self._by_client[client]) > _MAX_WAITING_OF_ADDRESS:
+            return self._remove(client, last=True)
+        if self._count > _MAX_WAITING:  # of queues that are equally long the last in turn: it has waited least
+            longest = max(reversed(self._by_client), key=lambda each: len(self._by_client[each]))
+            return self._remove(longest, last=True)
         return None
 
     def take(self) -> Tuple[str, socket.socket]:
-        """The oldest connection of the address whose turn it is, which comes last from now on.
+        """The oldest connection of the client whose turn it is, which comes last from now on.
 
         Raises:
             StopIteration: none waits.
         """
-        host = next(iter(self._by_host))
-        connection = self._remove(host, last=False)
-        if host in self._by_host:
-            self._by_host.move_to_end(host)
-        return host, connection
+        client = next(iter(self._by_client))
+        connection = self._remove(client, last=False)
+        if client in self._by_client:
+            self._by_client.move_to_end(client)
+        return client, connection
 
-    def _remove(self, host: str, last: bool) -> socket.socket:
-        connections = self._by_host[host]
+    def _remove(self, client: str, last: bool) -> socket.socket:
+        connections = self._by_client[client]
         connection = connections.pop() if last else connections.popleft()
         self._count -= 1
         if not connections:
-            del self._by_host[host]
+            del self._by_client[client]
         return connection
+
+
+class _Lane:
+    """Connections that share turns and places: those that wait, and those that are answered."""
+
+    def __init__(self) -> None:
+        self.waiting = Waiting()
+        self.answered: Dict[socket.socket, Tuple[float, str]] = {}  # since when and for which client, oldest first
+        self.next = float("-inf")  # when the next connection may be answered
+
+    def crowded(self) -> Optional[socket.socket]:
+        """Of too many that are answered, the oldest connection of the client with the most."""
+        if len(self.answered) <= _MAX_ANSWERED:
+            return None
+        ((busiest, _),) = Counter(client for _, client in self.answered.values()).most_common(1)
+        return next(each for each, (_, client) in self.answered.items() if client == busiest)
 
 
 class Server:
@@ -141,6 +214,7 @@ class Server:
         address: host, of IPv4 or IPv6, and port; no host: all addresses of both kinds; port 0: any.
         endpoints: by path.
         tls: for HTTPS; replace the attribute when the certificate is renewed. None: plain HTTP.
+        node: addresses of this node (`node_addresses`), whose connections no others keep waiting.
 
     Attributes:
         port: where it listens.
@@ -150,14 +224,18 @@ class Server:
     """
 
     def __init__(
-        self, address: Tuple[str, int], endpoints: Mapping[str, Endpoint], tls: Optional[ssl.SSLContext] = None
+        self,
+        address: Tuple[str, int],
+        endpoints: Mapping[str, Endpoint],
+        tls: Optional[ssl.SSLContext] = None,
+        node: FrozenSet[str] = frozenset(),
     ) -> None:
         self.tls = tls
+        self._limits = PLAIN if tls is None else TLS
+        self._node = node
         self._endpoints = dict(endpoints)
-        self._waiting = Waiting()
-        self._answered: Dict[socket.socket, Tuple[float, str]] = {}  # since when and for which address, oldest first
-        self._guard = threading.Lock()
-        self._next = 0.0  # when the next connection may be answered
+        self._node_lane, self._other_lane = self._lanes = _Lane(), _Lane()
+        self._guard = threading.Lock()  # of what is answered
         self._closed = False
         self._listener = _listen(address)
         self.port = int(self._listener.getsockname()[1])
@@ -174,13 +252,17 @@ class Server:
             selector.register(self._listener, selectors.EVENT_READ)
             while not self._closed:
                 pause = self._let_in(time.monotonic())
-                if self._waiting:  # a flood then wakes this thread once a turn, and not for each connection
-                    time.sleep(pause or 0.0)
+                if self._anybody_waits():  # a flood then wakes this thread once a turn, and not for each connection
+                    time.sleep(min(pause or 0.0, _GATHERING_SECONDS))
                     self._accept()
                 elif selector.select(pause):
                     self._accept()
-        while self._waiting:
-            self._waiting.take()[1].close()
+        for lane in self._lanes:
+            while lane.waiting:
+                lane.waiting.take()[1].close()
+
+    def _anybody_waits(self) -> bool:
+        return any(lane.waiting for lane in self._lanes)
 
     def _accept(self) -> None:
         for _ in range(_BACKLOG):
@@ -191,42 +273,43 @@ class Server:
             except OSError:  # the client has gone, or no file descriptor is left
                 time.sleep(_NO_SOCKET_SECONDS if not self._closed else 0.0)
                 return
-            extra = self._waiting.add(address[0], connection)
+            is_node = str(_parsed(address[0])) in self._node
+            lane = self._node_lane if is_node else self._other_lane
+            extra = lane.waiting.add(client_network(address[0]), connection)
             if extra is not None:
                 extra.close()
 
     def _let_in(self, now: float) -> Optional[float]:
         """Answer the connections whose turn it is. The answer is how many seconds the next turn is away; None: no turn."""
         with self._guard:
-            late = [each for each, (since, _) in self._answered.items() if now - since > _CONNECTION_SECONDS]
+            answered = [(each, since) for lane in self._lanes for each, (since, _) in lane.answered.items()]
+        late = [each for each, since in answered if now - since > self._limits.connection_seconds]
         for connection in late:
             _cut_off(connection)
-        pause = _PAUSE_SECONDS if self.tls is None else _TLS_PAUSE_SECONDS
-        self._next = max(self._next, now - _BURST * pause)
-        while self._waiting and self._next <= now:
-            self._next += pause
-            self._start(now, *self._waiting.take())
-        if self._waiting:
-            return max(self._next - now, 0.0)
+        pause = self._limits.pause_seconds
+        for lane in self._lanes:
+            lane.next = max(lane.next, now - _BURST * pause)
+            while lane.waiting and lane.next <= now:
+                lane.next += pause
+                self._start(lane, now, *lane.waiting.take())
+        if self._anybody_waits():
+            return max(min(lane.next for lane in self._lanes if lane.waiting) - now, 0.0)
         with self._guard:
-            oldest = next(iter(self._answered.values()), None)
-        return None if oldest is None else max(oldest[0] + _CONNECTION_SECONDS - now, 0.1)
+            oldest = min((since for lane in self._lanes for since, _ in lane.answered.values()), default=None)
+        return None if oldest is None else max(oldest + self._limits.connection_seconds - now, 0.1)
 
-    def _start(self, now: float, host: str, connection: socket.socket) -> None:
-        """Answer it from a thread. Of too many, the oldest connection of the address with the most makes room."""
+    def _start(self, lane: _Lane, now: float, client: str, connection: socket.socket) -> None:
+        """Answer it from a thread. Where its lane has too many, one of them makes room."""
         try:
-            connection.settimeout(_REQUEST_SECONDS)
+            connection.settimeout(self._limits.silence_seconds)
             if self.tls is not None:
                 connection = self.tls.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
         except OSError:  # the client has gone
             connection.close()
             return
-        crowded = None
         with self._guard:
-            self._answered[connection] = now, host
-            if len(self._answered) > _MAX_ANSWERED:
-                ((busiest, _),) = Counter(of for _, of in self._answered.values()).most_common(1)
-                crowded = next(each for each, (_, of) in self._answered.items() if of == busiest)
+            lane.answered[connection] = now, client
+            crowded = lane.crowded()
         if crowded is not None:
             _cut_off(crowded)
         try:
@@ -238,7 +321,7 @@ class Server:
         try:
             if isinstance(connection, ssl.SSLSocket):
                 connection.do_handshake()
-            status, body = self._answer_to(_read_head(connection))
+            status, body = self._answer_to(_read_head(connection, self._limits.head_bytes))
             connection.sendall(_head(status, body) + body)
         except OSError:
             """The client has gone, or it is too slow."""
@@ -247,14 +330,17 @@ class Server:
 
     def _done(self, connection: socket.socket) -> None:
         with self._guard:
-            self._answered.pop(connection, None)
+            for lane in self._lanes:
+                lane.answered.pop(connection, None)
         connection.close()
 
     def _answer_to(self, head: bytes) -> Answer:
         request, *lines = head.decode("latin-1").split("\r\n")
         words = request.split(" ")
         if len(words) != 3 or not words[2].startswith("HTTP/1."):
-            return 400, b"this is no HTTP/1.1 request with a head of 16 KiB or less\n"
+            return 400, b"this is no HTTP/1.1 request with a head of %d KiB or less\n" % (
+                self._limits.head_bytes // 1024
+            )
         if words[0] != "GET":
             return 405, b"only GET is answered\n"
         endpoint = self._endpoints.get(words[1].partition("?")[0])
@@ -280,12 +366,12 @@ def _listen(address: Tuple[str, int]) -> socket.socket:
     return made
 
 
-def _read_head(connection: socket.socket) -> bytes:
+def _read_head(connection: socket.socket, most_bytes: int) -> bytes:
     """The head of a request without the empty line that ends it; "" for what is none."""
     data = b""
     while b"\r\n\r\n" not in data:
         piece = connection.recv(4096)
-        if not piece or len(data) > _MAX_HEAD_BYTES:
+        if not piece or len(data) > most_bytes:
             return b""
         data += piece
     return data.partition(b"\r\n\r\n")[0]

@@ -4,12 +4,14 @@ import contextlib
 import itertools
 import socket
 import ssl
+import sys
 import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +20,17 @@ from tests.unit.clock import Clock
 from muster import serve
 from muster.coordinator.server import load_pair, server_context
 from muster.kube.certificates import new_authority, new_serving
-from muster.serve import Server, Waiting, at_most_once_a_second, exposition, open_metrics, probe
+from muster.serve import (
+    PLAIN,
+    Server,
+    Waiting,
+    at_most_once_a_second,
+    client_network,
+    exposition,
+    node_addresses,
+    open_metrics,
+    probe,
+)
 
 KUBELET = "127.0.0.1"
 TENANT = "127.0.0.9"
@@ -26,11 +38,11 @@ TENANT = "127.0.0.9"
 
 @pytest.fixture
 def start() -> Iterator[Any]:
-    """`start(endpoints, tls)`: a server on a free port of this machine."""
+    """`start(endpoints, tls, node)`: a server on a free port of this machine."""
     with contextlib.ExitStack() as stack:
 
-        def started(endpoints: Any = None, tls: Any = None) -> Server:
-            made = Server(("127.0.0.1", 0), endpoints or {"/healthz": probe(str)}, tls)
+        def started(endpoints: Any = None, tls: Any = None, node: Any = frozenset()) -> Server:
+            made = Server(("127.0.0.1", 0), endpoints or {"/healthz": probe(str)}, tls, node)
             stack.callback(made.close)
             return made
 
@@ -153,9 +165,22 @@ class TestTurns:
         assert waiting.add("new", "new") == "a2"
         assert len(waiting) == serve._MAX_WAITING
 
+    def test_of_addresses_that_have_equally_many_the_newest_does_not_fit(self) -> None:
+        waiting: Any = Waiting()
+        first = [waiting.add(f"host {number}", number) for number in range(serve._MAX_WAITING)]
+        assert set(first) == {None}
+        assert [waiting.add(f"late {number}", f"late {number}") for number in range(3)] == [
+            "late 0",
+            "late 1",
+            "late 2",
+        ]
+        assert waiting.take()[1] == 0, "who has waited longest is next"
+
     def test_all_of_them_are_fewer_than_the_usual_limit_of_open_files(self) -> None:
-        servers = 2  # of probes and of metrics
-        assert servers * (serve._MAX_WAITING + serve._MAX_ANSWERED) < 1024 - 400
+        ports = 2  # of probes and of metrics
+        lanes = 2
+        of_node = serve._MAX_WAITING_OF_ADDRESS
+        assert ports * (serve._MAX_WAITING + of_node + lanes * serve._MAX_ANSWERED) < 1024 - 250
 
 
 def test_clients_that_never_end_their_request_keep_nobody_waiting(start: Any) -> None:
@@ -188,8 +213,106 @@ def test_a_flood_from_one_address_leaves_the_others_their_turn(start: Any) -> No
         assert left <= serve._MAX_WAITING_OF_ADDRESS + serve._MAX_ANSWERED, "no more of them are kept"
 
 
+class TestNode:
+    """The node's own address, from which the kubelet's probes come, when many others take all turns that they can get."""
+
+    def test_a_thousand_addresses_do_not_keep_the_probe_waiting(
+        self, start: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """They have used up their turns for an hour, and all places in the queue are taken."""
+        monkeypatch.setattr(serve, "PLAIN", PLAIN._replace(pause_seconds=3600.0, silence_seconds=300.0))
+        server = start(node=frozenset({KUBELET}))
+        lane: Any = server._other_lane
+        with contextlib.ExitStack() as stack:
+            for number in range(30):
+                stack.enter_context(connected(server, f"127.0.1.{number + 1}"))
+            deadline = time.monotonic() + 60
+            while len(lane.waiting) + len(lane.answered) < 30:
+                assert time.monotonic() < deadline
+                time.sleep(0.01)  # the server's thread takes them in
+            for number in range(1000 - 30):
+                mine, theirs = socket.socketpair()
+                stack.enter_context(mine)
+                extra = lane.waiting.add(f"10.0.{number // 250}.{number % 250}", theirs)
+                if extra is not None:
+                    extra.close()
+            assert len(lane.waiting) == serve._MAX_WAITING
+            for _ in range(5):
+                assert get(server, "/healthz") == (200, "ok\n")
+
+    def test_the_node_takes_no_turn_of_others(self, start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(serve, "PLAIN", PLAIN._replace(pause_seconds=3600.0, silence_seconds=300.0))
+        server = start(node=frozenset({KUBELET}))
+        with contextlib.ExitStack() as stack:
+            for _ in range(40):
+                stack.enter_context(connected(server, KUBELET))
+            ask(server, host=TENANT)
+
+    def test_places_of_the_node_are_its_own(self, start: Any) -> None:
+        """Whom others cut off that are answered is one of theirs."""
+        entered, finish = threading.Event(), threading.Event()
+
+        def endpoint(_: str) -> tuple[int, bytes]:
+            entered.set()
+            assert finish.wait(60)
+            return 200, b"ok\n"
+
+        server = start({"/healthz": endpoint}, node=frozenset({KUBELET}))
+        answers: list[tuple[int, str]] = []
+        kubelet = threading.Thread(target=lambda: answers.append(get(server, "/healthz")))
+        kubelet.start()
+        assert entered.wait(60)
+        with contextlib.ExitStack() as stack:
+            crowd = [
+                stack.enter_context(connected(server, f"127.0.1.{number + 1}"))
+                for number in range(serve._MAX_ANSWERED + 1)
+            ]
+            assert crowd[0].recv(1) == b"", "one too many: the oldest makes room"
+            finish.set()
+            kubelet.join(60)
+        assert answers == [(200, "ok\n")]
+
+    @pytest.mark.parametrize(
+        ("host_ips", "gateway", "want"),
+        [
+            ("10.1.2.3", "", {"10.1.2.3"}),
+            ("10.1.2.3,2001:DB8::1", "", {"10.1.2.3", "2001:db8::1"}),
+            ("", "10.244.1.1", {"10.244.1.1"}),
+            ("10.1.2.3", "169.254.1.1", {"10.1.2.3", "169.254.1.1"}),
+            ("no address", "", set()),
+        ],
+    )
+    def test_its_addresses_are_those_that_kubernetes_names_and_the_gateway(
+        self, tmp_path: Path, host_ips: str, gateway: str, want: set[str]
+    ) -> None:
+        (tmp_path / "net").mkdir()
+        number = f"{int.from_bytes(socket.inet_aton(gateway or '0.0.0.0'), sys.byteorder):08X}"
+        lines = [
+            "Iface\tDestination\tGateway\tFlags",
+            "eth0\t0001F40A\t00000000\t0001",
+            f"eth0\t00000000\t{number}\t0003",
+        ]
+        (tmp_path / "net/route").write_text("\n".join(lines) + "\n")
+        assert node_addresses({"HOST_IPS": host_ips}, tmp_path) == want
+        assert node_addresses({"HOST_IPS": host_ips}, tmp_path / "none") == want - {gateway}
+
+
+@pytest.mark.parametrize(
+    ("host", "want"),
+    [
+        ("10.1.2.3", "10.1.2.3"),
+        ("::ffff:10.1.2.3", "10.1.2.3"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("host", "host"),
+    ],
+)
+def test_one_client_has_one_address_of_ipv4_and_64_bits_of_ipv6(host: str, want: str) -> None:
+    assert client_network(host) == want
+
+
 def test_who_sends_a_byte_now_and_then_is_cut_off(start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serve, "_CONNECTION_SECONDS", 0.5)
+    monkeypatch.setattr(serve, "PLAIN", PLAIN._replace(connection_seconds=0.5))
     pause = threading.Event()
     with connected(start(), TENANT) as client, pytest.raises(ConnectionError):
         while True:
@@ -198,7 +321,7 @@ def test_who_sends_a_byte_now_and_then_is_cut_off(start: Any, monkeypatch: pytes
 
 
 def test_a_connection_that_says_nothing_is_closed(start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serve, "_REQUEST_SECONDS", 0.1)
+    monkeypatch.setattr(serve, "PLAIN", PLAIN._replace(silence_seconds=0.1))
     with connected(start(), TENANT) as client:
         assert client.recv(1) == b""
 

@@ -38,6 +38,7 @@ def main() -> int:
                 "/readyz": probe(agent.not_ready),
                 "/metrics": open_metrics(lambda: exposition(agent.metrics())),
             },
+            node=settings.node_addresses,
         ).port
     except OSError as error:
         # An agent that is being replaced may still hold the port. Looking matters more than being looked at.

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from muster.serve import node_addresses
+
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
@@ -41,6 +43,8 @@ class Settings:
     """MUSTER_EXPECTED_GPUS: how many GPUs the node must have; by default the most that it has had."""
     expected_ports: int | None
     """MUSTER_EXPECTED_IB_PORTS: how many InfiniBand ports must be up; by default those that were up in this boot."""
+    node_addresses: frozenset[str]
+    """HOST_IPS (the downward API's status.hostIPs), and the pod's default gateway: from where the kubelet's probes come."""
     listen: tuple[str, int]
     """MUSTER_LISTEN: `address:port` of /healthz, /readyz and /metrics; 127.0.0.1:9475 by default. `[::1]:9475` is of IPv6,
     `:9475` all addresses of both kinds, port 0 any port."""
@@ -72,6 +76,7 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         thresholds_file=Path(thresholds) if thresholds else None,
         expected_gpus=_count(environment, "MUSTER_EXPECTED_GPUS"),
         expected_ports=_count(environment, "MUSTER_EXPECTED_IB_PORTS"),
+        node_addresses=node_addresses(environment),
         listen=_address(environment.get("MUSTER_LISTEN", "127.0.0.1:9475")),
     )
 

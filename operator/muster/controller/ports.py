@@ -71,7 +71,8 @@ class Ports:
         """Answer probes, and administrators who want to read decisions; an operator that cannot show them works all the same."""
         beat = Beat(not_healthy, not_ready)
         await self._stack.enter_async_context(beat.running())
-        self._stack.callback(Server(("", self._settings.probe_port), beat.endpoints()).close)
+        probes = Server(("", self._settings.probe_port), beat.endpoints(), node=self._settings.node_addresses)
+        self._stack.callback(probes.close)
         try:
             worlds = await serve_worlds(self._settings.worlds_port, kept)
         except OSError as error:

@@ -6,6 +6,8 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from muster.serve import node_addresses
+
 COORDINATOR_SERVICE = "muster-coordinator"
 # Views of objects come and go by the thousand and hold no cycles: the collector would look at all of them, for nothing.
 COLLECT_AFTER = (50_000, 20, 20)
@@ -22,6 +24,7 @@ class Settings:
         pod_name: this replica's pod (POD_NAME); empty outside a cluster.
         pod_ip: its address (POD_IP), at which launchers find this replica when it leads; empty outside a cluster: then
             the other replicas cannot tell them.
+        node_addresses: from where the kubelet's probes come (HOST_IPS, and the pod's default gateway).
         launcher_image: image that brings the launcher into workers (MUSTER_LAUNCHER_IMAGE).
         coordinator_url: where launchers find a replica, which names the leader (MUSTER_COORDINATOR_URL).
         coordinator_port: port to serve launchers on (MUSTER_COORDINATOR_PORT).
@@ -38,6 +41,7 @@ class Settings:
     namespace: str = "muster-system"
     pod_name: str = ""
     pod_ip: str = ""
+    node_addresses: frozenset[str] = frozenset()
     identity: str = ""
     launcher_image: str = ""
     coordinator_url: str = ""
@@ -68,6 +72,7 @@ class Settings:
             namespace=namespace,
             pod_name=pod_name,
             pod_ip=environment.get("POD_IP", ""),
+            node_addresses=node_addresses(environment),
             identity=f"{pod_name or socket.gethostname()}_{uuid.uuid4().hex[:8]}",
             launcher_image=image,
             coordinator_url=environment.get("MUSTER_COORDINATOR_URL", f"https://{name}:8443"),

@@ -84,7 +84,7 @@ async def serving(client: Client, reviews: Client, settings: Settings) -> AsyncI
         port = await _listen(stack, page.application(), host, settings.port, context)
         beat = Beat(lambda: "", page.not_ready)
         await stack.enter_async_context(beat.running())
-        probes = Server(("", settings.probe_port), page.probes(beat))
+        probes = Server(("", settings.probe_port), page.probes(beat), node=settings.node_addresses)
         stack.callback(probes.close)
         yield port, probes.port
 

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from muster.serve import node_addresses
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -15,11 +17,13 @@ class Settings:
             `kubectl port-forward` or a proxy in the same pod: tokens never go over a network in the clear.
         port: where it is served (MUSTER_PAGE_PORT); 0: any.
         probe_port: port of /healthz, /readyz and /metrics (MUSTER_PROBE_PORT); 0: any.
+        node_addresses: from where the kubelet's probes come (HOST_IPS, and the pod's default gateway).
     """
 
     tls: Path | None = None
     port: int = 8444
     probe_port: int = 8080
+    node_addresses: frozenset[str] = frozenset()
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Settings":
@@ -33,6 +37,7 @@ class Settings:
             tls=Path(tls) if tls else None,
             port=_port(environment, "MUSTER_PAGE_PORT", 8444),
             probe_port=_port(environment, "MUSTER_PROBE_PORT", 8080),
+            node_addresses=node_addresses(environment),
         )
 
 

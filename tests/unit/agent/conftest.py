@@ -127,6 +127,7 @@ class Node:
         values: dict[str, Any] = {name: self.folder / file for name, file in files.items()}
         values |= {"node": "node-1", "api_server": "https://127.0.0.1:1", "thresholds_file": None}
         values |= {"expected_gpus": None, "expected_ports": None, "listen": ("127.0.0.1", 0)}
+        values["node_addresses"] = frozenset()
         return Settings(**{**values, **changes})
 
 

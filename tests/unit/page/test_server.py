@@ -273,7 +273,8 @@ def test_what_the_page_is_made_of_is_in_the_operators_image() -> None:
 
 
 def test_without_a_certificate_it_listens_at_the_loopback_alone() -> None:
-    assert Settings.from_environment({}) == Settings(None, 8444, 8080)
+    made = Settings.from_environment({})
+    assert (made.tls, made.port, made.probe_port) == (None, 8444, 8080)
     assert Settings.from_environment({"MUSTER_PAGE_TLS": "/tls"}).tls == Path("/tls")
     with pytest.raises(SystemExit, match="MUSTER_PAGE_PORT"):
         Settings.from_environment({"MUSTER_PAGE_PORT": "70000"})

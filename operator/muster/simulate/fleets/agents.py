@@ -338,5 +338,6 @@ def _settings(machine: Machine) -> Settings:
         thresholds_file=None,
         expected_gpus=None,
         expected_ports=None,
+        node_addresses=frozenset(),
         listen=("127.0.0.1", 0),
     )
