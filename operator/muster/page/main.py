@@ -15,6 +15,7 @@ from muster.cli.fleetlives import lives
 from muster.coordinator.probes import Beat
 from muster.kube.access import Access
 from muster.kube.client import Client
+from muster.page.connections import Connections
 from muster.page.seen import Seen
 from muster.page.server import KEEPALIVE_SECONDS, MAX_HEADER_BYTES, Page
 from muster.page.settings import Settings
@@ -79,32 +80,38 @@ async def serving(client: Client, reviews: Client, settings: Settings) -> AsyncI
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.load_cert_chain(settings.tls / "tls.crt", settings.tls / "tls.key")
-    async with seen.running(), contextlib.AsyncExitStack() as stack:
-        host = LOOPBACK if context is None else None
-        port = await _listen(stack, page.application(), host, settings.port, context)
+    host = LOOPBACK if context is None else ""
+    async with seen.running(), serving_page(page, host, settings.port, context) as port:
         beat = Beat(lambda: "", page.not_ready)
-        await stack.enter_async_context(beat.running())
-        probes = Server(("", settings.probe_port), page.probes(beat), node=settings.node_addresses)
-        stack.callback(probes.close)
-        yield port, probes.port
+        async with beat.running():
+            probes = Server(("", settings.probe_port), page.probes(beat), node=settings.node_addresses)
+            try:
+                yield port, probes.port
+            finally:
+                probes.close()
 
 
-async def _listen(
-    stack: contextlib.AsyncExitStack,
-    application: web.Application,
-    host: str | None,
-    port: int,
-    context: ssl.SSLContext | None,
-) -> int:
+@contextlib.asynccontextmanager
+async def serving_page(page: Page, host: str, port: int, context: ssl.SSLContext | None) -> AsyncIterator[int]:
+    """Serve the page alone meanwhile; gives its port.
+
+    Raises:
+        OSError: the port is taken.
+    """
     runner = web.AppRunner(
-        application,
+        page.application(),
+        handle_signals=False,
         access_log=None,
         keepalive_timeout=KEEPALIVE_SECONDS,
         max_field_size=MAX_HEADER_BYTES,
         shutdown_timeout=CLOSING_SECONDS,
     )
     await runner.setup()
-    stack.push_async_callback(runner.cleanup)
-    await web.TCPSite(runner, host, port, ssl_context=context).start()
-    # Of any port (0) each kind of address has one of its own: IPv4's are pairs.
-    return int(min(runner.addresses, key=len)[1])
+    try:
+        assert runner.server is not None
+        connections = Connections(runner.server, context)
+        page.authenticated = connections.authenticated
+        async with connections.serving(host, port) as bound:
+            yield bound
+    finally:
+        await runner.cleanup()

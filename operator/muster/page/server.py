@@ -90,6 +90,9 @@ class Page:
         hours: reads what the accelerators of the fleet did.
         clock: monotonic.
         now: the time of day.
+
+    Attributes:
+        authenticated: called with a connection and the user whose good token has come over it.
     """
 
     def __init__(
@@ -107,6 +110,7 @@ class Page:
         self._made = Made(clock)
         self._reports = Reports(lives, hours, seen.prices, now, clock)
         self._inside: Counter[str] = Counter()  # users by name, and strangers together
+        self.authenticated: Callable[[asyncio.BaseTransport | None, str], None] = lambda _transport, _user: None
 
     def application(self) -> web.Application:
         """The page itself."""
@@ -135,6 +139,7 @@ class Page:
             # A token that was known is soon told, and who sends it is counted by his name.
             with self._room(STRANGERS, MAX_STRANGERS) if not self._access.was_known(token) else nullcontext():
                 user = await self._access.who(token)
+            self.authenticated(request.transport, user.name)
             if not self._seen.synced:
                 raise RefusedError(503, "the cluster is being read: try again")
             with self._room(user.name, MAX_OF_ONE):

@@ -1,17 +1,18 @@
 """What strangers can cost: connections without a good token, many of them, with as much as they can send."""
 
 import asyncio
+import contextlib
 import re
 import socket
 import ssl
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from muster.coordinator import door
-from muster.coordinator.door import Door
+from muster.coordinator.door import Door, Limits, listener
 from muster.protocol.messages import MAX_REPORT_BYTES, REPORT_PATH
 
 MIB = 1024 * 1024
@@ -112,7 +113,7 @@ async def test_whoever_says_nothing_from_a_few_addresses_keeps_nobody_out(coordi
         return writer
 
     hosts = [f"127.0.0.{number}" for number in range(2, 10)]
-    mob = await asyncio.gather(*[silent(host) for host in hosts for _ in range(2 * door.MAX_STRANGERS_OF_ADDRESS)])
+    mob = await asyncio.gather(*[silent(host) for host in hosts for _ in range(2 * Limits().of_address)])
     status, writer = await coordinator.visit("wrong", 10, within=DEADLINE)
     assert status == 401
     for one in [*mob, writer]:
@@ -123,13 +124,10 @@ async def test_whoever_says_nothing_from_a_few_addresses_keeps_nobody_out(coordi
 class Hall:
     """Counts who is let in by a door."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(door, "MAX_STRANGERS", 4)
-        monkeypatch.setattr(door, "MAX_STRANGERS_OF_ADDRESS", 2)
-        monkeypatch.setattr(door, "MAX_WAITING", 6)
-        monkeypatch.setattr(door, "MAX_WAITING_OF_ADDRESS", 3)
+    def __init__(self, few_of_address: int = 16, waiting: int = 6, waiting_of_address: int = 3) -> None:
         self.inside: list[str] = []
-        self.door = Door(lambda visitor, host: self.inside.append(host))
+        limits = Limits(4, 2, few_of_address, waiting, waiting_of_address)
+        self.door = Door(lambda visitor, host: self.inside.append(host), limits)
 
     def knocks(self, host: str, times: int = 1) -> list[socket.socket]:
         visitors = [socket.socket() for _ in range(times)]
@@ -142,8 +140,8 @@ class Hall:
         self.door.done(host)
 
 
-def test_one_address_cannot_take_all_places(monkeypatch: pytest.MonkeyPatch) -> None:
-    hall = Hall(monkeypatch)
+def test_one_address_cannot_take_all_places() -> None:
+    hall = Hall()
     mob = hall.knocks("mob", 6)
     assert hall.inside == ["mob", "mob"]
     assert [visitor.fileno() >= 0 for visitor in mob] == [True] * 5 + [False], "three wait, one is sent away"
@@ -155,11 +153,8 @@ def test_one_address_cannot_take_all_places(monkeypatch: pytest.MonkeyPatch) -> 
         visitor.close()
 
 
-def test_an_address_with_many_places_has_one_too_many_only_while_another_has_none(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    hall = Hall(monkeypatch)
-    monkeypatch.setattr(door, "FEW_STRANGERS_OF_ADDRESS", 1)
+def test_an_address_with_many_places_has_one_too_many_only_while_another_has_none() -> None:
+    hall = Hall(few_of_address=1)
     visitors = hall.knocks("mob", 2) + hall.knocks("other")
     assert hall.door.too_many_of() is None, "there is a place left"
     visitors += hall.knocks("third")
@@ -174,8 +169,8 @@ def test_an_address_with_many_places_has_one_too_many_only_while_another_has_non
         visitor.close()
 
 
-def test_an_address_whose_own_wait_behind_its_slow_ones_has_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    hall = Hall(monkeypatch)
+def test_an_address_whose_own_wait_behind_its_slow_ones_has_too_many() -> None:
+    hall = Hall()
     visitors = hall.knocks("host", 3)
     assert (hall.inside, hall.door.too_many_of()) == (["host", "host"], "host")
     hall.leaves("host")
@@ -184,11 +179,8 @@ def test_an_address_whose_own_wait_behind_its_slow_ones_has_too_many(monkeypatch
         visitor.close()
 
 
-def test_who_comes_when_too_many_wait_takes_a_free_place_or_the_last_of_the_many_goes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    hall = Hall(monkeypatch)
-    monkeypatch.setattr(door, "MAX_WAITING", 3)
+def test_who_comes_when_too_many_wait_takes_a_free_place_or_the_last_of_the_many_goes() -> None:
+    hall = Hall(waiting=3)
     mob = hall.knocks("mob", 5)
     other = hall.knocks("other")
     assert hall.inside == ["mob", "mob", "other"]
@@ -199,8 +191,58 @@ def test_who_comes_when_too_many_wait_takes_a_free_place_or_the_last_of_the_many
         visitor.close()
 
 
-def test_addresses_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    hall = Hall(monkeypatch)
+def test_an_address_beyond_its_share_of_what_waits_sends_nobody_else_away() -> None:
+    hall = Hall(waiting=4, waiting_of_address=4)
+    visitors = hall.knocks("a", 2) + hall.knocks("b", 2)  # all places
+    waiting = hall.knocks("c", 2) + hall.knocks("d") + hall.knocks("e")
+    newest = hall.knocks("d")
+    assert [visitor.fileno() >= 0 for visitor in waiting + newest] == [True] * 4 + [False]
+    other = hall.knocks("f")
+    assert [visitor.fileno() >= 0 for visitor in waiting + other] == [True, False, True, True, True]
+    late = hall.knocks("g")
+    assert late[0].fileno() < 0, "all have one: the newest has waited least"
+    for visitor in visitors + waiting + newest + other + late:
+        visitor.close()
+
+
+def test_hosts_of_one_ipv6_network_are_one_address() -> None:
+    async def knocks() -> list[str]:
+        hall = Hall()
+        loop = asyncio.get_running_loop()
+        arrivals = [("2001:db8:1:2::1", 1, 0, 0), ("2001:db8:1:2::2", 1, 0, 0), ("2001:db8:1:2:3::1", 1, 0, 0)]
+        arrivals += [("2001:db8:1:3::1", 1, 0, 0), ("::ffff:10.1.2.3", 1, 0, 0)]
+
+        async def accept(_: socket.socket) -> tuple[socket.socket, Any]:
+            if not arrivals:
+                await asyncio.Event().wait()
+            return socket.socket(), arrivals.pop(0)
+
+        loop.sock_accept = accept  # type: ignore[method-assign]
+        task = asyncio.create_task(hall.door.serve(socket.socket()))
+        async with asyncio.timeout(60):
+            while len(hall.inside) < 4:  # noqa: ASYNC110 - they are let in one after the other
+                await asyncio.sleep(0)
+        task.cancel()
+        return hall.inside
+
+    inside = asyncio.run(knocks())
+    assert inside == ["2001:db8:1:2::/64", "2001:db8:1:2::/64", "2001:db8:1:3::/64", "10.1.2.3"]
+
+
+def test_what_a_client_sends_to_a_socket_that_waits_takes_little_of_the_kernels_memory() -> None:
+    with listener("127.0.0.1", 0) as waiting, socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        client.connect(waiting.getsockname())
+        client.settimeout(1.0)  # nothing more is taken
+        sent = 0
+        with contextlib.suppress(TimeoutError):
+            while sent < MIB:
+                sent += client.send(b"x" * 4096)
+    assert sent < 64 * 1024
+
+
+def test_addresses_take_turns() -> None:
+    hall = Hall()
     visitors = hall.knocks("a", 2) + hall.knocks("b", 2) + hall.knocks("c", 3) + hall.knocks("d", 3)
     assert hall.inside == ["a", "a", "b", "b"]
     assert [visitor.fileno() >= 0 for visitor in hall.knocks("e")] == [True]

@@ -9,7 +9,6 @@ from typing import Any
 
 import aiohttp
 import pytest
-from aiohttp import web
 from tests.unit.clock import Clock
 
 from muster.api.fleethours import FleetHours
@@ -19,6 +18,7 @@ from muster.api.trainingjob import TrainingJob
 from muster.cli.fleetreported import Life
 from muster.kube.access import Access
 from muster.kube.errors import ApiError
+from muster.page.main import serving_page
 from muster.page.seen import Seen
 from muster.page.server import Page
 from muster.world.views import NodeView
@@ -185,13 +185,8 @@ class Fleet:
     @contextlib.asynccontextmanager
     async def served(self) -> AsyncIterator[str]:
         """The page at an address."""
-        runner = web.AppRunner(self.page.application(), access_log=None)
-        await runner.setup()
-        try:
-            await web.TCPSite(runner, "127.0.0.1", 0).start()
-            yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-        finally:
-            await runner.cleanup()
+        async with serving_page(self.page, "127.0.0.1", 0, None) as port:
+            yield f"http://127.0.0.1:{port}"
 
 
 @pytest.fixture

@@ -16,9 +16,11 @@ from tests.unit.page.conftest import NOW, Ask, Fleet, a_health, a_job, a_life, a
 from muster.cli.fleetreported import fleet_report
 from muster.cli.fleetwords import figures, remarks, tables
 from muster.cli.prices import NO_PRICES
+from muster.coordinator.door import Limits
 from muster.kube import access
 from muster.kube.access import Access
 from muster.kube.errors import Unreachable
+from muster.page import connections
 from muster.page.server import clean
 from muster.page.settings import Settings
 
@@ -177,7 +179,10 @@ async def several(
             return await asyncio.gather(*tasks)
 
 
-async def test_who_was_known_is_answered_while_strangers_crowd_at_the_door(fleet: Fleet) -> None:
+async def test_who_was_known_is_answered_while_strangers_crowd_at_the_door(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "LIMITS", Limits(strangers=200, of_address=200))  # all of them come in
     two_tenants(fleet)
     anna, held = fleet.reviews.tenant("anna", "team-a"), Held(fleet, "wrong-")
     async with fleet.served() as address:

@@ -1,0 +1,186 @@
+"""Connections to the page: how many an address and a user may have, and for how long without a token that is good.
+
+aiohttp's own server bounds neither: a client that connects and says nothing is kept for ever, with its TLS session.
+"""
+
+import asyncio
+import asyncio.sslproto
+import contextlib
+import socket
+import ssl
+from collections.abc import AsyncIterator, Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from muster.coordinator.door import Door, Limits, listener
+
+LIMITS = Limits(strangers=128, of_address=64, few_of_address=16, waiting=256, waiting_of_address=128)
+"""All of them fit into 1,024 open files. A browser has six connections to a host, and needs a token on each within its
+first requests. An Ingress or Gateway shows all readers as one address: its pool of connections carries many users'
+requests, and each connection is authenticated by the first good token on it, so that 64 are enough at a time."""
+
+MAX_CONNECTIONS_OF_USER = 64  # far more than browsers have; the oldest makes room
+UNAUTHENTICATED_SECONDS = 20.0  # from the handshake; a browser connects anew without a word
+SLOW_SECONDS = 1.0  # after which a connection makes room for addresses that have none
+HANDSHAKE_SECONDS = 10.0
+SWEEP_SECONDS = 1.0
+TLS_BUFFER_BYTES = 16 * 1024  # of each connection; a request's head fits into it
+
+
+@dataclass(slots=True)
+class _Unauthenticated:
+    host: str
+    since: float  # by the loop's clock
+
+
+class Connections:
+    """Lets connections in to a server of HTTP.
+
+    Args:
+        protocol: makes the HTTP side of a connection.
+        context: for HTTPS; None: plain HTTP.
+    """
+
+    def __init__(self, protocol: Callable[[], asyncio.Protocol], context: ssl.SSLContext | None) -> None:
+        self._protocol = protocol
+        self._context = context
+        self._door = Door(self._enter, LIMITS)
+        self._unauthenticated: dict[_Connection, _Unauthenticated] = {}  # the oldest first
+        self._by_user: dict[str, list[_Connection]] = {}  # the others; the oldest first
+        self._by_transport: dict[asyncio.BaseTransport, _Connection] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @contextlib.asynccontextmanager
+    async def serving(self, host: str, port: int) -> AsyncIterator[int]:
+        """Listen meanwhile; gives the port. No host: all addresses.
+
+        Raises:
+            OSError: the port is taken.
+        """
+        # asyncio gives each TLS connection a read buffer of 256 KiB.
+        asyncio.sslproto.SSLProtocol.max_size = TLS_BUFFER_BYTES
+        with listener(host, port) as listening:
+            self._spawn(self._door.serve(listening))
+            self._spawn(self._sweep())
+            try:
+                yield int(listening.getsockname()[1])
+            finally:
+                for task in self._tasks:
+                    task.cancel()
+                await asyncio.gather(*self._tasks, return_exceptions=True)
+                for transport in list(self._by_transport):
+                    _abort(transport)
+
+    def authenticated(self, transport: asyncio.BaseTransport | None, user: str) -> None:
+        """A good token of this user has come over this connection."""
+        connection = self._by_transport.get(transport) if transport is not None else None
+        if connection is None or connection not in self._unauthenticated:
+            return
+        self._no_longer_unauthenticated(connection)
+        connection.user = user
+        of_user = self._by_user.setdefault(user, [])
+        of_user.append(connection)
+        if len(of_user) > MAX_CONNECTIONS_OF_USER:
+            of_user[0].abort()
+
+    def made(self, connection: "_Connection", transport: asyncio.BaseTransport) -> None:
+        """The handshake is done."""
+        self._by_transport[transport] = connection
+
+    def lost(self, connection: "_Connection") -> None:
+        """A connection is closed."""
+        if connection.transport is not None:
+            self._by_transport.pop(connection.transport, None)
+        self._no_longer_unauthenticated(connection)
+        of_user = self._by_user.get(connection.user, [])
+        if connection in of_user:
+            of_user.remove(connection)
+            if not of_user:
+                del self._by_user[connection.user]
+
+    def _enter(self, client: socket.socket, host: str) -> None:
+        connection = _Connection(self, self._protocol)
+        self._unauthenticated[connection] = _Unauthenticated(host, asyncio.get_running_loop().time())
+        connection.handshake = self._spawn(self._shake_hands(client, connection))
+
+    async def _shake_hands(self, client: socket.socket, connection: "_Connection") -> None:
+        timeout = None if self._context is None else HANDSHAKE_SECONDS
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: connection, client, ssl=self._context, ssl_handshake_timeout=timeout
+            )
+        except (OSError, asyncio.CancelledError):  # the client has gone, was too slow or had to make room
+            client.close()
+            self._no_longer_unauthenticated(connection)
+
+    def _no_longer_unauthenticated(self, connection: "_Connection") -> None:
+        found = self._unauthenticated.pop(connection, None)
+        if found is not None:
+            self._door.done(found.host)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_SECONDS)
+            now = asyncio.get_running_loop().time()
+            for connection, found in list(self._unauthenticated.items()):
+                age = now - found.since
+                if age < SLOW_SECONDS:
+                    break
+                if age > UNAUTHENTICATED_SECONDS or self._door.too_many_of() == found.host:
+                    connection.abort()
+                    self._no_longer_unauthenticated(connection)
+
+
+class _Connection(asyncio.Protocol):
+    """One connection: what happens to it goes on to the HTTP side."""
+
+    def __init__(self, connections: Connections, protocol: Callable[[], asyncio.Protocol]) -> None:
+        self._connections = connections
+        self._make_protocol = protocol
+        self._http: asyncio.Protocol | None = None
+        self.transport: asyncio.BaseTransport | None = None
+        self.handshake: asyncio.Task[None] | None = None
+        self.user = ""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport, self._http = transport, self._make_protocol()
+        self._connections.made(self, transport)
+        self._http.connection_made(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._connections.lost(self)
+        if self._http is not None:
+            self._http.connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._http is not None:
+            self._http.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        return self._http.eof_received() if self._http is not None else None
+
+    def pause_writing(self) -> None:
+        if self._http is not None:
+            self._http.pause_writing()
+
+    def resume_writing(self) -> None:
+        if self._http is not None:
+            self._http.resume_writing()
+
+    def abort(self) -> None:
+        """Cut it off."""
+        if self.transport is not None:
+            _abort(self.transport)
+        elif self.handshake is not None:
+            self.handshake.cancel()
+
+
+def _abort(transport: asyncio.BaseTransport) -> None:
+    assert isinstance(transport, asyncio.WriteTransport)
+    transport.abort()

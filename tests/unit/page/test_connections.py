@@ -1,0 +1,132 @@
+"""What connections to the page an address and a user may have, over real sockets."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+from urllib.parse import urlsplit
+
+import pytest
+from tests.unit.page.conftest import Fleet
+
+from muster.coordinator.door import Limits
+from muster.page import connections
+
+CROWD, READER = "127.0.0.9", "127.0.0.1"
+LIMIT_SECONDS = 120.0
+FEW = Limits(strangers=8, of_address=4, few_of_address=2, waiting=8, waiting_of_address=4)
+
+
+class Client:
+    """One connection from an address."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    async def status(self, path: str, token: str = "") -> int:
+        """The status of the answer; 0: the connection was closed."""
+        head = f"GET {path} HTTP/1.1\r\nHost: it\r\nAuthorization: Bearer {token}\r\n\r\n"
+        try:
+            self._writer.write(head.encode())
+            line = await self._reader.readline()
+            length = 0
+            while (header := await self._reader.readline()).strip():
+                if header.lower().startswith(b"content-length:"):
+                    length = int(header.split(b":")[1])
+            await self._reader.readexactly(length)
+            return int(line.split()[1]) if line else 0
+        except (OSError, asyncio.IncompleteReadError):
+            return 0
+
+    async def closed(self) -> bool:
+        """Wait until the page has closed it."""
+        with contextlib.suppress(OSError):
+            await self._reader.read()
+        return True
+
+    def close(self) -> None:
+        self._writer.transport.abort()
+
+
+class Connect:
+    """Opens connections to the page."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self.opened: list[Client] = []
+
+    async def __call__(self, host: str = READER) -> Client:
+        made = await asyncio.open_connection("127.0.0.1", self._port, local_addr=(host, 0), family=socket.AF_INET)
+        self.opened.append(Client(*made))
+        return self.opened[-1]
+
+
+@pytest.fixture
+async def connect(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Connect]:
+    monkeypatch.setattr(connections, "LIMITS", FEW)
+    async with asyncio.timeout(LIMIT_SECONDS), fleet.served() as address:
+        made = Connect(urlsplit(address).port or 0)
+        try:
+            yield made
+        finally:
+            for client in made.opened:
+                client.close()
+
+
+async def test_an_address_that_says_nothing_keeps_no_reader_out(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "UNAUTHENTICATED_SECONDS", 3600.0)
+    crowd = [await connect(CROWD) for _ in range(20)]
+    assert await (await connect()).status("/api/jobs", "admin-token") == 200
+    waiting = [asyncio.create_task(client.closed()) for client in crowd]
+    while sum(task.done() for task in waiting) < 20 - FEW.of_address - FEW.waiting_of_address:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        waiting = [task for task in waiting if not task.done()] + [task for task in waiting if task.done()]
+    for task in waiting:
+        task.cancel()
+
+
+async def test_many_addresses_that_say_nothing_keep_no_reader_out(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "UNAUTHENTICATED_SECONDS", 1.0)
+    for number in range(FEW.strangers + 4):
+        await connect(f"127.0.1.{number + 1}")
+    assert await (await connect()).status("/api/jobs", "admin-token") == 200
+
+
+async def test_a_connection_without_a_good_token_has_its_time(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "UNAUTHENTICATED_SECONDS", 0.0)
+    client = await connect()
+    assert await client.status("/") == 200
+    assert await client.status("/api/jobs", "no-token") == 401
+    assert await client.closed()
+
+
+async def test_a_flood_closes_no_connection_of_a_reader_who_is_known(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even from the reader's own address: behind a gateway all readers have one."""
+    monkeypatch.setattr(connections, "UNAUTHENTICATED_SECONDS", 0.0)
+    reader = await connect()
+    assert await reader.status("/api/jobs", "admin-token") == 200
+    for _ in range(30):
+        stranger = await connect()
+        await connect(CROWD)
+    assert await stranger.closed()
+    assert await reader.status("/api/jobs", "admin-token") == 200
+
+
+async def test_a_user_has_so_many_connections_and_the_oldest_makes_room(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "MAX_CONNECTIONS_OF_USER", 3)
+    mine = [await connect() for _ in range(4)]
+    for each in mine:
+        assert await each.status("/api/jobs", "admin-token") == 200
+    assert await mine[0].closed()
+    assert await mine[1].status("/api/jobs", "admin-token") == 200
