@@ -42,7 +42,7 @@ class Agents:
     """What is known of the agents' Pods.
 
     Args:
-        namespace: where they run.
+        namespace: where they run. Empty: there are none, and none is missed.
         clock: one that stands still while the API server is away.
         blind_seconds: for how long nothing has been heard of these Pods.
         ground: the pools of the nodes.
@@ -86,6 +86,8 @@ class Agents:
 
     def note(self, name: str) -> None:
         """Something about the node, its record or its agent's Pod has changed."""
+        if not self._namespace:
+            return
         node, health = self._cluster.fleet.nodes.get(name), self._cluster.healths.store.get(("", name))
         pods = self._cluster.agents.store.by_index(name)
         if node is None or not isinstance(health, NodeHealth) or not _is_missed(node, health, pods):

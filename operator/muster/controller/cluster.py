@@ -88,7 +88,7 @@ class Cluster:
         node_freed: called when a node has become free or otherwise changed in a way that placement may care about.
         checkers: what they say; None where there are none.
         standards: what nodes with these reports are judged by.
-        agent_namespace: where the nodes' agents run.
+        agent_namespace: where the nodes' agents run. Empty: there are none, and no Pod is taken for one.
     """
 
     def __init__(
@@ -117,6 +117,7 @@ class Cluster:
         self.priorities = informer.priority_classes(client, clock)
         self.quotas = informer.resource_quotas(client, clock)
         self.agents = informer.agent_pods(client, agent_namespace, clock)
+        self._trusts_agents = bool(agent_namespace)
         self.memories: dict[str, JobMemory] = {}
         # Called with a job that is gone or going, while what is remembered of it is still there.
         self.job_goes: Callable[[TrainingJob], None] = lambda _: None
@@ -166,7 +167,7 @@ class Cluster:
             self.gangs,
             self.pods,
             self.occupants,
-            self.agents,
+            *([self.agents] if self._trusts_agents else []),
         )
 
     @property

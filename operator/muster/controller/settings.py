@@ -33,7 +33,8 @@ class Settings:
         worlds_port: loopback port at which administrators read what was decided on (MUSTER_WORLDS_PORT).
         checker_namespace: where the checkers run (MUSTER_CHECKER_NAMESPACE, which components/burn-in sets); a pod there is
             a checker by its service account. Empty: no pod is, or whoever creates such a namespace would speak for nodes.
-        agent_namespace: where the nodes' agents run (MUSTER_AGENT_NAMESPACE).
+        agent_namespace: where the nodes' agents run (MUSTER_AGENT_NAMESPACE, which the manifests set). Empty: no pod is an
+            agent, or whoever creates such a namespace would say which agents are alive.
         agent_silence_seconds: how long an agent may be silent before its node takes no new jobs (MUSTER_AGENT_SILENCE_SECONDS).
         log_level: DEBUG, INFO, WARNING or ERROR (MUSTER_LOG_LEVEL).
     """
@@ -51,7 +52,7 @@ class Settings:
     metrics_port: int = 8445
     worlds_port: int = 8081
     checker_namespace: str = ""
-    agent_namespace: str = "muster-agent"
+    agent_namespace: str = ""
     agent_silence_seconds: int = 600
     log_level: str = "INFO"
 
@@ -82,7 +83,7 @@ class Settings:
             metrics_port=_port(environment, "MUSTER_METRICS_PORT", 8445),
             worlds_port=_port(environment, "MUSTER_WORLDS_PORT", 8081),
             checker_namespace=environment.get("MUSTER_CHECKER_NAMESPACE", ""),
-            agent_namespace=environment.get("MUSTER_AGENT_NAMESPACE", "muster-agent"),
+            agent_namespace=environment.get("MUSTER_AGENT_NAMESPACE", ""),
             agent_silence_seconds=_seconds(environment, "MUSTER_AGENT_SILENCE_SECONDS", 600, least=20),
             log_level=environment.get("MUSTER_LOG_LEVEL", "INFO").upper(),
         )

@@ -64,6 +64,7 @@ class Replica:
             coordinator_url="https://coordinator:8443",
             coordinator_name="coordinator",
             checker_namespace="muster-check",
+            agent_namespace="muster-agent",
         )
         token = whose.set(self)
         try:

@@ -252,8 +252,8 @@ class Installation:
                 continue
             place: Any = manifest
             path = entry["valueFrom"]["fieldRef"]["fieldPath"]
-            if path == "status.podIP":  # no kubelet runs the pod; the replica is reached here
-                place = {"status": {"podIP": "127.0.0.1"}}
+            if path.startswith("status."):  # no kubelet runs the pod; the replica is reached here
+                place = {"status": {"podIP": "127.0.0.1", "hostIPs": "127.0.0.1"}}
             for part in path.split("."):
                 place = place[part]
             result[entry["name"]] = place

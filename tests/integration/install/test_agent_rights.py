@@ -4,6 +4,7 @@ No kubelet runs their pods: the test binds them to their nodes, asks for the tok
 `python -m muster.agent` with it, or does with it what a thief would.
 """
 
+import itertools
 import json
 import os
 import re
@@ -329,8 +330,9 @@ def with_patches_of(installation: Any, overlay: Path, tmp_path: Path) -> Callabl
 
     def render(title: str) -> list[Any]:
         page = (ROOT / "docs" / "install.md").read_text()
-        lines = page.partition(f"### {title}\n")[2].partition("\n#")[0].splitlines()
-        shown = yaml.safe_load("\n".join(line.removeprefix("    ") for line in lines if line.startswith("    ")))
+        lines = page.partition(f"### {title}\n")[2].partition("\n    patches:\n")[2].splitlines()
+        block = itertools.takewhile(lambda line: line.startswith("    ") or not line, lines)
+        shown = yaml.safe_load("patches:\n" + "\n".join(line.removeprefix("    ") for line in block))
         kustomization = {"resources": [os.path.relpath(overlay, tmp_path.resolve())], **shown}
         (tmp_path / "kustomization.yaml").write_text(json.dumps(kustomization))
         return list(yaml.safe_load_all(installation.kubectl("kustomize", str(tmp_path))))
@@ -343,10 +345,14 @@ def test_the_agent_can_be_left_out(
 ) -> None:
     rendered = with_patches_of("Leaving it out")
     everything = list(yaml.safe_load_all(installation.kubectl("kustomize", str(overlay))))
-    left_out = [item for item in everything if item not in rendered]
-    assert {item["metadata"]["name"] for item in left_out} == {"muster-agent"}
+    kept = [item for item in rendered if item in everything]
+    (operator,) = (item for item in rendered if item not in kept)
+    left_out = [item for item in everything if item["metadata"]["name"] == "muster-agent"]
     assert len(left_out) == 8
-    assert [item for item in everything if item not in left_out] == rendered
+    assert [item["metadata"]["name"] for item in everything if item not in kept and item not in left_out] == ["muster"]
+    names = [entry["name"] for entry in operator["spec"]["template"]["spec"]["containers"][0]["env"]]
+    assert "MUSTER_NAMESPACE" in names
+    assert "MUSTER_AGENT_NAMESPACE" not in names, "whoever makes that namespace is no agent"
 
 
 def test_the_agent_can_do_without_privilege(installation: Any, with_patches_of: Callable[[str], list[Any]]) -> None:

@@ -6,6 +6,9 @@ from typing import Any
 import pytest
 from tests.unit.controller.test_health import EVERYTHING, Stage, running, until
 
+from muster.controller.cluster import Cluster
+from muster.controller.settings import Settings
+from muster.coordinator.hub import Hub
 from muster.health.silence import AGENT_SILENT
 from muster.kube import decode
 from muster.world.fleet import Leave
@@ -302,3 +305,21 @@ def test_a_pod_is_read_and_one_that_cannot_be_is_not_ready() -> None:
     assert (pod.node, pod.ready, pod.starting) == ("n", True, False)
     raw["status"]["conditions"] = "?"
     assert not decode.bare_agent_pod(json.dumps(raw).encode()).ready
+
+
+async def test_without_a_namespace_of_agents_no_pod_is_one(fleet: Fleet) -> None:
+    """Whoever may create a namespace that nobody has installed would say there which agents are alive."""
+    api: Any = fleet.api
+    trusting, trusts_none = (
+        Cluster(api, Hub(lambda: 0.0), lambda _key: None, lambda: None, agent_namespace=namespace)
+        for namespace in ("muster-agent", "")
+    )
+    read = {source.name for source in trusts_none.informers}
+    assert {source.name for source in trusting.informers} - read == {"agent_pods"}
+    assert Settings(launcher_image="it").agent_namespace == ""
+    fleet.keeper._agents._namespace = ""
+    await fleet.with_agents(20)
+    fleet.pod("n0", ready=False)
+    fleet.gone("n1")
+    await fleet.after(3600)
+    assert fleet.writes() == 0, "nobody is missed"

@@ -266,6 +266,7 @@ def test_the_environment_is_one_that_the_operator_takes(deployment: dict[str, An
     assert settings.pod_name == "from-the-pod"
     assert settings.namespace == "from-the-pod"
     assert settings.launcher_image == f"{UNSET}/launcher:0.1.0"
+    assert settings.agent_namespace == AGENT
 
 
 def test_the_overlay_sets_both_images(root: Path, deployment: dict[str, Any]) -> None:
