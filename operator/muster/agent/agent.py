@@ -27,7 +27,7 @@ from muster.agent.ledger import Ledger
 from muster.agent.log import log
 from muster.agent.log_lines import TAKEN_AWAY, recovery_taken_back
 from muster.agent.looks import LOG, NVML, PORTS, Looks
-from muster.agent.machine import ClockSource, FabricManager, Mounts, gpus_of_the_driver, read_word
+from muster.agent.machine import ClockSource, FabricManager, Mounts, gpu_of_minor, gpus_of_the_driver, read_word
 from muster.agent.nvml_process import NvmlProcess, Outstanding
 from muster.agent.sampler import Sampler
 from muster.agent.settings import Settings
@@ -421,7 +421,10 @@ class Agent:
             age = min(age, now.mono - self._log_read_at)
         if fact.kind in (kinds.GPU_LOST, kinds.GPU_INIT):
             # It may be long over, or a reset has repaired it since: NVML knows.
-            self._gpus.kernel_said(fact.kind, fact.device, fact.message)
+            by_minor = fact.device.isdecimal()
+            address = gpu_of_minor(self._settings.proc, fact.device) if by_minor else fact.device
+            if address is not None:
+                self._gpus.kernel_said(fact.kind, address, fact.message)
             self._looking_at_once = True
             return
         if fact.kind == kinds.AER_ELSEWHERE and fact.value in TAKEN_AWAY and self._bridges.is_above(fact.device):

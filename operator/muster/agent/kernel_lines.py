@@ -87,6 +87,13 @@ _NVIDIA = (
         "NVRM: ",
         _GPU + r" (?:RmInitAdapter failed|rm_init_adapter failed)",
     ),
+    # Drivers before 418 name no address, but the number of the GPU's device file.
+    _row(
+        "nvidia-init-by-minor",
+        kinds.GPU_INIT,
+        "NVRM: ",
+        r"NVRM: rm_init_adapter(?: failed for device bearing minor number (?P<device>\d{1,3})\b|\((?P<device2>\d{1,3})\) failed)",
+    ),
     _lines(
         "nvidia-bar",
         kinds.GPU_INIT,
@@ -145,6 +152,9 @@ _PCIE = (
          rf"(?!(?:{_GPU_DRIVER}|{_NETWORK_DRIVER}) )[\w-]{{1,32}} (?P<device>{_PCI}): (?:{_AER}{_UNCORRECTED}(?: \((?P<value>Fatal|Non-Fatal)\))?|{_AER_OF_FIRMWARE})"),
     _row("dpc", kinds.AER_ELSEWHERE, "DPC: containment event",
          rf"pcieport (?P<device>{_PCI}): DPC: containment event", CONTAINED),
+    # The device is not named. What it takes away says so itself; a display adapter that is set up wrongly does this, too.
+    _row("nmi-of-a-bus", kinds.AER_ELSEWHERE, ("NMI: PCI system error", "NMI: IOCK error"),
+         r"NMI: (?:PCI system error \(SERR\)|IOCK error \(debug interrupt\?\)) for reason [0-9a-f]{2} on CPU \d"),
 )  # fmt: skip
 
 _NETWORK = (
@@ -273,8 +283,11 @@ _HOST = (
          r"\{\d+\}\[Hardware Error\]: ? ?event severity: (?:corrected|recoverable)"),
     _row("arm64-serror", kinds.HOST_UNCORRECTED, "SError Interrupt on CPU", r"SError Interrupt on CPU\d+, code 0x[0-9a-f]+"),
     _row("panic-of-hardware", kinds.HOST_UNCORRECTED, "Kernel panic - not syncing",
-         r"Kernel panic - not syncing: (?:Fatal (?:local )?[Mm]achine check|Fatal hardware error|Asynchronous SError Interrupt"
-         r"|Unrecoverable machine check|Timeout: Not all CPUs entered broadcast exception handler)"),
+         r"Kernel panic - not syncing: (?:(?:Fatal (?:local )?|Uncorrected |Unrecoverable )?[Mm]achine [Cc]heck|Fatal hardware error"
+         r"|Asynchronous SError Interrupt|Timeout synchronizing machine check over CPUs"
+         r"|Timeout: (?:Not all CPUs entered broadcast exception handler|(?:Subject|Monarch) CPUs? [^\n]{1,40}machine check)"
+         r"|Too many (?:consecutive )?machine checks |Failed kernel mode recovery|CPU context corrupt|NMI IOCK error: Not continuing"
+         r"|UE [^\n]{0,200}? ?on \S)"),
     _row("thermal", kinds.HOST_THERMAL, ("above threshold, cpu clock", "critical temperature reached", "HARDWARE PROTECTION"),
          r"(?:mce: )?CPU\d+: (?:Core|Package) temperature (?:is )?above threshold, cpu clock (?:is )?throttled"
          r"|thermal thermal_zone\d+: (?:\S{1,32}: )?critical temperature reached|reboot: HARDWARE PROTECTION shutdown"),

@@ -37,6 +37,23 @@ def gpus_of_the_driver(proc: Path) -> frozenset[str]:
     return frozenset(address for address in map(pci_address, names) if address is not None)
 
 
+def gpu_of_minor(proc: Path, minor: str) -> str | None:
+    """PCI address of the GPU whose device file has this number; None: the driver does not tell."""
+    for address in sorted(gpus_of_the_driver(proc)):
+        information = _small(proc / _GPUS / f"{address}.0" / "information")
+        if any(line.split() == ["Device", "Minor:", minor] for line in information.splitlines()):
+            return address
+    return None
+
+
+def _small(path: Path) -> str:
+    try:
+        with path.open("rb") as stream:
+            return stream.read(4096).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
 class ClockSource:
     """What the kernel tells the time by: a fallback makes every look at the clock a system call, and one that waits."""
 
