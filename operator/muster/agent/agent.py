@@ -31,7 +31,7 @@ from muster.agent.machine import ClockSource, FabricManager, Mounts, gpu_of_mino
 from muster.agent.nvml_process import NvmlProcess, Outstanding
 from muster.agent.sampler import Sampler
 from muster.agent.settings import Settings
-from muster.agent.storage import is_shared
+from muster.agent.storage import Disks
 from muster.agent.thresholds import Thresholds
 from muster.agent.writer import Writer
 from muster.serve import Metric
@@ -46,6 +46,7 @@ _CONFIRM_SECONDS = 5.0
 _COME_UP = (kinds.IB_PORT_DOWN, kinds.NVLINK_DOWN, kinds.FABRIC_STATE, kinds.FABRIC_MANAGER)
 """What may be bad for a while after a boot, and proves nothing until it is over."""
 _BY_ADDRESS = (kinds.XID, kinds.AER_FATAL, kinds.AER_UNCORRECTED, kinds.AER_CORRECTED)
+_OF_DISKS = (kinds.DISK_ERROR, kinds.READ_ONLY_FILESYSTEM)
 _EXPIRES = {
     kinds.XID: "xid.expires",
     kinds.DRIVER_FATAL: "xid.expires",
@@ -93,6 +94,8 @@ class Agent:
         self._clock_source = ClockSource(settings.sysfs)
         self._bridges = Bridges(settings.sysfs)
         self._bridges.look()
+        self._disks = Disks(settings.sysfs)
+        self._disks.look()
         self._held = Held(thresholds["nvml.held_pause"])
         self._hung: set[str] = set()  # batches that have hung, and that none of their kind has answered since
         self._ledger = Ledger(read_word(settings.boot_id_file), thresholds["burst"], thresholds["clear.growth"])
@@ -234,6 +237,10 @@ class Agent:
         expires = {kind: self._thresholds[row] for kind, row in _EXPIRES.items()}
         self._ledger.adopt(earlier.of_this_boot, expires, now)
         self._ledger.remember(earlier.of_the_boot_before, now.mono + self._thresholds["boot.look"])
+        shared = (item.subject for item in earlier.of_this_boot if item.kind == kinds.NETWORK_DISK_ERROR)
+        for device in self._disks.remember(shared):  # the log may have been read again before that was known
+            for kind in _OF_DISKS:
+                self._ledger.retract(kind, device)
         self._gpus.seen = max(self._gpus.seen, earlier.gpus)
         for uuid, links in earlier.links.items():
             self._gpus.had_links(uuid, links)
@@ -413,7 +420,7 @@ class Agent:
 
     def _logged(self, entry: LogEntry, now: Clock) -> None:
         fact = entry.fact
-        if fact.kind in (kinds.DISK_ERROR, kinds.READ_ONLY_FILESYSTEM) and is_shared(fact.device, self._settings.sysfs):
+        if fact.kind in _OF_DISKS and self._disks.is_shared(fact.device):
             fact = replace(fact, kind=kinds.NETWORK_DISK_ERROR)
         age = 0.0 if entry.boot_seconds is None else max(0.0, now.mono - entry.boot_seconds)
         replayed = self._log_read_at is None and entry.boot_seconds is not None
@@ -466,8 +473,10 @@ class Agent:
             self._ports.start()
             self._mounts.restart()
             self._bridges = Bridges(self._settings.sysfs)
+            self._disks = Disks(self._settings.sysfs)
             self._nvml.renew()
         self._bridges.look()
+        self._disks.look()
         self._ledger.sample(self._mounts.signals(), now)
         self._ledger.sample(self._fabric_manager.signals(), now)
         self._ledger.sample(self._clock_source.signals(), now)

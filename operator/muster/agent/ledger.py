@@ -291,6 +291,11 @@ class Ledger:
         if entry is not None and entry.last.mono <= mono:
             self._remove(key)
 
+    def retract(self, kind: str, subject: str) -> None:
+        """Nothing of a kind stands about a subject: what was taken in was read wrong."""
+        for key in [key for key in self._entries if key[:2] == (kind, subject)]:
+            self._remove(key)
+
     def _is_over(self, entry: Entry, subject: str, mono: float) -> bool:
         needs = kinds.stands_until_reset(entry.kind, entry.code, entry.value)
         return needs and entry.subject == subject and entry.last.mono <= mono

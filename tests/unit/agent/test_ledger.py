@@ -321,3 +321,11 @@ def test_a_rate_that_is_good_for_less_than_its_time_goes_on(ledger: Ledger) -> N
     assert ledger.evidence()[0]["count"] == 4
     ledger.sample([rate(False)], at(5000))
     assert ledger.evidence() == []
+
+
+def test_what_was_read_wrong_is_taken_back_whatever_it_said(ledger: Ledger) -> None:
+    disk = [Incident(kinds.DISK_ERROR, "sdb", 86400, value=value, message="m") for value in ("", "contained")]
+    for incident in (*disk, Incident(kinds.DISK_ERROR, "sda", 86400, message="m")):
+        ledger.record(incident, at(0))
+    ledger.retract(kinds.DISK_ERROR, "sdb")
+    assert [item["subject"] for item in ledger.evidence()] == ["sda"]

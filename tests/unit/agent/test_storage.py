@@ -1,14 +1,23 @@
 """Which disks are behind a network, by trees as the kernel makes them."""
 
+import shutil
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.unit.clock import Clock
 
-from muster.agent.storage import is_shared
+from muster.agent import kinds
+from muster.agent.storage import Disks
 
 ISCSI = "devices/platform/host6/session1/target6:0:0/6:0:0:1/block/sdb"
 SATA = "devices/pci0000:00/0000:00:17.0/ata1/host0/target0:0:0/0:0:0:0/block/sda"
 FIBRE = "devices/pci0000:5d/0000:5e:00.0/host7/rport-7:0-2/target7:0:0/7:0:0:0/block/sdc"
+
+
+def shared_in(sysfs: Path, device: str) -> bool:
+    return Disks(sysfs).is_shared(device)
 
 
 def disk(sysfs: Path, place: str, name: str = "", model: str = "") -> None:
@@ -37,7 +46,7 @@ def test_a_scsi_disk_by_the_way_to_it(tmp_path: Path, place: str, shared: bool) 
     disk(tmp_path, place)
     name = place.rpartition("/")[2]
     link(tmp_path, f"{name}1", tmp_path / place / f"{name}1")
-    assert is_shared(name, tmp_path) is is_shared(f"{name}1", tmp_path) is shared
+    assert shared_in(tmp_path, name) is shared_in(tmp_path, f"{name}1") is shared
 
 
 @pytest.mark.parametrize(
@@ -58,7 +67,7 @@ def test_an_nvme_disk_by_its_transport_and_model(
     tmp_path: Path, device: str, transport: str, model: str, shared: bool
 ) -> None:
     controller(tmp_path, "nvme3", transport, model)
-    assert is_shared(device, tmp_path) is shared
+    assert shared_in(tmp_path, device) is shared
 
 
 def test_a_stack_is_shared_if_any_part_is(tmp_path: Path) -> None:
@@ -67,14 +76,14 @@ def test_a_stack_is_shared_if_any_part_is(tmp_path: Path) -> None:
     for name, part in (("dm-0", "sdb"), ("dm-1", "sda"), ("dm-2", "dm-0")):
         (tmp_path / f"devices/virtual/block/{name}/slaves/{part}").mkdir(parents=True)
         link(tmp_path, name, tmp_path / "devices/virtual/block" / name)
-    assert [is_shared(f"dm-{number}", tmp_path) for number in range(3)] == [True, False, True]
+    assert [shared_in(tmp_path, f"dm-{number}") for number in range(3)] == [True, False, True]
 
 
 @pytest.mark.parametrize("model", ["PersistentDisk  ", "BlockVolume     "])
 def test_a_disk_of_a_cloud_by_its_model(tmp_path: Path, model: str) -> None:
     """Google's, and Oracle's where it is attached by virtio."""
     disk(tmp_path, SATA, model=model)
-    assert is_shared("sda", tmp_path)
+    assert shared_in(tmp_path, "sda")
 
 
 @pytest.mark.parametrize(
@@ -93,19 +102,19 @@ def test_a_disk_of_azure_by_its_controller(tmp_path: Path, way: str, shared: boo
     bus = "devices/LNXSYSTM:00/LNXSYBUS:00/ACPI0004:00/VMBUS:00"
     disk(tmp_path, f"{bus}/{way}/block/sda", model="Virtual Disk")
     link(tmp_path, "sda1", tmp_path / f"{bus}/{way}/block/sda/sda1")
-    assert is_shared("sda", tmp_path) is is_shared("sda1", tmp_path) is shared
+    assert shared_in(tmp_path, "sda") is shared_in(tmp_path, "sda1") is shared
 
 
 @pytest.mark.parametrize("device", ["", "..", "../../etc", "sdz", "a/b", "x" * 100])
 def test_what_cannot_be_read_is_the_node_s_own(tmp_path: Path, device: str) -> None:
-    assert not is_shared(device, tmp_path)
+    assert not shared_in(tmp_path, device)
 
 
 def test_a_ring_of_devices_ends(tmp_path: Path) -> None:
     for name, part in (("dm-0", "dm-1"), ("dm-1", "dm-0")):
         (tmp_path / f"devices/virtual/block/{name}/slaves/{part}").mkdir(parents=True)
         link(tmp_path, name, tmp_path / "devices/virtual/block" / name)
-    assert not is_shared("dm-0", tmp_path)
+    assert not shared_in(tmp_path, "dm-0")
 
 
 def test_a_thin_volume_is_its_tenants_and_what_lies_below_the_nodes(tmp_path: Path) -> None:
@@ -133,10 +142,104 @@ def test_a_thin_volume_is_its_tenants_and_what_lies_below_the_nodes(tmp_path: Pa
         (place / "dm/uuid").write_text(f"{uuid}\n")
         link(tmp_path, name, place)
     controller(tmp_path, "nvme0", "pcie")
-    assert {name: is_shared(name, tmp_path) for name in uuids} == {
+    assert {name: shared_in(tmp_path, name) for name in uuids} == {
         "dm-7": True,
         "dm-4": True,
         "dm-3": False,
         "dm-2": False,
         "dm-0": False,
     }
+
+
+def vanish(sysfs: Path, name: str) -> None:
+    (sysfs / "class/block" / name).unlink()
+
+
+def test_a_disk_of_a_network_that_has_vanished_is_still_one(tmp_path: Path) -> None:
+    """Its session has ended, and what was to be written to it fails now."""
+    disk(tmp_path, ISCSI)
+    disk(tmp_path, SATA)
+    link(tmp_path, "sdb1", tmp_path / ISCSI / "sdb1")
+    controller(tmp_path, "nvme3", "tcp", "Linux")
+    disks = Disks(tmp_path)
+    disks.look()
+    for name in ("sdb", "sdb1", "sda"):
+        vanish(tmp_path, name)
+    shutil.rmtree(tmp_path / "class/nvme/nvme3")
+    disks.look()
+    names = ("sdb", "sdb1", "nvme3", "nvme3n1", "sda")
+    assert {name: disks.is_shared(name) for name in names} == {**dict.fromkeys(names, True), "sda": False}
+
+
+def test_the_next_disk_of_the_name_is_judged_by_itself(tmp_path: Path) -> None:
+    disk(tmp_path, ISCSI)
+    disks = Disks(tmp_path)
+    disks.look()
+    vanish(tmp_path, "sdb")
+    disks.look()
+    disk(tmp_path, SATA, "sdb")
+    disks.look()
+    assert not disks.is_shared("sdb")
+
+
+def test_a_stack_stays_shared_when_its_parts_have_vanished(tmp_path: Path) -> None:
+    """Multipath without any path; and the device mapper makes a device before it says what it is made of."""
+    disk(tmp_path, ISCSI)
+    place = tmp_path / "devices/virtual/block/dm-0"
+    link(tmp_path, "dm-0", place)
+    disks = Disks(tmp_path)
+    disks.look()
+    (place / "slaves/sdb").mkdir(parents=True)
+    disks.look()
+    (place / "slaves/sdb").rmdir()
+    vanish(tmp_path, "sdb")
+    disks.look()
+    assert disks.is_shared("dm-0")
+
+
+@pytest.mark.parametrize(("transport", "shared"), [("rdma", True), ("pcie", False)])
+def test_a_namespace_that_several_controllers_reach(tmp_path: Path, transport: str, shared: bool) -> None:
+    """The number in its name is the subsystem's, and no controller's."""
+    place = "devices/virtual/nvme-subsystem/nvme-subsys7"
+    for number in (3, 4):
+        controller(tmp_path, f"nvme{number}", transport)
+        (tmp_path / place / f"nvme{number}").mkdir(parents=True)
+    link(tmp_path, "nvme7n1", tmp_path / place / "nvme7n1")
+    assert shared_in(tmp_path, "nvme7n1") is shared
+
+
+def test_an_answer_is_read_anew_after_a_minute(tmp_path: Path, clock: Clock) -> None:
+    disk(tmp_path, SATA)
+    disks = Disks(tmp_path, clock)
+    assert not disks.is_shared("sda")
+    vanish(tmp_path, "sda")
+    disk(tmp_path, ISCSI, "sda")
+    assert not disks.is_shared("sda")
+    clock.advance(61)
+    assert disks.is_shared("sda")
+
+
+LINE = "I/O error, dev sdb, sector 2048 op 0x1:(WRITE) flags 0x800 phys_seg 1 prio class 2"
+
+
+def test_the_agent_knows_a_disk_that_has_vanished(node: Any, run: Any) -> None:
+    disk(node.folder / "sys", ISCSI)
+    agent = run()
+    agent.wait_until_looking()
+    vanish(node.folder / "sys", "sdb")
+    node.log(LINE)
+    assert agent.wait_for(kinds.NETWORK_DISK_ERROR)["subject"] == "sdb"
+    assert agent.about(kinds.DISK_ERROR) == []
+
+
+def test_an_agent_that_starts_later_knows_it_from_the_one_before(node: Any, run: Any) -> None:
+    now = datetime.now(UTC).isoformat()
+    entry = {"kind": kinds.NETWORK_DISK_ERROR, "subject": "sdb", "bootId": "boot-1", "firstSeen": now, "lastSeen": now}
+    node.log(f"3,77,12000000,-;{LINE}")
+    agent = run(
+        thresholds={"disk.expires": 1e9},
+        stored={"agent": {"bootId": "boot-1"}, "evidence": [{**entry, "message": LINE}]},
+    )
+    agent.wait_until_looking()
+    agent.wait_for_log(1)
+    assert {(item["kind"], item["subject"]) for item in agent.evidence} == {(kinds.NETWORK_DISK_ERROR, "sdb")}
