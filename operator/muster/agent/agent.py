@@ -22,6 +22,7 @@ from muster.agent.facts import Clock, Incident, Signal, clean
 from muster.agent.gpus import Gpus
 from muster.agent.held import Held
 from muster.agent.infiniband import InfiniBand
+from muster.agent.interfaces import NodeNetwork
 from muster.agent.kernel_log import KernelLog, LogEntry
 from muster.agent.ledger import Ledger
 from muster.agent.log import log
@@ -43,7 +44,7 @@ _ALIVE_SECONDS = 15.0
 _REACH_PAUSE = 20.0
 """Times as long as it took: a GPU that is dead may hold each try up for seconds, and the others are not looked at then."""
 _CONFIRM_SECONDS = 5.0
-_COME_UP = (kinds.IB_PORT_DOWN, kinds.NVLINK_DOWN, kinds.FABRIC_STATE, kinds.FABRIC_MANAGER)
+_COME_UP = (kinds.IB_PORT_DOWN, kinds.FRONT_END_DOWN, kinds.NVLINK_DOWN, kinds.FABRIC_STATE, kinds.FABRIC_MANAGER)
 """What may be bad for a while after a boot, and proves nothing until it is over."""
 _BY_ADDRESS = (kinds.XID, kinds.AER_FATAL, kinds.AER_UNCORRECTED, kinds.AER_CORRECTED)
 _OF_DISKS = (kinds.DISK_ERROR, kinds.READ_ONLY_FILESYSTEM)
@@ -96,6 +97,8 @@ class Agent:
         self._bridges.look()
         self._disks = Disks(settings.sysfs)
         self._disks.look()
+        self._network = NodeNetwork(settings.sysfs, settings.proc)
+        self._network.look()
         self._held = Held(thresholds["nvml.held_pause"])
         self._hung: set[str] = set()  # batches that have hung, and that none of their kind has answered since
         self._ledger = Ledger(read_word(settings.boot_id_file), thresholds["burst"], thresholds["clear.growth"])
@@ -244,7 +247,9 @@ class Agent:
         self._gpus.seen = max(self._gpus.seen, earlier.gpus)
         for uuid, links in earlier.links.items():
             self._gpus.had_links(uuid, links)
-        self._infiniband.adopt(earlier.missed_ports, earlier.flapping_ports, earlier.ports)
+        self._infiniband.adopt(
+            earlier.missed_ports, earlier.flapping_ports, earlier.ports, earlier.port_names, earlier.front_end
+        )
         self._ports.look_again()
         self._forget_looks()  # only now it is known what there should be
         self._looking_at_once, self._due["start"] = True, now.mono
@@ -385,7 +390,7 @@ class Agent:
         return _FILE_PERIOD_SECONDS if self._log.fileno() is None else _LONGEST_WAIT_SECONDS
 
     def _look_at_ports(self) -> tuple[InfiniBand, Sampler]:
-        fabric = InfiniBand(self._settings.sysfs, self._thresholds, self._settings.expected_ports)
+        fabric = InfiniBand(self._settings.sysfs, self._thresholds, self._settings.expected_ports, self._network)
         looks = (
             (self._thresholds["infiniband.state_period"], fabric.states),
             (self._thresholds["infiniband.counter_period"], lambda: fabric.counters(self._monotonic())),
@@ -477,6 +482,7 @@ class Agent:
             self._nvml.renew()
         self._bridges.look()
         self._disks.look()
+        self._network.look()
         self._ledger.sample(self._mounts.signals(), now)
         self._ledger.sample(self._fabric_manager.signals(), now)
         self._ledger.sample(self._clock_source.signals(), now)
@@ -502,6 +508,8 @@ class Agent:
             "gpusSeen": self._gpus.seen,
             "ports": self._infiniband.up,
             "portsSeen": self._infiniband.seen,
+            "portsUp": list(self._infiniband.up_names),
+            "portsHad": list(self._infiniband.had_names),
             "driver": self._gpus.driver,
             "problem": self._problem(),
             "resetsWatchedSince": math.ceil(max(0.0, self._ledger.watched_since or 0.0)),

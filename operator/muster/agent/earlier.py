@@ -10,11 +10,13 @@ from datetime import datetime
 from typing import Any
 
 from muster.agent import kinds
+from muster.agent.facts import clean
 from muster.agent.ledger import Stored
 
 _MOST = 128
 _TOO_FEW = (kinds.GPU_COUNT, kinds.NVML_FAILED)
 _MISSED_PORTS = (kinds.IB_PORT_DOWN, kinds.IB_DEVICE_MISSING)
+_KNOWN_PORTS = (*_MISSED_PORTS, kinds.IB_PORT_OFF, kinds.FRONT_END_DOWN)
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,8 @@ class Earlier:
         missed_ports: InfiniBand ports and devices that were missed.
         flapping_ports: those that went up and down in this boot.
         ports: the most ports that were up at once.
+        port_names: the names of those, as they were then.
+        front_end: ports and devices of the node's own network that were missed in this boot.
         resets_watched_since: seconds after the boot: since then agents see resets of GPUs; 0: since the boot; None: none did in
             this boot before this one.
     """
@@ -46,6 +50,8 @@ class Earlier:
     flapping_ports: tuple[str, ...]
     ports: int
     resets_watched_since: float | None = None
+    port_names: tuple[str, ...] = ()
+    front_end: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, stored: Mapping[str, Any], boot_id: str, system_uuid: str) -> "Earlier":
@@ -68,6 +74,7 @@ class Earlier:
             if same_machine and item.boot_id != boot_id and (released is None or item.first_wall > released)
         )
         gpus, ports = [0], [0]
+        port_names: tuple[str, ...] = ()
         forgiven = [item for item in evidence if item not in (*here, *there)]
         if before == boot_id or same_machine:
             gpus.append(_count(agent.get("gpus")))
@@ -77,6 +84,7 @@ class Earlier:
                 gpus.append(_count(agent.get("gpusSeen")))
             if not any(item.kind in _MISSED_PORTS for item in forgiven):
                 ports.append(_count(agent.get("portsSeen")))
+                port_names = _words(agent.get("portsHad"))
         links: dict[str, int] = {}
         for item in (*here, *there):
             expected = item.threshold.split(" ")[0]
@@ -88,7 +96,8 @@ class Earlier:
                 links[item.subject] = max(links.get(item.subject, 0), int(expected))
         # After a boot ports may have other names: where their number is known, that counts.
         named = here if max(ports) else (*here, *there)
-        missed = tuple(item.subject for item in named if item.kind in _MISSED_PORTS)
+        missed = tuple(item.subject for item in named if item.kind in _KNOWN_PORTS)
+        front_end = tuple(item.subject for item in here if item.kind == kinds.FRONT_END_DOWN)
         flapping = tuple(item.subject for item in here if item.kind == kinds.IB_PORT_FLAP)
         another = bool(before) and before != boot_id
         stood = len(here) < len(evidence) or (another and _is_found_sick(status))
@@ -96,7 +105,20 @@ class Earlier:
         watched = 0.0 if another else None
         if isinstance(since, int) and not isinstance(since, bool) and since >= 0 and before == boot_id:
             watched = float(since)
-        return cls(another, stood, here, there, max(gpus), links, missed, flapping, max(ports), watched)
+        return cls(
+            another,
+            stood,
+            here,
+            there,
+            max(gpus),
+            links,
+            missed,
+            flapping,
+            max(ports),
+            watched,
+            port_names,
+            front_end,
+        )
 
 
 def stored_evidence(status: Mapping[str, Any]) -> list[Stored]:
@@ -143,6 +165,10 @@ def _released(stored: Mapping[str, Any]) -> float | None:
 
 def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
+
+
+def _words(value: Any) -> tuple[str, ...]:
+    return tuple(clean(each, 100) for each in value[:_MOST] if isinstance(each, str)) if isinstance(value, list) else ()
 
 
 def _count(value: Any) -> int:

@@ -2,18 +2,22 @@
 
 A port counts by its name once it has been up in this boot: an unplugged one is no fault. Of before the boot only their number
 is known, because names follow the order in which the kernel finds the cards: with one less all others may have other names.
+
+What other software starts and stops on purpose is no fault: a port whose interface is switched off or in a pod's network namespace, a
+device in another RDMA namespace or given to a virtual machine. The port of the node's own network carries no training.
 """
 
 import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from muster.agent import kinds
 from muster.agent.apart import Apart
 from muster.agent.facts import Signal, clean
+from muster.agent.interfaces import Handed, NodeNetwork, interfaces_of, switched_off, without_representors
 from muster.agent.rates import Windows
 from muster.agent.thresholds import Thresholds
 
@@ -50,6 +54,13 @@ class Port:
     """`mlx5_0/1`"""
     state: str
     physical: str
+    ethernet: bool = False
+    interfaces: tuple[str, ...] = ()
+    """Of Ethernet: those in the host's network namespace."""
+    off: str = ""
+    """Of a port that is not up: its interface that somebody has switched off."""
+    away: bool = False
+    """Of a port that is not up: its interface is in another network namespace."""
 
     @property
     def up(self) -> bool:
@@ -61,19 +72,35 @@ class Port:
         """Whether its link is there; that no subnet manager has made it active is no fault of the link."""
         return self.state != "DOWN" and self.physical in ("LinkUp", "")
 
+    @property
+    def released(self) -> bool:
+        """Whether software has stopped it, or has given it to a pod."""
+        return bool(self.off) or self.away
+
 
 class InfiniBand:
     """The ports of this node. `states` and `counters` are called by one thread.
 
     Args:
         expected_ports: how many must be up, as it is configured; None: as many as there were.
+        network: the node's own network.
         apart: what reads the devices.
     """
 
     def __init__(
-        self, sysfs: Path, thresholds: Thresholds, expected_ports: int | None, apart: type[Apart[Any]] = Apart
+        self,
+        sysfs: Path,
+        thresholds: Thresholds,
+        expected_ports: int | None,
+        network: NodeNetwork,
+        apart: type[Apart[Any]] = Apart,
     ) -> None:
+        self._sysfs = sysfs
         self._root = sysfs / _CLASS
+        self._network = network
+        self._handed = Handed(sysfs)
+        self._front_end: frozenset[str] = frozenset()
+        self._fell: set[str] = set()
         self._thresholds = thresholds
         self._expected_ports = expected_ports
         self._windows = Windows()
@@ -92,22 +119,38 @@ class InfiniBand:
         """How many are up now."""
         self.seen = 0
         """The most ports that were up at once, as far as is known."""
+        self.up_names: tuple[str, ...] = ()
+        """Those that are up now."""
+        self.had_names: tuple[str, ...] = ()
+        """Those that were up when the most were whose names are known."""
         self.unseen: frozenset[str] = frozenset()
         """Devices that are there and have never been read, because that does not come to an end."""
 
-    def adopt(self, missed: Iterable[str], flapped: Iterable[str], seen: int) -> None:
+    def adopt(
+        self,
+        missed: Iterable[str],
+        flapped: Iterable[str],
+        seen: int,
+        had_names: Iterable[str] = (),
+        front_end: Iterable[str] = (),
+    ) -> None:
         """What an earlier agent knew. Called by any thread.
 
         Args:
             missed: ports and devices that it missed in this boot or before: they were up once.
             flapped: ports that went up and down in this boot.
             seen: how many were up at once.
+            had_names: the names of those that were up at once.
+            front_end: ports and devices of the node's own network that it missed in this boot.
         """
         known = sorted(subject if "/" in subject else f"{subject}/?" for subject in missed if subject)
         self._adopted = frozenset(known[:_MAX_PORTS])
         self._flapping |= set(flapped)
         self._met = set()
         self.seen = max(self.seen, min(seen, _MAX_PORTS))
+        names = tuple(had_names)[:_MAX_PORTS]
+        self.had_names = names if len(names) > len(self.had_names) else self.had_names
+        self._front_end |= frozenset(front_end)
 
     def states(self) -> list[Signal]:
         """Which ports are up, and which devices are gone."""
@@ -119,15 +162,16 @@ class InfiniBand:
         self.unseen = frozenset(devices) - self._met
         ports = [port for device in read for port in read[device]][:_MAX_PORTS]
         for port in ports:
-            if not port.linked and port.name in self._linked:
-                self._downs[port.name] += 1
-            (self._linked.add if port.linked else self._linked.discard)(port.name)
+            self._watch_link(port)
         self._been_up |= {port.name for port in ports if port.up} | self._adopted
+        self._front_end = self._node_s_own(ports)
         there = {device for device in devices if read.get(device) != []}
+        gone = {_device(name) for name in self._been_up} - there
+        taken = self._taken(gone)
         return [
             *self._port_signals(ports),
-            *self._device_signals(there),
-            *([] if set(devices) - read.keys() else self._count_signal(ports, there)),
+            *self._device_signals(gone, taken),
+            *([] if set(devices) - read.keys() else self._count_signal(ports, gone, taken)),
             *(self._hang(device, hangs=True) for device in sorted(held)),
             *(self._hang(device, hangs=False) for device in sorted(read.keys() - held)),
         ]
@@ -145,48 +189,123 @@ class InfiniBand:
             clear_seconds=self._thresholds["infiniband.clear"],
         )
 
+    def _watch_link(self, port: Port) -> None:
+        """Count that a port has lost its link. An interface that is switched off looks so for a moment, so that the next look decides."""
+        if port.name in self._fell:
+            self._fell.discard(port.name)
+            self._downs[port.name] += not port.released
+        if port.linked:
+            self._linked.add(port.name)
+        elif port.name in self._linked:
+            self._linked.discard(port.name)
+            if port.ethernet:
+                self._fell.add(port.name)
+            else:
+                self._downs[port.name] += 1
+
+    def _node_s_own(self, ports: list[Port]) -> frozenset[str]:
+        """Ports of the node's own network: they carry a default route, and the ports that do not are more.
+
+        A port that is down keeps what it was, because its routes may have gone with its link; so does one whose device is gone.
+        """
+        now = {port.name for port in ports}
+        if not self._network.interfaces:
+            return self._front_end
+        carrying = {
+            port.name
+            for port in ports
+            if not self._network.interfaces.isdisjoint(port.interfaces)
+            or (not port.up and port.name in self._front_end)
+        }
+        others = self._been_up - carrying
+        here = {_device(name) for name in now}
+        kept = {name for name in self._front_end if _device(name) not in here}
+        return frozenset((carrying if len(others) > len(carrying) else set()) | kept)
+
     def _port_signals(self, ports: list[Port]) -> Iterator[Signal]:
         for port in ports:
             if port.name in self._been_up:
-                state = ", ".join(filter(None, (port.state, port.physical)))
-                yield Signal(
+                state = clean(", ".join(filter(None, (port.state, port.physical))), 64)
+                down = not port.up and not port.released
+                closing = self._thresholds["infiniband.closing"] if port.ethernet else 0.0
+                yield from self._down(
                     kinds.IB_PORT_DOWN,
                     port.name,
-                    not port.up,
-                    value=clean(state, 64),
-                    threshold="ACTIVE, LinkUp",
-                    message=f"InfiniBand port {port.name} is {clean(state, 64)}",
-                    sustain_seconds=self._thresholds["infiniband.down"],
-                    clear_seconds=self._thresholds["infiniband.clear"],
+                    down,
+                    f"InfiniBand port {port.name} is {state}",
+                    max(closing, self._thresholds["infiniband.down"]),
+                    state,
+                )
+                yield Signal(
+                    kinds.IB_PORT_OFF,
+                    port.name,
+                    bool(port.off),
+                    value=f"{port.off} is switched off" if port.off else "",
+                    message=f"the interface {port.off} of port {port.name} is switched off: no job can use the port until it is on",
+                    sustain_seconds=self._thresholds["infiniband.off"],
                 )
 
-    def _device_signals(self, there: Collection[str]) -> Iterator[Signal]:
-        for device in sorted({_device(name) for name in self._been_up}):
+    def _down(
+        self, kind: str, subject: str, bad: bool, message: str, sustain: float, state: str = ""
+    ) -> Iterator[Signal]:
+        """That a port or a device cannot be used: of the node's own network it is another kind."""
+        own = subject in self._front_end or any(_device(name) == subject for name in self._front_end)
+        for each, here in ((kind, not own), (kinds.FRONT_END_DOWN, own)):
             yield Signal(
-                kinds.IB_DEVICE_MISSING,
-                device,
-                device not in there,
-                message=f"InfiniBand device {device} is gone",
-                sustain_seconds=self._thresholds["infiniband.missing"],
+                each,
+                subject,
+                bad and here,
+                value=state,
+                threshold="ACTIVE, LinkUp" if state else "",
+                message=f"{message}; it carries the node's default route" if own else message,
+                sustain_seconds=sustain,
                 clear_seconds=self._thresholds["infiniband.clear"],
             )
 
-    def _count_signal(self, ports: list[Port], there: Collection[str]) -> Iterator[Signal]:
+    def _taken(self, gone: Collection[str]) -> set[str]:
+        """Devices that are not gone but elsewhere: in the RDMA namespace of a pod, or with a virtual machine."""
+        if not gone:
+            return set()
+        elsewhere = self._handed.in_namespaces()
+        return {each for each in gone if self._handed.is_among(each, elsewhere) or self._handed.is_given_away(each)}
+
+    def _device_signals(self, gone: Collection[str], taken: Collection[str]) -> Iterator[Signal]:
+        for device in sorted({_device(name) for name in self._been_up}):
+            missing = device in gone and device not in taken
+            unbound = missing and self._handed.is_without_driver(device)
+            yield from self._down(
+                kinds.IB_DEVICE_MISSING,
+                device,
+                missing,
+                f"InfiniBand device {device} {'has no driver' if unbound else 'is gone'}",
+                self._thresholds["infiniband.unloaded" if unbound else "infiniband.missing"],
+            )
+
+    def _count_signal(self, ports: list[Port], gone: Collection[str], taken: Collection[str]) -> Iterator[Signal]:
         """Fewer than there should be. Those that are missed by name are told of as such, unless the number is configured."""
-        self.up = up = sum(port.up for port in ports)
+        names = tuple(sorted(port.name for port in ports if port.up))
+        self.up_names, self.up = names, (up := len(names))
         self.seen = max(self.seen, up)
+        if up >= len(self.had_names):
+            self.had_names = names
         down = {port.name for port in ports if not port.up}
-        missed = sum(name in down or _device(name) not in there for name in self._been_up)
+        excused = {port.name for port in ports if port.released}
         expected, source = self.seen, "the machine has had"
         sustain = self._thresholds["boot.look"]  # after a boot they come up one after the other
-        if self._expected_ports is not None:
-            expected, missed, source = self._expected_ports, 0, "the configuration has"
+        if self._expected_ports is None:
+            excused |= {name for name in self._been_up if name in down or _device(name) in gone}
+        else:
+            excused |= {name for name in self._been_up if _device(name) in taken}
+            expected, source = self._expected_ports, "the configuration has"
             sustain = self._thresholds["infiniband.missing"]
+        missing = expected - up - len(excused)
+        if missing > 0:  # those may be elsewhere since before this agent
+            missing -= self._handed.unknown(taken)
         if expected:
             yield Signal(
                 kinds.IB_PORT_DOWN,
                 "",
-                up + missed < expected,
+                missing > 0,
                 value=f"{up} ports up",
                 threshold=f"{expected} ports up",
                 message=f"{up} InfiniBand ports are up, {source} {expected}",
@@ -200,7 +319,7 @@ class InfiniBand:
         signals: list[Signal] = []
         for device in sorted(read):
             of_device = read[device].get("", {})
-            for name in sorted(read[device].keys() - {""}):
+            for name in sorted(read[device].keys() - {""} - self._front_end):
                 signals += self._of_port(name, read[device][name], mono)
             signals += self._efa(device, of_device, mono)
         return signals
@@ -276,12 +395,23 @@ class InfiniBand:
     # What is read of one device: by threads of their own.
 
     def _devices(self) -> list[str]:
-        """All but virtual functions: they belong to who uses them, and go into the network namespace of a pod."""
+        """All but virtual functions and the like: they belong to who uses them, and go into the network namespace of a pod."""
         names = _names(self._root)[:_MAX_PORTS]
-        return [name for name in names if not (self._root / name / "device" / "physfn").exists()]
+        return [name for name in names if not self._handed.is_made_by_software(name)]
 
     def _ports_of(self, device: str) -> list[Port]:
-        return [Port(name, state, _word(path / "phys_state") or "") for name, path, state in self._paths_of(device)]
+        return [self._port(device, name, path, state) for name, path, state in self._paths_of(device)]
+
+    def _port(self, device: str, name: str, path: Path, state: str) -> Port:
+        port = Port(name, state, _word(path / "phys_state") or "")
+        if _word(path / "link_layer") != "Ethernet" or not (self._root / device / "device").exists():
+            return port
+        interfaces = interfaces_of(self._sysfs, device)
+        if port.up:
+            return replace(port, ethernet=True, interfaces=tuple(interfaces))
+        interfaces = without_representors(self._sysfs, interfaces)
+        off = switched_off(self._sysfs, interfaces)
+        return replace(port, ethernet=True, interfaces=tuple(interfaces), off=off, away=not interfaces)
 
     def _counters_of(self, device: str) -> Mapping[str, Mapping[str, float]]:
         """By port; of the device itself by ""."""

@@ -48,6 +48,8 @@ PERSISTENCE_MODE = "PersistenceMode"
 IB_PORT_DOWN = "IbPortDown"
 IB_PORT_FLAP = "IbPortFlap"
 IB_DEVICE_MISSING = "IbDeviceMissing"
+IB_PORT_OFF = "IbPortOff"
+FRONT_END_DOWN = "FrontEndDown"
 IB_COUNTERS = "IbCounters"
 EFA_UNRESPONSIVE = "EfaUnresponsive"
 NIC_ERROR = "NicError"
@@ -110,6 +112,8 @@ STRONGEST_FIRST = (
     NVLINK_ERRORS,
     PCIE_REPLAY,
     IB_COUNTERS,
+    FRONT_END_DOWN,
+    IB_PORT_OFF,
     NIC_ERROR,
     TASK_HANG,
     AER_ELSEWHERE,
@@ -130,6 +134,7 @@ QUIET = frozenset(
         PCIE_REPLAY,
         PCIE_GENERATION,
         IB_COUNTERS,
+        IB_PORT_OFF,
         AER_CORRECTED,
         AER_ELSEWHERE,
         HOST_CORRECTED,

@@ -112,6 +112,11 @@ TABLE: Mapping[str, Threshold] = {
     # InfiniBand.
     "infiniband.down": Threshold(0.0, "s", "NVSentinel: fatal at once; a port counts that was up in this boot"),
     "infiniband.missing": Threshold(3.0, "s", "NVSentinel: gone for three polls of a second"),
+    "infiniband.closing": Threshold(
+        3.0, "s", f"{_MUSTER}: a port of Ethernet whose interface is being switched off looks as if its link were lost"
+    ),
+    "infiniband.off": Threshold(60.0, "s", f"{_MUSTER}: an interface must be switched off for so long"),
+    "infiniband.unloaded": Threshold(900.0, "s", f"{_MUSTER}: as nvml.unloaded, for the driver of a network card"),
     "infiniband.clear": Threshold(60.0, "s", f"{_MUSTER}: a port must stay up for so long"),
     "infiniband.episode": Threshold(
         900.0, "s", "NVSentinel: three in an hour weigh more; one in 15 min is that often", 0.1

@@ -16,6 +16,7 @@ from muster.api.preflight import Profile
 
 MAX_EVIDENCE = 64
 MAX_INCIDENTS = 32
+MAX_PORTS = 128
 SUBJECT_LENGTH = 128
 
 
@@ -108,6 +109,12 @@ class AgentStatus(ApiModel):
     ports: int | None = Field(None, ge=0, description="Ports of InfiniBand, RoCE or EFA that are up now.")
     ports_seen: int | None = Field(
         None, ge=0, description="The most of them that were up at once, in this boot or before it."
+    )
+    ports_up: list[Annotated[str, Field(max_length=SUBJECT_LENGTH)]] = Field(
+        [], max_length=MAX_PORTS, description="Those that are up now, e.g. mlx5_0/1."
+    )
+    ports_had: list[Annotated[str, Field(max_length=SUBJECT_LENGTH)]] = Field(
+        [], max_length=MAX_PORTS, description="Those that were up when the most were, by the names that they had then."
     )
     driver: str = Field("", max_length=64, description="Driver version; empty: no driver, which is not sickness.")
     problem: Annotated[str, shortened_to(512)] = Field(

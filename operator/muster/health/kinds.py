@@ -175,6 +175,19 @@ KINDS: Mapping[str, Kind] = {
     "IbPortDown": Kind("a port of the network is down", FATAL, INSPECT, "NVSentinel, gpud"),
     "IbPortFlap": Kind("a port of the network goes up and down", DEGRADED, INSPECT, "gpud, Azure NHC"),
     "IbDeviceMissing": Kind("a network device is gone", FATAL, REBOOT, "NVSentinel"),
+    "IbPortOff": Kind(
+        "the interface of a port of the network is switched off: software does that, e.g. when a pod had it, and no job can use the port "
+        "meanwhile",
+        WARNING,
+        INSPECT,
+        _MUSTER,
+    ),
+    "FrontEndDown": Kind(
+        "a port of the node's own network, which carries its default route and no training, is down or gone",
+        WARNING,
+        INSPECT,
+        _MUSTER,
+    ),
     "IbCounters": Kind(
         "a port of the network counts errors",
         WARNING,

@@ -12,6 +12,7 @@ import pytest
 from muster.agent import kinds
 from muster.agent.facts import Signal
 from muster.agent.infiniband import InfiniBand
+from muster.agent.interfaces import NodeNetwork
 from muster.agent.machine import ClockSource
 from muster.agent.thresholds import DEFAULTS, Thresholds
 from muster.api.nodehealth import Evidence
@@ -21,9 +22,13 @@ PATIENT = Thresholds({**DEFAULTS.values, "sysfs.patience": 3600.0})
 """A slow machine reads a device late; that is no device that hangs."""
 
 
+def ports_of(node: Any, thresholds: Thresholds = PATIENT, expected: int | None = None) -> InfiniBand:
+    return InfiniBand(node.folder / "sys", thresholds, expected, NodeNetwork(node.folder / "sys", node.folder / "proc"))
+
+
 @pytest.fixture
 def fabric(node: Any) -> InfiniBand:
-    return InfiniBand(node.folder / "sys", PATIENT, None)
+    return ports_of(node)
 
 
 def bad(signals: list[Signal]) -> list[tuple[str, str]]:
@@ -70,7 +75,7 @@ def test_a_device_that_is_gone(node: Any, fabric: InfiniBand) -> None:
 
 def test_too_few_ports_where_the_number_is_configured(node: Any) -> None:
     node.port("mlx5_0/1", "1: DOWN", "3: Disabled")
-    fabric = InfiniBand(node.folder / "sys", PATIENT, 1)
+    fabric = ports_of(node, expected=1)
     assert bad(fabric.states()) == [(kinds.IB_PORT_DOWN, "")]
 
 
@@ -177,7 +182,7 @@ def test_a_virtual_function_belongs_to_who_uses_it(node: Any, fabric: InfiniBand
 
 
 def test_a_device_that_hangs_blinds_only_itself(node: Any) -> None:
-    fabric = InfiniBand(node.folder / "sys", Thresholds({**DEFAULTS.values, "sysfs.patience": 0.05}), None)
+    fabric = ports_of(node, Thresholds({**DEFAULTS.values, "sysfs.patience": 0.05}))
     states = [node.port(f"mlx5_{number}/1") / "state" for number in range(3)]
     wait_for_states(fabric, [])
     states[1].unlink()

@@ -15,6 +15,7 @@ from muster.agent.earlier import stored_evidence
 from muster.agent.facts import Clock
 from muster.agent.gpus import Gpus
 from muster.agent.infiniband import InfiniBand
+from muster.agent.interfaces import NodeNetwork
 from muster.agent.ledger import Ledger
 from muster.agent.thresholds import DEFAULTS
 from muster.agent.writer import Pace
@@ -37,7 +38,7 @@ class Simulated:
         self.ledger = Ledger("boot-1", DEFAULTS["burst"])
         self.pace = Pace(DEFAULTS)
         self.gpus = Gpus(DEFAULTS, None)
-        self.fabric = InfiniBand(folder, DEFAULTS, None, AtOnce) if folder else None
+        self.fabric = InfiniBand(folder, DEFAULTS, None, NodeNetwork(folder, folder), AtOnce) if folder else None
         self._waiting, self._urgent = False, False
         self._gpus = range(gpus)
         known = {"serial": "1", "model": "H", "vbios": "1"}

@@ -314,7 +314,9 @@ class NodeAgent(Agent):
         """Nobody sleeps."""
 
     def _look_at_ports(self) -> tuple[InfiniBand, Sampler]:
-        fabric = InfiniBand(self._settings.sysfs, self._thresholds, self._settings.expected_ports, AtOnce)
+        fabric = InfiniBand(
+            self._settings.sysfs, self._thresholds, self._settings.expected_ports, self._network, AtOnce
+        )
         looks = (
             (self._thresholds["infiniband.state_period"], fabric.states),
             (self._thresholds["infiniband.counter_period"], lambda: fabric.counters(self._monotonic())),
