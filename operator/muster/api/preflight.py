@@ -143,7 +143,8 @@ class PreflightPolicy(ApiModel):
     on_inconclusive: OnInconclusive = Field(
         OnInconclusive.START,
         description="When nothing can be said of some nodes (no checker there, a broken environment, too many that fail "
-        "alike). Start: the job starts with a warning. Wait: it waits until somebody has mended that.",
+        "alike). Start: the job starts with a warning. Wait: the tests are repeated for half an hour and twice the profile's time; "
+        "then the job takes other nodes, or gives all of them back and tries again later.",
     )
     transport: str = Field(
         "",

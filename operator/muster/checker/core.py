@@ -15,6 +15,7 @@ from muster.checker import translate
 from muster.checker.facts import Facts, unfitness
 from muster.checker.memory import Measured, Passes, figure_reports, with_figures
 from muster.checker.runs import Run, environment_answer, refusal, run_of
+from muster.preflight.probes import outcome
 from muster.protocol.checks import (
     MAX_GPUS,
     MAX_ID_CHARS,
@@ -173,8 +174,12 @@ class Core:
             self._facts = None
         self._log("torch is imported", **{name: str(value) for name, value in key.items()})
 
-    def zygote_has_ended(self, why: str, now: float) -> None:
-        """It did not come up, or it has died, by itself or by `End`."""
+    def zygote_has_ended(self, why: str, now: float, *, late: bool = False) -> None:
+        """It did not come up, or it has died, by itself or by `End`.
+
+        Args:
+            late: it was ended because it had not answered in time.
+        """
         was_ready, self._key, self._is_starting = self._key is not None, None, False
         pause = 0.0
         if not was_ready or self._failures:
@@ -188,7 +193,7 @@ class Core:
         self._probe = None
         if run is not None:
             if probe is not None:
-                run.abort(probe.order, why)
+                run.abort(probe.order, outcome.NO_TIME if late else outcome.UNFIT, why)
             self._finish(run, now)
         self._tell()
 
@@ -240,7 +245,7 @@ class Core:
             return [End()]
         probe = self._probe
         if probe is not None and now >= probe.overdue_at:
-            self.zygote_has_ended("the zygote has not answered in time", now)
+            self.zygote_has_ended("the zygote has not answered in time", now, late=True)
             return [End()]
         return []
 

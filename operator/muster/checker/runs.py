@@ -95,11 +95,15 @@ class Run:
             self.facts = seen if seen is not None else self.facts
         self._take(answer)
 
-    def abort(self, asked: Mapping[str, Any], words: str) -> None:
-        """The zygote has ended under a probe: that one has no result, and what was to follow is not run."""
+    def abort(self, asked: Mapping[str, Any], name: str, words: str) -> None:
+        """The zygote has ended under a probe: that one has no result, and what was to follow is not run.
+
+        Args:
+            name: the outcome of that probe.
+        """
         self.given_back = asked["device"] == CPU
         self._planned, self._steps = True, []
-        self._take({"probe": asked["probe"], "device": "node", "outcome": outcome.UNFIT, "message": words, "parts": []})
+        self._take({"probe": asked["probe"], "device": "node", "outcome": name, "message": words, "parts": []})
 
     def answer(self, now: float) -> CheckAnswer:
         """What the order has come to."""
@@ -162,7 +166,7 @@ class NodeRun(Run):
             return []
         why = self._not_owed() or no_cuda(self.facts)
         if why:
-            self._not_run("Context", why)
+            self._not_run("Context", outcome.UNFIT, why)
             return []
         return node.steps_of(self._profile, self._device(), self._directory or None)
 
@@ -172,14 +176,14 @@ class NodeRun(Run):
             return super()._ask(step, now)
         if left <= 0:
             for late in [step, *self._steps]:
-                self._not_run(late.probe, "the profile's %g s are over" % self._profile.limit_seconds)
+                self._not_run(late.probe, outcome.NO_TIME, "the profile's %g s are over" % self._profile.limit_seconds)
             self._steps = []
             return None
         self._cut = left < step.deadline_seconds
         return super()._ask(dataclasses.replace(step, deadline_seconds=min(step.deadline_seconds, left)), now)
 
-    def _not_run(self, probe: str, words: str) -> None:
-        self._take({"probe": probe, "device": "node", "outcome": outcome.NO_TIME, "message": words, "parts": []})
+    def _not_run(self, probe: str, name: str, words: str) -> None:
+        self._take({"probe": probe, "device": "node", "outcome": name, "message": words, "parts": []})
 
     def _take(self, answer: Mapping[str, Any]) -> None:
         answer = node.in_time(answer, self._profile, self._cut)

@@ -22,6 +22,7 @@ RESULT = "Result"
 NO_RESULT = "NoResult"
 COULD_NOT_CONNECT = "CouldNotConnect"
 OTHER_ENDED = "OtherEnded"
+LATE = "Late"
 ENVIRONMENT = "Environment"
 
 NVLINK, P2P, IB, ROCE, TCP = "NVLink", "P2P", "IB", "RoCE", "TCP"
@@ -94,10 +95,16 @@ FIGURES: Dict[str, Tuple[Figure, ...]] = {
 """By probe: what limits and histories know it as. What fails is told under the first of its names."""
 
 
+# Inside one node nobody else is waited for: an all-reduce there that comes to no end within its time is late like any other probe.
+_LATE = frozenset({outcome.NO_TIME, outcome.NO_RESULT, outcome.COULD_NOT_CONNECT})
+
+
 def how_of(name: str) -> str:
-    """What the outcome of a node's own probe says: something about the node, or nothing."""
+    """What the outcome of a node's own probe says: something about the node, that it was late, or nothing."""
     if name == outcome.HUNG:
         return NO_RESULT
+    if name in _LATE:
+        return LATE
     return RESULT if name == outcome.DONE or name in outcome.ABOUT_THE_NODE else ENVIRONMENT
 
 
@@ -280,12 +287,15 @@ def _network(name: str, ethernet: bool) -> str:
 
 
 def overall(probes: Sequence[ProbeReport]) -> str:
-    """What a node order is called as a whole: the hang, else what was found, else what kept it from finding out."""
+    """What a node order is called as a whole: the hang, else what was found, else that it was late, else what kept it from
+    finding out."""
     hows = {probe.how for probe in probes}
     if NO_RESULT in hows:
         return NO_RESULT
     if any(probe.wrong for probe in probes):
         return RESULT
+    if LATE in hows:
+        return LATE
     return ENVIRONMENT if ENVIRONMENT in hows or not probes else RESULT
 
 

@@ -155,6 +155,8 @@ def _burning_in(world: JobWorld, gang: Gang) -> Plan | None:
         return None
     if tested.fails:
         return _burned_out(world, gang, tested)
+    if burnin.is_given_up(world, gang.spec, tested):
+        return _unproven(world, gang, tested)
     told, message = _start_trouble(world) or (tested.missing.reason, tested.missing.message)
     return Plan((), Telling(State.STARTING, told, message), wake_in_seconds=TICK_SECONDS)
 
@@ -172,6 +174,28 @@ def _burned_out(world: JobWorld, gang: Gang, tested: burnin.Look) -> Plan:
         other = record.burned_out(world, spec, tested.fails, profile)
         note = f"failed the burn-in: {why}; attempt {other.attempt}: {on_nodes(other)}"
     return commit(world, other, Announcement(other.reason, note, warning=True))
+
+
+def _unproven(world: JobWorld, gang: Gang, tested: burnin.Look) -> Plan:
+    """Nodes whose tests have come to no answer are left where others are to be had; else all nodes are given back."""
+    spec, profile = gang.spec, str(burnin.profile_of(world))
+    count, nodes = burnin.tries(spec) + 1, tested.untested
+    minutes = burnin.patience_seconds(world) / 60
+    what = f"the burn-in of {len(nodes)} of {len(spec.members)} nodes has come to no answer within {minutes:.0f} min ({tested.words})"
+    if _are_few(len(nodes), len(spec.members)) and count <= world.fleet.policy.preflight.tries:
+        other = record.unproven(world, spec, nodes, profile, burnin.INCONCLUSIVE)
+        if all(member.node for member in other.members):
+            note = f"{what}; attempt {other.attempt}: {on_nodes(other)}"
+            return commit(world, other, Announcement(burnin.INCONCLUSIVE, note, warning=True))
+    other = record.unproven_again(world, spec, nodes, what, burnin.INCONCLUSIVE)
+    pause = (other.hold_until - world.now).total_seconds() if other.hold_until else 0.0
+    note = f"{what}; all nodes are given back, next try in {pause:.0f} s"
+    return commit(world, other, Announcement(burnin.INCONCLUSIVE, note, warning=True))
+
+
+def _are_few(some: int, members: int) -> bool:
+    """Whether something is the fault of a few of the members, and the others may keep their nodes."""
+    return 2 * some < members or (some == 1 and members > 1)
 
 
 def _not_started(world: JobWorld, gang: Gang, missing: Missing) -> Plan:
@@ -286,7 +310,7 @@ def _shut_out(world: JobWorld, gang: Gang) -> Plan | None:
 def _late(world: JobWorld, gang: Gang, late: Mapping[int, str]) -> Plan:
     """Those who come to run keep their nodes, if it is the fault of a few and there are other nodes for these."""
     spec, (why, *_) = gang.spec, late.values()
-    few = 2 * len(late) < len(spec.members) or (len(late) == 1 and len(spec.members) > 1)
+    few = _are_few(len(late), len(spec.members))
     if few and world.create_error is None:
         other = record.overdue(world, spec, late.keys())
         if all(member.node for member in other.members):

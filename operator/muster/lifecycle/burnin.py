@@ -34,8 +34,9 @@ from muster.preflight.probes.profiles import PROFILES
 from muster.preflight.upkeep import OF_ITSELF
 from muster.preflight.verdict import Fail, Outcome, Verdict, judge, judge_local, unfit
 from muster.preflight.yardsticks import yardsticks
-from muster.protocol.checks import READY, STARTING, CheckAnswer, CheckGrant, CheckOrder
+from muster.protocol.checks import NODE, READY, STARTING, CheckAnswer, CheckGrant, CheckOrder
 from muster.protocol.messages import IDLE
+from muster.recovery import holds
 from muster.world.checks import NodeChecks
 from muster.world.job import JobWorld, Seat
 
@@ -48,6 +49,11 @@ NEW_LEADER_SECONDS = 15.0
 ECHO_SECONDS = 60.0
 # Where the gang has to wait until something is mended, what could not be tested is tried again so often.
 AGAIN_SECONDS = 120.0
+# So long beyond what two tests of a node may take; then the gang waits no more.
+INCONCLUSIVE_SECONDS = 1800.0
+# Nodes that repeat the tests beside those that were slow, late or hung.
+BESIDE = 2
+_SAY_NOTHING = frozenset({How.ENVIRONMENT, How.LATE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +86,17 @@ def profile_of(world: JobWorld) -> Profile:
 
 def _asked(world: JobWorld, least: Profile = Profile.DISABLED) -> Profile:
     return wanted(world.job.spec.preflight, world.fleet.policy.preflight, least)
+
+
+def patience_seconds(world: JobWorld) -> float:
+    """For how long a gang waits where its tests come to no answer."""
+    return INCONCLUSIVE_SECONDS + 2.0 * PROFILES[str(profile_of(world))].limit_seconds
+
+
+def is_given_up(world: JobWorld, record: GangSpec, tested: Look) -> bool:
+    """Whether a gang has waited for too long for tests that come to no answer."""
+    inconclusive = tested.missing is not None and tested.missing.reason == INCONCLUSIVE
+    return inconclusive and holds.free_seconds(world, record) >= patience_seconds(world)
 
 
 def is_testing(world: JobWorld) -> bool:
@@ -185,9 +202,10 @@ class _BurnIn:
                     self.subjects.append(seat)
             elif self._is_able(seat) and self._is_free(seat):
                 self.proven.append(seat)
-        self.twice = self._twice()
         self.unlike = self._unlike()
         self.proven = [seat for seat in self.proven if seat.member.node not in self.unlike]
+        self.twice = self._twice()
+        self.beside = self._beside()
 
     def look(self) -> Look:
         """See muster.lifecycle.burnin.look."""
@@ -211,7 +229,7 @@ class _BurnIn:
             return Look(Missing(BURNING_IN, "burn-in: hearing the checkers"), dict.fromkeys(nodes, keep))
         absent, waiting = self._without_checker()
         orders = self._node_orders(absent)
-        found = local.compared(list(self._local(absent)), self.world.checkers)
+        found = self._timed(local.compared(list(self._local(absent)), self.world.checkers))
         # Who cannot meet others is told after what it has found by itself.
         subjects = {seat.member.node for seat in self.subjects}
         found += [each for node, each in sorted(self.unlike.items()) if node in subjects]
@@ -262,7 +280,7 @@ class _BurnIn:
         """Nothing is left to test, and everybody knows. What was noticed on the way is told at the go, so answers are kept."""
         told = self._told_of_pairs()
         outcomes = [outcome for several in told.values() for outcome in several]
-        limits, found = local.limited(self._local({}), self.checkers, self.world.standards)
+        limits, found = local.limited(self._timed(self._local({})), self.checkers, self.world.standards)
         verdict, measured = self._verdict(outcomes, found, limits), self._measured(outcomes)
         orders = self._together({seat.member.node: self._of_node(seat.member.node) for seat in self.subjects}, told)
         kept = {
@@ -294,11 +312,12 @@ class _BurnIn:
         """What is missing before nodes can be tested with each other."""
         waited = {order.id for node, several in orders.items() for order in several if self.orders.is_open(node, order)}
         if waited:
-            text = f"each node by itself, {len(orders)} of them"
-            if waited == {self.orders.again_id}:
-                again = sorted(self.twice.intersection(orders))
+            text = f"each node by itself, {sum(seat.member.node in orders for seat in self.subjects)} of them"
+            again = sorted(self.twice.intersection(orders))
+            if again and waited == {self.orders.again_id}:
                 more = f" and {len(again) - 1} more" if again[1:] else ""
-                text = f"slow or hung, and by itself once more: {again[0]}{more}"
+                beside = f", beside {', '.join(sorted(self.beside))}" if self.beside else ""
+                text = f"slow, late or hung, and by itself once more: {again[0]}{more}{beside}"
             return Missing(BURNING_IN, f"burn-in {self.profile}: {text}")
         here = (seat for seat in self.subjects if seat.member.node not in absent)
         held = next((seat for seat in here if seat.member.node not in orders), None)
@@ -414,27 +433,60 @@ class _BurnIn:
     # Each node by itself
 
     def _twice(self) -> frozenset[str]:
-        """Nodes that are asked once more: whoever was slow or hung and gave no wrong result. Somebody else's load on the host, or a
-        service of a moment, is no fault of the node's.
+        """Nodes that are asked once more: those that were slow, late or hung and gave no wrong result. Another program's load on
+        the host, or a service of a moment, is no fault of the node's.
         """
         views = {node: view for seat in self.subjects if (view := self.world.checkers.get(node := seat.member.node))}
-        first = {node: found for node, view in views.items() if (found := view.answer(self.orders.node_id))}
+        overdue = {node for node in self.checkers if self.orders.is_overdue(node, self.orders.node_id, NODE)}
+        first = {node: view.answer(self.orders.node_id) for node, view in views.items()}
+        first = {node: answer for node, answer in first.items() if answer or node in overdue}
         told = [each for node, answer in first.items() for each in local.told_by(node, answer)]
-        limits, told = local.limited(local.compared(told, views), views, self.world.standards)
+        in_time = {node for node, answer in first.items() if local.ended_in_time(node, answer)}
+        told = local.timed(local.compared(told, views), in_time.union(seat.member.node for seat in self.proven))
+        limits, told = local.limited(told, views, self.world.standards)
         failed, _ = judge_local([Tested(node) for node in first], told, limits)
         # What has begun goes on, whatever has become of the limits since.
-        again = self.orders.again_id
-        begun = {node for node in first if again in views[node].given or views[node].answer(again)}
+        begun = {node for node in first if self._has_begun_again(node) and node not in in_time}
         return frozenset(
             begun.union(fail.node for fail in failed).difference(fail.node for fail in failed if fail.wrong)
         )
+
+    def _has_begun_again(self, node: str) -> bool:
+        """Whether a node's checker has the second order, or has answered it."""
+        view, again = self.world.checkers.get(node), self.orders.again_id
+        return view is not None and (again in view.given or view.answer(again) is not None)
+
+    def _beside(self) -> frozenset[str]:
+        """Nodes that repeat the tests at the same moment as those that are asked once more: what loads all of them makes all late."""
+        begun = [
+            node
+            for seat in self.world.seats
+            if self._has_begun_again(node := seat.member.node) and node not in self.twice
+        ]
+        if not any(self._is_owed(node) for node in self.twice):
+            return frozenset(begun)
+        proven = sorted(seat.member.node for seat in self.proven)
+        in_time = sorted(
+            seat.member.node
+            for seat in self.subjects
+            if seat.member.node not in self.twice and self._is_able(seat) and self._is_free(seat)
+            if (answer := self.orders.answer(seat.member.node, self.orders.node_id))
+            if local.ended_in_time(seat.member.node, answer)
+        )
+        return frozenset(list(dict.fromkeys([*begun, *proven, *in_time]))[: max(BESIDE, len(begun))])
+
+    def _timed(self, outcomes: Iterable[LocalOutcome]) -> list[LocalOutcome]:
+        """The outcomes, by those that were tested once more beside the nodes that were late."""
+        again = {node: self.orders.answer(node, self.orders.again_id) for node in self.beside}
+        return local.timed(outcomes, [node for node, answer in again.items() if local.ended_in_time(node, answer)])
 
     def _is_owed(self, node: str) -> bool:
         """Whether a node has not answered yet to what it is asked once more."""
         return node in self.twice and self.orders.answer(node, self.orders.again_id) is None
 
     def _of_node(self, node: str) -> list[CheckOrder]:
-        return [self.orders.of_node(), *([self.orders.of_node(again=True)] if node in self.twice else [])]
+        again = node in self.twice or node in self.beside
+        return [self.orders.of_node(), *([self.orders.of_node(again=True)] if again else [])]
 
     def _node_orders(self, absent: Mapping[str, str]) -> dict[str, list[CheckOrder]]:
         found = {}
@@ -449,11 +501,14 @@ class _BurnIn:
             found[node] = self._of_node(node) if is_able or not self._is_owed(node) else [self.orders.of_node()]
         # While others are tested again, what had no result before is tested with them, or it would be blamed alone.
         newest = min((self._given_seconds(node) for node in found if How.RESULT not in self._hows(node)), default=0.0)
-        return {
+        kept = {
             node: several
             for node, several in found.items()
             if How.NO_RESULT not in self._hows(node) or self._given_seconds(node) - newest < AGAIN_SECONDS / 2
         }
+        for node in self.beside - kept.keys():  # those that stand
+            kept[node] = [self.orders.of_node(again=True)]
+        return kept
 
     def _answered(self, node: str) -> CheckAnswer | None:
         """What a node has told of itself, heard lately or not: the second time, where it was asked twice."""
@@ -552,9 +607,12 @@ class _BurnIn:
         others = "" if shared in verdict.words else shared
         words = "; ".join(dict.fromkeys(part for part in (verdict.words, *broken_by, others) if part))
         if self._waits():
-            remedy = f"Mend that: it is tried again every {AGAIN_SECONDS:.0f} s"
+            remedy = (
+                f"Repair that: the tests are repeated every {AGAIN_SECONDS:.0f} s, for {patience_seconds(self.world) / 60:.0f} min at "
+                "most. Then other nodes are taken, or all are given back"
+            )
             again = self._again(checks, alone.intersection(verdict.open))
-            return Look(Missing(INCONCLUSIVE, f"{words}. {remedy}"), again, untested=verdict.open)
+            return Look(Missing(INCONCLUSIVE, f"{words}. {remedy}"), again, untested=verdict.open, words=words)
         return Look(
             None, checks, untested=verdict.open, words=words, measured=measured.words, is_wrong=measured.is_wrong
         )
@@ -586,12 +644,13 @@ class _BurnIn:
             seat.member.node
             for seat in self.subjects
             if seat.member.node in self.checkers
-            and (seat.member.node in unproven or How.ENVIRONMENT in self._hows(seat.member.node))
+            and (seat.member.node in unproven or not _SAY_NOTHING.isdisjoint(self._hows(seat.member.node)))
         ]
         if any(self._given_seconds(node) >= AGAIN_SECONDS for node in void):  # together: they are judged by each other
-            for node in void:
+            for node in {*void, *self.beside}:
+                gone = order_ids if node in void else order_ids[1:]
                 kept = checks.get(node, NodeChecks())
-                found[node] = replace(kept, orders=tuple(each for each in kept.orders if each.id not in order_ids))
+                found[node] = replace(kept, orders=tuple(each for each in kept.orders if each.id not in gone))
         return found
 
     def _hows(self, node: str) -> list[How]:

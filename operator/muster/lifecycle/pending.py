@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from muster.api.gang import GangSpec, Member
 from muster.lifecycle import members, record, resume
+from muster.lifecycle.burnin import INCONCLUSIVE
 from muster.lifecycle.commit import commit, leftovers
 from muster.lifecycle.facts import Facts
 from muster.lifecycle.plan import Action, Announcement, CheckTemplate, Plan, State, Telling
@@ -89,9 +90,18 @@ def in_the_way(world: JobWorld) -> Obstacle | None:
         return Obstacle(telling, verdict.retry_seconds or TEMPLATE_RETRY_SECONDS)
     until = holds.held_until(world, spec) if spec else None
     if spec and until:
-        text = f"gave its nodes back because it could not be assembled on them; next try at {until:%H:%M:%S} UTC"
+        text = f"gave its nodes back because {_why_given_back(spec)}; next try at {until:%H:%M:%S} UTC"
         return Obstacle(Telling(State.PENDING, spec.reason, text), (until - world.now).total_seconds())
     return None
+
+
+def _why_given_back(spec: GangSpec) -> str:
+    if spec.burn_in is not None and spec.reason == INCONCLUSIVE:
+        return spec.burn_in.message
+    if spec.burn_in is not None and spec.reason == record.BURN_IN_FAILED and spec.burn_in.failures:
+        failure = spec.burn_in.failures[-1]
+        return f"too many nodes in a row have failed the burn-in, {failure.node} last ({failure.message})"
+    return "it could not be assembled on them"
 
 
 def _checked(world: JobWorld, settings: WorkerSettings) -> Plan:

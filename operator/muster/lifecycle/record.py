@@ -284,6 +284,23 @@ def burned_out_again(world: JobWorld, record: GangSpec, fails: Sequence[Fail], p
     return spec.model_copy(update={"reason": BURN_IN_FAILED, "excluded_nodes": excluded, "burn_in": told})
 
 
+def unproven(world: JobWorld, record: GangSpec, nodes: Collection[str], profile: str, reason: str) -> GangSpec:
+    """The record after the tests of some nodes have come to no answer for too long: their members move, and nothing is held
+    against the nodes."""
+    excluded = {**record.excluded_nodes, **dict.fromkeys(nodes, world.now + members.EXCLUSION)}
+    changes = {"excluded_nodes": excluded, "burn_in": _failed(world, record, (), profile)}
+    return reseated(world, record.model_copy(update=changes), members.on(record, nodes), reason)
+
+
+def unproven_again(world: JobWorld, record: GangSpec, nodes: Collection[str], message: str, reason: str) -> GangSpec:
+    """The record of a gang that gives its nodes back because the tests of some have come to no answer; it waits a while."""
+    told = (record.burn_in or BurnIn(time=world.now)).model_copy(
+        update={"time": world.now, "tries": 0, "message": message[:512]}
+    )
+    spec = unassembled(world, record, members.on(record, nodes), reason)
+    return spec.model_copy(update={"burn_in": told})
+
+
 def _failed(world: JobWorld, record: GangSpec, fails: Sequence[Fail], profile: str) -> BurnIn:
     before = record.burn_in
     found = [

@@ -43,7 +43,15 @@ _MOST_NOISE = 0.3
 _STRENGTH = {
     how: rank
     for rank, how in enumerate(
-        (How.RESULT, How.ENVIRONMENT, How.NO_RESULT, How.OTHER_ENDED, How.COULD_NOT_CONNECT, How.UNHEARD)
+        (
+            How.RESULT,
+            How.ENVIRONMENT,
+            How.LATE,
+            How.NO_RESULT,
+            How.OTHER_ENDED,
+            How.COULD_NOT_CONNECT,
+            How.UNHEARD,
+        )
     )
 }
 

@@ -1,7 +1,7 @@
 """What checkers told, as outcomes to be judged: of a node's own probes under which names, and by which limits. Pure."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from muster.preflight.outcomes import How, Limit, LocalOutcome
@@ -10,10 +10,13 @@ from muster.world.checks import CheckerView, Standard
 
 CHECKER = "checker"
 """The name under which it is told that nothing could be tested."""
+PROFILE = "profile"
+"""The name under which it is told that a node's probes together have not ended in time."""
 SHARED = frozenset({"storage", "storage-read"})
 """Probes of what many nodes have in common: an outage fails one node after the other, or all that look at it in that moment."""
 LEAST_VOTES = 2
 """Nodes that have to agree before another one is wrong."""
+MAX_NAMED = 4
 _HOWS = {str(each): each for each in How}
 
 
@@ -28,21 +31,50 @@ def has_wrong_sums(answer: CheckAnswer) -> bool:
 
 
 def told_by(node: str, answer: CheckAnswer | None) -> Iterator[LocalOutcome]:
-    """The outcomes of a node order; None: it was not answered in time."""
+    """The outcomes of a node order, what is late as one; None: it was not answered in time."""
     if answer is None:
-        yield LocalOutcome(
-            node,
-            CHECKER,
-            How.ENVIRONMENT,
-            words=f"the checker on {node} has not answered: look at its log (kubectl -n muster-check logs)",
-        )
+        words = "its checker has not answered: look at its log (kubectl -n muster-check logs)"
+        yield LocalOutcome(node, PROFILE, How.LATE, words=words)
         return
     if not answer.probes:
         yield LocalOutcome(node, CHECKER, how(answer.how), words=f"{node}: {answer.words}")
+    late = [probe for probe in answer.probes if how(probe.how) is How.LATE]
+    if late:
+        # What others use, too, keeps its name: where it is slow for many, it is not the nodes.
+        name = late[0].probe if all(probe.probe in SHARED for probe in late) else PROFILE
+        more = f" (and {len(late) - 1} more)" if late[1:] else ""
+        yield LocalOutcome(node, name, How.LATE, words=f"{late[0].probe}: {late[0].words}{more}")
     for probe in answer.probes:
         ended = how(probe.how)
+        if ended is How.LATE:
+            continue
         words = f"{node}: {probe.words}" if ended is How.ENVIRONMENT else probe.words
         yield LocalOutcome(node, probe.probe, ended, probe.figure, words, probe.wrong, probe.unit, probe.fingerprint)
+
+
+def ended_in_time(node: str, answer: CheckAnswer | None) -> bool:
+    """Whether all probes of a node came to an end, whatever they have found."""
+    return all(outcome.how is How.RESULT for outcome in told_by(node, answer))
+
+
+def timed(outcomes: Iterable[LocalOutcome], in_time: Collection[str]) -> list[LocalOutcome]:
+    """The outcomes; what is late says nothing of its node unless others, tested at the same moment, were in time.
+
+    Args:
+        in_time: nodes whose probes have ended in time.
+    """
+    found = []
+    for outcome in outcomes:
+        others = sorted(set(in_time) - {outcome.node})
+        if outcome.how is not How.LATE:
+            found.append(outcome)
+        elif others:
+            beside = f"{others[0]} was" if len(others) == 1 else f"{', '.join(others[:MAX_NAMED])} were"
+            found.append(replace(outcome, words=f"{outcome.words}; {beside} in time"))
+        else:
+            words = f"{outcome.node}: {outcome.words}; no other node that could be compared with it was in time"
+            found.append(replace(outcome, how=How.ENVIRONMENT, words=words))
+    return found
 
 
 def compared(outcomes: Sequence[LocalOutcome], checkers: Mapping[str, CheckerView]) -> list[LocalOutcome]:

@@ -35,11 +35,12 @@ class How(StrEnum):
     COULD_NOT_CONNECT = "CouldNotConnect"
     OTHER_ENDED = "OtherEnded"  # who says so is a victim: his partner has gone
     ENVIRONMENT = "Environment"  # the test itself could not run: no image, no memory, GPUs in use by others
+    LATE = "Late"  # not within the profile's time, although no probe has reached its own deadline
     UNHEARD = "Unheard"  # nobody has told: the coordinator's own word after its deadline
 
 
 # What says nothing of the hardware between two nodes.
-COUNTS_FOR_NOBODY = frozenset({How.OTHER_ENDED, How.ENVIRONMENT, How.UNHEARD})
+COUNTS_FOR_NOBODY = frozenset({How.OTHER_ENDED, How.ENVIRONMENT, How.LATE, How.UNHEARD})
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,8 @@ class LocalOutcome:
     Attributes:
         probe: its name, the key of a limit.
         figure: what it measured in the unit of its limit; None: it has measured nothing.
-        how: RESULT, NO_RESULT (it hung and was ended at its deadline) or ENVIRONMENT.
+        how: RESULT, NO_RESULT (it hung and was ended at its deadline), LATE (the node's probes together took too long: nothing
+            but other nodes that were in time says what that means) or ENVIRONMENT.
         unit: of the figure.
         wrong: a result was not what it must be (bits that differ, a device that is missing), whatever any figure says.
         words: what the probe says of it, for people.

@@ -222,7 +222,9 @@ def _found(
     answer = site.view.answer(order.id)
     if answer is None:
         return NodeChecks((order,))
-    limits, outcomes = local.limited(local.told_by(site.node, answer), {site.node: site.view}, standards)
+    # It is tested alone: that it was late says nothing of it.
+    told = local.timed(local.told_by(site.node, answer), ())
+    limits, outcomes = local.limited(told, {site.node: site.view}, standards)
     verdict = judge([Member(site.node)], (), outcomes, limits=limits)
     grant = CheckGrant(order.id, order.profile, site.view.tested_gpus(order.gpus))
     grants = (grant,) if verdict.outcome is Outcome.PASS else ()

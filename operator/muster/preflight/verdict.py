@@ -214,6 +214,9 @@ def _are_too_many(figures: Sequence[float], some: int, count: int) -> bool:
 def _local_fail(outcome: LocalOutcome, limit: Limit | None) -> Fail | None:
     said = f" ({outcome.words})" if outcome.words else ""
     at_least, unit = (limit.at_least, limit.unit) if limit else (0.0, "")
+    if outcome.how is How.LATE:
+        words = f"its tests have not ended in time{said}"
+        return Fail(outcome.node, outcome.probe, None, at_least, unit, (), words)
     if outcome.how is not How.RESULT:
         words = f"{outcome.probe} gave no result within its deadline{said}"
         return Fail(outcome.node, outcome.probe, None, at_least, unit, (), words)

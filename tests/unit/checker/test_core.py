@@ -168,15 +168,15 @@ class TestOrders:
         driven.wait(5)
         driven.reply()
         (answer,) = driven.report.answers
-        assert answer.how == "Environment"
-        assert [probe.probe for probe in answer.probes if probe.how == "Environment"] == [
+        assert answer.how == "Late"
+        assert [probe.probe for probe in answer.probes if probe.how == "Late"] == [
             "memory-pattern",
             "bit-exact",
             "host-to-device",
             "all-reduce-node",
         ]
 
-    @pytest.mark.parametrize(("gone_seconds", "how"), [(28, "Environment"), (1, "NoResult")])
+    @pytest.mark.parametrize(("gone_seconds", "how"), [(28, "Late"), (1, "NoResult")])
     def test_what_is_ended_at_the_profiles_end_and_not_at_its_own_deadline_proves_nothing(
         self, driven: Driven, gone_seconds: float, how: str
     ) -> None:
@@ -356,6 +356,11 @@ class TestZygote:
         driven.wait(30 + ANSWER_SECONDS)
         assert driven.answers == {"1": "Environment"}
         assert driven.up, "another one"
+
+    def test_one_that_does_not_answer_for_its_own_node_is_late(self, driven: Driven) -> None:
+        driven.tell(node_order("n"))
+        driven.wait(10 + ANSWER_SECONDS)
+        assert driven.answers == {"n": "Late"}
 
     def test_one_that_dies_again_before_it_has_answered_is_given_time(self, driven: Driven) -> None:
         driven.die()

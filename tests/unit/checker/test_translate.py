@@ -34,6 +34,7 @@ def test_words_of_the_ends_are_those_of_the_judges() -> None:
         translate.NO_RESULT,
         translate.COULD_NOT_CONNECT,
         translate.OTHER_ENDED,
+        translate.LATE,
         translate.ENVIRONMENT,
     )
     assert set(own) == {how.value for how in How} - {How.UNHEARD.value}
@@ -56,6 +57,7 @@ def test_every_probe_that_can_be_limited_is_one_that_a_checker_tells() -> None:
 @pytest.mark.parametrize("name", OUTCOMES)
 def test_each_end_of_a_probe_has_a_word(name: str) -> None:
     about = {"Done": "Result", "Hung": "NoResult"} | dict.fromkeys(("Wrong", "Missing", "Crashed", "Failed"), "Result")
+    about |= dict.fromkeys(("NoTime", "NoResult", "CouldNotConnect"), "Late")
     assert translate.how_of(name) == about.get(name, "Environment")
 
 
@@ -260,6 +262,9 @@ def test_transports(transports: list[str], model: str, ethernet: bool, across: b
         ([("Result", False)], "Result"),
         ([("Result", False), ("Environment", False)], "Environment"),
         ([("Result", True), ("Environment", False)], "Result"),
+        ([("Result", False), ("Late", False), ("Environment", False)], "Late"),
+        ([("Result", True), ("Late", False)], "Result"),
+        ([("NoResult", False), ("Late", False)], "NoResult"),
         ([("Result", True), ("NoResult", False)], "NoResult"),
         ([], "Environment"),
     ],

@@ -628,12 +628,140 @@ def test_a_bad_node_beside_its_only_mate_is_not_taken_for_a_link() -> None:
     assert not any("the link between" in event.note for plan in found.plans for event in plan.announcements)
 
 
-def test_a_checker_that_never_answers_ends_in_words_not_in_waiting() -> None:
+def test_a_node_whose_checker_never_answers_while_others_do_is_replaced() -> None:
     found = play(n3={"hangs": True})
+    began = found.scene.seconds
     spec = spec_of(found.until_commit(400))
+    assert spec.burn_in is not None
+    assert [(failure.node, failure.probe) for failure in spec.burn_in.failures] == [("n3", "profile")]
+    assert "n0, n1 were in time" in spec.burn_in.failures[0].message
+    limit = PROFILES["Quick"].limit_seconds + ANSWER_SECONDS
+    assert found.scene.seconds - began <= 2 * (limit + 10.0)
+
+
+@pytest.mark.parametrize("policy_says", ["Start", "Wait"])
+@pytest.mark.parametrize("nodes", [2, 3, 4, 8])
+def test_a_node_that_is_late_twice_beside_partners_that_are_in_time_is_replaced(nodes: int, policy_says: str) -> None:
+    found = play(nodes=nodes, fleet=10, rules=policy(onInconclusive=policy_says), n1={"late_tests": 2})
+    plan = found.until_commit()
+    spec = spec_of(plan)
+    assert spec.burn_in is not None
+    assert [(failure.node, failure.probe) for failure in spec.burn_in.failures] == [("n1", "profile")]
+    assert "memory-pattern: the profile's 30 s are over" in spec.burn_in.failures[0].message
+    assert found.checkers["n1"].runs == [NODE, AGAIN]
+    beside = [node for node, checker in found.checkers.items() if node != "n1" and AGAIN in checker.runs]
+    assert beside == ["n0", "n2"][: nodes - 1]
+    assert all(found.checkers[f"n{index}"].passes for index in range(nodes) if index != 1)
+    found.take(plan)
+    plan = found.until_commit()
+    assert spec_of(plan).go is not None
+    assert spec_of(plan).members[0].incarnation == 1
+
+
+def test_a_node_that_is_late_once_is_not_blamed() -> None:
+    found = play(n1={"late_tests": 1})
+    spec = spec_of(found.until_commit())
+    assert spec.go is not None
+    assert spec.burn_in is None or (spec.burn_in.failures, spec.burn_in.untested) == ([], [])
+
+
+def test_a_late_replacement_is_tested_again_beside_those_that_have_passed() -> None:
+    found = play(n2={"wrong": True}, n4={"late_tests": 2})
+    found.take(found.until_commit())
+    spec = spec_of(found.until_commit())
+    assert spec.burn_in is not None
+    assert [(failure.node, failure.probe) for failure in spec.burn_in.failures] == [
+        ("n2", "bit-exact"),
+        ("n4", "profile"),
+    ]
+    again = "uid-of-job.q/2/node/again"
+    assert [node for node, checker in found.checkers.items() if again in checker.runs] == ["n0", "n1", "n4"]
+    assert all("uid-of-job.q/2/node" not in found.checkers[node].runs for node in ("n0", "n1", "n3"))
+
+
+@pytest.mark.parametrize(
+    "late",
+    [
+        pytest.param({"n0": 9, "n1": 9, "n2": 9}, id="all"),
+        pytest.param({"n0": 9}, id="the only one"),
+        pytest.param({"n0": 9, "n1": 9, "n2": 1}, id="all, one of them only at first"),
+    ],
+)
+def test_where_no_partner_was_in_time_either_nobody_is_blamed(late: dict[str, int]) -> None:
+    found = play(nodes=len(late), **{node: {"late_tests": times} for node, times in late.items()})
+    # The partner is in time for its own test, and not when the others repeat theirs.
+    if late.get("n2") == 1:
+        found = play(nodes=3, n0={"late_tests": 9}, n1={"late_tests": 9}, n2={"late_again": True})
+    spec = spec_of(found.until_commit())
     assert spec.go is not None
     assert spec.burn_in is not None
-    assert spec.burn_in.untested == ["n3"]
+    assert not spec.burn_in.failures
+    assert spec.burn_in.untested == [node for node in late if late[node] == 9]
+    assert "no other node that could be compared with it was in time" in spec.burn_in.message
+
+
+def test_storage_that_is_slow_for_many_makes_none_of_them_late() -> None:
+    found = play(
+        nodes=4, fleet=8, n0={"storage": "late"}, n1={"storage": "late"}, n2={"storage": "fine"}, n3={"storage": "fine"}
+    )
+    spec = spec_of(found.until_commit())
+    assert spec.go is not None
+    assert spec.burn_in is not None
+    assert (spec.burn_in.failures, spec.burn_in.untested) == ([], ["n0", "n1"])
+
+
+def test_an_answer_that_never_comes_to_a_conclusion_ends_with_another_node() -> None:
+    found = play(rules=policy(onInconclusive="Wait"), n1={"environment": "GPU 0 is in use: process 7"})
+    reason, message = wait_in_vain(found, 40)
+    assert reason == burnin.INCONCLUSIVE
+    assert "repeated every 120 s, for 31 min at most" in message
+    plan = found.until_commit(1000)
+    spec = spec_of(plan)
+    assert [member.node for member in spec.members] == ["n0", "n4", "n2", "n3"]
+    assert spec.burn_in is not None
+    assert (spec.burn_in.failures, spec.burn_in.tries) == ([], 1)  # nothing is held against the node
+    assert found.scene.seconds <= 31 * 60 + 200.0
+    (event,) = plan.announcements
+    assert event.reason == burnin.INCONCLUSIVE
+    assert "the burn-in of 1 of 4 nodes has come to no answer within 31 min" in event.note
+    assert "GPU 0 is in use: process 7" in event.note
+    found.take(plan)
+    assert spec_of(found.until_commit()).go is not None
+
+
+@pytest.mark.parametrize("left", ["all are so", "no other node"])
+def test_where_no_other_nodes_help_all_are_given_back_and_the_job_says_why(left: str) -> None:
+    bad = range(4) if left == "all are so" else (1,)
+    faults = {f"n{index}": {"environment": "the torch of this image has no CUDA"} for index in bad}
+    found = play(fleet=8 if left == "all are so" else 4, rules=policy(onInconclusive="Wait"), **faults)
+    pauses = []
+    for _ in range(3):
+        plan = found.until_commit(1000)
+        spec = spec_of(plan)
+        assert spec.members == []
+        assert spec.reason == burnin.INCONCLUSIVE
+        assert "has no CUDA" in plan.announcements[0].note
+        assert spec.hold_until is not None
+        pauses.append((spec.hold_until - found.world().now).total_seconds())
+        members = found.scene.record.members  # type: ignore[union-attr]
+        found.scene.record = spec
+        reason, message = told_pending(found)
+        assert reason == burnin.INCONCLUSIVE
+        assert "has no CUDA" in message
+        (given_back,) = [action for action in plan.actions if isinstance(action, CommitGang)]
+        found.pass_time(3600.0)
+        placed = spec.model_copy(update={"members": members, "time": found.world().now})
+        found.take(Plan((replace(given_back, spec=placed),)))
+    assert pauses == [60.0, 120.0, 240.0]
+    assert not (spec.burn_in and spec.burn_in.failures)
+
+
+def told_pending(found: Play) -> tuple[str, str]:
+    """Reason and message of a job that has no nodes."""
+    plan = decide(found.world(), SETTINGS)
+    assert plan.status is not None
+    (message,) = [c.message for c in plan.status.conditions if c.type == "Running"]
+    return plan.status.reason, message
 
 
 def test_a_new_leader_says_nothing_before_he_has_heard_the_checkers_and_goes_on_where_the_old_one_was() -> None:
@@ -1128,9 +1256,12 @@ def test_one_bad_moment_of_a_node_by_itself_does_not_blame_it(nodes: int, fault:
     assert spec.go is not None
     assert spec.burn_in is None or (spec.burn_in.failures, spec.burn_in.untested) == ([], [])
     assert found.checkers["n0"].runs[:2] == [NODE, AGAIN]
-    assert not any(AGAIN in checker.runs for node, checker in found.checkers.items() if node != "n0")
+    # Those beside which it is tested again: two at most, and never of another gang.
+    beside = [node for node, checker in found.checkers.items() if node != "n0" and AGAIN in checker.runs]
+    assert beside == ["n1", "n2"][: nodes - 1]
     words = [told(each)[1] for each in found.plans if each.status is not None]
-    assert "burn-in Quick: slow or hung, and by itself once more: n0" in words
+    more = f", beside {', '.join(beside)}" if beside else ""
+    assert f"burn-in Quick: slow, late or hung, and by itself once more: n0{more}" in words
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,13 @@
 """Bits of several nodes beside each other: who errs always alike is found by those who do not."""
 
+from dataclasses import replace
+
 import pytest
 
 from muster.preflight import local
 from muster.preflight.outcomes import How, LocalOutcome, Member
 from muster.preflight.verdict import judge_local
-from muster.protocol.checks import CheckReport
+from muster.protocol.checks import NODE, CheckAnswer, CheckReport, ProbeReport
 from muster.world.checks import CheckerView, Standard
 
 Prints = dict[str, str]
@@ -83,3 +85,52 @@ def test_a_limit_of_another_version_of_the_probes_judges_nobody_else() -> None:
     views = {"n1": view("1"), "n2": view("1"), "n3": view("2")}
     limits, found = local.limited(outcomes, views, [standard("1", 600.0), standard("2", 1000.0)])
     assert [limits[each.probe].at_least for each in found] == [540.0, 540.0, 900.0]
+
+
+LATE = CheckAnswer(
+    "o",
+    NODE,
+    "Late",
+    probes=(
+        ProbeReport("gemm-bf16", "Result", 600.0, "TFLOP/s"),
+        ProbeReport("bit-exact", "Late", words="it was still running when the profile's 30 s were over"),
+        ProbeReport("storage", "Late", words="the profile's 30 s are over"),
+    ),
+)
+ONLY_STORAGE = replace(LATE, probes=(LATE.probes[0], LATE.probes[2]))
+
+
+@pytest.mark.parametrize(
+    ("answer", "probe", "words"),
+    [
+        (LATE, "profile", "bit-exact: it was still running when the profile's 30 s were over (and 1 more)"),
+        (ONLY_STORAGE, "storage", "storage: the profile's 30 s are over"),
+        (None, "profile", "its checker has not answered: look at its log (kubectl -n muster-check logs)"),
+    ],
+)
+def test_what_is_late_is_one_outcome(answer: CheckAnswer | None, probe: str, words: str) -> None:
+    (late,) = [each for each in local.told_by("n0", answer) if each.how is How.LATE]
+    assert (late.probe, late.words) == (probe, words)
+    assert not local.ended_in_time("n0", answer)
+
+
+@pytest.mark.parametrize(
+    ("in_time", "how", "words"),
+    [
+        ((), How.ENVIRONMENT, "no other node that could be compared with it was in time"),
+        (("n0",), How.ENVIRONMENT, "no other node that could be compared with it was in time"),
+        (("n1",), How.LATE, "; n1 was in time"),
+        (("n0", "n2", "n1"), How.LATE, "; n1, n2 were in time"),
+    ],
+)
+def test_being_late_says_something_beside_others_that_were_in_time(
+    in_time: tuple[str, ...], how: How, words: str
+) -> None:
+    well = LocalOutcome("n3", "gemm-bf16", How.RESULT, 600.0)
+    late, other = local.timed([*local.told_by("n0", None), well], in_time)
+    assert (late.node, late.how) == ("n0", how)
+    assert late.words.endswith(words)
+    assert other == well
+    fails, broken = judge_local([Member("n0")], [late], {})
+    assert [fail.node for fail in fails] == (["n0"] if how is How.LATE else [])
+    assert broken == ([] if how is How.LATE else ["n0"])
