@@ -1,5 +1,8 @@
 """Who keeps the others waiting for a start, though his node is there. Pure."""
 
+import math
+from collections.abc import Collection
+
 from muster.api.gang import Gang, Level
 from muster.checkpoint.scan import UNVERIFIED
 from muster.protocol.messages import IDLE
@@ -18,7 +21,9 @@ POD_START_SECONDS = 900.0
 STUCK_SECONDS = 45.0
 # From the go, or from the moment at which others have listed theirs.
 LAGGING_SECONDS = 120.0
-# The same for a listing that does not fail, and does not come to an end either.
+# A listing that does not fail, and does not come to an end either, is compared with the slowest of the others: so many times
+# as long it may take, within these bounds.
+TIMES_AS_LONG = 10.0
 SLOW_LISTING_SECONDS = 600.0
 
 
@@ -61,15 +66,17 @@ def barrier_failed(world: JobWorld, gang: Gang, seat: Seat, launcher: LauncherVi
     """A worker that keeps the others waiting for the next start, though it is heard."""
     # A leader that is new, or was cut off, has only just been able to tell the launcher; one that is idle has nothing to end.
     waited = min(world.attempt_age_seconds, world.leader_age_seconds, launcher.talking_age_seconds)
+    unlisted = world.job.spec.checkpoint.directory and seat.index not in world.listed
     if launcher.heard_age_seconds >= FRESH_SECONDS:
-        return None
+        return _slow_listing(world, gang, seat) if unlisted else None
     if waited > RECLAIM_DEADLINE_SECONDS and launcher.state != IDLE:
         message = f"worker {seat.index} has not ended its old ranks within {RECLAIM_DEADLINE_SECONDS:.0f} s"
         return failure_of(seat, Kind.RECLAIM_SLOW, Level.POD, message)
     if waited > STUCK_SECONDS and launcher.loop_age_seconds - launcher.heard_age_seconds > STUCK_SECONDS:
         return _stuck(gang, seat, launcher)
-    unlisted = world.job.spec.checkpoint.directory and seat.index not in world.listed
-    return _listing_failure(world, gang, seat, launcher, waited) if unlisted else None
+    if not unlisted:
+        return None
+    return _listing_failure(world, gang, seat, launcher, waited) or _slow_listing(world, gang, seat)
 
 
 def _listing_failure(world: JobWorld, gang: Gang, seat: Seat, launcher: LauncherView, waited: float) -> Failure | None:
@@ -80,15 +87,48 @@ def _listing_failure(world: JobWorld, gang: Gang, seat: Seat, launcher: Launcher
         if not error or error.startswith(UNVERIFIED) or waited < LONE_SECONDS:
             return None
         return lone_failure(gang, seat, Kind.LISTING_STUCK, message)
-    if gang.spec.judges_time is not None:  # who need not judge any more may be able to list
-        waited = min(waited, (world.now - gang.spec.judges_time).total_seconds())
-    if waited < (LAGGING_SECONDS if error else SLOW_LISTING_SECONDS):
+    longest = LAGGING_SECONDS if error else _longest_listing(world, gang, seat)
+    if min(waited, _judging_seconds(world, gang)) < longest:
         return None
-    chosen = {judge.index for judge in judges(world, gang.spec)}
-    if not (world.listed & chosen if seat.index in chosen else world.listed):
+    if not _like_it(world, gang, seat):
         return None  # nobody can: that is the storage, and another node would do no better
-    message = f"worker {seat.index} cannot list the checkpoints, others can: {error or 'it has come to no end'}"
+    message = f"worker {seat.index} cannot list the checkpoints, others can: {error or _no_end(longest)}"
     return failure_of(seat, Kind.LISTING_STUCK, next_level(gang, seat, Kind.LISTING_STUCK), message)
+
+
+def _slow_listing(world: JobWorld, gang: Gang, seat: Seat) -> Failure | None:
+    """A worker that is heard now and then only, as on a node that is much too slow, and whose listing does not come."""
+    begun = world.ages_of(seat.pod).running if seat.pod else 0.0
+    waited = min(world.attempt_age_seconds, world.leader_age_seconds, world.listing_age_seconds, begun)
+    if min(waited, _judging_seconds(world, gang)) < SLOW_LISTING_SECONDS or not _like_it(world, gang, seat):
+        return None
+    message = f"worker {seat.index} cannot list the checkpoints, others can: {_no_end(SLOW_LISTING_SECONDS)}"
+    return failure_of(seat, Kind.LISTING_STUCK, next_level(gang, seat, Kind.LISTING_STUCK), message)
+
+
+def _no_end(seconds: float) -> str:
+    return f"its listing has come to no end within {seconds:.0f} s"
+
+
+def _judging_seconds(world: JobWorld, gang: Gang) -> float:
+    """For how long the workers that judge have done so: one that need not any more may be able to list."""
+    since = gang.spec.judges_time
+    return math.inf if since is None else (world.now - since).total_seconds()
+
+
+def _like_it(world: JobWorld, gang: Gang, seat: Seat) -> Collection[int]:
+    """Workers that have listed what this one is asked to list."""
+    chosen = {judge.index for judge in judges(world, gang.spec)}
+    return world.listed & chosen if seat.index in chosen else world.listed
+
+
+def _longest_listing(world: JobWorld, gang: Gang, seat: Seat) -> float:
+    """How long the listing of a worker may take, by the slowest of those that have come to an end."""
+    ages = [world.views[index].scanned_age_seconds for index in _like_it(world, gang, seat)]
+    if not ages or None in ages:
+        return SLOW_LISTING_SECONDS
+    took = world.listing_age_seconds - min(age for age in ages if age is not None)
+    return min(SLOW_LISTING_SECONDS, max(LAGGING_SECONDS, TIMES_AS_LONG * took))
 
 
 def not_started(world: JobWorld, gang: Gang, seat: Seat, launcher: LauncherView) -> Failure | None:

@@ -12,6 +12,7 @@ from muster.world.job import Seat
 # (storage that is down, a network policy) another node does no better, so there are not many tries.
 LONE_SECONDS = 300.0
 LONE_TRIES = 4
+_OF_ONE_CAUSE = frozenset({Kind.LAUNCHER_SILENT, Kind.LAUNCHER_STUCK, Kind.LISTING_STUCK})
 
 
 def lone_failure(gang: Gang, seat: Seat, kind: Kind, message: str) -> Failure | None:
@@ -24,9 +25,13 @@ def lone_failure(gang: Gang, seat: Seat, kind: Kind, message: str) -> Failure | 
 
 
 def next_level(gang: Gang, seat: Seat, kind: Kind) -> Level:
-    """A new pod on the same node; another node when that has been tried since the last start."""
-    tried = ((incident.reason, incident.node) for incident in _since_the_start(gang))
-    return Level.REPLACE if (kind, seat.member.node) in tried else Level.POD
+    """A new pod on the same node; another node when that has been tried since the last start.
+
+    A node that is much too slow shows it in one way after the other: one new pod has to do for all of them.
+    """
+    kinds = _OF_ONE_CAUSE if kind in _OF_ONE_CAUSE else {kind}
+    tried = {incident.node for incident in _since_the_start(gang) if incident.reason in kinds}
+    return Level.REPLACE if seat.member.node in tried else Level.POD
 
 
 def _since_the_start(gang: Gang) -> Iterator[GangIncident]:

@@ -97,6 +97,50 @@ class TestAListingThatFails:
         here.seconds = 400.0 + 599.0
         assert find(here.world()) == []
 
+    @pytest.mark.parametrize(("slowest", "limit"), [(2.0, 120.0), (30.0, 300.0), (200.0, 600.0)])
+    def test_that_comes_to_no_end_is_compared_with_the_slowest_of_the_others(
+        self, slowest: float, limit: float
+    ) -> None:
+        def here(seconds: float) -> Scene:
+            here = waiting().launcher(1, idle(2, scanned=False))
+            here.seconds = 400.0 + seconds
+            here.but(listing_age_seconds=seconds).launcher(0, idle(2, scanned_age_seconds=seconds - 1.0))
+            for index in (2, 3):
+                here.launcher(index, idle(2, scanned_age_seconds=seconds - slowest))
+            return here
+
+        assert find(here(limit - 1.0).world()) == []
+        assert (one(here(limit)).kind, one(here(limit)).level) == (Kind.LISTING_STUCK, Level.POD)
+        assert f"others can: its listing has come to no end within {limit:.0f} s" in one(here(limit)).message
+
+    @pytest.mark.parametrize("heard_seconds", [1.0, 16.0, 59.0])
+    def test_of_a_launcher_that_is_heard_now_and_then_only(self, heard_seconds: float) -> None:
+        """A node that is much too slow reports with gaps: neither silent for long nor heard without a break."""
+
+        def here(seconds: float) -> Scene:
+            here = waiting().launcher(
+                1, idle(2, scanned=False, heard_age_seconds=heard_seconds, talking_age_seconds=heard_seconds)
+            )
+            here.seconds = 400.0 + seconds
+            return here.aged(1, PodAges(4000.0, 4000.0))
+
+        assert find(here(599.0).world()) == []
+        assert (one(here(600.0)).kind, one(here(600.0)).index) == (Kind.LISTING_STUCK, 1)
+
+        assert find(here(600.0).aged(1, PodAges(4000.0, 599.0)).world()) == []
+        assert find(here(600.0).all(idle(2, scanned=False, heard_age_seconds=heard_seconds)).world()) == []
+
+    @pytest.mark.parametrize("before", ["CheckpointsUnreadable", "LauncherStuck", "LauncherSilent"])
+    def test_after_a_new_pod_has_not_helped_the_node_is_left(self, before: str) -> None:
+        here = waiting(incidents=[an_incident(2, INFRASTRUCTURE, reason=before, node="n1", settled=True)])
+        here.launcher(1, idle(2, scanned=False, checkpoint_error="stalled for 60 s"))
+        record = commits(here)
+        assert record is not None
+        assert record.level is Level.REPLACE
+        assert [member.node for member in record.members] == ["n0", "n3", "n2"]
+        assert "n1" in record.excluded_nodes
+        assert [member.incarnation for member in record.members] == [1, 2, 1]
+
     def test_of_one_who_judges_is_compared_with_others_who_judge(self) -> None:
         """Who only looks which there are reads next to nothing."""
         here = waiting(job=a_job(nodes=6))
