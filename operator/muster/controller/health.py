@@ -721,4 +721,6 @@ def _facts(node: NodeView) -> tuple[Any, ...]:
         node.allocatable,
         node.capacity,
         node.conditions,
+        node.annotations,
+        node.deleting,
     )

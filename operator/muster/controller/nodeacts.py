@@ -22,8 +22,7 @@ from muster.controller.cluster import Cluster
 from muster.controller.pace import Pace
 from muster.health.assess import Verdict
 from muster.health.books import is_tainted
-from muster.health.effects import Effect
-from muster.health.maintenance import until
+from muster.health.effects import Effect, exclusion_of
 from muster.health.orders import InForce, Order
 from muster.health.signs import CHECK_WANTED
 from muster.health.sources import UNHEALTHY_TAINT
@@ -33,7 +32,6 @@ from muster.kube.client import APPLY_PATCH, Client
 from muster.kube.decode import Undecodable
 from muster.kube.errors import AlreadyExists, ApiError, Conflict, Forbidden, Invalid, NotFound
 from muster.kube.events import NORMAL, WARNING, EventRecorder, Regarding
-from muster.world.fleet import Exclusion
 from muster.world.views import NodeView
 
 TAINT_KEY = UNHEALTHY_TAINT
@@ -119,12 +117,7 @@ class NodeActs:
         self._tell(order, enforcement, before)
 
     def _exclude(self, name: str, verdict: Verdict, wanted: Effect, now: datetime) -> None:
-        exclusion = None
-        if wanted.avoid:
-            words = until(verdict.maintenance) if verdict.maintenance is not None and verdict.only_planned else ""
-            exclusion = Exclusion(
-                verdict.reason, verdict.message[:512], wanted.leave, verdict.gone_by, words, wanted.last_choice
-            )
+        exclusion = exclusion_of(verdict, wanted)
         was = self._cluster.fleet.exclusion(name)
         if not self._cluster.fleet.exclude(name, exclusion):
             return
@@ -280,9 +273,8 @@ class NodeActs:
             return
         well = verdict.state in (None, VerdictState.HEALTHY)
         text = tell(name, verdict, ruling, wanted, enforcement) or "nothing stands against it any more"
-        reason = (
-            "NodeMaintenance" if verdict.only_planned else f"Node{verdict.state.value if verdict.state else 'Healthy'}"
-        )
+        planned = "NodeMaintenance" if verdict.removal is None else "NodeRemoval"
+        reason = planned if verdict.only_planned else f"Node{verdict.state.value if verdict.state else 'Healthy'}"
         kind = NORMAL if well or verdict.only_planned or verdict.state is VerdictState.SUSPECT else WARNING
         log.info(
             "verdict", node=name, state=verdict.state and verdict.state.value, reason=verdict.reason, act=ruling.act

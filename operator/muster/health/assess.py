@@ -11,9 +11,10 @@ now, so that a clock that jumps neither condemns nor releases.
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
+from muster.api.fleetpolicy import SourceName
 from muster.api.maintenance import MaintenanceStage, NodeMaintenance
 from muster.api.nodehealth import (
     MAX_EVIDENCE,
@@ -64,7 +65,7 @@ from muster.health.signs import (
 from muster.health.silence import AGENT_SILENT, Silence
 from muster.health.sources import Rules, in_charge
 from muster.health.words import Following, following
-from muster.world.fleet import Doubt, Leave
+from muster.world.fleet import Doubt, Leave, Removal
 from muster.world.jobwords import JobWord
 
 SAME_FAULT_SECONDS = 30 * 86400
@@ -157,8 +158,9 @@ class Verdict:
         asked_by: these owners.
         repair: what has to be done with the machine for what has the node out, marks of its repair left aside.
         maintenance: what windows mean for the node; None: none is near.
-        gone_by: when a window wants running jobs to be gone; None: none does yet.
-        only_planned: a window has it out, and nothing else does: no budget is asked.
+        gone_by: when a window, or whoever takes the machine away, wants running jobs to be gone; None: no time is known.
+        only_planned: a window or a removal has it out, and nothing else does: no budget is asked.
+        removal: the machine is being taken away; None: it is not.
         would: what would follow of what the policy only observes; None: nothing more than what does.
         faded: it is on record as quarantined, and by the time so much has faded that this ends once that time is sure.
     """
@@ -190,6 +192,7 @@ class Verdict:
     maintenance: NodeMaintenance | None = None
     gone_by: datetime | None = None
     only_planned: bool = False
+    removal: Removal | None = None
     would: Would | None = None
     faded: bool = False
 
@@ -285,7 +288,9 @@ def assess(
     human = health.spec.human
     released = _released(human, now)
     signs = [_steady(sign, known, now) for sign in signs]
-    waived = [s for s in signs if released and _is_waived(s, known, released, before, now)]
+    # A human's release keeps nobody from taking the machine away.
+    waivable = [s for s in signs if s.removal is None]
+    waived = [s for s in waivable if released and _is_waived(s, known, released, before, now)]
     forgiven = {s.key for s in waived}
     unforgiven = [_renewed(s, known, released, now) for s in signs if s.key not in forgiven]
     watched = [sign for sign in unforgiven if rules.observes(sign)]
@@ -319,6 +324,7 @@ def assess(
     stays_in = account.quarantines(blamed, was_open, released) or (faded and not time_is_sure)
     quarantined = not cordoned and stays_in
 
+    removal = _removal(standing)
     state = _state(worst, cordoned, quarantined, before.agent is not None or bool(signs or window))
     would = None if cordoned or quarantined else _would(standing, watched, worst, facts.node.unschedulable)
     forgiven_now = [replace(s, severity=Severity.INFO) for s in waived]
@@ -364,10 +370,11 @@ def assess(
         asked_by=followed.owners if followed is not None and followed.wants_check else (),
         repair=_repair(faults, quarantined, past),
         maintenance=window.told if window is not None else None,
-        gone_by=window.gone_by if window is not None else None,
-        only_planned=window is not None
+        gone_by=_earliest(window.gone_by if window else None, removal.gone_by if removal else None),
+        only_planned=(window is not None or removal is not None)
         and not (cordoned or quarantined)
-        and all(sign.source == MAINTENANCE or sign.stays for sign in weighing),
+        and all(sign.stays or (sign.planned if removal else sign.source == MAINTENANCE) for sign in weighing),
+        removal=removal,
         stays=bool(weighing) and all(sign.stays for sign in weighing) and not (cordoned or quarantined),
         would=would,
         faded=faded,
@@ -388,6 +395,24 @@ def assess(
             default=None,
         ),
     )
+
+
+def _removal(standing: Iterable[Sign]) -> Removal | None:
+    """What several marks say together: whose time is known and comes first names it, and one that is final makes all of it so.
+
+    Kubernetes itself takes nothing away: a mark of its own is the doing of whoever else has marked the node.
+    """
+    found = [sign.removal for sign in standing if sign.removal is not None]
+    if not found:
+        return None
+    first = min(
+        found, key=lambda each: (each.gone_by or datetime.max.replace(tzinfo=UTC), each.by == SourceName.KUBERNETES)
+    )
+    return replace(first, final=any(each.final for each in found))
+
+
+def _earliest(*moments: datetime | None) -> datetime | None:
+    return min((moment for moment in moments if moment is not None), default=None)
 
 
 def ailment(verdict: Verdict) -> str:

@@ -6,8 +6,9 @@ from muster.api.fleetpolicy import Enforcement
 from muster.api.nodehealth import VerdictState
 from muster.health.assess import OUT, Verdict
 from muster.health.breaker import Act, Ruling
+from muster.health.maintenance import until
 from muster.health.signs import BURN_IN
-from muster.world.fleet import Leave
+from muster.world.fleet import Exclusion, Leave
 
 
 class Effect(NamedTuple):
@@ -32,11 +33,12 @@ def avoids(state: VerdictState | None, enforcement: Enforcement, *, cordoned: bo
 
 
 def effect(verdict: Verdict, ruling: Ruling, enforcement: Enforcement) -> Effect:
-    """What is done about a node. What a human has cordoned, or maintains, is left in any case, too; what somebody repairs is avoided in
-    any case."""
-    planned = Leave.NO if verdict.gone_by is None else Leave.AFTER_CHECKPOINT
+    """What is done about a node. What a human has cordoned, or maintains, or what is being taken away, is left in any case, too; what
+    somebody repairs is avoided in any case."""
+    goes = verdict.gone_by is not None or verdict.removal is not None
+    planned = Leave.AFTER_CHECKPOINT if goes else Leave.NO
     if not avoids(verdict.state, enforcement, cordoned=verdict.cordoned):
-        return Effect(avoid=verdict.handed_over or verdict.maintenance is not None, leave=planned)
+        return Effect(avoid=goes or verdict.handed_over or verdict.maintenance is not None, leave=planned)
     if ruling.act is Act.HOLD:
         return Effect(avoid=True, leave=planned, last_choice=_may_be_used(verdict))
     now = verdict.fatal and not verdict.cordoned and ruling.act is Act.TAKE
@@ -45,8 +47,37 @@ def effect(verdict: Verdict, ruling: Ruling, enforcement: Enforcement) -> Effect
     return Effect(
         avoid=True,
         leave=Leave.NOW if now else later,
-        taint=ruling.act is Act.TAKE and enforcement is Enforcement.NODES,
+        taint=ruling.act is Act.TAKE and enforcement is Enforcement.NODES and not _is_only_removed(verdict),
     )
+
+
+def exclusion_of(verdict: Verdict, wanted: Effect) -> Exclusion | None:
+    """What placement and the jobs on a node are told; None: the node may be used."""
+    if not wanted.avoid:
+        return None
+    return Exclusion(
+        verdict.reason,
+        verdict.message[:512],
+        wanted.leave,
+        verdict.gone_by,
+        _planned_words(verdict),
+        wanted.last_choice,
+        verdict.removal,
+    )
+
+
+def _planned_words(verdict: Verdict) -> str:
+    """What people are told who wait for a node that only a plan has out; "" for others."""
+    if not verdict.only_planned:
+        return ""
+    if verdict.removal is not None:
+        return f"being taken away by {verdict.removal.by}"
+    return until(verdict.maintenance) if verdict.maintenance is not None else ""
+
+
+def _is_only_removed(verdict: Verdict) -> bool:
+    """Whether nothing but its removal has the node out: whoever takes it away has marked it already."""
+    return verdict.only_planned and verdict.removal is not None and verdict.maintenance is None
 
 
 def _may_be_used(verdict: Verdict) -> bool:
@@ -58,6 +89,6 @@ def _may_be_used(verdict: Verdict) -> bool:
     """
     if verdict.certain or verdict.state is VerdictState.QUARANTINED or verdict.cordoned:
         return False
-    if verdict.handed_over or verdict.maintenance is not None:
+    if verdict.handed_over or verdict.maintenance is not None or verdict.removal is not None:
         return False
     return all(finding.observed or finding.source != BURN_IN for finding in verdict.findings)

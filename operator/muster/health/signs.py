@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from muster.api.nodehealth import Finding, RecommendedAction, Severity
+from muster.world.fleet import Removal
 
 AGENT = "agent"
 BURN_IN = "burn-in"
@@ -58,6 +59,7 @@ class Sign:
         stays: it proves no fault of the hardware: new workers keep away, running ones stay, and no budget is charged.
         then: the action if the same took the node out before; None: the same one.
         dated: `newest` by the clock of whoever has seen it, which may be ahead; None: it is not known apart.
+        removal: it says that the machine is being taken away.
     """
 
     source: str
@@ -76,6 +78,7 @@ class Sign:
     stays: bool = False
     then: RecommendedAction | None = None
     dated: datetime | None = None
+    removal: Removal | None = None
 
     @property
     def weighs(self) -> int:

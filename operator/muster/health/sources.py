@@ -27,6 +27,7 @@ from muster.health.equals import FEWER_THAN_EQUALS
 from muster.health.facts import ConditionView, NodeFacts
 from muster.health.kinds import KINDS, RECOVERY_ACTION, SXID, XID
 from muster.health.maintenance import Windows
+from muster.health.removals import Notice
 from muster.health.signs import CHECK_WANTED, FAILED_BURN_IN, FOLLOWED_BY_FAILURES, MAINTENANCE, REPAIR, Sign
 from muster.health.silence import AGENT_SILENT
 from muster.health.xids import (
@@ -52,11 +53,12 @@ _CAMEL_CASE = re.compile(r"[A-Z][A-Za-z0-9]{0,63}")
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Conditions whose type matches whole, with one of these statuses and a reason that matches whole."""
+    """Conditions whose type matches whole, with one of these statuses, and a reason and a message that match whole."""
 
     type: str
     statuses: tuple[str, ...] = ("True",)
     reason: str = ".*"
+    message: str = ".*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +78,24 @@ class TaintMark:
 
 
 @dataclass(frozen=True, slots=True)
+class Annotation:
+    """Annotations with this key, and a value that matches whole."""
+
+    key: str
+    value: str = ".*"
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """The Node object is being deleted, and its finalizers wait for something."""
+
+
+@dataclass(frozen=True, slots=True)
 class Shortage:
     """Fewer of the fleet's accelerators can be allocated than the node has: its device plugin found some of them sick."""
 
 
-Mark: TypeAlias = Condition | Label | TaintMark | Shortage
+Mark: TypeAlias = Condition | Label | TaintMark | Annotation | Deletion | Shortage
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +114,8 @@ class Row:
         repairs: the mark itself says that its writer is repairing the node.
         xid_in_reason: a number in the condition's reason is an XID and weighs what the XID weighs.
         action_in_message: the message names what to do in NVSentinel's words; the gravest counts, and NONE alone warns.
+        removal: the machine is being taken away: its jobs save at once, and leave in time.
+        only_on: only on nodes with a label whose `key=value` matches this whole; "": on all.
         note: for the documentation.
     """
 
@@ -113,6 +130,8 @@ class Row:
     repairs: bool = False
     xid_in_reason: bool = False
     action_in_message: bool = False
+    removal: Notice | None = None
+    only_on: str = ""
     note: str = ""
 
 
@@ -125,6 +144,8 @@ _NVSENTINEL_NETWORK = r"(InfiniBand(State|Degradation|CharDevice)|Ethernet\w*|EF
 
 _S = SourceName
 _BAD = ("False",)
+_VM_EVENT = r"(Preempt|Terminate|Reboot|Redeploy) Scheduled ?:"
+_VM_EVENT_TIME = r"Scheduled ?: *([A-Z][a-z]{2}, [0-9]{1,2} [A-Z][a-z]{2} [0-9]{4} [0-9:]{8} (?:GMT|UTC))"
 
 ROWS: tuple[Row, ...] = (
     Row(
@@ -229,12 +250,263 @@ ROWS: tuple[Row, ...] = (
     Row(
         "aks/maintenance",
         _S.AKS,
-        Condition("VMEventScheduled"),
+        Condition("VMEventScheduled", message=rf"(?!{_VM_EVENT}|Freeze Scheduled ?:).*"),
         DEGRADED,
         NONE,
         planned=True,
         repairs=True,
         reason="VMEventScheduled",
+    ),
+    Row(
+        "aks/vm-event",
+        _S.AKS,
+        Condition("VMEventScheduled", message=_VM_EVENT + ".*"),
+        DEGRADED,
+        NONE,
+        planned=True,
+        repairs=True,
+        reason="VMEventScheduled",
+        removal=Notice(final=True, time=_VM_EVENT_TIME),
+        note="goes at the time in the message",
+    ),
+    Row(
+        "aks/freeze",
+        _S.AKS,
+        Condition("VMEventScheduled", message="Freeze Scheduled ?:.*"),
+        INFO,
+        NONE,
+        planned=True,
+        reason="FreezeScheduled",
+        note="the machine stands still for a few seconds, and keeps its memory",
+    ),
+    Row(
+        "aks/preemption",
+        _S.AKS,
+        Condition("PreemptionScheduled"),
+        DEGRADED,
+        NONE,
+        planned=True,
+        repairs=True,
+        reason="PreemptionScheduled",
+        removal=Notice(final=True, seconds=30, time=_VM_EVENT_TIME),
+        note="goes at the time in the message, else 30 s after the mark",
+    ),
+    Row(
+        "aks/drain",
+        _S.AKS,
+        TaintMark(r"remediator\.(kubernetes\.azure|aks\.microsoft)\.com/unschedulable"),
+        DEGRADED,
+        NONE,
+        planned=True,
+        repairs=True,
+        reason="AksDrains",
+        removal=Notice(),
+    ),
+    *(
+        Row(
+            f"aks-nth/{event}",
+            _S.AKS_NTH,
+            TaintMark(f"aks-node-termination-handler/{event}"),
+            DEGRADED,
+            NONE,
+            planned=True,
+            repairs=True,
+            reason=f"{event.capitalize()}Scheduled",
+            removal=notice,
+            note="" if notice.seconds is None else f"goes {notice.seconds} s after the mark",
+        )
+        for event, notice in (
+            ("preempt", Notice(final=True, seconds=30)),
+            ("terminate", Notice(final=True, seconds=300)),
+            ("redeploy", Notice(final=True, seconds=600)),
+            ("reboot", Notice(final=True, seconds=900)),
+            ("freeze", Notice()),
+        )
+    ),
+    Row(
+        "aws-nth/spot",
+        _S.AWS_NTH,
+        TaintMark("aws-node-termination-handler/spot-itn"),
+        DEGRADED,
+        NONE,
+        planned=True,
+        repairs=True,
+        reason="SpotInterruption",
+        removal=Notice(final=True, seconds=120),
+        note="goes 120 s after the mark",
+    ),
+    Row(
+        "aws-nth/maintenance",
+        _S.AWS_NTH,
+        TaintMark("aws-node-termination-handler/scheduled-maintenance"),
+        DEGRADED,
+        NONE,
+        planned=True,
+        repairs=True,
+        reason="ScheduledMaintenance",
+        removal=Notice(final=True, seconds=120),
+        note="goes 120 s after the mark, by its setting nodeTerminationGracePeriod",
+    ),
+    Row(
+        "aws-nth/reboot",
+        _S.AWS_NTH,
+        Label("aws-node-termination-handler/action", "UncordonAfterReboot"),
+        DEGRADED,
+        NONE,
+        planned=True,
+        repairs=True,
+        reason="ScheduledReboot",
+        removal=Notice(final=True, seconds=120),
+        note="goes 120 s after the mark, by its setting nodeTerminationGracePeriod",
+    ),
+    Row(
+        "aws-nth/scale-in",
+        _S.AWS_NTH,
+        TaintMark("aws-node-termination-handler/asg-lifecycle-termination"),
+        DEGRADED,
+        NONE,
+        planned=True,
+        repairs=True,
+        reason="ScaleIn",
+        removal=Notice(final=True),
+        note="the lifecycle hook of the scaling group sets the time, which no mark names",
+    ),
+    Row(
+        "aws-nth/rebalance",
+        _S.AWS_NTH,
+        TaintMark("aws-node-termination-handler/rebalance-recommendation"),
+        WARNING,
+        NONE,
+        planned=True,
+        reason="RebalanceRecommended",
+        note="no notice: the instance may stay",
+    ),
+    Row(
+        "castai/interruption",
+        _S.CASTAI,
+        Label(r"autoscaling\.cast\.ai/draining", "spot-interruption"),
+        DEGRADED,
+        NONE,
+        planned=True,
+        repairs=True,
+        reason="SpotInterruption",
+        removal=Notice(final=True),
+    ),
+    Row(
+        "castai/drain",
+        _S.CASTAI,
+        TaintMark(r"autoscaling\.cast\.ai/draining"),
+        DEGRADED,
+        NONE,
+        planned=True,
+        repairs=True,
+        reason="CastAiDrains",
+        removal=Notice(),
+    ),
+    Row(
+        "cluster-autoscaler/removal",
+        _S.CLUSTER_AUTOSCALER,
+        TaintMark("ToBeDeletedByClusterAutoscaler"),
+        DEGRADED,
+        NONE,
+        planned=True,
+        repairs=True,
+        reason="ScaleDown",
+        removal=Notice(),
+        note="it gives up where pods do not go within its maxPodEvictionTime",
+    ),
+    Row(
+        "flatcar/reboot",
+        _S.FLATCAR,
+        Annotation("flatcar-linux-update.v1.flatcar-linux.net/reboot-in-progress", "true"),
+        DEGRADED,
+        NONE,
+        planned=True,
+        repairs=True,
+        reason="FlatcarReboots",
+        removal=Notice(final=True),
+    ),
+    Row(
+        "gardener/terminating",
+        _S.GARDENER,
+        Condition("Terminating", reason="(?!TerminationRequested$).*"),
+        DEGRADED,
+        NONE,
+        planned=True,
+        repairs=True,
+        reason="MachineTerminating",
+        removal=Notice(final=True),
+        note="Gardener's machine-controller-manager",
+    ),
+    Row(
+        "gpu-operator/driver-upgrade",
+        _S.GPU_OPERATOR,
+        Label(r"nvidia\.com/(gpu|ofed)-driver-upgrade-state", "(?!upgrade-)[a-z-]+-required"),
+        DEGRADED,
+        NONE,
+        planned=True,
+        repairs=True,
+        reason="DriverUpgrade",
+        removal=Notice(),
+        note="from cordon-required to uncordon-required; upgrade-required waits for its turn",
+    ),
+    Row(
+        "karpenter/disrupted",
+        _S.KARPENTER,
+        TaintMark(r"karpenter\.sh/disrupted"),
+        DEGRADED,
+        NONE,
+        planned=True,
+        repairs=True,
+        reason="KarpenterDisrupts",
+        removal=Notice(),
+        note="taken back where no replacement comes; kubernetes/deletion follows where it is final",
+    ),
+    Row(
+        "karpenter/disruption",
+        _S.KARPENTER,
+        TaintMark(r"karpenter\.sh/disruption", "disrupting"),
+        DEGRADED,
+        NONE,
+        planned=True,
+        repairs=True,
+        reason="KarpenterDisrupts",
+        removal=Notice(),
+        note="of Karpenter before v1",
+    ),
+    Row(
+        "medik8s/drain",
+        _S.MEDIK8S,
+        TaintMark(r"medik8s\.io/drain"),
+        DEGRADED,
+        NONE,
+        planned=True,
+        repairs=True,
+        reason="NodeMaintenanceDrains",
+        removal=Notice(),
+    ),
+    Row(
+        "openshift/drain",
+        _S.OPENSHIFT,
+        Annotation("machineconfiguration.openshift.io/desiredDrain", "drain-.*"),
+        DEGRADED,
+        NONE,
+        planned=True,
+        repairs=True,
+        reason="MachineConfigDrains",
+        removal=Notice(),
+    ),
+    Row(
+        "openshift/termination",
+        _S.OPENSHIFT,
+        Condition("Terminating", reason="TerminationRequested"),
+        DEGRADED,
+        NONE,
+        planned=True,
+        repairs=True,
+        reason="TerminationRequested",
+        removal=Notice(final=True),
+        note="of a spot instance; the cloud sets the time, which no mark names",
     ),
     Row(
         "hyperpod/status",
@@ -296,12 +568,26 @@ ROWS: tuple[Row, ...] = (
         "gke/termination",
         _S.GKE,
         TaintMark(r"cloud\.google\.com/impending-node-termination"),
-        FATAL,
+        DEGRADED,
         NONE,
         reason="ImpendingTermination",
         planned=True,
         repairs=True,
-        note="the node goes within moments",
+        removal=Notice(final=True),
+        note="within 60 min, by the grace periods of its pods; no mark names the time",
+    ),
+    Row(
+        "gke/preemption",
+        _S.GKE,
+        TaintMark(r"cloud\.google\.com/impending-node-termination"),
+        DEGRADED,
+        NONE,
+        reason="ImpendingPreemption",
+        planned=True,
+        repairs=True,
+        removal=Notice(final=True, seconds=30),
+        only_on=r"cloud\.google\.com/(gke-(spot|preemptible)=true|gke-provisioning=(spot|preemptible))",
+        note="of spot and preemptible nodes; goes 30 s after the mark",
     ),
     Row(
         "gke/maintenance",
@@ -312,6 +598,8 @@ ROWS: tuple[Row, ...] = (
         reason="MaintenanceOngoing",
         planned=True,
         repairs=True,
+        removal=Notice(final=True),
+        note="GKE stops what runs there",
     ),
     Row(
         "gke/maintenance-window",
@@ -459,12 +747,48 @@ ROWS: tuple[Row, ...] = (
     Row(
         "kubernetes/maintenance",
         _S.KUBERNETES,
-        Condition("Maintenance(Planned|InProgress)|DrainInProgress|GracefulNodeShutdownInProgress"),
+        Condition("Maintenance(Planned|InProgress)"),
         DEGRADED,
         NONE,
         planned=True,
         repairs=True,
         note="KEP-5683",
+    ),
+    Row(
+        "kubernetes/drain",
+        _S.KUBERNETES,
+        Condition("DrainInProgress"),
+        DEGRADED,
+        NONE,
+        planned=True,
+        repairs=True,
+        reason="DrainInProgress",
+        removal=Notice(),
+        note="KEP-5683",
+    ),
+    Row(
+        "kubernetes/shutdown",
+        _S.KUBERNETES,
+        Condition("GracefulNodeShutdownInProgress"),
+        DEGRADED,
+        NONE,
+        planned=True,
+        repairs=True,
+        reason="GracefulNodeShutdownInProgress",
+        removal=Notice(final=True),
+        note="KEP-5683",
+    ),
+    Row(
+        "kubernetes/deletion",
+        _S.KUBERNETES,
+        Deletion(),
+        DEGRADED,
+        NONE,
+        planned=True,
+        repairs=True,
+        reason="NodeDeleted",
+        removal=Notice(final=True),
+        note="Karpenter, and people: finalizers keep the Node until its pods are gone",
     ),
     Row(
         "kubernetes/out-of-service",
@@ -510,6 +834,7 @@ class _Exact:
     row: Row
     key: re.Pattern[str]
     value: re.Pattern[str]
+    message: re.Pattern[str] = re.compile("")
 
 
 @dataclass(frozen=True)
@@ -539,6 +864,8 @@ class Rules:
     _conditions: tuple[_Exact, ...]
     _labels: tuple[_Exact, ...]
     _taints: tuple[_Exact, ...]
+    _annotations: tuple[_Exact, ...]
+    _deletions: tuple[Row, ...]
     _shortages: tuple[Row, ...]
     windows: Windows = Windows()
     observed_sources: frozenset[str] = frozenset()
@@ -552,7 +879,7 @@ class Rules:
         off = {source.name for source in policy.sources if not source.enabled}
         rows = [row for row in ROWS if row.source not in off] + [_row_of(rule) for rule in policy.rules]
 
-        def of_kind(kind: type[Condition | Label | TaintMark]) -> tuple[_Exact, ...]:
+        def of_kind(kind: type[Condition | Label | TaintMark | Annotation]) -> tuple[_Exact, ...]:
             return tuple(_exact(row) for row in rows if isinstance(row.mark, kind))
 
         return cls(
@@ -566,6 +893,8 @@ class Rules:
             of_kind(Condition),
             of_kind(Label),
             of_kind(TaintMark),
+            of_kind(Annotation),
+            tuple(row for row in rows if isinstance(row.mark, Deletion)),
             tuple(row for row in rows if isinstance(row.mark, Shortage)),
             Windows.of(fleet.maintenance),
             frozenset(source.name.value for source in policy.sources if source.observe)
@@ -581,7 +910,8 @@ class Rules:
 
     def is_fault_told_by_others(self, finding: Finding) -> bool:
         """Whether a mark on the node says so, of a source that counts, and it is neither planned nor being repaired."""
-        rows = (*(exact.row for exact in (*self._conditions, *self._labels, *self._taints)), *self._shortages)
+        exact = (*self._conditions, *self._labels, *self._taints, *self._annotations)
+        rows = (*(each.row for each in exact), *self._deletions, *self._shortages)
         rows = tuple(row for row in rows if row.source == finding.source)
         return bool(rows) and not any((row.planned or row.repairs) and _may_say(row, finding) for row in rows)
 
@@ -598,7 +928,9 @@ class Rules:
         found = {sign.key: sign for sign in self._unknown_now(facts, known, now)}
         ripe: list[datetime] = []
         for row, since, own_reason, subject, message in self._matches(facts):
-            sign = _sign(row, own_reason, subject, message, since, known, now)
+            if row.only_on and not _has_label(facts, row.only_on):
+                continue
+            sign = _removing(_sign(row, own_reason, subject, message, since, known, now), row.removal)
             counts_from = sign.since + timedelta(seconds=row.minimum_age_seconds)
             if counts_from > now:
                 ripe.append(counts_from)
@@ -620,10 +952,15 @@ class Rules:
                 rows = [
                     e.row
                     for e in self._conditions
-                    if e.row.source == finding.source and e.key.fullmatch(finding.subject)
+                    if e.row.source == finding.source
+                    and e.key.fullmatch(finding.subject)
+                    and e.row.reason in ("", finding.reason)
                 ]
                 if rows:
-                    sign = _sign(rows[0], finding.reason, finding.subject, finding.message, finding.since, known, now)
+                    row = rows[0]
+                    sign = _sign(row, finding.reason, finding.subject, finding.message, finding.since, known, now)
+                    if row.removal is not None:
+                        sign = replace(sign, removal=row.removal.removal(row.source, finding.since, finding.message))
                     yield replace(sign, reason=finding.reason, severity=finding.severity)
 
     def _matches(self, facts: NodeFacts) -> Iterator[tuple[Row, datetime | None, str, str, str]]:
@@ -635,6 +972,7 @@ class Rules:
                     isinstance(mark, Condition)
                     and condition.status in mark.statuses
                     and exact.value.fullmatch(condition.reason)
+                    and exact.message.fullmatch(condition.message)
                 ):
                     yield (
                         exact.row,
@@ -651,6 +989,13 @@ class Rules:
             for exact in self._with_key("taint", taint.key, self._taints):
                 if exact.value.fullmatch(taint.value):
                     yield exact.row, None, "", "", f"taint {taint.key}={taint.value}:{taint.effect}"
+        for key, value in facts.node.annotations.items():
+            for exact in self._with_key("annotation", key, self._annotations):
+                if exact.value.fullmatch(value):
+                    yield exact.row, None, "", "", f"annotation {key}={value}"
+        if facts.node.deleting is not None:
+            for row in self._deletions:
+                yield row, facts.node.deleting, "", "", "the Node object is being deleted"
         has, may_use = facts.capacity.get(self.accelerator), facts.node.allocatable.get(self.accelerator)
         if has is not None and may_use is not None and may_use < has:
             for row in self._shortages:
@@ -815,10 +1160,17 @@ def _row_of(rule: HealthRule) -> Row:
 def _exact(row: Row) -> _Exact:
     mark = row.mark
     if isinstance(mark, Condition):
-        return _Exact(row, re.compile(mark.type), re.compile(mark.reason, re.DOTALL))
+        reason, message = (re.compile(pattern, re.DOTALL) for pattern in (mark.reason, mark.message))
+        return _Exact(row, re.compile(mark.type), reason, message)
     if isinstance(mark, Label | TaintMark):
         return _Exact(row, re.compile(mark.key), re.compile(mark.value))
+    if isinstance(mark, Annotation):
+        return _Exact(row, re.compile(re.escape(mark.key)), re.compile(mark.value))
     raise TypeError(f"{row.name} has no key")
+
+
+def _has_label(facts: NodeFacts, pattern: str) -> bool:
+    return any(re.fullmatch(pattern, f"{key}={value}") for key, value in facts.node.labels.items())
 
 
 def _condition_reason(condition: ConditionView) -> str:
@@ -863,6 +1215,15 @@ def _sign(
         repairs=row.repairs,
         offence=not row.planned and severity in (DEGRADED, FATAL),
     )
+
+
+def _removing(sign: Sign, notice: Notice | None) -> Sign:
+    """The sign with what the mark says of the machine's removal."""
+    if notice is None:
+        return sign
+    removal = notice.removal(sign.source, sign.since, sign.message)
+    until = f" by {removal.gone_by:%Y-%m-%d %H:%M:%S} UTC" if removal.gone_by is not None else ""
+    return replace(sign, removal=removal, message=f"{sign.message}: {sign.source} takes the machine away{until}")
 
 
 def in_charge(signs: Iterable[Sign], cordoned: bool) -> str:

@@ -25,6 +25,7 @@ from muster.world.views import (
     INCARNATION_LABEL,
     INDEX_LABEL,
     JOB_UID_LABEL,
+    READ_ANNOTATIONS,
     TERMINAL_PHASES,
     ConditionView,
     ContainerView,
@@ -273,8 +274,12 @@ class _NodeStatus(msgspec.Struct, rename="camel"):
     node_info: _NodeInfo | None = None
 
 
+class _NodeMeta(_ObjectMeta, rename="camel"):
+    annotations: dict[str, str] | None = None
+
+
 class _Node(msgspec.Struct):
-    metadata: _ObjectMeta
+    metadata: _NodeMeta
     spec: _NodeSpec | None = None
     status: _NodeStatus | None = None
 
@@ -515,6 +520,8 @@ def node(data: Raw) -> NodeView:
         allocatable=amounts(status.allocatable),
         capacity=amounts(status.capacity),
         conditions=tuple(map(_node_condition, status.conditions or ())),
+        annotations={key: value for key, value in (meta.annotations or {}).items() if key in READ_ANNOTATIONS},
+        deleting=meta.deletion_timestamp,
     )
 
 

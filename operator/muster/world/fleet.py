@@ -62,6 +62,22 @@ class Leave(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Removal:
+    """A machine that is being taken away, by another system than Muster.
+
+    Attributes:
+        by: the source of the mark that says so.
+        gone_by: when the machine goes at the latest; None: no time is known.
+        final: nobody takes it back, and the machine goes as soon as its pods are gone. False: whoever drains the node may
+            give up, as people do with a cordon.
+    """
+
+    by: str
+    gone_by: datetime | None = None
+    final: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Exclusion:
     """A node that takes no new worker because of its health.
 
@@ -72,6 +88,7 @@ class Exclusion:
         gone_by: when they have to be gone, whether there is another node for them or not; None: no time is set.
         words: what people are told who wait for nodes; "": that the node is unhealthy.
         last_choice: a new worker that finds no other node takes it all the same.
+        removal: the machine is being taken away; None: it is not.
     """
 
     reason: str
@@ -80,6 +97,7 @@ class Exclusion:
     gone_by: datetime | None = None
     words: str = ""
     last_choice: bool = False
+    removal: Removal | None = None
 
 
 def _is_last(exclusion: Exclusion | None) -> bool:

@@ -142,6 +142,15 @@ class ConditionView:
     since: datetime | None = None
 
 
+READ_ANNOTATIONS = frozenset(
+    {
+        "flatcar-linux-update.v1.flatcar-linux.net/reboot-in-progress",
+        "machineconfiguration.openshift.io/desiredDrain",
+    }
+)
+"""The annotations of nodes that say something to Muster; others are not kept."""
+
+
 @dataclass(frozen=True, slots=True)
 class NodeView:
     """A node."""
@@ -159,6 +168,8 @@ class NodeView:
     allocatable: Mapping[str, int] = field(default_factory=dict)
     capacity: Mapping[str, int] = field(default_factory=dict)  # likewise, healthy or not
     conditions: tuple[ConditionView, ...] = ()
+    annotations: Mapping[str, str] = field(default_factory=dict)  # of READ_ANNOTATIONS
+    deleting: datetime | None = None  # since when somebody wants the Node gone that has finalizers
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from muster.api.nodehealth import RecommendedAction, Severity, VerdictState
 from muster.health.breaker import Act, BreakerState
 from muster.health.kinds import KINDS
 from muster.health.signs import Clears, Repetition
-from muster.health.sources import ROWS, Condition, Label, Row, TaintMark
+from muster.health.sources import ROWS, Annotation, Condition, Deletion, Label, Row, TaintMark
 from muster.health.xids import RECOVERY_ACTIONS, SXIDS, XIDS, ErrorCode
 
 PAGE = Path(__file__).parents[3] / "docs/node-health.md"
@@ -75,9 +75,12 @@ def mark(row: Row) -> str:
     look = row.mark
     if isinstance(look, Condition):
         reason = f", reason {code(look.reason)}" if look.reason != ".*" and "?!" not in look.reason else ""
-        return f"condition {code(look.type)} {' or '.join(look.statuses)}{reason}"
-    if isinstance(look, Label | TaintMark):
-        kind = "label" if isinstance(look, Label) else "taint"
+        message = f", message {code(look.message)}" if look.message != ".*" and "?!" not in look.message else ""
+        return f"condition {code(look.type)} {' or '.join(look.statuses)}{reason}{message}"
+    if isinstance(look, Deletion):
+        return "`metadata.deletionTimestamp`"
+    if isinstance(look, Label | TaintMark | Annotation):
+        kind = {Label: "label", TaintMark: "taint", Annotation: "annotation"}[type(look)]
         return f"{kind} {code(look.key)}{'' if look.value in ('.*', '.+') else f' = {code(look.value)}'}"
     return "fewer accelerators allocatable than in capacity"
 
@@ -85,7 +88,12 @@ def mark(row: Row) -> str:
 def sources() -> Iterator[str]:
     for row in ROWS:
         age = f"{row.minimum_age_seconds} s" if row.minimum_age_seconds else ""
-        flags = ", ".join(word for word, on in (("planned", row.planned), ("repairs", row.repairs)) if on)
+        removal = "" if row.removal is None else "final removal" if row.removal.final else "removal"
+        flags = ", ".join(
+            word
+            for word, on in (("planned", row.planned), ("repairs", row.repairs and not removal), (removal, removal))
+            if on
+        )
         notes = "; ".join(part for part in (flags, row.note) if part)
         yield f"| {row.name} | {mark(row)} | {row.severity.value} | {row.action.value} | {age} | {notes} |"
 

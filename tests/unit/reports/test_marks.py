@@ -1,0 +1,105 @@
+"""tests/data/reports/marks: what marks on Nodes say of their being taken away, by decoding, verdict and placement.
+
+`input` is the relevant part of a Node; the rest is healthy. `right` is one of:
+
+- `nothing`: the node is used as before;
+- `othersFirst`: it is used after others;
+- `noNewWork`: a worker whose template tolerates nothing is not placed there, and workers that are there stay;
+- `takenAwayBy`: workers leave at their next checkpoint; by the source of the mark, or by `cordon`. `withinSeconds`: of now, where a time is
+  known. `final`: nobody takes it back, so that a job without another node stops and waits.
+"""
+
+import json
+from typing import Any
+
+import pytest
+from tests.unit.health.builders import NOW, healthy
+from tests.unit.lifecycle.builders import a_fleet, a_node
+from tests.unit.reports.corpus import Case, cases
+
+from muster.api.fleetpolicy import FleetPolicySpec
+from muster.health.assess import assess
+from muster.health.books import Books, Ground
+from muster.health.effects import exclusion_of
+from muster.health.facts import NodeFacts
+from muster.health.orders import View, decide
+from muster.health.sources import ROWS, Annotation, Row, Rules
+from muster.kube import decode
+from muster.placement.eligibility import Requirements, closed, reluctance
+from muster.world.fleet import Exclusion, Leave
+from muster.world.views import READ_ANNOTATIONS, NodeView
+
+CASES = cases("marks")
+REMOVALS = [row for row in ROWS if row.removal is not None]
+NEEDS = Requirements(0, {}, {})
+
+
+def a_node_with(marks: dict[str, Any]) -> NodeView:
+    """The Node as the API server has it."""
+    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastTransitionTime": "2026-11-20T08:00:00Z"}
+    manifest = {
+        "metadata": {"name": "n0", "uid": "uid-n0", "resourceVersion": "1", **marks.get("metadata", {})},
+        "spec": marks.get("spec", {}),
+        "status": {"conditions": [ready, *marks.get("status", {}).get("conditions", [])]},
+    }
+    return decode.node(json.dumps(manifest).encode())
+
+
+def exclusion_for(node: NodeView) -> Exclusion | None:
+    """What placement and jobs are told of the node, beside three that are well."""
+    policy = FleetPolicySpec()
+    rules, books, ground = Rules.of(policy), Books(), Ground()
+    nodes = [node, *(a_node(f"n{number}") for number in (1, 2, 3))]
+    ground.lay_out(a_fleet(nodes))
+    for each in nodes:
+        books.put(each.name, assess(NodeFacts.of(each), healthy(), rules, NOW))
+    names = [each.name for each in nodes]
+    orders, _ = decide(View(NOW, rules, books, ground, names, {node.name}, {}, {}))
+    return next(exclusion_of(order.verdict, order.effect) for order in orders if order.name == node.name)
+
+
+def read(marks: dict[str, Any]) -> Any:
+    """What is made of the marks, in the words of `right`."""
+    node = a_node_with(marks)
+    exclusion, fleet = exclusion_for(node), a_fleet([node])
+    fleet.exclude(node.name, exclusion)
+    leaves = exclusion is not None and exclusion.leave is not Leave.NO
+    if exclusion is not None and leaves and exclusion.removal is not None:
+        assert exclusion.leave is Leave.AFTER_CHECKPOINT
+        assert closed(node, NEEDS, fleet) != ""
+        found: dict[str, Any] = {"takenAwayBy": exclusion.removal.by}
+        if exclusion.gone_by is not None:
+            found["withinSeconds"] = round((exclusion.gone_by - NOW).total_seconds())
+        return found | ({"final": True} if exclusion.removal.final else {})
+    if leaves:
+        return exclusion
+    if node.unschedulable:
+        return {"takenAwayBy": "cordon"}
+    if closed(node, NEEDS, fleet):
+        return "noNewWork"
+    return "othersFirst" if reluctance(node, NEEDS, fleet) else "nothing"
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_each_mark_says_what_it_says(case: Case) -> None:
+    assert read(case.given) == case.right
+
+
+@pytest.mark.parametrize("row", REMOVALS, ids=lambda row: row.name)
+def test_every_row_of_a_removal_has_its_file_with_marks_and_near_misses(row: Row) -> None:
+    rights = [case.right for case in CASES if case.report == row.name.replace("/", "-")]
+    assert any(isinstance(right, dict) and right["takenAwayBy"] in (row.source, "karpenter") for right in rights)
+    assert any(not isinstance(right, dict) for right in rights) or row.name == "kubernetes/deletion"
+
+
+@pytest.mark.parametrize("row", REMOVALS, ids=lambda row: row.name)
+def test_a_file_says_nothing_of_its_source_where_that_is_switched_off(row: Row) -> None:
+    off = FleetPolicySpec.model_validate({"health": {"sources": [{"name": row.source, "enabled": False}]}})
+    for case in CASES:
+        if case.report == row.name.replace("/", "-"):
+            facts = NodeFacts.of(a_node_with(case.given))
+            assert [s for s in Rules.of(off).signs(facts, {}, NOW)[0] if s.source == row.source] == []
+
+
+def test_the_annotations_of_the_table_are_those_that_are_read() -> None:
+    assert {row.mark.key for row in ROWS if isinstance(row.mark, Annotation)} == READ_ANNOTATIONS
