@@ -1,10 +1,11 @@
 """Planned leaves: suspension, and members on nodes that are cordoned or degraded. Pure.
 
 A leave asks for a new checkpoint and waits for it, or for its deadline; then the ranks stop. Without another node to go to training goes
-on, unless the node has to be empty at some moment (maintenance): then the job stops before it, saved, and waits in the queue.
+on, unless the node has to be empty at some moment (maintenance), or is taken away for good (docs/decisions/0044): then the job stops
+before it, saved, and waits in the queue. Its pods are deleted, so that no drain waits for it any longer.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -26,6 +27,18 @@ if TYPE_CHECKING:
 
 MAINTENANCE_STARTS = "MaintenanceStarts"
 """Of a leave whose nodes have to be empty, without other nodes for their workers."""
+NODE_TAKEN_AWAY = "NodeTakenAway"
+"""Of a leave whose nodes are taken away, without other nodes for their workers."""
+STOPS = frozenset({MAINTENANCE_STARTS, NODE_TAKEN_AWAY})
+"""Of leaves after which the job waits in the queue."""
+
+
+# Nodes that have to be empty at some moment are so a little earlier: ranks take their time to stop.
+STOP_SECONDS = 60.0
+# The same for a machine that is taken away: less is lost by a save that is cut off than by one that is not waited for.
+REMOVED_SECONDS = 15.0
+# Who is told only when it is late, or too late, that they have to be empty waits no longer than this for a checkpoint.
+LATE_SAVE_SECONDS = 300.0
 
 
 class Step(StrEnum):
@@ -44,13 +57,13 @@ class Due:
     Attributes:
         why: nodes to leave -> what is the matter with them, in words; empty: all of them, because of a suspension.
         reason: of the leave.
-        gone_by: when they have to be empty; None: no time is set.
+        saves_until: how long the leave waits for a checkpoint; None: it has not begun.
     """
 
     step: Step
     why: Mapping[str, str] = field(default_factory=dict)
     reason: str = ""
-    gone_by: datetime | None = None
+    saves_until: datetime | None = None
 
 
 def plan(world: JobWorld, facts: "Facts", settings: WorkerSettings) -> Plan:
@@ -69,23 +82,24 @@ def due(world: JobWorld, spec: GangSpec) -> Due | None:
         return Due(Step.CANCELLED) if spec.leave else None
     if spec.go is None:
         return Due(Step.RELEASED) if suspends else None
-    gone_by = _gone_by(world, why)
-    reason = _reason(why)
-    if why and (_is_stopping(spec) or not members.replaceable(world, spec, members.on(spec, why))):
-        if gone_by is None or world.now < _last_call(world, gone_by):
+    reason = _reason(world, why)
+    if why and (_is_stopping(spec) or not _has_place(world, spec, why)):
+        # Nodes that go whatever becomes of the job; training goes on on the others.
+        why = {name: words for name, words in why.items() if _is_last_call(world, name)}
+        if not why:
             # A leave that has begun goes on when a node becomes free.
             return Due(Step.CANCELLED) if _is_stopping(spec) else None
-        reason = MAINTENANCE_STARTS
+        stops = _is_stopping(spec) or not _has_place(world, spec, why)
+        reason = _stop_reason(world, why) if stops else _reason(world, why)
     if spec.leave is None or (spec.leave.reason, spec.leave.nodes) != (reason, sorted(why)):
         heard = len(world.views) == len(spec.members)
         if spec.leave is None and world.leader_age_seconds < FRESH_SECONDS and not heard:
             return None  # what counts as a NEW checkpoint is known once everybody has told which ones there are
-        return Due(Step.BEGUN, why, reason, gone_by)
-    deadline = spec.leave.deadline
-    if gone_by is not None:  # said only now, or of another window
-        deadline = min(deadline, record.saves_until(world, spec.leave.since, gone_by))
+        return Due(Step.BEGUN, why, reason, _saves_until(world, world.now, why))
+    # A time may be said only now, or be of another window.
+    deadline = min([spec.leave.deadline, *_stops(world, spec.leave.since, why)])
     over = _saved(world, spec.leave, resume.newest(world, spec)) or world.now >= deadline
-    return Due(Step.OVER, why, reason, gone_by) if over else None
+    return Due(Step.OVER, why, reason) if over else None
 
 
 def _cancelled(world: JobWorld, spec: GangSpec, due: Due) -> Plan:
@@ -99,10 +113,13 @@ def _released(world: JobWorld, spec: GangSpec, due: Due) -> Plan:
 
 def _begun(world: JobWorld, spec: GangSpec, due: Due) -> Plan:
     what = ", ".join(due.why.values()) if due.why else "the job is suspended"
-    begun = record.leaving(world, spec, due.reason, sorted(due.why), due.gone_by)
+    assert due.saves_until is not None
+    begun = record.leaving(world, spec, due.reason, sorted(due.why), due.saves_until)
     limit = (begun.leave.deadline - world.now).total_seconds() if begun.leave else 0.0
     note = f"{what}: stopping at the next complete checkpoint, at the latest in {limit:.0f} s"
-    if due.reason == MAINTENANCE_STARTS:
+    if (needs := _save_seconds(world)) is not None and needs > limit:
+        note += f"; the newest save took {needs:.0f} s, so that one that begins now may not be complete by then"
+    if due.reason in STOPS:
         note += "; no other node is free, so that the job then waits in the queue"
     return commit(world, begun, Announcement("LeavePlanned", note))
 
@@ -113,10 +130,11 @@ def _over(world: JobWorld, spec: GangSpec, due: Due) -> Plan:
     saved = _saved(world, leave, newest)
     after = f"after checkpoint {newest.step}" if saved and newest else ""
     after = after or "without a new checkpoint: the time to save was over"
-    if due.reason == MAINTENANCE_STARTS and not members.replaceable(world, spec, members.on(spec, due.why)):
+    if due.reason in STOPS and not _has_place(world, spec, due.why):
         note = f"stopped {after}: {', '.join(due.why.values())}, and no other node is free; the job waits for nodes in the queue"
-        gone = record.released(world, spec, MAINTENANCE_STARTS)
-        return commit(world, gone, Announcement("StoppedForMaintenance", note, warning=not saved))
+        gone = record.released(world, spec, due.reason)
+        event = "StoppedForMaintenance" if due.reason == MAINTENANCE_STARTS else "StoppedForRemoval"
+        return commit(world, gone, Announcement(event, note, warning=not saved))
     if not due.why:
         note = f"stopped {after}; its nodes are free"
         return commit(world, record.released(world, spec), Announcement("Suspended", note, warning=not saved))
@@ -151,24 +169,67 @@ def _to_leave(world: JobWorld) -> dict[str, str]:
     return found
 
 
-def _reason(why: Mapping[str, str]) -> str:
+def _reason(world: JobWorld, why: Mapping[str, str]) -> str:
     if not why:
         return "Suspended"
     if any("is degraded" in words for words in why.values()):
         return "NodeDegraded"
+    if any(_removal(world, name) for name in why):
+        return "NodeRemoval"
     return "NodeMaintenance" if any("maintenance" in words for words in why.values()) else "NodeCordoned"
 
 
+def _stop_reason(world: JobWorld, why: Mapping[str, str]) -> str:
+    return NODE_TAKEN_AWAY if any(_removal(world, name) for name in why) else MAINTENANCE_STARTS
+
+
 def _is_stopping(spec: GangSpec) -> bool:
-    return spec.leave is not None and spec.leave.reason == MAINTENANCE_STARTS
+    return spec.leave is not None and spec.leave.reason in STOPS
 
 
-def _gone_by(world: JobWorld, why: Mapping[str, str]) -> datetime | None:
-    """When the first of these nodes has to be empty; None: no time is set."""
-    exclusions = (world.fleet.exclusion(name) for name in why)
-    return min((each.gone_by for each in exclusions if each is not None and each.gone_by is not None), default=None)
+def _has_place(world: JobWorld, spec: GangSpec, nodes: Collection[str]) -> bool:
+    """Whether there are other nodes for all workers on these."""
+    return members.replaceable(world, spec, members.on(spec, nodes))
 
 
-def _last_call(world: JobWorld, gone_by: datetime) -> datetime:
-    """When a job that has no place to go has to begin to stop, so that it has its time to save."""
-    return gone_by - timedelta(seconds=world.job.spec.checkpoint.save_timeout_seconds + record.STOP_SECONDS)
+def _removal(world: JobWorld, node: str) -> fleet.Removal | None:
+    exclusion = world.fleet.exclusion(node)
+    return None if exclusion is None else exclusion.removal
+
+
+def _saves_until(world: JobWorld, since: datetime, nodes: Iterable[str]) -> datetime:
+    """How long a leave of these nodes that began then waits for a checkpoint."""
+    timeout = timedelta(seconds=world.job.spec.checkpoint.save_timeout_seconds)
+    return min([since + timeout, *_stops(world, since, nodes)])
+
+
+def _stops(world: JobWorld, since: datetime, nodes: Iterable[str]) -> Iterator[datetime]:
+    """When the ranks have to stop for those of these nodes that have to be empty at some moment."""
+    late_seconds = min(world.job.spec.checkpoint.save_timeout_seconds, LATE_SAVE_SECONDS)
+    for exclusion in filter(None, map(world.fleet.exclusion, nodes)):
+        if exclusion.gone_by is None:
+            continue
+        if exclusion.removal is not None:
+            yield max(since, exclusion.gone_by - timedelta(seconds=REMOVED_SECONDS))
+        else:  # people wait for a job that is told late
+            late = since + timedelta(seconds=late_seconds)
+            yield max(late, exclusion.gone_by - timedelta(seconds=STOP_SECONDS))
+
+
+def _is_last_call(world: JobWorld, node: str) -> bool:
+    """Whether a job that has no place to go has to begin to stop now, so that it has its time to save before the node goes."""
+    exclusion, removal = world.fleet.exclusion(node), _removal(world, node)
+    if exclusion is None:
+        return False
+    if exclusion.gone_by is None:
+        return removal is not None and removal.final  # whoever takes it away waits for this job, and for nothing else
+    stops = STOP_SECONDS if removal is None else REMOVED_SECONDS
+    needs = timedelta(seconds=world.job.spec.checkpoint.save_timeout_seconds + stops)
+    return world.now >= exclusion.gone_by - needs
+
+
+def _save_seconds(world: JobWorld) -> float | None:
+    """How long the newest save took whose time is known; None: no save's is."""
+    told = world.job.status.checkpoint
+    known = (save.save_seconds for save in reversed(told.saves)) if told is not None else ()
+    return next((float(seconds) for seconds in known if seconds is not None), None)

@@ -57,10 +57,6 @@ FIRST_RELEASE_SECONDS = 60.0
 TOGETHER_SECONDS = 10.0
 ASSEMBLY_TIMED_OUT = "AssemblyTimedOut"
 GAVE_WAY = "GaveWay"
-# Nodes that have to be empty at some moment are so a little earlier: ranks take their time to stop.
-STOP_SECONDS = 60.0
-# Who is told only when it is late, or too late, that they have to be empty waits no longer than this for a checkpoint.
-LATE_SAVE_SECONDS = 300.0
 BURN_IN_FAILED = "BurnInFailed"
 MAX_BURN_IN_FAILURES = 64
 # Kinds that speak against the node, when they take the worker from it.
@@ -366,25 +362,8 @@ def unassembled(world: JobWorld, record: GangSpec, late: Collection[int], reason
     return released(world, record, reason).model_copy(update=update)
 
 
-def saves_until(world: JobWorld, since: datetime, gone_by: datetime | None) -> datetime:
-    """How long a leave that began then waits for a checkpoint, where its nodes have to be empty at some moment."""
-    timeout = world.job.spec.checkpoint.save_timeout_seconds
-    deadline = since + timedelta(seconds=timeout)
-    if gone_by is None:
-        return deadline
-    least = since + timedelta(seconds=min(timeout, LATE_SAVE_SECONDS))
-    return min(deadline, max(least, gone_by - timedelta(seconds=STOP_SECONDS)))
-
-
-def leaving(
-    world: JobWorld, record: GangSpec, reason: str, nodes: Sequence[str], gone_by: datetime | None = None
-) -> GangSpec:
-    """The record with a planned leave begun; the attempt goes on until a new checkpoint is complete.
-
-    Args:
-        gone_by: when the nodes have to be empty; None: no time is set.
-    """
-    deadline = saves_until(world, world.now, gone_by)
+def leaving(world: JobWorld, record: GangSpec, reason: str, nodes: Sequence[str], deadline: datetime) -> GangSpec:
+    """The record with a planned leave begun; the attempt goes on until a new checkpoint is complete, or until the deadline."""
     if record.leave and record.leave.reason == reason:  # more nodes to leave: nobody waits longer for that
         return record.model_copy(update={"leave": record.leave.model_copy(update={"nodes": sorted(nodes)})})
     newest = resume.newest(world, record)

@@ -25,6 +25,7 @@ from muster.lifecycle.assembling import ASSEMBLING
 from muster.lifecycle.burnin import BURNING_IN
 from muster.lifecycle.ending import overdrawn
 from muster.lifecycle.figures import worked_out
+from muster.lifecycle.leaving import STOPS
 from muster.lifecycle.plan import Announcement, Plan, State, Telling
 from muster.lifecycle.words import after_corruption, on_nodes
 from muster.placement.eligibility import unhealthy
@@ -357,7 +358,7 @@ def _held_up(world: JobWorld, spec: GangSpec) -> str:
     if (
         leave is None
         or not leave.nodes
-        or leave.reason == "MaintenanceStarts"
+        or leave.reason in STOPS
         or members.replaceable(world, spec, members.on(spec, leave.nodes))
     ):
         return ""

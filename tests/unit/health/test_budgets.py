@@ -266,7 +266,7 @@ class TestYield:
     def test_the_planned_maintenance_of_one_rack_is_let_happen(self, racks: int) -> None:
         fleet = Stored.of(40, rules(**NODES), per_domain=40 // racks)
         rack = sorted(fleet.facts)[: 40 // racks]
-        claim(fleet, *rack, labels={"cloud.google.com/active-node-maintenance": "ONGOING"})
+        claim(fleet, *rack, labels={"sagemaker.amazonaws.com/deep-health-check-status": "InProgress"})
         _, rulings, _, breaker = fleet.step(NOW)
         assert {rulings[name].act for name in rack} == {Act.YIELD}
         assert (breaker.held, breaker.message) == (0, "")

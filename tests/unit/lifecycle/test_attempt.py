@@ -1,6 +1,7 @@
 """The records themselves: what a start needs, whom it has to outwait, and what one failure leaves for the next."""
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -419,10 +420,10 @@ def test_more_nodes_to_leave_push_the_deadline_of_a_leave_back_for_nobody() -> N
     scene = Scene(a_job()).fleet(6).gang().pods().all(running(1, step=7))
     world = scene.world()
     assert world.gang is not None
-    first = records.leaving(world, world.gang.spec, "NodeCordoned", ["n1"])
+    first = records.leaving(world, world.gang.spec, "NodeCordoned", ["n1"], world.now + timedelta(minutes=10))
     scene.record, scene.seconds = first, 200.0
     later = scene.world()
-    second = records.leaving(later, first, "NodeCordoned", ["n1", "n2"])
+    second = records.leaving(later, first, "NodeCordoned", ["n1", "n2"], later.now + timedelta(minutes=10))
     assert first.leave is not None
     assert second.leave is not None
     assert second.leave.nodes == ["n1", "n2"]
@@ -459,7 +460,7 @@ def test_a_leave_waits_for_a_checkpoint_of_what_was_done_until_it_began() -> Non
         Scene(a_job()).fleet().gang(checkpoint=Resume(step=40, path="/c/40")).pods().all(running(1, step=57)).world()
     )
     assert world.gang is not None
-    leave = records.leaving(world, world.gang.spec, "Suspended", []).leave
+    leave = records.leaving(world, world.gang.spec, "Suspended", [], world.now + timedelta(minutes=10)).leave
     assert leave is not None
     assert leave.after_step == 56
 

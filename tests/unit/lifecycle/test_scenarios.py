@@ -10,7 +10,7 @@ from muster.api.gang import FaultClass, GangIncident
 from muster.api.trainingjob import CompletionResult
 from muster.protocol.messages import EXIT
 from muster.recovery import budgets
-from muster.world.fleet import Exclusion, Leave
+from muster.world.fleet import Exclusion, Leave, Removal
 
 APPLICATION, INFRASTRUCTURE, UNKNOWN = FaultClass.APPLICATION, FaultClass.INFRASTRUCTURE, FaultClass.UNKNOWN
 
@@ -35,6 +35,14 @@ def window(theatre: Theatre, seconds: float) -> Exclusion:
     """A node that has to be empty so long from now."""
     gone_by = at(theatre.now + seconds)
     return Exclusion("MaintenanceAhead", "", Leave.AFTER_CHECKPOINT, gone_by, "kept free for maintenance (w)")
+
+
+def taken(theatre: Theatre, seconds: float | None = None, *, final: bool = True) -> Exclusion:
+    """A node that another system takes away, so long from now if that is known."""
+    gone_by = None if seconds is None else at(theatre.now + seconds)
+    removal = Removal("karpenter", gone_by, final)
+    words = "being taken away by karpenter"
+    return Exclusion("NodeDeleted", "", Leave.AFTER_CHECKPOINT, gone_by, words, removal=removal)
 
 
 def paid(play: Play) -> tuple[int, int]:
@@ -640,6 +648,78 @@ class TestLeave:
         theatre.until(lambda: play.record.leave is None)
         succeeded(theatre, play)
         assert play.levels == ["Start"]
+
+    def test_a_node_that_is_taken_away_is_left_after_a_checkpoint(self) -> None:
+        theatre, play = training()
+        theatre.excluded["n1"], began = taken(theatre, 120), theatre.now
+        theatre.until(lambda: len(play.history) == 2)
+        assert theatre.now - began < 15
+        succeeded(theatre, play)
+        assert play.levels == ["Start", "R2"]
+        assert "n1" not in [member.node for member in play.record.members]
+        (incident,) = incidents(play)
+        assert (incident.reason, incident.fault_class) == ("NodeRemoval", FaultClass.PLANNED)
+        assert (incident.resumed_step, paid(play)) == (10, (0, 0))
+
+    @pytest.mark.parametrize(("notice", "waits"), [(120, 105), (30, 15), (15, 0), (-10, 0)])
+    def test_a_save_is_waited_for_until_15_seconds_before_the_machine_goes(self, notice: float, waits: float) -> None:
+        theatre = Theatre()
+        job = a_job(checkpoint={"directory": "/checkpoints", "saveTimeoutSeconds": 4000})
+        play = theatre.submit(job, checkpoint_every=1000, total_steps=900)
+        theatre.until(lambda: play.step >= 7)
+        theatre.excluded["n1"], began = taken(theatre, notice), theatre.now
+        theatre.until(lambda: len(play.history) == 2, 500)
+        assert waits <= theatre.now - began <= waits + 3
+
+    @pytest.mark.parametrize("seconds", [None, 120.0])
+    def test_a_drain_that_nobody_takes_back_is_let_go_after_the_save(self, seconds: float | None) -> None:
+        theatre = Theatre(nodes=3)
+        job = a_job(checkpoint={"directory": "/checkpoints", "saveTimeoutSeconds": 200})
+        play = theatre.submit(job, checkpoint_every=20, total_steps=900)
+        theatre.until(lambda: play.step >= 7)
+        theatre.excluded["n1"], before = taken(theatre, seconds), set(theatre.pods)
+        theatre.until(lambda: play.record.leave is not None)
+        theatre.until(lambda: max(play.checkpoints, default=0) >= 20 or set(theatre.pods) != before)
+        assert set(theatre.pods) == before  # nothing is let through before the save
+        theatre.until(lambda: not theatre.pods, 30)
+        assert (play.record.reason, play.record.members) == ("NodeTakenAway", [])
+        assert "StoppedForRemoval" in [event.reason for event in play.events]
+        theatre.play_on(300)
+        assert not play.record.members
+        del theatre.excluded["n1"]
+        theatre.until(lambda: bool(play.record.go))
+        assert play.record.go is not None
+        assert play.record.go.resume is not None
+        assert play.record.go.resume.step == 20
+        assert (incidents(play), paid(play)) == ([], (0, 0))
+
+    def test_with_time_enough_training_goes_on_where_no_other_node_is_free(self) -> None:
+        theatre = Theatre(nodes=3)
+        job = a_job(checkpoint={"directory": "/checkpoints", "saveTimeoutSeconds": 60})
+        play = theatre.submit(job, checkpoint_every=5, total_steps=900)
+        theatre.until(lambda: play.step >= 7)
+        theatre.excluded["n1"], began = taken(theatre, 600), theatre.now
+        theatre.until(lambda: not play.record.members, 700)
+        assert 525 <= theatre.now - began <= 545
+
+    def test_a_drain_that_may_give_up_is_answered_as_a_cordon_is(self) -> None:
+        theatre = Theatre(nodes=3)
+        play = theatre.submit(a_job())
+        theatre.until(lambda: play.step >= 7)
+        theatre.excluded["n1"] = taken(theatre, final=False)
+        succeeded(theatre, play)
+        assert play.levels == ["Start"]
+
+    def test_only_the_node_that_is_taken_away_is_left_where_one_other_is_free(self) -> None:
+        theatre, play = training(nodes=4)
+        theatre.machines["n0"].cordoned = True
+        theatre.until(lambda: play.record.leave is not None)
+        theatre.excluded["n1"] = taken(theatre)
+        theatre.until(lambda: len(play.history) == 2)
+        succeeded(theatre, play)
+        assert play.levels == ["Start", "R2"]
+        assert [member.node for member in play.record.members] == ["n0", "n3", "n2"]
+        assert incidents(play)[0].reason == "NodeRemoval"
 
     def test_suspend_and_resume(self) -> None:
         theatre, play = training()
