@@ -132,7 +132,7 @@ async def _turn(parent: Connection) -> None:
     account = Goodput(begun=now, time=now, seconds={each.value: 900 for each in Bucket}, gpu_seconds={"compute": 7200})
     for number in range(JOBS):
         status = TrainingJobStatus(state="Running", reason="Training", goodput=account, step=number)
-        figures.told((f"tenant-{number % 20}", f"job-{number}"), status, 64)
+        figures.told((f"tenant-{number % 20}", f"job-{number}"), status)
     reviews: Any = _Reviews()
     authority = new_authority(now)
     serving, context = new_serving(authority, ("it",), now), server_context()

@@ -188,6 +188,14 @@ class Account(ApiModel):
         return sum(self.milliseconds.get(bucket, 0) for bucket in buckets)
 
 
+class OpenPhase(ApiModel):
+    """What the job does since its figures were counted: it is closed at the moment of reading, and nothing is written while it lasts."""
+
+    bucket: Bucket = Field(description="Where its time belongs, as far as is known before it is over.")
+    since: Time = Field(description="Its begin: the figures count up to then.")
+    gpus: int = Field(ge=0, le=4096 * 64, description="Accelerators that the job holds meanwhile.")
+
+
 class Goodput(ApiModel):
     """Where the job's time went, in figures: for people and programs, never an input to decisions."""
 
@@ -230,6 +238,9 @@ class Goodput(ApiModel):
     measured_tflops: MeasuredTflops = None
     joules: Joules = Field(0, description="That its accelerators have used while ranks ran, as far as is known.")
     metered_gpu_seconds: Milliseconds = Field(0, description="The time in which they did, times how many they are.")
+    open_phase: OpenPhase | None = Field(
+        None, description="What goes on since then, which the figures do not count yet; absent: the job has ended."
+    )
     seen: Seen | None = Field(None, description="How far the ranks of the current attempt have come.")
     ahead_seconds: int = Field(
         0,

@@ -92,6 +92,7 @@ class Column:
     name: str
     path: str
     type: str = "string"
+    wide: bool = False  # only with `-o wide`
 
 
 @dataclass(frozen=True)
@@ -129,6 +130,9 @@ RESOURCES = (
             Column("Attempt", ".status.attempt", "integer"),
             Column("Step", ".status.step", "integer"),
             Column("Checkpoint", ".status.checkpoint.step", "integer"),
+            Column("ETTR-Permille", ".status.goodput.ettrPermille", "integer", wide=True),
+            Column("Counted-Until", ".status.goodput.time", wide=True),
+            Column("Since-Then", ".status.goodput.openPhase.bucket", wide=True),
             _AGE,
         ),
         short_names=("tj",),
@@ -341,6 +345,7 @@ def definition(resource: Resource) -> Schema:
                     "storage": True,
                     "additionalPrinterColumns": [
                         {"name": column.name, "type": column.type, "jsonPath": column.path}
+                        | ({"priority": 1} if column.wide else {})
                         for column in resource.columns
                     ],
                     "schema": {"openAPIV3Schema": schema},

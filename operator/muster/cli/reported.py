@@ -19,7 +19,7 @@ from muster.cli.words import count, duration
 from muster.goodput.efficiency import Efficiency, cost_per_million, efficiency
 from muster.goodput.energy import energy
 from muster.goodput.history import levelled
-from muster.goodput.opened import ahead, tail, up_to
+from muster.goodput.opened import ahead, up_to
 from muster.recovery.failure import Kind
 from muster.whatif.formula import best_interval_seconds, ettr
 
@@ -178,7 +178,7 @@ def report(job: TrainingJob, goodput: Goodput, prices: Prices = NO_PRICES, now: 
         now: the time since the figures counts, too, where that is long; None: it does not.
     """
     if now is not None:
-        goodput = up_to(goodput, tail(job.status, job.spec.nodes * job.spec.gpus_per_node), now + ahead(goodput))
+        goodput = up_to(goodput, now + ahead(goodput))
     wall = goodput.wall_seconds
     buckets = [
         Share(

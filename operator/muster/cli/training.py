@@ -7,7 +7,7 @@ from pydantic import Field
 from muster.api.base import ApiModel, Time
 from muster.api.trainingjob import TrainingJob
 from muster.cli.explanation import ENDED
-from muster.goodput.opened import TRAINS, ahead, tail
+from muster.goodput.opened import TRAINS, ahead, late
 
 
 class OpenIncident(ApiModel):
@@ -28,8 +28,8 @@ def still_since(job: TrainingJob, now: datetime) -> datetime | None:
     goodput = job.status.goodput
     if job.status.state not in TRAINS or goodput is None or not goodput.step_milliseconds:
         return None
-    found, since = tail(job.status, 0), goodput.time - ahead(goodput)
-    return since if found is not None and now - since > found.late else None
+    since = goodput.time - ahead(goodput)
+    return since if now - since > late(goodput) else None
 
 
 def step_rate(job: TrainingJob, now: datetime) -> float | None:

@@ -18,7 +18,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from muster.api.goodput import Goodput
 from muster.api.trainingjob import ConditionStatus, TrainingJobStatus
-from muster.goodput.opened import Tail, tail, up_to
+from muster.goodput.opened import up_to
 
 MAX_JOBS = 500
 """That have figures of their own. Where there are more, those that hold nodes come first, and namespaces share the rows."""
@@ -98,7 +98,6 @@ class _Row(NamedTuple):
     state: str
     reason: str
     goodput: Goodput | None
-    tail: Tail | None
     step: int | None
     saved: datetime | None
     saved_step: int | None
@@ -123,17 +122,13 @@ class JobFigures:
         self._reasons: set[str] = set(ALERTED)
         _collector.figures = self
 
-    def told(self, key: Key, status: TrainingJobStatus, gpus: int = 0) -> None:
-        """What people are told of a job from now on.
-
-        Args:
-            gpus: that it asks for.
-        """
+    def told(self, key: Key, status: TrainingJobStatus) -> None:
+        """What people are told of a job from now on."""
         self._count(key, status.state)
         if status.completion is not None:
             self._rows.pop(key, None)
         elif key in self._rows or self._makes_room(key[0], _rank(status)):
-            self._rows[key] = _row(status, self._shown(status.reason), gpus)
+            self._rows[key] = _row(status, self._shown(status.reason))
 
     def forget(self, key: Key) -> None:
         """There is no such job any more, or it cannot be read."""
@@ -191,14 +186,13 @@ def _rank(status: TrainingJobStatus) -> int:
     return 1 if status.goodput is not None else 0  # there is an account from the first nodes on
 
 
-def _row(status: TrainingJobStatus, reason: str, gpus: int) -> _Row:
+def _row(status: TrainingJobStatus, reason: str) -> _Row:
     running = next((condition for condition in status.conditions if condition.type == "Running"), None)
     waits = status.state in WAITING and running is not None and running.status is ConditionStatus.FALSE
     return _Row(
         status.state,
         reason,
         status.goodput,
-        tail(status, gpus),
         status.step,
         status.checkpoint.time if status.checkpoint else None,
         status.checkpoint.step if status.checkpoint else None,
@@ -222,7 +216,7 @@ def _families(rows: dict[Key, _Row], now: datetime) -> Iterable[Metric]:
         put(_SAVED_STEP, key, row.saved_step)
         if row.goodput is None:
             continue
-        account = up_to(row.goodput, row.tail, now)
+        account = up_to(row.goodput, now)
         for bucket, seconds in account.seconds.items():
             put(_TIME, key, seconds, bucket)
         for bucket, seconds in account.gpu_seconds.items():

@@ -169,8 +169,7 @@ class Reconciler:
                 self._assume(job, plan)
                 if plan.status is not None:
                     worked_out("figures of saves", functools.partial(self._saves.told, key, plan.status), None)
-                    gpus = job.spec.nodes * job.spec.gpus_per_node
-                    worked_out("figures of jobs", functools.partial(self._figures.told, key, plan.status, gpus), None)
+                    worked_out("figures of jobs", functools.partial(self._figures.told, key, plan.status), None)
                 if not plan.commits:  # what is not on record yet is asked of nobody
                     self._want_checks(key, job.metadata.uid, plan.checks)
                 return _Decision(job, plan, begun)

@@ -19,6 +19,7 @@ from muster.api.goodput import (
     TOLD,
     Account,
     Bucket,
+    Goodput,
     Seen,
     Stretch,
     added,
@@ -139,7 +140,7 @@ def _caught_up(
     if last <= top:
         return account, found
     found[first] = found[first].model_copy(update={"step": max(found[first].step or 0, last)})
-    return _with(account, Stretch(after=top, step=last, gpus=_gpus(world, record))), found
+    return _with(account, Stretch(after=top, step=last, gpus=held_gpus(world, record))), found
 
 
 def _noted(world: JobWorld, record: GangSpec, spec: GangSpec) -> GangSpec:
@@ -171,7 +172,7 @@ def closed(
         update={
             "time": account.time + sum(split.amounts.values()) * MILLISECOND,
             "milliseconds": added(account.milliseconds, split.amounts),
-            "gpu_milliseconds": added(account.gpu_milliseconds, split.amounts, _gpus(world, record)),
+            "gpu_milliseconds": added(account.gpu_milliseconds, split.amounts, held_gpus(world, record)),
             "first_checkpoint_milliseconds": _first_checkpoint(world, record, account),
             "is_told": account.is_told or split.made is not None,
             **_metered(account, split.seen),
@@ -304,7 +305,8 @@ def _elapsed(account: Account, now: datetime) -> int:
     return max((now - account.time) // MILLISECOND, 0)
 
 
-def _gpus(world: JobWorld, record: GangSpec | None) -> int:
+def held_gpus(world: JobWorld, record: GangSpec | None) -> int:
+    """Accelerators that the job holds."""
     placed = sum(bool(member.node) for member in record.members) if record else 0
     return placed * world.job.spec.gpus_per_node
 
@@ -384,6 +386,15 @@ def _queue(account: Account) -> Bucket:
 
 def _start(account: Account) -> Bucket:
     return Bucket.RESTARTING if account.has_run else Bucket.STARTING
+
+
+def open_bucket(world: JobWorld, record: GangSpec, goodput: Goodput) -> Bucket:
+    """Where the time since these figures belongs, as far as is known before the phase is over; suspensions apart."""
+    account = record.account or Account(begun=goodput.begun, time=goodput.time)
+    if record.go is not None:
+        return _start(account) if account.is_told and goodput.seen is None else Bucket.UNKNOWN
+    placed = bool(record.members) and all(member.node for member in record.members)
+    return _start(account) if placed else _queue(account)
 
 
 def _without_nodes(world: JobWorld, record: GangSpec | None, account: Account, elapsed: int) -> dict[str, int]:
@@ -534,7 +545,7 @@ def _made(world: JobWorld, record: GangSpec, account: Account, found: Seen) -> S
         amounts[bucket] = min(found.told.get(bucket, 0), rest)
         rest -= amounts[bucket]
     amounts = added(amounts, {Bucket.COMPUTE: rest})
-    made = Stretch(after=after, step=max(found.step, after + 1), gpus=_gpus(world, record), milliseconds=amounts)
+    made = Stretch(after=after, step=max(found.step, after + 1), gpus=held_gpus(world, record), milliseconds=amounts)
     others = {Bucket.LOST_WORK: gone_back, _start(account): found.last - work - late, Bucket.UNKNOWN: late}
     # Those that were made before this attempt are taken out of their stretches.
     lost_steps = max(found.lost_steps - (base - after), 0)

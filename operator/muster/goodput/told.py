@@ -4,12 +4,13 @@ from datetime import datetime, timedelta
 
 from muster.api.endedjob import LABEL_LENGTH
 from muster.api.gang import GangIncident, GangSpec
-from muster.api.goodput import Goodput
-from muster.goodput.account import ahead_seconds, closed, resumed
+from muster.api.goodput import Bucket, Goodput, OpenPhase
+from muster.goodput.account import ahead_seconds, closed, held_gpus, open_bucket, resumed
 from muster.goodput.figures import figures
 from muster.goodput.fingerprint import SEVERAL
 from muster.goodput.history import model_of as label_of
 from muster.goodput.history import words
+from muster.goodput.opened import phase_closed
 from muster.recovery.failure import Failure, Kind
 from muster.world.job import JobWorld
 
@@ -17,17 +18,35 @@ from muster.world.job import JobWorld
 FRESH = timedelta(seconds=27)
 
 
-def told(world: JobWorld, *, step: int | None, ended: bool, succeeded: bool) -> Goodput | None:
-    """The figures for the status: of all that is counted, and while steps are made also of these.
-
-    They are worked out anew only where the record has changed, or the step has and what was told is no longer fresh: a
-    status is not written more often for a step. So the account alone is no reason to write; and they never tell of less
-    time than before.
+def told(world: JobWorld, *, step: int | None, ended: bool, succeeded: bool, suspended: bool = False) -> Goodput | None:
+    """The figures for the status, with the phase that is open: nothing is written because it lasts.
 
     Args:
         step: the newest one, as the status is about to tell it.
         ended: the job ends now.
         succeeded: because its ranks have done their work.
+        suspended: the job is suspended.
+    """
+    record, before = world.gang.spec if world.gang else None, world.job.status.goodput
+    found = _counted(world, step=step, ended=ended, succeeded=succeeded)
+    if found is None or record is None or ended or world.job.status.completion is not None:
+        return found
+    bucket = Bucket.SUSPENDED if suspended else open_bucket(world, record, found)
+    gpus = held_gpus(world, record)
+    if before is not None and (before.begun, before.time) == (found.begun, found.time):
+        phase = before.open_phase
+        if phase is not None and (phase.bucket, phase.gpus) == (bucket, gpus):
+            return found.model_copy(update={"open_phase": phase})
+        found = phase_closed(found.model_copy(update={"open_phase": phase}), world.now)
+    return found.model_copy(update={"open_phase": OpenPhase(bucket=bucket, since=found.time, gpus=gpus)})
+
+
+def _counted(world: JobWorld, *, step: int | None, ended: bool, succeeded: bool) -> Goodput | None:
+    """The figures of all that is counted, and while steps are made also of these.
+
+    They are worked out anew only where the record has changed, or the step has and what was told is no longer fresh: a
+    status is not written more often for a step. So the account alone is no reason to write; and they never tell of less
+    time than before.
     """
     record, before = world.gang.spec if world.gang else None, world.job.status.goodput
     if record is None or record.account is None or world.job.status.completion is not None:

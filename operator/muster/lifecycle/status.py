@@ -252,7 +252,9 @@ def _build(
     succeeded = completion is not None and completion.result is CompletionResult.SUCCEEDED
     account = worked_out(
         "goodput",
-        lambda: goodput.told(world, step=step, ended=completion is not None, succeeded=succeeded),
+        lambda: goodput.told(
+            world, step=step, ended=completion is not None, succeeded=succeeded, suspended=state == "Suspended"
+        ),
         before.goodput,
     )
     return TrainingJobStatus(

@@ -234,7 +234,9 @@ def test_who_runs_and_is_not_heard_counts_up_to_now(
     command: Callable[..., Result], api: Any, state: str, bucket: str
 ) -> None:
     """Ten days in which nobody saw a step, or that a start hung: its accelerators are held, and money is spent."""
-    api.lists(JOBS, a_job("running", state=state))
+    job = a_job("running", state=state)
+    job["status"]["goodput"]["openPhase"] = {"bucket": bucket, "since": "2026-03-01T01:00:00Z", "gpus": 16}
+    api.lists(JOBS, job)
     api.is_at(datetime(2026, 3, 11, 1, tzinfo=UTC))
     it = found(command("report", "--fleet", "--since", "5d", "-o", "json"))
     assert (it["jobs"], it["running"], it["uncountedSeconds"]) == (1, 1, 0)

@@ -119,6 +119,9 @@ def test_a_wait_that_lasts_counts_and_a_clock_that_is_ahead_makes_none(
 ) -> None:
     waits = a_job()
     waits["status"] |= {"state": "Recovering", "reason": "InsufficientNodes"}
+    waits["status"]["goodput"] |= {
+        "openPhase": {"bucket": "requeued", "since": waits["status"]["goodput"]["time"], "gpus": 0}
+    }
     api.put(PATH, waits)
     api.is_at(END + timedelta(hours=25))
     found = json.loads(command("report", "llama", "-o", "json").stdout)

@@ -7,7 +7,7 @@ import pytest
 from prometheus_client import REGISTRY, generate_latest
 from tests.unit.counting import CountedWork
 
-from muster.api.goodput import Bucket, Goodput
+from muster.api.goodput import Bucket, Goodput, OpenPhase
 from muster.api.trainingjob import (
     CheckpointStatus,
     CompletionRecord,
@@ -73,9 +73,11 @@ def test_a_job_has_the_figures_of_its_status_and_none_for_what_is_not_known() ->
 
 def test_time_that_no_account_has_yet_is_shown_as_the_command_line_shows_it() -> None:
     """A first start that has held its nodes for six hours: MusterJobNotTraining goes by this."""
-    goodput = GOODPUT.model_copy(update={"seconds": {"queued": 50}, "gpu_seconds": {}, "ettr_permille": None})
+    phase = OpenPhase(bucket=Bucket.STARTING, since=TIME, gpus=16)
+    changes = {"seconds": {"queued": 50}, "gpu_seconds": {}, "ettr_permille": None, "open_phase": phase}
+    goodput = GOODPUT.model_copy(update=changes)
     figures = JobFigures(lambda: TIME + timedelta(hours=6))
-    figures.told(JOB, status("Starting", "ImagePullBackOff", goodput=goodput, nodes=["a", "b"]), 16)
+    figures.told(JOB, status("Starting", "ImagePullBackOff", goodput=goodput, nodes=["a", "b"]))
     assert rows("job_time_seconds") == {(*JOB, "queued"): 50, (*JOB, "starting"): 6 * 3600}
     assert rows("job_gpu_seconds") == {(*JOB, "starting"): 16 * 6 * 3600}
     assert shown("job_ettr_ratio") == 0

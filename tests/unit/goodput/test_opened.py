@@ -1,4 +1,4 @@
-"""Time that no account has yet: into one bucket by the job's state, with the accelerators that are held, and nothing twice."""
+"""The phase that is still open: closed at the moment of reading, into its bucket, with the accelerators that are held."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -6,80 +6,147 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.lifecycle.builders import Scene, a_job, at, idle, running
 
-from muster.api.goodput import LONGEST_MILLISECONDS, Goodput, added
-from muster.api.trainingjob import CompletionRecord, CompletionResult, TrainingJobStatus
-from muster.goodput.opened import tail, up_to
+from muster.api.goodput import LONGEST_MILLISECONDS, Account, Bucket, Goodput, OpenPhase, added
+from muster.goodput.opened import up_to
+from muster.goodput.told import told
 
 TOLD = datetime(2026, 1, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 
 
-def a_goodput(**values: Any) -> Goodput:
-    return Goodput(begun=TOLD - timedelta(hours=1), time=TOLD, **{"seconds": {"compute": 3600}, **values})
+def a_goodput(bucket: Bucket = Bucket.UNKNOWN, gpus: int = 16, **values: Any) -> Goodput:
+    phase = OpenPhase(bucket=bucket, since=TOLD, gpus=gpus)
+    return Goodput(
+        begun=TOLD - timedelta(hours=1), time=TOLD, **{"seconds": {"compute": 3600}, "open_phase": phase, **values}
+    )
 
 
-def passed(state: str, since: timedelta, *, nodes: int = 2, **values: Any) -> Goodput:
-    """The figures of a job of 16 accelerators so long after they were told."""
-    goodput = a_goodput(**values)
-    status = TrainingJobStatus(state=state, nodes=["n", "m"][:nodes] + [""] * (2 - nodes), goodput=goodput)
-    return up_to(goodput, tail(status, 16), TOLD + since)
+def passed(since: timedelta, bucket: Bucket = Bucket.UNKNOWN, gpus: int = 16, **values: Any) -> Goodput:
+    """The figures so long after they were counted."""
+    return up_to(a_goodput(bucket, gpus, **values), TOLD + since)
 
 
 @pytest.mark.parametrize(
-    ("state", "values", "nodes", "bucket", "gpus"),
-    [
-        pytest.param("Running", {}, 2, "unknown", 16, id="nobody sees its steps"),
-        pytest.param("Running", {"step_milliseconds": 500}, 2, "restarting", 16, id="its ranks make no step yet"),
-        pytest.param("Recovering", {}, 2, "restarting", 16, id="has its nodes again"),
-        pytest.param("Recovering", {}, 1, "requeued", 8, id="waits for one more"),
-        pytest.param("Recovering", {}, 0, "requeued", 0, id="waits for all"),
-        pytest.param("Starting", {"seconds": {"queued": 60}}, 2, "starting", 16, id="starts for the first time"),
-        pytest.param("Pending", {"seconds": {"queued": 60}}, 0, "queued", 0, id="waits for its first"),
-        pytest.param("Suspended", {}, 0, "suspended", 0, id="shall not run"),
-    ],
+    ("bucket", "gpus"), [(Bucket.REQUEUED, 8), (Bucket.QUEUED, 0), (Bucket.UNKNOWN, 16), (Bucket.SUSPENDED, 0)]
 )
-def test_what_goes_on_is_in_one_bucket(state: str, values: dict[str, Any], nodes: int, bucket: str, gpus: int) -> None:
-    found = passed(state, HOUR, nodes=nodes, **values)
-    before = a_goodput(**values).seconds
+def test_an_open_phase_is_closed_into_its_bucket(bucket: Bucket, gpus: int) -> None:
+    found = passed(HOUR, bucket, gpus)
+    before = a_goodput().seconds
     assert found.seconds == added(before, {bucket: 3600})
     assert found.gpu_seconds == ({bucket: 3600 * gpus} if gpus else {})
     assert found.time == TOLD + HOUR
     productive, wanted = before.get("compute", 0), sum(found.seconds.values()) - found.seconds.get("suspended", 0)
     assert found.ettr_permille == productive * 1000 // wanted
+    assert up_to(found, TOLD + 2 * HOUR) == passed(2 * HOUR, bucket, gpus), "in two parts as in one"
 
 
 def test_ranks_of_which_no_step_was_ever_seen_are_starting_at_first() -> None:
     seconds = {"starting": 60}
-    assert passed("Running", timedelta(minutes=9), seconds=seconds).seconds == {"starting": 600}
-    assert passed("Running", timedelta(minutes=11), seconds=seconds).seconds == {"starting": 60, "unknown": 660}
+    assert passed(timedelta(minutes=9), seconds=seconds).seconds == {"starting": 600}
+    assert passed(timedelta(minutes=11), seconds=seconds).seconds == {"starting": 60, "unknown": 660}
 
 
 def test_what_is_told_with_the_next_step_is_not_counted_before() -> None:
-    assert passed("Running", timedelta(minutes=2)) == a_goodput()
+    assert passed(timedelta(minutes=2)) == a_goodput()
     slow = {"step_milliseconds": 120_000}
-    assert passed("Running", timedelta(minutes=20), **slow) == a_goodput(**slow)
-    assert passed("Running", timedelta(minutes=21), **slow) != a_goodput(**slow)
-    assert passed("Recovering", -HOUR) == a_goodput(), "a clock that has gone back"
+    assert passed(timedelta(minutes=20), **slow) == a_goodput(**slow)
+    assert passed(timedelta(minutes=21), **slow) != a_goodput(**slow)
+    assert passed(-HOUR) == a_goodput(), "a clock that has gone back"
 
 
-def test_what_has_ended_is_counted() -> None:
-    end = CompletionRecord(result=CompletionResult.SUCCEEDED, reason="Completed", time=TOLD, attempt=1)
-    assert tail(TrainingJobStatus(state="Succeeded", goodput=a_goodput(), completion=end), 16) is None
-    assert tail(TrainingJobStatus(state="Pending"), 16) is None
+def test_what_has_ended_goes_no_further() -> None:
+    assert passed(HOUR, open_phase=None) == a_goodput(open_phase=None)
 
 
 @given(
-    state=st.sampled_from(["", "Pending", "Running", "Saving", "Recovering", "Starting", "Stalled", "Suspended"]),
-    nodes=st.integers(0, 2),
+    bucket=st.sampled_from(Bucket),
+    gpus=st.integers(0, 16),
     since=st.timedeltas(-HOUR, timedelta(days=36_500)),
     step=st.none() | st.integers(0, LONGEST_MILLISECONDS),
     seconds=st.dictionaries(st.sampled_from(["compute", "queued", "suspended", "unknown"]), st.integers(1, 10**9)),
 )
 def test_the_sum_is_the_wall_clock_and_never_less(
-    state: str, nodes: int, since: timedelta, step: int | None, seconds: dict[str, int]
+    bucket: Bucket, gpus: int, since: timedelta, step: int | None, seconds: dict[str, int]
 ) -> None:
-    found = passed(state, since, nodes=nodes, seconds=seconds, step_milliseconds=step)
+    found = passed(since, bucket, gpus, seconds=seconds, step_milliseconds=step)
     assert sum(found.seconds.values()) - sum(seconds.values()) == (found.time - TOLD).total_seconds()
     assert timedelta(0) <= found.time - TOLD <= max(since, timedelta(0))
-    assert sum(found.gpu_seconds.values()) <= 16 * (sum(found.seconds.values()) - sum(seconds.values()))
+    assert sum(found.gpu_seconds.values()) == gpus * (sum(found.seconds.values()) - sum(seconds.values()))
+
+
+def waits(seconds: float, nodes: int, *, go: bool = False, has_run: bool = True) -> Scene:
+    """Three workers, of which so many have a node, at this second; the account goes up to second 50."""
+    scene = Scene(a_job(), seconds=seconds).fleet().gang(go=go).pods()
+    assert scene.record is not None
+    members = [
+        member if member.index < nodes else member.model_copy(update={"node": ""}) for member in scene.record.members
+    ]
+    account = Account(begun=at(0), time=at(50), milliseconds={"compute": 50_000}, has_run=has_run, is_told=has_run)
+    scene.record = scene.record.model_copy(update={"members": members, "account": account})
+    return scene
+
+
+def told_of(scene: Scene, *, suspended: bool = False) -> Goodput | None:
+    return told(scene.world(), step=None, ended=False, succeeded=False, suspended=suspended)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "go", "has_run", "suspended", "bucket", "gpus"),
+    [
+        pytest.param(2, False, True, False, Bucket.REQUEUED, 16, id="waits for one more node"),
+        pytest.param(0, False, False, False, Bucket.QUEUED, 0, id="waits for its first"),
+        pytest.param(3, False, True, False, Bucket.RESTARTING, 24, id="has its nodes again"),
+        pytest.param(3, False, False, False, Bucket.STARTING, 24, id="starts for the first time"),
+        pytest.param(3, True, True, False, Bucket.RESTARTING, 24, id="its ranks make no step yet"),
+        pytest.param(3, True, False, False, Bucket.UNKNOWN, 24, id="nobody has seen a step"),
+        pytest.param(0, False, True, True, Bucket.SUSPENDED, 0, id="suspended"),
+    ],
+)
+def test_the_status_publishes_the_open_phase(
+    nodes: int, go: bool, has_run: bool, suspended: bool, bucket: Bucket, gpus: int
+) -> None:
+    found = told_of(waits(60, nodes, go=go, has_run=has_run).all(idle(1)), suspended=suspended)
+    assert found is not None
+    assert found.open_phase == OpenPhase(bucket=bucket, since=at(50), gpus=gpus)
+
+
+def test_nothing_is_written_while_a_phase_lasts_and_one_that_changes_is_closed() -> None:
+    scene = waits(60, 2)
+    before = told_of(scene)
+    status = scene.job.status.model_copy(update={"goodput": before, "attempt": 1})
+    scene.job = scene.job.model_copy(update={"status": status})
+    scene.seconds = 36_060
+    assert told_of(scene) == before
+
+    later = waits(36_060, 3)
+    later.job = scene.job
+    found = told_of(later)
+    assert found is not None
+    assert found.seconds == {"compute": 50, "requeued": 36_010}
+    assert found.gpu_seconds == {"requeued": 36_010 * 16}
+    assert found.open_phase == OpenPhase(bucket=Bucket.RESTARTING, since=at(36_060), gpus=24)
+
+
+def test_a_suspension_that_is_over_is_not_taken_for_a_wait() -> None:
+    scene = waits(60, 0)
+    status = scene.job.status.model_copy(update={"goodput": told_of(scene, suspended=True), "attempt": 1})
+    scene.job = scene.job.model_copy(update={"status": status})
+    scene.seconds = 3650
+    found = told_of(scene)
+    assert found is not None
+    assert found.seconds == {"compute": 50, "suspended": 3600}
+    assert up_to(found, at(3650 + 600)).seconds == {"compute": 50, "suspended": 3600, "requeued": 600}
+
+
+def test_a_job_that_trains_is_counted_up_to_its_newest_step() -> None:
+    scene = waits(100, 3, go=True).all(
+        running(
+            1, 40, first_step=1, started_age_seconds=49, first_step_age_seconds=40, step_age_seconds=1, step_seconds=1.0
+        )
+    )
+    found = told_of(scene)
+    assert found is not None
+    assert found.time == at(99)
+    assert found.open_phase == OpenPhase(bucket=Bucket.UNKNOWN, since=at(99), gpus=24)
